@@ -1,0 +1,109 @@
+/* A client: the same verbs over a store in this process or a server elsewhere. The address decides.
+ *
+ * One client may be used from many threads. A remote client runs one I/O thread of its own (signals masked). A client does
+ * not survive fork(): in the child every call fails with RV_FAILED_PRECONDITION that says to make a new one. */
+#ifndef REVERIE_CLIENT_H
+#define REVERIE_CLIENT_H
+
+#include "reverie/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- how long to wait ---- */
+
+#define RV_FOREVER INT64_C(-1)
+#define RV_DEFAULT_TIMEOUT_MS INT64_C(60000)
+
+/* Fires once, from any thread; every call that waits with it then ends with RV_CANCELLED, and so does every later one. */
+typedef struct rv_cancel rv_cancel;
+RV_API rv_code rv_cancel_new(rv_cancel **out, rv_error *err);
+RV_API void rv_cancel_fire(rv_cancel *cancel);
+RV_API void rv_cancel_free(rv_cancel *cancel); /* when no call uses it any more */
+
+/* Given to every call that may wait; NULL means { RV_DEFAULT_TIMEOUT_MS }. A call that runs out of time returns
+ * RV_DEADLINE_EXCEEDED with a sentence that says what it waited for; one that waits longer than 10 s logs it. */
+typedef struct rv_wait {
+  int64_t timeout_ms; /* 0: do not wait; RV_FOREVER */
+  rv_cancel *cancel;  /* may be NULL */
+  /* Asked at least every 100 ms while the call waits, with no lock held; true ends the call with RV_CANCELLED. May be NULL. */
+  bool (*interrupted)(void *context);
+  void *context;
+} rv_wait;
+
+/* ---- the client ---- */
+
+typedef struct rv_client rv_client;
+
+typedef struct rv_client_config {
+  size_t size;         /* sizeof(rv_client_config) */
+  const char *address; /* "host:port", "[::1]:port", "unix:/path"; NULL with `store` */
+  rv_store *store;     /* in process; a reference is taken; NULL with `address` */
+  size_t max_message_bytes; /* received; 0: 256 MiB */
+  const rv_env *env;   /* copied; NULL: the default */
+} rv_client_config;
+
+/* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed. */
+RV_API rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error *err);
+/* Writers, samplers and batches made by the client must be freed first. */
+RV_API void rv_client_free(rv_client *client);
+
+/* ---- looking in ---- */
+
+typedef struct rv_server_info {
+  uint64_t state_id[2]; /* changes when the server restarts */
+  rv_table_info *tables;
+  size_t num_tables;
+} rv_server_info;
+RV_API rv_code rv_client_server_info(rv_client *client, const rv_wait *wait, rv_server_info **out, rv_error *err);
+RV_API void rv_server_info_free(rv_server_info *info);
+
+/* Up to `capacity` items of the table, in the order of insertion, after the one that *cursor names (0: from the start). *count
+ * is what was written; *cursor becomes 0 when there are no more. Items inserted or removed between two pages may be
+ * missing or present; none that stayed is missed or given twice. RV_UNIMPLEMENTED from a plain Reverb server. */
+RV_API rv_code rv_client_items(rv_client *client, const char *table, uint64_t *cursor, rv_item_info *out, size_t capacity,
+                               size_t *count, const rv_wait *wait, rv_error *err);
+
+/* ---- changing ---- */
+
+typedef struct rv_key_priority {
+  uint64_t key;
+  double priority;
+} rv_key_priority;
+
+/* Deletes first, then updates, under one hold of the table. If any priority is refused (NaN always; negative or infinite where
+ * a Prioritized selector is attached) nothing is changed and RV_INVALID_ARGUMENT is returned. Keys that are not in the table
+ * are skipped; the first *num_unknown of them are written to `unknown` (room for num_updates + num_deletes; may be NULL). A
+ * plain Reverb server does not say which were unknown: *num_unknown is then SIZE_MAX. */
+RV_API rv_code rv_client_mutate(rv_client *client, const char *table, const rv_key_priority *updates, size_t num_updates,
+                                const uint64_t *deletes, size_t num_deletes, uint64_t *unknown, size_t *num_unknown,
+                                const rv_wait *wait, rv_error *err);
+/* The same for two arrays, without deletes. */
+RV_API rv_code rv_client_update_priorities(rv_client *client, const char *table, const uint64_t *keys,
+                                           const double *priorities, size_t n, uint64_t *unknown, size_t *num_unknown,
+                                           const rv_wait *wait, rv_error *err);
+/* Removes all items and zeroes the limiter's counters; callers that wait go on waiting. */
+RV_API rv_code rv_client_reset(rv_client *client, const char *table, const rv_wait *wait, rv_error *err);
+/* Changes the limiter of a running table (in process or Reverie servers). Waiting callers are looked at again. */
+RV_API rv_code rv_client_set_rate_limiter(rv_client *client, const char *table, const rv_rate_limiter_config *limiter,
+                                          const rv_wait *wait, rv_error *err);
+/* Asks the server to write a checkpoint; *path is the caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
+RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait, rv_error *err);
+
+/* ---- rows, for those who need no trajectories ---- */
+
+/* Inserts one item of one row: columns[i] is column i of the row. Sampled, each column has the row's own shape (no time
+ * dimension). *key may be NULL. Waits while the limiter forbids it; at the timeout nothing was inserted. */
+RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns,
+                             double priority, uint64_t *key, const rv_wait *wait, rv_error *err);
+/* n inserts in order: columns[i] has shape [n, ...]. `priorities` (n) may be NULL: all 1.0; `keys` (n) may be NULL. *added is
+ * how many were inserted, also when it is fewer than n because the time ran out (then RV_DEADLINE_EXCEEDED). */
+RV_API rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
+                                   const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait,
+                                   rv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

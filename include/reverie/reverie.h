@@ -1,0 +1,16 @@
+/* Everything: what a program includes. */
+#ifndef REVERIE_H
+#define REVERIE_H
+
+#include "reverie/client.h"
+#include "reverie/env.h"
+#include "reverie/sampler.h"
+#include "reverie/server.h"
+#include "reverie/status.h"
+#include "reverie/store.h"
+#include "reverie/table.h"
+#include "reverie/tensor.h"
+#include "reverie/version.h"
+#include "reverie/writer.h"
+
+#endif

@@ -1,0 +1,104 @@
+/* Samples: one at a time from a sampler that fetches ahead, or batches gathered into contiguous arrays. */
+#ifndef REVERIE_SAMPLER_H
+#define REVERIE_SAMPLER_H
+
+#include "reverie/client.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- one sampled item ---- */
+
+typedef struct rv_sample rv_sample; /* refcounted; immutable; holds the data it shows, also after client and store are gone */
+RV_API rv_sample *rv_sample_ref(rv_sample *sample);
+RV_API void rv_sample_unref(rv_sample *sample);
+
+typedef struct rv_sample_info {
+  uint64_t key;
+  double probability;    /* of this choice, at the draw; 1 for deterministic selectors */
+  int64_t table_size;    /* items at the draw, this one included */
+  double priority;       /* at the draw */
+  int32_t times_sampled; /* this draw included */
+  bool rate_limited;     /* somebody had to wait for this draw */
+  int64_t inserted_at_ns;
+} rv_sample_info;
+
+/* One column of a sampled item: [length, ...row shape], or the row shape alone when squeezed. */
+typedef struct rv_sample_column {
+  rv_dtype dtype;
+  uint32_t rank;        /* of a row */
+  const int64_t *shape; /* of a row; valid while the sample is held */
+  int64_t length;       /* rows */
+  bool squeezed;        /* length is 1 and the time dimension is not shown */
+  size_t bytes;         /* what rv_sample_copy writes (sizeof(rv_bytes) an element for strings) */
+} rv_sample_column;
+
+RV_API const rv_sample_info *rv_sample_get_info(const rv_sample *sample);
+RV_API size_t rv_sample_num_columns(const rv_sample *sample);
+RV_API rv_code rv_sample_get_column(const rv_sample *sample, size_t column, rv_sample_column *out, rv_error *err);
+/* Writes the column's rows one after another; `size` must be exactly `bytes`. Strings are written as rv_bytes that point into
+ * the sample. RV_DATA_LOSS: a chunk does not decode. */
+RV_API rv_code rv_sample_copy(rv_sample *sample, size_t column, void *out, size_t size, rv_error *err);
+/* The column's rows in place, where they lie one after another uncompressed; NULL where they do not. Valid while the sample is held. */
+RV_API const void *rv_sample_view(rv_sample *sample, size_t column);
+
+/* ---- a stream of samples ---- */
+
+typedef struct rv_sampler rv_sampler;
+
+typedef struct rv_sampler_config {
+  size_t size; /* sizeof(rv_sampler_config) */
+  const char *table;
+  int64_t max_samples;                  /* exactly so many are drawn; RV_UNLIMITED */
+  uint32_t max_in_flight_samples;       /* fetched ahead per stream; 0: 1 */
+  uint32_t num_streams;                 /* 0: 1; with more, order is lost */
+  int64_t max_samples_per_stream;       /* then it is opened anew, which spreads load behind a balancer; 0: 10,000 */
+  int64_t rate_limiter_timeout_ms;      /* the sequence ends when the limiter lets nothing through for so long;
+                                           RV_FOREVER; 0: at once */
+} rv_sampler_config;
+#define RV_UNLIMITED INT64_C(-1)
+
+RV_API rv_code rv_sampler_new(rv_client *client, const rv_sampler_config *config, rv_sampler **out, rv_error *err);
+/* The next sample, the caller's to unref. RV_OUT_OF_RANGE: the end of the sequence (max_samples, or the limiter's timeout). Samples
+ * already fetched are given before either. RV_DEADLINE_EXCEEDED: `wait` ran out; the sequence goes on. One thread at a time. */
+RV_API rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err);
+/* Ends a waiting rv_sampler_next, and every later one, with RV_CANCELLED. Any thread. */
+RV_API void rv_sampler_cancel(rv_sampler *sampler);
+RV_API void rv_sampler_free(rv_sampler *sampler);
+
+/* ---- batches ---- */
+
+typedef enum rv_unequal {
+  RV_UNEQUAL_ERROR = 0, /* items of different lengths: RV_FAILED_PRECONDITION before anything is counted (a plain Reverb server: after) */
+  RV_UNEQUAL_PAD = 1,   /* zeros up to the longest; see rv_batch_lengths */
+  RV_UNEQUAL_LIST = 2   /* read item by item with rv_batch_sample */
+} rv_unequal;
+
+typedef struct rv_batch rv_batch; /* drawn items, held */
+
+/* Draws `batch_size` items one by one as the limiter allows. At the timeout, what was drawn is returned with RV_OK if it is at least one
+ * item (rv_batch_size says how many); RV_DEADLINE_EXCEEDED only if it is none. */
+RV_API rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal,
+                                      const rv_wait *wait, rv_batch **out, rv_error *err);
+RV_API void rv_batch_free(rv_batch *batch);
+RV_API size_t rv_batch_size(const rv_batch *batch);
+RV_API const rv_sample_info *rv_batch_info(const rv_batch *batch, size_t item);
+RV_API size_t rv_batch_num_columns(const rv_batch *batch);
+/* Column of the whole batch: length is the longest item's; bytes is what rv_batch_gather writes: batch size x a padded item. */
+RV_API rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *out, rv_error *err);
+/* Each item's rows in that column; out has rv_batch_size entries. */
+RV_API rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_error *err);
+/* Gathers one column into [B, T, ...] (or [B, ...] where squeezed); `size` must be exactly `bytes`. Strings point into the batch. */
+RV_API rv_code rv_batch_gather(rv_batch *batch, size_t column, void *out, size_t size, rv_error *err);
+/* One item, the caller's to unref. */
+RV_API rv_sample *rv_batch_sample(rv_batch *batch, size_t item);
+
+/* One item by key, without counting it as sampled. RV_NOT_FOUND: no such item; RV_UNIMPLEMENTED from a plain Reverb server. */
+RV_API rv_code rv_client_get(rv_client *client, const char *table, uint64_t key, const rv_wait *wait, rv_sample **out,
+                             rv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,204 @@
+/* What a table is: its selectors, its rate limiter, its bounds, its signature, and what can be read off it.
+ *
+ * A table holds items. Its sampler chooses which item is sampled next, its remover which one goes when the table is full,
+ * and its rate limiter decides when an insert or a sample may proceed. */
+#ifndef REVERIE_TABLE_H
+#define REVERIE_TABLE_H
+
+#include "reverie/env.h"
+#include "reverie/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- selectors ---- */
+
+typedef enum rv_selector_kind {
+  RV_SELECTOR_FIFO = 1,        /* the oldest inserted; probability 1 */
+  RV_SELECTOR_LIFO = 2,        /* the newest inserted; probability 1 */
+  RV_SELECTOR_UNIFORM = 3,     /* any, 1/n */
+  RV_SELECTOR_MAX_HEAP = 4,    /* the highest priority; ties: the one inserted or updated longest ago */
+  RV_SELECTOR_MIN_HEAP = 5,    /* the lowest priority; same ties */
+  RV_SELECTOR_PRIORITIZED = 6, /* proportional to priority^exponent (Schaul et al. 2016, eq. 1); zero is never drawn
+                                  while another is positive */
+  RV_SELECTOR_CUSTOM = 7       /* one that was registered under `name` */
+} rv_selector_kind;
+
+typedef struct rv_selector_config {
+  rv_selector_kind kind;
+  double priority_exponent; /* RV_SELECTOR_PRIORITIZED: finite; else 0 */
+  const char *name;         /* RV_SELECTOR_CUSTOM: the name it was registered under; else NULL */
+  const char *options;      /* RV_SELECTOR_CUSTOM: text handed to its `create`; may be NULL */
+} rv_selector_config;
+
+/* ---- rate limiters ----
+ * With I inserts, S samples and D deletes so far, an insert may proceed iff I+1-D <= min_size_to_sample or
+ * (I+1)*samples_per_insert - S <= max_diff; a sample iff I-D >= min_size_to_sample and
+ * I*samples_per_insert - S - 1 >= min_diff (Cassirer et al. 2021, section 3). */
+
+typedef struct rv_rate_limiter_config {
+  double samples_per_insert;  /* > 0 */
+  int64_t min_size_to_sample; /* >= 1 */
+  double min_diff;
+  double max_diff;
+} rv_rate_limiter_config;
+
+/* Samples wait until the table holds `min_size` items; inserts never wait. */
+RV_API rv_rate_limiter_config rv_rate_limiter_min_size(int64_t min_size);
+/* Keeps samples/inserts near samples_per_insert, within `error_buffer` samples either way. */
+RV_API rv_rate_limiter_config rv_rate_limiter_sample_to_insert_ratio(double samples_per_insert, int64_t min_size,
+                                                                     double error_buffer);
+/* Each item is sampled once; an insert waits while `size` items wait to be sampled. Use with max_times_sampled 1. */
+RV_API rv_rate_limiter_config rv_rate_limiter_queue(int64_t size);
+RV_API rv_rate_limiter_config rv_rate_limiter_stack(int64_t size);
+/* RV_INVALID_ARGUMENT, with the number to change, if the parameters are out of range, NaN, or can never let anybody
+ * through (no sample at the insert count at which inserts stop). */
+RV_API rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *err);
+
+/* ---- registered selectors and extensions ---- */
+
+/* A selector of the caller's own. Each function runs under the table's lock: it must not block, call back into Reverie, or
+ * take long. `slot` is a small dense number that stands for the item as long as it lives and is used again afterwards. */
+typedef struct rv_selector_ops {
+  size_t size; /* sizeof(rv_selector_ops) */
+  bool deterministic; /* the same history gives the same choice */
+  rv_code (*create)(const char *options, void **selector, rv_error *err);
+  void (*destroy)(void *selector);
+  rv_code (*insert)(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err);
+  void (*remove)(void *selector, uint32_t slot, uint64_t key);
+  rv_code (*update)(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err);
+  void (*clear)(void *selector);
+  /* Chooses one item of the n > 0 present; `random` is 64 fresh uniform bits. */
+  uint32_t (*select)(void *selector, uint64_t random, double *probability);
+} rv_selector_ops;
+
+typedef enum rv_event_kind {
+  RV_EVENT_INSERT = 1,
+  RV_EVENT_SAMPLE = 2,
+  RV_EVENT_UPDATE = 3,
+  RV_EVENT_DELETE = 4,
+  RV_EVENT_RESET = 5
+} rv_event_kind;
+
+typedef struct rv_event {
+  rv_event_kind kind;
+  uint64_t key;           /* 0 for RV_EVENT_RESET */
+  double priority;        /* after the event */
+  double old_priority;    /* RV_EVENT_UPDATE: before it */
+  uint64_t episode_id;    /* of the item's first chunk */
+  int64_t episode_step;   /* episode step of the item's first row; -1 when unknown */
+  int32_t times_sampled;  /* after the event */
+} rv_event;
+
+typedef struct rv_edit rv_edit; /* valid only during the hook that it was given to */
+
+/* An extension sees what happens to a table. `on_events` runs under the table's lock with a batch of events, in order, and
+ * may edit priorities through `edit`; it must not block or call any other function of Reverie. Edits are not events. */
+typedef struct rv_extension_ops {
+  size_t size; /* sizeof(rv_extension_ops) */
+  rv_code (*create)(const char *table, const char *options, void **extension, rv_error *err);
+  void (*destroy)(void *extension);
+  void (*on_events)(void *extension, const rv_event *events, size_t n, rv_edit *edit);
+  /* Text for people (one line of name=value pairs) about what the extension has gathered; optional. Writes at most
+   * `capacity` bytes with the NUL and returns the full length. */
+  size_t (*describe)(void *extension, char *out, size_t capacity);
+} rv_extension_ops;
+
+/* Sets the priority of a present item. RV_NOT_FOUND for a key that is not in the table, RV_INVALID_ARGUMENT for a priority
+ * that the table's selectors refuse. */
+RV_API rv_code rv_edit_set_priority(rv_edit *edit, uint64_t key, double priority);
+/* The priority of a present item; RV_NOT_FOUND otherwise. */
+RV_API rv_code rv_edit_priority(rv_edit *edit, uint64_t key, double *priority);
+
+/* Names for selectors and extensions. Made by the caller, read by the stores that are given it, and not changed once a store
+ * uses it. "statistics" and "diffusion" are always there (docs/architecture.md, Extensions). */
+typedef struct rv_registry rv_registry;
+RV_API rv_code rv_registry_new(rv_registry **out, rv_error *err);
+RV_API void rv_registry_free(rv_registry *registry);
+RV_API rv_code rv_registry_add_selector(rv_registry *registry, const char *name, const rv_selector_ops *ops, rv_error *err);
+RV_API rv_code rv_registry_add_extension(rv_registry *registry, const char *name, const rv_extension_ops *ops, rv_error *err);
+
+typedef struct rv_extension_config {
+  const char *name;    /* as registered */
+  const char *options; /* "name=value,name=value"; may be NULL. "diffusion": "steps=N,decay=F" */
+} rv_extension_config;
+
+/* ---- tables ---- */
+
+typedef struct rv_table_config {
+  size_t size;      /* sizeof(rv_table_config) */
+  const char *name; /* UTF-8, not empty */
+  rv_selector_config sampler;
+  rv_selector_config remover;
+  int64_t max_size;          /* items, >= 1, <= 2^31 - 1 */
+  int32_t max_times_sampled; /* the item goes when it was sampled so often; <= 0: no bound */
+  rv_rate_limiter_config rate_limiter;
+  const rv_signature *signature; /* NULL: anything goes */
+  const rv_extension_config *extensions;
+  size_t num_extensions;
+} rv_table_config;
+
+/* An unbounded-sampling uniform table with a FIFO remover and min size 1: the usual replay buffer, to be adjusted. */
+RV_API rv_table_config rv_table_config_default(const char *name, int64_t max_size);
+
+/* What a waiting caller waits for. */
+typedef enum rv_wait_reason {
+  RV_WAIT_NONE = 0,
+  RV_WAIT_MIN_SIZE = 1,       /* sample: the table holds fewer than min_size_to_sample items */
+  RV_WAIT_TOO_MANY_SAMPLES = 2, /* sample: samples are ahead of inserts (min_diff) */
+  RV_WAIT_TOO_MANY_INSERTS = 3, /* insert: inserts are ahead of samples (max_diff) */
+  RV_WAIT_TURN = 4,             /* others of its kind came first */
+  RV_WAIT_EMPTY = 5             /* sample: no item is present */
+} rv_wait_reason;
+
+typedef struct rv_waiting_caller {
+  uint64_t id;
+  bool is_insert;
+  rv_wait_reason reason;
+  int64_t waiting_ns;      /* since it asked */
+  int64_t remaining_ns;    /* until its deadline; INT64_MAX: none */
+  int64_t wanted;          /* samples or inserts still wanted */
+  char peer[64];           /* who asks, as the caller named itself: "ipv4:127.0.0.1:4711", "in process" */
+} rv_waiting_caller;
+
+typedef struct rv_table_info {
+  size_t size; /* sizeof(rv_table_info) */
+  char *name;
+  rv_selector_config sampler;
+  rv_selector_config remover;
+  int64_t max_size;
+  int32_t max_times_sampled;
+  rv_rate_limiter_config rate_limiter;
+  rv_signature signature; /* num_specs 0 and structure.size 0: none */
+  int64_t current_size;
+  int64_t num_episodes;         /* distinct episodes that present items' chunks come from */
+  int64_t num_deleted_episodes; /* episodes no longer referenced, since reset */
+  int64_t num_unique_samples;   /* items sampled for the first time, since reset */
+  int64_t inserts, samples, deletes; /* the limiter's counters, since reset */
+  int64_t updates;                   /* priorities changed, since reset */
+  double inserts_per_second, samples_per_second; /* over the last ten seconds or so */
+  int64_t memory_bytes;  /* of the chunks that this table's items hold (a chunk counts in each table that holds it) and its
+                            own books */
+  /* Cumulative time, ns: what Reverb calls table_worker_time. */
+  int64_t running_ns, sampling_ns, inserting_ns, sleeping_ns, waiting_for_sampling_ns, waiting_for_inserts_ns;
+  rv_waiting_caller *waiting; /* the first 100 in the order they will be served */
+  size_t num_waiting;         /* entries of `waiting` */
+  int64_t num_waiting_inserts, num_waiting_samples; /* all of them */
+  double min_priority, max_priority; /* of present items; NaN for an empty table */
+  char *extensions; /* what the table's extensions describe, a line each; "" for none */
+} rv_table_info;
+
+/* One item, as listings give it. */
+typedef struct rv_item_info {
+  uint64_t key;
+  double priority;
+  int32_t times_sampled;
+  int64_t inserted_at_ns; /* since 1970 */
+  int64_t length;         /* rows of its longest column */
+} rv_item_info;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,143 @@
+/* gRPC over HTTP/2 (nghttp2) over sockets (libuv). Knows nothing about replay.
+ *
+ * Everything about a connection happens on its loop's thread, and so do all callbacks; from other threads use rv_loop_post. A
+ * call is one gRPC stream, the same type at both ends. `on_close` is always its last callback and comes exactly once. */
+#ifndef RV_NET_NET_H
+#define RV_NET_NET_H
+
+#include "base/buf.h"
+#include "base/env.h"
+#include "base/list.h"
+
+/* ---- loops ---- */
+
+typedef struct rv_loop rv_loop;
+
+/* A loop with its own thread (all signals masked). */
+rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error *err);
+/* Runs what is queued, closes what is left, joins the thread. Not from its own thread. */
+void rv_loop_free(rv_loop *loop);
+
+typedef struct rv_task {
+  void (*run)(struct rv_task *task); /* on the loop's thread */
+  rv_link link;                      /* the loop's while it is queued */
+} rv_task;
+/* Any thread. The task's memory is the caller's and must stay until it has run. Tasks run in the order they were posted. */
+void rv_loop_post(rv_loop *loop, rv_task *task);
+bool rv_loop_is_current(const rv_loop *loop);
+/* Runs `run(argument)` on the loop and waits for it; directly if already there. */
+void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument);
+
+/* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
+typedef struct rv_timer {
+  void (*fire)(struct rv_timer *timer);
+  rv_loop *loop;
+  int64_t at_ns;      /* monotonic */
+  size_t heap_index;  /* the loop's; SIZE_MAX when not running */
+} rv_timer;
+void rv_timer_init(rv_timer *timer, rv_loop *loop, void (*fire)(rv_timer *timer));
+void rv_timer_start(rv_timer *timer, int64_t at_ns); /* or moves it */
+void rv_timer_stop(rv_timer *timer);                 /* fine when it does not run */
+
+/* ---- calls ---- */
+
+typedef struct rv_call rv_call;
+
+typedef struct rv_call_events {
+  /* The peer's initial metadata is there (client side only; before the first message). May be NULL. */
+  void (*on_headers)(rv_call *call, void *user);
+  /* One whole message: `size` bytes at `data` inside `buf`; take a reference to keep it. */
+  void (*on_message)(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size);
+  /* The client has sent its last message (server side only). May be NULL. */
+  void (*on_half_close)(rv_call *call, void *user);
+  /* rv_call_queued fell below the low-water mark (256 KiB) after having been above it. May be NULL. */
+  void (*on_writable)(rv_call *call, void *user);
+  /* The call is over: on the client side with the status that the server sent (or UNAVAILABLE with the reason the connection
+   * broke, DEADLINE_EXCEEDED, CANCELLED); on the server side RV_OK after rv_call_finish was sent out, RV_CANCELLED when the
+   * client or connection went away, RV_DEADLINE_EXCEEDED when grpc-timeout passed. The call is gone afterwards. */
+  void (*on_close)(rv_call *call, void *user, rv_code code, const char *message);
+} rv_call_events;
+
+rv_loop *rv_call_loop(rv_call *call);
+/* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
+const char *rv_call_metadata(rv_call *call, const char *name);
+const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:" */
+/* Queues one message and takes its pieces (empty afterwards). Never blocks, sets no bound: look at rv_call_queued. After the call is
+ * closing the pieces are dropped. */
+void rv_call_send(rv_call *call, rv_pieces *pieces);
+size_t rv_call_queued(const rv_call *call); /* bytes not yet handed to the socket */
+/* Server: trailers after what is queued. Nothing can be sent afterwards; on_message is not called any more. */
+void rv_call_finish(rv_call *call, rv_code code, const char *message);
+/* Server: a metadata pair in the response's initial headers; before the first message. */
+void rv_call_set_header(rv_call *call, const char *name, const char *value);
+/* Client: no more messages will be sent (after what is queued). */
+void rv_call_half_close(rv_call *call);
+/* Either side: RST_STREAM(CANCEL). on_close follows (not from within this function). */
+void rv_call_cancel(rv_call *call);
+/* While paused no on_message is called and no stream credit is returned; the connection's credit is, so that other calls
+ * go on. What is kept for a paused call is bounded by its stream window. */
+void rv_call_pause(rv_call *call);
+void rv_call_resume(rv_call *call);
+
+/* ---- server side ---- */
+
+typedef struct rv_grpc_server rv_grpc_server;
+
+typedef struct rv_grpc_server_config {
+  const rv_env *env;
+  const char *const *addresses;
+  size_t num_addresses;
+  unsigned io_threads;
+  size_t max_message_bytes, max_connections, max_streams_per_connection;
+  /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
+   * content-type, encoding or timeout is wrong never get here. On the loop's thread. */
+  bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
+  void *context;
+} rv_grpc_server_config;
+
+/* Binds all addresses, then starts. RV_UNAVAILABLE: "port 8000 on 127.0.0.1 is in use by another process; choose another or stop it". */
+rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server **out, rv_error *err);
+uint16_t rv_grpc_server_port(const rv_grpc_server *server, size_t index);
+/* GOAWAY to all, no new calls; calls still open after drain_ms end with UNAVAILABLE ("Cancelling all calls"). Blocks. */
+void rv_grpc_server_stop(rv_grpc_server *server, int64_t drain_ms);
+void rv_grpc_server_free(rv_grpc_server *server);
+size_t rv_grpc_server_num_loops(const rv_grpc_server *server);
+rv_loop *rv_grpc_server_loop(const rv_grpc_server *server, size_t index);
+
+/* ---- client side ---- */
+
+typedef struct rv_channel rv_channel;
+
+/* Checks an address and says what is wrong with it. */
+rv_code rv_address_check(const char *address, rv_error *err);
+
+typedef struct rv_channel_config {
+  const rv_env *env;
+  rv_loop *loop;
+  const char *address;
+  size_t max_message_bytes;
+} rv_channel_config;
+
+/* Connects when the first call is made, and again (back-off 10 ms doubling to 1 s, jittered) as calls ask for it. */
+rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_error *err);
+/* All calls end with CANCELLED. On the loop's thread, or any thread (it then waits). */
+void rv_channel_free(rv_channel *channel);
+
+typedef struct rv_metadata {
+  const char *name, *value;
+} rv_metadata;
+
+typedef struct rv_call_config {
+  const char *path;
+  const rv_metadata *metadata;
+  size_t num_metadata;
+  int64_t deadline_ns;   /* monotonic; INT64_MAX: none. Sent as grpc-timeout, and kept on this side too */
+  bool wait_for_ready;   /* wait for a connection instead of failing with UNAVAILABLE at the first refusal */
+} rv_call_config;
+
+/* On the loop's thread. Messages may be sent at once; they are queued until the connection stands. */
+rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, const rv_call_events *events, void *user);
+/* For people: "connected to 127.0.0.1:8000", "connecting to ... (connection refused, attempt 3)". Any thread. */
+void rv_channel_state(rv_channel *channel, char *out, size_t capacity);
+
+#endif

@@ -1,0 +1,34 @@
+/* A table: items in a slab, two selectors, a rate limiter, and callers that wait. One short lock guards it all.
+ *
+ * The verbs that may have to wait are in waiter.h; these here never wait. */
+#ifndef RV_STORE_TABLE_H
+#define RV_STORE_TABLE_H
+
+#include "reverie/client.h"
+#include "store/waiter.h"
+
+const char *rv_table_name(const rv_table *table);
+
+/* As rv_client_mutate: all or nothing, deletes first. `unknown` has room for all keys, or is NULL; *num_unknown is always set. */
+rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
+                        size_t num_deletes, uint64_t *unknown, size_t *num_unknown, rv_error *err);
+rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const double *priorities, size_t n, uint64_t *unknown,
+                                   size_t *num_unknown, rv_error *err);
+rv_code rv_table_reset(rv_table *table, rv_error *err);
+rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config *config, rv_error *err);
+/* Looks at an item without counting it; the caller releases *out. RV_NOT_FOUND. */
+rv_code rv_table_get(rv_table *table, uint64_t key, rv_draw *out, rv_error *err);
+/* A page of items in order of insertion; as rv_client_items. */
+rv_code rv_table_items(rv_table *table, uint64_t *cursor, rv_item_info *out, size_t capacity, size_t *count, rv_error *err);
+/* Fills *out, whose strings and arrays are the caller's: rv_table_info_fini. */
+rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err);
+void rv_table_info_fini(rv_table_info *info);
+/* The rate limiter alone, as it stands: could so many proceed now? */
+bool rv_table_can_sample(rv_table *table, int64_t n);
+bool rv_table_can_insert(rv_table *table, int64_t n);
+/* Does an item of these columns fit the table's signature? Column i has dtype and row shape spec[i], `length` rows, squeezed or not. The
+ * sentence names table, column and what was expected. RV_INVALID_ARGUMENT. */
+rv_code rv_table_check_layout(const rv_table *table, const rv_trajectory *trajectory, rv_error *err);
+const rv_signature *rv_table_signature(const rv_table *table); /* num_specs 0: none */
+
+#endif

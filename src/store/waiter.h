@@ -1,0 +1,84 @@
+/* The one way to wait: an operation that is submitted to a table completes exactly once.
+ *
+ * Submitting returns RV_SUBMIT_DONE (it is complete, `complete` is not called) or RV_SUBMIT_PENDING (`complete` will be called
+ * once, by whichever thread serves it, with no lock held; it must not block). rv_waiter_cancel takes a pending operation out: true means that it
+ * was still waiting, nothing was consumed beyond what it already holds, `complete` will not be called, and it is the caller's
+ * again; false means that it has completed or is completing, and `complete` was or will be called. The table enforces no
+ * deadlines: whoever submits sets a timer and cancels; `deadline_ns` is for those who look.
+ *
+ * First come, first served per table and kind; inserts and samples alternate. The memory of an operation belongs to the caller
+ * and must stay until it is complete or cancelled. */
+#ifndef RV_STORE_WAITER_H
+#define RV_STORE_WAITER_H
+
+#include "base/list.h"
+#include "reverie/table.h"
+#include "store/trajectory.h"
+
+typedef struct rv_table rv_table;
+typedef struct rv_waiter rv_waiter;
+
+typedef enum rv_operation_kind { RV_OPERATION_INSERT = 1, RV_OPERATION_ROWS = 2, RV_OPERATION_SAMPLE = 3 } rv_operation_kind;
+typedef enum rv_submitted { RV_SUBMIT_DONE = 0, RV_SUBMIT_PENDING = 1 } rv_submitted;
+
+struct rv_waiter {
+  /* set by the caller before submitting */
+  void (*complete)(rv_waiter *waiter);
+  void *context;
+  int64_t deadline_ns;  /* monotonic; INT64_MAX: none */
+  const char *peer;     /* who asks, for table info; must outlive the operation; may be NULL */
+  /* set by the table */
+  rv_operation_kind kind;
+  rv_code code;         /* the result; RV_CANCELLED: the table was closed */
+  rv_error error;       /* when code is not RV_OK */
+  rv_table *table;
+  rv_link link;
+  int64_t since_ns;
+  uint64_t id;
+  int state;
+};
+
+/* Inserts one item, or, if its key is present, updates that item's priority. */
+typedef struct rv_insert {
+  rv_waiter waiter;
+  uint64_t key;               /* chosen by the caller; with `choose_key`, by the table, which writes it here */
+  bool choose_key;
+  double priority;
+  int32_t times_sampled;      /* to begin with; usually 0 */
+  rv_trajectory *trajectory;  /* the caller's reference is kept by the caller; the table takes its own */
+  bool updated;               /* out: the key was there */
+} rv_insert;
+
+/* Inserts `n` rows that the caller gives as columns [n, ...], each row an item. */
+typedef struct rv_rows {
+  rv_waiter waiter;
+  const rv_tensor *columns;   /* with the leading dimension n */
+  size_t num_columns;
+  size_t n;
+  const double *priorities;   /* n, or NULL: 1.0 */
+  uint64_t *keys;             /* n, or NULL */
+  size_t done;                /* out: rows inserted so far, in order */
+} rv_rows;
+
+/* Draws items one by one as the limiter allows. */
+typedef struct rv_sampling {
+  rv_waiter waiter;
+  size_t want;                /* >= 1 */
+  bool partial;               /* complete as soon as something was drawn and the limiter lets no more through */
+  bool same_layout;           /* RV_FAILED_PRECONDITION before anything is counted, if the table holds items of more than one layout */
+  size_t max_bytes;           /* stop after the item with which the chunks' bytes reach this; 0: no bound */
+  rv_draw *draws;             /* room for `want`; filled in order; the caller releases them */
+  size_t count;               /* out: drawn so far */
+  bool rate_limited;          /* the table's own */
+} rv_sampling;
+
+/* RV_SUBMIT_DONE with waiter.code set when refused at once (NaN, signature, closed table). */
+rv_submitted rv_table_insert(rv_table *table, rv_insert *insert);
+rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows);
+rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling);
+bool rv_waiter_cancel(rv_waiter *waiter);
+/* "waits for 3 more items in table \"replay\" (min_size_to_sample 10, 7 present)": what a pending operation waits for now. Also right
+ * after cancelling. Returns the reason. */
+rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity);
+
+#endif
