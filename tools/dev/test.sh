@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs the tests. Tiers, each on its own or all: c-asan c-tsan fuzz python interop demo lint (docs/testing.md).
+# Ends with "N passed, N failed" over all tiers; fails when anything failed or nothing ran.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. tools/dev/setup.sh
+
+tiers=("$@")
+[ ${#tiers[@]} -gt 0 ] || tiers=(lint c-asan c-tsan fuzz python interop demo)
+passed=0
+failed=0
+
+count() { # count NAME PASSED FAILED
+  printf '== %s: %d passed, %d failed\n' "$1" "$2" "$3"
+  passed=$((passed + $2))
+  failed=$((failed + $3))
+}
+
+run_ctest() { # run_ctest NAME PRESET [CTEST ARGS]
+  local name=$1 preset=$2 log; shift 2
+  (build_preset "$preset") || { count "$name" 0 1; return; }
+  log=$(mktemp)
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log" | grep -vE '^ +Start +[0-9]+:'
+  local total bad
+  total=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\2/p' "$log")
+  bad=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\1/p' "$log")
+  rm -f "$log"
+  if [ -z "$total" ] || [ "$total" -eq 0 ]; then count "$name" 0 1; else count "$name" $((total - bad)) "$bad"; fi
+}
+
+run_pytest() { # run_pytest NAME PATHS...
+  local name=$1 log; shift
+  log=$(mktemp)
+  .venv/bin/python -m pytest -q -p no:cacheprovider "$@" 2>&1 | tee "$log"
+  local status=${PIPESTATUS[0]} ok bad
+  ok=$(grep -oE '[0-9]+ passed' "$log" | tail -n 1 | cut -d' ' -f1)
+  bad=$(grep -oE '[0-9]+ (failed|error)' "$log" | cut -d' ' -f1 | paste -sd+ | bc 2>/dev/null)
+  rm -f "$log"
+  [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || bad=1
+  count "$name" "${ok:-0}" "${bad:-0}"
+}
+
+for tier in "${tiers[@]}"; do
+  printf '\n== %s\n' "$tier"
+  begin=$SECONDS
+  case "$tier" in
+    c-asan) run_ctest c-asan asan -LE fuzz ;;
+    c-tsan) TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run_ctest c-tsan tsan -LE fuzz ;;
+    fuzz) run_ctest fuzz asan -L fuzz ;;
+    python)
+      (build_release && need_venv test) && run_pytest python tests/python || count python 0 1 ;;
+    interop)
+      (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" run_pytest interop tests/interop || count interop 0 1 ;;
+    demo)
+      (build_release && need_venv demo && need_venv test) && run_pytest demo tests/demo || count demo 0 1 ;;
+    lint) (need_packages build lint && need_venv test && tools/dev/lint.sh) && count lint 1 0 || count lint 0 1 ;;
+    *) echo "no tier \"$tier\"; there are: lint c-asan c-tsan fuzz python interop demo" >&2; exit 2 ;;
+  esac
+  printf '== %s took %d s\n' "$tier" $((SECONDS - begin))
+done
+
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
