@@ -1,0 +1,57 @@
+/* How a caller of the client blocks: on a gate that another thread opens, for as long as its rv_wait allows.
+ *
+ * A gate is an event that resets itself: rv_gate_open may be called from any thread and under any lock, once or many times, before
+ * or while somebody waits; the wait that it ends closes it again. What the gate is opened for is the caller's own
+ * state, looked at again after each wait:
+ *
+ *   rv_patience patience;                       // one for the whole call, however often it waits
+ *   rv_patience_begin(&patience, env, wait, describe, context);
+ *   while (!done(thing)) {                      // under the thing's own lock
+ *     rv_code code = rv_gate_wait(&thing->gate, &patience, err);   // with no lock held
+ *     if (code != RV_OK) return code;           // RV_DEADLINE_EXCEEDED or RV_CANCELLED; the thing itself goes on
+ *   }
+ */
+#ifndef RV_CLIENT_WAIT_H
+#define RV_CLIENT_WAIT_H
+
+#include "base/env.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "reverie/client.h"
+
+typedef struct rv_gate {
+  rv_mutex mutex; /* RV_RANK_WAIT: nothing is taken under it */
+  rv_cond cond;
+  bool open;
+} rv_gate;
+
+void rv_gate_init(rv_gate *gate);
+void rv_gate_fini(rv_gate *gate); /* when nobody waits and nobody will open it any more */
+void rv_gate_open(rv_gate *gate);
+
+/* A caller's patience: when it began, until when it lasts, whom it listens to. */
+typedef struct rv_patience {
+  const rv_env *env;
+  rv_wait wait;
+  int64_t begun_ns, deadline_ns; /* monotonic; deadline INT64_MAX: for ever */
+  int64_t log_ns;                /* when the log is told next; INT64_MAX: never */
+  /* Writes what is waited for, as the end of a sentence: "3 more items in table \"replay\" (...)"; no lock is held. Writes at most
+   * `capacity` bytes with the NUL. May be NULL. */
+  void (*describe)(void *context, char *out, size_t capacity);
+  void *context;
+} rv_patience;
+
+/* `wait` NULL: RV_DEFAULT_TIMEOUT_MS. */
+void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *wait,
+                       void (*describe)(void *context, char *out, size_t capacity), void *context);
+/* RV_OK while it lasts; else RV_DEADLINE_EXCEEDED or RV_CANCELLED with a sentence that says what was waited for. Does not wait;
+ * `interrupted` is asked. */
+rv_code rv_patience_check(rv_patience *patience, rv_error *err);
+/* Waits until the gate opens (and closes it): RV_OK. Otherwise as rv_patience_check. An open gate wins over a deadline that has passed,
+ * not over a cancellation. */
+rv_code rv_gate_wait(rv_gate *gate, rv_patience *patience, rv_error *err);
+/* The same, but waits no longer than until `at_ns` (monotonic): RV_OK then too, with *opened false. */
+rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, bool *opened, rv_error *err);
+bool rv_cancel_fired(const rv_cancel *cancel); /* NULL: false */
+
+#endif
