@@ -1,0 +1,109 @@
+/* One InsertStream call to a server, kept alive across lost connections: the way of every item that leaves this process.
+ *
+ * Items are handed over in order, with the encoded chunks they refer to. The stream numbers them, sends each chunk once per
+ * connection, puts many items into one request when many wait, tells the server which chunks to keep, and completes each item exactly
+ * once: when the server has confirmed it, when it was refused, or when the stream is freed. When the connection is lost it is opened again and whatever
+ * was not confirmed is sent again in order, with its chunks.
+ *
+ * Exactly once: the call carries the metadata `reverie-writer` (32 hexadecimal digits, drawn when the stream is made), and each item its
+ * number (PrioritizedItem, field 1000: 1, 2, 3, ... without gaps, the same when it is sent again). A Reverie server answers with the
+ * header `reverie-server-state` and never inserts a number twice; after a reconnect the stream sends the state it last saw as
+ * request metadata of the same name, so that a server which has forgotten the writer can tell "I have expired you" (it ends
+ * the call with FAILED_PRECONDITION) from "I am another server" (it accepts). A plain Reverb server sends no headers before its first message:
+ * the stream never waits for them. There an item that was inserted but not confirmed becomes a priority update when it is sent again,
+ * or, if it has left its table by then, a second insert: at least once.
+ *
+ * A refused item completes with its error and the others go on (between Reverie's own ends). A status that ends the whole
+ * call and is not OK, UNAVAILABLE or CANCELLED fails every item that was sent and not confirmed; the stream then takes a new
+ * writer id, begins to number at 1 again and goes on with what was not sent.
+ *
+ * Everything may be called from any thread unless said otherwise; nothing blocks but free. */
+#ifndef RV_CLIENT_INSERT_STREAM_H
+#define RV_CLIENT_INSERT_STREAM_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "net/net.h"
+#include "wire/messages.h"
+
+typedef struct rv_insert_stream rv_insert_stream;
+
+/* ---- chunks ---- */
+
+/* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new items
+ * that refer to it (a writer's history): when neither a pin nor an unsent item is left, the server is told to let it go. */
+typedef struct rv_stream_chunk {
+  atomic_uint refs;
+  atomic_uint pins;
+  uint64_t key;
+  rv_pieces data; /* the serialized ChunkData */
+  /* the loop's */
+  uint64_t sent_on; /* number of the connection whose server holds it; 0: none */
+  rv_link link;     /* in the stream's list of those */
+} rv_stream_chunk;
+
+/* Takes the pieces (which are empty afterwards, also on failure). The caller owns one reference and one pin. */
+rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err);
+rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk);
+void rv_stream_chunk_unref(rv_stream_chunk *chunk);
+void rv_stream_chunk_unpin(rv_stream_chunk *chunk); /* no item that is added later refers to it */
+
+/* ---- items ---- */
+
+/* The memory is the caller's and must stay until `complete`. */
+typedef struct rv_stream_item {
+  /* Exactly once for each item that was added, on the loop's thread, with no lock held; it may free the item. It must not block. RV_OK: it is
+   * in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
+  void (*complete)(struct rv_stream_item *item, rv_code code, const char *message);
+  uint64_t key;
+  uint8_t *body; /* the serialized PrioritizedItem, without a sequence number */
+  size_t body_size;
+  rv_stream_chunk **chunks; /* distinct; one reference each */
+  uint32_t num_chunks;
+  /* the stream's */
+  uint32_t slot;
+  uint64_t sequence; /* 0 until it is first sent */
+  rv_link link;
+} rv_stream_item;
+
+/* Serializes `wire` (key, table, priority, slices; its sequence is ignored) and takes a reference to each chunk. `complete` is the
+ * caller's to set. */
+rv_code rv_stream_item_init(rv_stream_item *item, const rv_wire_item *wire, rv_stream_chunk *const *chunks, uint32_t num_chunks,
+                            rv_error *err);
+void rv_stream_item_fini(rv_stream_item *item); /* frees the body, drops the chunks; not while it is in a stream */
+
+/* ---- the stream ---- */
+
+typedef struct rv_insert_stream_config {
+  const rv_env *env;   /* borrowed */
+  rv_loop *loop;       /* the channel's */
+  rv_channel *channel; /* must outlive the stream */
+} rv_insert_stream_config;
+
+/* Opens no call yet: the first item does. */
+rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_stream **out, rv_error *err);
+/* Cancels the call; items that are not complete complete with RV_CANCELLED before this returns (those that were sent may or may not
+ * have been inserted). Blocks for the loop's thread; not from a `complete`. */
+void rv_insert_stream_free(rv_insert_stream *stream);
+
+/* Hands over a list of items (linked by `link`; *items is empty afterwards). Each chunk must have a pin while this runs. The
+ * stream sets no bound: the caller counts what it has in flight. */
+void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items);
+void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
+/* On the loop's thread only: takes an item back that has not been sent; true: `complete` will not be called. false: it was
+ * sent, and completes in time. */
+bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item);
+
+typedef enum rv_peer_kind { RV_PEER_UNKNOWN = 0, RV_PEER_REVERIE = 1, RV_PEER_REVERB = 2 } rv_peer_kind;
+
+typedef struct rv_insert_stream_status {
+  rv_peer_kind peer;       /* of the present or last connection */
+  uint64_t unsent, unconfirmed;
+  uint64_t bytes_sent;
+  uint64_t reconnects;
+  char state[160];         /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
+} rv_insert_stream_status;
+void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_status *out);
+
+#endif
