@@ -1,0 +1,37 @@
+/* When an insert or a sample may proceed: three counters and four parameters (reverie/table.h has the two formulas). The caller's
+ * lock guards a limiter; it neither waits nor wakes anybody, it only says yes or no, and why not, in numbers. */
+#ifndef RV_STORE_RATE_LIMITER_H
+#define RV_STORE_RATE_LIMITER_H
+
+#include "reverie/table.h"
+
+typedef struct rv_rate_limiter {
+  rv_rate_limiter_config config;
+  int64_t inserts, samples, deletes; /* since reset; deletes <= inserts */
+} rv_rate_limiter;
+
+/* Checks the configuration; counters begin at 0. */
+rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);
+/* Another configuration for the counters as they are. On an error nothing changes. */
+rv_code rv_rate_limiter_configure(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);
+
+/* May `n` more proceed, one after the other, nothing else happening between? */
+bool rv_rate_limiter_can_insert(const rv_rate_limiter *limiter, int64_t n);
+bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n);
+/* How many of `want` may proceed one after the other: 0 to want. */
+int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t want);
+int64_t rv_rate_limiter_samples_allowed(const rv_rate_limiter *limiter, int64_t want);
+
+void rv_rate_limiter_inserted(rv_rate_limiter *limiter, int64_t n);
+void rv_rate_limiter_sampled(rv_rate_limiter *limiter, int64_t n);
+void rv_rate_limiter_deleted(rv_rate_limiter *limiter, int64_t n);
+
+void rv_rate_limiter_reset(rv_rate_limiter *limiter);
+/* Counters from a checkpoint. RV_INVALID_ARGUMENT: negative, or deletes > inserts. */
+rv_code rv_rate_limiter_restore(rv_rate_limiter *limiter, int64_t inserts, int64_t samples, int64_t deletes, rv_error *err);
+
+/* What the next insert or sample waits for, as the end of a sentence: "waits for 3 more items (min_size_to_sample 10, 7 present)". RV_WAIT_NONE and
+ * "may proceed" when it need not wait. Always NUL-terminated for capacity > 0. */
+rv_wait_reason rv_rate_limiter_explain(const rv_rate_limiter *limiter, bool insert, char *out, size_t capacity);
+
+#endif

@@ -1,0 +1,12 @@
+/* The names under which selectors and extensions are found, as reverie/table.h registers them. */
+#ifndef RV_STORE_REGISTRY_H
+#define RV_STORE_REGISTRY_H
+
+#include "reverie/table.h"
+
+/* NULL when nothing has that name. `registry` may be NULL: only what is built in. The ops are filled up with NULL where the caller's struct was
+ * shorter; they live as long as the registry. */
+const rv_selector_ops *rv_registry_selector(const rv_registry *registry, const char *name);
+const rv_extension_ops *rv_registry_extension(const rv_registry *registry, const char *name);
+
+#endif
