@@ -34,7 +34,7 @@ run_pytest() { # run_pytest NAME PATHS...
   .venv/bin/python -m pytest -q -p no:cacheprovider "$@" 2>&1 | tee "$log"
   local status=${PIPESTATUS[0]} ok bad
   ok=$(grep -oE '[0-9]+ passed' "$log" | tail -n 1 | cut -d' ' -f1)
-  bad=$(grep -oE '[0-9]+ (failed|error)' "$log" | cut -d' ' -f1 | paste -sd+ | bc 2>/dev/null)
+  bad=$(grep -oE '[0-9]+ (failed|error)' "$log" | cut -d' ' -f1 | awk '{n += $1} END {print n + 0}')
   rm -f "$log"
   [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || bad=1
   count "$name" "${ok:-0}" "${bad:-0}"

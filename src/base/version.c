@@ -1,0 +1,3 @@
+#include "reverie/version.h"
+
+const char *rv_version(void) { return RV_VERSION; }
