@@ -1,7 +1,7 @@
 /* An array that grows in blocks which never move, so that no single step copies or touches all of it: element i stands at
- * block[i / 4096][i % 4096]. Only the directory of blocks (8 bytes for 4096 elements) is ever reallocated, and not even that while
- * the array stays within the number of elements it was made for. Clearing takes constant time: the blocks leave as one chain that
- * the caller frees later, outside its lock. */
+ * block[i / 4096][i % 4096]. Only the directory of blocks (8 bytes for 4096 elements) is ever reallocated, and not even that
+ * while the array stays within the number of elements it was made for. Clearing takes constant time: the blocks leave as one
+ * chain that the caller frees later, outside its lock. */
 #ifndef RV_BASE_SEGARRAY_H
 #define RV_BASE_SEGARRAY_H
 
@@ -20,28 +20,29 @@ void rv_blocks_free(rv_blocks *blocks);
 bool rv_blocks_free_some(rv_blocks *blocks, size_t n);
 
 typedef struct rv_segarray {
-  void **block;         /* num_blocks of `directory_capacity` are there, each 64-byte aligned */
+  void **block; /* num_blocks of directory_capacity are there, each 64-byte aligned */
   size_t num_blocks, directory_capacity;
-  rv_blocks chain;      /* the same blocks, newest first */
+  uint64_t length; /* elements that exist: whole blocks, but for the first of a small array */
+  uint64_t expected;
+  rv_blocks chain;       /* all blocks, newest first */
   struct rv_block *last; /* of the chain */
+  size_t memory;
   uint32_t element_size;
-  uint8_t fill;         /* every byte of a new block */
+  uint8_t fill; /* every byte of a new block */
 } rv_segarray;
 
-/* `expected` elements will do without growing the directory; more are fine. No memory is taken yet. */
+/* Takes no memory yet. `expected` elements will do without growing the directory; more are fine. Where fewer than a block's
+ * are expected the first block is smaller: growing past the expectation then copies it (at most 4096 elements) and keeps the
+ * old one until the array is cleared. */
 void rv_segarray_init(rv_segarray *array, uint32_t element_size, uint8_t fill, uint64_t expected);
 void rv_segarray_fini(rv_segarray *array);
-/* Makes elements [0, n) exist; new ones hold the fill byte. At most one block is usually missing. RV_RESOURCE_EXHAUSTED: those
- * that were there stay. */
+/* Makes elements [0, n) exist; new ones hold the fill byte. RV_RESOURCE_EXHAUSTED: those that were there stay. */
 rv_code rv_segarray_grow(rv_segarray *array, uint64_t n, rv_error *err);
 /* Empties the array; its blocks join `garbage`, or are freed at once where that is NULL. */
 void rv_segarray_clear(rv_segarray *array, rv_blocks *garbage);
 size_t rv_segarray_memory(const rv_segarray *array);
 
-static inline uint64_t rv_segarray_length(const rv_segarray *array) { return (uint64_t)array->num_blocks << RV_SEGMENT_SHIFT; }
-
-/* Element i of an array of `type`; i must exist. */
-#define RV_SEGARRAY_AT(array, type, i) \
-  (&((type *)(array)->block[(i) >> RV_SEGMENT_SHIFT])[(i) & (RV_SEGMENT_LENGTH - 1)])
+/* Element i of an array of `type`; i must be below the array's length. */
+#define RV_SEGARRAY_AT(array, type, i) (&((type *)(array)->block[(i) >> RV_SEGMENT_SHIFT])[(i) & (RV_SEGMENT_LENGTH - 1)])
 
 #endif
