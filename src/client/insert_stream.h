@@ -64,6 +64,7 @@ typedef struct rv_stream_item {
   /* the stream's */
   uint32_t slot;
   uint64_t sequence; /* 0 until it is first sent */
+  bool sent;         /* on the present connection */
   rv_link link;
 } rv_stream_item;
 
@@ -87,7 +88,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
  * have been inserted). Blocks for the loop's thread; not from a `complete`. */
 void rv_insert_stream_free(rv_insert_stream *stream);
 
-/* Hands over a list of items (linked by `link`; *items is empty afterwards). Each chunk must have a pin while this runs. The
+/* Hands over a list of items (linked by `link`; *items is empty afterwards), of which no two have the same key. Each chunk must have a pin while this runs. The
  * stream sets no bound: the caller counts what it has in flight. */
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items);
 void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
@@ -102,7 +103,7 @@ typedef struct rv_insert_stream_status {
   uint64_t unsent, unconfirmed;
   uint64_t bytes_sent;
   uint64_t reconnects;
-  char state[160];         /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
+  char state[256];         /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
 } rv_insert_stream_status;
 void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_status *out);
 
