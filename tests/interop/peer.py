@@ -1,0 +1,62 @@
+"""Runs scripts in the peer's virtual environment (dm-reverb's published wheel), which tools/dev/peer.sh makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHON = os.environ.get("RV_PEER_PYTHON", str(ROOT / ".venv-reverb/bin/python"))
+
+_PRELUDE = """
+import json, os, sys
+answers = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+import numpy as np
+import reverb
+
+def answer(value):
+    print(json.dumps(value), file=answers)
+"""
+
+
+class Peer:
+    """A script in the peer's interpreter: it calls ``answer(value)``, and may read lines from standard input."""
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [PYTHON, "-c", _PRELUDE + textwrap.dedent(script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def receive(self) -> object:
+        """The next answered value."""
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"the peer ended with {self.process.wait()}:\n{self.process.stderr.read()[-3000:]}")
+        return json.loads(line)
+
+
+def run(script: str, *arguments: str) -> object:
+    """Runs a script to its first answer and ends it."""
+    with Peer(script, *arguments) as peer:
+        return peer.receive()
