@@ -13,25 +13,28 @@ extern "C" {
 typedef struct rv_server rv_server;
 
 typedef struct rv_server_config {
-  size_t size;     /* sizeof(rv_server_config) */
-  rv_store *store; /* a reference is taken */
-  const char *const *addresses; /* "host:port", "[::]:port", "unix:/path"; port 0: any free one */
-  size_t num_addresses;         /* >= 1 */
-  unsigned io_threads;          /* 0: one per core, at most 8 */
-  size_t max_message_bytes;     /* 0: 256 MiB; a longer one ends its stream with RV_RESOURCE_EXHAUSTED */
-  size_t max_connections;       /* 0: 10,000 */
+  size_t size;                       /* sizeof(rv_server_config) */
+  rv_store *store;                   /* a reference is taken */
+  const char *const *addresses;      /* "host:port", "[::]:port", "unix:/path"; port 0: any free one */
+  size_t num_addresses;              /* >= 1 */
+  unsigned io_threads;               /* 0: one per core, at most 8 */
+  size_t max_message_bytes;          /* 0: 256 MiB; a longer one ends its stream with RV_RESOURCE_EXHAUSTED */
+  size_t max_connections;            /* 0: 10,000 */
   size_t max_streams_per_connection; /* 0: 10,000 */
-  size_t max_writer_sessions;   /* exactly-once sessions remembered; 0: 100,000 */
-  int64_t writer_session_ttl_ms; /* after its last use; 0: one hour */
-  const rv_env *env;            /* copied; NULL: the store's default */
+  size_t max_writer_sessions;        /* exactly-once sessions remembered; 0: 100,000 */
+  int64_t writer_session_ttl_ms;     /* after its last use; 0: one hour */
+  const rv_env *env;                 /* copied; NULL: the store's */
+  size_t max_stream_chunk_bytes;     /* chunks that one writer's stream keeps on the server for items to come; 0: 1 GiB */
+  size_t max_orphan_bytes;           /* inserts that wait although their (Reverb) client has gone, all together; 0: 1 GiB */
 } rv_server_config;
 
 /* RV_UNAVAILABLE when an address cannot be bound ("port 8000 is in use ..."), RV_INVALID_ARGUMENT when it cannot be parsed. */
 RV_API rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error *err);
 /* The port that address number `index` is bound to; 0 for a unix socket. */
 RV_API uint16_t rv_server_port(const rv_server *server, size_t index);
-/* Stops accepting, lets calls in progress finish for up to drain_ms, ends the rest with RV_UNAVAILABLE (waits on tables with
- * RV_CANCELLED), and joins the I/O threads. The store stays open. Idempotent; any thread but a callback's. */
+/* Refuses new calls (health says NOT_SERVING), lets those in progress finish for up to drain_ms, ends the rest with
+ * RV_UNAVAILABLE (waits on tables with RV_CANCELLED), and joins the I/O threads. The store stays open. Idempotent; any thread but
+ * a callback's; a second call while one drains shortens the drain to its own, and waits for it too. */
 RV_API void rv_server_stop(rv_server *server, int64_t drain_ms);
 /* Stops it if need be. */
 RV_API void rv_server_free(rv_server *server);

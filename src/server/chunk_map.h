@@ -1,0 +1,32 @@
+/* The chunks that one InsertStream may refer to: private to the stream, bounded in bytes, trimmed by each request's
+ * keep_chunk_keys. */
+#ifndef RV_SERVER_CHUNK_MAP_H
+#define RV_SERVER_CHUNK_MAP_H
+
+#include "base/map.h"
+#include "store/chunk.h"
+
+typedef struct rv_chunk_entry {
+  uint64_t key;
+  rv_chunk *chunk;
+  uint32_t kept; /* number of the last trim that named it */
+} rv_chunk_entry;
+
+typedef struct rv_chunk_map {
+  rv_map index; /* key to place in `entries` */
+  rv_chunk_entry *entries;
+  size_t count, capacity;
+  size_t bytes, max_bytes;
+  uint32_t trims;
+} rv_chunk_map;
+
+void rv_chunk_map_init(rv_chunk_map *map, uint64_t seed, size_t max_bytes);
+void rv_chunk_map_fini(rv_chunk_map *map);
+/* Borrowed; NULL when absent. */
+rv_chunk *rv_chunk_map_get(const rv_chunk_map *map, uint64_t key);
+/* Takes the chunk, also on failure. A chunk whose key is there already is dropped. RV_RESOURCE_EXHAUSTED: over the bound. */
+rv_code rv_chunk_map_put(rv_chunk_map *map, rv_chunk *owned_chunk, rv_error *err);
+/* Drops all chunks but those. RV_FAILED_PRECONDITION if the number left is not the number of keys: an unknown or repeated key. */
+rv_code rv_chunk_map_keep(rv_chunk_map *map, const uint64_t *keys, size_t n, rv_error *err);
+
+#endif

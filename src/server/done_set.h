@@ -1,0 +1,25 @@
+/* Which of a writer's numbered items are done: exact, and small where they are done nearly in order, for it keeps runs of
+ * numbers. Nothing is locked here: a session has one owner at a time. */
+#ifndef RV_SERVER_DONE_SET_H
+#define RV_SERVER_DONE_SET_H
+
+#include "reverie/status.h"
+
+enum { RV_DONE_RUNS_MAX = 100000 };
+
+typedef struct rv_done_run {
+  uint64_t first, last;
+} rv_done_run;
+
+typedef struct rv_done_set {
+  rv_done_run *runs; /* ascending, with at least one missing number between two */
+  size_t count, capacity;
+} rv_done_set;
+
+void rv_done_set_init(rv_done_set *set);
+void rv_done_set_fini(rv_done_set *set);
+bool rv_done_set_has(const rv_done_set *set, uint64_t number);
+/* RV_RESOURCE_EXHAUSTED: more than RV_DONE_RUNS_MAX runs, or no memory; the set is as it was. */
+rv_code rv_done_set_add(rv_done_set *set, uint64_t number, rv_error *err);
+
+#endif

@@ -1,0 +1,118 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "server/insert_stream.h"
+
+/* Runs after all messages of one read have been worked off, so that their answers go out together. */
+static void on_answers_task(rv_task *task)
+{
+  rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, answers_task);
+  call->answers_posted = false;
+  rv_insert_answers_send(call, false);
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+void rv_insert_answers_init(rv_insert_call *call)
+{
+  call->answers_task.run = on_answers_task;
+}
+
+static void drop_failures(rv_insert_call *call)
+{
+  for (size_t i = 0; i < call->num_failures; i++) free((void *)(uintptr_t)call->failures[i].message.data);
+  call->num_failures = 0;
+}
+
+void rv_insert_answers_fini(rv_insert_call *call)
+{
+  drop_failures(call);
+  free(call->failures);
+  free(call->keys);
+}
+
+static void *grow(void *array, size_t count, size_t *capacity, size_t size)
+{
+  if (count < *capacity) return array;
+  size_t wanted = *capacity == 0 ? 64 : *capacity * 2;
+  void *grown = realloc(array, wanted * size);
+  if (grown != NULL) *capacity = wanted;
+  return grown;
+}
+
+static bool push_key(rv_insert_call *call, uint64_t key)
+{
+  uint64_t *keys = grow(call->keys, call->num_keys, &call->keys_capacity, sizeof *keys);
+  if (keys == NULL) return false;
+  call->keys = keys;
+  keys[call->num_keys++] = key;
+  return true;
+}
+
+static bool push_failure(rv_insert_call *call, uint64_t key, rv_code code, const char *message)
+{
+  rv_insert_failure *failures = grow(call->failures, call->num_failures, &call->failures_capacity, sizeof *failures);
+  if (failures == NULL) return false;
+  call->failures = failures;
+  char *copy = strdup(message);
+  if (copy == NULL) return false;
+  rv_span text = {.data = (const uint8_t *)copy, .size = strlen(copy)};
+  failures[call->num_failures++] = (rv_insert_failure){.key = key, .code = code, .message = text};
+  return true;
+}
+
+void rv_insert_answer_again(rv_insert_call *call, uint64_t key, rv_code code, const char *message)
+{
+  if (!rv_server_stream_is_open(&call->stream)) return;
+  bool pushed = code == RV_OK ? push_key(call, key) : push_failure(call, key, code, message);
+  if (!pushed) {
+    rv_insert_call_end(call, RV_RESOURCE_EXHAUSTED, "the server is out of memory for confirmations");
+    return;
+  }
+  if (call->answers_posted) return;
+  call->answers_posted = true;
+  rv_server_stream_ref(&call->stream);
+  rv_loop_post(call->stream.loop, &call->answers_task);
+}
+
+void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_code code, const char *message)
+{
+  if (code == RV_CANCELLED || code == RV_RESOURCE_EXHAUSTED) {
+    rv_insert_call_end(call, code, message);
+    return;
+  }
+  if (call->session != NULL && sequence != 0) {
+    rv_error err;
+    if (rv_writer_session_record(call->session, sequence, code, message, &err) != RV_OK) {
+      rv_insert_call_end(call, err.code, err.message);
+      return;
+    }
+  }
+  if (code == RV_OK || call->by_reverie)
+    rv_insert_answer_again(call, key, code, message);
+  else
+    rv_insert_call_end(call, code, message);
+}
+
+void rv_insert_answers_send(rv_insert_call *call, bool always)
+{
+  if (rv_insert_answers_unsent(call) == 0 || !rv_server_stream_is_open(&call->stream)) return;
+  if (!always && rv_call_queued(call->stream.call) > RV_ANSWER_BYTES_QUEUED_MAX) return; /* on_writable comes */
+  rv_insert_response response = {
+      .keys = call->keys, .num_keys = call->num_keys, .failures = call->failures, .num_failures = call->num_failures};
+  rv_writer_buf body;
+  rv_pieces pieces;
+  rv_error err;
+  rv_writer_buf_init(&body);
+  rv_pieces_init(&pieces);
+  rv_insert_response_serialize(&body, &response);
+  call->num_keys = 0;
+  drop_failures(call);
+  if (rv_server_put(&pieces, &body, &err) == RV_OK)
+    rv_call_send(call->stream.call, &pieces);
+  else
+    rv_insert_call_end(call, err.code, err.message);
+  rv_pieces_fini(&pieces);
+}

@@ -1,0 +1,200 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "server/insert_stream.h"
+
+/* ---- completion ---- */
+
+/* On any thread. */
+static void on_complete(rv_waiter *waiter)
+{
+  rv_insert_operation *operation = RV_CONTAINER(waiter, rv_insert_operation, insert.waiter);
+  rv_insert_call *call = operation->call;
+  rv_insert_operation *head = atomic_load_explicit(&call->completed, memory_order_relaxed);
+  do operation->next_completed = head;
+  while (!atomic_compare_exchange_weak_explicit(&call->completed, &head, operation, memory_order_release, memory_order_relaxed));
+  /* Until the task runs, this operation's reference keeps the call. */
+  if (head == NULL) rv_loop_post(call->stream.loop, &call->completed_task);
+}
+
+static void release_operation(rv_insert_call *call, rv_insert_operation *operation)
+{
+  rv_trajectory_unref(operation->insert.trajectory);
+  if (call->spare == NULL)
+    call->spare = operation;
+  else
+    free(operation);
+}
+
+static void take_out(rv_insert_call *call, rv_insert_operation *operation)
+{
+  rv_list_remove(&operation->link);
+  call->num_pending--;
+  call->pending_bytes -= operation->bytes;
+}
+
+static void on_completed_task(rv_task *task)
+{
+  rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, completed_task);
+  rv_insert_operation *newest_first = atomic_exchange_explicit(&call->completed, NULL, memory_order_acquire);
+  rv_insert_operation *list = NULL;
+  unsigned references = 0;
+  while (newest_first != NULL) {
+    rv_insert_operation *next = newest_first->next_completed;
+    newest_first->next_completed = list;
+    list = newest_first;
+    newest_first = next;
+  }
+  for (; list != NULL; references++) {
+    rv_insert_operation *operation = list;
+    list = operation->next_completed;
+    take_out(call, operation);
+    rv_waiter *waiter = &operation->insert.waiter;
+    rv_insert_answer(call, operation->insert.key, operation->sequence, waiter->code, waiter->error.message);
+    release_operation(call, operation);
+  }
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+  while (references-- > 0) rv_server_stream_unref(&call->stream);
+}
+
+void rv_insert_items_cancel(rv_insert_call *call)
+{
+  for (rv_link *link = call->pending.next, *next; link != &call->pending; link = next) {
+    next = link->next;
+    rv_insert_operation *operation = RV_CONTAINER(link, rv_insert_operation, link);
+    if (!rv_waiter_cancel(&operation->insert.waiter)) continue;
+    take_out(call, operation);
+    release_operation(call, operation);
+    rv_server_stream_unref(&call->stream); /* the caller holds another */
+  }
+}
+
+/* ---- one item ---- */
+
+static rv_chunk *find_chunk(void *context, uint64_t key)
+{
+  return rv_chunk_map_get(context, key);
+}
+
+static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
+{
+  if (call->last_table != NULL) {
+    const char *last = rv_table_name(call->last_table);
+    if (strlen(last) == name.size && memcmp(last, name.data, name.size) == 0) return RV_OK;
+  }
+  return rv_server_find_table(call->stream.server, name, &call->last_table, err);
+}
+
+/* A trajectory that could not be made is the least of an item's faults: an unknown chunk comes first, then an unknown table. */
+static rv_code worst_fault(rv_insert_call *call, const rv_wire_item *item, rv_error *err)
+{
+  for (uint32_t i = 0; i < item->total_slices; i++)
+    if (rv_chunk_map_get(&call->chunks, item->slices[i].chunk_key) == NULL) return err->code;
+  rv_error table;
+  return find_table(call, item->table, &table) == RV_OK ? err->code : rv_error_copy(err, &table);
+}
+
+static rv_code submit(rv_insert_call *call, const rv_wire_item *item, rv_trajectory *owned_trajectory, rv_error *err)
+{
+  rv_insert_operation *operation = call->spare;
+  call->spare = NULL;
+  if (operation == NULL) operation = malloc(sizeof *operation);
+  if (operation == NULL) {
+    rv_trajectory_unref(owned_trajectory);
+    return rv_fail_memory(err, sizeof *operation);
+  }
+  rv_insert *insert = &operation->insert;
+  *insert = (rv_insert){
+      .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .trajectory = owned_trajectory};
+  insert->waiter.complete = on_complete;
+  insert->waiter.deadline_ns = INT64_MAX;
+  insert->waiter.peer = call->peer;
+  operation->call = call;
+  operation->sequence = item->sequence;
+  operation->bytes = call->bytes_per_item;
+  /* Before submitting: it may complete on another thread while the table still returns here. */
+  rv_list_push_back(&call->pending, &operation->link);
+  call->num_pending++;
+  call->pending_bytes += operation->bytes;
+  rv_server_stream_ref(&call->stream);
+  if (rv_table_insert(call->last_table, insert) == RV_SUBMIT_PENDING) return RV_OK;
+  take_out(call, operation);
+  rv_insert_answer(call, item->key, item->sequence, insert->waiter.code, insert->waiter.error.message);
+  release_operation(call, operation);
+  rv_server_stream_unref(&call->stream);
+  return RV_OK;
+}
+
+/* RV_OK: it was submitted, or has been answered already. */
+static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, rv_error *err)
+{
+  rv_code code;
+  const char *message;
+  if (call->session != NULL && item->sequence != 0 && rv_writer_session_find(call->session, item->sequence, &code, &message)) {
+    rv_insert_answer_again(call, item->key, code, message);
+    return RV_OK;
+  }
+  rv_trajectory *trajectory;
+  code = rv_wire_item_trajectory(item, rv_store_layouts(call->stream.server->store), find_chunk, &call->chunks, &trajectory, err);
+  if (code == RV_RESOURCE_EXHAUSTED) return code;
+  if (code != RV_OK) return worst_fault(call, item, err);
+  code = find_table(call, item->table, err);
+  if (code != RV_OK) {
+    rv_trajectory_unref(trajectory);
+    return code;
+  }
+  return submit(call, item, trajectory, err);
+}
+
+/* ---- one message ---- */
+
+void rv_insert_items_init(rv_insert_call *call)
+{
+  rv_list_init(&call->pending);
+  atomic_init(&call->completed, NULL);
+  call->completed_task.run = on_completed_task;
+}
+
+void rv_insert_items_fini(rv_insert_call *call)
+{
+  rv_insert_items_drop_request(call);
+  free(call->spare);
+}
+
+void rv_insert_items_drop_request(rv_insert_call *call)
+{
+  if (!call->in_request) return;
+  call->in_request = false;
+  rv_insert_request_fini(&call->request);
+  rv_buf_unref(call->message);
+  call->message = NULL;
+}
+
+static bool too_much_waits(const rv_insert_call *call)
+{
+  return call->num_pending >= RV_INSERTS_PENDING_MAX ||
+         (call->num_pending > 0 && call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX) ||
+         rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
+}
+
+void rv_insert_items_advance(rv_insert_call *call)
+{
+  while (call->in_request && call->next_item < call->request.num_items && !too_much_waits(call)) {
+    rv_wire_item item;
+    rv_error err;
+    rv_span bytes = call->request.items[call->next_item++];
+    if (rv_wire_item_parse(bytes, &item, &err) != RV_OK) {
+      rv_insert_call_end(call, err.code, err.message);
+      return;
+    }
+    if (insert_item(call, &item, &err) != RV_OK) rv_insert_answer(call, item.key, item.sequence, err.code, err.message);
+    rv_wire_item_fini(&item);
+  }
+  if (!call->in_request || call->next_item < call->request.num_items) return;
+  rv_error err;
+  rv_code code = rv_chunk_map_keep(&call->chunks, call->request.keep_chunk_keys, call->request.num_keep_chunk_keys, &err);
+  rv_insert_items_drop_request(call);
+  if (code != RV_OK) rv_insert_call_end(call, err.code, err.message);
+}

@@ -1,0 +1,288 @@
+#include "server/insert_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+  COPY_BELOW = 16 << 10, /* a chunk smaller than this, */
+  COPY_SHARE = 8         /* or than this part of its message, gets memory of its own instead of pinning the message */
+};
+
+/* ---- state ---- */
+
+static bool is_busy(const rv_insert_call *call)
+{
+  return call->in_request || call->num_pending > 0 || call->waits_for_session;
+}
+
+static void give_session_back(rv_insert_call *call)
+{
+  if (call->session == NULL || call->num_pending > 0) return;
+  rv_writer_sessions_detach(call->stream.server->sessions, call->session, &call->session_user);
+  call->session = NULL;
+  call->waits_for_session = false;
+}
+
+/* Keeps the account of inserts whose client has gone; over its bound they are cancelled, as if the client had come a little
+ * later. */
+static void count_orphans(rv_insert_call *call)
+{
+  rv_server *server = call->stream.server;
+  if (rv_server_stream_is_open(&call->stream)) return;
+  size_t bytes = call->pending_bytes + (call->in_request ? call->message->size : 0);
+  size_t more = bytes - call->orphan_bytes; /* modulo 2^N: it may be less */
+  size_t total = atomic_fetch_add(&server->orphan_bytes, more) + more;
+  bool grew = bytes > call->orphan_bytes;
+  call->orphan_bytes = bytes;
+  if (!grew || total <= server->max_orphan_bytes) return;
+  rv_log(&server->env, RV_LOG_WARNING,
+         "%zu inserts of %s, which has gone, are dropped: more than %zu bytes of such inserts already wait for their tables' "
+         "limiters",
+         call->num_pending, call->peer, server->max_orphan_bytes);
+  rv_insert_items_drop_request(call);
+  rv_insert_items_cancel(call);
+  count_orphans(call);
+}
+
+static void set_reading(rv_insert_call *call)
+{
+  if (!rv_server_stream_is_open(&call->stream)) return;
+  bool pause = call->waits_for_session || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
+               call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX || rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
+  if (pause == call->paused) return;
+  call->paused = pause;
+  if (pause)
+    rv_call_pause(call->stream.call);
+  else
+    rv_call_resume(call->stream.call); /* may call on_message: nothing comes after it */
+}
+
+void rv_insert_call_update(rv_insert_call *call)
+{
+  if (rv_server_stream_is_open(&call->stream) && !is_busy(call)) {
+    if (call->half_closed)
+      rv_insert_call_end(call, RV_OK, "");
+    else if (call->draining)
+      rv_insert_call_end(call, RV_UNAVAILABLE, "the server is shutting down");
+  }
+  if (!rv_server_stream_is_open(&call->stream)) give_session_back(call);
+  count_orphans(call);
+  set_reading(call);
+}
+
+void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
+{
+  if (rv_server_stream_is_open(&call->stream)) {
+    rv_insert_answers_send(call, true);
+    rv_server_stream_finish(&call->stream, code, message);
+  }
+  if (code != RV_OK) rv_insert_items_drop_request(call);
+  if (call->by_reverie) rv_insert_items_cancel(call);
+  give_session_back(call);
+}
+
+/* ---- sessions ---- */
+
+static void on_evict_task(rv_task *task)
+{
+  rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, evict_task);
+  rv_insert_call_end(call, RV_ABORTED, "a newer stream of the same writer has taken over");
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void on_granted_task(rv_task *task)
+{
+  rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, granted_task);
+  call->waits_for_session = false;
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+/* The two below run on any thread, under the registry's lock; the call is attached, so it lives. */
+static void on_evict(rv_writer_session_user *user)
+{
+  rv_insert_call *call = RV_CONTAINER(user, rv_insert_call, session_user);
+  rv_server_stream_ref(&call->stream);
+  rv_loop_post(call->stream.loop, &call->evict_task);
+}
+
+static void on_granted(rv_writer_session_user *user)
+{
+  rv_insert_call *call = RV_CONTAINER(user, rv_insert_call, session_user);
+  rv_server_stream_ref(&call->stream);
+  rv_loop_post(call->stream.loop, &call->granted_task);
+}
+
+static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error *err)
+{
+  rv_server *server = call->stream.server;
+  const char *seen = rv_call_metadata(call->stream.call, "reverie-server-state");
+  bool resumes = seen != NULL && strcmp(seen, server->state_id) == 0, granted;
+  call->evict_task.run = on_evict_task;
+  call->granted_task.run = on_granted_task;
+  call->session_user = (rv_writer_session_user){.evict = on_evict, .granted = on_granted};
+  rv_code code = rv_writer_sessions_attach(server->sessions, writer, resumes, &call->session_user, &call->session, &granted, err);
+  if (code == RV_OK) call->waits_for_session = !granted;
+  return code;
+}
+
+/* ---- events ---- */
+
+static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_error *err)
+{
+  size_t pinned = size > buf->capacity ? size : buf->capacity;
+  rv_decode_cache *cache = rv_store_decode_cache(call->stream.server->store);
+  for (size_t i = 0; i < call->request.num_chunks; i++) {
+    rv_span bytes = call->request.chunks[i];
+    bool copy = bytes.size < COPY_BELOW || bytes.size < pinned / COPY_SHARE;
+    rv_chunk *chunk;
+    rv_code code = rv_chunk_parse(buf, bytes, copy, &chunk, err);
+    if (code != RV_OK) return code;
+    rv_chunk_attach_cache(chunk, cache);
+    code = rv_chunk_map_put(&call->chunks, chunk, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *data, size_t size, rv_error *err)
+{
+  rv_code code = rv_insert_request_parse((rv_span){.data = data, .size = size}, &call->request, err);
+  if (code != RV_OK) return code;
+  call->message = rv_buf_ref(buf);
+  call->next_item = 0;
+  call->in_request = true;
+  if (call->request.num_chunks == 0 && call->request.num_items == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the request has neither chunks nor items");
+  code = take_chunks(call, buf, size, err);
+  if (code != RV_OK) return code;
+  call->chunk_bytes += size;
+  if (call->request.num_items == 0) {
+    rv_insert_items_drop_request(call);
+  } else {
+    call->bytes_per_item = call->chunk_bytes / call->request.num_items + 1;
+    call->chunk_bytes = 0;
+  }
+  return RV_OK;
+}
+
+static void on_message(rv_call *net_call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  rv_insert_call *call = user;
+  rv_error err;
+  (void)net_call;
+  if (!rv_server_stream_is_open(&call->stream)) return;
+  rv_server_stream_ref(&call->stream);
+  if (take_request(call, buf, data, size, &err) != RV_OK) rv_insert_call_end(call, err.code, err.message);
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void on_half_close(rv_call *net_call, void *user)
+{
+  rv_insert_call *call = user;
+  (void)net_call;
+  call->half_closed = true;
+  rv_server_stream_ref(&call->stream);
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void on_writable(rv_call *net_call, void *user)
+{
+  rv_insert_call *call = user;
+  (void)net_call;
+  rv_server_stream_ref(&call->stream);
+  rv_insert_answers_send(call, false);
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void on_close(rv_call *net_call, void *user, rv_code code, const char *message)
+{
+  rv_insert_call *call = user;
+  (void)net_call, (void)code, (void)message;
+  call->stream.call = NULL;
+  call->num_keys = 0; /* nobody will read them, and the rest of a message must not wait for that */
+  if (call->by_reverie) {
+    rv_insert_items_drop_request(call);
+    rv_insert_items_cancel(call);
+  }
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+  rv_server_stream_closed(&call->stream);
+}
+
+static const rv_call_events insert_events = {
+    .on_message = on_message, .on_half_close = on_half_close, .on_writable = on_writable, .on_close = on_close};
+
+/* ---- life ---- */
+
+static void sweep(rv_server_stream *stream, rv_sweep kind)
+{
+  rv_insert_call *call = RV_CONTAINER(stream, rv_insert_call, stream);
+  rv_server_stream_ref(stream);
+  call->draining = true;
+  if (kind == RV_SWEEP_END) {
+    rv_insert_items_drop_request(call);
+    rv_insert_items_cancel(call);
+    rv_insert_call_end(call, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+  }
+  rv_insert_call_update(call);
+  rv_server_stream_unref(stream);
+}
+
+static void destroy(rv_server_stream *stream)
+{
+  rv_insert_call *call = RV_CONTAINER(stream, rv_insert_call, stream);
+  rv_insert_items_fini(call);
+  rv_insert_answers_fini(call);
+  rv_chunk_map_fini(&call->chunks);
+  free(call);
+}
+
+static const rv_server_stream_ops insert_ops = {.sweep = sweep, .destroy = destroy};
+
+/* The headers go out at once, so that the writer knows whom it talks to before its first item is in. */
+static void send_headers(rv_insert_call *call)
+{
+  rv_pieces empty;
+  rv_pieces_init(&empty);
+  rv_call_send(call->stream.call, &empty);
+}
+
+rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_method *method, const rv_call_events **events,
+                               void **user, rv_error *err)
+{
+  (void)method;
+  rv_insert_call *call = calloc(1, sizeof *call);
+  if (call == NULL) return rv_fail_memory(err, sizeof *call);
+  rv_insert_items_init(call);
+  rv_insert_answers_init(call);
+  rv_chunk_map_init(&call->chunks, rv_entropy64(&server->env), server->max_stream_chunk_bytes);
+  snprintf(call->peer, sizeof call->peer, "%s", rv_call_peer(net_call));
+  rv_code code = rv_server_stream_begin(&call->stream, &insert_ops, server, net_call, err);
+  if (code != RV_OK) {
+    destroy(&call->stream);
+    return code;
+  }
+  *events = &insert_events;
+  *user = call;
+  const char *writer = rv_call_metadata(net_call, "reverie-writer");
+  if (writer == NULL) return RV_OK;
+  call->by_reverie = true;
+  rv_error refused;
+  if (attach_session(call, writer, &refused) != RV_OK) {
+    rv_insert_call_end(call, refused.code, refused.message);
+    return RV_OK;
+  }
+  send_headers(call);
+  set_reading(call);
+  return RV_OK;
+}

@@ -1,0 +1,104 @@
+/* InsertStream, one call: chunks and items come in, confirmations go out (docs/protocol.md).
+ *
+ * The life of an item: its message is received (insert_stream.c), it becomes an operation that is submitted to its table, which
+ * may complete it at once or later on any thread (insert_items.c); the answer is gathered with others and sent
+ * (insert_answers.c). A message is worked off item by item: while too much waits, the rest of it waits too and no further message
+ * is read.
+ *
+ * What happens when the call is over before its items are in: of a plain Reverb client they go in all the same ("orphans"); of a
+ * Reverie writer, who will send them again, they are cancelled, and its session passes to its next call when all are settled. */
+#ifndef RV_SERVER_INSERT_STREAM_H
+#define RV_SERVER_INSERT_STREAM_H
+
+#include "server/chunk_map.h"
+#include "server/server.h"
+#include "wire/messages.h"
+
+typedef struct rv_insert_call rv_insert_call;
+
+enum {
+  RV_INSERTS_PENDING_MAX = 256,           /* operations that wait for the limiter, a call */
+  RV_INSERT_BYTES_PENDING_MAX = 64 << 20, /* of the messages they came in */
+  RV_ANSWERS_UNSENT_MAX = 65536,          /* to a client that does not read them */
+  RV_ANSWER_BYTES_QUEUED_MAX = 1 << 20
+};
+
+typedef struct rv_insert_operation {
+  rv_insert insert;
+  rv_insert_call *call; /* one reference while it is pending */
+  uint64_t sequence;    /* 0: none */
+  size_t bytes;         /* its share of its message */
+  rv_link link;         /* in `pending` */
+  struct rv_insert_operation *next_completed;
+} rv_insert_operation;
+
+struct rv_insert_call {
+  rv_server_stream stream;
+  char peer[64];
+  rv_chunk_map chunks;
+
+  /* exactly once */
+  bool by_reverie;            /* refused items are answered one by one, and the call goes on */
+  rv_writer_session *session; /* NULL: the items have no numbers, or it was given back */
+  bool waits_for_session;
+  rv_writer_session_user session_user;
+  rv_task evict_task, granted_task;
+
+  /* the message that is being worked off */
+  bool in_request;
+  rv_buf *message;
+  rv_insert_request request;
+  size_t next_item, bytes_per_item;
+  size_t chunk_bytes; /* of messages that brought chunks only; shared among the next items */
+
+  /* operations */
+  rv_table *last_table;
+  rv_insert_operation *spare;
+  rv_link pending;
+  size_t num_pending, pending_bytes;
+  _Atomic(rv_insert_operation *) completed; /* pushed by any thread; whoever finds it empty posts the task */
+  rv_task completed_task;
+  size_t orphan_bytes; /* what this call has on the server's account */
+
+  /* answers */
+  uint64_t *keys;
+  size_t num_keys, keys_capacity;
+  rv_insert_failure *failures; /* each message's bytes are owned */
+  size_t num_failures, failures_capacity;
+  bool answers_posted;
+  rv_task answers_task;
+
+  bool half_closed, draining, paused;
+};
+
+/* insert_stream.c */
+/* Ends the call with that status, once; what is unanswered and pending is dealt with as above. */
+void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message);
+
+/* insert_items.c */
+void rv_insert_items_init(rv_insert_call *call);
+void rv_insert_items_fini(rv_insert_call *call);
+/* Works off the message's items until none is left or too much waits. */
+void rv_insert_items_advance(rv_insert_call *call);
+/* Takes back whatever still waits; the rest completes soon. */
+void rv_insert_items_cancel(rv_insert_call *call);
+void rv_insert_items_drop_request(rv_insert_call *call);
+/* After operations have completed: brings the call's state up to date (insert_stream.c). */
+void rv_insert_call_update(rv_insert_call *call);
+
+/* insert_answers.c */
+void rv_insert_answers_init(rv_insert_call *call);
+void rv_insert_answers_fini(rv_insert_call *call);
+/* Remembers, and tells the client in time, what became of an item. RV_CANCELLED and RV_RESOURCE_EXHAUSTED end the call: the item
+ * may be sent again. */
+void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_code code, const char *message);
+/* The same for an item that was answered before. */
+void rv_insert_answer_again(rv_insert_call *call, uint64_t key, rv_code code, const char *message);
+/* Sends what has gathered, unless the client is not reading (`always`: even so). */
+void rv_insert_answers_send(rv_insert_call *call, bool always);
+static inline size_t rv_insert_answers_unsent(const rv_insert_call *call)
+{
+  return call->num_keys + call->num_failures;
+}
+
+#endif

@@ -1,0 +1,35 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "server/server.h"
+#include "wire/unary.h"
+
+static rv_code mutate(rv_server *server, const rv_mutate_request *request, rv_pieces *response, rv_error *err)
+{
+  rv_table *table;
+  rv_code code = rv_server_find_table(server, request->table, &table, err);
+  if (code != RV_OK) return code;
+  size_t keys = request->num_updates + request->num_deletes, num_unknown = 0;
+  uint64_t *unknown = malloc((keys == 0 ? 1 : keys) * sizeof *unknown);
+  if (unknown == NULL) return rv_fail_memory(err, keys * sizeof *unknown);
+  code = rv_table_mutate(table, request->updates, request->num_updates, request->deletes, request->num_deletes, unknown,
+                         &num_unknown, err);
+  if (code == RV_OK) {
+    rv_writer_buf body;
+    rv_writer_buf_init(&body);
+    rv_mutate_response_serialize(&body, unknown, num_unknown);
+    code = rv_server_put(response, &body, err);
+  }
+  free(unknown);
+  return code;
+}
+
+rv_code rv_answer_mutate(rv_server *server, rv_span request, rv_pieces *response, rv_error *err)
+{
+  rv_mutate_request parsed;
+  rv_code code = rv_mutate_request_parse(request, &parsed, err);
+  if (code != RV_OK) return code;
+  code = mutate(server, &parsed, response, err);
+  rv_mutate_request_fini(&parsed);
+  return code;
+}

@@ -1,0 +1,330 @@
+/* SampleStream, one call: requests come in one after another, samples go out (docs/protocol.md).
+ *
+ * One request is served at a time, by asks to its table for a batch each; at most one ask waits. The call is paused meanwhile, so
+ * that further requests wait in its window. An ask that the limiter holds is taken back when its time is up or the client goes:
+ * it then consumes nothing. Samples that were drawn in the moment in which the client went away are lost, and counted. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "server/server.h"
+#include "wire/messages.h"
+
+/* Reverb's clients look for this sentence: only with it does a sampler's timeout end a sequence instead of failing. */
+#define TIMEOUT_TEXT "Rate Limiter: Timeout exceeded before the right to insert was acquired."
+
+enum {
+  FIRST_BATCH = 128,
+  BATCH_MAX = 4096,
+  BATCH_BYTES = 1 << 20,
+  RESPONSE_BYTES = 2 << 20,
+  QUEUED_MAX = 2 << 20 /* bytes waiting for the socket above which nothing is drawn */
+};
+
+typedef struct sample_call {
+  rv_server_stream stream;
+  char *peer;
+  /* the request being served */
+  bool in_request, same_layout, poll;
+  rv_table *table;
+  int64_t remaining, timeout_ns; /* of each batch; INT64_MAX: none */
+  /* the ask */
+  bool asking;
+  rv_sampling ask;
+  rv_draw *draws;
+  size_t draws_capacity, last_batch;
+  rv_timer timer;
+  rv_task completed_task;
+  bool half_closed, draining, paused;
+} sample_call;
+
+static void serve(sample_call *call);
+
+static void finish_request(sample_call *call)
+{
+  call->in_request = false;
+}
+
+/* ---- responses ---- */
+
+/* Puts the draws into responses and sends them; draws are released in any case. */
+static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error *err)
+{
+  rv_pieces response;
+  rv_pieces_init(&response);
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < n; i++) {
+    uint32_t next = 0, chunks = draws[i].chunk != NULL ? 1 : draws[i].trajectory->num_chunks;
+    do {
+      if (code != RV_OK || !rv_server_stream_is_open(&call->stream)) break;
+      size_t room = response.bytes < RESPONSE_BYTES ? RESPONSE_BYTES - response.bytes : 0;
+      code = rv_sample_entry_serialize(&response, &draws[i], rv_table_name(call->table), next, room, &next, err);
+      if (code == RV_OK && (next < chunks || response.bytes >= RESPONSE_BYTES)) rv_call_send(call->stream.call, &response);
+    } while (next < chunks);
+    rv_draw_release(&draws[i]);
+  }
+  if (code == RV_OK && response.bytes > 0 && rv_server_stream_is_open(&call->stream)) rv_call_send(call->stream.call, &response);
+  rv_pieces_fini(&response);
+  return code;
+}
+
+/* ---- asks ---- */
+
+static void release_draws(sample_call *call)
+{
+  for (size_t i = 0; i < call->ask.count; i++) rv_draw_release(&call->draws[i]);
+  call->ask.count = 0;
+}
+
+/* The ask is over and its memory ours again: sends what was drawn, or ends the call. */
+static void settle(sample_call *call)
+{
+  rv_sampling *sampling = &call->ask;
+  call->asking = false;
+  rv_timer_stop(&call->timer);
+  if (!rv_server_stream_is_open(&call->stream)) {
+    release_draws(call);
+    return;
+  }
+  size_t count = sampling->count;
+  sampling->count = 0;
+  rv_error err;
+  if (count > 0) {
+    call->remaining -= (int64_t)count;
+    if (send_draws(call, call->draws, count, &err) != RV_OK) {
+      rv_server_stream_finish(&call->stream, err.code, err.message);
+      return;
+    }
+    if (call->remaining == 0) finish_request(call);
+  }
+  if (sampling->waiter.code != RV_OK)
+    rv_server_stream_finish(&call->stream, sampling->waiter.code, sampling->waiter.error.message);
+}
+
+/* Takes the ask back. false: it completes, or has completed, and its task comes. */
+static bool take_back(sample_call *call)
+{
+  if (!rv_waiter_cancel(&call->ask.waiter)) return false;
+  rv_server_stream_unref(&call->stream); /* the ask's; the caller holds another */
+  return true;
+}
+
+static void end_by_timeout(sample_call *call)
+{
+  rv_error err;
+  char reason[256];
+  rv_waiter_explain(&call->ask.waiter, reason, sizeof reason);
+  rv_fail(&err, RV_DEADLINE_EXCEEDED, "%s %s", TIMEOUT_TEXT, reason);
+  rv_server_stream_finish(&call->stream, err.code, err.message);
+}
+
+/* Nothing came in time. */
+static void expire(sample_call *call)
+{
+  if (!take_back(call)) return;
+  size_t count = call->ask.count;
+  call->ask.waiter.code = RV_OK;
+  if (count == 0) end_by_timeout(call);
+  settle(call);
+}
+
+static void on_timer(rv_timer *timer)
+{
+  sample_call *call = RV_CONTAINER(timer, sample_call, timer);
+  rv_server_stream_ref(&call->stream);
+  if (call->asking) expire(call);
+  serve(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void on_completed_task(rv_task *task)
+{
+  sample_call *call = RV_CONTAINER(task, sample_call, completed_task);
+  settle(call);
+  serve(call);
+  rv_server_stream_unref(&call->stream); /* the ask's */
+}
+
+/* On any thread. One ask is out at a time, so its task is free. */
+static void on_complete(rv_waiter *waiter)
+{
+  sample_call *call = RV_CONTAINER(waiter, sample_call, ask.waiter);
+  rv_loop_post(call->stream.loop, &call->completed_task);
+}
+
+static rv_code reserve_draws(sample_call *call, size_t want, rv_error *err)
+{
+  if (want <= call->draws_capacity) return RV_OK;
+  rv_draw *grown = realloc(call->draws, want * sizeof *grown);
+  if (grown == NULL) return rv_fail_memory(err, want * sizeof *grown);
+  call->draws = grown;
+  call->draws_capacity = want;
+  return RV_OK;
+}
+
+static void ask(sample_call *call)
+{
+  rv_server *server = call->stream.server;
+  size_t want = call->last_batch * 2 < BATCH_MAX ? call->last_batch * 2 : BATCH_MAX;
+  if ((int64_t)want > call->remaining) want = (size_t)call->remaining;
+  rv_error err;
+  if (reserve_draws(call, want, &err) != RV_OK) {
+    rv_server_stream_finish(&call->stream, err.code, err.message);
+    return;
+  }
+  call->last_batch = want;
+  int64_t now = rv_monotonic_ns(&server->env);
+  int64_t deadline = call->timeout_ns > INT64_MAX - now ? INT64_MAX : now + call->timeout_ns;
+  call->ask = (rv_sampling){.want = want,
+                            .partial = true,
+                            .same_layout = call->same_layout,
+                            .max_bytes = BATCH_BYTES,
+                            .draws = call->draws,
+                            .waiter = {.complete = on_complete, .deadline_ns = deadline, .peer = call->peer}};
+  call->asking = true;
+  rv_server_stream_ref(&call->stream);
+  if (rv_table_sample(call->table, &call->ask) == RV_SUBMIT_DONE) {
+    settle(call);
+    rv_server_stream_unref(&call->stream);
+  } else if (call->poll) {
+    expire(call);
+  } else if (deadline != INT64_MAX) {
+    rv_timer_start(&call->timer, deadline);
+  }
+}
+
+/* ---- the call ---- */
+
+static void set_reading(sample_call *call)
+{
+  if (!rv_server_stream_is_open(&call->stream) || call->in_request == call->paused) return;
+  call->paused = call->in_request;
+  if (call->paused)
+    rv_call_pause(call->stream.call);
+  else
+    rv_call_resume(call->stream.call); /* may call on_message: nothing comes after it */
+}
+
+/* Goes on until it must wait: for the limiter, for the client to read, or for the next request. */
+static void serve(sample_call *call)
+{
+  while (rv_server_stream_is_open(&call->stream) && call->in_request && !call->asking &&
+         rv_call_queued(call->stream.call) < QUEUED_MAX)
+    ask(call);
+  if (!call->in_request && !call->asking) {
+    if (call->half_closed) rv_server_stream_finish(&call->stream, RV_OK, "");
+    if (call->draining) rv_server_stream_finish(&call->stream, RV_UNAVAILABLE, "the server is shutting down");
+  }
+  set_reading(call);
+}
+
+static rv_code take_request(sample_call *call, rv_span message, rv_error *err)
+{
+  rv_sample_request request;
+  rv_code code = rv_sample_request_parse(message, &request, err);
+  if (code != RV_OK) return code;
+  if (request.num_samples <= 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "num_samples must be > 0, got %lld", (long long)request.num_samples);
+  code = rv_server_find_table(call->stream.server, request.table, &call->table, err);
+  if (code != RV_OK) return code;
+  call->remaining = request.num_samples;
+  call->timeout_ns =
+      request.timeout_ms <= 0 || request.timeout_ms > INT64_MAX / 1000000 ? INT64_MAX : request.timeout_ms * 1000000;
+  call->same_layout = request.same_layout;
+  call->poll = request.poll;
+  call->in_request = true;
+  return RV_OK;
+}
+
+static void on_message(rv_call *net_call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  sample_call *call = user;
+  rv_error err;
+  (void)net_call, (void)buf;
+  if (!rv_server_stream_is_open(&call->stream)) return;
+  rv_server_stream_ref(&call->stream);
+  if (take_request(call, (rv_span){.data = data, .size = size}, &err) != RV_OK)
+    rv_server_stream_finish(&call->stream, err.code, err.message);
+  serve(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void on_half_close(rv_call *net_call, void *user)
+{
+  sample_call *call = user;
+  (void)net_call;
+  call->half_closed = true;
+  serve(call);
+}
+
+static void on_writable(rv_call *net_call, void *user)
+{
+  (void)net_call;
+  serve(user);
+}
+
+static void on_close(rv_call *net_call, void *user, rv_code code, const char *message)
+{
+  sample_call *call = user;
+  (void)net_call, (void)code, (void)message;
+  call->stream.call = NULL;
+  if (call->asking && take_back(call)) settle(call);
+  rv_timer_stop(&call->timer);
+  rv_server_stream_closed(&call->stream);
+}
+
+static const rv_call_events sample_events = {
+    .on_message = on_message, .on_half_close = on_half_close, .on_writable = on_writable, .on_close = on_close};
+
+/* ---- life ---- */
+
+static void sweep(rv_server_stream *stream, rv_sweep kind)
+{
+  sample_call *call = RV_CONTAINER(stream, sample_call, stream);
+  rv_server_stream_ref(stream);
+  call->draining = true;
+  if (kind == RV_SWEEP_END) {
+    bool waited = call->asking && take_back(call);
+    if (waited) {
+      call->ask.waiter.code = RV_OK;
+      settle(call); /* what it already held goes out */
+    }
+    if (waited)
+      rv_server_stream_finish(stream, RV_CANCELLED, "the server is shutting down while the sample waits for its table");
+    else
+      rv_server_stream_finish(stream, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+  }
+  serve(call);
+  rv_server_stream_unref(stream);
+}
+
+static void destroy(rv_server_stream *stream)
+{
+  sample_call *call = RV_CONTAINER(stream, sample_call, stream);
+  free(call->draws);
+  free(call->peer);
+  free(call);
+}
+
+static const rv_server_stream_ops sample_ops = {.sweep = sweep, .destroy = destroy};
+
+rv_code rv_begin_sample_stream(rv_server *server, rv_call *net_call, const rv_method *method, const rv_call_events **events,
+                               void **user, rv_error *err)
+{
+  (void)method;
+  sample_call *call = calloc(1, sizeof *call);
+  if (call == NULL) return rv_fail_memory(err, sizeof *call);
+  call->peer = strdup(rv_call_peer(net_call));
+  call->last_batch = FIRST_BATCH / 2;
+  call->completed_task.run = on_completed_task;
+  rv_code code =
+      call->peer == NULL ? rv_fail_memory(err, 64) : rv_server_stream_begin(&call->stream, &sample_ops, server, net_call, err);
+  if (code != RV_OK) {
+    destroy(&call->stream);
+    return code;
+  }
+  rv_timer_init(&call->timer, call->stream.loop, on_timer);
+  *events = &sample_events;
+  *user = call;
+  return RV_OK;
+}

@@ -1,0 +1,202 @@
+#include "server/server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+  LAST_WORDS_MS = 500 /* for trailers to reach clients that read, after everything was ended */
+};
+
+static const size_t default_message_bytes = (size_t)256 << 20, default_connections = 10000, default_streams = 10000,
+                    default_sessions = 100000, default_chunk_bytes = (size_t)1 << 30, default_orphan_bytes = (size_t)1 << 30;
+static const int64_t default_session_ttl_ms = 3600 * 1000;
+
+/* ---- making one ---- */
+
+static size_t or_default(size_t value, size_t fallback)
+{
+  return value == 0 ? fallback : value;
+}
+
+static rv_code start(rv_server *server, const rv_server_config *config, rv_error *err)
+{
+  rv_grpc_server_config grpc = {
+      .env = &server->env,
+      .addresses = config->addresses,
+      .num_addresses = config->num_addresses,
+      .io_threads = config->io_threads,
+      .max_message_bytes = or_default(config->max_message_bytes, default_message_bytes),
+      .max_connections = or_default(config->max_connections, default_connections),
+      .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
+      .on_call = rv_service_on_call,
+      .context = server,
+  };
+  rv_code code = rv_grpc_server_new(&grpc, &server->grpc, err);
+  if (code != RV_OK) return code;
+  for (size_t i = 0; i < config->num_addresses; i++) server->ports[i] = rv_grpc_server_port(server->grpc, i);
+  return RV_OK;
+}
+
+static void destroy(rv_server *server)
+{
+  rv_writer_sessions_free(server->sessions);
+  rv_cond_fini(&server->changed);
+  rv_mutex_fini(&server->lock);
+  rv_store_unref(server->store);
+  free(server->ports);
+  free(server);
+}
+
+static rv_code check(const rv_server_config *config, rv_error *err)
+{
+  if (config == NULL || config->store == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs a store");
+  if (config->addresses == NULL || config->num_addresses == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs at least one address, such as \"127.0.0.1:8000\"");
+  if (config->io_threads > RV_SERVER_LOOPS_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "io_threads is %u; it must not exceed %d", config->io_threads, RV_SERVER_LOOPS_MAX);
+  if (config->writer_session_ttl_ms < 0 || config->writer_session_ttl_ms > INT64_MAX / 1000000)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "writer_session_ttl_ms is %" PRId64 "; it must be a positive number of milliseconds",
+                   config->writer_session_ttl_ms);
+  return RV_OK;
+}
+
+rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error *err)
+{
+  /* A caller compiled against an older header gives a shorter struct: what it does not know is 0. */
+  rv_server_config full = {0};
+  if (config != NULL) memcpy(&full, config, config->size < sizeof full ? config->size : sizeof full);
+  rv_code code = check(&full, err);
+  if (code != RV_OK) return code;
+  rv_server *server = calloc(1, sizeof *server);
+  uint16_t *ports = calloc(full.num_addresses, sizeof *ports);
+  if (server == NULL || ports == NULL) {
+    free(server);
+    free(ports);
+    return rv_fail_memory(err, sizeof *server);
+  }
+  rv_env_fill(&server->env, full.env != NULL ? full.env : rv_store_env(full.store));
+  server->store = rv_store_ref(full.store);
+  server->ports = ports;
+  server->num_addresses = full.num_addresses;
+  server->max_stream_chunk_bytes = or_default(full.max_stream_chunk_bytes, default_chunk_bytes);
+  server->max_orphan_bytes = or_default(full.max_orphan_bytes, default_orphan_bytes);
+  atomic_init(&server->orphan_bytes, 0);
+  atomic_init(&server->draining, false);
+  rv_mutex_init(&server->lock, RV_RANK_SERVER, "server");
+  rv_cond_init(&server->changed);
+  uint64_t id[2];
+  rv_store_state_id(server->store, id);
+  snprintf(server->state_id, sizeof server->state_id, "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
+  int64_t ttl_ms = full.writer_session_ttl_ms == 0 ? default_session_ttl_ms : full.writer_session_ttl_ms;
+  code = rv_writer_sessions_new(&server->env, or_default(full.max_writer_sessions, default_sessions), ttl_ms * 1000000,
+                                &server->sessions, err);
+  if (code == RV_OK) code = start(server, &full, err);
+  if (code != RV_OK) {
+    destroy(server);
+    return code;
+  }
+  *out = server;
+  return RV_OK;
+}
+
+uint16_t rv_server_port(const rv_server *server, size_t index)
+{
+  return index < server->num_addresses ? server->ports[index] : 0;
+}
+
+/* ---- stopping ---- */
+
+typedef struct sweep_of_loop {
+  rv_server_loop *loop;
+  rv_sweep kind;
+} sweep_of_loop;
+
+/* On the loop's thread. A sweep may end its own stream, but no other. */
+static void sweep_loop(void *argument)
+{
+  sweep_of_loop *sweep = argument;
+  for (rv_link *link = sweep->loop->streams.next, *next; link != &sweep->loop->streams; link = next) {
+    next = link->next;
+    rv_server_stream *stream = RV_CONTAINER(link, rv_server_stream, link);
+    stream->ops->sweep(stream, sweep->kind);
+  }
+}
+
+static void sweep_all(rv_server *server, rv_sweep kind)
+{
+  rv_mutex_lock(&server->lock);
+  size_t num_loops = server->num_loops; /* entries below it do not change any more */
+  rv_mutex_unlock(&server->lock);
+  for (size_t i = 0; i < num_loops; i++) {
+    sweep_of_loop sweep = {.loop = &server->loops[i], .kind = kind};
+    rv_loop_call(sweep.loop->loop, sweep_loop, &sweep);
+  }
+}
+
+static int64_t deadline_in(const rv_server *server, int64_t ms)
+{
+  int64_t now = rv_monotonic_ns(&server->env);
+  if (ms < 0) ms = 0;
+  return ms > (INT64_MAX - now) / 1000000 ? INT64_MAX : now + ms * 1000000;
+}
+
+/* Waits until only `lingering` streams are left, or the time (which others may shorten) is up. */
+static void wait_for_streams(rv_server *server)
+{
+  rv_mutex_lock(&server->lock);
+  while (server->num_streams > server->num_lingering) {
+    int64_t left = server->drain_until_ns - rv_monotonic_ns(&server->env);
+    if (left <= 0) break;
+    rv_cond_wait_for(&server->changed, &server->lock, left < 1000000000 ? left : 1000000000);
+  }
+  rv_mutex_unlock(&server->lock);
+}
+
+static void drain(rv_server *server)
+{
+  atomic_store(&server->draining, true);
+  sweep_all(server, RV_SWEEP_DRAIN);
+  wait_for_streams(server);
+  sweep_all(server, RV_SWEEP_END);
+  rv_grpc_server_stop(server->grpc, LAST_WORDS_MS);
+  /* Operations that were completing while they were cancelled still come home through their loops, which must run until then. */
+  rv_mutex_lock(&server->lock);
+  while (server->num_streams > 0) rv_cond_wait_for(&server->changed, &server->lock, 10000000);
+  rv_mutex_unlock(&server->lock);
+  rv_grpc_server_free(server->grpc);
+  server->grpc = NULL;
+}
+
+void rv_server_stop(rv_server *server, int64_t drain_ms)
+{
+  int64_t until = deadline_in(server, drain_ms);
+  rv_mutex_lock(&server->lock);
+  bool first = server->phase == RV_SERVER_RUNS;
+  if (first) {
+    server->phase = RV_SERVER_DRAINS;
+    server->drain_until_ns = until;
+  } else if (until < server->drain_until_ns) {
+    server->drain_until_ns = until;
+    rv_cond_broadcast(&server->changed);
+  }
+  if (!first)
+    while (server->phase != RV_SERVER_STOPPED) rv_cond_wait(&server->changed, &server->lock);
+  rv_mutex_unlock(&server->lock);
+  if (!first) return;
+  drain(server);
+  rv_mutex_lock(&server->lock);
+  server->phase = RV_SERVER_STOPPED;
+  rv_cond_broadcast(&server->changed);
+  rv_mutex_unlock(&server->lock);
+}
+
+void rv_server_free(rv_server *server)
+{
+  if (server == NULL) return;
+  rv_server_stop(server, 0);
+  destroy(server);
+}

@@ -1,0 +1,128 @@
+/* The server's own state, and what the files of its RPCs share: the stream (one call's state, on its loop) and the method table.
+ *
+ * A stream belongs to its call's loop: everything but its reference count is touched on that loop's thread only. Whoever hands
+ * something to it from elsewhere (a table that completes an operation, a writer's newer stream) takes a reference and posts a
+ * task. */
+#ifndef RV_SERVER_SERVER_H
+#define RV_SERVER_SERVER_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "net/net.h"
+#include "reverie/server.h"
+#include "server/sessions.h"
+#include "store/store.h"
+#include "wire/proto.h"
+
+enum { RV_SERVER_LOOPS_MAX = 256 };
+
+/* The streams of one loop; the list is that loop's. */
+typedef struct rv_server_loop {
+  rv_loop *loop;
+  rv_link streams;
+} rv_server_loop;
+
+struct rv_server {
+  rv_env env;
+  rv_store *store;
+  rv_writer_sessions *sessions;
+  rv_grpc_server *grpc;
+  uint16_t *ports;
+  size_t num_addresses;
+  size_t max_stream_chunk_bytes, max_orphan_bytes;
+  char state_id[33]; /* the store's, in hexadecimal */
+  atomic_size_t orphan_bytes;
+  rv_mutex lock; /* guards everything below */
+  rv_cond changed;
+  size_t num_streams, num_lingering;
+  rv_server_loop loops[RV_SERVER_LOOPS_MAX]; /* `loop` is set once, under the lock */
+  size_t num_loops;
+  enum { RV_SERVER_RUNS, RV_SERVER_DRAINS, RV_SERVER_STOPPED } phase;
+  int64_t drain_until_ns;
+  atomic_bool draining; /* for those who only look */
+};
+
+/* ---- streams ---- */
+
+typedef enum rv_sweep {
+  RV_SWEEP_DRAIN, /* end when what is in progress is done */
+  RV_SWEEP_END    /* end now; waits on tables are cancelled */
+} rv_sweep;
+
+typedef struct rv_server_stream rv_server_stream;
+typedef struct rv_server_stream_ops {
+  void (*sweep)(rv_server_stream *stream, rv_sweep sweep);
+  void (*destroy)(rv_server_stream *stream); /* the last reference went: on the loop's thread */
+  bool lingers;                              /* a drain does not wait for it */
+} rv_server_stream_ops;
+
+struct rv_server_stream {
+  const rv_server_stream_ops *ops;
+  rv_server *server;
+  rv_loop *loop;
+  rv_call *call; /* NULL once on_close has come */
+  bool finished; /* rv_call_finish was called */
+  atomic_uint refs;
+  rv_link link; /* in its loop's list */
+};
+
+/* Joins the server's streams with one reference, which is the call's: rv_server_stream_closed drops it. */
+rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
+                               rv_error *err);
+void rv_server_stream_ref(rv_server_stream *stream);
+void rv_server_stream_unref(rv_server_stream *stream); /* on the loop's thread */
+/* What on_close must call, last. */
+void rv_server_stream_closed(rv_server_stream *stream);
+/* Sends the trailers; the first time counts. RV_OK takes no message. */
+void rv_server_stream_finish(rv_server_stream *stream, rv_code code, const char *message);
+static inline bool rv_server_stream_is_open(const rv_server_stream *stream)
+{
+  return stream->call != NULL && !stream->finished;
+}
+
+/* ---- methods ---- */
+
+typedef struct rv_method rv_method;
+struct rv_method {
+  const char *path;
+  /* Makes the call's state. RV_OK: events and user are set. */
+  rv_code (*begin)(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
+                   rv_error *err);
+  /* For unary methods (whose `begin` is rv_begin_unary): reads the request, appends the response. */
+  rv_code (*answer)(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+  bool while_draining; /* answered although the server drains */
+};
+
+/* As rv_grpc_server_config.on_call; `context` is the server. */
+bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
+
+rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
+                       rv_error *err);
+rv_code rv_begin_insert_stream(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
+                               void **user, rv_error *err);
+rv_code rv_begin_sample_stream(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
+                               void **user, rv_error *err);
+rv_code rv_begin_initialize_connection(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
+                                       void **user, rv_error *err);
+rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
+                              void **user, rv_error *err);
+
+rv_code rv_answer_mutate(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_reset(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_server_info(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_checkpoint(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_items(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_get(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_set_rate_limiter(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_health_check(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+
+/* ---- what several of them need ---- */
+
+/* The table of that name; RV_NOT_FOUND's sentence has "was not found" in it, which Reverb's clients look for. */
+rv_code rv_server_find_table(rv_server *server, rv_span name, rv_table **out, rv_error *err);
+/* Appends a flat buffer's bytes and frees the buffer; RV_RESOURCE_EXHAUSTED when memory was out, then or before. */
+rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err);
+
+#endif

@@ -1,0 +1,85 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "reverie/version.h"
+#include "server/server.h"
+
+#define REVERB "/deepmind.reverb.ReverbService/"
+#define REVERIE "/reverie.Reverie/"
+#define HEALTH "/grpc.health.v1.Health/"
+
+static const rv_method methods[] = {
+    {.path = REVERB "InsertStream", .begin = rv_begin_insert_stream},
+    {.path = REVERB "SampleStream", .begin = rv_begin_sample_stream},
+    {.path = REVERB "MutatePriorities", .begin = rv_begin_unary, .answer = rv_answer_mutate},
+    {.path = REVERB "ServerInfo", .begin = rv_begin_unary, .answer = rv_answer_server_info},
+    {.path = REVERB "InitializeConnection", .begin = rv_begin_initialize_connection},
+    {.path = REVERB "Reset", .begin = rv_begin_unary, .answer = rv_answer_reset},
+    {.path = REVERB "Checkpoint", .begin = rv_begin_unary, .answer = rv_answer_checkpoint},
+    {.path = REVERIE "Items", .begin = rv_begin_unary, .answer = rv_answer_items},
+    {.path = REVERIE "Get", .begin = rv_begin_unary, .answer = rv_answer_get},
+    {.path = REVERIE "SetRateLimiter", .begin = rv_begin_unary, .answer = rv_answer_set_rate_limiter},
+    {.path = HEALTH "Check", .begin = rv_begin_unary, .answer = rv_answer_health_check, .while_draining = true},
+    {.path = HEALTH "Watch", .begin = rv_begin_health_watch, .while_draining = true},
+};
+
+/* A call that is refused has no state: its trailers are on their way. */
+static void ignore_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  (void)call, (void)user, (void)buf, (void)data, (void)size;
+}
+static void ignore_close(rv_call *call, void *user, rv_code code, const char *message)
+{
+  (void)call, (void)user, (void)code, (void)message;
+}
+static const rv_call_events refused_events = {.on_message = ignore_message, .on_close = ignore_close};
+
+static bool refuse(rv_call *call, const rv_error *err, const rv_call_events **events, void **user)
+{
+  *events = &refused_events;
+  *user = NULL;
+  rv_call_finish(call, err->code, err->message);
+  return true;
+}
+
+/* Whoever shows itself as Reverie is told who answers; a plain Reverb client is told nothing it does not know. */
+static void greet(rv_server *server, rv_call *call)
+{
+  if (rv_call_metadata(call, "reverie-writer") == NULL && rv_call_metadata(call, "reverie-version") == NULL) return;
+  rv_call_set_header(call, "reverie-version", RV_VERSION);
+  rv_call_set_header(call, "reverie-server-state", server->state_id);
+}
+
+bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user)
+{
+  rv_server *server = context;
+  const rv_method *method = methods, *end = methods + sizeof methods / sizeof methods[0];
+  while (method != end && strcmp(method->path, path) != 0) method++;
+  if (method == end) return false;
+  rv_error err;
+  if (atomic_load(&server->draining) && !method->while_draining) {
+    rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
+    return refuse(call, &err, events, user);
+  }
+  greet(server, call);
+  if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(call, &err, events, user);
+  return true;
+}
+
+rv_code rv_server_find_table(rv_server *server, rv_span name, rv_table **out, rv_error *err)
+{
+  rv_code code = rv_store_find(server->store, (const char *)name.data, name.size, out, err);
+  if (code == RV_NOT_FOUND && err != NULL && strstr(err->message, "was not found") == NULL)
+    rv_error_prefix(err, "table \"%.*s\" was not found", name.size > 128 ? 128 : (int)name.size, (const char *)name.data);
+  return code;
+}
+
+rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err)
+{
+  rv_code code = RV_OK;
+  if (owned_body->failed || rv_pieces_copy(response, owned_body->data, owned_body->size) != RV_OK)
+    code = rv_fail_memory(err, owned_body->size);
+  rv_writer_buf_fini(owned_body);
+  return code;
+}

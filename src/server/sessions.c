@@ -1,0 +1,310 @@
+#include "server/sessions.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "server/done_set.h"
+
+enum { REFUSALS_MAX = 4096 };
+
+/* An item that was refused; it counts as done, but must be answered with its error when it comes again. */
+typedef struct refusal {
+  uint64_t number;
+  rv_code code;
+  char *message;
+} refusal;
+
+struct rv_writer_session {
+  uint64_t id[2];
+  rv_writer_session *next; /* in its bucket */
+  rv_link idle;            /* in the registry's list while it has no users */
+  int64_t idle_since_ns;
+  rv_writer_session_user *owner, *successor;
+  size_t users; /* attached and not detached: owner, successor, and successors that were replaced */
+  bool broken;  /* something could not be remembered */
+  rv_done_set done;
+  refusal *refusals; /* a ring once it is full: the oldest goes */
+  size_t num_refusals, refusals_capacity, oldest_refusal;
+};
+
+struct rv_writer_sessions {
+  rv_env env;
+  size_t max_sessions;
+  int64_t ttl_ns;
+  uint64_t seed;
+  rv_mutex lock; /* guards everything below, and owner, successor and idle of each session */
+  rv_writer_session **buckets;
+  size_t num_buckets, count;
+  rv_link idle; /* the longest idle first */
+};
+
+/* ---- the registry ---- */
+
+rv_code rv_writer_sessions_new(const rv_env *env, size_t max_sessions, int64_t ttl_ns, rv_writer_sessions **out, rv_error *err)
+{
+  enum { FIRST_BUCKETS = 64 };
+  rv_writer_sessions *sessions = calloc(1, sizeof *sessions);
+  rv_writer_session **buckets = calloc(FIRST_BUCKETS, sizeof *buckets);
+  if (sessions == NULL || buckets == NULL) {
+    free(sessions);
+    free(buckets);
+    return rv_fail_memory(err, sizeof *sessions);
+  }
+  sessions->env = *env;
+  sessions->max_sessions = max_sessions;
+  sessions->ttl_ns = ttl_ns;
+  sessions->seed = rv_entropy64(env);
+  sessions->buckets = buckets;
+  sessions->num_buckets = FIRST_BUCKETS;
+  rv_mutex_init(&sessions->lock, RV_RANK_SERVER, "writer sessions");
+  rv_list_init(&sessions->idle);
+  *out = sessions;
+  return RV_OK;
+}
+
+static size_t bucket_of(const rv_writer_sessions *sessions, const uint64_t id[2])
+{
+  uint64_t hash = (id[0] ^ sessions->seed) * UINT64_C(0x9E3779B97F4A7C15);
+  hash = (hash ^ (hash >> 32) ^ id[1]) * UINT64_C(0xBF58476D1CE4E5B9);
+  return (size_t)(hash ^ (hash >> 32)) & (sessions->num_buckets - 1);
+}
+
+static void session_free(rv_writer_session *session)
+{
+  rv_done_set_fini(&session->done);
+  for (size_t i = 0; i < session->num_refusals; i++) free(session->refusals[i].message);
+  free(session->refusals);
+  free(session);
+}
+
+void rv_writer_sessions_free(rv_writer_sessions *sessions)
+{
+  if (sessions == NULL) return;
+  for (size_t i = 0; i < sessions->num_buckets; i++) {
+    for (rv_writer_session *session = sessions->buckets[i]; session != NULL;) {
+      rv_writer_session *next = session->next;
+      session_free(session);
+      session = next;
+    }
+  }
+  rv_mutex_fini(&sessions->lock);
+  free(sessions->buckets);
+  free(sessions);
+}
+
+static void forget(rv_writer_sessions *sessions, rv_writer_session *session)
+{
+  rv_writer_session **at = &sessions->buckets[bucket_of(sessions, session->id)];
+  while (*at != session) at = &(*at)->next;
+  *at = session->next;
+  rv_list_remove(&session->idle);
+  sessions->count--;
+  session_free(session);
+}
+
+static void forget_expired(rv_writer_sessions *sessions)
+{
+  int64_t now = rv_monotonic_ns(&sessions->env);
+  while (!rv_list_empty(&sessions->idle)) {
+    rv_writer_session *oldest = RV_CONTAINER(sessions->idle.next, rv_writer_session, idle);
+    if (now - oldest->idle_since_ns < sessions->ttl_ns) return;
+    forget(sessions, oldest);
+  }
+}
+
+/* Doubles the buckets; without memory they stay as they are, only slower. */
+static void grow(rv_writer_sessions *sessions)
+{
+  size_t old_buckets = sessions->num_buckets;
+  rv_writer_session **old = sessions->buckets, **grown = calloc(old_buckets * 2, sizeof *grown);
+  if (grown == NULL) return;
+  sessions->buckets = grown;
+  sessions->num_buckets = old_buckets * 2;
+  for (size_t i = 0; i < old_buckets; i++) {
+    for (rv_writer_session *session = old[i]; session != NULL;) {
+      rv_writer_session *next = session->next, **bucket = &grown[bucket_of(sessions, session->id)];
+      session->next = *bucket;
+      *bucket = session;
+      session = next;
+    }
+  }
+  free(old);
+}
+
+static bool parse_id(const char *text, uint64_t id[2])
+{
+  int digits = 0;
+  id[0] = id[1] = 0;
+  for (; *text != '\0'; text++) {
+    char c = *text;
+    if (c == '-') continue;
+    unsigned digit;
+    if (c >= '0' && c <= '9')
+      digit = (unsigned)(c - '0');
+    else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+      digit = (unsigned)((c | 0x20) - 'a') + 10;
+    else
+      return false;
+    if (digits == 32) return false;
+    id[digits / 16] = id[digits / 16] << 4 | digit;
+    digits++;
+  }
+  return digits == 32;
+}
+
+static rv_code make_session(rv_writer_sessions *sessions, const uint64_t id[2], rv_writer_session **out, rv_error *err)
+{
+  if (sessions->count >= sessions->max_sessions) {
+    if (rv_list_empty(&sessions->idle))
+      return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                     "this server already serves %zu writers; close some, or raise its max_writer_sessions", sessions->count);
+    forget(sessions, RV_CONTAINER(sessions->idle.next, rv_writer_session, idle));
+  }
+  rv_writer_session *session = calloc(1, sizeof *session);
+  if (session == NULL) return rv_fail_memory(err, sizeof *session);
+  session->id[0] = id[0];
+  session->id[1] = id[1];
+  rv_done_set_init(&session->done);
+  rv_list_init(&session->idle);
+  if (sessions->count >= sessions->num_buckets) grow(sessions);
+  rv_writer_session **bucket = &sessions->buckets[bucket_of(sessions, id)];
+  session->next = *bucket;
+  *bucket = session;
+  sessions->count++;
+  *out = session;
+  return RV_OK;
+}
+
+static void evict(rv_writer_session_user *user)
+{
+  if (user->evicted) return;
+  user->evicted = true;
+  user->evict(user);
+}
+
+/* Holding the lock. */
+static rv_code attach(rv_writer_sessions *sessions, const uint64_t id[2], bool resumes, rv_writer_session_user *user,
+                      rv_writer_session **out, bool *granted, rv_error *err)
+{
+  forget_expired(sessions);
+  rv_writer_session *session = sessions->buckets[bucket_of(sessions, id)];
+  while (session != NULL && (session->id[0] != id[0] || session->id[1] != id[1])) session = session->next;
+  if (session == NULL && resumes)
+    return rv_fail(err, RV_FAILED_PRECONDITION,
+                   "the writer's session has expired (one is kept for %" PRId64
+                   " s after its last use, and at most %zu are kept), so it is no longer known "
+                   "which of its unconfirmed items were inserted; make a new writer",
+                   sessions->ttl_ns / 1000000000, sessions->max_sessions);
+  if (session != NULL && session->broken)
+    return rv_fail(err, RV_FAILED_PRECONDITION,
+                   "the server could not remember all of the writer's items, so it is not known which were inserted; "
+                   "make a new writer");
+  if (session == NULL) {
+    rv_code code = make_session(sessions, id, &session, err);
+    if (code != RV_OK) return code;
+  }
+  *out = session;
+  user->evicted = false;
+  session->users++;
+  *granted = session->owner == NULL;
+  if (*granted) {
+    rv_list_remove(&session->idle);
+    session->owner = user;
+  } else {
+    if (session->successor != NULL) evict(session->successor);
+    session->successor = user;
+    evict(session->owner);
+  }
+  return RV_OK;
+}
+
+rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const char *writer, bool resumes, rv_writer_session_user *user,
+                                  rv_writer_session **out, bool *granted, rv_error *err)
+{
+  uint64_t id[2];
+  if (!parse_id(writer, id))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "metadata reverie-writer must be 32 hexadecimal digits, got \"%.64s\"", writer);
+  rv_mutex_lock(&sessions->lock);
+  rv_code code = attach(sessions, id, resumes, user, out, granted, err);
+  rv_mutex_unlock(&sessions->lock);
+  return code;
+}
+
+void rv_writer_sessions_detach(rv_writer_sessions *sessions, rv_writer_session *session, rv_writer_session_user *user)
+{
+  rv_mutex_lock(&sessions->lock);
+  if (session->successor == user) {
+    session->successor = NULL;
+  } else if (session->owner == user) {
+    session->owner = session->successor;
+    session->successor = NULL;
+    if (session->owner != NULL) session->owner->granted(session->owner);
+  }
+  if (--session->users == 0) {
+    session->idle_since_ns = rv_monotonic_ns(&sessions->env);
+    rv_list_push_back(&sessions->idle, &session->idle);
+  }
+  rv_mutex_unlock(&sessions->lock);
+}
+
+size_t rv_writer_sessions_count(rv_writer_sessions *sessions)
+{
+  rv_mutex_lock(&sessions->lock);
+  size_t count = sessions->count;
+  rv_mutex_unlock(&sessions->lock);
+  return count;
+}
+
+/* ---- one session, by its owner ---- */
+
+bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, rv_code *code, const char **message)
+{
+  if (!rv_done_set_has(&session->done, number)) return false;
+  *code = RV_OK;
+  *message = "";
+  for (size_t i = 0; i < session->num_refusals; i++) {
+    if (session->refusals[i].number == number) {
+      *code = session->refusals[i].code;
+      *message = session->refusals[i].message;
+    }
+  }
+  return true;
+}
+
+static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_code code, const char *message)
+{
+  char *copy = strdup(message);
+  if (copy == NULL) return false;
+  refusal entry = {.number = number, .code = code, .message = copy};
+  if (session->num_refusals == REFUSALS_MAX) {
+    free(session->refusals[session->oldest_refusal].message);
+    session->refusals[session->oldest_refusal] = entry;
+    session->oldest_refusal = (session->oldest_refusal + 1) % REFUSALS_MAX;
+    return true;
+  }
+  if (session->num_refusals == session->refusals_capacity) {
+    size_t capacity = session->refusals_capacity == 0 ? 8 : session->refusals_capacity * 2;
+    refusal *grown = realloc(session->refusals, capacity * sizeof *grown);
+    if (grown == NULL) {
+      free(copy);
+      return false;
+    }
+    session->refusals = grown;
+    session->refusals_capacity = capacity;
+  }
+  session->refusals[session->num_refusals++] = entry;
+  return true;
+}
+
+rv_code rv_writer_session_record(rv_writer_session *session, uint64_t number, rv_code code, const char *message, rv_error *err)
+{
+  rv_code result = RV_OK;
+  if (code != RV_OK && !remember_refusal(session, number, code, message)) result = rv_fail_memory(err, strlen(message));
+  if (result == RV_OK) result = rv_done_set_add(&session->done, number, err);
+  if (result != RV_OK) session->broken = true;
+  return result;
+}

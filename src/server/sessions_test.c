@@ -1,0 +1,195 @@
+#include "server/sessions.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WRITER "00112233-4455-6677-8899-aabbccddeeff"
+
+typedef struct test_user {
+  rv_writer_session_user user;
+  int evictions, grants;
+} test_user;
+
+static void on_evict(rv_writer_session_user *user)
+{
+  ((test_user *)(void *)user)->evictions++;
+}
+static void on_granted(rv_writer_session_user *user)
+{
+  ((test_user *)(void *)user)->grants++;
+}
+static test_user make_user(void)
+{
+  return (test_user){.user = {.evict = on_evict, .granted = on_granted}};
+}
+
+static int64_t clock_ns;
+static int64_t read_clock(void *context)
+{
+  (void)context;
+  return clock_ns;
+}
+
+static rv_writer_sessions *make_sessions(size_t max)
+{
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  env.monotonic_ns = read_clock;
+  clock_ns = 1000;
+  rv_writer_sessions *sessions = NULL;
+  assert_int_equal(rv_writer_sessions_new(&env, max, 1000000000, &sessions, NULL), RV_OK);
+  return sessions;
+}
+
+static void a_recorded_item_is_found_by_the_next_stream(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user(), b = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_true(granted);
+  assert_int_equal(rv_writer_session_record(session, 1, RV_OK, "", NULL), RV_OK);
+  assert_int_equal(rv_writer_session_record(session, 3, RV_INVALID_ARGUMENT, "priority is NaN", NULL), RV_OK);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  assert_int_equal(
+      rv_writer_sessions_attach(sessions, "00112233445566778899AABBCCDDEEFF", true, &b.user, &session, &granted, NULL), RV_OK);
+  assert_true(granted);
+  rv_code code = RV_UNKNOWN;
+  const char *message = NULL;
+  assert_true(rv_writer_session_find(session, 1, &code, &message));
+  assert_int_equal(code, RV_OK);
+  assert_false(rv_writer_session_find(session, 2, &code, &message));
+  assert_true(rv_writer_session_find(session, 3, &code, &message));
+  assert_int_equal(code, RV_INVALID_ARGUMENT);
+  assert_string_equal(message, "priority is NaN");
+  rv_writer_sessions_detach(sessions, session, &b.user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void a_newer_stream_evicts_the_owner_and_waits_for_it(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user(), b = make_user(), c = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
+  assert_false(granted);
+  assert_int_equal(a.evictions, 1);
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &c.user, &session, &granted, NULL), RV_OK);
+  assert_false(granted);
+  assert_int_equal(a.evictions, 1);
+  assert_int_equal(b.evictions, 1); /* replaced before its turn came */
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  assert_int_equal(b.grants, 0);
+  assert_int_equal(c.grants, 1);
+  rv_writer_sessions_detach(sessions, session, &b.user);
+  rv_writer_sessions_detach(sessions, session, &c.user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void a_session_that_somebody_was_evicted_from_stays_until_they_leave(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user(), b = make_user(), c = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &c.user, &session, &granted, NULL), RV_OK);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  rv_writer_sessions_detach(sessions, session, &c.user);
+  clock_ns += INT64_C(5000000000);
+  test_user other = make_user();
+  rv_writer_session *others = NULL;
+  assert_int_equal(
+      rv_writer_sessions_attach(sessions, "ffffffffffffffffffffffffffffffff", false, &other.user, &others, &granted, NULL),
+      RV_OK);
+  assert_int_equal(rv_writer_sessions_count(sessions), 2);
+  rv_writer_sessions_detach(sessions, session, &b.user);
+  rv_writer_sessions_detach(sessions, others, &other.user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void an_expired_session_is_not_resumed_silently(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  clock_ns += INT64_C(2000000000);
+  rv_error err = {0};
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, true, &a.user, &session, &granted, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "expired"));
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void the_longest_idle_session_makes_room_and_live_ones_stay(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(200);
+  test_user users[201];
+  rv_writer_session *session[201];
+  bool granted = false;
+  char writer[33];
+  for (int i = 0; i < 200; i++) {
+    users[i] = make_user();
+    snprintf(writer, sizeof writer, "%032x", i);
+    assert_int_equal(rv_writer_sessions_attach(sessions, writer, false, &users[i].user, &session[i], &granted, NULL), RV_OK);
+  }
+  users[200] = make_user();
+  rv_error err = {0};
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &users[200].user, &session[200], &granted, &err),
+                   RV_RESOURCE_EXHAUSTED);
+  rv_writer_sessions_detach(sessions, session[7], &users[7].user);
+  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &users[200].user, &session[200], &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_count(sessions), 200);
+  snprintf(writer, sizeof writer, "%032x", 7);
+  rv_writer_sessions_detach(sessions, session[8], &users[8].user);
+  assert_int_equal(rv_writer_sessions_attach(sessions, writer, true, &users[7].user, &session[7], &granted, &err),
+                   RV_FAILED_PRECONDITION);
+  for (int i = 0; i <= 200; i++)
+    if (i != 7 && i != 8) rv_writer_sessions_detach(sessions, session[i], &users[i].user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void a_writer_id_that_is_no_id_is_refused(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  const char *const bad[] = {"", "12", "00112233445566778899aabbccddeeff0", "zz112233445566778899aabbccddeeff"};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    test_user a = make_user();
+    rv_writer_session *session = NULL;
+    bool granted = false;
+    assert_int_equal(rv_writer_sessions_attach(sessions, bad[i], false, &a.user, &session, &granted, NULL), RV_INVALID_ARGUMENT);
+  }
+  rv_writer_sessions_free(sessions);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_recorded_item_is_found_by_the_next_stream),
+      cmocka_unit_test(a_newer_stream_evicts_the_owner_and_waits_for_it),
+      cmocka_unit_test(a_session_that_somebody_was_evicted_from_stays_until_they_leave),
+      cmocka_unit_test(an_expired_session_is_not_resumed_silently),
+      cmocka_unit_test(the_longest_idle_session_makes_room_and_live_ones_stay),
+      cmocka_unit_test(a_writer_id_that_is_no_id_is_refused),
+  };
+  return cmocka_run_group_tests_name("sessions", tests, NULL, NULL);
+}
