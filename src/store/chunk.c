@@ -1,0 +1,165 @@
+#include "store/chunk.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+
+size_t rv_chunk_books_size(size_t size, size_t num_columns, size_t num_sizes)
+{
+  size_t lanes, columns, shapes, total;
+  if (__builtin_mul_overflow(num_columns, sizeof(rv_lane), &lanes) ||
+      __builtin_mul_overflow(num_columns, sizeof(rv_chunk_column), &columns) ||
+      __builtin_mul_overflow(num_sizes, sizeof(int64_t), &shapes) || __builtin_add_overflow(size, lanes, &total) ||
+      __builtin_add_overflow(total, columns, &total) || __builtin_add_overflow(total, shapes, &total))
+    return 0;
+  return total;
+}
+
+int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, const rv_chunk_meta *meta, bool is_segment)
+{
+  atomic_init(&chunk->refs, 1);
+  chunk->num_columns = (uint32_t)num_columns;
+  chunk->is_segment = is_segment;
+  chunk->has_strings = false;
+  chunk->meta = *meta;
+  chunk->lanes = (rv_lane *)(void *)((uint8_t *)chunk + size);
+  chunk->columns = (rv_chunk_column *)(void *)(chunk->lanes + num_columns);
+  return (int64_t *)(void *)(chunk->columns + num_columns);
+}
+
+rv_chunk *rv_chunk_ref(rv_chunk *chunk)
+{
+  atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
+  return chunk;
+}
+
+void rv_chunk_ref_many(rv_chunk *chunk, size_t n) { atomic_fetch_add_explicit(&chunk->refs, n, memory_order_relaxed); }
+
+void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
+{
+  if (atomic_fetch_sub_explicit(&chunk->refs, n, memory_order_acq_rel) != n) return;
+  if (chunk->is_segment)
+    rv_segment_free(chunk);
+  else
+    rv_encoded_free(chunk);
+}
+
+void rv_chunk_unref(rv_chunk *chunk)
+{
+  if (chunk != NULL) rv_chunk_unref_many(chunk, 1);
+}
+
+const rv_chunk_meta *rv_chunk_get_meta(const rv_chunk *chunk) { return &chunk->meta; }
+
+rv_chunk_meta rv_chunk_load_meta(const rv_chunk *chunk)
+{
+  const rv_chunk_meta *meta = &chunk->meta;
+  return (rv_chunk_meta){.key = meta->key,
+                         .episode_id = meta->episode_id,
+                         .first_step = meta->first_step,
+                         .last_step = __atomic_load_n(&meta->last_step, __ATOMIC_RELAXED),
+                         .sparse = __atomic_load_n(&meta->sparse, __ATOMIC_RELAXED)};
+}
+
+void rv_chunk_set_last_step(rv_chunk *segment, int32_t last_step, bool sparse)
+{
+  __atomic_store_n(&segment->meta.last_step, last_step, __ATOMIC_RELAXED);
+  __atomic_store_n(&segment->meta.sparse, sparse, __ATOMIC_RELAXED);
+}
+
+size_t rv_chunk_num_columns(const rv_chunk *chunk) { return chunk->num_columns; }
+const rv_chunk_column *rv_chunk_get_column(const rv_chunk *chunk, size_t column) { return &chunk->columns[column]; }
+
+int64_t rv_chunk_num_rows(const rv_chunk *chunk, size_t column)
+{
+  return atomic_load_explicit(&chunk->lanes[column].published, memory_order_acquire);
+}
+
+size_t rv_chunk_memory(const rv_chunk *chunk)
+{
+  return chunk->is_segment ? rv_segment_memory(chunk) : rv_encoded_memory(chunk);
+}
+
+bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b)
+{
+  if (a->num_columns != b->num_columns) return false;
+  for (uint32_t i = 0; i < a->num_columns; i++) {
+    const rv_chunk_column *x = &a->columns[i], *y = &b->columns[i];
+    if (x->dtype != y->dtype || x->rank != y->rank) return false;
+    for (uint32_t d = 0; d < x->rank; d++)
+      if (x->shape[d] != y->shape[d]) return false;
+  }
+  return true;
+}
+
+rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, rv_error *err)
+{
+  if (column >= chunk->num_columns)
+    return rv_fail(err, RV_OUT_OF_RANGE, "tensor %zu of a chunk that has %u", column, (unsigned)chunk->num_columns);
+  int64_t rows = rv_chunk_num_rows(chunk, column);
+  if (first < 0 || count < 0 || first > rows || count > rows - first)
+    return rv_fail(err, RV_OUT_OF_RANGE, "%lld rows from row %lld of a chunk's tensor that has %lld", (long long)count,
+                   (long long)first, (long long)rows);
+  return RV_OK;
+}
+
+#define COPY_EACH(bytes)                                                                                    \
+  case bytes:                                                                                               \
+    for (size_t i = 0; i < n; i++) memcpy((uint8_t *)to + i * to_stride, (const uint8_t *)from + i * from_stride, bytes); \
+    break
+
+void rv_copy_strided(void *to, size_t to_stride, const void *from, size_t from_stride, size_t size, size_t n)
+{
+  if (size == 0 || n == 0) return;
+  if (to_stride == size && from_stride == size) {
+    memcpy(to, from, size * n);
+    return;
+  }
+  switch (size) {
+    COPY_EACH(1);
+    COPY_EACH(2);
+    COPY_EACH(4);
+    COPY_EACH(8);
+    COPY_EACH(12);
+    COPY_EACH(16);
+    COPY_EACH(24);
+    COPY_EACH(32);
+  default:
+    for (size_t i = 0; i < n; i++) memcpy((uint8_t *)to + i * to_stride, (const uint8_t *)from + i * from_stride, size);
+  }
+}
+
+rv_code rv_chunk_copy_rows(rv_chunk *chunk, size_t column, int64_t first, int64_t count, void *out, rv_error *err)
+{
+  rv_code code = rv_chunk_check_rows(chunk, column, first, count, err);
+  if (code != RV_OK) return code;
+  const rv_lane *lane = &chunk->lanes[column];
+  if (lane->base != NULL) {
+    rv_copy_strided(out, lane->row_bytes, lane->base + (size_t)first * lane->stride, lane->stride, lane->row_bytes, (size_t)count);
+    return RV_OK;
+  }
+  if (count == 0 || lane->row_bytes == 0) return RV_OK;
+  rv_buf *rows = NULL;
+  code = rv_chunk_decode(chunk, column, &rows, err);
+  if (code != RV_OK) return code;
+  memcpy(out, rows->data + (size_t)first * lane->row_bytes, (size_t)count * lane->row_bytes);
+  rv_buf_unref(rows);
+  return RV_OK;
+}
+
+/* Callers look through the pointer with the element's type. */
+static bool aligned(const rv_chunk *chunk, size_t column)
+{
+  size_t size = rv_dtype_size(chunk->columns[column].dtype);
+  return size <= 1 || (uintptr_t)chunk->lanes[column].base % (size > 8 ? 8 : size) == 0;
+}
+
+const void *rv_chunk_rows_in_place(rv_chunk *chunk, size_t column, int64_t first, int64_t count, size_t *stride)
+{
+  if (rv_chunk_check_rows(chunk, column, first, count, NULL) != RV_OK) return NULL;
+  const rv_lane *lane = &chunk->lanes[column];
+  if (lane->base == NULL || (!chunk->is_segment && !aligned(chunk, column))) return NULL;
+  *stride = lane->stride;
+  return lane->base + (size_t)first * lane->stride;
+}

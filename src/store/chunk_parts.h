@@ -1,0 +1,98 @@
+/* How a chunk is built. For the files that make chunks and those that read many of them at once; everybody else has chunk.h. */
+#ifndef RV_STORE_CHUNK_PARTS_H
+#define RV_STORE_CHUNK_PARTS_H
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "store/chunk.h"
+
+/* Where the rows of a column lie: row i at base + i * stride. */
+typedef struct rv_lane {
+  const uint8_t *base; /* NULL: compressed, see rv_chunk_decode */
+  size_t stride;
+  size_t row_bytes;
+  atomic_int_least64_t published;
+} rv_lane;
+
+struct rv_chunk {
+  atomic_size_t refs;
+  uint32_t num_columns;
+  bool is_segment;
+  bool has_strings;
+  rv_lane *lanes;
+  rv_chunk_column *columns;
+  rv_chunk_meta meta; /* a segment's last_step and sparse change: read and written with __atomic */
+};
+
+/* One allocation holds `size` bytes of the kind's own struct (which begins with rv_chunk), lanes, columns and shapes; 0 on overflow. */
+size_t rv_chunk_books_size(size_t size, size_t num_columns, size_t num_sizes);
+/* Lays lanes and columns out behind the struct; returns where the shapes go. */
+int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, const rv_chunk_meta *meta, bool is_segment);
+
+/* RV_OUT_OF_RANGE unless [first, first + count) of the column is published. */
+rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, rv_error *err);
+
+/* Decoded rows of a column whose lane has no base; the caller drops the reference. */
+rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *err);
+
+/* Many references at once. */
+void rv_chunk_ref_many(rv_chunk *chunk, size_t n);
+void rv_chunk_unref_many(rv_chunk *chunk, size_t n);
+static inline size_t rv_chunk_refs(const rv_chunk *chunk) { return atomic_load_explicit(&chunk->refs, memory_order_acquire); }
+
+/* ---- segments ---- */
+
+/* A segment that nobody else refers to, made empty for new rows under another identity. False: it cannot be used again (strings). */
+bool rv_segment_reuse(rv_chunk *segment, const rv_chunk_meta *meta);
+/* Copies rows of every column of `from` (same columns) to row `to` of the segment; unpublished until rv_segment_publish. */
+rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int64_t first, int64_t count, rv_error *err);
+/* Copies n rows of a column that lie one after another (strings: their bytes too) to row `to` and those behind it. Sizes are the caller's to check. */
+rv_code rv_segment_fill(rv_chunk *segment, size_t column, int64_t to, const void *rows, size_t n, rv_error *err);
+bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b);
+size_t rv_segment_row_bytes(const rv_chunk *segment); /* of all columns */
+void rv_segment_free(rv_chunk *segment);
+size_t rv_segment_memory(const rv_chunk *segment);
+
+/* ---- encoded chunks ---- */
+
+void rv_encoded_free(rv_chunk *chunk);
+size_t rv_encoded_memory(const rv_chunk *chunk);
+
+/* A column of an encoded chunk in the decode cache. */
+typedef struct rv_decoded {
+  rv_link link; /* in the cache's list, used longest ago first; by itself while buf is NULL */
+  rv_buf *buf;
+} rv_decoded;
+
+/* The caller gets a reference, or NULL. */
+rv_buf *rv_decode_cache_get(rv_decode_cache *cache, rv_decoded *entry);
+/* Keeps `buf` if there is room; if the entry was filled meanwhile, hands that one back and drops the caller's. Returns the one to use. */
+rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *owned_buf);
+void rv_decode_cache_forget(rv_decode_cache *cache, rv_decoded *entry);
+size_t rv_decode_cache_bytes(rv_decode_cache *cache);
+
+/* ---- small copies ---- */
+
+/* memcpy of a size that is one of few: saves the call. */
+static inline void rv_copy_small(void *to, const void *from, size_t size)
+{
+  switch (size) {
+  case 0: break;
+  case 1: memcpy(to, from, 1); break;
+  case 2: memcpy(to, from, 2); break;
+  case 4: memcpy(to, from, 4); break;
+  case 8: memcpy(to, from, 8); break;
+  case 12: memcpy(to, from, 12); break;
+  case 16: memcpy(to, from, 16); break;
+  case 24: memcpy(to, from, 24); break;
+  case 32: memcpy(to, from, 32); break;
+  default: memcpy(to, from, size); break;
+  }
+}
+
+/* n pieces of `size` bytes, from one stride to another. */
+void rv_copy_strided(void *to, size_t to_stride, const void *from, size_t from_stride, size_t size, size_t n);
+
+#endif

@@ -1,0 +1,149 @@
+#include "store/signature.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- copying ---- */
+
+static bool add_size(size_t *total, size_t count, size_t size)
+{
+  size_t bytes;
+  return !__builtin_mul_overflow(count, size, &bytes) && !__builtin_add_overflow(*total, bytes, total);
+}
+
+static bool copy_size(const rv_signature *from, size_t *total)
+{
+  *total = sizeof(rv_signature);
+  if (from == NULL) return true;
+  if (!add_size(total, from->num_specs, sizeof(rv_spec)) || !add_size(total, from->structure.size, 1)) return false;
+  for (size_t i = 0; i < from->num_specs; i++) {
+    const rv_spec *spec = &from->specs[i];
+    if (spec->rank > 0 && !add_size(total, (size_t)spec->rank, sizeof(int64_t))) return false;
+    if (!add_size(total, (spec->name == NULL ? 0 : strlen(spec->name)) + 1, 1)) return false;
+  }
+  return true;
+}
+
+rv_signature *rv_signature_copy(const rv_signature *from)
+{
+  size_t total;
+  if (!copy_size(from, &total)) return NULL;
+  rv_signature *copy = malloc(total);
+  if (copy == NULL) return NULL;
+  *copy = (rv_signature){0};
+  if (from == NULL) return copy;
+  rv_spec *specs = (rv_spec *)(void *)(copy + 1);
+  int64_t *sizes = (int64_t *)(void *)(specs + from->num_specs);
+  for (size_t i = 0; i < from->num_specs; i++) {
+    specs[i] = from->specs[i];
+    specs[i].shape = sizes;
+    if (specs[i].rank <= 0) continue;
+    memcpy(sizes, from->specs[i].shape, (size_t)specs[i].rank * sizeof *sizes);
+    sizes += specs[i].rank;
+  }
+  char *text = (char *)sizes;
+  for (size_t i = 0; i < from->num_specs; i++) {
+    const char *name = from->specs[i].name == NULL ? "" : from->specs[i].name;
+    size_t length = strlen(name) + 1;
+    specs[i].name = memcpy(text, name, length);
+    text += length;
+  }
+  if (from->structure.size > 0) memcpy(text, from->structure.data, from->structure.size);
+  copy->specs = specs;
+  copy->num_specs = from->num_specs;
+  copy->structure = (rv_bytes){text, from->structure.size};
+  return copy;
+}
+
+rv_code rv_signature_check(const rv_signature *signature, rv_error *err)
+{
+  if (signature->num_specs > UINT16_MAX + 1)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the signature has %zu columns; at most 65,536 are possible", signature->num_specs);
+  for (size_t i = 0; i < signature->num_specs; i++) {
+    const rv_spec *spec = &signature->specs[i];
+    if (rv_dtype_size(spec->dtype) == 0)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "signature of column %zu \"%s\": dtype number %d is none that Reverie knows", i,
+                     spec->name == NULL ? "" : spec->name, (int)spec->dtype);
+    if (spec->rank < -1 || spec->rank > RV_MAX_RANK + 1)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "signature of column %zu \"%s\": rank %d; -1 (unknown) to %d are possible", i,
+                     spec->name == NULL ? "" : spec->name, (int)spec->rank, RV_MAX_RANK + 1);
+    for (int32_t d = 0; d < spec->rank; d++)
+      if (spec->shape[d] < -1)
+        return rv_fail(err, RV_INVALID_ARGUMENT, "signature of column %zu \"%s\": dimension %d has size %lld; -1 means any", i,
+                       spec->name == NULL ? "" : spec->name, (int)d, (long long)spec->shape[d]);
+  }
+  return RV_OK;
+}
+
+/* ---- sentences ---- */
+
+static size_t put(char *out, size_t capacity, size_t at, const char *text)
+{
+  size_t length = strlen(text);
+  if (at < capacity) snprintf(out + at, capacity - at, "%s", text);
+  return at + length;
+}
+
+const char *rv_format_spec(char *out, size_t capacity, rv_dtype dtype, int32_t rank, const int64_t *shape)
+{
+  size_t at = put(out, capacity, 0, rv_dtype_name(dtype));
+  if (rank < 0) {
+    put(out, capacity, at, "[...]");
+    return out;
+  }
+  at = put(out, capacity, at, "[");
+  for (int32_t d = 0; d < rank; d++) {
+    char size[24];
+    snprintf(size, sizeof size, shape[d] < 0 ? "%s?" : "%s%lld", d == 0 ? "" : ",", (long long)shape[d]);
+    at = put(out, capacity, at, size);
+  }
+  put(out, capacity, at, "]");
+  return out;
+}
+
+/* ---- fitting ---- */
+
+/* Does [length (if >= 0), ...row] fit? */
+static bool shape_fits(const rv_spec *spec, int64_t length, const rv_chunk_column *row)
+{
+  if (spec->rank < 0) return true;
+  uint32_t lead = length >= 0 ? 1 : 0;
+  if ((uint32_t)spec->rank != row->rank + lead) return false;
+  if (lead == 1 && spec->shape[0] >= 0 && spec->shape[0] != length) return false;
+  for (uint32_t d = 0; d < row->rank; d++)
+    if (spec->shape[lead + d] >= 0 && spec->shape[lead + d] != row->shape[d]) return false;
+  return true;
+}
+
+static bool column_fits(const rv_spec *spec, const rv_trajectory_column *column)
+{
+  if (spec->dtype != column->spec->dtype) return false;
+  return shape_fits(spec, -1, column->spec) || (!column->squeeze && shape_fits(spec, column->length, column->spec));
+}
+
+static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, const rv_trajectory_column *column, rv_error *err)
+{
+  char want[128], got[128];
+  int64_t shape[RV_MAX_RANK + 1];
+  uint32_t rank = 0;
+  if (!column->squeeze) shape[rank++] = column->length;
+  for (uint32_t d = 0; d < column->spec->rank && rank <= RV_MAX_RANK; d++) shape[rank++] = column->spec->shape[d];
+  return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": signature of column %u \"%s\" is %s, got %s", table, (unsigned)index,
+                 spec->name, rv_format_spec(want, sizeof want, spec->dtype, spec->rank, spec->shape),
+                 rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape));
+}
+
+rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns, uint32_t num_columns,
+                          rv_error *err)
+{
+  if (signature->num_specs == 0) return RV_OK;
+  if (signature->num_specs != num_columns)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": its signature has %zu columns, got %u", table, signature->num_specs,
+                   (unsigned)num_columns);
+  for (uint32_t i = 0; i < num_columns; i++)
+    if (!column_fits(&signature->specs[i], &columns[i])) return misfit(&signature->specs[i], table, i, &columns[i], err);
+  return RV_OK;
+}

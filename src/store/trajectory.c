@@ -1,0 +1,345 @@
+#include "store/trajectory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/trajectory_parts.h"
+
+enum { FEW_CHUNKS = 16 };
+
+rv_trajectory *rv_trajectory_ref(rv_trajectory *trajectory)
+{
+  rv_trajectory_ref_many(trajectory, 1);
+  return trajectory;
+}
+
+void rv_trajectory_ref_many(rv_trajectory *trajectory, size_t n)
+{
+  atomic_fetch_add_explicit(&rv_trajectory_box_of(trajectory)->refs, n, memory_order_relaxed);
+}
+
+void rv_trajectory_unref_many(rv_trajectory *trajectory, size_t n)
+{
+  rv_trajectory_box *box = rv_trajectory_box_of(trajectory);
+  if (atomic_fetch_sub_explicit(&box->refs, n, memory_order_acq_rel) != n) return;
+  for (uint32_t i = 0; i < trajectory->num_chunks; i++) rv_chunk_unref(trajectory->chunks[i]);
+  rv_layout_unref(trajectory->layout);
+  free(box);
+}
+
+void rv_trajectory_unref(rv_trajectory *trajectory)
+{
+  if (trajectory != NULL) rv_trajectory_unref_many(trajectory, 1);
+}
+
+/* ---- making one ---- */
+
+static rv_code new_box(uint32_t num_columns, uint32_t num_slices, uint32_t max_chunks, rv_trajectory_box **out, rv_error *err)
+{
+  size_t bytes = sizeof(rv_trajectory_box) + num_columns * sizeof(rv_trajectory_column) + num_slices * sizeof(rv_slice) +
+                 max_chunks * sizeof(rv_chunk *); /* 32-bit counts: no overflow */
+  rv_trajectory_box *box = malloc(bytes);
+  if (box == NULL) return rv_fail_memory(err, bytes);
+  *box = (rv_trajectory_box){.shown = {.num_columns = num_columns, .num_slices = num_slices}};
+  atomic_init(&box->refs, 1);
+  box->shown.columns = (rv_trajectory_column *)(void *)(box + 1);
+  box->shown.slices = (rv_slice *)(void *)(box->shown.columns + num_columns);
+  box->shown.chunks = (rv_chunk **)(void *)(box->shown.slices + num_slices);
+  *out = box;
+  return RV_OK;
+}
+
+static rv_code check_slice(const rv_slice *slice, uint32_t column, const rv_chunk_column *first, rv_error *err)
+{
+  if (slice->tensor >= slice->chunk->num_columns)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: tensor %u of a chunk that has %u", (unsigned)column,
+                   (unsigned)slice->tensor, (unsigned)slice->chunk->num_columns);
+  int64_t rows = rv_chunk_num_rows(slice->chunk, slice->tensor);
+  if (slice->offset < 0 || slice->length < 0 || (int64_t)slice->offset + slice->length > rows)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: %d rows from row %d of a chunk that has %lld", (unsigned)column,
+                   (int)slice->length, (int)slice->offset, (long long)rows);
+  const rv_chunk_column *spec = rv_chunk_get_column(slice->chunk, slice->tensor);
+  bool same = spec->dtype == first->dtype && spec->rank == first->rank;
+  for (uint32_t d = 0; same && d < spec->rank; d++) same = spec->shape[d] == first->shape[d];
+  if (!same)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: its slices differ in dtype or row shape; all rows of a column are alike",
+                   (unsigned)column);
+  return RV_OK;
+}
+
+/* One column's lengths and layout; `slices` are its own. */
+static rv_code check_column(const rv_slice *slices, uint32_t n, bool squeeze, uint32_t column, rv_layout_column *out, rv_error *err)
+{
+  if (n == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: no slices; a column needs at least one", (unsigned)column);
+  if (slices[0].tensor >= slices[0].chunk->num_columns) return check_slice(&slices[0], column, NULL, err);
+  const rv_chunk_column *first = rv_chunk_get_column(slices[0].chunk, slices[0].tensor);
+  int64_t length = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    rv_code code = check_slice(&slices[i], column, first, err);
+    if (code != RV_OK) return code;
+    length += slices[i].length;
+  }
+  if (squeeze && length != 1)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: %lld rows cannot be squeezed; only exactly one can", (unsigned)column,
+                   (long long)length);
+  *out = (rv_layout_column){.spec = *first, .length = length, .squeeze = squeeze};
+  return RV_OK;
+}
+
+static rv_code check_columns(const rv_trajectory_desc *desc, rv_layout_column *columns, uint32_t *num_slices, rv_error *err)
+{
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < desc->num_columns; i++) total += desc->num_slices[i];
+  if (total > INT32_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column 0: the trajectory has %llu slices in all; at most 2^31 - 1 are possible",
+                   (unsigned long long)total);
+  *num_slices = (uint32_t)total;
+  const rv_slice *slices = desc->slices;
+  for (uint32_t i = 0; i < desc->num_columns; i++) {
+    rv_code code = check_column(slices, desc->num_slices[i], desc->squeeze[i], i, &columns[i], err);
+    if (code != RV_OK) return code;
+    slices += desc->num_slices[i];
+  }
+  return RV_OK;
+}
+
+/* Distinct chunks in order of first appearance; beyond a few, a small hash set finds repeats. */
+static rv_code gather_chunks(rv_trajectory *trajectory, rv_error *err)
+{
+  size_t capacity = 64, n = trajectory->num_slices;
+  while (capacity < 2 * n) capacity *= 2;
+  rv_chunk **seen = NULL;
+  for (size_t i = 0; i < n; i++) {
+    rv_chunk *chunk = trajectory->slices[i].chunk;
+    if (i > 0 && chunk == trajectory->slices[i - 1].chunk) continue;
+    bool known = false;
+    if (seen == NULL) {
+      for (uint32_t k = 0; k < trajectory->num_chunks && !known; k++) known = trajectory->chunks[k] == chunk;
+      if (!known && trajectory->num_chunks == FEW_CHUNKS) {
+        seen = calloc(capacity, sizeof *seen);
+        if (seen == NULL) return rv_fail_memory(err, capacity * sizeof *seen);
+        for (uint32_t k = 0; k < FEW_CHUNKS; k++) {
+          size_t at = (size_t)((uint64_t)(uintptr_t)trajectory->chunks[k] * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (capacity - 1);
+          while (seen[at] != NULL) at = (at + 1) & (capacity - 1);
+          seen[at] = trajectory->chunks[k];
+        }
+      }
+    }
+    if (seen != NULL) {
+      size_t at = (size_t)((uint64_t)(uintptr_t)chunk * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (capacity - 1);
+      while (seen[at] != NULL && seen[at] != chunk) at = (at + 1) & (capacity - 1);
+      known = seen[at] == chunk;
+      seen[at] = chunk;
+    }
+    if (!known) trajectory->chunks[trajectory->num_chunks++] = chunk;
+  }
+  free(seen);
+  return RV_OK;
+}
+
+/* Columns from their descriptions and the layout; sums in the box. */
+static void fill_columns(rv_trajectory_box *box, const uint32_t *num_slices, const rv_layout *layout)
+{
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < layout->num_columns; i++) {
+    const rv_layout_column *column = &layout->columns[i];
+    box->shown.columns[i] = (rv_trajectory_column){.first_slice = first,
+                                                   .num_slices = num_slices[i],
+                                                   .squeeze = column->squeeze,
+                                                   .length = column->length,
+                                                   .spec = &column->spec};
+    first += num_slices[i];
+    if (column->length > box->max_length) box->max_length = column->length;
+    box->bytes += (size_t)column->length * column->spec.row_bytes;
+  }
+}
+
+rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, rv_trajectory **out, rv_error *err)
+{
+  if (desc->num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "column 0: the trajectory has no columns; give at least one");
+  if (desc->num_columns > UINT16_MAX + 1)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column 65536: a trajectory of %u columns; at most 65,536 are possible",
+                   (unsigned)desc->num_columns);
+  rv_layout_column few[FEW_CHUNKS], *columns = few;
+  if (desc->num_columns > FEW_CHUNKS) {
+    columns = malloc(desc->num_columns * sizeof *columns);
+    if (columns == NULL) return rv_fail_memory(err, desc->num_columns * sizeof *columns);
+  }
+  uint32_t num_slices = 0;
+  rv_trajectory_box *box = NULL;
+  rv_code code = check_columns(desc, columns, &num_slices, err);
+  if (code == RV_OK) code = new_box(desc->num_columns, num_slices, num_slices, &box, err);
+  if (code == RV_OK) {
+    memcpy(box->shown.slices, desc->slices, num_slices * sizeof(rv_slice));
+    code = gather_chunks(&box->shown, err);
+  }
+  if (code == RV_OK) code = rv_layout_intern(layouts, columns, desc->num_columns, &box->shown.layout, err);
+  if (columns != few) free(columns);
+  if (code != RV_OK) {
+    free(box);
+    return code;
+  }
+  fill_columns(box, desc->num_slices, box->shown.layout);
+  for (uint32_t i = 0; i < box->shown.num_chunks; i++) rv_chunk_ref(box->shown.chunks[i]);
+  *out = &box->shown;
+  return RV_OK;
+}
+
+/* ---- templates ---- */
+
+int64_t rv_trajectory_base(const rv_trajectory *trajectory)
+{
+  int64_t base = trajectory->slices[0].offset;
+  for (uint32_t i = 1; i < trajectory->num_slices; i++)
+    if (trajectory->slices[i].offset < base) base = trajectory->slices[i].offset;
+  return base;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+  hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+  return hash ^ (hash >> 32);
+}
+
+/* Not seeded: a table keeps so few templates that nobody gains by colliding. */
+uint64_t rv_template_hash(const rv_trajectory *trajectory, int64_t base)
+{
+  uint64_t hash = mix((uint64_t)(uintptr_t)trajectory->layout, trajectory->num_columns);
+  for (uint32_t i = 0; i < trajectory->num_columns; i++) hash = mix(hash, trajectory->columns[i].num_slices);
+  for (uint32_t i = 0; i < trajectory->num_slices; i++) {
+    const rv_slice *slice = &trajectory->slices[i];
+    hash = mix(hash, (uint64_t)slice->tensor << 32 | (uint32_t)slice->length);
+    hash = mix(hash, (uint64_t)(slice->offset - base));
+  }
+  return hash;
+}
+
+bool rv_template_is_of(const rv_trajectory *known, const rv_trajectory *trajectory, int64_t base)
+{
+  if (known->layout != trajectory->layout || known->num_slices != trajectory->num_slices) return false;
+  for (uint32_t i = 0; i < known->num_columns; i++)
+    if (known->columns[i].num_slices != trajectory->columns[i].num_slices) return false;
+  for (uint32_t i = 0; i < known->num_slices; i++) {
+    const rv_slice *x = &known->slices[i], *y = &trajectory->slices[i];
+    if (x->tensor != y->tensor || x->length != y->length || x->offset != y->offset - base) return false;
+  }
+  return true;
+}
+
+static void seal_template(rv_trajectory_box *box)
+{
+  for (uint32_t i = 0; i < box->shown.num_slices; i++) {
+    const rv_slice *slice = &box->shown.slices[i];
+    if ((int64_t)slice->offset + slice->length > box->span) box->span = (int64_t)slice->offset + slice->length;
+  }
+  box->hash = rv_template_hash(&box->shown, 0);
+}
+
+rv_code rv_template_new(const rv_trajectory *trajectory, rv_trajectory **out, rv_error *err)
+{
+  rv_trajectory_box *box = NULL;
+  rv_code code = new_box(trajectory->num_columns, trajectory->num_slices, 0, &box, err);
+  if (code != RV_OK) return code;
+  const rv_trajectory_box *from = rv_trajectory_box_of_const(trajectory);
+  int64_t base = rv_trajectory_base(trajectory);
+  box->shown.layout = rv_layout_ref(trajectory->layout);
+  memcpy(box->shown.columns, trajectory->columns, trajectory->num_columns * sizeof(rv_trajectory_column));
+  for (uint32_t i = 0; i < trajectory->num_slices; i++) {
+    box->shown.slices[i] = trajectory->slices[i];
+    box->shown.slices[i].chunk = NULL;
+    box->shown.slices[i].offset -= (int32_t)base;
+  }
+  box->max_length = from->max_length;
+  box->bytes = from->bytes;
+  seal_template(box);
+  *out = &box->shown;
+  return RV_OK;
+}
+
+rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *specs, uint32_t num_columns, rv_trajectory **out, rv_error *err)
+{
+  rv_trajectory_box *box = NULL;
+  rv_layout_column *columns = malloc(num_columns * (sizeof *columns + sizeof(uint32_t)));
+  if (columns == NULL) return rv_fail_memory(err, num_columns * (sizeof *columns + sizeof(uint32_t)));
+  uint32_t *num_slices = (uint32_t *)(void *)(columns + num_columns);
+  rv_code code = new_box(num_columns, num_columns, 0, &box, err);
+  for (uint32_t i = 0; code == RV_OK && i < num_columns; i++) {
+    size_t elements, bytes;
+    code = rv_shape_elements(specs[i].dtype, (uint32_t)specs[i].rank, specs[i].shape, &elements, &bytes, err);
+    if (code != RV_OK) break;
+    columns[i] = (rv_layout_column){
+        .spec = {.dtype = specs[i].dtype, .rank = (uint32_t)specs[i].rank, .shape = specs[i].shape, .row_bytes = bytes},
+        .length = 1,
+        .squeeze = true};
+    num_slices[i] = 1;
+    box->shown.slices[i] = (rv_slice){.tensor = i, .length = 1};
+  }
+  if (code == RV_OK) code = rv_layout_intern(layouts, columns, num_columns, &box->shown.layout, err);
+  if (code == RV_OK) {
+    fill_columns(box, num_slices, box->shown.layout);
+    seal_template(box);
+    *out = &box->shown;
+  } else {
+    free(box);
+  }
+  free(columns);
+  return code;
+}
+
+rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_chunk *new_chunk, int64_t shift, rv_trajectory **out,
+                           rv_error *err)
+{
+  rv_trajectory_box *box = NULL;
+  rv_code code = new_box(from->num_columns, from->num_slices, from->num_slices, &box, err);
+  if (code != RV_OK) return code;
+  memcpy(box->shown.columns, from->columns, from->num_columns * sizeof(rv_trajectory_column));
+  for (uint32_t i = 0; i < from->num_slices; i++) {
+    rv_slice *slice = &box->shown.slices[i];
+    *slice = from->slices[i];
+    if (slice->chunk != old_chunk) continue;
+    slice->chunk = new_chunk;
+    slice->offset += (int32_t)shift;
+  }
+  code = gather_chunks(&box->shown, err);
+  if (code != RV_OK) {
+    free(box);
+    return code;
+  }
+  box->shown.layout = rv_layout_ref(from->layout);
+  for (uint32_t i = 0; i < box->shown.num_chunks; i++) rv_chunk_ref(box->shown.chunks[i]);
+  box->max_length = rv_trajectory_box_of_const(from)->max_length;
+  box->bytes = rv_trajectory_box_of_const(from)->bytes;
+  *out = &box->shown;
+  return RV_OK;
+}
+
+/* ---- draws ---- */
+
+void rv_draw_release(rv_draw *draw)
+{
+  rv_trajectory_unref(draw->trajectory);
+  rv_chunk_unref(draw->chunk);
+  draw->trajectory = NULL;
+  draw->chunk = NULL;
+}
+
+rv_code rv_draw_copy_column(const rv_draw *draw, uint32_t column, void *out, rv_error *err)
+{
+  if (column >= draw->trajectory->num_columns)
+    return rv_fail(err, RV_OUT_OF_RANGE, "column %u of an item that has %u", (unsigned)column,
+                   (unsigned)draw->trajectory->num_columns);
+  const rv_trajectory_column *spec = &draw->trajectory->columns[column];
+  uint8_t *at = out;
+  for (uint32_t i = 0; i < spec->num_slices; i++) {
+    rv_slice slice = rv_draw_slice(draw, spec->first_slice + i);
+    rv_code code = rv_chunk_copy_rows(slice.chunk, slice.tensor, slice.offset, slice.length, at, err);
+    if (code != RV_OK) {
+      rv_error_prefix(err, "column %u", (unsigned)column);
+      return code;
+    }
+    at += (size_t)slice.length * spec->spec->row_bytes;
+  }
+  return RV_OK;
+}
