@@ -10,15 +10,18 @@ typedef struct rv_rate_limiter {
   int64_t inserts, samples, deletes; /* since reset; deletes <= inserts */
 } rv_rate_limiter;
 
+/* rv_rate_limiter_check, and besides: a table of at most `max_size` items never holds min_size_to_sample if that is more. */
+rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, rv_error *err);
+
 /* Checks the configuration; counters begin at 0. */
 rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);
 /* Another configuration for the counters as they are. On an error nothing changes. */
 rv_code rv_rate_limiter_configure(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);
 
-/* May `n` more proceed, one after the other, nothing else happening between? */
+/* May `n` more proceed, one after the other, with nothing else (no delete either) between? */
 bool rv_rate_limiter_can_insert(const rv_rate_limiter *limiter, int64_t n);
 bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n);
-/* How many of `want` may proceed one after the other: 0 to want. */
+/* How many of `want` may proceed so: 0 to want. */
 int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t want);
 int64_t rv_rate_limiter_samples_allowed(const rv_rate_limiter *limiter, int64_t want);
 
@@ -30,8 +33,8 @@ void rv_rate_limiter_reset(rv_rate_limiter *limiter);
 /* Counters from a checkpoint. RV_INVALID_ARGUMENT: negative, or deletes > inserts. */
 rv_code rv_rate_limiter_restore(rv_rate_limiter *limiter, int64_t inserts, int64_t samples, int64_t deletes, rv_error *err);
 
-/* What the next insert or sample waits for, as the end of a sentence: "waits for 3 more items (min_size_to_sample 10, 7 present)". RV_WAIT_NONE and
- * "may proceed" when it need not wait. Always NUL-terminated for capacity > 0. */
+/* What the next insert or sample waits for, as part of a sentence: "waits for 3 more items (min_size_to_sample 10, 7 present)".
+ * RV_WAIT_NONE and "may proceed" when it need not wait. NUL-terminated for capacity > 0. */
 rv_wait_reason rv_rate_limiter_explain(const rv_rate_limiter *limiter, bool insert, char *out, size_t capacity);
 
 #endif

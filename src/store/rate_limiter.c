@@ -1,0 +1,229 @@
+#include "store/rate_limiter.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+/* Up to here a double counts single samples. */
+#define RATIO_MAX 0x1p53
+/* More inserts than will ever be made. */
+#define INSERTS_MAX (INT64_C(1) << 62)
+
+rv_rate_limiter_config rv_rate_limiter_min_size(int64_t min_size)
+{
+  return (rv_rate_limiter_config){
+      .samples_per_insert = 1, .min_size_to_sample = min_size, .min_diff = -DBL_MAX, .max_diff = DBL_MAX};
+}
+
+rv_rate_limiter_config rv_rate_limiter_sample_to_insert_ratio(double samples_per_insert, int64_t min_size, double error_buffer)
+{
+  double middle = samples_per_insert * (double)min_size;
+  return (rv_rate_limiter_config){.samples_per_insert = samples_per_insert,
+                                  .min_size_to_sample = min_size,
+                                  .min_diff = middle - error_buffer,
+                                  .max_diff = middle + error_buffer};
+}
+
+rv_rate_limiter_config rv_rate_limiter_queue(int64_t size)
+{
+  return (rv_rate_limiter_config){.samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = 0, .max_diff = (double)size};
+}
+
+rv_rate_limiter_config rv_rate_limiter_stack(int64_t size)
+{
+  return rv_rate_limiter_queue(size);
+}
+
+/* The n-th insert from now: its table holds so many items after it, and the balance of samples owed is so high. */
+static bool insert_allowed(const rv_rate_limiter *limiter, int64_t n)
+{
+  const rv_rate_limiter_config *config = &limiter->config;
+  if (n <= config->min_size_to_sample - (limiter->inserts - limiter->deletes)) return true;
+  return ((double)limiter->inserts + (double)n) * config->samples_per_insert - (double)limiter->samples <= config->max_diff;
+}
+
+static bool sample_allowed(const rv_rate_limiter *limiter, int64_t n)
+{
+  const rv_rate_limiter_config *config = &limiter->config;
+  if (limiter->inserts - limiter->deletes < config->min_size_to_sample) return false;
+  return (double)limiter->inserts * config->samples_per_insert - (double)limiter->samples - (double)n >= config->min_diff;
+}
+
+/* Most inserts that a new table takes while nobody samples and nothing is deleted. */
+static int64_t inserts_until_stop(const rv_rate_limiter *fresh)
+{
+  int64_t low = fresh->config.min_size_to_sample, high = INSERTS_MAX;
+  if (insert_allowed(fresh, high)) return high;
+  while (high - low > 1) { /* low is allowed, high is not */
+    int64_t middle = low + (high - low) / 2;
+    if (insert_allowed(fresh, middle))
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *err)
+{
+  double ratio = config->samples_per_insert, min = config->min_diff, max = config->max_diff;
+  if (!(ratio > 0 && ratio <= RATIO_MAX))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "samples_per_insert is %g; give a positive number, at most 2^53", ratio);
+  if (config->min_size_to_sample < 1 || config->min_size_to_sample > INT32_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "min_size_to_sample is %lld; give a number from 1 to 2147483647, the most items a table can hold",
+                   (long long)config->min_size_to_sample);
+  if (isnan(min) || isnan(max))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%s is NaN; give a number", isnan(min) ? "min_diff" : "max_diff");
+  if (min > max)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "min_diff %.17g is greater than max_diff %.17g; give an error buffer that is not negative", min, max);
+  /* While nothing is sampled only a delete by hand lets in more inserts than this; then samples must have begun. */
+  rv_rate_limiter fresh = {.config = *config};
+  int64_t stop = inserts_until_stop(&fresh);
+  fresh.inserts = stop;
+  if (sample_allowed(&fresh, 1)) return RV_OK;
+  if (stop == INSERTS_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "no sample can ever proceed: min_diff %.17g is never reached; lower min_diff", min);
+  return rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "no sample can ever proceed: inserts stop after %lld (max_diff %.17g), where %lld x samples_per_insert %.17g - 1 = "
+      "%.17g is below min_diff %.17g; raise max_diff or lower min_diff",
+      (long long)stop, max, (long long)stop, ratio, (double)stop * ratio - 1, min);
+}
+
+rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, rv_error *err)
+{
+  rv_code code = rv_rate_limiter_check(config, err);
+  if (code != RV_OK || config->min_size_to_sample <= max_size) return code;
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "no sample can ever proceed: min_size_to_sample is %lld but the table holds at most %lld items; lower "
+                 "min_size_to_sample or raise max_size",
+                 (long long)config->min_size_to_sample, (long long)max_size);
+}
+
+rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err)
+{
+  *limiter = (rv_rate_limiter){0};
+  return rv_rate_limiter_configure(limiter, config, err);
+}
+
+rv_code rv_rate_limiter_configure(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err)
+{
+  rv_code code = rv_rate_limiter_check(config, err);
+  if (code == RV_OK) limiter->config = *config;
+  return code;
+}
+
+/* Each insert makes the next one harder, and each sample the next one, so the last one decides. */
+bool rv_rate_limiter_can_insert(const rv_rate_limiter *limiter, int64_t n)
+{
+  return n <= 0 || insert_allowed(limiter, n);
+}
+bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n)
+{
+  return n <= 0 || sample_allowed(limiter, n);
+}
+
+static int64_t most(const rv_rate_limiter *limiter, int64_t want, bool (*allowed)(const rv_rate_limiter *limiter, int64_t n))
+{
+  if (want <= 0 || !allowed(limiter, 1)) return 0;
+  if (allowed(limiter, want)) return want;
+  int64_t low = 1, high = want;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (allowed(limiter, middle))
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t want)
+{
+  return most(limiter, want, insert_allowed);
+}
+int64_t rv_rate_limiter_samples_allowed(const rv_rate_limiter *limiter, int64_t want)
+{
+  return most(limiter, want, sample_allowed);
+}
+
+void rv_rate_limiter_inserted(rv_rate_limiter *limiter, int64_t n)
+{
+  limiter->inserts += n;
+}
+void rv_rate_limiter_sampled(rv_rate_limiter *limiter, int64_t n)
+{
+  limiter->samples += n;
+}
+void rv_rate_limiter_deleted(rv_rate_limiter *limiter, int64_t n)
+{
+  limiter->deletes += n;
+}
+
+void rv_rate_limiter_reset(rv_rate_limiter *limiter)
+{
+  limiter->inserts = limiter->samples = limiter->deletes = 0;
+}
+
+rv_code rv_rate_limiter_restore(rv_rate_limiter *limiter, int64_t inserts, int64_t samples, int64_t deletes, rv_error *err)
+{
+  if (inserts < 0 || samples < 0 || deletes < 0 || deletes > inserts || inserts > INSERTS_MAX || samples > INSERTS_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "rate limiter counters %lld inserts, %lld samples, %lld deletes are impossible: none is negative, and deletes "
+                   "do not exceed inserts",
+                   (long long)inserts, (long long)samples, (long long)deletes);
+  limiter->inserts = inserts;
+  limiter->samples = samples;
+  limiter->deletes = deletes;
+  return RV_OK;
+}
+
+/* How many more it takes, at least 1: rounding must not make it 0. */
+static double at_least_one(double n)
+{
+  return n > 1 ? ceil(n) : 1;
+}
+
+static rv_wait_reason explain_insert(const rv_rate_limiter *limiter, char *out, size_t capacity)
+{
+  const rv_rate_limiter_config *config = &limiter->config;
+  double after = ((double)limiter->inserts + 1) * config->samples_per_insert - (double)limiter->samples;
+  double more = at_least_one(after - config->max_diff);
+  snprintf(out, capacity,
+           "waits for %.0f more sample%s (max_diff %g; with this insert %lld x samples_per_insert %g - %lld samples = %g)", more,
+           more == 1 ? "" : "s", config->max_diff, (long long)limiter->inserts + 1, config->samples_per_insert,
+           (long long)limiter->samples, after);
+  return RV_WAIT_TOO_MANY_INSERTS;
+}
+
+static rv_wait_reason explain_sample(const rv_rate_limiter *limiter, char *out, size_t capacity)
+{
+  const rv_rate_limiter_config *config = &limiter->config;
+  int64_t present = limiter->inserts - limiter->deletes;
+  if (present < config->min_size_to_sample) {
+    int64_t more = config->min_size_to_sample - present;
+    snprintf(out, capacity, "waits for %lld more item%s (min_size_to_sample %lld, %lld present)", (long long)more,
+             more == 1 ? "" : "s", (long long)config->min_size_to_sample, (long long)present);
+    return RV_WAIT_MIN_SIZE;
+  }
+  double after = (double)limiter->inserts * config->samples_per_insert - (double)limiter->samples - 1;
+  double more = at_least_one((config->min_diff - after) / config->samples_per_insert);
+  snprintf(out, capacity,
+           "waits for %.0f more insert%s (min_diff %g; with this sample %lld x samples_per_insert %g - %lld samples = %g)", more,
+           more == 1 ? "" : "s", config->min_diff, (long long)limiter->inserts, config->samples_per_insert,
+           (long long)limiter->samples + 1, after);
+  return RV_WAIT_TOO_MANY_SAMPLES;
+}
+
+rv_wait_reason rv_rate_limiter_explain(const rv_rate_limiter *limiter, bool insert, char *out, size_t capacity)
+{
+  if (insert ? insert_allowed(limiter, 1) : sample_allowed(limiter, 1)) {
+    snprintf(out, capacity, "may proceed");
+    return RV_WAIT_NONE;
+  }
+  return insert ? explain_insert(limiter, out, capacity) : explain_sample(limiter, out, capacity);
+}

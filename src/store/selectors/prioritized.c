@@ -1,0 +1,134 @@
+/* Prioritized: an item is drawn with probability w / sum of w, where w = priority^exponent (Schaul et al. 2016, eq. 1), and w = 0
+ * for priority 0 whatever the exponent. Where no item has a positive weight any of them may be drawn, 1/n. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "store/selectors/dense.h"
+#include "store/selectors/sum_tree.h"
+#include "store/selectors/weights.h"
+
+enum { BATCH = 256 };
+
+typedef struct prioritized {
+  rv_selector base;
+  double exponent;
+  rv_sum_tree tree;
+  rv_dense dense; /* for the uniform choice, and to know who is here */
+} prioritized;
+
+static void prioritized_free(rv_selector *base)
+{
+  prioritized *self = (prioritized *)base;
+  rv_sum_tree_fini(&self->tree);
+  rv_dense_fini(&self->dense);
+  free(self);
+}
+
+static rv_code prioritized_insert(rv_selector *base, uint32_t slot, uint64_t key, double priority, rv_error *err)
+{
+  (void)key;
+  prioritized *self = (prioritized *)base;
+  if (rv_dense_has(&self->dense, slot)) return rv_selector_misused(err, slot, true);
+  rv_code code = rv_selector_accepts(base, priority, err);
+  if (code != RV_OK) return code;
+  if (rv_dense_reserve(&self->dense, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
+  if (rv_sum_tree_reserve(&self->tree, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
+  double weight;
+  rv_weigh(self->exponent, &priority, &weight, 1);
+  rv_dense_add(&self->dense, slot);
+  rv_sum_tree_set(&self->tree, slot, weight);
+  base->count++;
+  return RV_OK;
+}
+
+static void prioritized_remove(rv_selector *base, uint32_t slot)
+{
+  prioritized *self = (prioritized *)base;
+  if (!rv_dense_has(&self->dense, slot)) return;
+  rv_dense_remove(&self->dense, slot);
+  rv_sum_tree_set(&self->tree, slot, 0);
+  base->count--;
+}
+
+static rv_code prioritized_update_many(rv_selector *base, const uint32_t *slots, const double *priorities, size_t n,
+                                       rv_error *err)
+{
+  prioritized *self = (prioritized *)base;
+  for (size_t i = 0; i < n; i++) {
+    if (!rv_dense_has(&self->dense, slots[i])) return rv_selector_misused(err, slots[i], false);
+    rv_code code = rv_selector_accepts(base, priorities[i], err);
+    if (code != RV_OK) return code;
+  }
+  double weights[BATCH];
+  for (size_t begin = 0; begin < n; begin += BATCH) {
+    size_t count = n - begin < BATCH ? n - begin : BATCH;
+    rv_weigh(self->exponent, priorities + begin, weights, count);
+    rv_sum_tree_set_many(&self->tree, slots + begin, weights, count);
+  }
+  return RV_OK;
+}
+
+static rv_code prioritized_update(rv_selector *base, uint32_t slot, double priority, rv_error *err)
+{
+  return prioritized_update_many(base, &slot, &priority, 1, err);
+}
+
+static void prioritized_select_many(rv_selector *base, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
+{
+  const prioritized *self = (const prioritized *)base;
+  double total = rv_sum_tree_total(&self->tree);
+  if (total > 0) {
+    rv_sum_tree_draw(&self->tree, random, n, slots, probabilities);
+    for (size_t i = 0; i < n; i++) probabilities[i] /= total;
+    return;
+  }
+  for (size_t i = 0; i < n; i++) {
+    slots[i] = rv_dense_draw(&self->dense, random);
+    probabilities[i] = 1.0 / base->count;
+  }
+}
+
+static uint32_t prioritized_select(rv_selector *base, rv_random *random, double *probability)
+{
+  uint32_t slot;
+  prioritized_select_many(base, random, 1, &slot, probability);
+  return slot;
+}
+
+static void prioritized_clear(rv_selector *base, rv_blocks *garbage)
+{
+  prioritized *self = (prioritized *)base;
+  rv_sum_tree_clear(&self->tree, garbage);
+  rv_dense_clear(&self->dense, garbage);
+  base->count = 0;
+}
+
+static size_t prioritized_memory(const rv_selector *base)
+{
+  const prioritized *self = (const prioritized *)base;
+  return sizeof *self + rv_sum_tree_memory(&self->tree) + rv_dense_memory(&self->dense);
+}
+
+static const rv_selector_class prioritized_class = {
+    .weighs = true,
+    .free = prioritized_free,
+    .insert = prioritized_insert,
+    .remove = prioritized_remove,
+    .update = prioritized_update,
+    .select = prioritized_select,
+    .clear = prioritized_clear,
+    .memory = prioritized_memory,
+    .update_many = prioritized_update_many,
+    .select_many = prioritized_select_many,
+};
+
+rv_code rv_selector_prioritized_new(double exponent, uint64_t expected, rv_selector **out, rv_error *err)
+{
+  prioritized *self = malloc(sizeof *self);
+  if (self == NULL) return rv_fail_memory(err, sizeof *self);
+  *self = (prioritized){.base = {.class = &prioritized_class}, .exponent = exponent};
+  rv_sum_tree_init(&self->tree, expected);
+  rv_dense_init(&self->dense, expected);
+  *out = &self->base;
+  return RV_OK;
+}
