@@ -26,9 +26,11 @@ rv_rate_limiter_config rv_rate_limiter_sample_to_insert_ratio(double samples_per
                                   .max_diff = middle + error_buffer};
 }
 
+/* A size below 1 goes where the check finds it. */
 rv_rate_limiter_config rv_rate_limiter_queue(int64_t size)
 {
-  return (rv_rate_limiter_config){.samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = 0, .max_diff = (double)size};
+  return (rv_rate_limiter_config){
+      .samples_per_insert = 1, .min_size_to_sample = size < 1 ? size : 1, .min_diff = 0, .max_diff = (double)size};
 }
 
 rv_rate_limiter_config rv_rate_limiter_stack(int64_t size)
@@ -73,7 +75,8 @@ rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *er
     return rv_fail(err, RV_INVALID_ARGUMENT, "samples_per_insert is %g; give a positive number, at most 2^53", ratio);
   if (config->min_size_to_sample < 1 || config->min_size_to_sample > INT32_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "min_size_to_sample is %lld; give a number from 1 to 2147483647, the most items a table can hold",
+                   "min_size_to_sample (or the size of a queue or stack) is %lld; give a number from 1 to 2147483647, the "
+                   "most items a table can hold",
                    (long long)config->min_size_to_sample);
   if (isnan(min) || isnan(max))
     return rv_fail(err, RV_INVALID_ARGUMENT, "%s is NaN; give a number", isnan(min) ? "min_diff" : "max_diff");

@@ -127,7 +127,7 @@ typedef struct list {
 } list;
 
 /* A name that does not fit is left out, and all after it. */
-static void append(to *to, const char *name)
+static void append(list *to, const char *name)
 {
   if (to->length >= to->capacity) return;
   size_t room = to->capacity - to->length;
