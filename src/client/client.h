@@ -13,17 +13,19 @@
 #include "client/tables.h"
 #include "client/wait.h"
 #include "net/net.h"
+#include "reverie/sampler.h"
 #include "store/store.h"
+#include "wire/proto.h"
 
-typedef struct rv_batch_streams rv_batch_streams; /* sample streams that stay open between batches (batch_remote.c) */
-typedef struct rv_add_writers rv_add_writers;     /* writers that add uses, kept between calls (add_remote.c) */
+/* client->alive */
+enum { RV_ALIVE = 1, RV_ALIVE_UNSURE = 2 };
 
 struct rv_client {
   rv_env env;
   rv_store *store; /* embedded; one reference; NULL: remote */
   char *address;   /* remote; NULL: embedded */
   size_t max_message_bytes;
-  volatile unsigned char *alive; /* a page that reads 1 here and 0 in a forked child */
+  volatile unsigned char *alive; /* a page that reads RV_ALIVE here and 0 in a forked child; RV_ALIVE_UNSURE: ask the kernel */
   pid_t pid;                     /* of the process that made it */
   rv_layouts *layouts;           /* the store's, or a remote client's own; one reference */
   rv_decode_cache *decode_cache; /* likewise */
@@ -32,13 +34,22 @@ struct rv_client {
   rv_random random;
   rv_loop *loop;       /* NULL until connected; then never changes */
   rv_channel *channel;
+  atomic_bool connected; /* both are there */
   rv_tables *tables;   /* the latest known; NULL: not fetched yet */
-  rv_batch_streams *batch_streams;
-  rv_add_writers *add_writers;
+  rv_link batch_streams, add_streams; /* streams that stay open between batches and adds, while nobody uses them */
+  size_t num_batch_streams, num_add_streams;
+  rv_batch *free_batches;             /* memory for the next batch */
+  size_t num_free_batches;
 };
 
-/* RV_FAILED_PRECONDITION in a forked child. Costs one load. Every public call begins with it. */
-rv_code rv_client_check(const rv_client *client, rv_error *err);
+/* RV_FAILED_PRECONDITION in a forked child. Costs a load. Every public call begins with it. */
+rv_code rv_client_check_slowly(const rv_client *client, rv_error *err);
+static inline rv_code rv_client_check(const rv_client *client, rv_error *err)
+{
+  return *client->alive == RV_ALIVE ? RV_OK : rv_client_check_slowly(client, err);
+}
+/* The same, and that a table was named. */
+rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err);
 /* Starts loop and channel if they are not there (client->loop and client->channel may be read without a lock afterwards). Connects to nothing
  * yet. Remote clients only. */
 rv_code rv_client_connect(rv_client *client, rv_error *err);
@@ -48,9 +59,18 @@ uint64_t rv_client_random(rv_client *client);
 /* "connected to ..., in process": the channel's state, for sentences. */
 void rv_client_state(rv_client *client, char *out, size_t capacity);
 
-/* One unary call: sends `request` (emptied), waits for the answer. Waits for the server to be there while the patience lasts. With `idempotent` it
- * is repeated while it ends with UNAVAILABLE. *out is the response message inside *owner, of which the caller gets one reference. */
-rv_code rv_client_unary(rv_client *client, const char *path, rv_pieces *request, bool idempotent, rv_patience *patience,
-                        rv_buf **owner, const uint8_t **out, size_t *out_size, rv_error *err);
+/* "waits for localhost:8000 to answer SampleStream", or for a server to be there and why it is not: for patience's describe. */
+void rv_describe_server(rv_client *client, const char *call, char *out, size_t capacity);
+
+typedef enum rv_unary_mode {
+  RV_UNARY_ONCE = 0,     /* waits for the server to be there, sends the request once */
+  RV_UNARY_REPEAT = 1,   /* the same, and repeats it while it ends with UNAVAILABLE: for requests that may be carried out twice */
+  RV_UNARY_FAIL_FAST = 2 /* UNAVAILABLE when the server is not there now */
+} rv_unary_mode;
+
+/* One unary call: sends `request` (emptied in any case), waits for the answer while the patience lasts. *out is the response message
+ * inside *owner, of which the caller gets one reference. */
+rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,
+                        rv_buf **owner, rv_span *out, rv_error *err);
 
 #endif

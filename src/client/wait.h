@@ -14,6 +14,8 @@
 #ifndef RV_CLIENT_WAIT_H
 #define RV_CLIENT_WAIT_H
 
+#include <stdatomic.h>
+
 #include "base/env.h"
 #include "base/list.h"
 #include "base/lock.h"
@@ -34,9 +36,10 @@ typedef struct rv_patience {
   const rv_env *env;
   rv_wait wait;
   int64_t begun_ns, deadline_ns; /* monotonic; deadline INT64_MAX: for ever */
-  int64_t log_ns;                /* when the log is told next; INT64_MAX: never */
-  /* Writes what is waited for, as the end of a sentence: "3 more items in table \"replay\" (...)"; no lock is held. Writes at most
-   * `capacity` bytes with the NUL. May be NULL. */
+  int64_t log_ns;                /* when the log is told next */
+  int64_t asked_ns;              /* when `interrupted` was asked last */
+  /* Writes what the call does: "waits for 3 more items in table \"replay\" (...)", at most `capacity` bytes with the NUL. No lock is
+   * held. May be NULL. */
   void (*describe)(void *context, char *out, size_t capacity);
   void *context;
 } rv_patience;
@@ -52,6 +55,8 @@ rv_code rv_patience_check(rv_patience *patience, rv_error *err);
 rv_code rv_gate_wait(rv_gate *gate, rv_patience *patience, rv_error *err);
 /* The same, but waits no longer than until `at_ns` (monotonic): RV_OK then too, with *opened false. */
 rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, bool *opened, rv_error *err);
+/* Not to be stopped: for what is certain to come at once. */
+void rv_gate_wait_forever(rv_gate *gate);
 bool rv_cancel_fired(const rv_cancel *cancel); /* NULL: false */
 
 #endif

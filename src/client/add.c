@@ -1,0 +1,130 @@
+/* add and add_batch: rows, for those who need no trajectories. */
+#include <stdlib.h>
+
+#include "client/add_remote.h"
+#include "client/await.h"
+
+enum { STACK_COLUMNS = 16, STACK_SIZES = 64 };
+
+static rv_code add_local(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err)
+{
+  rv_table *table;
+  rv_code code = rv_client_find_table(client, add->table, &table, err);
+  if (code != RV_OK) return code;
+  rv_gate gate; /* initialised although it is hardly ever needed: another thread may complete the operation at once */
+  rv_gate_init(&gate);
+  rv_rows rows; /* not cleared: its error is large, and set only when there is one */
+  rv_await_prepare(&rows.waiter, &gate, INT64_MAX);
+  rows.columns = add->columns;
+  rows.num_columns = add->num_columns;
+  rows.n = add->n;
+  rows.priorities = add->priorities;
+  rows.keys = add->keys;
+  rows.done = 0;
+  if (rv_table_insert_rows(table, &rows) == RV_SUBMIT_PENDING) {
+    rv_patience patience;
+    rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+    code = rv_await(&rows.waiter, &gate, &patience, err);
+  }
+  rv_gate_fini(&gate);
+  *added = rows.done;
+  if (code != RV_OK) return code;
+  return rows.waiter.code == RV_OK ? RV_OK : rv_error_copy(err, &rows.waiter.error);
+}
+
+static rv_code add_rows(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err)
+{
+  return client->store != NULL ? add_local(client, add, added, wait, err) : rv_add_remote(client, add, added, wait, err);
+}
+
+/* ---- one row: its columns get a leading dimension of 1 ---- */
+
+typedef struct stretched {
+  rv_tensor few[STACK_COLUMNS];
+  int64_t few_sizes[STACK_SIZES];
+  void *memory; /* when those do not suffice */
+} stretched;
+
+static rv_code count_sizes(const rv_tensor *columns, size_t num_columns, size_t *sizes, rv_error *err)
+{
+  *sizes = num_columns;
+  for (size_t i = 0; i < num_columns; i++) {
+    if (columns[i].rank > RV_MAX_RANK)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: rank %u is more than %d", i, (unsigned)columns[i].rank, RV_MAX_RANK);
+    *sizes += columns[i].rank;
+  }
+  return RV_OK;
+}
+
+static rv_code stretch(stretched *memory, const rv_tensor *columns, size_t num_columns, rv_tensor **out, rv_error *err)
+{
+  size_t num_sizes;
+  rv_code code = count_sizes(columns, num_columns, &num_sizes, err);
+  if (code != RV_OK) return code;
+  rv_tensor *to = memory->few;
+  int64_t *sizes = memory->few_sizes;
+  memory->memory = NULL;
+  if (num_columns > STACK_COLUMNS || num_sizes > STACK_SIZES) {
+    if (num_columns > RV_MAX_COLUMNS)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "%zu columns are more than %d", num_columns, RV_MAX_COLUMNS);
+    memory->memory = malloc(num_columns * sizeof *to + num_sizes * sizeof *sizes);
+    if (memory->memory == NULL) return rv_fail_memory(err, num_columns * sizeof *to + num_sizes * sizeof *sizes);
+    to = memory->memory;
+    sizes = (int64_t *)(void *)(to + num_columns);
+  }
+  *out = to;
+  for (size_t i = 0; i < num_columns; i++) {
+    to[i] = (rv_tensor){.dtype = columns[i].dtype, .rank = columns[i].rank + 1, .shape = sizes, .data = columns[i].data};
+    *sizes++ = 1;
+    for (uint32_t j = 0; j < columns[i].rank; j++) *sizes++ = columns[i].shape[j];
+  }
+  return RV_OK;
+}
+
+rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, double priority,
+                      uint64_t *key, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_client_check_table(client, table, err);
+  if (code != RV_OK) return code;
+  if (num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a row needs at least one column");
+  stretched memory;
+  rv_tensor *rows;
+  code = stretch(&memory, columns, num_columns, &rows, err);
+  if (code != RV_OK) return code;
+  rv_add add = {.table = table, .columns = rows, .num_columns = num_columns, .n = 1, .priorities = &priority, .keys = key};
+  size_t added;
+  code = add_rows(client, &add, &added, wait, err);
+  if (memory.memory != NULL) free(memory.memory);
+  return code;
+}
+
+/* ---- many ---- */
+
+static rv_code check_columns(const rv_tensor *columns, size_t num_columns, size_t n, rv_error *err)
+{
+  if (num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a row needs at least one column");
+  if (num_columns > RV_MAX_COLUMNS)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%zu columns are more than %d", num_columns, RV_MAX_COLUMNS);
+  for (size_t i = 0; i < num_columns; i++) {
+    if (columns[i].rank == 0 || columns[i].rank > RV_MAX_RANK + 1)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: rank %u is not between 1 and %d; the first dimension counts the rows", i,
+                     (unsigned)columns[i].rank, RV_MAX_RANK + 1);
+    if (columns[i].shape[0] < 0 || (uint64_t)columns[i].shape[0] != n)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu has %lld rows, not %zu", i, (long long)columns[i].shape[0], n);
+  }
+  return RV_OK;
+}
+
+rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
+                            const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait, rv_error *err)
+{
+  size_t ignored;
+  if (added == NULL) added = &ignored;
+  *added = 0;
+  rv_code code = rv_client_check_table(client, table, err);
+  if (code == RV_OK) code = check_columns(columns, num_columns, n, err);
+  if (code != RV_OK || n == 0) return code;
+  rv_add add = {
+      .table = table, .columns = columns, .num_columns = num_columns, .n = n, .priorities = priorities, .keys = keys};
+  return add_rows(client, &add, added, wait, err);
+}

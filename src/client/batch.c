@@ -1,0 +1,276 @@
+#include "client/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/await.h"
+#include "client/batch_remote.h"
+#include "client/check_received.h"
+#include "client/sample.h"
+#include "store/gather.h"
+
+enum { FREE_BATCHES_MAX = 4, KEPT_CAPACITY_MAX = 65536, STACK_COLUMNS = 32 };
+
+/* ---- memory ---- */
+
+static void free_memory(rv_batch *batch)
+{
+  free(batch->draws);
+  free(batch->infos);
+  free(batch);
+}
+
+void rv_batches_free(rv_batch *list)
+{
+  while (list != NULL) {
+    rv_batch *next = list->next;
+    free_memory(list);
+    list = next;
+  }
+}
+
+static rv_batch *take_free(rv_client *client, size_t capacity)
+{
+  rv_mutex_lock(&client->mutex);
+  rv_batch **at = &client->free_batches;
+  while (*at != NULL && (*at)->capacity < capacity) at = &(*at)->next;
+  rv_batch *batch = *at;
+  if (batch != NULL) {
+    *at = batch->next;
+    client->num_free_batches--;
+  }
+  rv_mutex_unlock(&client->mutex);
+  return batch;
+}
+
+static rv_code take_batch(rv_client *client, size_t capacity, rv_batch **out, rv_error *err)
+{
+  rv_batch *batch = take_free(client, capacity);
+  if (batch == NULL) {
+    batch = calloc(1, sizeof *batch);
+    if (batch == NULL) return rv_fail_memory(err, sizeof *batch);
+    batch->client = client;
+    batch->capacity = capacity;
+    batch->draws = calloc(capacity, sizeof *batch->draws);
+    batch->infos = calloc(capacity, sizeof *batch->infos);
+    if (batch->draws == NULL || batch->infos == NULL) {
+      free_memory(batch);
+      return rv_fail_memory(err, capacity * (sizeof *batch->draws + sizeof *batch->infos));
+    }
+  }
+  batch->size = 0;
+  *out = batch;
+  return RV_OK;
+}
+
+static void give_back(rv_batch *batch)
+{
+  rv_client *client = batch->client;
+  rv_mutex_lock(&client->mutex);
+  bool keep = batch->capacity <= KEPT_CAPACITY_MAX && client->num_free_batches < FREE_BATCHES_MAX;
+  if (keep) {
+    batch->next = client->free_batches;
+    client->free_batches = batch;
+    client->num_free_batches++;
+  }
+  rv_mutex_unlock(&client->mutex);
+  if (!keep) free_memory(batch);
+}
+
+void rv_batch_free(rv_batch *batch)
+{
+  if (batch == NULL || rv_client_check(batch->client, NULL) != RV_OK) return;
+  rv_draws_release(batch->draws, batch->size);
+  give_back(batch);
+}
+
+/* ---- drawing ---- */
+
+/* What was drawn before the time ran out, or the table was closed, is kept. */
+static rv_code draw_local(rv_batch *batch, const char *name, size_t want, bool same_layout, rv_patience *patience, rv_error *err)
+{
+  rv_table *table;
+  rv_code code = rv_client_find_table(batch->client, name, &table, err);
+  if (code != RV_OK) return code;
+  rv_gate gate;
+  rv_gate_init(&gate);
+  rv_sampling sampling; /* not cleared: its error is large, and set only when there is one */
+  rv_await_prepare(&sampling.waiter, &gate, patience->deadline_ns);
+  sampling.want = want;
+  sampling.partial = false;
+  sampling.same_layout = same_layout;
+  sampling.max_bytes = 0;
+  sampling.draws = batch->draws;
+  sampling.count = 0;
+  sampling.rate_limited = false;
+  rv_submitted submitted = rv_table_sample(table, &sampling);
+  rv_code gave_up = submitted == RV_SUBMIT_PENDING ? rv_await(&sampling.waiter, &gate, patience, err) : RV_OK;
+  rv_gate_fini(&gate);
+  batch->size = sampling.count;
+  if (gave_up != RV_OK) return gave_up == RV_DEADLINE_EXCEEDED && batch->size > 0 ? RV_OK : gave_up;
+  code = sampling.waiter.code;
+  if (code == RV_OK || (code == RV_CANCELLED && batch->size > 0)) return RV_OK;
+  return rv_error_copy(err, &sampling.waiter.error);
+}
+
+static rv_code check_all_received(rv_batch *batch, const char *table, rv_patience *patience, rv_error *err)
+{
+  rv_received_check check = {0};
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < batch->size && code == RV_OK; i++)
+    code = rv_check_received(&check, batch->client, table, &batch->draws[i], patience, err);
+  rv_received_check_fini(&check);
+  return code;
+}
+
+static rv_code draw(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_patience *patience, rv_error *err)
+{
+  if (batch->client->store != NULL) return draw_local(batch, table, want, same_layout, patience, err);
+  rv_code code = rv_sample_remote(batch->client, table, want, same_layout, patience, batch->draws, &batch->size, err);
+  return code == RV_OK ? check_all_received(batch, table, patience, err) : code;
+}
+
+static rv_code finish(rv_batch *batch, rv_unequal unequal, rv_error *err)
+{
+  const rv_layout *first = batch->draws[0].trajectory->layout;
+  batch->one_layout = true;
+  for (size_t i = 0; i < batch->size; i++) {
+    batch->one_layout &= batch->draws[i].trajectory->layout == first;
+    rv_sample_info_of_draw(&batch->draws[i], &batch->infos[i]);
+  }
+  if (batch->one_layout || unequal != RV_UNEQUAL_ERROR) return RV_OK;
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "the items of the batch differ in length or shape; ask for padding, or for a list of items");
+}
+
+rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal,
+                               const rv_wait *wait, rv_batch **out, rv_error *err)
+{
+  rv_code code = rv_client_check_table(client, table, err);
+  if (code == RV_OK && (batch_size == 0 || batch_size > INT32_MAX))
+    code = rv_fail(err, RV_INVALID_ARGUMENT, "batch_size must be between 1 and 2147483647, got %zu", batch_size);
+  if (code != RV_OK) return code;
+  rv_batch *batch;
+  code = take_batch(client, batch_size, &batch, err);
+  if (code != RV_OK) return code;
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  code = draw(batch, table, batch_size, unequal == RV_UNEQUAL_ERROR, &patience, err);
+  if (code == RV_OK) code = finish(batch, unequal, err);
+  if (code != RV_OK) {
+    rv_batch_free(batch);
+    return code;
+  }
+  *out = batch;
+  return RV_OK;
+}
+
+/* ---- reading ---- */
+
+size_t rv_batch_size(const rv_batch *batch) { return batch->size; }
+
+const rv_sample_info *rv_batch_info(const rv_batch *batch, size_t item)
+{
+  return item < batch->size ? &batch->infos[item] : NULL;
+}
+
+size_t rv_batch_num_columns(const rv_batch *batch) { return batch->draws[0].trajectory->num_columns; }
+
+static bool same_rows(const rv_chunk_column *a, const rv_chunk_column *b)
+{
+  return a == b || (a->dtype == b->dtype && a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
+}
+
+/* The longest item's column; *squeezed if it is so in all of them. */
+static rv_code widest(const rv_batch *batch, size_t column, const rv_trajectory_column **out, bool *squeezed, rv_error *err)
+{
+  if (column >= rv_batch_num_columns(batch))
+    return rv_fail(err, RV_OUT_OF_RANGE, "column %zu: the batch has %zu columns", column, rv_batch_num_columns(batch));
+  *out = &batch->draws[0].trajectory->columns[column];
+  *squeezed = (*out)->squeeze;
+  if (batch->one_layout) return RV_OK;
+  for (size_t i = 1; i < batch->size; i++) {
+    const rv_trajectory *trajectory = batch->draws[i].trajectory;
+    if (column >= trajectory->num_columns || !same_rows(trajectory->columns[column].spec, (*out)->spec))
+      return rv_fail(err, RV_FAILED_PRECONDITION,
+                     "column %zu: items 0 and %zu of the batch have rows of different dtype or shape; read them item by item",
+                     column, i);
+    *squeezed &= trajectory->columns[column].squeeze;
+    if (trajectory->columns[column].length > (*out)->length) *out = &trajectory->columns[column];
+  }
+  return RV_OK;
+}
+
+rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *out, rv_error *err)
+{
+  const rv_trajectory_column *found;
+  bool squeezed;
+  rv_code code = widest(batch, column, &found, &squeezed, err);
+  return code == RV_OK ? rv_sample_column_fill(out, found, found->length, squeezed, batch->size, err) : code;
+}
+
+rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_error *err)
+{
+  for (size_t i = 0; i < batch->size; i++) {
+    const rv_trajectory *trajectory = batch->draws[i].trajectory;
+    if (column >= trajectory->num_columns)
+      return rv_fail(err, RV_OUT_OF_RANGE, "column %zu: item %zu of the batch has %u columns", column, i,
+                     (unsigned)trajectory->num_columns);
+    out[i] = trajectory->columns[column].length;
+  }
+  return RV_OK;
+}
+
+static rv_code check_size(const rv_batch *batch, size_t column, size_t size, rv_sample_column *shown, rv_error *err)
+{
+  rv_code code = rv_batch_column(batch, column, shown, err);
+  if (code == RV_OK && size != shown->bytes)
+    code = rv_fail(err, RV_INVALID_ARGUMENT, "column %zu of the batch takes %zu bytes, not %zu", column, shown->bytes, size);
+  return code;
+}
+
+rv_code rv_batch_gather(rv_batch *batch, size_t column, void *out, size_t size, rv_error *err)
+{
+  rv_sample_column shown;
+  rv_code code = check_size(batch, column, size, &shown, err);
+  if (code != RV_OK || size == 0) return code;
+  return rv_draws_gather(batch->draws, batch->size, (uint32_t)column, shown.length, out, err);
+}
+
+static rv_code gather_in_one_pass(rv_batch *batch, void *const *outs, const size_t *sizes, size_t num_columns, int64_t *lengths,
+                                  rv_error *err)
+{
+  for (size_t i = 0; i < num_columns; i++) {
+    rv_sample_column shown;
+    rv_code code = rv_batch_column(batch, i, &shown, err);
+    if (code == RV_OK && outs[i] != NULL) code = check_size(batch, i, sizes[i], &shown, err);
+    if (code != RV_OK) return code;
+    lengths[i] = shown.length;
+  }
+  return rv_draws_gather_all(batch->draws, batch->size, lengths, outs, num_columns, err);
+}
+
+rv_code rv_batch_gather_all(rv_batch *batch, void *const *outs, const size_t *sizes, size_t num_columns, rv_error *err)
+{
+  if (num_columns != rv_batch_num_columns(batch))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the batch has %zu columns, not %zu", rv_batch_num_columns(batch), num_columns);
+  rv_code code = RV_OK;
+  if (!batch->one_layout) {
+    for (size_t i = 0; i < num_columns && code == RV_OK; i++)
+      if (outs[i] != NULL) code = rv_batch_gather(batch, i, outs[i], sizes[i], err);
+    return code;
+  }
+  int64_t few[STACK_COLUMNS];
+  int64_t *lengths = num_columns <= STACK_COLUMNS ? few : calloc(num_columns, sizeof *lengths);
+  if (lengths == NULL) return rv_fail_memory(err, num_columns * sizeof *lengths);
+  code = gather_in_one_pass(batch, outs, sizes, num_columns, lengths, err);
+  if (lengths != few) free(lengths);
+  return code;
+}
+
+rv_sample *rv_batch_sample(rv_batch *batch, size_t item)
+{
+  rv_sample *sample;
+  if (item >= batch->size || rv_sample_new_shared(&batch->draws[item], &sample, NULL) != RV_OK) return NULL;
+  return sample;
+}

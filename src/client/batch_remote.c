@@ -1,0 +1,283 @@
+#include "client/batch_remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/limiter_timeout.h"
+#include "client/paths.h"
+#include "client/receive.h"
+
+#define MILLISECOND INT64_C(1000000)
+#define GRACE_NS (1000 * MILLISECOND) /* for the server's answer to arrive after the time is up */
+#define FIRST_BACKOFF_NS (10 * MILLISECOND)
+#define MAX_BACKOFF_NS (1000 * MILLISECOND)
+
+enum { IDLE_STREAMS_MAX = 8 };
+
+/* Lives from its making until its call has closed and nobody uses it. All but the first three is the loop's, or, while no request is under way,
+ * its user's. */
+typedef struct batch_stream {
+  rv_client *client;
+  rv_link link; /* while idle: in the client's list; the client's mutex */
+  rv_gate gate; /* opened at the end of each request */
+  rv_call *call;
+  rv_receiver receiver;
+  rv_task task;
+  bool busy; /* a request is under way, and its user waits */
+  bool abandoned; /* the user gave up before the last request's end */
+  bool dropped; /* nobody uses it any more */
+  /* the request */
+  rv_sample_request request;
+  rv_draw *draws;
+  size_t want, count;
+  rv_code code;
+  rv_error error;
+} batch_stream;
+
+static void stream_free(batch_stream *stream)
+{
+  rv_receiver_fini(&stream->receiver);
+  rv_gate_fini(&stream->gate);
+  free(stream);
+}
+
+/* ---- on the loop ---- */
+
+static void end_request(batch_stream *stream, rv_code code)
+{
+  if (!stream->busy) return;
+  stream->busy = false;
+  stream->code = code;
+  rv_gate_open(&stream->gate);
+}
+
+static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  batch_stream *stream = user;
+  if (!stream->busy) {
+    rv_call_cancel(call); /* nobody asked for it */
+    return;
+  }
+  rv_span message = {.data = data, .size = size};
+  rv_code code = rv_receiver_take(&stream->receiver, buf, message, stream->draws, stream->want, &stream->count, &stream->error);
+  if (code != RV_OK) rv_call_cancel(call);
+  if (code != RV_OK || stream->count == stream->want) end_request(stream, code);
+}
+
+static void on_close(rv_call *call, void *user, rv_code code, const char *message)
+{
+  (void)call;
+  batch_stream *stream = user;
+  stream->call = NULL;
+  rv_receiver_clear(&stream->receiver);
+  if (stream->dropped) {
+    stream_free(stream);
+    return;
+  }
+  if (!stream->busy) return;
+  if (code == RV_OK) code = RV_UNAVAILABLE;
+  rv_fail(&stream->error, code, "%s", message != NULL && message[0] != '\0' ? message : "the server ended the stream early");
+  end_request(stream, code);
+}
+
+static const rv_call_events events = {.on_message = on_message, .on_close = on_close};
+
+static void send_request(batch_stream *stream)
+{
+  rv_writer_buf body;
+  rv_pieces pieces;
+  rv_writer_buf_init(&body);
+  rv_pieces_init(&pieces);
+  rv_sample_request_serialize(&body, &stream->request);
+  if (body.failed || rv_pieces_copy(&pieces, body.data, body.size) != RV_OK)
+    end_request(stream, rv_fail_memory(&stream->error, body.size));
+  else
+    rv_call_send(stream->call, &pieces);
+  rv_pieces_fini(&pieces);
+  rv_writer_buf_fini(&body);
+}
+
+static void begin_request(rv_task *task)
+{
+  batch_stream *stream = RV_CONTAINER(task, batch_stream, task);
+  stream->busy = true;
+  if (stream->call == NULL) {
+    rv_call_config config = {.path = RV_PATH_SAMPLE, .deadline_ns = INT64_MAX, .wait_for_ready = true};
+    stream->call = rv_channel_call(stream->client->channel, &config, &events, stream);
+  }
+  if (stream->call == NULL)
+    end_request(stream, rv_fail_memory(&stream->error, sizeof *stream));
+  else
+    send_request(stream);
+}
+
+/* The user gives up: what has arrived so far is his. */
+static void abandon_request(void *context)
+{
+  batch_stream *stream = context;
+  stream->abandoned = stream->busy;
+  stream->busy = false;
+  if (stream->abandoned && stream->call != NULL) rv_call_cancel(stream->call);
+}
+
+static void drop_stream(void *context)
+{
+  batch_stream *stream = context;
+  stream->dropped = true;
+  if (stream->call == NULL)
+    stream_free(stream);
+  else
+    rv_call_cancel(stream->call);
+}
+
+/* ---- streams that nobody uses ---- */
+
+static rv_code take_stream(rv_client *client, batch_stream **out, rv_error *err)
+{
+  rv_code code = rv_client_connect(client, err);
+  if (code != RV_OK) return code;
+  rv_mutex_lock(&client->mutex);
+  rv_link *link = rv_list_pop_front(&client->batch_streams);
+  if (link != NULL) client->num_batch_streams--;
+  rv_mutex_unlock(&client->mutex);
+  if (link != NULL) {
+    *out = RV_CONTAINER(link, batch_stream, link);
+    return RV_OK;
+  }
+  batch_stream *stream = calloc(1, sizeof *stream);
+  if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
+  stream->client = client;
+  stream->task.run = begin_request;
+  rv_gate_init(&stream->gate);
+  rv_receiver_init(&stream->receiver, client, false);
+  *out = stream;
+  return RV_OK;
+}
+
+static void give_back(batch_stream *stream, bool usable)
+{
+  rv_client *client = stream->client;
+  rv_mutex_lock(&client->mutex);
+  bool keep = usable && client->num_batch_streams < IDLE_STREAMS_MAX;
+  if (keep) {
+    rv_list_push_front(&client->batch_streams, &stream->link);
+    client->num_batch_streams++;
+  }
+  rv_mutex_unlock(&client->mutex);
+  if (!keep) rv_loop_call(client->loop, drop_stream, stream);
+}
+
+void rv_batch_streams_free(rv_client *client)
+{
+  for (;;) {
+    rv_mutex_lock(&client->mutex);
+    rv_link *link = rv_list_pop_front(&client->batch_streams);
+    rv_mutex_unlock(&client->mutex);
+    if (link == NULL) return;
+    rv_loop_call(client->loop, drop_stream, RV_CONTAINER(link, batch_stream, link));
+  }
+}
+
+/* ---- one batch ---- */
+
+typedef struct waiting_batch {
+  batch_stream *stream;
+  const char *table;
+  char reason[256]; /* why the server's limiter let nothing through, when it said so */
+} waiting_batch;
+
+static void describe(void *context, char *out, size_t capacity)
+{
+  const waiting_batch *waiting = context;
+  rv_client *client = waiting->stream->client;
+  char state[64];
+  rv_client_state(client, state, sizeof state);
+  if (waiting->reason[0] != '\0')
+    snprintf(out, capacity, "%s", waiting->reason);
+  else if (strncmp(state, "connected", 9) == 0)
+    snprintf(out, capacity, "waits for %zu samples of table \"%s\" from %s", waiting->stream->want, waiting->table,
+             client->address);
+  else
+    rv_describe_server(client, "SampleStream", out, capacity);
+}
+
+static void set_timeout(rv_sample_request *request, const rv_patience *patience)
+{
+  request->timeout_ms = -1;
+  if (patience->deadline_ns == INT64_MAX) return;
+  int64_t left = patience->deadline_ns - rv_monotonic_ns(patience->env);
+  request->timeout_ms = left <= 0 ? 1 : (left + MILLISECOND - 1) / MILLISECOND;
+  request->poll = left <= 0;
+}
+
+/* Sends one request and waits for its end. stream->abandoned: the caller gave up, and the code says why. */
+static rv_code ask(batch_stream *stream, rv_patience *patience, rv_error *err)
+{
+  set_timeout(&stream->request, patience);
+  stream->request.num_samples = (int64_t)(stream->want - stream->count);
+  stream->abandoned = false;
+  rv_patience longer = *patience;
+  if (longer.deadline_ns < INT64_MAX - GRACE_NS) longer.deadline_ns += GRACE_NS;
+  rv_loop_post(stream->client->loop, &stream->task);
+  rv_code gave_up = rv_gate_wait(&stream->gate, &longer, err);
+  patience->asked_ns = longer.asked_ns;
+  patience->log_ns = longer.log_ns;
+  if (gave_up != RV_OK) {
+    rv_loop_call(stream->client->loop, abandon_request, stream);
+    if (stream->abandoned) return gave_up;
+    rv_gate_wait_forever(&stream->gate); /* it ended meanwhile */
+  }
+  return stream->code == RV_OK ? RV_OK : rv_error_copy(err, &stream->error);
+}
+
+static rv_code back_off(batch_stream *stream, int64_t *backoff, rv_patience *patience, rv_error *err)
+{
+  bool opened;
+  rv_code code = rv_gate_wait_until(&stream->gate, patience, rv_monotonic_ns(patience->env) + *backoff, &opened, err);
+  *backoff = *backoff * 2 < MAX_BACKOFF_NS ? *backoff * 2 : MAX_BACKOFF_NS;
+  return code;
+}
+
+/* Asks, and asks again for what is missing where that makes sense. */
+static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_error *err)
+{
+  batch_stream *stream = waiting->stream;
+  int64_t backoff = FIRST_BACKOFF_NS;
+  for (;;) {
+    rv_error cause = {0};
+    rv_code code = ask(stream, patience, &cause);
+    if (rv_is_limiter_timeout(code, cause.message)) {
+      snprintf(waiting->reason, sizeof waiting->reason, "%s", rv_limiter_timeout_reason(cause.message));
+      code = rv_patience_check(patience, err);
+      if (code != RV_OK) return code;
+    } else if (rv_is_lost_connection(code, cause.message) && !stream->abandoned) {
+      code = back_off(stream, &backoff, patience, err);
+      if (code != RV_OK) return code;
+    } else {
+      return code == RV_OK ? RV_OK : rv_error_copy(err, &cause);
+    }
+  }
+}
+
+rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_patience *patience,
+                         rv_draw *draws, size_t *count, rv_error *err)
+{
+  batch_stream *stream;
+  rv_code code = take_stream(client, &stream, err);
+  if (code != RV_OK) return code;
+  stream->request = (rv_sample_request){.table = {.data = (const uint8_t *)table, .size = strlen(table)}, .same_layout = same_layout};
+  stream->draws = draws;
+  stream->want = want;
+  stream->count = 0;
+  waiting_batch waiting = {.stream = stream, .table = table};
+  patience->describe = describe;
+  patience->context = &waiting;
+  code = ask_until_done(&waiting, patience, err);
+  patience->describe = NULL;
+  *count = stream->count;
+  bool by_caller = code == RV_CANCELLED; /* a server's CANCELLED leads to another try */
+  give_back(stream, code == RV_OK);
+  return by_caller || *count == 0 ? code : RV_OK;
+}

@@ -1,0 +1,155 @@
+#include "client/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "client/add_remote.h"
+#include "client/batch.h"
+#include "client/batch_remote.h"
+
+#define DEFAULT_MAX_MESSAGE_BYTES ((size_t)256 << 20)
+#define DECODE_CACHE_BYTES ((size_t)64 << 20)
+
+/* ---- fork ---- */
+
+/* A page that the kernel empties in a forked child: knowing that costs a load, where getpid() would cost a system call. */
+static volatile unsigned char *make_alive(void)
+{
+  long page = sysconf(_SC_PAGESIZE);
+  if (page <= 0) return NULL;
+  void *at = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return NULL;
+#ifdef MADV_WIPEONFORK
+  bool wiped = madvise(at, (size_t)page, MADV_WIPEONFORK) == 0;
+#else
+  bool wiped = false;
+#endif
+  *(volatile unsigned char *)at = wiped ? RV_ALIVE : RV_ALIVE_UNSURE;
+  return at;
+}
+
+rv_code rv_client_check_slowly(const rv_client *client, rv_error *err)
+{
+  if (*client->alive == RV_ALIVE_UNSURE && getpid() == client->pid) return RV_OK;
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "the client was made in process %ld and does not work in this one (%ld); make a new client after fork",
+                 (long)client->pid, (long)getpid());
+}
+
+rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err)
+{
+  if (table == NULL || table[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "no table was named");
+  return rv_client_check(client, err);
+}
+
+/* ---- new and free ---- */
+
+static rv_code check_config(const rv_client_config *config, rv_error *err)
+{
+  if (config == NULL || config->size < offsetof(rv_client_config, max_message_bytes))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "client config: size must be sizeof(rv_client_config)");
+  if ((config->address == NULL) == (config->store == NULL))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "client config: give either an address or a store");
+  return config->address != NULL ? rv_address_check(config->address, err) : RV_OK;
+}
+
+static rv_code set_up(rv_client *client, const rv_client_config *config, rv_error *err)
+{
+  client->alive = make_alive();
+  if (client->alive == NULL) return rv_fail_memory(err, 4096);
+  if (config->store != NULL) {
+    client->store = rv_store_ref(config->store);
+    client->layouts = rv_layouts_ref(rv_store_layouts(config->store));
+    client->decode_cache = rv_decode_cache_ref(rv_store_decode_cache(config->store));
+    return RV_OK;
+  }
+  client->address = strdup(config->address);
+  if (client->address == NULL) return rv_fail_memory(err, strlen(config->address) + 1);
+  rv_code code = rv_layouts_new(&client->layouts, err);
+  return code == RV_OK ? rv_decode_cache_new(DECODE_CACHE_BYTES, &client->decode_cache, err) : code;
+}
+
+rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error *err)
+{
+  rv_code code = check_config(config, err);
+  if (code != RV_OK) return code;
+  rv_client_config filled = {0};
+  memcpy(&filled, config, config->size < sizeof filled ? config->size : sizeof filled);
+  rv_client *client = calloc(1, sizeof *client);
+  if (client == NULL) return rv_fail_memory(err, sizeof *client);
+  const rv_env *env = filled.env == NULL && filled.store != NULL ? rv_store_env(filled.store) : filled.env;
+  rv_env_fill(&client->env, env);
+  client->pid = getpid();
+  client->max_message_bytes = filled.max_message_bytes != 0 ? filled.max_message_bytes : DEFAULT_MAX_MESSAGE_BYTES;
+  rv_mutex_init(&client->mutex, RV_RANK_CLIENT, "client");
+  rv_random_init(&client->random, rv_entropy64(&client->env));
+  rv_list_init(&client->batch_streams);
+  rv_list_init(&client->add_streams);
+  code = set_up(client, &filled, err);
+  if (code == RV_OK)
+    *out = client;
+  else
+    rv_client_free(client);
+  return code;
+}
+
+void rv_client_free(rv_client *client)
+{
+  if (client == NULL) return;
+  if (client->alive != NULL && rv_client_check(client, NULL) != RV_OK) return; /* a forked child: its threads and locks are not ours */
+  rv_batch_streams_free(client);
+  rv_add_streams_free(client);
+  if (client->channel != NULL) rv_channel_free(client->channel);
+  if (client->loop != NULL) rv_loop_free(client->loop);
+  rv_tables_unref(client->tables);
+  rv_batches_free(client->free_batches);
+  if (client->decode_cache != NULL) rv_decode_cache_unref(client->decode_cache);
+  if (client->layouts != NULL) rv_layouts_unref(client->layouts);
+  if (client->store != NULL) rv_store_unref(client->store);
+  if (client->alive != NULL) munmap((void *)(uintptr_t)client->alive, (size_t)sysconf(_SC_PAGESIZE));
+  rv_mutex_fini(&client->mutex);
+  free(client->address);
+  free(client);
+}
+
+/* ---- the connection ---- */
+
+rv_code rv_client_connect(rv_client *client, rv_error *err)
+{
+  if (atomic_load_explicit(&client->connected, memory_order_acquire)) return RV_OK;
+  rv_code code = RV_OK;
+  rv_mutex_lock(&client->mutex);
+  if (client->loop == NULL) code = rv_loop_new(&client->env, "reverie-client", &client->loop, err);
+  if (code == RV_OK && client->channel == NULL) {
+    rv_channel_config config = {.env = &client->env,
+                                .loop = client->loop,
+                                .address = client->address,
+                                .max_message_bytes = client->max_message_bytes};
+    code = rv_channel_new(&config, &client->channel, err);
+  }
+  if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);
+  rv_mutex_unlock(&client->mutex);
+  return code;
+}
+
+uint64_t rv_client_random(rv_client *client)
+{
+  rv_mutex_lock(&client->mutex);
+  uint64_t value = rv_random_next(&client->random);
+  rv_mutex_unlock(&client->mutex);
+  return value;
+}
+
+void rv_client_state(rv_client *client, char *out, size_t capacity)
+{
+  if (client->store != NULL)
+    snprintf(out, capacity, "in process");
+  else if (!atomic_load_explicit(&client->connected, memory_order_acquire))
+    snprintf(out, capacity, "not connected to %s yet", client->address);
+  else
+    rv_channel_state(client->channel, out, capacity);
+}

@@ -1,0 +1,34 @@
+/* The sampler behind the opaque rv_sampler: what is common to the one over a store in process and the one over a server. */
+#ifndef RV_CLIENT_SAMPLER_H
+#define RV_CLIENT_SAMPLER_H
+
+#include "client/client.h"
+
+typedef struct rv_sampler_ops {
+  rv_code (*next)(rv_sampler *sampler, rv_patience *patience, rv_sample **out, rv_error *err);
+  void (*cancel)(rv_sampler *sampler); /* any thread */
+  void (*free)(rv_sampler *sampler);
+} rv_sampler_ops;
+
+/* The first member of either kind. */
+struct rv_sampler {
+  const rv_sampler_ops *ops;
+  rv_client *client;
+  char *table;
+  int64_t max_samples; /* INT64_MAX: no bound */
+  uint32_t max_in_flight_samples; /* 0: 1, and more where that cannot be seen */
+  uint32_t num_streams;
+  int64_t max_samples_per_stream;
+  int64_t rate_limiter_timeout_ns; /* INT64_MAX: for ever */
+};
+
+/* `common` is filled in; its table is taken over, on failure too. */
+rv_code rv_sampler_new_local(const rv_sampler *owned_common, rv_sampler **out, rv_error *err);
+rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, rv_error *err);
+
+/* The sentences of both kinds. */
+rv_code rv_sampler_end_by_count(const rv_sampler *sampler, rv_error *err);
+rv_code rv_sampler_end_by_limiter(const rv_sampler *sampler, const char *reason, rv_error *err);
+rv_code rv_sampler_end_by_cancel(const rv_sampler *sampler, rv_error *err);
+
+#endif

@@ -1,0 +1,222 @@
+#include "client/sampler_remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/sample.h"
+#include "store/gather.h"
+
+/* ---- references ---- */
+
+void rv_remote_sampler_ref(rv_remote_sampler *sampler) { atomic_fetch_add_explicit(&sampler->refs, 1, memory_order_relaxed); }
+
+void rv_remote_sampler_unref(rv_remote_sampler *sampler)
+{
+  if (atomic_fetch_sub_explicit(&sampler->refs, 1, memory_order_acq_rel) != 1) return;
+  for (size_t i = 0; i < sampler->count; i++) rv_draw_release(&sampler->ready[(sampler->head + i) & (sampler->capacity - 1)]);
+  for (uint32_t i = 0; i < sampler->common.num_streams; i++) rv_receiver_fini(&sampler->streams[i].receiver);
+  rv_received_check_fini(&sampler->check);
+  rv_gate_fini(&sampler->gate);
+  rv_mutex_fini(&sampler->mutex);
+  free(sampler->ready);
+  free(sampler->arrived);
+  free(sampler->common.table);
+  free(sampler);
+}
+
+/* ---- from the loop to the consumer ---- */
+
+static rv_code reserve_ready(rv_remote_sampler *sampler, size_t more)
+{
+  if (sampler->capacity - sampler->count >= more) return RV_OK;
+  size_t capacity = sampler->capacity == 0 ? 4 : sampler->capacity;
+  while (capacity - sampler->count < more) capacity *= 2;
+  rv_draw *grown = malloc(capacity * sizeof *grown);
+  if (grown == NULL) return RV_RESOURCE_EXHAUSTED;
+  for (size_t i = 0; i < sampler->count; i++) grown[i] = sampler->ready[(sampler->head + i) & (sampler->capacity - 1)];
+  free(sampler->ready);
+  sampler->ready = grown;
+  sampler->capacity = capacity;
+  sampler->head = 0;
+  return RV_OK;
+}
+
+/* The consumer sleeps only while nothing is ready: it is woken then and not otherwise. Under the mutex. */
+static void wake(rv_remote_sampler *sampler)
+{
+  if (!sampler->waiting) return;
+  sampler->waiting = false;
+  rv_gate_open(&sampler->gate);
+}
+
+rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n)
+{
+  rv_mutex_lock(&sampler->mutex);
+  rv_code code = reserve_ready(sampler, n);
+  for (size_t i = 0; i < n && code == RV_OK; i++)
+    sampler->ready[(sampler->head + sampler->count++) & (sampler->capacity - 1)] = draws[i];
+  if (code == RV_OK) wake(sampler);
+  rv_mutex_unlock(&sampler->mutex);
+  if (code != RV_OK) rv_draws_release(draws, n);
+  return code;
+}
+
+void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error)
+{
+  rv_mutex_lock(&sampler->mutex);
+  if (!sampler->ended) {
+    sampler->ended = true;
+    sampler->end_code = code;
+    sampler->end_error = *error;
+  }
+  wake(sampler);
+  rv_mutex_unlock(&sampler->mutex);
+}
+
+/* ---- the consumer ---- */
+
+static void pump(rv_task *task)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(task, rv_remote_sampler, pump);
+  rv_mutex_lock(&sampler->mutex);
+  sampler->told = false; /* from here on the task may be posted again */
+  rv_mutex_unlock(&sampler->mutex);
+  rv_sample_streams_pump(sampler);
+}
+
+/* Under the mutex: is it time to tell the loop what was taken? */
+static bool must_tell(rv_remote_sampler *sampler)
+{
+  if (sampler->told) return false;
+  bool due = sampler->waiting || sampler->consumed * 2 >= sampler->window;
+  if (due) sampler->told = true;
+  return due;
+}
+
+static bool take_ready(rv_remote_sampler *sampler, rv_draw *out)
+{
+  if (sampler->count == 0) return false;
+  *out = sampler->ready[sampler->head];
+  sampler->head = (sampler->head + 1) & (sampler->capacity - 1);
+  sampler->count--;
+  sampler->handed_out++;
+  sampler->consumed++;
+  sampler->starved_ns = 0;
+  return true;
+}
+
+/* Under the mutex. RV_OK: a sample was taken, or nothing speaks against waiting for one (*taken says which). */
+static rv_code look(rv_remote_sampler *sampler, rv_draw *out, bool *taken, rv_error *err)
+{
+  *taken = false;
+  if (sampler->cancelled) return rv_sampler_end_by_cancel(&sampler->common, err);
+  *taken = take_ready(sampler, out);
+  if (*taken) return RV_OK;
+  if (sampler->handed_out >= sampler->common.max_samples) return rv_sampler_end_by_count(&sampler->common, err);
+  if (sampler->ended) return rv_error_copy(err, &sampler->end_error);
+  return RV_OK;
+}
+
+static void tell(rv_remote_sampler *sampler, bool must)
+{
+  if (must) rv_loop_post(sampler->common.client->loop, &sampler->pump);
+}
+
+static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *out, rv_error *err)
+{
+  rv_error gave_up;
+  rv_code code = RV_OK;
+  for (;;) {
+    bool taken;
+    rv_mutex_lock(&sampler->mutex);
+    sampler->waiting = false;
+    rv_code seen = look(sampler, out, &taken, err);
+    if (seen == RV_OK && !taken && code == RV_OK) {
+      sampler->waiting = true;
+      if (sampler->starved_ns == 0) sampler->starved_ns = rv_monotonic_ns(patience->env);
+    }
+    bool must = (seen == RV_OK && must_tell(sampler));
+    rv_mutex_unlock(&sampler->mutex);
+    tell(sampler, must);
+    if (seen != RV_OK || taken) return seen;
+    if (code != RV_OK) return rv_error_copy(err, &gave_up);
+    code = rv_gate_wait(&sampler->gate, patience, &gave_up); /* then one more look */
+  }
+}
+
+static void describe(void *context, char *out, size_t capacity)
+{
+  rv_remote_sampler *sampler = context;
+  rv_client *client = sampler->common.client;
+  char state[64];
+  rv_client_state(client, state, sizeof state);
+  if (strncmp(state, "connected", 9) == 0)
+    snprintf(out, capacity, "waits for a sample of table \"%s\" from %s", sampler->common.table, client->address);
+  else
+    rv_describe_server(client, "SampleStream", out, capacity);
+}
+
+static rv_code next(rv_sampler *common, rv_patience *patience, rv_sample **out, rv_error *err)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_draw draw;
+  patience->describe = describe;
+  patience->context = sampler;
+  rv_code code = take(sampler, patience, &draw, err);
+  if (code != RV_OK) return code;
+  code = rv_check_received(&sampler->check, common->client, common->table, &draw, patience, err);
+  if (code != RV_OK) {
+    rv_draw_release(&draw);
+    return code;
+  }
+  return rv_sample_new(&draw, out, err);
+}
+
+static void cancel(rv_sampler *common)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_mutex_lock(&sampler->mutex);
+  sampler->cancelled = true;
+  wake(sampler);
+  bool must = !sampler->told;
+  sampler->told = true;
+  rv_mutex_unlock(&sampler->mutex);
+  tell(sampler, must);
+}
+
+static void close_streams(void *context) { rv_sample_streams_close(context); }
+
+static void free_sampler(rv_sampler *common)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_loop_call(common->client->loop, close_streams, sampler); /* behind a pump that is posted */
+  rv_remote_sampler_unref(sampler);
+}
+
+static const rv_sampler_ops ops = {.next = next, .cancel = cancel, .free = free_sampler};
+
+static void init_streams(void *context) { rv_sample_streams_init(context); }
+
+rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, rv_error *err)
+{
+  size_t size = sizeof(rv_remote_sampler) + owned_common->num_streams * sizeof(rv_sample_stream);
+  rv_remote_sampler *sampler = calloc(1, size);
+  rv_code code = sampler == NULL ? rv_fail_memory(err, size) : rv_client_connect(owned_common->client, err);
+  if (code != RV_OK) {
+    free(sampler);
+    free(owned_common->table);
+    return code;
+  }
+  sampler->common = *owned_common;
+  sampler->common.ops = &ops;
+  atomic_init(&sampler->refs, 1);
+  rv_mutex_init(&sampler->mutex, RV_RANK_CLIENT, "sampler");
+  rv_gate_init(&sampler->gate);
+  sampler->pump.run = pump;
+  sampler->window = 1;
+  rv_loop_call(sampler->common.client->loop, init_streams, sampler);
+  *out = &sampler->common;
+  return RV_OK;
+}

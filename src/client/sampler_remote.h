@@ -1,0 +1,86 @@
+/* The parts of a sampler over a server: the state its consumer and the loop share, and its streams, which are the loop's.
+ *
+ * In flight is what was asked for and not yet handed out: outstanding at the server, or ready here. It never exceeds the window (one
+ * sample, or as many as configured, a stream), so what was drawn ahead is bounded. max_samples is exact while the connection lasts; samples
+ * that were on their way when it broke are asked for again. */
+#ifndef RV_CLIENT_SAMPLER_REMOTE_H
+#define RV_CLIENT_SAMPLER_REMOTE_H
+
+#include "client/check_received.h"
+#include "client/receive.h"
+#include "client/sampler.h"
+
+typedef struct rv_remote_sampler rv_remote_sampler;
+
+typedef struct rv_sample_stream {
+  rv_remote_sampler *sampler;
+  rv_call *call; /* NULL: none is open */
+  rv_receiver receiver;
+  rv_timer retry;
+  int64_t retry_at_ns; /* 0: not waiting to try again */
+  int64_t backoff_ns;
+  int64_t requested;   /* on this call */
+  int64_t outstanding; /* asked for and not received */
+  int64_t asked_ns;    /* when the last request went out */
+  bool half_closed;
+  bool timed_out; /* the limiter let nothing through; not asked again yet */
+  bool conclusive; /* and the consumer waited when that came */
+} rv_sample_stream;
+
+struct rv_remote_sampler {
+  rv_sampler common;
+  atomic_uint refs; /* its owner, each open call, the look at the tables */
+
+  rv_mutex mutex; /* RV_RANK_CLIENT: what consumer and loop share */
+  rv_gate gate;
+  rv_draw *ready; /* a ring of samples; capacity is a power of two */
+  size_t capacity, head, count;
+  int64_t handed_out;
+  int64_t consumed; /* since the loop was last told */
+  int64_t window;   /* of a stream, as the loop last set it */
+  bool waiting;     /* the consumer is in `next`, and nothing is ready */
+  int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
+  bool told; /* the pump task is posted */
+  bool cancelled, ended;
+  rv_code end_code;
+  rv_error end_error;
+
+  /* the loop's */
+  rv_task pump;
+  bool closed;    /* the owner is gone */
+  bool may_grow;  /* nobody can tell what is fetched ahead */
+  bool looked;    /* the table's options were asked for, or need not be */
+  int64_t asked;  /* for max_samples: handed out, ready or outstanding */
+  size_t bytes_received, samples_received;
+  rv_draw *arrived;
+  size_t arrived_capacity;
+
+  /* the consumer's */
+  rv_received_check check;
+
+  rv_sample_stream streams[]; /* common.num_streams */
+};
+
+void rv_remote_sampler_ref(rv_remote_sampler *sampler);
+void rv_remote_sampler_unref(rv_remote_sampler *sampler);
+
+/* ---- on the loop (sample_streams.c) ---- */
+
+void rv_sample_streams_init(rv_remote_sampler *sampler);
+/* Asks for as much as the window allows, on calls that it opens as needed; cancels the calls of a sampler that is over. */
+void rv_sample_streams_pump(rv_remote_sampler *sampler);
+void rv_sample_streams_close(rv_remote_sampler *sampler); /* for good */
+
+/* ---- between loop and consumer (sampler_remote.c) ---- */
+
+/* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. */
+rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n);
+/* Every later `next` that finds nothing ready gets this. */
+void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
+
+/* ---- how far ahead (sampler_window.c) ---- */
+
+/* On the loop: the window of a stream after `handed_out` samples. Asks for the table's options the first time it matters. */
+int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out);
+
+#endif

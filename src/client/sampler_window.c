@@ -1,0 +1,83 @@
+/* How far ahead a sampler fetches when it was not told: one sample, as Reverb does, and more where nobody can tell the difference. */
+#include <float.h>
+#include <stdlib.h>
+
+#include "client/paths.h"
+#include "client/sampler_remote.h"
+#include "client/unary_call.h"
+
+enum { WINDOW_MAX = 1024 };
+#define WINDOW_BYTES_MAX ((size_t)32 << 20)
+
+/* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many samples, and where
+ * samples and inserts are held in step. */
+static bool is_invisible(const rv_table_info *info)
+{
+  bool random = info->sampler.kind == RV_SELECTOR_UNIFORM || info->sampler.kind == RV_SELECTOR_PRIORITIZED;
+  bool unbounded = info->rate_limiter.min_diff <= -DBL_MAX / 2 && info->rate_limiter.max_diff >= DBL_MAX / 2;
+  return random && unbounded && info->max_times_sampled <= 0;
+}
+
+static void look_at(rv_remote_sampler *sampler, const rv_tables *tables)
+{
+  const rv_table_info *info;
+  if (rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK) sampler->may_grow = is_invisible(info);
+}
+
+typedef struct look {
+  rv_unary_call call;
+  rv_remote_sampler *sampler;
+} look;
+
+static void on_looked(rv_unary_call *call)
+{
+  look *looked = RV_CONTAINER(call, look, call);
+  rv_remote_sampler *sampler = looked->sampler;
+  rv_tables *tables;
+  if (call->code == RV_OK && !sampler->closed &&
+      rv_client_learn_tables(sampler->common.client, call->response, &tables, NULL) == RV_OK) {
+    look_at(sampler, tables);
+    rv_tables_unref(tables);
+  }
+  rv_buf_unref(call->owner);
+  free(looked);
+  rv_remote_sampler_unref(sampler);
+}
+
+/* Without an answer the window stays at one: nothing depends on it. */
+static void ask_for_tables(rv_remote_sampler *sampler)
+{
+  look *asked = calloc(1, sizeof *asked);
+  if (asked == NULL) return;
+  rv_remote_sampler_ref(sampler);
+  asked->sampler = sampler;
+  asked->call = (rv_unary_call){.channel = sampler->common.client->channel,
+                                .path = RV_PATH_SERVER_INFO,
+                                .deadline_ns = INT64_MAX,
+                                .done = on_looked};
+  rv_unary_call_start(&asked->call);
+}
+
+static void look_once(rv_remote_sampler *sampler)
+{
+  sampler->looked = true;
+  rv_tables *tables = rv_client_known_tables(sampler->common.client);
+  if (tables == NULL) {
+    ask_for_tables(sampler);
+    return;
+  }
+  look_at(sampler, tables);
+  rv_tables_unref(tables);
+}
+
+int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out)
+{
+  if (sampler->common.max_in_flight_samples > 0) return sampler->common.max_in_flight_samples;
+  if (!sampler->looked && handed_out > 0) look_once(sampler);
+  if (!sampler->may_grow || handed_out <= 1) return 1;
+  int64_t window = handed_out < WINDOW_MAX ? handed_out : WINDOW_MAX;
+  size_t average = sampler->bytes_received / (sampler->samples_received + 1) + 1;
+  int64_t affordable = (int64_t)(WINDOW_BYTES_MAX / average);
+  if (window > affordable) window = affordable;
+  return window < 1 ? 1 : window;
+}

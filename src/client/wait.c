@@ -1,0 +1,209 @@
+#include "client/wait.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+#define MILLISECOND INT64_C(1000000)
+#define ASK_NS (90 * MILLISECOND)
+#define FIRST_LOG_NS (10000 * MILLISECOND)
+
+/* ---- rv_cancel ---- */
+
+struct rv_cancel {
+  rv_mutex mutex; /* guards `waiting`; gates are poked under it */
+  rv_link waiting;
+  atomic_bool fired;
+};
+
+typedef struct waiting_gate {
+  rv_link link;
+  rv_gate *gate;
+} waiting_gate;
+
+rv_code rv_cancel_new(rv_cancel **out, rv_error *err)
+{
+  rv_cancel *cancel = malloc(sizeof *cancel);
+  if (cancel == NULL) return rv_fail_memory(err, sizeof *cancel);
+  rv_mutex_init(&cancel->mutex, RV_RANK_CLIENT, "cancel");
+  rv_list_init(&cancel->waiting);
+  atomic_init(&cancel->fired, false);
+  *out = cancel;
+  return RV_OK;
+}
+
+/* Wakes the waiting thread without opening the gate. */
+static void poke(rv_gate *gate)
+{
+  rv_mutex_lock(&gate->mutex);
+  rv_cond_signal(&gate->cond);
+  rv_mutex_unlock(&gate->mutex);
+}
+
+void rv_cancel_fire(rv_cancel *cancel)
+{
+  atomic_store_explicit(&cancel->fired, true, memory_order_release);
+  rv_mutex_lock(&cancel->mutex);
+  RV_LIST_EACH(link, &cancel->waiting) poke(RV_CONTAINER(link, waiting_gate, link)->gate);
+  rv_mutex_unlock(&cancel->mutex);
+}
+
+void rv_cancel_free(rv_cancel *cancel)
+{
+  if (cancel == NULL) return;
+  rv_mutex_fini(&cancel->mutex);
+  free(cancel);
+}
+
+bool rv_cancel_fired(const rv_cancel *cancel)
+{
+  return cancel != NULL && atomic_load_explicit(&cancel->fired, memory_order_acquire);
+}
+
+static void listen_to(rv_cancel *cancel, waiting_gate *waiting, rv_gate *gate)
+{
+  waiting->gate = gate;
+  if (cancel == NULL) return;
+  rv_mutex_lock(&cancel->mutex);
+  rv_list_push_back(&cancel->waiting, &waiting->link);
+  rv_mutex_unlock(&cancel->mutex);
+}
+
+static void stop_listening(rv_cancel *cancel, waiting_gate *waiting)
+{
+  if (cancel == NULL) return;
+  rv_mutex_lock(&cancel->mutex);
+  rv_list_remove(&waiting->link);
+  rv_mutex_unlock(&cancel->mutex);
+}
+
+/* ---- patience ---- */
+
+void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *wait,
+                       void (*describe)(void *context, char *out, size_t capacity), void *context)
+{
+  patience->env = env;
+  patience->wait = wait != NULL ? *wait : (rv_wait){.timeout_ms = RV_DEFAULT_TIMEOUT_MS};
+  patience->begun_ns = rv_monotonic_ns(env);
+  patience->deadline_ns = INT64_MAX;
+  int64_t timeout_ms = patience->wait.timeout_ms;
+  if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - patience->begun_ns) / MILLISECOND)
+    patience->deadline_ns = patience->begun_ns + timeout_ms * MILLISECOND;
+  patience->log_ns = patience->begun_ns + FIRST_LOG_NS;
+  patience->asked_ns = patience->begun_ns;
+  patience->describe = describe;
+  patience->context = context;
+}
+
+static void describe(rv_patience *patience, char *out, size_t capacity)
+{
+  out[0] = '\0';
+  if (patience->describe != NULL) patience->describe(patience->context, out, capacity);
+  if (out[0] == '\0') snprintf(out, capacity, "waits for an answer");
+}
+
+static bool is_interrupted(rv_patience *patience, int64_t now)
+{
+  if (patience->wait.interrupted == NULL || now - patience->asked_ns < ASK_NS) return false;
+  patience->asked_ns = now;
+  return patience->wait.interrupted(patience->wait.context);
+}
+
+static rv_code check_at(rv_patience *patience, int64_t now, rv_error *err)
+{
+  char what[RV_ERROR_MESSAGE_MAX - 64];
+  bool interrupted = is_interrupted(patience, now);
+  if (interrupted || rv_cancel_fired(patience->wait.cancel)) {
+    describe(patience, what, sizeof what);
+    return rv_fail(err, RV_CANCELLED, "%s by the caller: %s", interrupted ? "interrupted" : "cancelled", what);
+  }
+  if (now >= patience->deadline_ns) {
+    describe(patience, what, sizeof what);
+    return rv_fail(err, RV_DEADLINE_EXCEEDED, "timed out after %g s: %s", (double)patience->wait.timeout_ms * 1e-3, what);
+  }
+  if (now >= patience->log_ns) {
+    describe(patience, what, sizeof what);
+    double waited = (double)(now - patience->begun_ns) * 1e-9;
+    rv_log(patience->env, RV_LOG_WARNING, "a call has been waiting for %.0f s: %s", waited, what);
+    patience->log_ns = now + 6 * FIRST_LOG_NS;
+  }
+  return RV_OK;
+}
+
+rv_code rv_patience_check(rv_patience *patience, rv_error *err)
+{
+  return check_at(patience, rv_monotonic_ns(patience->env), err);
+}
+
+/* ---- gates ---- */
+
+void rv_gate_init(rv_gate *gate)
+{
+  rv_mutex_init(&gate->mutex, RV_RANK_WAIT, "gate");
+  rv_cond_init(&gate->cond);
+  gate->open = false;
+}
+
+void rv_gate_fini(rv_gate *gate)
+{
+  rv_cond_fini(&gate->cond);
+  rv_mutex_fini(&gate->mutex);
+}
+
+void rv_gate_open(rv_gate *gate)
+{
+  rv_mutex_lock(&gate->mutex);
+  gate->open = true;
+  rv_cond_signal(&gate->cond); /* under the mutex: the gate may be gone once it is released */
+  rv_mutex_unlock(&gate->mutex);
+}
+
+/* Waits for the gate, for a poke, or until ns have passed; true: it was open, and is closed again. */
+static bool wait_slice(rv_gate *gate, const rv_cancel *cancel, int64_t ns)
+{
+  rv_mutex_lock(&gate->mutex);
+  if (!gate->open && ns > 0 && !rv_cancel_fired(cancel)) rv_cond_wait_for(&gate->cond, &gate->mutex, ns);
+  bool opened = gate->open;
+  gate->open = false;
+  rv_mutex_unlock(&gate->mutex);
+  return opened;
+}
+
+void rv_gate_wait_forever(rv_gate *gate)
+{
+  rv_mutex_lock(&gate->mutex);
+  while (!gate->open) rv_cond_wait(&gate->cond, &gate->mutex);
+  gate->open = false;
+  rv_mutex_unlock(&gate->mutex);
+}
+
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, bool *opened, rv_error *err)
+{
+  rv_cancel *cancel = patience->wait.cancel;
+  waiting_gate waiting;
+  rv_code code = RV_OK;
+  *opened = false;
+  listen_to(cancel, &waiting, gate);
+  int64_t ns = 0; /* first a look at the gate */
+  for (;;) {
+    *opened = wait_slice(gate, cancel, ns);
+    if (*opened && !rv_cancel_fired(cancel)) break;
+    int64_t now = rv_monotonic_ns(patience->env);
+    code = check_at(patience, now, err);
+    if (code != RV_OK || now >= at_ns) break;
+    int64_t until = earlier(earlier(patience->deadline_ns, patience->log_ns), at_ns);
+    ns = earlier(ASK_NS, until - now);
+  }
+  stop_listening(cancel, &waiting);
+  if (code != RV_OK && *opened) rv_gate_open(gate); /* whoever looks again finds what it was opened for */
+  return code;
+}
+
+rv_code rv_gate_wait(rv_gate *gate, rv_patience *patience, rv_error *err)
+{
+  bool opened;
+  return rv_gate_wait_until(gate, patience, INT64_MAX, &opened, err);
+}
