@@ -7,6 +7,7 @@
 #include "reverie/sampler.h"
 #include "reverie/server.h"
 #include "reverie/status.h"
+#include "reverie/step_writer.h"
 #include "reverie/store.h"
 #include "reverie/table.h"
 #include "reverie/tensor.h"

@@ -23,7 +23,7 @@ typedef enum rv_compression {
 typedef struct rv_writer_config {
   size_t size;                   /* sizeof(rv_writer_config) */
   uint32_t num_keep_alive_refs;  /* rows of each column that items may still refer to, >= 1 */
-  uint32_t chunk_length;         /* rows a chunk; 0: chosen by the writer, <= num_keep_alive_refs */
+  uint32_t chunk_length;         /* rows a chunk; 0: chosen by the writer, <= num_keep_alive_refs. Ignored in process */
   bool columns_share_chunks;     /* every step has every column, and a chunk holds them all; no partial steps */
   bool delta_encoded;            /* integer columns of rank >= 1 are sent as differences from row to row */
   rv_compression compression;
@@ -32,7 +32,11 @@ typedef struct rv_writer_config {
   bool no_validation;            /* do not fetch or check table signatures on this side */
 } rv_writer_config;
 
+/* Does not wait: a remote writer begins to ask the server what its tables expect. Items that are created before the answer is there
+ * are checked when it comes, and then fail like items that the server refused. */
 RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err);
+/* Waits until the tables' signatures are known, so that create_item can tell at once what does not fit. */
+RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
 /* Drops what was not sent or confirmed, without waiting. */
 RV_API void rv_writer_free(rv_writer *writer);
 
@@ -70,7 +74,9 @@ typedef struct rv_item_column {
   bool squeeze; /* exactly one row in all; read without the time dimension */
 } rv_item_column;
 
-/* Queues an item. It is sent as soon as the chunks it needs are complete. *key may be NULL. RV_INVALID_ARGUMENT: a row that is
+/* Queues an item. It is sent as soon as the chunks it needs are complete: at once where the chunk length is chosen and no run
+ * is longer than 15 rows; else possibly some steps later, or at the next flush. Items of one writer are inserted in the order of
+ * their creation, table by table. *key may be NULL. RV_INVALID_ARGUMENT: a row that is
  * missing or no longer kept, columns that do not fit the table's signature, a priority that is NaN, an empty trajectory;
  * RV_NOT_FOUND: no such table; RV_RESOURCE_EXHAUSTED: over max_in_flight_*: flush, or slow down. Errors that the server found
  * later (a refused priority, a table that is gone) are returned by the next call on the writer, once, and again by flush until

@@ -252,7 +252,7 @@ static void break_call(rv_insert_stream *stream, rv_code code, const char *messa
 {
   if (stream->broken != RV_OK) return;
   stream->broken = code;
-  snprintf(stream->broken_message, sizeof stream->broken_message, "%s", message);
+  snprintf(stream->broken_message, sizeof stream->broken_message, "%.120s", message);
   rv_call_cancel(stream->call);
 }
 

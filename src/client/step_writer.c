@@ -1,0 +1,249 @@
+#include "reverie/step_writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/paths.h"
+#include "client/writer.h"
+#include "tensor/codec.h"
+
+enum { DEFAULT_CHUNK_LENGTH = 10, DEFAULT_IN_FLIGHT = 25, MAX_IN_FLIGHT = 1000000, GIVE_UP_SLICE_MS = 100 };
+
+struct rv_step_writer {
+  rv_writer *writer;
+  uint32_t max_sequence_length, max_in_flight_items;
+  size_t num_columns; /* 0: no step yet */
+  bool closed;
+  rv_cell *cells;
+  rv_run *runs;
+  rv_item_column *columns;
+};
+
+/* ---- life ---- */
+
+static rv_code read_config(const rv_step_writer_config *from, rv_step_writer_config *to, rv_error *err)
+{
+  if (from == NULL || from->size < offsetof(rv_step_writer_config, chunk_length))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "step writer config: size must be sizeof(rv_step_writer_config)");
+  memset(to, 0, sizeof *to);
+  memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+  uint32_t length = to->max_sequence_length;
+  if (length < 1) return rv_fail(err, RV_INVALID_ARGUMENT, "step writer config: max_sequence_length must be a positive integer");
+  if (to->chunk_length == 0) to->chunk_length = length < DEFAULT_CHUNK_LENGTH ? length : DEFAULT_CHUNK_LENGTH;
+  if (to->chunk_length > length)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "step writer config: chunk_length %u is larger than max_sequence_length %u",
+                   (unsigned)to->chunk_length, (unsigned)length);
+  if (to->max_in_flight_items == 0) to->max_in_flight_items = DEFAULT_IN_FLIGHT;
+  return RV_OK;
+}
+
+rv_code rv_step_writer_new(rv_client *client, const rv_step_writer_config *config, rv_step_writer **out, rv_error *err)
+{
+  rv_step_writer_config filled;
+  rv_code code = read_config(config, &filled, err);
+  if (code != RV_OK) return code;
+  rv_step_writer *steps = calloc(1, sizeof *steps);
+  if (steps == NULL) return rv_fail_memory(err, sizeof *steps);
+  steps->max_sequence_length = filled.max_sequence_length;
+  steps->max_in_flight_items = filled.max_in_flight_items;
+  rv_writer_config inner = {.size = sizeof inner,
+                            .num_keep_alive_refs = filled.max_sequence_length,
+                            .chunk_length = filled.chunk_length,
+                            .columns_share_chunks = true,
+                            .delta_encoded = filled.delta_encoded,
+                            .compression = filled.compression,
+                            .max_in_flight_items = MAX_IN_FLIGHT};
+  code = rv_writer_new(client, &inner, &steps->writer, err);
+  if (code == RV_OK) {
+    *out = steps;
+  } else {
+    free(steps);
+  }
+  return code;
+}
+
+void rv_step_writer_free(rv_step_writer *steps)
+{
+  if (steps == NULL) return;
+  rv_writer_free(steps->writer);
+  free(steps->cells);
+  free(steps->runs);
+  free(steps->columns);
+  free(steps);
+}
+
+rv_code rv_step_writer_wait_ready(rv_step_writer *steps, const rv_wait *wait, rv_error *err)
+{
+  return rv_writer_wait_ready(steps->writer, wait, err);
+}
+
+static rv_code check_open(const rv_step_writer *steps, const char *call, rv_error *err)
+{
+  if (!steps->closed) return RV_OK;
+  return rv_fail(err, RV_FAILED_PRECONDITION, "%s after Close has been called; make a new writer", call);
+}
+
+/* ---- steps ---- */
+
+static rv_code begin(rv_step_writer *steps, size_t num_columns, rv_error *err)
+{
+  if (steps->num_columns != 0 && num_columns != steps->num_columns)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the step has %zu columns, which is inconsistent with the %zu of the steps before it",
+                   num_columns, steps->num_columns);
+  if (num_columns == 0 || num_columns > RV_MAX_COLUMNS)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a step of %zu columns; 1 to %d are possible", num_columns, RV_MAX_COLUMNS);
+  if (steps->num_columns != 0) return RV_OK;
+  rv_cell *cells = realloc(steps->cells, num_columns * sizeof *cells);
+  if (cells != NULL) steps->cells = cells;
+  rv_run *runs = realloc(steps->runs, num_columns * sizeof *runs);
+  if (runs != NULL) steps->runs = runs;
+  rv_item_column *columns = realloc(steps->columns, num_columns * sizeof *columns);
+  if (columns != NULL) steps->columns = columns;
+  if (cells == NULL || runs == NULL || columns == NULL) return rv_fail_memory(err, num_columns * sizeof *cells);
+  return RV_OK;
+}
+
+/* Makes room once, by waiting for everything that is under way. */
+static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
+  if (code == RV_RESOURCE_EXHAUSTED) {
+    code = rv_writer_flush(steps->writer, 0, wait, err);
+    if (code == RV_OK) code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
+  }
+  if (code == RV_OK) steps->num_columns = num_columns;
+  return code;
+}
+
+rv_code rv_step_writer_append(rv_step_writer *steps, const rv_tensor *columns, size_t num_columns, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = check_open(steps, "append", err);
+  if (code == RV_OK) code = begin(steps, num_columns, err);
+  if (code != RV_OK) return code;
+  for (size_t i = 0; i < num_columns; i++) steps->cells[i] = (rv_cell){.column = (uint32_t)i, .value = columns[i]};
+  return append_cells(steps, num_columns, wait, err);
+}
+
+/* Row `row` of a tensor [T, ...]. */
+static rv_code row_of(const rv_tensor *tensor, size_t row, rv_tensor *out, rv_error *err)
+{
+  size_t elements, bytes;
+  rv_code code = rv_shape_elements(tensor->dtype, tensor->rank - 1, tensor->shape + 1, &elements, &bytes, err);
+  if (code != RV_OK) return code;
+  const void *data = bytes > 0 && tensor->data != NULL ? (const char *)tensor->data + row * bytes : NULL;
+  *out = (rv_tensor){.dtype = tensor->dtype, .rank = tensor->rank - 1, .shape = tensor->shape + 1, .data = data};
+  return RV_OK;
+}
+
+rv_code rv_step_writer_append_sequence(rv_step_writer *steps, const rv_tensor *columns, size_t num_columns, const rv_wait *wait,
+                                       rv_error *err)
+{
+  rv_code code = check_open(steps, "append_sequence", err);
+  if (code == RV_OK) code = begin(steps, num_columns, err);
+  if (code != RV_OK) return code;
+  for (size_t i = 0; i < num_columns; i++) {
+    if (columns[i].rank == 0 || columns[i].shape == NULL || columns[i].shape[0] < 1 || columns[i].shape[0] != columns[0].shape[0])
+      return rv_fail(err, RV_INVALID_ARGUMENT, "AppendSequence: all columns must have the same leading dimension of at least 1; column "
+                     "%zu has another", i);
+  }
+  for (size_t t = 0; t < (size_t)columns[0].shape[0]; t++) {
+    for (size_t i = 0; i < num_columns; i++) {
+      steps->cells[i].column = (uint32_t)i;
+      code = row_of(&columns[i], t, &steps->cells[i].value, err);
+      if (code != RV_OK) return code;
+    }
+    code = append_cells(steps, num_columns, wait, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+/* ---- items ---- */
+
+static rv_code check_length(const rv_step_writer *steps, uint32_t num_timesteps, rv_error *err)
+{
+  if (num_timesteps < 1) return rv_fail(err, RV_INVALID_ARGUMENT, "num_timesteps must be at least 1");
+  if (num_timesteps > steps->max_sequence_length)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "num_timesteps %u is larger than max_sequence_length %u", (unsigned)num_timesteps,
+                   (unsigned)steps->max_sequence_length);
+  if (num_timesteps > rv_writer_num_rows(steps->writer))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "num_timesteps %u is larger than the %lld steps that were appended", (unsigned)num_timesteps,
+                   (long long)rv_writer_num_rows(steps->writer));
+  return RV_OK;
+}
+
+rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uint32_t num_timesteps, double priority,
+                                   const rv_wait *wait, uint64_t *key, rv_error *err)
+{
+  rv_code code = check_open(steps, "create_item", err);
+  if (code == RV_OK) code = check_length(steps, num_timesteps, err);
+  if (code != RV_OK) return code;
+  int64_t first = rv_writer_num_rows(steps->writer) - num_timesteps;
+  for (size_t i = 0; i < steps->num_columns; i++) {
+    steps->runs[i] = (rv_run){.column = (uint32_t)i, .count = num_timesteps, .first = first, .stride = 1};
+    steps->columns[i] = (rv_item_column){.runs = &steps->runs[i], .num_runs = 1};
+  }
+  code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
+  if (code == RV_RESOURCE_EXHAUSTED) {
+    code = rv_writer_flush(steps->writer, 0, wait, err);
+    if (code == RV_OK) code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
+  }
+  return code == RV_OK ? rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err) : code;
+}
+
+rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = check_open(steps, "flush", err);
+  if (code != RV_OK) return code;
+  if (steps->writer->num_waiting == 0) return rv_writer_flush(steps->writer, 0, wait, err);
+  rv_writer_complete_for_items(steps->writer, 0);
+  return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
+}
+
+/* ---- close ---- */
+
+static bool is_reachable(rv_client *client)
+{
+  rv_wait wait = {.timeout_ms = GIVE_UP_SLICE_MS};
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, &wait, NULL, NULL);
+  rv_writer_buf request;
+  rv_writer_buf_init(&request);
+  rv_buf *owner = NULL;
+  rv_span response;
+  rv_code code =
+      rv_client_unary(client, RV_PATH_SERVER_INFO, &request, RV_UNARY_FAIL_FAST, &patience, &owner, &response, NULL);
+  rv_buf_unref(owner);
+  return code != RV_UNAVAILABLE;
+}
+
+/* Waits in slices, and asks after each whether anybody is there. */
+static rv_code flush_if_reachable(rv_writer *writer, const rv_wait *wait, rv_error *err)
+{
+  rv_client *client = writer->client;
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_wait slice = patience.wait;
+  slice.timeout_ms = GIVE_UP_SLICE_MS;
+  for (;;) {
+    rv_code code = rv_writer_flush(writer, 0, &slice, err);
+    if (code != RV_DEADLINE_EXCEEDED) return code;
+    rv_code late = rv_patience_check(&patience, err);
+    if (late == RV_CANCELLED) return late;
+    if (late != RV_OK) return code; /* with the writer's sentence */
+    if (writer->stream != NULL && !is_reachable(client)) return RV_OK;
+  }
+}
+
+rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
+{
+  if (steps->closed) return rv_fail(err, RV_INVALID_ARGUMENT, "Close has already been called on this writer");
+  steps->closed = true;
+  return retry_on_unavailable ? rv_writer_flush(steps->writer, 0, wait, err) : flush_if_reachable(steps->writer, wait, err);
+}
+
+int64_t rv_step_writer_num_steps(const rv_step_writer *steps) { return rv_writer_num_rows(steps->writer); }
+uint64_t rv_step_writer_episode_id(const rv_step_writer *steps) { return rv_writer_episode_id(steps->writer); }
+bool rv_step_writer_is_closed(const rv_step_writer *steps) { return steps->closed; }

@@ -1,0 +1,301 @@
+/* Life, waiting, and what the writer knows. */
+#include "client/writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "reverie/sampler.h"
+
+#define DEFAULT_MAX_BYTES ((size_t)64 << 20)
+enum { DEFAULT_MAX_ITEMS = 100000, MAX_KEEP = 1 << 30, PATIENT_MS = 100 };
+
+/* ---- new and free ---- */
+
+static rv_code read_config(const rv_writer_config *from, rv_writer_config *to, rv_error *err)
+{
+  if (from == NULL || from->size < offsetof(rv_writer_config, chunk_length))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: size must be sizeof(rv_writer_config)");
+  memset(to, 0, sizeof *to);
+  memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+  if (to->num_keep_alive_refs < 1 || to->num_keep_alive_refs > MAX_KEEP)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: num_keep_alive_refs must be a positive integer up to %d, it is %u", MAX_KEEP,
+                   (unsigned)to->num_keep_alive_refs);
+  if (to->chunk_length > to->num_keep_alive_refs)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: chunk_length %u is larger than num_keep_alive_refs %u",
+                   (unsigned)to->chunk_length, (unsigned)to->num_keep_alive_refs);
+  if (to->compression != RV_COMPRESSION_AUTO && to->compression != RV_COMPRESSION_NONE && to->compression != RV_COMPRESSION_SNAPPY)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: %d is no compression", (int)to->compression);
+  if (to->max_in_flight_bytes == 0) to->max_in_flight_bytes = DEFAULT_MAX_BYTES;
+  if (to->max_in_flight_items == 0) to->max_in_flight_items = DEFAULT_MAX_ITEMS;
+  return RV_OK;
+}
+
+static rv_code connect_remote(rv_writer *writer, rv_error *err)
+{
+  rv_client *client = writer->client;
+  rv_code code = rv_client_connect(client, err);
+  if (code != RV_OK) return code;
+  rv_insert_stream_config config = {.env = &client->env, .loop = client->loop, .channel = client->channel};
+  code = rv_insert_stream_new(&config, &writer->stream, err);
+  if (code != RV_OK) return code;
+  if (!writer->config.no_validation) writer->snapshot = rv_client_known_tables(client);
+  writer->tables_known = writer->config.no_validation || writer->snapshot != NULL;
+  return writer->tables_known ? RV_OK : rv_writer_fetch_tables(writer, err);
+}
+
+rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err)
+{
+  rv_code code = rv_client_check(client, err);
+  rv_writer_config filled;
+  if (code == RV_OK) code = read_config(config, &filled, err);
+  if (code != RV_OK) return code;
+  rv_writer *writer = calloc(1, sizeof *writer);
+  if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
+  writer->client = client;
+  writer->config = filled;
+  writer->one_chunk = filled.columns_share_chunks || client->store != NULL;
+  rv_chunk_rule_init(&writer->rule, filled.chunk_length, filled.num_keep_alive_refs);
+  rv_random_init(&writer->random, rv_client_random(client));
+  writer->episode_id = rv_writer_random_key(writer);
+  rv_list_init(&writer->waiting);
+  rv_list_init(&writer->flights);
+  rv_list_init(&writer->unchecked);
+  writer->wake_at = -1;
+  rv_mutex_init(&writer->mutex, RV_RANK_CLIENT, "writer");
+  rv_gate_init(&writer->gate);
+  if (client->store == NULL) code = connect_remote(writer, err);
+  if (code == RV_OK) {
+    *out = writer;
+  } else {
+    rv_writer_free(writer);
+  }
+  return code;
+}
+
+static void free_columns(rv_writer *writer)
+{
+  rv_writer_complete_all(writer);
+  for (uint32_t i = 0; i < writer->num_columns; i++) rv_column_free(writer->columns[i]);
+  free(writer->columns);
+}
+
+void rv_writer_free(rv_writer *writer)
+{
+  if (writer == NULL) return;
+  if (rv_client_check(writer->client, NULL) != RV_OK) return; /* a forked child: the threads and locks behind it are not there */
+  if (writer->stream != NULL) {
+    rv_writer_close_remote(writer);
+  } else if (writer->client->store != NULL) {
+    rv_writer_close_local(writer);
+  }
+  free_columns(writer);
+  for (size_t i = 0; i < writer->num_tables; i++) {
+    free(writer->tables[i]->name);
+    free(writer->tables[i]);
+  }
+  free(writer->tables);
+  rv_tables_unref(writer->snapshot);
+  rv_parts_fini(&writer->parts);
+  free(writer->string_row);
+  rv_gate_fini(&writer->gate);
+  rv_mutex_fini(&writer->mutex);
+  free(writer);
+}
+
+/* ---- columns ---- */
+
+rv_code rv_writer_name_column(rv_writer *writer, uint32_t number, const char *name, rv_error *err)
+{
+  rv_column *column;
+  rv_code code = rv_client_check(writer->client, err);
+  if (code == RV_OK) code = rv_writer_make_column(writer, number, &column, err);
+  if (code != RV_OK) return code;
+  char *copy = strdup(name);
+  if (copy == NULL) return rv_fail_memory(err, strlen(name) + 1);
+  free(column->name);
+  column->name = copy;
+  return RV_OK;
+}
+
+rv_code rv_writer_configure_column(rv_writer *writer, uint32_t number, uint32_t num_keep_alive_refs, uint32_t chunk_length,
+                                   rv_error *err)
+{
+  rv_column *column;
+  rv_code code = rv_client_check(writer->client, err);
+  if (code == RV_OK && (num_keep_alive_refs < 1 || num_keep_alive_refs > MAX_KEEP || chunk_length > num_keep_alive_refs))
+    code = rv_fail(err, RV_INVALID_ARGUMENT,
+                   "column %u: num_keep_alive_refs must be a positive integer and chunk_length at most as much; they are %u and %u",
+                   (unsigned)number, (unsigned)num_keep_alive_refs, (unsigned)chunk_length);
+  if (code == RV_OK) code = rv_writer_make_column(writer, number, &column, err);
+  if (code != RV_OK) return code;
+  char label[RV_LABEL_MAX];
+  if (column->open != NULL && column->open_rows > 0 && !writer->one_chunk)
+    return rv_fail(err, RV_FAILED_PRECONDITION, "%s has unfinished rows. Flush must be called before it is configured",
+                   rv_column_label(column, label));
+  column->keep = num_keep_alive_refs;
+  rv_chunk_rule_init(&column->rule, chunk_length, num_keep_alive_refs);
+  return RV_OK;
+}
+
+/* ---- waiting ---- */
+
+static void describe(void *context, char *out, size_t capacity)
+{
+  rv_writer *writer = context;
+  if (writer->stream == NULL) {
+    rv_writer_describe_local(writer, out, capacity);
+  } else {
+    rv_writer_describe_remote(writer, out, capacity);
+  }
+}
+
+static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const rv_wait *wait, rv_error *err)
+{
+  rv_patience patience;
+  rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
+  writer->ask_server = patience.wait.timeout_ms < 0 || patience.wait.timeout_ms >= PATIENT_MS;
+  rv_code code = RV_OK;
+  for (;;) {
+    rv_mutex_lock(&writer->mutex);
+    bool over = atomic_load_explicit(&writer->num_flights, memory_order_relaxed) <= keep_in_flight || writer->failures > 0;
+    writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
+    rv_mutex_unlock(&writer->mutex);
+    if (over) break;
+    code = rv_gate_wait(&writer->gate, &patience, err);
+    if (code != RV_OK) break;
+  }
+  rv_mutex_lock(&writer->mutex);
+  writer->wake_at = -1;
+  rv_mutex_unlock(&writer->mutex);
+  return code;
+}
+
+rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_client_check(writer->client, err);
+  if (code == RV_OK) code = rv_writer_failure(writer, true, err);
+  if (code != RV_OK) return code;
+  if (writer->stream != NULL) rv_writer_complete_for_items(writer, keep_in_flight);
+  code = wait_for_flights(writer, keep_in_flight, wait, err);
+  return code == RV_OK ? rv_writer_failure(writer, true, err) : code;
+}
+
+rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = wait_for_flights(writer, writer->num_waiting + max_sent, wait, err);
+  return code == RV_OK ? rv_writer_failure(writer, false, err) : code;
+}
+
+rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_client_check(writer->client, err);
+  if (code != RV_OK || writer->stream == NULL) return code;
+  rv_patience patience;
+  rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
+  for (;;) {
+    rv_mutex_lock(&writer->mutex);
+    bool known = writer->tables_known;
+    if (known && writer->tables_error.code != RV_OK) code = rv_error_copy(err, &writer->tables_error);
+    rv_mutex_unlock(&writer->mutex);
+    if (known) return code;
+    code = rv_gate_wait(&writer->gate, &patience, err);
+    if (code != RV_OK) return code;
+  }
+}
+
+rv_code rv_writer_end_episode(rv_writer *writer, bool clear_buffers, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_writer_flush(writer, 0, wait, err);
+  if (code != RV_OK) return code;
+  rv_writer_complete_all(writer); /* a chunk belongs to one episode */
+  writer->step_open = false;
+  writer->episode_steps = 0;
+  writer->episode_id = rv_writer_random_key(writer);
+  if (!clear_buffers) return RV_OK;
+  for (uint32_t i = 0; i < writer->num_columns; i++) {
+    rv_column *column = writer->columns[i];
+    if (column == NULL) continue;
+    if (column->num_spans > 0) rv_column_expire(column, INT64_MAX);
+    column->last_row = -1;
+  }
+  writer->num_rows = 0;
+  return RV_OK;
+}
+
+/* ---- what the writer knows ---- */
+
+int64_t rv_writer_num_rows(const rv_writer *writer) { return writer->num_rows; }
+int64_t rv_writer_episode_steps(const rv_writer *writer) { return writer->episode_steps; }
+uint64_t rv_writer_episode_id(const rv_writer *writer) { return writer->episode_id; }
+bool rv_writer_step_is_open(const rv_writer *writer) { return writer->step_open; }
+
+rv_row_state rv_writer_row_state(const rv_writer *writer, uint32_t number, int64_t row)
+{
+  const rv_column *column = rv_writer_column(writer, number);
+  if (row < 0 || row >= writer->num_rows || column == NULL) return RV_ROW_MISSING;
+  if (row < rv_writer_first_row(writer, column)) return RV_ROW_EXPIRED;
+  return rv_column_find(column, row) != NULL ? RV_ROW_PRESENT : RV_ROW_MISSING;
+}
+
+rv_code rv_writer_column_spec(const rv_writer *writer, uint32_t number, rv_spec *out)
+{
+  const rv_column *column = rv_writer_column(writer, number);
+  if (column == NULL || !column->known) return RV_NOT_FOUND;
+  *out = rv_column_spec(column);
+  return RV_OK;
+}
+
+static rv_code string_row(rv_writer *writer, const rv_row_span *span, size_t bytes, int64_t offset, const void **out, rv_error *err)
+{
+  void *room = realloc(writer->string_row, bytes);
+  if (room == NULL) return rv_fail_memory(err, bytes);
+  *out = writer->string_row = room;
+  return rv_chunk_copy_rows(span->chunk->segment, span->tensor, offset, 1, room, err);
+}
+
+rv_code rv_writer_row(rv_writer *writer, uint32_t number, int64_t row, rv_tensor *out, rv_error *err)
+{
+  rv_column *column = rv_writer_column(writer, number);
+  rv_row_state state = rv_writer_row_state(writer, number, row);
+  const rv_row_span *span = state == RV_ROW_PRESENT ? rv_column_find(column, row) : NULL;
+  if (span == NULL) {
+    char label[RV_LABEL_MAX] = "";
+    if (column != NULL) rv_column_label(column, label);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "row %lld of %s %s", (long long)row, column != NULL ? label : "a column that has no rows",
+                   state == RV_ROW_EXPIRED ? "has expired" : "is missing");
+  }
+  const rv_chunk_column *spec = &column->spec;
+  int64_t offset = span->offset + (row - span->first);
+  size_t stride;
+  const void *data = NULL;
+  rv_code code = RV_OK;
+  if (spec->dtype == RV_STRING && spec->row_bytes > 0) {
+    code = string_row(writer, span, spec->row_bytes, offset, &data, err);
+  } else if (spec->row_bytes > 0) {
+    data = rv_chunk_rows_in_place(span->chunk->segment, span->tensor, offset, 1, &stride);
+  }
+  if (code == RV_OK) *out = (rv_tensor){.dtype = spec->dtype, .rank = spec->rank, .shape = spec->shape, .data = data};
+  return code;
+}
+
+void rv_writer_get_status(rv_writer *writer, rv_writer_status *out)
+{
+  rv_insert_stream_status stream = {0};
+  if (writer->stream != NULL) {
+    rv_insert_stream_get_status(writer->stream, &stream);
+  } else {
+    snprintf(stream.state, sizeof stream.state, "in process");
+  }
+  rv_writer_status status = {.size = out->size, .bytes_sent = (int64_t)stream.bytes_sent, .reconnects = (int64_t)stream.reconnects};
+  snprintf(status.state, sizeof status.state, "%.127s", stream.state);
+  rv_mutex_lock(&writer->mutex);
+  status.items_created = writer->created;
+  status.items_confirmed = writer->confirmed;
+  status.items_failed = writer->failed;
+  status.items_in_flight = (int64_t)atomic_load_explicit(&writer->num_flights, memory_order_relaxed);
+  status.bytes_in_flight = (int64_t)atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
+  rv_mutex_unlock(&writer->mutex);
+  memcpy(out, &status, out->size < sizeof status ? out->size : sizeof status);
+}

@@ -1,0 +1,157 @@
+/* The writer behind the opaque rv_writer, and what its files share.
+ *
+ *   writer.c         life, flush, end_episode, what it knows
+ *   writer_append.c  steps into columns, columns into chunks
+ *   writer_item.c    create_item: rows into slices, what is checked before anything is queued
+ *   writer_local.c   items into tables of this process
+ *   writer_remote.c  items into the insert stream, once their chunks are complete and the tables are known
+ *   writer_tables.c  asking the server what its tables expect, without waiting for it
+ *   writer_describe.c what they wait for, in words
+ *   writer_flight.c  items between create_item and their end: counts, bounds, failures
+ *
+ * Everything belongs to the writer's thread but what stands below `mutex`, and `stream`, which has its own ways. */
+#ifndef RV_CLIENT_WRITER_H
+#define RV_CLIENT_WRITER_H
+
+#include "base/random.h"
+#include "client/client.h"
+#include "client/column.h"
+#include "reverie/writer.h"
+
+typedef struct rv_tables_fetch rv_tables_fetch;
+
+/* A table that items were created for. */
+typedef struct rv_writer_table {
+  char *name;
+  rv_table *local;           /* in process */
+  const rv_table_info *info; /* elsewhere; in the writer's snapshot; NULL: not known */
+} rv_writer_table;
+
+/* The trajectory that is being made; its arrays are used again. */
+typedef struct rv_parts {
+  rv_slice *slices;
+  rv_written **owners; /* of each slice */
+  size_t num_slices, slice_room;
+  rv_trajectory_column *columns; /* spec, length, squeeze, slices of each */
+  uint32_t *column_slices;       /* the number of slices again, and the squeeze, as rv_trajectory_desc wants them */
+  bool *squeeze;
+  rv_wire_slice *wire;
+  size_t wire_room;
+  uint32_t num_columns, column_room;
+  rv_written **chunks; /* distinct */
+  uint32_t num_chunks, chunk_room;
+} rv_parts;
+
+struct rv_writer {
+  rv_client *client;
+  rv_writer_config config; /* with defaults filled in */
+  bool one_chunk;          /* all columns go into one open chunk: in process, or columns_share_chunks */
+  rv_column **columns;     /* by number; NULL: nothing known of it */
+  uint32_t num_columns, column_room;
+  rv_written *open;        /* with one_chunk */
+  rv_chunk_rule rule;      /* with one_chunk */
+  int64_t num_rows, episode_steps;
+  bool step_open;
+  uint64_t episode_id;
+  uint64_t serial; /* of appends and items, to mark what one of them has seen */
+  rv_random random;
+  rv_parts parts;
+  rv_writer_table **tables;
+  size_t num_tables, table_room;
+  rv_tables *snapshot; /* NULL: not known */
+  void *string_row;    /* what rv_writer_row gave for a column of strings */
+  rv_link waiting;     /* remote items in order, the first of which waits for a chunk */
+  size_t num_waiting;
+  bool ask_server;     /* the flush that waits has the patience to have its wait explained */
+  rv_insert_stream *stream; /* remote */
+
+  rv_mutex mutex; /* RV_RANK_CLIENT: what follows */
+  rv_gate gate;   /* opened for a flush */
+  int64_t wake_at; /* open the gate when so few items are in flight; -1: nobody waits */
+  rv_link flights; /* oldest first */
+  int64_t created, confirmed, failed;
+  atomic_size_t num_flights;      /* changed under the mutex, read without */
+  atomic_size_t bytes_in_flight;
+  size_t failures;      /* not discarded */
+  bool failure_told;
+  rv_error failure;     /* the first */
+  bool closing;
+  bool tables_known;    /* or never to be known: items go straight to the stream */
+  rv_error tables_error;  /* code not RV_OK: why not */
+  rv_link unchecked;    /* items that wait for the tables */
+  rv_tables_fetch *fetch; /* the loop's; NULL: none runs */
+};
+
+/* ---- chunks (writer_append.c) ---- */
+
+uint64_t rv_writer_random_key(rv_writer *writer);
+/* No more rows come into it. */
+void rv_writer_complete_chunk(rv_writer *writer, rv_written *chunk);
+/* All that are open. */
+void rv_writer_complete_all(rv_writer *writer);
+/* NULL: no cell, name or configuration has come. */
+rv_column *rv_writer_column(const rv_writer *writer, uint32_t number);
+rv_code rv_writer_make_column(rv_writer *writer, uint32_t number, rv_column **out, rv_error *err);
+/* First row that is still kept. */
+int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column);
+
+/* ---- items in flight (writer_flight.c) ---- */
+
+typedef struct rv_flight {
+  rv_writer *writer;
+  const rv_writer_table *table;
+  rv_link link;
+  size_t own_bytes;
+  uint64_t key;
+  uint32_t num_chunks;
+  rv_written **chunks; /* a reference each */
+} rv_flight;
+
+/* Begins the flight of an item over the present parts: counts it and takes references. RV_RESOURCE_EXHAUSTED: over a bound. */
+rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err);
+/* Any thread. With `done`: false if the writer is being freed and waits for *done, which is set; it then frees the item, and the caller touches
+ * nothing any more. */
+bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done);
+/* It was refused at once, which create_item says: as if it had never begun. */
+void rv_flight_undo(rv_flight *flight);
+/* Drops the references. */
+void rv_flight_fini(rv_flight *flight);
+/* RV_OK, or what the server found later and nobody was told yet. `again`: also if somebody was. */
+rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err);
+/* RV_RESOURCE_EXHAUSTED: so many more bytes would be over the bound. */
+rv_code rv_writer_room(rv_writer *writer, size_t bytes, rv_error *err);
+
+/* Waits until no more than so many items are sent and not confirmed; items that wait for their chunks do not count (writer.c). */
+rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wait *wait, rv_error *err);
+
+/* ---- items (writer_item.c) ---- */
+
+/* Finds or notes the table. */
+rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err);
+rv_code rv_writer_priority_fits(const rv_table_info *info, double priority, rv_error *err);
+void rv_parts_fini(rv_parts *parts);
+
+/* ---- in process (writer_local.c) ---- */
+
+rv_code rv_writer_insert_local(rv_writer *writer, rv_writer_table *table, double priority, uint64_t *key, rv_error *err);
+/* Takes back what waits. */
+void rv_writer_close_local(rv_writer *writer);
+/* What the oldest item waits for. */
+void rv_writer_describe_local(rv_writer *writer, char *out, size_t capacity);
+
+/* ---- elsewhere (writer_remote.c, writer_tables.c) ---- */
+
+rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, double priority, uint64_t *key, rv_error *err);
+/* Hands over the items whose chunks are complete. */
+void rv_writer_dispatch(rv_writer *writer);
+/* Completes what all but the last `keep` items wait for, and hands them over. */
+void rv_writer_complete_for_items(rv_writer *writer, size_t keep);
+/* The tables are known now, or never: checks what waited for them. On the loop's thread. */
+void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables);
+void rv_writer_close_remote(rv_writer *writer);
+/* May ask the server, briefly. */
+void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity);
+rv_code rv_writer_fetch_tables(rv_writer *writer, rv_error *err);
+void rv_writer_stop_fetching(rv_writer *writer);
+
+#endif

@@ -1,0 +1,295 @@
+/* Steps into columns, columns into chunks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/writer.h"
+
+/* In process a chunk is shared by all columns and read while it grows: long ones save books, short ones save memory that one old item holds. */
+#define LOCAL_CHUNK_BYTES ((size_t)128 << 10)
+enum { LOCAL_MAX_ROWS = 1024, LOCAL_FIRST_ROWS = 8 };
+#define CHUNK_FULL_BYTES ((size_t)64 << 20) /* strings may be longer than their room tells */
+
+uint64_t rv_writer_random_key(rv_writer *writer)
+{
+  uint64_t key = rv_random_next(&writer->random);
+  return key == UINT64_MAX ? 0 : key;
+}
+
+/* ---- columns ---- */
+
+rv_column *rv_writer_column(const rv_writer *writer, uint32_t number)
+{
+  return number < writer->num_columns ? writer->columns[number] : NULL;
+}
+
+rv_code rv_writer_make_column(rv_writer *writer, uint32_t number, rv_column **out, rv_error *err)
+{
+  *out = rv_writer_column(writer, number);
+  if (*out != NULL) return RV_OK;
+  if (number >= RV_MAX_COLUMNS)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: a writer has at most %d columns", (unsigned)number, RV_MAX_COLUMNS);
+  if (number >= writer->column_room) {
+    uint32_t room = 2 * writer->column_room > number ? 2 * writer->column_room : number + 8;
+    rv_column **columns = realloc(writer->columns, room * sizeof(rv_column *));
+    if (columns == NULL) return rv_fail_memory(err, room * sizeof(rv_column *));
+    memset(columns + writer->column_room, 0, (room - writer->column_room) * sizeof(rv_column *));
+    writer->columns = columns;
+    writer->column_room = room;
+  }
+  rv_code code = rv_column_new(number, writer->config.num_keep_alive_refs, writer->config.chunk_length, out, err);
+  if (code != RV_OK) return code;
+  writer->columns[number] = *out;
+  if (number >= writer->num_columns) writer->num_columns = number + 1;
+  return RV_OK;
+}
+
+int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column)
+{
+  return writer->num_rows > column->keep ? writer->num_rows - column->keep : 0;
+}
+
+/* ---- chunks ---- */
+
+void rv_writer_complete_chunk(rv_writer *writer, rv_written *chunk)
+{
+  chunk->complete = true;
+  for (uint32_t i = 0; i < chunk->num_columns; i++) {
+    if (chunk->columns[i]->open == chunk) chunk->columns[i]->open = NULL;
+  }
+  if (writer->open == chunk) writer->open = NULL;
+  if (chunk->rows > 0) {
+    rv_chunk_rule_saw_chunk(chunk->rule, chunk->rows);
+    rv_written_set_steps(chunk);
+  }
+  rv_written_unpin(chunk);
+}
+
+void rv_writer_complete_all(rv_writer *writer)
+{
+  for (uint32_t i = 0; i < writer->num_columns; i++) {
+    rv_column *column = writer->columns[i];
+    if (column != NULL && column->open != NULL) rv_writer_complete_chunk(writer, column->open);
+  }
+}
+
+static uint32_t room_of_local_chunk(const rv_writer *writer, size_t row_bytes)
+{
+  size_t rows = writer->rule.last_rows < LOCAL_FIRST_ROWS / 2 ? LOCAL_FIRST_ROWS : (size_t)2 * writer->rule.last_rows;
+  if (rows > LOCAL_MAX_ROWS) rows = LOCAL_MAX_ROWS;
+  if (row_bytes > 0 && rows > LOCAL_CHUNK_BYTES / row_bytes) rows = LOCAL_CHUNK_BYTES / row_bytes;
+  return rows > 0 ? (uint32_t)rows : 1;
+}
+
+static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t num_columns, rv_error *err)
+{
+  size_t row_bytes = 0;
+  for (uint32_t i = 0; i < num_columns; i++) row_bytes += columns[i]->spec.row_bytes;
+  rv_chunk_rule *rule = writer->one_chunk ? &writer->rule : &columns[0]->rule;
+  uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
+  rv_written *chunk;
+  rv_code code = rv_written_new(columns, num_columns, rows, rv_writer_random_key(writer), writer->episode_id, writer->episode_steps,
+                                &chunk, err);
+  if (code != RV_OK) return code;
+  chunk->rule = rule;
+  for (uint32_t i = 0; i < num_columns; i++) {
+    columns[i]->open = chunk;
+    columns[i]->tensor = i;
+    columns[i]->open_rows = 0;
+  }
+  if (writer->one_chunk) writer->open = chunk;
+  return RV_OK;
+}
+
+static bool has_room(const rv_column *column)
+{
+  const rv_written *open = column->open;
+  return open != NULL && column->open_rows < rv_segment_capacity(open->segment) && open->bytes < CHUNK_FULL_BYTES;
+}
+
+/* A new chunk for all columns that are known. */
+static rv_code roll(rv_writer *writer, rv_error *err)
+{
+  if (writer->open != NULL) rv_writer_complete_chunk(writer, writer->open);
+  rv_column **known = malloc(writer->num_columns * sizeof(rv_column *));
+  if (known == NULL) return rv_fail_memory(err, writer->num_columns * sizeof(rv_column *));
+  uint32_t num_known = 0;
+  for (uint32_t i = 0; i < writer->num_columns; i++) {
+    if (writer->columns[i] != NULL && writer->columns[i]->known) known[num_known++] = writer->columns[i];
+  }
+  rv_code code = open_chunk(writer, known, num_known, err);
+  free(known);
+  return code;
+}
+
+static rv_code open_chunks(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err)
+{
+  for (size_t i = 0; i < num_cells; i++) {
+    rv_column *column = writer->columns[cells[i].column];
+    if (has_room(column)) continue;
+    if (writer->one_chunk) return roll(writer, err); /* has room for every column */
+    if (column->open != NULL) rv_writer_complete_chunk(writer, column->open);
+    rv_code code = open_chunk(writer, &column, 1, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+/* ---- append ---- */
+
+static size_t string_bytes(const rv_column *column, const rv_tensor *value)
+{
+  size_t total = 0;
+  const rv_bytes *strings = value->data;
+  for (size_t i = 0; i < column->spec.row_bytes / sizeof(rv_bytes); i++) total += strings[i].size;
+  return total;
+}
+
+static rv_code check_cell(rv_writer *writer, const rv_cell *cell, size_t *bytes, rv_error *err)
+{
+  rv_column *column;
+  char label[RV_LABEL_MAX];
+  rv_code code = rv_writer_make_column(writer, cell->column, &column, err);
+  if (code != RV_OK) return code;
+  if (column->mark == writer->serial || (writer->step_open && column->last_row == writer->num_rows - 1))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%s has already been set in this step", rv_column_label(column, label));
+  if (cell->value.rank > 0 && cell->value.shape == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%s: the cell has dimensions but no shape", rv_column_label(column, label));
+  column->mark = writer->serial;
+  code = column->known ? rv_column_check(column, &cell->value, err) : rv_column_fix(column, &cell->value, err);
+  if (code != RV_OK) return code;
+  if (column->spec.row_bytes > 0 && cell->value.data == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%s: the cell has elements but no data", rv_column_label(column, label));
+  size_t size = column->spec.row_bytes;
+  if (column->spec.dtype == RV_STRING && size > 0) size += string_bytes(column, &cell->value);
+  *bytes += size;
+  return RV_OK;
+}
+
+static size_t count_known(const rv_writer *writer)
+{
+  size_t known = 0;
+  for (uint32_t i = 0; i < writer->num_columns; i++) known += writer->columns[i] != NULL && writer->columns[i]->known;
+  return known;
+}
+
+/* Where columns share chunks every step has the columns of the first. */
+static rv_code check_whole_step(const rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step, rv_error *err)
+{
+  if (partial_step)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "columns that share chunks take whole steps only; append all cells at once");
+  size_t known = count_known(writer);
+  if (known == 0) return RV_OK;
+  if (known != num_cells)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the step has %zu columns, which is inconsistent with the %zu of the steps before it",
+                   num_cells, known);
+  for (size_t i = 0; i < num_cells; i++) {
+    rv_column *column = rv_writer_column(writer, cells[i].column);
+    if (column == NULL || !column->known)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "column %u is new, which is inconsistent with the steps before it",
+                     (unsigned)cells[i].column);
+  }
+  return RV_OK;
+}
+
+static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step, size_t *bytes, rv_error *err)
+{
+  rv_code code = RV_OK;
+  if (writer->config.columns_share_chunks) code = check_whole_step(writer, cells, num_cells, partial_step, err);
+  for (size_t i = 0; i < num_cells && code == RV_OK; i++) code = check_cell(writer, &cells[i], bytes, err);
+  return code;
+}
+
+static rv_code put_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err)
+{
+  for (size_t i = 0; i < num_cells; i++) {
+    rv_column *column = writer->columns[cells[i].column];
+    rv_code code = rv_column_reserve(column, err);
+    if (code == RV_OK)
+      code = rv_segment_put(column->open->segment, column->tensor, column->open_rows, &cells[i].value, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+/* Columns that were to begin in this append have not; chunks that were opened for it go. */
+static void undo(rv_writer *writer, const rv_cell *cells, size_t num_cells)
+{
+  for (size_t i = 0; i < num_cells; i++) {
+    rv_column *column = rv_writer_column(writer, cells[i].column);
+    if (column == NULL) continue;
+    if (column->open != NULL && column->open->rows == 0) rv_writer_complete_chunk(writer, column->open);
+    rv_column_unfix(column);
+  }
+}
+
+static void add_bytes(rv_writer *writer, rv_written *chunk, size_t bytes)
+{
+  if (chunk->in_flight > 0) { /* of an open chunk in_flight is changed by this thread only */
+    rv_mutex_lock(&writer->mutex);
+    atomic_fetch_add_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+    chunk->bytes += bytes;
+    rv_mutex_unlock(&writer->mutex);
+  } else {
+    chunk->bytes += bytes;
+  }
+}
+
+static void commit_cell(rv_writer *writer, const rv_cell *cell, int64_t row)
+{
+  rv_column *column = writer->columns[cell->column];
+  rv_written *chunk = column->open;
+  size_t bytes = column->spec.row_bytes;
+  if (column->spec.dtype == RV_STRING && bytes > 0) bytes += string_bytes(column, &cell->value);
+  column->tentative = false;
+  rv_column_add_row(column, row);
+  rv_segment_publish(chunk->segment, column->tensor, column->open_rows);
+  if (column->open_rows > chunk->rows) chunk->rows = column->open_rows;
+  chunk->last_step = writer->episode_steps;
+  add_bytes(writer, chunk, bytes);
+}
+
+/* So that items need not wait for the next append. */
+static void complete_full(rv_writer *writer, const rv_cell *cells, size_t num_cells)
+{
+  for (size_t i = 0; i < num_cells; i++) {
+    rv_column *column = writer->columns[cells[i].column];
+    if (column->open != NULL && !has_room(column)) rv_writer_complete_chunk(writer, column->open);
+  }
+}
+
+static void commit(rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step)
+{
+  if (!writer->step_open) writer->num_rows++;
+  for (size_t i = 0; i < num_cells; i++) commit_cell(writer, &cells[i], writer->num_rows - 1);
+  writer->step_open = partial_step;
+  if (!partial_step) {
+    writer->episode_steps++;
+    if (writer->stream == NULL && writer->open != NULL) rv_written_set_steps(writer->open); /* it is read while it grows */
+  }
+  for (uint32_t i = 0; i < writer->num_columns; i++) {
+    rv_column *column = writer->columns[i];
+    if (column != NULL && column->num_spans > 0) rv_column_expire(column, rv_writer_first_row(writer, column));
+  }
+  if (writer->stream != NULL) complete_full(writer, cells, num_cells);
+  if (writer->num_waiting > 0) rv_writer_dispatch(writer);
+}
+
+rv_code rv_writer_append(rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step, rv_error *err)
+{
+  rv_code code = rv_client_check(writer->client, err);
+  if (code == RV_OK) code = rv_writer_failure(writer, false, err);
+  if (code != RV_OK) return code;
+  size_t bytes = 0;
+  writer->serial++;
+  code = check_cells(writer, cells, num_cells, partial_step, &bytes, err);
+  if (code == RV_OK) code = rv_writer_room(writer, bytes, err);
+  if (code == RV_OK) code = open_chunks(writer, cells, num_cells, err);
+  if (code == RV_OK) code = put_cells(writer, cells, num_cells, err);
+  if (code != RV_OK) {
+    undo(writer, cells, num_cells);
+    return code;
+  }
+  commit(writer, cells, num_cells, partial_step);
+  return RV_OK;
+}

@@ -1,0 +1,130 @@
+/* Items between create_item and their end: counts, bounds, failures. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/writer.h"
+
+static rv_code fail_bound(rv_writer *writer, size_t bytes, rv_error *err)
+{
+  return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                 "%zu items with %zu bytes are in flight and the bounds are %u items and %zu bytes (%zu more were to come); flush, or "
+                 "slow down",
+                 atomic_load_explicit(&writer->num_flights, memory_order_relaxed),
+                 atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed), (unsigned)writer->config.max_in_flight_items,
+                 writer->config.max_in_flight_bytes, bytes);
+}
+
+/* With nothing in flight anything is let through, however large, or it could never leave. */
+static bool is_over(const rv_writer *writer, size_t bytes)
+{
+  if (atomic_load_explicit(&writer->num_flights, memory_order_relaxed) == 0) return false;
+  size_t in_flight = atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
+  size_t bound = writer->config.max_in_flight_bytes;
+  return in_flight > bound || bytes > bound - in_flight;
+}
+
+rv_code rv_writer_room(rv_writer *writer, size_t bytes, rv_error *err)
+{
+  return is_over(writer, bytes) ? fail_bound(writer, bytes, err) : RV_OK;
+}
+
+rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err)
+{
+  const rv_parts *parts = &writer->parts;
+  size_t bytes = flight->own_bytes;
+  rv_mutex_lock(&writer->mutex);
+  for (uint32_t i = 0; i < parts->num_chunks; i++) bytes += parts->chunks[i]->in_flight == 0 ? parts->chunks[i]->bytes : 0;
+  if (is_over(writer, bytes) ||
+      atomic_load_explicit(&writer->num_flights, memory_order_relaxed) >= writer->config.max_in_flight_items) {
+    rv_mutex_unlock(&writer->mutex);
+    return fail_bound(writer, bytes, err);
+  }
+  for (uint32_t i = 0; i < parts->num_chunks; i++) parts->chunks[i]->in_flight++;
+  atomic_fetch_add_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+  atomic_fetch_add_explicit(&writer->num_flights, 1, memory_order_relaxed);
+  writer->created++;
+  rv_list_push_back(&writer->flights, &flight->link);
+  rv_mutex_unlock(&writer->mutex);
+  flight->writer = writer;
+  flight->num_chunks = parts->num_chunks;
+  for (uint32_t i = 0; i < parts->num_chunks; i++) flight->chunks[i] = rv_written_ref(parts->chunks[i]);
+  return RV_OK;
+}
+
+static void note_failure(rv_writer *writer, const rv_flight *flight, rv_code code, const char *message)
+{
+  writer->failed++;
+  if (writer->failures++ > 0) return;
+  writer->failure_told = false;
+  rv_fail(&writer->failure, code, "an item for table \"%.100s\" was not inserted: %s", flight->table->name, message);
+}
+
+/* Under the mutex. Returns how many are left. */
+static size_t take_off(rv_flight *flight)
+{
+  rv_writer *writer = flight->writer;
+  size_t bytes = flight->own_bytes;
+  for (uint32_t i = 0; i < flight->num_chunks; i++) {
+    if (--flight->chunks[i]->in_flight == 0) bytes += flight->chunks[i]->bytes;
+  }
+  atomic_fetch_sub_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+  if (!writer->closing) rv_list_remove(&flight->link);
+  return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_relaxed) - 1;
+}
+
+bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done)
+{
+  rv_writer *writer = flight->writer;
+  rv_mutex_lock(&writer->mutex);
+  int64_t left = (int64_t)take_off(flight);
+  bool closing = writer->closing;
+  if (code == RV_OK) {
+    writer->confirmed++;
+  } else if (!closing) {
+    note_failure(writer, flight, code, message);
+  }
+  if (closing || (writer->wake_at >= 0 && (left <= writer->wake_at || writer->failures > 0))) rv_gate_open(&writer->gate);
+  if (done != NULL) *done = true;
+  rv_mutex_unlock(&writer->mutex);
+  return !closing || done == NULL;
+}
+
+void rv_flight_undo(rv_flight *flight)
+{
+  rv_mutex_lock(&flight->writer->mutex);
+  take_off(flight);
+  flight->writer->created--;
+  rv_mutex_unlock(&flight->writer->mutex);
+}
+
+void rv_flight_fini(rv_flight *flight)
+{
+  for (uint32_t i = 0; i < flight->num_chunks; i++) rv_written_unref(flight->chunks[i]);
+  flight->num_chunks = 0;
+}
+
+rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
+{
+  rv_code code = RV_OK;
+  rv_mutex_lock(&writer->mutex);
+  if (writer->failures > 0 && (again || !writer->failure_told)) {
+    writer->failure_told = true;
+    code = rv_error_copy(err, &writer->failure);
+    if (writer->failures > 1 && err != NULL) {
+      size_t length = strlen(err->message);
+      snprintf(err->message + length, sizeof err->message - length, " (and %zu more)", writer->failures - 1);
+    }
+  }
+  rv_mutex_unlock(&writer->mutex);
+  return code;
+}
+
+size_t rv_writer_discard_failed(rv_writer *writer)
+{
+  rv_mutex_lock(&writer->mutex);
+  size_t failures = writer->failures;
+  writer->failures = 0;
+  rv_mutex_unlock(&writer->mutex);
+  return failures;
+}

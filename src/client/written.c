@@ -1,0 +1,141 @@
+#include "client/written.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/column.h"
+#include "wire/messages.h"
+
+enum { CHUNKS_BETWEEN_TRIALS = 64 };
+#define TRIAL_BYTES ((size_t)64 << 10) /* so much of a chunk is compressed to see whether it pays */
+#define TOO_SMALL_BYTES ((size_t)64)
+
+static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta, rv_chunk **out,
+                           rv_error *err)
+{
+  rv_spec few[16] = {0}, *specs = few;
+  if (num_columns > 16) {
+    specs = malloc(num_columns * sizeof *specs);
+    if (specs == NULL) return rv_fail_memory(err, num_columns * sizeof *specs);
+  }
+  for (uint32_t i = 0; i < num_columns; i++) specs[i] = rv_column_spec(columns[i]);
+  rv_code code = rv_segment_new(specs, num_columns, rows, meta, out, err);
+  if (specs != few) free(specs);
+  return code;
+}
+
+static int32_t clamp_step(int64_t step) { return step < INT32_MAX ? (int32_t)step : INT32_MAX; }
+
+rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id, int64_t step,
+                       rv_written **out, rv_error *err)
+{
+  size_t size = sizeof(rv_written) + num_columns * sizeof(rv_column *);
+  rv_written *written = malloc(size);
+  if (written == NULL) return rv_fail_memory(err, size);
+  memset(written, 0, sizeof *written);
+  atomic_init(&written->refs, 1);
+  written->pins = 1;
+  written->key = key;
+  written->first_step = written->last_step = step;
+  written->num_columns = num_columns;
+  memcpy(written->columns, columns, num_columns * sizeof(rv_column *));
+  rv_chunk_meta meta = {.key = key, .episode_id = episode_id, .first_step = clamp_step(step), .last_step = clamp_step(step)};
+  rv_code code = new_segment(columns, num_columns, rows, &meta, &written->segment, err);
+  if (code != RV_OK) {
+    free(written);
+    return code;
+  }
+  *out = written;
+  return RV_OK;
+}
+
+rv_written *rv_written_ref(rv_written *written)
+{
+  atomic_fetch_add_explicit(&written->refs, 1, memory_order_relaxed);
+  return written;
+}
+
+void rv_written_unref(rv_written *written)
+{
+  if (atomic_fetch_sub_explicit(&written->refs, 1, memory_order_acq_rel) != 1) return;
+  rv_chunk_unref(written->segment);
+  if (written->encoded != NULL) rv_stream_chunk_unref(written->encoded);
+  free(written);
+}
+
+void rv_written_pin(rv_written *written) { written->pins++; }
+
+void rv_written_unpin(rv_written *written)
+{
+  if (--written->pins > 0) return;
+  if (written->encoded != NULL) rv_stream_chunk_unpin(written->encoded);
+  rv_written_unref(written);
+}
+
+void rv_written_set_steps(rv_written *written)
+{
+  bool sparse = false;
+  for (uint32_t i = 0; i < written->num_columns && !sparse; i++) {
+    sparse = rv_chunk_num_rows(written->segment, i) != written->last_step - written->first_step + 1;
+  }
+  rv_chunk_set_last_step(written->segment, clamp_step(written->last_step), sparse);
+}
+
+/* ---- encoding ---- */
+
+/* Encodes the beginning of a column as it would be sent, and sees whether that saves a fifth. */
+static bool trial_pays(const rv_written *written, uint32_t tensor, bool delta)
+{
+  const rv_chunk_column *spec = &written->columns[tensor]->spec;
+  if (spec->dtype == RV_STRING || spec->row_bytes == 0) return false;
+  int64_t rows = rv_chunk_num_rows(written->segment, tensor);
+  if ((size_t)rows * spec->row_bytes < TOO_SMALL_BYTES) return false;
+  if ((size_t)rows > TRIAL_BYTES / spec->row_bytes) rows = (int64_t)(TRIAL_BYTES / spec->row_bytes);
+  if (rows == 0) rows = 1;
+  size_t stride;
+  const void *at = rv_chunk_rows_in_place(written->segment, tensor, 0, rows, &stride);
+  if (at == NULL) return false;
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  rv_code code = rv_encode(&pieces, spec->dtype, spec->rank, spec->shape, at, stride, (size_t)rows, delta, true, NULL);
+  bool pays = code == RV_OK && pieces.bytes <= (size_t)rows * spec->row_bytes / 5 * 4;
+  rv_pieces_fini(&pieces);
+  return pays;
+}
+
+static bool compresses(const rv_written *written, uint32_t tensor, bool delta, rv_compression compression)
+{
+  if (compression != RV_COMPRESSION_AUTO) return compression == RV_COMPRESSION_SNAPPY;
+  rv_trial *trial = &written->columns[tensor]->trial;
+  if (trial->chunks_left == 0) {
+    trial->snappy = trial_pays(written, tensor, delta);
+    trial->chunks_left = CHUNKS_BETWEEN_TRIALS;
+  }
+  trial->chunks_left--;
+  return trial->snappy;
+}
+
+rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_error *err)
+{
+  if (written->encoded != NULL) return RV_OK;
+  uint8_t few[16], *snappy = few;
+  if (written->num_columns > sizeof few) {
+    snappy = malloc(written->num_columns);
+    if (snappy == NULL) return rv_fail_memory(err, written->num_columns);
+  }
+  for (uint32_t i = 0; i < written->num_columns; i++) snappy[i] = compresses(written, i, delta, (rv_compression)compression);
+  rv_chunk_encoding encoding = {.key = written->key,
+                                .column = SIZE_MAX,
+                                .first = 0,
+                                .count = written->rows,
+                                .delta = delta,
+                                .snappy = {snappy, written->num_columns}};
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  rv_code code = rv_chunk_serialize(&pieces, written->segment, &encoding, err);
+  if (snappy != few) free(snappy);
+  if (code == RV_OK) return rv_stream_chunk_new(written->key, &pieces, &written->encoded, err);
+  rv_pieces_fini(&pieces);
+  return code;
+}
