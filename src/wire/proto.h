@@ -30,9 +30,11 @@ bool rv_reader_next(rv_reader *reader, rv_field *out);
 /* Iterates the values of a repeated varint or fixed64 field, packed or not: call with the field until it returns false; *state
  * starts at 0. A malformed packed field sets reader->broken. */
 bool rv_field_next_value(rv_reader *reader, const rv_field *field, rv_wire_type type, size_t *state, uint64_t *out);
+/* How many values that will give at most, to make room for them. */
+size_t rv_field_count_values(const rv_field *field, rv_wire_type type);
 double rv_field_double(const rv_field *field);
 int64_t rv_zigzag(uint64_t value);
-bool rv_utf8_valid(rv_span text);
+bool rv_utf8_valid(rv_span text); /* no surrogates, nothing overlong; NUL is a character like others */
 
 /* Writing. A writer grows one flat buffer; sub-messages are written in place with their length put before them. */
 typedef struct rv_writer_buf {
@@ -55,6 +57,7 @@ void rv_put_packed(rv_writer_buf *out, uint32_t field, const uint64_t *values, s
 size_t rv_put_open(rv_writer_buf *out, uint32_t field);          /* begins a sub-message; returns a mark */
 void rv_put_close(rv_writer_buf *out, size_t mark);
 void rv_put_header(rv_writer_buf *out, uint32_t field, size_t size); /* tag and length only: the bytes follow by other means */
+void rv_put_raw(rv_writer_buf *out, const void *data, size_t size); /* bytes as they are */
 size_t rv_varint_size(uint64_t value);
 
 #endif

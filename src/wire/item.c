@@ -1,0 +1,206 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "wire/messages.h"
+#include "wire/parse.h"
+#include "wire/put.h"
+
+enum { NS_PER_S = 1000000000 };
+
+static bool count_column(rv_span column, uint64_t *slices)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, column);
+  while (rv_reader_next(&reader, &field))
+    if (rv_field_is(&field, 1, RV_WIRE_BYTES)) ++*slices;
+  return !reader.broken;
+}
+
+static bool count_trajectory(rv_span trajectory, uint64_t *columns, uint64_t *slices)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, trajectory);
+  while (rv_reader_next(&reader, &field))
+    if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
+      ++*columns;
+      if (!count_column(field.bytes, slices)) return false;
+    }
+  return !reader.broken;
+}
+
+static bool parse_slice(rv_span message, rv_wire_slice *out)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  *out = (rv_wire_slice){0};
+  while (rv_reader_next(&reader, &field)) {
+    if (field.type != RV_WIRE_VARINT) continue;
+    switch (field.number) {
+    case 1: out->chunk_key = field.value; break;
+    case 2: out->offset = rv_field_int32(&field); break;
+    case 3: out->length = rv_field_int32(&field); break;
+    case 4: out->index = rv_field_int32(&field); break;
+    default: break;
+    }
+  }
+  return !reader.broken;
+}
+
+static bool parse_trajectory(rv_span trajectory, rv_wire_item *item)
+{
+  rv_reader columns;
+  rv_field column;
+  rv_reader_init(&columns, trajectory);
+  while (rv_reader_next(&columns, &column)) {
+    if (!rv_field_is(&column, 1, RV_WIRE_BYTES)) continue;
+    uint32_t first = item->total_slices;
+    bool squeeze = false;
+    rv_reader reader;
+    rv_field field;
+    rv_reader_init(&reader, column.bytes);
+    while (rv_reader_next(&reader, &field)) {
+      if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
+        if (!parse_slice(field.bytes, &item->slices[item->total_slices++])) return false;
+      } else if (rv_field_is(&field, 2, RV_WIRE_VARINT)) {
+        squeeze = field.value != 0;
+      }
+    }
+    item->num_slices[item->num_columns] = item->total_slices - first;
+    item->squeeze[item->num_columns++] = squeeze;
+  }
+  return true; /* counting has read all of it before */
+}
+
+static bool parse_timestamp(rv_span message, int64_t *seconds, int64_t *nanos)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  while (rv_reader_next(&reader, &field)) {
+    if (rv_field_is(&field, 1, RV_WIRE_VARINT)) *seconds = (int64_t)field.value;
+    if (rv_field_is(&field, 2, RV_WIRE_VARINT)) *nanos = rv_field_int32(&field);
+  }
+  return !reader.broken;
+}
+
+/* Times that nanoseconds in 63 bits do not reach are cut to the nearest that they do. */
+static int64_t join_time(int64_t seconds, int64_t nanos)
+{
+  int64_t ns = 0;
+  if (__builtin_mul_overflow(seconds, NS_PER_S, &ns) || __builtin_add_overflow(ns, nanos, &ns))
+    return seconds < 0 ? INT64_MIN : INT64_MAX;
+  return ns;
+}
+
+/* One block: slices, then the counts, then the flags. */
+static rv_code make_room(rv_wire_item *item, uint64_t columns, uint64_t slices, rv_error *err)
+{
+  if (columns == 0) return RV_OK;
+  if (columns > UINT32_MAX / 64 || slices > UINT32_MAX / 64)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "an item of %llu columns and %llu slices; at most %u of either are possible",
+                   (unsigned long long)columns, (unsigned long long)slices, UINT32_MAX / 64);
+  size_t size = slices * sizeof *item->slices + columns * (sizeof *item->num_slices + sizeof *item->squeeze);
+  item->slices = malloc(size);
+  if (item->slices == NULL) return rv_fail_memory(err, size);
+  item->num_slices = (uint32_t *)(void *)(item->slices + slices);
+  item->squeeze = (bool *)(item->num_slices + columns);
+  return RV_OK;
+}
+
+rv_code rv_wire_item_parse(rv_span message, rv_wire_item *out, rv_error *err)
+{
+  *out = (rv_wire_item){0};
+  uint64_t columns = 0, slices = 0;
+  int64_t seconds = 0, nanos = 0;
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  bool good = true;
+  while (good && rv_reader_next(&reader, &field)) {
+    if (rv_field_is(&field, 1, RV_WIRE_VARINT))
+      out->key = field.value;
+    else if (rv_field_is(&field, 2, RV_WIRE_BYTES))
+      out->table = field.bytes;
+    else if (rv_field_is(&field, 5, RV_WIRE_FIXED64))
+      out->priority = rv_field_double(&field);
+    else if (rv_field_is(&field, 6, RV_WIRE_VARINT))
+      out->times_sampled = rv_field_int32(&field);
+    else if (rv_field_is(&field, 7, RV_WIRE_BYTES))
+      good = parse_timestamp(field.bytes, &seconds, &nanos);
+    else if (rv_field_is(&field, 8, RV_WIRE_BYTES))
+      good = count_trajectory(field.bytes, &columns, &slices);
+    else if (rv_field_is(&field, 1000, RV_WIRE_VARINT))
+      out->sequence = field.value;
+  }
+  if (!good || reader.broken) return rv_fail_parse(err, "PrioritizedItem");
+  rv_code code = rv_check_text(out->table, "the table name of an item", err);
+  if (code != RV_OK) return code;
+  out->inserted_at_ns = join_time(seconds, nanos);
+  code = make_room(out, columns, slices, err);
+  if (code != RV_OK || columns == 0) return code;
+  rv_reader_init(&reader, message);
+  while (good && rv_reader_next(&reader, &field))
+    if (rv_field_is(&field, 8, RV_WIRE_BYTES)) good = parse_trajectory(field.bytes, out);
+  if (good) return RV_OK;
+  rv_wire_item_fini(out);
+  return rv_fail_parse(err, "PrioritizedItem");
+}
+
+void rv_wire_item_fini(rv_wire_item *item)
+{
+  free(item->slices);
+  *item = (rv_wire_item){0};
+}
+
+void rv_put_int32(rv_writer_buf *out, uint32_t field, int32_t value)
+{
+  rv_put_varint(out, field, (uint64_t)(int64_t)value);
+}
+
+void rv_put_time(rv_writer_buf *out, uint32_t field, int64_t ns)
+{
+  if (ns == 0) return;
+  int64_t seconds = ns / NS_PER_S, nanos = ns % NS_PER_S;
+  if (nanos < 0) {
+    seconds--;
+    nanos += NS_PER_S;
+  }
+  size_t mark = rv_put_open(out, field);
+  rv_put_varint(out, 1, (uint64_t)seconds);
+  rv_put_varint(out, 2, (uint64_t)nanos);
+  rv_put_close(out, mark);
+}
+
+void rv_put_slice(rv_writer_buf *out, const rv_wire_slice *slice)
+{
+  size_t mark = rv_put_open(out, 1);
+  rv_put_varint(out, 1, slice->chunk_key);
+  rv_put_int32(out, 2, slice->offset);
+  rv_put_int32(out, 3, slice->length);
+  rv_put_int32(out, 4, slice->index);
+  rv_put_close(out, mark);
+}
+
+void rv_wire_item_serialize(rv_writer_buf *out, const rv_wire_item *item)
+{
+  rv_put_varint(out, 1, item->key);
+  rv_put_bytes(out, 2, item->table.data, item->table.size);
+  rv_put_double(out, 5, item->priority);
+  rv_put_int32(out, 6, item->times_sampled);
+  rv_put_time(out, 7, item->inserted_at_ns);
+  if (item->num_columns > 0) {
+    size_t trajectory = rv_put_open(out, 8);
+    const rv_wire_slice *slice = item->slices;
+    for (uint32_t i = 0; i < item->num_columns; i++) {
+      size_t column = rv_put_open(out, 1);
+      for (uint32_t n = item->num_slices[i]; n > 0; n--) rv_put_slice(out, slice++);
+      rv_put_varint(out, 2, item->squeeze[i]);
+      rv_put_close(out, column);
+    }
+    rv_put_close(out, trajectory);
+  }
+  rv_put_varint(out, 1000, item->sequence);
+}
