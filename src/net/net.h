@@ -70,6 +70,8 @@ size_t rv_call_queued(const rv_call *call); /* bytes not yet handed to the socke
 void rv_call_finish(rv_call *call, rv_code code, const char *message);
 /* Server: a metadata pair in the response's initial headers; before the first message. */
 void rv_call_set_header(rv_call *call, const char *name, const char *value);
+/* Server: sends the initial headers now instead of with the first message, so that the client's on_headers need not wait for it. */
+void rv_call_send_headers(rv_call *call);
 /* Client: no more messages will be sent (after what is queued). */
 void rv_call_half_close(rv_call *call);
 /* Either side: RST_STREAM(CANCEL). on_close follows (not from within this function). */

@@ -1,0 +1,20 @@
+/* Where to listen or connect: "host:port", "[::1]:port", "unix:/path". */
+#ifndef RV_NET_ADDRESS_H
+#define RV_NET_ADDRESS_H
+
+#include "reverie/status.h"
+
+enum { RV_ADDRESS_TEXT_MAX = 320 };
+
+typedef struct rv_address {
+  bool is_unix;
+  uint16_t port;
+  char host[256]; /* without brackets */
+  char path[108]; /* of a unix socket; '@' in front: Linux's abstract name space */
+  char text[RV_ADDRESS_TEXT_MAX]; /* for people */
+} rv_address;
+
+/* RV_INVALID_ARGUMENT says what to write instead. Port 0 is accepted here; only a server can use it. */
+rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err);
+
+#endif

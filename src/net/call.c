@@ -1,0 +1,323 @@
+/* What both ends of a call share: queues, pausing, deadlines, and the end. */
+#include "net/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+
+/* Bytes of messages one connection may have us hold, over all its calls: several of the largest. */
+static size_t held_limit(const rv_session *session)
+{
+  size_t most = session->max_message_bytes;
+  return most > (SIZE_MAX >> 3) ? SIZE_MAX : most * 4 > ((size_t)1 << 30) ? most * 4 : (size_t)1 << 30;
+}
+
+/* ---- messages that wait ---- */
+
+static bool hold(rv_held *held, rv_buf *owned_message)
+{
+  if (held->count == held->capacity) {
+    size_t capacity = held->capacity == 0 ? 8 : held->capacity * 2;
+    rv_buf **ring = malloc(capacity * sizeof(rv_buf *));
+    if (ring == NULL) {
+      rv_buf_unref(owned_message);
+      return false;
+    }
+    for (size_t i = 0; i < held->count; i++) ring[i] = held->message[(held->head + i) % held->capacity];
+    free(held->message);
+    *held = (rv_held){.message = ring, .count = held->count, .capacity = capacity};
+  }
+  held->message[(held->head + held->count++) % held->capacity] = owned_message;
+  return true;
+}
+
+static rv_buf *take_held(rv_held *held)
+{
+  rv_buf *message = held->message[held->head];
+  held->head = (held->head + 1) % held->capacity;
+  held->count--;
+  return message;
+}
+
+static void forget(rv_call *call, size_t bytes)
+{
+  call->held_bytes -= bytes;
+  if (call->session != NULL) call->session->held_bytes -= bytes;
+}
+
+static void drop_received(rv_call *call)
+{
+  while (call->held.count > 0) rv_buf_unref(take_held(&call->held));
+  rv_reader_fini(&call->reader);
+  forget(call, call->held_bytes);
+}
+
+static bool wants_messages(const rv_call *call) { return !(call->server && (call->no_more || call->over)); }
+
+static void hand_over(rv_call *call, rv_buf *owned_message)
+{
+  forget(call, RV_MESSAGE_PREFIX + owned_message->size);
+  call->delivering = true;
+  call->events->on_message(call, call->user, owned_message, owned_message->data, owned_message->size);
+  call->delivering = false;
+  rv_buf_unref(owned_message);
+}
+
+static void tell_half_close(rv_call *call)
+{
+  if (!call->server || !call->peer_done || call->half_close_told || call->held.count > 0 || call->paused || call->over) return;
+  call->half_close_told = true;
+  if (call->events->on_half_close != NULL) call->events->on_half_close(call, call->user);
+}
+
+static void deliver(rv_call *call)
+{
+  if (call->delivering) return;
+  while (call->held.count > 0 && !call->paused && wants_messages(call)) hand_over(call, take_held(&call->held));
+  tell_half_close(call);
+  rv_call_top_up(call);
+}
+
+void rv_call_top_up(rv_call *call)
+{
+  if (call->paused || call->over || call->peer_done || call->stream_id == 0) return;
+  int64_t want = RV_STREAM_WINDOW, missing = (int64_t)rv_reader_missing(&call->reader);
+  if (missing > want) want = missing < INT64_C(1) << 30 ? missing : INT64_C(1) << 30;
+  if (want - call->credit < RV_STREAM_WINDOW / 2) return;
+  int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)(want - call->credit));
+  if (rc == 0) call->credit = want;
+  rv_session_touch(call->session);
+}
+
+static void refuse(rv_call *call, rv_code code, const char *format, ...) RV_PRINTF(3, 4);
+static void refuse(rv_call *call, rv_code code, const char *format, ...)
+{
+  char text[RV_ERROR_MESSAGE_MAX];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  if (call->server)
+    rv_call_reject(call, code, text);
+  else
+    rv_call_end(call, code, text, NGHTTP2_CANCEL, false);
+}
+
+static void refuse_message(rv_call *call, rv_reader_result result)
+{
+  const char *who = call->server ? "server" : "client";
+  size_t most = call->session->max_message_bytes;
+  if (result == RV_READER_TOO_LARGE)
+    refuse(call, RV_RESOURCE_EXHAUSTED,
+           "a message of %lu bytes is larger than this %s takes (%zu); send smaller ones or raise max_message_bytes",
+           (unsigned long)call->reader.size, who, most);
+  else if (result == RV_READER_COMPRESSED)
+    refuse(call, call->server ? RV_UNIMPLEMENTED : RV_INTERNAL,
+           "the message is compressed, which this %s does not read; supported encodings: identity", who);
+  else if (result == RV_READER_BAD_FLAG)
+    refuse(call, RV_INTERNAL, "the message begins with flag %u, which gRPC does not know", (unsigned)call->reader.prefix[0]);
+  else
+    refuse(call, RV_RESOURCE_EXHAUSTED, "out of memory for a message of %lu bytes", (unsigned long)call->reader.size);
+}
+
+void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
+{
+  rv_session *session = call->session;
+  call->credit -= (int64_t)size;
+  if (!wants_messages(call) || call->over) return;
+  call->held_bytes += size;
+  session->held_bytes += size;
+  if (session->held_bytes > held_limit(session)) {
+    refuse(call, RV_RESOURCE_EXHAUSTED, "this connection has %zu bytes of messages waiting, and no more are kept; read or send slower",
+           session->held_bytes);
+    return;
+  }
+  while (size > 0 && !call->over && wants_messages(call)) {
+    rv_buf *message = NULL;
+    rv_reader_result result = rv_reader_take(&call->reader, &data, &size, session->max_message_bytes, &message);
+    if (result == RV_READER_MORE) break;
+    if (result != RV_READER_MESSAGE) {
+      refuse_message(call, result);
+      return;
+    }
+    if (!call->paused && call->held.count == 0) {
+      hand_over(call, message);
+    } else if (!hold(&call->held, message)) {
+      refuse_message(call, RV_READER_NO_MEMORY);
+      return;
+    }
+  }
+  rv_call_top_up(call);
+}
+
+void rv_call_peer_done(rv_call *call)
+{
+  call->peer_done = true;
+  if (!call->server) {
+    rv_call_response_done(call);
+  } else if (wants_messages(call) && !rv_reader_is_between(&call->reader)) {
+    rv_call_reject(call, RV_INTERNAL, "the request ended in the middle of a message");
+  } else {
+    tell_half_close(call);
+  }
+}
+
+/* ---- life ---- */
+
+static void on_deadline(rv_timer *timer)
+{
+  rv_call *call = RV_CONTAINER(timer, rv_call, timer);
+  int64_t ms = (call->deadline_ns - call->started_ns + 999999) / 1000000;
+  char text[160];
+  snprintf(text, sizeof text, "Deadline Exceeded: the call was not over within %lld ms", (long long)ms);
+  if (call->server)
+    rv_call_reject(call, RV_DEADLINE_EXCEEDED, text);
+  else
+    rv_call_end(call, RV_DEADLINE_EXCEEDED, text, NGHTTP2_CANCEL, false);
+}
+
+static void run_due(rv_task *task);
+
+rv_call *rv_call_new(rv_loop *loop, bool server)
+{
+  rv_call *call = calloc(1, sizeof *call);
+  if (call == NULL) return NULL;
+  call->loop = loop;
+  call->server = server;
+  call->deadline_ns = INT64_MAX;
+  rv_list_init(&call->link);
+  rv_list_init(&call->channel_link);
+  rv_task_init(&call->task, run_due);
+  rv_timer_init(&call->timer, loop, on_deadline);
+  return call;
+}
+
+void rv_call_free(rv_call *call)
+{
+  drop_received(call);
+  rv_timer_stop(&call->timer);
+  rv_list_remove(&call->link);
+  rv_list_remove(&call->channel_link);
+  rv_list_remove(&call->task.link);
+  rv_sendq_fini(&call->sendq);
+  free(call->held.message);
+  rv_metadata_store_fini(&call->received);
+  rv_metadata_store_fini(&call->to_send);
+  if (call->session != NULL) rv_session_unref(call->session);
+  free(call->path);
+  free(call->message);
+  free(call);
+}
+
+void rv_call_start_deadline(rv_call *call)
+{
+  if (call->deadline_ns != INT64_MAX) rv_timer_start(&call->timer, call->deadline_ns);
+}
+
+void rv_call_due(rv_call *call, unsigned due)
+{
+  call->due |= due;
+  rv_loop_defer(call->loop, &call->task);
+}
+
+static void run_due(rv_task *task)
+{
+  rv_call *call = RV_CONTAINER(task, rv_call, task);
+  unsigned due = call->due;
+  call->due = 0;
+  if (call->events != NULL && (due & RV_DUE_WRITABLE) != 0 && !call->over && call->events->on_writable != NULL)
+    call->events->on_writable(call, call->user);
+  if (call->events != NULL && (due & RV_DUE_DELIVER) != 0) deliver(call);
+  if (!call->over || call->held.count > 0) return; /* held: it is paused */
+  if (call->events != NULL) call->events->on_close(call, call->user, call->code, call->message == NULL ? "" : call->message);
+  rv_call_free(call);
+}
+
+void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t reset, bool deliver_rest)
+{
+  if (call->over) return;
+  call->over = true;
+  call->code = code;
+  char *copy = message == NULL || message[0] == '\0' ? NULL : strdup(message);
+  free(call->message);
+  call->message = copy;
+  rv_timer_stop(&call->timer);
+  rv_list_remove(&call->link);
+  if (call->stream_id != 0 && call->session->http != NULL) {
+    nghttp2_session_set_stream_user_data(call->session->http, call->stream_id, NULL);
+    if (reset != RV_NO_RESET) nghttp2_submit_rst_stream(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, reset);
+    rv_session_touch(call->session);
+  }
+  call->stream_id = 0;
+  rv_sendq_fini(&call->sendq);
+  if (!deliver_rest)
+    drop_received(call);
+  else
+    rv_reader_fini(&call->reader); /* an incomplete message */
+  rv_call_due(call, RV_DUE_DELIVER | RV_DUE_CLOSE);
+}
+
+/* ---- net.h ---- */
+
+rv_loop *rv_call_loop(rv_call *call) { return call->loop; }
+const char *rv_call_metadata(rv_call *call, const char *name) { return rv_metadata_store_get(&call->received, name); }
+const char *rv_call_peer(rv_call *call) { return call->session == NULL ? "unknown" : call->session->peer; }
+size_t rv_call_queued(const rv_call *call) { return call->sendq.bytes; }
+
+void rv_call_wake_source(rv_call *call)
+{
+  if (!call->data_deferred) return;
+  call->data_deferred = false;
+  nghttp2_session_resume_data(call->session->http, call->stream_id);
+  rv_session_touch(call->session);
+}
+
+void rv_call_send(rv_call *call, rv_pieces *pieces)
+{
+  if (call->over || call->no_more) {
+    rv_pieces_fini(pieces);
+    return;
+  }
+  if (!rv_sendq_push(&call->sendq, pieces)) {
+    size_t bytes = pieces->bytes;
+    rv_pieces_fini(pieces);
+    refuse(call, RV_RESOURCE_EXHAUSTED, "a message of %zu bytes could not be queued: %s", bytes,
+           bytes > UINT32_MAX ? "gRPC's messages are smaller than 4 GiB" : "out of memory");
+    return;
+  }
+  if (call->sendq.bytes >= RV_LOW_WATER) call->was_full = true;
+  if (call->server && !call->headers_sent)
+    rv_call_submit_headers(call);
+  else
+    rv_call_wake_source(call);
+}
+
+void rv_call_half_close(rv_call *call)
+{
+  if (call->server || call->over || call->no_more) return;
+  call->no_more = true;
+  rv_call_wake_source(call);
+}
+
+void rv_call_cancel(rv_call *call)
+{
+  if (call->over) { /* it waits for its messages to be taken: nobody wants them */
+    drop_received(call);
+    rv_call_due(call, RV_DUE_CLOSE);
+    return;
+  }
+  rv_call_end(call, RV_CANCELLED, "the call was cancelled", NGHTTP2_CANCEL, false);
+}
+
+void rv_call_pause(rv_call *call) { call->paused = true; }
+
+void rv_call_resume(rv_call *call)
+{
+  if (!call->paused) return;
+  call->paused = false;
+  rv_call_due(call, RV_DUE_DELIVER);
+}

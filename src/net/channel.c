@@ -1,0 +1,250 @@
+/* A client's channel: one connection to one address, made when a call asks for it, and made again after it was lost. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "net/call.h"
+#include "net/connector.h"
+
+#define BACKOFF_FIRST_NS INT64_C(10000000)
+#define BACKOFF_MOST_NS INT64_C(1000000000)
+
+struct rv_channel {
+  rv_loop *loop;
+  rv_address address;
+  size_t max_message_bytes;
+  rv_connector *connector; /* connecting */
+  rv_session *session;     /* the one for new calls; perhaps not ready yet */
+  rv_link sessions;        /* this one, and those that the server shuts down */
+  rv_link calls;           /* all that have not got their on_close */
+  rv_link waiting;         /* those without a stream, first come first served */
+  rv_timer retry;
+  int64_t backoff_ns, not_before_ns;
+  unsigned attempts; /* failed ones since the last connection */
+  rv_random random;
+  rv_mutex lock; /* guards state */
+  char state[512];
+};
+
+static void set_state(rv_channel *channel, const char *format, ...) RV_PRINTF(2, 3);
+static void set_state(rv_channel *channel, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  rv_mutex_lock(&channel->lock);
+  vsnprintf(channel->state, sizeof channel->state, format, args);
+  rv_mutex_unlock(&channel->lock);
+  va_end(args);
+}
+
+static void ask_for_connection(rv_channel *channel);
+
+static void start_waiting(rv_channel *channel)
+{
+  while (!rv_list_empty(&channel->waiting) && channel->session != NULL && rv_session_room(channel->session) > 0)
+    rv_call_start(RV_CONTAINER(channel->waiting.next, rv_call, link), channel->session);
+}
+
+static void fail_attempt(rv_channel *channel, const char *message)
+{
+  channel->attempts++;
+  int64_t wait = channel->backoff_ns;
+  channel->backoff_ns = wait * 2 < BACKOFF_MOST_NS ? wait * 2 : BACKOFF_MOST_NS;
+  wait = (int64_t)((double)wait * (0.8 + 0.4 * rv_random_unit(&channel->random))); /* so that many clients do not come at once */
+  channel->not_before_ns = rv_monotonic_ns(&channel->loop->env) + wait;
+  set_state(channel, "connecting to %.100s (%.300s; attempt %u)", channel->address.text, message, channel->attempts);
+  for (rv_link *node = channel->waiting.next, *next; node != &channel->waiting; node = next) {
+    next = node->next;
+    rv_call *call = RV_CONTAINER(node, rv_call, link);
+    if (!call->wait_for_ready) rv_call_end(call, RV_UNAVAILABLE, message, RV_NO_RESET, false);
+  }
+  ask_for_connection(channel);
+}
+
+static void on_ready(void *owner, rv_session *session)
+{
+  rv_channel *channel = owner;
+  if (session != channel->session) return;
+  channel->attempts = 0;
+  channel->backoff_ns = BACKOFF_FIRST_NS;
+  channel->not_before_ns = 0;
+  set_state(channel, "connected to %s", channel->address.text);
+  start_waiting(channel);
+}
+
+static void let_go(rv_channel *channel, rv_session *session)
+{
+  if (session != channel->session) return;
+  channel->session = NULL;
+  set_state(channel, "not connected to %s", channel->address.text);
+}
+
+static void on_goaway(void *owner, rv_session *session)
+{
+  let_go(owner, session);
+  ask_for_connection(owner);
+}
+
+static void on_room(void *owner, rv_session *session)
+{
+  rv_channel *channel = owner;
+  if (session == channel->session) start_waiting(channel);
+}
+
+static void on_gone(void *owner, rv_session *session, bool ready, const char *message)
+{
+  rv_channel *channel = owner;
+  bool current = session == channel->session;
+  let_go(channel, session);
+  if (current && !ready)
+    fail_attempt(channel, message);
+  else
+    ask_for_connection(channel);
+}
+
+static const rv_session_owner session_events = {.on_ready = on_ready, .on_goaway = on_goaway, .on_room = on_room, .on_gone = on_gone};
+
+static void on_connected(void *user, int fd, const char *message)
+{
+  rv_channel *channel = user;
+  channel->connector = NULL;
+  if (fd < 0) {
+    fail_attempt(channel, message);
+    return;
+  }
+  rv_session_config config = {.loop = channel->loop,
+                              .events = &session_events,
+                              .owner = channel,
+                              .max_message_bytes = channel->max_message_bytes,
+                              .address = channel->address.text};
+  rv_error error;
+  if (rv_session_new(&config, fd, &channel->session, &error) != RV_OK) {
+    channel->session = NULL;
+    fail_attempt(channel, error.message);
+    return;
+  }
+  rv_list_push_back(&channel->sessions, &channel->session->owner_link);
+}
+
+static void connect_now(rv_channel *channel)
+{
+  if (channel->attempts == 0) set_state(channel, "connecting to %s", channel->address.text);
+  channel->connector = rv_connector_start(channel->loop, &channel->address, on_connected, channel);
+  if (channel->connector == NULL) fail_attempt(channel, "out of memory for a connection");
+}
+
+static void on_retry(rv_timer *timer) { ask_for_connection(RV_CONTAINER(timer, rv_channel, retry)); }
+
+static void ask_for_connection(rv_channel *channel)
+{
+  if (rv_list_empty(&channel->waiting) || channel->session != NULL || channel->connector != NULL) return;
+  if (rv_monotonic_ns(&channel->loop->env) < channel->not_before_ns)
+    rv_timer_start(&channel->retry, channel->not_before_ns);
+  else
+    connect_now(channel);
+}
+
+/* ---- net.h ---- */
+
+rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_error *err)
+{
+  rv_code code = rv_address_check(config->address, err);
+  if (code != RV_OK) return code;
+  rv_channel *channel = calloc(1, sizeof *channel);
+  if (channel == NULL) return rv_fail_memory(err, sizeof *channel);
+  rv_address_parse(config->address, &channel->address, NULL);
+  channel->loop = config->loop;
+  channel->max_message_bytes = config->max_message_bytes;
+  channel->backoff_ns = BACKOFF_FIRST_NS;
+  rv_list_init(&channel->sessions);
+  rv_list_init(&channel->calls);
+  rv_list_init(&channel->waiting);
+  rv_timer_init(&channel->retry, channel->loop, on_retry);
+  rv_random_init(&channel->random, rv_entropy64(&config->loop->env));
+  rv_mutex_init(&channel->lock, RV_RANK_WAIT, "channel state");
+  set_state(channel, "not connected to %s", channel->address.text);
+  *out = channel;
+  return RV_OK;
+}
+
+static void close_channel(void *argument)
+{
+  rv_channel *channel = argument;
+  while (!rv_list_empty(&channel->calls)) {
+    rv_call *call = RV_CONTAINER(channel->calls.next, rv_call, channel_link);
+    rv_list_remove(&call->channel_link);
+    if (call->over)
+      rv_call_cancel(call); /* what waits for a paused call to go on is dropped */
+    else
+      rv_call_end(call, RV_CANCELLED, "the client was closed", NGHTTP2_CANCEL, false);
+  }
+  while (!rv_list_empty(&channel->sessions)) {
+    rv_session *session = RV_CONTAINER(channel->sessions.next, rv_session, owner_link);
+    rv_list_remove(&session->owner_link);
+    rv_session_disown(session);
+    rv_session_finish(session, RV_CANCELLED, "the client was closed");
+  }
+  if (channel->connector != NULL) rv_connector_cancel(channel->connector);
+  rv_timer_stop(&channel->retry);
+  rv_mutex_fini(&channel->lock);
+  free(channel);
+}
+
+static void nothing(void *argument) { (void)argument; }
+
+void rv_channel_free(rv_channel *channel)
+{
+  if (channel == NULL) return;
+  rv_loop *loop = channel->loop;
+  rv_loop_call(loop, close_channel, channel);
+  if (!rv_loop_is_current(loop)) rv_loop_call(loop, nothing, NULL); /* the calls' on_close have come before this runs */
+}
+
+static bool copy_metadata(rv_call *call, const rv_call_config *config)
+{
+  for (size_t i = 0; i < config->num_metadata; i++) {
+    const char *name = config->metadata[i].name, *value = config->metadata[i].value;
+    if (nghttp2_check_header_name((const uint8_t *)name, strlen(name)) == 0 || name[0] == ':' ||
+        nghttp2_check_header_value((const uint8_t *)value, strlen(value)) == 0)
+      return false;
+    if (!rv_metadata_store_add(&call->to_send, name, strlen(name), value, strlen(value))) return false;
+  }
+  return true;
+}
+
+rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, const rv_call_events *events, void *user)
+{
+  rv_call *call = rv_call_new(channel->loop, false);
+  if (call == NULL) return NULL;
+  call->path = strdup(config->path);
+  if (call->path == NULL) {
+    rv_call_free(call);
+    return NULL;
+  }
+  call->events = events;
+  call->user = user;
+  call->wait_for_ready = config->wait_for_ready;
+  call->deadline_ns = config->deadline_ns;
+  call->started_ns = rv_monotonic_ns(&channel->loop->env);
+  rv_list_push_back(&channel->calls, &call->channel_link);
+  if (!copy_metadata(call, config)) {
+    rv_call_end(call, RV_INVALID_ARGUMENT, "the call's metadata has a name or value with characters HTTP/2 forbids", RV_NO_RESET, false);
+    return call;
+  }
+  rv_list_push_back(&channel->waiting, &call->link);
+  rv_call_start_deadline(call);
+  start_waiting(channel);
+  ask_for_connection(channel);
+  return call;
+}
+
+void rv_channel_state(rv_channel *channel, char *out, size_t capacity)
+{
+  if (capacity == 0) return;
+  rv_mutex_lock(&channel->lock);
+  snprintf(out, capacity, "%s", channel->state);
+  rv_mutex_unlock(&channel->lock);
+}

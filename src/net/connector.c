@@ -1,0 +1,206 @@
+#include "net/connector.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "net/socket.h"
+
+struct rv_connector {
+  rv_loop *loop;
+  rv_address address;
+  void (*done)(void *user, int owned_fd, const char *message);
+  void *user;
+  uv_getaddrinfo_t resolve;
+  bool resolving, cancelled;
+  rv_sockaddr *found;
+  size_t count, next;
+  int fd;
+  uv_poll_t *poll;
+  rv_timer timer;
+  rv_task task; /* tries the next address */
+  char message[400];
+};
+
+static void free_handle(uv_handle_t *handle) { free(handle); }
+
+static void stop_waiting(rv_connector *connector)
+{
+  rv_timer_stop(&connector->timer);
+  if (connector->poll == NULL) return;
+  uv_poll_stop(connector->poll);
+  uv_close((uv_handle_t *)connector->poll, free_handle);
+  connector->poll = NULL;
+}
+
+static void destroy(rv_connector *connector)
+{
+  stop_waiting(connector);
+  rv_list_remove(&connector->task.link);
+  if (connector->fd >= 0) close(connector->fd);
+  free(connector->found);
+  free(connector);
+}
+
+static void finish(rv_connector *connector, int fd)
+{
+  stop_waiting(connector);
+  connector->fd = -1;
+  connector->done(connector->user, fd, connector->message);
+  destroy(connector);
+}
+
+static const char *advice(const rv_connector *connector, int error)
+{
+  if (error == ECONNREFUSED && connector->address.is_unix) return "nobody listens on this socket any more; is the server running?";
+  if (error == ECONNREFUSED) return "no server listens there; is it running, and is the port right?";
+  if (error == ENOENT) return "there is no such socket file; is the server running?";
+  if (error == ETIMEDOUT) return "nothing answers there; is the host right, and does a firewall let you through?";
+  if (error == EHOSTUNREACH || error == ENETUNREACH) return "there is no route to this host; is the host right?";
+  if (error == EMFILE || error == ENFILE) return "raise the limit of open files";
+  if (error == EAGAIN) return "the server has too many connections waiting";
+  return "is the address right?";
+}
+
+/* This address cannot be reached; the last one's reason is told. */
+static void note_failure(rv_connector *connector, int error)
+{
+  char peer[RV_PEER_MAX] = "";
+  stop_waiting(connector);
+  if (connector->fd >= 0) close(connector->fd);
+  connector->fd = -1;
+  if (connector->count > 1) rv_sockaddr_format(&connector->found[connector->next - 1], peer);
+  snprintf(connector->message, sizeof connector->message, "cannot connect to %.120s: %s%s%s%s (%s)", connector->address.text,
+           error == ECONNREFUSED ? "connection refused" : strerror(error), peer[0] != '\0' ? " [" : "", peer,
+           peer[0] != '\0' ? "]" : "", advice(connector, error));
+  rv_loop_defer(connector->loop, &connector->task);
+}
+
+static void on_writable(uv_poll_t *poll, int status, int events)
+{
+  (void)events;
+  rv_connector *connector = poll->data;
+  int error = rv_socket_error(connector->fd);
+  if (error == 0 && status < 0) error = EIO;
+  if (error != 0)
+    note_failure(connector, error);
+  else
+    finish(connector, connector->fd);
+}
+
+static void on_timeout(rv_timer *timer) { note_failure(RV_CONTAINER(timer, rv_connector, timer), ETIMEDOUT); }
+
+static int wait_until_connected(rv_connector *connector)
+{
+  uv_poll_t *poll = malloc(sizeof *poll);
+  if (poll == NULL) return ENOMEM;
+  int rc = uv_poll_init(&connector->loop->uv, poll, connector->fd);
+  if (rc != 0) {
+    free(poll);
+    return -rc;
+  }
+  poll->data = connector;
+  connector->poll = poll;
+  uv_poll_start(poll, UV_WRITABLE, on_writable);
+  rv_timer_start(&connector->timer, rv_monotonic_ns(&connector->loop->env) + RV_CONNECT_NS);
+  return 0;
+}
+
+static void try_next(rv_task *task)
+{
+  rv_connector *connector = RV_CONTAINER(task, rv_connector, task);
+  if (connector->next == connector->count) {
+    finish(connector, -1);
+    return;
+  }
+  const rv_sockaddr *address = &connector->found[connector->next++];
+  connector->fd = rv_socket_open(address->storage.ss_family);
+  if (connector->fd < 0) {
+    note_failure(connector, -connector->fd);
+    return;
+  }
+  rv_socket_tune(connector->fd);
+  int error = rv_socket_connect(connector->fd, address);
+  if (error == 0) {
+    finish(connector, connector->fd);
+    return;
+  }
+  if (error == EINPROGRESS) error = wait_until_connected(connector);
+  if (error != 0) note_failure(connector, error);
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+{
+  rv_connector *connector = request->data;
+  connector->resolving = false;
+  if (connector->cancelled) {
+    uv_freeaddrinfo(list);
+    destroy(connector);
+    return;
+  }
+  size_t count = 0;
+  for (const struct addrinfo *at = list; status == 0 && at != NULL; at = at->ai_next) count++;
+  connector->found = count > 0 ? calloc(count, sizeof *connector->found) : NULL;
+  for (const struct addrinfo *at = list; connector->found != NULL && at != NULL; at = at->ai_next) {
+    rv_sockaddr *found = &connector->found[connector->count];
+    if (at->ai_addrlen > sizeof found->storage) continue;
+    memcpy(&found->storage, at->ai_addr, at->ai_addrlen);
+    found->length = at->ai_addrlen;
+    rv_sockaddr_set_port(found, connector->address.port);
+    connector->count++;
+  }
+  uv_freeaddrinfo(list);
+  if (connector->count == 0)
+    snprintf(connector->message, sizeof connector->message, "cannot resolve the host \"%.150s\": %s; is its name right?",
+             connector->address.host, status == 0 ? "it has no address" : uv_strerror(status));
+  rv_loop_defer(connector->loop, &connector->task);
+}
+
+static bool begin(rv_connector *connector)
+{
+  rv_sockaddr known;
+  if (rv_sockaddr_of_address(&connector->address, &known)) {
+    connector->found = malloc(sizeof *connector->found);
+    if (connector->found == NULL) return false;
+    connector->found[0] = known;
+    connector->count = 1;
+    rv_loop_defer(connector->loop, &connector->task);
+    return true;
+  }
+  struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  connector->resolve.data = connector;
+  connector->resolving = true;
+  if (uv_getaddrinfo(&connector->loop->uv, &connector->resolve, on_resolved, connector->address.host, NULL, &hints) == 0) return true;
+  connector->resolving = false;
+  return false;
+}
+
+rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address,
+                                 void (*done)(void *user, int owned_fd, const char *message), void *user)
+{
+  rv_connector *connector = calloc(1, sizeof *connector);
+  if (connector == NULL) return NULL;
+  connector->loop = loop;
+  connector->address = *address;
+  connector->done = done;
+  connector->user = user;
+  connector->fd = -1;
+  rv_task_init(&connector->task, try_next);
+  rv_timer_init(&connector->timer, loop, on_timeout);
+  if (begin(connector)) return connector;
+  destroy(connector);
+  return NULL;
+}
+
+void rv_connector_cancel(rv_connector *connector)
+{
+  if (!connector->resolving) {
+    destroy(connector);
+    return;
+  }
+  connector->cancelled = true;
+  uv_cancel((uv_req_t *)&connector->resolve);
+}

@@ -1,0 +1,358 @@
+/* The server's side: listeners on the first loop hand accepted sockets to all loops in turn. Stopping closes the listeners, lets
+ * every loop drain its connections, and waits until none is left. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "net/listener.h"
+#include "net/session.h"
+
+enum { ACCEPT_TURN = 64, MAX_THREADS = 256, DEFAULT_CONNECTIONS = 65536 };
+#define ACCEPT_PAUSE_NS INT64_C(100000000)
+
+typedef struct io_thread {
+  rv_grpc_server *server;
+  rv_loop *loop;
+  rv_link sessions; /* rv_session.owner_link */
+  rv_timer drain;
+  bool stopping, drained;
+} io_thread;
+
+typedef struct watch {
+  uv_poll_t poll;
+  rv_grpc_server *server;
+  int fd;
+} watch;
+
+struct rv_grpc_server {
+  rv_env env;
+  bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
+  void *context;
+  size_t max_message_bytes, max_connections, max_streams;
+  io_thread *io;
+  size_t num_io, next_io;
+  rv_listener *listener;
+  size_t num_listeners;
+  watch **watching; /* one a listening socket; the first loop's */
+  size_t num_watching;
+  rv_timer accept_again; /* when files have run out */
+  bool full_logged;
+  atomic_size_t connections;
+  int64_t drain_ms;
+  bool stopped; /* of the thread that stops */
+  rv_mutex lock; /* guards `draining` */
+  rv_cond drained;
+  size_t draining;
+};
+
+/* ---- connections ---- */
+
+static bool on_request(void *owner, rv_call *call, const char *path, const rv_call_events **events, void **user)
+{
+  const io_thread *io = owner;
+  return io->server->on_call(io->server->context, call, path, events, user);
+}
+
+static void note_drained(io_thread *io)
+{
+  if (!io->stopping || io->drained || !rv_list_empty(&io->sessions)) return;
+  io->drained = true;
+  rv_timer_stop(&io->drain);
+  rv_mutex_lock(&io->server->lock);
+  io->server->draining--;
+  rv_cond_signal(&io->server->drained);
+  rv_mutex_unlock(&io->server->lock);
+}
+
+static void on_gone(void *owner, rv_session *session, bool ready, const char *message)
+{
+  (void)ready;
+  io_thread *io = owner;
+  rv_log(&io->server->env, RV_LOG_DEBUG, "connection from %s ended: %s", session->peer, message);
+  atomic_fetch_sub(&io->server->connections, 1);
+  note_drained(io);
+}
+
+static const rv_session_owner session_events = {.on_request = on_request, .on_gone = on_gone};
+
+static void adopt(io_thread *io, int fd)
+{
+  const rv_grpc_server *server = io->server;
+  rv_session_config config = {.loop = io->loop,
+                              .events = &session_events,
+                              .owner = io,
+                              .server = true,
+                              .max_message_bytes = server->max_message_bytes,
+                              .max_streams = server->max_streams};
+  rv_session *session;
+  rv_error error;
+  if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
+    rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s", error.message);
+    atomic_fetch_sub(&io->server->connections, 1);
+    return;
+  }
+  rv_list_push_back(&io->sessions, &session->owner_link);
+}
+
+typedef struct hand_over {
+  rv_task task;
+  io_thread *io;
+  int fd;
+} hand_over;
+
+static void run_hand_over(rv_task *task)
+{
+  hand_over *over = RV_CONTAINER(task, hand_over, task);
+  adopt(over->io, over->fd);
+  free(over);
+}
+
+static void give(io_thread *io, int fd)
+{
+  if (rv_loop_is_current(io->loop)) {
+    adopt(io, fd);
+    return;
+  }
+  hand_over *over = malloc(sizeof *over);
+  if (over == NULL) {
+    close(fd);
+    atomic_fetch_sub(&io->server->connections, 1);
+    return;
+  }
+  over->io = io;
+  over->fd = fd;
+  rv_task_init(&over->task, run_hand_over);
+  rv_loop_post(io->loop, &over->task);
+}
+
+/* ---- accepting ---- */
+
+/* Empty SETTINGS, then GOAWAY(ENHANCE_YOUR_CALM) with a reason: what a client that is one too many gets. */
+static void turn_away(rv_grpc_server *server, int fd)
+{
+  static const char frames[] = "\0\0\0\x04\0\0\0\0\0"
+                               "\0\0\x1c\x07\0\0\0\0\0"
+                               "\0\0\0\0\0\0\0\x0b"
+                               "too many connections";
+  ssize_t sent = send(fd, frames, sizeof frames - 1, MSG_NOSIGNAL);
+  (void)sent;
+  close(fd);
+  if (!server->full_logged)
+    rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections", server->max_connections);
+  server->full_logged = true;
+}
+
+static void watch_all(rv_grpc_server *server, bool on);
+
+static void on_accept_again(rv_timer *timer) { watch_all(RV_CONTAINER(timer, rv_grpc_server, accept_again), true); }
+
+static void accept_failed(rv_grpc_server *server, int error)
+{
+  if (error == EAGAIN || error == EWOULDBLOCK || error == ECONNABORTED) return;
+  /* The socket stays readable: without a pause the loop would spin. */
+  rv_log(&server->env, RV_LOG_WARNING, "a connection could not be accepted: %s%s", strerror(error),
+         error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n)" : "");
+  watch_all(server, false);
+  rv_timer_start(&server->accept_again, rv_monotonic_ns(&server->env) + ACCEPT_PAUSE_NS);
+}
+
+static void on_listening(uv_poll_t *poll, int status, int events)
+{
+  (void)status, (void)events;
+  const watch *watched = poll->data;
+  rv_grpc_server *server = watched->server;
+  for (int i = 0; i < ACCEPT_TURN; i++) {
+    int fd = rv_socket_accept(watched->fd);
+    if (fd < 0) {
+      accept_failed(server, -fd);
+      return;
+    }
+    if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
+      atomic_fetch_sub(&server->connections, 1);
+      turn_away(server, fd);
+      continue;
+    }
+    give(&server->io[server->next_io++ % server->num_io], fd);
+  }
+}
+
+static void watch_all(rv_grpc_server *server, bool on)
+{
+  for (size_t i = 0; i < server->num_watching; i++)
+    if (on)
+      uv_poll_start(&server->watching[i]->poll, UV_READABLE, on_listening);
+    else
+      uv_poll_stop(&server->watching[i]->poll);
+}
+
+static void start_listening(void *argument)
+{
+  rv_grpc_server *server = argument;
+  size_t at = 0;
+  for (size_t i = 0; i < server->num_listeners; i++)
+    for (size_t k = 0; k < server->listener[i].count; k++) {
+      watch *watched = server->watching[at++];
+      watched->server = server;
+      watched->fd = server->listener[i].fd[k];
+      uv_poll_init(&server->io[0].loop->uv, &watched->poll, watched->fd);
+      watched->poll.data = watched;
+    }
+  server->num_watching = at;
+  watch_all(server, true);
+}
+
+static void free_watch(uv_handle_t *handle) { free(handle->data); }
+
+static void stop_listening(void *argument)
+{
+  rv_grpc_server *server = argument;
+  watch_all(server, false);
+  rv_timer_stop(&server->accept_again);
+  for (size_t i = 0; i < server->num_watching; i++) uv_close((uv_handle_t *)&server->watching[i]->poll, free_watch);
+  server->num_watching = 0;
+  for (size_t i = 0; i < server->num_listeners; i++) rv_listener_close(&server->listener[i]);
+}
+
+/* ---- stopping ---- */
+
+static void on_drain_over(rv_timer *timer)
+{
+  io_thread *io = RV_CONTAINER(timer, io_thread, drain);
+  for (rv_link *node = io->sessions.next, *next; node != &io->sessions; node = next) {
+    next = node->next;
+    rv_session_finish(RV_CONTAINER(node, rv_session, owner_link), RV_UNAVAILABLE, "Cancelling all calls");
+  }
+}
+
+static void drain(void *argument)
+{
+  io_thread *io = argument;
+  io->stopping = true;
+  RV_LIST_EACH(node, &io->sessions) rv_session_shut_down(RV_CONTAINER(node, rv_session, owner_link));
+  int64_t wait = io->server->drain_ms < 0 ? 0 : io->server->drain_ms;
+  if (wait > INT64_MAX / 4000000) wait = INT64_MAX / 4000000;
+  if (wait == 0)
+    on_drain_over(&io->drain);
+  else
+    rv_timer_start(&io->drain, rv_monotonic_ns(&io->server->env) + wait * 1000000);
+  note_drained(io);
+}
+
+void rv_grpc_server_stop(rv_grpc_server *server, int64_t drain_ms)
+{
+  if (server->stopped) return;
+  server->stopped = true;
+  server->drain_ms = drain_ms;
+  rv_loop_call(server->io[0].loop, stop_listening, server);
+  rv_mutex_lock(&server->lock);
+  server->draining = server->num_io;
+  rv_mutex_unlock(&server->lock);
+  for (size_t i = 0; i < server->num_io; i++) rv_loop_call(server->io[i].loop, drain, &server->io[i]);
+  rv_mutex_lock(&server->lock);
+  while (server->draining > 0) rv_cond_wait(&server->drained, &server->lock);
+  rv_mutex_unlock(&server->lock);
+}
+
+void rv_grpc_server_free(rv_grpc_server *server)
+{
+  if (server == NULL) return;
+  if (server->num_io > 0) rv_grpc_server_stop(server, 0);
+  for (size_t i = 0; i < server->num_io; i++) rv_loop_free(server->io[i].loop);
+  for (size_t i = 0; i < server->num_listeners; i++) rv_listener_close(&server->listener[i]);
+  rv_cond_fini(&server->drained);
+  rv_mutex_fini(&server->lock);
+  free(server->watching);
+  free(server->listener);
+  free(server->io);
+  free(server);
+}
+
+/* ---- making one ---- */
+
+static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_config *config, rv_error *err)
+{
+  if (config->num_addresses == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs an address to listen on, such as [::]:8000");
+  server->listener = calloc(config->num_addresses, sizeof *server->listener);
+  if (server->listener == NULL) return rv_fail_memory(err, config->num_addresses * sizeof *server->listener);
+  for (size_t i = 0; i < config->num_addresses; i++) {
+    rv_address address;
+    rv_code code = rv_address_parse(config->addresses[i], &address, err);
+    if (code == RV_OK) code = rv_listener_open(&address, &server->listener[i], err);
+    if (code != RV_OK) return code;
+    server->num_listeners++;
+  }
+  return RV_OK;
+}
+
+static rv_code make_watches(rv_grpc_server *server, rv_error *err)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < server->num_listeners; i++) count += server->listener[i].count;
+  server->watching = calloc(count, sizeof(watch *));
+  if (server->watching == NULL) return rv_fail_memory(err, count * sizeof(watch *));
+  for (size_t i = 0; i < count; i++) {
+    server->watching[i] = calloc(1, sizeof(watch));
+    if (server->watching[i] != NULL) continue;
+    while (i > 0) free(server->watching[--i]);
+    return rv_fail_memory(err, sizeof(watch));
+  }
+  return RV_OK;
+}
+
+static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
+{
+  size_t count = threads == 0 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+  server->io = calloc(count, sizeof *server->io);
+  if (server->io == NULL) return rv_fail_memory(err, count * sizeof *server->io);
+  for (size_t i = 0; i < count; i++) {
+    io_thread *io = &server->io[i];
+    char name[16];
+    snprintf(name, sizeof name, "rv-io-%u", (unsigned)i & 0xFFFFU);
+    rv_code code = rv_loop_new(&server->env, name, &io->loop, err);
+    if (code != RV_OK) return code;
+    io->server = server;
+    rv_list_init(&io->sessions);
+    rv_timer_init(&io->drain, io->loop, on_drain_over);
+    server->num_io++;
+  }
+  rv_timer_init(&server->accept_again, server->io[0].loop, on_accept_again);
+  return RV_OK;
+}
+
+rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server **out, rv_error *err)
+{
+  rv_grpc_server *server = calloc(1, sizeof *server);
+  if (server == NULL) return rv_fail_memory(err, sizeof *server);
+  rv_env_fill(&server->env, config->env);
+  server->on_call = config->on_call;
+  server->context = config->context;
+  server->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
+  server->max_connections = config->max_connections > 0 ? config->max_connections : DEFAULT_CONNECTIONS;
+  server->max_streams = config->max_streams_per_connection;
+  rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
+  rv_cond_init(&server->drained);
+  rv_socket_raise_limit();
+  rv_code code = open_listeners(server, config, err);
+  if (code == RV_OK) code = make_loops(server, config->io_threads, err);
+  if (code == RV_OK) code = make_watches(server, err);
+  if (code != RV_OK) {
+    rv_grpc_server_free(server);
+    return code;
+  }
+  rv_loop_call(server->io[0].loop, start_listening, server);
+  *out = server;
+  return RV_OK;
+}
+
+uint16_t rv_grpc_server_port(const rv_grpc_server *server, size_t index)
+{
+  return index < server->num_listeners ? server->listener[index].address.port : 0;
+}
+
+size_t rv_grpc_server_num_loops(const rv_grpc_server *server) { return server->num_io; }
+rv_loop *rv_grpc_server_loop(const rv_grpc_server *server, size_t index) { return server->io[index].loop; }

@@ -1,0 +1,270 @@
+#include "net/loop.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+
+/* How often the deferred tasks and flushes that follow from each other are run before the sockets get their turn again. */
+enum { ROUNDS = 8 };
+
+void rv_task_init(rv_task *task, void (*run)(rv_task *task))
+{
+  task->run = run;
+  rv_list_init(&task->link);
+}
+
+void rv_loop_defer(rv_loop *loop, rv_task *task)
+{
+  if (rv_list_empty(&task->link)) rv_list_push_back(&loop->deferred, &task->link);
+}
+
+void rv_loop_defer_flush(rv_loop *loop, rv_task *task)
+{
+  if (rv_list_empty(&task->link)) rv_list_push_back(&loop->flushing, &task->link);
+}
+
+static void run_all(rv_link *list)
+{
+  rv_link batch;
+  rv_list_init(&batch);
+  rv_list_splice(&batch, list);
+  for (rv_link *node = rv_list_pop_front(&batch); node != NULL; node = rv_list_pop_front(&batch)) {
+    rv_task *task = RV_CONTAINER(node, rv_task, link);
+    task->run(task);
+  }
+}
+
+static void take_inbox(rv_loop *loop)
+{
+  rv_link batch;
+  rv_list_init(&batch);
+  rv_mutex_lock(&loop->lock);
+  loop->asleep = false;
+  rv_list_splice(&batch, &loop->inbox);
+  rv_mutex_unlock(&loop->lock);
+  run_all(&batch);
+}
+
+/* Runs what was posted and deferred, then lets connections send. true: nothing is left. */
+static bool run_queues(rv_loop *loop)
+{
+  take_inbox(loop);
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int inner = 0; inner < ROUNDS && !rv_list_empty(&loop->deferred); inner++) run_all(&loop->deferred);
+    if (rv_list_empty(&loop->flushing)) break;
+    run_all(&loop->flushing);
+  }
+  return rv_list_empty(&loop->deferred) && rv_list_empty(&loop->flushing);
+}
+
+static void on_alarm(uv_timer_t *alarm)
+{
+  rv_loop *loop = alarm->data;
+  loop->alarm_at = INT64_MAX;
+  int64_t now = rv_monotonic_ns(&loop->env);
+  while (loop->timers.count > 0 && loop->timers.timer[0]->at_ns <= now) {
+    rv_timer *timer = loop->timers.timer[0];
+    rv_timer_heap_remove(&loop->timers, timer);
+    timer->fire(timer);
+  }
+}
+
+static void set_alarm(rv_loop *loop)
+{
+  int64_t at = loop->timers.count > 0 ? loop->timers.timer[0]->at_ns : INT64_MAX;
+  if (at == loop->alarm_at) return;
+  loop->alarm_at = at;
+  if (at == INT64_MAX) {
+    uv_timer_stop(&loop->alarm);
+    return;
+  }
+  int64_t left = at - rv_monotonic_ns(&loop->env);
+  uv_update_time(&loop->uv);
+  uv_timer_start(&loop->alarm, on_alarm, left <= 0 ? 0 : (uint64_t)(left / 1000000 + 1), 0);
+}
+
+static void close_all(rv_loop *loop)
+{
+  while (!rv_list_empty(&loop->connections)) {
+    rv_link *link = loop->connections.next;
+    rv_list_remove(link);
+    loop->close_connection(link);
+  }
+  uv_close((uv_handle_t *)&loop->wake, NULL);
+  uv_close((uv_handle_t *)&loop->before_sleep, NULL);
+  uv_close((uv_handle_t *)&loop->after_sleep, NULL);
+  uv_close((uv_handle_t *)&loop->alarm, NULL);
+}
+
+static void on_before_sleep(uv_prepare_t *prepare)
+{
+  rv_loop *loop = prepare->data;
+  bool done = run_queues(loop);
+  set_alarm(loop);
+  rv_mutex_lock(&loop->lock);
+  bool posted = !rv_list_empty(&loop->inbox), stopping = loop->stopping;
+  loop->asleep = done && !posted && !stopping;
+  rv_mutex_unlock(&loop->lock);
+  if (!done || posted)
+    uv_async_send(&loop->wake);
+  else if (stopping)
+    close_all(loop);
+}
+
+static void on_after_sleep(uv_check_t *check) { run_queues(check->data); }
+static void on_wake(uv_async_t *wake) { (void)wake; }
+
+void rv_loop_post(rv_loop *loop, rv_task *task)
+{
+  rv_mutex_lock(&loop->lock);
+  rv_list_push_back(&loop->inbox, &task->link);
+  bool wake = loop->asleep;
+  loop->asleep = false;
+  /* Under the lock: the loop closes `wake` only after it has seen, under the lock, that nothing is posted. */
+  if (wake) uv_async_send(&loop->wake);
+  rv_mutex_unlock(&loop->lock);
+}
+
+bool rv_loop_is_current(const rv_loop *loop) { return pthread_equal(loop->thread, pthread_self()) != 0; }
+
+typedef struct call_and_wait {
+  rv_task task;
+  void (*run)(void *argument);
+  void *argument;
+  rv_mutex lock;
+  rv_cond done;
+  bool is_done;
+} call_and_wait;
+
+static void run_call(rv_task *task)
+{
+  call_and_wait *call = RV_CONTAINER(task, call_and_wait, task);
+  call->run(call->argument);
+  rv_mutex_lock(&call->lock);
+  call->is_done = true;
+  rv_cond_signal(&call->done);
+  rv_mutex_unlock(&call->lock);
+}
+
+void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument)
+{
+  if (rv_loop_is_current(loop)) {
+    run(argument);
+    return;
+  }
+  call_and_wait call = {.run = run, .argument = argument};
+  rv_task_init(&call.task, run_call);
+  rv_mutex_init(&call.lock, RV_RANK_WAIT, "loop call");
+  rv_cond_init(&call.done);
+  rv_loop_post(loop, &call.task);
+  rv_mutex_lock(&call.lock);
+  while (!call.is_done) rv_cond_wait(&call.done, &call.lock);
+  rv_mutex_unlock(&call.lock);
+  rv_cond_fini(&call.done);
+  rv_mutex_fini(&call.lock);
+}
+
+static void *run_loop(void *argument)
+{
+  rv_loop *loop = argument;
+  rv_mutex_lock(&loop->lock); /* rv_loop_new holds it until `thread` is set */
+  rv_mutex_unlock(&loop->lock);
+  uv_run(&loop->uv, UV_RUN_DEFAULT);
+  run_queues(loop); /* what closing has deferred */
+  uv_run(&loop->uv, UV_RUN_DEFAULT);
+  return NULL;
+}
+
+static rv_code start_thread(rv_loop *loop, const char *name, rv_error *err)
+{
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  rv_mutex_lock(&loop->lock);
+  int rc = pthread_create(&loop->thread, NULL, run_loop, loop);
+  rv_mutex_unlock(&loop->lock);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (rc != 0)
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an I/O thread could not be started: %s; raise the limit of threads", strerror(rc));
+#ifdef __linux__
+  char shortened[16] = "";
+  strncpy(shortened, name == NULL ? "rv-io" : name, sizeof shortened - 1);
+  pthread_setname_np(loop->thread, shortened);
+#else
+  (void)name;
+#endif
+  return RV_OK;
+}
+
+static void init_handles(rv_loop *loop)
+{
+  uv_prepare_init(&loop->uv, &loop->before_sleep);
+  uv_check_init(&loop->uv, &loop->after_sleep);
+  uv_timer_init(&loop->uv, &loop->alarm);
+  loop->before_sleep.data = loop->after_sleep.data = loop->alarm.data = loop;
+  uv_prepare_start(&loop->before_sleep, on_before_sleep);
+  uv_check_start(&loop->after_sleep, on_after_sleep);
+}
+
+static void destroy(rv_loop *loop)
+{
+  rv_timer_heap_fini(&loop->timers);
+  rv_buf_unref(loop->spare_block);
+  free(loop->scratch);
+  rv_mutex_fini(&loop->lock);
+  free(loop);
+}
+
+rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error *err)
+{
+  rv_loop *loop = calloc(1, sizeof *loop);
+  if (loop == NULL) return rv_fail_memory(err, sizeof *loop);
+  rv_env_fill(&loop->env, env);
+  loop->alarm_at = INT64_MAX;
+  rv_list_init(&loop->deferred);
+  rv_list_init(&loop->flushing);
+  rv_list_init(&loop->connections);
+  rv_list_init(&loop->inbox);
+  rv_mutex_init(&loop->lock, RV_RANK_LOOP, "loop inbox");
+  loop->scratch = malloc(RV_LOOP_SCRATCH);
+  if (loop->scratch == NULL) {
+    destroy(loop);
+    return rv_fail_memory(err, RV_LOOP_SCRATCH);
+  }
+  int rc = uv_loop_init(&loop->uv);
+  if (rc == 0) {
+    rc = uv_async_init(&loop->uv, &loop->wake, on_wake);
+    if (rc != 0) uv_loop_close(&loop->uv);
+  }
+  if (rc != 0) {
+    destroy(loop);
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an event loop could not be made: %s; raise the limit of open files", uv_strerror(rc));
+  }
+  init_handles(loop);
+  rv_code code = start_thread(loop, name, err);
+  if (code != RV_OK) {
+    close_all(loop);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&loop->uv);
+    destroy(loop);
+    return code;
+  }
+  *out = loop;
+  return RV_OK;
+}
+
+void rv_loop_free(rv_loop *loop)
+{
+  if (loop == NULL) return;
+  rv_mutex_lock(&loop->lock);
+  loop->stopping = true;
+  uv_async_send(&loop->wake);
+  rv_mutex_unlock(&loop->lock);
+  pthread_join(loop->thread, NULL);
+  int rc = uv_loop_close(&loop->uv);
+  if (rc != 0) rv_log(&loop->env, RV_LOG_ERROR, "an event loop was closed with handles still open: %s", uv_strerror(rc));
+  destroy(loop);
+}

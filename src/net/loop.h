@@ -1,0 +1,56 @@
+/* A loop's inside, for net alone: what connections need of it beside net.h. */
+#ifndef RV_NET_LOOP_H
+#define RV_NET_LOOP_H
+
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/lock.h"
+#include "net/net.h"
+
+/* Timers in a binary heap, the earliest first. */
+typedef struct rv_timer_heap {
+  rv_timer **timer;
+  size_t count, capacity;
+} rv_timer_heap;
+
+void rv_timer_heap_fini(rv_timer_heap *heap);
+/* false: out of memory. */
+bool rv_timer_heap_put(rv_timer_heap *heap, rv_timer *timer);
+void rv_timer_heap_move(rv_timer_heap *heap, rv_timer *timer); /* its at_ns has changed */
+void rv_timer_heap_remove(rv_timer_heap *heap, rv_timer *timer);
+
+/* Received bytes of all connections of a loop land here first; big messages have buffers of their own. */
+enum { RV_LOOP_SCRATCH = 64 << 10 };
+
+struct rv_loop {
+  rv_env env;
+  uv_loop_t uv;
+  uv_async_t wake;
+  uv_prepare_t before_sleep;
+  uv_check_t after_sleep;
+  uv_timer_t alarm;
+  int64_t alarm_at; /* what the alarm is set to; INT64_MAX: not set */
+  rv_timer_heap timers;
+  rv_link deferred;    /* rv_task: to run before the loop sleeps */
+  rv_link flushing;    /* rv_task: connections with something to send; after all that is deferred */
+  rv_link connections; /* closed when the loop ends */
+  void (*close_connection)(rv_link *link);
+  rv_buf *spare_block; /* one block of an rv_output, kept for the next */
+  uint8_t *scratch;    /* RV_LOOP_SCRATCH bytes */
+
+  pthread_t thread;
+  rv_mutex lock; /* guards the rest */
+  rv_link inbox;
+  bool asleep; /* a post must wake it */
+  bool stopping;
+};
+
+/* Runs the task before the loop sleeps again, never from within this call. On the loop's thread; a task that is queued already
+ * stays where it is. */
+void rv_loop_defer(rv_loop *loop, rv_task *task);
+void rv_loop_defer_flush(rv_loop *loop, rv_task *task);
+/* A task is known to be queued by its link: make it so before the first use. */
+void rv_task_init(rv_task *task, void (*run)(rv_task *task));
+
+#endif

@@ -1,0 +1,89 @@
+#include "net/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 1 << 20 };
+
+void rv_reader_init(rv_reader *reader) { *reader = (rv_reader){0}; }
+
+void rv_reader_fini(rv_reader *reader)
+{
+  rv_buf_unref(reader->buf);
+  rv_reader_init(reader);
+}
+
+/* The buffer is ours alone and was made by rv_buf_new, so it is one block from malloc; a large one moves without being copied. */
+static bool grow(rv_reader *reader)
+{
+  size_t capacity = reader->buf->capacity * 2;
+  if (capacity > reader->size) capacity = reader->size;
+  rv_buf *grown = realloc(reader->buf, sizeof *grown + capacity);
+  if (grown == NULL) return false;
+  grown->data = (uint8_t *)(grown + 1);
+  grown->capacity = capacity;
+  reader->buf = grown;
+  return true;
+}
+
+static rv_reader_result begin(rv_reader *reader, size_t limit)
+{
+  const uint8_t *p = reader->prefix;
+  reader->size = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
+  if (p[0] == 1) return RV_READER_COMPRESSED;
+  if (p[0] != 0) return RV_READER_BAD_FLAG;
+  if (reader->size > limit) return RV_READER_TOO_LARGE;
+  reader->buf = rv_buf_new(reader->size < FIRST_CAPACITY ? reader->size : FIRST_CAPACITY);
+  return reader->buf == NULL ? RV_READER_NO_MEMORY : RV_READER_MORE;
+}
+
+static bool fill(rv_reader *reader, const uint8_t **data, size_t *size)
+{
+  while (*size > 0 && reader->buf->size < reader->size) {
+    if (reader->buf->size == reader->buf->capacity && !grow(reader)) return false;
+    rv_buf *buf = reader->buf;
+    size_t n = buf->capacity - buf->size < *size ? buf->capacity - buf->size : *size;
+    uint8_t *to = buf->data + buf->size;
+    if (to != *data) memcpy(to, *data, n);
+    buf->size += n;
+    *data += n;
+    *size -= n;
+  }
+  return true;
+}
+
+rv_reader_result rv_reader_take(rv_reader *reader, const uint8_t **data, size_t *size, size_t limit, rv_buf **out)
+{
+  if (reader->buf == NULL) {
+    size_t n = RV_MESSAGE_PREFIX - (size_t)reader->prefix_have;
+    if (n > *size) n = *size;
+    memcpy(reader->prefix + reader->prefix_have, *data, n);
+    reader->prefix_have = (uint8_t)(reader->prefix_have + n);
+    *data += n;
+    *size -= n;
+    if (reader->prefix_have < RV_MESSAGE_PREFIX) return RV_READER_MORE;
+    rv_reader_result result = begin(reader, limit);
+    if (result != RV_READER_MORE) return result;
+  }
+  if (!fill(reader, data, size)) return RV_READER_NO_MEMORY;
+  if (reader->buf->size < reader->size) return RV_READER_MORE;
+  *out = reader->buf;
+  rv_reader_init(reader);
+  return RV_READER_MESSAGE;
+}
+
+size_t rv_reader_room(rv_reader *reader, uint8_t **at)
+{
+  if (reader->buf == NULL) return 0;
+  if (reader->buf->size == reader->buf->capacity && !grow(reader)) return 0;
+  *at = reader->buf->data + reader->buf->size;
+  return reader->buf->capacity - reader->buf->size;
+}
+
+size_t rv_reader_missing(const rv_reader *reader)
+{
+  if (reader->buf != NULL) return reader->size - reader->buf->size;
+  return reader->prefix_have > 0 ? RV_MESSAGE_PREFIX - (size_t)reader->prefix_have : 0;
+}
+
+bool rv_reader_is_between(const rv_reader *reader) { return reader->buf == NULL && reader->prefix_have == 0; }

@@ -1,0 +1,395 @@
+#include "net/session.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "net/call.h"
+
+enum {
+  READ_TURN = 4 << 20,  /* bytes a connection may read before others get their turn */
+  WRITE_TURN = 4 << 20,
+  DIRECT_READ = 4 << 10 /* from here on receiving into a message's own buffer is worth a second piece */
+};
+
+rv_session *rv_session_ref(rv_session *session)
+{
+  session->refs++;
+  return session;
+}
+
+void rv_session_unref(rv_session *session)
+{
+  if (--session->refs == 0) free(session);
+}
+
+void rv_session_disown(rv_session *session) { session->owner = NULL; }
+
+void rv_session_touch(rv_session *session)
+{
+  if (session->state != RV_SESSION_GONE) rv_loop_defer_flush(session->loop, &session->flush_task);
+}
+
+size_t rv_session_room(const rv_session *session)
+{
+  if (!session->ready || session->shutting_down || session->lost || session->state != RV_SESSION_OPEN) return 0;
+  if (nghttp2_session_check_request_allowed(session->http) == 0) return 0;
+  size_t most = nghttp2_session_get_remote_settings(session->http, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+  return most > session->num_streams ? most - session->num_streams : 0;
+}
+
+/* ---- the end ---- */
+
+static void end_calls(rv_session *session, const char *message)
+{
+  while (!rv_list_empty(&session->calls)) {
+    rv_call *call = RV_CONTAINER(session->calls.next, rv_call, link);
+    if (session->server)
+      rv_call_end(call, RV_CANCELLED, message, RV_NO_RESET, false);
+    else
+      rv_call_end(call, RV_UNAVAILABLE, message, RV_NO_RESET, true);
+  }
+}
+
+void rv_session_lose(rv_session *session, const char *format, ...)
+{
+  if (session->lost || session->state == RV_SESSION_GONE) return;
+  session->lost = true;
+  if (session->reason[0] == '\0') {
+    char text[sizeof session->reason];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *what = session->server ? "the connection from" : "the connection to";
+    if (session->server || session->ready)
+      snprintf(session->reason, sizeof session->reason, "%s %.80s was lost: %.120s", what,
+               session->server ? session->peer : session->address, text);
+    else
+      snprintf(session->reason, sizeof session->reason, "%s", text);
+  }
+  end_calls(session, session->reason);
+  rv_session_touch(session);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+  rv_session *session = handle->data;
+  rv_session_unref(session);
+}
+
+static void close_now(rv_session *session)
+{
+  session->state = RV_SESSION_GONE;
+  rv_timer_stop(&session->timer);
+  rv_list_remove(&session->flush_task.link);
+  rv_list_remove(&session->link);
+  rv_list_remove(&session->owner_link);
+  end_calls(session, session->reason);
+  uv_poll_stop(&session->poll);
+  session->transport.ops->close(&session->transport);
+  nghttp2_session_del(session->http);
+  session->http = NULL;
+  rv_output_fini(&session->output);
+  if (session->owner != NULL) session->events->on_gone(session->owner, session, session->ready, session->reason);
+  uv_close((uv_handle_t *)&session->poll, on_poll_closed);
+}
+
+static void close_with_loop(rv_link *link)
+{
+  rv_session *session = RV_CONTAINER(link, rv_session, link);
+  rv_session_lose(session, "its event loop has ended");
+  close_now(session);
+}
+
+static void on_timer(rv_timer *timer)
+{
+  rv_session *session = RV_CONTAINER(timer, rv_session, timer);
+  if (session->ready || session->server)
+    rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within 20 s");
+  else
+    rv_session_lose(session,
+                    "the peer at %.120s accepts connections but does not answer as an HTTP/2 (gRPC) server; is it a Reverie or Reverb "
+                    "server, and not overloaded?",
+                    session->address);
+}
+
+void rv_session_shut_down(rv_session *session)
+{
+  if (session->shutting_down || session->lost || session->state != RV_SESSION_OPEN) return;
+  session->shutting_down = true;
+  static const char why[] = "Server shutdown";
+  nghttp2_submit_goaway(session->http, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session->http), NGHTTP2_NO_ERROR,
+                        session->server ? (const uint8_t *)why : NULL, session->server ? sizeof why - 1 : 0);
+  rv_session_touch(session);
+}
+
+void rv_session_finish(rv_session *session, rv_code code, const char *message)
+{
+  if (session->lost || session->state != RV_SESSION_OPEN) return;
+  while (!rv_list_empty(&session->calls)) {
+    rv_call *call = RV_CONTAINER(session->calls.next, rv_call, link);
+    if (session->server)
+      rv_call_reject(call, code, message);
+    else
+      rv_call_end(call, code, message, NGHTTP2_CANCEL, false);
+  }
+  rv_session_shut_down(session);
+  rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + RV_LINGER_NS);
+}
+
+/* All is written: waits for the peer to close, so that closing does not destroy what is still on its way to it. */
+static void linger(rv_session *session)
+{
+  session->state = RV_SESSION_LINGERING;
+  if (session->reason[0] == '\0' && !session->shutting_down && session->error[0] != '\0')
+    snprintf(session->reason, sizeof session->reason, "the peer at %.80s broke the HTTP/2 protocol: %s", session->address,
+             session->error);
+  if (session->reason[0] == '\0') snprintf(session->reason, sizeof session->reason, "the connection was closed");
+  end_calls(session, session->reason);
+  session->transport.ops->shut_down(&session->transport);
+  rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + RV_LINGER_NS);
+}
+
+/* ---- sending ---- */
+
+static bool gather(rv_session *session)
+{
+  while (session->output.bytes < RV_OUTPUT_HIGH) {
+    const uint8_t *data = NULL;
+    ssize_t n = nghttp2_session_mem_send(session->http, &data);
+    if (n == 0) return true;
+    if (n < 0 || !rv_output_copy(&session->output, data, (size_t)n)) {
+      rv_session_lose(session, "sending failed: %s", n < 0 ? nghttp2_strerror((int)n) : "out of memory");
+      return false;
+    }
+  }
+  return true;
+}
+
+static void read_rest(rv_session *session);
+
+static void write_failed(rv_session *session, int error)
+{
+  read_rest(session); /* the peer may have said why */
+  rv_session_lose(session, "%s", strerror(error));
+}
+
+static void send_all(rv_session *session)
+{
+  session->write_blocked = false;
+  for (size_t sent = 0; gather(session) && session->output.bytes > 0;) {
+    ssize_t n = rv_output_write(&session->output, &session->transport);
+    if (n == -EAGAIN) {
+      session->write_blocked = true;
+      return;
+    }
+    if (n < 0) {
+      write_failed(session, (int)-n);
+      return;
+    }
+    sent += (size_t)n;
+    if (sent >= WRITE_TURN) {
+      rv_session_touch(session);
+      return;
+    }
+  }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void choose_events(rv_session *session)
+{
+  bool flooded =
+      session->write_blocked && nghttp2_session_get_outbound_queue_size(session->http) > (size_t)RV_OUTBOUND_FRAMES;
+  int events = (flooded ? 0 : UV_READABLE) | (session->write_blocked ? UV_WRITABLE : 0);
+  if (events == session->poll_events) return;
+  session->poll_events = events;
+  uv_poll_start(&session->poll, events, on_poll);
+}
+
+static void flush(rv_task *task)
+{
+  rv_session *session = RV_CONTAINER(task, rv_session, flush_task);
+  if (session->state == RV_SESSION_OPEN && !session->lost) {
+    if (session->room_changed) {
+      session->room_changed = false;
+      if (session->owner != NULL) session->events->on_room(session->owner, session);
+    }
+    send_all(session);
+  }
+  if (session->lost) {
+    close_now(session);
+    return;
+  }
+  if (session->state == RV_SESSION_OPEN && session->output.bytes == 0 && nghttp2_session_want_read(session->http) == 0 &&
+      nghttp2_session_want_write(session->http) == 0)
+    linger(session);
+  choose_events(session);
+}
+
+/* ---- receiving ---- */
+
+static const char *kind_of_greeting(const uint8_t *greeting)
+{
+  if (memcmp(greeting, "HTTP/", 5) == 0) return "it answers in HTTP/1";
+  if (greeting[0] == 0x15 && greeting[1] == 3) return "it expects TLS";
+  return "its first bytes are something else";
+}
+
+/* The first frame of a server is SETTINGS: a frame of that type, on stream 0, not an acknowledgement. */
+static bool check_greeting(rv_session *session, const uint8_t *data, size_t size)
+{
+  for (; size > 0 && session->greeting_have < sizeof session->greeting; size--)
+    session->greeting[session->greeting_have++] = *data++;
+  const uint8_t *g = session->greeting;
+  bool wrong = (session->greeting_have > 3 && g[3] != NGHTTP2_SETTINGS) || (session->greeting_have > 0 && g[0] != 0);
+  if (session->greeting_have == sizeof session->greeting) wrong = wrong || (g[4] & NGHTTP2_FLAG_ACK) != 0 || (g[5] | g[6] | g[7] | g[8]) != 0;
+  if (!wrong) return true;
+  if (session->greeting_have < 5) return true; /* too little to say what it is */
+  rv_session_lose(session, "the peer at %.100s does not speak HTTP/2 (gRPC): %s; is it a Reverie or Reverb server?", session->address,
+                  kind_of_greeting(g));
+  return false;
+}
+
+static void feed(rv_session *session, const uint8_t *data, size_t size)
+{
+  if (size == 0 || session->lost || session->deaf || session->state != RV_SESSION_OPEN) return;
+  if (!session->server && session->greeting_have < sizeof session->greeting && !check_greeting(session, data, size)) return;
+  ssize_t n = nghttp2_session_mem_recv(session->http, data, size);
+  if (n >= 0 || session->lost) return;
+  session->deaf = true;
+  if (n == NGHTTP2_ERR_FLOODED || n == NGHTTP2_ERR_CALLBACK_FAILURE || n == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
+    nghttp2_session_terminate_session(session->http, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (session->reason[0] == '\0')
+      snprintf(session->reason, sizeof session->reason, "the peer sent more than it may (%s)", nghttp2_strerror((int)n));
+  } else if (n == NGHTTP2_ERR_BAD_CLIENT_MAGIC) {
+    nghttp2_session_terminate_session(session->http, NGHTTP2_PROTOCOL_ERROR);
+    snprintf(session->reason, sizeof session->reason, "the client does not speak HTTP/2");
+  } else {
+    rv_session_lose(session, "%s", nghttp2_strerror((int)n));
+  }
+}
+
+/* Where the frame in progress carries a large message, it is received in place. */
+static size_t direct_room(rv_session *session, uint8_t **at)
+{
+  if (session->frame_left < DIRECT_READ || session->frame_padded || session->state != RV_SESSION_OPEN) return 0;
+  rv_call *call = nghttp2_session_get_stream_user_data(session->http, session->frame_stream);
+  if (call == NULL) return 0;
+  size_t room = rv_reader_room(&call->reader, at);
+  if (room > session->frame_left) room = session->frame_left;
+  return room >= DIRECT_READ ? room : 0;
+}
+
+/* One read. Bytes received, or as the transport says. */
+static ssize_t read_some(rv_session *session, bool *full)
+{
+  uint8_t *scratch = session->loop->scratch, *direct = NULL;
+  size_t room = direct_room(session, &direct);
+  struct iovec vec[2] = {{.iov_base = direct, .iov_len = room}, {.iov_base = scratch, .iov_len = RV_LOOP_SCRATCH}};
+  ssize_t n = session->transport.ops->read(&session->transport, room > 0 ? vec : vec + 1, room > 0 ? 2 : 1);
+  *full = n > 0 && (size_t)n == room + RV_LOOP_SCRATCH;
+  if (n <= 0) return n;
+  size_t size = (size_t)n, first = size < room ? size : room;
+  if (first > 0) feed(session, direct, first);
+  feed(session, scratch, size - first);
+  return n;
+}
+
+static void receive(rv_session *session)
+{
+  size_t turn = 0;
+  bool full = true;
+  while (full && turn < READ_TURN && !session->lost) {
+    ssize_t n = read_some(session, &full);
+    if (n == -EAGAIN) break;
+    if (n <= 0) {
+      if (n == 0 && !session->server && !session->ready)
+        rv_session_lose(session,
+                        "the peer at %.100s closed the connection before it spoke HTTP/2 (gRPC); does it expect TLS, or is it no "
+                        "Reverie or Reverb server?",
+                        session->address);
+      else if (n == 0)
+        rv_session_lose(session, "the peer closed it");
+      else
+        rv_session_lose(session, "%s", strerror((int)-n));
+      break;
+    }
+    turn += (size_t)n;
+  }
+  rv_session_touch(session);
+}
+
+static void read_rest(rv_session *session)
+{
+  bool full;
+  for (int i = 0; i < 16 && !session->lost; i++)
+    if (read_some(session, &full) <= 0) break;
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+  rv_session *session = poll->data;
+  if (session->state == RV_SESSION_GONE) return;
+  if (status < 0) session->poll_events = 0; /* libuv has stopped the handle; reading tells the error */
+  if (status < 0 || (events & UV_READABLE) != 0) receive(session);
+  if ((events & UV_WRITABLE) != 0) rv_session_touch(session);
+}
+
+/* ---- the beginning ---- */
+
+static rv_code start(rv_session *session, const rv_session_config *config, rv_error *err)
+{
+  session->http = rv_session_http_new(session, config->max_streams > 0 ? config->max_streams : RV_DEFAULT_MAX_STREAMS);
+  if (session->http == NULL) return rv_fail_memory(err, 32 << 10);
+  int rc = uv_poll_init(&session->loop->uv, &session->poll, session->transport.fd);
+  if (rc != 0) {
+    nghttp2_session_del(session->http);
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "a connection could not be watched: %s", uv_strerror(rc));
+  }
+  session->poll.data = session;
+  return RV_OK;
+}
+
+rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session **out, rv_error *err)
+{
+  rv_transport transport;
+  rv_transport_init_socket(&transport, owned_fd);
+  rv_session *session = calloc(1, sizeof *session);
+  if (session == NULL) {
+    transport.ops->close(&transport);
+    return rv_fail_memory(err, sizeof *session);
+  }
+  session->loop = config->loop;
+  session->events = config->events;
+  session->owner = config->owner;
+  session->server = config->server;
+  session->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
+  session->refs = 1; /* of the poll handle */
+  session->transport = transport;
+  rv_list_init(&session->calls);
+  rv_list_init(&session->owner_link);
+  rv_task_init(&session->flush_task, flush);
+  rv_timer_init(&session->timer, session->loop, on_timer);
+  rv_output_init(&session->output, &session->loop->spare_block);
+  rv_socket_peer(owned_fd, session->peer);
+  snprintf(session->address, sizeof session->address, "%s", config->address != NULL ? config->address : session->peer);
+  rv_code code = start(session, config, err);
+  if (code != RV_OK) {
+    transport.ops->close(&session->transport);
+    free(session);
+    return code;
+  }
+  session->loop->close_connection = close_with_loop;
+  rv_list_push_back(&session->loop->connections, &session->link);
+  rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + RV_HANDSHAKE_NS);
+  choose_events(session);
+  rv_session_touch(session);
+  *out = session;
+  return RV_OK;
+}

@@ -1,0 +1,131 @@
+/* One HTTP/2 connection, at either end: a socket, nghttp2's session, and the calls that are open on it.
+ *
+ * Life: new (it reads at once) -> ready (the peer's SETTINGS are there) -> perhaps shutting down (GOAWAY sent or received; open
+ * calls go on) -> ending (every call has got its end; the last bytes are written, then those the peer still sends are thrown away
+ * until it closes) -> gone. `on_gone` comes exactly once, from the loop, never from within a function called here.
+ *
+ * Flow control: the connection's window is large and given back when bytes arrive, so that no call can stop another. A stream's
+ * window is given back when its messages are handed to the call's owner; while a message is incomplete the window is as large as
+ * what is missing of it. A paused call holds at most one window and one message. */
+#ifndef RV_NET_SESSION_H
+#define RV_NET_SESSION_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "net/loop.h"
+#include "net/output.h"
+#include "net/socket.h"
+
+enum {
+  /* A stream's initial window. A paused call may hold this much; a gigabyte a second over a round trip of 1 ms needs it. */
+  RV_STREAM_WINDOW = 1 << 20,
+  RV_CONNECTION_WINDOW = 64 << 20,
+  RV_MAX_FRAME = 1 << 20,       /* DATA frames we take */
+  RV_SEND_FRAME = 256 << 10,    /* DATA frames we send: small enough that calls take turns */
+  RV_OUTPUT_HIGH = 256 << 10,   /* more is left with the calls until the socket has taken this */
+  RV_LOW_WATER = 256 << 10,     /* of rv_call_queued, for on_writable */
+  RV_MAX_HEADER_LIST = 16 << 10,
+  RV_HEADER_LIST_FATAL = 256 << 10, /* beyond it the connection ends, not only the call */
+  /* Resets by the peer: a sampler that ends costs one. nghttp2's bucket, at a level that only abuse reaches. */
+  RV_RESET_BURST = 20000,
+  RV_RESETS_PER_SECOND = 10000,
+  RV_DEFAULT_MAX_STREAMS = 16384,
+  RV_OUTBOUND_FRAMES = 20000 /* control frames waiting for a peer that does not read; then we do not read either */
+};
+#define RV_DEFAULT_MAX_MESSAGE ((size_t)256 << 20)
+#define RV_HANDSHAKE_NS (INT64_C(20) * 1000000000)
+#define RV_LINGER_NS (INT64_C(1) * 1000000000)
+
+typedef struct rv_session rv_session;
+
+typedef struct rv_session_owner {
+  /* Server: a request's headers are there and right; as rv_grpc_server_config.on_call. */
+  bool (*on_request)(void *owner, rv_call *call, const char *path, const rv_call_events **events, void **user);
+  void (*on_ready)(void *owner, rv_session *session);  /* client: calls may be started */
+  void (*on_goaway)(void *owner, rv_session *session); /* client: no more calls may be started */
+  void (*on_room)(void *owner, rv_session *session);   /* client: a stream has closed */
+  /* The session is gone; `message` says why. `ready`: it had been. */
+  void (*on_gone)(void *owner, rv_session *session, bool ready, const char *message);
+} rv_session_owner;
+
+typedef struct rv_session_config {
+  rv_loop *loop;
+  const rv_session_owner *events;
+  void *owner;
+  bool server;
+  size_t max_message_bytes;
+  size_t max_streams;
+  const char *address; /* client: the name for people and for :authority */
+} rv_session_config;
+
+typedef enum rv_session_state {
+  RV_SESSION_OPEN,
+  RV_SESSION_LINGERING, /* all is written; what the peer still sends is thrown away until it closes */
+  RV_SESSION_GONE
+} rv_session_state;
+
+struct rv_session {
+  rv_loop *loop;
+  const rv_session_owner *events;
+  void *owner; /* NULL once it does not want to hear of us */
+  size_t refs; /* of the loop's thread: its calls, its poll handle, whoever asks */
+  bool server, ready;
+  bool shutting_down;  /* GOAWAY sent or received */
+  bool write_blocked;  /* the socket is full */
+  bool lost;           /* the flush task will close it */
+  bool deaf;           /* nghttp2 has given up on what is received */
+  bool room_changed;   /* client: on_room is due */
+  rv_session_state state;
+  size_t max_message_bytes;
+
+  nghttp2_session *http;
+  rv_transport transport;
+  uv_poll_t poll;
+  int poll_events;
+  rv_output output;
+  rv_task flush_task;
+  rv_timer timer; /* handshake, then the end */
+  rv_link link;       /* the loop's connections */
+  rv_link owner_link; /* for the owner; taken out before on_gone */
+
+  rv_link calls;      /* open calls, rv_call.link */
+  size_t num_streams; /* client: streams that nghttp2 has not closed yet */
+  size_t held_bytes;  /* of messages that are incomplete or wait for paused calls */
+
+  /* The DATA frame being received. */
+  int32_t frame_stream;
+  size_t frame_left;
+  bool frame_padded;
+  uint8_t greeting[9]; /* client: the first bytes, which must be a SETTINGS frame's header */
+  size_t greeting_have;
+
+  char peer[RV_PEER_MAX];
+  char address[RV_ADDRESS_TEXT_MAX];
+  char error[128];  /* what nghttp2 last found wrong */
+  char reason[256]; /* why it is ending; empty: it is not, or the peer wished it */
+};
+
+/* On the loop's thread. Takes the socket, also when it fails. */
+rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session **out, rv_error *err);
+void rv_session_unref(rv_session *session);
+rv_session *rv_session_ref(rv_session *session);
+/* The owner hears nothing any more. */
+void rv_session_disown(rv_session *session);
+/* GOAWAY, no new calls; ends by itself when the last call is over. */
+void rv_session_shut_down(rv_session *session);
+/* Ends every open call with this status (server: it is sent to the client), then the session. */
+void rv_session_finish(rv_session *session, rv_code code, const char *message);
+/* The connection is lost, or is to be given up at once: calls end with UNAVAILABLE and this reason. */
+void rv_session_lose(rv_session *session, const char *format, ...) RV_PRINTF(2, 3);
+/* Something is to be sent: it is, before the loop sleeps. */
+void rv_session_touch(rv_session *session);
+/* Client: how many more calls may be started. */
+size_t rv_session_room(const rv_session *session);
+
+/* ---- http.c ---- */
+
+/* nghttp2's session with our callbacks and settings; NULL: out of memory. */
+nghttp2_session *rv_session_http_new(rv_session *session, size_t max_streams);
+extern const nghttp2_data_provider rv_session_data_provider;
+
+#endif

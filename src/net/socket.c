@@ -1,0 +1,187 @@
+#include "net/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static void set_unix(const char *path, rv_sockaddr *out)
+{
+  struct sockaddr_un name = {.sun_family = AF_UNIX};
+  size_t length = strlen(path);
+  memcpy(name.sun_path, path, length);
+  out->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 1);
+  if (path[0] == '@') { /* the abstract name space: its names begin with NUL and end with the length */
+    name.sun_path[0] = '\0';
+    out->length--;
+  }
+  memcpy(&out->storage, &name, sizeof name);
+}
+
+bool rv_sockaddr_of_address(const rv_address *address, rv_sockaddr *out)
+{
+  memset(out, 0, sizeof *out);
+  if (address->is_unix) {
+    set_unix(address->path, out);
+    return true;
+  }
+  struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(address->port)};
+  if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1) {
+    memcpy(&out->storage, &v4, sizeof v4);
+    out->length = sizeof v4;
+    return true;
+  }
+  struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
+  if (inet_pton(AF_INET6, address->host, &v6.sin6_addr) == 1) {
+    memcpy(&out->storage, &v6, sizeof v6);
+    out->length = sizeof v6;
+    return true;
+  }
+  return false;
+}
+
+void rv_sockaddr_format(const rv_sockaddr *address, char out[RV_PEER_MAX])
+{
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (address->storage.ss_family == AF_INET) {
+    struct sockaddr_in v4;
+    memcpy(&v4, &address->storage, sizeof v4);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+    snprintf(out, RV_PEER_MAX, "ipv4:%s:%u", text, (unsigned)ntohs(v4.sin_port));
+  } else if (address->storage.ss_family == AF_INET6) {
+    struct sockaddr_in6 v6;
+    memcpy(&v6, &address->storage, sizeof v6);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+      inet_ntop(AF_INET, (const char *)&v6.sin6_addr + 12, text, sizeof text);
+      snprintf(out, RV_PEER_MAX, "ipv4:%s:%u", text, (unsigned)ntohs(v6.sin6_port));
+    } else {
+      inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+      snprintf(out, RV_PEER_MAX, "ipv6:[%s]:%u", text, (unsigned)ntohs(v6.sin6_port));
+    }
+  } else {
+    struct sockaddr_un name;
+    memcpy(&name, &address->storage, sizeof name);
+    size_t length = address->length > offsetof(struct sockaddr_un, sun_path)
+                        ? (size_t)address->length - offsetof(struct sockaddr_un, sun_path)
+                        : 0;
+    if (length == 0)
+      snprintf(out, RV_PEER_MAX, "unix:");
+    else if (name.sun_path[0] == '\0')
+      snprintf(out, RV_PEER_MAX, "unix:@%.*s", (int)length - 1, name.sun_path + 1);
+    else
+      snprintf(out, RV_PEER_MAX, "unix:%.*s", (int)strnlen(name.sun_path, length), name.sun_path);
+  }
+}
+
+void rv_sockaddr_set_port(rv_sockaddr *address, uint16_t port)
+{
+  struct sockaddr_in *v4 = (struct sockaddr_in *)&address->storage;
+  struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address->storage;
+  if (address->storage.ss_family == AF_INET) v4->sin_port = htons(port);
+  if (address->storage.ss_family == AF_INET6) v6->sin6_port = htons(port);
+}
+
+uint16_t rv_sockaddr_port(const rv_sockaddr *address)
+{
+  const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->storage;
+  const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->storage;
+  if (address->storage.ss_family == AF_INET) return ntohs(v4->sin_port);
+  if (address->storage.ss_family == AF_INET6) return ntohs(v6->sin6_port);
+  return 0;
+}
+
+#ifndef SOCK_NONBLOCK
+static int make_private(int fd)
+{
+  if (fd >= 0 && (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0)) {
+    int error = errno;
+    close(fd);
+    return -error;
+  }
+  return fd >= 0 ? fd : -errno;
+}
+#endif
+
+int rv_socket_open(int family)
+{
+#ifdef SOCK_NONBLOCK
+  int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  return fd >= 0 ? fd : -errno;
+#else
+  return make_private(socket(family, SOCK_STREAM, 0));
+#endif
+}
+
+int rv_socket_accept(int listener)
+{
+  int fd;
+  do {
+#ifdef SOCK_NONBLOCK
+    fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) fd = -errno;
+#else
+    fd = make_private(accept(listener, NULL, NULL));
+#endif
+  } while (fd == -EINTR);
+  if (fd >= 0) rv_socket_tune(fd);
+  return fd;
+}
+
+static void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+
+void rv_socket_tune(int fd)
+{
+  struct sockaddr_storage name;
+  socklen_t length = sizeof name;
+#ifdef SO_NOSIGPIPE
+  set_option(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+  if (getsockname(fd, (struct sockaddr *)&name, &length) != 0 || name.ss_family == AF_UNIX) return;
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+#ifdef TCP_KEEPIDLE
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 6);
+#endif
+#ifdef TCP_USER_TIMEOUT
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 120 * 1000); /* sent data that nobody acknowledges */
+#endif
+}
+
+void rv_socket_peer(int fd, char out[RV_PEER_MAX])
+{
+  rv_sockaddr peer = {.length = sizeof peer.storage};
+  if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.length) == 0)
+    rv_sockaddr_format(&peer, out);
+  else
+    snprintf(out, RV_PEER_MAX, "unknown");
+}
+
+int rv_socket_connect(int fd, const rv_sockaddr *address)
+{
+  if (connect(fd, (const struct sockaddr *)&address->storage, address->length) == 0) return 0;
+  return errno == EINTR ? EINPROGRESS : errno;
+}
+
+int rv_socket_error(int fd)
+{
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  return error;
+}
+
+void rv_socket_raise_limit(void)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}

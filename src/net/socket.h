@@ -1,0 +1,40 @@
+/* Sockets: names, options, listening and connecting without blocking. */
+#ifndef RV_NET_SOCKET_H
+#define RV_NET_SOCKET_H
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "net/address.h"
+
+typedef struct rv_sockaddr {
+  struct sockaddr_storage storage;
+  socklen_t length;
+} rv_sockaddr;
+
+enum { RV_PEER_MAX = 160 };
+
+/* An address that needs no resolver: a unix path or a numeric host. false: it is a name. */
+bool rv_sockaddr_of_address(const rv_address *address, rv_sockaddr *out);
+/* "ipv4:127.0.0.1:4711" (also for IPv4 in IPv6), "ipv6:[::1]:4711", "unix:/path". */
+void rv_sockaddr_format(const rv_sockaddr *address, char out[RV_PEER_MAX]);
+void rv_sockaddr_set_port(rv_sockaddr *address, uint16_t port);
+uint16_t rv_sockaddr_port(const rv_sockaddr *address);
+
+/* A non-blocking, close-on-exec socket, or a negated errno. */
+int rv_socket_open(int family);
+/* No delay, keep-alive: what a connection needs so that a peer that vanished is noticed. */
+void rv_socket_tune(int fd);
+/* The peer's name into `out`; "unix:" when it has none. */
+void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
+/* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */
+int rv_socket_connect(int fd, const rv_sockaddr *address);
+int rv_socket_error(int fd); /* the pending error, 0: none */
+
+/* Accepts one connection: a tuned socket, or a negated errno. */
+int rv_socket_accept(int listener);
+
+/* Lets the process have as many open files as the system allows it. */
+void rv_socket_raise_limit(void);
+
+#endif

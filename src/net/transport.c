@@ -1,0 +1,45 @@
+#include "net/transport.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static ssize_t socket_read(rv_transport *transport, const struct iovec *vec, int count)
+{
+  for (;;) {
+    ssize_t n = readv(transport->fd, vec, count);
+    if (n >= 0) return n;
+    if (errno == EWOULDBLOCK) return -EAGAIN;
+    if (errno != EINTR) return -errno;
+  }
+}
+
+static ssize_t socket_write(rv_transport *transport, const struct iovec *vec, int count)
+{
+  struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)count};
+  int flags = 0;
+#ifdef MSG_NOSIGNAL
+  flags = MSG_NOSIGNAL;
+#endif
+  for (;;) {
+    ssize_t n = sendmsg(transport->fd, &message, flags);
+    if (n >= 0) return n;
+    if (errno == EWOULDBLOCK) return -EAGAIN;
+    if (errno != EINTR) return -errno;
+  }
+}
+
+static void socket_shut_down(rv_transport *transport) { shutdown(transport->fd, SHUT_WR); }
+
+static void socket_close(rv_transport *transport)
+{
+  if (transport->fd >= 0) close(transport->fd);
+  transport->fd = -1;
+}
+
+void rv_transport_init_socket(rv_transport *transport, int owned_fd)
+{
+  static const rv_transport_ops ops = {
+      .read = socket_read, .write = socket_write, .shut_down = socket_shut_down, .close = socket_close};
+  *transport = (rv_transport){.ops = &ops, .fd = owned_fd};
+}
