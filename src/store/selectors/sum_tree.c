@@ -1,6 +1,6 @@
 #include "store/selectors/sum_tree.h"
 
-enum { BATCH = 256, FEW = 4, BITMAP_NODES = 8192, BITMAP_WORDS = BITMAP_NODES / 64 };
+enum { BATCH = 256, FEW = 4, BITMAP_NODES = 1024 };
 
 static double *at(const rv_sum_tree *tree, uint32_t level, uint32_t index)
 {
@@ -55,24 +55,22 @@ void rv_sum_tree_set(rv_sum_tree *tree, uint32_t slot, double weight)
   for (uint32_t level = 1; level <= tree->top; level++) recompute(tree, level, slot >>= RV_TREE_SHIFT);
 }
 
-/* Keeps each parent once where the level is small enough for a bitmap. On larger levels two of a batch seldom meet, and to
+/* Keeps each parent once where the level is so small that many of a batch meet in one. On larger levels they seldom do, and to
  * compute a node twice is only a waste. */
 static size_t parents(const rv_sum_tree *tree, uint32_t level, uint32_t *index, size_t n)
 {
-  uint64_t nodes = tree->level[level].length;
-  uint64_t seen[BITMAP_WORDS];
-  bool few = nodes <= BITMAP_NODES;
-  if (few)
-    for (size_t i = 0; i < (nodes + 63) / 64; i++) seen[i] = 0;
+  if (tree->level[level].length > BITMAP_NODES) {
+    for (size_t i = 0; i < n; i++) index[i] >>= RV_TREE_SHIFT;
+    return n;
+  }
+  uint64_t seen[BITMAP_NODES / 64] = {0};
   size_t kept = 0;
   for (size_t i = 0; i < n; i++) {
     uint32_t parent = index[i] >> RV_TREE_SHIFT;
-    if (few) {
-      uint64_t bit = UINT64_C(1) << (parent & 63);
-      if ((seen[parent >> 6] & bit) != 0) continue;
-      seen[parent >> 6] |= bit;
-    }
-    index[kept++] = parent;
+    uint64_t *word = &seen[parent >> 6];
+    index[kept] = parent;
+    kept += (~*word >> (parent & 63)) & 1U;
+    *word |= UINT64_C(1) << (parent & 63);
   }
   return kept;
 }
@@ -97,44 +95,51 @@ void rv_sum_tree_set_many(rv_sum_tree *tree, const uint32_t *slots, const double
     set_batch(tree, slots + begin, weights + begin, n - begin < BATCH ? n - begin : BATCH);
 }
 
-/* The child in which `u` falls when the children stand end to end; `u` becomes the offset within it. A child of weight zero has
- * no length. Rounding may leave `u` beyond the last child's end; it then belongs to the last that has a length. */
-static uint32_t choose(const double *c, double *u)
+/* Rounding led to a child without length: to the last that has one. */
+static uint32_t last_positive(const double *c, double *u)
 {
-  double end[RV_TREE_FANOUT];
-  end[0] = c[0];
-  for (int i = 1; i < RV_TREE_FANOUT; i++) end[i] = end[i - 1] + c[i];
-  uint32_t chosen = 0;
-  for (int i = 0; i < RV_TREE_FANOUT; i++) chosen += end[i] <= *u;
-  if (chosen < RV_TREE_FANOUT) {
-    *u = chosen > 0 ? *u - end[chosen - 1] : *u;
-    return chosen;
-  }
-  do chosen--;
-  while (chosen > 0 && !(c[chosen] > 0));
+  uint32_t chosen = RV_TREE_FANOUT - 1;
+  while (chosen > 0 && !(c[chosen] > 0)) chosen--;
   *u = c[chosen];
   return chosen;
 }
 
-static void draw_batch(const rv_sum_tree *tree, rv_random *random, size_t n, uint32_t *index, double *weights)
+/* The child in which `u` falls when the children stand end to end; `u` becomes the offset within it. As many children lie before
+ * it as there are ends that `u` has reached: counted, not searched, since nobody could predict the branches. Ends do not
+ * decrease, rounded as they are, so that a child of weight zero is passed over; only the last one `u` may reach by rounding. */
+static inline uint32_t choose(const double *c, double *u)
+{
+  double two = c[0] + c[1], four = two + (c[2] + c[3]), six = four + (c[4] + c[5]);
+  const double begin[RV_TREE_FANOUT] = {0, c[0], two, two + c[2], four, four + c[4], six, six + c[6]};
+  uint32_t chosen = 0;
+  for (int i = 1; i < RV_TREE_FANOUT; i++) chosen += *u >= begin[i];
+  *u -= begin[chosen];
+  return c[chosen] > 0 ? chosen : last_positive(c, u);
+}
+
+/* One level down, for all of a batch. */
+static void descend(const rv_sum_tree *tree, uint32_t level, uint32_t *restrict index, double *restrict u, size_t n)
+{
+  if (tree->level[level - 1].num_blocks == 1) { /* the upper levels, which are in the cache */
+    const double *nodes = at(tree, level - 1, 0);
+    for (size_t i = 0; i < n; i++) index[i] = index[i] << RV_TREE_SHIFT | choose(nodes + (index[i] << RV_TREE_SHIFT), &u[i]);
+  } else {
+    for (size_t i = 0; i < n; i++) index[i] = index[i] << RV_TREE_SHIFT | choose(children(tree, level, index[i]), &u[i]);
+  }
+  if (level > 1 && tree->level[level - 2].num_blocks > 1)
+    for (size_t i = 0; i < n; i++) __builtin_prefetch(children(tree, level - 1, index[i]));
+}
+
+static void draw_batch(const rv_sum_tree *tree, rv_random *random, size_t n, uint32_t *slots, double *weights)
 {
   double u[BATCH];
   double total = rv_sum_tree_total(tree);
   for (size_t i = 0; i < n; i++) {
     u[i] = rv_random_unit(random) * total;
-    index[i] = 0;
+    slots[i] = 0;
   }
-  for (uint32_t level = tree->top; level > 1; level--)
-    for (size_t i = 0; i < n; i++) {
-      index[i] = index[i] << RV_TREE_SHIFT | choose(children(tree, level, index[i]), &u[i]);
-      __builtin_prefetch(children(tree, level - 1, index[i]));
-    }
-  for (size_t i = 0; i < n; i++) {
-    const double *c = children(tree, 1, index[i]);
-    uint32_t chosen = choose(c, &u[i]);
-    index[i] = index[i] << RV_TREE_SHIFT | chosen;
-    weights[i] = c[chosen];
-  }
+  for (uint32_t level = tree->top; level > 0; level--) descend(tree, level, slots, u, n);
+  for (size_t i = 0; i < n; i++) weights[i] = rv_sum_tree_get(tree, slots[i]);
 }
 
 void rv_sum_tree_draw(const rv_sum_tree *tree, rv_random *random, size_t n, uint32_t *slots, double *weights)
