@@ -172,8 +172,10 @@ static void on_deadline(rv_timer *timer)
 {
   rv_call *call = RV_CONTAINER(timer, rv_call, timer);
   int64_t ms = (call->deadline_ns - call->started_ns + 999999) / 1000000;
-  char text[160];
-  snprintf(text, sizeof text, "Deadline Exceeded: the call was not over within %lld ms", (long long)ms);
+  char text[RV_ERROR_MESSAGE_MAX], state[400] = "";
+  if (call->channel != NULL && call->session == NULL) rv_channel_state(call->channel, state, sizeof state);
+  snprintf(text, sizeof text, "Deadline Exceeded: the call was not over within %lld ms%s%s", (long long)ms,
+           state[0] != '\0' ? "; " : "", state);
   if (call->server)
     rv_call_reject(call, RV_DEADLINE_EXCEEDED, text);
   else

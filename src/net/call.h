@@ -20,7 +20,7 @@ typedef struct rv_held {
 struct rv_call {
   rv_loop *loop;
   rv_session *session; /* one reference; NULL: a client's call that is not started yet */
-  rv_channel *channel; /* client: until the call is over */
+  rv_channel *channel; /* client: until the channel is freed */
   int32_t stream_id;   /* 0: no stream, or none any more */
   rv_link link;         /* the session's calls, or the channel's waiting ones */
   rv_link channel_link; /* client: all calls of the channel whose on_close has not come */

@@ -176,6 +176,7 @@ static void close_channel(void *argument)
   while (!rv_list_empty(&channel->calls)) {
     rv_call *call = RV_CONTAINER(channel->calls.next, rv_call, channel_link);
     rv_list_remove(&call->channel_link);
+    call->channel = NULL;
     if (call->over)
       rv_call_cancel(call); /* what waits for a paused call to go on is dropped */
     else
@@ -224,6 +225,7 @@ rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, cons
     rv_call_free(call);
     return NULL;
   }
+  call->channel = channel;
   call->events = events;
   call->user = user;
   call->wait_for_ready = config->wait_for_ready;

@@ -1,0 +1,67 @@
+#include "net/echo_testing.h"
+
+#include "net/address.h"
+
+static void addresses_are_taken_apart(void **state)
+{
+  (void)state;
+  rv_address address;
+  assert_int_equal(rv_address_parse("localhost:8000", &address, NULL), RV_OK);
+  assert_string_equal(address.host, "localhost");
+  assert_int_equal(address.port, 8000);
+  assert_int_equal(rv_address_parse("[::1]:65535", &address, NULL), RV_OK);
+  assert_string_equal(address.host, "::1");
+  assert_int_equal(address.port, 65535);
+  assert_int_equal(rv_address_parse("unix:/tmp/x", &address, NULL), RV_OK);
+  assert_true(address.is_unix);
+  assert_string_equal(address.path, "/tmp/x");
+  assert_int_equal(rv_address_parse("unix:///tmp/x", &address, NULL), RV_OK);
+  assert_string_equal(address.path, "/tmp/x");
+  assert_int_equal(rv_address_parse("unix:x", &address, NULL), RV_OK);
+  assert_string_equal(address.path, "x");
+  assert_int_equal(rv_address_parse("0.0.0.0:0", &address, NULL), RV_OK);
+}
+
+static void a_wrong_address_is_told_what_to_write(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *address, *advice;
+  } wrong[] = {{"", "empty"},
+               {"localhost", "no port"},
+               {"localhost:", "not a port"},
+               {"localhost:70000", "not a port"},
+               {"localhost:80x", "not a port"},
+               {"localhost:99999999999999999999", "not a port"},
+               {":8000", "localhost:8000"},
+               {"::1:8000", "[::1]:8000"},
+               {"[::1", "[::1]:8000"},
+               {"[::1]", "no port"},
+               {"http://localhost:8000", "URL"},
+               {"a b:1", "space"},
+               {"unix:", "no socket file"},
+               {"localhost:0", "free port"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    rv_error error = {0};
+    assert_int_equal(rv_address_check(wrong[i].address, &error), RV_INVALID_ARGUMENT);
+    if (strstr(error.message, wrong[i].advice) == NULL) fail_msg("%s: %s", wrong[i].address, error.message);
+  }
+  char long_path[200];
+  memset(long_path, 'x', sizeof long_path);
+  memcpy(long_path, "unix:", 5);
+  long_path[sizeof long_path - 1] = '\0';
+  assert_int_equal(rv_address_check(long_path, NULL), RV_INVALID_ARGUMENT);
+  char long_host[1000];
+  memset(long_host, 'x', sizeof long_host);
+  memcpy(long_host + 990, ":1", 3);
+  assert_int_equal(rv_address_check(long_host, NULL), RV_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(addresses_are_taken_apart),
+      cmocka_unit_test(a_wrong_address_is_told_what_to_write),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* Large messages, pausing and back-pressure: nothing is lost, nothing is unbounded, and no call stops another. */
+#include "net/echo_testing.h"
+
+typedef struct both {
+  echo_server server;
+  echo_client client;
+} both;
+
+static int set_up(void **state)
+{
+  both *b = calloc(1, sizeof *b);
+  echo_start(&b->server, "127.0.0.1:0", 2);
+  client_open_server(&b->client, &b->server);
+  *state = b;
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  both *b = *state;
+  client_close(&b->client);
+  echo_stop(&b->server);
+  free(b);
+  return 0;
+}
+
+static uint8_t *pattern(size_t size)
+{
+  uint8_t *data = malloc(size);
+  assert_non_null(data);
+  for (size_t i = 0; i < size; i++) data[i] = (uint8_t)(i * 31 + (i >> 13));
+  return data;
+}
+
+static void a_message_of_64_MiB_goes_both_ways(void **state)
+{
+  both *b = *state;
+  size_t size = (64 << 20) + 3;
+  uint8_t *data = pattern(size);
+  test_call call;
+  call_init(&call, &b->client, "/echo/unary");
+  call_start(&call);
+  call_send(&call, data, size);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.messages, 1);
+  assert_int_equal(call.bytes, size);
+  assert_int_equal(call.checksum, sum(data, size));
+  call_fini(&call);
+  free(data);
+}
+
+static void messages_of_all_sizes_arrive_in_order(void **state)
+{
+  both *b = *state;
+  size_t most = 3 << 20;
+  uint8_t *data = pattern(most);
+  test_call call;
+  call_init(&call, &b->client, "/echo/stream");
+  call_start(&call);
+  size_t sent = 0;
+  for (size_t size = 1; size < most; size = size * 2 + 1, sent++) {
+    call_send(&call, data, size);
+    if (sent % 3 == 0) call_wait_messages(&call, sent);
+  }
+  call_half_close(&call);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.messages, sent);
+  call_fini(&call);
+  free(data);
+}
+
+static void too_large_a_message_is_refused_and_other_calls_go_on(void **state)
+{
+  (void)state;
+  echo_server server;
+  rv_error error = {0};
+  assert_int_equal(echo_try_start(&server, "127.0.0.1:0", 1, 1000, &error), RV_OK);
+  echo_client client;
+  client_open_server(&client, &server);
+  test_call other, call;
+  call_init(&other, &client, "/echo/stream");
+  call_start(&other);
+  uint8_t *data = pattern(1001);
+  call_init(&call, &client, "/echo/unary");
+  call_start(&call);
+  call_send(&call, data, 1001);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_RESOURCE_EXHAUSTED);
+  assert_non_null(strstr(call.message, "1001"));
+  call_send(&other, data, 1000);
+  call_wait_messages(&other, 1);
+  call_half_close(&other);
+  call_wait(&other);
+  assert_int_equal(other.code, RV_OK);
+  call_fini(&call);
+  call_fini(&other);
+  free(data);
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void resume_paused(void *argument)
+{
+  echo_server *server = argument;
+  rv_mutex_lock(&server->lock);
+  rv_call *call = server->paused;
+  rv_mutex_unlock(&server->lock);
+  if (call != NULL) rv_call_resume(call);
+}
+
+/* The server does not read one call; another, on the same connection, must pass it, whatever the first has sent. */
+static void a_paused_call_lets_others_pass(void **state)
+{
+  both *b = *state;
+  size_t size = 24 << 20; /* larger than any initial window */
+  uint8_t *data = pattern(size);
+  test_call blocked, call;
+  call_init(&blocked, &b->client, "/echo/pause");
+  call_start(&blocked);
+  enum { BIG = 4 };
+  call_send(&blocked, "pause", 5);
+  for (int i = 0; i < BIG; i++) call_send(&blocked, data, size);
+  rv_mutex_lock(&b->server.lock);
+  while (b->server.paused == NULL) rv_cond_wait(&b->server.changed, &b->server.lock);
+  rv_call *paused = b->server.paused;
+  rv_mutex_unlock(&b->server.lock);
+
+  call_init(&call, &b->client, "/echo/unary");
+  call_start(&call);
+  call_send(&call, data, size);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.checksum, sum(data, size));
+  call_fini(&call);
+
+  assert_false(blocked.closed);
+  size_t seen = b->server.messages;
+  call_half_close(&blocked);
+  rv_loop *loop = rv_call_loop(paused);
+  for (size_t i = 1; i <= BIG; i++) { /* each message pauses the call again */
+    rv_loop_call(loop, resume_paused, &b->server);
+    echo_wait(&b->server, &b->server.messages, seen + i);
+  }
+  rv_loop_call(loop, resume_paused, &b->server);
+  call_wait(&blocked);
+  assert_int_equal(blocked.code, RV_OK);
+  call_fini(&blocked);
+  free(data);
+}
+
+/* Our client does not read one stream: the server's queue must stay bounded, and other streams go on. */
+static void a_client_that_pauses_holds_the_server_back_only_there(void **state)
+{
+  both *b = *state;
+  test_call source, call;
+  call_init(&source, &b->client, "/echo/source");
+  source.pause_at_once = true;
+  call_add(&source, "echo-count", "100");
+  call_add(&source, "echo-size", "1000000");
+  call_start(&source);
+  call_send(&source, "go", 2);
+  call_wait_messages(&source, 1);
+  for (int i = 0; i < 20; i++) assert_int_equal(call_unary(&b->client, "/echo/unary", "hello", NULL), RV_OK);
+  assert_int_equal(source.messages, 1);
+  assert_int_equal(b->server.closed, 20); /* the source is blocked: 100 MB are not anywhere in between */
+  call_resume(&source);
+  call_wait(&source);
+  assert_int_equal(source.code, RV_OK);
+  assert_int_equal(source.messages, 100);
+  assert_int_equal(source.bytes, 100000000);
+  call_fini(&source);
+  call_init(&call, &b->client, "/echo/unary");
+  call_fini(&call);
+}
+
+static void a_sender_is_told_when_the_queue_has_drained(void **state)
+{
+  both *b = *state;
+  size_t size = 2 << 20;
+  uint8_t *data = pattern(size);
+  test_call call;
+  call_init(&call, &b->client, "/echo/hang");
+  call_start(&call);
+  call_send(&call, data, size);
+  rv_mutex_lock(&call.lock);
+  while (call.writable == 0) rv_cond_wait(&call.changed, &call.lock);
+  rv_mutex_unlock(&call.lock);
+  call_cancel(&call);
+  call_wait(&call);
+  call_fini(&call);
+  free(data);
+}
+
+static void cancelling_in_the_middle_of_large_messages_leaves_others_alone(void **state)
+{
+  both *b = *state;
+  size_t size = 8 << 20;
+  uint8_t *data = pattern(size);
+  for (int i = 0; i < 10; i++) {
+    test_call sending, receiving, call;
+    call_init(&sending, &b->client, "/echo/hang");
+    call_start(&sending);
+    call_send(&sending, data, size);
+    call_init(&receiving, &b->client, "/echo/source");
+    call_add(&receiving, "echo-count", "50");
+    call_add(&receiving, "echo-size", "1000000");
+    call_start(&receiving);
+    call_send(&receiving, "go", 2);
+    call_init(&call, &b->client, "/echo/unary");
+    call_start(&call);
+    call_send(&call, data, size);
+    call_cancel(&sending);
+    call_wait_messages(&receiving, 1);
+    call_cancel(&receiving);
+    call_wait(&call);
+    assert_int_equal(call.code, RV_OK);
+    assert_int_equal(call.checksum, sum(data, size));
+    call_wait(&sending);
+    call_wait(&receiving);
+    call_fini(&sending);
+    call_fini(&receiving);
+    call_fini(&call);
+  }
+  free(data);
+}
+
+int main(void)
+{
+#define WITH_BOTH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      WITH_BOTH(a_message_of_64_MiB_goes_both_ways),
+      WITH_BOTH(messages_of_all_sizes_arrive_in_order),
+      cmocka_unit_test(too_large_a_message_is_refused_and_other_calls_go_on),
+      WITH_BOTH(a_paused_call_lets_others_pass),
+      WITH_BOTH(a_client_that_pauses_holds_the_server_back_only_there),
+      WITH_BOTH(a_sender_is_told_when_the_queue_has_drained),
+      WITH_BOTH(cancelling_in_the_middle_of_large_messages_leaves_others_alone),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
