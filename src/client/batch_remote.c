@@ -267,7 +267,8 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   batch_stream *stream;
   rv_code code = take_stream(client, &stream, err);
   if (code != RV_OK) return code;
-  stream->request = (rv_sample_request){.table = {.data = (const uint8_t *)table, .size = strlen(table)}, .same_layout = same_layout};
+  rv_span name = {.data = (const uint8_t *)table, .size = strlen(table)};
+  stream->request = (rv_sample_request){.table = name, .same_layout = same_layout, .whole = true};
   stream->draws = draws;
   stream->want = want;
   stream->count = 0;

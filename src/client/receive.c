@@ -125,6 +125,7 @@ static rv_code finish_sample(rv_receiver *receiver, rv_draw *out, rv_error *err)
 static void begin_sample(rv_receiver *receiver, rv_sample_entry *entry)
 {
   receiver->info = entry->info;
+  entry->info = (rv_wire_sample_info){0};
   receiver->open = true;
   entry->has_info = false;
 }

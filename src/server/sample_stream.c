@@ -28,6 +28,7 @@ typedef struct sample_call {
   bool in_request, same_layout, poll;
   rv_table *table;
   int64_t remaining, timeout_ns; /* of each batch; INT64_MAX: none */
+  int64_t until_ns;              /* of the request; INT64_MAX: none */
   /* the ask */
   bool asking;
   rv_sampling ask;
@@ -175,6 +176,7 @@ static void ask(sample_call *call)
   call->last_batch = want;
   int64_t now = rv_monotonic_ns(&server->env);
   int64_t deadline = call->timeout_ns > INT64_MAX - now ? INT64_MAX : now + call->timeout_ns;
+  if (deadline > call->until_ns) deadline = call->until_ns;
   call->ask = (rv_sampling){.want = want,
                             .partial = true,
                             .same_layout = call->same_layout,
@@ -230,6 +232,9 @@ static rv_code take_request(sample_call *call, rv_span message, rv_error *err)
   call->remaining = request.num_samples;
   call->timeout_ns =
       request.timeout_ms <= 0 || request.timeout_ms > INT64_MAX / 1000000 ? INT64_MAX : request.timeout_ms * 1000000;
+  int64_t now = rv_monotonic_ns(&call->stream.server->env);
+  bool bounded = request.whole && call->timeout_ns <= INT64_MAX - now;
+  call->until_ns = bounded ? now + call->timeout_ns : INT64_MAX;
   call->same_layout = request.same_layout;
   call->poll = request.poll;
   call->in_request = true;

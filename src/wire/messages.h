@@ -88,6 +88,7 @@ typedef struct rv_sample_request {
   int64_t timeout_ms;   /* <= 0 on the wire: for ever */
   bool same_layout;     /* extension 1000 */
   bool poll;            /* extension 1001: do not wait at all */
+  bool whole;           /* extension 1002: the timeout is the whole request's, not each batch's */
 } rv_sample_request;
 rv_code rv_sample_request_parse(rv_span message, rv_sample_request *out, rv_error *err);
 void rv_sample_request_serialize(rv_writer_buf *out, const rv_sample_request *request);

@@ -30,6 +30,7 @@ rv_code rv_sample_request_parse(rv_span message, rv_sample_request *out, rv_erro
     if (rv_field_is(&field, 3, RV_WIRE_BYTES)) good = parse_timeout(field.bytes, &out->timeout_ms);
     if (rv_field_is(&field, 1000, RV_WIRE_VARINT)) out->same_layout = field.value != 0;
     if (rv_field_is(&field, 1001, RV_WIRE_VARINT)) out->poll = field.value != 0;
+    if (rv_field_is(&field, 1002, RV_WIRE_VARINT)) out->whole = field.value != 0;
   }
   if (!good || reader.broken) return rv_fail_parse(err, "SampleStreamRequest");
   return rv_check_text(out->table, "the table name of a sample request", err);
@@ -44,6 +45,7 @@ void rv_sample_request_serialize(rv_writer_buf *out, const rv_sample_request *re
   rv_put_close(out, mark);
   rv_put_varint(out, 1000, request->same_layout);
   rv_put_varint(out, 1001, request->poll);
+  rv_put_varint(out, 1002, request->whole);
 }
 
 /* ---- SampleStreamResponse ---- */
