@@ -249,14 +249,6 @@ static void destroy(rv_server_stream *stream)
 
 static const rv_server_stream_ops insert_ops = {.sweep = sweep, .destroy = destroy};
 
-/* The headers go out at once, so that the writer knows whom it talks to before its first item is in. */
-static void send_headers(rv_insert_call *call)
-{
-  rv_pieces empty;
-  rv_pieces_init(&empty);
-  rv_call_send(call->stream.call, &empty);
-}
-
 rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_method *method, const rv_call_events **events,
                                void **user, rv_error *err)
 {
@@ -282,7 +274,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
     rv_insert_call_end(call, refused.code, refused.message);
     return RV_OK;
   }
-  send_headers(call);
+  rv_call_send_headers(net_call); /* the writer learns whom it talks to before its first item is in */
   set_reading(call);
   return RV_OK;
 }

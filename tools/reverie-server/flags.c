@@ -1,0 +1,105 @@
+#include <string.h>
+
+#include "base/error.h"
+#include "settings.h"
+
+const char flags_help[] =
+    "usage: reverie-server [--config FILE] [--table FIELDS]... [--port N] [--listen ADDRESS]... [FLAGS]\n"
+    "\n"
+    "Serves tables of experience over gRPC (Reverb's protocol and Reverie's extensions).\n"
+    "\n"
+    "  --config FILE        read settings and tables from a YAML file; flags that follow it win\n"
+    "  --table FIELDS       add a table: name=NAME[,FIELD=VALUE]... with the fields\n"
+    "                         sampler, remover    uniform, fifo, lifo, max_heap, min_heap, prioritized:EXPONENT, custom:NAME\n"
+    "                         max_size            items (default 1000000)\n"
+    "                         max_times_sampled   samples after which an item goes (default 0: never)\n"
+    "                         rate_limiter        min_size:N, sample_to_insert_ratio:RATIO:MIN_SIZE:ERROR_BUFFER, queue:N, "
+    "stack:N,\n"
+    "                                             general:SAMPLES_PER_INSERT:MIN_SIZE:MIN_DIFF:MAX_DIFF (default min_size:1)\n"
+    "                         preset              queue:SIZE or stack:SIZE\n"
+    "                         extension           statistics, diffusion:steps=N:decay=F\n"
+    "  --listen ADDRESS     HOST:PORT, [IPV6]:PORT or unix:/PATH; may be repeated\n"
+    "  --host HOST          where to listen (default 127.0.0.1; 0.0.0.0 or :: for other machines too)\n"
+    "  --port N             (default 8000; 0: any free port)\n"
+    "  --threads N          I/O threads (default 0: one per core, at most 8)\n"
+    "  --drain SECONDS      how long calls in progress may take after SIGTERM (default 10)\n"
+    "  --log LEVEL          debug, info, warning or error (default info)\n"
+    "  --set NAME=VALUE     any setting of the file: max_message_bytes, max_connections, ...\n"
+    "  --check              say whether the configuration is right, and exit\n"
+    "  --version, --help\n";
+
+static bool set_pair(settings *all, const char *pair, rv_error *err)
+{
+  const char *value = strchr(pair, '=');
+  if (value == NULL) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "expected NAME=VALUE, got \"%s\"", pair);
+    return false;
+  }
+  return settings_set(all, arena_copy(&all->memory, pair, (size_t)(value - pair)), value + 1, err);
+}
+
+static bool apply(settings *all, const char *flag, const char *value, rv_error *err)
+{
+  static const char *const plain[][2] = {{"--listen", "listen"},   {"--host", "host"},           {"--port", "port"},
+                                         {"--threads", "threads"}, {"--drain", "drain_seconds"}, {"--log", "log"}};
+  bool listen = strcmp(flag, "--listen") == 0;
+  if (!all->listen_by_flag && (listen || strcmp(flag, "--host") == 0 || strcmp(flag, "--port") == 0)) all->num_addresses = 0;
+  if (!all->listen_by_flag && listen) {
+    all->listen_by_flag = true;
+    all->host = NULL;
+    all->port = -1;
+  }
+  for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+    if (strcmp(flag, plain[i][0]) == 0) return settings_set(all, plain[i][1], value, err);
+  if (strcmp(flag, "--table") == 0) return settings_add_table_text(all, value, err);
+  return set_pair(all, value, err);
+}
+
+static bool takes_value(const char *flag)
+{
+  static const char *const names[] = {"--config",  "--table", "--listen", "--host", "--port",
+                                      "--threads", "--drain", "--log",    "--set"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(flag, names[i]) == 0) return true;
+  return false;
+}
+
+bool read_flags(settings *all, int argc, char **argv, flags_action *action, rv_error *err)
+{
+  *action = FLAGS_RUN;
+  for (int i = 1; i < argc; i++) {
+    const char *equals = strchr(argv[i], '='), *flag = argv[i], *value = NULL;
+    if (strncmp(flag, "--", 2) == 0 && equals != NULL) {
+      flag = arena_copy(&all->memory, argv[i], (size_t)(equals - argv[i]));
+      value = equals + 1;
+    }
+    if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0) {
+      *action = FLAGS_HELP;
+      return true;
+    }
+    if (strcmp(flag, "--version") == 0) {
+      *action = FLAGS_VERSION;
+      return true;
+    }
+    if (strcmp(flag, "--check") == 0 && value == NULL) {
+      *action = FLAGS_CHECK;
+      continue;
+    }
+    if (!takes_value(flag)) {
+      rv_fail(err, RV_INVALID_ARGUMENT, "no flag \"%s\"; see --help", argv[i]);
+      return false;
+    }
+    if (value == NULL && i + 1 == argc) {
+      rv_fail(err, RV_INVALID_ARGUMENT, "%s needs a value; see --help", flag);
+      return false;
+    }
+    if (value == NULL) value = argv[++i];
+    if (strcmp(flag, "--config") == 0) {
+      if (!read_config_file(all, value, err)) return false;
+    } else if (!apply(all, flag, value, err)) {
+      rv_error_prefix(err, "%s", flag);
+      return false;
+    }
+  }
+  return true;
+}

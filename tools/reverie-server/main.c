@@ -1,0 +1,195 @@
+/* reverie-server: a store with the configured tables, served until a signal ends it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "net/net.h"
+#include "settings.h"
+
+enum { EXIT_CONFIG = 2 };
+
+/* ---- log ---- */
+
+static void write_log(void *context, rv_log_level level, const char *line)
+{
+  static const char *const names[] = {"debug", "info", "warning", "error"};
+  (void)context;
+  struct timespec now;
+  struct tm utc;
+  char stamp[32] = "";
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &utc);
+  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+  fprintf(stderr, "%s.%03dZ %s: %s\n", stamp, (int)(now.tv_nsec / 1000000), names[level], line);
+}
+
+/* ---- starting ---- */
+
+/* Each connection is a file descriptor. */
+static void raise_file_limit(void)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static rv_code make_store(const settings *all, const rv_env *env, rv_store **out, rv_error *err)
+{
+  rv_store_config config = {.size = sizeof config,
+                            .env = env,
+                            .tables = all->tables,
+                            .num_tables = all->num_tables,
+                            .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes};
+  return rv_store_new(&config, out, err);
+}
+
+static rv_code make_server(const settings *all, rv_store *store, const rv_env *env, rv_server **out, rv_error *err)
+{
+  rv_server_config config = {.size = sizeof config,
+                             .store = store,
+                             .addresses = all->addresses,
+                             .num_addresses = all->num_addresses,
+                             .io_threads = (unsigned)all->threads,
+                             .max_message_bytes = (size_t)all->max_message_bytes,
+                             .max_connections = (size_t)all->max_connections,
+                             .max_streams_per_connection = (size_t)all->max_streams_per_connection,
+                             .max_writer_sessions = (size_t)all->max_writer_sessions,
+                             .writer_session_ttl_ms = all->writer_session_ttl_ms,
+                             .env = env,
+                             .max_stream_chunk_bytes = (size_t)all->max_stream_chunk_bytes,
+                             .max_orphan_bytes = (size_t)all->max_orphan_bytes};
+  return rv_server_new(&config, out, err);
+}
+
+/* One line, once callers can be answered: whoever starts the server waits for it. */
+static void announce(const settings *all, const rv_server *server)
+{
+  printf("listening on ");
+  for (size_t i = 0; i < all->num_addresses; i++) {
+    const char *address = all->addresses[i], *colon = strrchr(address, ':');
+    uint16_t port = rv_server_port(server, i);
+    printf("%s", i == 0 ? "" : ", ");
+    if (port == 0 || colon == NULL)
+      printf("%s", address);
+    else
+      printf("%.*s:%u", (int)(colon - address), address, port);
+  }
+  printf(", %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");
+  fflush(stdout);
+}
+
+/* ---- stopping ---- */
+
+typedef struct stopper {
+  rv_server *server;
+  int64_t drain_ms;
+  pthread_t main_thread;
+} stopper;
+
+static void *run_stopper(void *argument)
+{
+  stopper *self = argument;
+  rv_server_stop(self->server, self->drain_ms);
+  pthread_kill(self->main_thread, SIGUSR1); /* wakes sigwait */
+  return NULL;
+}
+
+/* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
+static int serve(rv_server *server, const settings *all, const sigset_t *signals)
+{
+  int signal_number = 0, status = 0;
+  while (signal_number != SIGTERM && signal_number != SIGINT) sigwait(signals, &signal_number);
+  fprintf(stderr, "reverie-server: %s: finishing calls in progress for up to %g s; a second signal ends them\n",
+          strsignal(signal_number), (double)all->drain_ms / 1000);
+  stopper self = {.server = server, .drain_ms = all->drain_ms, .main_thread = pthread_self()};
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, run_stopper, &self) != 0) {
+    rv_server_stop(server, all->drain_ms);
+    return 0;
+  }
+  sigwait(signals, &signal_number);
+  if (signal_number != SIGUSR1) {
+    status = 128 + signal_number;
+    rv_server_stop(server, 0);
+  }
+  pthread_join(thread, NULL);
+  return status;
+}
+
+static int run(const settings *all, bool only_check)
+{
+  rv_env env;
+  rv_env_default(&env);
+  env.log = write_log;
+  env.log_level = all->log_level;
+  rv_error err;
+  rv_store *store = NULL;
+  rv_server *server = NULL;
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < all->num_addresses && code == RV_OK; i++) code = rv_address_check(all->addresses[i], &err);
+  if (code == RV_OK) code = make_store(all, &env, &store, &err);
+  if (code != RV_OK) {
+    fprintf(stderr, "reverie-server: %s\n", err.message);
+    return EXIT_CONFIG;
+  }
+  if (only_check) {
+    printf("the configuration is right: %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");
+    rv_store_unref(store);
+    return 0;
+  }
+  raise_file_limit();
+  int status = 1;
+  if (make_server(all, store, &env, &server, &err) != RV_OK) {
+    fprintf(stderr, "reverie-server: %s\n", err.message);
+  } else {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGUSR1);
+    announce(all, server);
+    status = serve(server, all, &signals);
+  }
+  rv_server_free(server);
+  rv_store_unref(store);
+  return status;
+}
+
+int main(int argc, char **argv)
+{
+  /* From the start: a signal that comes before sigwait is kept for it. */
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+  signal(SIGPIPE, SIG_IGN);
+
+  settings all;
+  flags_action action;
+  rv_error err = {.message = ""};
+  settings_init(&all);
+  int status = EXIT_CONFIG;
+  if (!read_flags(&all, argc, argv, &action, &err)) {
+    fprintf(stderr, "reverie-server: %s\n", err.message);
+  } else if (action == FLAGS_HELP) {
+    fputs(flags_help, stdout);
+    status = 0;
+  } else if (action == FLAGS_VERSION) {
+    printf("reverie-server %s\n", rv_version());
+    status = 0;
+  } else if (!settings_finish(&all, &err)) {
+    fprintf(stderr, "reverie-server: %s\n", err.message);
+  } else {
+    status = run(&all, action == FLAGS_CHECK);
+  }
+  settings_free(&all);
+  return status;
+}

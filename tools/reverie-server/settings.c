@@ -1,0 +1,220 @@
+#include "settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { DEFAULT_PORT = 8000, DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000, MAX_TIMES = 0x7fffffff };
+
+void settings_init(settings *all)
+{
+  *all = (settings){.port = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
+}
+
+void settings_free(settings *all)
+{
+  arena_free(&all->memory);
+}
+
+void settings_add_address(settings *all, const char *address)
+{
+  all->addresses = arena_append(&all->memory, all->addresses, all->num_addresses, sizeof *all->addresses);
+  all->addresses[all->num_addresses++] = arena_copy(&all->memory, address, strlen(address));
+}
+
+/* ---- the whole ---- */
+
+typedef enum value_kind { VALUE_INT, VALUE_BYTES, VALUE_SECONDS, VALUE_TEXT, VALUE_LEVEL, VALUE_ADDRESS } value_kind;
+
+static const struct field {
+  const char *name;
+  value_kind kind;
+  bool is_limit;
+  size_t offset;
+  int64_t min, max;
+} fields[] = {
+    {"listen", VALUE_ADDRESS, false, 0, 0, 0},
+    {"host", VALUE_TEXT, false, offsetof(settings, host), 0, 0},
+    {"port", VALUE_INT, false, offsetof(settings, port), 0, 65535},
+    {"threads", VALUE_INT, false, offsetof(settings, threads), 0, 256},
+    {"drain_seconds", VALUE_SECONDS, false, offsetof(settings, drain_ms), 0, 0},
+    {"log", VALUE_LEVEL, false, 0, 0, 0},
+    {"max_message_bytes", VALUE_BYTES, true, offsetof(settings, max_message_bytes), 0, 0},
+    {"max_connections", VALUE_INT, true, offsetof(settings, max_connections), 1, 10000000},
+    {"max_streams_per_connection", VALUE_INT, true, offsetof(settings, max_streams_per_connection), 1, 10000000},
+    {"max_writer_sessions", VALUE_INT, true, offsetof(settings, max_writer_sessions), 1, 100000000},
+    {"writer_session_ttl_seconds", VALUE_SECONDS, true, offsetof(settings, writer_session_ttl_ms), 0, 0},
+    {"max_stream_chunk_bytes", VALUE_BYTES, true, offsetof(settings, max_stream_chunk_bytes), 0, 0},
+    {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 0, 0},
+    {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 0, 0},
+};
+enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
+
+bool settings_is_limit(const char *name)
+{
+  for (size_t i = 0; i < NUM_FIELDS; i++)
+    if (strcmp(fields[i].name, name) == 0) return fields[i].is_limit;
+  return false;
+}
+
+static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
+{
+  static const char *const names[] = {"debug", "info", "warning", "error"};
+  for (int i = 0; i < 4; i++)
+    if (strcmp(names[i], text) == 0) {
+      *out = (rv_log_level)i;
+      return true;
+    }
+  rv_fail(err, RV_INVALID_ARGUMENT, "expected debug, info, warning or error, got \"%s\"", text);
+  return false;
+}
+
+static bool unknown_field(const char *name, rv_error *err)
+{
+  char known[320] = "";
+  for (size_t i = 0, at = 0; i < NUM_FIELDS && at < sizeof known; i++)
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", fields[i].name);
+  rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"; there are %s, tables", name, known);
+  return false;
+}
+
+bool settings_set(settings *all, const char *name, const char *text, rv_error *err)
+{
+  const struct field *field = fields, *end = fields + NUM_FIELDS;
+  while (field != end && strcmp(field->name, name) != 0) field++;
+  if (field == end) return unknown_field(name, err);
+  char *place = (char *)all + field->offset;
+  switch (field->kind) {
+  case VALUE_INT: return parse_int(text, field->min, field->max, (int64_t *)(void *)place, err);
+  case VALUE_BYTES: return parse_bytes(text, (int64_t *)(void *)place, err);
+  case VALUE_SECONDS: return parse_seconds(text, (int64_t *)(void *)place, err);
+  case VALUE_TEXT: *(const char **)(void *)place = arena_copy(&all->memory, text, strlen(text)); return true;
+  case VALUE_LEVEL: return parse_level(text, &all->log_level, err);
+  case VALUE_ADDRESS: settings_add_address(all, text); return true;
+  }
+  return false;
+}
+
+/* ---- tables ---- */
+
+rv_table_config *settings_add_table(settings *all)
+{
+  all->tables = arena_append(&all->memory, all->tables, all->num_tables, sizeof *all->tables);
+  rv_table_config *table = &all->tables[all->num_tables++];
+  *table = rv_table_config_default(NULL, DEFAULT_MAX_SIZE);
+  return table;
+}
+
+void table_add_extension(arena *memory, rv_table_config *table, const char *name, const char *options)
+{
+  /* The array is ours, made by arena_append: only its public type is const. */
+  rv_extension_config *list = (rv_extension_config *)(void *)(uintptr_t)table->extensions;
+  list = arena_append(memory, list, table->num_extensions, sizeof *list);
+  list[table->num_extensions++] = (rv_extension_config){.name = name, .options = options};
+  table->extensions = list;
+}
+
+/* "diffusion:steps=3:decay=0.5" */
+static bool set_extension(arena *memory, rv_table_config *table, const char *text)
+{
+  size_t length = strcspn(text, ":");
+  char *options = NULL;
+  if (text[length] == ':') {
+    options = arena_copy(memory, text + length + 1, strlen(text + length + 1));
+    for (char *at = options; *at != '\0'; at++)
+      if (*at == ':') *at = ',';
+  }
+  table_add_extension(memory, table, arena_copy(memory, text, length), options);
+  return true;
+}
+
+/* What Reverb's Table.queue and Table.stack make. */
+static bool set_preset(rv_table_config *table, const char *text, rv_error *err)
+{
+  bool queue = strncmp(text, "queue:", 6) == 0, stack = strncmp(text, "stack:", 6) == 0;
+  if (!queue && !stack) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "\"%s\" is no preset; there are queue:SIZE and stack:SIZE", text);
+    return false;
+  }
+  int64_t size;
+  if (!parse_int(text + 6, 1, MAX_TIMES, &size, err)) return false;
+  table->sampler = table->remover = (rv_selector_config){.kind = queue ? RV_SELECTOR_FIFO : RV_SELECTOR_LIFO};
+  table->max_size = size;
+  table->max_times_sampled = 1;
+  table->rate_limiter = queue ? rv_rate_limiter_queue(size) : rv_rate_limiter_stack(size);
+  return true;
+}
+
+bool table_set(arena *memory, rv_table_config *table, const char *name, const char *text, rv_error *err)
+{
+  if (strcmp(name, "name") == 0) {
+    if (*text == '\0') {
+      rv_fail(err, RV_INVALID_ARGUMENT, "a table's name must not be empty");
+      return false;
+    }
+    table->name = arena_copy(memory, text, strlen(text));
+    return true;
+  }
+  if (strcmp(name, "sampler") == 0) return parse_selector(memory, text, &table->sampler, err);
+  if (strcmp(name, "remover") == 0) return parse_selector(memory, text, &table->remover, err);
+  if (strcmp(name, "rate_limiter") == 0) return parse_rate_limiter(text, &table->rate_limiter, err);
+  if (strcmp(name, "max_size") == 0) return parse_int(text, 1, MAX_TIMES, &table->max_size, err);
+  if (strcmp(name, "max_times_sampled") == 0) {
+    int64_t times;
+    if (!parse_int(text, 0, MAX_TIMES, &times, err)) return false;
+    table->max_times_sampled = (int32_t)times;
+    return true;
+  }
+  if (strcmp(name, "preset") == 0) return set_preset(table, text, err);
+  if (strcmp(name, "extension") == 0) return set_extension(memory, table, text);
+  rv_fail(err, RV_INVALID_ARGUMENT,
+          "a table has no field \"%.64s\"; it has name, preset, sampler, remover, max_size, max_times_sampled, rate_limiter, "
+          "extension, and in a file signature and extensions",
+          name);
+  return false;
+}
+
+bool settings_add_table_text(settings *all, const char *text, rv_error *err)
+{
+  rv_table_config *table = settings_add_table(all);
+  char *rest = arena_copy(&all->memory, text, strlen(text)), *pair;
+  while ((pair = strsep(&rest, ",")) != NULL) {
+    char *value = strchr(pair, '=');
+    if (value == NULL) {
+      rv_fail(err, RV_INVALID_ARGUMENT, "expected FIELD=VALUE, got \"%s\"", pair);
+      return false;
+    }
+    *value++ = '\0';
+    if (!table_set(&all->memory, table, pair, value, err)) {
+      rv_error_prefix(err, "%s", pair);
+      return false;
+    }
+  }
+  if (table->name == NULL) rv_fail(err, RV_INVALID_ARGUMENT, "the table has no name; add name=NAME");
+  return table->name != NULL;
+}
+
+bool settings_finish(settings *all, rv_error *err)
+{
+  if (all->num_tables == 0) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "no tables: give --table name=NAME, or a file with tables by --config FILE");
+    return false;
+  }
+  if (all->num_addresses > 0 && (all->host != NULL || all->port >= 0)) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "both listen and host or port are given; give listen alone, as HOST:PORT");
+    return false;
+  }
+  if (all->num_addresses > 0) return true;
+  char address[300];
+  const char *host = all->host != NULL ? all->host : "127.0.0.1";
+  bool bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
+  int length =
+      snprintf(address, sizeof address, bare_ipv6 ? "[%s]:%d" : "%s:%d", host, all->port < 0 ? DEFAULT_PORT : (int)all->port);
+  if (length < 0 || (size_t)length >= sizeof address) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "the host's name is too long");
+    return false;
+  }
+  settings_add_address(all, address);
+  return true;
+}

@@ -1,0 +1,77 @@
+/* What reverie-server is told by its flags and its configuration file, and how the texts of single values are read.
+ *
+ * Both ways set the same fields through the same functions here, so that a value is spelled alike in both. Functions that can
+ * fail return false and fill the rv_error with what is wrong and what would be right; where it stands (file and line, flag) is
+ * put before it by whoever knows. */
+#ifndef RV_TOOL_SETTINGS_H
+#define RV_TOOL_SETTINGS_H
+
+#include "arena.h"
+#include "reverie/reverie.h"
+
+typedef struct settings {
+  arena memory; /* of everything below */
+  const char **addresses;
+  size_t num_addresses;
+  bool listen_by_flag; /* the file's addresses were dropped */
+  const char *host;    /* with `port`, when no addresses are given */
+  int64_t port;        /* -1: not given */
+  int64_t threads;
+  int64_t max_message_bytes, max_connections, max_streams_per_connection, max_writer_sessions, writer_session_ttl_ms;
+  int64_t max_stream_chunk_bytes, max_orphan_bytes, max_decode_cache_bytes;
+  int64_t drain_ms;
+  rv_log_level log_level;
+  rv_table_config *tables; /* `name` NULL until it is set */
+  size_t num_tables;
+} settings;
+
+void settings_init(settings *all);
+void settings_free(settings *all);
+/* After everything was read: there are tables and they have names; addresses are filled in from host and port. */
+bool settings_finish(settings *all, rv_error *err);
+
+/* Sets a field of the whole ("port", "max_message_bytes"); NULL err->message says nothing of where. Unknown names list the known
+ * ones. */
+bool settings_set(settings *all, const char *name, const char *text, rv_error *err);
+bool settings_is_limit(const char *name);
+void settings_add_address(settings *all, const char *address);
+
+/* A table with the defaults, to be set. Valid until the next is added. */
+rv_table_config *settings_add_table(settings *all);
+/* Sets a field of a table: name, sampler, remover, max_size, max_times_sampled, rate_limiter, preset, extension. */
+bool table_set(arena *memory, rv_table_config *table, const char *name, const char *text, rv_error *err);
+void table_add_extension(arena *memory, rv_table_config *table, const char *name, const char *options);
+/* "name=replay,sampler=prioritized:0.6,..." */
+bool settings_add_table_text(settings *all, const char *text, rv_error *err);
+
+/* ---- values ---- */
+
+bool parse_int(const char *text, int64_t min, int64_t max, int64_t *out, rv_error *err);
+bool parse_double(const char *text, double *out, rv_error *err);
+bool parse_bytes(const char *text, int64_t *out, rv_error *err); /* "65536", "64KiB", "1GiB" */
+bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err);
+/* "uniform", "prioritized:0.6", "custom:NAME:OPTIONS" */
+bool parse_selector(arena *memory, const char *text, rv_selector_config *out, rv_error *err);
+/* "min_size:100", "sample_to_insert_ratio:4:1000:4000", "queue:100", "stack:100", "general:1:1:0:100" */
+bool parse_rate_limiter(const char *text, rv_rate_limiter_config *out, rv_error *err);
+/* By kind and numbers; names[i] names the i-th number. false: no such kind. */
+const char *const *selector_kinds(void); /* NULL-terminated */
+bool selector_kind_from_name(const char *name, rv_selector_kind *out);
+typedef struct limiter_kind {
+  const char *name;
+  const char *numbers[5]; /* NULL-terminated */
+  rv_rate_limiter_config (*make)(const double *numbers);
+} limiter_kind;
+const limiter_kind *limiter_kinds(void); /* ends with a NULL name */
+const limiter_kind *limiter_kind_find(const char *name);
+
+/* ---- the two ways ---- */
+
+/* Reads a YAML file. On failure err's sentence begins with FILE:LINE. */
+bool read_config_file(settings *all, const char *path, rv_error *err);
+
+typedef enum flags_action { FLAGS_RUN, FLAGS_CHECK, FLAGS_HELP, FLAGS_VERSION } flags_action;
+bool read_flags(settings *all, int argc, char **argv, flags_action *action, rv_error *err);
+extern const char flags_help[];
+
+#endif

@@ -1,0 +1,133 @@
+#include "yaml_tree.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static bool parser_fail(const yaml_parser_t *parser, const char *path, rv_error *err)
+{
+  size_t line = parser->problem_mark.line + 1;
+  rv_fail(err, RV_INVALID_ARGUMENT, "%s:%zu: not YAML: %s%s%s", path, line, parser->context != NULL ? parser->context : "",
+          parser->context != NULL ? ", " : "", parser->problem != NULL ? parser->problem : "unreadable bytes");
+  return false;
+}
+
+bool yaml_tree_read(yaml_tree *tree, const char *path, rv_error *err)
+{
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) {
+    rv_fail(err, RV_NOT_FOUND, "%s: %s", path, strerror(errno));
+    return false;
+  }
+  yaml_parser_t parser;
+  bool ok = yaml_parser_initialize(&parser) != 0;
+  if (!ok) {
+    rv_fail(err, RV_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+    fclose(file);
+    return false;
+  }
+  tree->path = path;
+  yaml_parser_set_input_file(&parser, file);
+  ok = yaml_parser_load(&parser, &tree->document) != 0;
+  if (!ok) {
+    parser_fail(&parser, path, err);
+  } else if (yaml_document_get_root_node(&tree->document) == NULL) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "%s: the file is empty; it needs at least tables", path);
+    yaml_document_delete(&tree->document);
+    ok = false;
+  }
+  yaml_parser_delete(&parser);
+  fclose(file);
+  return ok;
+}
+
+void yaml_tree_free(yaml_tree *tree)
+{
+  yaml_document_delete(&tree->document);
+}
+
+yaml_place yaml_top(yaml_tree *tree)
+{
+  return (yaml_place){.tree = tree, .node = yaml_document_get_root_node(&tree->document), .where = ""};
+}
+
+bool yaml_fail_here(const yaml_place *at, rv_error *err)
+{
+  const char *colon = *at->where == '\0' ? "" : ": ";
+  rv_error_prefix(err, "%s:%zu%s%s", at->tree->path, at->node->start_mark.line + 1, colon, at->where);
+  return false;
+}
+
+bool yaml_fail(const yaml_place *at, rv_error *err, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  rv_vfail(err, RV_INVALID_ARGUMENT, format, args);
+  va_end(args);
+  return yaml_fail_here(at, err);
+}
+
+bool yaml_scalar(arena *memory, const yaml_place *at, const char *expected, const char **out, rv_error *err)
+{
+  if (!yaml_is_scalar(at))
+    return yaml_fail(at, err, "expected %s, got a %s", expected, yaml_is_sequence(at) ? "list" : "mapping");
+  const char *text = (const char *)at->node->data.scalar.value;
+  size_t length = at->node->data.scalar.length;
+  if (memchr(text, '\0', length) != NULL) return yaml_fail(at, err, "expected %s, got text with a NUL character", expected);
+  *out = arena_copy(memory, text, length);
+  return true;
+}
+
+size_t yaml_length(const yaml_place *at)
+{
+  if (yaml_is_sequence(at)) return (size_t)(at->node->data.sequence.items.top - at->node->data.sequence.items.start);
+  if (yaml_is_mapping(at)) return (size_t)(at->node->data.mapping.pairs.top - at->node->data.mapping.pairs.start);
+  return 0;
+}
+
+static bool descend(const yaml_place *from, int node, const char *where, yaml_place *out, rv_error *err)
+{
+  *out = (yaml_place){
+      .tree = from->tree, .node = yaml_document_get_node(&from->tree->document, node), .where = where, .depth = from->depth + 1};
+  /* An alias may stand for a node that contains it. */
+  if (out->depth > YAML_DEPTH_MAX) return yaml_fail(from, err, "nested more than %d deep", YAML_DEPTH_MAX);
+  return true;
+}
+
+static char *extend(arena *memory, const char *where, const char *format, const char *name, size_t index)
+{
+  char text[256];
+  int length =
+      name != NULL ? snprintf(text, sizeof text, format, where, name) : snprintf(text, sizeof text, format, where, index);
+  if (length < 0) length = 0;
+  return arena_copy(memory, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+bool yaml_element(arena *memory, const yaml_place *sequence, size_t index, yaml_place *out, rv_error *err)
+{
+  int node = sequence->node->data.sequence.items.start[index];
+  return descend(sequence, node, extend(memory, sequence->where, "%s[%zu]", NULL, index), out, err);
+}
+
+static bool same_scalar(const yaml_node_t *a, const yaml_node_t *b)
+{
+  return a->data.scalar.length == b->data.scalar.length &&
+         memcmp(a->data.scalar.value, b->data.scalar.value, a->data.scalar.length) == 0;
+}
+
+bool yaml_entry(arena *memory, const yaml_place *mapping, size_t index, const char **key, yaml_place *value, rv_error *err)
+{
+  const yaml_node_pair_t *pairs = mapping->node->data.mapping.pairs.start;
+  yaml_place name;
+  if (!descend(mapping, pairs[index].key, mapping->where, &name, err)) return false;
+  if (!yaml_scalar(memory, &name, "a name", key, err)) return false;
+  for (size_t i = 0; i < index; i++) {
+    yaml_node_t *other = yaml_document_get_node(&mapping->tree->document, pairs[i].key);
+    if (same_scalar(other, name.node)) return yaml_fail(&name, err, "\"%s\" stands twice", *key);
+  }
+  const char *where = extend(memory, mapping->where, *mapping->where == '\0' ? "%s%s" : "%s.%s", *key, 0);
+  return descend(mapping, pairs[index].value, where, value, err);
+}
