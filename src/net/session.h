@@ -28,7 +28,7 @@ enum {
   RV_HEADER_LIST_FATAL = 256 << 10, /* beyond it the connection ends, not only the call */
   /* Resets by the peer: a sampler that ends costs one. nghttp2's bucket, at a level that only abuse reaches. */
   RV_RESET_BURST = 20000,
-  RV_RESETS_PER_SECOND = 10000,
+  RV_RESETS_PER_SECOND = 5000,
   RV_DEFAULT_MAX_STREAMS = 16384,
   RV_OUTBOUND_FRAMES = 20000 /* control frames waiting for a peer that does not read; then we do not read either */
 };

@@ -1,0 +1,386 @@
+/* Listening, stopping, and what a client sees of servers that are not there, go away, or come back. */
+#include "net/echo_testing.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void check_message(const test_call *call, const char *part)
+{
+  if (strstr(call->message, part) == NULL) fail_msg("\"%s\" does not contain \"%s\"", call->message, part);
+}
+
+static void a_port_in_use_is_said_so(void **state)
+{
+  (void)state;
+  echo_server first, second;
+  echo_start(&first, "127.0.0.1:0", 1);
+  static const char *const hosts[] = {"127.0.0.1", "localhost", "[::]", "0.0.0.0"};
+  for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+    char address[64], part[64];
+    snprintf(address, sizeof address, "%s:%u", hosts[i], (unsigned)rv_grpc_server_port(first.grpc, 0));
+    rv_error error = {0};
+    assert_int_equal(echo_try_start(&second, address, 1, 0, &error), RV_UNAVAILABLE);
+    snprintf(part, sizeof part, "port %u on ", (unsigned)rv_grpc_server_port(first.grpc, 0));
+    if (strstr(error.message, part) == NULL || strstr(error.message, "in use by another process") == NULL) fail_msg("%s", error.message);
+    rv_cond_fini(&second.changed);
+    rv_mutex_fini(&second.lock);
+  }
+  echo_stop(&first);
+}
+
+static void every_way_to_listen_can_be_reached(void **state)
+{
+  (void)state;
+  static const char *const ways[][2] = {{"[::]:0", "127.0.0.1"}, {"[::]:0", "localhost"}, {"localhost:0", "localhost"},
+                                        {"localhost:0", "127.0.0.1"}, {"0.0.0.0:0", "127.0.0.1"}};
+  for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    echo_server server;
+    echo_client client;
+    char address[64];
+    echo_start(&server, ways[i][0], 1);
+    snprintf(address, sizeof address, "%s:%u", ways[i][1], (unsigned)rv_grpc_server_port(server.grpc, 0));
+    client_open(&client, address);
+    assert_int_equal(call_unary(&client, "/echo/unary", "x", NULL), RV_OK);
+    client_close(&client);
+    echo_stop(&server);
+  }
+}
+
+static void an_address_that_cannot_be_listened_on_is_said_so(void **state)
+{
+  (void)state;
+  static const char *const wrong[][2] = {{"192.0.2.1:0", "no such address"},
+                                         {"unix:/nonexistent/directory/socket", "does not exist"},
+                                         {"no-such-host.invalid:0", "cannot be resolved"},
+                                         {"localhost", "no port"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    echo_server server;
+    rv_error error = {0};
+    assert_int_not_equal(echo_try_start(&server, wrong[i][0], 1, 0, &error), RV_OK);
+    if (strstr(error.message, wrong[i][1]) == NULL) fail_msg("%s", error.message);
+    rv_cond_fini(&server.changed);
+    rv_mutex_fini(&server.lock);
+  }
+}
+
+static void a_unix_socket_works_and_its_file_goes_with_the_server(void **state)
+{
+  (void)state;
+  char directory[] = "/tmp/reverie-net-XXXXXX", address[64];
+  assert_non_null(mkdtemp(directory));
+  snprintf(address, sizeof address, "unix:%s/socket", directory);
+  echo_server server, second;
+  echo_client client;
+  for (int round = 0; round < 2; round++) {
+    echo_start(&server, address, 2);
+    rv_error error = {0};
+    assert_int_equal(echo_try_start(&second, address, 1, 0, &error), RV_UNAVAILABLE);
+    assert_non_null(strstr(error.message, "in use by another process"));
+    rv_cond_fini(&second.changed);
+    rv_mutex_fini(&second.lock);
+    client_open(&client, address);
+    assert_int_equal(call_unary(&client, "/echo/unary", "x", NULL), RV_OK);
+    assert_int_equal(strncmp(server.peer, "unix:", 5), 0);
+    client_close(&client);
+    echo_stop(&server);
+    assert_int_not_equal(access(address + 5, F_OK), 0);
+    if (round == 0) { /* a file that a server left which was killed */
+      int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+      struct sockaddr_un name = {.sun_family = AF_UNIX};
+      snprintf(name.sun_path, sizeof name.sun_path, "%s", address + 5);
+      assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
+      close(fd);
+      assert_int_equal(access(address + 5, F_OK), 0);
+    }
+  }
+  FILE *file = fopen(address + 5, "w"); /* no socket: it is not ours to remove */
+  assert_non_null(file);
+  fclose(file);
+  assert_int_not_equal(echo_try_start(&server, address, 1, 0, NULL), RV_OK);
+  assert_int_equal(access(address + 5, F_OK), 0);
+  rv_cond_fini(&server.changed);
+  rv_mutex_fini(&server.lock);
+  unlink(address + 5);
+  rmdir(directory);
+}
+
+static void one_failed_call(const char *address, const char *part)
+{
+  echo_client client;
+  client_open(&client, address);
+  test_call call;
+  call_init(&call, &client, "/echo/unary");
+  call_start(&call);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_UNAVAILABLE);
+  check_message(&call, part);
+  call_fini(&call);
+  client_close(&client);
+}
+
+/* A listening socket; its port. */
+static int listen_anywhere(uint16_t *port)
+{
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof name;
+  assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
+  assert_int_equal(listen(fd, 16), 0);
+  assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &length), 0);
+  *port = ntohs(name.sin_port);
+  return fd;
+}
+
+static void a_server_that_is_not_there_is_unavailable_and_says_why(void **state)
+{
+  (void)state;
+  uint16_t port;
+  char address[64];
+  close(listen_anywhere(&port));
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
+  one_failed_call(address, "connection refused");
+  one_failed_call(address, "is the port right?");
+  one_failed_call("unix:/tmp/reverie-no-such-socket", "no such socket file");
+  one_failed_call("no-such-host.invalid:1", "cannot resolve the host");
+}
+
+static void what_is_no_grpc_server_is_said_so(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *greeting;
+    size_t size;
+    const char *part;
+  } kinds[] = {{"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "HTTP/1"},
+               {"\x15\x03\x01\0\x02\x02\x46", 7, "TLS"},
+               {"SSH-2.0-OpenSSH_9.2\r\n", 21, "does not speak HTTP/2"},
+               {"", 0, "closed the connection before"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    uint16_t port;
+    int listener = listen_anywhere(&port);
+    echo_client client;
+    char address[64];
+    snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
+    client_open(&client, address);
+    test_call call;
+    call_init(&call, &client, "/echo/unary");
+    call_start(&call);
+    int fd = accept(listener, NULL, NULL);
+    char preface[24];
+    assert_int_equal(recv(fd, preface, sizeof preface, MSG_WAITALL), sizeof preface);
+    assert_int_equal(send(fd, kinds[i].greeting, kinds[i].size, MSG_NOSIGNAL), kinds[i].size);
+    shutdown(fd, SHUT_WR);
+    call_wait(&call);
+    assert_int_equal(call.code, RV_UNAVAILABLE);
+    check_message(&call, kinds[i].part);
+    check_message(&call, address);
+    call_fini(&call);
+    client_close(&client);
+    close(fd);
+    close(listener);
+  }
+}
+
+static void a_call_that_waits_for_ready_gets_through_when_the_server_comes(void **state)
+{
+  (void)state;
+  uint16_t port;
+  char address[64];
+  close(listen_anywhere(&port));
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
+  echo_client client;
+  client_open(&client, address);
+  test_call patient, call;
+  call_init(&patient, &client, "/echo/unary");
+  patient.config.wait_for_ready = true;
+  call_start(&patient);
+  call_send(&patient, "early", 5);
+  call_init(&call, &client, "/echo/unary");
+  call_start(&call);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_UNAVAILABLE);
+  call_fini(&call);
+  char text[300];
+  rv_channel_state(client.channel, text, sizeof text);
+  if (strstr(text, "connecting to 127.0.0.1") == NULL || strstr(text, "refused") == NULL) fail_msg("%s", text);
+  echo_server server;
+  echo_start(&server, address, 1);
+  call_wait(&patient);
+  assert_int_equal(patient.code, RV_OK);
+  assert_string_equal(patient.text, "early");
+  call_fini(&patient);
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void a_waiting_calls_deadline_says_what_it_waited_for(void **state)
+{
+  (void)state;
+  uint16_t port;
+  char address[64];
+  close(listen_anywhere(&port));
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
+  echo_client client;
+  client_open(&client, address);
+  rv_env env;
+  rv_env_default(&env);
+  test_call call;
+  call_init(&call, &client, "/echo/unary");
+  call.config.wait_for_ready = true;
+  call.config.deadline_ns = env.monotonic_ns(NULL) + 100000000;
+  call_start(&call);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_DEADLINE_EXCEEDED);
+  check_message(&call, "Deadline Exceeded");
+  check_message(&call, "refused");
+  call_fini(&call);
+  client_close(&client);
+}
+
+static void a_client_finds_a_server_that_was_started_again(void **state)
+{
+  (void)state;
+  echo_server server;
+  echo_client client;
+  char address[200];
+  echo_start(&server, "127.0.0.1:0", 1);
+  client_open_server(&client, &server);
+  snprintf(address, sizeof address, "%s", client.address);
+  assert_int_equal(call_unary(&client, "/echo/unary", "x", NULL), RV_OK);
+  for (int i = 0; i < 3; i++) {
+    echo_stop(&server);
+    echo_start(&server, address, 1);
+    test_call call;
+    call_init(&call, &client, "/echo/unary");
+    call.config.wait_for_ready = true;
+    call_start(&call);
+    call_send(&call, "again", 5);
+    call_wait(&call);
+    assert_int_equal(call.code, RV_OK);
+    assert_string_equal(call.text, "again");
+    call_fini(&call);
+  }
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void stopping_ends_open_calls_with_unavailable(void **state)
+{
+  (void)state;
+  echo_server server;
+  echo_client client;
+  echo_start(&server, "127.0.0.1:0", 2);
+  client_open_server(&client, &server);
+  enum { OPEN = 20 };
+  test_call call[OPEN];
+  for (size_t i = 0; i < OPEN; i++) {
+    call_init(&call[i], &client, i % 2 == 0 ? "/echo/hang" : "/echo/stream");
+    call_start(&call[i]);
+    call_send(&call[i], "x", 1);
+  }
+  echo_wait(&server, &server.messages, OPEN);
+  rv_grpc_server_stop(server.grpc, 0);
+  for (size_t i = 0; i < OPEN; i++) {
+    call_wait(&call[i]);
+    assert_int_equal(call[i].code, RV_UNAVAILABLE);
+    assert_string_equal(call[i].message, "Cancelling all calls");
+    call_fini(&call[i]);
+  }
+  assert_int_equal(server.closed_by_code[RV_UNAVAILABLE], OPEN);
+  echo_stop(&server);
+  client_close(&client);
+}
+
+static void draining_lets_open_calls_end_well(void **state)
+{
+  (void)state;
+  echo_server server;
+  echo_client client;
+  echo_start(&server, "127.0.0.1:0", 1);
+  client_open_server(&client, &server);
+  test_call call;
+  call_init(&call, &client, "/echo/source");
+  call_add(&call, "echo-count", "300");
+  call_add(&call, "echo-size", "100000");
+  call_start(&call);
+  call_send(&call, "go", 2);
+  call_wait_messages(&call, 1);
+  rv_grpc_server_stop(server.grpc, INT64_MAX);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.messages, 300);
+  call_fini(&call);
+  echo_stop(&server);
+  client_close(&client);
+}
+
+static void connections_are_spread_over_the_loops_and_bounded(void **state)
+{
+  (void)state;
+  echo_server server = {0};
+  rv_mutex_init(&server.lock, RV_RANK_CLIENT, "echo server");
+  rv_cond_init(&server.changed);
+  const char *address = "127.0.0.1:0";
+  rv_grpc_server_config config = {
+      .addresses = &address, .num_addresses = 1, .io_threads = 3, .max_connections = 3, .on_call = echo_on_call, .context = &server};
+  rv_env env;
+  rv_env_default(&env);
+  env.log_level = RV_LOG_ERROR;
+  config.env = &env;
+  assert_int_equal(rv_grpc_server_new(&config, &server.grpc, NULL), RV_OK);
+  assert_int_equal(rv_grpc_server_num_loops(server.grpc), 3);
+  echo_client client[4];
+  for (int i = 0; i < 3; i++) {
+    client_open_server(&client[i], &server);
+    assert_int_equal(call_unary(&client[i], "/echo/unary", "x", NULL), RV_OK);
+  }
+  client_open_server(&client[3], &server);
+  assert_int_equal(call_unary(&client[3], "/echo/unary", "x", NULL), RV_UNAVAILABLE);
+  client_close(&client[0]);
+  test_call call; /* there is room again */
+  call_init(&call, &client[3], "/echo/unary");
+  call.config.wait_for_ready = true;
+  call_start(&call);
+  call_send(&call, "x", 1);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  call_fini(&call);
+  for (int i = 1; i < 4; i++) client_close(&client[i]);
+  echo_stop(&server);
+}
+
+static void a_loop_that_ends_closes_what_is_open(void **state)
+{
+  (void)state;
+  echo_server server;
+  echo_client client;
+  echo_start(&server, "127.0.0.1:0", 1);
+  client_open_server(&client, &server);
+  assert_int_equal(call_unary(&client, "/echo/unary", "x", NULL), RV_OK);
+  rv_channel_free(client.channel); /* its connection is still saying good-bye */
+  rv_loop_free(client.loop);
+  echo_stop(&server);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_port_in_use_is_said_so),
+      cmocka_unit_test(every_way_to_listen_can_be_reached),
+      cmocka_unit_test(an_address_that_cannot_be_listened_on_is_said_so),
+      cmocka_unit_test(a_unix_socket_works_and_its_file_goes_with_the_server),
+      cmocka_unit_test(a_server_that_is_not_there_is_unavailable_and_says_why),
+      cmocka_unit_test(what_is_no_grpc_server_is_said_so),
+      cmocka_unit_test(a_call_that_waits_for_ready_gets_through_when_the_server_comes),
+      cmocka_unit_test(a_waiting_calls_deadline_says_what_it_waited_for),
+      cmocka_unit_test(a_client_finds_a_server_that_was_started_again),
+      cmocka_unit_test(stopping_ends_open_calls_with_unavailable),
+      cmocka_unit_test(draining_lets_open_calls_end_well),
+      cmocka_unit_test(connections_are_spread_over_the_loops_and_bounded),
+      cmocka_unit_test(a_loop_that_ends_closes_what_is_open),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
