@@ -66,7 +66,7 @@ static rv_code describe_tensor(rv_encoded_chunk *encoded, size_t index, const rv
 rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, rv_buf *owner,
                              const uint8_t *wire, size_t wire_size, rv_chunk **out, rv_error *err)
 {
-  size_t num_sizes;
+  size_t num_sizes = 0;
   rv_code code = check_tensors(tensors, num_tensors, &num_sizes, err);
   if (code != RV_OK) return code;
   size_t struct_bytes = sizeof(rv_encoded_chunk) + num_tensors * (sizeof(rv_encoded) + sizeof(rv_decoded));

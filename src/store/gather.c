@@ -4,9 +4,10 @@
 
 #include "base/error.h"
 #include "store/chunk_parts.h"
+#include "store/tally.h"
 #include "store/trajectory_parts.h"
 
-enum { BLOCK = 128, TALLY = 64 };
+enum { BLOCK = 128 };
 
 /* ---- copying ---- */
 
@@ -155,33 +156,6 @@ rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t
 
 /* ---- releasing ---- */
 
-typedef void (*rv_drop)(void *thing, size_t n);
-
-/* Counts how often each thing comes, so that its references go in one step; few things come in a batch, and a small table
- * forgets the others early. */
-typedef struct rv_tally {
-  void *thing[TALLY];
-  size_t count[TALLY];
-} rv_tally;
-
-static void tally(rv_tally *counts, void *thing, rv_drop drop)
-{
-  size_t at = ((uintptr_t)thing >> 6 ^ (uintptr_t)thing >> 12) % TALLY;
-  if (counts->thing[at] == thing) {
-    counts->count[at]++;
-    return;
-  }
-  if (counts->thing[at] != NULL) drop(counts->thing[at], counts->count[at]);
-  counts->thing[at] = thing;
-  counts->count[at] = 1;
-}
-
-static void tally_end(rv_tally *counts, rv_drop drop)
-{
-  for (size_t i = 0; i < TALLY; i++)
-    if (counts->thing[i] != NULL) drop(counts->thing[i], counts->count[i]);
-}
-
 static void drop_chunk(void *chunk, size_t n) { rv_chunk_unref_many(chunk, n); }
 static void drop_trajectory(void *trajectory, size_t n) { rv_trajectory_unref_many(trajectory, n); }
 
@@ -191,13 +165,15 @@ void rv_draws_release(rv_draw *draws, size_t n)
     for (size_t i = 0; i < n; i++) rv_draw_release(&draws[i]);
     return;
   }
-  rv_tally chunks = {.thing = {NULL}}, trajectories = {.thing = {NULL}};
+  rv_tally chunks, trajectories;
+  rv_tally_init(&chunks);
+  rv_tally_init(&trajectories);
   for (size_t i = 0; i < n; i++) {
-    if (draws[i].chunk != NULL) tally(&chunks, draws[i].chunk, drop_chunk);
-    if (draws[i].trajectory != NULL) tally(&trajectories, draws[i].trajectory, drop_trajectory);
+    if (draws[i].chunk != NULL) rv_tally_add(&chunks, draws[i].chunk, drop_chunk);
+    if (draws[i].trajectory != NULL) rv_tally_add(&trajectories, draws[i].trajectory, drop_trajectory);
     draws[i].chunk = NULL;
     draws[i].trajectory = NULL;
   }
-  tally_end(&chunks, drop_chunk);
-  tally_end(&trajectories, drop_trajectory);
+  rv_tally_end(&chunks, drop_chunk);
+  rv_tally_end(&trajectories, drop_trajectory);
 }

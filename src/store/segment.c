@@ -116,7 +116,7 @@ static rv_code describe_columns(rv_chunk *chunk, const rv_spec *specs, int64_t *
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err)
 {
-  size_t num_sizes;
+  size_t num_sizes = 0;
   rv_code code = check_specs(columns, num_columns, capacity, &num_sizes, err);
   if (code != RV_OK) return code;
   /* Room for the offsets stands behind the shapes; they are needed only here. */

@@ -33,9 +33,9 @@ rv_signature *rv_signature_copy(const rv_signature *from)
   if (!copy_size(from, &total)) return NULL;
   rv_signature *copy = malloc(total);
   if (copy == NULL) return NULL;
-  *copy = (rv_signature){0};
-  if (from == NULL) return copy;
   rv_spec *specs = (rv_spec *)(void *)(copy + 1);
+  *copy = (rv_signature){.specs = specs};
+  if (from == NULL) return copy;
   int64_t *sizes = (int64_t *)(void *)(specs + from->num_specs);
   for (size_t i = 0; i < from->num_specs; i++) {
     specs[i] = from->specs[i];

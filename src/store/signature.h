@@ -5,7 +5,8 @@
 #include "reverie/tensor.h"
 #include "store/trajectory.h"
 
-/* A deep copy in one allocation (free()); NULL when memory is out. `from` may be NULL or empty: then a copy without specs. */
+/* A deep copy in one allocation (free()), its specs right behind it (at copy + 1, also when there are none); NULL when memory is out. `from`
+ * may be NULL: then a copy without specs. */
 rv_signature *rv_signature_copy(const rv_signature *from);
 /* RV_INVALID_ARGUMENT: a spec with an unknown dtype, a rank out of range, a size below -1. The sentence names the column. */
 rv_code rv_signature_check(const rv_signature *signature, rv_error *err);

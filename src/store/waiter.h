@@ -58,6 +58,8 @@ typedef struct rv_rows {
   const double *priorities;   /* n, or NULL: 1.0 */
   uint64_t *keys;             /* n, or NULL */
   size_t done;                /* out: rows inserted so far, in order */
+  struct rv_form *form;       /* the table's own, and what follows */
+  rv_chunk *prepared;
 } rv_rows;
 
 /* Draws items one by one as the limiter allows. */
@@ -69,7 +71,8 @@ typedef struct rv_sampling {
   size_t max_bytes;           /* stop after the item with which the chunks' bytes reach this; 0: no bound */
   rv_draw *draws;             /* room for `want`; filled in order; the caller releases them */
   size_t count;               /* out: drawn so far */
-  bool rate_limited;          /* the table's own */
+  bool rate_limited;          /* the table's own, and what follows */
+  size_t bytes;
 } rv_sampling;
 
 /* RV_SUBMIT_DONE with waiter.code set when refused at once (NaN, signature, closed table). */

@@ -1,0 +1,374 @@
+#include "store/books.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+
+void rv_books_init(rv_books *books, uint64_t epoch, int64_t max_size, const uint64_t seeds[6])
+{
+  memset(books, 0, sizeof *books);
+  books->epoch = epoch;
+  rv_slab_init(&books->slab, (uint64_t)max_size + 1);
+  while (books->slot_bits < 32 && (UINT64_C(1) << books->slot_bits) < (uint64_t)max_size + 1) books->slot_bits++;
+  books->key_mask = (UINT64_C(1) << books->slot_bits) - 1;
+  books->key_tag = seeds[0] & UINT64_C(0x7F00000000000000);
+  books->key_count = seeds[1];
+  rv_map_init(&books->by_key, seeds[2]);
+  rv_map_init(&books->by_chunk, seeds[3]);
+  rv_map_init(&books->episodes, seeds[4]);
+  rv_map_init(&books->layouts, seeds[5]);
+  rv_segarray_init(&books->holds, sizeof(rv_hold *), 0, 1);
+  books->free_hold = RV_NO_SLOT;
+  rv_list_init(&books->sparse);
+}
+
+static void free_loose(rv_loose *loose)
+{
+  rv_trajectory_unref(loose->trajectory);
+  free(loose);
+}
+
+void rv_books_fini(rv_books *books)
+{
+  rv_slab *slab = &books->slab;
+  for (uint32_t slot = slab->oldest; slot != RV_NO_SLOT; slot = rv_slab_at(slab, slot)->next) {
+    rv_item *item = rv_slab_at(slab, slot);
+    if (item->template_number == RV_LOOSE) free_loose(item->data);
+  }
+  rv_slab_fini(slab);
+  for (uint32_t i = 0; i < books->num_holds; i++) {
+    uintptr_t place = (uintptr_t)*RV_SEGARRAY_AT(&books->holds, rv_hold *, i);
+    if ((place & 1U) != 0) continue; /* free */
+    rv_hold *hold = (rv_hold *)place;
+    rv_chunk_unref(hold->chunk);
+    free(hold);
+  }
+  rv_segarray_fini(&books->holds);
+  rv_map_fini(&books->by_key);
+  rv_map_fini(&books->by_chunk);
+  rv_map_fini(&books->episodes);
+  rv_map_fini(&books->layouts);
+  for (size_t i = 0; i < RV_MAX_TEMPLATES; i++) rv_trajectory_unref(books->templates.entry[i].trajectory);
+}
+
+void rv_garbage_free(rv_garbage *garbage)
+{
+  while (garbage->holds != NULL) {
+    rv_hold *hold = garbage->holds;
+    garbage->holds = hold->next_garbage;
+    rv_chunk_unref(hold->chunk);
+    free(hold);
+  }
+  while (garbage->looses != NULL) {
+    rv_loose *loose = garbage->looses;
+    garbage->looses = loose->next_garbage;
+    free_loose(loose);
+  }
+}
+
+size_t rv_books_memory(const rv_books *books)
+{
+  return rv_slab_memory(&books->slab) + rv_map_memory(&books->by_key) + rv_map_memory(&books->by_chunk) +
+         rv_map_memory(&books->episodes) + rv_map_memory(&books->layouts) + rv_segarray_memory(&books->holds) +
+         (books->by_chunk.count) * sizeof(rv_hold);
+}
+
+/* ---- keys ---- */
+
+static uint32_t slot_named(const rv_books *books, uint64_t key)
+{
+  return (key & UINT64_C(0xFF00000000000000)) == books->key_tag ? (uint32_t)(key & books->key_mask) : RV_NO_SLOT;
+}
+
+uint32_t rv_books_find(const rv_books *books, uint64_t key)
+{
+  uint32_t slot = slot_named(books, key);
+  if (slot < books->slab.used) {
+    const rv_item *item = rv_slab_at(&books->slab, slot);
+    if (item->key == key && item->template_number != RV_FREE_SLOT) return slot;
+  }
+  if (books->by_key.count == 0) return RV_NO_SLOT;
+  const uint32_t *found = rv_map_get(&books->by_key, key);
+  return found == NULL ? RV_NO_SLOT : *found;
+}
+
+uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
+{
+  uint64_t key;
+  do {
+    books->key_count++;
+    key = books->key_tag | ((books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
+  } while (books->by_key.count > 0 && rv_map_get(&books->by_key, key) != NULL);
+  return key;
+}
+
+rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *slot, rv_error *err)
+{
+  rv_code code = rv_slab_take(&books->slab, slot, err);
+  if (code != RV_OK) return code;
+  rv_item *item = rv_slab_at(&books->slab, *slot);
+  item->key = choose_key ? rv_books_make_key(books, *slot) : key;
+  if (choose_key || slot_named(books, key) == *slot) return RV_OK;
+  if (rv_map_put(&books->by_key, key, *slot) == RV_OK) return RV_OK;
+  rv_slab_give(&books->slab, *slot);
+  return rv_fail_memory(err, sizeof(rv_map_entry));
+}
+
+void rv_books_give(rv_books *books, uint32_t slot)
+{
+  uint64_t key = rv_slab_at(&books->slab, slot)->key;
+  if (slot_named(books, key) != slot) rv_map_remove(&books->by_key, key);
+  rv_slab_give(&books->slab, slot);
+}
+
+/* ---- layouts ---- */
+
+static rv_code count_layout(rv_books *books, const rv_layout *layout, rv_error *err)
+{
+  uint64_t key = (uint64_t)(uintptr_t)layout;
+  uint32_t *count = rv_map_get(&books->layouts, key);
+  if (count != NULL) {
+    ++*count;
+    return RV_OK;
+  }
+  return rv_map_put(&books->layouts, key, 1) == RV_OK ? RV_OK : rv_fail_memory(err, sizeof(rv_map_entry));
+}
+
+static void uncount_layout(rv_books *books, const rv_layout *layout)
+{
+  uint64_t key = (uint64_t)(uintptr_t)layout;
+  if (--*rv_map_get(&books->layouts, key) == 0) rv_map_remove(&books->layouts, key);
+}
+
+size_t rv_books_num_layouts(const rv_books *books) { return books->layouts.count; }
+
+/* ---- attaching ---- */
+
+void rv_books_link_compact(rv_books *books, uint32_t slot, rv_hold *hold, int64_t base_row, uint16_t number)
+{
+  rv_item *item = rv_slab_at(&books->slab, slot);
+  item->data = hold;
+  item->base_row = (int32_t)base_row;
+  item->template_number = number;
+  item->hold_prev = RV_NO_SLOT;
+  item->hold_next = hold->first;
+  if (hold->first != RV_NO_SLOT) rv_slab_at(&books->slab, hold->first)->hold_prev = slot;
+  hold->first = slot;
+  hold->items++;
+  hold->live_rows += rv_trajectory_box_of(books->templates.entry[number].trajectory)->span;
+}
+
+void rv_books_unlink_compact(rv_books *books, uint32_t slot)
+{
+  rv_item *item = rv_slab_at(&books->slab, slot);
+  rv_hold *hold = item->data;
+  *(item->hold_prev != RV_NO_SLOT ? &rv_slab_at(&books->slab, item->hold_prev)->hold_next : &hold->first) = item->hold_next;
+  if (item->hold_next != RV_NO_SLOT) rv_slab_at(&books->slab, item->hold_next)->hold_prev = item->hold_prev;
+  hold->items--;
+  hold->live_rows -= rv_trajectory_box_of(books->templates.entry[item->template_number].trajectory)->span;
+}
+
+static void drop_loose(rv_books *books, rv_loose *loose, uint32_t linked, rv_garbage *garbage)
+{
+  for (uint32_t i = 0; i < linked; i++) {
+    rv_loose_link *link = &loose->links[i];
+    rv_list_remove(&link->link);
+    link->hold->items--;
+    link->hold->num_loose--;
+    link->hold->live_rows -= link->rows;
+    rv_books_note_sparse(books, link->hold);
+    rv_books_drop_if_unused(books, link->hold, garbage);
+  }
+  loose->next_garbage = garbage->looses;
+  garbage->looses = loose;
+}
+
+static void note_reach(rv_loose_link *link, const rv_slice *slice)
+{
+  int64_t end = (int64_t)slice->offset + slice->length;
+  if (link->rows < 0) {
+    link->first_row = slice->offset;
+    link->rows = slice->length;
+    return;
+  }
+  int64_t old_end = link->first_row + link->rows;
+  if (slice->offset < link->first_row) link->first_row = slice->offset;
+  link->rows = (end > old_end ? end : old_end) - link->first_row;
+}
+
+/* The rows reached in each chunk. Slices of one chunk mostly follow one another, so the last link is tried first. */
+static void measure_reach(rv_loose *loose)
+{
+  const rv_trajectory *trajectory = loose->trajectory;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < trajectory->num_slices; i++) {
+    const rv_slice *slice = &trajectory->slices[i];
+    for (uint32_t tried = 0; trajectory->chunks[last] != slice->chunk && tried < loose->num_links; tried++)
+      last = last + 1 == loose->num_links ? 0 : last + 1;
+    note_reach(&loose->links[last], slice);
+  }
+}
+
+/* Made by whoever attaches, outside the lock where that matters little: the search above is short but for hostile items. */
+static rv_code new_loose(uint32_t slot, rv_trajectory *trajectory, rv_loose **out, rv_error *err)
+{
+  size_t bytes = sizeof(rv_loose) + trajectory->num_chunks * sizeof(rv_loose_link);
+  rv_loose *loose = malloc(bytes);
+  if (loose == NULL) return rv_fail_memory(err, bytes);
+  loose->trajectory = rv_trajectory_ref(trajectory);
+  loose->next_garbage = NULL;
+  loose->slot = slot;
+  loose->num_links = trajectory->num_chunks;
+  for (uint32_t i = 0; i < loose->num_links; i++) loose->links[i] = (rv_loose_link){.loose = loose, .rows = -1};
+  measure_reach(loose);
+  *out = loose;
+  return RV_OK;
+}
+
+static rv_code attach_loose(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
+{
+  rv_loose *loose = NULL;
+  rv_code code = count_layout(books, trajectory->layout, err);
+  if (code != RV_OK) return code;
+  code = new_loose(slot, trajectory, &loose, err);
+  if (code != RV_OK) {
+    uncount_layout(books, trajectory->layout);
+    return code;
+  }
+  for (uint32_t i = 0; i < loose->num_links; i++) {
+    rv_loose_link *link = &loose->links[i];
+    code = rv_books_hold(books, trajectory->chunks[i], &link->hold, err);
+    if (code != RV_OK) {
+      drop_loose(books, loose, i, garbage);
+      uncount_layout(books, trajectory->layout);
+      return code;
+    }
+    rv_list_push_back(&link->hold->loose, &link->link);
+    link->hold->items++;
+    link->hold->num_loose++;
+    link->hold->live_rows += link->rows;
+  }
+  rv_item *item = rv_slab_at(&books->slab, slot);
+  item->data = loose;
+  item->base_row = 0;
+  item->template_number = RV_LOOSE;
+  return RV_OK;
+}
+
+rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
+{
+  if (trajectory->num_chunks != 1) return attach_loose(books, slot, trajectory, garbage, err);
+  uint16_t number;
+  int64_t base = rv_trajectory_base(trajectory);
+  rv_code code = rv_books_template(books, trajectory, base, false, &number, err);
+  if (code == RV_OUT_OF_RANGE) return attach_loose(books, slot, trajectory, garbage, err);
+  if (code != RV_OK) return code;
+  code = rv_books_use_template(books, number, 1, err);
+  if (code != RV_OK) return code;
+  rv_hold *hold;
+  code = rv_books_hold(books, trajectory->chunks[0], &hold, err);
+  if (code != RV_OK) {
+    rv_books_unuse_template(books, number, 1);
+    return code;
+  }
+  rv_books_link_compact(books, slot, hold, base, number);
+  return RV_OK;
+}
+
+void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage)
+{
+  rv_item *item = rv_slab_at(&books->slab, slot);
+  if (item->template_number == RV_LOOSE) {
+    rv_loose *loose = item->data;
+    uncount_layout(books, loose->trajectory->layout);
+    drop_loose(books, loose, loose->num_links, garbage);
+  } else {
+    rv_hold *hold = item->data;
+    rv_books_unlink_compact(books, slot);
+    rv_books_unuse_template(books, item->template_number, 1);
+    rv_books_note_sparse(books, hold);
+    rv_books_drop_if_unused(books, hold, garbage);
+  }
+  item->template_number = RV_UNATTACHED;
+}
+
+rv_chunk *rv_books_first_chunk(const rv_books *books, const rv_item *item, int64_t *first_row)
+{
+  const rv_trajectory *trajectory = rv_books_trajectory(books, item);
+  const rv_slice *slice = &trajectory->slices[0];
+  *first_row = slice->offset + (slice->chunk == NULL ? item->base_row : 0);
+  return slice->chunk == NULL ? ((rv_hold *)item->data)->chunk : slice->chunk;
+}
+
+/* ---- templates ---- */
+
+static void index_template(rv_templates *templates, uint16_t number)
+{
+  size_t mask = 2 * RV_MAX_TEMPLATES - 1;
+  size_t at = (size_t)rv_trajectory_box_of(templates->entry[number].trajectory)->hash & mask;
+  while (templates->by_hash[at] != 0) at = (at + 1) & mask;
+  templates->by_hash[at] = (uint16_t)(number + 1);
+}
+
+/* A place below `limit` for one more: a free one, or that of a template which no item uses. */
+static bool make_place(rv_templates *templates, uint32_t limit, uint16_t *number)
+{
+  if (templates->count < limit) {
+    *number = (uint16_t)templates->count++;
+    return true;
+  }
+  for (uint32_t tried = 0; tried < limit; tried++) {
+    uint32_t at = templates->hand++ % limit;
+    if (templates->entry[at].items > 0) continue;
+    rv_trajectory_unref(templates->entry[at].trajectory);
+    templates->entry[at].trajectory = NULL;
+    memset(templates->by_hash, 0, sizeof templates->by_hash);
+    for (uint16_t i = 0; i < RV_MAX_TEMPLATES; i++)
+      if (templates->entry[i].trajectory != NULL) index_template(templates, i);
+    *number = (uint16_t)at;
+    return true;
+  }
+  return false;
+}
+
+rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number, rv_error *err)
+{
+  rv_templates *templates = &books->templates;
+  uint64_t hash = is_template ? rv_trajectory_box_of(trajectory)->hash : rv_template_hash(trajectory, base);
+  size_t mask = 2 * RV_MAX_TEMPLATES - 1;
+  for (size_t at = (size_t)hash & mask; templates->by_hash[at] != 0; at = (at + 1) & mask) {
+    *number = (uint16_t)(templates->by_hash[at] - 1);
+    if (rv_template_is_of(templates->entry[*number].trajectory, trajectory, base)) return RV_OK;
+  }
+  rv_trajectory *template = trajectory;
+  rv_code code = is_template ? RV_OK : rv_template_new(trajectory, &template, err);
+  if (code != RV_OK) return code;
+  if (is_template) rv_trajectory_ref(template);
+  if (!make_place(templates, is_template ? RV_MAX_TEMPLATES : RV_MAX_TEMPLATES - RV_ROW_TEMPLATES, number)) {
+    rv_trajectory_unref(template);
+    return RV_OUT_OF_RANGE;
+  }
+  templates->entry[*number] = (rv_template){.trajectory = template};
+  index_template(templates, *number);
+  return RV_OK;
+}
+
+rv_code rv_books_use_template(rv_books *books, uint16_t number, uint32_t items, rv_error *err)
+{
+  rv_template *template = &books->templates.entry[number];
+  if (template->items == 0) {
+    rv_code code = count_layout(books, template->trajectory->layout, err);
+    if (code != RV_OK) return code;
+  }
+  template->items += items;
+  return RV_OK;
+}
+
+void rv_books_unuse_template(rv_books *books, uint16_t number, uint32_t items)
+{
+  rv_template *template = &books->templates.entry[number];
+  template->items -= items;
+  if (template->items == 0) uncount_layout(books, template->trajectory->layout);
+}

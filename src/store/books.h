@@ -1,0 +1,149 @@
+/* A table's books: its items, the keys they are found by, the chunks they hold, and what they look like.
+ *
+ * An item whose slices all lie in one chunk is compact: a hold (the table's own record of that chunk), a base row and the number of a
+ * template. Any other is loose: its trajectory stands out of line, linked to the hold of each of its chunks. A chunk is referred to once
+ * by its hold, however many items need it. Nothing here takes time in proportion to the number of items; what is to be freed
+ * joins an rv_garbage, for the caller to free outside the table's lock, which guards all of this. */
+#ifndef RV_STORE_BOOKS_H
+#define RV_STORE_BOOKS_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/segarray.h"
+#include "store/selectors/selector.h"
+#include "store/slab.h"
+#include "store/trajectory_parts.h"
+
+enum {
+  RV_MAX_TEMPLATES = 256,
+  RV_ROW_TEMPLATES = 16 /* kept for rows, which cannot be loose */
+};
+
+/* ---- holds ---- */
+
+typedef struct rv_hold {
+  rv_chunk *chunk;        /* one reference; NULL once it was taken out of the garbage */
+  uint32_t index;         /* in rv_books.holds */
+  uint32_t items;         /* that need it */
+  uint32_t first;         /* compact items, linked by hold_next */
+  uint32_t num_loose;
+  rv_link loose;          /* of rv_loose_link */
+  rv_link sparse;         /* in rv_books.sparse, or by itself */
+  int64_t live_rows;      /* sum over items of the rows they reach; rows that several reach count for each */
+  int64_t sparse_below;   /* compaction pays when fewer are live; 0: never */
+  size_t memory;          /* as counted in rv_books.chunk_memory */
+  bool open;              /* the table still puts rows into it */
+  bool own;               /* the table made it */
+  struct rv_hold *next_garbage;
+} rv_hold;
+
+typedef struct rv_loose_link {
+  rv_link link; /* in the hold's list */
+  rv_hold *hold;
+  struct rv_loose *loose;
+  int64_t first_row, rows; /* what the item reaches in this chunk */
+} rv_loose_link;
+
+typedef struct rv_loose {
+  rv_trajectory *trajectory; /* one reference */
+  struct rv_loose *next_garbage;
+  uint32_t slot, num_links;
+  rv_loose_link links[];
+} rv_loose;
+
+typedef struct rv_garbage {
+  rv_hold *holds;
+  rv_loose *looses;
+} rv_garbage;
+
+void rv_garbage_free(rv_garbage *garbage);
+
+/* ---- templates ---- */
+
+typedef struct rv_template {
+  rv_trajectory *trajectory; /* NULL: free */
+  uint32_t items;
+} rv_template;
+
+typedef struct rv_templates {
+  rv_template entry[RV_MAX_TEMPLATES];
+  uint16_t by_hash[2 * RV_MAX_TEMPLATES]; /* number + 1; 0: free; linear probing */
+  uint32_t count, hand;
+} rv_templates;
+
+/* ---- the books ---- */
+
+typedef struct rv_books {
+  uint64_t epoch; /* of this set of books; another after each reset */
+  rv_slab slab;
+  rv_map by_key; /* of items whose key does not name their slot */
+  uint64_t key_tag, key_mask; /* see rv_books_make_key */
+  uint64_t key_count;
+  unsigned slot_bits;
+  rv_map by_chunk;
+  rv_segarray holds; /* rv_hold * by index; a free place holds the next free one */
+  uint32_t num_holds, free_hold;
+  size_t chunk_memory;
+  rv_link sparse;
+  size_t num_sparse;
+  rv_map episodes; /* to the number of holds */
+  int64_t episodes_gone;
+  rv_map layouts; /* address of a layout to the number of templates in use and loose items that have it */
+  rv_templates templates;
+} rv_books;
+
+void rv_books_init(rv_books *books, uint64_t epoch, int64_t max_size, const uint64_t seeds[6]);
+/* Everything; not under a lock. */
+void rv_books_fini(rv_books *books);
+size_t rv_books_memory(const rv_books *books);
+
+/* RV_NO_SLOT: no item has that key. */
+uint32_t rv_books_find(const rv_books *books, uint64_t key);
+/* A key that no item has and that names the slot: seven random bits, a count, the slot. */
+uint64_t rv_books_make_key(rv_books *books, uint32_t slot);
+
+/* ---- putting in and taking out: selectors and counters are the table's ---- */
+
+/* A slot with its item at the end of the order of insertion, holding nothing yet. With `choose_key` the table's own key, else `key`,
+ * which must be absent. RV_RESOURCE_EXHAUSTED: nothing has changed. */
+rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *slot, rv_error *err);
+/* Gives the slot back; the item must hold nothing. */
+void rv_books_give(rv_books *books, uint32_t slot);
+
+/* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds nothing. */
+rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
+void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
+
+/* The pieces of a compact attachment, for those who have hold and template at hand. */
+rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err);
+void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage);
+/* RV_OUT_OF_RANGE, without a sentence: all are in use. Counted in use only by rv_books_use_template. */
+rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number, rv_error *err);
+rv_code rv_books_use_template(rv_books *books, uint16_t number, uint32_t items, rv_error *err);
+void rv_books_unuse_template(rv_books *books, uint16_t number, uint32_t items);
+void rv_books_link_compact(rv_books *books, uint32_t slot, rv_hold *hold, int64_t base_row, uint16_t number);
+void rv_books_unlink_compact(rv_books *books, uint32_t slot);
+
+/* After the rows that live in a hold became fewer: is it worth compacting? */
+static inline void rv_books_note_sparse(rv_books *books, rv_hold *hold)
+{
+  if (hold->live_rows >= hold->sparse_below || hold->open || hold->items == 0 || !rv_list_empty(&hold->sparse)) return;
+  rv_list_push_back(&books->sparse, &hold->sparse);
+  books->num_sparse++;
+}
+void rv_books_forget_sparse(rv_books *books, rv_hold *hold);
+
+/* ---- looking ---- */
+
+static inline rv_trajectory *rv_books_trajectory(const rv_books *books, const rv_item *item)
+{
+  return item->template_number == RV_LOOSE ? ((rv_loose *)item->data)->trajectory
+                                           : books->templates.entry[item->template_number].trajectory;
+}
+
+/* The item's first chunk, and its first row there. */
+rv_chunk *rv_books_first_chunk(const rv_books *books, const rv_item *item, int64_t *first_row);
+/* How many layouts the present items have, and the one if it is one. */
+size_t rv_books_num_layouts(const rv_books *books);
+
+#endif

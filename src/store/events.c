@@ -1,0 +1,59 @@
+/* What extensions are told, and what they may change. */
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/table_parts.h"
+
+struct rv_edit {
+  rv_table *table;
+};
+
+/* A chunk without gaps has one row a step. */
+static int64_t step_of_row(const rv_chunk *chunk, int64_t row)
+{
+  rv_chunk_meta meta = rv_chunk_load_meta(chunk);
+  return meta.sparse && row > 0 ? -1 : (int64_t)meta.first_step + row;
+}
+
+void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, double priority, double old_priority)
+{
+  rv_table *table = turn->table;
+  if (table->num_extensions == 0) return;
+  if (table->num_events == RV_EVENTS_MAX) rv_table_tell(table);
+  rv_event *event = &table->events[table->num_events++];
+  *event = (rv_event){.kind = kind, .episode_step = -1};
+  if (item == NULL) return;
+  int64_t row;
+  const rv_chunk *chunk = rv_books_first_chunk(&table->books, item, &row);
+  event->key = item->key;
+  event->priority = priority;
+  event->old_priority = old_priority;
+  event->episode_id = chunk->meta.episode_id;
+  event->episode_step = chunk->meta.episode_id == table->rows_episode ? -1 : step_of_row(chunk, row);
+  event->times_sampled = item->times_sampled;
+  turn->budget--;
+}
+
+void rv_table_tell(rv_table *table)
+{
+  rv_edit edit = {.table = table};
+  size_t n = table->num_events;
+  table->num_events = 0;
+  for (size_t i = 0; i < table->num_extensions; i++) rv_extension_tell(&table->extensions[i], table->events, n, &edit);
+}
+
+rv_code rv_edit_set_priority(rv_edit *edit, uint64_t key, double priority)
+{
+  rv_table *table = edit->table;
+  if (!rv_priority_fine(table, priority)) return RV_INVALID_ARGUMENT;
+  uint32_t slot = rv_books_find(&table->books, key);
+  if (slot == RV_NO_SLOT) return RV_NOT_FOUND;
+  return rv_table_set_priority(table, slot, priority, NULL);
+}
+
+rv_code rv_edit_priority(rv_edit *edit, uint64_t key, double *priority)
+{
+  uint32_t slot = rv_books_find(&edit->table->books, key);
+  if (slot == RV_NO_SLOT) return RV_NOT_FOUND;
+  *priority = rv_slab_at(&edit->table->books.slab, slot)->priority;
+  return RV_OK;
+}

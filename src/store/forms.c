@@ -1,0 +1,238 @@
+/* Kinds of rows that are inserted without a trajectory, and the segments they go into. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/forms.h"
+#include "store/signature.h"
+
+enum { FIRST_BYTES = 1 << 14, MOST_BYTES = 1 << 20, MOST_ROWS = 1 << 15 };
+
+bool rv_form_is_of(const rv_form *form, const rv_rows *rows)
+{
+  if (form->num_columns != rows->num_columns) return false;
+  for (uint32_t i = 0; i < form->num_columns; i++) {
+    const rv_tensor *column = &rows->columns[i];
+    const rv_spec *spec = &form->specs[i];
+    if (column->dtype != spec->dtype || column->rank != (uint32_t)spec->rank + 1 || column->shape[0] != (int64_t)rows->n ||
+        (column->data == NULL && form->column_bytes[i] > 0))
+      return false;
+    for (int32_t d = 0; d < spec->rank; d++)
+      if (column->shape[d + 1] != spec->shape[d]) return false;
+  }
+  return true;
+}
+
+static rv_code check_columns(const rv_table *table, const rv_rows *rows, size_t *num_sizes, rv_error *err)
+{
+  if (rows->num_columns == 0 || rows->num_columns > UINT16_MAX + 1)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": rows of %zu columns; 1 to 65,536 are possible", table->name,
+                   rows->num_columns);
+  *num_sizes = 0;
+  for (size_t i = 0; i < rows->num_columns; i++) {
+    const rv_tensor *column = &rows->columns[i];
+    size_t elements, bytes;
+    if (column->rank == 0 || column->rank > RV_MAX_RANK + 1)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": column %zu has %u dimensions; rows are given as [n, ...], 1 to %d dimensions",
+                     table->name, i, (unsigned)column->rank, RV_MAX_RANK + 1);
+    rv_code code = rv_shape_elements(column->dtype, column->rank, column->shape, &elements, &bytes, err);
+    if (code == RV_OK && (uint64_t)column->shape[0] != rows->n)
+      code = rv_fail(err, RV_INVALID_ARGUMENT, "its first dimension is %lld, but %zu rows are inserted", (long long)column->shape[0],
+                     rows->n);
+    if (code == RV_OK && bytes > 0 && column->data == NULL) code = rv_fail(err, RV_INVALID_ARGUMENT, "it has no data");
+    if (code != RV_OK) {
+      rv_error_prefix(err, "table \"%s\": column %zu", table->name, i);
+      return code;
+    }
+    *num_sizes += column->rank - 1;
+  }
+  return RV_OK;
+}
+
+static void describe(rv_form *form, const rv_rows *rows)
+{
+  int64_t *sizes = (int64_t *)(void *)(form->column_bytes + form->num_columns);
+  for (uint32_t i = 0; i < form->num_columns; i++) {
+    const rv_tensor *column = &rows->columns[i];
+    form->specs[i] = (rv_spec){.name = "", .dtype = column->dtype, .rank = (int32_t)column->rank - 1, .shape = sizes};
+    if (column->rank > 1) memcpy(sizes, column->shape + 1, (column->rank - 1) * sizeof *sizes);
+    sizes += column->rank - 1;
+    if (column->dtype == RV_STRING) form->has_strings = true;
+  }
+}
+
+rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_error *err)
+{
+  size_t num_sizes = 0;
+  rv_code code = check_columns(table, rows, &num_sizes, err);
+  if (code != RV_OK) return code;
+  size_t bytes = sizeof(rv_form) + rows->num_columns * (sizeof(rv_spec) + sizeof(size_t)) + num_sizes * sizeof(int64_t);
+  rv_form *form = malloc(bytes);
+  if (form == NULL) return rv_fail_memory(err, bytes);
+  *form = (rv_form){.refs = 1, .num_columns = (uint32_t)rows->num_columns, .next_bytes = FIRST_BYTES};
+  form->specs = (rv_spec *)(void *)(form + 1);
+  form->column_bytes = (size_t *)(void *)(form->specs + form->num_columns);
+  describe(form, rows);
+  code = rv_template_of_rows(table->layouts, form->specs, form->num_columns, &form->template, err);
+  if (code == RV_OK) {
+    code = rv_signature_fits(table->signature, table->name, form->template->columns, form->num_columns, err);
+    if (code != RV_OK) rv_trajectory_unref(form->template);
+  }
+  if (code != RV_OK) {
+    free(form);
+    return code;
+  }
+  for (uint32_t i = 0; i < form->num_columns; i++) {
+    form->column_bytes[i] = form->template->columns[i].spec->row_bytes;
+    form->row_bytes += form->column_bytes[i];
+  }
+  *out = form;
+  return RV_OK;
+}
+
+/* The segment is full, or nobody will write to it any more. */
+static void close_segment(rv_table *table, rv_form *form, rv_garbage *garbage)
+{
+  rv_hold *hold = form->epoch == table->books.epoch ? form->hold : NULL;
+  form->hold = NULL;
+  if (hold == NULL) return;
+  hold->open = false;
+  rv_books_note_sparse(&table->books, hold);
+  rv_books_drop_if_unused(&table->books, hold, garbage);
+}
+
+void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage)
+{
+  if (--form->refs > 0) return;
+  close_segment(table, form, garbage);
+  rv_trajectory_unref(form->template);
+  free(form);
+}
+
+rv_form *rv_forms_find(rv_table *table, const rv_rows *rows)
+{
+  for (size_t i = 0; i < RV_MAX_FORMS && table->forms[i] != NULL; i++) {
+    rv_form *form = table->forms[i];
+    if (!rv_form_is_of(form, rows)) continue;
+    for (; i > 0; i--) table->forms[i] = table->forms[i - 1];
+    table->forms[0] = form;
+    form->refs++;
+    return form;
+  }
+  return NULL;
+}
+
+void rv_forms_add(rv_table *table, rv_form *form, rv_garbage *garbage)
+{
+  rv_form *oldest = table->forms[RV_MAX_FORMS - 1];
+  for (size_t i = RV_MAX_FORMS - 1; i > 0; i--) table->forms[i] = table->forms[i - 1];
+  table->forms[0] = form;
+  form->refs++;
+  if (oldest != NULL) rv_form_unref(table, oldest, garbage);
+}
+
+void rv_forms_free(rv_table *table)
+{
+  rv_garbage garbage = {NULL, NULL};
+  for (size_t i = 0; i < RV_MAX_FORMS; i++)
+    if (table->forms[i] != NULL) rv_form_unref(table, table->forms[i], &garbage);
+  rv_garbage_free(&garbage);
+}
+
+/* ---- segments ---- */
+
+/* Large enough that books cost little, small enough that the newest and the oldest segment of a full table weigh little
+ * against the others. */
+static size_t segment_rows(const rv_table *table, rv_form *form)
+{
+  size_t row = form->row_bytes == 0 ? 1 : form->row_bytes;
+  size_t most = (size_t)table->config.max_size > SIZE_MAX / row ? MOST_BYTES : (size_t)table->config.max_size * row / 16;
+  if (most > MOST_BYTES) most = MOST_BYTES;
+  if (most < FIRST_BYTES) most = FIRST_BYTES;
+  size_t bytes = form->next_bytes < most ? form->next_bytes : most;
+  if (form->next_bytes < most) form->next_bytes *= 2;
+  size_t rows = bytes / row;
+  if (rows > MOST_ROWS) rows = MOST_ROWS;
+  if (rows > (size_t)table->config.max_size + 1) rows = (size_t)table->config.max_size + 1;
+  return rows == 0 ? 1 : rows;
+}
+
+static bool fits_form(const rv_chunk *chunk, const rv_form *form)
+{
+  if (chunk->num_columns != form->num_columns) return false;
+  for (uint32_t i = 0; i < form->num_columns; i++) {
+    const rv_chunk_column *column = &chunk->columns[i];
+    const rv_spec *spec = &form->specs[i];
+    if (column->dtype != spec->dtype || column->rank != (uint32_t)spec->rank) return false;
+    if (column->rank > 0 && memcmp(column->shape, spec->shape, column->rank * sizeof *spec->shape) != 0) return false;
+  }
+  return true;
+}
+
+rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
+{
+  return (rv_chunk_meta){.key = rv_random_next(&table->random),
+                         .episode_id = table->rows_episode,
+                         .last_step = rows == 0 ? 0 : (int32_t)rows - 1,
+                         .sparse = true};
+}
+
+static rv_code new_segment(rv_table *table, rv_form *form, rv_chunk **out, rv_error *err)
+{
+  size_t rows = segment_rows(table, form);
+  rv_chunk *spare = table->spare;
+  table->spare = NULL;
+  rv_chunk_meta meta = rv_rows_meta(table, (int64_t)rows);
+  if (spare != NULL && fits_form(spare, form) && (size_t)rv_segment_capacity(spare) >= (rows + 1) / 2) {
+    meta.last_step = (int32_t)rv_segment_capacity(spare) - 1;
+    rv_segment_reuse(spare, &meta);
+    *out = spare;
+    return RV_OK;
+  }
+  rv_chunk_unref(spare);
+  return rv_segment_new(form->specs, form->num_columns, rows, &meta, out, err);
+}
+
+rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err)
+{
+  if (form->epoch == table->books.epoch && form->hold != NULL) {
+    if (form->fill < form->capacity) return RV_OK;
+    close_segment(table, form, garbage);
+  }
+  form->hold = NULL;
+  rv_chunk *segment;
+  rv_code code = new_segment(table, form, &segment, err);
+  if (code != RV_OK) return code;
+  code = rv_books_hold(&table->books, segment, &form->hold, err);
+  form->capacity = rv_segment_capacity(segment);
+  rv_chunk_unref(segment);
+  if (code != RV_OK) {
+    form->hold = NULL;
+    return code;
+  }
+  form->hold->open = true;
+  form->hold->own = true;
+  form->epoch = table->books.epoch;
+  form->fill = 0;
+  return RV_OK;
+}
+
+rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_error *err)
+{
+  rv_books *books = &table->books;
+  if (books->templates.entry[form->number].trajectory != form->template) {
+    rv_code code = rv_books_template(books, form->template, 0, true, &form->number, err);
+    if (code == RV_OUT_OF_RANGE)
+      return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                     "the items present have %d different shapes of trajectory, and rows need one more; put them into another table",
+                     RV_MAX_TEMPLATES);
+    if (code != RV_OK) return code;
+    /* an equal template may have been there already */
+    if (books->templates.entry[form->number].trajectory != form->template) {
+      rv_trajectory_unref(form->template);
+      form->template = rv_trajectory_ref(books->templates.entry[form->number].trajectory);
+    }
+  }
+  return rv_books_use_template(books, form->number, items, err);
+}

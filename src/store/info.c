@@ -1,0 +1,223 @@
+/* What can be read off a table. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/signature.h"
+#include "store/table_parts.h"
+
+enum { SHOWN_WAITING = 100, SLICE = 512, DESCRIPTION = 1024 };
+
+/* ---- who waits ---- */
+
+static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool first, int64_t now_ns, rv_waiting_caller *out)
+{
+  bool insert = waiter->kind != RV_OPERATION_SAMPLE;
+  char unused[8];
+  *out = (rv_waiting_caller){.id = waiter->id, .is_insert = insert, .reason = RV_WAIT_TURN};
+  if (first) {
+    out->reason = rv_rate_limiter_explain(&table->limiter, insert, unused, sizeof unused);
+    if (out->reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) out->reason = RV_WAIT_EMPTY;
+  }
+  out->waiting_ns = now_ns > waiter->since_ns ? now_ns - waiter->since_ns : 0;
+  out->remaining_ns = waiter->deadline_ns == INT64_MAX ? INT64_MAX : waiter->deadline_ns > now_ns ? waiter->deadline_ns - now_ns : 0;
+  out->wanted = 1;
+  if (waiter->kind == RV_OPERATION_ROWS) {
+    const rv_rows *rows = RV_CONTAINER(waiter, rv_rows, waiter);
+    out->wanted = (int64_t)(rows->n - rows->done);
+  } else if (waiter->kind == RV_OPERATION_SAMPLE) {
+    const rv_sampling *sampling = RV_CONTAINER(waiter, rv_sampling, waiter);
+    out->wanted = (int64_t)(sampling->want - sampling->count);
+  }
+  snprintf(out->peer, sizeof out->peer, "%s", waiter->peer == NULL ? "in process" : waiter->peer);
+}
+
+/* The queues are served in turns, so they are shown in turns. */
+static size_t show_waiting(const rv_table *table, int64_t now_ns, rv_waiting_caller *out)
+{
+  const rv_link *queues[2] = {&table->inserts, &table->samples};
+  const rv_link *at[2] = {table->inserts.next, table->samples.next};
+  size_t n = 0;
+  while (n < SHOWN_WAITING && (at[0] != queues[0] || at[1] != queues[1]))
+    for (int q = 0; q < 2 && n < SHOWN_WAITING; q++) {
+      if (at[q] == queues[q]) continue;
+      const rv_waiter *waiter = RV_CONTAINER(at[q], rv_waiter, link);
+      if (waiter->state == RV_WAITER_PENDING) show_waiter(table, waiter, queues[q]->next == at[q], now_ns, &out[n++]);
+      at[q] = at[q]->next;
+    }
+  return n;
+}
+
+/* ---- bounds of priorities ---- */
+
+/* Looks at all items, some at a time; what is inserted behind is seen, what changes meanwhile may not be. Exact, and remembered, if nothing changed. */
+static void look_for_bounds(rv_table *table, double *lowest, double *highest)
+{
+  rv_bound low = {.priority = INFINITY}, high = {.priority = -INFINITY};
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  uint64_t epoch = table->books.epoch, changes = table->changes;
+  for (uint32_t slot = 0; slot < table->books.slab.used; slot++) {
+    if (slot > 0 && slot % SLICE == 0) {
+      rv_turn_pause(&turn);
+      if (table->books.epoch != epoch) break;
+    }
+    if (!rv_slab_has(&table->books.slab, slot)) continue;
+    double priority = rv_slab_at(&table->books.slab, slot)->priority;
+    rv_bound_add(&low, priority, true);
+    rv_bound_add(&high, priority, false);
+  }
+  if (table->changes == changes) {
+    table->lowest = low;
+    table->highest = high;
+  }
+  rv_turn_end(&turn);
+  bool any = low.count > 0 && high.count > 0;
+  *lowest = any ? low.priority : NAN;
+  *highest = any ? high.priority : NAN;
+}
+
+static bool bounds_known(const rv_table *table, rv_table_info *out)
+{
+  out->min_priority = out->max_priority = NAN;
+  if (table->books.slab.count == 0) return true;
+  out->min_priority = table->lowest.priority;
+  out->max_priority = table->highest.priority;
+  return (table->lowest.count > 0 || rv_selector_min_priority(table->sampler, &out->min_priority) ||
+          rv_selector_min_priority(table->remover, &out->min_priority)) &&
+         (table->highest.count > 0 || rv_selector_max_priority(table->sampler, &out->max_priority) ||
+          rv_selector_max_priority(table->remover, &out->max_priority));
+}
+
+/* ---- the rest ---- */
+
+static void show_counts(const rv_table *table, rv_table_info *out)
+{
+  const rv_books *books = &table->books;
+  out->max_size = table->config.max_size;
+  out->max_times_sampled = table->config.max_times_sampled;
+  out->rate_limiter = table->limiter.config;
+  out->current_size = (int64_t)books->slab.count;
+  out->num_episodes = (int64_t)books->episodes.count;
+  out->num_deleted_episodes = books->episodes_gone;
+  out->num_unique_samples = table->num_unique_samples;
+  out->inserts = table->limiter.inserts;
+  out->samples = table->limiter.samples;
+  out->deletes = table->limiter.deletes;
+  out->updates = table->updates;
+  out->memory_bytes = (int64_t)(sizeof *table + books->chunk_memory + rv_books_memory(books) + rv_selector_memory(table->sampler) +
+                                rv_selector_memory(table->remover) + (table->spare == NULL ? 0 : rv_chunk_memory(table->spare)));
+  out->num_waiting_inserts = table->pending_inserts;
+  out->num_waiting_samples = table->pending_samples;
+}
+
+static rv_code copy_text(const char *text, char **out)
+{
+  if (text == NULL) return RV_OK;
+  size_t size = strlen(text) + 1;
+  *out = malloc(size);
+  if (*out == NULL) return RV_RESOURCE_EXHAUSTED;
+  memcpy(*out, text, size);
+  return RV_OK;
+}
+
+static rv_code copy_selector(const rv_selector_config *from, rv_selector_config *to)
+{
+  char *name = NULL, *options = NULL;
+  rv_code code = copy_text(from->name, &name);
+  if (code == RV_OK) code = copy_text(from->options, &options);
+  *to = (rv_selector_config){.kind = from->kind, .priority_exponent = from->priority_exponent, .name = name, .options = options};
+  return code;
+}
+
+static rv_code copy_signature(const rv_signature *from, rv_signature *to)
+{
+  if (from->num_specs == 0 && from->structure.size == 0) return RV_OK;
+  rv_signature *copy = rv_signature_copy(from);
+  if (copy == NULL) return RV_RESOURCE_EXHAUSTED;
+  *to = *copy; /* the specs stand at copy + 1: rv_table_info_fini goes back from there */
+  return RV_OK;
+}
+
+static rv_code copy_texts(const rv_table *table, rv_table_info *out)
+{
+  rv_code code = copy_text(table->name, &out->name);
+  if (code == RV_OK) code = copy_selector(&table->config.sampler, &out->sampler);
+  if (code == RV_OK) code = copy_selector(&table->config.remover, &out->remover);
+  if (code == RV_OK) code = copy_signature(table->signature, &out->signature);
+  if (code != RV_OK) return code;
+  out->waiting = malloc(SHOWN_WAITING * sizeof *out->waiting);
+  out->extensions = malloc(table->num_extensions * DESCRIPTION + 1);
+  if (out->waiting == NULL || out->extensions == NULL) return RV_RESOURCE_EXHAUSTED;
+  out->extensions[0] = '\0';
+  return RV_OK;
+}
+
+static void describe_extensions(rv_table *table, char *out)
+{
+  for (size_t i = 0; i < table->num_extensions; i++) {
+    size_t length = rv_extension_describe(&table->extensions[i], out, DESCRIPTION - 1);
+    if (length == 0) continue;
+    out += length < DESCRIPTION - 1 ? length : DESCRIPTION - 2;
+    *out++ = '\n';
+    *out = '\0';
+  }
+}
+
+rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)
+{
+  *out = (rv_table_info){.size = sizeof *out};
+  rv_code code = copy_texts(table, out);
+  if (code != RV_OK) {
+    rv_table_info_fini(out);
+    return rv_fail_memory(err, SHOWN_WAITING * sizeof *out->waiting);
+  }
+  int64_t now = rv_monotonic_ns(table->env);
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  show_counts(table, out);
+  rv_rates_report(table, now, out);
+  out->num_waiting = show_waiting(table, now, out->waiting);
+  if (table->num_events > 0) rv_table_tell(table);
+  describe_extensions(table, out->extensions);
+  bool known = bounds_known(table, out);
+  rv_turn_end(&turn);
+  if (!known) look_for_bounds(table, &out->min_priority, &out->max_priority);
+  return RV_OK;
+}
+
+static void free_text(const char *text) { free((char *)(uintptr_t)text); }
+
+void rv_table_info_fini(rv_table_info *info)
+{
+  free(info->name);
+  free_text(info->sampler.name);
+  free_text(info->sampler.options);
+  free_text(info->remover.name);
+  free_text(info->remover.options);
+  if (info->signature.specs != NULL) free((rv_signature *)(uintptr_t)info->signature.specs - 1);
+  free(info->waiting);
+  free(info->extensions);
+  *info = (rv_table_info){.size = sizeof *info};
+}
+
+bool rv_table_can_sample(rv_table *table, int64_t n)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  bool can = table->books.slab.count > 0 && rv_rate_limiter_can_sample(&table->limiter, n);
+  rv_turn_end(&turn);
+  return can;
+}
+
+bool rv_table_can_insert(rv_table *table, int64_t n)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  bool can = rv_rate_limiter_can_insert(&table->limiter, n);
+  rv_turn_end(&turn);
+  return can;
+}

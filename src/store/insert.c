@@ -1,0 +1,163 @@
+/* Items come in: one with a trajectory at a time, or an update where the key is known. */
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/table_parts.h"
+
+rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err)
+{
+  if (rv_priority_fine(table, priority)) return RV_OK;
+  rv_code code = rv_selector_accepts(table->sampler, priority, err);
+  if (code == RV_OK) code = rv_selector_accepts(table->remover, priority, err);
+  rv_error_prefix(err, "table \"%s\"", table->name);
+  return code;
+}
+
+static void drop(rv_turn *turn, uint32_t slot)
+{
+  rv_books_detach(&turn->table->books, slot, &turn->garbage);
+  rv_books_give(&turn->table->books, slot);
+}
+
+rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_item *item = rv_slab_at(&table->books.slab, slot);
+  rv_code code = rv_selector_insert(table->sampler, slot, item->key, item->priority, err);
+  if (code != RV_OK) {
+    drop(turn, slot);
+    return code;
+  }
+  code = rv_selector_insert(table->remover, slot, item->key, item->priority, err);
+  if (code != RV_OK) {
+    rv_selector_remove(table->sampler, slot);
+    drop(turn, slot);
+    return code;
+  }
+  rv_bound_add(&table->lowest, item->priority, true);
+  rv_bound_add(&table->highest, item->priority, false);
+  table->changes++;
+  rv_table_note(turn, RV_EVENT_INSERT, item, item->priority, item->priority);
+  while ((int64_t)table->books.slab.count > table->config.max_size) {
+    double unused;
+    uint32_t gone = rv_selector_select(table->remover, &table->random, &unused);
+    rv_table_remove(turn, gone);
+    ++*removed;
+  }
+  return RV_OK;
+}
+
+void rv_table_remove(rv_turn *turn, uint32_t slot)
+{
+  rv_table *table = turn->table;
+  rv_item *item = rv_slab_at(&table->books.slab, slot);
+  rv_table_note(turn, RV_EVENT_DELETE, item, item->priority, item->priority);
+  if (item->marked) rv_marks_leave(table, slot);
+  rv_bound_remove(&table->lowest, item->priority);
+  rv_bound_remove(&table->highest, item->priority);
+  table->changes++;
+  rv_selector_remove(table->sampler, slot);
+  rv_selector_remove(table->remover, slot);
+  rv_books_detach(&table->books, slot, &turn->garbage);
+  rv_books_give(&table->books, slot);
+  if (table->books.slab.count == 0) rv_bounds_clear(table);
+}
+
+rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, rv_error *err)
+{
+  rv_item *item = rv_slab_at(&table->books.slab, slot);
+  rv_code code = rv_selector_update(table->sampler, slot, priority, err);
+  if (code != RV_OK) return code;
+  code = rv_selector_update(table->remover, slot, priority, err);
+  if (code != RV_OK) {
+    rv_selector_update(table->sampler, slot, item->priority, NULL);
+    return code;
+  }
+  rv_bound_remove(&table->lowest, item->priority);
+  rv_bound_remove(&table->highest, item->priority);
+  rv_bound_add(&table->lowest, priority, true);
+  rv_bound_add(&table->highest, priority, false);
+  item->priority = priority;
+  table->changes++;
+  return RV_OK;
+}
+
+/* ---- one item ---- */
+
+static rv_code check_insert(rv_table *table, const rv_insert *insert, rv_error *err)
+{
+  if (insert->trajectory == NULL || insert->trajectory->num_chunks == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": an item needs a trajectory that refers to chunks", table->name);
+  if (insert->times_sampled < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": times_sampled is %d; an item starts with 0 or more", table->name,
+                   (int)insert->times_sampled);
+  rv_code code = rv_priority_check(table, insert->priority, err);
+  return code != RV_OK ? code : rv_table_check_layout(table, insert->trajectory, err);
+}
+
+static rv_code update(rv_turn *turn, rv_insert *insert, uint32_t slot)
+{
+  rv_table *table = turn->table;
+  rv_item *item = rv_slab_at(&table->books.slab, slot);
+  double old = item->priority;
+  rv_code code = rv_table_set_priority(table, slot, insert->priority, &insert->waiter.error);
+  if (code != RV_OK) return code;
+  insert->updated = true;
+  table->updates++;
+  rv_table_note(turn, RV_EVENT_UPDATE, item, insert->priority, old);
+  return RV_OK;
+}
+
+static rv_code add(rv_turn *turn, rv_insert *insert)
+{
+  rv_table *table = turn->table;
+  rv_error *err = &insert->waiter.error;
+  uint32_t slot;
+  rv_code code = rv_books_take(&table->books, insert->key, insert->choose_key, &slot, err);
+  if (code != RV_OK) return code;
+  rv_item *item = rv_slab_at(&table->books.slab, slot);
+  uint64_t key = item->key;
+  item->priority = insert->priority;
+  item->times_sampled = insert->times_sampled;
+  item->inserted_at_ns = rv_wall_ns(table->env);
+  code = rv_books_attach(&table->books, slot, insert->trajectory, &turn->garbage, err);
+  if (code != RV_OK) {
+    rv_books_give(&table->books, slot);
+    return code;
+  }
+  int64_t removed = 0;
+  code = rv_table_admit(turn, slot, &removed, err);
+  if (code != RV_OK) return code;
+  insert->key = key;
+  rv_rate_limiter_inserted(&table->limiter, 1);
+  rv_rate_limiter_deleted(&table->limiter, removed);
+  table->rates.inserts++;
+  return RV_OK;
+}
+
+bool rv_insert_step(rv_turn *turn, rv_insert *insert)
+{
+  rv_table *table = turn->table;
+  if (!rv_rate_limiter_can_insert(&table->limiter, 1)) return false;
+  turn->budget -= 8 + (int)(insert->trajectory->num_slices / 8);
+  uint32_t slot = insert->choose_key ? RV_NO_SLOT : rv_books_find(&table->books, insert->key);
+  rv_code code = slot != RV_NO_SLOT ? update(turn, insert, slot) : add(turn, insert);
+  if (code != RV_OK) rv_error_prefix(&insert->waiter.error, "table \"%s\"", table->name);
+  rv_turn_complete(turn, &insert->waiter, code);
+  return true;
+}
+
+rv_submitted rv_table_insert(rv_table *table, rv_insert *insert)
+{
+  rv_waiter *waiter = &insert->waiter;
+  waiter->table = table;
+  insert->updated = false;
+  waiter->code = check_insert(table, insert, &waiter->error);
+  waiter->state = RV_WAITER_DONE;
+  if (waiter->code != RV_OK) return RV_SUBMIT_DONE;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  if (!table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_INSERT);
+  rv_turn_end(&turn);
+  waiter->code = rv_table_is_closed(table, &waiter->error);
+  return RV_SUBMIT_DONE;
+}

@@ -1,0 +1,289 @@
+/* Priorities change, items go by key, everything goes at once. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/table_parts.h"
+
+enum {
+  SLICE = 1024, /* keys in one hold of the lock */
+  BATCH = 256
+};
+
+typedef struct rv_mutation {
+  rv_turn turn;
+  uint64_t *unknown; /* may be NULL */
+  size_t num_unknown;
+  size_t in_slice;
+} rv_mutation;
+
+static void not_there(rv_mutation *mutation, uint64_t key)
+{
+  if (mutation->unknown != NULL) mutation->unknown[mutation->num_unknown] = key;
+  mutation->num_unknown++;
+}
+
+static void next_slice(rv_mutation *mutation, size_t keys)
+{
+  mutation->in_slice += keys;
+  if (mutation->in_slice < SLICE) return;
+  mutation->in_slice = 0;
+  rv_turn_pause(&mutation->turn);
+}
+
+static void delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, bool in_slices)
+{
+  rv_table *table = mutation->turn.table;
+  for (size_t i = 0; i < n; i++) {
+    if (in_slices) next_slice(mutation, 1);
+    uint32_t slot = rv_books_find(&table->books, keys[i]);
+    if (slot == RV_NO_SLOT) {
+      not_there(mutation, keys[i]);
+      continue;
+    }
+    rv_table_remove(&mutation->turn, slot);
+    rv_rate_limiter_deleted(&table->limiter, 1);
+  }
+}
+
+/* What the selectors take is settled beforehand; only selectors of somebody else's may still refuse. */
+static bool may_refuse(const rv_table *table)
+{
+  return table->config.sampler.kind == RV_SELECTOR_CUSTOM || table->config.remover.kind == RV_SELECTOR_CUSTOM;
+}
+
+/* ---- updates that cannot fail ---- */
+
+typedef struct rv_batch_of_updates {
+  size_t n;
+  uint32_t slots[BATCH];
+  double priorities[BATCH], old[BATCH];
+} rv_batch_of_updates;
+
+static void apply(rv_mutation *mutation, rv_batch_of_updates *batch)
+{
+  rv_table *table = mutation->turn.table;
+  rv_selector_update_many(table->sampler, batch->slots, batch->priorities, batch->n, NULL, NULL);
+  rv_selector_update_many(table->remover, batch->slots, batch->priorities, batch->n, NULL, NULL);
+  for (size_t i = 0; i < batch->n; i++) {
+    rv_item *item = rv_slab_at(&table->books.slab, batch->slots[i]);
+    double old = batch->old[i] = item->priority, priority = batch->priorities[i];
+    rv_bound_remove(&table->lowest, old);
+    rv_bound_remove(&table->highest, old);
+    rv_bound_add(&table->lowest, priority, true);
+    rv_bound_add(&table->highest, priority, false);
+    item->priority = priority;
+  }
+  /* told when all are set: what extensions then edit must stand */
+  for (size_t i = 0; i < batch->n && table->num_extensions > 0; i++)
+    rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&table->books.slab, batch->slots[i]), batch->priorities[i], batch->old[i]);
+  table->updates += (int64_t)batch->n;
+  table->changes++;
+  next_slice(mutation, batch->n);
+  batch->n = 0;
+}
+
+static void update_key(rv_mutation *mutation, rv_batch_of_updates *batch, uint64_t key, double priority)
+{
+  rv_table *table = mutation->turn.table;
+  uint32_t slot = rv_books_find(&table->books, key);
+  if (slot == RV_NO_SLOT) {
+    not_there(mutation, key);
+    return;
+  }
+  __builtin_prefetch(rv_slab_at(&table->books.slab, slot), 1);
+  batch->slots[batch->n] = slot;
+  batch->priorities[batch->n++] = priority;
+  if (batch->n == BATCH) apply(mutation, batch);
+}
+
+/* ---- updates that a registered selector may refuse ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+typedef struct rv_undo {
+  uint64_t *deletes; /* sorted */
+  uint32_t *slots;
+  double *old, *new;
+  size_t n;
+} rv_undo;
+
+static rv_code undo_init(rv_undo *undo, size_t num_updates, const uint64_t *deletes, size_t num_deletes, rv_error *err)
+{
+  *undo = (rv_undo){.deletes = malloc(num_deletes * sizeof *deletes + 1),
+                    .slots = malloc(num_updates * sizeof *undo->slots + 1),
+                    .old = malloc(num_updates * sizeof *undo->old + 1),
+                    .new = malloc(num_updates * sizeof *undo->new + 1)};
+  if (undo->deletes == NULL || undo->slots == NULL || undo->old == NULL || undo->new == NULL)
+    return rv_fail_memory(err, (num_deletes + num_updates) * sizeof *deletes);
+  if (num_deletes == 0) return RV_OK;
+  memcpy(undo->deletes, deletes, num_deletes * sizeof *deletes);
+  qsort(undo->deletes, num_deletes, sizeof *deletes, compare_keys);
+  return RV_OK;
+}
+
+static void undo_fini(rv_undo *undo)
+{
+  free(undo->deletes);
+  free(undo->slots);
+  free(undo->old);
+  free(undo->new);
+}
+
+/* Updates first, those of keys that will be deleted left out, so that a refusal can be undone. */
+static rv_code try_updates(rv_mutation *mutation, rv_undo *undo, const rv_key_priority *updates, size_t num_updates,
+                           size_t num_deletes, rv_error *err)
+{
+  rv_table *table = mutation->turn.table;
+  for (size_t i = 0; i < num_updates; i++) {
+    uint64_t key = updates[i].key;
+    uint32_t slot = rv_books_find(&table->books, key);
+    if (slot == RV_NO_SLOT || (num_deletes > 0 && bsearch(&key, undo->deletes, num_deletes, sizeof key, compare_keys) != NULL)) continue;
+    undo->slots[undo->n] = slot;
+    undo->old[undo->n] = rv_slab_at(&table->books.slab, slot)->priority;
+    undo->new[undo->n] = updates[i].priority;
+    rv_code code = rv_table_set_priority(table, slot, updates[i].priority, err);
+    if (code != RV_OK) {
+      while (undo->n-- > 0) rv_table_set_priority(table, undo->slots[undo->n], undo->old[undo->n], NULL);
+      rv_error_prefix(err, "table \"%s\": key %llu", table->name, (unsigned long long)key);
+      return code;
+    }
+    undo->n++;
+  }
+  for (size_t i = 0; i < undo->n; i++)
+    rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&table->books.slab, undo->slots[i]), undo->new[i], undo->old[i]);
+  table->updates += (int64_t)undo->n;
+  return RV_OK;
+}
+
+static rv_code mutate_with_undo(rv_mutation *mutation, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
+                                size_t num_deletes, rv_error *err)
+{
+  rv_table *table = mutation->turn.table;
+  rv_undo undo;
+  rv_code code = undo_init(&undo, num_updates, deletes, num_deletes, err);
+  rv_turn_begin(&mutation->turn, table);
+  if (code == RV_OK) code = rv_table_is_closed(table, err);
+  if (code == RV_OK) code = try_updates(mutation, &undo, updates, num_updates, num_deletes, err);
+  if (code == RV_OK) {
+    delete_keys(mutation, deletes, num_deletes, false);
+    for (size_t i = 0; i < num_updates; i++)
+      if (rv_books_find(&table->books, updates[i].key) == RV_NO_SLOT) not_there(mutation, updates[i].key);
+  }
+  undo_fini(&undo);
+  return code;
+}
+
+/* ---- the verbs ---- */
+
+static rv_code check_priority(const rv_table *table, uint64_t key, double priority, rv_error *err)
+{
+  if (rv_priority_fine(table, priority)) return RV_OK;
+  rv_code code = rv_priority_check(table, priority, err);
+  rv_error_prefix(err, "key %llu", (unsigned long long)key);
+  return code;
+}
+
+rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
+                        size_t num_deletes, uint64_t *unknown, size_t *num_unknown, rv_error *err)
+{
+  *num_unknown = 0;
+  for (size_t i = 0; i < num_updates; i++) {
+    rv_code code = check_priority(table, updates[i].key, updates[i].priority, err);
+    if (code != RV_OK) return code;
+  }
+  rv_mutation mutation = {.turn.table = table, .unknown = unknown};
+  rv_code code;
+  if (may_refuse(table)) {
+    code = mutate_with_undo(&mutation, updates, num_updates, deletes, num_deletes, err);
+  } else {
+    rv_turn_begin(&mutation.turn, table);
+    code = rv_table_is_closed(table, err);
+    if (code == RV_OK) {
+      rv_batch_of_updates batch = {.n = 0};
+      delete_keys(&mutation, deletes, num_deletes, true);
+      for (size_t i = 0; i < num_updates; i++) update_key(&mutation, &batch, updates[i].key, updates[i].priority);
+      apply(&mutation, &batch);
+    }
+  }
+  rv_turn_finish(&mutation.turn);
+  if (num_deletes >= SLICE) rv_table_compact(table, num_deletes); /* as much as these deletions made room for */
+  if (code == RV_OK) *num_unknown = mutation.num_unknown;
+  return code;
+}
+
+rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const double *priorities, size_t n, uint64_t *unknown,
+                                   size_t *num_unknown, rv_error *err)
+{
+  *num_unknown = 0;
+  if (may_refuse(table)) {
+    rv_key_priority *updates = malloc(n * sizeof *updates + 1);
+    if (updates == NULL) return rv_fail_memory(err, n * sizeof *updates);
+    for (size_t i = 0; i < n; i++) updates[i] = (rv_key_priority){.key = keys[i], .priority = priorities[i]};
+    rv_code code = rv_table_mutate(table, updates, n, NULL, 0, unknown, num_unknown, err);
+    free(updates);
+    return code;
+  }
+  for (size_t i = 0; i < n; i++) {
+    rv_code code = check_priority(table, keys[i], priorities[i], err);
+    if (code != RV_OK) return code;
+  }
+  rv_mutation mutation = {.unknown = unknown};
+  rv_turn_begin(&mutation.turn, table);
+  rv_code code = rv_table_is_closed(table, err);
+  if (code == RV_OK) {
+    rv_batch_of_updates batch = {.n = 0};
+    for (size_t i = 0; i < n; i++) update_key(&mutation, &batch, keys[i], priorities[i]);
+    apply(&mutation, &batch);
+    *num_unknown = mutation.num_unknown;
+  }
+  rv_turn_finish(&mutation.turn);
+  return code;
+}
+
+rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config *config, rv_error *err)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_code code = rv_table_is_closed(table, err);
+  if (code == RV_OK) {
+    code = rv_rate_limiter_configure(&table->limiter, config, err);
+    if (code != RV_OK) rv_error_prefix(err, "table \"%s\": rate_limiter", table->name);
+  }
+  rv_turn_finish(&turn);
+  return code;
+}
+
+rv_code rv_table_reset(rv_table *table, rv_error *err)
+{
+  rv_turn turn;
+  rv_books *old = malloc(sizeof *old);
+  if (old == NULL) return rv_fail_memory(err, sizeof *old);
+  rv_blocks blocks = {NULL};
+  rv_turn_begin(&turn, table);
+  rv_code code = rv_table_is_closed(table, err);
+  if (code == RV_OK) {
+    if (table->num_events > 0) rv_table_tell(table);
+    *old = table->books;
+    /* the list's head moved with the copy, and nobody looks at it any more */
+    rv_table_new_books(table, old->epoch + 1, old->key_count, old->slab.sequence);
+    rv_selector_clear(table->sampler, &blocks);
+    rv_selector_clear(table->remover, &blocks);
+    rv_rate_limiter_reset(&table->limiter);
+    table->num_unique_samples = table->updates = 0;
+    table->changes++;
+    for (size_t i = 0; i < RV_MAX_MARKS; i++) table->marks[i].slot = RV_NO_SLOT;
+    table->compact_into = NULL;
+    rv_table_note(&turn, RV_EVENT_RESET, NULL, 0, 0);
+  }
+  rv_turn_finish(&turn);
+  if (code == RV_OK) rv_books_fini(old);
+  rv_blocks_free(&blocks);
+  free(old);
+  return code;
+}

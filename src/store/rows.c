@@ -1,0 +1,185 @@
+/* Rows come in: each an item of its own, many at a time, without a trajectory and without an allocation. */
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/forms.h"
+#include "store/table_parts.h"
+
+enum {
+  LARGE_ROW = 1 << 14,      /* rows from here on are copied before the table is entered */
+  PREPARED_MAX = 1 << 24,   /* bytes that are copied so; the rest follows row by row */
+  STEP_BYTES = 1 << 15,
+  BYTES_A_STEP = 512        /* as dear as one small step */
+};
+
+static const uint8_t *row_of(const rv_rows *rows, size_t column, size_t row_bytes)
+{
+  return (const uint8_t *)rows->columns[column].data + rows->done * row_bytes;
+}
+
+/* ---- one step ---- */
+
+/* Where the next rows lie, copied in: at most `k` of them. They are read by nobody before rv_segment_publish. */
+static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hold, int64_t *first, rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_form *form = rows->form;
+  if (rows->prepared != NULL && (int64_t)rows->done < rv_segment_capacity(rows->prepared)) {
+    size_t left = (size_t)rv_segment_capacity(rows->prepared) - rows->done;
+    if (*k > left) *k = left;
+    *first = (int64_t)rows->done;
+    return rv_books_hold(&table->books, rows->prepared, hold, err);
+  }
+  rv_code code = rv_form_open(table, form, &turn->garbage, err);
+  if (code != RV_OK) return code;
+  size_t left = (size_t)(form->capacity - form->fill), fits = form->row_bytes == 0 ? *k : STEP_BYTES / form->row_bytes + 1;
+  if (*k > left) *k = left;
+  if (*k > fits) *k = fits;
+  *hold = form->hold;
+  *first = form->fill;
+  for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++)
+    code = rv_segment_fill(form->hold->chunk, c, form->fill, row_of(rows, c, form->column_bytes[c]), *k, err);
+  turn->budget -= (int)(*k * form->row_bytes / BYTES_A_STEP);
+  return code;
+}
+
+static void publish(rv_form *form, size_t k)
+{
+  form->fill += (int64_t)k;
+  for (uint32_t c = 0; c < form->num_columns; c++) rv_segment_publish(form->hold->chunk, c, form->fill);
+}
+
+/* The step's items, one after another; *added is how many are in, whatever the result. */
+static rv_code add_items(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k, size_t *added, int64_t *removed,
+                         rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_books *books = &table->books;
+  int64_t now = rv_wall_ns(table->env);
+  uint16_t number = rows->form->number;
+  for (*added = 0; *added < k; ++*added) {
+    size_t row = rows->done + *added;
+    uint32_t slot;
+    rv_code code = rv_books_take(books, 0, true, &slot, err);
+    if (code != RV_OK) {
+      rv_books_unuse_template(books, number, 1);
+      return code;
+    }
+    rv_item *item = rv_slab_at(&books->slab, slot);
+    uint64_t key = item->key;
+    item->priority = rows->priorities == NULL ? 1.0 : rows->priorities[row];
+    item->times_sampled = 0;
+    item->inserted_at_ns = now;
+    rv_books_link_compact(books, slot, hold, first + (int64_t)*added, number);
+    code = rv_table_admit(turn, slot, removed, err);
+    if (code != RV_OK) return code;
+    if (rows->keys != NULL) rows->keys[row] = key;
+  }
+  return RV_OK;
+}
+
+bool rv_rows_step(rv_turn *turn, rv_rows *rows)
+{
+  rv_table *table = turn->table;
+  rv_error *err = &rows->waiter.error;
+  size_t k = rows->n - rows->done < RV_ROWS_STEP ? rows->n - rows->done : RV_ROWS_STEP, added = 0;
+  int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
+  if (allowed <= 0) return false;
+  k = (size_t)allowed;
+  rv_hold *hold = NULL;
+  rv_code code = place_rows(turn, rows, &k, &hold, &first, err);
+  if (code == RV_OK) code = rv_form_use_template(table, rows->form, (uint32_t)k, err);
+  if (code == RV_OK) {
+    /* a hold must outlast its step even if the remover takes every item; an item that is refused has given its use back already */
+    bool was_open = hold->open;
+    hold->open = true;
+    code = add_items(turn, rows, hold, first, k, &added, &removed, err);
+    hold->open = was_open;
+    if (code != RV_OK && k - added > 1) rv_books_unuse_template(&table->books, rows->form->number, (uint32_t)(k - added - 1));
+    if (hold == rows->form->hold && first == rows->form->fill) publish(rows->form, added);
+    rv_books_note_sparse(&table->books, hold);
+  }
+  if (hold != NULL) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
+  rows->done += added;
+  turn->budget -= (int)k;
+  rv_rate_limiter_inserted(&table->limiter, (int64_t)added);
+  rv_rate_limiter_deleted(&table->limiter, removed);
+  table->rates.inserts += (int64_t)added;
+  if (code != RV_OK) rv_error_prefix(err, "table \"%s\": row %zu", table->name, rows->done);
+  if (code != RV_OK || rows->done == rows->n) rv_turn_complete(turn, &rows->waiter, code);
+  return true;
+}
+
+void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage)
+{
+  if (rows->form != NULL) rv_form_unref(table, rows->form, garbage);
+  rv_chunk_unref(rows->prepared);
+  rows->form = NULL;
+  rows->prepared = NULL;
+}
+
+/* ---- submitting ---- */
+
+static rv_code check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err)
+{
+  if (rows->priorities == NULL) return RV_OK;
+  for (size_t i = 0; i < rows->n; i++) {
+    if (rv_priority_fine(table, rows->priorities[i])) continue;
+    rv_code code = rv_priority_check(table, rows->priorities[i], err);
+    rv_error_prefix(err, "row %zu", i);
+    return code;
+  }
+  return RV_OK;
+}
+
+/* Copies large rows while nobody waits for this thread. */
+static rv_code prepare(rv_table *table, rv_rows *rows, rv_error *err)
+{
+  rv_form *form = rows->form;
+  if (form->row_bytes < LARGE_ROW) return RV_OK;
+  size_t n = PREPARED_MAX / form->row_bytes;
+  if (n > rows->n) n = rows->n;
+  if (n == 0) n = 1;
+  rv_chunk_meta meta = {.key = rv_entropy64(table->env), .episode_id = table->rows_episode, .last_step = (int32_t)n - 1, .sparse = true};
+  rv_code code = rv_segment_new(form->specs, form->num_columns, n, &meta, &rows->prepared, err);
+  for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++) {
+    code = rv_segment_fill(rows->prepared, c, 0, rows->columns[c].data, n, err);
+    rv_segment_publish(rows->prepared, c, (int64_t)n);
+  }
+  return code;
+}
+
+/* The form and, where rows are large, their copies; the lock is let go in between. */
+static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
+{
+  rv_table *table = turn->table;
+  bool known = rows->form != NULL;
+  rv_turn_end(turn);
+  rv_code code = known ? RV_OK : rv_form_new(table, rows, &rows->form, err);
+  if (code == RV_OK) code = prepare(table, rows, err);
+  rv_turn_begin(turn, table);
+  if (code == RV_OK && !known) rv_forms_add(table, rows->form, &turn->garbage);
+  return code;
+}
+
+rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
+{
+  rv_waiter *waiter = &rows->waiter;
+  waiter->table = table;
+  waiter->kind = RV_OPERATION_ROWS;
+  waiter->state = RV_WAITER_DONE;
+  rows->done = 0;
+  rows->form = NULL;
+  rows->prepared = NULL;
+  waiter->code = rows->n > INT64_MAX / 2 ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
+                                         : check_priorities(table, rows, &waiter->error);
+  if (waiter->code != RV_OK || rows->n == 0) return RV_SUBMIT_DONE;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rows->form = rv_forms_find(table, rows);
+  if (rows->form == NULL || rows->form->row_bytes >= LARGE_ROW) waiter->code = make_ready(&turn, rows, &waiter->error);
+  if (waiter->code == RV_OK && !table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_ROWS);
+  rv_rows_end(table, rows, &turn.garbage);
+  if (waiter->code == RV_OK) waiter->code = rv_table_is_closed(table, &waiter->error);
+  rv_turn_end(&turn);
+  return RV_SUBMIT_DONE;
+}

@@ -1,0 +1,189 @@
+/* Items go out: drawn one by one as the limiter allows, many in one step where a draw does not change the next one's odds. */
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/table_parts.h"
+#include "store/tally.h"
+
+enum { AHEAD = 16 };
+
+static void ref_chunk(void *chunk, size_t n) { rv_chunk_ref_many(chunk, n); }
+static void ref_trajectory(void *trajectory, size_t n) { rv_trajectory_ref_many(trajectory, n); }
+
+typedef struct rv_step_refs {
+  rv_tally chunks, trajectories;
+} rv_step_refs;
+
+/* Fills a draw from an item. Its references are taken when the step ends, before the lock is let go. */
+static void fill_draw(rv_table *table, const rv_item *item, rv_draw *draw, rv_step_refs *refs)
+{
+  draw->key = item->key;
+  draw->priority = item->priority;
+  draw->inserted_at_ns = item->inserted_at_ns;
+  draw->times_sampled = item->times_sampled;
+  draw->trajectory = rv_books_trajectory(&table->books, item);
+  rv_tally_add(&refs->trajectories, draw->trajectory, ref_trajectory);
+  if (item->template_number == RV_LOOSE) {
+    draw->chunk = NULL;
+    draw->base_row = 0;
+    return;
+  }
+  draw->chunk = ((const rv_hold *)item->data)->chunk;
+  draw->base_row = item->base_row;
+  rv_tally_add(&refs->chunks, draw->chunk, ref_chunk);
+}
+
+/* What sending the item would take: encoded chunks whole, rows of segments alone. */
+static size_t draw_bytes(const rv_draw *draw)
+{
+  const rv_trajectory *trajectory = draw->trajectory;
+  size_t rows = rv_trajectory_box_of_const(trajectory)->bytes, bytes = 0;
+  bool some_rows = draw->chunk != NULL && draw->chunk->is_segment;
+  if (draw->chunk != NULL && !some_rows) bytes += rv_chunk_memory(draw->chunk);
+  for (uint32_t i = 0; i < trajectory->num_chunks; i++) {
+    if (trajectory->chunks[i]->is_segment)
+      some_rows = true;
+    else
+      bytes += rv_chunk_memory(trajectory->chunks[i]);
+  }
+  return bytes + (some_rows ? rows : 0);
+}
+
+static void count_draw(rv_table *table, rv_item *item)
+{
+  if (item->times_sampled == 0) table->num_unique_samples++;
+  if (item->times_sampled < INT32_MAX) item->times_sampled++;
+}
+
+/* Draws k items. Returns how many were drawn before the bound of bytes, or k. */
+static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k, rv_step_refs *refs)
+{
+  rv_table *table = turn->table;
+  uint32_t slots[RV_DRAWS_STEP];
+  double probabilities[RV_DRAWS_STEP];
+  const rv_slab *slab = &table->books.slab;
+  rv_draw *draws = sampling->draws + sampling->count;
+  rv_selector_select_many(table->sampler, &table->random, k, slots, probabilities);
+  for (size_t i = 0; i < k && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
+  for (size_t i = 0; i < k; i++) {
+    if (i + AHEAD < k) __builtin_prefetch(rv_slab_at(slab, slots[i + AHEAD]), 1);
+    rv_item *item = rv_slab_at(slab, slots[i]);
+    count_draw(table, item);
+    fill_draw(table, item, &draws[i], refs);
+    draws[i].probability = probabilities[i];
+    draws[i].table_size = (int64_t)slab->count;
+    draws[i].rate_limited = sampling->rate_limited;
+    if (table->num_extensions > 0) rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+  }
+  return k;
+}
+
+/* Draws one item; true: it went with that. */
+static bool draw_one(rv_turn *turn, rv_sampling *sampling, rv_step_refs *refs)
+{
+  rv_table *table = turn->table;
+  rv_draw *draw = &sampling->draws[sampling->count];
+  uint32_t slot = rv_selector_select(table->sampler, &table->random, &draw->probability);
+  rv_item *item = rv_slab_at(&table->books.slab, slot);
+  draw->table_size = (int64_t)table->books.slab.count;
+  draw->rate_limited = sampling->rate_limited;
+  count_draw(table, item);
+  fill_draw(table, item, draw, refs);
+  rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+  if (table->config.max_times_sampled <= 0 || item->times_sampled != table->config.max_times_sampled) return false;
+  rv_table_remove(turn, slot);
+  return true;
+}
+
+/* One by one, as long as something is there and the bound of bytes lets more in. */
+static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64_t *removed, rv_step_refs *refs)
+{
+  size_t drawn = 0;
+  while (drawn < k && turn->table->books.slab.count > 0) {
+    if (draw_one(turn, sampling, refs)) ++*removed;
+    drawn++;
+    if (sampling->max_bytes > 0) sampling->bytes += draw_bytes(&sampling->draws[sampling->count]);
+    sampling->count++;
+    if (sampling->max_bytes > 0 && sampling->bytes >= sampling->max_bytes) break;
+    /* a deletion may end the limiter's permission: what it said held while nothing else happened */
+    if (*removed > 0) break;
+  }
+  return drawn;
+}
+
+/* All that are drawn look alike: the table's one layout, and that of those drawn before it waited. */
+static bool one_layout(const rv_table *table, const rv_sampling *sampling)
+{
+  if (rv_books_num_layouts(&table->books) > 1) return false;
+  if (sampling->count == 0 || table->books.slab.count == 0) return true;
+  const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);
+  return rv_books_trajectory(&table->books, item)->layout == sampling->draws[0].trajectory->layout;
+}
+
+static bool blocked(rv_turn *turn, rv_sampling *sampling)
+{
+  if (sampling->partial && sampling->count > 0) {
+    rv_turn_complete(turn, &sampling->waiter, RV_OK);
+    return true;
+  }
+  sampling->rate_limited = true;
+  return false;
+}
+
+bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
+{
+  rv_table *table = turn->table;
+  if (sampling->waiter.state == RV_WAITER_PENDING) sampling->rate_limited = true;
+  size_t k = sampling->want - sampling->count;
+  if (k > RV_DRAWS_STEP) k = RV_DRAWS_STEP;
+  int64_t allowed = table->books.slab.count == 0 ? 0 : rv_rate_limiter_samples_allowed(&table->limiter, (int64_t)k), removed = 0;
+  if (allowed <= 0) return blocked(turn, sampling);
+  if (sampling->same_layout && !one_layout(table, sampling)) {
+    rv_code code = sampling->count > 0
+                       ? RV_OK
+                       : rv_fail(&sampling->waiter.error, RV_FAILED_PRECONDITION,
+                                 "table \"%s\" holds items of %zu different layouts (dtype, shape or length of some column), which cannot "
+                                 "stand in one batch; ask for padding or for a list",
+                                 table->name, rv_books_num_layouts(&table->books));
+    rv_turn_complete(turn, &sampling->waiter, code);
+    return true;
+  }
+  k = (size_t)allowed;
+  rv_step_refs refs;
+  rv_tally_init(&refs.chunks);
+  rv_tally_init(&refs.trajectories);
+  bool in_turn = table->config.max_times_sampled > 0 || sampling->max_bytes > 0;
+  size_t drawn = in_turn ? draw_in_turn(turn, sampling, k, &removed, &refs) : draw_some(turn, sampling, k, &refs);
+  if (!in_turn) sampling->count += drawn;
+  rv_tally_end(&refs.chunks, ref_chunk);
+  rv_tally_end(&refs.trajectories, ref_trajectory);
+  rv_rate_limiter_sampled(&table->limiter, (int64_t)drawn);
+  rv_rate_limiter_deleted(&table->limiter, removed);
+  table->rates.samples += (int64_t)drawn;
+  turn->budget -= (int)drawn;
+  bool enough = sampling->count == sampling->want || (sampling->max_bytes > 0 && sampling->bytes >= sampling->max_bytes);
+  if (enough) rv_turn_complete(turn, &sampling->waiter, RV_OK);
+  return true;
+}
+
+rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling)
+{
+  rv_waiter *waiter = &sampling->waiter;
+  waiter->table = table;
+  waiter->kind = RV_OPERATION_SAMPLE;
+  waiter->state = RV_WAITER_DONE;
+  waiter->code = RV_OK;
+  sampling->count = 0;
+  sampling->bytes = 0;
+  sampling->rate_limited = false;
+  if (sampling->want == 0 || sampling->want > INT64_MAX / 2) {
+    waiter->code = rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu samples wanted; ask for at least one", table->name,
+                           sampling->want);
+    return RV_SUBMIT_DONE;
+  }
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  if (!table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_SAMPLE);
+  rv_turn_end(&turn);
+  waiter->code = rv_table_is_closed(table, &waiter->error);
+  return RV_SUBMIT_DONE;
+}

@@ -1,0 +1,222 @@
+#include "store/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/registry.h"
+#include "store/signature.h"
+#include "store/table_parts.h"
+
+/* ---- configurations ---- */
+
+rv_table_config rv_table_config_default(const char *name, int64_t max_size)
+{
+  return (rv_table_config){.size = sizeof(rv_table_config),
+                           .name = name,
+                           .sampler = {.kind = RV_SELECTOR_UNIFORM},
+                           .remover = {.kind = RV_SELECTOR_FIFO},
+                           .max_size = max_size,
+                           .rate_limiter = rv_rate_limiter_min_size(1)};
+}
+
+/* How many items a table can hold when a sample is first let through: the limiter counts what was deleted too, so that it never sees more
+ * than max_size present. */
+static rv_code check_sizes(const rv_table_config *config, rv_error *err)
+{
+  if (config->max_size < 1 || config->max_size > INT32_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)config->max_size);
+  if (config->rate_limiter.min_size_to_sample > config->max_size)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "rate_limiter: min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
+                   "ever proceed; lower the one or raise the other",
+                   (long long)config->rate_limiter.min_size_to_sample, (long long)config->max_size);
+  return RV_OK;
+}
+
+static rv_code check_extensions(const rv_table_config *config, const rv_registry *registry, rv_error *err)
+{
+  for (size_t i = 0; i < config->num_extensions; i++) {
+    const char *name = config->extensions[i].name;
+    if (name == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "extension %zu has no name", i);
+    if (rv_registry_extension(registry, name) == NULL)
+      return rv_fail(err, RV_NOT_FOUND, "extension %zu: none is registered as \"%s\"; \"statistics\" and \"diffusion\" are always there", i,
+                     name);
+  }
+  return RV_OK;
+}
+
+static rv_code prefixed(rv_code code, const char *field, rv_error *err)
+{
+  if (code != RV_OK) rv_error_prefix(err, "%s", field);
+  return code;
+}
+
+rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *registry, rv_error *err)
+{
+  if (config->name == NULL || config->name[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "the name is empty; give one");
+  rv_code code = prefixed(rv_selector_check(&config->sampler, registry, err), "sampler", err);
+  if (code == RV_OK) code = prefixed(rv_selector_check(&config->remover, registry, err), "remover", err);
+  if (code == RV_OK) code = prefixed(rv_rate_limiter_check(&config->rate_limiter, err), "rate_limiter", err);
+  if (code == RV_OK) code = check_sizes(config, err);
+  if (code == RV_OK && config->signature != NULL) code = rv_signature_check(config->signature, err);
+  if (code == RV_OK) code = check_extensions(config, registry, err);
+  return code;
+}
+
+/* ---- making and freeing ---- */
+
+static char *copy_text(const char *text)
+{
+  if (text == NULL) return NULL;
+  size_t size = strlen(text) + 1;
+  char *copy = malloc(size);
+  if (copy != NULL) memcpy(copy, text, size);
+  return copy;
+}
+
+static rv_code copy_selector(const rv_selector_config *from, rv_selector_config *to)
+{
+  *to = *from;
+  to->name = copy_text(from->name);
+  to->options = copy_text(from->options);
+  bool all = (from->name == NULL || to->name != NULL) && (from->options == NULL || to->options != NULL);
+  return all ? RV_OK : RV_RESOURCE_EXHAUSTED;
+}
+
+static rv_code copy_config(rv_table *table, const rv_table_config *config, rv_error *err)
+{
+  table->config = *config;
+  table->config.signature = NULL;
+  table->config.extensions = NULL;
+  table->config.num_extensions = 0;
+  table->name = copy_text(config->name);
+  table->config.name = table->name;
+  rv_code sampler = copy_selector(&config->sampler, &table->config.sampler);
+  rv_code remover = copy_selector(&config->remover, &table->config.remover);
+  table->signature = rv_signature_copy(config->signature);
+  bool all = table->name != NULL && sampler == RV_OK && remover == RV_OK && table->signature != NULL;
+  return all ? RV_OK : rv_fail_memory(err, strlen(config->name) + 1);
+}
+
+static rv_code make_selectors(rv_table *table, const rv_registry *registry, rv_error *err)
+{
+  const rv_table_config *config = &table->config;
+  rv_code code = prefixed(rv_selector_new(&config->sampler, registry, config->max_size, &table->sampler, err), "sampler", err);
+  if (code == RV_OK)
+    code = prefixed(rv_selector_new(&config->remover, registry, config->max_size, &table->remover, err), "remover", err);
+  if (code != RV_OK) return code;
+  table->weighs = rv_selector_accepts(table->sampler, -1, NULL) != RV_OK || rv_selector_accepts(table->remover, -1, NULL) != RV_OK;
+  return RV_OK;
+}
+
+static rv_code make_extensions(rv_table *table, const rv_table_config *config, const rv_registry *registry, rv_error *err)
+{
+  if (config->num_extensions == 0) return RV_OK;
+  table->extensions = calloc(config->num_extensions, sizeof *table->extensions);
+  if (table->extensions == NULL) return rv_fail_memory(err, config->num_extensions * sizeof *table->extensions);
+  for (size_t i = 0; i < config->num_extensions; i++) {
+    rv_code code = rv_extension_init(&table->extensions[i], &config->extensions[i], registry, table->name, err);
+    if (code != RV_OK) return code;
+    table->num_extensions++;
+  }
+  return RV_OK;
+}
+
+void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uint64_t sequence)
+{
+  uint64_t seeds[6];
+  for (size_t i = 0; i < 6; i++) seeds[i] = rv_random_next(&table->random);
+  seeds[1] = key_count;
+  rv_books_init(&table->books, epoch, table->config.max_size, seeds);
+  table->books.slab.sequence = sequence;
+  rv_bounds_clear(table);
+}
+
+rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
+                     rv_decode_cache *cache, rv_table **out, rv_error *err)
+{
+  rv_table *table = calloc(1, sizeof *table);
+  if (table == NULL) return rv_fail_memory(err, sizeof *table);
+  table->env = env;
+  table->layouts = rv_layouts_ref(layouts);
+  table->cache = rv_decode_cache_ref(cache);
+  rv_mutex_init(&table->mutex, RV_RANK_TABLE, "table");
+  atomic_init(&table->contenders, 0);
+  rv_list_init(&table->inserts);
+  rv_list_init(&table->samples);
+  rv_list_init(&table->completed);
+  rv_random_init(&table->random, rv_entropy64(env));
+  table->rows_episode = rv_random_next(&table->random);
+  rv_rates_init(&table->rates, rv_monotonic_ns(env));
+  rv_code code = copy_config(table, config, err);
+  rv_table_new_books(table, 1, rv_entropy64(env), 0);
+  if (code == RV_OK) code = rv_rate_limiter_init(&table->limiter, &config->rate_limiter, err);
+  if (code == RV_OK) code = make_selectors(table, registry, err);
+  if (code == RV_OK) code = make_extensions(table, config, registry, err);
+  if (code != RV_OK) {
+    rv_table_free(table);
+    return code;
+  }
+  *out = table;
+  return RV_OK;
+}
+
+static void free_text(const char *text) { free((char *)(uintptr_t)text); }
+
+void rv_table_free(rv_table *table)
+{
+  if (table == NULL) return;
+  rv_forms_free(table);
+  rv_books_fini(&table->books);
+  rv_chunk_unref(table->spare);
+  rv_selector_free(table->sampler);
+  rv_selector_free(table->remover);
+  for (size_t i = 0; i < table->num_extensions; i++) rv_extension_fini(&table->extensions[i]);
+  free(table->extensions);
+  free_text(table->config.sampler.name);
+  free_text(table->config.sampler.options);
+  free_text(table->config.remover.name);
+  free_text(table->config.remover.options);
+  free(table->signature);
+  free(table->name);
+  rv_decode_cache_unref(table->cache);
+  rv_layouts_unref(table->layouts);
+  rv_mutex_fini(&table->mutex);
+  free(table);
+}
+
+/* ---- closing ---- */
+
+rv_code rv_table_is_closed(const rv_table *table, rv_error *err)
+{
+  return table->closed ? rv_fail(err, RV_CANCELLED, "table \"%s\" is closed: its store was shut down", table->name) : RV_OK;
+}
+
+void rv_table_close(rv_table *table)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  table->closed = true;
+  for (rv_link *queue = &table->inserts;; queue = &table->samples) {
+    while (!rv_list_empty(queue)) {
+      rv_waiter *waiter = RV_CONTAINER(queue->next, rv_waiter, link);
+      rv_turn_complete(&turn, waiter, rv_table_is_closed(table, &waiter->error));
+      if (--turn.budget <= 0) rv_turn_pause(&turn);
+    }
+    if (queue == &table->samples) break;
+  }
+  rv_turn_end(&turn);
+}
+
+/* ---- what never changes ---- */
+
+const char *rv_table_name(const rv_table *table) { return table->name; }
+const rv_signature *rv_table_signature(const rv_table *table) { return table->signature; }
+
+rv_code rv_table_check_layout(const rv_table *table, const rv_trajectory *trajectory, rv_error *err)
+{
+  return rv_signature_fits(table->signature, table->name, trajectory->columns, trajectory->num_columns, err);
+}

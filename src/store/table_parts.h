@@ -1,0 +1,248 @@
+/* What a table is made of, for its own files: table.c makes and closes it, turn.c serves those who wait, insert.c, rows.c, sample.c and mutate.c
+ * do the work, listing.c and info.c look, compact.c and rates.c keep house.
+ *
+ * Everything below "under the lock" is guarded by the table's mutex. An operation enters (rv_turn_begin), works, and leaves (rv_turn_end): what must
+ * happen without the lock (freeing, completions, compaction) is gathered in the turn and done while leaving. */
+#ifndef RV_STORE_TABLE_PARTS_H
+#define RV_STORE_TABLE_PARTS_H
+
+#include <stdatomic.h>
+
+#include "base/env.h"
+#include "base/lock.h"
+#include "base/random.h"
+#include "store/books.h"
+#include "store/extensions/extension.h"
+#include "store/rate_limiter.h"
+#include "store/table.h"
+
+enum {
+  RV_TURN_BUDGET = 256,  /* small steps in one hold of the lock: about 5 us */
+  RV_ROWS_STEP = 128,    /* rows inserted in one step */
+  RV_DRAWS_STEP = 256,   /* items drawn in one step */
+  RV_EVENTS_MAX = 64,    /* told to extensions at once */
+  RV_MAX_MARKS = 64,     /* listings that may go on where they stopped without searching */
+  RV_MAX_FORMS = 4,      /* kinds of rows that are inserted in turns without closing a segment */
+  RV_RATE_SNAPSHOTS = 16
+};
+
+/* Where an operation stands. */
+enum {
+  RV_WAITER_NEW = 0,
+  RV_WAITER_INLINE = 1,    /* queued, its submitter still inside the call */
+  RV_WAITER_PENDING = 2,   /* queued */
+  RV_WAITER_COMPLETING = 3,/* out of the queue; `complete` is or will be called */
+  RV_WAITER_DONE = 4,      /* complete before its submitter left the call */
+  RV_WAITER_CANCELLED = 5
+};
+
+/* ---- rows without a trajectory ---- */
+
+/* What rows of one kind look like, and the segment that they go into now. */
+typedef struct rv_form {
+  uint32_t refs; /* the table's list and operations under way; under the lock */
+  uint32_t num_columns;
+  size_t row_bytes;
+  rv_spec *specs;          /* of rows; shapes stand behind them */
+  size_t *column_bytes;    /* of a row */
+  rv_trajectory *template; /* one reference */
+  bool has_strings;
+  uint64_t epoch;          /* of the books that `hold` and `number` belong to */
+  rv_hold *hold;           /* open segment; NULL: none */
+  int64_t fill, capacity;
+  uint16_t number;         /* of the template in the books */
+  size_t next_bytes;       /* of the next segment */
+} rv_form;
+
+/* ---- listings ---- */
+
+/* Where a listing goes on: it moves to the next item when its own goes. */
+typedef struct rv_mark {
+  uint64_t cursor; /* 0: free */
+  uint32_t slot;   /* RV_NO_SLOT: at the end */
+  uint64_t used;   /* when, as a count of pages */
+} rv_mark;
+
+/* ---- counting ---- */
+
+/* A priority bound: exact while count > 0; with count 0 no item is beyond it, but nobody knows how near one comes. */
+typedef struct rv_bound {
+  double priority;
+  uint32_t count; /* present items that have it */
+} rv_bound;
+
+typedef struct rv_rate_snapshot {
+  int64_t at_ns; /* monotonic */
+  int64_t inserts, samples;
+} rv_rate_snapshot;
+
+typedef enum rv_idle_kind { RV_IDLE_SLEEPING, RV_IDLE_WANTS_SAMPLES, RV_IDLE_WANTS_INSERTS, RV_IDLE_KINDS } rv_idle_kind;
+
+typedef struct rv_rates {
+  rv_rate_snapshot snapshots[RV_RATE_SNAPSHOTS]; /* a ring, about a second apart */
+  uint32_t num_snapshots, next_snapshot;
+  int64_t inserts, samples;                      /* since the table was made */
+  int64_t made_ns;
+  int64_t inserting_ns, sampling_ns;             /* one operation in RV_TIMED_ONE_IN is timed, and counts for all */
+  int64_t idle_ns[RV_IDLE_KINDS];
+  rv_idle_kind idle;
+  int64_t idle_since_ns;
+  uint32_t operations;
+} rv_rates;
+
+enum { RV_TIMED_ONE_IN = 64 };
+
+/* ---- the table ---- */
+
+struct rv_table {
+  /* never change */
+  const rv_env *env;
+  rv_layouts *layouts;
+  rv_decode_cache *cache;
+  char *name;
+  rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL */
+  rv_signature *signature;
+  bool weighs; /* some selector takes no negative and no infinite priority */
+  uint64_t rows_episode;
+  rv_extension *extensions;
+  size_t num_extensions;
+  atomic_uint contenders; /* threads that wait for the mutex */
+
+  rv_mutex mutex; /* everything below */
+  bool closed;
+  rv_selector *sampler, *remover;
+  rv_rate_limiter limiter;
+  rv_random random;
+  rv_books books;
+  int64_t num_unique_samples, updates;
+  rv_bound lowest, highest;
+  uint64_t changes; /* of items or priorities, for those who look in slices */
+
+  rv_form *forms[RV_MAX_FORMS]; /* used longest ago last */
+  rv_chunk *spare;              /* an empty segment to be used again */
+
+  rv_link inserts, samples; /* queues */
+  int64_t pending_inserts, pending_samples;
+  uint64_t next_waiter;
+  rv_link completed;
+  bool delivering; /* some thread calls completions, and will look for more */
+
+  rv_event events[RV_EVENTS_MAX];
+  size_t num_events;
+
+  rv_mark marks[RV_MAX_MARKS];
+  uint64_t pages;
+
+  bool compacting;
+  rv_hold *compact_into;
+  int64_t compact_fill;
+  uint32_t compact_pause; /* turns to let pass before the next try */
+
+  rv_rates rates;
+};
+
+rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
+                     rv_decode_cache *cache, rv_table **out, rv_error *err);
+void rv_table_free(rv_table *table);
+void rv_table_close(rv_table *table);
+rv_code rv_table_is_closed(const rv_table *table, rv_error *err); /* the sentence: RV_CANCELLED */
+/* An empty set of books in place of the present one, with counts that go on. */
+void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uint64_t sequence);
+/* Everything that can be known to be wrong with a configuration, before anything is made of it. */
+rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *registry, rv_error *err);
+
+/* ---- turns ---- */
+
+typedef struct rv_turn {
+  rv_table *table;
+  rv_garbage garbage;
+  int budget;
+} rv_turn;
+
+void rv_turn_begin(rv_turn *turn, rv_table *table);
+/* Lets others have the table for a moment. */
+void rv_turn_pause(rv_turn *turn);
+void rv_turn_end(rv_turn *turn);
+void rv_turn_leave(rv_turn *turn); /* the same without compaction */
+
+/* Serves the queues, inserts and samples in turns, until nothing moves (false) or the budget is spent (true). */
+bool rv_turn_serve(rv_turn *turn);
+/* Serves until nothing moves, pausing where the budget ends, and ends the turn. */
+void rv_turn_finish(rv_turn *turn);
+/* Submits an operation whose fields are set; serves; ends the turn. */
+rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind);
+/* The operation is over: it leaves its queue. The code and the error are in the waiter. */
+void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code);
+
+/* One step of the operation at the head of its queue. False: it cannot move. */
+bool rv_insert_step(rv_turn *turn, rv_insert *insert);
+bool rv_rows_step(rv_turn *turn, rv_rows *rows);
+bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling);
+void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage); /* drops what the table keeps in it */
+
+/* ---- items ---- */
+
+rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err);
+static inline bool rv_priority_fine(const rv_table *table, double priority)
+{
+  return table->weighs ? priority >= 0 && priority <= 1.7976931348623157e308 : priority == priority;
+}
+
+/* An item that is in the books becomes visible: selectors, bounds, event; over the bound the remover takes one away. On an error the item is
+ * gone again. The limiter is the caller's. */
+rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error *err);
+/* Takes the item out of everything but the limiter's counts. */
+void rv_table_remove(rv_turn *turn, uint32_t slot);
+/* Sets a present item's priority, for selectors too; raises no event. On an error nothing has changed. */
+rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, rv_error *err);
+
+static inline void rv_bound_add(rv_bound *bound, double priority, bool lowest)
+{
+  if (priority == bound->priority)
+    bound->count++;
+  else if (lowest ? priority < bound->priority : priority > bound->priority)
+    *bound = (rv_bound){.priority = priority, .count = 1};
+}
+
+static inline void rv_bound_remove(rv_bound *bound, double priority)
+{
+  if (priority == bound->priority && bound->count > 0) bound->count--;
+}
+
+static inline void rv_bounds_clear(rv_table *table)
+{
+  table->lowest = (rv_bound){.priority = __builtin_inf()};
+  table->highest = (rv_bound){.priority = -__builtin_inf()};
+}
+
+/* ---- events ---- */
+
+void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, double priority, double old_priority);
+void rv_table_tell(rv_table *table); /* the events so far, to all extensions */
+
+/* ---- house-keeping ---- */
+
+void rv_marks_leave(rv_table *table, uint32_t slot); /* the marked item at `slot` goes */
+void rv_forms_free(rv_table *table);
+
+/* Moves live rows out of sparse segments while there are some, a few dozen items in each stay; without the lock. */
+enum { RV_COMPACT_STAYS = 8 };
+void rv_table_compact(rv_table *table, size_t stays);
+static inline bool rv_table_wants_compaction(rv_table *table)
+{
+  if (table->books.num_sparse < 2 || table->compacting) return false;
+  if (table->compact_pause == 0) return true;
+  table->compact_pause--;
+  return false;
+}
+
+void rv_rates_init(rv_rates *rates, int64_t now_ns);
+/* What the table does while nobody works on it, from now on. */
+void rv_rates_idle(rv_table *table);
+/* 0, or the time to hand to rv_rates_worked when the operation is over. */
+int64_t rv_rates_begin(rv_table *table);
+void rv_rates_worked(rv_table *table, bool insert, int64_t begun_ns);
+void rv_rates_tick(rv_rates *rates, int64_t now_ns);
+void rv_rates_report(rv_table *table, int64_t now_ns, rv_table_info *out);
+
+#endif

@@ -1,0 +1,225 @@
+/* One way to wait: operations queue by kind, whoever enters the table serves them, and each completes exactly once. */
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/table_parts.h"
+
+enum { SPARE_MAX = 1 << 21 };
+
+static void lock(rv_table *table)
+{
+  if (rv_mutex_trylock(&table->mutex)) return;
+  atomic_fetch_add_explicit(&table->contenders, 1, memory_order_relaxed);
+  rv_mutex_lock(&table->mutex);
+  atomic_fetch_sub_explicit(&table->contenders, 1, memory_order_relaxed);
+}
+
+void rv_turn_begin(rv_turn *turn, rv_table *table)
+{
+  *turn = (rv_turn){.table = table, .budget = RV_TURN_BUDGET};
+  lock(table);
+}
+
+/* ---- leaving ---- */
+
+/* A segment of rows that just died is the best place for the next ones: its memory is there already. */
+static void keep_spare(rv_turn *turn)
+{
+  rv_table *table = turn->table;
+  rv_hold *hold = turn->garbage.holds;
+  if (hold == NULL || table->spare != NULL || !hold->own || hold->chunk->has_strings || rv_chunk_refs(hold->chunk) != 1) return;
+  if (rv_chunk_memory(hold->chunk) > SPARE_MAX) return;
+  table->spare = hold->chunk;
+  hold->chunk = NULL;
+}
+
+/* Completions are called by one thread at a time, so that they come in order and never inside one another, however often they submit
+ * anew: whoever finds the flag set leaves its own to the thread that set it. */
+static bool take_completed(rv_table *table, rv_link *out)
+{
+  rv_list_init(out);
+  if (table->delivering || rv_list_empty(&table->completed)) return false;
+  table->delivering = true;
+  rv_list_splice(out, &table->completed);
+  return true;
+}
+
+static void deliver(rv_table *table, rv_link *waiters)
+{
+  for (;;) {
+    for (rv_link *link; (link = rv_list_pop_front(waiters)) != NULL;) {
+      rv_waiter *waiter = RV_CONTAINER(link, rv_waiter, link);
+      waiter->complete(waiter);
+    }
+    lock(table);
+    if (rv_list_empty(&table->completed)) table->delivering = false;
+    rv_list_splice(waiters, &table->completed);
+    rv_mutex_unlock(&table->mutex);
+    if (rv_list_empty(waiters)) return;
+  }
+}
+
+void rv_turn_leave(rv_turn *turn)
+{
+  rv_table *table = turn->table;
+  rv_link completed;
+  if (table->num_events > 0) rv_table_tell(table);
+  if (turn->garbage.holds != NULL) keep_spare(turn);
+  bool some = take_completed(table, &completed);
+  rv_mutex_unlock(&table->mutex);
+  rv_garbage_free(&turn->garbage);
+  if (some) deliver(table, &completed);
+}
+
+void rv_turn_pause(rv_turn *turn)
+{
+  rv_turn_leave(turn);
+  if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();
+  turn->budget = RV_TURN_BUDGET;
+  lock(turn->table);
+}
+
+void rv_turn_end(rv_turn *turn)
+{
+  rv_table *table = turn->table;
+  bool compact = rv_table_wants_compaction(table);
+  rv_turn_leave(turn);
+  if (compact) rv_table_compact(table, RV_COMPACT_STAYS);
+}
+
+/* ---- serving ---- */
+
+static bool step(rv_turn *turn, rv_link *queue)
+{
+  if (rv_list_empty(queue)) return false;
+  rv_waiter *waiter = RV_CONTAINER(queue->next, rv_waiter, link);
+  switch (waiter->kind) {
+  case RV_OPERATION_INSERT: return rv_insert_step(turn, RV_CONTAINER(waiter, rv_insert, waiter));
+  case RV_OPERATION_ROWS: return rv_rows_step(turn, RV_CONTAINER(waiter, rv_rows, waiter));
+  case RV_OPERATION_SAMPLE: break;
+  }
+  return rv_sampling_step(turn, RV_CONTAINER(waiter, rv_sampling, waiter));
+}
+
+bool rv_turn_serve(rv_turn *turn)
+{
+  rv_table *table = turn->table;
+  for (;;) {
+    bool moved = step(turn, &table->inserts);
+    moved |= step(turn, &table->samples);
+    if (!moved || (rv_list_empty(&table->inserts) && rv_list_empty(&table->samples))) return false;
+    if (turn->budget <= 0) return true;
+  }
+}
+
+void rv_turn_finish(rv_turn *turn)
+{
+  while (rv_turn_serve(turn)) rv_turn_pause(turn);
+  rv_turn_end(turn);
+}
+
+static void count_pending(rv_table *table, const rv_waiter *waiter, int64_t change)
+{
+  *(waiter->kind == RV_OPERATION_SAMPLE ? &table->pending_samples : &table->pending_inserts) += change;
+  rv_rates_idle(table);
+}
+
+rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind)
+{
+  rv_table *table = turn->table;
+  bool insert = kind != RV_OPERATION_SAMPLE;
+  waiter->kind = kind;
+  waiter->code = RV_OK;
+  waiter->id = ++table->next_waiter;
+  waiter->since_ns = 0;
+  waiter->state = RV_WAITER_INLINE;
+  rv_list_push_back(insert ? &table->inserts : &table->samples, &waiter->link);
+  int64_t begun_ns = rv_rates_begin(table);
+  while (rv_turn_serve(turn)) rv_turn_pause(turn);
+  if (begun_ns != 0) rv_rates_worked(table, insert, begun_ns);
+  bool done = waiter->state == RV_WAITER_DONE;
+  if (waiter->state == RV_WAITER_INLINE) {
+    waiter->state = RV_WAITER_PENDING;
+    waiter->since_ns = rv_monotonic_ns(table->env);
+    count_pending(table, waiter, 1);
+  }
+  rv_turn_end(turn);
+  return done ? RV_SUBMIT_DONE : RV_SUBMIT_PENDING;
+}
+
+/* Out of its queue, whatever the reason. */
+static void take_out(rv_turn *turn, rv_waiter *waiter)
+{
+  rv_list_remove(&waiter->link);
+  if (waiter->kind == RV_OPERATION_ROWS) rv_rows_end(turn->table, RV_CONTAINER(waiter, rv_rows, waiter), &turn->garbage);
+  if (waiter->state == RV_WAITER_PENDING) count_pending(turn->table, waiter, -1);
+}
+
+void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code)
+{
+  take_out(turn, waiter);
+  waiter->code = code;
+  if (waiter->state == RV_WAITER_INLINE) {
+    waiter->state = RV_WAITER_DONE;
+    return;
+  }
+  waiter->state = RV_WAITER_COMPLETING;
+  rv_list_push_back(&turn->table->completed, &waiter->link);
+}
+
+bool rv_waiter_cancel(rv_waiter *waiter)
+{
+  rv_table *table = waiter->table;
+  if (table == NULL) return false;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  bool waiting = waiter->state == RV_WAITER_PENDING || waiter->state == RV_WAITER_INLINE;
+  if (waiting) {
+    take_out(&turn, waiter);
+    waiter->state = RV_WAITER_CANCELLED;
+  }
+  rv_turn_finish(&turn); /* the next in line may ask for something that is possible */
+  return waiting;
+}
+
+/* ---- saying what is waited for ---- */
+
+enum { COUNTED_AHEAD = 1000 };
+
+rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity)
+{
+  rv_table *table = waiter->table;
+  if (table == NULL) {
+    snprintf(out, capacity, "was not submitted to a table");
+    return RV_WAIT_NONE;
+  }
+  bool insert = waiter->kind != RV_OPERATION_SAMPLE;
+  char sentence[320];
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  const rv_link *queue = insert ? &table->inserts : &table->samples;
+  bool queued = waiter->state == RV_WAITER_PENDING || waiter->state == RV_WAITER_INLINE;
+  size_t ahead = 0;
+  if (queued)
+    for (const rv_link *link = queue->next; link != &waiter->link && ahead < COUNTED_AHEAD; link = link->next) ahead++;
+  rv_wait_reason reason = rv_rate_limiter_explain(&table->limiter, insert, sentence, sizeof sentence);
+  if (reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) {
+    reason = RV_WAIT_EMPTY;
+    snprintf(sentence, sizeof sentence, "waits for an item (none is present)");
+  }
+  rv_turn_end(&turn);
+  if (ahead > 0) {
+    snprintf(out, capacity, "waits for its turn in table \"%s\": %zu%s %s came first, the first of which %s", table->name, ahead,
+             ahead == COUNTED_AHEAD ? " or more" : "", insert ? "inserts" : "samples", sentence);
+    return RV_WAIT_TURN;
+  }
+  /* "waits for 3 more items (...)": the table's name goes before the numbers */
+  const char *numbers = sentence;
+  while (*numbers != '\0' && *numbers != '(') numbers++;
+  int words = (int)(numbers - sentence);
+  while (words > 0 && sentence[words - 1] == ' ') words--;
+  snprintf(out, capacity, "%.*s in table \"%s\"%s%s", words, sentence, table->name, *numbers == '\0' ? "" : " ", numbers);
+  return reason;
+}
