@@ -52,7 +52,7 @@ static void forget(rv_call *call, size_t bytes)
 static void drop_received(rv_call *call)
 {
   while (call->held.count > 0) rv_buf_unref(take_held(&call->held));
-  rv_reader_fini(&call->reader);
+  rv_message_reader_fini(&call->reader);
   forget(call, call->held_bytes);
 }
 
@@ -85,7 +85,7 @@ static void deliver(rv_call *call)
 void rv_call_top_up(rv_call *call)
 {
   if (call->paused || call->over || call->peer_done || call->stream_id == 0) return;
-  int64_t want = RV_STREAM_WINDOW, missing = (int64_t)rv_reader_missing(&call->reader);
+  int64_t want = RV_STREAM_WINDOW, missing = (int64_t)rv_message_reader_missing(&call->reader);
   if (missing > want) want = missing < INT64_C(1) << 30 ? missing : INT64_C(1) << 30;
   if (want - call->credit < RV_STREAM_WINDOW / 2) return;
   int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)(want - call->credit));
@@ -107,7 +107,7 @@ static void refuse(rv_call *call, rv_code code, const char *format, ...)
     rv_call_end(call, code, text, NGHTTP2_CANCEL, false);
 }
 
-static void refuse_message(rv_call *call, rv_reader_result result)
+static void refuse_message(rv_call *call, rv_message_reader_result result)
 {
   const char *who = call->server ? "server" : "client";
   size_t most = call->session->max_message_bytes;
@@ -138,7 +138,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
   }
   while (size > 0 && !call->over && wants_messages(call)) {
     rv_buf *message = NULL;
-    rv_reader_result result = rv_reader_take(&call->reader, &data, &size, session->max_message_bytes, &message);
+    rv_message_reader_result result = rv_message_reader_take(&call->reader, &data, &size, session->max_message_bytes, &message);
     if (result == RV_READER_MORE) break;
     if (result != RV_READER_MESSAGE) {
       refuse_message(call, result);
@@ -159,7 +159,7 @@ void rv_call_peer_done(rv_call *call)
   call->peer_done = true;
   if (!call->server) {
     rv_call_response_done(call);
-  } else if (wants_messages(call) && !rv_reader_is_between(&call->reader)) {
+  } else if (wants_messages(call) && !rv_message_reader_is_between(&call->reader)) {
     rv_call_reject(call, RV_INTERNAL, "the request ended in the middle of a message");
   } else {
     tell_half_close(call);
@@ -259,7 +259,7 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   if (!deliver_rest)
     drop_received(call);
   else
-    rv_reader_fini(&call->reader); /* an incomplete message */
+    rv_message_reader_fini(&call->reader); /* an incomplete message */
   rv_call_due(call, RV_DUE_DELIVER | RV_DUE_CLOSE);
 }
 

@@ -44,7 +44,7 @@ struct rv_call {
   unsigned due;
 
   rv_sendq sendq;
-  rv_reader reader;
+  rv_message_reader reader;
   rv_held held;
   size_t held_bytes; /* received, not delivered */
   int64_t credit;    /* bytes the peer may still send on this stream */

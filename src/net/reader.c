@@ -5,16 +5,16 @@
 
 enum { FIRST_CAPACITY = 1 << 20 };
 
-void rv_reader_init(rv_reader *reader) { *reader = (rv_reader){0}; }
+void rv_message_reader_init(rv_message_reader *reader) { *reader = (rv_message_reader){0}; }
 
-void rv_reader_fini(rv_reader *reader)
+void rv_message_reader_fini(rv_message_reader *reader)
 {
   rv_buf_unref(reader->buf);
-  rv_reader_init(reader);
+  rv_message_reader_init(reader);
 }
 
 /* The buffer is ours alone and was made by rv_buf_new, so it is one block from malloc; a large one moves without being copied. */
-static bool grow(rv_reader *reader)
+static bool grow(rv_message_reader *reader)
 {
   size_t capacity = reader->buf->capacity * 2;
   if (capacity > reader->size) capacity = reader->size;
@@ -26,7 +26,7 @@ static bool grow(rv_reader *reader)
   return true;
 }
 
-static rv_reader_result begin(rv_reader *reader, size_t limit)
+static rv_message_reader_result begin(rv_message_reader *reader, size_t limit)
 {
   const uint8_t *p = reader->prefix;
   reader->size = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
@@ -37,7 +37,7 @@ static rv_reader_result begin(rv_reader *reader, size_t limit)
   return reader->buf == NULL ? RV_READER_NO_MEMORY : RV_READER_MORE;
 }
 
-static bool fill(rv_reader *reader, const uint8_t **data, size_t *size)
+static bool fill(rv_message_reader *reader, const uint8_t **data, size_t *size)
 {
   while (*size > 0 && reader->buf->size < reader->size) {
     if (reader->buf->size == reader->buf->capacity && !grow(reader)) return false;
@@ -52,7 +52,7 @@ static bool fill(rv_reader *reader, const uint8_t **data, size_t *size)
   return true;
 }
 
-rv_reader_result rv_reader_take(rv_reader *reader, const uint8_t **data, size_t *size, size_t limit, rv_buf **out)
+rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const uint8_t **data, size_t *size, size_t limit, rv_buf **out)
 {
   if (reader->buf == NULL) {
     size_t n = RV_MESSAGE_PREFIX - (size_t)reader->prefix_have;
@@ -62,17 +62,17 @@ rv_reader_result rv_reader_take(rv_reader *reader, const uint8_t **data, size_t 
     *data += n;
     *size -= n;
     if (reader->prefix_have < RV_MESSAGE_PREFIX) return RV_READER_MORE;
-    rv_reader_result result = begin(reader, limit);
+    rv_message_reader_result result = begin(reader, limit);
     if (result != RV_READER_MORE) return result;
   }
   if (!fill(reader, data, size)) return RV_READER_NO_MEMORY;
   if (reader->buf->size < reader->size) return RV_READER_MORE;
   *out = reader->buf;
-  rv_reader_init(reader);
+  rv_message_reader_init(reader);
   return RV_READER_MESSAGE;
 }
 
-size_t rv_reader_room(rv_reader *reader, uint8_t **at)
+size_t rv_message_reader_room(rv_message_reader *reader, uint8_t **at)
 {
   if (reader->buf == NULL) return 0;
   if (reader->buf->size == reader->buf->capacity && !grow(reader)) return 0;
@@ -80,10 +80,10 @@ size_t rv_reader_room(rv_reader *reader, uint8_t **at)
   return reader->buf->capacity - reader->buf->size;
 }
 
-size_t rv_reader_missing(const rv_reader *reader)
+size_t rv_message_reader_missing(const rv_message_reader *reader)
 {
   if (reader->buf != NULL) return reader->size - reader->buf->size;
   return reader->prefix_have > 0 ? RV_MESSAGE_PREFIX - (size_t)reader->prefix_have : 0;
 }
 
-bool rv_reader_is_between(const rv_reader *reader) { return reader->buf == NULL && reader->prefix_have == 0; }
+bool rv_message_reader_is_between(const rv_message_reader *reader) { return reader->buf == NULL && reader->prefix_have == 0; }

@@ -34,12 +34,12 @@ static void messages_arrive_whole_however_they_are_cut(void **state)
   for (uint64_t seed = 1; seed <= 20; seed++) {
     rv_random random;
     rv_random_init(&random, seed);
-    rv_reader reader;
-    rv_reader_init(&reader);
+    rv_message_reader reader;
+    rv_message_reader_init(&reader);
     size_t at = 0, seen = 0;
     while (at < total) {
       uint8_t *room_at = NULL;
-      size_t room = (seed & 1) != 0 ? rv_reader_room(&reader, &room_at) : 0;
+      size_t room = (seed & 1) != 0 ? rv_message_reader_room(&reader, &room_at) : 0;
       size_t n = rv_random_below(&random, (seed & 2) != 0 ? 9 : 300000) + 1;
       if (n > total - at) n = total - at;
       const uint8_t *data = stream + at;
@@ -51,8 +51,8 @@ static void messages_arrive_whole_however_they_are_cut(void **state)
       at += n;
       size_t left = n;
       rv_buf *message = NULL;
-      rv_reader_result result;
-      while ((result = rv_reader_take(&reader, &data, &left, LIMIT, &message)) == RV_READER_MESSAGE) {
+      rv_message_reader_result result;
+      while ((result = rv_message_reader_take(&reader, &data, &left, LIMIT, &message)) == RV_READER_MESSAGE) {
         assert_int_equal(message->size, sizes[seen]);
         assert_int_equal(message->capacity, sizes[seen]); /* nothing more is pinned by keeping it */
         for (size_t k = 0; k < message->size; k += 997) assert_int_equal(message->data[k], seen + 1);
@@ -66,7 +66,7 @@ static void messages_arrive_whole_however_they_are_cut(void **state)
       }
     }
     if ((seed & 2) == 0) assert_int_equal(seen, COUNT);
-    rv_reader_fini(&reader);
+    rv_message_reader_fini(&reader);
   }
   free(stream);
 }
@@ -74,32 +74,32 @@ static void messages_arrive_whole_however_they_are_cut(void **state)
 static void an_announced_length_alone_costs_little(void **state)
 {
   (void)state;
-  rv_reader reader;
-  rv_reader_init(&reader);
+  rv_message_reader reader;
+  rv_message_reader_init(&reader);
   uint8_t prefix[RV_MESSAGE_PREFIX];
   add_prefix(prefix, 1U << 31);
   const uint8_t *data = prefix;
   size_t size = sizeof prefix;
   rv_buf *message = NULL;
-  assert_int_equal(rv_reader_take(&reader, &data, &size, SIZE_MAX, &message), RV_READER_MORE);
+  assert_int_equal(rv_message_reader_take(&reader, &data, &size, SIZE_MAX, &message), RV_READER_MORE);
   assert_true(reader.buf->capacity <= 1 << 20);
-  assert_int_equal(rv_reader_missing(&reader), 1U << 31);
-  rv_reader_fini(&reader);
+  assert_int_equal(rv_message_reader_missing(&reader), 1U << 31);
+  rv_message_reader_fini(&reader);
 }
 
-static rv_reader_result take_prefix(uint8_t flag, size_t announced)
+static rv_message_reader_result take_prefix(uint8_t flag, size_t announced)
 {
-  rv_reader reader;
-  rv_reader_init(&reader);
+  rv_message_reader reader;
+  rv_message_reader_init(&reader);
   uint8_t prefix[RV_MESSAGE_PREFIX];
   add_prefix(prefix, announced);
   prefix[0] = flag;
   const uint8_t *data = prefix;
   size_t size = sizeof prefix;
   rv_buf *message = NULL;
-  rv_reader_result result = rv_reader_take(&reader, &data, &size, LIMIT, &message);
+  rv_message_reader_result result = rv_message_reader_take(&reader, &data, &size, LIMIT, &message);
   rv_buf_unref(message);
-  rv_reader_fini(&reader);
+  rv_message_reader_fini(&reader);
   return result;
 }
 

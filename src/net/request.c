@@ -67,7 +67,7 @@ static void end_by_status(rv_call *call, const char *status)
   const char *message = rv_call_metadata(call, "grpc-message");
   rv_code code = rv_grpc_code_parse(status);
   if (message != NULL) rv_percent_decode(message, text, sizeof text);
-  if (code == RV_OK && !rv_reader_is_between(&call->reader)) {
+  if (code == RV_OK && !rv_message_reader_is_between(&call->reader)) {
     code = RV_INTERNAL;
     snprintf(text, sizeof text, "the response of %.120s ended in the middle of a message", call->session->address);
   }

@@ -281,7 +281,7 @@ static size_t direct_room(rv_session *session, uint8_t **at)
   if (session->frame_left < DIRECT_READ || session->frame_padded || session->state != RV_SESSION_OPEN) return 0;
   rv_call *call = nghttp2_session_get_stream_user_data(session->http, session->frame_stream);
   if (call == NULL) return 0;
-  size_t room = rv_reader_room(&call->reader, at);
+  size_t room = rv_message_reader_room(&call->reader, at);
   if (room > session->frame_left) room = session->frame_left;
   return room >= DIRECT_READ ? room : 0;
 }
