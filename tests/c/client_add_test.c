@@ -1,0 +1,268 @@
+/* add and add_batch, in process and remote. */
+#include "client_fixture.h"
+
+#include <math.h>
+
+TEST(a_row_comes_back_as_it_was_added)
+{
+  rv_error err;
+  int64_t shape[] = {2, 3};
+  int32_t numbers[] = {1, 2, 3, 4, 5, 6};
+  uint8_t flag = 1;
+  double nothing[1] = {0};
+  int64_t empty[] = {4, 0, 2};
+  rv_bytes words[] = {{"", 0}, {"a\0b", 3}};
+  int64_t two[] = {2};
+  rv_tensor columns[] = {{.dtype = RV_INT32, .rank = 2, .shape = shape, .data = numbers},
+                         {.dtype = RV_BOOL, .rank = 0, .data = &flag},
+                         {.dtype = RV_FLOAT64, .rank = 3, .shape = empty, .data = nothing},
+                         {.dtype = RV_STRING, .rank = 1, .shape = two, .data = words}};
+  uint64_t key;
+  assert_ok(rv_client_add(f->client, "replay", columns, 4, 3.0, &key, &long_enough, &err));
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "replay", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  rv_sample *sample = rv_batch_sample(batch, 0);
+  rv_batch_free(batch);
+  assert_true(rv_sample_get_info(sample)->key == key);
+  assert_int_equal(rv_sample_num_columns(sample), 4);
+  rv_sample_column column;
+  assert_ok(rv_sample_get_column(sample, 0, &column, &err));
+  assert_int_equal(column.dtype, RV_INT32);
+  assert_int_equal(column.rank, 2);
+  assert_int_equal(column.shape[1], 3);
+  assert_true(column.squeezed);
+  int32_t back[6];
+  assert_ok(rv_sample_copy(sample, 0, back, sizeof back, &err));
+  assert_memory_equal(back, numbers, sizeof back);
+  const void *view = rv_sample_view(sample, 0);
+  if (view != NULL) assert_memory_equal(view, numbers, sizeof back);
+  uint8_t flag_back = 0;
+  assert_ok(rv_sample_copy(sample, 1, &flag_back, 1, &err));
+  assert_int_equal(flag_back, 1);
+  assert_ok(rv_sample_get_column(sample, 2, &column, &err));
+  assert_int_equal(column.bytes, 0);
+  assert_int_equal(column.shape[1], 0);
+  assert_ok(rv_sample_copy(sample, 2, NULL, 0, &err));
+  rv_bytes strings[2];
+  assert_ok(rv_sample_copy(sample, 3, strings, sizeof strings, &err));
+  assert_int_equal(strings[0].size, 0);
+  assert_int_equal(strings[1].size, 3);
+  assert_memory_equal(strings[1].data, "a\0b", 3);
+  assert_code(rv_sample_copy(sample, 0, back, 3, &err), RV_INVALID_ARGUMENT);
+  assert_code(rv_sample_get_column(sample, 4, &column, &err), RV_OUT_OF_RANGE);
+  rv_sample_unref(sample);
+}
+
+TEST(shapes_may_have_32_dimensions)
+{
+  rv_error err;
+  int64_t shape[RV_MAX_RANK + 1];
+  for (int i = 0; i < RV_MAX_RANK + 1; i++) shape[i] = 1;
+  shape[5] = 2;
+  shape[RV_MAX_RANK - 1] = 3;
+  int16_t data[] = {1, 2, 3, 4, 5, 6};
+  rv_tensor column = {.dtype = RV_INT16, .rank = RV_MAX_RANK, .shape = shape, .data = data};
+  assert_ok(rv_client_add(f->client, "replay", &column, 1, 1.0, NULL, &long_enough, &err));
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "replay", 2, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  rv_sample_column shown;
+  assert_ok(rv_batch_column(batch, 0, &shown, &err));
+  assert_int_equal(shown.rank, RV_MAX_RANK);
+  assert_int_equal(shown.shape[5], 2);
+  int16_t both[12];
+  assert_ok(rv_batch_gather(batch, 0, both, sizeof both, &err));
+  assert_memory_equal(both, data, sizeof data);
+  assert_memory_equal(both + 6, data, sizeof data);
+  rv_batch_free(batch);
+  column.rank = RV_MAX_RANK + 1;
+  assert_code(rv_client_add(f->client, "replay", &column, 1, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+}
+
+TEST(a_batch_of_rows_is_inserted_in_order)
+{
+  rv_error err;
+  enum { N = 300 };
+  static float data[N][2];
+  static double priorities[N];
+  static uint64_t keys[N];
+  for (int i = 0; i < N; i++) {
+    data[i][0] = (float)i;
+    data[i][1] = (float)i + 0.5f;
+    priorities[i] = i + 1;
+  }
+  int64_t shape[] = {N, 2};
+  rv_tensor column = {.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = data};
+  size_t added;
+  assert_ok(rv_client_add_batch(f->client, "fifo", &column, 1, N, priorities, keys, &added, &long_enough, &err));
+  assert_int_equal(added, N);
+  static rv_item_info items[N];
+  uint64_t cursor = 0;
+  size_t count;
+  assert_ok(rv_client_items(f->client, "fifo", &cursor, items, N, &count, &long_enough, &err));
+  assert_int_equal(count, N);
+  for (int i = 0; i < N; i++) {
+    assert_true(items[i].key == keys[i]);
+    assert_true(items[i].priority == priorities[i]);
+  }
+  rv_sample *sample;
+  assert_ok(rv_client_get(f->client, "fifo", keys[123], &long_enough, &sample, &err));
+  assert_true(sample_value(sample) == 123);
+  rv_sample_unref(sample);
+}
+
+TEST(rows_larger_than_a_chunk_are_split)
+{
+  rv_error err;
+  enum { N = 5, ELEMENTS = 400000 };
+  uint32_t *data = calloc(N * ELEMENTS, sizeof *data);
+  for (uint32_t i = 0; i < N * ELEMENTS; i++) data[i] = i * 2654435761U;
+  int64_t shape[] = {N, ELEMENTS};
+  rv_tensor column = {.dtype = RV_UINT32, .rank = 2, .shape = shape, .data = data};
+  uint64_t keys[N];
+  size_t added;
+  assert_ok(rv_client_add_batch(f->client, "replay", &column, 1, N, NULL, keys, &added, &long_enough, &err));
+  assert_int_equal(added, N);
+  uint32_t *back = malloc(ELEMENTS * sizeof *back);
+  for (int i = 0; i < N; i++) {
+    rv_sample *sample;
+    assert_ok(rv_client_get(f->client, "replay", keys[i], &long_enough, &sample, &err));
+    assert_ok(rv_sample_copy(sample, 0, back, ELEMENTS * sizeof *back, &err));
+    assert_memory_equal(back, data + i * ELEMENTS, ELEMENTS * sizeof *back);
+    rv_sample_unref(sample);
+  }
+  free(back);
+  free(data);
+}
+
+TEST(at_the_timeout_the_rows_that_fitted_are_counted)
+{
+  rv_error err;
+  float data[6][2] = {{0, 0.5f}, {1, 1.5f}, {2, 2.5f}, {3, 3.5f}, {4, 4.5f}, {5, 5.5f}};
+  int64_t shape[] = {6, 2};
+  rv_tensor column = {.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = data};
+  size_t added;
+  rv_wait wait = {.timeout_ms = 400};
+  assert_code(rv_client_add_batch(f->client, "queue", &column, 1, 6, NULL, NULL, &added, &wait, &err), RV_DEADLINE_EXCEEDED);
+  assert_int_equal(added, 4);
+  assert_int_equal(table_size(f, "queue"), 4);
+  wait_for_waiting(f, "queue", 0, 0);
+  assert_code(add_value(f->client, "queue", 9, 1.0, NULL, &shortly, &err), RV_DEADLINE_EXCEEDED);
+  wait_for_waiting(f, "queue", 0, 0);
+  rv_batch *batch; /* nothing that was given up comes in later */
+  assert_ok(rv_client_sample_batch(f->client, "queue", 10, RV_UNEQUAL_ERROR, &shortly, &batch, &err));
+  assert_int_equal(rv_batch_size(batch), 4);
+  rv_batch_free(batch);
+  assert_int_equal(table_size(f, "queue"), 0);
+}
+
+TEST(a_row_that_must_not_wait_does_not)
+{
+  rv_error err;
+  add_values(f->client, "queue", 4);
+  assert_code(add_value(f->client, "queue", 9, 1.0, NULL, &at_once, &err), RV_DEADLINE_EXCEEDED);
+  wait_for_waiting(f, "queue", 0, 0);
+}
+
+typedef struct blocked_add {
+  fixture *f;
+  rv_wait wait;
+  rv_code code;
+} blocked_add;
+
+static void *run_blocked_add(void *context)
+{
+  blocked_add *blocked = context;
+  rv_error err;
+  blocked->code = add_value(blocked->f->client, "queue", 7, 1.0, NULL, &blocked->wait, &err);
+  return NULL;
+}
+
+TEST(a_blocked_add_goes_on_when_there_is_room)
+{
+  rv_error err;
+  add_values(f->client, "queue", 4);
+  blocked_add blocked = {.f = f, .wait = long_enough};
+  pthread_t thread;
+  pthread_create(&thread, NULL, run_blocked_add, &blocked);
+  wait_for_waiting(f, "queue", 1, 0);
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "queue", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  rv_batch_free(batch);
+  pthread_join(thread, NULL);
+  assert_int_equal(blocked.code, RV_OK);
+  assert_int_equal(table_size(f, "queue"), 4);
+}
+
+TEST(a_blocked_add_can_be_cancelled)
+{
+  rv_error err;
+  rv_cancel *cancel;
+  assert_ok(rv_cancel_new(&cancel, &err));
+  add_values(f->client, "queue", 4);
+  blocked_add blocked = {.f = f, .wait = {.timeout_ms = RV_FOREVER, .cancel = cancel}};
+  pthread_t thread;
+  pthread_create(&thread, NULL, run_blocked_add, &blocked);
+  wait_for_waiting(f, "queue", 1, 0);
+  rv_cancel_fire(cancel);
+  pthread_join(thread, NULL);
+  assert_int_equal(blocked.code, RV_CANCELLED);
+  wait_for_waiting(f, "queue", 0, 0);
+  rv_cancel_free(cancel);
+}
+
+TEST(what_does_not_fit_is_refused)
+{
+  rv_error err;
+  size_t added;
+  int64_t three[] = {3};
+  float obs[3] = {1, 2, 3};
+  int64_t action = 1;
+  rv_tensor good[] = {{.dtype = RV_FLOAT32, .rank = 1, .shape = three, .data = obs}, {.dtype = RV_INT64, .data = &action}};
+  assert_ok(rv_client_add(f->client, "signed", good, 2, 1.0, NULL, &long_enough, &err));
+  assert_code(rv_client_add(f->client, "signed", good, 1, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  good[0].dtype = RV_INT32;
+  assert_code(rv_client_add(f->client, "signed", good, 2, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("signed");
+  assert_says("obs");
+  good[0].dtype = (rv_dtype)77;
+  assert_code(rv_client_add(f->client, "replay", good, 2, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(rv_client_add(f->client, "replay", good, 0, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(add_value(f->client, "replay", 1, NAN, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(add_value(f->client, "per", 1, -1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(add_value(f->client, "per", 1, INFINITY, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(rv_client_add_batch(f->client, "replay", good, 2, 2, NULL, NULL, &added, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(added, 0);
+  assert_int_equal(table_size(f, "replay"), 0);
+  assert_int_equal(table_size(f, "per"), 0);
+}
+
+enum { THREADS = 4, PER_THREAD = 50 };
+
+static void *add_many(void *context)
+{
+  add_values(((fixture *)context)->client, "replay", PER_THREAD);
+  return NULL;
+}
+
+TEST(many_threads_may_add)
+{
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, add_many, f);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  assert_int_equal(table_size(f, "replay"), THREADS * PER_THREAD);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {EVERY_WAY(a_row_comes_back_as_it_was_added),
+                                     EVERY_WAY(shapes_may_have_32_dimensions),
+                                     EVERY_WAY(a_batch_of_rows_is_inserted_in_order),
+                                     EVERY_WAY(rows_larger_than_a_chunk_are_split),
+                                     EVERY_WAY(at_the_timeout_the_rows_that_fitted_are_counted),
+                                     EVERY_WAY(a_row_that_must_not_wait_does_not),
+                                     EVERY_WAY(a_blocked_add_goes_on_when_there_is_room),
+                                     EVERY_WAY(a_blocked_add_can_be_cancelled),
+                                     EVERY_WAY(what_does_not_fit_is_refused),
+                                     EVERY_WAY(many_threads_may_add)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
