@@ -1,0 +1,195 @@
+#include "wire/testing.h"
+#include "wire/unary.h"
+
+/* Written by TensorFlow's encoder of nests:
+ * {"b": spec [None, 3] float32 "bee", "a": [spec [] int64, (spec of unknown rank string,)], "c": P(z=spec [2] bfloat16, a=spec
+ * [1] bool)}. */
+static const uint8_t golden[] = {
+    0xAA, 0x03, 0x78, 0x0A, 0x21, 0x0A, 0x01, 0x61, 0x12, 0x1C, 0x9A, 0x03, 0x19, 0x0A, 0x07, 0x8A, 0x02, 0x04, 0x12, 0x00, 0x18,
+    0x09, 0x0A, 0x0E, 0xA2, 0x03, 0x0B, 0x0A, 0x09, 0x8A, 0x02, 0x06, 0x12, 0x02, 0x18, 0x01, 0x18, 0x07, 0x0A, 0x22, 0x0A, 0x01,
+    0x62, 0x12, 0x1D, 0x8A, 0x02, 0x1A, 0x0A, 0x03, 0x62, 0x65, 0x65, 0x12, 0x11, 0x12, 0x0B, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+    0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0x12, 0x02, 0x08, 0x03, 0x18, 0x01, 0x0A, 0x2F, 0x0A, 0x01, 0x63, 0x12, 0x2A, 0xB2, 0x03, 0x27,
+    0x0A, 0x01, 0x50, 0x12, 0x10, 0x0A, 0x01, 0x7A, 0x12, 0x0B, 0x8A, 0x02, 0x08, 0x12, 0x04, 0x12, 0x02, 0x08, 0x02, 0x18, 0x0E,
+    0x12, 0x10, 0x0A, 0x01, 0x61, 0x12, 0x0B, 0x8A, 0x02, 0x08, 0x12, 0x04, 0x12, 0x02, 0x08, 0x01, 0x18, 0x0A};
+
+static void a_nest_is_flattened_in_the_order_of_columns(void **state)
+{
+  (void)state;
+  rv_buf *buf = buf_of((rv_span){golden, sizeof golden});
+  rv_signature signature;
+  rv_error err;
+  assert_int_equal(rv_signature_parse(span_of(buf), &signature, &err), RV_OK);
+  rv_buf_unref(buf); /* nothing is borrowed */
+  assert_int_equal(signature.num_specs, 5);
+  static const struct {
+    const char *name;
+    rv_dtype dtype;
+    int32_t rank;
+    int64_t shape[2];
+  } expected[] = {{"a/0", RV_INT64, 0, {0}},
+                  {"a/1/0", RV_STRING, -1, {0}},
+                  {"bee", RV_FLOAT32, 2, {-1, 3}},
+                  {"c/z", RV_BFLOAT16, 1, {2}},
+                  {"c/a", RV_BOOL, 1, {1}}};
+  for (size_t i = 0; i < 5; i++) {
+    const rv_spec *spec = &signature.specs[i];
+    assert_string_equal(spec->name, expected[i].name);
+    assert_int_equal(spec->dtype, expected[i].dtype);
+    assert_int_equal(spec->rank, expected[i].rank);
+    for (int32_t j = 0; j < spec->rank; j++) assert_int_equal(spec->shape[j], expected[i].shape[j]);
+  }
+  assert_int_equal(signature.structure.size, sizeof golden);
+  assert_memory_equal(signature.structure.data, golden, sizeof golden);
+  rv_signature_fini(&signature);
+}
+
+static void put_spec(rv_writer_buf *out, const char *name, rv_dtype dtype)
+{
+  size_t mark = rv_put_open(out, 33);
+  rv_put_string(out, 1, name);
+  rv_put_varint(out, 3, (uint64_t)dtype);
+  rv_put_close(out, mark);
+}
+
+static void put_entry(rv_writer_buf *out, const char *key, rv_dtype dtype)
+{
+  size_t entry = rv_put_open(out, 1);
+  size_t value = rv_put_open(out, 2); /* the value before the key is legal too */
+  put_spec(out, "", dtype);
+  rv_put_close(out, value);
+  rv_put_string(out, 1, key);
+  rv_put_close(out, entry);
+}
+
+static rv_code parse_written(rv_writer_buf *out, rv_signature *signature, rv_error *err)
+{
+  rv_buf *buf = written(out);
+  rv_code code = rv_signature_parse(span_of(buf), signature, err);
+  rv_buf_unref(buf);
+  return code;
+}
+
+static void dict_keys_are_sorted_by_their_bytes_and_the_last_of_equal_ones_counts(void **state)
+{
+  (void)state;
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  size_t dict = rv_put_open(&out, 53);
+  put_entry(&out, "b", RV_INT8);
+  put_entry(&out, "\xC3\xA4", RV_INT16);
+  put_entry(&out, "B", RV_INT32);
+  put_entry(&out, "ab", RV_INT64);
+  put_entry(&out, "a", RV_UINT8);
+  put_entry(&out, "b", RV_FLOAT64);
+  put_entry(&out, "", RV_BOOL);
+  rv_put_close(&out, dict);
+  rv_signature signature;
+  assert_int_equal(parse_written(&out, &signature, NULL), RV_OK);
+  static const rv_dtype order[] = {RV_BOOL, RV_INT32, RV_UINT8, RV_INT64, RV_FLOAT64, RV_INT16};
+  assert_int_equal(signature.num_specs, 6);
+  for (size_t i = 0; i < 6; i++) assert_int_equal(signature.specs[i].dtype, order[i]);
+  rv_signature_fini(&signature);
+}
+
+static void a_list_of_specs_comes_back(void **state)
+{
+  (void)state;
+  const int64_t shape[] = {-1, 84, 84};
+  const rv_spec specs[] = {{"obs", RV_UINT8, 3, shape}, {"", RV_FLOAT32, 0, NULL}, {"any", RV_STRING, -1, NULL}};
+  const rv_signature signature = {.specs = specs, .num_specs = 3};
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  rv_signature_serialize(&out, &signature);
+  rv_signature back;
+  assert_int_equal(parse_written(&out, &back, NULL), RV_OK);
+  assert_int_equal(back.num_specs, 3);
+  assert_string_equal(back.specs[0].name, "obs");
+  assert_memory_equal(back.specs[0].shape, shape, sizeof shape);
+  assert_string_equal(back.specs[1].name, "1"); /* without a name of its own: its place */
+  assert_true(back.specs[1].rank == 0 && back.specs[2].rank == -1);
+  rv_signature_fini(&back);
+  const rv_signature empty = {0};
+  rv_writer_buf_init(&out);
+  rv_signature_serialize(&out, &empty);
+  assert_int_equal(parse_written(&out, &back, NULL), RV_OK);
+  assert_int_equal(back.num_specs, 0);
+  rv_signature_fini(&back);
+}
+
+static void leaves_that_are_no_specs_are_refused(void **state)
+{
+  (void)state;
+  rv_signature signature;
+  rv_error err;
+  static const char *const leaves[] = {"\x0A\x00",     "\x60\x02",     "\x6A\x01x",   "\x70\x01",
+                                       "\xFA\x01\x00", "\x80\x02\x01", "\x92\x02\x00"};
+  static const size_t sizes[] = {2, 2, 3, 2, 3, 3, 3};
+  for (size_t i = 0; i < 7; i++) {
+    assert_int_equal(rv_signature_parse((rv_span){(const uint8_t *)leaves[i], sizes[i]}, &signature, &err), RV_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "tensor spec"));
+  }
+  assert_int_equal(rv_signature_parse(SPAN(""), &signature, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(rv_signature_parse(SPAN("\x8A\x02\x02\x18\x14"), &signature, &err), RV_INVALID_ARGUMENT); /* resource */
+  assert_int_equal(rv_signature_parse(SPAN("\x8A\x02\x05\x0A\x01\xFF\x18\x01"), &signature, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(rv_signature_parse(SPAN("\x9A\x03\x02\x0A\x05"), &signature, &err), RV_INVALID_ARGUMENT);
+}
+
+static void nests_are_only_so_deep(void **state)
+{
+  (void)state;
+  for (int depth = 60; depth < 70; depth++) {
+    rv_writer_buf out;
+    size_t marks[200];
+    rv_writer_buf_init(&out);
+    for (int i = 0; i + 1 < depth; i++) {
+      marks[2 * i] = rv_put_open(&out, i % 2 == 0 ? 51 : 52);
+      marks[2 * i + 1] = rv_put_open(&out, 1);
+    }
+    put_spec(&out, "leaf", RV_FLOAT32);
+    for (int i = depth - 2; i >= 0; i--) {
+      rv_put_close(&out, marks[2 * i + 1]);
+      rv_put_close(&out, marks[2 * i]);
+    }
+    rv_signature signature;
+    rv_code code = parse_written(&out, &signature, NULL);
+    assert_int_equal(code, depth <= 64 ? RV_OK : RV_INVALID_ARGUMENT);
+    if (code == RV_OK) rv_signature_fini(&signature);
+  }
+}
+
+static void long_paths_are_cut_between_characters(void **state)
+{
+  (void)state;
+  char key[301];
+  for (size_t i = 0; i < 300; i += 2) memcpy(key + i, "\xC3\xA9", 2);
+  key[300] = '\0';
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  size_t dict = rv_put_open(&out, 53), entry = rv_put_open(&out, 1);
+  rv_put_string(&out, 1, "x");
+  size_t value = rv_put_open(&out, 2), inner = rv_put_open(&out, 53);
+  put_entry(&out, key, RV_INT8);
+  rv_put_close(&out, inner);
+  rv_put_close(&out, value);
+  rv_put_close(&out, entry);
+  rv_put_close(&out, dict);
+  rv_signature signature;
+  assert_int_equal(parse_written(&out, &signature, NULL), RV_OK);
+  const char *name = signature.specs[0].name;
+  assert_true(strlen(name) > 200);
+  assert_true(rv_utf8_valid((rv_span){(const uint8_t *)name, strlen(name)}));
+  rv_signature_fini(&signature);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_nest_is_flattened_in_the_order_of_columns),
+      cmocka_unit_test(dict_keys_are_sorted_by_their_bytes_and_the_last_of_equal_ones_counts),
+      cmocka_unit_test(a_list_of_specs_comes_back),
+      cmocka_unit_test(leaves_that_are_no_specs_are_refused),
+      cmocka_unit_test(nests_are_only_so_deep),
+      cmocka_unit_test(long_paths_are_cut_between_characters),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
