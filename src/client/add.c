@@ -88,7 +88,7 @@ rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *col
   if (code != RV_OK) return code;
   if (num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a row needs at least one column");
   stretched memory;
-  rv_tensor *rows;
+  rv_tensor *rows = NULL;
   code = stretch(&memory, columns, num_columns, &rows, err);
   if (code != RV_OK) return code;
   rv_add add = {.table = table, .columns = rows, .num_columns = num_columns, .n = 1, .priorities = &priority, .keys = key};

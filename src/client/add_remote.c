@@ -284,7 +284,7 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   if (patience.wait.timeout_ms == 0) patience.deadline_ns = patience.begun_ns + GRACE_NS;
   rv_code code = check(client, add, &patience, err);
   if (code != RV_OK) return code;
-  add_stream *stream;
+  add_stream *stream = NULL;
   code = take_stream(client, &stream, err);
   if (code != RV_OK) return code;
   rv_gate_init(&running.gate);

@@ -150,7 +150,7 @@ rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batc
   if (code == RV_OK && (batch_size == 0 || batch_size > INT32_MAX))
     code = rv_fail(err, RV_INVALID_ARGUMENT, "batch_size must be between 1 and 2147483647, got %zu", batch_size);
   if (code != RV_OK) return code;
-  rv_batch *batch;
+  rv_batch *batch = NULL;
   code = take_batch(client, batch_size, &batch, err);
   if (code != RV_OK) return code;
   rv_patience patience;
@@ -203,8 +203,8 @@ static rv_code widest(const rv_batch *batch, size_t column, const rv_trajectory_
 
 rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *out, rv_error *err)
 {
-  const rv_trajectory_column *found;
-  bool squeezed;
+  const rv_trajectory_column *found = NULL;
+  bool squeezed = false;
   rv_code code = widest(batch, column, &found, &squeezed, err);
   return code == RV_OK ? rv_sample_column_fill(out, found, found->length, squeezed, batch->size, err) : code;
 }

@@ -264,7 +264,7 @@ static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_
 rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_patience *patience,
                          rv_draw *draws, size_t *count, rv_error *err)
 {
-  batch_stream *stream;
+  batch_stream *stream = NULL;
   rv_code code = take_stream(client, &stream, err);
   if (code != RV_OK) return code;
   rv_span name = {.data = (const uint8_t *)table, .size = strlen(table)};

@@ -91,7 +91,7 @@ static rv_code find_column(const rv_sample *sample, size_t column, const rv_traj
 
 rv_code rv_sample_get_column(const rv_sample *sample, size_t column, rv_sample_column *out, rv_error *err)
 {
-  const rv_trajectory_column *found;
+  const rv_trajectory_column *found = NULL;
   rv_code code = find_column(sample, column, &found, err);
   return code == RV_OK ? rv_sample_column_fill(out, found, found->length, found->squeeze, 1, err) : code;
 }
