@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 enum {
-  BLOCK_SHIFT = 12,
+  BLOCK_SHIFT = 9, /* two pages: what one put may have to take */
   BLOCK_LENGTH = 1 << BLOCK_SHIFT,
   CAPACITY_MIN = 16,
   /* Old slots moved by each put or remove: enough to be done before the next rebuilding can begin. An array of C slots grows at

@@ -117,7 +117,7 @@ static size_t longest_run(const rv_map *map)
   size_t longest = 0, run = 0;
   for (size_t i = 0; i <= map->now.mask; i++) {
     const rv_map_entry *entry = map->now.single != NULL ? &map->now.single[i] : NULL;
-    if (entry == NULL && map->now.block[i >> 12] != NULL) entry = &map->now.block[i >> 12][i & 4095];
+    if (entry == NULL && map->now.block[i >> 9] != NULL) entry = &map->now.block[i >> 9][i & 511];
     run = entry != NULL && entry->used == 1 ? run + 1 : 0;
     if (run > longest) longest = run;
   }

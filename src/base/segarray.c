@@ -10,7 +10,7 @@ struct rv_block {
   struct rv_block *next;
 };
 
-enum { HEADER = 64, FIRST_LENGTH_MIN = 16 };
+enum { HEADER = 64, FIRST_LENGTH_MIN = 16, PAGE = 4096 };
 
 bool rv_blocks_free_some(rv_blocks *blocks, size_t n)
 {
@@ -63,9 +63,7 @@ static void *add_block(rv_segarray *array, size_t length, rv_error *err)
   if (array->chain.first == NULL) array->last = block;
   array->chain.first = block;
   array->memory += size;
-  void *elements = (char *)block + HEADER;
-  memset(elements, array->fill, payload);
-  return elements;
+  return (char *)block + HEADER;
 }
 
 static size_t first_length(const rv_segarray *array, uint64_t n)
@@ -76,19 +74,40 @@ static size_t first_length(const rv_segarray *array, uint64_t n)
   return length;
 }
 
+/* Full: room for one more block. */
+static rv_code grow_capacity(rv_segarray *array, uint64_t n, rv_error *err)
+{
+  bool first = array->capacity < RV_SEGMENT_LENGTH;
+  size_t length = first ? first_length(array, n) : RV_SEGMENT_LENGTH;
+  size_t index = first ? 0 : array->num_blocks;
+  if (index == array->directory_capacity && grow_directory(array, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
+  void *elements = add_block(array, length, err);
+  if (elements == NULL) return RV_RESOURCE_EXHAUSTED;
+  if (first && array->length > 0) memcpy(elements, array->block[0], (size_t)array->length * array->element_size);
+  array->block[index] = elements;
+  array->num_blocks = index + 1;
+  array->capacity = first ? length : array->capacity + length;
+  return RV_OK;
+}
+
+/* Elements to a page: a power of two, so that steps end where blocks do. */
+static uint64_t step(const rv_segarray *array)
+{
+  uint64_t elements = FIRST_LENGTH_MIN;
+  while (elements * 2 * array->element_size <= PAGE) elements *= 2;
+  return elements;
+}
+
 rv_code rv_segarray_grow(rv_segarray *array, uint64_t n, rv_error *err)
 {
   while (array->length < n) {
-    bool first = array->length < RV_SEGMENT_LENGTH;
-    size_t length = first ? first_length(array, n) : RV_SEGMENT_LENGTH;
-    size_t index = first ? 0 : array->num_blocks;
-    if (index == array->directory_capacity && grow_directory(array, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-    void *elements = add_block(array, length, err);
-    if (elements == NULL) return RV_RESOURCE_EXHAUSTED;
-    if (first && array->length > 0) memcpy(elements, array->block[0], (size_t)array->length * array->element_size);
-    array->block[index] = elements;
-    array->num_blocks = index + 1;
-    array->length = first ? length : array->length + length;
+    if (array->length == array->capacity && grow_capacity(array, n, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
+    uint64_t room = array->capacity - array->length, more = step(array);
+    if (more > room) more = room;
+    char *block = array->block[array->length >> RV_SEGMENT_SHIFT];
+    size_t at = (size_t)(array->length & (RV_SEGMENT_LENGTH - 1)) * array->element_size;
+    memset(block + at, array->fill, (size_t)more * array->element_size);
+    array->length += more;
   }
   return RV_OK;
 }
@@ -103,7 +122,7 @@ void rv_segarray_clear(rv_segarray *array, rv_blocks *garbage)
   }
   array->chain.first = array->last = NULL;
   array->num_blocks = 0;
-  array->length = 0;
+  array->length = array->capacity = 0;
   array->memory = 0;
 }
 

@@ -1,7 +1,8 @@
 /* An array that grows in blocks which never move, so that no single step copies or touches all of it: element i stands at
  * block[i / 4096][i % 4096]. Only the directory of blocks (8 bytes for 4096 elements) is ever reallocated, and not even that
- * while the array stays within the number of elements it was made for. Clearing takes constant time: the blocks leave as one
- * chain that the caller frees later, outside its lock. */
+ * while the array stays within the number of elements it was made for. A block's memory is touched page by page as it fills,
+ * since the kernel takes its time over each page that is new. Clearing takes constant time: the blocks leave as one chain that
+ * the caller frees later, outside its lock. */
 #ifndef RV_BASE_SEGARRAY_H
 #define RV_BASE_SEGARRAY_H
 
@@ -22,13 +23,14 @@ bool rv_blocks_free_some(rv_blocks *blocks, size_t n);
 typedef struct rv_segarray {
   void **block; /* num_blocks of directory_capacity are there, each 64-byte aligned */
   size_t num_blocks, directory_capacity;
-  uint64_t length; /* elements that exist: whole blocks, but for the first of a small array */
+  uint64_t length;   /* elements that exist; a page's worth at a time */
+  uint64_t capacity; /* elements that the blocks have room for */
   uint64_t expected;
   rv_blocks chain;       /* all blocks, newest first */
   struct rv_block *last; /* of the chain */
   size_t memory;
   uint32_t element_size;
-  uint8_t fill; /* every byte of a new block */
+  uint8_t fill; /* every byte of a new element */
 } rv_segarray;
 
 /* Takes no memory yet. `expected` elements will do without growing the directory; more are fine. Where fewer than a block's
