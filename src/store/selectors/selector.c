@@ -61,9 +61,10 @@ void rv_selector_free(rv_selector *selector)
 
 rv_code rv_selector_accepts(const rv_selector *selector, double priority, rv_error *err)
 {
-  if (isnan(priority)) return rv_fail(err, RV_INVALID_ARGUMENT, "priority is NaN; give a number");
+  if (isnan(priority)) return rv_fail(err, RV_INVALID_ARGUMENT, "priority must not be NaN; give a number");
   if (!selector->class->weighs || (priority >= 0 && isfinite(priority))) return RV_OK;
-  return rv_fail(err, RV_INVALID_ARGUMENT, "priority is %g; a prioritized selector takes finite numbers from 0 up", priority);
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "priority must not be negative or infinite where a prioritized selector is attached; it is %g", priority);
 }
 
 rv_code rv_selector_insert(rv_selector *selector, uint32_t slot, uint64_t key, double priority, rv_error *err)

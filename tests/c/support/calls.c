@@ -22,6 +22,7 @@ struct test_stream {
   rv_code code;
   char message[RV_ERROR_MESSAGE_MAX];
   char header[128];
+  sampled_keys sampled;
 };
 
 /* ---- the loop's side ---- */
@@ -259,9 +260,15 @@ void stream_free(test_stream *stream)
   stream_end(stream, NULL);
   for (size_t i = stream->next; i < stream->count; i++) rv_buf_unref(stream->messages[i]);
   free(stream->messages);
+  free(stream->sampled.keys);
   rv_cond_fini(&stream->changed);
   rv_mutex_fini(&stream->lock);
   free(stream);
+}
+
+sampled_keys *stream_sampled(test_stream *stream)
+{
+  return &stream->sampled;
 }
 
 rv_code unary(test_peer *peer, const char *path, rv_writer_buf *owned_body, rv_buf **response, char message[RV_ERROR_MESSAGE_MAX])

@@ -169,23 +169,37 @@ void ask_samples(test_stream *stream, const char *table, int64_t n, int64_t time
   stream_send(stream, &body);
 }
 
+static void keep_key(sampled_keys *sampled, uint64_t key)
+{
+  sampled->keys = realloc(sampled->keys, (sampled->count + 1) * sizeof *sampled->keys);
+  assert_non_null(sampled->keys);
+  sampled->keys[sampled->count++] = key;
+}
+
+static void read_response(sampled_keys *sampled, const rv_buf *message)
+{
+  rv_sample_response response;
+  assert_int_equal(rv_sample_response_parse((rv_span){message->data, message->size}, &response, NULL), RV_OK);
+  for (size_t i = 0; i < response.num_entries; i++) {
+    if (response.entries[i].has_info) sampled->current = response.entries[i].info.item.key;
+    if (response.entries[i].end_of_sequence) keep_key(sampled, sampled->current);
+  }
+  rv_sample_response_fini(&response);
+}
+
 size_t read_samples(test_stream *stream, uint64_t *keys, size_t n)
 {
-  size_t complete = 0;
-  uint64_t key = 0;
-  while (complete < n) {
+  sampled_keys *sampled = stream_sampled(stream);
+  for (size_t complete = 0; complete < n;) {
+    if (sampled->next < sampled->count) {
+      keys[complete++] = sampled->keys[sampled->next++];
+      continue;
+    }
+    sampled->count = sampled->next = 0;
     rv_buf *message = stream_next(stream);
     if (message == NULL) return complete;
-    rv_sample_response response;
-    assert_int_equal(rv_sample_response_parse((rv_span){message->data, message->size}, &response, NULL), RV_OK);
-    for (size_t i = 0; i < response.num_entries; i++) {
-      if (response.entries[i].has_info) key = response.entries[i].info.item.key;
-      if (!response.entries[i].end_of_sequence) continue;
-      assert_true(complete < n);
-      keys[complete++] = key;
-    }
-    rv_sample_response_fini(&response);
+    read_response(sampled, message);
     rv_buf_unref(message);
   }
-  return complete;
+  return n;
 }

@@ -56,6 +56,13 @@ bool stream_is_over(test_stream *stream);
 /* Waits for the server's headers; NULL: no such header. */
 const char *stream_header(test_stream *stream, const char *name);
 void stream_free(test_stream *stream); /* cancels it */
+/* Keys of samples that came and were not read yet: a list that read_samples uses. */
+typedef struct sampled_keys {
+  uint64_t *keys;
+  size_t count, next;
+  uint64_t current; /* of the sample whose end has not come yet */
+} sampled_keys;
+sampled_keys *stream_sampled(test_stream *stream);
 
 /* One unary call; the response is the caller's to unref, NULL unless RV_OK. */
 rv_code unary(test_peer *peer, const char *path, rv_writer_buf *owned_body, rv_buf **response,
@@ -95,7 +102,8 @@ void expect_keys(test_stream *stream, uint64_t *keys, size_t n);
 rv_code expect_failure(test_stream *stream, uint64_t *key, char message[RV_ERROR_MESSAGE_MAX]);
 
 void ask_samples(test_stream *stream, const char *table, int64_t n, int64_t timeout_ms);
-/* Reads responses until `n` samples are complete; writes their keys. Fewer when the call ends; returns how many. */
+/* Reads responses until `n` samples are complete; writes their keys. What a response holds beyond them is kept for the next time.
+ * Fewer when the call ends; returns how many. */
 size_t read_samples(test_stream *stream, uint64_t *keys, size_t n);
 
 #endif

@@ -1,0 +1,114 @@
+"""Runs reverie-server, and speaks Reverb's protocol to it with grpcio: what the tests of the program share."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import grpc
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+_generated = []
+
+
+def path():
+    """The program: RV_SERVER_PROGRAM, or the one in a build folder."""
+    given = os.environ.get("RV_SERVER_PROGRAM")
+    if given:
+        return given
+    found = [ROOT / "build" / preset / "tools" / "reverie-server" for preset in ("release", "debug", "asan")]
+    for program in found:
+        if program.exists():
+            return str(program)
+    raise RuntimeError(f"no reverie-server: build it, or set RV_SERVER_PROGRAM (looked for {[str(p) for p in found]})")
+
+
+def run(*args, timeout=30):
+    """Runs the program to its end."""
+    return subprocess.run([path(), *args], capture_output=True, text=True, timeout=timeout, check=False)
+
+
+class Server:
+    """A running server; as a context manager it ends with SIGTERM and must exit with 0."""
+
+    def __init__(self, *args):
+        self.process = subprocess.Popen(
+            [path(), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        )
+        self.line = self.process.stdout.readline()
+        if not self.line:
+            _, err = self.process.communicate(timeout=30)
+            raise RuntimeError(f"reverie-server ended with {self.process.returncode}: {err}")
+        match = re.search(r":(\d+)", self.line)
+        self.port = int(match.group(1)) if match else None
+        self.address = f"127.0.0.1:{self.port}"
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=30):
+        """Exit status and what it wrote to stderr."""
+        _, err = self.process.communicate(timeout=timeout)
+        return self.process.returncode, err
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.kill()
+            return
+        self.signal(signal.SIGTERM)
+        try:
+            status, err = self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        assert status == 0, err
+
+
+def generate_stubs(folder):
+    """Compiles proto/ with grpcio-tools and makes it importable; reverie.proto as reverie_protocol, for `reverie` is the package."""
+    from grpc_tools import protoc
+
+    if _generated:
+        return
+    sources, modules = folder / "proto", folder / "modules"
+    modules.mkdir()
+    for name in ("deepmind", "tensorflow"):
+        shutil.copytree(ROOT / "proto" / name, sources / name)
+    shutil.copytree(ROOT / "proto" / "reverie", sources / "reverie_protocol")
+    protos = [str(p.relative_to(sources)) for p in sorted(sources.rglob("*.proto"))]
+    well_known = str(pathlib.Path(protoc.__file__).parent / "_proto")
+    arguments = ["protoc", f"-I{sources}", f"-I{well_known}", f"--python_out={modules}", f"--grpc_python_out={modules}", *protos]
+    assert protoc.main(arguments) == 0
+    sys.path.append(str(modules))
+    _generated.append(modules)
+
+
+def snappy_literal(data):
+    """One raw snappy block that holds the data uncompressed."""
+    out, n = bytearray(), len(data)
+    while n >= 0x80:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    if data:
+        out.append(62 << 2)  # a literal whose length has 3 bytes
+        out += (len(data) - 1).to_bytes(3, "little") + data
+    return bytes(out)
+
+
+def channel(address):
+    """A grpcio channel without bounds on messages."""
+    return grpc.insecure_channel(
+        address, options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    )

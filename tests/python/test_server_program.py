@@ -1,0 +1,245 @@
+"""The program reverie-server: its configuration file, its flags, its signals."""
+
+import signal
+import socket
+import subprocess
+import textwrap
+
+import grpc
+import pytest
+import server_program
+
+FULL = """
+    listen: [127.0.0.1:0, "unix:{folder}/socket"]
+    threads: 2
+    drain_seconds: 0.5
+    log: warning
+    limits:
+      max_message_bytes: 64MiB
+      max_connections: 100
+      max_streams_per_connection: 1000
+      max_writer_sessions: 50
+      writer_session_ttl_seconds: 60
+      max_stream_chunk_bytes: 256MiB
+      max_orphan_bytes: 1GiB
+      max_decode_cache_bytes: 16MiB
+    tables:
+      - name: replay
+        sampler: prioritized:0.6
+        remover: fifo
+        max_size: 100000
+        max_times_sampled: 0
+        rate_limiter:
+          kind: sample_to_insert_ratio
+          samples_per_insert: 4
+          min_size: 1000
+          error_buffer: 4000
+        signature:
+          observation:
+            pixels: {{dtype: uint8, shape: [84, 84]}}
+            speed: {{dtype: float32, shape: []}}
+          action: {{dtype: int64, shape: any, name: action}}
+        extensions:
+          - statistics
+          - name: diffusion
+            options: {{steps: 3, decay: 0.5}}
+      - name: queue
+        preset: queue:100
+      - name: listed
+        sampler: {{kind: prioritized, priority_exponent: 0.8}}
+        rate_limiter: min_size:10
+        signature: [{{name: a, dtype: float32, shape: [4]}}, {{dtype: string, shape: [-1]}}]
+"""
+
+
+def write(folder, text):
+    file = folder / "config.yaml"
+    file.write_text(textwrap.dedent(text).lstrip("\n"))
+    return str(file)
+
+
+def health(address):
+    with server_program.channel(address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        return check(b"", timeout=10, wait_for_ready=True)
+
+
+def test_help_and_version_say_what_they_should():
+    out = server_program.run("--help")
+    assert out.returncode == 0 and "--table" in out.stdout and out.stderr == ""
+    out = server_program.run("--version")
+    assert out.returncode == 0 and out.stdout.startswith("reverie-server 0.")
+
+
+def test_a_full_configuration_is_right_and_served(tmp_path):
+    config = write(tmp_path, FULL.format(folder=tmp_path))
+    out = server_program.run("--config", config, "--check")
+    assert out.returncode == 0, out.stderr
+    assert "3 tables" in out.stdout
+    with server_program.Server("--config", config) as server:
+        assert f"listening on 127.0.0.1:{server.port}, unix:{tmp_path}/socket, 3 tables" in server.line
+        assert health(server.address) == b"\x08\x01"
+        assert health(f"unix:{tmp_path}/socket") == b"\x08\x01"
+
+
+def test_a_check_does_not_listen(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        out = server_program.run("--port", str(port), "--table", "name=t", "--check")
+        assert out.returncode == 0, out.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "line", "words"),
+    [
+        ("", None, ["empty"]),
+        ("port: 0\n", None, ["no tables"]),
+        ("tables: []\n", None, ["no tables"]),
+        ("tables: {name: t}\n", 1, ["tables", "list"]),
+        ("tables:\n  - name: t\n    max_size: many\n", 3, ["tables[0].max_size", "whole number", "many"]),
+        ("tables:\n  - name: t\n    max_size: 0\n", 3, ["max_size"]),
+        ("tables:\n  - max_size: 3\n", 2, ["tables[0]", "no name"]),
+        ("tables:\n  - name: t\n    name: u\n", 3, ["stands twice"]),
+        ("tables:\n  - name: t\n    size: 3\n", 3, ["size", "max_size"]),
+        ("tables:\n  - name: t\n    sampler: best\n", 3, ["sampler", "best", "prioritized"]),
+        ("tables:\n  - name: t\n    sampler: prioritized\n", 3, ["exponent"]),
+        ("tables:\n  - name: t\n    sampler: {kind: fifo, priority_exponent: 1}\n", 3, ["priority_exponent"]),
+        ("tables:\n  - name: t\n    rate_limiter: queue\n", 3, ["queue", "size"]),
+        ("tables:\n  - name: t\n    rate_limiter: {kind: queue, length: 3}\n", 3, ["length"]),
+        ("tables:\n  - name: t\n    rate_limiter: {kind: sample_to_insert_ratio, samples_per_insert: 1, min_size: 1}\n", 3, ["error_buffer"]),
+        ("tables:\n  - name: t\n    rate_limiter: sample_to_insert_ratio:1:1:nan\n", 3, ["nan"]),
+        ("tables:\n  - name: t\n    rate_limiter: general:1:10:0:5\n", 3, ["rate_limiter"]),
+        ("tables:\n  - name: t\n    signature: {a: {dtype: float, shape: []}}\n", 3, ["signature.a", "float"]),
+        ("tables:\n  - name: t\n    signature: {a: {dtype: float32}}\n", 3, ["shape"]),
+        ("tables:\n  - name: t\n    signature: {a: {dtype: float32, shape: [-2]}}\n", 3, ["shape[0]", "-2"]),
+        ("tables:\n  - name: t\n    signature: {a: &x [*x]}\n", 3, ["deep"]),
+        ("tables:\n  - name: t\n    extensions: statistics\n", 3, ["extensions", "list"]),
+        ("port: 70000\ntables: [{name: t}]\n", 1, ["port", "65535"]),
+        ("prot: 7000\ntables: [{name: t}]\n", 1, ["prot", "port"]),
+        ("limits: {max_message_bytes: lots}\ntables: [{name: t}]\n", 1, ["limits.max_message_bytes", "256MiB"]),
+        ("limits: {port: 3}\ntables: [{name: t}]\n", 1, ["port"]),
+        ("tables: [{name: t}\n", 2, ["not YAML"]),
+        ("tables: [{name: t}, {name: t}]\n", None, ["t"]),
+        ("tables: [{name: t, extensions: [nothing]}]\n", None, ["nothing"]),
+        ("listen: nonsense\ntables: [{name: t}]\n", None, ["nonsense"]),
+        ("listen: 127.0.0.1:0\nport: 3\ntables: [{name: t}]\n", None, ["both"]),
+    ],
+)
+def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, words):
+    file = tmp_path / "config.yaml"
+    file.write_text(config)
+    out = server_program.run("--config", str(file), "--check")
+    assert out.returncode == 2, out.stdout
+    assert out.stderr.startswith("reverie-server: ") and out.stderr.count("\n") == 1, out.stderr
+    if line is not None:
+        assert f"config.yaml:{line}: " in out.stderr
+    for word in words:
+        assert word in out.stderr, out.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], ["no tables", "--table"]),
+        (["--nonsense"], ["--nonsense", "--help"]),
+        (["--port"], ["--port", "value"]),
+        (["--port", "x", "--table", "name=t"], ["--port", "x"]),
+        (["--table", "max_size=3"], ["--table", "name"]),
+        (["--table", "name=t,max_size"], ["FIELD=VALUE"]),
+        (["--table", "name=t,max_size=-1"], ["--table", "max_size", "-1"]),
+        (["--config", "/does/not/exist"], ["/does/not/exist"]),
+        (["--set", "threads"], ["NAME=VALUE"]),
+        (["--set", "nothing=3"], ["nothing"]),
+    ],
+)
+def test_wrong_flags_are_told(args, words):
+    out = server_program.run(*args)
+    assert out.returncode == 2
+    for word in words:
+        assert word in out.stderr, out.stderr
+
+
+def test_flags_alone_are_enough_and_loopback_is_the_default():
+    table = "name=replay,sampler=prioritized:0.6,max_size=1000,rate_limiter=min_size:10,extension=diffusion:steps=2:decay=0.5"
+    with server_program.Server("--port", "0", "--threads=1", "--table", table, "--table=name=q,preset=queue:3") as server:
+        assert server.line == f"listening on 127.0.0.1:{server.port}, 2 tables\n"
+        assert health(server.address) == b"\x08\x01"
+
+
+def test_flags_that_follow_the_file_win(tmp_path):
+    config = write(tmp_path, "listen: 127.0.0.1:1\ntables: [{name: t}]")
+    with server_program.Server("--config", config, "--port", "0") as server:
+        assert server.line == f"listening on 127.0.0.1:{server.port}, 1 table\n"
+
+
+def test_a_port_in_use_is_told():
+    with server_program.Server("--port", "0", "--table", "name=t") as server:
+        out = server_program.run("--port", str(server.port), "--table", "name=t")
+        assert out.returncode == 1
+        assert str(server.port) in out.stderr and "in use" in out.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_an_idle_server_at_once(number):
+    server = server_program.Server("--port", "0", "--drain", "600", "--table", "name=t")
+    with server_program.channel(server.address) as channel:
+        stream = channel.stream_stream("/deepmind.reverb.ReverbService/InsertStream")
+        call = stream(iter_forever(), timeout=60)
+        assert health(server.address) == b"\x08\x01"
+        server.signal(number)
+        status, _ = server.wait()
+        assert status == 0
+        assert call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def iter_forever():
+    import threading
+
+    threading.Event().wait(30)
+    return
+    yield b""
+
+
+def waiting_sample(channel):
+    """A sample from an empty table, which waits."""
+    request = b"\x0a\x01t\x10\x01"  # table "t", 1 sample
+    call = channel.stream_stream("/deepmind.reverb.ReverbService/SampleStream")(iter([request]), timeout=60)
+    info = channel.unary_unary("/deepmind.reverb.ReverbService/ServerInfo")
+    while b"ipv4:" not in info(b"", timeout=10):  # who waits is told there
+        pass
+    return call
+
+
+def test_sigterm_lets_a_waiting_call_have_its_time_and_then_cancels_it():
+    server = server_program.Server("--port", "0", "--drain", "0.2", "--table", "name=t")
+    with server_program.channel(server.address) as channel:
+        call = waiting_sample(channel)
+        server.signal(signal.SIGTERM)
+        status, err = server.wait()
+        assert status == 0, err
+        assert call.code() == grpc.StatusCode.CANCELLED
+
+
+def test_a_second_signal_ends_the_drain():
+    server = server_program.Server("--port", "0", "--drain", "600", "--table", "name=t")
+    with server_program.channel(server.address) as channel:
+        call = waiting_sample(channel)
+        server.signal(signal.SIGTERM)
+        assert "finishing" in server.process.stderr.readline()
+        server.signal(signal.SIGINT)
+        status, _ = server.wait()
+        assert status == 128 + signal.SIGINT
+        assert call.code() == grpc.StatusCode.CANCELLED
+
+
+def test_a_closed_stdout_is_no_reason_to_end():
+    process = subprocess.Popen(
+        [server_program.path(), "--port", "0", "--table", "name=t"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        process.send_signal(signal.SIGTERM)  # kept until the server waits for it
+        assert process.wait(timeout=30) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
