@@ -18,7 +18,7 @@ typedef struct rv_add {
 } rv_add;
 
 /* *added rows are confirmed. At the timeout the others will not be inserted any more, but for those whose confirmation was on its
- * way in that moment. */
+ * way in that moment. (A plain Reverb lets in what it was sent, however late.) */
 rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err);
 void rv_add_streams_free(rv_client *client);
 

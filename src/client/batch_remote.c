@@ -197,8 +197,8 @@ static void describe(void *context, char *out, size_t capacity)
   if (waiting->reason[0] != '\0')
     snprintf(out, capacity, "%s", waiting->reason);
   else if (strncmp(state, "connected", 9) == 0)
-    snprintf(out, capacity, "waits for %zu samples of table \"%s\" from %s", waiting->stream->want, waiting->table,
-             client->address);
+    snprintf(out, capacity, "waits for %zu sample%s of table \"%s\" from %s", waiting->stream->want,
+             waiting->stream->want == 1 ? "" : "s", waiting->table, client->address);
   else
     rv_describe_server(client, "SampleStream", out, capacity);
 }

@@ -39,6 +39,9 @@ static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
     rv_code late = rv_patience_check(patience, err); /* its sentence says what the server was doing */
     if (late != RV_OK) return late;
   }
+  if (waiting->call.code == RV_UNIMPLEMENTED)
+    return rv_fail(err, RV_UNIMPLEMENTED, "%s does not know %s; it is not a Reverie server, or an older one", waiting->client->address,
+                   waiting->call.path);
   return waiting->call.code == RV_OK ? RV_OK : rv_error_copy(err, &waiting->call.error);
 }
 

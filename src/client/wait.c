@@ -136,45 +136,76 @@ rv_code rv_patience_check(rv_patience *patience, rv_error *err)
   return check_at(patience, rv_monotonic_ns(patience->env), err);
 }
 
-/* ---- gates ---- */
+/* ---- gates ----
+ * Until somebody waits, the state alone is the gate. From the first wait on it changes under the mutex only: a waiter that takes it has then seen the
+ * last of whoever opened the gate, and may free it. */
+
+enum { CLOSED = 0, OPEN = 1, AWAITED = 2 };
 
 void rv_gate_init(rv_gate *gate)
 {
+  atomic_init(&gate->state, CLOSED);
+  gate->ready = false;
+}
+
+static void make_ready(rv_gate *gate)
+{
+  if (gate->ready) return;
   rv_mutex_init(&gate->mutex, RV_RANK_WAIT, "gate");
   rv_cond_init(&gate->cond);
-  gate->open = false;
+  gate->ready = true;
 }
 
 void rv_gate_fini(rv_gate *gate)
 {
+  if (!gate->ready) return;
   rv_cond_fini(&gate->cond);
   rv_mutex_fini(&gate->mutex);
 }
 
 void rv_gate_open(rv_gate *gate)
 {
+  int state = CLOSED;
+  if (atomic_compare_exchange_strong_explicit(&gate->state, &state, OPEN, memory_order_acq_rel, memory_order_acquire)) return;
+  if (state == OPEN) return;
   rv_mutex_lock(&gate->mutex);
-  gate->open = true;
+  atomic_store_explicit(&gate->state, OPEN, memory_order_release);
   rv_cond_signal(&gate->cond); /* under the mutex: the gate may be gone once it is released */
   rv_mutex_unlock(&gate->mutex);
+}
+
+/* An open gate that nobody has waited at is taken without the mutex. */
+static bool take_unawaited(rv_gate *gate)
+{
+  int state = OPEN;
+  return !gate->ready && atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_acquire);
+}
+
+/* Under the mutex: closes the gate if it is open, and says from here on that somebody may wait. */
+static bool take_awaited(rv_gate *gate)
+{
+  return atomic_exchange_explicit(&gate->state, AWAITED, memory_order_acq_rel) == OPEN;
 }
 
 /* Waits for the gate, for a poke, or until ns have passed; true: it was open, and is closed again. */
 static bool wait_slice(rv_gate *gate, const rv_cancel *cancel, int64_t ns)
 {
   rv_mutex_lock(&gate->mutex);
-  if (!gate->open && ns > 0 && !rv_cancel_fired(cancel)) rv_cond_wait_for(&gate->cond, &gate->mutex, ns);
-  bool opened = gate->open;
-  gate->open = false;
+  bool opened = take_awaited(gate);
+  if (!opened && ns > 0 && !rv_cancel_fired(cancel)) {
+    rv_cond_wait_for(&gate->cond, &gate->mutex, ns);
+    opened = take_awaited(gate);
+  }
   rv_mutex_unlock(&gate->mutex);
   return opened;
 }
 
 void rv_gate_wait_forever(rv_gate *gate)
 {
+  if (take_unawaited(gate)) return;
+  make_ready(gate);
   rv_mutex_lock(&gate->mutex);
-  while (!gate->open) rv_cond_wait(&gate->cond, &gate->mutex);
-  gate->open = false;
+  while (!take_awaited(gate)) rv_cond_wait(&gate->cond, &gate->mutex);
   rv_mutex_unlock(&gate->mutex);
 }
 
@@ -185,7 +216,9 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
   rv_cancel *cancel = patience->wait.cancel;
   waiting_gate waiting;
   rv_code code = RV_OK;
-  *opened = false;
+  *opened = !rv_cancel_fired(cancel) && take_unawaited(gate);
+  if (*opened) return RV_OK;
+  make_ready(gate);
   listen_to(cancel, &waiting, gate);
   int64_t ns = 0; /* first a look at the gate */
   for (;;) {

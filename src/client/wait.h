@@ -21,10 +21,12 @@
 #include "base/lock.h"
 #include "reverie/client.h"
 
+/* One thread waits at a time. Making one costs nothing: mutex and condition are made by the first wait. */
 typedef struct rv_gate {
-  rv_mutex mutex; /* RV_RANK_WAIT: nothing is taken under it */
+  atomic_int state;
+  bool ready;       /* mutex and condition are made; the waiting side's */
+  rv_mutex mutex;   /* RV_RANK_WAIT: nothing is taken under it */
   rv_cond cond;
-  bool open;
 } rv_gate;
 
 void rv_gate_init(rv_gate *gate);
