@@ -11,8 +11,10 @@
 #include "base/map.h"
 #include "client/stream_slots.h"
 
-/* A request is closed once it has so many bytes, and no more are made while so many wait for the socket. */
-#define REQUEST_BYTES ((size_t)256 << 10)
+/* A request is closed once it has so many bytes: less after a call has ended, until confirmations come, or a
+ * line that is cut all the time would never let a whole request through. No more are made while so many bytes wait for the socket. */
+#define REQUEST_BYTES_MAX ((size_t)256 << 10)
+#define REQUEST_BYTES_MIN ((size_t)2 << 10)
 #define QUEUED_BYTES ((size_t)1 << 20)
 /* Pieces of a chunk up to this size are copied into the request: cheaper than a reference each. */
 #define COPY_BYTES ((size_t)4096)
@@ -52,6 +54,7 @@ struct rv_insert_stream {
   char server_state[128]; /* "": not a Reverie server, or not known yet */
   rv_timer retry;
   int64_t backoff_ns;
+  size_t request_bytes; /* bound of a request, see REQUEST_BYTES_MAX */
   rv_code broken; /* why this side ended the call; RV_OK: it did not */
   char broken_message[128];
   rv_writer_buf scratch;
@@ -226,10 +229,10 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
 {
   rv_code code = RV_OK;
   size_t num_items = 0;
-  while (!rv_list_empty(&stream->queue) && message->bytes < REQUEST_BYTES) {
+  while (!rv_list_empty(&stream->queue) && message->bytes < stream->request_bytes) {
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
     uint32_t i = 0;
-    for (; i < item->num_chunks && message->bytes < REQUEST_BYTES; i++) {
+    for (; i < item->num_chunks && message->bytes < stream->request_bytes; i++) {
       if (item->chunks[i]->sent_on == stream->connection) continue;
       code = put_chunk(stream, message, item->chunks[i]);
       if (code != RV_OK) return code;
@@ -303,6 +306,7 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
     return;
   }
   stream->backoff_ns = BACKOFF_MIN_NS;
+  if (stream->request_bytes < REQUEST_BYTES_MAX) stream->request_bytes *= 2;
   for (size_t i = 0; i < response.num_keys; i++) finish_key(stream, response.keys[i], RV_OK, "");
   for (size_t i = 0; i < response.num_failures; i++) {
     const rv_insert_failure *failure = &response.failures[i];
@@ -389,6 +393,7 @@ static bool is_transient(rv_code code, const char *message)
 
 static void retry_later(rv_insert_stream *stream)
 {
+  stream->request_bytes = stream->request_bytes / 4 > REQUEST_BYTES_MIN ? stream->request_bytes / 4 : REQUEST_BYTES_MIN;
   int64_t jitter = (int64_t)(rv_entropy64(stream->env) % (uint64_t)(stream->backoff_ns / 4));
   rv_timer_start(&stream->retry, rv_monotonic_ns(stream->env) + stream->backoff_ns + jitter);
   stream->backoff_ns = 2 * stream->backoff_ns < BACKOFF_MAX_NS ? 2 * stream->backoff_ns : BACKOFF_MAX_NS;
@@ -544,6 +549,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   rv_list_init(&stream->held);
   stream->task.run = run;
   stream->backoff_ns = BACKOFF_MIN_NS;
+  stream->request_bytes = REQUEST_BYTES_MAX;
   rv_stream_slots_init(&stream->slots, rv_entropy64(stream->env));
   rv_writer_buf_init(&stream->scratch);
   take_writer_id(stream);

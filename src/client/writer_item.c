@@ -98,9 +98,9 @@ static rv_code add_slice(rv_parts *parts, size_t first_slice, const rv_row_span 
 static rv_code add_run(rv_writer *writer, const rv_run *run, size_t first_slice, rv_error *err)
 {
   const rv_column *column = rv_writer_column(writer, run->column);
-  int64_t row = run->first;
+  int64_t row = run->first, oldest = column != NULL ? rv_writer_first_row(writer, column) : 0; /* a span may begin before it */
   for (uint32_t left = run->count; left > 0;) {
-    const rv_row_span *span = column != NULL ? rv_column_find(column, row) : NULL;
+    const rv_row_span *span = column != NULL && row >= oldest ? rv_column_find(column, row) : NULL;
     if (span == NULL) return fail_row(writer, run->column, row, err);
     uint32_t at = (uint32_t)(row - span->first), length = run->stride == 1 ? span->count - at : 1;
     if (length > left) length = left;

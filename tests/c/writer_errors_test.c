@@ -1,0 +1,374 @@
+/* What a writer refuses, when it says so, and what it does not change by refusing: in process and through a server. */
+#include <math.h>
+
+#include "support/place.h"
+
+static rv_cell int_cell(uint32_t column, const int32_t *value)
+{
+  return (rv_cell){.column = column, .value = {.dtype = RV_INT32, .data = value}};
+}
+
+static rv_cell float_cell(uint32_t column, const float *value)
+{
+  return (rv_cell){.column = column, .value = {.dtype = RV_FLOAT32, .data = value}};
+}
+
+static const int64_t two[1] = {2};
+static const rv_spec number_spec = {.name = "number", .dtype = RV_INT32, .rank = 1, .shape = (const int64_t[]){-1}};
+
+static void open_tables(test_place *place, bool remote)
+{
+  rv_signature signature = {.specs = &number_spec, .num_specs = 1};
+  rv_table_config tables[3] = {place_queue_like("plain", 1000), place_queue_like("typed", 1000),
+                               place_queue_like("weighted", 1000)};
+  tables[1].signature = &signature;
+  tables[2].sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  place_open(place, remote, tables, 3);
+}
+
+static rv_writer *ready_writer(test_place *place, rv_writer_config config)
+{
+  rv_writer *writer = place_writer(place, config);
+  OK(rv_writer_wait_ready(writer, NULL, error));
+  return writer;
+}
+
+static int32_t row_value(rv_writer *writer, uint32_t column, int64_t row)
+{
+  rv_tensor value;
+  OK(rv_writer_row(writer, column, row, &value, error));
+  return *(const int32_t *)value.data;
+}
+
+/* ---- append ---- */
+
+static void a_refused_append_changes_nothing(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  OK(rv_writer_name_column(writer, 1, "('b',)", error));
+  int32_t one = 1, other = 2;
+  float real = 0.5F;
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &one), int_cell(1, &one)}, 2, false, error));
+  FAILS(RV_INVALID_ARGUMENT, "wrong dtype for column ('b',)",
+        rv_writer_append(writer, (rv_cell[]){int_cell(0, &other), float_cell(1, &real)}, 2, false, error));
+  rv_cell pair = {.column = 1, .value = {.dtype = RV_INT32, .rank = 1, .shape = two, .data = (int32_t[]){1, 2}}};
+  FAILS(RV_INVALID_ARGUMENT, "incompatible shape for column ('b',)",
+        rv_writer_append(writer, (rv_cell[]){int_cell(0, &other), pair}, 2, false, error));
+  FAILS(RV_INVALID_ARGUMENT, "already been set",
+        rv_writer_append(writer, (rv_cell[]){int_cell(0, &other), int_cell(0, &other)}, 2, false, error));
+  FAILS(RV_INVALID_ARGUMENT, "at most",
+        rv_writer_append(writer, (rv_cell[]){int_cell(0, &other), int_cell(70000, &one)}, 2, false, error));
+  assert_int_equal(rv_writer_num_rows(writer), 1);
+  assert_int_equal(rv_writer_episode_steps(writer), 1);
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &other), int_cell(1, &other)}, 2, false, error));
+  assert_int_equal(row_value(writer, 0, 0), 1);
+  assert_int_equal(row_value(writer, 0, 1), 2);
+  assert_int_equal(row_value(writer, 1, 1), 2);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void a_column_that_was_refused_has_not_begun(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  int32_t one = 1;
+  float real = 0.5F;
+  rv_cell bad = {.column = 2, .value = {.dtype = (rv_dtype)77, .data = &one}};
+  FAILS(RV_INVALID_ARGUMENT, "77 is no dtype",
+        rv_writer_append(writer, (rv_cell[]){int_cell(0, &one), int_cell(1, &one), bad}, 3, false, error));
+  rv_spec spec;
+  assert_int_equal(rv_writer_column_spec(writer, 0, &spec), RV_NOT_FOUND);
+  assert_int_equal(rv_writer_num_rows(writer), 0);
+  OK(rv_writer_append(writer, (rv_cell[]){float_cell(0, &real)}, 1, false, error));
+  OK(rv_writer_column_spec(writer, 0, &spec));
+  assert_int_equal(spec.dtype, RV_FLOAT32);
+  rv_cell huge = {.column = 3, .value = {.dtype = RV_INT32, .rank = 2, .shape = (int64_t[]){INT64_MAX, 8}, .data = &one}};
+  FAILS(RV_INVALID_ARGUMENT, "column 3", rv_writer_append(writer, &huge, 1, false, error));
+  rv_cell negative = {.column = 3, .value = {.dtype = RV_INT32, .rank = 1, .shape = (int64_t[]){-1}, .data = &one}};
+  FAILS(RV_INVALID_ARGUMENT, "column 3", rv_writer_append(writer, &negative, 1, false, error));
+  rv_cell no_data = {.column = 3, .value = {.dtype = RV_INT32}};
+  FAILS(RV_INVALID_ARGUMENT, "no data", rv_writer_append(writer, &no_data, 1, false, error));
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void an_open_step_takes_each_column_once(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  int32_t one = 1, other = 2;
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &one)}, 1, true, error));
+  FAILS(RV_INVALID_ARGUMENT, "already been set",
+        rv_writer_append(writer, (rv_cell[]){int_cell(1, &one), int_cell(0, &other)}, 2, true, error));
+  assert_int_equal(rv_writer_row_state(writer, 1, 0), RV_ROW_MISSING);
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(1, &other)}, 1, false, error));
+  assert_int_equal(rv_writer_num_rows(writer), 1);
+  /* an episode that ends within a step closes it */
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &one)}, 1, true, error));
+  OK(rv_writer_end_episode(writer, false, NULL, error));
+  assert_false(rv_writer_step_is_open(writer));
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &other)}, 1, false, error));
+  assert_int_equal(rv_writer_num_rows(writer), 3);
+  assert_int_equal(rv_writer_episode_steps(writer), 1);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+/* ---- create_item ---- */
+
+static void create_item_says_what_is_wrong(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.num_keep_alive_refs = 3});
+  float real = 0.5F;
+  for (int32_t i = 0; i < 5; i++) {
+    rv_cell cells[2] = {int_cell(0, &i), float_cell(1, &real)};
+    OK(rv_writer_append(writer, cells, i == 4 ? 1 : 2, false, error));
+  }
+  FAILS(RV_INVALID_ARGUMENT, "expired", item_of_rows(writer, "plain", 1, 2, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "does not exist", item_of_rows(writer, "plain", 4, 2, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "does not exist", item_of_rows(writer, "plain", -1, 1, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "must not be empty", item_of_rows(writer, "plain", 4, 0, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "must not be empty", rv_writer_create_item(writer, "plain", 1, NULL, 0, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "nan", item_of_rows(writer, "plain", 4, 1, 1, (double)NAN, NULL, error));
+  FAILS(RV_NOT_FOUND, "nowhere", item_of_rows(writer, "nowhere", 4, 1, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "", item_of_rows(writer, "weighted", 4, 1, 1, -1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "", item_of_rows(writer, "weighted", 4, 1, 1, (double)INFINITY, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "does not exist", item_of_rows(writer, "plain", 4, 2, INT64_MAX, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "separate places", item_of_rows(writer, "plain", 4, UINT32_MAX, 0, 1, NULL, error));
+  rv_run missing = {.column = 1, .first = 4, .count = 1, .stride = 1}, unknown = {.column = 9, .count = 1};
+  rv_run mixed[2] = {{.column = 0, .first = 3, .count = 1, .stride = 1}, {.column = 1, .first = 3, .count = 1, .stride = 1}};
+  rv_item_column column = {.runs = &missing, .num_runs = 1};
+  FAILS(RV_INVALID_ARGUMENT, "missing", rv_writer_create_item(writer, "plain", 1, &column, 1, NULL, error));
+  column.runs = &unknown;
+  FAILS(RV_INVALID_ARGUMENT, "no rows", rv_writer_create_item(writer, "plain", 1, &column, 1, NULL, error));
+  column = (rv_item_column){.runs = mixed, .num_runs = 2};
+  FAILS(RV_INVALID_ARGUMENT, "different dtypes", rv_writer_create_item(writer, "plain", 1, &column, 1, NULL, error));
+  rv_run two_rows = {.column = 0, .first = 3, .count = 2, .stride = 1};
+  column = (rv_item_column){.runs = &two_rows, .num_runs = 1, .squeeze = true};
+  FAILS(RV_INVALID_ARGUMENT, "exactly one", rv_writer_create_item(writer, "plain", 1, &column, 1, NULL, error));
+  column = (rv_item_column){.runs = &mixed[1], .num_runs = 1};
+  FAILS(RV_INVALID_ARGUMENT, "typed", rv_writer_create_item(writer, "typed", 1, &column, 1, NULL, error));
+  /* and none of that did harm */
+  OK(item_of_rows(writer, "typed", 3, 2, 1, 1, NULL, error));
+  OK(item_of_rows(writer, "weighted", 3, 2, 1, 0, NULL, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  assert_int_equal(place_size(&place, "typed"), 1);
+  assert_int_equal(place_size(&place, "plain"), 0);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void configs_that_make_no_sense_are_refused(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = NULL;
+  rv_writer_config config = {.size = sizeof config};
+  FAILS(RV_INVALID_ARGUMENT, "positive integer", rv_writer_new(place.client, &config, &writer, error));
+  config.num_keep_alive_refs = 2;
+  config.chunk_length = 3;
+  FAILS(RV_INVALID_ARGUMENT, "chunk_length 3", rv_writer_new(place.client, &config, &writer, error));
+  config.chunk_length = 0;
+  config.compression = (rv_compression)9;
+  FAILS(RV_INVALID_ARGUMENT, "9 is no compression", rv_writer_new(place.client, &config, &writer, error));
+  FAILS(RV_INVALID_ARGUMENT, "size", rv_writer_new(place.client, &(rv_writer_config){0}, &writer, error));
+  writer = place_writer(&place, (rv_writer_config){.columns_share_chunks = true});
+  int32_t one = 1;
+  FAILS(RV_INVALID_ARGUMENT, "whole steps", rv_writer_append(writer, (rv_cell[]){int_cell(0, &one)}, 1, true, error));
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &one)}, 1, false, error));
+  FAILS(RV_INVALID_ARGUMENT, "inconsistent",
+        rv_writer_append(writer, (rv_cell[]){int_cell(0, &one), int_cell(1, &one)}, 2, false, error));
+  FAILS(RV_INVALID_ARGUMENT, "inconsistent", rv_writer_append(writer, (rv_cell[]){int_cell(1, &one)}, 1, false, error));
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void a_column_can_be_configured_before_it_comes(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.num_keep_alive_refs = 2, .chunk_length = 2});
+  OK(rv_writer_configure_column(writer, 1, 6, 3, error));
+  FAILS(RV_INVALID_ARGUMENT, "positive integer", rv_writer_configure_column(writer, 1, 0, 0, error));
+  FAILS(RV_INVALID_ARGUMENT, "positive integer", rv_writer_configure_column(writer, 1, 2, 3, error));
+  for (int32_t i = 0; i < 7; i++) OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &i), int_cell(1, &i)}, 2, false, error));
+  assert_int_equal(rv_writer_row_state(writer, 0, 4), RV_ROW_EXPIRED);
+  assert_int_equal(rv_writer_row_state(writer, 1, 1), RV_ROW_PRESENT);
+  assert_int_equal(rv_writer_row_state(writer, 1, 0), RV_ROW_EXPIRED);
+  if (remote) FAILS(RV_FAILED_PRECONDITION, "Flush must be called", rv_writer_configure_column(writer, 1, 6, 0, error));
+  OK(rv_writer_end_episode(writer, true, NULL, error));
+  OK(rv_writer_configure_column(writer, 1, 6, 0, error));
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+/* ---- failures that come later ---- */
+
+static void sample_one(test_place *place, const char *table)
+{
+  rv_batch *batch = NULL;
+  OK(rv_client_sample_batch(place->client, table, 1, RV_UNEQUAL_LIST, NULL, &batch, error));
+  rv_batch_free(batch);
+}
+
+static void a_blocked_table_never_blocks_create_item(bool remote)
+{
+  test_place place;
+  rv_table_config tables[1] = {place_queue("queue", 2)};
+  place_open(&place, remote, tables, 1);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.max_in_flight_items = 5});
+  for (int32_t i = 0; i < 7; i++) {
+    append_number(writer, i);
+    OK(item_of_rows(writer, "queue", i, 1, 1, 1, NULL, error));
+    OK(rv_writer_flush(writer, i < 2 ? 0 : 5, NULL, error));
+  }
+  append_number(writer, 7);
+  FAILS(RV_RESOURCE_EXHAUSTED, "flush, or slow down", item_of_rows(writer, "queue", 7, 1, 1, 1, NULL, error));
+  rv_wait short_wait = {.timeout_ms = 150};
+  FAILS(RV_DEADLINE_EXCEEDED, "queue", rv_writer_flush(writer, 4, &short_wait, error));
+  FAILS(RV_DEADLINE_EXCEEDED, "samples", rv_writer_end_episode(writer, true, &short_wait, error));
+  assert_int_equal(rv_writer_num_rows(writer), 8); /* nothing was reset */
+  rv_wait no_wait = {.timeout_ms = 0};
+  FAILS(RV_DEADLINE_EXCEEDED, "5 items", rv_writer_flush(writer, 4, &no_wait, error));
+  for (int i = 0; i < 5; i++) sample_one(&place, "queue");
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  assert_int_equal(status.items_created, 7);
+  assert_int_equal(status.items_confirmed, 7);
+  assert_int_equal(status.items_in_flight, 0);
+  assert_int_equal(status.bytes_in_flight, 0);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void bytes_in_flight_are_bounded(bool remote)
+{
+  test_place place;
+  rv_table_config tables[1] = {place_queue("queue", 1)};
+  place_open(&place, remote, tables, 1);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.max_in_flight_bytes = 1 << 20});
+  static float big[1 << 16];
+  int64_t shape[1] = {1 << 16};
+  rv_cell cell = {.column = 0, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = big}};
+  int64_t rows = 0;
+  rv_code code = RV_OK;
+  while (code == RV_OK && rows < 100) {
+    code = rv_writer_append(writer, &cell, 1, false, NULL);
+    if (code == RV_OK) code = item_of_rows(writer, "queue", rows++, 1, 1, 1, NULL, NULL);
+  }
+  assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
+  assert_true(rows <= 6);
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  assert_true(status.bytes_in_flight <= 1 << 20);
+  rv_writer_free(writer); /* does not wait for what is blocked */
+  place_close(&place);
+}
+
+static void a_freed_writer_takes_back_what_waits(bool remote)
+{
+  test_place place;
+  rv_table_config tables[1] = {place_queue("queue", 1)};
+  place_open(&place, remote, tables, 1);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  for (int32_t i = 0; i < 20; i++) {
+    append_number(writer, i);
+    OK(item_of_rows(writer, "queue", i, 1, 1, 1, NULL, error));
+  }
+  rv_writer_free(writer);
+  if (!remote) {
+    sample_one(&place, "queue");
+    assert_int_equal(place_size(&place, "queue"), 0);
+  }
+  place_close(&place);
+}
+
+/* ---- the step writer ---- */
+
+static void the_step_writer_makes_items_of_the_last_steps(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_step_writer *writer = NULL;
+  rv_step_writer_config config = {.size = sizeof config};
+  FAILS(RV_INVALID_ARGUMENT, "positive integer", rv_step_writer_new(place.client, &config, &writer, error));
+  config.max_sequence_length = 4;
+  config.chunk_length = 5;
+  FAILS(RV_INVALID_ARGUMENT, "chunk_length", rv_step_writer_new(place.client, &config, &writer, error));
+  config.chunk_length = 3;
+  config.delta_encoded = true;
+  OK(rv_step_writer_new(place.client, &config, &writer, error));
+  OK(rv_step_writer_wait_ready(writer, NULL, error));
+  int32_t values[5] = {10, 11, 12, 13, 14};
+  int64_t shape[1] = {5};
+  rv_tensor sequence = {.dtype = RV_INT32, .rank = 1, .shape = shape, .data = values}, one = {.dtype = RV_INT32, .data = values};
+  FAILS(RV_INVALID_ARGUMENT, "AppendSequence", rv_step_writer_append_sequence(writer, &one, 1, NULL, error));
+  OK(rv_step_writer_append_sequence(writer, &sequence, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "inconsistent", rv_step_writer_append(writer, (rv_tensor[]){one, one}, 2, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "num_timesteps", rv_step_writer_create_item(writer, "plain", 0, 1, NULL, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "larger than", rv_step_writer_create_item(writer, "plain", 5, 1, NULL, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "nan", rv_step_writer_create_item(writer, "plain", 2, (double)NAN, NULL, NULL, error));
+  uint64_t key;
+  OK(rv_step_writer_create_item(writer, "typed", 4, 1, NULL, &key, error));
+  OK(rv_step_writer_flush(writer, NULL, error)); /* sends it */
+  OK(rv_step_writer_flush(writer, NULL, error)); /* waits for it */
+  rv_sample *sample = NULL;
+  OK(rv_client_get(place.client, "typed", key, NULL, &sample, error));
+  int32_t out[4];
+  OK(rv_sample_copy(sample, 0, out, sizeof out, error));
+  assert_memory_equal(out, values + 1, sizeof out);
+  rv_sample_unref(sample);
+  OK(rv_step_writer_append(writer, &one, 1, NULL, error));
+  OK(rv_step_writer_create_item(writer, "plain", 1, 1, NULL, &key, error));
+  OK(rv_step_writer_close(writer, true, NULL, error));
+  assert_int_equal(place_size(&place, "plain"), 1);
+  FAILS(RV_FAILED_PRECONDITION, "after Close", rv_step_writer_append(writer, &one, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "already been called", rv_step_writer_close(writer, true, NULL, error));
+  rv_step_writer_free(writer);
+  place_close(&place);
+}
+
+#define BOTH(name)                                                                                                               \
+  static void name##__in_process(void **state)                                                                                   \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    name(false);                                                                                                                 \
+  }                                                                                                                              \
+  static void name##__remote(void **state)                                                                                       \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    name(true);                                                                                                                  \
+  }
+
+BOTH(a_refused_append_changes_nothing)
+BOTH(a_column_that_was_refused_has_not_begun)
+BOTH(an_open_step_takes_each_column_once)
+BOTH(create_item_says_what_is_wrong)
+BOTH(configs_that_make_no_sense_are_refused)
+BOTH(a_column_can_be_configured_before_it_comes)
+BOTH(a_blocked_table_never_blocks_create_item)
+BOTH(bytes_in_flight_are_bounded)
+BOTH(a_freed_writer_takes_back_what_waits)
+BOTH(the_step_writer_makes_items_of_the_last_steps)
+
+#define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      BOTH_TESTS(a_refused_append_changes_nothing),         BOTH_TESTS(a_column_that_was_refused_has_not_begun),
+      BOTH_TESTS(an_open_step_takes_each_column_once),      BOTH_TESTS(create_item_says_what_is_wrong),
+      BOTH_TESTS(configs_that_make_no_sense_are_refused),   BOTH_TESTS(a_column_can_be_configured_before_it_comes),
+      BOTH_TESTS(a_blocked_table_never_blocks_create_item), BOTH_TESTS(bytes_in_flight_are_bounded),
+      BOTH_TESTS(a_freed_writer_takes_back_what_waits),     BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

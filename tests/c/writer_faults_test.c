@@ -1,0 +1,297 @@
+/* A remote writer when the server is not there yet, goes away, comes back, or the line is cut: nothing hangs, nothing is lost, nothing is
+ * inserted twice. */
+#include <sched.h>
+
+#include "support/place.h"
+#include "support/proxy.h"
+
+static const rv_wait soon = {.timeout_ms = 200};
+static const rv_wait patient = {.timeout_ms = 60000};
+
+typedef struct remote_place {
+  test_place place; /* whose client goes through the proxy */
+  test_proxy proxy;
+} remote_place;
+
+static void remote_open(remote_place *remote, const rv_table_config *tables, size_t num_tables, int64_t budget, uint64_t seed)
+{
+  memset(remote, 0, sizeof *remote);
+  rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables};
+  OK(rv_store_new(&store, &remote->place.store, error));
+  proxy_start(&remote->proxy, place_serve(&remote->place, 0), budget, seed);
+  remote->place.client = place_connect(remote->proxy.address);
+}
+
+static void remote_close(remote_place *remote)
+{
+  rv_client_free(remote->place.client);
+  remote->place.client = NULL;
+  proxy_stop(&remote->proxy);
+  place_close(&remote->place);
+}
+
+/* The server dies, as a process does: its store goes too. */
+static void kill_server(remote_place *remote)
+{
+  atomic_store(&remote->proxy.server_port, 0);
+  proxy_cut(&remote->proxy);
+  rv_server_free(remote->place.server);
+  rv_store_unref(remote->place.store);
+  remote->place.server = NULL;
+}
+
+static void start_server(remote_place *remote, const rv_table_config *tables, size_t num_tables)
+{
+  rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables};
+  OK(rv_store_new(&store, &remote->place.store, error));
+  atomic_store(&remote->proxy.server_port, place_serve(&remote->place, 0));
+}
+
+static void create_numbers(rv_writer *writer, const char *table, int32_t first, int32_t count)
+{
+  for (int32_t i = 0; i < count; i++) {
+    append_number(writer, first + i);
+    OK(item_of_rows(writer, table, rv_writer_num_rows(writer) - 1, 1, 1, 1, NULL, error));
+  }
+}
+
+/* Until nothing is in flight; a flush would end at the first failure. */
+static rv_writer_status wait_settled(rv_writer *writer)
+{
+  rv_writer_status status = {.size = sizeof status};
+  do {
+    rv_writer_get_status(writer, &status);
+    sched_yield();
+  } while (status.items_in_flight > 0);
+  return status;
+}
+
+/* ---- not there, gone, back ---- */
+
+static void items_wait_for_a_server_that_is_not_there_yet(void **state)
+{
+  (void)state;
+  rv_table_config tables[1] = {place_queue_like("table", 100)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  kill_server(&remote);
+  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){0});
+  FAILS(RV_DEADLINE_EXCEEDED, "expect", rv_writer_wait_ready(writer, &soon, error));
+  create_numbers(writer, "table", 0, 5);
+  FAILS(RV_DEADLINE_EXCEEDED, "5 items", rv_writer_flush(writer, 0, &soon, error));
+  FAILS(RV_DEADLINE_EXCEEDED, "5 items", rv_writer_end_episode(writer, true, &soon, error));
+  assert_int_equal(rv_writer_num_rows(writer), 5);
+  start_server(&remote, tables, 1);
+  OK(rv_writer_end_episode(writer, true, &patient, error));
+  assert_int_equal(place_size(&remote.place, "table"), 5);
+  rv_writer_free(writer);
+  remote_close(&remote);
+}
+
+static void a_server_killed_during_a_flush_is_an_error_within_the_deadline(void **state)
+{
+  (void)state;
+  rv_table_config tables[1] = {place_queue("queue", 2)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){0});
+  OK(rv_writer_wait_ready(writer, NULL, error));
+  create_numbers(writer, "queue", 0, 10); /* two go in, eight wait */
+  OK(rv_writer_flush(writer, 8, NULL, error));
+  kill_server(&remote);
+  FAILS(RV_DEADLINE_EXCEEDED, "8 items", rv_writer_flush(writer, 0, &soon, error));
+  append_number(writer, 10); /* keeps working */
+  tables[0] = place_queue("queue", 100);
+  start_server(&remote, tables, 1);
+  OK(rv_writer_flush(writer, 0, &patient, error));
+  assert_int_equal(place_size(&remote.place, "queue"), 8); /* the two went with the server that had them */
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  assert_true(status.reconnects >= 1);
+  assert_int_equal(status.items_confirmed, 10);
+  rv_writer_free(writer);
+  remote_close(&remote);
+}
+
+static void a_writer_can_be_freed_while_nobody_is_there(void **state)
+{
+  (void)state;
+  rv_table_config tables[1] = {place_queue_like("table", 100)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  kill_server(&remote);
+  for (int i = 0; i < 20; i++) {
+    rv_writer *writer = place_writer(&remote.place, (rv_writer_config){.no_validation = i % 2 == 0});
+    create_numbers(writer, "table", 0, i);
+    rv_writer_free(writer);
+  }
+  start_server(&remote, tables, 1);
+  remote_close(&remote);
+}
+
+static void the_step_writer_gives_up_where_it_was_told_to(void **state)
+{
+  (void)state;
+  rv_table_config tables[1] = {place_queue_like("table", 100)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  kill_server(&remote);
+  rv_step_writer *writer = NULL;
+  rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 2};
+  OK(rv_step_writer_new(remote.place.client, &config, &writer, error));
+  int32_t one = 1;
+  OK(rv_step_writer_append(writer, &(rv_tensor){.dtype = RV_INT32, .data = &one}, 1, NULL, error));
+  OK(rv_step_writer_create_item(writer, "table", 1, 1, NULL, NULL, error));
+  OK(rv_step_writer_close(writer, false, &patient, error));
+  rv_step_writer_free(writer);
+  start_server(&remote, tables, 1);
+  remote_close(&remote);
+}
+
+/* ---- what the server refuses later ---- */
+
+static void an_item_for_an_unknown_table_fails_when_the_tables_are_known(void **state)
+{
+  (void)state;
+  rv_table_config tables[1] = {place_queue_like("table", 100)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  kill_server(&remote);
+  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){0});
+  create_numbers(writer, "nowhere", 0, 2);
+  create_numbers(writer, "table", 2, 3);
+  start_server(&remote, tables, 1);
+  FAILS(RV_NOT_FOUND, "nowhere", rv_writer_flush(writer, 0, &patient, error));
+  wait_settled(writer);
+  FAILS(RV_NOT_FOUND, "1 more", rv_writer_flush(writer, 0, &patient, error)); /* again */
+  append_number(writer, 5);                                                   /* told once, then goes on */
+  assert_int_equal(rv_writer_discard_failed(writer), 2);
+  OK(rv_writer_flush(writer, 0, &patient, error));
+  assert_int_equal(place_size(&remote.place, "table"), 3);
+  rv_writer_free(writer);
+  remote_close(&remote);
+}
+
+static void a_failure_is_told_by_the_next_call_once(void **state)
+{
+  (void)state;
+  rv_table_config tables[2] = {place_queue_like("table", 100), place_queue_like("weighted", 100)};
+  tables[1].sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  remote_place remote;
+  remote_open(&remote, tables, 2, -1, 1);
+  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){.no_validation = true});
+  append_number(writer, 0);
+  OK(item_of_rows(writer, "weighted", 0, 1, 1, -1, NULL, error)); /* refused over there */
+  OK(item_of_rows(writer, "nowhere", 0, 1, 1, 1, NULL, error));
+  OK(item_of_rows(writer, "table", 0, 1, 1, 1, NULL, error));
+  rv_writer_status status = wait_settled(writer);
+  assert_int_equal(status.items_confirmed, 1); /* the others' fate is their own */
+  FAILS(RV_INVALID_ARGUMENT, "weighted", item_of_rows(writer, "table", 0, 1, 1, 1, NULL, error));
+  OK(item_of_rows(writer, "table", 0, 1, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "1 more", rv_writer_flush(writer, 0, &patient, error));
+  assert_int_equal(rv_writer_discard_failed(writer), 2);
+  OK(rv_writer_flush(writer, 0, &patient, error));
+  assert_int_equal(place_size(&remote.place, "table"), 2);
+  rv_writer_free(writer);
+  remote_close(&remote);
+}
+
+/* ---- exactly once ---- */
+
+static void every_item_arrives_once_however_often_the_line_is_cut(void **state)
+{
+  (void)state;
+  enum { ITEMS = 10000 };
+  for (uint64_t seed = 1; seed <= 3; seed++) {
+    print_message("seed %llu\n", (unsigned long long)seed);
+    /* Small, so that an item that is sent again has often left already: it must not come back. */
+    rv_table_config tables[1] = {place_queue_like("table", 20)};
+    remote_place remote;
+    remote_open(&remote, tables, 1, 150000, seed);
+    rv_random random;
+    rv_random_init(&random, seed);
+    rv_writer *writer = place_writer(&remote.place, (rv_writer_config){.num_keep_alive_refs = 8});
+    for (int32_t i = 0; i < ITEMS; i++) {
+      append_number(writer, i);
+      uint32_t length = 1 + rv_random_below(&random, 8);
+      if (length > (uint32_t)i + 1) length = (uint32_t)i + 1;
+      OK(item_of_rows(writer, "table", i + 1 - (int32_t)length, length, 1, 1, NULL, error));
+      if (rv_random_below(&random, 50) == 0) OK(rv_writer_flush(writer, rv_random_below(&random, 60), &patient, error));
+    }
+    OK(rv_writer_flush(writer, 0, &patient, error));
+    proxy_calm(&remote.proxy);
+    rv_server_info *info;
+    rv_table_info table = place_info(&remote.place, &info, "table");
+    assert_int_equal(table.inserts, ITEMS);
+    rv_server_info_free(info);
+    print_message("  %zu cuts\n", atomic_load(&remote.proxy.cuts));
+    assert_true(atomic_load(&remote.proxy.cuts) > 5);
+    rv_writer_free(writer);
+    remote_close(&remote);
+  }
+}
+
+static void what_a_blocked_table_holds_back_goes_in_once(void **state)
+{
+  (void)state;
+  enum { ITEMS = 400 };
+  rv_table_config tables[1] = {place_queue("queue", 3)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){0});
+  create_numbers(writer, "queue", 0, ITEMS);
+  rv_client_config config = {.size = sizeof config, .store = remote.place.store};
+  rv_client *reader = NULL;
+  OK(rv_client_new(&config, &reader, error));
+  for (int32_t i = 0; i < ITEMS; i++) {
+    if (i % 40 == 7) proxy_cut(&remote.proxy); /* inserts that wait are taken back, and sent again */
+    rv_batch *batch = NULL;
+    OK(rv_client_sample_batch(reader, "queue", 1, RV_UNEQUAL_LIST, &patient, &batch, error));
+    int32_t value = -1;
+    OK(rv_batch_gather(batch, 0, &value, sizeof value, error));
+    assert_int_equal(value, i); /* in order, none twice, none missing */
+    rv_batch_free(batch);
+  }
+  OK(rv_writer_flush(writer, 0, &patient, error));
+  rv_writer_free(writer);
+  rv_client_free(reader);
+  remote_close(&remote);
+}
+
+static void items_larger_than_any_window_are_not_lost_with_the_line(void **state)
+{
+  (void)state;
+  rv_table_config tables[1] = {place_queue_like("table", 1000)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, 2000000, 5);
+  static uint8_t frame[200000];
+  int64_t shape[1] = {sizeof frame};
+  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){.num_keep_alive_refs = 4, .compression = RV_COMPRESSION_NONE});
+  for (int32_t i = 0; i < 40; i++) {
+    memset(frame, i, sizeof frame);
+    rv_cell cell = {.column = 0, .value = {.dtype = RV_UINT8, .rank = 1, .shape = shape, .data = frame}};
+    OK(rv_writer_append(writer, &cell, 1, false, error));
+    OK(item_of_rows(writer, "table", i < 3 ? 0 : i - 3, i < 3 ? (uint32_t)i + 1 : 4, 1, 1, NULL, error));
+  }
+  OK(rv_writer_flush(writer, 0, &patient, error));
+  proxy_calm(&remote.proxy);
+  assert_int_equal(place_size(&remote.place, "table"), 40);
+  rv_writer_free(writer);
+  remote_close(&remote);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(items_wait_for_a_server_that_is_not_there_yet),
+      cmocka_unit_test(a_server_killed_during_a_flush_is_an_error_within_the_deadline),
+      cmocka_unit_test(a_writer_can_be_freed_while_nobody_is_there),
+      cmocka_unit_test(the_step_writer_gives_up_where_it_was_told_to),
+      cmocka_unit_test(an_item_for_an_unknown_table_fails_when_the_tables_are_known),
+      cmocka_unit_test(a_failure_is_told_by_the_next_call_once),
+      cmocka_unit_test(every_item_arrives_once_however_often_the_line_is_cut),
+      cmocka_unit_test(what_a_blocked_table_holds_back_goes_in_once),
+      cmocka_unit_test(items_larger_than_any_window_are_not_lost_with_the_line),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
