@@ -1,0 +1,64 @@
+"""Reverie: an experience replay store for machine learning.
+
+A `Server` holds tables; actors write to them and learners sample from them through a `Client`, in the same process, on the
+same machine or across machines::
+
+    import numpy as np
+    import reverie
+
+    table = reverie.Table(
+        name="replay",
+        sampler=reverie.selectors.Prioritized(0.6),
+        remover=reverie.selectors.Fifo(),
+        max_size=100_000,
+        rate_limiter=reverie.rate_limiters.MinSize(1),
+    )
+    server = reverie.Server([table], in_process=True)
+    client = reverie.Client(server)
+    client.add("replay", {"obs": np.zeros(4, np.float32), "reward": 1.0}, priority=2.0)
+    batch = client.sample_batch("replay", 32)
+    client.update_priorities("replay", batch.keys, np.ones(len(batch)))
+"""
+
+from reverie import errors, extensions, nest, rate_limiters, selectors
+from reverie._core import Cancel, ReplayBatch
+from reverie._core import version as __version__
+from reverie.batches import BatchIterator
+from reverie.client import Client
+from reverie.errors import DeadlineExceededError, OpenPortWarning, ReverbError, ReverieError
+from reverie.samples import ItemInfo, ReplaySample, SampleInfo
+from reverie.server import Server
+from reverie.specs import BoundedTensorSpec, TensorSpec
+from reverie.table import Table
+from reverie.table_info import TableInfo
+from reverie.trajectory_writer import TrajectoryColumn, TrajectoryWriter, WriterStatus
+from reverie.writer import Writer
+
+__all__ = [
+    "BatchIterator",
+    "BoundedTensorSpec",
+    "Cancel",
+    "Client",
+    "DeadlineExceededError",
+    "ItemInfo",
+    "OpenPortWarning",
+    "ReplayBatch",
+    "ReplaySample",
+    "ReverbError",
+    "ReverieError",
+    "SampleInfo",
+    "Server",
+    "Table",
+    "TableInfo",
+    "TensorSpec",
+    "TrajectoryColumn",
+    "TrajectoryWriter",
+    "Writer",
+    "WriterStatus",
+    "__version__",
+    "errors",
+    "extensions",
+    "nest",
+    "rate_limiters",
+    "selectors",
+]

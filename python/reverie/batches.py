@@ -1,0 +1,94 @@
+"""An iterator of batches with a thread that draws ahead."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from reverie import _core
+from reverie.errors import CancelledError
+
+if TYPE_CHECKING:
+    from reverie.client import Client
+
+__all__ = ["BatchIterator"]
+
+
+class _Drawer:
+    """What the thread and the iterator share. It knows nothing of the iterator, so that dropping that ends the thread."""
+
+    def __init__(self, client: Client, arguments: dict[str, Any], prefetch: int) -> None:
+        self.client = client
+        self.arguments = arguments
+        self.results: queue.SimpleQueue[_core.ReplayBatch | BaseException | None] = queue.SimpleQueue()
+        self.room = threading.Semaphore(prefetch)
+        self.cancel = _core.Cancel()
+        self.stopped = False
+        self.thread = threading.Thread(target=self.run, name="reverie-batches", daemon=True)
+
+    def run(self) -> None:
+        while True:
+            self.room.acquire()
+            if self.stopped:
+                break
+            try:
+                self.results.put(self.client.sample_batch(**self.arguments, cancel=self.cancel))
+            except CancelledError as error:
+                if not self.stopped:
+                    self.results.put(error)
+                break
+            except BaseException as error:
+                self.results.put(error)
+        self.results.put(None)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.cancel.fire()
+        self.room.release()
+        if self.thread.is_alive() and threading.current_thread() is not self.thread:
+            self.thread.join()
+
+
+class BatchIterator:
+    """Made by `Client.batches`. Iterate over it; leave a ``with`` block of it, `close` it, or drop it to stop its thread."""
+
+    def __init__(self, client: Client, table: str, batch_size: int, prefetch: int, timeout: float | None, unequal: str) -> None:
+        if isinstance(prefetch, bool) or not isinstance(prefetch, int):
+            raise TypeError(f"prefetch must be an integer, got {prefetch!r}")
+        if prefetch < 1:
+            raise ValueError(f"prefetch must be a positive integer, got {prefetch}")
+        if unequal not in ("error", "pad", "list"):
+            raise ValueError(f'unequal must be "error", "pad" or "list", got {unequal!r}')
+        arguments = {"table": table, "batch_size": batch_size, "timeout": timeout, "unequal": unequal}
+        self._drawer = _Drawer(client, arguments, prefetch)
+        self._started = False
+        self._finalizer = weakref.finalize(self, self._drawer.stop)
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> _core.ReplayBatch:
+        if not self._finalizer.alive:
+            raise StopIteration
+        if not self._started:
+            self._started = True
+            self._drawer.thread.start()
+        result = self._drawer.results.get()
+        self._drawer.room.release()
+        if result is None:
+            raise StopIteration
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def close(self) -> None:
+        """Stops the thread, which gives up what it waits for. Idempotent."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

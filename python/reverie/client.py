@@ -1,0 +1,358 @@
+"""The client: one object for a server in this process, on this machine or elsewhere."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reverie import _core, _inproc, nest, table_info
+from reverie.batches import BatchIterator
+from reverie.errors import InvalidArgumentError
+from reverie.rate_limiters import RateLimiter
+from reverie.samples import ItemInfo
+from reverie.server import Server
+from reverie.table_info import TableInfo
+from reverie.trajectory_writer import TrajectoryWriter
+from reverie.writer import Writer
+
+__all__ = ["Client"]
+
+DEFAULT_TIMEOUT = 60.0
+_COMPRESSION = {"auto": 0, "none": 1, "snappy": 2}
+
+
+class Client(_core.Client):
+    """Talks to one server. May be used from many threads; does not survive a fork (make a new one in the child).
+
+    Parameters
+    ----------
+    server_address : str or Server
+        ``"host:port"``, ``"unix:/path"``, ``"inproc://name"`` for a server of this process, or that server itself. Nothing is
+        connected before the first call.
+    max_message_bytes : int
+        The longest message to receive; 0: 256 MiB.
+
+    Notes
+    -----
+    Calls that Reverb has too keep its defaults: they wait for ever. Calls of our own give up after 60 s unless told otherwise.
+    All of them end within 0.2 s of Ctrl-C.
+    """
+
+    def __init__(self, server_address: str | bytes | Server, *, max_message_bytes: int = 0) -> None:
+        server: Server | None = None
+        if isinstance(server_address, bytes):
+            server_address = server_address.decode()
+        if isinstance(server_address, Server):
+            server = server_address
+            self._address = f"{_inproc.PREFIX}{server._name}" if server._name is not None else ""
+        elif not isinstance(server_address, str):
+            raise TypeError(f"server_address must be a str or a reverie.Server, got {server_address!r}")
+        else:
+            self._address = server_address
+            if server_address.startswith(_inproc.PREFIX):
+                server = _inproc.find(server_address[len(_inproc.PREFIX) :])
+        if server is not None:
+            super().__init__(store=server._store, max_message_bytes=max_message_bytes)
+        else:
+            super().__init__(self._address, max_message_bytes=max_message_bytes)
+
+    @property
+    def server_address(self) -> str:
+        """As given; empty for a server of this process that has no name."""
+        return self._address
+
+    # ---- inserting ----
+
+    def insert(self, data: Any, priorities: Mapping[str, float]) -> None:
+        """Inserts one step as an item into each of the tables, and returns once they have it.
+
+        Parameters
+        ----------
+        data : nest of arrays
+            Sampled, each leaf has a time dimension of length 1 (see `add` for rows without).
+        priorities : mapping of str to float
+            Table names and the item's priority in each. All items share the data.
+
+        Raises
+        ------
+        ValueError
+            No tables, no such table, a NaN priority, data that does not fit a signature.
+        TypeError
+            A leaf that cannot be stored.
+        """
+        if not priorities:
+            raise ValueError("priorities must name at least one item: {table: priority}")
+        checked = {table: _priority(priority) for table, priority in priorities.items()}
+        structure = nest.Structure(data)
+        leaves = structure.flatten(data)
+        if not leaves:
+            raise InvalidArgumentError("the data has no leaves: there is nothing to insert")
+        if any(leaf is None for leaf in leaves):
+            raise TypeError("None cannot be stored")
+        writer = self._take_idle_writer() or _core.Stream(self)
+        try:
+            try:
+                writer.append(leaves)
+            except InvalidArgumentError:  # it was used for other dtypes or shapes
+                writer.close()
+                writer = _core.Stream(self)
+                writer.append(leaves)
+            for table, priority in checked.items():
+                writer.create_item(table, priority, len(leaves))
+                self._remember(table, structure)
+            writer.end_episode(True, None)
+        except BaseException:
+            writer.close()
+            raise
+        self._give_idle_writer(writer)
+
+    def writer(
+        self,
+        max_sequence_length: int,
+        delta_encoded: bool = False,
+        chunk_length: int | None = None,
+        max_in_flight_items: int | None = 25,
+    ) -> Writer:
+        """A legacy step writer, whose items are the last n steps.
+
+        Parameters
+        ----------
+        max_sequence_length : int
+            Steps that items may reach back.
+        delta_encoded : bool
+            Send integer columns as differences from step to step.
+        chunk_length : int, optional
+            Steps sent together, from 1 to `max_sequence_length`; ``min(10, max_sequence_length)`` by default.
+        max_in_flight_items : int, optional
+            `Writer.create_item` waits while more are unconfirmed; None: a million.
+        """
+        length = _at_least("max_sequence_length", max_sequence_length, 1)
+        chunk = min(10, length) if chunk_length is None else _at_least("chunk_length", chunk_length, 1)
+        if chunk > length:
+            raise ValueError(f"chunk_length must be a positive integer up to max_sequence_length ({length}), got {chunk}")
+        in_flight = 1_000_000 if max_in_flight_items is None else _at_least("max_in_flight_items", max_in_flight_items, 1)
+        return Writer(self, length, bool(delta_encoded), chunk, in_flight)
+
+    def trajectory_writer(
+        self,
+        num_keep_alive_refs: int,
+        *,
+        validate_items: bool = True,
+        chunk_length: int | None = None,
+        delta_encoded: bool = False,
+        compression: str = "auto",
+        max_in_flight_items: int | None = None,
+        max_in_flight_bytes: int | None = None,
+    ) -> TrajectoryWriter:
+        """A writer of steps and of items that refer to any of the last ones.
+
+        Parameters
+        ----------
+        num_keep_alive_refs : int
+            Steps that items may still refer to; at least 1.
+        validate_items : bool
+            Check items against the tables' signatures here, at `TrajectoryWriter.create_item`.
+        chunk_length : int, optional
+            Steps sent together; chosen by the writer by default.
+        delta_encoded : bool
+            Send integer columns as differences from step to step.
+        compression : {"auto", "none", "snappy"}
+            ``"auto"`` compresses what becomes at least a fifth smaller by it.
+        max_in_flight_items, max_in_flight_bytes : int, optional
+            Above these `TrajectoryWriter.create_item` and `TrajectoryWriter.append` fail; 100,000 and 64 MiB by default.
+        """
+        keep = _at_least("num_keep_alive_refs", num_keep_alive_refs, 1)
+        chunk = 0 if chunk_length is None else _at_least("chunk_length", chunk_length, 1)
+        if compression not in _COMPRESSION:
+            raise ValueError(f"compression must be one of {', '.join(_COMPRESSION)}, got {compression!r}")
+        return TrajectoryWriter(
+            self,
+            keep,
+            chunk,
+            bool(delta_encoded),
+            _COMPRESSION[compression],
+            0 if max_in_flight_items is None else _at_least("max_in_flight_items", max_in_flight_items, 1),
+            0 if max_in_flight_bytes is None else _at_least("max_in_flight_bytes", max_in_flight_bytes, 1),
+            bool(validate_items),
+        )
+
+    # ---- sampling ----
+
+    def sample(
+        self,
+        table: str,
+        num_samples: int = 1,
+        *,
+        emit_timesteps: bool = True,
+        unpack_as_table_signature: bool = False,
+        copy: bool = True,
+    ) -> Iterator[Any]:
+        """Samples items one after another, waiting for each as long as the rate limiter wants.
+
+        Parameters
+        ----------
+        table : str
+        num_samples : int
+            At least 1; checked, like the table, at the first ``next``.
+        emit_timesteps : bool
+            Yield each item as a list of steps (`ReplaySample` of one row each); otherwise as one `ReplaySample` whose columns
+            have a time dimension.
+        unpack_as_table_signature : bool
+            The data has the nest of the table's signature, if it has one; otherwise it is the flat list of columns.
+        copy : bool
+            False: arrays are read-only views of the store's or the received memory, which they hold, where that is possible.
+
+        Yields
+        ------
+        ReplaySample or list of ReplaySample
+        """
+        number = _integer("num_samples", num_samples)
+        return _core.Sampler(self, table, number, bool(emit_timesteps), bool(unpack_as_table_signature), bool(copy))
+
+    def batches(
+        self,
+        table: str,
+        batch_size: int,
+        *,
+        prefetch: int = 2,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        unequal: str = "error",
+    ) -> BatchIterator:
+        """An endless iterator of `sample_batch`, which a thread draws ahead of.
+
+        Parameters
+        ----------
+        table : str
+        batch_size : int
+        prefetch : int
+            Batches drawn ahead, at least 1. They count as sampled.
+        timeout : float or None
+            Seconds for each batch, as in `sample_batch`; when not one item could be drawn, iteration raises
+            `DeadlineExceededError`, and may go on.
+        unequal : {"error", "pad", "list"}
+            As in `sample_batch`.
+        """
+        return BatchIterator(self, table, batch_size, prefetch, timeout, unequal)
+
+    # ---- items ----
+
+    def mutate_priorities(
+        self, table: str, updates: Mapping[int, float] | None = None, deletes: Sequence[int] | None = None
+    ) -> None:
+        """Deletes items, then updates priorities; all or nothing. Keys that are not in the table are passed over.
+
+        Parameters
+        ----------
+        table : str
+        updates : mapping of int to float, optional
+            Keys and new priorities.
+        deletes : sequence of int, optional
+            Keys.
+
+        Raises
+        ------
+        ValueError
+            A priority that the table refuses: NaN always, negative or infinite ones where a Prioritized selector is attached.
+        NotFoundError
+            No such table.
+        """
+        pairs = dict(updates.items()) if updates is not None else {}
+        priorities = np.array([float(value) for value in pairs.values()], np.float64)
+        gone = [] if deletes is None else list(deletes)
+        self._mutate(table, [operator.index(key) for key in pairs], priorities, [operator.index(key) for key in gone], None)
+
+    def keys(self, table: str, *, timeout: float | None = DEFAULT_TIMEOUT) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The keys of all items, in order of insertion: uint64 [n].
+
+        Raises
+        ------
+        UnimplementedError
+            From a plain Reverb server.
+        """
+        pages = list(self._pages(table, 10_000, True, timeout))
+        return np.concatenate(pages) if pages else np.zeros(0, np.uint64)
+
+    def items(self, table: str, *, page_size: int = 1000, timeout: float | None = DEFAULT_TIMEOUT) -> Iterator[ItemInfo]:
+        """All items in order of insertion, fetched in pages of `page_size`.
+
+        What is inserted or removed meanwhile may be missing or present; nothing that stays is missed or given twice.
+        """
+        for page in self._pages(table, page_size, False, timeout):
+            for entry in page:
+                yield ItemInfo(*entry)
+
+    def _pages(self, table: str, size: int, only_keys: bool, timeout: float | None) -> Iterator[Any]:
+        cursor = 0
+        while True:
+            page, cursor = self._items_page(table, cursor, size, only_keys, timeout)
+            if len(page):
+                yield page
+            if cursor == 0:
+                return
+
+    # ---- tables ----
+
+    def reset(self, table: str, *, timeout: float | None = None) -> None:
+        """Removes all items and zeroes the rate limiter's counters. Callers that wait go on waiting."""
+        self._reset(table, timeout)
+
+    def server_info(self, timeout: float | None = None) -> dict[str, TableInfo]:
+        """All tables by name.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None, 0 and negative values wait for ever.
+        """
+        if timeout is not None and timeout <= 0:
+            timeout = None
+        return {raw["name"]: table_info.from_raw(raw) for raw in self._server_info(timeout)}
+
+    def set_rate_limiter(self, table: str, rate_limiter: RateLimiter, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
+        """Gives a running table another rate limiter; its counters go on. Callers that wait are looked at again."""
+        if not isinstance(rate_limiter, RateLimiter):
+            raise TypeError(f"rate_limiter must be a reverie.rate_limiters.RateLimiter, got {rate_limiter!r}")
+        limiter = rate_limiter
+        values = (limiter.samples_per_insert, limiter.min_size_to_sample, limiter.min_diff, limiter.max_diff)
+        self._set_rate_limiter(table, values, timeout)
+
+    def checkpoint(self, *, timeout: float | None = None) -> str:
+        """Has the server write a checkpoint and returns its path. ValueError where the server has no checkpointer."""
+        return self._checkpoint(timeout)
+
+    def __reduce__(self) -> Any:
+        if not self._address:
+            raise TypeError("a client of a nameless server of this process cannot be pickled; give the server a name or a port")
+        return (type(self), (self._address,))
+
+    def __repr__(self) -> str:
+        return f"Client, server_address={self._address or 'in process'}"
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+
+
+def _at_least(name: str, value: Any, least: int) -> int:
+    number = _integer(name, value)
+    if number < least:
+        raise ValueError(f"{name} must be a positive integer, got {number}")
+    if number > 2**31 - 1:
+        raise ValueError(f"{name} must be below 2**31, got {number}")
+    return number
+
+
+def _priority(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"a priority must be a number, got {value!r}")
+    number = float(value)
+    if math.isnan(number):
+        raise InvalidArgumentError("a priority must not be nan")
+    return number

@@ -1,0 +1,63 @@
+"""What a table does besides: hooks that run in the store, under the table's lock, on each insert, sample, update and delete.
+
+Give a table ``extensions=["statistics", reverie.extensions.Diffusion(steps=5, decay=0.7)]``. A string is a registered name,
+with options after a colon: ``"diffusion:steps=5,decay=0.7"``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["Diffusion", "Extension", "Statistics"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Extension:
+    """A registered extension and its options (``"name=value,name=value"``)."""
+
+    name: str
+    options: str = ""
+
+
+class Statistics(Extension):
+    """Counts and distributions of what happens to the table; shown by ``table.info.extensions``."""
+
+    def __init__(self) -> None:
+        super().__init__("statistics")
+
+
+class Diffusion(Extension):
+    """Spreads a priority update to items of the same episode at neighbouring steps (Gruslys et al. 2018, section 3.3).
+
+    Parameters
+    ----------
+    steps : int
+        How many steps to either side; at least 1.
+    decay : float
+        What is left of the update per step of distance; above 0, at most 1.
+    """
+
+    def __init__(self, steps: int = 5, decay: float = 0.7) -> None:
+        if isinstance(steps, bool) or int(steps) != steps or steps < 1:
+            raise ValueError(f"steps must be a positive integer, got {steps!r}")
+        if not 0 < decay <= 1:
+            raise ValueError(f"decay must be above 0 and at most 1, got {decay!r}")
+        super().__init__("diffusion", f"steps={int(steps)},decay={float(decay)!r}")
+
+
+def as_extensions(given: Iterable[Any]) -> tuple[Extension, ...]:
+    """The extensions that names, "name:options" strings and `Extension` objects stand for."""
+    if isinstance(given, (str, Extension)):
+        raise TypeError(f"extensions must be a sequence of names or extensions, got {given!r} alone: put it into a list")
+    found = []
+    for each in given:
+        if isinstance(each, Extension):
+            found.append(each)
+        elif isinstance(each, str) and each:
+            name, _, options = each.partition(":")
+            found.append(Extension(name, options))
+        else:
+            raise TypeError(f"an extension must be a name or a reverie.extensions.Extension, got {each!r}")
+    return tuple(found)

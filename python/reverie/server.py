@@ -1,0 +1,194 @@
+"""A server: tables, offered to this process and to others."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from reverie import _core, _inproc
+from reverie.errors import AddressInUseError, OpenPortWarning, UnavailableError
+from reverie.table import Table
+
+if TYPE_CHECKING:
+    from reverie.client import Client
+
+__all__ = ["Server"]
+
+
+class Server:
+    """Serves tables until it is stopped, or garbage-collected.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        At least one; names must differ. A table belongs to one server at a time.
+    port : int, optional
+        Listens on this port of all interfaces (0 or None: a free one, see `port`), without encryption or passwords, as Reverb
+        does, and warns that it does (`OpenPortWarning`). Give an `address` instead to say where.
+    address : str or sequence of str, optional
+        ``"localhost:8000"``, ``"[::1]:0"``, ``"unix:/path"``: listens there and nowhere else.
+    in_process : bool
+        Listens nowhere: only clients of this process reach it, by ``Client(server)`` or by `name`.
+    name : str, optional
+        Clients of this process find it as ``"inproc://name"``, whether or not it listens as well.
+    io_threads : int
+        0: one per core, at most 8.
+    max_message_bytes : int
+        0: 256 MiB. A longer message ends its stream.
+    max_connections : int
+        0: 10,000.
+
+    Raises
+    ------
+    ValueError
+        No tables, two of one name, an address that cannot be parsed or bound (`AddressInUseError`).
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Table] | None = None,
+        port: int | None = None,
+        *,
+        address: str | Sequence[str] | None = None,
+        in_process: bool = False,
+        name: str | None = None,
+        io_threads: int = 0,
+        max_message_bytes: int = 0,
+        max_connections: int = 0,
+    ) -> None:
+        self._stopped = threading.Event()
+        self._stop_lock = threading.Lock()
+        self._server: _core.Server | None = None
+        self._name: str | None = None
+        self._port: int | None = None
+        self._tables = _check_tables(tables)
+        if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
+            raise TypeError(f"port must be an integer, got {port!r}")
+        if (address is not None) + (port is not None) + bool(in_process) > 1:
+            raise ValueError("give one of port, address and in_process")
+        self._store = _core.Store([table._configuration() for table in self._tables])
+        addresses = [] if in_process else _addresses(port, address)
+        if addresses:
+            self._listen(addresses, address is None, io_threads, max_message_bytes, max_connections)
+        if name is not None:
+            try:
+                _inproc.register(name, self)
+            except ValueError:
+                self.stop()
+                raise
+            self._name = name
+        for table in self._tables:
+            table._store = self._store
+            table._server_stopped = self._stopped  # type: ignore[attr-defined]
+
+    def _listen(
+        self, addresses: list[str], everywhere: bool, io_threads: int, max_message_bytes: int, max_connections: int
+    ) -> None:
+        try:
+            self._server = _core.Server(self._store, addresses, io_threads, max_message_bytes, max_connections)
+        except UnavailableError as error:
+            raise AddressInUseError(str(error)) from None
+        self._addresses = [
+            address if port == 0 else f"{address.rpartition(':')[0]}:{port}"
+            for address, port in zip(addresses, self._server.ports(), strict=True)
+        ]
+        self._port = next((port for port in self._server.ports() if port != 0), None)
+        if everywhere:
+            warnings.warn(
+                f"port {self._port} is open to everybody who reaches this machine, without encryption or passwords; "
+                f'give address="localhost:{self._port}" to keep it to this machine',
+                OpenPortWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def port(self) -> int | None:
+        """The port it listens on; None if it listens on none."""
+        return self._port
+
+    @property
+    def address(self) -> str | None:
+        """The first address it listens on, with the port that was bound; None if it listens nowhere."""
+        return None if self._server is None else self._addresses[0]
+
+    def stop(self, drain: float = 0.0) -> None:
+        """Stops serving and ends all waits on the tables with `CancelledError`. Idempotent.
+
+        Parameters
+        ----------
+        drain : float
+            Seconds that remote calls in progress get to finish.
+        """
+        with self._stop_lock:
+            if self._name is not None:
+                _inproc.unregister(self._name, self)
+            if self._server is not None:
+                self._server.stop(int(drain * 1000))
+            self._store.close()
+            self._stopped.set()
+
+    def wait(self) -> None:
+        """Returns once the server was stopped. On Ctrl-C it stops the server and raises KeyboardInterrupt."""
+        try:
+            self._stopped.wait()
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
+    def localhost_client(self) -> Client:
+        """A client that talks to it over the network stack, or in process if it listens nowhere."""
+        from reverie.client import Client
+
+        if self._port is not None:
+            return Client(f"localhost:{self._port}")
+        return Client(self if self.address is None else self.address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_store"):
+            self.stop()
+
+    def __repr__(self) -> str:
+        return f"Server(port={self._port}, tables={self._tables})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Server cannot be pickled: it lives in this process")
+
+
+def _check_tables(tables: Sequence[Table] | None) -> list[Table]:
+    if isinstance(tables, Table):
+        raise TypeError("tables must be a sequence of tables, got one table: put it into a list")
+    found = list(tables) if tables else []
+    if not found:
+        raise ValueError("At least one table is needed")
+    names = set()
+    for table in found:
+        if not isinstance(table, Table):
+            raise TypeError(f"tables must be reverie.Table objects, got {table!r}")
+        if table.name in names:
+            raise ValueError(f"two tables have the same name: {table.name!r}")
+        names.add(table.name)
+        stopped = getattr(table, "_server_stopped", None)
+        if stopped is not None and not stopped.is_set():
+            raise ValueError(f"table {table.name!r} is served by another server; use table.replace() for a new one like it")
+    return found
+
+
+def _addresses(port: int | None, address: str | Sequence[str] | None) -> list[str]:
+    if address is not None:
+        found = [address] if isinstance(address, str) else list(address)
+        if not found:
+            raise ValueError("address must name at least one address")
+        return found
+    everything = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"
+    if port is not None and not 0 <= port < 65536:
+        raise ValueError(f"port must be from 0 to 65535, got {port}")
+    return [f"{everything}:{port or 0}"]

@@ -1,0 +1,157 @@
+"""What a table expects of a column: `TensorSpec`, and `BoundedTensorSpec` which also carries limits."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reverie import _dtypes, nest
+
+__all__ = ["BoundedTensorSpec", "TensorSpec"]
+
+MAX_RANK = 33
+
+
+def _canonical_shape(shape: Any) -> tuple[int | None, ...] | None:
+    if shape is None or getattr(shape, "rank", 0) is None:
+        return None
+    sizes: list[int | None] = []
+    for size in shape:
+        size = getattr(size, "value", size)  # a Dimension of TensorFlow 1
+        if size is None:
+            sizes.append(None)
+            continue
+        size = operator.index(size)
+        if size < 0:
+            raise ValueError(f"shape {tuple(shape)}: a size must not be negative; write None where any size fits")
+        sizes.append(size)
+    if len(sizes) > MAX_RANK:
+        raise ValueError(f"shape {tuple(sizes)} has {len(sizes)} dimensions; at most {MAX_RANK} can be stored")
+    return tuple(sizes)
+
+
+class TensorSpec:
+    """dtype and shape of a tensor.
+
+    Parameters
+    ----------
+    shape : sequence of int or None
+        ``None`` as a size fits any size; ``None`` instead of the sequence fits any shape.
+    dtype : dtype-like
+        Anything NumPy or ml_dtypes has a dtype for, or a tf.DType. Strings are ``object`` (also ``str`` and ``"string"``).
+    name : str, optional
+        Kept, and shown to others; not checked.
+    """
+
+    __slots__ = ("_dtype", "_name", "_shape")
+
+    def __init__(self, shape: Sequence[int | None] | None, dtype: Any = np.float32, name: str | None = None) -> None:
+        self._shape = _canonical_shape(shape)
+        self._dtype = _dtypes.canonical(dtype)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {type(name).__name__}")
+        self._name = name
+
+    @property
+    def shape(self) -> tuple[int | None, ...] | None:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def name(self) -> str | None:
+        return self._name
+
+    def _key(self) -> tuple[Any, ...]:
+        return (type(self), self._shape, self._dtype, self._name)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, TensorSpec) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key()[:4])
+
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self._shape}, dtype={self._dtype}, name={self._name!r})"
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self._shape, self._dtype, self._name))
+
+
+class BoundedTensorSpec(TensorSpec):
+    """A `TensorSpec` with the least and the greatest value, which are kept and shown but never checked.
+
+    Parameters
+    ----------
+    shape, dtype, name
+        As for `TensorSpec`.
+    minimum, maximum : array-like
+        Of the spec's dtype; broadcastable to its shape.
+    """
+
+    __slots__ = ("_maximum", "_minimum")
+
+    def __init__(
+        self, shape: Sequence[int | None] | None, dtype: Any, minimum: Any, maximum: Any, name: str | None = None
+    ) -> None:
+        super().__init__(shape, dtype, name)
+        self._minimum = np.asarray(minimum, dtype=self._dtype)
+        self._maximum = np.asarray(maximum, dtype=self._dtype)
+        self._minimum.setflags(write=False)
+        self._maximum.setflags(write=False)
+
+    @property
+    def minimum(self) -> np.ndarray[Any, Any]:
+        return self._minimum
+
+    @property
+    def maximum(self) -> np.ndarray[Any, Any]:
+        return self._maximum
+
+    def _key(self) -> tuple[Any, ...]:
+        limits = (self._minimum.tobytes(), self._minimum.shape, self._maximum.tobytes(), self._maximum.shape)
+        return (*super()._key(), limits)
+
+    def __repr__(self) -> str:
+        return (
+            f"BoundedTensorSpec(shape={self._shape}, dtype={self._dtype}, name={self._name!r}, "
+            f"minimum={self._minimum!r}, maximum={self._maximum!r})"
+        )
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self._shape, self._dtype, self._minimum, self._maximum, self._name))
+
+
+def as_spec(leaf: Any, path: tuple[Any, ...]) -> TensorSpec:
+    """The spec that a leaf of a signature is, or looks like: whatever has a shape and a dtype and is not itself an array."""
+    if isinstance(leaf, TensorSpec):
+        return leaf
+    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype") or hasattr(leaf, "__array__") or isinstance(leaf, type):
+        raise ValueError(
+            f"Unsupported signature spec at {path}: {leaf!r}; give a reverie.TensorSpec (or what has .shape and .dtype)"
+        )
+    if (
+        any(hasattr(leaf, other) for other in ("ragged_rank", "row_splits_dtype", "dense_shape"))
+        or "Sparse" in type(leaf).__name__
+    ):
+        raise ValueError(f"Unsupported signature spec at {path}: {leaf!r}; only dense tensors can be stored")
+    name = getattr(leaf, "name", None)
+    name = name if isinstance(name, str) else None
+    minimum, maximum = getattr(leaf, "minimum", None), getattr(leaf, "maximum", None)
+    if minimum is None or maximum is None:
+        return TensorSpec(leaf.shape, leaf.dtype, name)
+    return BoundedTensorSpec(leaf.shape, leaf.dtype, minimum, maximum, name)
+
+
+def canonical_signature(signature: Any) -> Any | None:
+    """The signature with every leaf a `TensorSpec`; None for one that says nothing (None, and empty containers)."""
+    if signature is None or (not signature and isinstance(signature, (dict, list, tuple))):
+        return None
+    paths = nest.paths(signature)
+    leaves = [as_spec(leaf, path) for path, leaf in zip(paths, nest.flatten(signature), strict=True)]
+    return nest.unflatten_as(signature, leaves)

@@ -1,0 +1,215 @@
+"""Tables: what a server is made of."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from reverie import _dtypes, _structured_value, extensions, nest, selectors, specs, table_info
+from reverie import rate_limiters as limiters
+from reverie.table_info import KeyDistributionOptions, RateLimiterInfo, TableInfo, TableWorkerTime
+
+if TYPE_CHECKING:
+    from reverie import _core
+
+__all__ = ["Table"]
+
+_MAX_INT32 = 2**31 - 1
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if abs(number) > _MAX_INT32:
+        raise TypeError(f"{name} must be below 2**31, got {value!r}")
+    return number
+
+
+class Table:
+    """A table: a description until a `Server` is made of it, and a window into the server's memory from then on.
+
+    Parameters
+    ----------
+    name : str
+        Not empty.
+    sampler, remover : reverie.selectors.Selector
+        How items are chosen to be sampled, and to go when the table is full.
+    max_size : int
+        Items; at least 1.
+    rate_limiter : reverie.rate_limiters.RateLimiter
+        When inserts and samples may proceed.
+    max_times_sampled : int
+        An item goes when it was sampled so often; below 1: no bound.
+    extensions : sequence of str or reverie.extensions.Extension
+        What the table does besides; a string may carry options: ``"diffusion:steps=5,decay=0.7"``.
+    signature : nest of reverie.TensorSpec, optional
+        What the items' columns must be: one spec for each column, with the time dimension where the column has one. Anything
+        with a shape and a dtype will do for a spec. Without a signature anything goes.
+
+    Raises
+    ------
+    ValueError
+        An empty name, a max_size below 1, a signature with a leaf that is no spec.
+    TypeError
+        A selector, a limiter or a number of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sampler: selectors.Selector,
+        remover: selectors.Selector,
+        max_size: int,
+        rate_limiter: limiters.RateLimiter,
+        max_times_sampled: int = 0,
+        extensions: Sequence[Any] = (),
+        signature: Any | None = None,
+    ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {name!r}")
+        if not name:
+            raise ValueError("a table's name must be nonempty")
+        for role, selector in (("sampler", sampler), ("remover", remover)):
+            if not isinstance(selector, selectors.Selector):
+                raise TypeError(f"{role} must be an instance of a selector such as reverie.selectors.Fifo(), got {selector!r}")
+        if not isinstance(rate_limiter, limiters.RateLimiter):
+            raise TypeError(f"rate_limiter must be a reverie.rate_limiters.RateLimiter, got {rate_limiter!r}")
+        self._name = name
+        self._sampler = sampler
+        self._remover = remover
+        self._max_size = _integer("max_size", max_size)
+        if self._max_size < 1:
+            raise ValueError(f"max_size must be a positive integer, got {max_size}")
+        self._rate_limiter = rate_limiter
+        self._max_times_sampled = _integer("max_times_sampled", max_times_sampled)
+        self._extensions = _as_extensions(extensions)
+        self._signature = specs.canonical_signature(signature)
+        self._encoded = None if self._signature is None else _encode_signature(self._signature)
+        self._store: _core.Store | None = None
+
+    @classmethod
+    def queue(cls, name: str, max_size: int, extensions: Sequence[Any] = (), signature: Any | None = None) -> Table:
+        """Items are sampled once each, the oldest first; inserts wait while `max_size` items wait to be sampled."""
+        return cls(name, selectors.Fifo(), selectors.Fifo(), max_size, limiters.Queue(max_size), 1, extensions, signature)
+
+    @classmethod
+    def stack(cls, name: str, max_size: int, extensions: Sequence[Any] = (), signature: Any | None = None) -> Table:
+        """Items are sampled once each, the newest first; inserts wait while `max_size` items wait to be sampled."""
+        return cls(name, selectors.Lifo(), selectors.Lifo(), max_size, limiters.Stack(max_size), 1, extensions, signature)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def info(self) -> TableInfo:
+        """The table as it is now: before, while and after it is served."""
+        if self._store is not None:
+            return table_info.from_raw(self._store.info(self._name))
+        limiter = self._rate_limiter
+        return TableInfo(
+            name=self._name,
+            sampler_options=KeyDistributionOptions.from_selector(self._sampler),
+            remover_options=KeyDistributionOptions.from_selector(self._remover),
+            max_size=self._max_size,
+            max_times_sampled=self._max_times_sampled,
+            rate_limiter_info=RateLimiterInfo(
+                limiter.samples_per_insert, limiter.min_diff, limiter.max_diff, limiter.min_size_to_sample
+            ),
+            signature=None if self._encoded is None else table_info.decode_signature(*self._encoded),
+            current_size=0,
+            num_episodes=0,
+            num_deleted_episodes=0,
+            num_unique_samples=0,
+            table_worker_time=TableWorkerTime(),
+        )
+
+    def can_sample(self, num_samples: int) -> bool:
+        """Would the rate limiter let so many samples through now? (Sizes are not looked at.)"""
+        number = _positive("num_samples", num_samples)
+        if self._store is not None:
+            return self._store.can_sample(self._name, number)
+        return False  # nothing was inserted, and a limiter wants at least one item
+
+    def can_insert(self, num_inserts: int) -> bool:
+        """Would the rate limiter let so many inserts through now? (Sizes are not looked at.)"""
+        number = _positive("num_inserts", num_inserts)
+        if self._store is not None:
+            return self._store.can_insert(self._name, number)
+        limiter = self._rate_limiter
+        return number <= limiter.min_size_to_sample or number * limiter.samples_per_insert <= limiter.max_diff
+
+    def replace(
+        self,
+        name: str | None = None,
+        sampler: selectors.Selector | None = None,
+        remover: selectors.Selector | None = None,
+        max_size: int | None = None,
+        rate_limiter: limiters.RateLimiter | None = None,
+        max_times_sampled: int | None = None,
+        extensions: Sequence[Any] | None = None,
+        signature: Any | None = None,
+    ) -> Table:
+        """A new, empty table like this one but for what is given."""
+        return Table(
+            name=self._name if name is None else name,
+            sampler=sampler or self._sampler,
+            remover=remover or self._remover,
+            max_size=self._max_size if max_size is None else max_size,
+            rate_limiter=rate_limiter or self._rate_limiter,
+            max_times_sampled=self._max_times_sampled if max_times_sampled is None else max_times_sampled,
+            extensions=self._extensions if extensions is None else extensions,
+            signature=self._signature if signature is None else signature,
+        )
+
+    def _configuration(self) -> tuple[Any, ...]:
+        """What the C extension makes the table from."""
+        limiter = self._rate_limiter
+        return (
+            self._name,
+            (self._sampler.kind, self._sampler.exponent),
+            (self._remover.kind, self._remover.exponent),
+            self._max_size,
+            self._max_times_sampled,
+            (limiter.samples_per_insert, limiter.min_size_to_sample, limiter.min_diff, limiter.max_diff),
+            self._encoded,
+            [(each.name, each.options) for each in self._extensions],
+        )
+
+    def __repr__(self) -> str:
+        extra = f", extensions={list(self._extensions)}" if self._extensions else ""
+        return (
+            f"Table(sampler={self._sampler}, remover={self._remover}, max_size={self._max_size}, "
+            f"max_times_sampled={self._max_times_sampled}, name={self._name}, rate_limiter={self._rate_limiter}, "
+            f"signature={'nullptr' if self._signature is None else self._signature}{extra})"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Table cannot be pickled: it stands for memory of this process")
+
+
+def _as_extensions(given: Sequence[Any]) -> tuple[extensions.Extension, ...]:
+    return extensions.as_extensions(given)
+
+
+def _positive(name: str, value: Any) -> int:
+    number = _integer(name, value)
+    if number < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value}")
+    return number
+
+
+def _encode_signature(signature: Any) -> tuple[bytes, list[tuple[str, int, tuple[int, ...] | None]]]:
+    flat: list[specs.TensorSpec] = nest.flatten(signature)
+    columns = [
+        (
+            spec.name or "",
+            _dtypes.number_of(spec.dtype),
+            None if spec.shape is None else tuple(-1 if size is None else size for size in spec.shape),
+        )
+        for spec in flat
+    ]
+    return _structured_value.encode(signature), columns

@@ -1,0 +1,120 @@
+"""The legacy step writer: items are the last n steps, all columns alike."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from reverie import _core, nest
+from reverie.errors import InvalidArgumentError, ReverieError
+
+if TYPE_CHECKING:
+    from reverie.client import Client
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """Made by `Client.writer`. Belongs to one thread at a time; its life is one episode.
+
+    `TrajectoryWriter` does all this and more; new code has no reason to use this one.
+    """
+
+    def __init__(
+        self, client: Client, max_sequence_length: int, delta_encoded: bool, chunk_length: int, max_in_flight_items: int
+    ) -> None:
+        self._client = client
+        self._description = (
+            f"chunk_length={chunk_length}, max_timesteps={max_sequence_length}, delta_encoded={int(delta_encoded)}, "
+            f"max_in_flight_items={max_in_flight_items}"
+        )
+        self._structure: nest.Structure | None = None
+        self._created_items = False
+        self._writer = _core.StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded)
+
+    def append(self, data: Any) -> None:
+        """Adds one step.
+
+        Raises
+        ------
+        ValueError
+            Another number of leaves, another dtype or shape than the steps before.
+        TypeError
+            A leaf that cannot be stored.
+        """
+        self._writer.append(self._flatten(data))
+
+    def append_sequence(self, sequence: Any) -> None:
+        """Adds T steps at once: every leaf is an array [T, ...], T at least 1."""
+        self._writer.append_sequence(self._flatten(sequence))
+
+    def _flatten(self, data: Any) -> list[Any]:
+        if self._structure is not None:
+            with contextlib.suppress(ValueError):
+                return self._structure.flatten(data)
+        structure = nest.Structure(data)
+        if self._structure is not None and len(structure) != len(self._structure):
+            raise InvalidArgumentError(
+                f"the step is inconsistent with those before: it has {len(structure)} leaves, they have {len(self._structure)}"
+            )
+        self._structure = structure
+        return structure.flatten(data)
+
+    def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
+        """Makes an item of the last `num_timesteps` steps; waits while more than max_in_flight_items are unconfirmed.
+
+        Raises
+        ------
+        ValueError
+            More steps than were appended or are kept, a NaN priority, no such table, columns that do not fit its signature.
+        """
+        steps = operator.index(num_timesteps)
+        if not 1 <= steps < 2**32:
+            raise InvalidArgumentError(f"num_timesteps must be a positive integer, got {steps}")
+        self._writer.create_item(table, steps, priority)
+        self._created_items = True
+        if self._structure is not None:
+            self._client._remember(table, self._structure)
+
+    def flush(self) -> None:
+        """Sends pending items without waiting for them; with none pending, waits until all are confirmed."""
+        self._writer.flush(None)
+
+    def close(self, retry_on_unavailable: bool = True) -> None:
+        """Sends what is pending, waits until it is confirmed, and closes.
+
+        Parameters
+        ----------
+        retry_on_unavailable : bool
+            False: gives up, silently, when the server is not there.
+        """
+        self._writer.close(retry_on_unavailable, None)
+
+    def __enter__(self) -> Self:
+        if self._writer.closed:
+            raise InvalidArgumentError("a closed Writer cannot be entered; make a new one")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.flush()
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_created_items", False) or self._writer.closed:
+            return
+        text = "a reverie.Writer was dropped without close(); its last items get one second"
+        warnings.warn(text, ResourceWarning, stacklevel=2)
+        with contextlib.suppress(ReverieError):
+            self._writer.close(False, 1.0)
+
+    def __repr__(self) -> str:
+        closed = self._writer.closed
+        return (
+            f"Writer({self._description}, episode_id={self._writer.episode_id}, "
+            f"index_within_episode={self._writer.num_steps}, closed={int(closed)}), closed: {closed}"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Writer cannot be pickled; pickle its client and make a new one")

@@ -1,0 +1,112 @@
+#include <math.h>
+
+#include "core.h"
+
+static int find_name(const core_signature *signature, PyObject *name)
+{
+  for (int i = 0; i < signature->count; i++) {
+    if (PyUnicode_CompareWithASCIIString(name, signature->names[i]) == 0) return i;
+  }
+  PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", signature->function, name);
+  return -1;
+}
+
+int core_parse(const core_signature *signature, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **out)
+{
+  if (nargs > signature->positional) {
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", signature->function,
+                 signature->positional, nargs);
+    return -1;
+  }
+  for (int i = 0; i < signature->count; i++) out[i] = i < nargs ? args[i] : NULL;
+  Py_ssize_t num_keywords = kwnames == NULL ? 0 : PyTuple_Size(kwnames);
+  for (Py_ssize_t i = 0; i < num_keywords; i++) {
+    int at = find_name(signature, PyTuple_GetItem(kwnames, i));
+    if (at < 0) return -1;
+    if (out[at] != NULL) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%s'", signature->function, signature->names[at]);
+      return -1;
+    }
+    out[at] = args[nargs + i];
+  }
+  for (int i = 0; i < signature->required; i++) {
+    if (out[i] != NULL) continue;
+    PyErr_Format(PyExc_TypeError, "%s() missing required argument: '%s'", signature->function, signature->names[i]);
+    return -1;
+  }
+  return 0;
+}
+
+int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out)
+{
+  *out = otherwise;
+  if (seconds == NULL) return 0;
+  *out = RV_FOREVER;
+  if (seconds == Py_None) return 0;
+  double value = PyFloat_AsDouble(seconds);
+  if (value == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "timeout must be a number of seconds or None, got %R", seconds);
+    return -1;
+  }
+  if (isnan(value) || value < 0) {
+    PyErr_Format(PyExc_ValueError, "timeout must be a number of seconds >= 0, or None to wait for ever, got %R", seconds);
+    return -1;
+  }
+  if (value < 9e12) *out = (int64_t)ceil(value * 1000.0);
+  return 0;
+}
+
+const char *core_text(PyObject *text, const char *what)
+{
+  if (!PyUnicode_Check(text)) {
+    PyErr_Format(PyExc_TypeError, "%s must be a str, got %R", what, text);
+    return NULL;
+  }
+  Py_ssize_t size;
+  const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+  if (utf8 != NULL && strlen(utf8) != (size_t)size) {
+    PyErr_Format(PyExc_ValueError, "%s must not contain a NUL character, got %R", what, text);
+    return NULL;
+  }
+  return utf8;
+}
+
+int core_size(PyObject *value, const char *what, size_t least, size_t *out)
+{
+  PyObject *index = PyNumber_Index(value);
+  if (index == NULL) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s must be an integer, got %R", what, value);
+    return -1;
+  }
+  int overflow;
+  long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
+  Py_DECREF(index);
+  if (overflow != 0 || number < (long long)least) {
+    PyErr_Format(PyExc_ValueError, "%s must be %s, got %R", what,
+                 least == 0 ? "an integer >= 0" : "a positive integer (and below 2**63)", value);
+    return -1;
+  }
+  *out = (size_t)number;
+  return 0;
+}
+
+int core_double(PyObject *value, const char *what, double *out)
+{
+  *out = PyFloat_AsDouble(value);
+  if (*out != -1.0 || !PyErr_Occurred()) return 0;
+  PyErr_Clear();
+  PyObject *array = PyUnicode_Check(value) || PyBytes_Check(value) || value == Py_None
+                        ? NULL
+                        : PyArray_FromAny(value, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
+  if (array != NULL && PyArray_SIZE((PyArrayObject *)array) == 1) {
+    *out = *(const double *)PyArray_DATA((PyArrayObject *)array);
+    Py_DECREF(array);
+    return 0;
+  }
+  Py_XDECREF(array);
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "%s must be a number, got %R", what, value);
+  return -1;
+}

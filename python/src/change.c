@@ -1,0 +1,235 @@
+/* Client.update_priorities, mutate, get, items: by key. */
+#include "client.h"
+#include "scratch.h"
+
+/* Keys as uint64 [n]: arrays of integers, or sequences of Python ints. */
+static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
+{
+  PyArrayObject *array = (PyArrayObject *)given;
+  bool is_integer = PyArray_Check(given) && (PyArray_SIZE(array) == 0 || PyArray_ISINTEGER(array));
+  if (PyArray_Check(given) && !is_integer) {
+    PyErr_Format(PyExc_TypeError, "keys must be integers, got an array of %S", (PyObject *)PyArray_DESCR(array));
+    return NULL;
+  }
+  if (!PyArray_Check(given)) {
+    Py_ssize_t size = PySequence_Size(given);
+    for (Py_ssize_t i = 0; i < size; i++) {
+      PyObject *key = PySequence_GetItem(given, i);
+      bool ok = key != NULL && (PyLong_Check(key) || PyArray_IsScalar(key, Integer));
+      Py_XDECREF(key);
+      if (!ok) size = -1;
+    }
+    if (size < 0) {
+      PyErr_Clear();
+      PyErr_Format(PyExc_TypeError, "keys must be integers, got %R", given);
+      return NULL;
+    }
+  }
+  array = (PyArrayObject *)PyArray_FromAny(given, PyArray_DescrFromType(NPY_UINT64), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST,
+                                           NULL);
+  if (array == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+    PyErr_Clear();
+    PyErr_SetString(PyExc_TypeError, "keys must be integers from 0 to 2**64 - 1");
+  }
+  if (scratch_hold(s, (PyObject *)array) < 0) return NULL;
+  if (PyArray_NDIM(array) != 1) {
+    PyErr_SetString(PyExc_ValueError, "keys must have one dimension");
+    return NULL;
+  }
+  *n = (size_t)PyArray_SIZE(array);
+  return PyArray_DATA(array);
+}
+
+static const double *parse_priorities(PyObject *given, scratch *s, size_t n)
+{
+  PyObject *array = PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
+  if (scratch_hold(s, array) < 0) return NULL;
+  if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
+    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each key", n);
+    return NULL;
+  }
+  return PyArray_DATA((PyArrayObject *)array);
+}
+
+static PyObject *unknown_array(const uint64_t *unknown, size_t num_unknown)
+{
+  if (num_unknown == SIZE_MAX) Py_RETURN_NONE;
+  npy_intp shape[1] = {(npy_intp)num_unknown};
+  PyObject *out = PyArray_SimpleNew(1, shape, NPY_UINT64);
+  if (out != NULL && num_unknown > 0) memcpy(PyArray_DATA((PyArrayObject *)out), unknown, num_unknown * sizeof *unknown);
+  return out;
+}
+
+/* ---- update_priorities ---- */
+
+static const char *const update_names[] = {"table", "keys", "priorities", "timeout"};
+static const core_signature update_signature = {"update_priorities", update_names, 4, 3, 3};
+
+static PyObject *update(client_object *self, const char *table, scratch *s, PyObject *const *given, int64_t timeout_ms)
+{
+  size_t n = 0, num_unknown = 0;
+  const uint64_t *keys = parse_keys(given[1], s, &n);
+  const double *priorities = keys == NULL ? NULL : parse_priorities(given[2], s, n);
+  uint64_t *unknown = priorities == NULL ? NULL : scratch_alloc(s, n, sizeof *unknown);
+  if (unknown == NULL) return NULL;
+  rv_error err;
+  if (self->in_process && n <= 1024) {
+    rv_wait now = {.timeout_ms = 0};
+    rv_code code = rv_client_update_priorities(self->client, table, keys, priorities, n, unknown, &num_unknown, &now, &err);
+    return code == RV_OK ? unknown_array(unknown, num_unknown) : core_raise(self->state, &err);
+  }
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_update_priorities(self->client, table, keys, priorities, n, unknown, &num_unknown, &wait.wait, &err);
+  core_wait_end(&wait);
+  return code == RV_OK ? unknown_array(unknown, num_unknown) : core_wait_raise(self->state, &wait, &err);
+}
+
+PyObject *client_update_priorities(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  client_object *self = (client_object *)object;
+  PyObject *given[4];
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || core_parse(&update_signature, args, nargs, kwnames, given) < 0) return NULL;
+  const char *table = core_text(given[0], "table");
+  if (table == NULL || core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  scratch s;
+  scratch_init(&s);
+  PyObject *out = update(self, table, &s, given, timeout_ms);
+  scratch_fini(&s);
+  return out;
+}
+
+/* ---- mutate ---- */
+
+static PyObject *mutate(client_object *self, const char *table, scratch *s, PyObject *given_keys, PyObject *given_priorities,
+                        PyObject *given_deletes, int64_t timeout_ms)
+{
+  size_t n = 0, num_deletes = 0, num_unknown = 0;
+  const uint64_t *keys = parse_keys(given_keys, s, &n);
+  const double *priorities = keys == NULL ? NULL : parse_priorities(given_priorities, s, n);
+  const uint64_t *deletes = priorities == NULL ? NULL : parse_keys(given_deletes, s, &num_deletes);
+  rv_key_priority *updates = deletes == NULL ? NULL : scratch_alloc(s, n, sizeof *updates);
+  uint64_t *unknown = updates == NULL ? NULL : scratch_alloc(s, n + num_deletes, sizeof *unknown);
+  if (unknown == NULL) return NULL;
+  for (size_t i = 0; i < n; i++) updates[i] = (rv_key_priority){keys[i], priorities[i]};
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_mutate(self->client, table, updates, n, deletes, num_deletes, unknown, &num_unknown, &wait.wait, &err);
+  core_wait_end(&wait);
+  return code == RV_OK ? unknown_array(unknown, num_unknown) : core_wait_raise(self->state, &wait, &err);
+}
+
+PyObject *client_mutate(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *table, *keys, *priorities, *deletes, *timeout;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OOOOO:_mutate", &table, &keys, &priorities, &deletes, &timeout)) return NULL;
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  scratch s;
+  scratch_init(&s);
+  PyObject *out = mutate(self, text, &s, keys, priorities, deletes, timeout_ms);
+  scratch_fini(&s);
+  return out;
+}
+
+/* ---- looking at items ---- */
+
+static const char *const get_names[] = {"table", "key", "copy", "timeout"};
+static const core_signature get_signature = {"get", get_names, 4, 2, 2};
+
+PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  client_object *self = (client_object *)object;
+  PyObject *given[4];
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || core_parse(&get_signature, args, nargs, kwnames, given) < 0) return NULL;
+  if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  int copy = given[2] == NULL ? 1 : PyObject_IsTrue(given[2]);
+  PyObject *index = copy < 0 ? NULL : PyNumber_Index(given[1]);
+  if (index == NULL) return NULL;
+  uint64_t key = PyLong_AsUnsignedLongLong(index);
+  Py_DECREF(index);
+  if (key == UINT64_MAX && PyErr_Occurred()) {
+    PyErr_Clear();
+    return PyErr_Format(PyExc_TypeError, "key must be an integer from 0 to 2**64 - 1, got %R", given[1]);
+  }
+  handle_object *handle = client_handle(self, given[0], timeout_ms);
+  if (handle == NULL) return NULL;
+  rv_sample *sample = NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_get(self->client, handle->text, key, &wait.wait, &sample, &err);
+  core_wait_end(&wait);
+  PyObject *out = NULL;
+  if (code == RV_OK) {
+    PyObject *columns = sample_columns(self->state, sample, copy != 0);
+    PyObject *data = into_structure(client_structure(handle, rv_sample_num_columns(sample)), columns);
+    out = replay_sample_object(self->state, data == NULL ? NULL : sample_info_object(self->state, rv_sample_get_info(sample)), data);
+    rv_sample_unref(sample);
+  } else {
+    core_wait_raise(self->state, &wait, &err); /* an unknown key says nothing about the table */
+  }
+  Py_DECREF((PyObject *)handle);
+  return out;
+}
+
+static PyObject *items_list(const rv_item_info *items, size_t n)
+{
+  PyObject *out = PyList_New((Py_ssize_t)n);
+  for (size_t i = 0; out != NULL && i < n; i++) {
+    PyObject *entry = Py_BuildValue("(KdidL)", (unsigned long long)items[i].key, items[i].priority, (int)items[i].times_sampled,
+                                    (double)items[i].inserted_at_ns / 1e9, (long long)items[i].length);
+    if (entry == NULL || PyList_SetItem(out, (Py_ssize_t)i, entry) < 0) Py_CLEAR(out);
+  }
+  return out;
+}
+
+static PyObject *keys_array(const rv_item_info *items, size_t n)
+{
+  npy_intp shape[1] = {(npy_intp)n};
+  PyObject *out = PyArray_SimpleNew(1, shape, NPY_UINT64);
+  uint64_t *keys = out == NULL ? NULL : PyArray_DATA((PyArrayObject *)out);
+  for (size_t i = 0; out != NULL && i < n; i++) keys[i] = items[i].key;
+  return out;
+}
+
+PyObject *client_items_page(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *table, *timeout;
+  unsigned long long start;
+  Py_ssize_t capacity;
+  int only_keys;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 ||
+      !PyArg_ParseTuple(args, "OKnpO:_items_page", &table, &start, &capacity, &only_keys, &timeout)) {
+    return NULL;
+  }
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_timeout(timeout, CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  if (capacity < 1 || capacity > 1000000) {
+    return PyErr_Format(PyExc_ValueError, "page_size must be from 1 to 1,000,000, got %zd", capacity);
+  }
+  rv_item_info *items = PyMem_Malloc((size_t)capacity * sizeof *items);
+  if (items == NULL) return PyErr_NoMemory();
+  uint64_t cursor = start;
+  size_t count = 0;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_items(self->client, text, &cursor, items, (size_t)capacity, &count, &wait.wait, &err);
+  core_wait_end(&wait);
+  PyObject *page = NULL;
+  if (code != RV_OK) {
+    core_wait_raise(self->state, &wait, &err);
+  } else {
+    page = only_keys ? keys_array(items, count) : items_list(items, count);
+  }
+  PyMem_Free(items);
+  return page == NULL ? NULL : Py_BuildValue("(NK)", page, (unsigned long long)cursor);
+}

@@ -1,0 +1,309 @@
+/* The Client type: life, and the verbs that need no data. Rows are in rows.c, batches in batch.c, keys in change.c. */
+#include "client.h"
+
+int client_check(client_object *self)
+{
+  if (self->client != NULL) return 0;
+  PyErr_SetString(PyExc_RuntimeError, "the client was not initialised: a subclass must call super().__init__(address)");
+  return -1;
+}
+
+static PyObject *client_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  (void)args;
+  (void)kwargs;
+  core_state *state = core_state_of_type(type);
+  allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
+  client_object *self = state == NULL ? NULL : (client_object *)alloc(type, 0);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->client = NULL;
+  self->in_process = false;
+  self->last = NULL;
+  self->num_idle = 0;
+  self->handles = PyDict_New();
+  self->rows = PyDict_New();
+  self->buffers = pool_new();
+  if (self->handles == NULL || self->rows == NULL || self->buffers == NULL) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"address", "store", "max_message_bytes", NULL};
+  client_object *self = (client_object *)object;
+  const char *address = NULL;
+  PyObject *store = Py_None;
+  Py_ssize_t max_message_bytes = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOn:Client", names, &address, &store, &max_message_bytes)) return -1;
+  if (self->client != NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the client is initialised already");
+    return -1;
+  }
+  if (max_message_bytes < 0 || (store != Py_None && !PyObject_TypeCheck(store, self->state->store_type))) {
+    PyErr_SetString(PyExc_TypeError, "store must be a Store or None, max_message_bytes not negative");
+    return -1;
+  }
+  rv_client_config config = {.size = sizeof config, .address = address, .max_message_bytes = (size_t)max_message_bytes};
+  if (store != Py_None) config.store = ((store_object *)store)->store;
+  rv_error err;
+  if (rv_client_new(&config, &self->client, &err) != RV_OK) {
+    core_raise(self->state, &err);
+    return -1;
+  }
+  self->in_process = config.store != NULL;
+  return 0;
+}
+
+static void client_dealloc(PyObject *object)
+{
+  client_object *self = (client_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  rv_client *client = self->client;
+  rv_writer *idle[CLIENT_IDLE_WRITERS];
+  size_t num_idle = self->num_idle;
+  memcpy(idle, self->idle, sizeof idle);
+  Py_XDECREF(self->handles);
+  Py_XDECREF(self->rows);
+  Py_XDECREF((PyObject *)self->last);
+  pool_unref(self->buffers);
+  freefunc release = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
+  release(object);
+  Py_DECREF((PyObject *)type);
+  if (client == NULL) return;
+  Py_BEGIN_ALLOW_THREADS /* joins its thread */
+  for (size_t i = 0; i < num_idle; i++) rv_writer_free(idle[i]);
+  rv_client_free(client);
+  Py_END_ALLOW_THREADS
+}
+
+/* ---- methods ---- */
+
+static PyObject *info_list(const rv_server_info *info)
+{
+  PyObject *out = PyList_New(0);
+  for (size_t i = 0; out != NULL && i < info->num_tables; i++) {
+    PyObject *entry = table_info_to_dict(&info->tables[i]);
+    if (entry == NULL || PyList_Append(out, entry) < 0) Py_CLEAR(out);
+    Py_XDECREF(entry);
+  }
+  return out;
+}
+
+static PyObject *client_server_info(PyObject *object, PyObject *timeout)
+{
+  client_object *self = (client_object *)object;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  rv_server_info *info = NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  PyObject *out = info_list(info);
+  rv_server_info_free(info);
+  return out;
+}
+
+static PyObject *client_reset(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *table, *timeout;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OO:_reset", &table, &timeout)) return NULL;
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_reset(self->client, text, &wait.wait, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *client_set_rate_limiter(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *table, *timeout;
+  rv_rate_limiter_config limiter;
+  long long min_size;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "O(dLdd)O:_set_rate_limiter", &table, &limiter.samples_per_insert,
+                                                  &min_size, &limiter.min_diff, &limiter.max_diff, &timeout)) {
+    return NULL;
+  }
+  limiter.min_size_to_sample = min_size;
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_timeout(timeout, CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_set_rate_limiter(self->client, text, &limiter, &wait.wait, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *client_checkpoint(PyObject *object, PyObject *timeout)
+{
+  client_object *self = (client_object *)object;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  char *path = NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_checkpoint(self->client, &path, &wait.wait, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  PyObject *out = PyUnicode_DecodeFSDefault(path == NULL ? "" : path);
+  free(path);
+  return out;
+}
+
+static PyObject *client_py_remember(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *table, *structure;
+  if (!PyArg_ParseTuple(args, "OO!:_remember", &table, self->state->structure_type, &structure)) return NULL;
+  if (client_remember(self, table, (structure_object *)structure) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* ---- the type ---- */
+
+PyDoc_STRVAR(add_doc,
+             "add($self, /, table, data, priority=1.0, *, timeout=60.0)\n--\n\n"
+             "Inserts one item of one row and returns its key.\n\n"
+             "Parameters\n----------\n"
+             "table : str\n"
+             "data : nest of arrays and scalars\n    The row; sampled, each leaf has just this shape (no time dimension). Python ints and floats take\n"
+             "    the dtype of the table's signature.\n"
+             "priority : float\n"
+             "timeout : float or None\n    Seconds to wait while the rate limiter forbids it; None waits for ever. At the timeout nothing was inserted.\n\n"
+             "Raises\n------\n"
+             "DeadlineExceededError, InvalidArgumentError (signature, priority), NotFoundError, TypeError (a dtype that cannot be stored)");
+PyDoc_STRVAR(add_batch_doc,
+             "add_batch($self, /, table, data, priorities=None, *, timeout=60.0)\n--\n\n"
+             "Inserts n rows as n items, in order, and returns how many were inserted.\n\n"
+             "Parameters\n----------\n"
+             "table : str\n"
+             "data : nest of arrays [n, ...]\n"
+             "priorities : array-like of float [n], optional\n    All 1.0 without it.\n"
+             "timeout : float or None\n    Seconds for all of them. When it runs out, what was inserted stays: the number returned is then less than n.\n\n"
+             "Raises\n------\n"
+             "DeadlineExceededError\n    If not even one could be inserted.");
+PyDoc_STRVAR(sample_batch_doc,
+             "sample_batch($self, /, table, batch_size, *, timeout=60.0, out=None, unequal='error', copy=True, cancel=None)\n--\n\n"
+             "Draws items one by one as the rate limiter allows and gathers them into arrays.\n\n"
+             "Parameters\n----------\n"
+             "table : str\n"
+             "batch_size : int\n"
+             "timeout : float or None\n    Seconds. When it runs out, what was drawn is returned: the batch is then shorter than batch_size.\n"
+             "out : nest of arrays, optional\n    Filled instead of new arrays: C-contiguous, writable, [batch_size, ...] and of the columns' dtypes, in column\n"
+             "    order. Everything but the columns' own shapes and dtypes is checked before anything is drawn.\n"
+             "unequal : {'error', 'pad', 'list'}\n    Items of unequal length: an error before anything is counted, zeros up to the longest (see ReplayBatch.lengths),\n"
+             "    or lists of one array an item.\n"
+             "copy : bool\n    With unequal='list': False gives read-only views that hold the store's memory.\n"
+             "cancel : Cancel, optional\n    Ends the call from another thread.\n\n"
+             "Returns\n-------\n"
+             "ReplayBatch\n    Its data has the nest of the table's signature; without one, of the last row inserted by this client; else it is a flat list.\n\n"
+             "Raises\n------\n"
+             "DeadlineExceededError\n    If not even one item could be drawn.");
+PyDoc_STRVAR(update_doc, "update_priorities($self, /, table, keys, priorities, *, timeout=60.0)\n--\n\n"
+                         "Sets the priorities of items by key, all or none.\n\n"
+                         "Parameters\n----------\n"
+                         "table : str\n"
+                         "keys : array-like of int [n]\n"
+                         "priorities : array-like of float [n]\n    NaN is refused everywhere; negative and infinite where a Prioritized selector is attached.\n\n"
+                         "Returns\n-------\n"
+                         "numpy.ndarray or None\n    The keys that are not in the table (uint64); None where a plain Reverb server does not say.");
+PyDoc_STRVAR(get_doc, "get($self, /, table, key, *, copy=True, timeout=60.0)\n--\n\n"
+                      "The item of this key as a ReplaySample, without counting it as sampled.\n\n"
+                      "With copy=False its arrays are read-only views of the store's memory, where that is uncompressed; they hold it.\n\n"
+                      "Raises\n------\n"
+                      "NotFoundError, UnimplementedError (a plain Reverb server)");
+
+static PyMethodDef client_methods[] = {
+    {"add", CORE_METHOD(client_add), CORE_FAST, add_doc},
+    {"add_batch", CORE_METHOD(client_add_batch), CORE_FAST, add_batch_doc},
+    {"sample_batch", CORE_METHOD(client_sample_batch), CORE_FAST, sample_batch_doc},
+    {"update_priorities", CORE_METHOD(client_update_priorities), CORE_FAST, update_doc},
+    {"get", CORE_METHOD(client_get), CORE_FAST, get_doc},
+    {"_mutate", client_mutate, METH_VARARGS, "_mutate($self, table, keys, priorities, deletes, timeout, /)\n--\n\n"},
+    {"_items_page", client_items_page, METH_VARARGS, "_items_page($self, table, cursor, size, only_keys, timeout, /)\n--\n\n"},
+    {"_server_info", client_server_info, METH_O, "_server_info($self, timeout, /)\n--\n\n"},
+    {"_reset", client_reset, METH_VARARGS, "_reset($self, table, timeout, /)\n--\n\n"},
+    {"_set_rate_limiter", client_set_rate_limiter, METH_VARARGS, "_set_rate_limiter($self, table, limiter, timeout, /)\n--\n\n"},
+    {"_checkpoint", client_checkpoint, METH_O, "_checkpoint($self, timeout, /)\n--\n\n"},
+    {"_remember", client_py_remember, METH_VARARGS, "_remember($self, table, structure, /)\n--\n\n"},
+    {"_take_idle_writer", client_take_idle, METH_NOARGS, "_take_idle_writer($self, /)\n--\n\n"},
+    {"_give_idle_writer", client_give_idle, METH_O, "_give_idle_writer($self, stream, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot client_slots[] = {
+    {Py_tp_doc, "Client(address=None, store=None, max_message_bytes=0)\n--\n\nThe C part of reverie.Client."},
+    {Py_tp_new, CORE_SLOT(client_tp_new)},
+    {Py_tp_init, CORE_SLOT(client_init)},
+    {Py_tp_dealloc, CORE_SLOT(client_dealloc)},
+    {Py_tp_methods, client_methods},
+    {0, NULL}};
+
+PyType_Spec client_spec = {
+    .name = "reverie._core.Client",
+    .basicsize = sizeof(client_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = client_slots,
+};
+
+/* ---- rv_cancel ---- */
+
+static PyObject *cancel_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Cancel", names)) return NULL;
+  core_state *state = core_state_of_type(type);
+  cancel_object *self = state == NULL ? NULL : PyObject_New(cancel_object, type);
+  if (self == NULL) return NULL;
+  rv_error err;
+  self->cancel = NULL;
+  if (rv_cancel_new(&self->cancel, &err) != RV_OK) {
+    Py_DECREF((PyObject *)self);
+    return core_raise(state, &err);
+  }
+  return (PyObject *)self;
+}
+
+static void cancel_dealloc(PyObject *object)
+{
+  PyTypeObject *type = Py_TYPE(object);
+  rv_cancel_free(((cancel_object *)object)->cancel);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+static PyObject *cancel_fire(PyObject *object, PyObject *none)
+{
+  (void)none;
+  rv_cancel_fire(((cancel_object *)object)->cancel);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef cancel_methods[] = {
+    {"fire", cancel_fire, METH_NOARGS, "fire($self, /)\n--\n\nEnds every call that waits with it, and every later one."}, {NULL, NULL, 0, NULL}};
+
+static PyType_Slot cancel_slots[] = {{Py_tp_doc, "Cancel()\n--\n\nEnds calls from another thread, with CancelledError. Fires once."},
+                                     {Py_tp_new, CORE_SLOT(cancel_tp_new)},
+                                     {Py_tp_dealloc, CORE_SLOT(cancel_dealloc)},
+                                     {Py_tp_methods, cancel_methods},
+                                     {0, NULL}};
+
+PyType_Spec cancel_spec = {
+    .name = "reverie.Cancel",
+    .basicsize = sizeof(cancel_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = cancel_slots,
+};

@@ -1,0 +1,81 @@
+/* The client: one object for a store in this process or a server elsewhere, and what it remembers of the tables it uses. */
+#ifndef RV_PYTHON_CLIENT_H
+#define RV_PYTHON_CLIENT_H
+
+#include "types.h"
+
+#define CLIENT_DEFAULT_TIMEOUT RV_DEFAULT_TIMEOUT_MS
+#define CLIENT_IDLE_WRITERS 8
+/* Calls that move no more than this keep the GIL where they cannot block. */
+#define CLIENT_SMALL_BYTES 65536
+
+/* ---- buffers for results, used again ---- */
+
+typedef struct pool pool;
+pool *pool_new(void);
+void pool_unref(pool *p);
+/* An object that owns `size` bytes (64-aligned) and gives them back to the pool when it goes. `p` may be NULL. */
+PyObject *buffer_new(core_state *state, pool *p, size_t size, void **data);
+
+/* ---- tables ---- */
+
+/* What a client remembers of a table. */
+typedef struct handle_object {
+  PyObject_HEAD
+  PyObject *name;
+  const char *text;
+  structure_object *signature; /* the signature's nest; NULL: no signature */
+  structure_object *rows;      /* of the last row inserted through this client; NULL: none yet */
+  rv_dtype *dtypes;            /* of the signature's specs */
+  size_t num_specs;
+  bool stale; /* a call was refused: ask again before the next */
+} handle_object;
+
+typedef struct client_object {
+  PyObject_HEAD
+  core_state *state;
+  rv_client *client;
+  bool in_process;
+  PyObject *handles;   /* dict: name -> handle */
+  PyObject *rows;      /* dict: name -> structure of the last item made without a handle */
+  handle_object *last; /* the one used last */
+  pool *buffers;
+  rv_writer *idle[CLIENT_IDLE_WRITERS]; /* of insert, used again */
+  size_t num_idle;
+} client_object;
+
+/* RuntimeError and -1 for an object whose __init__ did not run. */
+int client_check(client_object *self);
+/* A new reference to the table's handle; asks the server the first time. NULL with an exception. */
+handle_object *client_handle(client_object *self, PyObject *table, int64_t timeout_ms);
+/* The structure of items with so many columns: the signature's, else that of the last row; NULL: a flat list. */
+structure_object *client_structure(const handle_object *handle, size_t num_columns);
+/* Items of this structure were made for the table. -1 with an exception. */
+int client_remember(client_object *self, PyObject *table, structure_object *structure);
+/* Raises the error, or what a signal handler raised (`wait` may be NULL); the handle (may be NULL) is asked for again where it may
+ * be out of date. Returns NULL. */
+PyObject *client_raise(client_object *self, handle_object *handle, const core_wait *wait, const rv_error *err);
+
+/* ---- methods that have files of their own ---- */
+PyObject *client_add(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *client_add_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *client_sample_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *client_update_priorities(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *client_mutate(PyObject *self, PyObject *args);
+PyObject *client_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *client_items_page(PyObject *self, PyObject *args);
+PyObject *client_take_idle(PyObject *self, PyObject *none);
+PyObject *client_give_idle(PyObject *self, PyObject *stream);
+
+/* ---- samples ---- */
+
+/* A list of the sample's columns as arrays: the caller's own, or with copy=false read-only views that hold the sample. */
+PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy);
+/* SampleInfo. */
+PyObject *sample_info_object(core_state *state, const rv_sample_info *info);
+/* ReplaySample of an info and data. Takes both references. */
+PyObject *replay_sample_object(core_state *state, PyObject *owned_info, PyObject *owned_data);
+/* The list's arrays in the structure; the list itself without one. Takes the list. */
+PyObject *into_structure(const structure_object *structure, PyObject *owned_list);
+
+#endif

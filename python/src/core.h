@@ -1,0 +1,102 @@
+/* What the files of the extension share: the module's state, how errors are raised, how arguments are parsed.
+ *
+ * The extension is thin: parse, release the GIL, call C, wrap. It keeps to CPython's limited API of 3.11 with NumPy's C API
+ * under it. There is no static state besides NumPy's table of functions; a type's methods find the module's state through
+ * the object (`state`), which holds a reference to its type and so to the module. */
+#ifndef RV_PYTHON_CORE_H
+#define RV_PYTHON_CORE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_1_25_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_25_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL rv_python_numpy
+#ifndef RV_PYTHON_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "reverie/reverie.h"
+
+/* rv_dtype numbers are below this. */
+#define CORE_DTYPES 32
+#define CORE_CODES 17
+
+typedef struct core_state {
+  PyObject *errors[CORE_CODES]; /* exception classes by status code */
+  PyObject *structure_error;
+  PyObject *sample_info;   /* classes: reverie.samples */
+  PyObject *replay_sample;
+  PyObject *mapping;       /* collections.abc.Mapping */
+  PyObject *attrs_fields;  /* "__attrs_attrs__" */
+  PyObject *tuple_fields;  /* "_fields" */
+  PyArray_Descr *descr[CORE_DTYPES]; /* how a dtype is shown; NULL for a number that is no dtype */
+  rv_dtype dtype_of_builtin[32];     /* by NumPy's type number */
+  int ml_type[5];                    /* NumPy's numbers of ml_dtypes' types ... */
+  rv_dtype ml_dtype[5];              /* ... and ours */
+  newfunc new_tuple;                 /* tuple.__new__ */
+  PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
+  PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *history_type, *column_type, *reference_type, *buffer_type;
+} core_state;
+
+/* For type slots and method tables: ISO C has no conversion from function pointers to void pointers. */
+#define CORE_SLOT(function) ((void *)(uintptr_t)(function))
+#define CORE_METHOD(function) ((PyCFunction)(void (*)(void))(function))
+#define CORE_FAST (METH_FASTCALL | METH_KEYWORDS)
+
+/* The state of the module that made `type` or one of its bases; NULL with an exception set. */
+core_state *core_state_of_type(PyTypeObject *type);
+
+/* ---- errors ---- */
+
+/* Raises the error as the exception of its code. Returns NULL, so that a method can end with `return core_raise(...)`. */
+PyObject *core_raise(core_state *state, const rv_error *err);
+/* Puts "text: " before the sentence of the TypeError or ValueError that is set, where `text` is repr(what). */
+void core_prefix_error(PyObject *what);
+
+/* ---- arguments of METH_FASTCALL | METH_KEYWORDS methods ---- */
+
+typedef struct core_signature {
+  const char *function;
+  const char *const *names; /* of all parameters */
+  int count;                /* of names */
+  int positional;           /* so many may be given by position */
+  int required;             /* the first so many must be given */
+} core_signature;
+
+/* Fills out[count] with borrowed references, NULL where nothing was given; -1 with TypeError. */
+int core_parse(const core_signature *signature, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **out);
+
+/* Seconds (None: for ever; NULL: `otherwise`) as milliseconds, rounded up. -1 with an exception set. */
+int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out);
+/* A str's UTF-8; NULL with TypeError that names `what`. Valid while the object lives. */
+const char *core_text(PyObject *text, const char *what);
+/* A positive or zero int that fits size_t; -1 with an exception. */
+int core_size(PyObject *value, const char *what, size_t least, size_t *out);
+/* What float() takes, and arrays of one element. -1 with an exception. */
+int core_double(PyObject *value, const char *what, double *out);
+
+/* ---- waiting ---- */
+
+/* A call that may block: releases the GIL and lets signals through. */
+typedef struct core_wait {
+  rv_wait wait;
+  PyThreadState *thread;
+  bool raised; /* a signal handler raised; its exception is set */
+} core_wait;
+
+void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel); /* the GIL is released afterwards */
+void core_wait_end(core_wait *wait);                                        /* and held again */
+/* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
+PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
+
+/* ---- a lock for objects that belong to one thread at a time ---- */
+
+/* Takes the lock, waiting without the GIL if somebody else has it; -1 if a signal handler raised meanwhile. */
+int core_lock(PyThread_type_lock lock);
+
+#endif

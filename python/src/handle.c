@@ -1,0 +1,166 @@
+/* What a client remembers of the tables it uses. */
+#include <stdio.h>
+
+#include "client.h"
+
+static void handle_dealloc(PyObject *object)
+{
+  handle_object *self = (handle_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  Py_XDECREF(self->name);
+  Py_XDECREF((PyObject *)self->signature);
+  Py_XDECREF((PyObject *)self->rows);
+  PyMem_Free(self->dtypes);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+static PyType_Slot handle_slots[] = {{Py_tp_doc, "What a client remembers of a table."},
+                                     {Py_tp_dealloc, CORE_SLOT(handle_dealloc)},
+                                     {0, NULL}};
+
+PyType_Spec handle_spec = {
+    .name = "reverie._core.Handle",
+    .basicsize = sizeof(handle_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = handle_slots,
+};
+
+/* The nest of a signature, decoded in Python; one that we cannot read, or whose leaves are not the specs, is left out. */
+static int set_signature(core_state *state, handle_object *handle, const rv_signature *signature)
+{
+  if (signature->num_specs == 0 || signature->structure.size == 0) return 0;
+  PyObject *module = PyImport_ImportModule("reverie._structured_value");
+  if (module == NULL) return -1;
+  PyObject *nest = PyObject_CallMethod(module, "decode", "y#", (const char *)signature->structure.data,
+                                       (Py_ssize_t)signature->structure.size);
+  Py_DECREF(module);
+  if (nest == NULL) {
+    PyErr_Clear();
+    return 0;
+  }
+  handle->signature = structure_new(state, nest);
+  Py_DECREF(nest);
+  if (handle->signature == NULL) return -1;
+  if (handle->signature->num_leaves != signature->num_specs) Py_CLEAR(handle->signature);
+  return 0;
+}
+
+static handle_object *handle_new(core_state *state, PyObject *name, const char *text, const rv_table_info *info)
+{
+  handle_object *self = PyObject_New(handle_object, state->handle_type);
+  if (self == NULL) return NULL;
+  Py_INCREF(name);
+  self->name = name;
+  self->text = text;
+  self->signature = self->rows = NULL;
+  self->stale = false;
+  self->num_specs = info->signature.num_specs;
+  self->dtypes = PyMem_Calloc(self->num_specs + 1, sizeof *self->dtypes);
+  if (self->dtypes == NULL) {
+    PyErr_NoMemory();
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  for (size_t i = 0; i < self->num_specs; i++) self->dtypes[i] = info->signature.specs[i].dtype;
+  if (set_signature(state, self, &info->signature) < 0) Py_CLEAR(self);
+  return self;
+}
+
+static const rv_table_info *find_info(const rv_server_info *info, const char *name)
+{
+  for (size_t i = 0; i < info->num_tables; i++) {
+    if (strcmp(info->tables[i].name, name) == 0) return &info->tables[i];
+  }
+  return NULL;
+}
+
+static void raise_no_table(core_state *state, const rv_server_info *info, const char *name)
+{
+  rv_error err = {.code = RV_NOT_FOUND};
+  int at = snprintf(err.message, sizeof err.message, "table \"%.100s\" does not exist; the server has: ", name);
+  for (size_t i = 0; i < info->num_tables && at > 0 && (size_t)at < sizeof err.message; i++) {
+    at += snprintf(err.message + at, sizeof err.message - (size_t)at, "%s\"%s\"", i > 0 ? ", " : "", info->tables[i].name);
+  }
+  core_raise(state, &err);
+}
+
+static handle_object *fetch(client_object *self, PyObject *name, const char *text, int64_t timeout_ms)
+{
+  rv_server_info *info = NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) {
+    core_wait_raise(self->state, &wait, &err);
+    return NULL;
+  }
+  const rv_table_info *found = find_info(info, text);
+  handle_object *handle = NULL;
+  if (found == NULL) {
+    raise_no_table(self->state, info, text);
+  } else {
+    handle = handle_new(self->state, name, text, found);
+  }
+  rv_server_info_free(info);
+  return handle;
+}
+
+handle_object *client_handle(client_object *self, PyObject *table, int64_t timeout_ms)
+{
+  handle_object *handle = self->last;
+  if (handle == NULL || handle->name != table) {
+    if (core_text(table, "table") == NULL) return NULL;
+    handle = (handle_object *)PyDict_GetItemWithError(self->handles, table);
+    if (handle == NULL && PyErr_Occurred()) return NULL;
+  }
+  if (handle != NULL && !handle->stale) {
+    Py_INCREF((PyObject *)handle);
+  } else {
+    structure_object *rows =
+        handle != NULL ? handle->rows : (structure_object *)PyDict_GetItemWithError(self->rows, table);
+    Py_XINCREF((PyObject *)rows);
+    handle = fetch(self, table, core_text(table, "table"), timeout_ms);
+    if (handle == NULL || PyDict_SetItem(self->handles, table, (PyObject *)handle) < 0) {
+      Py_XDECREF((PyObject *)rows);
+      Py_XDECREF((PyObject *)handle);
+      return NULL;
+    }
+    handle->rows = rows;
+  }
+  if (self->last != handle) {
+    PyObject *old = (PyObject *)self->last;
+    Py_INCREF((PyObject *)handle);
+    self->last = handle;
+    Py_XDECREF(old);
+  }
+  return handle;
+}
+
+PyObject *client_raise(client_object *self, handle_object *handle, const core_wait *wait, const rv_error *err)
+{
+  bool doubtful = err->code == RV_NOT_FOUND || err->code == RV_INVALID_ARGUMENT || err->code == RV_FAILED_PRECONDITION;
+  if (handle != NULL && doubtful) handle->stale = true;
+  if (wait != NULL) return core_wait_raise(self->state, wait, err);
+  return core_raise(self->state, err);
+}
+
+structure_object *client_structure(const handle_object *handle, size_t num_columns)
+{
+  if (handle->signature != NULL && handle->signature->num_leaves == num_columns) return handle->signature;
+  if (handle->rows != NULL && handle->rows->num_leaves == num_columns) return handle->rows;
+  return NULL;
+}
+
+int client_remember(client_object *self, PyObject *table, structure_object *structure)
+{
+  handle_object *handle = (handle_object *)PyDict_GetItemWithError(self->handles, table);
+  if (handle == NULL) return PyErr_Occurred() ? -1 : PyDict_SetItem(self->rows, table, (PyObject *)structure);
+  PyObject *old = (PyObject *)handle->rows;
+  Py_INCREF((PyObject *)structure);
+  handle->rows = structure;
+  Py_XDECREF(old);
+  return 0;
+}

@@ -1,0 +1,233 @@
+/* Client.add and Client.add_batch: rows into a table, without trajectories. */
+#include "client.h"
+#include "convert.h"
+
+/* The data as tensors in column order; everything they point to is held by the scratch. */
+typedef struct flat_rows {
+  size_t n;
+  rv_tensor *columns;
+  size_t bytes;
+} flat_rows;
+
+static structure_object *flatten_anew(client_object *self, handle_object *handle, PyObject *data)
+{
+  structure_object *rows = structure_new(self->state, data);
+  if (rows == NULL) return NULL;
+  if (rows->num_leaves == 0) {
+    PyErr_SetString(PyExc_ValueError, "the data has no leaves: there is nothing to insert");
+    Py_DECREF((PyObject *)rows);
+    return NULL;
+  }
+  PyObject *old = (PyObject *)handle->rows;
+  handle->rows = rows;
+  Py_XDECREF(old);
+  return rows;
+}
+
+static void prefix_path(const structure_object *structure, size_t leaf)
+{
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *paths = tree_paths(structure->root, structure->num_leaves);
+  PyErr_Restore(type, value, traceback);
+  if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
+  Py_XDECREF(paths);
+}
+
+static size_t tensor_bytes(const rv_tensor *tensor)
+{
+  size_t bytes = rv_dtype_size(tensor->dtype);
+  for (uint32_t i = 0; i < tensor->rank; i++) bytes *= (size_t)tensor->shape[i];
+  return bytes;
+}
+
+static int convert_leaves(client_object *self, handle_object *handle, structure_object *structure, scratch *s, PyObject **leaves,
+                          flat_rows *out)
+{
+  size_t n = structure->num_leaves;
+  bool typed = handle->num_specs == n;
+  for (size_t i = 0; i < n; i++) {
+    rv_dtype wanted = typed ? handle->dtypes[i] : RV_DTYPE_INVALID;
+    if (tensor_from_object(self->state, s, leaves[i], wanted, &out->columns[i]) < 0) {
+      prefix_path(structure, i);
+      return -1;
+    }
+    out->bytes += tensor_bytes(&out->columns[i]);
+  }
+  return 0;
+}
+
+static int flatten(client_object *self, handle_object *handle, PyObject *data, scratch *s, flat_rows *out)
+{
+  structure_object *structure = handle->rows;
+  if (structure == NULL && (structure = flatten_anew(self, handle, data)) == NULL) return -1;
+  for (int attempt = 0; attempt < 2; attempt++) {
+    size_t n = structure->num_leaves;
+    PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
+    if (leaves == NULL) return -1;
+    int found = tree_flatten(structure->root, data, leaves);
+    if (found < 0) return -1;
+    if (found == 0) {
+      if (attempt > 0 || (structure = flatten_anew(self, handle, data)) == NULL) break;
+      continue;
+    }
+    for (size_t i = 0; i < n; i++) {
+      if (scratch_hold(s, leaves[i]) < 0) return -1;
+    }
+    Py_INCREF((PyObject *)structure);
+    if (scratch_hold(s, (PyObject *)structure) < 0) return -1;
+    *out = (flat_rows){.n = n, .columns = scratch_alloc(s, n, sizeof *out->columns)};
+    if (out->columns == NULL) return -1;
+    return convert_leaves(self, handle, structure, s, leaves, out);
+  }
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
+  return -1;
+}
+
+/* ---- add ---- */
+
+static PyObject *add(client_object *self, handle_object *handle, const flat_rows *rows, double priority, int64_t timeout_ms)
+{
+  rv_error err;
+  uint64_t key;
+  rv_code code = RV_DEADLINE_EXCEEDED;
+  if (self->in_process && rows->bytes <= CLIENT_SMALL_BYTES) { /* it cannot block: the GIL need not be given up */
+    rv_wait now = {.timeout_ms = 0};
+    code = rv_client_add(self->client, handle->text, rows->columns, rows->n, priority, &key, &now, &err);
+    if (code == RV_OK) return PyLong_FromUnsignedLongLong(key);
+    if (code != RV_DEADLINE_EXCEEDED || timeout_ms == 0) return client_raise(self, handle, NULL, &err);
+  }
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  code = rv_client_add(self->client, handle->text, rows->columns, rows->n, priority, &key, &wait.wait, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) return client_raise(self, handle, &wait, &err);
+  return PyLong_FromUnsignedLongLong(key);
+}
+
+static const char *const add_names[] = {"table", "data", "priority", "timeout"};
+static const core_signature add_signature = {"add", add_names, 4, 3, 2};
+
+PyObject *client_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  client_object *self = (client_object *)object;
+  PyObject *given[4];
+  int64_t timeout_ms;
+  double priority = 1.0;
+  if (client_check(self) < 0 || core_parse(&add_signature, args, nargs, kwnames, given) < 0) return NULL;
+  if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  if (given[2] != NULL && core_double(given[2], "priority", &priority) < 0) return NULL;
+  handle_object *handle = client_handle(self, given[0], timeout_ms);
+  if (handle == NULL) return NULL;
+  scratch s;
+  flat_rows rows;
+  scratch_init(&s);
+  PyObject *out = flatten(self, handle, given[1], &s, &rows) < 0 ? NULL : add(self, handle, &rows, priority, timeout_ms);
+  scratch_fini(&s);
+  Py_DECREF((PyObject *)handle);
+  return out;
+}
+
+/* ---- add_batch ---- */
+
+static int check_leading(const flat_rows *rows, size_t *n)
+{
+  for (size_t i = 0; i < rows->n; i++) {
+    const rv_tensor *column = &rows->columns[i];
+    if (column->rank == 0) {
+      PyErr_Format(PyExc_ValueError, "column %zu is a scalar; add_batch takes arrays with the rows along dimension 0", i);
+      return -1;
+    }
+    if (i > 0 && column->shape[0] != rows->columns[0].shape[0]) {
+      PyErr_Format(PyExc_ValueError, "column %zu has %lld rows, column 0 has %lld", i, (long long)column->shape[0],
+                   (long long)rows->columns[0].shape[0]);
+      return -1;
+    }
+  }
+  *n = (size_t)rows->columns[0].shape[0];
+  return 0;
+}
+
+static const double *parse_priorities(PyObject *given, scratch *s, size_t n)
+{
+  PyObject *array = PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
+  if (scratch_hold(s, array) < 0) return NULL;
+  if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
+    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each row", n);
+    return NULL;
+  }
+  return PyArray_DATA((PyArrayObject *)array);
+}
+
+/* The columns without their first `done` rows. */
+static rv_tensor *without_first(scratch *s, const flat_rows *rows, size_t done)
+{
+  rv_tensor *columns = scratch_alloc(s, rows->n, sizeof *columns);
+  for (size_t i = 0; columns != NULL && i < rows->n; i++) {
+    const rv_tensor *from = &rows->columns[i];
+    int64_t *shape = scratch_alloc(s, from->rank, sizeof *shape);
+    if (shape == NULL) return NULL;
+    memcpy(shape, from->shape, from->rank * sizeof *shape);
+    size_t row_bytes = tensor_bytes(from) / (size_t)shape[0];
+    shape[0] -= (int64_t)done;
+    columns[i] = (rv_tensor){from->dtype, from->rank, shape, (const char *)from->data + done * row_bytes};
+  }
+  return columns;
+}
+
+static PyObject *add_rows(client_object *self, handle_object *handle, scratch *s, const flat_rows *rows, size_t n,
+                          const double *priorities, int64_t timeout_ms)
+{
+  rv_error err;
+  size_t before = 0, added = 0;
+  const rv_tensor *columns = rows->columns;
+  if (self->in_process && rows->bytes <= CLIENT_SMALL_BYTES) {
+    rv_wait now = {.timeout_ms = 0};
+    rv_code code = rv_client_add_batch(self->client, handle->text, columns, rows->n, n, priorities, NULL, &before, &now, &err);
+    if (code == RV_OK) return PyLong_FromSize_t(before);
+    if (code != RV_DEADLINE_EXCEEDED) return client_raise(self, handle, NULL, &err);
+    if (timeout_ms == 0) return before > 0 ? PyLong_FromSize_t(before) : client_raise(self, handle, NULL, &err);
+    if (before > 0 && (columns = without_first(s, rows, before)) == NULL) return NULL;
+    if (priorities != NULL) priorities += before;
+  }
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code =
+      rv_client_add_batch(self->client, handle->text, columns, rows->n, n - before, priorities, NULL, &added, &wait.wait, &err);
+  core_wait_end(&wait);
+  bool late = code == RV_DEADLINE_EXCEEDED && before + added > 0;
+  if (code != RV_OK && !late) return client_raise(self, handle, &wait, &err);
+  return PyLong_FromSize_t(before + added);
+}
+
+static const char *const add_batch_names[] = {"table", "data", "priorities", "timeout"};
+static const core_signature add_batch_signature = {"add_batch", add_batch_names, 4, 3, 2};
+
+PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  client_object *self = (client_object *)object;
+  PyObject *given[4];
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || core_parse(&add_batch_signature, args, nargs, kwnames, given) < 0) return NULL;
+  if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  handle_object *handle = client_handle(self, given[0], timeout_ms);
+  if (handle == NULL) return NULL;
+  scratch s;
+  flat_rows rows;
+  size_t n;
+  PyObject *out = NULL;
+  scratch_init(&s);
+  if (flatten(self, handle, given[1], &s, &rows) == 0 && check_leading(&rows, &n) == 0) {
+    const double *priorities = NULL;
+    bool wants = given[2] != NULL && given[2] != Py_None;
+    if (wants) priorities = parse_priorities(given[2], &s, n);
+    if (n == 0) {
+      out = wants && priorities == NULL ? NULL : PyLong_FromLong(0);
+    } else if (!wants || priorities != NULL) {
+      out = add_rows(self, handle, &s, &rows, n, priorities, timeout_ms);
+    }
+  }
+  scratch_fini(&s);
+  Py_DECREF((PyObject *)handle);
+  return out;
+}

@@ -1,0 +1,143 @@
+/* Sampled items as arrays. */
+#include "client.h"
+#include "convert.h"
+
+/* What keeps a sample alive while views of it are. */
+typedef struct sample_object {
+  PyObject_HEAD
+  rv_sample *sample;
+} sample_object;
+
+static void sample_dealloc(PyObject *object)
+{
+  PyTypeObject *type = Py_TYPE(object);
+  rv_sample_unref(((sample_object *)object)->sample);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+static PyType_Slot sample_slots[] = {
+    {Py_tp_doc, "A sampled item that arrays are views of."}, {Py_tp_dealloc, CORE_SLOT(sample_dealloc)}, {0, NULL}};
+
+PyType_Spec sample_spec = {
+    .name = "reverie._core.Sample",
+    .basicsize = sizeof(sample_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = sample_slots,
+};
+
+static PyObject *hold_sample(core_state *state, rv_sample *sample)
+{
+  sample_object *self = PyObject_New(sample_object, state->sample_type);
+  if (self != NULL) self->sample = rv_sample_ref(sample);
+  return (PyObject *)self;
+}
+
+static PyArrayObject *copy_strings(rv_sample *sample, size_t i, const rv_sample_column *column, PyArrayObject *owned_array,
+                                   rv_error *err, rv_code *code)
+{
+  rv_bytes *strings = PyMem_Malloc(column->bytes + 1);
+  if (strings == NULL) {
+    PyErr_NoMemory();
+    Py_DECREF(owned_array);
+    return NULL;
+  }
+  *code = rv_sample_copy(sample, i, strings, column->bytes, err);
+  if (*code == RV_OK && array_set_strings(owned_array, 0, strings, column->bytes / sizeof *strings) < 0) Py_CLEAR(owned_array);
+  PyMem_Free(strings);
+  return owned_array;
+}
+
+static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyObject *holder)
+{
+  rv_error err;
+  rv_sample_column column;
+  if (rv_sample_get_column(sample, i, &column, &err) != RV_OK) return core_raise(state, &err);
+  int64_t shape[RV_MAX_RANK + 2];
+  uint32_t rank = 0;
+  if (column.rank > RV_MAX_RANK + 1) return PyErr_Format(PyExc_SystemError, "a column has rank %u", column.rank);
+  if (!column.squeezed) shape[rank++] = column.length;
+  for (uint32_t d = 0; d < column.rank; d++) shape[rank++] = column.shape[d];
+  if (holder != NULL && column.dtype != RV_STRING) {
+    const void *view = rv_sample_view(sample, i);
+    if (view != NULL) return (PyObject *)array_over(state, column.dtype, rank, shape, (void *)(uintptr_t)view, holder, false);
+  }
+  PyArrayObject *array = array_new(state, column.dtype, rank, shape);
+  if (array == NULL) return NULL;
+  rv_code code = RV_OK;
+  if (column.dtype == RV_STRING) {
+    array = copy_strings(sample, i, &column, array, &err, &code);
+  } else if (column.bytes <= CLIENT_SMALL_BYTES) {
+    code = rv_sample_copy(sample, i, PyArray_DATA(array), column.bytes, &err);
+  } else {
+    void *data = PyArray_DATA(array);
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_sample_copy(sample, i, data, column.bytes, &err);
+    Py_END_ALLOW_THREADS
+  }
+  if (array != NULL && code != RV_OK) {
+    Py_DECREF(array);
+    return core_raise(state, &err);
+  }
+  if (array != NULL && holder != NULL) PyArray_CLEARFLAGS(array, NPY_ARRAY_WRITEABLE); /* as the views beside it */
+  return (PyObject *)array;
+}
+
+PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy)
+{
+  PyObject *holder = NULL;
+  if (!copy && (holder = hold_sample(state, sample)) == NULL) return NULL;
+  size_t n = rv_sample_num_columns(sample);
+  PyObject *out = PyList_New((Py_ssize_t)n);
+  for (size_t i = 0; out != NULL && i < n; i++) {
+    PyObject *array = one_column(state, sample, i, holder);
+    if (array == NULL || PyList_SetItem(out, (Py_ssize_t)i, array) < 0) Py_CLEAR(out);
+  }
+  Py_XDECREF(holder);
+  return out;
+}
+
+static PyObject *new_named(core_state *state, PyObject *class, PyObject *owned_tuple)
+{
+  if (owned_tuple == NULL) return NULL;
+  PyObject *args = PyTuple_Pack(1, owned_tuple);
+  Py_DECREF(owned_tuple);
+  if (args == NULL) return NULL;
+  PyObject *out = state->new_tuple((PyTypeObject *)class, args, NULL);
+  Py_DECREF(args);
+  return out;
+}
+
+PyObject *sample_info_object(core_state *state, const rv_sample_info *info)
+{
+  PyObject *fields = Py_BuildValue("(KdLdi)", (unsigned long long)info->key, info->probability, (long long)info->table_size,
+                                   info->priority, (int)info->times_sampled);
+  return new_named(state, state->sample_info, fields);
+}
+
+PyObject *replay_sample_object(core_state *state, PyObject *owned_info, PyObject *owned_data)
+{
+  PyObject *fields = owned_info == NULL || owned_data == NULL ? NULL : PyTuple_Pack(2, owned_info, owned_data);
+  Py_XDECREF(owned_info);
+  Py_XDECREF(owned_data);
+  return new_named(state, state->replay_sample, fields);
+}
+
+PyObject *into_structure(const structure_object *structure, PyObject *owned_list)
+{
+  if (owned_list == NULL || structure == NULL) return owned_list;
+  size_t n = (size_t)PyList_Size(owned_list);
+  PyObject **leaves = PyMem_Calloc(n + 1, sizeof *leaves);
+  PyObject *out = NULL;
+  if (leaves == NULL) {
+    PyErr_NoMemory();
+  } else {
+    for (size_t i = 0; i < n; i++) leaves[i] = PyList_GetItem(owned_list, (Py_ssize_t)i);
+    Py_INCREF((PyObject *)structure);
+    out = tree_unflatten(structure->root, leaves);
+    Py_DECREF((PyObject *)structure);
+  }
+  PyMem_Free(leaves);
+  Py_DECREF(owned_list);
+  return out;
+}

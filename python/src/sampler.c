@@ -1,0 +1,266 @@
+/* The iterator behind Client.sample: one ReplaySample, or the list of its steps, at a time. */
+#include "client.h"
+#include "convert.h"
+
+typedef struct sampler_object {
+  PyObject_HEAD
+  core_state *state;
+  client_object *client;
+  PyObject *table;
+  structure_object *structure; /* NULL: flat lists */
+  rv_sampler *sampler;         /* made at the first next */
+  PyThread_type_lock lock;
+  int64_t max_samples;
+  bool emit_timesteps, unpack, copy, ended;
+} sampler_object;
+
+static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"client", "table", "max_samples", "emit_timesteps", "unpack", "copy", NULL};
+  core_state *state = core_state_of_type(type);
+  if (state == NULL) return NULL;
+  PyObject *client, *table;
+  long long max_samples;
+  int emit_timesteps, unpack, copy;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OLppp:Sampler", names, state->client_type, &client, &table, &max_samples,
+                                   &emit_timesteps, &unpack, &copy) ||
+      client_check((client_object *)client) < 0 || core_text(table, "table") == NULL) {
+    return NULL;
+  }
+  sampler_object *self = PyObject_New(sampler_object, type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->sampler = NULL;
+  self->lock = PyThread_allocate_lock();
+  self->max_samples = max_samples;
+  self->emit_timesteps = emit_timesteps;
+  self->unpack = unpack;
+  self->copy = copy;
+  self->ended = false;
+  Py_INCREF(client);
+  self->client = (client_object *)client;
+  Py_INCREF(table);
+  self->table = table;
+  self->structure = NULL;
+  if (self->lock == NULL) {
+    PyErr_NoMemory();
+    Py_CLEAR(self);
+  }
+  return (PyObject *)self;
+}
+
+static void free_sampler(rv_sampler *sampler)
+{
+  if (sampler == NULL) return;
+  Py_BEGIN_ALLOW_THREADS
+  rv_sampler_free(sampler);
+  Py_END_ALLOW_THREADS
+}
+
+static void sampler_dealloc(PyObject *object)
+{
+  sampler_object *self = (sampler_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  rv_sampler *sampler = self->sampler;
+  self->sampler = NULL;
+  free_sampler(sampler);
+  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  Py_XDECREF((PyObject *)self->client);
+  Py_XDECREF(self->table);
+  Py_XDECREF((PyObject *)self->structure);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+/* ---- one sample ---- */
+
+static PyObject *timestep(core_state *state, const sampler_object *self, PyObject *info, PyObject *columns, int64_t row)
+{
+  Py_ssize_t n = PyList_Size(columns);
+  PyObject *data = PyList_New(n);
+  for (Py_ssize_t i = 0; data != NULL && i < n; i++) {
+    PyArrayObject *whole = (PyArrayObject *)PyList_GetItem(columns, i);
+    char *at = PyArray_BYTES(whole) + row * PyArray_STRIDE(whole, 0);
+    Py_INCREF((PyObject *)PyArray_DESCR(whole));
+    PyArrayObject *step = (PyArrayObject *)PyArray_NewFromDescr(
+        &PyArray_Type, PyArray_DESCR(whole), PyArray_NDIM(whole) - 1, PyArray_DIMS(whole) + 1, PyArray_STRIDES(whole) + 1, at,
+        PyArray_FLAGS(whole) & (NPY_ARRAY_WRITEABLE | NPY_ARRAY_ALIGNED), NULL);
+    Py_INCREF((PyObject *)whole);
+    if (step == NULL || PyArray_SetBaseObject(step, (PyObject *)whole) < 0 || PyList_SetItem(data, i, (PyObject *)step) < 0) {
+      Py_CLEAR(data);
+    } else {
+      PyArray_UpdateFlags(step, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS);
+    }
+  }
+  Py_INCREF(info);
+  return replay_sample_object(state, info, into_structure(self->structure, data));
+}
+
+/* The rows of all columns, of which there must be equally many. */
+static int64_t num_timesteps(PyObject *columns)
+{
+  int64_t rows = -1;
+  for (Py_ssize_t i = 0; i < PyList_Size(columns); i++) {
+    PyArrayObject *column = (PyArrayObject *)PyList_GetItem(columns, i);
+    if (PyArray_NDIM(column) == 0) {
+      PyErr_Format(PyExc_TypeError, "column %zd is a scalar and cannot be split into steps; use emit_timesteps=False", i);
+      return -1;
+    }
+    int64_t length = PyArray_DIM(column, 0);
+    if (rows >= 0 && length != rows) {
+      PyErr_Format(PyExc_ValueError,
+                   "Can't split the item into steps: column 0 has %lld rows, column %zd has %lld; use emit_timesteps=False",
+                   (long long)rows, i, (long long)length);
+      return -1;
+    }
+    rows = length;
+  }
+  return rows < 0 ? 0 : rows;
+}
+
+static PyObject *into_timesteps(core_state *state, const sampler_object *self, PyObject *info, PyObject *columns)
+{
+  int64_t rows = num_timesteps(columns);
+  if (rows < 0) return NULL;
+  PyObject *out = PyList_New(rows);
+  for (int64_t row = 0; out != NULL && row < rows; row++) {
+    PyObject *step = timestep(state, self, info, columns, row);
+    if (step == NULL || PyList_SetItem(out, row, step) < 0) Py_CLEAR(out);
+  }
+  return out;
+}
+
+static PyObject *wrap(sampler_object *self, rv_sample *sample)
+{
+  core_state *state = self->state;
+  if (self->structure != NULL && self->structure->num_leaves != rv_sample_num_columns(sample)) {
+    return PyErr_Format(PyExc_ValueError, "the item has %zu columns, the table's signature has %zu",
+                        rv_sample_num_columns(sample), self->structure->num_leaves);
+  }
+  PyObject *columns = sample_columns(state, sample, self->copy);
+  PyObject *info = columns == NULL ? NULL : sample_info_object(state, rv_sample_get_info(sample));
+  if (info == NULL) {
+    Py_XDECREF(columns);
+    return NULL;
+  }
+  if (!self->emit_timesteps) return replay_sample_object(state, info, into_structure(self->structure, columns));
+  PyObject *out = into_timesteps(state, self, info, columns);
+  Py_DECREF(info);
+  Py_DECREF(columns);
+  return out;
+}
+
+/* ---- iteration ---- */
+
+static int open_sampler(sampler_object *self)
+{
+  if (self->max_samples < 1) {
+    PyErr_Format(PyExc_ValueError, "num_samples (max_samples) must be at least 1, got %lld", (long long)self->max_samples);
+    return -1;
+  }
+  if (self->unpack) {
+    handle_object *handle = client_handle(self->client, self->table, RV_FOREVER);
+    if (handle == NULL) return -1;
+    Py_XINCREF((PyObject *)handle->signature);
+    self->structure = handle->signature;
+    self->unpack = false;
+    Py_DECREF((PyObject *)handle);
+  }
+  rv_sampler_config config = {
+      .size = sizeof config,
+      .table = core_text(self->table, "table"),
+      .max_samples = self->max_samples,
+      .rate_limiter_timeout_ms = RV_FOREVER,
+  };
+  rv_error err;
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = rv_sampler_new(self->client->client, &config, &self->sampler, &err);
+  Py_END_ALLOW_THREADS
+  if (code != RV_OK) core_raise(self->state, &err);
+  return code == RV_OK ? 0 : -1;
+}
+
+static PyObject *next_locked(sampler_object *self)
+{
+  if (self->ended) return NULL;
+  if (self->sampler == NULL && open_sampler(self) < 0) return NULL;
+  rv_sample *sample = NULL;
+  rv_error err;
+  rv_wait now = {.timeout_ms = 0};
+  rv_code code = rv_sampler_next(self->sampler, &now, &sample, &err);
+  bool raised = false;
+  if (code == RV_DEADLINE_EXCEEDED) {
+    core_wait wait;
+    core_wait_begin(&wait, RV_FOREVER, NULL);
+    code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
+    core_wait_end(&wait);
+    raised = wait.raised;
+  }
+  if (code == RV_OK) {
+    PyObject *out = wrap(self, sample);
+    rv_sample_unref(sample);
+    return out;
+  }
+  if (raised) return NULL; /* by a signal handler; the sequence goes on */
+  self->ended = true;
+  if (code != RV_OUT_OF_RANGE) core_raise(self->state, &err);
+  return NULL;
+}
+
+static PyObject *sampler_next(PyObject *object)
+{
+  sampler_object *self = (sampler_object *)object;
+  if (core_lock(self->lock) < 0) return NULL;
+  PyObject *out = next_locked(self);
+  if (out == NULL) { /* the end, or an error: let go of what was fetched ahead */
+    if (self->ended) {
+      rv_sampler *sampler = self->sampler;
+      self->sampler = NULL;
+      free_sampler(sampler);
+    }
+  }
+  PyThread_release_lock(self->lock);
+  return out;
+}
+
+static PyObject *sampler_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  sampler_object *self = (sampler_object *)object;
+  self->ended = true;
+  if (self->sampler != NULL) rv_sampler_cancel(self->sampler);
+  if (core_lock(self->lock) < 0) return NULL;
+  rv_sampler *sampler = self->sampler;
+  self->sampler = NULL;
+  free_sampler(sampler);
+  PyThread_release_lock(self->lock);
+  Py_RETURN_NONE;
+}
+
+static PyObject *sampler_iter(PyObject *object)
+{
+  Py_INCREF(object);
+  return object;
+}
+
+static PyMethodDef sampler_methods[] = {
+    {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot sampler_slots[] = {
+    {Py_tp_doc, "Sampler(client, table, max_samples, emit_timesteps, unpack, copy)\n--\n\n"
+                "Samples one after another; what Client.sample returns."},
+    {Py_tp_new, CORE_SLOT(sampler_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
+    {Py_tp_iter, CORE_SLOT(sampler_iter)},
+    {Py_tp_iternext, CORE_SLOT(sampler_next)},
+    {Py_tp_methods, sampler_methods},
+    {0, NULL}};
+
+PyType_Spec sampler_spec = {
+    .name = "reverie._core.Sampler",
+    .basicsize = sizeof(sampler_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = sampler_slots,
+};

@@ -1,0 +1,73 @@
+#include "scratch.h"
+
+struct scratch_block {
+  _Alignas(16) scratch_block *next;
+};
+
+void scratch_init(scratch *s)
+{
+  s->held = s->held_inline;
+  s->num_held = 0;
+  s->held_capacity = SCRATCH_HELD;
+  s->used = 0;
+  s->blocks = NULL;
+}
+
+void scratch_fini(scratch *s)
+{
+  for (size_t i = 0; i < s->num_held; i++) Py_DECREF(s->held[i]);
+  if (s->held != s->held_inline) PyMem_Free(s->held);
+  while (s->blocks != NULL) {
+    scratch_block *block = s->blocks;
+    s->blocks = block->next;
+    PyMem_Free(block);
+  }
+}
+
+static int grow_held(scratch *s)
+{
+  size_t capacity = s->held_capacity * 2;
+  PyObject **held = PyMem_Malloc(capacity * sizeof *held);
+  if (held == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  memcpy(held, s->held, s->num_held * sizeof *held);
+  if (s->held != s->held_inline) PyMem_Free(s->held);
+  s->held = held;
+  s->held_capacity = capacity;
+  return 0;
+}
+
+int scratch_hold(scratch *s, PyObject *owned_object)
+{
+  if (owned_object == NULL) return -1;
+  if (s->num_held == s->held_capacity && grow_held(s) < 0) {
+    Py_DECREF(owned_object);
+    return -1;
+  }
+  s->held[s->num_held++] = owned_object;
+  return 0;
+}
+
+void *scratch_alloc(scratch *s, size_t count, size_t size)
+{
+  if (size != 0 && count > ((size_t)PY_SSIZE_T_MAX - 64) / size) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  size_t bytes = (count * size + 15) & ~(size_t)15;
+  if (bytes <= SCRATCH_BYTES - s->used) {
+    void *out = s->bytes + s->used;
+    s->used += bytes;
+    return out;
+  }
+  scratch_block *block = PyMem_Malloc(sizeof *block + bytes);
+  if (block == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  block->next = s->blocks;
+  s->blocks = block;
+  return block + 1;
+}

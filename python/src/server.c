@@ -1,0 +1,116 @@
+/* A store, offered to other processes. */
+#include "scratch.h"
+#include "types.h"
+
+typedef struct server_object {
+  PyObject_HEAD
+  core_state *state;
+  rv_server *server;
+  size_t num_addresses;
+} server_object;
+
+static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"store",           "addresses",  "io_threads", "max_message_bytes", "max_connections",
+                          "max_streams", "max_writers", "writer_ttl_ms", NULL};
+  core_state *state = core_state_of_type(type);
+  if (state == NULL) return NULL;
+  PyObject *store, *list;
+  rv_server_config config = {.size = sizeof config};
+  Py_ssize_t message = 0, connections = 0, streams = 0, writers = 0;
+  long long ttl = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnL:Server", names, state->store_type, &store, &PyList_Type, &list,
+                                   &config.io_threads, &message, &connections, &streams, &writers, &ttl)) {
+    return NULL;
+  }
+  if (message < 0 || connections < 0 || streams < 0 || writers < 0 || ttl < 0) {
+    PyErr_SetString(PyExc_ValueError, "a server's limits must not be negative; 0 means the default");
+    return NULL;
+  }
+  config.store = ((store_object *)store)->store;
+  config.max_message_bytes = (size_t)message;
+  config.max_connections = (size_t)connections;
+  config.max_streams_per_connection = (size_t)streams;
+  config.max_writer_sessions = (size_t)writers;
+  config.writer_session_ttl_ms = ttl;
+  server_object *self = PyObject_New(server_object, type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->server = NULL;
+  self->num_addresses = config.num_addresses = (size_t)PyList_Size(list);
+  scratch s;
+  scratch_init(&s);
+  const char **addresses = scratch_alloc(&s, config.num_addresses, sizeof *addresses);
+  bool ok = addresses != NULL;
+  for (size_t i = 0; ok && i < config.num_addresses; i++) {
+    addresses[i] = core_text(PyList_GetItem(list, (Py_ssize_t)i), "an address");
+    ok = addresses[i] != NULL;
+  }
+  if (ok) {
+    config.addresses = addresses;
+    rv_error err;
+    rv_code code;
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_server_new(&config, &self->server, &err);
+    Py_END_ALLOW_THREADS
+    ok = code == RV_OK;
+    if (!ok) core_raise(state, &err);
+  }
+  scratch_fini(&s);
+  if (!ok) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static void server_dealloc(PyObject *object)
+{
+  PyTypeObject *type = Py_TYPE(object);
+  rv_server *server = ((server_object *)object)->server;
+  PyObject_Free(object);
+  Py_DECREF(type);
+  Py_BEGIN_ALLOW_THREADS /* joins threads */
+  if (server != NULL) rv_server_free(server);
+  Py_END_ALLOW_THREADS
+}
+
+static PyObject *server_ports(PyObject *object, PyObject *none)
+{
+  (void)none;
+  server_object *self = (server_object *)object;
+  PyObject *out = PyList_New(0);
+  for (size_t i = 0; out != NULL && i < self->num_addresses; i++) {
+    PyObject *port = PyLong_FromLong(rv_server_port(self->server, i));
+    if (port == NULL || PyList_Append(out, port) < 0) Py_CLEAR(out);
+    Py_XDECREF(port);
+  }
+  return out;
+}
+
+static PyObject *server_stop(PyObject *object, PyObject *args)
+{
+  long long drain_ms = 0;
+  if (!PyArg_ParseTuple(args, "|L:stop", &drain_ms)) return NULL;
+  rv_server *server = ((server_object *)object)->server;
+  Py_BEGIN_ALLOW_THREADS
+  rv_server_stop(server, drain_ms);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef server_methods[] = {
+    {"ports", server_ports, METH_NOARGS, "ports($self, /)\n--\n\nThe port each address is bound to; 0 for a unix socket."},
+    {"stop", server_stop, METH_VARARGS, "stop($self, drain_ms=0, /)\n--\n\nStops serving; calls in progress get drain_ms to finish."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot server_slots[] = {
+    {Py_tp_doc, "Server(store, addresses, io_threads=0, ...)\n--\n\nOffers a store to other processes."},
+    {Py_tp_new, CORE_SLOT(server_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(server_dealloc)},
+    {Py_tp_methods, server_methods},
+    {0, NULL}};
+
+PyType_Spec server_spec = {
+    .name = "reverie._core.Server",
+    .basicsize = sizeof(server_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = server_slots,
+};

@@ -1,0 +1,198 @@
+/* The library's step writer, which reverie.Writer is made of. */
+#include "client.h"
+#include "convert.h"
+
+typedef struct step_writer_object {
+  PyObject_HEAD
+  core_state *state;
+  client_object *client;
+  rv_step_writer *writer;
+  PyThread_type_lock lock; /* a writer belongs to one thread at a time */
+} step_writer_object;
+
+static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"client", "max_sequence_length", "chunk_length", "max_in_flight_items", "delta_encoded", NULL};
+  core_state *state = core_state_of_type(type);
+  PyObject *client;
+  int delta_encoded;
+  rv_step_writer_config config = {.size = sizeof config};
+  if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIp:StepWriter", names, state->client_type, &client,
+                                                    &config.max_sequence_length, &config.chunk_length, &config.max_in_flight_items,
+                                                    &delta_encoded)) {
+    return NULL;
+  }
+  config.delta_encoded = delta_encoded != 0;
+  if (client_check((client_object *)client) < 0) return NULL;
+  step_writer_object *self = PyObject_New(step_writer_object, type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->writer = NULL;
+  self->lock = PyThread_allocate_lock();
+  Py_INCREF(client);
+  self->client = (client_object *)client;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, RV_FOREVER, NULL);
+  rv_code code = rv_step_writer_new(self->client->client, &config, &self->writer, &err);
+  if (code == RV_OK) code = rv_step_writer_wait_ready(self->writer, &wait.wait, &err);
+  core_wait_end(&wait);
+  if (code != RV_OK) core_wait_raise(state, &wait, &err);
+  if (self->lock == NULL) PyErr_NoMemory();
+  if (code != RV_OK || self->lock == NULL) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static void step_writer_dealloc(PyObject *object)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  rv_step_writer *writer = self->writer;
+  if (writer != NULL) {
+    Py_BEGIN_ALLOW_THREADS
+    rv_step_writer_free(writer);
+    Py_END_ALLOW_THREADS
+  }
+  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  Py_DECREF((PyObject *)self->client);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+typedef rv_code (*append_function)(rv_step_writer *writer, const rv_tensor *columns, size_t num_columns, const rv_wait *wait,
+                                   rv_error *err);
+
+static PyObject *append(step_writer_object *self, PyObject *list, append_function function)
+{
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "leaves must be a list");
+  scratch s;
+  scratch_init(&s);
+  size_t n = (size_t)PyList_Size(list);
+  rv_tensor *columns = scratch_alloc(&s, n, sizeof *columns);
+  bool ok = columns != NULL;
+  for (size_t i = 0; ok && i < n; i++) {
+    PyObject *value = PyList_GetItem(list, (Py_ssize_t)i);
+    Py_INCREF(value);
+    ok = scratch_hold(&s, value) == 0 && tensor_from_object(self->state, &s, value, RV_DTYPE_INVALID, &columns[i]) == 0;
+  }
+  if (ok && (ok = core_lock(self->lock) == 0)) {
+    rv_error err;
+    core_wait wait;
+    core_wait_begin(&wait, RV_FOREVER, NULL);
+    rv_code code = function(self->writer, columns, n, &wait.wait, &err);
+    core_wait_end(&wait);
+    PyThread_release_lock(self->lock);
+    ok = code == RV_OK;
+    if (!ok) core_wait_raise(self->state, &wait, &err);
+  }
+  scratch_fini(&s);
+  if (!ok) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *step_writer_append(PyObject *object, PyObject *list)
+{
+  return append((step_writer_object *)object, list, rv_step_writer_append);
+}
+
+static PyObject *step_writer_append_sequence(PyObject *object, PyObject *list)
+{
+  return append((step_writer_object *)object, list, rv_step_writer_append_sequence);
+}
+
+static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  PyObject *table, *given_priority;
+  unsigned num_timesteps;
+  double priority;
+  if (!PyArg_ParseTuple(args, "OIO:create_item", &table, &num_timesteps, &given_priority)) return NULL;
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(self->lock) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, RV_FOREVER, NULL);
+  rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
+  core_wait_end(&wait);
+  PyThread_release_lock(self->lock);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *step_writer_flush(PyObject *object, PyObject *timeout)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  int64_t timeout_ms;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(self->lock) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_step_writer_flush(self->writer, &wait.wait, &err);
+  core_wait_end(&wait);
+  PyThread_release_lock(self->lock);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *step_writer_close(PyObject *object, PyObject *args)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  int retry;
+  PyObject *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "pO:close", &retry, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  if (core_lock(self->lock) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_step_writer_close(self->writer, retry != 0, &wait.wait, &err);
+  core_wait_end(&wait);
+  PyThread_release_lock(self->lock);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *step_writer_attribute(PyObject *object, void *closure)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  if (core_lock(self->lock) < 0) return NULL;
+  int64_t steps = rv_step_writer_num_steps(self->writer);
+  uint64_t episode_id = rv_step_writer_episode_id(self->writer);
+  bool closed = rv_step_writer_is_closed(self->writer);
+  PyThread_release_lock(self->lock);
+  switch ((uintptr_t)closure) {
+  case 0: return PyLong_FromLongLong(steps);
+  case 1: return PyLong_FromUnsignedLongLong(episode_id);
+  default: return PyBool_FromLong(closed);
+  }
+}
+
+static PyGetSetDef step_writer_getset[] = {
+    {"num_steps", step_writer_attribute, NULL, "Steps appended.", (void *)0},
+    {"episode_id", step_writer_attribute, NULL, "Of the one episode that it writes.", (void *)1},
+    {"closed", step_writer_attribute, NULL, "Was close called?", (void *)2},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyMethodDef step_writer_methods[] = {
+    {"append", step_writer_append, METH_O, "append($self, leaves, /)\n--\n\nLeaf i is column i of the step."},
+    {"append_sequence", step_writer_append_sequence, METH_O, "append_sequence($self, leaves, /)\n--\n\nLeaves are [T, ...]."},
+    {"create_item", step_writer_create_item, METH_VARARGS, "create_item($self, table, num_timesteps, priority, /)\n--\n\n"},
+    {"flush", step_writer_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
+    {"close", step_writer_close, METH_VARARGS, "close($self, retry_on_unavailable, timeout, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot step_writer_slots[] = {
+    {Py_tp_doc, "StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded)\n--\n\n"
+                "The C part of reverie.Writer. Waits until the server has said what its tables expect."},
+    {Py_tp_new, CORE_SLOT(step_writer_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(step_writer_dealloc)},
+    {Py_tp_methods, step_writer_methods},
+    {Py_tp_getset, step_writer_getset},
+    {0, NULL}};
+
+PyType_Spec step_writer_spec = {
+    .name = "reverie._core.StepWriter",
+    .basicsize = sizeof(step_writer_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = step_writer_slots,
+};

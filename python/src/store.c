@@ -1,0 +1,198 @@
+/* The tables of this process: made all at once from plain tuples that reverie.table checks and makes. */
+#include "store/store.h"
+
+#include "scratch.h"
+#include "types.h"
+
+/* ---- table configurations ---- */
+
+static int parse_shape(scratch *s, PyObject *shape, rv_spec *out)
+{
+  out->rank = -1;
+  if (shape == Py_None) return 0;
+  Py_ssize_t rank = PyTuple_Size(shape);
+  int64_t *sizes = rank < 0 ? NULL : scratch_alloc(s, (size_t)rank, sizeof *sizes);
+  if (sizes == NULL) return -1;
+  for (Py_ssize_t i = 0; i < rank; i++) {
+    sizes[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+    if (sizes[i] == -1 && PyErr_Occurred()) return -1;
+  }
+  out->rank = (int32_t)rank;
+  out->shape = sizes;
+  return 0;
+}
+
+static int parse_signature(scratch *s, PyObject *given, rv_signature *out)
+{
+  PyObject *list;
+  const char *structure;
+  Py_ssize_t structure_size;
+  if (!PyArg_ParseTuple(given, "y#O!", &structure, &structure_size, &PyList_Type, &list)) return -1;
+  size_t n = (size_t)PyList_Size(list);
+  rv_spec *specs = scratch_alloc(s, n, sizeof *specs);
+  if (specs == NULL) return -1;
+  for (size_t i = 0; i < n; i++) {
+    PyObject *shape;
+    int dtype;
+    if (!PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i), "siO", &specs[i].name, &dtype, &shape)) return -1;
+    specs[i].dtype = (rv_dtype)dtype;
+    if (parse_shape(s, shape, &specs[i]) < 0) return -1;
+  }
+  *out = (rv_signature){.specs = specs, .num_specs = n, .structure = {structure, (size_t)structure_size}};
+  return 0;
+}
+
+static int parse_extensions(scratch *s, PyObject *list, rv_table_config *out)
+{
+  size_t n = (size_t)PyList_Size(list);
+  rv_extension_config *extensions = scratch_alloc(s, n, sizeof *extensions);
+  if (extensions == NULL) return -1;
+  for (size_t i = 0; i < n; i++) {
+    if (!PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i), "ss", &extensions[i].name, &extensions[i].options)) return -1;
+  }
+  out->extensions = extensions;
+  out->num_extensions = n;
+  return 0;
+}
+
+static int parse_table(scratch *s, PyObject *given, rv_table_config *out)
+{
+  PyObject *signature, *extensions;
+  int sampler, remover;
+  long long max_size, min_size;
+  *out = (rv_table_config){.size = sizeof *out};
+  if (!PyArg_ParseTuple(given, "s(id)(id)Li(dLdd)OO!", &out->name, &sampler, &out->sampler.priority_exponent, &remover,
+                        &out->remover.priority_exponent, &max_size, &out->max_times_sampled,
+                        &out->rate_limiter.samples_per_insert, &min_size, &out->rate_limiter.min_diff,
+                        &out->rate_limiter.max_diff, &signature, &PyList_Type, &extensions)) {
+    return -1;
+  }
+  out->sampler.kind = (rv_selector_kind)sampler;
+  out->remover.kind = (rv_selector_kind)remover;
+  out->max_size = max_size;
+  out->rate_limiter.min_size_to_sample = min_size;
+  if (signature != Py_None) {
+    rv_signature *parsed = scratch_alloc(s, 1, sizeof *parsed);
+    if (parsed == NULL || parse_signature(s, signature, parsed) < 0) return -1;
+    out->signature = parsed;
+  }
+  return parse_extensions(s, extensions, out);
+}
+
+static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"tables", NULL};
+  PyObject *list;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:Store", names, &PyList_Type, &list)) return NULL;
+  core_state *state = core_state_of_type(type);
+  store_object *self = state == NULL ? NULL : PyObject_New(store_object, type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->store = NULL;
+  scratch s;
+  scratch_init(&s);
+  size_t n = (size_t)PyList_Size(list);
+  rv_table_config *tables = scratch_alloc(&s, n, sizeof *tables);
+  bool ok = tables != NULL;
+  for (size_t i = 0; ok && i < n; i++) ok = parse_table(&s, PyList_GetItem(list, (Py_ssize_t)i), &tables[i]) == 0;
+  if (ok) {
+    rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = n};
+    rv_error err;
+    ok = rv_store_new(&config, &self->store, &err) == RV_OK;
+    if (!ok) core_raise(state, &err);
+  }
+  scratch_fini(&s);
+  if (!ok) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static void store_dealloc(PyObject *object)
+{
+  PyTypeObject *type = Py_TYPE(object);
+  rv_store *store = ((store_object *)object)->store;
+  PyObject_Free(object);
+  Py_DECREF(type);
+  Py_BEGIN_ALLOW_THREADS /* a large store takes a while to free */
+  if (store != NULL) rv_store_unref(store);
+  Py_END_ALLOW_THREADS
+}
+
+/* ---- methods ---- */
+
+static rv_table *find(store_object *self, PyObject *name)
+{
+  rv_table *table;
+  rv_error err;
+  const char *utf8 = core_text(name, "a table's name");
+  if (utf8 == NULL) return NULL;
+  if (rv_store_find(self->store, utf8, strlen(utf8), &table, &err) == RV_OK) return table;
+  core_raise(self->state, &err);
+  return NULL;
+}
+
+static PyObject *store_info(PyObject *object, PyObject *name)
+{
+  store_object *self = (store_object *)object;
+  rv_table *table = find(self, name);
+  if (table == NULL) return NULL;
+  rv_table_info info = {.size = sizeof info};
+  rv_error err;
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = rv_table_get_info(table, &info, &err);
+  Py_END_ALLOW_THREADS
+  if (code != RV_OK) return core_raise(self->state, &err);
+  PyObject *out = table_info_to_dict(&info);
+  rv_table_info_fini(&info);
+  return out;
+}
+
+static PyObject *can(PyObject *object, PyObject *args, const char *format, bool (*ask)(rv_table *table, int64_t n))
+{
+  PyObject *name;
+  long long n;
+  if (!PyArg_ParseTuple(args, format, &name, &n)) return NULL;
+  rv_table *table = find((store_object *)object, name);
+  return table == NULL ? NULL : PyBool_FromLong(ask(table, n));
+}
+
+static PyObject *store_can_sample(PyObject *object, PyObject *args)
+{
+  return can(object, args, "OL:can_sample", rv_table_can_sample);
+}
+
+static PyObject *store_can_insert(PyObject *object, PyObject *args)
+{
+  return can(object, args, "OL:can_insert", rv_table_can_insert);
+}
+
+static PyObject *store_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  rv_store *store = ((store_object *)object)->store;
+  Py_BEGIN_ALLOW_THREADS
+  rv_store_close(store);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef store_methods[] = {
+    {"info", store_info, METH_O, "info($self, table, /)\n--\n\nThe table's state as a dict."},
+    {"can_sample", store_can_sample, METH_VARARGS, "can_sample($self, table, n, /)\n--\n\nDoes the limiter let n samples through?"},
+    {"can_insert", store_can_insert, METH_VARARGS, "can_insert($self, table, n, /)\n--\n\nDoes the limiter let n inserts through?"},
+    {"close", store_close, METH_NOARGS, "close($self, /)\n--\n\nEnds all waits and refuses new work."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot store_slots[] = {
+    {Py_tp_doc, "Store(tables)\n--\n\nTables in this process's memory."},
+    {Py_tp_new, CORE_SLOT(store_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
+    {Py_tp_methods, store_methods},
+    {0, NULL}};
+
+PyType_Spec store_spec = {
+    .name = "reverie._core.Store",
+    .basicsize = sizeof(store_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = store_slots,
+};

@@ -1,0 +1,269 @@
+#include "stream.h"
+
+#include "convert.h"
+
+static stream_object *stream_around(core_state *state, client_object *client)
+{
+  stream_object *self = PyObject_New(stream_object, state->stream_type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->writer = NULL;
+  self->generation = 0;
+  Py_INCREF((PyObject *)client);
+  self->client = client;
+  self->lock = PyThread_allocate_lock();
+  if (self->lock == NULL) {
+    Py_DECREF((PyObject *)self);
+    PyErr_NoMemory();
+    return NULL;
+  }
+  return self;
+}
+
+stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config)
+{
+  stream_object *self = client_check(client) < 0 ? NULL : stream_around(state, client);
+  if (self == NULL) return NULL;
+  rv_error err;
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = rv_writer_new(client->client, config, &self->writer, &err);
+  Py_END_ALLOW_THREADS
+  if (code != RV_OK) {
+    Py_DECREF((PyObject *)self);
+    core_raise(state, &err);
+    return NULL;
+  }
+  return self;
+}
+
+static void free_writer(rv_writer *writer)
+{
+  if (writer == NULL) return;
+  Py_BEGIN_ALLOW_THREADS
+  rv_writer_free(writer);
+  Py_END_ALLOW_THREADS
+}
+
+static void stream_dealloc(PyObject *object)
+{
+  stream_object *self = (stream_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  free_writer(self->writer);
+  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  Py_XDECREF((PyObject *)self->client);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+int stream_enter(stream_object *self)
+{
+  if (core_lock(self->lock) < 0) return -1;
+  if (self->writer != NULL) return 0;
+  PyThread_release_lock(self->lock);
+  PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "Close has been called on this writer; make a new one");
+  return -1;
+}
+
+void stream_leave(stream_object *self)
+{
+  PyThread_release_lock(self->lock);
+}
+
+int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t bytes, bool partial_step)
+{
+  rv_error err;
+  rv_code code;
+  if (bytes <= CLIENT_SMALL_BYTES) {
+    code = rv_writer_append(self->writer, cells, n, partial_step, &err);
+  } else {
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_writer_append(self->writer, cells, n, partial_step, &err);
+    Py_END_ALLOW_THREADS
+  }
+  if (code != RV_OK) core_raise(self->state, &err);
+  return code == RV_OK ? 0 : -1;
+}
+
+PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
+{
+  if (stream_enter(self) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
+  core_wait_end(&wait);
+  stream_leave(self);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms)
+{
+  if (stream_enter(self) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_writer_end_episode(self->writer, clear_buffers, &wait.wait, &err);
+  core_wait_end(&wait);
+  if (code == RV_OK && clear_buffers) self->generation++;
+  stream_leave(self);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+PyObject *stream_status(stream_object *self)
+{
+  if (stream_enter(self) < 0) return NULL;
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(self->writer, &status);
+  stream_leave(self);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:s}", "items_created", (long long)status.items_created, "items_confirmed",
+                       (long long)status.items_confirmed, "items_in_flight", (long long)status.items_in_flight, "items_failed",
+                       (long long)status.items_failed, "bytes_in_flight", (long long)status.bytes_in_flight, "bytes_sent",
+                       (long long)status.bytes_sent, "reconnects", (long long)status.reconnects, "state", status.state);
+}
+
+PyObject *stream_close(stream_object *self)
+{
+  if (core_lock(self->lock) < 0) return NULL;
+  rv_writer *writer = self->writer;
+  self->writer = NULL;
+  PyThread_release_lock(self->lock);
+  free_writer(writer);
+  Py_RETURN_NONE;
+}
+
+/* ---- writers of Client.insert, kept by the client between calls ---- */
+
+PyObject *client_take_idle(PyObject *object, PyObject *none)
+{
+  (void)none;
+  client_object *client = (client_object *)object;
+  if (client_check(client) < 0) return NULL;
+  if (client->num_idle == 0) Py_RETURN_NONE;
+  stream_object *self = stream_around(client->state, client);
+  if (self != NULL) self->writer = client->idle[--client->num_idle];
+  return (PyObject *)self;
+}
+
+PyObject *client_give_idle(PyObject *object, PyObject *stream)
+{
+  client_object *client = (client_object *)object;
+  if (!PyObject_TypeCheck(stream, client->state->stream_type)) return PyErr_Format(PyExc_TypeError, "a Stream is needed");
+  stream_object *self = (stream_object *)stream;
+  if (client->num_idle == CLIENT_IDLE_WRITERS || self->client != client) return stream_close(self);
+  if (core_lock(self->lock) < 0) return NULL;
+  if (self->writer != NULL) client->idle[client->num_idle++] = self->writer;
+  self->writer = NULL;
+  PyThread_release_lock(self->lock);
+  Py_RETURN_NONE;
+}
+
+/* ---- as Python sees it ---- */
+
+static PyObject *stream_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"client", NULL};
+  core_state *state = core_state_of_type(type);
+  if (state == NULL) return NULL;
+  PyObject *client;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:Stream", names, state->client_type, &client)) return NULL;
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 1, .chunk_length = 1, .columns_share_chunks = true};
+  return (PyObject *)stream_new(state, (client_object *)client, &config);
+}
+
+/* append(leaves): leaf i is the next row of column i. */
+static PyObject *stream_py_append(PyObject *object, PyObject *list)
+{
+  stream_object *self = (stream_object *)object;
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "leaves must be a list");
+  scratch s;
+  scratch_init(&s);
+  size_t n = (size_t)PyList_Size(list), bytes = 0;
+  rv_cell *cells = scratch_alloc(&s, n, sizeof *cells);
+  bool ok = cells != NULL;
+  for (size_t i = 0; ok && i < n; i++) {
+    PyObject *value = PyList_GetItem(list, (Py_ssize_t)i);
+    Py_INCREF(value);
+    cells[i].column = (uint32_t)i;
+    ok = scratch_hold(&s, value) == 0 && tensor_from_object(self->state, &s, value, RV_DTYPE_INVALID, &cells[i].value) == 0;
+    if (ok && PyArray_Check(value)) bytes += (size_t)PyArray_NBYTES((PyArrayObject *)value);
+  }
+  if (ok && (ok = stream_enter(self) == 0)) {
+    ok = stream_append(self, cells, n, bytes, false) == 0;
+    stream_leave(self);
+  }
+  scratch_fini(&s);
+  if (!ok) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* create_item(table, priority, num_columns): the newest row of the first columns. */
+static PyObject *stream_py_create_item(PyObject *object, PyObject *args)
+{
+  stream_object *self = (stream_object *)object;
+  PyObject *table, *given_priority;
+  unsigned num_columns;
+  double priority;
+  if (!PyArg_ParseTuple(args, "OOI:create_item", &table, &given_priority, &num_columns)) return NULL;
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_double(given_priority, "priority", &priority) < 0) return NULL;
+  scratch s;
+  scratch_init(&s);
+  rv_run *runs = scratch_alloc(&s, num_columns, sizeof *runs);
+  rv_item_column *columns = scratch_alloc(&s, num_columns, sizeof *columns);
+  PyObject *out = NULL;
+  if (runs != NULL && columns != NULL && stream_enter(self) == 0) {
+    int64_t first = rv_writer_num_rows(self->writer) - 1;
+    for (uint32_t i = 0; i < num_columns; i++) {
+      runs[i] = (rv_run){.column = i, .count = 1, .first = first, .stride = 1};
+      columns[i] = (rv_item_column){.runs = &runs[i], .num_runs = 1};
+    }
+    uint64_t key;
+    rv_error err;
+    rv_code code = rv_writer_create_item(self->writer, text, priority, columns, num_columns, &key, &err);
+    stream_leave(self);
+    out = code == RV_OK ? PyLong_FromUnsignedLongLong(key) : core_raise(self->state, &err);
+  }
+  scratch_fini(&s);
+  return out;
+}
+
+static PyObject *stream_py_end_episode(PyObject *object, PyObject *args)
+{
+  int clear_buffers;
+  PyObject *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "pO:end_episode", &clear_buffers, &timeout)) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  return stream_end_episode((stream_object *)object, clear_buffers != 0, timeout_ms);
+}
+
+static PyObject *stream_py_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  return stream_close((stream_object *)object);
+}
+
+static PyMethodDef stream_methods[] = {
+    {"append", stream_py_append, METH_O, "append($self, leaves, /)\n--\n\nLeaf i is the next row of column i."},
+    {"create_item", stream_py_create_item, METH_VARARGS,
+     "create_item($self, table, priority, num_columns, /)\n--\n\nAn item of the newest row; its key."},
+    {"end_episode", stream_py_end_episode, METH_VARARGS, "end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
+    {"close", stream_py_close, METH_NOARGS, "close($self, /)\n--\n\nDrops what was not sent or confirmed."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot stream_slots[] = {
+    {Py_tp_doc, "Stream(client)\n--\n\nA writer of single steps, for Client.insert."},
+    {Py_tp_new, CORE_SLOT(stream_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(stream_dealloc)},
+    {Py_tp_methods, stream_methods},
+    {0, NULL}};
+
+PyType_Spec stream_spec = {
+    .name = "reverie._core.Stream",
+    .basicsize = sizeof(stream_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = stream_slots,
+};

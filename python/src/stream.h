@@ -1,0 +1,65 @@
+/* A writer of the library with what Python needs around it: a lock, for it belongs to one thread at a time, and a generation, for rows are
+ * numbered from 0 again when the history is cleared. Trajectory writers, their columns and references, legacy writers and Client.insert
+ * are all made of it. */
+#ifndef RV_PYTHON_STREAM_H
+#define RV_PYTHON_STREAM_H
+
+#include "client.h"
+#include "scratch.h"
+
+typedef struct stream_object {
+  PyObject_HEAD
+  core_state *state;
+  client_object *client;
+  rv_writer *writer; /* NULL: closed */
+  PyThread_type_lock lock;
+  uint64_t generation; /* times the history was cleared */
+} stream_object;
+
+
+stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config);
+/* Takes the lock; -1 with RuntimeError ("Close has been called") if the stream is closed. */
+int stream_enter(stream_object *self);
+void stream_leave(stream_object *self);
+
+/* With the lock taken; -1 or NULL with an exception. */
+int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t bytes, bool partial_step);
+
+/* Take the lock themselves. */
+PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms);
+PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms);
+PyObject *stream_status(stream_object *self);
+/* Drops what was not sent or confirmed. The history can still be read while somebody holds a column of it. */
+PyObject *stream_close(stream_object *self);
+
+/* ---- rows that items refer to ---- */
+
+typedef struct run_list {
+  rv_run *runs;
+  size_t count, room;
+  size_t rows;
+} run_list;
+
+void run_list_fini(run_list *list);
+/* -1 with MemoryError. */
+int run_list_add(run_list *list, uint32_t column, int64_t row);
+/* The n-th row. */
+void run_list_get(const run_list *list, size_t n, uint32_t *column, int64_t *row);
+
+/* TrajectoryColumn: rows of one stream. */
+typedef struct column_object {
+  PyObject_HEAD
+  core_state *state;
+  stream_object *stream; /* NULL: of no rows */
+  uint64_t generation;
+  run_list list;
+  bool squeeze;
+  PyObject *path;
+} column_object;
+
+/* A new column; takes the list's memory, also on failure. `path` is borrowed and may be NULL. */
+PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze, PyObject *path);
+/* A column of a writer's history. */
+PyObject *history_new(stream_object *stream, uint32_t column, PyObject *path);
+
+#endif

@@ -1,0 +1,124 @@
+#include "types.h"
+
+structure_object *structure_new(core_state *state, PyObject *nest)
+{
+  structure_object *self = PyObject_GC_New(structure_object, state->structure_type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->num_leaves = 0;
+  self->root = NULL;
+  PyObject_GC_Track(self);
+  self->root = tree_new(state, nest, &self->num_leaves);
+  if (self->root == NULL) Py_CLEAR(self);
+  return self;
+}
+
+static PyObject *structure_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"nest", NULL};
+  PyObject *nest;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Structure", names, &nest)) return NULL;
+  core_state *state = core_state_of_type(type);
+  return state == NULL ? NULL : (PyObject *)structure_new(state, nest);
+}
+
+static int visit_tree(const tree *node, visitproc visit, void *arg)
+{
+  if (node == NULL) return 0;
+  Py_VISIT((PyObject *)node->type);
+  for (size_t i = 0; i < node->n; i++) {
+    if (node->key != NULL) Py_VISIT(node->key[i]);
+    int result = visit_tree(node->child[i], visit, arg);
+    if (result != 0) return result;
+  }
+  return 0;
+}
+
+static int structure_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  Py_VISIT(Py_TYPE(object));
+  return visit_tree(((structure_object *)object)->root, visit, arg);
+}
+
+static void structure_dealloc(PyObject *object)
+{
+  PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  tree_free(((structure_object *)object)->root);
+  PyObject_GC_Del(object);
+  Py_DECREF(type);
+}
+
+static PyObject *structure_flatten(PyObject *object, PyObject *nest)
+{
+  structure_object *self = (structure_object *)object;
+  PyObject **leaves = PyMem_Calloc(self->num_leaves + 1, sizeof *leaves);
+  if (leaves == NULL) return PyErr_NoMemory();
+  int found = tree_flatten(self->root, nest, leaves);
+  PyObject *out = found > 0 ? PyList_New((Py_ssize_t)self->num_leaves) : NULL;
+  if (found == 0) PyErr_SetString(PyExc_ValueError, "the nest has another structure");
+  for (size_t i = 0; found > 0 && i < self->num_leaves; i++) {
+    if (out != NULL) {
+      PyList_SetItem(out, (Py_ssize_t)i, leaves[i]);
+    } else {
+      Py_DECREF(leaves[i]);
+    }
+  }
+  PyMem_Free(leaves);
+  return out;
+}
+
+static PyObject *structure_unflatten(PyObject *object, PyObject *sequence)
+{
+  structure_object *self = (structure_object *)object;
+  PyObject *list = PySequence_List(sequence);
+  if (list == NULL) return NULL;
+  size_t n = (size_t)PyList_Size(list);
+  PyObject *out = NULL;
+  PyObject **leaves = PyMem_Calloc(n + 1, sizeof *leaves);
+  if (leaves == NULL) {
+    PyErr_NoMemory();
+  } else if (n != self->num_leaves) {
+    PyErr_Format(PyExc_ValueError, "the structure has %zu leaves, got %zu", self->num_leaves, n);
+  } else {
+    for (size_t i = 0; i < n; i++) leaves[i] = PyList_GetItem(list, (Py_ssize_t)i);
+    out = tree_unflatten(self->root, leaves);
+  }
+  PyMem_Free(leaves);
+  Py_DECREF(list);
+  return out;
+}
+
+static PyObject *structure_paths(PyObject *object, PyObject *none)
+{
+  (void)none;
+  structure_object *self = (structure_object *)object;
+  return tree_paths(self->root, self->num_leaves);
+}
+
+static Py_ssize_t structure_length(PyObject *object)
+{
+  return (Py_ssize_t)((structure_object *)object)->num_leaves;
+}
+
+static PyMethodDef structure_methods[] = {
+    {"flatten", structure_flatten, METH_O, "flatten($self, nest, /)\n--\n\nThe leaves of a nest of this structure, in order."},
+    {"unflatten", structure_unflatten, METH_O, "unflatten($self, leaves, /)\n--\n\nA nest of this structure with these leaves."},
+    {"paths", structure_paths, METH_NOARGS, "paths($self, /)\n--\n\nWhere each leaf is: tuples of keys, indices and field names."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot structure_slots[] = {
+    {Py_tp_doc, "Structure(nest)\n--\n\nThe shape of a nest, kept to flatten others like it. Its length is the number of leaves."},
+    {Py_tp_new, CORE_SLOT(structure_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(structure_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(structure_traverse)},
+    {Py_tp_methods, structure_methods},
+    {Py_sq_length, CORE_SLOT(structure_length)},
+    {0, NULL}};
+
+PyType_Spec structure_spec = {
+    .name = "reverie._core.Structure",
+    .basicsize = sizeof(structure_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = structure_slots,
+};

@@ -1,0 +1,488 @@
+/* The TrajectoryWriter type: nests of steps into columns, nests of columns into items. */
+#include "convert.h"
+#include "stream.h"
+
+typedef struct writer_object {
+  PyObject_HEAD
+  core_state *state;
+  stream_object *stream; /* NULL: not initialised */
+  tree *root;            /* of all steps so far; NULL: none yet */
+  size_t num_columns;
+  PyObject *configs;     /* dict: path -> (num_keep_alive_refs, chunk_length), also for columns that may come */
+  PyObject *history;     /* the nest of history columns; NULL: to be made */
+  structure_object *item; /* of the last item's trajectory */
+  PyObject *item_table;   /* the client knows that this table has such items */
+} writer_object;
+
+static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  (void)args;
+  (void)kwargs;
+  core_state *state = core_state_of_type(type);
+  allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
+  writer_object *self = state == NULL ? NULL : (writer_object *)alloc(type, 0);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->stream = NULL;
+  self->root = NULL;
+  self->num_columns = 0;
+  self->history = NULL;
+  self->item = NULL;
+  self->item_table = NULL;
+  self->configs = PyDict_New();
+  if (self->configs == NULL) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"client", "num_keep_alive_refs", "chunk_length", "delta_encoded", "compression", "max_in_flight_items",
+                          "max_in_flight_bytes", "validate_items", NULL};
+  writer_object *self = (writer_object *)object;
+  PyObject *client;
+  unsigned keep, chunk_length = 0, items = 0;
+  int delta = 0, compression = RV_COMPRESSION_AUTO, validate = 1;
+  Py_ssize_t bytes = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!I|IpiInp:TrajectoryWriter", names, self->state->client_type, &client, &keep,
+                                   &chunk_length, &delta, &compression, &items, &bytes, &validate)) {
+    return -1;
+  }
+  rv_writer_config config = {
+      .size = sizeof config,
+      .num_keep_alive_refs = keep,
+      .chunk_length = chunk_length,
+      .delta_encoded = delta,
+      .compression = (rv_compression)compression,
+      .max_in_flight_items = items,
+      .max_in_flight_bytes = bytes < 0 ? 0 : (size_t)bytes,
+      .no_validation = !validate,
+  };
+  stream_object *stream = stream_new(self->state, (client_object *)client, &config);
+  if (stream == NULL) return -1;
+  PyObject *old = (PyObject *)self->stream;
+  self->stream = stream;
+  Py_XDECREF(old);
+  return 0;
+}
+
+static void writer_dealloc(PyObject *object)
+{
+  writer_object *self = (writer_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  Py_XDECREF(self->history);
+  Py_XDECREF((PyObject *)self->stream);
+  Py_XDECREF((PyObject *)self->item);
+  Py_XDECREF(self->item_table);
+  Py_XDECREF(self->configs);
+  tree_free(self->root);
+  freefunc release = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
+  release(object);
+  Py_DECREF((PyObject *)type);
+}
+
+static int writer_enter(writer_object *self)
+{
+  if (self->stream == NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the writer was not initialised; writers are made by Client.trajectory_writer");
+    return -1;
+  }
+  return stream_enter(self->stream);
+}
+
+/* ---- growing ---- */
+
+static int configure_column(writer_object *self, uint32_t column, PyObject *config)
+{
+  unsigned keep, chunk_length;
+  if (!PyArg_ParseTuple(config, "II", &keep, &chunk_length)) return -1;
+  rv_error err;
+  if (rv_writer_configure_column(self->stream->writer, column, keep, chunk_length, &err) == RV_OK) return 0;
+  core_raise(self->state, &err);
+  return -1;
+}
+
+static int introduce_column(writer_object *self, uint32_t column, PyObject *path)
+{
+  PyObject *text = PyObject_Repr(path);
+  const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
+  rv_error err;
+  bool ok = utf8 != NULL;
+  if (ok && rv_writer_name_column(self->stream->writer, column, utf8, &err) != RV_OK) {
+    core_raise(self->state, &err);
+    ok = false;
+  }
+  Py_XDECREF(text);
+  if (!ok) return -1;
+  PyObject *config = PyDict_GetItemWithError(self->configs, path);
+  if (config != NULL) return configure_column(self, column, config);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+static int grow(writer_object *self, PyObject *data)
+{
+  size_t before = self->num_columns;
+  int bad = 0;
+  if (self->root == NULL) {
+    self->root = tree_new(self->state, data, &self->num_columns);
+    if (self->root == NULL) return -1;
+  } else {
+    bad = tree_grow(self->state, self->root, data, &self->num_columns);
+  }
+  if (self->num_columns == before) return bad;
+  Py_CLEAR(self->history);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *paths = tree_paths(self->root, self->num_columns);
+  for (size_t i = before; paths != NULL && i < self->num_columns; i++) {
+    if (introduce_column(self, (uint32_t)i, PyList_GetItem(paths, (Py_ssize_t)i)) < 0) Py_CLEAR(paths);
+  }
+  if (paths == NULL || bad == 0) { /* a failure here says more than one before */
+    bad = paths == NULL ? -1 : 0;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  } else {
+    PyErr_Restore(type, value, traceback);
+  }
+  Py_XDECREF(paths);
+  return bad;
+}
+
+/* ---- append ---- */
+
+typedef struct step {
+  writer_object *writer;
+  scratch s;
+  rv_cell *cells;
+  size_t n, room;
+  size_t bytes;
+} step;
+
+static int add_cell(void *context, size_t leaf, PyObject *value)
+{
+  step *into = context;
+  writer_object *self = into->writer;
+  if (into->n == into->room) {
+    size_t room = self->num_columns;
+    rv_cell *cells = scratch_alloc(&into->s, room, sizeof *cells);
+    if (cells == NULL) return -1;
+    into->cells = cells;
+    into->room = room;
+  }
+  Py_INCREF(value);
+  rv_cell *cell = &into->cells[into->n];
+  cell->column = (uint32_t)leaf;
+  if (scratch_hold(&into->s, value) < 0) return -1;
+  if (tensor_from_object(self->state, &into->s, value, RV_DTYPE_INVALID, &cell->value) < 0) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *paths = tree_paths(self->root, self->num_columns);
+    PyErr_Restore(type, error, traceback);
+    if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
+    Py_XDECREF(paths);
+    return -1;
+  }
+  if (PyArray_Check(value)) into->bytes += (size_t)PyArray_NBYTES((PyArrayObject *)value);
+  into->n++;
+  return 1;
+}
+
+static int fill_step(writer_object *self, PyObject *data, step *into)
+{
+  for (int attempt = 0; attempt < 2; attempt++) {
+    into->n = into->room = into->bytes = 0;
+    int found = self->root == NULL ? 0 : tree_match(self->state, self->root, data, add_cell, into);
+    if (found != 0) return found < 0 ? -1 : 0;
+    if (grow(self, data) < 0) return -1;
+  }
+  PyErr_SetString(self->state->structure_error, "the data does not fit the structure of the steps before");
+  return -1;
+}
+
+static const char *const append_names[] = {"data", "partial_step"};
+static const core_signature append_signature = {"append", append_names, 2, 1, 1};
+
+static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  writer_object *self = (writer_object *)object;
+  PyObject *given[2];
+  if (core_parse(&append_signature, args, nargs, kwnames, given) < 0) return NULL;
+  int partial = given[1] == NULL ? 0 : PyObject_IsTrue(given[1]);
+  if (partial < 0 || writer_enter(self) < 0) return NULL;
+  step into = {.writer = self};
+  scratch_init(&into.s);
+  bool ok = fill_step(self, given[0], &into) == 0 && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
+  stream_leave(self->stream);
+  scratch_fini(&into.s);
+  if (!ok) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* ---- create_item ---- */
+
+static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratch *s, size_t *n)
+{
+  for (int attempt = 0; attempt < 2; attempt++) {
+    if (self->item == NULL && (self->item = structure_new(self->state, trajectory)) == NULL) return NULL;
+    *n = self->item->num_leaves;
+    PyObject **leaves = scratch_alloc(s, *n, sizeof *leaves);
+    int found = leaves == NULL ? -1 : tree_flatten(self->item->root, trajectory, leaves);
+    if (found < 0) return NULL;
+    for (size_t i = 0; found > 0 && i < *n; i++) {
+      if (scratch_hold(s, leaves[i]) < 0) return NULL;
+    }
+    if (found > 0) return leaves;
+    Py_CLEAR(self->item);
+    Py_CLEAR(self->item_table);
+  }
+  PyErr_SetString(PyExc_RuntimeError, "the trajectory changed while it was flattened");
+  return NULL;
+}
+
+static int item_column(writer_object *self, size_t i, PyObject *leaf, rv_item_column *out)
+{
+  if (!PyObject_TypeCheck(leaf, self->state->column_type)) {
+    PyErr_Format(PyExc_TypeError, "all leaves of the trajectory must be TrajectoryColumn, leaf %zu is a %S", i,
+                 (PyObject *)Py_TYPE(leaf));
+    return -1;
+  }
+  column_object *column = (column_object *)leaf;
+  if (column->stream != NULL && column->stream != self->stream) {
+    PyErr_Format(PyExc_ValueError, "Error in column %zu: its rows are another writer's; an item can only refer to its own writer's", i);
+    return -1;
+  }
+  if (column->stream != NULL && column->generation != self->stream->generation) {
+    PyErr_Format(PyExc_ValueError, "Error in column %zu: its rows have expired, the history was cleared by end_episode", i);
+    return -1;
+  }
+  *out = (rv_item_column){.runs = column->list.runs, .num_runs = column->list.count, .squeeze = column->squeeze};
+  return 0;
+}
+
+static const char *const create_names[] = {"table", "priority", "trajectory"};
+static const core_signature create_signature = {"create_item", create_names, 3, 3, 3};
+
+static PyObject *writer_create_item(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  writer_object *self = (writer_object *)object;
+  PyObject *given[3];
+  double priority;
+  if (core_parse(&create_signature, args, nargs, kwnames, given) < 0) return NULL;
+  const char *table = core_text(given[0], "table");
+  if (table == NULL || core_double(given[1], "priority", &priority) < 0 || writer_enter(self) < 0) return NULL;
+  scratch s;
+  scratch_init(&s);
+  size_t n = 0, rows = 0;
+  PyObject **leaves = item_columns(self, given[2], &s, &n);
+  rv_item_column *columns = leaves == NULL ? NULL : scratch_alloc(&s, n, sizeof *columns);
+  bool ok = columns != NULL;
+  for (size_t i = 0; ok && i < n; i++) {
+    ok = item_column(self, i, leaves[i], &columns[i]) == 0;
+    if (ok) rows += ((column_object *)leaves[i])->list.rows;
+  }
+  if (ok && rows == 0) {
+    PyErr_SetString(PyExc_ValueError, "the trajectory must not be empty: it has no rows");
+    ok = false;
+  }
+  uint64_t key = 0;
+  if (ok) {
+    rv_error err;
+    ok = rv_writer_create_item(self->stream->writer, table, priority, columns, n, &key, &err) == RV_OK;
+    if (!ok) core_raise(self->state, &err);
+  }
+  if (ok && self->item_table != given[0]) {
+    ok = client_remember(self->stream->client, given[0], self->item) == 0;
+    Py_INCREF(given[0]);
+    PyObject *old = self->item_table;
+    self->item_table = given[0];
+    Py_XDECREF(old);
+  }
+  stream_leave(self->stream);
+  scratch_fini(&s);
+  return ok ? PyLong_FromUnsignedLongLong(key) : NULL;
+}
+
+/* ---- flush, end_episode, configure, close ---- */
+
+static PyObject *writer_flush(PyObject *object, PyObject *args)
+{
+  writer_object *self = (writer_object *)object;
+  unsigned keep;
+  PyObject *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "IO:_flush", &keep, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  if (writer_enter(self) < 0) return NULL;
+  stream_leave(self->stream);
+  return stream_flush(self->stream, keep, timeout_ms);
+}
+
+static PyObject *writer_end_episode(PyObject *object, PyObject *args)
+{
+  writer_object *self = (writer_object *)object;
+  int clear_buffers;
+  PyObject *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "pO:_end_episode", &clear_buffers, &timeout)) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || writer_enter(self) < 0) return NULL;
+  stream_leave(self->stream);
+  return stream_end_episode(self->stream, clear_buffers != 0, timeout_ms);
+}
+
+static PyObject *configure_known(writer_object *self, PyObject *path, PyObject *config)
+{
+  PyObject *paths = self->root == NULL ? PyList_New(0) : tree_paths(self->root, self->num_columns);
+  int bad = paths == NULL ? -1 : 0;
+  for (Py_ssize_t i = 0; bad == 0 && i < PyList_Size(paths); i++) {
+    int same = PyObject_RichCompareBool(PyList_GetItem(paths, i), path, Py_EQ);
+    if (same != 0) bad = same < 0 ? -1 : configure_column(self, (uint32_t)i, config);
+    if (same != 0) break;
+  }
+  Py_XDECREF(paths);
+  if (bad < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *writer_configure(PyObject *object, PyObject *args)
+{
+  writer_object *self = (writer_object *)object;
+  PyObject *path, *config;
+  if (!PyArg_ParseTuple(args, "OO!:_configure", &path, &PyTuple_Type, &config)) return NULL;
+  if (PyDict_SetItem(self->configs, path, config) < 0 || writer_enter(self) < 0) return NULL;
+  PyObject *out = configure_known(self, path, config);
+  stream_leave(self->stream);
+  return out;
+}
+
+static PyObject *writer_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  writer_object *self = (writer_object *)object;
+  if (self->stream == NULL) Py_RETURN_NONE;
+  return stream_close(self->stream);
+}
+
+static PyObject *writer_status(PyObject *object, PyObject *none)
+{
+  (void)none;
+  writer_object *self = (writer_object *)object;
+  if (writer_enter(self) < 0) return NULL;
+  stream_leave(self->stream);
+  return stream_status(self->stream);
+}
+
+static PyObject *writer_discard(PyObject *object, PyObject *none)
+{
+  (void)none;
+  writer_object *self = (writer_object *)object;
+  if (writer_enter(self) < 0) return NULL;
+  size_t n = rv_writer_discard_failed(self->stream->writer);
+  stream_leave(self->stream);
+  return PyLong_FromSize_t(n);
+}
+
+/* ---- attributes ---- */
+
+static PyObject *make_history(writer_object *self)
+{
+  PyObject *paths = tree_paths(self->root, self->num_columns);
+  PyObject **columns = PyMem_Calloc(self->num_columns + 1, sizeof *columns);
+  bool ok = paths != NULL && columns != NULL;
+  for (size_t i = 0; ok && i < self->num_columns; i++) {
+    columns[i] = history_new(self->stream, (uint32_t)i, PyList_GetItem(paths, (Py_ssize_t)i));
+    ok = columns[i] != NULL;
+  }
+  PyObject *out = ok ? tree_unflatten(self->root, columns) : NULL;
+  for (size_t i = 0; columns != NULL && i < self->num_columns; i++) Py_XDECREF(columns[i]);
+  if (columns == NULL) PyErr_NoMemory();
+  PyMem_Free(columns);
+  Py_XDECREF(paths);
+  return out;
+}
+
+static PyObject *writer_history(PyObject *object, void *closure)
+{
+  (void)closure;
+  writer_object *self = (writer_object *)object;
+  if (self->num_columns == 0) {
+    return PyErr_Format(self->state->errors[RV_FAILED_PRECONDITION], "the history has no columns yet: append a step first");
+  }
+  if (self->history == NULL) self->history = make_history(self);
+  Py_XINCREF(self->history);
+  return self->history;
+}
+
+static PyObject *writer_episode_steps(PyObject *object, void *closure)
+{
+  (void)closure;
+  writer_object *self = (writer_object *)object;
+  if (writer_enter(self) < 0) return NULL;
+  int64_t steps = rv_writer_episode_steps(self->stream->writer);
+  stream_leave(self->stream);
+  return PyLong_FromLongLong(steps);
+}
+
+static PyObject *writer_step_is_open(PyObject *object, void *closure)
+{
+  (void)closure;
+  writer_object *self = (writer_object *)object;
+  if (writer_enter(self) < 0) return NULL;
+  bool open = rv_writer_step_is_open(self->stream->writer);
+  stream_leave(self->stream);
+  return PyBool_FromLong(open);
+}
+
+PyDoc_STRVAR(append_doc,
+             "append($self, /, data, *, partial_step=False)\n--\n\n"
+             "Adds one row to the columns of the data's leaves. Never waits; the data is copied.\n\n"
+             "Parameters\n----------\n"
+             "data : nest of arrays and scalars\n    A leaf that is None or missing has no row in this step. The first value of a column fixes its dtype and shape.\n"
+             "partial_step : bool\n    Leaves the step open: later appends fill other columns of the same row.\n\n"
+             "Raises\n------\n"
+             "InvalidArgumentError\n    Wrong dtype or shape, or a column that was already set in the open step; the writer is as it was.\n"
+             "ResourceExhaustedError\n    Too many bytes are in flight: flush, or slow down.");
+PyDoc_STRVAR(create_doc,
+             "create_item($self, /, table, priority, trajectory)\n--\n\n"
+             "Queues an item and returns its key. Never waits; the item is sent once the rows it needs are complete.\n\n"
+             "Parameters\n----------\n"
+             "table : str\n"
+             "priority : float\n"
+             "trajectory : nest of TrajectoryColumn\n    Columns of `history`, indexed.\n\n"
+             "Raises\n------\n"
+             "InvalidArgumentError\n    Rows that are missing or no longer kept, columns that do not fit the table's signature, a NaN priority.\n"
+             "NotFoundError\n    No such table.\n"
+             "ResourceExhaustedError\n    Too much is in flight: flush, or slow down.");
+
+static PyMethodDef writer_methods[] = {
+    {"append", CORE_METHOD(writer_append), CORE_FAST, append_doc},
+    {"create_item", CORE_METHOD(writer_create_item), CORE_FAST, create_doc},
+    {"_flush", writer_flush, METH_VARARGS, "_flush($self, keep, timeout, /)\n--\n\n"},
+    {"_end_episode", writer_end_episode, METH_VARARGS, "_end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
+    {"_configure", writer_configure, METH_VARARGS, "_configure($self, path, config, /)\n--\n\n"},
+    {"_status", writer_status, METH_NOARGS, "_status($self, /)\n--\n\n"},
+    {"discard_failed", writer_discard, METH_NOARGS,
+     "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
+    {"close", writer_close, METH_NOARGS,
+     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped. Idempotent."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef writer_getset[] = {
+    {"history", writer_history, NULL, "The columns so far, in the nest of the data: index them to make the columns of an item.", NULL},
+    {"episode_steps", writer_episode_steps, NULL, "Completed steps of this episode.", NULL},
+    {"step_is_open", writer_step_is_open, NULL, "Was the last append a partial step?", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot writer_slots[] = {
+    {Py_tp_doc, "TrajectoryWriter(client, num_keep_alive_refs, ...)\n--\n\nThe C part of reverie.TrajectoryWriter."},
+    {Py_tp_new, CORE_SLOT(writer_tp_new)},
+    {Py_tp_init, CORE_SLOT(writer_init)},
+    {Py_tp_dealloc, CORE_SLOT(writer_dealloc)},
+    {Py_tp_methods, writer_methods},
+    {Py_tp_getset, writer_getset},
+    {0, NULL}};
+
+PyType_Spec writer_spec = {
+    .name = "reverie._core.TrajectoryWriter",
+    .basicsize = sizeof(writer_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = writer_slots,
+};

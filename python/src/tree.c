@@ -1,0 +1,495 @@
+#include "tree.h"
+
+#define MAX_DEPTH 200
+
+static tree_kind kind_of(core_state *state, PyObject *nest)
+{
+  if (PyDict_Check(nest)) return TREE_DICT;
+  if (PyTuple_Check(nest)) return !PyTuple_CheckExact(nest) && PyObject_HasAttr(nest, state->tuple_fields) ? TREE_NAMED : TREE_TUPLE;
+  if (PyList_Check(nest)) return TREE_LIST;
+  if (nest == Py_None || PyArray_Check(nest) || PyFloat_Check(nest) || PyLong_Check(nest) || PyUnicode_Check(nest) ||
+      PyBytes_Check(nest)) {
+    return TREE_LEAF;
+  }
+  if (PyObject_HasAttr((PyObject *)Py_TYPE(nest), state->attrs_fields)) return TREE_ATTRS;
+  int is_mapping = PyObject_IsInstance(nest, state->mapping);
+  if (is_mapping < 0) PyErr_Clear();
+  return is_mapping > 0 ? TREE_MAPPING : TREE_LEAF;
+}
+
+void tree_free(tree *node)
+{
+  if (node == NULL) return;
+  for (size_t i = 0; i < node->n; i++) {
+    tree_free(node->child[i]);
+    if (node->key != NULL) Py_XDECREF(node->key[i]);
+  }
+  Py_XDECREF((PyObject *)node->type);
+  PyMem_Free(node->child);
+  PyMem_Free(node->key);
+  PyMem_Free(node->order);
+  PyMem_Free(node);
+}
+
+/* ---- making ---- */
+
+/* Room for one more child; key and order as the kind needs them. */
+static int reserve(tree *node, size_t n)
+{
+  tree **child = PyMem_Realloc(node->child, n * sizeof *child);
+  if (child != NULL) node->child = child;
+  bool ok = child != NULL;
+  if (ok && node->kind != TREE_LIST && node->kind != TREE_TUPLE) {
+    PyObject **key = PyMem_Realloc(node->key, n * sizeof *key);
+    size_t *order = PyMem_Realloc(node->order, n * sizeof *order);
+    if (key != NULL) node->key = key;
+    if (order != NULL) node->order = order;
+    ok = key != NULL && order != NULL;
+  }
+  if (!ok) PyErr_NoMemory();
+  return ok ? 0 : -1;
+}
+
+static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int depth);
+
+/* Adds a child under the key (NULL for lists), at the end. */
+static int add_child(core_state *state, tree *node, PyObject *key, PyObject *value, size_t *num_leaves, int depth)
+{
+  if (reserve(node, node->n + 1) < 0) return -1;
+  tree *child = build(state, value, num_leaves, depth);
+  if (child == NULL) return -1;
+  node->child[node->n] = child;
+  if (node->key != NULL) {
+    Py_INCREF(key);
+    node->key[node->n] = key;
+    node->order[node->n] = node->n;
+  }
+  node->n++;
+  return 0;
+}
+
+static PyObject *sorted_keys(PyObject *mapping)
+{
+  PyObject *keys = PyMapping_Keys(mapping);
+  if (keys == NULL || PyList_Sort(keys) == 0) return keys;
+  if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Format(PyExc_TypeError, "the keys of a dict must be of one kind, so that they can be sorted; got %R", keys);
+  }
+  Py_DECREF(keys);
+  return NULL;
+}
+
+static PyObject *get(PyObject *mapping, tree_kind kind, PyObject *key)
+{
+  if (kind == TREE_DICT) {
+    PyObject *value = PyDict_GetItemWithError(mapping, key);
+    Py_XINCREF(value);
+    return value;
+  }
+  PyObject *value = kind == TREE_MAPPING ? PyObject_GetItem(mapping, key) : PyObject_GetAttr(mapping, key);
+  if (value == NULL && (PyErr_ExceptionMatches(PyExc_KeyError) || PyErr_ExceptionMatches(PyExc_AttributeError))) PyErr_Clear();
+  return value;
+}
+
+static int build_keyed(core_state *state, tree *node, PyObject *nest, PyObject *keys, size_t *num_leaves, int depth)
+{
+  Py_ssize_t n = PySequence_Size(keys);
+  if (n < 0) return -1;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *key = PySequence_GetItem(keys, i);
+    if (key == NULL) return -1;
+    PyObject *value = get(nest, node->kind, key);
+    if (value == NULL && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
+    int bad = value == NULL ? -1 : add_child(state, node, key, value, num_leaves, depth);
+    Py_DECREF(key);
+    Py_XDECREF(value);
+    if (bad < 0) return -1;
+  }
+  return 0;
+}
+
+/* Where each child comes in the container's own order. */
+static int find_order(tree *node, PyObject *nest)
+{
+  PyObject *keys = PyMapping_Keys(nest);
+  if (keys == NULL) return -1;
+  for (size_t at = 0; at < node->n; at++) {
+    PyObject *key = PyList_GetItem(keys, (Py_ssize_t)at);
+    size_t i = 0;
+    while (key != NULL && i < node->n && node->key[i] != key) i++;
+    if (key == NULL || i == node->n) {
+      Py_DECREF(keys);
+      PyErr_SetString(PyExc_RuntimeError, "a dict changed while it was flattened");
+      return -1;
+    }
+    node->order[at] = i;
+  }
+  Py_DECREF(keys);
+  return 0;
+}
+
+static PyObject *attrs_names(core_state *state, PyObject *nest)
+{
+  PyObject *fields = PyObject_GetAttr((PyObject *)Py_TYPE(nest), state->attrs_fields);
+  if (fields == NULL) return NULL;
+  PyObject *names = PyList_New(0);
+  Py_ssize_t n = PySequence_Size(fields);
+  for (Py_ssize_t i = 0; names != NULL && i < n; i++) {
+    PyObject *field = PySequence_GetItem(fields, i);
+    PyObject *name = field == NULL ? NULL : PyObject_GetAttrString(field, "name");
+    if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+    Py_XDECREF(field);
+    Py_XDECREF(name);
+  }
+  Py_DECREF(fields);
+  return names;
+}
+
+static int build_children(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, int depth)
+{
+  PyObject *keys = NULL;
+  switch (node->kind) {
+  case TREE_LEAF: node->leaf = (*num_leaves)++; return 0;
+  case TREE_LIST:
+  case TREE_TUPLE:
+    for (Py_ssize_t i = 0; i < PySequence_Size(nest); i++) {
+      PyObject *value = PySequence_GetItem(nest, i);
+      int bad = value == NULL ? -1 : add_child(state, node, NULL, value, num_leaves, depth);
+      Py_XDECREF(value);
+      if (bad < 0) return -1;
+    }
+    return 0;
+  case TREE_DICT:
+  case TREE_MAPPING: keys = sorted_keys(nest); break;
+  case TREE_NAMED: keys = PyObject_GetAttr(nest, state->tuple_fields); break;
+  case TREE_ATTRS: keys = attrs_names(state, nest); break;
+  }
+  if (keys == NULL) return -1;
+  int bad = build_keyed(state, node, nest, keys, num_leaves, depth);
+  Py_DECREF(keys);
+  if (bad == 0 && (node->kind == TREE_DICT || node->kind == TREE_MAPPING)) bad = find_order(node, nest);
+  return bad;
+}
+
+static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int depth)
+{
+  if (depth > MAX_DEPTH) {
+    PyErr_Format(PyExc_ValueError, "the data is nested more than %d deep", MAX_DEPTH);
+    return NULL;
+  }
+  tree *node = PyMem_Calloc(1, sizeof *node);
+  if (node == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  node->kind = kind_of(state, nest);
+  if (node->kind != TREE_LEAF) {
+    node->type = Py_TYPE(nest);
+    Py_INCREF((PyObject *)node->type);
+  }
+  if (build_children(state, node, nest, num_leaves, depth + 1) < 0) {
+    tree_free(node);
+    return NULL;
+  }
+  return node;
+}
+
+tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves)
+{
+  return build(state, nest, num_leaves, 0);
+}
+
+/* ---- flattening ---- */
+
+static void drop_leaves(const tree *node, PyObject **leaves)
+{
+  if (node->kind == TREE_LEAF) {
+    Py_CLEAR(leaves[node->leaf]);
+    return;
+  }
+  for (size_t i = 0; i < node->n; i++) drop_leaves(node->child[i], leaves);
+}
+
+/* A container where the tree has a leaf is another shape; of what cannot be told apart quickly only attrs and foreign mappings are left, and
+ * those are no data: they fail when they are converted. */
+static bool is_plain_container(PyObject *value)
+{
+  return PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value);
+}
+
+static int flatten_child(const tree *child, PyObject *value, PyObject **leaves)
+{
+  if (child->kind != TREE_LEAF) return tree_flatten(child, value, leaves);
+  if (is_plain_container(value)) return 0;
+  Py_INCREF(value);
+  leaves[child->leaf] = value;
+  return 1;
+}
+
+int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
+{
+  int found = 1;
+  size_t i = 0;
+  switch (node->kind) {
+  case TREE_LEAF: return flatten_child(node, nest, leaves);
+  case TREE_DICT:
+    if (!PyDict_Check(nest) || (size_t)PyDict_Size(nest) != node->n) return 0;
+    for (; i < node->n && found > 0; i++) {
+      PyObject *value = PyDict_GetItemWithError(nest, node->key[i]);
+      found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
+    }
+    break;
+  case TREE_LIST:
+    if (!PyList_Check(nest) || (size_t)PyList_Size(nest) != node->n) return 0;
+    for (; i < node->n && found > 0; i++) {
+      found = flatten_child(node->child[i], PyList_GetItem(nest, (Py_ssize_t)i), leaves);
+    }
+    break;
+  case TREE_TUPLE:
+  case TREE_NAMED:
+    if (!PyTuple_Check(nest) || (size_t)PyTuple_Size(nest) != node->n) return 0;
+    for (; i < node->n && found > 0; i++) {
+      found = flatten_child(node->child[i], PyTuple_GetItem(nest, (Py_ssize_t)i), leaves);
+    }
+    break;
+  case TREE_MAPPING:
+  case TREE_ATTRS:
+    if (Py_TYPE(nest) != node->type || (node->kind == TREE_MAPPING && (size_t)PyMapping_Size(nest) != node->n)) return 0;
+    for (; i < node->n && found > 0; i++) {
+      PyObject *value = get(nest, node->kind, node->key[i]);
+      found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
+      Py_XDECREF(value);
+    }
+    break;
+  }
+  if (found <= 0 && i > 0) { /* the child that did not match has dropped its own leaves */
+    for (size_t before = 0; before + 1 < i; before++) drop_leaves(node->child[before], leaves);
+  }
+  return found;
+}
+
+static PyObject *unflatten_dict(const tree *node, PyObject *const *leaves)
+{
+  PyObject *out = PyDict_New();
+  for (size_t at = 0; out != NULL && at < node->n; at++) {
+    size_t i = node->order[at];
+    PyObject *value = tree_unflatten(node->child[i], leaves);
+    if (value == NULL || PyDict_SetItem(out, node->key[i], value) < 0) Py_CLEAR(out);
+    Py_XDECREF(value);
+  }
+  return out;
+}
+
+static PyObject *unflatten_tuple(const tree *node, PyObject *const *leaves)
+{
+  PyObject *out = PyTuple_New((Py_ssize_t)node->n);
+  for (size_t i = 0; out != NULL && i < node->n; i++) {
+    PyObject *value = tree_unflatten(node->child[i], leaves);
+    if (value == NULL || PyTuple_SetItem(out, (Py_ssize_t)i, value) < 0) Py_CLEAR(out);
+  }
+  return out;
+}
+
+/* Makes a container of its own class: the class is called with the plain one, or with fields as arguments. */
+static PyObject *convert(const tree *node, PyObject *owned_plain)
+{
+  if (owned_plain == NULL) return NULL;
+  PyObject *out;
+  if (node->kind == TREE_NAMED) {
+    out = PyObject_CallObject((PyObject *)node->type, owned_plain);
+  } else if (node->kind == TREE_ATTRS) {
+    PyObject *none = PyTuple_New(0);
+    out = none == NULL ? NULL : PyObject_Call((PyObject *)node->type, none, owned_plain);
+    Py_XDECREF(none);
+  } else {
+    out = PyObject_CallFunctionObjArgs((PyObject *)node->type, owned_plain, NULL);
+  }
+  Py_DECREF(owned_plain);
+  return out;
+}
+
+PyObject *tree_unflatten(const tree *node, PyObject *const *leaves)
+{
+  switch (node->kind) {
+  case TREE_LEAF: {
+    PyObject *leaf = leaves[node->leaf] != NULL ? leaves[node->leaf] : Py_None;
+    Py_INCREF(leaf);
+    return leaf;
+  }
+  case TREE_DICT: {
+    PyObject *out = unflatten_dict(node, leaves);
+    if (node->type == &PyDict_Type || out == NULL) return out;
+    if (PyObject_HasAttrString((PyObject *)node->type, "__missing__")) return out; /* a defaultdict takes no dict first */
+    return convert(node, out);
+  }
+  case TREE_MAPPING:
+  case TREE_ATTRS: return convert(node, unflatten_dict(node, leaves));
+  case TREE_NAMED: return convert(node, unflatten_tuple(node, leaves));
+  case TREE_TUPLE: {
+    PyObject *out = unflatten_tuple(node, leaves);
+    return node->type == &PyTuple_Type ? out : convert(node, out);
+  }
+  case TREE_LIST: {
+    PyObject *out = PyList_New((Py_ssize_t)node->n);
+    for (size_t i = 0; out != NULL && i < node->n; i++) {
+      PyObject *value = tree_unflatten(node->child[i], leaves);
+      if (value == NULL || PyList_SetItem(out, (Py_ssize_t)i, value) < 0) Py_CLEAR(out);
+    }
+    return node->type == &PyList_Type ? out : convert(node, out);
+  }
+  }
+  Py_UNREACHABLE();
+}
+
+/* ---- paths ---- */
+
+static int add_paths(const tree *node, PyObject *path, PyObject *out)
+{
+  if (node->kind == TREE_LEAF) {
+    Py_INCREF(path);
+    return PyList_SetItem(out, (Py_ssize_t)node->leaf, path);
+  }
+  for (size_t i = 0; i < node->n; i++) {
+    PyObject *key = node->key != NULL ? node->key[i] : PyLong_FromSize_t(i);
+    if (key == NULL) return -1;
+    PyObject *step = PyTuple_Pack(1, key);
+    if (node->key == NULL) Py_DECREF(key);
+    PyObject *longer = step == NULL ? NULL : PySequence_Concat(path, step);
+    Py_XDECREF(step);
+    int bad = longer == NULL ? -1 : add_paths(node->child[i], longer, out);
+    Py_XDECREF(longer);
+    if (bad < 0) return -1;
+  }
+  return 0;
+}
+
+PyObject *tree_paths(const tree *node, size_t num_leaves)
+{
+  PyObject *out = PyList_New((Py_ssize_t)num_leaves);
+  PyObject *root = PyTuple_New(0);
+  for (size_t i = 0; out != NULL && i < num_leaves; i++) {
+    Py_INCREF(Py_None);
+    PyList_SetItem(out, (Py_ssize_t)i, Py_None);
+  }
+  if (out == NULL || root == NULL || add_paths(node, root, out) < 0) Py_CLEAR(out);
+  Py_XDECREF(root);
+  return out;
+}
+
+/* ---- growing ---- */
+
+static int match_sequence(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)
+{
+  Py_ssize_t n = PySequence_Size(nest);
+  if ((size_t)n > node->n) return 0;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *value = PySequence_GetItem(nest, i);
+    int found = value == NULL ? -1 : tree_match(state, node->child[i], value, visit, context);
+    Py_XDECREF(value);
+    if (found <= 0) return found;
+  }
+  return 1;
+}
+
+static int match_keyed(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)
+{
+  Py_ssize_t size = node->kind == TREE_ATTRS ? (Py_ssize_t)node->n : PyMapping_Size(nest);
+  Py_ssize_t seen = 0;
+  for (size_t i = 0; i < node->n && seen < size; i++) {
+    PyObject *value = get(nest, node->kind, node->key[i]);
+    if (value == NULL && PyErr_Occurred()) return -1;
+    if (value == NULL) continue;
+    seen++;
+    int found = tree_match(state, node->child[i], value, visit, context);
+    Py_DECREF(value);
+    if (found <= 0) return found;
+  }
+  return seen == size;
+}
+
+int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)
+{
+  if (nest == Py_None) return 1;
+  switch (node->kind) {
+  case TREE_LEAF: return is_plain_container(nest) ? 0 : visit(context, node->leaf, nest);
+  case TREE_DICT: return PyDict_Check(nest) ? match_keyed(state, node, nest, visit, context) : 0;
+  case TREE_MAPPING:
+  case TREE_ATTRS: return kind_of(state, nest) == node->kind ? match_keyed(state, node, nest, visit, context) : 0;
+  case TREE_LIST:
+  case TREE_TUPLE:
+  case TREE_NAMED: return PyList_Check(nest) || PyTuple_Check(nest) ? match_sequence(state, node, nest, visit, context) : 0;
+  }
+  Py_UNREACHABLE();
+}
+
+static int bad_change(core_state *state, const tree *node, PyObject *nest)
+{
+  if (node->kind == TREE_LEAF) {
+    PyErr_Format(state->structure_error, "the data has a %S where the steps before had a value", (PyObject *)Py_TYPE(nest));
+  } else {
+    PyErr_Format(state->structure_error, "the data has a %S where the steps before had a %S", (PyObject *)Py_TYPE(nest),
+                 (PyObject *)node->type);
+  }
+  return -1;
+}
+
+static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+{
+  PyObject *keys = node->kind == TREE_ATTRS ? attrs_names(state, nest) : sorted_keys(nest);
+  if (keys == NULL) return -1;
+  int bad = 0;
+  for (Py_ssize_t at = 0; bad == 0 && at < PyList_Size(keys); at++) {
+    PyObject *key = PyList_GetItem(keys, at);
+    PyObject *value = get(nest, node->kind, key);
+    if (value == NULL) {
+      bad = PyErr_Occurred() ? -1 : 0;
+      continue;
+    }
+    size_t i = 0;
+    int same = 0;
+    while (i < node->n && (same = PyObject_RichCompareBool(node->key[i], key, Py_EQ)) == 0) i++;
+    if (same < 0) {
+      bad = -1;
+    } else if (i < node->n) {
+      bad = tree_grow(state, node->child[i], value, num_leaves);
+    } else if (node->kind == TREE_ATTRS) {
+      bad = bad_change(state, node, nest);
+    } else {
+      bad = add_child(state, node, key, value, num_leaves, 1);
+    }
+    Py_DECREF(value);
+  }
+  Py_DECREF(keys);
+  return bad;
+}
+
+static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+{
+  Py_ssize_t n = PySequence_Size(nest);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *value = PySequence_GetItem(nest, i);
+    if (value == NULL) return -1;
+    int bad;
+    if ((size_t)i < node->n) {
+      bad = tree_grow(state, node->child[i], value, num_leaves);
+    } else if (node->kind == TREE_NAMED) {
+      bad = bad_change(state, node, nest);
+    } else {
+      bad = add_child(state, node, NULL, value, num_leaves, 1);
+    }
+    Py_DECREF(value);
+    if (bad < 0) return -1;
+  }
+  return 0;
+}
+
+int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+{
+  if (nest == Py_None) return 0;
+  tree_kind kind = kind_of(state, nest);
+  bool sequences = (kind == TREE_LIST || kind == TREE_TUPLE || kind == TREE_NAMED) &&
+                   (node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED);
+  if (kind != node->kind && !sequences) return bad_change(state, node, nest);
+  if (kind == TREE_LEAF) return 0;
+  return sequences ? grow_sequence(state, node, nest, num_leaves) : grow_keyed(state, node, nest, num_leaves);
+}

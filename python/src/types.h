@@ -1,0 +1,35 @@
+/* The extension's types: how each is made, and what others may do with it. */
+#ifndef RV_PYTHON_TYPES_H
+#define RV_PYTHON_TYPES_H
+
+#include "core.h"
+#include "tree.h"
+
+extern PyType_Spec structure_spec, store_spec, server_spec, cancel_spec, client_spec, handle_spec, batch_spec, sample_spec;
+extern PyType_Spec sampler_spec, stream_spec, step_writer_spec, writer_spec, history_spec, column_spec, reference_spec, buffer_spec;
+
+/* ---- a nest's shape ---- */
+typedef struct structure_object {
+  PyObject_HEAD
+  core_state *state;
+  tree *root;
+  size_t num_leaves;
+} structure_object;
+structure_object *structure_new(core_state *state, PyObject *nest);
+
+/* ---- tables in this process ---- */
+typedef struct store_object {
+  PyObject_HEAD
+  core_state *state;
+  rv_store *store;
+} store_object;
+
+/* What Python's TableInfo is made from; NULL with an exception. */
+PyObject *table_info_to_dict(const rv_table_info *info);
+
+typedef struct cancel_object {
+  PyObject_HEAD
+  rv_cancel *cancel;
+} cancel_object;
+
+#endif

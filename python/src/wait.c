@@ -1,0 +1,43 @@
+#include "core.h"
+
+/* Asked on the thread that waits, which gave up the GIL before. Only the main thread runs signal handlers; on the others this
+ * costs ten turns of the GIL a second. */
+static bool signal_raised(void *context)
+{
+  core_wait *wait = context;
+  if (wait->raised) return true;
+  PyEval_RestoreThread(wait->thread);
+  wait->raised = PyErr_CheckSignals() != 0;
+  wait->thread = PyEval_SaveThread();
+  return wait->raised;
+}
+
+void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel)
+{
+  wait->wait = (rv_wait){.timeout_ms = timeout_ms, .cancel = cancel, .interrupted = signal_raised, .context = wait};
+  wait->raised = false;
+  wait->thread = PyEval_SaveThread();
+}
+
+void core_wait_end(core_wait *wait)
+{
+  PyEval_RestoreThread(wait->thread);
+}
+
+PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err)
+{
+  return wait->raised ? NULL : core_raise(state, err);
+}
+
+int core_lock(PyThread_type_lock lock)
+{
+  if (PyThread_acquire_lock(lock, NOWAIT_LOCK)) return 0;
+  for (;;) {
+    PyLockStatus status;
+    Py_BEGIN_ALLOW_THREADS
+    status = PyThread_acquire_lock_timed(lock, 50000, 0);
+    Py_END_ALLOW_THREADS
+    if (status == PY_LOCK_ACQUIRED) return 0;
+    if (PyErr_CheckSignals() != 0) return -1;
+  }
+}
