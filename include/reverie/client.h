@@ -25,7 +25,9 @@ RV_API void rv_cancel_free(rv_cancel *cancel); /* when no call uses it any more 
 /* Given to every call that may wait; NULL means { RV_DEFAULT_TIMEOUT_MS }. A call that runs out of time returns
  * RV_DEADLINE_EXCEEDED with a sentence that says what it waited for; one that waits longer than 10 s logs it. */
 typedef struct rv_wait {
-  int64_t timeout_ms; /* 0: do not wait; RV_FOREVER */
+  /* 0: do not wait; RV_FOREVER. From a server elsewhere, add, add_batch and sample_batch that do not wait still take the time of the way there and
+   * back (a second at most); the other verbs need a timeout above 0. */
+  int64_t timeout_ms;
   rv_cancel *cancel;  /* may be NULL */
   /* Asked at least every 100 ms while the call waits, with no lock held; true ends the call with RV_CANCELLED. May be NULL. */
   bool (*interrupted)(void *context);
@@ -98,7 +100,8 @@ RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wai
 RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns,
                              double priority, uint64_t *key, const rv_wait *wait, rv_error *err);
 /* n inserts in order: columns[i] has shape [n, ...]. `priorities` (n) may be NULL: all 1.0; `keys` (n) may be NULL. *added is
- * how many were inserted, also when it is fewer than n because the time ran out (then RV_DEADLINE_EXCEEDED). */
+ * how many were inserted, also when it is fewer than n because the time ran out (then RV_DEADLINE_EXCEEDED). On a server elsewhere, rows
+ * whose confirmation was on its way at that moment are in the table and not counted; a plain Reverb also lets in later what it was sent. */
 RV_API rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
                                    const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait,
                                    rv_error *err);

@@ -96,6 +96,25 @@ REMOTE_TEST(a_sampler_goes_on_when_the_server_is_back)
   rv_sampler_free(sampler);
 }
 
+REMOTE_TEST(another_server_with_another_signature_is_believed)
+{
+  rv_error err;
+  rv_server_info *info;
+  assert_ok(rv_client_server_info(f->client, &long_enough, &info, &err)); /* the signature is known from here on */
+  rv_server_info_free(info);
+  assert_code(add_value(f->client, "signed", 1, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  stop_server(f);
+  rv_store_unref(f->store);
+  f->anything_goes = true;
+  new_store(f);
+  start_server(f);
+  put_sequence(f, "signed", 5, 2);
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "signed", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  rv_batch_free(batch);
+  assert_ok(add_value(f->client, "signed", 1, 1.0, NULL, &long_enough, &err));
+}
+
 typedef struct waiting_call {
   fixture *f;
   const char *table;
@@ -234,6 +253,7 @@ int main(void)
   const struct CMUnitTest tests[] = {EVERY_REMOTE_WAY(without_a_server_every_verb_ends_in_its_time),
                                      EVERY_REMOTE_WAY(every_verb_goes_on_when_the_server_is_back),
                                      EVERY_REMOTE_WAY(a_sampler_goes_on_when_the_server_is_back),
+                                     EVERY_REMOTE_WAY(another_server_with_another_signature_is_believed),
                                      EVERY_REMOTE_WAY(a_waiting_batch_survives_a_restart),
                                      EVERY_REMOTE_WAY(a_waiting_add_goes_on_at_the_next_server),
                                      EVERY_REMOTE_WAY(a_waiting_add_of_which_a_server_forgot_says_so),
