@@ -107,8 +107,8 @@ static rv_code check_columns(const rv_tensor *columns, size_t num_columns, size_
     return rv_fail(err, RV_INVALID_ARGUMENT, "%zu columns are more than %d", num_columns, RV_MAX_COLUMNS);
   for (size_t i = 0; i < num_columns; i++) {
     if (columns[i].rank == 0 || columns[i].rank > RV_MAX_RANK + 1)
-      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: rank %u is not between 1 and %d; the first dimension counts the rows", i,
-                     (unsigned)columns[i].rank, RV_MAX_RANK + 1);
+      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: rank %u is not between 1 and %d; the first dimension counts the rows",
+                     i, (unsigned)columns[i].rank, RV_MAX_RANK + 1);
     if (columns[i].shape[0] < 0 || (uint64_t)columns[i].shape[0] != n)
       return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu has %lld rows, not %zu", i, (long long)columns[i].shape[0], n);
   }
@@ -124,7 +124,6 @@ rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tenso
   rv_code code = rv_client_check_table(client, table, err);
   if (code == RV_OK) code = check_columns(columns, num_columns, n, err);
   if (code != RV_OK || n == 0) return code;
-  rv_add add = {
-      .table = table, .columns = columns, .num_columns = num_columns, .n = n, .priorities = priorities, .keys = keys};
+  rv_add add = {.table = table, .columns = columns, .num_columns = num_columns, .n = n, .priorities = priorities, .keys = keys};
   return add_rows(client, &add, added, wait, err);
 }

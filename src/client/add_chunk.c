@@ -66,10 +66,8 @@ static rv_code fill_column(rv_chunk *segment, size_t index, const rv_tensor *col
   const uint8_t *from = bytes > 0 ? (const uint8_t *)column->data + first * bytes : NULL;
   if (column->dtype == RV_STRING) {
     for (size_t i = 0; i < count && code == RV_OK; i++) {
-      rv_tensor row = {.dtype = RV_STRING,
-                       .rank = column->rank - 1,
-                       .shape = column->shape + 1,
-                       .data = bytes > 0 ? from + i * bytes : NULL};
+      rv_tensor row = {
+          .dtype = RV_STRING, .rank = column->rank - 1, .shape = column->shape + 1, .data = bytes > 0 ? from + i * bytes : NULL};
       code = rv_segment_put(segment, index, (int64_t)i, &row, err);
     }
   } else if (bytes > 0) {
@@ -98,10 +96,8 @@ static rv_code serialize(const rv_add *add, rv_chunk *segment, size_t first, siz
 {
   uint8_t *snappy = choose_compression(add, first, count);
   if (snappy == NULL) return rv_fail_memory(err, add->num_columns);
-  rv_chunk_encoding encoding = {.key = key,
-                                .column = SIZE_MAX,
-                                .count = (int64_t)count,
-                                .snappy = {.data = snappy, .size = add->num_columns}};
+  rv_chunk_encoding encoding = {
+      .key = key, .column = SIZE_MAX, .count = (int64_t)count, .snappy = {.data = snappy, .size = add->num_columns}};
   rv_code code = rv_chunk_serialize(out, segment, &encoding, err);
   free(snappy);
   return code;
@@ -109,8 +105,7 @@ static rv_code serialize(const rv_add *add, rv_chunk *segment, size_t first, siz
 
 rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_random *random, rv_stream_chunk **out, rv_error *err)
 {
-  rv_chunk_meta meta = {
-      .key = rv_random_next(random), .episode_id = rv_random_next(random), .last_step = (int32_t)(count - 1)};
+  rv_chunk_meta meta = {.key = rv_random_next(random), .episode_id = rv_random_next(random), .last_step = (int32_t)(count - 1)};
   rv_chunk *segment;
   rv_code code = new_segment(add, count, &meta, &segment, err);
   if (code != RV_OK) return code;

@@ -1,7 +1,7 @@
 /* Rows to a server: each add is a chunk or a few, an item a row, and the wait for their confirmation.
  *
- * An add has an insert stream to itself while it lasts, so that it can take back what the server has not let in when its time is up;
- * streams that nobody uses wait in the client's list, connected. */
+ * An add has an insert stream to itself while it lasts, so that it can take back what the server has not let in when its time is
+ * up; streams that nobody uses wait in the client's list, connected. */
 #ifndef RV_CLIENT_ADD_REMOTE_H
 #define RV_CLIENT_ADD_REMOTE_H
 

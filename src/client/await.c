@@ -1,8 +1,14 @@
 #include "client/await.h"
 
-static void complete(rv_waiter *waiter) { rv_gate_open(waiter->context); }
+static void complete(rv_waiter *waiter)
+{
+  rv_gate_open(waiter->context);
+}
 
-static void describe(void *context, char *out, size_t capacity) { rv_waiter_explain(context, out, capacity); }
+static void describe(void *context, char *out, size_t capacity)
+{
+  rv_waiter_explain(context, out, capacity);
+}
 
 void rv_await_prepare(rv_waiter *waiter, rv_gate *gate, int64_t deadline_ns)
 {

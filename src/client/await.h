@@ -13,11 +13,12 @@ static inline rv_code rv_client_find_table(rv_client *client, const char *name, 
   return rv_store_find(client->store, name, strlen(name), out, err);
 }
 
-/* Before submitting: the waiter opens the gate when it completes. `deadline_ns` is for those who look at the table's waiting callers. */
+/* Before submitting: the waiter opens the gate when it completes. `deadline_ns` is for those who look at the table's waiting
+ * callers. */
 void rv_await_prepare(rv_waiter *waiter, rv_gate *gate, int64_t deadline_ns);
 
-/* Waits for a pending operation, which is complete or cancelled when this returns. RV_OK: it completed (its own result is in waiter->code);
- * otherwise why the caller gave up: what the operation had done by then stands. */
+/* Waits for a pending operation, which is complete or cancelled when this returns. RV_OK: it completed (its own result is in
+ * waiter->code); otherwise why the caller gave up: what the operation had done by then stands. */
 rv_code rv_await(rv_waiter *waiter, rv_gate *gate, rv_patience *patience, rv_error *err);
 
 #endif

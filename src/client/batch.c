@@ -143,8 +143,8 @@ static rv_code finish(rv_batch *batch, rv_unequal unequal, rv_error *err)
                  "the items of the batch differ in length or shape; ask for padding, or for a list of items");
 }
 
-rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal,
-                               const rv_wait *wait, rv_batch **out, rv_error *err)
+rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal, const rv_wait *wait,
+                               rv_batch **out, rv_error *err)
 {
   rv_code code = rv_client_check_table(client, table, err);
   if (code == RV_OK && (batch_size == 0 || batch_size > INT32_MAX))
@@ -167,14 +167,20 @@ rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batc
 
 /* ---- reading ---- */
 
-size_t rv_batch_size(const rv_batch *batch) { return batch->size; }
+size_t rv_batch_size(const rv_batch *batch)
+{
+  return batch->size;
+}
 
 const rv_sample_info *rv_batch_info(const rv_batch *batch, size_t item)
 {
   return item < batch->size ? &batch->infos[item] : NULL;
 }
 
-size_t rv_batch_num_columns(const rv_batch *batch) { return batch->draws[0].trajectory->num_columns; }
+size_t rv_batch_num_columns(const rv_batch *batch)
+{
+  return batch->draws[0].trajectory->num_columns;
+}
 
 static bool same_rows(const rv_chunk_column *a, const rv_chunk_column *b)
 {

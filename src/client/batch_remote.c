@@ -16,8 +16,8 @@
 
 enum { IDLE_STREAMS_MAX = 8 };
 
-/* Lives from its making until its call has closed and nobody uses it. All but the first three is the loop's, or, while no request is under way,
- * its user's. */
+/* Lives from its making until its call has closed and nobody uses it. All but the first three is the loop's, or, while no request
+ * is under way, its user's. */
 typedef struct batch_stream {
   rv_client *client;
   rv_link link; /* while idle: in the client's list; the client's mutex */
@@ -25,9 +25,9 @@ typedef struct batch_stream {
   rv_call *call;
   rv_receiver receiver;
   rv_task task;
-  bool busy; /* a request is under way, and its user waits */
+  bool busy;      /* a request is under way, and its user waits */
   bool abandoned; /* the user gave up before the last request's end */
-  bool dropped; /* nobody uses it any more */
+  bool dropped;   /* nobody uses it any more */
   /* the request */
   rv_sample_request request;
   rv_draw *draws;

@@ -43,8 +43,8 @@ static rv_code remote_mutate(rv_client *client, const char *table, const rv_key_
 }
 
 rv_code rv_client_mutate(rv_client *client, const char *table, const rv_key_priority *updates, size_t num_updates,
-                         const uint64_t *deletes, size_t num_deletes, uint64_t *unknown, size_t *num_unknown,
-                         const rv_wait *wait, rv_error *err)
+                         const uint64_t *deletes, size_t num_deletes, uint64_t *unknown, size_t *num_unknown, const rv_wait *wait,
+                         rv_error *err)
 {
   size_t ignored;
   if (num_unknown == NULL) num_unknown = &ignored;
@@ -71,8 +71,8 @@ static rv_code remote_update(rv_client *client, const char *table, const uint64_
   return code;
 }
 
-rv_code rv_client_update_priorities(rv_client *client, const char *table, const uint64_t *keys, const double *priorities, size_t n,
-                                    uint64_t *unknown, size_t *num_unknown, const rv_wait *wait, rv_error *err)
+rv_code rv_client_update_priorities(rv_client *client, const char *table, const uint64_t *keys, const double *priorities,
+                                    size_t n, uint64_t *unknown, size_t *num_unknown, const rv_wait *wait, rv_error *err)
 {
   size_t ignored;
   if (num_unknown == NULL) num_unknown = &ignored;

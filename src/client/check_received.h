@@ -10,8 +10,8 @@ typedef struct rv_received_check {
 } rv_received_check;
 
 void rv_received_check_fini(rv_received_check *check);
-/* RV_OK also where no signature is known. Before it says no, the signature is fetched anew: the server may have been restarted with
- * other tables. RV_INVALID_ARGUMENT names the column. */
+/* RV_OK also where no signature is known. Before it says no, the signature is fetched anew: the server may have been restarted
+ * with other tables. RV_INVALID_ARGUMENT names the column. */
 rv_code rv_check_received(rv_received_check *check, rv_client *client, const char *table, const rv_draw *draw,
                           rv_patience *patience, rv_error *err);
 

@@ -100,7 +100,8 @@ rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error 
 void rv_client_free(rv_client *client)
 {
   if (client == NULL) return;
-  if (client->alive != NULL && rv_client_check(client, NULL) != RV_OK) return; /* a forked child: its threads and locks are not ours */
+  if (client->alive != NULL && rv_client_check(client, NULL) != RV_OK)
+    return; /* a forked child: its threads and locks are not ours */
   rv_batch_streams_free(client);
   rv_add_streams_free(client);
   if (client->channel != NULL) rv_channel_free(client->channel);
@@ -125,10 +126,8 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   rv_mutex_lock(&client->mutex);
   if (client->loop == NULL) code = rv_loop_new(&client->env, "reverie-client", &client->loop, err);
   if (code == RV_OK && client->channel == NULL) {
-    rv_channel_config config = {.env = &client->env,
-                                .loop = client->loop,
-                                .address = client->address,
-                                .max_message_bytes = client->max_message_bytes};
+    rv_channel_config config = {
+        .env = &client->env, .loop = client->loop, .address = client->address, .max_message_bytes = client->max_message_bytes};
     code = rv_channel_new(&config, &client->channel, err);
   }
   if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);

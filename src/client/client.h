@@ -1,8 +1,8 @@
 /* The client behind the opaque rv_client: an embedded store, or a channel to a server that is opened when it is first needed.
  *
- * `store` and `address` never change after rv_client_new; exactly one is set. The loop and the channel are made by the first call that
- * needs them (rv_client_connect) and stay until rv_client_free. Calls are opened on the loop's thread (rv_loop_post), results
- * reach the caller through a gate (wait.h). Keys, ids and seeds come from the client's random source. */
+ * `store` and `address` never change after rv_client_new; exactly one is set. The loop and the channel are made by the first call
+ * that needs them (rv_client_connect) and stay until rv_client_free. Calls are opened on the loop's thread (rv_loop_post),
+ * results reach the caller through a gate (wait.h). Keys, ids and seeds come from the client's random source. */
 #ifndef RV_CLIENT_CLIENT_H
 #define RV_CLIENT_CLIENT_H
 
@@ -32,13 +32,13 @@ struct rv_client {
 
   rv_mutex mutex; /* RV_RANK_CLIENT: what follows. Never held while waiting, nor together with a writer's or sampler's */
   rv_random random;
-  rv_loop *loop;       /* NULL until connected; then never changes */
+  rv_loop *loop; /* NULL until connected; then never changes */
   rv_channel *channel;
-  atomic_bool connected; /* both are there */
-  rv_tables *tables;   /* the latest known; NULL: not fetched yet */
+  atomic_bool connected;              /* both are there */
+  rv_tables *tables;                  /* the latest known; NULL: not fetched yet */
   rv_link batch_streams, add_streams; /* streams that stay open between batches and adds, while nobody uses them */
   size_t num_batch_streams, num_add_streams;
-  rv_batch *free_batches;             /* memory for the next batch */
+  rv_batch *free_batches; /* memory for the next batch */
   size_t num_free_batches;
 };
 
@@ -50,11 +50,11 @@ static inline rv_code rv_client_check(const rv_client *client, rv_error *err)
 }
 /* The same, and that a table was named. */
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err);
-/* Starts loop and channel if they are not there (client->loop and client->channel may be read without a lock afterwards). Connects to nothing
- * yet. Remote clients only. */
+/* Starts loop and channel if they are not there (client->loop and client->channel may be read without a lock afterwards).
+ * Connects to nothing yet. Remote clients only. */
 rv_code rv_client_connect(rv_client *client, rv_error *err);
-/* 64 random bits that are nobody else's: keys of items and chunks, episode ids, seeds. Any thread; those who need many seed a generator of their
- * own with it. */
+/* 64 random bits that are nobody else's: keys of items and chunks, episode ids, seeds. Any thread; those who need many seed a
+ * generator of their own with it. */
 uint64_t rv_client_random(rv_client *client);
 /* "connected to ..., in process": the channel's state, for sentences. */
 void rv_client_state(rv_client *client, char *out, size_t capacity);
@@ -68,8 +68,8 @@ typedef enum rv_unary_mode {
   RV_UNARY_FAIL_FAST = 2 /* UNAVAILABLE when the server is not there now */
 } rv_unary_mode;
 
-/* One unary call: sends `request` (emptied in any case), waits for the answer while the patience lasts. *out is the response message
- * inside *owner, of which the caller gets one reference. */
+/* One unary call: sends `request` (emptied in any case), waits for the answer while the patience lasts. *out is the response
+ * message inside *owner, of which the caller gets one reference. */
 rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,
                         rv_buf **owner, rv_span *out, rv_error *err);
 

@@ -103,7 +103,8 @@ static rv_buf *message_of(const entry *entries, size_t n)
   return buf;
 }
 
-static rv_code take(rv_receiver *receiver, const entry *entries, size_t n, rv_draw *out, size_t capacity, size_t *count, rv_error *err)
+static rv_code take(rv_receiver *receiver, const entry *entries, size_t n, rv_draw *out, size_t capacity, size_t *count,
+                    rv_error *err)
 {
   rv_buf *buf = message_of(entries, n);
   rv_code code = rv_receiver_take(receiver, buf, (rv_span){buf->data, buf->size}, out, capacity, count, err);
@@ -126,9 +127,10 @@ static void a_sample_may_spread_over_messages(void **state)
     rv_draw draws[2];
     size_t count = 0;
     entry first = {.info = true, .item_key = 9, .slices = over_both, .num_slices = 2, .chunks = chunk_keys, .num_chunks = 1};
-    entry second[] = {{.chunks = chunk_keys + 1, .num_chunks = 1},
-                      {.end = true},
-                      {.info = true, .item_key = 10, .slices = over_both, .num_slices = 1, .chunks = chunk_keys, .num_chunks = 1, .end = true}};
+    entry second[] = {
+        {.chunks = chunk_keys + 1, .num_chunks = 1},
+        {.end = true},
+        {.info = true, .item_key = 10, .slices = over_both, .num_slices = 1, .chunks = chunk_keys, .num_chunks = 1, .end = true}};
     assert_int_equal(take(&receiver, &first, 1, draws, 2, &count, &err), RV_OK);
     assert_int_equal(count, 0);
     assert_int_equal(take(&receiver, second, 3, draws, 2, &count, &err), RV_OK);
@@ -191,7 +193,8 @@ static void expect_loss(const entry *entries, size_t n, size_t capacity, size_t 
 static void what_does_not_fit_together_is_data_loss(void **state)
 {
   (void)state;
-  entry good = {.info = true, .item_key = 5, .slices = over_both, .num_slices = 1, .chunks = chunk_keys, .num_chunks = 1, .end = true};
+  entry good = {
+      .info = true, .item_key = 5, .slices = over_both, .num_slices = 1, .chunks = chunk_keys, .num_chunks = 1, .end = true};
   entry missing = good;
   missing.item_key = 77;
   missing.num_slices = 2;
@@ -216,7 +219,8 @@ static void cut_and_changed_messages_are_survived(void **state)
 {
   (void)state;
   rv_error err;
-  entry good = {.info = true, .item_key = 5, .slices = over_both, .num_slices = 2, .chunks = chunk_keys, .num_chunks = 2, .end = true};
+  entry good = {
+      .info = true, .item_key = 5, .slices = over_both, .num_slices = 2, .chunks = chunk_keys, .num_chunks = 2, .end = true};
   rv_buf *whole = message_of(&good, 1);
   for (size_t i = 0; i < whole->size * 2; i++) {
     size_t size = i < whole->size ? i : whole->size;
@@ -259,10 +263,9 @@ static void an_endless_sample_is_bounded(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_sample_may_spread_over_messages),
-                                     cmocka_unit_test(a_sample_may_have_many_chunks),
-                                     cmocka_unit_test(what_does_not_fit_together_is_data_loss),
-                                     cmocka_unit_test(cut_and_changed_messages_are_survived),
-                                     cmocka_unit_test(an_endless_sample_is_bounded)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_sample_may_spread_over_messages), cmocka_unit_test(a_sample_may_have_many_chunks),
+      cmocka_unit_test(what_does_not_fit_together_is_data_loss), cmocka_unit_test(cut_and_changed_messages_are_survived),
+      cmocka_unit_test(an_endless_sample_is_bounded)};
   return cmocka_run_group_tests(tests, make_client, drop_client);
 }

@@ -36,7 +36,10 @@ static rv_env env_of_tests(bool jumps)
   return env;
 }
 
-static void describe(void *context, char *out, size_t capacity) { snprintf(out, capacity, "waits for %s", (const char *)context); }
+static void describe(void *context, char *out, size_t capacity)
+{
+  snprintf(out, capacity, "waits for %s", (const char *)context);
+}
 
 static void an_open_gate_lets_one_wait_through(void **state)
 {

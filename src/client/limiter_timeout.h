@@ -1,5 +1,5 @@
-/* How a server says that its limiter let nothing through in time: DEADLINE_EXCEEDED with Reverb's sentence, to which a Reverie server adds what it
- * waited for. Any other DEADLINE_EXCEEDED is an error like others. */
+/* How a server says that its limiter let nothing through in time: DEADLINE_EXCEEDED with Reverb's sentence, to which a Reverie
+ * server adds what it waited for. Any other DEADLINE_EXCEEDED is an error like others. */
 #ifndef RV_CLIENT_LIMITER_TIMEOUT_H
 #define RV_CLIENT_LIMITER_TIMEOUT_H
 

@@ -73,8 +73,8 @@ static rv_code remote_items(rv_client *client, const char *table, uint64_t *curs
   return code;
 }
 
-rv_code rv_client_items(rv_client *client, const char *table, uint64_t *cursor, rv_item_info *out, size_t capacity,
-                        size_t *count, const rv_wait *wait, rv_error *err)
+rv_code rv_client_items(rv_client *client, const char *table, uint64_t *cursor, rv_item_info *out, size_t capacity, size_t *count,
+                        const rv_wait *wait, rv_error *err)
 {
   *count = 0;
   rv_code code = rv_client_check_table(client, table, err);

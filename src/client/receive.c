@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-enum { SCAN_MAX = 16 };              /* more chunks than this are looked up in the map */
+enum { SCAN_MAX = 16 }; /* more chunks than this are looked up in the map */
 enum { SMALL_CHUNK_BYTES = 16384 };
 
 void rv_receiver_init(rv_receiver *receiver, rv_client *client, bool copy_small)

@@ -1,7 +1,7 @@
 /* From the messages of a SampleStream to drawn items: collects each sample's entries and chunks, then resolves its slices.
  *
- * One receiver serves one stream, on one thread. Nothing that arrives is trusted: what does not fit ends in RV_DATA_LOSS that names the
- * item. */
+ * One receiver serves one stream, on one thread. Nothing that arrives is trusted: what does not fit ends in RV_DATA_LOSS that
+ * names the item. */
 #ifndef RV_CLIENT_RECEIVE_H
 #define RV_CLIENT_RECEIVE_H
 
@@ -10,10 +10,10 @@
 #include "wire/messages.h"
 
 typedef struct rv_receiver {
-  rv_layouts *layouts;          /* borrowed from the client, as is the cache */
+  rv_layouts *layouts; /* borrowed from the client, as is the cache */
   rv_decode_cache *decode_cache;
-  size_t max_bytes;             /* of the chunks of one sample */
-  bool copy_small;              /* small chunks get memory of their own, so that they do not pin the message */
+  size_t max_bytes; /* of the chunks of one sample */
+  bool copy_small;  /* small chunks get memory of their own, so that they do not pin the message */
   /* the sample that is not complete yet */
   bool open;
   rv_wire_sample_info info;
@@ -29,8 +29,8 @@ void rv_receiver_fini(rv_receiver *receiver);
 /* Forgets the sample that is not complete: the stream begins anew. */
 void rv_receiver_clear(rv_receiver *receiver);
 
-/* Takes in a SampleStreamResponse that lies inside `owner`, and writes the samples that it completes to out[*count], ...: they are the caller's,
- * also those that were complete before an error was found. More than `capacity` in all are RV_DATA_LOSS. */
+/* Takes in a SampleStreamResponse that lies inside `owner`, and writes the samples that it completes to out[*count], ...: they
+ * are the caller's, also those that were complete before an error was found. More than `capacity` in all are RV_DATA_LOSS. */
 rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, rv_draw *out, size_t capacity, size_t *count,
                          rv_error *err);
 

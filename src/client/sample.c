@@ -57,9 +57,15 @@ void rv_sample_unref(rv_sample *sample)
   free(sample);
 }
 
-const rv_sample_info *rv_sample_get_info(const rv_sample *sample) { return &sample->info; }
+const rv_sample_info *rv_sample_get_info(const rv_sample *sample)
+{
+  return &sample->info;
+}
 
-size_t rv_sample_num_columns(const rv_sample *sample) { return sample->draw.trajectory->num_columns; }
+size_t rv_sample_num_columns(const rv_sample *sample)
+{
+  return sample->draw.trajectory->num_columns;
+}
 
 /* ---- columns ---- */
 
@@ -71,12 +77,8 @@ rv_code rv_sample_column_fill(rv_sample_column *out, const rv_trajectory_column 
   if (__builtin_mul_overflow((size_t)length, num_items, &rows) || __builtin_mul_overflow(rows, spec->row_bytes, &bytes))
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "%zu items of %lld rows of %zu bytes are more than fits in memory", num_items,
                    (long long)length, spec->row_bytes);
-  *out = (rv_sample_column){.dtype = spec->dtype,
-                            .rank = spec->rank,
-                            .shape = spec->shape,
-                            .length = length,
-                            .squeezed = squeezed,
-                            .bytes = bytes};
+  *out = (rv_sample_column){
+      .dtype = spec->dtype, .rank = spec->rank, .shape = spec->shape, .length = length, .squeezed = squeezed, .bytes = bytes};
   return RV_OK;
 }
 

@@ -11,8 +11,8 @@ rv_code rv_sample_new(rv_draw *owned_draw, rv_sample **out, rv_error *err);
 rv_code rv_sample_new_shared(const rv_draw *draw, rv_sample **out, rv_error *err);
 
 void rv_sample_info_of_draw(const rv_draw *draw, rv_sample_info *out);
-/* Column of an item; `length` rows of it are shown, which for a padded batch may be more than it has. RV_RESOURCE_EXHAUSTED: more bytes than
- * there are addresses. */
+/* Column of an item; `length` rows of it are shown, which for a padded batch may be more than it has. RV_RESOURCE_EXHAUSTED: more
+ * bytes than there are addresses. */
 rv_code rv_sample_column_fill(rv_sample_column *out, const rv_trajectory_column *column, int64_t length, bool squeezed,
                               size_t num_items, rv_error *err);
 

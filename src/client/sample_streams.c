@@ -22,9 +22,9 @@ static consumer_state read_demand(rv_remote_sampler *sampler)
 {
   rv_mutex_lock(&sampler->mutex);
   consumer_state now = {.ready = (int64_t)sampler->count,
-                .handed_out = sampler->handed_out,
-                .waiting = sampler->waiting,
-                .starved_ns = sampler->starved_ns};
+                        .handed_out = sampler->handed_out,
+                        .waiting = sampler->waiting,
+                        .starved_ns = sampler->starved_ns};
   sampler->consumed = 0;
   rv_mutex_unlock(&sampler->mutex);
   return now;
@@ -46,7 +46,10 @@ static void cancel_calls(rv_remote_sampler *sampler)
 
 /* ---- asking ---- */
 
-static int64_t at_least(int64_t value, int64_t least) { return value < least ? least : value; }
+static int64_t at_least(int64_t value, int64_t least)
+{
+  return value < least ? least : value;
+}
 
 /* What is left of the limiter's timeout for a consumer who already waits. */
 static int64_t timeout_left(const rv_remote_sampler *sampler, const consumer_state *demand, int64_t now)
@@ -59,9 +62,8 @@ static int64_t timeout_left(const rv_remote_sampler *sampler, const consumer_sta
 static rv_code put_request(const rv_remote_sampler *sampler, int64_t num_samples, int64_t timeout_ns, rv_pieces *out)
 {
   const char *table = sampler->common.table;
-  rv_sample_request request = {.table = {.data = (const uint8_t *)table, .size = strlen(table)},
-                               .num_samples = num_samples,
-                               .timeout_ms = -1};
+  rv_sample_request request = {
+      .table = {.data = (const uint8_t *)table, .size = strlen(table)}, .num_samples = num_samples, .timeout_ms = -1};
   if (timeout_ns != INT64_MAX) {
     request.timeout_ms = at_least((timeout_ns + MILLISECOND - 1) / MILLISECOND, 1); /* 0 would be for ever */
     request.poll = timeout_ns == 0;
@@ -119,7 +121,10 @@ static bool rests(const rv_sample_stream *stream, const consumer_state *demand)
   return stream->timed_out && (!demand->waiting || is_conclusive(stream, demand));
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
 
 static void pump_stream(rv_sample_stream *stream, int64_t window, int64_t room, const consumer_state *demand)
 {

@@ -18,7 +18,8 @@ static rv_code check_config(const rv_sampler_config *config, rv_error *err)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_in_flight_samples must be at most %d, got %u", IN_FLIGHT_MAX,
                    (unsigned)config->max_in_flight_samples);
   if (config->num_streams > STREAMS_MAX)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "num_streams must be at most %d, got %u", STREAMS_MAX, (unsigned)config->num_streams);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "num_streams must be at most %d, got %u", STREAMS_MAX,
+                   (unsigned)config->num_streams);
   if (config->max_samples_per_stream < RV_UNLIMITED)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_samples_per_stream must be at least 1, 0 for the default, or -1, got %lld",
                    (long long)config->max_samples_per_stream);
@@ -83,7 +84,8 @@ rv_code rv_sampler_end_by_count(const rv_sampler *sampler, rv_error *err)
 rv_code rv_sampler_end_by_limiter(const rv_sampler *sampler, const char *reason, rv_error *err)
 {
   return rv_fail(err, RV_OUT_OF_RANGE, "end of the sequence: the rate limiter of table \"%s\" let nothing through for %g s%s%s",
-                 sampler->table, (double)sampler->rate_limiter_timeout_ns * 1e-9, reason[0] != '\0' ? "; the sampler " : "", reason);
+                 sampler->table, (double)sampler->rate_limiter_timeout_ns * 1e-9, reason[0] != '\0' ? "; the sampler " : "",
+                 reason);
 }
 
 rv_code rv_sampler_end_by_cancel(const rv_sampler *sampler, rv_error *err)

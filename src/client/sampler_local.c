@@ -27,7 +27,10 @@ static void complete(rv_waiter *waiter)
   rv_mutex_unlock(&sampler->mutex);
 }
 
-static void describe(void *context, char *out, size_t capacity) { rv_waiter_explain(context, out, capacity); }
+static void describe(void *context, char *out, size_t capacity)
+{
+  rv_waiter_explain(context, out, capacity);
+}
 
 static bool is_complete(local_sampler *sampler, bool *cancelled)
 {

@@ -10,7 +10,10 @@
 
 /* ---- references ---- */
 
-void rv_remote_sampler_ref(rv_remote_sampler *sampler) { atomic_fetch_add_explicit(&sampler->refs, 1, memory_order_relaxed); }
+void rv_remote_sampler_ref(rv_remote_sampler *sampler)
+{
+  atomic_fetch_add_explicit(&sampler->refs, 1, memory_order_relaxed);
+}
 
 void rv_remote_sampler_unref(rv_remote_sampler *sampler)
 {
@@ -186,7 +189,10 @@ static void cancel(rv_sampler *common)
   tell(sampler, must);
 }
 
-static void close_streams(void *context) { rv_sample_streams_close(context); }
+static void close_streams(void *context)
+{
+  rv_sample_streams_close(context);
+}
 
 static void free_sampler(rv_sampler *common)
 {
@@ -197,7 +203,10 @@ static void free_sampler(rv_sampler *common)
 
 static const rv_sampler_ops ops = {.next = next, .cancel = cancel, .free = free_sampler};
 
-static void init_streams(void *context) { rv_sample_streams_init(context); }
+static void init_streams(void *context)
+{
+  rv_sample_streams_init(context);
+}
 
 rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, rv_error *err)
 {

@@ -1,8 +1,8 @@
 /* The parts of a sampler over a server: the state its consumer and the loop share, and its streams, which are the loop's.
  *
- * In flight is what was asked for and not yet handed out: outstanding at the server, or ready here. It never exceeds the window (one
- * sample, or as many as configured, a stream), so what was drawn ahead is bounded. max_samples is exact while the connection lasts; samples
- * that were on their way when it broke are asked for again. */
+ * In flight is what was asked for and not yet handed out: outstanding at the server, or ready here. It never exceeds the window
+ * (one sample, or as many as configured, a stream), so what was drawn ahead is bounded. max_samples is exact while the connection
+ * lasts; samples that were on their way when it broke are asked for again. */
 #ifndef RV_CLIENT_SAMPLER_REMOTE_H
 #define RV_CLIENT_SAMPLER_REMOTE_H
 
@@ -23,7 +23,7 @@ typedef struct rv_sample_stream {
   int64_t outstanding; /* asked for and not received */
   int64_t asked_ns;    /* when the last request went out */
   bool half_closed;
-  bool timed_out; /* the limiter let nothing through; not asked again yet */
+  bool timed_out;  /* the limiter let nothing through; not asked again yet */
   bool conclusive; /* and the consumer waited when that came */
 } rv_sample_stream;
 
@@ -36,21 +36,21 @@ struct rv_remote_sampler {
   rv_draw *ready; /* a ring of samples; capacity is a power of two */
   size_t capacity, head, count;
   int64_t handed_out;
-  int64_t consumed; /* since the loop was last told */
-  int64_t window;   /* of a stream, as the loop last set it */
-  bool waiting;     /* the consumer is in `next`, and nothing is ready */
+  int64_t consumed;   /* since the loop was last told */
+  int64_t window;     /* of a stream, as the loop last set it */
+  bool waiting;       /* the consumer is in `next`, and nothing is ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
-  bool told; /* the pump task is posted */
+  bool told;          /* the pump task is posted */
   bool cancelled, ended;
   rv_code end_code;
   rv_error end_error;
 
   /* the loop's */
   rv_task pump;
-  bool closed;    /* the owner is gone */
-  bool may_grow;  /* nobody can tell what is fetched ahead */
-  bool looked;    /* the table's options were asked for, or need not be */
-  int64_t asked;  /* for max_samples: handed out, ready or outstanding */
+  bool closed;   /* the owner is gone */
+  bool may_grow; /* nobody can tell what is fetched ahead */
+  bool looked;   /* the table's options were asked for, or need not be */
+  int64_t asked; /* for max_samples: handed out, ready or outstanding */
   size_t bytes_received, samples_received;
   rv_draw *arrived;
   size_t arrived_capacity;

@@ -1,4 +1,5 @@
-/* How far ahead a sampler fetches when it was not told: one sample, as Reverb does, and more where nobody can tell the difference. */
+/* How far ahead a sampler fetches when it was not told: one sample, as Reverb does, and more where nobody can tell the
+ * difference. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -9,8 +10,8 @@
 enum { WINDOW_MAX = 1024 };
 #define WINDOW_BYTES_MAX ((size_t)32 << 20)
 
-/* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many samples, and where
- * samples and inserts are held in step. */
+/* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many
+ * samples, and where samples and inserts are held in step. */
 static bool is_invisible(const rv_table_info *info)
 {
   bool random = info->sampler.kind == RV_SELECTOR_UNIFORM || info->sampler.kind == RV_SELECTOR_PRIORITIZED;
@@ -51,10 +52,8 @@ static void ask_for_tables(rv_remote_sampler *sampler)
   if (asked == NULL) return;
   rv_remote_sampler_ref(sampler);
   asked->sampler = sampler;
-  asked->call = (rv_unary_call){.channel = sampler->common.client->channel,
-                                .path = RV_PATH_SERVER_INFO,
-                                .deadline_ns = INT64_MAX,
-                                .done = on_looked};
+  asked->call = (rv_unary_call){
+      .channel = sampler->common.client->channel, .path = RV_PATH_SERVER_INFO, .deadline_ns = INT64_MAX, .done = on_looked};
   rv_unary_call_start(&asked->call);
 }
 

@@ -20,9 +20,15 @@ static void start(rv_task *task)
   rv_unary_call_start(&RV_CONTAINER(task, waiting_call, start)->call);
 }
 
-static void stop(void *context) { rv_unary_call_stop(context); }
+static void stop(void *context)
+{
+  rv_unary_call_stop(context);
+}
 
-static void done(rv_unary_call *call) { rv_gate_open(&RV_CONTAINER(call, waiting_call, call)->gate); }
+static void done(rv_unary_call *call)
+{
+  rv_gate_open(&RV_CONTAINER(call, waiting_call, call)->gate);
+}
 
 /* Starts the call and waits for its end. */
 static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
@@ -40,8 +46,8 @@ static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
     if (late != RV_OK) return late;
   }
   if (waiting->call.code == RV_UNIMPLEMENTED)
-    return rv_fail(err, RV_UNIMPLEMENTED, "%s does not know %s; it is not a Reverie server, or an older one", waiting->client->address,
-                   waiting->call.path);
+    return rv_fail(err, RV_UNIMPLEMENTED, "%s does not know %s; it is not a Reverie server, or an older one",
+                   waiting->client->address, waiting->call.path);
   return waiting->call.code == RV_OK ? RV_OK : rv_error_copy(err, &waiting->call.error);
 }
 

@@ -1,5 +1,5 @@
-/* One unary call on the client's loop, for those who wait for it (rv_client_unary) and those who do not (a sampler that wants to know
- * its table). */
+/* One unary call on the client's loop, for those who wait for it (rv_client_unary) and those who do not (a sampler that wants to
+ * know its table). */
 #ifndef RV_CLIENT_UNARY_CALL_H
 #define RV_CLIENT_UNARY_CALL_H
 
@@ -9,8 +9,8 @@ typedef struct rv_unary_call {
   /* the caller's; they stay until `done` */
   rv_channel *channel;
   const char *path;
-  rv_pieces request;     /* emptied */
-  int64_t deadline_ns;   /* monotonic; INT64_MAX: none */
+  rv_pieces request;   /* emptied */
+  int64_t deadline_ns; /* monotonic; INT64_MAX: none */
   bool wait_for_ready;
   void (*done)(struct rv_unary_call *call); /* exactly once, on the loop's thread; may free the call */
   void *context;

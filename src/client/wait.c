@@ -137,8 +137,8 @@ rv_code rv_patience_check(rv_patience *patience, rv_error *err)
 }
 
 /* ---- gates ----
- * Until somebody waits, the state alone is the gate. From the first wait on it changes under the mutex only: a waiter that takes it has then seen the
- * last of whoever opened the gate, and may free it. */
+ * Until somebody waits, the state alone is the gate. From the first wait on it changes under the mutex only: a waiter that takes
+ * it has then seen the last of whoever opened the gate, and may free it. */
 
 enum { CLOSED = 0, OPEN = 1, AWAITED = 2 };
 
@@ -178,7 +178,8 @@ void rv_gate_open(rv_gate *gate)
 static bool take_unawaited(rv_gate *gate)
 {
   int state = OPEN;
-  return !gate->ready && atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_acquire);
+  return !gate->ready &&
+         atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_acquire);
 }
 
 /* Under the mutex: closes the gate if it is open, and says from here on that somebody may wait. */
@@ -209,7 +210,10 @@ void rv_gate_wait_forever(rv_gate *gate)
   rv_mutex_unlock(&gate->mutex);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t earlier(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
 
 rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, bool *opened, rv_error *err)
 {

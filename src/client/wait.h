@@ -1,8 +1,8 @@
 /* How a caller of the client blocks: on a gate that another thread opens, for as long as its rv_wait allows.
  *
- * A gate is an event that resets itself: rv_gate_open may be called from any thread and under any lock, once or many times, before
- * or while somebody waits; the wait that it ends closes it again. What the gate is opened for is the caller's own
- * state, looked at again after each wait:
+ * A gate is an event that resets itself: rv_gate_open may be called from any thread and under any lock, once or many times,
+ * before or while somebody waits; the wait that it ends closes it again. What the gate is opened for is the caller's own state,
+ * looked at again after each wait:
  *
  *   rv_patience patience;                       // one for the whole call, however often it waits
  *   rv_patience_begin(&patience, env, wait, describe, context);
@@ -24,8 +24,8 @@
 /* One thread waits at a time. Making one costs nothing: mutex and condition are made by the first wait. */
 typedef struct rv_gate {
   atomic_int state;
-  bool ready;       /* mutex and condition are made; the waiting side's */
-  rv_mutex mutex;   /* RV_RANK_WAIT: nothing is taken under it */
+  bool ready;     /* mutex and condition are made; the waiting side's */
+  rv_mutex mutex; /* RV_RANK_WAIT: nothing is taken under it */
   rv_cond cond;
 } rv_gate;
 
@@ -40,8 +40,8 @@ typedef struct rv_patience {
   int64_t begun_ns, deadline_ns; /* monotonic; deadline INT64_MAX: for ever */
   int64_t log_ns;                /* when the log is told next */
   int64_t asked_ns;              /* when `interrupted` was asked last */
-  /* Writes what the call does: "waits for 3 more items in table \"replay\" (...)", at most `capacity` bytes with the NUL. No lock is
-   * held. May be NULL. */
+  /* Writes what the call does: "waits for 3 more items in table \"replay\" (...)", at most `capacity` bytes with the NUL. No lock
+   * is held. May be NULL. */
   void (*describe)(void *context, char *out, size_t capacity);
   void *context;
 } rv_patience;
@@ -52,8 +52,8 @@ void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *
 /* RV_OK while it lasts; else RV_DEADLINE_EXCEEDED or RV_CANCELLED with a sentence that says what was waited for. Does not wait;
  * `interrupted` is asked. */
 rv_code rv_patience_check(rv_patience *patience, rv_error *err);
-/* Waits until the gate opens (and closes it): RV_OK. Otherwise as rv_patience_check. An open gate wins over a deadline that has passed,
- * not over a cancellation. */
+/* Waits until the gate opens (and closes it): RV_OK. Otherwise as rv_patience_check. An open gate wins over a deadline that has
+ * passed, not over a cancellation. */
 rv_code rv_gate_wait(rv_gate *gate, rv_patience *patience, rv_error *err);
 /* The same, but waits no longer than until `at_ns` (monotonic): RV_OK then too, with *opened false. */
 rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, bool *opened, rv_error *err);

@@ -3,24 +3,24 @@
 
 #include <sys/wait.h>
 
-#define REMOTE_TEST(name)                        \
-  static void name##_body(fixture *f);           \
-  static void name##_over_loopback(void **state) \
-  {                                              \
-    (void)state;                                 \
-    fixture f;                                   \
-    set_up(&f, LOOPBACK);                        \
-    name##_body(&f);                             \
-    tear_down(&f);                               \
-  }                                              \
-  static void name##_over_a_unix_socket(void **state) \
-  {                                              \
-    (void)state;                                 \
-    fixture f;                                   \
-    set_up(&f, UNIX_SOCKET);                     \
-    name##_body(&f);                             \
-    tear_down(&f);                               \
-  }                                              \
+#define REMOTE_TEST(name)                                                                                                        \
+  static void name##_body(fixture *f);                                                                                           \
+  static void name##_over_loopback(void **state)                                                                                 \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, LOOPBACK);                                                                                                        \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
+  static void name##_over_a_unix_socket(void **state)                                                                            \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, UNIX_SOCKET);                                                                                                     \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
   static void name##_body(fixture *f)
 #define EVERY_REMOTE_WAY(name) cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
 
@@ -214,10 +214,11 @@ TEST(a_forked_child_is_told_to_make_a_new_client)
   if (child == 0) {
     rv_batch *batch;
     rv_sample *sample;
-    bool good = rv_client_sample_batch(f->client, "replay", 1, RV_UNEQUAL_ERROR, &shortly, &batch, &err) == RV_FAILED_PRECONDITION &&
-                strstr(err.message, "fork") != NULL && rv_client_reset(f->client, "replay", NULL, NULL) == RV_FAILED_PRECONDITION &&
-                rv_sampler_next(sampler, &shortly, &sample, &err) == RV_FAILED_PRECONDITION &&
-                add_value(f->client, "replay", 1, 1, NULL, &shortly, &err) == RV_FAILED_PRECONDITION;
+    bool good =
+        rv_client_sample_batch(f->client, "replay", 1, RV_UNEQUAL_ERROR, &shortly, &batch, &err) == RV_FAILED_PRECONDITION &&
+        strstr(err.message, "fork") != NULL && rv_client_reset(f->client, "replay", NULL, NULL) == RV_FAILED_PRECONDITION &&
+        rv_sampler_next(sampler, &shortly, &sample, &err) == RV_FAILED_PRECONDITION &&
+        add_value(f->client, "replay", 1, 1, NULL, &shortly, &err) == RV_FAILED_PRECONDITION;
     rv_sampler_free(sampler);
     rv_client_free(f->client); /* does not hang */
     _exit(good ? 0 : 1);

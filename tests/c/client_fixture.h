@@ -1,5 +1,5 @@
-/* A store, and a client of it: in process, through a server on loopback, or through one on a unix socket. The tests that include this run
- * their bodies all three ways: the verbs promise the same. */
+/* A store, and a client of it: in process, through a server on loopback, or through one on a unix socket. The tests that include
+ * this run their bodies all three ways: the verbs promise the same. */
 #ifndef RV_TESTS_CLIENT_FIXTURE_H
 #define RV_TESTS_CLIENT_FIXTURE_H
 
@@ -34,27 +34,29 @@ typedef struct fixture {
   bool anything_goes; /* the table "signed" has no signature */
 } fixture;
 
-#define assert_ok(expression)                                                          \
-  do {                                                                                 \
-    rv_code code_ = (expression);                                                      \
-    if (code_ != RV_OK) fail_msg("%s: %s: %s", #expression, rv_code_name(code_), err.message); \
+#define assert_ok(expression)                                                                                                    \
+  do {                                                                                                                           \
+    rv_code code_ = (expression);                                                                                                \
+    if (code_ != RV_OK) fail_msg("%s: %s: %s", #expression, rv_code_name(code_), err.message);                                   \
   } while (0)
-#define assert_code(expression, expected)                                              \
-  do {                                                                                 \
-    rv_code code_ = (expression);                                                      \
-    if (code_ != (expected))                                                           \
-      fail_msg("%s: %s (%s), not %s", #expression, rv_code_name(code_), code_ == RV_OK ? "" : err.message, rv_code_name(expected)); \
+#define assert_code(expression, expected)                                                                                        \
+  do {                                                                                                                           \
+    rv_code code_ = (expression);                                                                                                \
+    if (code_ != (expected))                                                                                                     \
+      fail_msg("%s: %s (%s), not %s", #expression, rv_code_name(code_), code_ == RV_OK ? "" : err.message,                       \
+               rv_code_name(expected));                                                                                          \
   } while (0)
-#define assert_says(text)                                                              \
-  do {                                                                                 \
-    if (strstr(err.message, text) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.message, text); \
+#define assert_says(text)                                                                                                        \
+  do {                                                                                                                           \
+    if (strstr(err.message, text) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.message, text);                            \
   } while (0)
 
 static inline void start_server(fixture *f)
 {
   rv_error err;
   const char *address = f->address;
-  rv_server_config config = {.size = sizeof config, .store = f->store, .addresses = &address, .num_addresses = 1, .io_threads = 2};
+  rv_server_config config = {
+      .size = sizeof config, .store = f->store, .addresses = &address, .num_addresses = 1, .io_threads = 2};
   assert_ok(rv_server_new(&config, &f->server, &err));
   if (f->way == LOOPBACK) {
     f->port = rv_server_port(f->server, 0);
@@ -129,35 +131,35 @@ static inline void tear_down(fixture *f)
 }
 
 /* A test `name` as three: BOTH_WAYS(name) lists them. */
-#define TEST(name)                                             \
-  static void name##_body(fixture *f);                         \
-  static void name##_in_process(void **state)                  \
-  {                                                            \
-    (void)state;                                               \
-    fixture f;                                                 \
-    set_up(&f, IN_PROCESS);                                    \
-    name##_body(&f);                                           \
-    tear_down(&f);                                             \
-  }                                                            \
-  static void name##_over_loopback(void **state)               \
-  {                                                            \
-    (void)state;                                               \
-    fixture f;                                                 \
-    set_up(&f, LOOPBACK);                                      \
-    name##_body(&f);                                           \
-    tear_down(&f);                                             \
-  }                                                            \
-  static void name##_over_a_unix_socket(void **state)          \
-  {                                                            \
-    (void)state;                                               \
-    fixture f;                                                 \
-    set_up(&f, UNIX_SOCKET);                                   \
-    name##_body(&f);                                           \
-    tear_down(&f);                                             \
-  }                                                            \
+#define TEST(name)                                                                                                               \
+  static void name##_body(fixture *f);                                                                                           \
+  static void name##_in_process(void **state)                                                                                    \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, IN_PROCESS);                                                                                                      \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
+  static void name##_over_loopback(void **state)                                                                                 \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, LOOPBACK);                                                                                                        \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
+  static void name##_over_a_unix_socket(void **state)                                                                            \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, UNIX_SOCKET);                                                                                                     \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
   static void name##_body(fixture *f)
 
-#define EVERY_WAY(name) \
+#define EVERY_WAY(name)                                                                                                          \
   cmocka_unit_test(name##_in_process), cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
 
 static const rv_wait at_once __attribute__((unused)) = {.timeout_ms = 0};
@@ -166,8 +168,8 @@ static const rv_wait long_enough __attribute__((unused)) = {.timeout_ms = 30000}
 
 /* ---- rows of one column: float32[2], {value, value + 0.5} ---- */
 
-static inline rv_code add_value(rv_client *client, const char *table, float value, double priority, uint64_t *key, const rv_wait *wait,
-                                rv_error *err)
+static inline rv_code add_value(rv_client *client, const char *table, float value, double priority, uint64_t *key,
+                                const rv_wait *wait, rv_error *err)
 {
   static const int64_t two[] = {2};
   float data[2] = {value, value + 0.5f};

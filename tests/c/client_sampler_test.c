@@ -170,7 +170,8 @@ static void *run_next(void *context)
 TEST(a_waiting_sampler_can_be_cancelled)
 {
   rv_error err;
-  waiting_next waiting = {.sampler = open_sampler(f, "queue", RV_UNLIMITED, 1, 1, RV_FOREVER), .wait = {.timeout_ms = RV_FOREVER}};
+  waiting_next waiting = {.sampler = open_sampler(f, "queue", RV_UNLIMITED, 1, 1, RV_FOREVER),
+                          .wait = {.timeout_ms = RV_FOREVER}};
   pthread_t thread;
   pthread_create(&thread, NULL, run_next, &waiting);
   wait_for_waiting(f, "queue", 0, 1);
