@@ -182,6 +182,14 @@ static inline void echo_wait(echo_server *server, const size_t *what, size_t cou
   rv_mutex_unlock(&server->lock);
 }
 
+static inline size_t echo_count(echo_server *server, const size_t *what)
+{
+  rv_mutex_lock(&server->lock);
+  size_t count = *what;
+  rv_mutex_unlock(&server->lock);
+  return count;
+}
+
 /* ---- the client ---- */
 
 typedef struct echo_client {
