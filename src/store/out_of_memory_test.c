@@ -1,0 +1,220 @@
+/* Every allocation fails in turn: the call returns RV_RESOURCE_EXHAUSTED, nothing is lost or leaked, and the same call succeeds afterwards. The linker
+ * puts these functions in the place of the real ones (CMakeLists.txt). */
+#include "store/testing.h"
+
+#include "store/chunk_parts.h"
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+static long until_failure = -1; /* counts down; below zero: never */
+
+static bool fails(void)
+{
+  if (until_failure < 0) return false;
+  return until_failure-- == 0;
+}
+
+void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
+void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
+void *__wrap_realloc(void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
+void *__wrap_aligned_alloc(size_t alignment, size_t size) { return fails() ? NULL : __real_aligned_alloc(alignment, size); }
+
+/* Runs `call` with its first, second, third ... allocation failing, until none does. */
+static int with_each_failure(rv_code (*call)(void *context), void *context)
+{
+  for (long n = 0; n < 1000; n++) {
+    until_failure = n;
+    rv_code code = call(context);
+    bool failed = until_failure < 0;
+    until_failure = -1;
+    if (!failed) {
+      assert_int_equal(code, RV_OK);
+      return (int)n;
+    }
+    /* an allocation that was only wanted (a spare, compaction) may fail without harm */
+    if (code != RV_OK) assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
+  }
+  fail_msg("1,000 allocations in one call");
+  return 0;
+}
+
+static rv_code new_store(void *context)
+{
+  (void)context;
+  static const int64_t shape[] = {3};
+  static const rv_spec spec = {.name = "obs", .dtype = RV_FLOAT32, .rank = 1, .shape = shape};
+  static const rv_signature signature = {.specs = &spec, .num_specs = 1};
+  static const rv_extension_config extensions[] = {{.name = "statistics"}, {.name = "diffusion", .options = "steps=2,decay=0.5"}};
+  rv_table_config tables[2] = {rv_table_config_default("a", 1000), rv_table_config_default("b", 1000)};
+  tables[0].signature = &signature;
+  tables[0].sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  tables[1].extensions = extensions;
+  tables[1].num_extensions = 2;
+  rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = 2};
+  rv_store *store;
+  rv_error err;
+  rv_code code = rv_store_new(&config, &store, &err);
+  if (code == RV_OK) rv_store_unref(store);
+  return code;
+}
+
+static void a_store_is_made_whole_or_not_at_all(void **state)
+{
+  (void)state;
+  assert_true(with_each_failure(new_store, NULL) > 10);
+}
+
+typedef struct world {
+  rv_store *store;
+  rv_table *table;
+  rv_trajectory *trajectory;
+  uint64_t key;
+} world;
+
+static world make_world(void)
+{
+  rv_table_config config = rv_table_config_default("t", 100000);
+  config.sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  world w = {.store = store_of(&config)};
+  w.table = rv_store_table(w.store, 0);
+  return w;
+}
+
+static size_t size_of(rv_table *table)
+{
+  rv_table_info info = info_of(table);
+  size_t size = (size_t)info.current_size;
+  assert_int_equal(info.inserts, info.current_size);
+  rv_table_info_fini(&info);
+  return size;
+}
+
+static rv_code insert_item(void *context)
+{
+  world *w = context;
+  rv_insert insert = {.key = w->key, .priority = 1, .trajectory = w->trajectory};
+  assert_int_equal(rv_table_insert(w->table, &insert), RV_SUBMIT_DONE);
+  return insert.waiter.code;
+}
+
+static void an_insert_that_finds_no_memory_leaves_the_table_as_it_was(void **state)
+{
+  (void)state;
+  world w = make_world();
+  /* compact, in another chunk each time, then loose over two chunks */
+  for (uint64_t round = 0; round < 300; round++) {
+    w.key = round;
+    rv_chunk *a = chunk_of((int64_t)round, round), *b = chunk_of(-(int64_t)round, round);
+    rv_slice slices[] = {{a, 0, 0, 1}, {round % 2 == 0 ? a : b, 0, 0, 1}};
+    rv_trajectory_desc desc = {.slices = slices, .num_slices = (uint32_t[]){2}, .squeeze = (bool[]){false}, .num_columns = 1};
+    rv_error err;
+    must(rv_trajectory_new(rv_store_layouts(w.store), &desc, &w.trajectory, &err), &err);
+    size_t before = size_of(w.table);
+    assert_int_equal(before, round);
+    until_failure = 0;
+    rv_code code = insert_item(&w);
+    bool failed = until_failure < 0;
+    until_failure = -1;
+    if (failed && code != RV_OK) {
+      assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
+      assert_int_equal(size_of(w.table), before);
+    }
+    if (code != RV_OK) with_each_failure(insert_item, &w);
+    rv_trajectory_unref(w.trajectory);
+    rv_chunk_unref(a);
+    rv_chunk_unref(b);
+  }
+  rv_store_unref(w.store);
+}
+
+static void rows_that_find_no_memory_say_how_many_are_in(void **state)
+{
+  (void)state;
+  world w = make_world();
+  size_t inserted = 0;
+  for (long n = 0; n < 60; n++) {
+    int64_t values[1000];
+    for (int i = 0; i < 1000; i++) values[i] = i;
+    rv_rows rows;
+    until_failure = n;
+    assert_int_equal(add_values(w.table, &rows, values, 1000, NULL), RV_SUBMIT_DONE);
+    until_failure = -1;
+    if (rows.waiter.code != RV_OK) assert_int_equal(rows.waiter.code, RV_RESOURCE_EXHAUSTED);
+    assert_true((rows.waiter.code == RV_OK) == (rows.done == 1000));
+    inserted += rows.done;
+    assert_int_equal(size_of(w.table), inserted);
+  }
+  assert_true(inserted > 20000);
+  rv_draw draws[100];
+  rv_sampling sampling = {.want = 100, .draws = draws};
+  rv_table_sample(w.table, &sampling);
+  for (int i = 0; i < 100; i++) assert_in_range(value_of(&draws[i]), 0, 999);
+  rv_draws_release(draws, 100);
+  rv_store_unref(w.store);
+}
+
+static rv_code delete_most(void *context)
+{
+  world *w = context;
+  rv_item_info page[1000];
+  uint64_t cursor = 0, keys[1000];
+  size_t count, num_unknown, n = 0;
+  rv_error err;
+  rv_code code = rv_table_items(w->table, &cursor, page, 1000, &count, &err);
+  for (size_t i = 0; i < count; i++)
+    if (i % 20 != 0) keys[n++] = page[i].key;
+  if (code == RV_OK) code = rv_table_mutate(w->table, NULL, 0, keys, n, NULL, &num_unknown, &err);
+  return code;
+}
+
+static void compaction_without_memory_loses_nothing(void **state)
+{
+  (void)state;
+  world w = make_world();
+  int64_t values[1000];
+  rv_rows rows;
+  for (int64_t round = 0; round < 40; round++) {
+    for (int i = 0; i < 1000; i++) values[i] = round;
+    add_values(w.table, &rows, values, 1000, NULL);
+    must(rows.waiter.code, &rows.waiter.error);
+    until_failure = round % 10;
+    delete_most(&w);
+    until_failure = -1;
+  }
+  rv_table_info info = info_of(w.table);
+  rv_item_info *page = malloc((size_t)info.current_size * sizeof *page);
+  uint64_t cursor = 0;
+  size_t count;
+  rv_error err;
+  must(rv_table_items(w.table, &cursor, page, (size_t)info.current_size, &count, &err), &err);
+  assert_int_equal(count, info.current_size);
+  int64_t last = 0;
+  for (size_t i = 0; i < count; i++) {
+    rv_draw draw;
+    must(rv_table_get(w.table, page[i].key, &draw, &err), &err);
+    assert_true(value_of(&draw) >= last);
+    last = value_of(&draw);
+    rv_draw_release(&draw);
+  }
+  free(page);
+  rv_table_info_fini(&info);
+  rv_store_unref(w.store);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_store_is_made_whole_or_not_at_all),
+      cmocka_unit_test(an_insert_that_finds_no_memory_leaves_the_table_as_it_was),
+      cmocka_unit_test(rows_that_find_no_memory_say_how_many_are_in),
+      cmocka_unit_test(compaction_without_memory_loses_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
