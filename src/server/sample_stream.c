@@ -18,7 +18,8 @@ enum {
   BATCH_MAX = 4096,
   BATCH_BYTES = 1 << 20,
   RESPONSE_BYTES = 2 << 20,
-  QUEUED_MAX = 2 << 20 /* bytes waiting for the socket above which nothing is drawn */
+  QUEUED_MAX = 2 << 20, /* bytes waiting for the socket above which nothing is drawn */
+  TURN_BYTES = 1 << 20  /* sent in one go, before others on the loop, and news of the client's end, get their turn */
 };
 
 typedef struct sample_call {
@@ -36,6 +37,9 @@ typedef struct sample_call {
   size_t draws_capacity, last_batch;
   rv_timer timer;
   rv_task completed_task;
+  size_t turn_bytes;
+  bool turn_posted;
+  rv_task turn_task; /* the next turn */
   bool half_closed, draining, paused;
 } sample_call;
 
@@ -47,6 +51,12 @@ static void finish_request(sample_call *call)
 }
 
 /* ---- responses ---- */
+
+static void send_response(sample_call *call, rv_pieces *response)
+{
+  call->turn_bytes += response->bytes;
+  rv_call_send(call->stream.call, response);
+}
 
 /* Puts the draws into responses and sends them; draws are released in any case. */
 static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error *err)
@@ -60,11 +70,11 @@ static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error 
       if (code != RV_OK || !rv_server_stream_is_open(&call->stream)) break;
       size_t room = response.bytes < RESPONSE_BYTES ? RESPONSE_BYTES - response.bytes : 0;
       code = rv_sample_entry_serialize(&response, &draws[i], rv_table_name(call->table), next, room, &next, err);
-      if (code == RV_OK && (next < chunks || response.bytes >= RESPONSE_BYTES)) rv_call_send(call->stream.call, &response);
+      if (code == RV_OK && (next < chunks || response.bytes >= RESPONSE_BYTES)) send_response(call, &response);
     } while (next < chunks);
     rv_draw_release(&draws[i]);
   }
-  if (code == RV_OK && response.bytes > 0 && rv_server_stream_is_open(&call->stream)) rv_call_send(call->stream.call, &response);
+  if (code == RV_OK && response.bytes > 0 && rv_server_stream_is_open(&call->stream)) send_response(call, &response);
   rv_pieces_fini(&response);
   return code;
 }
@@ -207,12 +217,34 @@ static void set_reading(sample_call *call)
     rv_call_resume(call->stream.call); /* may call on_message: nothing comes after it */
 }
 
-/* Goes on until it must wait: for the limiter, for the client to read, or for the next request. */
+static void on_turn_task(rv_task *task)
+{
+  sample_call *call = RV_CONTAINER(task, sample_call, turn_task);
+  call->turn_posted = false;
+  serve(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void post_turn(sample_call *call)
+{
+  if (call->turn_posted) return;
+  call->turn_posted = true;
+  rv_server_stream_ref(&call->stream);
+  rv_loop_post(call->stream.loop, &call->turn_task);
+}
+
+static bool can_ask(const sample_call *call)
+{
+  return rv_server_stream_is_open(&call->stream) && call->in_request && !call->asking &&
+         rv_call_queued(call->stream.call) < QUEUED_MAX;
+}
+
+/* Goes on until it must wait: for the limiter, for the client to read, for the next request, or for its next turn. */
 static void serve(sample_call *call)
 {
-  while (rv_server_stream_is_open(&call->stream) && call->in_request && !call->asking &&
-         rv_call_queued(call->stream.call) < QUEUED_MAX)
-    ask(call);
+  call->turn_bytes = 0;
+  while (can_ask(call) && call->turn_bytes < TURN_BYTES) ask(call);
+  if (can_ask(call)) post_turn(call);
   if (!call->in_request && !call->asking) {
     if (call->half_closed) rv_server_stream_finish(&call->stream, RV_OK, "");
     if (call->draining) rv_server_stream_finish(&call->stream, RV_UNAVAILABLE, "the server is shutting down");
@@ -322,6 +354,7 @@ rv_code rv_begin_sample_stream(rv_server *server, rv_call *net_call, const rv_me
   call->peer = strdup(rv_call_peer(net_call));
   call->last_batch = FIRST_BATCH / 2;
   call->completed_task.run = on_completed_task;
+  call->turn_task.run = on_turn_task;
   rv_code code =
       call->peer == NULL ? rv_fail_memory(err, 64) : rv_server_stream_begin(&call->stream, &sample_ops, server, net_call, err);
   if (code != RV_OK) {

@@ -301,7 +301,7 @@ static void a_client_that_does_not_read_is_not_drawn_for_without_end(void **stat
 static void a_blocked_insert_of_any_size_does_not_stop_the_sample_that_unblocks_it(void **state)
 {
   (void)state;
-  enum { N = 12, WIDTH = 3 << 20 }; /* messages of 12 MiB, larger than any window */
+  enum { N = 7, WIDTH = 5 << 18 }; /* messages of 5 MiB, larger than any window */
   test_stream *writer = stream_open(&peer, INSERT, NULL, 0), *sampler = stream_open(&peer, SAMPLE, NULL, 0);
   for (uint64_t key = 1; key <= N; key++) insert_wide(writer, "q", key, WIDTH);
   uint64_t keys[N];
