@@ -76,7 +76,7 @@ class Server:
 
 
 def generate_stubs(folder):
-    """Compiles proto/ with grpcio-tools and makes it importable; reverie.proto as reverie_protocol, for `reverie` is the package."""
+    """Compiles proto/ with grpcio-tools and makes it importable; reverie.proto as reverie_protocol (`reverie` is the package)."""
     from grpc_tools import protoc
 
     if _generated:
@@ -102,13 +102,11 @@ def snappy_literal(data):
         n >>= 7
     out.append(n)
     if data:
-        out.append(62 << 2)  # a literal whose length has 3 bytes
-        out += (len(data) - 1).to_bytes(3, "little") + data
+        out.append(63 << 2)  # a literal whose length has 4 bytes
+        out += (len(data) - 1).to_bytes(4, "little") + data
     return bytes(out)
 
 
 def channel(address):
     """A grpcio channel without bounds on messages."""
-    return grpc.insecure_channel(
-        address, options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-    )
+    return grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)])

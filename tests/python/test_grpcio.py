@@ -28,8 +28,16 @@ def stubs(tmp_path_factory):
 @pytest.fixture
 def server():
     with server_program.Server(
-        "--port", "0", "--drain", "1", "--table", "name=t,sampler=fifo", "--table", "name=q,preset=queue:2",
-        "--table", "name=p,sampler=prioritized:1",
+        "--port",
+        "0",
+        "--drain",
+        "1",
+        "--table",
+        "name=t,sampler=fifo",
+        "--table",
+        "name=q,preset=queue:2",
+        "--table",
+        "name=p,sampler=prioritized:1",
     ) as running:
         yield running
 
@@ -99,7 +107,8 @@ def test_items_go_in_and_come_out(stubs, channel):
     assert all(entry.end_of_sequence for entry in entries)
     assert [entry.info.item.times_sampled for entry in entries] == [1, 2]
     first = entries[0]
-    assert first.info.probability == 1 and first.info.table_size == 3
+    assert first.info.probability == 1
+    assert first.info.table_size == 3
     assert first.data[0].data.tensors[0].tensor_content.endswith(struct.pack("<f", 1.0))
     slices = first.info.item.flat_trajectory.columns[0].chunk_slices
     assert [s.chunk_key for s in slices] == [first.data[0].chunk_key]
@@ -151,9 +160,11 @@ def test_server_info_and_reset(stubs, channel):
     info = stub.ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
     tables = {table.name: table for table in info.table_info}
     assert set(tables) == {"t", "q", "p"}
-    assert tables["t"].current_size == 3 and tables["t"].sampler_options.fifo
+    assert tables["t"].current_size == 3
+    assert tables["t"].sampler_options.fifo
     assert tables["p"].sampler_options.prioritized.priority_exponent == 1
-    assert tables["q"].max_times_sampled == 1 and tables["q"].rate_limiter_info.max_diff == 2
+    assert tables["q"].max_times_sampled == 1
+    assert tables["q"].rate_limiter_info.max_diff == 2
     assert tables["t"].rate_limiter_info.insert_stats.completed == 3
     assert info.tables_state_id.high or info.tables_state_id.low
     stub.Reset(stubs.service.ResetRequest(table="t"), timeout=10)
@@ -184,9 +195,11 @@ def test_reveries_own_methods(stubs, channel):
     fill(stubs, stubs.Reverb(channel), "t", 3)
     stub = stubs.Reverie(channel)
     page = stub.Items(stubs.reverie.ItemsRequest(table="t", capacity=2), timeout=10)
-    assert [i.key for i in page.items] == [1, 2] and page.cursor != 0
+    assert [i.key for i in page.items] == [1, 2]
+    assert page.cursor != 0
     page = stub.Items(stubs.reverie.ItemsRequest(table="t", capacity=2, cursor=page.cursor), timeout=10)
-    assert [i.key for i in page.items] == [3] and page.cursor == 0
+    assert [i.key for i in page.items] == [3]
+    assert page.cursor == 0
     response = stub.Get(stubs.reverie.GetRequest(table="t", key=2), timeout=10)
     assert [(e.info.item.key, e.info.item.times_sampled, e.end_of_sequence) for e in response.entries] == [(2, 0, True)]
     request = stubs.reverie.SetRateLimiterRequest(table="t")

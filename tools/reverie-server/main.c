@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "net/net.h"
+#include "net/address.h"
 #include "settings.h"
 
 enum { EXIT_CONFIG = 2 };
@@ -132,7 +132,10 @@ static int run(const settings *all, bool only_check)
   rv_store *store = NULL;
   rv_server *server = NULL;
   rv_code code = RV_OK;
-  for (size_t i = 0; i < all->num_addresses && code == RV_OK; i++) code = rv_address_check(all->addresses[i], &err);
+  for (size_t i = 0; i < all->num_addresses && code == RV_OK; i++) {
+    rv_address address;
+    code = rv_address_parse(all->addresses[i], &address, &err);
+  }
   if (code == RV_OK) code = make_store(all, &env, &store, &err);
   if (code != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
