@@ -104,6 +104,12 @@ uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
   return key;
 }
 
+uint64_t rv_books_renew_key(rv_books *books, uint32_t slot, uint64_t old)
+{
+  if (slot_named(books, old) != slot) rv_map_remove(&books->by_key, old);
+  return rv_books_make_key(books, slot);
+}
+
 rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *slot, rv_error *err)
 {
   rv_code code = rv_slab_take(&books->slab, slot, err);

@@ -102,6 +102,9 @@ uint32_t rv_books_find(const rv_books *books, uint64_t key);
 /* A key that no item has and that names the slot: seven random bits, a count, the slot. */
 uint64_t rv_books_make_key(rv_books *books, uint32_t slot);
 
+/* The same for a slot whose item gives way to another: `old` is a key no more. */
+uint64_t rv_books_renew_key(rv_books *books, uint32_t slot, uint64_t old);
+
 /* ---- putting in and taking out: selectors and counters are the table's ---- */
 
 /* A slot with its item at the end of the order of insertion, holding nothing yet. With `choose_key` the table's own key, else `key`,

@@ -86,10 +86,10 @@ static bool bounds_known(const rv_table *table, rv_table_info *out)
   if (table->books.slab.count == 0) return true;
   out->min_priority = table->lowest.priority;
   out->max_priority = table->highest.priority;
-  return (table->lowest.count > 0 || rv_selector_min_priority(table->sampler, &out->min_priority) ||
-          rv_selector_min_priority(table->remover, &out->min_priority)) &&
-         (table->highest.count > 0 || rv_selector_max_priority(table->sampler, &out->max_priority) ||
-          rv_selector_max_priority(table->remover, &out->max_priority));
+  return (table->lowest.count > 0 || rv_pick_min_priority(&table->sampler, &out->min_priority) ||
+          rv_pick_min_priority(&table->remover, &out->min_priority)) &&
+         (table->highest.count > 0 || rv_pick_max_priority(&table->sampler, &out->max_priority) ||
+          rv_pick_max_priority(&table->remover, &out->max_priority));
 }
 
 /* ---- the rest ---- */
@@ -108,8 +108,8 @@ static void show_counts(const rv_table *table, rv_table_info *out)
   out->samples = table->limiter.samples;
   out->deletes = table->limiter.deletes;
   out->updates = table->updates;
-  out->memory_bytes = (int64_t)(sizeof *table + books->chunk_memory + rv_books_memory(books) + rv_selector_memory(table->sampler) +
-                                rv_selector_memory(table->remover) + (table->spare == NULL ? 0 : rv_chunk_memory(table->spare)));
+  out->memory_bytes = (int64_t)(sizeof *table + books->chunk_memory + rv_books_memory(books) + rv_pick_memory(&table->sampler) +
+                                rv_pick_memory(&table->remover) + (table->spare == NULL ? 0 : rv_chunk_memory(table->spare)));
   out->num_waiting_inserts = table->pending_inserts;
   out->num_waiting_samples = table->pending_samples;
 }

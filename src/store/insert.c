@@ -6,8 +6,9 @@
 rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err)
 {
   if (rv_priority_fine(table, priority)) return RV_OK;
-  rv_code code = rv_selector_accepts(table->sampler, priority, err);
-  if (code == RV_OK) code = rv_selector_accepts(table->remover, priority, err);
+  rv_code code = priority == priority ? rv_pick_accepts(&table->sampler, priority, err)
+                                      : rv_fail(err, RV_INVALID_ARGUMENT, "priority is NaN; give a number");
+  if (code == RV_OK) code = rv_pick_accepts(&table->remover, priority, err);
   rv_error_prefix(err, "table \"%s\"", table->name);
   return code;
 }
@@ -22,14 +23,14 @@ rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error 
 {
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
-  rv_code code = rv_selector_insert(table->sampler, slot, item->key, item->priority, err);
+  rv_code code = rv_pick_insert(&table->sampler, slot, item->key, item->priority, err);
   if (code != RV_OK) {
     drop(turn, slot);
     return code;
   }
-  code = rv_selector_insert(table->remover, slot, item->key, item->priority, err);
+  code = rv_pick_insert(&table->remover, slot, item->key, item->priority, err);
   if (code != RV_OK) {
-    rv_selector_remove(table->sampler, slot);
+    rv_pick_remove(&table->sampler, slot);
     drop(turn, slot);
     return code;
   }
@@ -39,7 +40,7 @@ rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error 
   rv_table_note(turn, RV_EVENT_INSERT, item, item->priority, item->priority);
   while ((int64_t)table->books.slab.count > table->config.max_size) {
     double unused;
-    uint32_t gone = rv_selector_select(table->remover, &table->random, &unused);
+    uint32_t gone = rv_pick_select(&table->remover, &table->books.slab, &table->random, &unused);
     rv_table_remove(turn, gone);
     ++*removed;
   }
@@ -55,8 +56,8 @@ void rv_table_remove(rv_turn *turn, uint32_t slot)
   rv_bound_remove(&table->lowest, item->priority);
   rv_bound_remove(&table->highest, item->priority);
   table->changes++;
-  rv_selector_remove(table->sampler, slot);
-  rv_selector_remove(table->remover, slot);
+  rv_pick_remove(&table->sampler, slot);
+  rv_pick_remove(&table->remover, slot);
   rv_books_detach(&table->books, slot, &turn->garbage);
   rv_books_give(&table->books, slot);
   if (table->books.slab.count == 0) rv_bounds_clear(table);
@@ -65,11 +66,11 @@ void rv_table_remove(rv_turn *turn, uint32_t slot)
 rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, rv_error *err)
 {
   rv_item *item = rv_slab_at(&table->books.slab, slot);
-  rv_code code = rv_selector_update(table->sampler, slot, priority, err);
+  rv_code code = rv_pick_update(&table->sampler, slot, priority, err);
   if (code != RV_OK) return code;
-  code = rv_selector_update(table->remover, slot, priority, err);
+  code = rv_pick_update(&table->remover, slot, priority, err);
   if (code != RV_OK) {
-    rv_selector_update(table->sampler, slot, item->priority, NULL);
+    rv_pick_update(&table->sampler, slot, item->priority, NULL);
     return code;
   }
   rv_bound_remove(&table->lowest, item->priority);

@@ -64,8 +64,8 @@ typedef struct rv_batch_of_updates {
 static void apply(rv_mutation *mutation, rv_batch_of_updates *batch)
 {
   rv_table *table = mutation->turn.table;
-  rv_selector_update_many(table->sampler, batch->slots, batch->priorities, batch->n, NULL, NULL);
-  rv_selector_update_many(table->remover, batch->slots, batch->priorities, batch->n, NULL, NULL);
+  rv_pick_update_many(&table->sampler, batch->slots, batch->priorities, batch->n);
+  rv_pick_update_many(&table->remover, batch->slots, batch->priorities, batch->n);
   for (size_t i = 0; i < batch->n; i++) {
     rv_item *item = rv_slab_at(&table->books.slab, batch->slots[i]);
     double old = batch->old[i] = item->priority, priority = batch->priorities[i];
@@ -272,8 +272,8 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
     *old = table->books;
     /* the list's head moved with the copy, and nobody looks at it any more */
     rv_table_new_books(table, old->epoch + 1, old->key_count, old->slab.sequence);
-    rv_selector_clear(table->sampler, &blocks);
-    rv_selector_clear(table->remover, &blocks);
+    rv_pick_clear(&table->sampler, &blocks);
+    rv_pick_clear(&table->remover, &blocks);
     rv_rate_limiter_reset(&table->limiter);
     table->num_unique_samples = table->updates = 0;
     table->changes++;

@@ -92,7 +92,13 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
     /* a hold must outlast its step even if the remover takes every item; an item that is refused has given its use back already */
     bool was_open = hold->open;
     hold->open = true;
-    code = add_items(turn, rows, hold, first, k, &added, &removed, err);
+    if (table->replaces && (int64_t)table->books.slab.count == table->config.max_size) {
+      rv_rows_replace(turn, rows, hold, first, k);
+      added = k;
+      removed = (int64_t)k;
+    } else {
+      code = add_items(turn, rows, hold, first, k, &added, &removed, err);
+    }
     hold->open = was_open;
     if (code != RV_OK && k - added > 1) rv_books_unuse_template(&table->books, rows->form->number, (uint32_t)(k - added - 1));
     if (hold == rows->form->hold && first == rows->form->fill) publish(rows->form, added);

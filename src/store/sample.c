@@ -62,7 +62,7 @@ static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k, rv_step_
   double probabilities[RV_DRAWS_STEP];
   const rv_slab *slab = &table->books.slab;
   rv_draw *draws = sampling->draws + sampling->count;
-  rv_selector_select_many(table->sampler, &table->random, k, slots, probabilities);
+  rv_pick_select_many(&table->sampler, slab, &table->random, k, slots, probabilities);
   for (size_t i = 0; i < k && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
   for (size_t i = 0; i < k; i++) {
     if (i + AHEAD < k) __builtin_prefetch(rv_slab_at(slab, slots[i + AHEAD]), 1);
@@ -82,7 +82,7 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling, rv_step_refs *refs)
 {
   rv_table *table = turn->table;
   rv_draw *draw = &sampling->draws[sampling->count];
-  uint32_t slot = rv_selector_select(table->sampler, &table->random, &draw->probability);
+  uint32_t slot = rv_pick_select(&table->sampler, &table->books.slab, &table->random, &draw->probability);
   rv_item *item = rv_slab_at(&table->books.slab, slot);
   draw->table_size = (int64_t)table->books.slab.count;
   draw->rate_limited = sampling->rate_limited;

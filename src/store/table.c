@@ -104,11 +104,12 @@ static rv_code copy_config(rv_table *table, const rv_table_config *config, rv_er
 static rv_code make_selectors(rv_table *table, const rv_registry *registry, rv_error *err)
 {
   const rv_table_config *config = &table->config;
-  rv_code code = prefixed(rv_selector_new(&config->sampler, registry, config->max_size, &table->sampler, err), "sampler", err);
+  rv_code code = prefixed(rv_pick_init(&table->sampler, &config->sampler, registry, config->max_size, err), "sampler", err);
   if (code == RV_OK)
-    code = prefixed(rv_selector_new(&config->remover, registry, config->max_size, &table->remover, err), "remover", err);
+    code = prefixed(rv_pick_init(&table->remover, &config->remover, registry, config->max_size, err), "remover", err);
   if (code != RV_OK) return code;
-  table->weighs = rv_selector_accepts(table->sampler, -1, NULL) != RV_OK || rv_selector_accepts(table->remover, -1, NULL) != RV_OK;
+  table->replaces = config->remover.kind == RV_SELECTOR_FIFO && config->sampler.kind != RV_SELECTOR_CUSTOM;
+  table->weighs = rv_pick_accepts(&table->sampler, -1, NULL) != RV_OK || rv_pick_accepts(&table->remover, -1, NULL) != RV_OK;
   return RV_OK;
 }
 
@@ -122,6 +123,7 @@ static rv_code make_extensions(rv_table *table, const rv_table_config *config, c
     if (code != RV_OK) return code;
     table->num_extensions++;
   }
+  table->replaces = false; /* extensions hear of an insert and a delete */
   return RV_OK;
 }
 
@@ -172,8 +174,8 @@ void rv_table_free(rv_table *table)
   rv_forms_free(table);
   rv_books_fini(&table->books);
   rv_chunk_unref(table->spare);
-  rv_selector_free(table->sampler);
-  rv_selector_free(table->remover);
+  rv_pick_fini(&table->sampler);
+  rv_pick_fini(&table->remover);
   for (size_t i = 0; i < table->num_extensions; i++) rv_extension_fini(&table->extensions[i]);
   free(table->extensions);
   free_text(table->config.sampler.name);

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "store/books.h"
 #include "store/extensions/extension.h"
+#include "store/pick.h"
 #include "store/rate_limiter.h"
 #include "store/table.h"
 
@@ -102,7 +103,8 @@ struct rv_table {
   char *name;
   rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL */
   rv_signature *signature;
-  bool weighs; /* some selector takes no negative and no infinite priority */
+  bool weighs;   /* some selector takes no negative and no infinite priority */
+  bool replaces; /* when it is full, a new item may take the oldest one's slot and its place in the sampler (replace.c) */
   uint64_t rows_episode;
   rv_extension *extensions;
   size_t num_extensions;
@@ -110,7 +112,7 @@ struct rv_table {
 
   rv_mutex mutex; /* everything below */
   bool closed;
-  rv_selector *sampler, *remover;
+  rv_pick sampler, remover;
   rv_rate_limiter limiter;
   rv_random random;
   rv_books books;
@@ -177,6 +179,8 @@ void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code);
 /* One step of the operation at the head of its queue. False: it cannot move. */
 bool rv_insert_step(rv_turn *turn, rv_insert *insert);
 bool rv_rows_step(rv_turn *turn, rv_rows *rows);
+/* Rows [first, first + k) of the hold become items in the place of the k oldest of a full table. */
+void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k);
 bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling);
 void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage); /* drops what the table keeps in it */
 

@@ -1,0 +1,89 @@
+/* A table's sampler or remover. Fifo and Lifo need no books of their own, since the slab has the order of insertion; everything else is a
+ * selector (selectors/selector.h), which hears of every item. */
+#ifndef RV_STORE_PICK_H
+#define RV_STORE_PICK_H
+
+#include "store/slab.h"
+
+typedef struct rv_pick {
+  rv_selector *selector; /* NULL: by the order of insertion */
+  bool oldest;           /* then: the oldest or the newest */
+} rv_pick;
+
+static inline rv_code rv_pick_init(rv_pick *pick, const rv_selector_config *config, const rv_registry *registry, int64_t max_size,
+                                   rv_error *err)
+{
+  *pick = (rv_pick){.oldest = config->kind == RV_SELECTOR_FIFO};
+  if (pick->oldest || config->kind == RV_SELECTOR_LIFO) return RV_OK;
+  return rv_selector_new(config, registry, max_size, &pick->selector, err);
+}
+
+static inline void rv_pick_fini(rv_pick *pick) { rv_selector_free(pick->selector); }
+
+static inline rv_code rv_pick_accepts(const rv_pick *pick, double priority, rv_error *err)
+{
+  return pick->selector == NULL ? RV_OK : rv_selector_accepts(pick->selector, priority, err);
+}
+
+static inline rv_code rv_pick_insert(rv_pick *pick, uint32_t slot, uint64_t key, double priority, rv_error *err)
+{
+  return pick->selector == NULL ? RV_OK : rv_selector_insert(pick->selector, slot, key, priority, err);
+}
+
+static inline void rv_pick_remove(rv_pick *pick, uint32_t slot)
+{
+  if (pick->selector != NULL) rv_selector_remove(pick->selector, slot);
+}
+
+static inline rv_code rv_pick_update(rv_pick *pick, uint32_t slot, double priority, rv_error *err)
+{
+  return pick->selector == NULL ? RV_OK : rv_selector_update(pick->selector, slot, priority, err);
+}
+
+static inline void rv_pick_update_many(rv_pick *pick, const uint32_t *slots, const double *priorities, size_t n)
+{
+  if (pick->selector != NULL) rv_selector_update_many(pick->selector, slots, priorities, n, NULL, NULL);
+}
+
+/* Some item is present. */
+static inline uint32_t rv_pick_select(rv_pick *pick, const rv_slab *slab, rv_random *random, double *probability)
+{
+  if (pick->selector != NULL) return rv_selector_select(pick->selector, random, probability);
+  *probability = 1;
+  return pick->oldest ? slab->oldest : slab->newest;
+}
+
+static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots,
+                                       double *probabilities)
+{
+  if (pick->selector != NULL) {
+    rv_selector_select_many(pick->selector, random, n, slots, probabilities);
+    return;
+  }
+  for (size_t i = 0; i < n; i++) {
+    slots[i] = pick->oldest ? slab->oldest : slab->newest;
+    probabilities[i] = 1;
+  }
+}
+
+static inline void rv_pick_clear(rv_pick *pick, rv_blocks *garbage)
+{
+  if (pick->selector != NULL) rv_selector_clear(pick->selector, garbage);
+}
+
+static inline size_t rv_pick_memory(const rv_pick *pick)
+{
+  return pick->selector == NULL ? 0 : rv_selector_memory(pick->selector);
+}
+
+static inline bool rv_pick_min_priority(const rv_pick *pick, double *priority)
+{
+  return pick->selector != NULL && rv_selector_min_priority(pick->selector, priority);
+}
+
+static inline bool rv_pick_max_priority(const rv_pick *pick, double *priority)
+{
+  return pick->selector != NULL && rv_selector_max_priority(pick->selector, priority);
+}
+
+#endif
