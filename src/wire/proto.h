@@ -24,9 +24,35 @@ typedef struct rv_field {
   rv_span bytes;
 } rv_field;
 
-void rv_reader_init(rv_reader *reader, rv_span message);
-/* The next field; false at the end or when broken. Groups are skipped (depth-limited). */
-bool rv_reader_next(rv_reader *reader, rv_field *out);
+static inline void rv_reader_init(rv_reader *reader, rv_span message)
+{
+  *reader = (rv_reader){.at = message.data, .end = message.size > 0 ? message.data + message.size : message.data};
+}
+
+/* Any field, and the end. */
+bool rv_reader_next_any(rv_reader *reader, rv_field *out);
+
+/* The next field; false at the end or when broken. Groups are skipped (depth-limited). Fields with a number below 16 and a value
+ * or length below 128, which are most, are read in place. */
+static inline bool rv_reader_next(rv_reader *reader, rv_field *out)
+{
+  const uint8_t *at = reader->at;
+  if (reader->end - at >= 2 && at[0] < 0x80 && at[0] >= 8 && at[1] < 0x80) {
+    uint32_t type = at[0] & 7U;
+    if (type == RV_WIRE_VARINT) {
+      *out = (rv_field){.number = at[0] >> 3, .type = RV_WIRE_VARINT, .value = at[1]};
+      reader->at = at + 2;
+      return true;
+    }
+    if (type == RV_WIRE_BYTES && at[1] <= reader->end - at - 2) {
+      *out = (rv_field){.number = at[0] >> 3, .type = RV_WIRE_BYTES, .bytes = {at + 2, at[1]}};
+      reader->at = at + 2 + at[1];
+      return true;
+    }
+  }
+  return rv_reader_next_any(reader, out);
+}
+
 /* Iterates the values of a repeated varint or fixed64 field, packed or not: call with the field until it returns false; *state
  * starts at 0. A malformed packed field sets reader->broken. */
 bool rv_field_next_value(rv_reader *reader, const rv_field *field, rv_wire_type type, size_t *state, uint64_t *out);
@@ -54,10 +80,10 @@ void rv_put_bytes(rv_writer_buf *out, uint32_t field, const void *data, size_t s
 void rv_put_bytes_always(rv_writer_buf *out, uint32_t field, const void *data, size_t size);
 void rv_put_string(rv_writer_buf *out, uint32_t field, const char *text); /* NULL or "": left out */
 void rv_put_packed(rv_writer_buf *out, uint32_t field, const uint64_t *values, size_t n);
-size_t rv_put_open(rv_writer_buf *out, uint32_t field);          /* begins a sub-message; returns a mark */
+size_t rv_put_open(rv_writer_buf *out, uint32_t field); /* begins a sub-message; returns a mark */
 void rv_put_close(rv_writer_buf *out, size_t mark);
 void rv_put_header(rv_writer_buf *out, uint32_t field, size_t size); /* tag and length only: the bytes follow by other means */
-void rv_put_raw(rv_writer_buf *out, const void *data, size_t size); /* bytes as they are */
+void rv_put_raw(rv_writer_buf *out, const void *data, size_t size);  /* bytes as they are */
 size_t rv_varint_size(uint64_t value);
 
 #endif

@@ -55,6 +55,31 @@ static void what_is_written_is_read_again(void **state)
   }
 }
 
+static void varints_of_every_length_are_read_wherever_they_end(void **state)
+{
+  (void)state;
+  for (unsigned bits = 0; bits <= 64; bits++)
+    for (int low = 0; low < 3; low++)
+      for (size_t behind = 0; behind < 12; behind++) {
+        uint64_t top = bits == 0 ? 0 : UINT64_MAX >> (64 - bits), value = low == 0   ? top
+                                                                          : low == 1 ? top ^ (top >> 1)
+                                                                                     : top & UINT64_C(0x5A5A5A5A5A5A5A5A);
+        rv_writer_buf out;
+        rv_writer_buf_init(&out);
+        rv_put_varint_always(&out, 1, value);
+        assert_int_equal(out.size, 1 + rv_varint_size(value));
+        for (size_t i = 0; i < behind; i++) rv_put_varint_always(&out, 2, 1);
+        rv_buf *buf = written(&out);
+        rv_reader reader;
+        rv_field field;
+        rv_reader_init(&reader, span_of(buf));
+        assert_true(rv_reader_next(&reader, &field) && field.number == 1 && field.value == value);
+        for (size_t i = 0; i < behind; i++) assert_true(rv_reader_next(&reader, &field) && field.number == 2 && field.value == 1);
+        assert_false(rv_reader_next(&reader, &field) || reader.broken);
+        rv_buf_unref(buf);
+      }
+}
+
 static void default_values_are_left_out_unless_they_are_members_of_a_oneof(void **state)
 {
   (void)state;
@@ -84,20 +109,21 @@ static void malformed_messages_are_noticed(void **state)
     const char *bytes;
     size_t size;
   } bad[] = {
-      {"\x08", 1},                                              /* no value */
-      {"\x08\x80", 2},                                          /* a varint cut off */
-      {"\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12}, /* of eleven bytes */
-      {"\x00\x00", 2},                                          /* field 0 */
-      {"\x0E\x00", 2},                                          /* wire type 6 */
-      {"\x0F\x00", 2},                                          /* wire type 7 */
-      {"\x0C", 1},                                              /* end of a group that was not begun */
-      {"\x0B\x08\x01", 3},                                      /* a group without end */
-      {"\x0B\x14", 2},                                          /* another group's end */
-      {"\x0A\x05\x61", 3},                                      /* longer than the message */
-      {"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 11},     /* longer than memory */
-      {"\x09\x01\x02", 3},                                      /* fixed64 cut off */
-      {"\x0D\x01\x02", 3},                                      /* fixed32 cut off */
-      {"\xF8\xFF\xFF\xFF\x1F\x00", 6},                          /* field number over 2^29 - 1 */
+      {"\x08", 1},                                                  /* no value */
+      {"\x08\x80", 2},                                              /* a varint cut off */
+      {"\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12},     /* of eleven bytes */
+      {"\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x81\x00\x00", 13}, /* of eleven, and more behind */
+      {"\x00\x00", 2},                                              /* field 0 */
+      {"\x0E\x00", 2},                                              /* wire type 6 */
+      {"\x0F\x00", 2},                                              /* wire type 7 */
+      {"\x0C", 1},                                                  /* end of a group that was not begun */
+      {"\x0B\x08\x01", 3},                                          /* a group without end */
+      {"\x0B\x14", 2},                                              /* another group's end */
+      {"\x0A\x05\x61", 3},                                          /* longer than the message */
+      {"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 11},         /* longer than memory */
+      {"\x09\x01\x02", 3},                                          /* fixed64 cut off */
+      {"\x0D\x01\x02", 3},                                          /* fixed32 cut off */
+      {"\xF8\xFF\xFF\xFF\x1F\x00", 6},                              /* field number over 2^29 - 1 */
   };
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     rv_buf *buf = buf_of((rv_span){(const uint8_t *)bad[i].bytes, bad[i].size});
@@ -192,6 +218,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read_again),
+      cmocka_unit_test(varints_of_every_length_are_read_wherever_they_end),
       cmocka_unit_test(default_values_are_left_out_unless_they_are_members_of_a_oneof),
       cmocka_unit_test(malformed_messages_are_noticed),
       cmocka_unit_test(groups_are_skipped_but_not_for_ever),

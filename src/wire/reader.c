@@ -5,11 +5,6 @@
 enum { VARINT_MAX = 10, GROUP_DEPTH = 64, START_GROUP = 3, END_GROUP = 4 };
 #define FIELD_MAX ((UINT32_C(1) << 29) - 1)
 
-void rv_reader_init(rv_reader *reader, rv_span message)
-{
-  *reader = (rv_reader){.at = message.data, .end = message.size > 0 ? message.data + message.size : message.data};
-}
-
 static bool fail(rv_reader *reader)
 {
   reader->broken = true;
@@ -17,13 +12,58 @@ static bool fail(rv_reader *reader)
   return false;
 }
 
+static uint64_t load64(const uint8_t *at)
+{
+  uint64_t value;
+  memcpy(&value, at, sizeof value);
+  return value;
+}
+
+static uint32_t load32(const uint8_t *at)
+{
+  uint32_t value;
+  memcpy(&value, at, sizeof value);
+  return value;
+}
+
+/* Eight bytes of a varint to their 56 bits: pairs, then pairs of pairs, then both halves move together. */
+static uint64_t join_sevens(uint64_t bytes)
+{
+  bytes &= UINT64_C(0x7F7F7F7F7F7F7F7F);
+  bytes = (bytes & UINT64_C(0x7F007F007F007F00)) >> 1 | (bytes & UINT64_C(0x007F007F007F007F));
+  bytes = (bytes & UINT64_C(0x3FFF00003FFF0000)) >> 2 | (bytes & UINT64_C(0x00003FFF00003FFF));
+  return (bytes & UINT64_C(0x0FFFFFFF00000000)) >> 4 | (bytes & UINT64_C(0x000000000FFFFFFF));
+}
+
+/* Keys are random numbers of 64 bits, so most varints that are not short have nine or ten bytes. */
+static bool get_wide_varint(const uint8_t **at, uint64_t *out)
+{
+  const uint8_t *p = *at;
+  uint64_t word = load64(p), stops = ~word & UINT64_C(0x8080808080808080);
+  if (stops != 0) {
+    uint64_t up_to_stop = stops ^ (stops - 1); /* the lowest stop bit and all below it */
+    *out = join_sevens(word & up_to_stop);
+    *at = p + (unsigned)__builtin_ctzll(stops) / 8 + 1;
+    return true;
+  }
+  *out = join_sevens(word) | (uint64_t)(p[8] & 0x7F) << 56;
+  if (p[8] < 0x80) {
+    *at = p + 9;
+    return true;
+  }
+  *out |= (uint64_t)p[9] << 63; /* of the tenth byte one bit counts, as in protobuf */
+  *at = p + 10;
+  return p[9] < 0x80;
+}
+
 static bool get_long_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
 {
+  if (end - *at >= VARINT_MAX) return get_wide_varint(at, out);
   uint64_t value = 0;
   const uint8_t *p = *at;
-  for (int i = 0; i < VARINT_MAX && p < end; i++) {
+  for (int i = 0; p < end; i++) { /* fewer than VARINT_MAX are left */
     uint64_t byte = *p++;
-    value |= (byte & 0x7F) << (7 * i); /* of the tenth byte one bit counts, as in protobuf */
+    value |= (byte & 0x7F) << (7 * i);
     if (byte < 0x80) {
       *at = p;
       *out = value;
@@ -40,20 +80,6 @@ static inline bool get_varint(const uint8_t **at, const uint8_t *end, uint64_t *
     return true;
   }
   return get_long_varint(at, end, out);
-}
-
-static uint64_t load64(const uint8_t *at)
-{
-  uint64_t value;
-  memcpy(&value, at, sizeof value);
-  return value;
-}
-
-static uint32_t load32(const uint8_t *at)
-{
-  uint32_t value;
-  memcpy(&value, at, sizeof value);
-  return value;
 }
 
 /* Reads a field's value, whatever its type but the groups'. */
@@ -115,7 +141,7 @@ static bool skip_group(rv_reader *reader, uint32_t number)
   return true;
 }
 
-bool rv_reader_next(rv_reader *reader, rv_field *out)
+bool rv_reader_next_any(rv_reader *reader, rv_field *out)
 {
   while (reader->at < reader->end) {
     uint32_t type = 0;

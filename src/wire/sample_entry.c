@@ -127,13 +127,10 @@ static rv_code write_whole(rv_pieces *out, rv_chunk *chunk, rv_writer_buf *scrat
   size_t size = 0;
   rv_buf *owner = rv_chunk_wire(chunk, &wire, &size);
   rv_put_header(scratch, 2, size);
-  if (size < SHARE_BYTES) {
-    rv_put_raw(scratch, wire, size);
-    return rv_writer_buf_flush(scratch, out, err);
-  }
   rv_code code = rv_writer_buf_flush(scratch, out, err);
   if (code != RV_OK) return code;
-  return rv_pieces_share(out, owner, wire, size) == RV_OK ? RV_OK : rv_fail_memory(err, sizeof(rv_piece));
+  code = size < SHARE_BYTES ? rv_pieces_copy(out, wire, size) : rv_pieces_share(out, owner, wire, size);
+  return code == RV_OK ? RV_OK : rv_fail_memory(err, size);
 }
 
 static rv_code write_chunks(rv_pieces *out, entry_plan *plan, const rv_draw_ranges *ranges, rv_writer_buf *scratch, rv_error *err)
@@ -152,23 +149,30 @@ static rv_code write_chunks(rv_pieces *out, entry_plan *plan, const rv_draw_rang
   return code;
 }
 
+/* Its header is written before what is in `scratch` already. */
+static rv_code write_entry_header(rv_pieces *out, size_t size, rv_error *err)
+{
+  enum { ENTRIES = 1 << 3 | RV_WIRE_BYTES };
+  uint8_t header[11] = {ENTRIES};
+  size_t n = 1;
+  for (; size >= 0x80; size >>= 7) header[n++] = (uint8_t)(size | 0x80);
+  header[n++] = (uint8_t)size;
+  return rv_pieces_copy(out, header, n) == RV_OK ? RV_OK : rv_fail_memory(err, n);
+}
+
 static rv_code write_entry(rv_pieces *out, entry_plan *plan, const rv_draw *draw, const char *table, const rv_draw_ranges *ranges,
                            rv_error *err)
 {
-  rv_writer_buf info, scratch;
-  rv_writer_buf_init(&info);
+  rv_writer_buf scratch;
   rv_writer_buf_init(&scratch);
-  if (plan->first == 0) put_info(&info, draw, table, ranges);
+  if (plan->first == 0) put_info(&scratch, draw, table, ranges);
   bool end = plan->next == ranges->num_chunks;
-  rv_put_header(&scratch, 1, info.size + plan->bytes + (end ? 2 : 0));
-  rv_put_raw(&scratch, info.data, info.size);
-  if (info.failed) scratch.failed = true;
-  rv_code code = write_chunks(out, plan, ranges, &scratch, err);
+  rv_code code = write_entry_header(out, scratch.size + plan->bytes + (end ? 2 : 0), err);
+  if (code == RV_OK) code = write_chunks(out, plan, ranges, &scratch, err);
   if (code == RV_OK) {
     rv_put_varint(&scratch, 3, end);
     code = rv_writer_buf_flush(&scratch, out, err);
   }
-  rv_writer_buf_fini(&info);
   rv_writer_buf_fini(&scratch);
   return code;
 }
