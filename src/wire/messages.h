@@ -1,6 +1,8 @@
 /* The messages that stream: chunks, items, samples (reference: docs/protocol.md). Parsed structs borrow from the message's bytes.
  *
- * Every parse function returns RV_INVALID_ARGUMENT with a sentence for bytes that are not that message. Unknown fields are ignored. */
+ * Every parse function returns RV_INVALID_ARGUMENT with a sentence for bytes that are not that message. Unknown fields are ignored, and so
+ * are fields whose wire type is not the expected one. What a parse function allocates is one block for all arrays of a struct, in proportion to the
+ * message's size: only a struct that was parsed may be given to its fini, which may be called again. */
 #ifndef RV_WIRE_MESSAGES_H
 #define RV_WIRE_MESSAGES_H
 
@@ -11,7 +13,8 @@
 /* ---- ChunkData ---- */
 
 /* Parses a serialized ChunkData that lies inside `owner` and makes the chunk. With `copy`, its bytes are copied into a buffer of their own
- * first (small chunks, which would otherwise pin their message). Also reads `deprecated_data`. */
+ * first (small chunks, which would otherwise pin their message). Also reads `deprecated_data` and strings in string_val: such a chunk is
+ * written anew, as readers expect it today. */
 rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out, rv_error *err);
 
 /* Appends a ChunkData (without the field header around it) for rows [first, first + count) of all or one column of a segment

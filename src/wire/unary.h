@@ -31,7 +31,8 @@ rv_code rv_server_info_parse(rv_span message, rv_server_info **out, rv_error *er
 void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info);
 
 /* Signatures: flat specs of a serialized tensorflow.StructuredValue. Depth-limited (64), UTF-8 checked; leaves other than tensor specs are
- * RV_INVALID_ARGUMENT, as for Reverb's clients. The result owns its memory: rv_signature_fini. */
+ * RV_INVALID_ARGUMENT, as for Reverb's clients. A spec without a name of its own is called by its place in the nest ("obs/pixels"). The result owns
+ * its memory: rv_signature_fini. */
 rv_code rv_signature_parse(rv_span structured_value, rv_signature *out, rv_error *err);
 void rv_signature_fini(rv_signature *signature);
 /* A StructuredValue that is a list of the specs, for signatures that were given without a structure. */
