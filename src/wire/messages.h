@@ -1,8 +1,9 @@
 /* The messages that stream: chunks, items, samples (reference: docs/protocol.md). Parsed structs borrow from the message's bytes.
  *
- * Every parse function returns RV_INVALID_ARGUMENT with a sentence for bytes that are not that message. Unknown fields are ignored, and so
- * are fields whose wire type is not the expected one. What a parse function allocates is one block for all arrays of a struct, in proportion to the
- * message's size: only a struct that was parsed may be given to its fini, which may be called again. */
+ * Every parse function returns RV_INVALID_ARGUMENT with a sentence for bytes that are not that message. Unknown fields are
+ * ignored, and so are fields whose wire type is not the expected one. What a parse function allocates is one block for all arrays
+ * of a struct, in proportion to the message's size: only a struct that was parsed may be given to its fini, which may be called
+ * again. */
 #ifndef RV_WIRE_MESSAGES_H
 #define RV_WIRE_MESSAGES_H
 
@@ -12,9 +13,9 @@
 
 /* ---- ChunkData ---- */
 
-/* Parses a serialized ChunkData that lies inside `owner` and makes the chunk. With `copy`, its bytes are copied into a buffer of their own
- * first (small chunks, which would otherwise pin their message). Also reads `deprecated_data` and strings in string_val: such a chunk is
- * written anew, as readers expect it today. */
+/* Parses a serialized ChunkData that lies inside `owner` and makes the chunk. With `copy`, its bytes are copied into a buffer of
+ * their own first (small chunks, which would otherwise pin their message). Also reads `deprecated_data` and strings in
+ * string_val: such a chunk is written anew, as readers expect it today. */
 rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out, rv_error *err);
 
 /* Appends a ChunkData (without the field header around it) for rows [first, first + count) of all or one column of a segment
@@ -66,8 +67,8 @@ typedef struct rv_insert_request {
 rv_code rv_insert_request_parse(rv_span message, rv_insert_request *out, rv_error *err);
 void rv_insert_request_fini(rv_insert_request *request);
 
-/* InsertStreamResponse: 1 `keys`. Extension 1000: `failures` { 1 key, 2 code, 3 message } between Reverie's own ends, so that one refused
- * item need not end the stream. */
+/* InsertStreamResponse: 1 `keys`. Extension 1000: `failures` { 1 key, 2 code, 3 message } between Reverie's own ends, so that one
+ * refused item need not end the stream. */
 typedef struct rv_insert_failure {
   uint64_t key;
   rv_code code;
@@ -88,10 +89,10 @@ void rv_insert_response_serialize(rv_writer_buf *out, const rv_insert_response *
 typedef struct rv_sample_request {
   rv_span table;
   int64_t num_samples;
-  int64_t timeout_ms;   /* <= 0 on the wire: for ever */
-  bool same_layout;     /* extension 1000 */
-  bool poll;            /* extension 1001: do not wait at all */
-  bool whole;           /* extension 1002: the timeout is the whole request's, not each batch's */
+  int64_t timeout_ms; /* <= 0 on the wire: for ever */
+  bool same_layout;   /* extension 1000 */
+  bool poll;          /* extension 1001: do not wait at all */
+  bool whole;         /* extension 1002: the timeout is the whole request's, not each batch's */
 } rv_sample_request;
 rv_code rv_sample_request_parse(rv_span message, rv_sample_request *out, rv_error *err);
 void rv_sample_request_serialize(rv_writer_buf *out, const rv_sample_request *request);
@@ -117,17 +118,17 @@ typedef struct rv_sample_response {
 rv_code rv_sample_response_parse(rv_span message, rv_sample_response *out, rv_error *err);
 void rv_sample_response_fini(rv_sample_response *response);
 
-/* Server: appends one SampleEntry (with its field header) for a drawn item, chunks first_chunk.. as far as they fit `max_bytes` (at least one).
- * Encoded chunks go by reference as they came; of segments and of raw single-literal chunks only the rows the item needs are sent
- * (with the slices' offsets rewritten in `info`). *next_chunk is where the next entry goes on, or the number of chunks at the end. The entry
- * has info iff first_chunk is 0. */
+/* Server: appends one SampleEntry (with its field header) for a drawn item, chunks first_chunk.. as far as they fit `max_bytes`
+ * (at least one). Encoded chunks go by reference as they came; of segments and of raw single-literal chunks only the rows the
+ * item needs are sent (with the slices' offsets rewritten in `info`). *next_chunk is where the next entry goes on, or the number
+ * of chunks at the end. The entry has info iff first_chunk is 0. */
 rv_code rv_sample_entry_serialize(rv_pieces *out, const rv_draw *draw, const char *table, uint32_t first_chunk, size_t max_bytes,
                                   uint32_t *next_chunk, rv_error *err);
 
 /* ---- turning a wire item into a trajectory ---- */
 
-/* Looks up each slice's chunk by key and builds the trajectory. `find` returns a borrowed chunk or NULL; a key it does not know is
- * RV_INTERNAL, as in Reverb. */
+/* Looks up each slice's chunk by key and builds the trajectory. `find` returns a borrowed chunk or NULL; a key it does not know
+ * is RV_INTERNAL, as in Reverb. */
 rv_code rv_wire_item_trajectory(const rv_wire_item *item, rv_layouts *layouts, rv_chunk *(*find)(void *context, uint64_t key),
                                 void *context, rv_trajectory **out, rv_error *err);
 

@@ -25,14 +25,14 @@ void rv_reset_request_serialize(rv_writer_buf *out, const char *table);
 
 rv_code rv_initialize_connection_parse(rv_span message, int64_t *pid, rv_span *table, rv_error *err);
 
-/* ServerInfoResponse from and to rv_server_info. Reverie's own fields (rates, waiting callers, memory, ...) are extensions numbered 1000 and
- * up inside TableInfo. */
+/* ServerInfoResponse from and to rv_server_info. Reverie's own fields (rates, waiting callers, memory, ...) are extensions
+ * numbered 1000 and up inside TableInfo. */
 rv_code rv_server_info_parse(rv_span message, rv_server_info **out, rv_error *err);
 void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info);
 
-/* Signatures: flat specs of a serialized tensorflow.StructuredValue. Depth-limited (64), UTF-8 checked; leaves other than tensor specs are
- * RV_INVALID_ARGUMENT, as for Reverb's clients. A spec without a name of its own is called by its place in the nest ("obs/pixels"). The result owns
- * its memory: rv_signature_fini. */
+/* Signatures: flat specs of a serialized tensorflow.StructuredValue. Depth-limited (64), UTF-8 checked; leaves other than tensor
+ * specs are RV_INVALID_ARGUMENT, as for Reverb's clients. A spec without a name of its own is called by its place in the nest
+ * ("obs/pixels"). The result owns its memory: rv_signature_fini. */
 rv_code rv_signature_parse(rv_span structured_value, rv_signature *out, rv_error *err);
 void rv_signature_fini(rv_signature *signature);
 /* A StructuredValue that is a list of the specs, for signatures that were given without a structure. */
@@ -46,10 +46,12 @@ typedef struct rv_items_request {
 } rv_items_request;
 rv_code rv_items_request_parse(rv_span message, rv_items_request *out, rv_error *err);
 void rv_items_request_serialize(rv_writer_buf *out, const rv_items_request *request);
-rv_code rv_items_response_parse(rv_span message, uint64_t *cursor, rv_item_info *items, size_t capacity, size_t *count, rv_error *err);
+rv_code rv_items_response_parse(rv_span message, uint64_t *cursor, rv_item_info *items, size_t capacity, size_t *count,
+                                rv_error *err);
 void rv_items_response_serialize(rv_writer_buf *out, uint64_t cursor, const rv_item_info *items, size_t count);
 
-rv_code rv_get_request_parse(rv_span message, rv_span *table, uint64_t *key, rv_error *err); /* the response is a SampleStreamResponse */
+rv_code rv_get_request_parse(rv_span message, rv_span *table, uint64_t *key,
+                             rv_error *err); /* the response is a SampleStreamResponse */
 void rv_get_request_serialize(rv_writer_buf *out, const char *table, uint64_t key);
 
 rv_code rv_set_rate_limiter_parse(rv_span message, rv_span *table, rv_rate_limiter_config *out, rv_error *err);
