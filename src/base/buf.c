@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAIL_BYTES = 2048 };
+enum { TAIL_BYTES = 2048, TAIL_BYTES_MAX = 32768 };
 
 rv_buf *rv_buf_new(size_t capacity)
 {
@@ -75,7 +75,9 @@ rv_code rv_pieces_copy(rv_pieces *pieces, const void *data, size_t size)
   rv_buf *tail = pieces->tail;
   if (tail == NULL || tail->capacity - tail->size < size) {
     if (reserve(pieces, 1) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-    tail = rv_buf_new(size > TAIL_BYTES ? size : TAIL_BYTES);
+    size_t room = pieces->bytes < TAIL_BYTES ? TAIL_BYTES : pieces->bytes; /* long messages come in fewer buffers */
+    if (room > TAIL_BYTES_MAX) room = TAIL_BYTES_MAX;
+    tail = rv_buf_new(size > room ? size : room);
     if (tail == NULL) return RV_RESOURCE_EXHAUSTED;
     add(pieces, tail, tail->data, 0);
     pieces->tail = tail;

@@ -26,6 +26,7 @@ void rv_column_free(rv_column *column)
 {
   if (column == NULL) return;
   if (column->num_spans > 0) rv_column_expire(column, INT64_MAX);
+  if (column->spare != NULL) rv_chunk_unref(column->spare);
   free(column->spans);
   free(column->shape);
   free(column->name);
@@ -75,6 +76,8 @@ void rv_column_unfix(rv_column *column)
 {
   if (!column->tentative) return;
   column->known = column->tentative = false;
+  if (column->spare != NULL) rv_chunk_unref(column->spare);
+  column->spare = NULL;
 }
 
 rv_code rv_column_check(const rv_column *column, const rv_tensor *value, rv_error *err)

@@ -39,6 +39,7 @@ struct rv_column {
   size_t head, num_spans, capacity;
   rv_written *open; /* takes the next row, as tensor `tensor`; NULL: none */
   uint32_t tensor, open_rows;
+  rv_chunk *spare;  /* a segment that can be used again */
   int64_t last_row; /* newest row with a cell; -1 */
   uint64_t mark;    /* serial of the append that has a cell for it */
 };

@@ -19,6 +19,9 @@
 /* Pieces of a chunk up to this size are copied into the request: cheaper than a reference each. */
 #define COPY_BYTES ((size_t)4096)
 
+/* So far a confirmation's item is looked for from the oldest on. */
+enum { LOOK_AHEAD = 8 };
+
 #define BACKOFF_MIN_NS INT64_C(10000000)
 #define BACKOFF_MAX_NS INT64_C(1000000000)
 
@@ -47,7 +50,7 @@ struct rv_insert_stream {
   rv_link sent;        /* not confirmed, in order */
   size_t queue_count, sent_count;
   uint64_t bytes_sent;
-  rv_stream_slots slots; /* items that were sent at least once, by key */
+  rv_stream_slots slots; /* by key, items that were sent at least once, as far as they are indexed */
   rv_link held;          /* chunks that the server holds for this call */
   uint64_t next_sequence;
   char writer_id[33];
@@ -66,23 +69,36 @@ static void pump(rv_insert_stream *stream);
 
 /* ---- chunks and items ---- */
 
+static void flatten(rv_stream_chunk *chunk, const rv_pieces *pieces)
+{
+  for (size_t i = 0; i < pieces->count; i++) {
+    memcpy(chunk->flat + chunk->flat_size, pieces->piece[i].data, pieces->piece[i].size);
+    chunk->flat_size += pieces->piece[i].size;
+  }
+}
+
 rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err)
 {
-  rv_stream_chunk *chunk = malloc(sizeof *chunk);
-  if (chunk == NULL) {
-    rv_pieces_fini(owned_data);
-    rv_pieces_init(owned_data);
-    return rv_fail_memory(err, sizeof *chunk);
+  size_t flat = owned_data->bytes <= COPY_BYTES ? owned_data->bytes : 0; /* small ones must not hold a buffer with room for more */
+  rv_stream_chunk *chunk = malloc(sizeof *chunk + flat);
+  if (chunk != NULL) {
+    atomic_init(&chunk->refs, 1);
+    atomic_init(&chunk->pins, 1);
+    chunk->key = key;
+    chunk->sent_on = 0;
+    chunk->flat_size = 0;
+    rv_list_init(&chunk->link);
+    rv_pieces_init(&chunk->data);
+    if (flat > 0) {
+      flatten(chunk, owned_data);
+    } else {
+      chunk->data = *owned_data;
+      rv_pieces_init(owned_data);
+    }
+    *out = chunk;
   }
-  atomic_init(&chunk->refs, 1);
-  atomic_init(&chunk->pins, 1);
-  chunk->key = key;
-  chunk->sent_on = 0;
-  rv_list_init(&chunk->link);
-  chunk->data = *owned_data;
-  rv_pieces_init(owned_data);
-  *out = chunk;
-  return RV_OK;
+  rv_pieces_fini(owned_data);
+  return chunk != NULL ? RV_OK : rv_fail_memory(err, sizeof *chunk + flat);
 }
 
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk)
@@ -163,9 +179,10 @@ static void drop_held(rv_insert_stream *stream)
 static rv_code put_chunk(rv_insert_stream *stream, rv_pieces *message, rv_stream_chunk *chunk)
 {
   stream->scratch.size = 0;
-  rv_put_header(&stream->scratch, 1, chunk->data.bytes);
+  rv_put_header(&stream->scratch, 1, chunk->flat_size + chunk->data.bytes);
   if (stream->scratch.failed) return RV_RESOURCE_EXHAUSTED;
   rv_code code = rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
+  if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat, chunk->flat_size);
   for (size_t i = 0; i < chunk->data.count && code == RV_OK; i++) {
     const rv_piece *piece = &chunk->data.piece[i];
     code = piece->size <= COPY_BYTES || piece->owner == NULL ? rv_pieces_copy(message, piece->data, piece->size)
@@ -179,11 +196,7 @@ static rv_code put_chunk(rv_insert_stream *stream, rv_pieces *message, rv_stream
 
 static rv_code put_item(rv_insert_stream *stream, rv_pieces *message, rv_stream_item *item)
 {
-  if (item->sequence == 0) {
-    rv_code code = rv_stream_slots_put(&stream->slots, item);
-    if (code != RV_OK) return code;
-    item->sequence = stream->next_sequence++;
-  }
+  if (item->sequence == 0) item->sequence = stream->next_sequence++;
   rv_writer_buf *scratch = &stream->scratch;
   scratch->size = 0;
   rv_put_varint(scratch, 1000, item->sequence);
@@ -284,11 +297,48 @@ static void finish(rv_stream_item *item, rv_code code, const char *message)
   item->complete(item, code, message);
 }
 
+/* Items are indexed in the order in which they were sent, so those that are not stand at the end. */
+static bool index_sent(rv_insert_stream *stream)
+{
+  rv_link *last = stream->sent.prev;
+  while (last != &stream->sent && !RV_CONTAINER(last, rv_stream_item, link)->indexed) last = last->prev;
+  for (rv_link *link = last->next; link != &stream->sent; link = link->next) {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (rv_stream_slots_put(&stream->slots, item) != RV_OK) return false;
+    item->indexed = true;
+  }
+  return true;
+}
+
+static void forget_slot(rv_insert_stream *stream, rv_stream_item *item)
+{
+  if (item->indexed) rv_stream_slots_remove(&stream->slots, item);
+  item->indexed = false;
+}
+
+/* Most confirmations come in the order of sending: only where they do not are items indexed by key. */
+static rv_stream_item *find_sent(rv_insert_stream *stream, uint64_t key)
+{
+  int looked_at = 0;
+  bool by_looking = false;
+  for (rv_link *link = stream->sent.next; link != &stream->sent; link = link->next) {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (item->key == key) return item;
+    if (++looked_at != LOOK_AHEAD || by_looking) continue;
+    if (index_sent(stream)) {
+      item = rv_stream_slots_find(&stream->slots, key);
+      return item != NULL && item->sent ? item : NULL;
+    }
+    by_looking = true; /* no memory for an index */
+  }
+  return NULL;
+}
+
 static void finish_key(rv_insert_stream *stream, uint64_t key, rv_code code, const char *message)
 {
-  rv_stream_item *item = rv_stream_slots_find(&stream->slots, key);
-  if (item == NULL || !item->sent) return;
-  rv_stream_slots_remove(&stream->slots, item);
+  rv_stream_item *item = find_sent(stream, key);
+  if (item == NULL) return;
+  forget_slot(stream, item);
   stream->sent_count--;
   finish(item, code, message);
 }
@@ -378,7 +428,7 @@ static void fail_sent(rv_insert_stream *stream, rv_code code, const char *messag
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
     if (item->sequence == 0 && any) break;
     any = true;
-    if (item->sequence != 0) rv_stream_slots_remove(&stream->slots, item);
+    forget_slot(stream, item);
     unpin_chunks(item);
     stream->queue_count--;
     finish(item, code, message);
@@ -501,7 +551,7 @@ void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
   {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
     item->sequence = 0;
-    item->sent = false;
+    item->sent = item->indexed = false;
     pin_chunks(item);
     count++;
   }

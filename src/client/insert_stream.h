@@ -37,10 +37,12 @@ typedef struct rv_stream_chunk {
   atomic_uint refs;
   atomic_uint pins;
   uint64_t key;
-  rv_pieces data; /* the serialized ChunkData */
+  rv_pieces data;   /* the serialized ChunkData, if it is long */
+  size_t flat_size; /* bytes behind the struct, if it is short */
   /* the loop's */
   uint64_t sent_on; /* number of the connection whose server holds it; 0: none */
   rv_link link;     /* in the stream's list of those */
+  uint8_t flat[];
 } rv_stream_chunk;
 
 /* Takes the pieces (which are empty afterwards, also on failure). The caller owns one reference and one pin. */
@@ -63,8 +65,9 @@ typedef struct rv_stream_item {
   uint32_t num_chunks;
   /* the stream's */
   uint32_t slot;
-  uint64_t sequence; /* 0 until it is first sent */
+  bool indexed;      /* it has a slot */
   bool sent;         /* on the present connection */
+  uint64_t sequence; /* 0 until it is first sent */
   rv_link link;
 } rv_stream_item;
 

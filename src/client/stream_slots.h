@@ -1,4 +1,4 @@
-/* The items that a stream has sent, by key: what a confirmation names. */
+/* An index of items that a stream has sent, by key, for confirmations that do not come in order. */
 #ifndef RV_CLIENT_STREAM_SLOTS_H
 #define RV_CLIENT_STREAM_SLOTS_H
 

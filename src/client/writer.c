@@ -62,6 +62,8 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   rv_list_init(&writer->waiting);
   rv_list_init(&writer->flights);
   rv_list_init(&writer->unchecked);
+  rv_list_init(&writer->free_items);
+  rv_list_init(&writer->done_items);
   writer->wake_at = -1;
   rv_mutex_init(&writer->mutex, RV_RANK_CLIENT, "writer");
   rv_gate_init(&writer->gate);
@@ -179,6 +181,7 @@ rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wai
   if (code != RV_OK) return code;
   if (writer->stream != NULL) rv_writer_complete_for_items(writer, keep_in_flight);
   code = wait_for_flights(writer, keep_in_flight, wait, err);
+  if (writer->stream != NULL) rv_writer_reclaim(writer);
   return code == RV_OK ? rv_writer_failure(writer, true, err) : code;
 }
 

@@ -19,6 +19,7 @@
 #include "reverie/writer.h"
 
 typedef struct rv_tables_fetch rv_tables_fetch;
+typedef struct rv_remote_item rv_remote_item;
 
 /* A table that items were created for. */
 typedef struct rv_writer_table {
@@ -64,6 +65,8 @@ struct rv_writer {
   size_t num_waiting;
   bool ask_server;     /* the flush that waits has the patience to have its wait explained */
   rv_insert_stream *stream; /* remote */
+  rv_link free_items;       /* remote items to be used again */
+  size_t num_free_items;
 
   rv_mutex mutex; /* RV_RANK_CLIENT: what follows */
   rv_gate gate;   /* opened for a flush */
@@ -79,6 +82,8 @@ struct rv_writer {
   bool tables_known;    /* or never to be known: items go straight to the stream */
   rv_error tables_error;  /* code not RV_OK: why not */
   rv_link unchecked;    /* items that wait for the tables */
+  rv_link done_items;   /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's memory */
+  size_t num_done_items;
   rv_tables_fetch *fetch; /* the loop's; NULL: none runs */
 };
 
@@ -109,9 +114,9 @@ typedef struct rv_flight {
 
 /* Begins the flight of an item over the present parts: counts it and takes references. RV_RESOURCE_EXHAUSTED: over a bound. */
 rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err);
-/* Any thread. With `done`: false if the writer is being freed and waits for *done, which is set; it then frees the item, and the caller touches
- * nothing any more. */
-bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done);
+/* Any thread. True: the caller frees the item. False: it touches nothing any more, for either the writer is being freed and waits for *done, which
+ * is set here, or the item was put among the done items by its link `reuse`. Both may be NULL. */
+bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done, rv_link *reuse);
 /* It was refused at once, which create_item says: as if it had never begun. */
 void rv_flight_undo(rv_flight *flight);
 /* Drops the references. */
@@ -142,6 +147,8 @@ void rv_writer_describe_local(rv_writer *writer, char *out, size_t capacity);
 /* ---- elsewhere (writer_remote.c, writer_tables.c) ---- */
 
 rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, double priority, uint64_t *key, rv_error *err);
+/* Takes back what the items that are over hold. */
+void rv_writer_reclaim(rv_writer *writer);
 /* Hands over the items whose chunks are complete. */
 void rv_writer_dispatch(rv_writer *writer);
 /* Completes what all but the last `keep` items wait for, and hands them over. */

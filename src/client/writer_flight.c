@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "client/writer.h"
 
+enum { MAX_DONE_ITEMS = 128 };
+
 static rv_code fail_bound(rv_writer *writer, size_t bytes, rv_error *err)
 {
   return rv_fail(err, RV_RESOURCE_EXHAUSTED,
@@ -73,7 +75,7 @@ static size_t take_off(rv_flight *flight)
   return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_relaxed) - 1;
 }
 
-bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done)
+bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done, rv_link *reuse)
 {
   rv_writer *writer = flight->writer;
   rv_mutex_lock(&writer->mutex);
@@ -86,8 +88,14 @@ bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *d
   }
   if (closing || (writer->wake_at >= 0 && (left <= writer->wake_at || writer->failures > 0))) rv_gate_open(&writer->gate);
   if (done != NULL) *done = true;
+  bool mine = !closing || done == NULL;
+  if (reuse != NULL && !closing && writer->num_done_items < MAX_DONE_ITEMS) {
+    rv_list_push_back(&writer->done_items, reuse);
+    writer->num_done_items++;
+    mine = false;
+  }
   rv_mutex_unlock(&writer->mutex);
-  return !closing || done == NULL;
+  return mine;
 }
 
 void rv_flight_undo(rv_flight *flight)

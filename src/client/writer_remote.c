@@ -10,39 +10,110 @@
 #include "client/writer.h"
 #include "store/signature.h"
 
-typedef struct remote_item {
-  rv_stream_item stream; /* its link: in whichever of the three places */
+/* Items up to this many chunks, and bytes of body, are used again. */
+enum { FEW_CHUNKS = 8, SMALL_BODY = 1024, SMALL_CHUNKS = 16384, MAX_FREE_ITEMS = 128 };
+
+struct rv_remote_item {
+  rv_stream_item stream; /* its link: in whichever of the three places; its arrays: below */
   rv_flight flight;
   double priority;
+  uint32_t room;                 /* for chunks */
   uint32_t num_ready;            /* of the chunks, how many are known to be complete */
   uint32_t num_columns;          /* to be checked; 0: they have been */
   rv_trajectory_column *columns;
-  rv_written *chunks[];
-} remote_item;
+  rv_writer_buf body;
+  void *chunks[]; /* room x rv_written, room x rv_stream_chunk */
+};
 
-static remote_item *item_of(rv_link *link)
+static rv_remote_item *item_of(rv_link *link)
 {
-  return RV_CONTAINER(RV_CONTAINER(link, rv_stream_item, link), remote_item, stream);
+  return RV_CONTAINER(RV_CONTAINER(link, rv_stream_item, link), rv_remote_item, stream);
 }
 
-static void free_item(remote_item *item)
+/* Drops what the item refers to. */
+static void clear_item(rv_remote_item *item)
 {
-  rv_stream_item_fini(&item->stream);
+  for (uint32_t i = 0; i < item->stream.num_chunks; i++) rv_stream_chunk_unref(item->stream.chunks[i]);
+  item->stream.num_chunks = 0;
   rv_flight_fini(&item->flight);
   free(item->columns);
+  item->columns = NULL;
+  item->num_columns = 0;
+}
+
+static void free_item(rv_remote_item *item)
+{
+  clear_item(item);
+  rv_writer_buf_fini(&item->body);
   free(item);
+}
+
+static rv_remote_item *new_item(rv_writer *writer, rv_error *err)
+{
+  uint32_t n = writer->parts.num_chunks;
+  rv_writer_reclaim(writer);
+  rv_link *link = n <= FEW_CHUNKS ? rv_list_pop_front(&writer->free_items) : NULL;
+  if (link != NULL) {
+    writer->num_free_items--;
+    return item_of(link);
+  }
+  uint32_t room = n <= FEW_CHUNKS ? FEW_CHUNKS : n;
+  size_t size = sizeof(rv_remote_item) + 2 * room * sizeof(void *);
+  rv_remote_item *item = calloc(1, size);
+  if (item == NULL) {
+    rv_fail_memory(err, size);
+    return NULL;
+  }
+  item->room = room;
+  item->flight.chunks = (rv_written **)item->chunks;
+  item->stream.chunks = (rv_stream_chunk **)item->chunks + room;
+  rv_writer_buf_init(&item->body);
+  rv_list_init(&item->stream.link);
+  rv_list_init(&item->flight.link);
+  return item;
+}
+
+static bool is_small(const rv_remote_item *item)
+{
+  if (item->room > FEW_CHUNKS || item->body.capacity > SMALL_BODY) return false;
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < item->stream.num_chunks; i++) {
+    const rv_stream_chunk *chunk = item->stream.chunks[i];
+    bytes += chunk->flat_size + chunk->data.bytes;
+  }
+  return bytes <= SMALL_CHUNKS;
 }
 
 static void on_complete(rv_stream_item *stream_item, rv_code code, const char *message)
 {
-  remote_item *item = RV_CONTAINER(stream_item, remote_item, stream);
-  rv_flight_end(&item->flight, code, message, NULL);
-  free_item(item);
+  rv_remote_item *item = RV_CONTAINER(stream_item, rv_remote_item, stream);
+  if (rv_flight_end(&item->flight, code, message, NULL, is_small(item) ? &item->stream.link : NULL)) free_item(item);
+}
+
+void rv_writer_reclaim(rv_writer *writer)
+{
+  rv_link done;
+  rv_list_init(&done);
+  rv_mutex_lock(&writer->mutex);
+  rv_list_splice(&done, &writer->done_items);
+  writer->num_done_items = 0;
+  rv_mutex_unlock(&writer->mutex);
+  rv_link *link;
+  while ((link = rv_list_pop_front(&done)) != NULL) {
+    rv_remote_item *item = item_of(link);
+    if (writer->num_free_items == MAX_FREE_ITEMS) {
+      free_item(item);
+      continue;
+    }
+    clear_item(item);
+    rv_list_push_front(&writer->free_items, &item->stream.link);
+    writer->num_free_items++;
+  }
 }
 
 /* ---- making one ---- */
 
-static rv_code serialize(rv_writer *writer, remote_item *item, rv_error *err)
+static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   rv_parts *parts = &writer->parts;
   if (parts->wire_room < parts->num_slices) {
@@ -65,11 +136,20 @@ static rv_code serialize(rv_writer *writer, remote_item *item, rv_error *err)
                        .squeeze = parts->squeeze,
                        .num_columns = parts->num_columns,
                        .total_slices = (uint32_t)parts->num_slices};
-  return rv_stream_item_init(&item->stream, &wire, NULL, 0, err);
+  item->body.size = 0;
+  rv_wire_item_serialize(&item->body, &wire);
+  if (item->body.failed) {
+    item->body.failed = false;
+    return rv_fail_memory(err, parts->num_slices * sizeof *parts->wire);
+  }
+  item->stream.key = item->flight.key;
+  item->stream.body = item->body.data;
+  item->stream.body_size = item->body.size;
+  return RV_OK;
 }
 
 /* For a check that comes later. The specs belong to the writer's columns, which outlive the item. */
-static rv_code keep_columns(rv_writer *writer, remote_item *item, rv_error *err)
+static rv_code keep_columns(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   if (item->flight.table->info != NULL || writer->config.no_validation) return RV_OK;
   size_t bytes = writer->parts.num_columns * sizeof *item->columns;
@@ -90,16 +170,14 @@ static void cut_for_item(rv_writer *writer)
 
 rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, double priority, uint64_t *key, rv_error *err)
 {
-  size_t size = sizeof(remote_item) + writer->parts.num_chunks * sizeof(rv_written *);
-  remote_item *item = calloc(1, size);
-  if (item == NULL) return rv_fail_memory(err, size);
-  item->flight.chunks = item->chunks;
+  rv_remote_item *item = new_item(writer, err);
+  if (item == NULL) return RV_RESOURCE_EXHAUSTED;
   item->flight.table = table;
   item->flight.key = rv_writer_random_key(writer);
   item->priority = priority;
-  rv_list_init(&item->flight.link);
+  item->num_ready = 0;
   rv_code code = serialize(writer, item, err);
-  item->flight.own_bytes = size + item->stream.body_size;
+  item->flight.own_bytes = sizeof *item + 2 * item->room * sizeof(void *) + item->body.capacity;
   if (code == RV_OK) code = keep_columns(writer, item, err);
   if (code == RV_OK) code = rv_flight_begin(writer, &item->flight, err);
   if (code != RV_OK) {
@@ -108,7 +186,7 @@ rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, doubl
   }
   item->stream.complete = on_complete;
   if (key != NULL) *key = item->flight.key;
-  for (uint32_t i = 0; i < item->flight.num_chunks; i++) rv_written_pin(item->chunks[i]);
+  for (uint32_t i = 0; i < item->flight.num_chunks; i++) rv_written_pin(item->flight.chunks[i]);
   rv_list_push_back(&writer->waiting, &item->stream.link);
   writer->num_waiting++;
   cut_for_item(writer);
@@ -118,38 +196,33 @@ rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, doubl
 
 /* ---- from waiting on ---- */
 
-static bool is_ready(remote_item *item)
+static bool is_ready(rv_remote_item *item)
 {
-  while (item->num_ready < item->flight.num_chunks && item->chunks[item->num_ready]->complete) item->num_ready++;
+  while (item->num_ready < item->flight.num_chunks && item->flight.chunks[item->num_ready]->complete) item->num_ready++;
   return item->num_ready == item->flight.num_chunks;
 }
 
-static rv_code encode(rv_writer *writer, remote_item *item, rv_error *err)
+static rv_code encode(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   uint32_t n = item->flight.num_chunks;
-  rv_stream_chunk **chunks = malloc(n * sizeof(rv_stream_chunk *));
-  if (chunks == NULL) return rv_fail_memory(err, n * sizeof(rv_stream_chunk *));
   for (uint32_t i = 0; i < n; i++) {
-    rv_code code = rv_written_encode(item->chunks[i], writer->config.delta_encoded, (int)writer->config.compression, err);
-    if (code != RV_OK) {
-      free(chunks);
-      return code;
-    }
+    rv_written *chunk = item->flight.chunks[i];
+    rv_code code = rv_written_encode(chunk, writer->config.delta_encoded, (int)writer->config.compression, err);
+    if (code != RV_OK) return code;
+    item->stream.chunks[i] = rv_stream_chunk_ref(chunk->encoded);
+    item->stream.num_chunks = i + 1;
   }
-  for (uint32_t i = 0; i < n; i++) chunks[i] = rv_stream_chunk_ref(item->chunks[i]->encoded);
-  item->stream.chunks = chunks;
-  item->stream.num_chunks = n;
   return RV_OK;
 }
 
 /* Pins that keep the server from dropping a chunk while items that need it are on this side of the stream. */
-static void pin_encoded(const remote_item *item)
+static void pin_encoded(const rv_remote_item *item)
 {
   for (uint32_t i = 0; i < item->stream.num_chunks; i++)
     atomic_fetch_add_explicit(&item->stream.chunks[i]->pins, 1, memory_order_relaxed);
 }
 
-static void unpin_encoded(const remote_item *item)
+static void unpin_encoded(const rv_remote_item *item)
 {
   for (uint32_t i = 0; i < item->stream.num_chunks; i++) rv_stream_chunk_unpin(item->stream.chunks[i]);
 }
@@ -170,7 +243,7 @@ static void hand_over(rv_writer *writer, rv_link *items)
 void rv_writer_dispatch(rv_writer *writer)
 {
   while (!rv_list_empty(&writer->waiting)) {
-    remote_item *item = item_of(writer->waiting.next);
+    rv_remote_item *item = item_of(writer->waiting.next);
     if (!is_ready(item)) break;
     rv_list_remove(&item->stream.link);
     writer->num_waiting--;
@@ -180,10 +253,10 @@ void rv_writer_dispatch(rv_writer *writer)
     rv_error err;
     rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &err);
     if (code != RV_OK) {
-      for (uint32_t i = 0; i < n; i++) rv_written_unpin(item->chunks[i]);
+      for (uint32_t i = 0; i < n; i++) rv_written_unpin(item->flight.chunks[i]);
       on_complete(&item->stream, code, err.message);
     } else {
-      memcpy(chunks, item->chunks, n * sizeof(rv_written *));
+      memcpy(chunks, item->flight.chunks, n * sizeof(rv_written *));
       rv_link items;
       rv_list_init(&items);
       rv_list_push_back(&items, &item->stream.link);
@@ -198,9 +271,9 @@ void rv_writer_complete_for_items(rv_writer *writer, size_t keep)
 {
   size_t n = writer->num_waiting > keep ? writer->num_waiting - keep : 0;
   for (rv_link *link = writer->waiting.next; n > 0; link = link->next, n--) {
-    remote_item *item = item_of(link);
+    rv_remote_item *item = item_of(link);
     for (uint32_t i = 0; i < item->flight.num_chunks; i++) {
-      if (!item->chunks[i]->complete) rv_writer_complete_chunk(writer, item->chunks[i]);
+      if (!item->flight.chunks[i]->complete) rv_writer_complete_chunk(writer, item->flight.chunks[i]);
     }
   }
   rv_writer_dispatch(writer);
@@ -208,7 +281,7 @@ void rv_writer_complete_for_items(rv_writer *writer, size_t keep)
 
 /* ---- once the tables are known ---- */
 
-static rv_code check(const remote_item *item, const rv_tables *tables, rv_error *err)
+static rv_code check(const rv_remote_item *item, const rv_tables *tables, rv_error *err)
 {
   if (item->num_columns == 0 || tables == NULL) return RV_OK;
   const rv_table_info *info;
@@ -231,7 +304,7 @@ void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables)
     rv_link *link = rv_list_pop_front(&items);
     if (link == NULL) return;
     for (; link != NULL; link = rv_list_pop_front(&items)) {
-      remote_item *item = item_of(link);
+      rv_remote_item *item = item_of(link);
       rv_error err;
       rv_code code = check(item, tables, &err);
       if (code == RV_OK) {
@@ -251,9 +324,9 @@ static void drop(rv_link *items, bool waiting)
 {
   rv_link *link;
   while ((link = rv_list_pop_front(items)) != NULL) {
-    remote_item *item = item_of(link);
+    rv_remote_item *item = item_of(link);
     if (waiting) {
-      for (uint32_t i = 0; i < item->flight.num_chunks; i++) rv_written_unpin(item->chunks[i]);
+      for (uint32_t i = 0; i < item->flight.num_chunks; i++) rv_written_unpin(item->flight.chunks[i]);
     } else {
       unpin_encoded(item);
     }
@@ -270,4 +343,7 @@ void rv_writer_close_remote(rv_writer *writer)
   rv_insert_stream_free(writer->stream);
   drop(&writer->unchecked, false);
   drop(&writer->waiting, true);
+  rv_link *link;
+  while ((link = rv_list_pop_front(&writer->done_items)) != NULL) free_item(item_of(link));
+  while ((link = rv_list_pop_front(&writer->free_items)) != NULL) free_item(item_of(link));
 }

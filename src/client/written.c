@@ -5,15 +5,35 @@
 
 #include "base/error.h"
 #include "client/column.h"
+#include "store/chunk_parts.h"
 #include "wire/messages.h"
 
 enum { CHUNKS_BETWEEN_TRIALS = 64 };
 #define TRIAL_BYTES ((size_t)64 << 10) /* so much of a chunk is compressed to see whether it pays */
 #define TOO_SMALL_BYTES ((size_t)64)
 
+/* Leaves the segment to the column's next chunk, if nobody else can see it. */
+static void retire_segment(rv_written *written)
+{
+  rv_column *column = written->columns[0];
+  rv_chunk *segment = written->segment;
+  written->segment = NULL;
+  if (written->num_columns == 1 && column->spare == NULL && rv_chunk_refs(segment) == 1) {
+    column->spare = segment;
+  } else {
+    rv_chunk_unref(segment);
+  }
+}
+
 static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta, rv_chunk **out,
                            rv_error *err)
 {
+  rv_chunk *spare = columns[0]->spare;
+  if (num_columns == 1 && spare != NULL && rv_segment_capacity(spare) == rows && rv_segment_reuse(spare, meta)) {
+    columns[0]->spare = NULL;
+    *out = spare;
+    return RV_OK;
+  }
   rv_spec few[16] = {0}, *specs = few;
   if (num_columns > 16) {
     specs = malloc(num_columns * sizeof *specs);
@@ -59,7 +79,7 @@ rv_written *rv_written_ref(rv_written *written)
 void rv_written_unref(rv_written *written)
 {
   if (atomic_fetch_sub_explicit(&written->refs, 1, memory_order_acq_rel) != 1) return;
-  rv_chunk_unref(written->segment);
+  if (written->segment != NULL) rv_chunk_unref(written->segment);
   if (written->encoded != NULL) rv_stream_chunk_unref(written->encoded);
   free(written);
 }
@@ -70,6 +90,7 @@ void rv_written_unpin(rv_written *written)
 {
   if (--written->pins > 0) return;
   if (written->encoded != NULL) rv_stream_chunk_unpin(written->encoded);
+  retire_segment(written);
   rv_written_unref(written);
 }
 

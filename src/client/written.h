@@ -13,7 +13,7 @@ typedef struct rv_column rv_column;
 typedef struct rv_written {
   atomic_uint refs; /* one for all pins together */
   uint32_t pins;
-  rv_chunk *segment;
+  rv_chunk *segment;        /* NULL once no pin is left */
   rv_stream_chunk *encoded; /* NULL until needed; only of a complete chunk */
   uint64_t key;
   rv_chunk_rule *rule;  /* of its column, or of the writer where columns share chunks */
@@ -27,7 +27,8 @@ typedef struct rv_written {
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;
 
-/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known. One reference, one pin. */
+/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known; a lone column's last segment is used again
+ * if it fits. One reference, one pin. */
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id, int64_t step,
                        rv_written **out, rv_error *err);
 rv_written *rv_written_ref(rv_written *written);
