@@ -47,7 +47,9 @@ def signed(value: int) -> int:
 
 
 def as_double(value: Value) -> float:
-    return float(struct.unpack("<d", value)[0]) if isinstance(value, bytes) else float(value)
+    if not isinstance(value, bytes) or len(value) != 8:
+        raise ValueError("a double has eight bytes")
+    return float(struct.unpack("<d", value)[0])
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

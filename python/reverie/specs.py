@@ -74,7 +74,7 @@ class TensorSpec:
         return self._key() == other._key() if isinstance(other, TensorSpec) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key()[:4])
+        return hash(self._key())
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self._shape}, dtype={self._dtype}, name={self._name!r})"
@@ -100,10 +100,8 @@ class BoundedTensorSpec(TensorSpec):
         self, shape: Sequence[int | None] | None, dtype: Any, minimum: Any, maximum: Any, name: str | None = None
     ) -> None:
         super().__init__(shape, dtype, name)
-        self._minimum = np.asarray(minimum, dtype=self._dtype)
-        self._maximum = np.asarray(maximum, dtype=self._dtype)
-        self._minimum.setflags(write=False)
-        self._maximum.setflags(write=False)
+        self._minimum = _limit(minimum, self._dtype)
+        self._maximum = _limit(maximum, self._dtype)
 
     @property
     def minimum(self) -> np.ndarray[Any, Any]:
@@ -114,8 +112,9 @@ class BoundedTensorSpec(TensorSpec):
         return self._maximum
 
     def _key(self) -> tuple[Any, ...]:
-        limits = (self._minimum.tobytes(), self._minimum.shape, self._maximum.tobytes(), self._maximum.shape)
-        return (*super()._key(), limits)
+        limits = (self._minimum, self._maximum)
+        contents = tuple(tuple(each.flat) if each.dtype.hasobject else each.tobytes() for each in limits)
+        return (*super()._key(), contents, self._minimum.shape, self._maximum.shape)
 
     def __repr__(self) -> str:
         return (
@@ -125,6 +124,15 @@ class BoundedTensorSpec(TensorSpec):
 
     def __reduce__(self) -> Any:
         return (type(self), (self._shape, self._dtype, self._minimum, self._maximum, self._name))
+
+
+def _limit(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    array = np.array(value, dtype=dtype)
+    if dtype.hasobject:
+        flat = [item.encode() if isinstance(item, str) else bytes(item) for item in array.flat]
+        array = np.array([*flat, None], dtype=object)[:-1].reshape(array.shape)
+    array.setflags(write=False)
+    return array
 
 
 def as_spec(leaf: Any, path: tuple[Any, ...]) -> TensorSpec:

@@ -108,6 +108,23 @@ static handle_object *fetch(client_object *self, PyObject *name, const char *tex
   return handle;
 }
 
+/* The fetched handle in the place of the old one, whose last row it takes over; or the one that another thread has put there meanwhile. */
+static handle_object *replace_handle(client_object *self, PyObject *table, handle_object *owned_new)
+{
+  handle_object *old = (handle_object *)PyDict_GetItemWithError(self->handles, table);
+  if (old != NULL && !old->stale) {
+    Py_INCREF((PyObject *)old);
+    Py_DECREF((PyObject *)owned_new);
+    return old;
+  }
+  structure_object *rows = old != NULL ? old->rows : (structure_object *)PyDict_GetItemWithError(self->rows, table);
+  Py_XINCREF((PyObject *)rows);
+  owned_new->rows = rows;
+  if (PyDict_SetItem(self->handles, table, (PyObject *)owned_new) == 0) return owned_new;
+  Py_DECREF((PyObject *)owned_new);
+  return NULL;
+}
+
 handle_object *client_handle(client_object *self, PyObject *table, int64_t timeout_ms)
 {
   handle_object *handle = self->last;
@@ -119,16 +136,9 @@ handle_object *client_handle(client_object *self, PyObject *table, int64_t timeo
   if (handle != NULL && !handle->stale) {
     Py_INCREF((PyObject *)handle);
   } else {
-    structure_object *rows =
-        handle != NULL ? handle->rows : (structure_object *)PyDict_GetItemWithError(self->rows, table);
-    Py_XINCREF((PyObject *)rows);
     handle = fetch(self, table, core_text(table, "table"), timeout_ms);
-    if (handle == NULL || PyDict_SetItem(self->handles, table, (PyObject *)handle) < 0) {
-      Py_XDECREF((PyObject *)rows);
-      Py_XDECREF((PyObject *)handle);
-      return NULL;
-    }
-    handle->rows = rows;
+    if (handle != NULL) handle = replace_handle(self, table, handle);
+    if (handle == NULL) return NULL;
   }
   if (self->last != handle) {
     PyObject *old = (PyObject *)self->last;

@@ -1,0 +1,70 @@
+"""Servers and clients for the tests: every promise of a client is kept in process, over TCP and over a unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import reverie
+
+TRANSPORTS = ("store", "inproc", "tcp", "unix")
+
+
+def make_table(name: str = "t", **options: Any) -> reverie.Table:
+    """A FIFO table of 1000 items that waits for one item; options as for reverie.Table."""
+    given: dict[str, Any] = {
+        "sampler": reverie.selectors.Fifo(),
+        "remover": reverie.selectors.Fifo(),
+        "max_size": 1000,
+        "rate_limiter": reverie.rate_limiters.MinSize(1),
+    }
+    given.update(options)
+    return reverie.Table(name=name, **given)
+
+
+Connect = Callable[..., reverie.Client]
+
+
+@pytest.fixture(params=TRANSPORTS)
+def connect(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Connect]:
+    """connect(*tables): a client of a new server with these tables, over one of the transports."""
+    servers: list[reverie.Server] = []
+
+    def call(*tables: reverie.Table) -> reverie.Client:
+        made = tables or (make_table(),)
+        number = len(servers)
+        if request.param == "store":
+            servers.append(reverie.Server(made, in_process=True))
+            return reverie.Client(servers[-1])
+        if request.param == "inproc":
+            name = f"{request.node.name}-{number}"
+            servers.append(reverie.Server(made, in_process=True, name=name))
+            return reverie.Client(f"inproc://{name}")
+        address = "127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path}/{number}"
+        servers.append(reverie.Server(made, address=address))
+        return reverie.Client(servers[-1].address)
+
+    yield call
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[reverie.Server, reverie.Client]]]:
+    """serve(*tables): a server of this process and a client of its store."""
+    servers: list[reverie.Server] = []
+
+    def call(*tables: reverie.Table, **options: Any) -> tuple[reverie.Server, reverie.Client]:
+        options = options or {"in_process": True}
+        servers.append(reverie.Server(tables or (make_table(),), **options))
+        return servers[-1], reverie.Client(servers[-1])
+
+    yield call
+    for server in servers:
+        server.stop()
+
+
+def flat(samples: Sequence[reverie.ReplaySample]) -> list[Any]:
+    """The first column of each sample, as Python values."""
+    return [sample.data[0].tolist() for sample in samples]

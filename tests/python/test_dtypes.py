@@ -1,0 +1,198 @@
+"""What goes in comes out, dtype by dtype, in process and over the wire."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+
+NUMBERS = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "complex64", "complex128", "longlong", "ulonglong",
+    ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn,
+]  # fmt: skip
+
+
+def values(dtype):
+    return np.array([[0, 1, 2], [3, 1, 0]]).astype(dtype)
+
+
+def round_trip(client, value):
+    """The value through insert and through add, as they are sampled."""
+    client.reset("t")
+    client.insert([value], {"t": 1.0})
+    inserted = next(client.sample("t", emit_timesteps=False)).data[0]
+    client.reset("t")
+    client.add("t", [value])
+    added = client.sample_batch("t", 1).data[0]
+    assert inserted.shape[0] == added.shape[0] == 1
+    assert inserted.dtype == added.dtype
+    return inserted[0:1].reshape(inserted.shape[1:]), added.reshape(added.shape[1:])
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_every_dtype_comes_back_as_it_was(connect, dtype):
+    array = values(dtype)
+    for back in round_trip(connect(), array):
+        assert back.dtype == array.dtype
+        np.testing.assert_array_equal(back, array)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(True, "bool"), (3, "int64"), (-3, "int64"), (2**63, "uint64"), (2**64 - 1, "uint64"), (1.5, "float64"), (1 + 2j, "complex128")],
+)
+def test_python_scalars_take_numpys_dtype(connect, value, dtype):
+    for back in round_trip(connect(), value):
+        assert back.dtype == np.dtype(dtype)
+        assert back == value
+
+
+@pytest.mark.parametrize("value", [np.float32(2), np.int8(-3), np.bool_(True), np.complex64(1j), np.uint64(2**64 - 1)])
+def test_numpy_scalars_keep_their_dtype(connect, value):
+    for back in round_trip(connect(), value):
+        assert back.dtype == value.dtype
+        assert back == value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("grüße", "grüße".encode()),
+        (b"a\0b\0", b"a\0b\0"),
+        ("", b""),
+        (np.array(["a", "bc"]), [b"a", b"bc"]),
+        (np.array([b"a", b"bc"]), [b"a", b"bc"]),
+        (np.array(["x", b"y\0"], dtype=object), [b"x", b"y\0"]),
+        (np.array([["x"]], dtype=object), [[b"x"]]),
+        (np.zeros((0, 2), dtype="U3"), np.zeros((0, 2)).tolist()),
+    ],
+)
+def test_strings_come_back_as_object_arrays_of_bytes(connect, value, expected):
+    for back in round_trip(connect(), value):
+        assert back.dtype == np.dtype(object)
+        assert back.tolist() == expected
+
+
+def test_big_endian_arrays_keep_their_values(connect):
+    array = np.arange(6, dtype=">i4").reshape(2, 3)
+    for back in round_trip(connect(), array):
+        assert back.dtype == np.dtype("int32")
+        np.testing.assert_array_equal(back, array)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12).reshape(3, 4)[:, ::2],
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(5)[::-1],
+        np.zeros((0, 3), np.float32),
+        np.broadcast_to(np.float32(3), (2, 2)),
+        np.ma.masked_array([1, 2, 3], mask=[0, 1, 0]),
+        np.float32(1).reshape(()),
+        np.frombuffer(b"\0" + np.arange(3.0).tobytes(), np.uint8)[1:].view(np.float64),
+    ],
+    ids=["strided", "fortran", "reversed", "no rows", "broadcast", "masked", "0-d", "unaligned"],
+)
+def test_arrays_of_any_layout_are_copied_right(connect, array):
+    for back in round_trip(connect(), array):
+        assert back.dtype == array.dtype
+        np.testing.assert_array_equal(back, np.asarray(array))
+
+
+def test_what_has_the_array_protocol_is_an_array(connect):
+    class Tensor:
+        def __array__(self, dtype=None, copy=None):
+            return np.array([1, 2], np.int16)
+
+    for back in round_trip(connect(), Tensor()):
+        assert back.dtype == np.int16
+
+
+@pytest.mark.parametrize("rank", [0, 1, 5, 31])
+def test_shapes_of_many_dimensions(connect, rank):
+    array = np.zeros((1,) * rank, np.float32)
+    client = connect()
+    client.add("t", array)
+    assert client.sample_batch("t", 1).data.shape == (1, *array.shape)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (np.zeros(2, np.longdouble), "float128|longdouble"),
+        (np.zeros(2, np.clongdouble), "complex256|clongdouble"),
+        (np.zeros(2, "datetime64[s]"), "datetime64"),
+        (np.zeros(2, "timedelta64[s]"), "timedelta64"),
+        (np.zeros(2, [("a", "i4")]), "void|a"),
+        (np.array([1, "a", None], dtype=object), "int|object"),
+        (object(), "object"),
+        (None, "None"),
+        ({1, 2}, "set"),
+        (2**64, "64 bits"),
+        (np.array([None, "a"], dtype=object), "NoneType"),
+    ],
+    ids=["longdouble", "clongdouble", "datetime", "timedelta", "struct", "mixed", "object", "None", "set", "large int", "None inside"],
+)
+def test_what_cannot_be_stored_is_a_type_error_that_names_it(connect, value, name):
+    client = connect()
+    for call in (lambda: client.add("t", {"x": value}), lambda: client.insert({"x": value}, {"t": 1.0})):
+        with pytest.raises(TypeError, match=name):
+            call()
+    writer = client.trajectory_writer(2)
+    if value is not None:
+        with pytest.raises(TypeError, match=name):
+            writer.append({"x": value})
+        assert writer.episode_steps == 0
+    assert client.server_info()["t"].current_size == 0
+
+
+def test_the_error_says_which_leaf_it_was(connect):
+    with pytest.raises(TypeError, match=r"\('obs', 1\)"):
+        connect().add("t", {"obs": [1, object()]})
+
+
+def test_quantized_and_bfloat16_specs_can_be_named(connect):
+    client = connect(make_table(signature=[reverie.TensorSpec([2], "bfloat16"), reverie.TensorSpec([], ml_dtypes.float8_e5m2)]))
+    client.add("t", [np.ones(2, ml_dtypes.bfloat16), 2.0])
+    batch = client.sample_batch("t", 1)
+    assert [column.dtype for column in batch.data] == [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
+
+
+def test_python_numbers_take_the_signatures_dtype_in_add(connect):
+    names = ["float32", "float16", "bfloat16", "int8", "uint64", "complex64"]
+    client = connect(make_table(signature={name: reverie.TensorSpec([], name) for name in names}))
+    client.add("t", {name: 3 for name in names})
+    data = client.sample_batch("t", 1).data
+    assert {name: column.dtype.name for name, column in data.items()} == {name: name for name in names}
+    assert all(float(column[0].real) == 3.0 for column in data.values())
+
+
+def test_an_integer_that_does_not_fit_the_signatures_dtype_is_refused(connect):
+    client = connect(make_table(signature=reverie.TensorSpec([], "uint8")))
+    for value in (256, -1):
+        with pytest.raises(ValueError, match="does not fit into uint8"):
+            client.add("t", value)
+
+
+def test_arrays_that_are_sampled_are_the_callers_own(connect):
+    client = connect()
+    client.insert([np.arange(3)], {"t": 1.0})
+    client.add("t", [np.arange(3)])
+    for array in (next(client.sample("t", emit_timesteps=False)).data[0], client.sample_batch("t", 1, unequal="list").data[0][0]):
+        assert array.flags.writeable
+        assert array.flags.c_contiguous
+        array[...] = 7
+    again = next(client.sample("t", emit_timesteps=False)).data[0]
+    np.testing.assert_array_equal(again, [[0, 1, 2]])
+
+
+def test_scalars_come_back_as_arrays_without_dimensions(connect):
+    client = connect()
+    client.insert([1.5, "s"], {"t": 1.0})
+    (step,) = next(client.sample("t"))
+    assert [type(leaf) for leaf in step.data] == [np.ndarray, np.ndarray]
+    assert [leaf.shape for leaf in step.data] == [(), ()]
+    assert step.data[1].dtype == object
+    assert step.data[1].item() == b"s"

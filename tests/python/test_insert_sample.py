@@ -1,0 +1,260 @@
+"""Client.insert and Client.sample, as Reverb has them."""
+
+import itertools
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import flat, make_table
+from reverie.errors import NotFoundError
+
+
+def test_an_insert_gives_each_table_an_item_of_one_step(connect):
+    client = connect(make_table("a"), make_table("b"))
+    client.insert({"y": np.arange(3), "x": 1.5}, {"a": 1.0, "b": np.float32(2.0)})
+    (one,), (two,) = (list(client.sample(name, emit_timesteps=False)) for name in "ab")
+    assert one.data[0].tolist() == [1.5]
+    assert one.data[1].tolist() == [[0, 1, 2]]
+    assert (one.info.priority, two.info.priority) == (1.0, 2.0)
+    assert one.info.key != two.info.key
+
+
+def test_insert_returns_when_the_tables_have_it(connect):
+    client = connect(reverie.Table.queue("t", 1))
+    client.insert(1, {"t": 1.0})
+    blocked = threading.Thread(target=client.insert, args=(2, {"t": 1.0}))
+    blocked.start()
+    assert flat(client.sample("t", 2, emit_timesteps=False)) == [[1], [2]]
+    blocked.join()
+
+
+@pytest.mark.parametrize("priorities", [{}, None])
+def test_insert_needs_a_table(connect, priorities):
+    with pytest.raises(ValueError, match="at least one item"):
+        connect().insert(1, priorities)
+
+
+@pytest.mark.parametrize(
+    ("data", "priorities", "error", "words"),
+    [
+        (1, {"t": float("nan")}, ValueError, "nan"),
+        (1, {"t": "high"}, TypeError, "priority"),
+        (1, {"u": 1.0}, ValueError, "u"),
+        ({"a": None}, {"t": 1.0}, TypeError, "None"),
+        ([], {"t": 1.0}, ValueError, "no leaves"),
+        ({}, {"t": 1.0}, ValueError, "no leaves"),
+        (1, [("t", 1.0)], AttributeError, "items"),
+    ],
+)
+def test_bad_inserts_are_refused_and_insert_nothing(connect, data, priorities, error, words):
+    client = connect()
+    with pytest.raises(error, match=words):
+        client.insert(data, priorities)
+    assert client.server_info()["t"].current_size == 0
+    client.insert(1, {"t": 1.0})
+
+
+def test_inserts_may_differ_in_structure_dtype_and_shape(connect):
+    client = connect()
+    given = [1, 1.5, [1, 2], {"a": np.zeros(3)}, "text", np.zeros((2, 2), np.int8)]
+    for data in given:
+        client.insert(data, {"t": 1.0})
+    assert client.server_info()["t"].num_episodes == len(given)
+
+
+def test_nothing_happens_before_the_first_next(connect):
+    client = connect()
+    generators = [client.sample("nowhere"), client.sample("t", 0), client.sample("t", -5)]
+    with pytest.raises(RuntimeError, match="nowhere"):
+        next(generators[0])
+    for generator in generators[1:]:
+        with pytest.raises(ValueError, match="max_samples"):
+            next(generator)
+
+
+def test_exactly_the_number_asked_for_is_sampled(connect):
+    client = connect()
+    client.insert(1, {"t": 1.0})
+    assert len(list(client.sample("t", 5))) == 5
+    assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 5
+    next(client.sample("t"))
+    assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 6
+
+
+def test_a_sample_tells_of_its_item(connect):
+    client = connect()
+    for value in range(3):
+        client.insert(value, {"t": 2.0 + value})
+    first, second = client.sample("t", 2, emit_timesteps=False)
+    assert isinstance(first, reverie.ReplaySample)
+    assert isinstance(first.info, reverie.SampleInfo)
+    assert [type(field) for field in first.info] == [int, float, int, float, int]
+    assert (first.info.probability, first.info.table_size, first.info.priority, first.info.times_sampled) == (1.0, 3, 2.0, 1)
+    assert second.info.times_sampled == 2
+    assert first.info.key == second.info.key == int(client.keys("t")[0])
+
+
+def test_timesteps_are_rows_that_share_one_info(connect):
+    client = connect()
+    with client.trajectory_writer(3) as writer:
+        for value in range(3):
+            writer.append({"a": np.full(2, value), "b": float(value)})
+        writer.create_item("t", 1.0, {name: column[:] for name, column in writer.history.items()})
+    (steps,) = client.sample("t")
+    assert isinstance(steps, list)
+    assert [step.data[0].tolist() for step in steps] == [[0, 0], [1, 1], [2, 2]]
+    assert [step.data[1].shape for step in steps] == [(), (), ()]
+    assert all(step.info is steps[0].info for step in steps)
+    steps[0].data[0][...] = 9
+    assert steps[1].data[0].tolist() == [1, 1]
+
+
+def test_columns_of_unequal_length_cannot_be_split(connect):
+    client = connect()
+    with client.trajectory_writer(3) as writer:
+        for value in range(3):
+            writer.append([value, value])
+        writer.create_item("t", 1.0, [writer.history[0][-3:], writer.history[1][-2:]])
+    with pytest.raises(ValueError, match="Can't split"):
+        next(client.sample("t"))
+    assert len(next(client.sample("t", emit_timesteps=False)).data) == 2
+
+
+def test_squeezed_scalars_cannot_be_split(connect):
+    client = connect()
+    client.add("t", 5)
+    with pytest.raises(TypeError, match="scalar"):
+        next(client.sample("t"))
+    client.reset("t")
+    client.add("t", np.arange(3))
+    assert [step.data[0].item() for step in next(client.sample("t"))] == [0, 1, 2]
+
+
+def test_closing_or_dropping_a_sequence_ends_it(connect):
+    client = connect()
+    client.insert(1, {"t": 1.0})
+    samples = client.sample("t", 100)
+    next(samples)
+    samples.close()
+    assert list(samples) == []
+    del samples
+    assert len(list(itertools.islice(client.sample("t", 100), 3))) == 3
+
+
+def test_sampling_waits_for_an_insert(connect):
+    client = connect()
+    found = []
+    waiting = threading.Thread(target=lambda: found.extend(client.sample("t")))
+    waiting.start()
+    while client.server_info()["t"].num_waiting_samples == 0:
+        pass
+    client.insert(7, {"t": 1.0})
+    waiting.join()
+    assert found[0][0].data[0].item() == 7
+
+
+def test_samples_are_pickled_and_compared_like_tuples(connect):
+    client = connect()
+    client.insert(1, {"t": 1.0})
+    sample = next(client.sample("t", emit_timesteps=False))
+    again = pickle.loads(pickle.dumps(sample))
+    assert again.info == sample.info
+    assert again.data[0].tolist() == [1]
+    assert reverie.SampleInfo.zeros() == (0, 0.0, 0, 0.0, 0)
+    assert [dtype.name for dtype in reverie.SampleInfo.dtypes()] == ["uint64", "float64", "int64", "float64", "int32"]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:notaport", "host:99999", "unix:", "", ":::"])
+def test_addresses_that_cannot_be_parsed_are_refused(address):
+    with pytest.raises(ValueError, match=r"\w+"):
+        reverie.Client(address)
+
+
+def test_a_client_is_made_of_an_address_only():
+    with pytest.raises(TypeError, match="server_address"):
+        reverie.Client(3)
+    assert reverie.Client(b"localhost:1234").server_address == "localhost:1234"
+    assert repr(reverie.Client("localhost:1")) == "Client, server_address=localhost:1"
+
+
+def test_clients_are_pickled_by_address():
+    with reverie.Server([make_table()], address="127.0.0.1:0", name="pickle") as server:
+        for client in (reverie.Client(server.address), reverie.Client("inproc://pickle"), reverie.Client(server)):
+            again = pickle.loads(pickle.dumps(client))
+            assert again is not client
+            assert again != client
+            again.add("t", 1)
+        assert reverie.Client(server).server_info()["t"].current_size == 3
+    with reverie.Server([make_table()], in_process=True) as server, pytest.raises(TypeError, match="pickled"):
+        pickle.dumps(reverie.Client(server))
+
+
+def test_subclasses_work_as_their_bases():
+    class Mine(reverie.Client):
+        def __init__(self, server):
+            super().__init__(server)
+            self.extra = 1
+
+    class Lazy(reverie.Client):
+        def __init__(self):
+            pass
+
+    with reverie.Server([make_table()], in_process=True) as server:
+        Mine(server).add("t", 1)
+    with pytest.raises(RuntimeError, match="super"):
+        Lazy().add("t", 1)
+    with pytest.raises(RuntimeError, match="super"):
+        Lazy().server_info()
+
+
+def test_a_server_that_is_not_there_is_waited_for_until_the_timeout():
+    client = reverie.Client("127.0.0.1:1")
+    for call in (
+        lambda: client.server_info(timeout=0.05),
+        lambda: client.add("t", 1, timeout=0.05),
+        lambda: client.sample_batch("t", 1, timeout=0.05),
+        lambda: client.update_priorities("t", [1], [1.0], timeout=0.05),
+        lambda: client.keys("t", timeout=0.05),
+        lambda: client.get("t", 1, timeout=0.05),
+        lambda: client.reset("t", timeout=0.05),
+    ):
+        with pytest.raises(reverie.DeadlineExceededError, match="127.0.0.1:1"):
+            call()
+    with pytest.raises(RuntimeError):
+        client.checkpoint()
+
+
+@pytest.mark.parametrize("timeout", ["1", -1, float("nan"), object()])
+def test_timeouts_are_seconds(connect, timeout):
+    with pytest.raises((TypeError, ValueError), match="timeout"):
+        connect().add("t", 1, timeout=timeout)
+
+
+def test_an_unknown_table_is_not_found_everywhere(connect):
+    client = connect()
+    for call in (
+        lambda: client.add("u", 1),
+        lambda: client.add_batch("u", [np.zeros(3)]),
+        lambda: client.sample_batch("u", 1),
+        lambda: next(client.sample("u")),
+        lambda: next(client.sample("u", unpack_as_table_signature=True)),
+        lambda: client.update_priorities("u", [1], [1.0]),
+        lambda: client.mutate_priorities("u", {1: 1.0}),
+        lambda: client.reset("u"),
+        lambda: client.keys("u"),
+        lambda: list(client.items("u")),
+        lambda: client.get("u", 1),
+        lambda: client.insert(1, {"u": 1.0}),
+    ):
+        with pytest.raises(NotFoundError, match="u"):
+            call()
+
+
+@pytest.mark.parametrize("name", [3, None, b"t", "nul\0"])
+def test_table_names_are_strings(connect, name):
+    client = connect()
+    for call in (lambda: client.add(name, 1), lambda: client.sample_batch(name, 1), lambda: client.reset(name)):
+        with pytest.raises((TypeError, ValueError)):
+            call()

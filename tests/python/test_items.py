@@ -1,0 +1,202 @@
+"""Items by key: update_priorities, mutate_priorities, keys, items, get, reset."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie.errors import NotFoundError
+
+
+@pytest.fixture
+def client(connect):
+    client = connect()
+    client.add_batch("t", {"x": np.arange(5)}, np.arange(1.0, 6.0))
+    return client
+
+
+def priorities(client):
+    return [item.priority for item in client.items("t")]
+
+
+def test_keys_and_items_are_listed_in_order_of_insertion(client):
+    keys = client.keys("t")
+    assert keys.dtype == np.uint64
+    items = list(client.items("t"))
+    assert [item.key for item in items] == keys.tolist()
+    assert [item.priority for item in items] == [1, 2, 3, 4, 5]
+    assert all(item.times_sampled == 0 and item.length == 1 for item in items)
+    assert all(1.7e9 < item.inserted_at < 1e11 for item in items)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_listing_goes_page_by_page(client, size):
+    assert [item.key for item in client.items("t", page_size=size)] == client.keys("t").tolist()
+
+
+def test_listing_an_empty_table(connect):
+    client = connect()
+    assert list(client.items("t")) == []
+    assert client.keys("t").shape == (0,)
+
+
+@pytest.mark.parametrize("size", [0, -1, 10**7])
+def test_page_sizes_are_checked(client, size):
+    with pytest.raises(ValueError, match="page_size"):
+        list(client.items("t", page_size=size))
+
+
+def test_priorities_are_updated_and_unknown_keys_returned(client):
+    keys = client.keys("t")
+    unknown = client.update_priorities("t", [keys[0], 12345, keys[2]], [10, 11, 12])
+    assert unknown.tolist() == [12345]
+    assert priorities(client) == [10, 2, 12, 4, 5]
+    assert client.update_priorities("t", keys, np.zeros(5, np.float32)).tolist() == []
+    assert client.update_priorities("t", [], []).tolist() == []
+
+
+def test_an_update_is_all_or_nothing(client):
+    keys = client.keys("t")
+    with pytest.raises(ValueError, match="(?i)nan"):
+        client.update_priorities("t", keys[:2], [9.0, float("nan")])
+    assert priorities(client) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "error"),
+    [
+        ([1.5], [1.0], TypeError),
+        (np.array([1.5]), [1.0], TypeError),
+        (["a"], [1.0], TypeError),
+        ([-1], [1.0], TypeError),
+        ([2**64], [1.0], TypeError),
+        ([1, 2], [1.0], ValueError),
+        ([[1]], [[1.0]], (ValueError, TypeError)),
+        (3, [1.0], TypeError),
+        ([1], ["a"], (ValueError, TypeError)),
+    ],
+)
+def test_bad_updates_are_refused(client, keys, values, error):
+    with pytest.raises(error):
+        client.update_priorities("t", keys, values)
+
+
+def test_large_updates_work_too(connect):
+    client = connect(make_table(max_size=10_000, sampler=reverie.selectors.Prioritized(1.0)))
+    client.add_batch("t", np.arange(5000))
+    keys = client.keys("t")
+    assert client.update_priorities("t", keys, np.arange(5000.0)).size == 0
+    assert priorities(client) == list(range(5000))
+
+
+def test_mutations_delete_then_update(client):
+    a, b, c, *_ = client.keys("t").tolist()
+    assert client.mutate_priorities("t", {a: 7.0, b: 8.0}, [b, np.uint64(c), 99]) is None
+    assert priorities(client) == [7, 4, 5]
+    client.mutate_priorities("t", updates={np.uint64(a): np.float32(3)})
+    client.mutate_priorities("t", deletes=client.keys("t")[:1])
+    assert priorities(client) == [4, 5]
+    client.mutate_priorities("t")
+
+
+@pytest.mark.parametrize("key", [-1, 1.5, "a", None, 2**64])
+def test_mutations_take_integer_keys(client, key):
+    for arguments in ({"updates": {key: 1.0}}, {"deletes": [key]}):
+        with pytest.raises(TypeError):
+            client.mutate_priorities("t", **arguments)
+
+
+def test_deleting_lets_blocked_inserts_through(connect):
+    client = connect(make_table(rate_limiter=reverie.rate_limiters.Queue(1)))
+    key = client.add("t", 0)
+    added = threading.Thread(target=client.add, args=("t", 1))
+    added.start()
+    while client.server_info()["t"].num_waiting_inserts == 0:
+        pass
+    client.mutate_priorities("t", deletes=[key])
+    client.reset("t")
+    added.join()
+
+
+def test_an_item_is_got_without_being_counted(client):
+    key = int(client.keys("t")[3])
+    for copy in (True, False):
+        sample = client.get("t", key, copy=copy)
+        assert sample.info.key == key
+        assert (sample.info.priority, sample.info.times_sampled) == (4.0, 0)
+        assert sample.data["x"].item() == 3
+        assert sample.data["x"].flags.writeable == copy
+    assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 0
+
+
+@pytest.mark.parametrize("key", [-1, 1.5, "a", None, 2**64])
+def test_got_keys_are_integers(client, key):
+    with pytest.raises(TypeError):
+        client.get("t", key)
+
+
+def test_an_item_that_is_gone_is_not_found(client):
+    key = int(client.keys("t")[0])
+    client.mutate_priorities("t", deletes=[key])
+    with pytest.raises(NotFoundError):
+        client.get("t", key)
+    assert set(client.sample_batch("t", 1).data) == {"x"}
+
+
+def test_views_hold_what_they_show(connect):
+    client = connect(make_table(max_times_sampled=1))
+    client.add("t", np.arange(1000))
+    view = client.get("t", int(client.keys("t")[0]), copy=False).data
+    sampled = next(client.sample("t", emit_timesteps=False, copy=False)).data[0]
+    assert client.server_info()["t"].current_size == 0
+    for value in range(50):
+        client.add("t", np.full(1000, value))
+    client.reset("t")
+    del client
+    gc.collect()
+    np.testing.assert_array_equal(view, np.arange(1000))
+    np.testing.assert_array_equal(sampled, np.arange(1000))
+    for array in (view, sampled):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_reset_empties_a_table(client):
+    client.reset("t")
+    info = client.server_info()["t"]
+    assert (info.current_size, info.num_episodes, info.num_unique_samples) == (0, 0, 0)
+
+
+def test_server_info_says_who_waits_for_what(connect):
+    client = connect(make_table(rate_limiter=reverie.rate_limiters.MinSize(10)))
+    client.add("t", 0)
+    cancel = reverie.Cancel()
+    failures = []
+
+    def wait():
+        try:
+            client.sample_batch("t", 2, timeout=100, cancel=cancel)
+        except reverie.ReverieError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not (waiting := client.server_info()["t"].waiting):
+        pass
+    assert (waiting[0].operation, waiting[0].reason) == ("sample", "min size")
+    assert 0 <= waiting[0].waiting < 100
+    cancel.fire()
+    thread.join()
+    assert isinstance(failures[0], reverie.errors.CancelledError)
+
+
+@pytest.mark.parametrize("timeout", [None, 0, -1, 5, 2.5])
+def test_server_info_takes_reverbs_timeouts(client, timeout):
+    assert list(client.server_info(timeout)) == ["t"]
+
+
+def test_checkpoints_need_a_checkpointer(client):
+    with pytest.raises(ValueError, match="(?i)checkpointer"):
+        client.checkpoint()

@@ -1,0 +1,103 @@
+"""Nests are flattened as dm-tree does it."""
+
+import collections
+import types
+
+import attrs
+import numpy as np
+import pytest
+from reverie import nest
+
+Point = collections.namedtuple("Point", "y x")
+
+
+@attrs.define
+class Step:
+    reward: object
+    action: object
+
+
+def test_dicts_are_taken_by_sorted_key_whatever_their_kind():
+    assert nest.flatten({"b": 1, "a": 2}) == [2, 1]
+    assert nest.flatten(collections.OrderedDict(b=1, a=2)) == [2, 1]
+    assert nest.flatten(types.MappingProxyType({"b": 1, "a": 2})) == [2, 1]
+
+
+def test_keys_that_cannot_be_sorted_are_refused():
+    with pytest.raises(TypeError, match="sorted"):
+        nest.flatten({"a": 1, 2: 3})
+
+
+def test_lists_tuples_namedtuples_and_attrs_keep_their_order():
+    assert nest.flatten([3, (1, [2]), Point(y=5, x=4), Step(7, 6)]) == [3, 1, 2, 5, 4, 7, 6]
+
+
+def test_empty_containers_have_no_leaves():
+    assert nest.flatten({"a": {}, "b": [], "c": ()}) == []
+    assert nest.flatten({}) == []
+
+
+@pytest.mark.parametrize("leaf", [None, 1.5, "text", b"bytes", {1, 2}, np.zeros(3), True])
+def test_leaves_are_what_is_no_container(leaf):
+    assert nest.flatten(leaf) == [leaf]
+    assert nest.flatten([leaf])[0] is leaf
+
+
+def test_unflattening_gives_the_containers_back():
+    given = {"b": [1, (2, 3)], "a": Point(4, {"c": 5}), "s": Step(6, 7)}
+    again = nest.map_structure(lambda leaf: leaf * 10, given)
+    assert again == {"b": [10, (20, 30)], "a": Point(40, {"c": 50}), "s": Step(60, 70)}
+    assert list(again) == ["b", "a", "s"]
+    assert isinstance(again["a"], Point)
+
+
+def test_an_ordered_dict_keeps_its_class_and_order():
+    again = nest.map_structure(lambda leaf: leaf, collections.OrderedDict(b=1, a=2))
+    assert isinstance(again, collections.OrderedDict)
+    assert list(again.items()) == [("b", 1), ("a", 2)]
+
+
+def test_paths_are_tuples_of_keys_indices_and_field_names():
+    assert nest.paths({"b": [1, 2], "a": Point(1, 2)}) == [("a", "y"), ("a", "x"), ("b", 0), ("b", 1)]
+    assert nest.paths(1) == [()]
+
+
+def test_a_structure_flattens_only_nests_like_its_own():
+    structure = nest.Structure({"a": 1, "b": [2, 3]})
+    assert len(structure) == 3
+    assert structure.flatten({"b": [5, 6], "a": 4}) == [4, 5, 6]
+    for other in ({"a": 1}, {"a": 1, "b": [2]}, {"a": 1, "c": [2, 3]}, {"a": [1], "b": [2, 3]}, [1, 2, 3], 5):
+        with pytest.raises(ValueError, match="another structure"):
+            structure.flatten(other)
+
+
+def test_unflattening_needs_as_many_leaves_as_there_are():
+    with pytest.raises(ValueError, match="2 leaves, got 3"):
+        nest.Structure([1, 2]).unflatten([1, 2, 3])
+
+
+def test_nesting_without_end_is_refused():
+    deep = current = []
+    for _ in range(1000):
+        current.append([])
+        current = current[0]
+    with pytest.raises(ValueError, match="nested more than"):
+        nest.flatten(deep)
+    loop = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="nested more than"):
+        nest.flatten(loop)
+
+
+def test_flattening_drops_no_reference_and_keeps_none():
+    import sys
+
+    leaf = object()
+    before = sys.getrefcount(leaf)
+    structure = nest.Structure({"a": leaf, "b": [leaf, 1]})
+    for _ in range(100):
+        structure.flatten({"a": leaf, "b": [leaf, 1]})
+        with pytest.raises(ValueError, match="another"):
+            structure.flatten({"a": leaf, "b": [leaf]})
+        structure.unflatten([leaf, leaf, leaf])
+    assert sys.getrefcount(leaf) == before

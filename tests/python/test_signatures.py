@@ -1,0 +1,200 @@
+"""Signatures: what they accept, what they check, and that they come back as they were."""
+
+import collections
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie import BoundedTensorSpec, TensorSpec, _structured_value
+
+Pair = collections.namedtuple("Pair", "b a")
+
+SIGNATURES = {
+    "leaf": TensorSpec([2], "float32", "x"),
+    "dict": {"b": TensorSpec([], "int64"), "a": TensorSpec([None, 3], "uint8", "img")},
+    "list": [TensorSpec([1], "bool"), TensorSpec(None, "float64")],
+    "tuple": (TensorSpec([0], str),),
+    "nested": {"x": [TensorSpec([2], "int8"), (TensorSpec([], "bfloat16"),)], "e": {}, "l": [], "t": ()},
+    "bounded": BoundedTensorSpec([2], "float32", [-1.0, -2.0], 1.0, "action"),
+    "bounded string": BoundedTensorSpec([], str, "a", b"z"),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_signature_comes_back_as_it_was(connect, name):
+    signature = SIGNATURES[name]
+    table = make_table(signature=signature)
+    assert table.info.signature == signature
+    client = connect(table)
+    assert client.server_info()["t"].signature == signature
+    assert table.info.signature == signature
+
+
+def test_a_named_tuple_comes_back_as_another_of_the_same_name_and_fields(connect):
+    signature = Pair(b=TensorSpec([], "int8"), a=TensorSpec([], "int16"))
+    found = connect(make_table(signature=signature)).server_info()["t"].signature
+    assert type(found) is not Pair
+    assert type(found).__name__ == "Pair"
+    assert found._asdict() == signature._asdict()
+
+
+def test_an_ordered_dict_comes_back_as_a_dict(connect):
+    signature = collections.OrderedDict(b=TensorSpec([], "int8"), a=TensorSpec([], "int16"))
+    found = connect(make_table(signature=signature)).server_info()["t"].signature
+    assert type(found) is dict
+    assert found == dict(signature)
+
+
+@pytest.mark.parametrize("empty", [None, {}, [], ()])
+def test_an_empty_signature_is_none(connect, empty):
+    assert connect(make_table(signature=empty)).server_info()["t"].signature is None
+
+
+@pytest.mark.parametrize("leaf", [np.float32, np.zeros(2), np.dtype("int8"), None, "float32", 3])
+def test_leaves_that_are_no_specs_are_refused(leaf):
+    with pytest.raises(ValueError, match="Unsupported signature spec"):
+        make_table(signature={"x": leaf})
+
+
+def test_keys_that_are_no_strings_are_refused():
+    with pytest.raises(TypeError, match="strings"):
+        make_table(signature={1: TensorSpec([], "int8")})
+
+
+def test_anything_with_a_shape_and_a_dtype_is_a_spec():
+    class Like:
+        shape = (2, None)
+        dtype = np.dtype("int16")
+        name = "like"
+
+    class Bounded(Like):
+        minimum, maximum = 0, 5
+
+    assert make_table(signature=Like()).info.signature == TensorSpec([2, None], "int16", "like")
+    found = make_table(signature=Bounded()).info.signature
+    assert isinstance(found, BoundedTensorSpec)
+    assert (found.minimum, found.maximum) == (0, 5)
+
+
+@pytest.mark.parametrize("name", ["float128", "datetime64[s]", "void"])
+def test_dtypes_that_cannot_be_stored_are_refused_in_specs(name):
+    with pytest.raises(TypeError, match="cannot be stored"):
+        TensorSpec([], name)
+
+
+def test_negative_sizes_are_refused_in_specs():
+    with pytest.raises(ValueError, match="negative"):
+        TensorSpec([-2], "int8")
+
+
+def test_specs_are_values():
+    import pickle
+
+    for spec in (TensorSpec([2, None], "float32", "x"), BoundedTensorSpec([2], "int8", 0, [1, 2])):
+        again = pickle.loads(pickle.dumps(spec))
+        assert again == spec
+        assert hash(again) == hash(spec)
+    assert TensorSpec([2], "float32") != TensorSpec([3], "float32")
+    assert "TensorSpec" in repr(TensorSpec([2]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"obs": np.zeros(4, np.float32), "a": np.int32(0)}, "int32"),
+        ({"obs": np.zeros(5, np.float32), "a": np.int64(0)}, "5"),
+        ({"obs": np.zeros((4, 1), np.float32), "a": np.int64(0)}, "4,1"),
+        ({"obs": np.zeros(4, np.float32)}, "1"),
+        ({"obs": np.zeros(4, np.float32), "a": np.int64(0), "x": 1}, "3"),
+    ],
+    ids=["dtype", "size", "rank", "too few", "too many"],
+)
+def test_rows_that_do_not_fit_are_refused_with_what_was_expected(connect, wrong, words):
+    client = connect(make_table(signature={"obs": TensorSpec([4], "float32", "obs"), "a": TensorSpec([], "int64", "a")}))
+    with pytest.raises(ValueError, match=words):
+        client.add("t", wrong)
+    assert client.server_info()["t"].current_size == 0
+    client.add("t", {"obs": np.zeros(4, np.float32), "a": np.int64(0)})
+
+
+def test_only_leaves_count_not_containers_or_names(connect):
+    client = connect(make_table(signature={"x": TensorSpec([2], "float32"), "y": TensorSpec([], "int64")}))
+    client.add("t", (np.zeros(2, np.float32), np.int64(3)))
+    assert set(client.sample_batch("t", 1).data) == {"x", "y"}
+
+
+def test_wildcards_fit_anything(connect):
+    client = connect(make_table(signature=[TensorSpec([None, 2], "int8"), TensorSpec(None, "int8")]))
+    client.add("t", [np.zeros((5, 2), np.int8), np.zeros((1, 2, 3), np.int8)])
+    with pytest.raises(ValueError, match="int8"):
+        client.add("t", [np.zeros((5, 3), np.int8), np.zeros((), np.int8)])
+
+
+def test_a_signature_sees_the_time_dimension_of_a_trajectory(connect):
+    client = connect(make_table(signature=[TensorSpec([3, 2], "int8"), TensorSpec([], "int8")]))
+    writer = client.trajectory_writer(3)
+    for i in range(3):
+        writer.append([np.full(2, i, np.int8), np.int8(i)])
+    rows, last = writer.history[0], writer.history[1]
+    writer.create_item("t", 1.0, [rows[-3:], last[-1]])
+    with pytest.raises(ValueError, match=r"int8\[3,2\], got int8\[2,2\]"):
+        writer.create_item("t", 1.0, [rows[-2:], last[-1]])
+        writer.flush()
+
+
+def test_data_is_unpacked_as_the_signature(connect):
+    client = connect(make_table(signature={"x": TensorSpec([1, 2], "int8"), "y": (TensorSpec([1], "int64"),)}))
+    client.insert({"x": np.zeros(2, np.int8), "y": (3,)}, {"t": 1.0})
+    sample = next(client.sample("t", emit_timesteps=False, unpack_as_table_signature=True))
+    assert sample.data["x"].shape == (1, 2)
+    assert sample.data["y"][0].tolist() == [3]
+    (step,) = next(client.sample("t", unpack_as_table_signature=True))
+    assert step.data["x"].shape == (2,)
+    assert isinstance(next(client.sample("t", emit_timesteps=False)).data, list)
+
+
+def test_without_a_signature_data_is_unpacked_flat(connect):
+    client = connect()
+    client.insert({"x": 1}, {"t": 1.0})
+    assert isinstance(next(client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)).data, list)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff", b"\x9a\x03\x05\x0a", b"\x08" * 3, b"\xaa\x03\x02\x0a\x50", b"\x9a\x03\x02\x0a\x00" * 3, bytes(range(256))],
+    ids=["open varint", "cut", "wrong type", "cut entry", "repeated", "noise"],
+)
+def test_a_broken_structure_is_a_value_error_at_worst(data):
+    try:
+        _structured_value.decode(data)
+    except ValueError:
+        pass
+
+
+def test_a_structure_nested_without_end_is_a_value_error():
+    data = b""
+    for _ in range(10_000):
+        data = _structured_value.field_bytes(51, _structured_value.field_bytes(1, data))
+        if len(data) > 60_000:
+            break
+    with pytest.raises(ValueError, match="deep"):
+        _structured_value.decode(data)
+    deep = TensorSpec([], "int8")
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(ValueError, match="deep"):
+        make_table(signature=deep)
+
+
+def test_random_bytes_never_do_worse_than_a_value_error():
+    random = np.random.default_rng(7)
+    good = _structured_value.encode(SIGNATURES["nested"]) + _structured_value.encode(SIGNATURES["bounded"])
+    for _ in range(3000):
+        data = bytearray(good)
+        for _ in range(random.integers(1, 6)):
+            data[random.integers(len(data))] = random.integers(256)
+        try:
+            _structured_value.decode(bytes(data[: random.integers(len(data) + 1)]))
+        except (ValueError, TypeError) as error:
+            assert not isinstance(error, TypeError) or "dtype" in str(error)
