@@ -14,8 +14,8 @@ static rv_code parse_unix(const char *text, rv_address *out, rv_error *err)
   if (length == 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" names no socket file; write unix:/path/to/socket", text);
   if (length >= sizeof out->path)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": a socket's path has at most %zu characters, this one has %zu", text,
-                   sizeof out->path - 1, length);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": a socket's path has at most %zu characters, this one has %zu",
+                   text, sizeof out->path - 1, length);
   out->is_unix = true;
   memcpy(out->path, path, length + 1);
   return RV_OK;
@@ -27,7 +27,8 @@ static rv_code parse_port(const char *text, const char *port, rv_address *out, r
   long value = 0;
   for (size_t i = 0; i < digits && value < 100000; i++) value = value * 10 + (port[i] - '0');
   if (digits == 0 || port[digits] != '\0' || value > 65535)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": \"%.50s\" is not a port; write a number from 1 to 65535", text, port);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": \"%.50s\" is not a port; write a number from 1 to 65535", text,
+                   port);
   out->port = (uint16_t)value;
   return RV_OK;
 }
@@ -44,7 +45,8 @@ rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
   if (strncmp(text, "unix:", 5) == 0) return parse_unix(text, out, err);
   const char *scheme = strstr(text, "://");
   if (scheme != NULL)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" is a URL; write only host:port, as in \"%.150s\"", text, scheme + 3);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" is a URL; write only host:port, as in \"%.150s\"", text,
+                   scheme + 3);
 
   const char *host = text, *host_end, *colon;
   if (text[0] == '[') {
@@ -59,11 +61,13 @@ rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
       return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": an IPv6 host stands in brackets, as in [::1]:8000", text);
   }
   if (colon == NULL)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" has no port; write %.200s:8000, with the server's port", text, text);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" has no port; write %.200s:8000, with the server's port", text,
+                   text);
   if (host_end == host)
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "address \"%.200s\" has no host; write localhost%.50s for this machine, or [::]%.50s to listen on all its networks",
-                   text, colon, colon);
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "address \"%.200s\" has no host; write localhost%.50s for this machine, or [::]%.50s to listen on all its networks", text,
+        colon, colon);
   size_t length = (size_t)(host_end - host);
   if (length >= sizeof out->host)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.100s...\": the host is longer than %zu characters", text,
@@ -77,7 +81,7 @@ rv_code rv_address_check(const char *address, rv_error *err)
   rv_address parsed;
   rv_code code = rv_address_parse(address, &parsed, err);
   if (code == RV_OK && !parsed.is_unix && parsed.port == 0)
-    code = rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": port 0 means any free port and is for servers; write the server's port",
-                   address);
+    code = rv_fail(err, RV_INVALID_ARGUMENT,
+                   "address \"%.200s\": port 0 means any free port and is for servers; write the server's port", address);
   return code;
 }

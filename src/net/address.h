@@ -9,8 +9,8 @@ enum { RV_ADDRESS_TEXT_MAX = 320 };
 typedef struct rv_address {
   bool is_unix;
   uint16_t port;
-  char host[256]; /* without brackets */
-  char path[108]; /* of a unix socket; '@' in front: Linux's abstract name space */
+  char host[256];                 /* without brackets */
+  char path[108];                 /* of a unix socket; '@' in front: Linux's abstract name space */
   char text[RV_ADDRESS_TEXT_MAX]; /* for people */
 } rv_address;
 

@@ -56,7 +56,10 @@ static void drop_received(rv_call *call)
   forget(call, call->held_bytes);
 }
 
-static bool wants_messages(const rv_call *call) { return !(call->server && (call->no_more || call->over)); }
+static bool wants_messages(const rv_call *call)
+{
+  return !(call->server && (call->no_more || call->over));
+}
 
 static void hand_over(rv_call *call, rv_buf *owned_message)
 {
@@ -132,8 +135,8 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
   call->held_bytes += size;
   session->held_bytes += size;
   if (session->held_bytes > held_limit(session)) {
-    refuse(call, RV_RESOURCE_EXHAUSTED, "this connection has %zu bytes of messages waiting, and no more are kept; read or send slower",
-           session->held_bytes);
+    refuse(call, RV_RESOURCE_EXHAUSTED,
+           "this connection has %zu bytes of messages waiting, and no more are kept; read or send slower", session->held_bytes);
     return;
   }
   while (size > 0 && !call->over && wants_messages(call)) {
@@ -265,10 +268,22 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
 
 /* ---- net.h ---- */
 
-rv_loop *rv_call_loop(rv_call *call) { return call->loop; }
-const char *rv_call_metadata(rv_call *call, const char *name) { return rv_metadata_store_get(&call->received, name); }
-const char *rv_call_peer(rv_call *call) { return call->session == NULL ? "unknown" : call->session->peer; }
-size_t rv_call_queued(const rv_call *call) { return call->sendq.bytes; }
+rv_loop *rv_call_loop(rv_call *call)
+{
+  return call->loop;
+}
+const char *rv_call_metadata(rv_call *call, const char *name)
+{
+  return rv_metadata_store_get(&call->received, name);
+}
+const char *rv_call_peer(rv_call *call)
+{
+  return call->session == NULL ? "unknown" : call->session->peer;
+}
+size_t rv_call_queued(const rv_call *call)
+{
+  return call->sendq.bytes;
+}
 
 void rv_call_wake_source(rv_call *call)
 {
@@ -307,15 +322,20 @@ void rv_call_half_close(rv_call *call)
 
 void rv_call_cancel(rv_call *call)
 {
-  if (call->over) { /* it waits for its messages to be taken: nobody wants them */
-    drop_received(call);
+  if (call->over) {
+    if (call->held.count == 0) return; /* on_close is on its way */
+    drop_received(call);               /* it waits for its messages to be taken: nobody wants them */
+    call->code = RV_CANCELLED;
     rv_call_due(call, RV_DUE_CLOSE);
     return;
   }
   rv_call_end(call, RV_CANCELLED, "the call was cancelled", NGHTTP2_CANCEL, false);
 }
 
-void rv_call_pause(rv_call *call) { call->paused = true; }
+void rv_call_pause(rv_call *call)
+{
+  call->paused = true;
+}
 
 void rv_call_resume(rv_call *call)
 {

@@ -19,27 +19,27 @@ typedef struct rv_held {
 
 struct rv_call {
   rv_loop *loop;
-  rv_session *session; /* one reference; NULL: a client's call that is not started yet */
-  rv_channel *channel; /* client: until the channel is freed */
-  int32_t stream_id;   /* 0: no stream, or none any more */
-  rv_link link;         /* the session's calls, or the channel's waiting ones */
-  rv_link channel_link; /* client: all calls of the channel whose on_close has not come */
+  rv_session *session;          /* one reference; NULL: a client's call that is not started yet */
+  rv_channel *channel;          /* client: until the channel is freed */
+  int32_t stream_id;            /* 0: no stream, or none any more */
+  rv_link link;                 /* the session's calls, or the channel's waiting ones */
+  rv_link channel_link;         /* client: all calls of the channel whose on_close has not come */
   const rv_call_events *events; /* NULL: nobody hears of this call */
   void *user;
 
   bool server, wait_for_ready;
   bool paused;
-  bool delivering;       /* within on_message */
-  bool headers_received; /* client */
-  bool headers_sent;     /* server */
-  bool peer_done;        /* no more messages will come */
-  bool half_close_told;  /* server */
+  bool delivering;         /* within on_message */
+  bool headers_received;   /* client */
+  bool headers_sent;       /* server */
+  bool peer_done;          /* no more messages will come */
+  bool half_close_told;    /* server */
   bool trailers_submitted; /* server */
-  bool no_more;          /* half-closed (client) or finished (server): nothing more can be queued */
-  bool data_deferred;    /* nghttp2 waits for rv_call_wake_source */
-  bool has_data_source;  /* DATA was submitted: trailers may have to wait for it */
-  bool was_full;         /* queued bytes were above the low-water mark */
-  bool over;             /* rv_call_end was called */
+  bool no_more;            /* half-closed (client) or finished (server): nothing more can be queued */
+  bool data_deferred;      /* nghttp2 waits for rv_call_wake_source */
+  bool has_data_source;    /* DATA was submitted: trailers may have to wait for it */
+  bool was_full;           /* queued bytes were above the low-water mark */
+  bool over;               /* rv_call_end was called */
   bool headers_too_large;
   unsigned due;
 

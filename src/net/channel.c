@@ -11,6 +11,7 @@
 
 #define BACKOFF_FIRST_NS INT64_C(10000000)
 #define BACKOFF_MOST_NS INT64_C(1000000000)
+#define GOOD_CONNECTION_NS INT64_C(1000000000) /* one that lives so long was worth making */
 
 struct rv_channel {
   rv_loop *loop;
@@ -22,7 +23,7 @@ struct rv_channel {
   rv_link calls;           /* all that have not got their on_close */
   rv_link waiting;         /* those without a stream, first come first served */
   rv_timer retry;
-  int64_t backoff_ns, not_before_ns;
+  int64_t backoff_ns, not_before_ns, ready_ns;
   unsigned attempts; /* failed ones since the last connection */
   rv_random random;
   rv_mutex lock; /* guards state */
@@ -48,13 +49,19 @@ static void start_waiting(rv_channel *channel)
     rv_call_start(RV_CONTAINER(channel->waiting.next, rv_call, link), channel->session);
 }
 
-static void fail_attempt(rv_channel *channel, const char *message)
+/* The next attempt is to wait a little, and the one after it longer. */
+static void back_off(rv_channel *channel)
 {
-  channel->attempts++;
   int64_t wait = channel->backoff_ns;
   channel->backoff_ns = wait * 2 < BACKOFF_MOST_NS ? wait * 2 : BACKOFF_MOST_NS;
   wait = (int64_t)((double)wait * (0.8 + 0.4 * rv_random_unit(&channel->random))); /* so that many clients do not come at once */
   channel->not_before_ns = rv_monotonic_ns(&channel->loop->env) + wait;
+}
+
+static void fail_attempt(rv_channel *channel, const char *message)
+{
+  channel->attempts++;
+  back_off(channel);
   set_state(channel, "connecting to %.100s (%.300s; attempt %u)", channel->address.text, message, channel->attempts);
   for (rv_link *node = channel->waiting.next, *next; node != &channel->waiting; node = next) {
     next = node->next;
@@ -69,16 +76,20 @@ static void on_ready(void *owner, rv_session *session)
   rv_channel *channel = owner;
   if (session != channel->session) return;
   channel->attempts = 0;
-  channel->backoff_ns = BACKOFF_FIRST_NS;
-  channel->not_before_ns = 0;
+  channel->ready_ns = rv_monotonic_ns(&channel->loop->env);
   set_state(channel, "connected to %s", channel->address.text);
   start_waiting(channel);
 }
 
+/* The connection is not for new calls any more. A server that closes each one at once is not asked again and again. */
 static void let_go(rv_channel *channel, rv_session *session)
 {
   if (session != channel->session) return;
   channel->session = NULL;
+  if (session->ready && rv_monotonic_ns(&channel->loop->env) - channel->ready_ns >= GOOD_CONNECTION_NS)
+    channel->backoff_ns = BACKOFF_FIRST_NS;
+  else if (session->ready)
+    back_off(channel);
   set_state(channel, "not connected to %s", channel->address.text);
 }
 
@@ -105,7 +116,8 @@ static void on_gone(void *owner, rv_session *session, bool ready, const char *me
     ask_for_connection(channel);
 }
 
-static const rv_session_owner session_events = {.on_ready = on_ready, .on_goaway = on_goaway, .on_room = on_room, .on_gone = on_gone};
+static const rv_session_owner session_events = {
+    .on_ready = on_ready, .on_goaway = on_goaway, .on_room = on_room, .on_gone = on_gone};
 
 static void on_connected(void *user, int fd, const char *message)
 {
@@ -136,7 +148,10 @@ static void connect_now(rv_channel *channel)
   if (channel->connector == NULL) fail_attempt(channel, "out of memory for a connection");
 }
 
-static void on_retry(rv_timer *timer) { ask_for_connection(RV_CONTAINER(timer, rv_channel, retry)); }
+static void on_retry(rv_timer *timer)
+{
+  ask_for_connection(RV_CONTAINER(timer, rv_channel, retry));
+}
 
 static void ask_for_connection(rv_channel *channel)
 {
@@ -194,7 +209,10 @@ static void close_channel(void *argument)
   free(channel);
 }
 
-static void nothing(void *argument) { (void)argument; }
+static void nothing(void *argument)
+{
+  (void)argument;
+}
 
 void rv_channel_free(rv_channel *channel)
 {
@@ -206,6 +224,7 @@ void rv_channel_free(rv_channel *channel)
 
 static bool copy_metadata(rv_call *call, const rv_call_config *config)
 {
+  if (config->num_metadata > RV_MAX_PAIRS) return false;
   for (size_t i = 0; i < config->num_metadata; i++) {
     const char *name = config->metadata[i].name, *value = config->metadata[i].value;
     if (nghttp2_check_header_name((const uint8_t *)name, strlen(name)) == 0 || name[0] == ':' ||
@@ -233,7 +252,9 @@ rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, cons
   call->started_ns = rv_monotonic_ns(&channel->loop->env);
   rv_list_push_back(&channel->calls, &call->channel_link);
   if (!copy_metadata(call, config)) {
-    rv_call_end(call, RV_INVALID_ARGUMENT, "the call's metadata has a name or value with characters HTTP/2 forbids", RV_NO_RESET, false);
+    rv_call_end(call, RV_INVALID_ARGUMENT,
+                "the call's metadata has more than 48 pairs, or a name or value with characters HTTP/2 forbids", RV_NO_RESET,
+                false);
     return call;
   }
   rv_list_push_back(&channel->waiting, &call->link);

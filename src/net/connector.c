@@ -25,7 +25,10 @@ struct rv_connector {
   char message[400];
 };
 
-static void free_handle(uv_handle_t *handle) { free(handle); }
+static void free_handle(uv_handle_t *handle)
+{
+  free(handle);
+}
 
 static void stop_waiting(rv_connector *connector)
 {
@@ -55,7 +58,8 @@ static void finish(rv_connector *connector, int fd)
 
 static const char *advice(const rv_connector *connector, int error)
 {
-  if (error == ECONNREFUSED && connector->address.is_unix) return "nobody listens on this socket any more; is the server running?";
+  if (error == ECONNREFUSED && connector->address.is_unix)
+    return "nobody listens on this socket any more; is the server running?";
   if (error == ECONNREFUSED) return "no server listens there; is it running, and is the port right?";
   if (error == ENOENT) return "there is no such socket file; is the server running?";
   if (error == ETIMEDOUT) return "nothing answers there; is the host right, and does a firewall let you through?";
@@ -91,7 +95,10 @@ static void on_writable(uv_poll_t *poll, int status, int events)
     finish(connector, connector->fd);
 }
 
-static void on_timeout(rv_timer *timer) { note_failure(RV_CONTAINER(timer, rv_connector, timer), ETIMEDOUT); }
+static void on_timeout(rv_timer *timer)
+{
+  note_failure(RV_CONTAINER(timer, rv_connector, timer), ETIMEDOUT);
+}
 
 static int wait_until_connected(rv_connector *connector)
 {
@@ -173,7 +180,8 @@ static bool begin(rv_connector *connector)
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   connector->resolve.data = connector;
   connector->resolving = true;
-  if (uv_getaddrinfo(&connector->loop->uv, &connector->resolve, on_resolved, connector->address.host, NULL, &hints) == 0) return true;
+  if (uv_getaddrinfo(&connector->loop->uv, &connector->resolve, on_resolved, connector->address.host, NULL, &hints) == 0)
+    return true;
   connector->resolving = false;
   return false;
 }

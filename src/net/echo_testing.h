@@ -22,6 +22,8 @@ typedef struct echo_server echo_server;
 
 typedef struct echo_call {
   echo_server *server;
+  rv_call *call;
+  rv_timer timer; /* "slow" */
   char method[32];
   uint64_t seen;
   size_t source_left, source_size; /* "source" */
@@ -59,6 +61,11 @@ static inline void echo_pump(rv_call *call, echo_call *echo)
   if (echo->source_left == 0) rv_call_finish(call, RV_OK, NULL);
 }
 
+static inline void echo_on_timer(rv_timer *timer)
+{
+  rv_call_resume(RV_CONTAINER(timer, echo_call, timer)->call);
+}
+
 static inline void echo_on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
 {
   echo_call *echo = user;
@@ -86,6 +93,10 @@ static inline void echo_on_message(rv_call *call, void *user, rv_buf *buf, const
     echo->source_left = (size_t)atol(rv_call_metadata(call, "echo-count"));
     echo->source_size = (size_t)atol(rv_call_metadata(call, "echo-size"));
     echo_pump(call, echo);
+  } else if (strcmp(echo->method, "slow") == 0) {
+    echo_reply(call, buf, data, size);
+    rv_call_pause(call);
+    rv_timer_start(&echo->timer, 0);
   } else if (strcmp(echo->method, "cancel") == 0) {
     rv_call_cancel(call);
   }
@@ -98,7 +109,7 @@ static inline void echo_on_half_close(rv_call *call, void *user)
   echo->server->half_closed++;
   rv_cond_broadcast(&echo->server->changed);
   rv_mutex_unlock(&echo->server->lock);
-  if (strcmp(echo->method, "stream") == 0 || strcmp(echo->method, "pause") == 0) rv_call_finish(call, RV_OK, NULL);
+  if (strcmp(echo->method, "hang") != 0 && strcmp(echo->method, "source") != 0) rv_call_finish(call, RV_OK, NULL);
 }
 
 static inline void echo_on_writable(rv_call *call, void *user)
@@ -117,6 +128,7 @@ static inline void echo_on_close(rv_call *call, void *user, rv_code code, const 
   if (echo->server->paused == call) echo->server->paused = NULL;
   rv_cond_broadcast(&echo->server->changed);
   rv_mutex_unlock(&echo->server->lock);
+  rv_timer_stop(&echo->timer);
   free(echo);
 }
 
@@ -131,6 +143,8 @@ static inline bool echo_on_call(void *context, rv_call *call, const char *path, 
   echo_call *echo = calloc(1, sizeof *echo);
   assert_non_null(echo);
   echo->server = server;
+  echo->call = call;
+  rv_timer_init(&echo->timer, rv_call_loop(call), echo_on_timer);
   snprintf(echo->method, sizeof echo->method, "%s", path + 6);
   rv_mutex_lock(&server->lock);
   server->opened++;
@@ -146,7 +160,8 @@ static inline bool echo_on_call(void *context, rv_call *call, const char *path, 
   return true;
 }
 
-static inline rv_code echo_try_start(echo_server *server, const char *address, unsigned threads, size_t max_message, rv_error *err)
+static inline rv_code echo_try_start(echo_server *server, const char *address, unsigned threads, size_t max_message,
+                                     rv_error *err)
 {
   memset(server, 0, sizeof *server);
   rv_mutex_init(&server->lock, RV_RANK_CLIENT, "echo server");
@@ -309,16 +324,17 @@ static inline void call_add(test_call *test, const char *name, const char *value
 
 static inline void call_start_on_loop(void *argument)
 {
-  static const rv_call_events test_events = {.on_headers = call_on_headers,
-                                             .on_message = call_on_message,
-                                             .on_writable = call_on_writable,
-                                             .on_close = call_on_close};
+  static const rv_call_events test_events = {
+      .on_headers = call_on_headers, .on_message = call_on_message, .on_writable = call_on_writable, .on_close = call_on_close};
   test_call *test = argument;
   test->call = rv_channel_call(test->client->channel, &test->config, &test_events, test);
   assert_non_null(test->call);
 }
 
-static inline void call_start(test_call *test) { rv_loop_call(test->client->loop, call_start_on_loop, test); }
+static inline void call_start(test_call *test)
+{
+  rv_loop_call(test->client->loop, call_start_on_loop, test);
+}
 
 static inline void call_send_on_loop(void *argument)
 {
@@ -341,14 +357,20 @@ static inline void call_half_close_on_loop(void *argument)
   test_call *test = argument;
   if (test->call != NULL) rv_call_half_close(test->call);
 }
-static inline void call_half_close(test_call *test) { rv_loop_call(test->client->loop, call_half_close_on_loop, test); }
+static inline void call_half_close(test_call *test)
+{
+  rv_loop_call(test->client->loop, call_half_close_on_loop, test);
+}
 
 static inline void call_cancel_on_loop(void *argument)
 {
   test_call *test = argument;
   if (test->call != NULL) rv_call_cancel(test->call);
 }
-static inline void call_cancel(test_call *test) { rv_loop_call(test->client->loop, call_cancel_on_loop, test); }
+static inline void call_cancel(test_call *test)
+{
+  rv_loop_call(test->client->loop, call_cancel_on_loop, test);
+}
 
 static inline void call_resume_on_loop(void *argument)
 {
@@ -356,7 +378,10 @@ static inline void call_resume_on_loop(void *argument)
   test->pause_at_once = false;
   if (test->call != NULL) rv_call_resume(test->call);
 }
-static inline void call_resume(test_call *test) { rv_loop_call(test->client->loop, call_resume_on_loop, test); }
+static inline void call_resume(test_call *test)
+{
+  rv_loop_call(test->client->loop, call_resume_on_loop, test);
+}
 
 static inline void call_wait_messages(test_call *test, size_t count)
 {

@@ -41,8 +41,8 @@ rv_code rv_grpc_code_parse(const char *text)
 static const struct unit {
   char name;
   int64_t ns;
-} units[] = {{'n', 1},           {'u', 1000},          {'m', 1000000}, {'S', 1000000000}, {'M', 60 * INT64_C(1000000000)},
-             {'H', 3600 * INT64_C(1000000000)}};
+} units[] = {
+    {'n', 1}, {'u', 1000}, {'m', 1000000}, {'S', 1000000000}, {'M', 60 * INT64_C(1000000000)}, {'H', 3600 * INT64_C(1000000000)}};
 enum { NUM_UNITS = sizeof units / sizeof units[0] };
 
 bool rv_grpc_timeout_parse(const char *text, int64_t *out_ns)

@@ -1,4 +1,5 @@
-/* What gRPC's specification says about numbers: which status an HTTP status or a reset stands for, and how timeouts are written. */
+/* What gRPC's specification says about numbers: which status an HTTP status or a reset stands for, and how timeouts are written.
+ */
 #ifndef RV_NET_GRPC_H
 #define RV_NET_GRPC_H
 

@@ -12,6 +12,10 @@
 #include "net/listener.h"
 #include "net/session.h"
 
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0
+#endif
+
 enum { ACCEPT_TURN = 64, MAX_THREADS = 256, DEFAULT_CONNECTIONS = 65536 };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
 
@@ -44,7 +48,7 @@ struct rv_grpc_server {
   bool full_logged;
   atomic_size_t connections;
   int64_t drain_ms;
-  bool stopped; /* of the thread that stops */
+  bool stopped;  /* of the thread that stops */
   rv_mutex lock; /* guards `draining` */
   rv_cond drained;
   size_t draining;
@@ -143,13 +147,17 @@ static void turn_away(rv_grpc_server *server, int fd)
   (void)sent;
   close(fd);
   if (!server->full_logged)
-    rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections", server->max_connections);
+    rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
+           server->max_connections);
   server->full_logged = true;
 }
 
 static void watch_all(rv_grpc_server *server, bool on);
 
-static void on_accept_again(rv_timer *timer) { watch_all(RV_CONTAINER(timer, rv_grpc_server, accept_again), true); }
+static void on_accept_again(rv_timer *timer)
+{
+  watch_all(RV_CONTAINER(timer, rv_grpc_server, accept_again), true);
+}
 
 static void accept_failed(rv_grpc_server *server, int error)
 {
@@ -206,7 +214,10 @@ static void start_listening(void *argument)
   watch_all(server, true);
 }
 
-static void free_watch(uv_handle_t *handle) { free(handle->data); }
+static void free_watch(uv_handle_t *handle)
+{
+  free(handle->data);
+}
 
 static void stop_listening(void *argument)
 {
@@ -276,7 +287,8 @@ void rv_grpc_server_free(rv_grpc_server *server)
 
 static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_config *config, rv_error *err)
 {
-  if (config->num_addresses == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs an address to listen on, such as [::]:8000");
+  if (config->num_addresses == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs an address to listen on, such as [::]:8000");
   server->listener = calloc(config->num_addresses, sizeof *server->listener);
   if (server->listener == NULL) return rv_fail_memory(err, config->num_addresses * sizeof *server->listener);
   for (size_t i = 0; i < config->num_addresses; i++) {
@@ -354,5 +366,11 @@ uint16_t rv_grpc_server_port(const rv_grpc_server *server, size_t index)
   return index < server->num_listeners ? server->listener[index].address.port : 0;
 }
 
-size_t rv_grpc_server_num_loops(const rv_grpc_server *server) { return server->num_io; }
-rv_loop *rv_grpc_server_loop(const rv_grpc_server *server, size_t index) { return server->io[index].loop; }
+size_t rv_grpc_server_num_loops(const rv_grpc_server *server)
+{
+  return server->num_io;
+}
+rv_loop *rv_grpc_server_loop(const rv_grpc_server *server, size_t index)
+{
+  return server->io[index].loop;
+}

@@ -24,7 +24,8 @@ static void a_port_in_use_is_said_so(void **state)
     rv_error error = {0};
     assert_int_equal(echo_try_start(&second, address, 1, 0, &error), RV_UNAVAILABLE);
     snprintf(part, sizeof part, "port %u on ", (unsigned)rv_grpc_server_port(first.grpc, 0));
-    if (strstr(error.message, part) == NULL || strstr(error.message, "in use by another process") == NULL) fail_msg("%s", error.message);
+    if (strstr(error.message, part) == NULL || strstr(error.message, "in use by another process") == NULL)
+      fail_msg("%s", error.message);
     rv_cond_fini(&second.changed);
     rv_mutex_fini(&second.lock);
   }
@@ -34,8 +35,11 @@ static void a_port_in_use_is_said_so(void **state)
 static void every_way_to_listen_can_be_reached(void **state)
 {
   (void)state;
-  static const char *const ways[][2] = {{"[::]:0", "127.0.0.1"}, {"[::]:0", "localhost"}, {"localhost:0", "localhost"},
-                                        {"localhost:0", "127.0.0.1"}, {"0.0.0.0:0", "127.0.0.1"}};
+  static const char *const ways[][2] = {{"[::]:0", "127.0.0.1"},
+                                        {"[::]:0", "localhost"},
+                                        {"localhost:0", "localhost"},
+                                        {"localhost:0", "127.0.0.1"},
+                                        {"0.0.0.0:0", "127.0.0.1"}};
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
     echo_server server;
     echo_client client;
@@ -324,8 +328,12 @@ static void connections_are_spread_over_the_loops_and_bounded(void **state)
   rv_mutex_init(&server.lock, RV_RANK_CLIENT, "echo server");
   rv_cond_init(&server.changed);
   const char *address = "127.0.0.1:0";
-  rv_grpc_server_config config = {
-      .addresses = &address, .num_addresses = 1, .io_threads = 3, .max_connections = 3, .on_call = echo_on_call, .context = &server};
+  rv_grpc_server_config config = {.addresses = &address,
+                                  .num_addresses = 1,
+                                  .io_threads = 3,
+                                  .max_connections = 3,
+                                  .on_call = echo_on_call,
+                                  .context = &server};
   rv_env env;
   rv_env_default(&env);
   env.log_level = RV_LOG_ERROR;

@@ -9,8 +9,14 @@ static void timeouts_are_read_in_every_unit(void **state)
   static const struct {
     const char *text;
     int64_t ns;
-  } right[] = {{"1n", 1},         {"10u", 10000},          {"9990m", 9990000000},      {"5S", 5000000000},
-               {"2M", 120000000000}, {"1H", 3600000000000}, {"99999999H", INT64_MAX / 2}, {"0m", 0}};
+  } right[] = {{"1n", 1},
+               {"10u", 10000},
+               {"9990m", 9990000000},
+               {"5S", 5000000000},
+               {"2M", 120000000000},
+               {"1H", 3600000000000},
+               {"99999999H", INT64_MAX / 2},
+               {"0m", 0}};
   for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
     assert_true(rv_grpc_timeout_parse(right[i].text, &ns));
     assert_int_equal(ns, right[i].ns);
@@ -26,7 +32,8 @@ static void timeouts_are_written_in_eight_digits_rounded_up(void **state)
   static const struct {
     int64_t ns;
     const char *text;
-  } known[] = {{0, "0n"}, {-5, "0n"}, {99999999, "99999999n"}, {100000001, "100001u"}, {5000000000, "5000000u"}, {INT64_MAX, "2562048H"}};
+  } known[] = {
+      {0, "0n"}, {-5, "0n"}, {99999999, "99999999n"}, {100000001, "100001u"}, {5000000000, "5000000u"}, {INT64_MAX, "2562048H"}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     rv_grpc_timeout_format(known[i].ns, text);
     if (i < 5) assert_string_equal(text, known[i].text);

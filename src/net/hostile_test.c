@@ -178,7 +178,8 @@ static void random_frames_end_only_their_own_connection(void **state)
       size_t n;
       if (rv_random_below(&random, 3) == 0) {
         n = request(bytes, rv_random_below(&random, 2) == 0 ? "/echo/stream" : "/echo/unary", 2U * (unsigned)i + 1, 4);
-        if (rv_random_below(&random, 4) == 0) bytes[9 + rv_random_below(&random, (uint32_t)n - 9)] ^= (uint8_t)(1U << rv_random_below(&random, 8));
+        if (rv_random_below(&random, 4) == 0)
+          bytes[9 + rv_random_below(&random, (uint32_t)n - 9)] ^= (uint8_t)(1U << rv_random_below(&random, 8));
       } else {
         n = rv_random_below(&random, 60);
         for (size_t k = 0; k < n; k++) bytes[9 + k] = (uint8_t)rv_random_next(&random);
@@ -304,9 +305,12 @@ static int on_answer_header(nghttp2_session *session, const nghttp2_frame *frame
   (void)session, (void)frame_, (void)name_size, (void)value_size, (void)flags;
   answer *to = user;
   if (strcmp((const char *)name, ":status") == 0) snprintf(to->status, sizeof to->status, "%.7s", (const char *)value);
-  if (strcmp((const char *)name, "grpc-status") == 0) snprintf(to->grpc_status, sizeof to->grpc_status, "%.7s", (const char *)value);
-  if (strcmp((const char *)name, "grpc-message") == 0) snprintf(to->grpc_message, sizeof to->grpc_message, "%.199s", (const char *)value);
-  if (strcmp((const char *)name, "grpc-accept-encoding") == 0) snprintf(to->accept, sizeof to->accept, "%.63s", (const char *)value);
+  if (strcmp((const char *)name, "grpc-status") == 0)
+    snprintf(to->grpc_status, sizeof to->grpc_status, "%.7s", (const char *)value);
+  if (strcmp((const char *)name, "grpc-message") == 0)
+    snprintf(to->grpc_message, sizeof to->grpc_message, "%.199s", (const char *)value);
+  if (strcmp((const char *)name, "grpc-accept-encoding") == 0)
+    snprintf(to->accept, sizeof to->accept, "%.63s", (const char *)value);
   return 0;
 }
 
@@ -338,7 +342,8 @@ static nghttp2_nv nv(const char *name, const char *value)
 }
 
 /* Sends one request; `extra` replaces the header of its name or is added. */
-static answer ask(const world *w, const char *path, const char *extra_name, const char *extra_value, const void *body, size_t size)
+static answer ask(const world *w, const char *path, const char *extra_name, const char *extra_value, const void *body,
+                  size_t size)
 {
   answer to = {.body = body, .body_size = size};
   nghttp2_session_callbacks *callbacks;
@@ -349,8 +354,9 @@ static answer ask(const world *w, const char *path, const char *extra_name, cons
   assert_int_equal(nghttp2_session_client_new(&session, callbacks, &to), 0);
   nghttp2_session_callbacks_del(callbacks);
   nghttp2_submit_settings(session, 0, NULL, 0);
-  nghttp2_nv headers[] = {nv(":method", "POST"), nv(":scheme", "http"), nv(":path", path), nv(":authority", "x"), nv("te", "trailers"),
-                          nv("content-type", "application/grpc"), nv("x-spare", "")};
+  nghttp2_nv headers[] = {nv(":method", "POST"), nv(":scheme", "http"), nv(":path", path),
+                          nv(":authority", "x"), nv("te", "trailers"),  nv("content-type", "application/grpc"),
+                          nv("x-spare", "")};
   enum { COUNT = sizeof headers / sizeof headers[0] };
   bool replaced = false;
   for (size_t i = 0; extra_name != NULL && i < COUNT; i++)

@@ -51,8 +51,8 @@ static bool keep_pseudo_header(rv_call *call, const char *name, const char *valu
   return true;
 }
 
-static int on_header(nghttp2_session *http, const nghttp2_frame *frame, const uint8_t *name, size_t name_size, const uint8_t *value,
-                     size_t value_size, uint8_t flags, void *user_data)
+static int on_header(nghttp2_session *http, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
+                     const uint8_t *value, size_t value_size, uint8_t flags, void *user_data)
 {
   (void)http, (void)flags;
   rv_session *session = user_data;
@@ -60,7 +60,8 @@ static int on_header(nghttp2_session *http, const nghttp2_frame *frame, const ui
   if (call == NULL) return 0;
   call->header_bytes += name_size + value_size + 32; /* as HPACK counts them */
   if (call->header_bytes > RV_HEADER_LIST_FATAL) {
-    snprintf(session->reason, sizeof session->reason, "the peer sent more than %d bytes of headers for one call", RV_HEADER_LIST_FATAL);
+    snprintf(session->reason, sizeof session->reason, "the peer sent more than %d bytes of headers for one call",
+             RV_HEADER_LIST_FATAL);
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
   if (call->header_bytes > RV_MAX_HEADER_LIST) {
@@ -130,7 +131,8 @@ static int on_frame_recv(nghttp2_session *http, const nghttp2_frame *frame, void
   return session->lost ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
-static int on_data_chunk(nghttp2_session *http, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size, void *user_data)
+static int on_data_chunk(nghttp2_session *http, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
+                         void *user_data)
 {
   (void)flags;
   rv_session *session = user_data;
@@ -204,8 +206,8 @@ static ssize_t read_source(nghttp2_session *http, int32_t stream_id, uint8_t *to
 
 const nghttp2_data_provider rv_session_data_provider = {.read_callback = read_source};
 
-static int on_send_data(nghttp2_session *http, nghttp2_frame *frame, const uint8_t *header, size_t size, nghttp2_data_source *source,
-                        void *user_data)
+static int on_send_data(nghttp2_session *http, nghttp2_frame *frame, const uint8_t *header, size_t size,
+                        nghttp2_data_source *source, void *user_data)
 {
   (void)http, (void)source;
   rv_session *session = user_data;

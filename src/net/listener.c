@@ -9,12 +9,13 @@
 #include "base/error.h"
 #include "net/socket.h"
 
-enum { BACKLOG = 1024 };
+enum { BACKLOG = 4096 };
 
 static rv_code fail(const rv_address *address, int error, rv_error *err)
 {
   if (error == EADDRINUSE && address->is_unix)
-    return rv_fail(err, RV_UNAVAILABLE, "socket file \"%s\" is in use by another process; choose another or stop it", address->path);
+    return rv_fail(err, RV_UNAVAILABLE, "socket file \"%s\" is in use by another process; choose another or stop it",
+                   address->path);
   if (error == EADDRINUSE)
     return rv_fail(err, RV_UNAVAILABLE, "port %u on %.200s is in use by another process; choose another or stop it",
                    (unsigned)address->port, address->host);
@@ -22,10 +23,12 @@ static rv_code fail(const rv_address *address, int error, rv_error *err)
     return rv_fail(err, RV_PERMISSION_DENIED, "listening on %.200s is not allowed; %s", address->text,
                    address->is_unix ? "choose a directory you may write to" : "choose a port above 1023");
   if (error == EADDRNOTAVAIL)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "cannot listen on %.200s: this machine has no such address; \"[::]:%u\" means all it has",
-                   address->text, (unsigned)address->port);
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "cannot listen on %.200s: this machine has no such address; \"[::]:%u\" means all it has", address->text,
+                   (unsigned)address->port);
   if (error == ENOENT || error == ENOTDIR)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "cannot listen on %.200s: the directory does not exist; make it first", address->text);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "cannot listen on %.200s: the directory does not exist; make it first",
+                   address->text);
   return rv_fail(err, RV_UNAVAILABLE, "cannot listen on %.200s: %s", address->text, strerror(error));
 }
 

@@ -83,7 +83,7 @@ static void set_alarm(rv_loop *loop)
   }
   int64_t left = at - rv_monotonic_ns(&loop->env);
   uv_update_time(&loop->uv);
-  uv_timer_start(&loop->alarm, on_alarm, left <= 0 ? 0 : (uint64_t)(left / 1000000 + 1), 0);
+  uv_timer_start(&loop->alarm, on_alarm, left <= 0 ? 0 : (uint64_t)((left + 999999) / 1000000), 0);
 }
 
 static void close_all(rv_loop *loop)
@@ -114,8 +114,14 @@ static void on_before_sleep(uv_prepare_t *prepare)
     close_all(loop);
 }
 
-static void on_after_sleep(uv_check_t *check) { run_queues(check->data); }
-static void on_wake(uv_async_t *wake) { (void)wake; }
+static void on_after_sleep(uv_check_t *check)
+{
+  run_queues(check->data);
+}
+static void on_wake(uv_async_t *wake)
+{
+  (void)wake;
+}
 
 void rv_loop_post(rv_loop *loop, rv_task *task)
 {
@@ -128,7 +134,10 @@ void rv_loop_post(rv_loop *loop, rv_task *task)
   rv_mutex_unlock(&loop->lock);
 }
 
-bool rv_loop_is_current(const rv_loop *loop) { return pthread_equal(loop->thread, pthread_self()) != 0; }
+bool rv_loop_is_current(const rv_loop *loop)
+{
+  return pthread_equal(loop->thread, pthread_self()) != 0;
+}
 
 typedef struct call_and_wait {
   rv_task task;
@@ -188,7 +197,8 @@ static rv_code start_thread(rv_loop *loop, const char *name, rv_error *err)
   rv_mutex_unlock(&loop->lock);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (rc != 0)
-    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an I/O thread could not be started: %s; raise the limit of threads", strerror(rc));
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an I/O thread could not be started: %s; raise the limit of threads",
+                   strerror(rc));
 #ifdef __linux__
   char shortened[16] = "";
   strncpy(shortened, name == NULL ? "rv-io" : name, sizeof shortened - 1);
@@ -241,7 +251,8 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   }
   if (rc != 0) {
     destroy(loop);
-    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an event loop could not be made: %s; raise the limit of open files", uv_strerror(rc));
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an event loop could not be made: %s; raise the limit of open files",
+                   uv_strerror(rc));
   }
   init_handles(loop);
   rv_code code = start_thread(loop, name, err);

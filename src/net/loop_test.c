@@ -66,7 +66,10 @@ static void tasks_posted_by_many_threads_all_run_in_their_order(void **state)
   for (int i = 0; i < POSTERS; i++) free(self[i].tasks);
 }
 
-static void set_true(void *argument) { *(bool *)argument = true; }
+static void set_true(void *argument)
+{
+  *(bool *)argument = true;
+}
 
 static void note_thread(void *argument)
 {

@@ -15,7 +15,7 @@ typedef struct rv_loop rv_loop;
 
 /* A loop with its own thread (all signals masked). */
 rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error *err);
-/* Runs what is queued, closes what is left, joins the thread. Not from its own thread. */
+/* Runs what is queued, closes what is left, joins the thread. Not from its own thread. Channels on it are freed before. */
 void rv_loop_free(rv_loop *loop);
 
 typedef struct rv_task {
@@ -32,8 +32,8 @@ void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument);
 typedef struct rv_timer {
   void (*fire)(struct rv_timer *timer);
   rv_loop *loop;
-  int64_t at_ns;      /* monotonic */
-  size_t heap_index;  /* the loop's; SIZE_MAX when not running */
+  int64_t at_ns;     /* monotonic */
+  size_t heap_index; /* the loop's; SIZE_MAX when not running */
 } rv_timer;
 void rv_timer_init(rv_timer *timer, rv_loop *loop, void (*fire)(rv_timer *timer));
 void rv_timer_start(rv_timer *timer, int64_t at_ns); /* or moves it */
@@ -54,7 +54,8 @@ typedef struct rv_call_events {
   void (*on_writable)(rv_call *call, void *user);
   /* The call is over: on the client side with the status that the server sent (or UNAVAILABLE with the reason the connection
    * broke, DEADLINE_EXCEEDED, CANCELLED); on the server side RV_OK after rv_call_finish was sent out, RV_CANCELLED when the
-   * client or connection went away, RV_DEADLINE_EXCEEDED when grpc-timeout passed. The call is gone afterwards. */
+   * client or connection went away, RV_DEADLINE_EXCEEDED when grpc-timeout passed, RV_UNAVAILABLE when the server stops, or the
+   * status that ended a call whose messages were broken or too large. The call is gone afterwards. */
   void (*on_close)(rv_call *call, void *user, rv_code code, const char *message);
 } rv_call_events;
 
@@ -62,15 +63,15 @@ rv_loop *rv_call_loop(rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
 const char *rv_call_metadata(rv_call *call, const char *name);
 const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:" */
-/* Queues one message and takes its pieces (empty afterwards). Never blocks, sets no bound: look at rv_call_queued. After the call is
- * closing the pieces are dropped. */
+/* Queues one message and takes its pieces (empty afterwards). Never blocks, sets no bound: look at rv_call_queued. After the call
+ * is closing the pieces are dropped. */
 void rv_call_send(rv_call *call, rv_pieces *pieces);
-size_t rv_call_queued(const rv_call *call); /* bytes not yet handed to the socket */
+size_t rv_call_queued(const rv_call *call); /* bytes not yet on their way to the socket, prefixes included */
 /* Server: trailers after what is queued. Nothing can be sent afterwards; on_message is not called any more. */
 void rv_call_finish(rv_call *call, rv_code code, const char *message);
-/* Server: a metadata pair in the response's initial headers; before the first message. */
+/* Server: a metadata pair (at most 48) in the response's initial headers; before the first message. Name in lower case. */
 void rv_call_set_header(rv_call *call, const char *name, const char *value);
-/* Server: sends the initial headers now instead of with the first message, so that the client's on_headers need not wait for it. */
+/* Server: sends the initial headers now instead of with the first message; the client's on_headers then comes early. */
 void rv_call_send_headers(rv_call *call);
 /* Client: no more messages will be sent (after what is queued). */
 void rv_call_half_close(rv_call *call);
@@ -97,7 +98,8 @@ typedef struct rv_grpc_server_config {
   void *context;
 } rv_grpc_server_config;
 
-/* Binds all addresses, then starts. RV_UNAVAILABLE: "port 8000 on 127.0.0.1 is in use by another process; choose another or stop it". */
+/* Binds all addresses, then starts. RV_UNAVAILABLE: "port 8000 on 127.0.0.1 is in use by another process; choose another or
+ * stop it". */
 rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server **out, rv_error *err);
 uint16_t rv_grpc_server_port(const rv_grpc_server *server, size_t index);
 /* GOAWAY to all, no new calls; calls still open after drain_ms end with UNAVAILABLE ("Cancelling all calls"). Blocks. */
@@ -122,7 +124,7 @@ typedef struct rv_channel_config {
 
 /* Connects when the first call is made, and again (back-off 10 ms doubling to 1 s, jittered) as calls ask for it. */
 rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_error *err);
-/* All calls end with CANCELLED. On the loop's thread, or any thread (it then waits). */
+/* All calls end with CANCELLED. On another thread it waits for their on_close; on the loop's thread they come later. */
 void rv_channel_free(rv_channel *channel);
 
 typedef struct rv_metadata {
@@ -133,8 +135,8 @@ typedef struct rv_call_config {
   const char *path;
   const rv_metadata *metadata;
   size_t num_metadata;
-  int64_t deadline_ns;   /* monotonic; INT64_MAX: none. Sent as grpc-timeout, and kept on this side too */
-  bool wait_for_ready;   /* wait for a connection instead of failing with UNAVAILABLE at the first refusal */
+  int64_t deadline_ns; /* monotonic; INT64_MAX: none. Sent as grpc-timeout, and kept on this side too */
+  bool wait_for_ready; /* wait for a connection instead of failing with UNAVAILABLE at the first refusal */
 } rv_call_config;
 
 /* On the loop's thread. Messages may be sent at once; they are queued until the connection stands. */

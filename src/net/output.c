@@ -5,7 +5,10 @@
 
 enum { BLOCK = 16 << 10, WRITE_PARTS = 128 };
 
-void rv_output_init(rv_output *output, rv_buf **spare) { *output = (rv_output){.spare = spare}; }
+void rv_output_init(rv_output *output, rv_buf **spare)
+{
+  *output = (rv_output){.spare = spare};
+}
 
 static void drop(rv_output *output, rv_buf *block)
 {
@@ -62,9 +65,9 @@ bool rv_output_copy(rv_output *output, const void *data, size_t size)
   const uint8_t *from = data;
   while (size > 0) {
     rv_output_part *part = last(output);
-    bool own = part != NULL && part->owner->capacity == BLOCK && part->data + part->size == part->owner->data + part->owner->size &&
-               part->owner->size < BLOCK && part->owner->release == NULL &&
-               atomic_load_explicit(&part->owner->refs, memory_order_relaxed) == 1;
+    bool own = part != NULL && part->owner->capacity == BLOCK &&
+               part->data + part->size == part->owner->data + part->owner->size && part->owner->size < BLOCK &&
+               part->owner->release == NULL && atomic_load_explicit(&part->owner->refs, memory_order_relaxed) == 1;
     if (!own) {
       rv_buf *block = *output->spare;
       *output->spare = NULL;

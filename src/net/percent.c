@@ -3,7 +3,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool stays(unsigned char c) { return c >= 0x20 && c <= 0x7e && c != '%'; }
+static bool stays(unsigned char c)
+{
+  return c >= 0x20 && c <= 0x7e && c != '%';
+}
 
 size_t rv_percent_encode(const char *text, char *out, size_t capacity)
 {

@@ -5,7 +5,10 @@
 
 enum { FIRST_CAPACITY = 1 << 20 };
 
-void rv_message_reader_init(rv_message_reader *reader) { *reader = (rv_message_reader){0}; }
+void rv_message_reader_init(rv_message_reader *reader)
+{
+  *reader = (rv_message_reader){0};
+}
 
 void rv_message_reader_fini(rv_message_reader *reader)
 {
@@ -52,7 +55,8 @@ static bool fill(rv_message_reader *reader, const uint8_t **data, size_t *size)
   return true;
 }
 
-rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const uint8_t **data, size_t *size, size_t limit, rv_buf **out)
+rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const uint8_t **data, size_t *size, size_t limit,
+                                                rv_buf **out)
 {
   if (reader->buf == NULL) {
     size_t n = RV_MESSAGE_PREFIX - (size_t)reader->prefix_have;
@@ -86,4 +90,7 @@ size_t rv_message_reader_missing(const rv_message_reader *reader)
   return reader->prefix_have > 0 ? RV_MESSAGE_PREFIX - (size_t)reader->prefix_have : 0;
 }
 
-bool rv_message_reader_is_between(const rv_message_reader *reader) { return reader->buf == NULL && reader->prefix_have == 0; }
+bool rv_message_reader_is_between(const rv_message_reader *reader)
+{
+  return reader->buf == NULL && reader->prefix_have == 0;
+}

@@ -11,8 +11,8 @@ enum { RV_MESSAGE_PREFIX = 5 };
 typedef struct rv_message_reader {
   uint8_t prefix[RV_MESSAGE_PREFIX];
   uint8_t prefix_have;
-  uint32_t size;  /* announced, once the prefix is whole */
-  rv_buf *buf;    /* being filled; buf->size bytes are there */
+  uint32_t size; /* announced, once the prefix is whole */
+  rv_buf *buf;   /* being filled; buf->size bytes are there */
 } rv_message_reader;
 
 typedef enum rv_message_reader_result {
@@ -27,7 +27,8 @@ typedef enum rv_message_reader_result {
 void rv_message_reader_init(rv_message_reader *reader);
 void rv_message_reader_fini(rv_message_reader *reader);
 /* Takes bytes from *data until a message is whole or nothing is left. `*out` is then the caller's. */
-rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const uint8_t **data, size_t *size, size_t limit, rv_buf **out);
+rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const uint8_t **data, size_t *size, size_t limit,
+                                                rv_buf **out);
 /* Where the next bytes of the message in progress could be received directly: their room, 0 when there is no such place. Bytes
  * that were received there are then given to rv_message_reader_take, which does not copy them. */
 size_t rv_message_reader_room(rv_message_reader *reader, uint8_t **at);

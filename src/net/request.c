@@ -9,7 +9,7 @@
 #include "net/percent.h"
 #include "reverie/version.h"
 
-enum { MAX_PAIRS = 64 };
+enum { MAX_PAIRS = RV_MAX_PAIRS + 9 };
 
 static size_t add_headers(const rv_call *call, nghttp2_nv *nv, char timeout[RV_GRPC_TIMEOUT_CAPACITY])
 {
@@ -84,8 +84,10 @@ static void end_by_http(rv_call *call, const char *type)
     snprintf(text, sizeof text, "the server at %.120s answered with HTTP status %d; is it a Reverie or Reverb server?", address,
              call->http_status);
   else
-    snprintf(text, sizeof text, "the server at %.120s answered with content-type \"%.60s\", which is not gRPC; is it a Reverie or Reverb "
-             "server?", address, type == NULL ? "" : type);
+    snprintf(text, sizeof text,
+             "the server at %.120s answered with content-type \"%.60s\", which is not gRPC; is it a Reverie or Reverb "
+             "server?",
+             address, type == NULL ? "" : type);
   rv_call_end(call, rv_grpc_code_of_http(call->http_status), text, NGHTTP2_CANCEL, false);
 }
 

@@ -9,7 +9,7 @@
 #include "net/pair.h"
 #include "net/percent.h"
 
-enum { MAX_PAIRS = 32, MESSAGE_CAPACITY = 2048 };
+enum { MAX_PAIRS = RV_MAX_PAIRS + 5, MESSAGE_CAPACITY = 2048 };
 
 static size_t add_headers(const rv_call *call, nghttp2_nv *nv)
 {
@@ -18,7 +18,7 @@ static size_t add_headers(const rv_call *call, nghttp2_nv *nv)
   nv[count++] = rv_pair("content-type", "application/grpc", RV_PAIR_CONSTANT);
   nv[count++] = rv_pair("grpc-accept-encoding", "identity", RV_PAIR_CONSTANT);
   const char *name, *value;
-  for (size_t at = 0; count < MAX_PAIRS - 4 && rv_metadata_store_next(&call->to_send, &at, &name, &value);)
+  for (size_t at = 0; count < RV_MAX_PAIRS + 3 && rv_metadata_store_next(&call->to_send, &at, &name, &value);)
     nv[count++] = rv_pair(name, value, NGHTTP2_NV_FLAG_NONE);
   return count;
 }
@@ -111,7 +111,8 @@ static bool check_request(rv_call *call)
     snprintf(text, sizeof text, "messages in encoding \"%.40s\" are not read here; supported encodings: identity", encoding);
     rv_call_reject(call, RV_UNIMPLEMENTED, text);
   } else if (timeout != NULL && !rv_grpc_timeout_parse(timeout, &call->deadline_ns)) {
-    snprintf(text, sizeof text, "grpc-timeout \"%.40s\" is not a timeout; write up to 8 digits and one of H, M, S, m, u, n", timeout);
+    snprintf(text, sizeof text, "grpc-timeout \"%.40s\" is not a timeout; write up to 8 digits and one of H, M, S, m, u, n",
+             timeout);
     rv_call_reject(call, RV_INVALID_ARGUMENT, text);
   } else {
     return true;
@@ -161,7 +162,8 @@ void rv_call_set_header(rv_call *call, const char *name, const char *value)
   size_t name_size = strlen(name), value_size = strlen(value);
   if (nghttp2_check_header_name((const uint8_t *)name, name_size) == 0 || name[0] == ':' ||
       nghttp2_check_header_value((const uint8_t *)value, value_size) == 0) {
-    rv_log(&call->loop->env, RV_LOG_ERROR, "response header \"%.60s\" was not sent: its name or value has characters HTTP/2 forbids", name);
+    rv_log(&call->loop->env, RV_LOG_ERROR,
+           "response header \"%.60s\" was not sent: its name or value has characters HTTP/2 forbids", name);
     return;
   }
   if (!rv_metadata_store_add(&call->to_send, name, name_size, value, value_size))

@@ -2,9 +2,15 @@
 
 #include <stdlib.h>
 
-void rv_sendq_init(rv_sendq *queue) { *queue = (rv_sendq){0}; }
+void rv_sendq_init(rv_sendq *queue)
+{
+  *queue = (rv_sendq){0};
+}
 
-static rv_sendq_message *at(rv_sendq *queue, size_t index) { return &queue->ring[(queue->head + index) & (queue->capacity - 1)]; }
+static rv_sendq_message *at(rv_sendq *queue, size_t index)
+{
+  return &queue->ring[(queue->head + index) & (queue->capacity - 1)];
+}
 
 void rv_sendq_fini(rv_sendq *queue)
 {
@@ -32,8 +38,8 @@ bool rv_sendq_push(rv_sendq *queue, rv_pieces *pieces)
   if (queue->count == queue->capacity && !grow(queue)) return false;
   uint32_t size = (uint32_t)pieces->bytes;
   rv_sendq_message *message = at(queue, queue->count++);
-  *message = (rv_sendq_message){
-      .pieces = *pieces, .prefix = {0, (uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size}};
+  *message = (rv_sendq_message){.pieces = *pieces,
+                                .prefix = {0, (uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size}};
   queue->bytes += RV_MESSAGE_PREFIX + (size_t)size;
   rv_pieces_init(pieces);
   return true;

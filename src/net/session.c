@@ -11,7 +11,7 @@
 #include "net/call.h"
 
 enum {
-  READ_TURN = 4 << 20,  /* bytes a connection may read before others get their turn */
+  READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
   WRITE_TURN = 4 << 20,
   DIRECT_READ = 4 << 10 /* from here on receiving into a message's own buffer is worth a second piece */
 };
@@ -27,7 +27,10 @@ void rv_session_unref(rv_session *session)
   if (--session->refs == 0) free(session);
 }
 
-void rv_session_disown(rv_session *session) { session->owner = NULL; }
+void rv_session_disown(rv_session *session)
+{
+  session->owner = NULL;
+}
 
 void rv_session_touch(rv_session *session)
 {
@@ -112,10 +115,11 @@ static void on_timer(rv_timer *timer)
   if (session->ready || session->server)
     rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within 20 s");
   else
-    rv_session_lose(session,
-                    "the peer at %.120s accepts connections but does not answer as an HTTP/2 (gRPC) server; is it a Reverie or Reverb "
-                    "server, and not overloaded?",
-                    session->address);
+    rv_session_lose(
+        session,
+        "the peer at %.120s accepts connections but does not answer as an HTTP/2 (gRPC) server; is it a Reverie or Reverb "
+        "server, and not overloaded?",
+        session->address);
 }
 
 void rv_session_shut_down(rv_session *session)
@@ -123,8 +127,8 @@ void rv_session_shut_down(rv_session *session)
   if (session->shutting_down || session->lost || session->state != RV_SESSION_OPEN) return;
   session->shutting_down = true;
   static const char why[] = "Server shutdown";
-  nghttp2_submit_goaway(session->http, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session->http), NGHTTP2_NO_ERROR,
-                        session->server ? (const uint8_t *)why : NULL, session->server ? sizeof why - 1 : 0);
+  nghttp2_submit_goaway(session->http, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session->http),
+                        NGHTTP2_NO_ERROR, session->server ? (const uint8_t *)why : NULL, session->server ? sizeof why - 1 : 0);
   rv_session_touch(session);
 }
 
@@ -204,8 +208,7 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void choose_events(rv_session *session)
 {
-  bool flooded =
-      session->write_blocked && nghttp2_session_get_outbound_queue_size(session->http) > (size_t)RV_OUTBOUND_FRAMES;
+  bool flooded = session->write_blocked && nghttp2_session_get_outbound_queue_size(session->http) > (size_t)RV_OUTBOUND_FRAMES;
   int events = (flooded ? 0 : UV_READABLE) | (session->write_blocked ? UV_WRITABLE : 0);
   if (events == session->poll_events) return;
   session->poll_events = events;
@@ -248,11 +251,12 @@ static bool check_greeting(rv_session *session, const uint8_t *data, size_t size
     session->greeting[session->greeting_have++] = *data++;
   const uint8_t *g = session->greeting;
   bool wrong = (session->greeting_have > 3 && g[3] != NGHTTP2_SETTINGS) || (session->greeting_have > 0 && g[0] != 0);
-  if (session->greeting_have == sizeof session->greeting) wrong = wrong || (g[4] & NGHTTP2_FLAG_ACK) != 0 || (g[5] | g[6] | g[7] | g[8]) != 0;
+  if (session->greeting_have == sizeof session->greeting)
+    wrong = wrong || (g[4] & NGHTTP2_FLAG_ACK) != 0 || (g[5] | g[6] | g[7] | g[8]) != 0;
   if (!wrong) return true;
   if (session->greeting_have < 5) return true; /* too little to say what it is */
-  rv_session_lose(session, "the peer at %.100s does not speak HTTP/2 (gRPC): %s; is it a Reverie or Reverb server?", session->address,
-                  kind_of_greeting(g));
+  rv_session_lose(session, "the peer at %.100s does not speak HTTP/2 (gRPC): %s; is it a Reverie or Reverb server?",
+                  session->address, kind_of_greeting(g));
   return false;
 }
 

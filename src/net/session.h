@@ -20,11 +20,12 @@ enum {
   /* A stream's initial window. A paused call may hold this much; a gigabyte a second over a round trip of 1 ms needs it. */
   RV_STREAM_WINDOW = 1 << 20,
   RV_CONNECTION_WINDOW = 64 << 20,
-  RV_MAX_FRAME = 1 << 20,       /* DATA frames we take */
-  RV_SEND_FRAME = 256 << 10,    /* DATA frames we send: small enough that calls take turns */
-  RV_OUTPUT_HIGH = 256 << 10,   /* more is left with the calls until the socket has taken this */
-  RV_LOW_WATER = 256 << 10,     /* of rv_call_queued, for on_writable */
+  RV_MAX_FRAME = 1 << 20,     /* DATA frames we take */
+  RV_SEND_FRAME = 256 << 10,  /* DATA frames we send: small enough that calls take turns */
+  RV_OUTPUT_HIGH = 256 << 10, /* more is left with the calls until the socket has taken this */
+  RV_LOW_WATER = 256 << 10,   /* of rv_call_queued, for on_writable */
   RV_MAX_HEADER_LIST = 16 << 10,
+  RV_MAX_PAIRS = 48,                /* of a user's own metadata that we send in one call */
   RV_HEADER_LIST_FATAL = 256 << 10, /* beyond it the connection ends, not only the call */
   /* Resets by the peer: a sampler that ends costs one. nghttp2's bucket, at a level that only abuse reaches. */
   RV_RESET_BURST = 20000,
@@ -70,11 +71,11 @@ struct rv_session {
   void *owner; /* NULL once it does not want to hear of us */
   size_t refs; /* of the loop's thread: its calls, its poll handle, whoever asks */
   bool server, ready;
-  bool shutting_down;  /* GOAWAY sent or received */
-  bool write_blocked;  /* the socket is full */
-  bool lost;           /* the flush task will close it */
-  bool deaf;           /* nghttp2 has given up on what is received */
-  bool room_changed;   /* client: on_room is due */
+  bool shutting_down; /* GOAWAY sent or received */
+  bool write_blocked; /* the socket is full */
+  bool lost;          /* the flush task will close it */
+  bool deaf;          /* nghttp2 has given up on what is received */
+  bool room_changed;  /* client: on_room is due */
   rv_session_state state;
   size_t max_message_bytes;
 
@@ -84,7 +85,7 @@ struct rv_session {
   int poll_events;
   rv_output output;
   rv_task flush_task;
-  rv_timer timer; /* handshake, then the end */
+  rv_timer timer;     /* handshake, then the end */
   rv_link link;       /* the loop's connections */
   rv_link owner_link; /* for the owner; taken out before on_gone */
 

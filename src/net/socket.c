@@ -133,7 +133,10 @@ int rv_socket_accept(int listener)
   return fd;
 }
 
-static void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+static void set_option(int fd, int level, int option, int value)
+{
+  setsockopt(fd, level, option, &value, sizeof value);
+}
 
 void rv_socket_tune(int fd)
 {

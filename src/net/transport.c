@@ -29,7 +29,10 @@ static ssize_t socket_write(rv_transport *transport, const struct iovec *vec, in
   }
 }
 
-static void socket_shut_down(rv_transport *transport) { shutdown(transport->fd, SHUT_WR); }
+static void socket_shut_down(rv_transport *transport)
+{
+  shutdown(transport->fd, SHUT_WR);
+}
 
 static void socket_close(rv_transport *transport)
 {
