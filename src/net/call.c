@@ -295,6 +295,7 @@ void rv_call_wake_source(rv_call *call)
 
 void rv_call_send(rv_call *call, rv_pieces *pieces)
 {
+  RV_LOOP_CHECK(call->loop);
   if (call->over || call->no_more) {
     rv_pieces_fini(pieces);
     return;
@@ -315,6 +316,7 @@ void rv_call_send(rv_call *call, rv_pieces *pieces)
 
 void rv_call_half_close(rv_call *call)
 {
+  RV_LOOP_CHECK(call->loop);
   if (call->server || call->over || call->no_more) return;
   call->no_more = true;
   rv_call_wake_source(call);
@@ -322,6 +324,7 @@ void rv_call_half_close(rv_call *call)
 
 void rv_call_cancel(rv_call *call)
 {
+  RV_LOOP_CHECK(call->loop);
   if (call->over) {
     if (call->held.count == 0) return; /* on_close is on its way */
     drop_received(call);               /* it waits for its messages to be taken: nobody wants them */
@@ -339,6 +342,7 @@ void rv_call_pause(rv_call *call)
 
 void rv_call_resume(rv_call *call)
 {
+  RV_LOOP_CHECK(call->loop);
   if (!call->paused) return;
   call->paused = false;
   rv_call_due(call, RV_DUE_DELIVER);

@@ -237,6 +237,7 @@ static bool copy_metadata(rv_call *call, const rv_call_config *config)
 
 rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, const rv_call_events *events, void *user)
 {
+  RV_LOOP_CHECK(channel->loop);
   rv_call *call = rv_call_new(channel->loop, false);
   if (call == NULL) return NULL;
   call->path = strdup(config->path);

@@ -1,6 +1,7 @@
 #include "net/loop.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,24 @@ void rv_task_init(rv_task *task, void (*run)(rv_task *task))
   rv_list_init(&task->link);
 }
 
+#ifdef RV_CHECK_LOCKS
+void rv_loop_check(const rv_loop *loop, const char *function)
+{
+  if (rv_loop_is_current(loop)) return;
+  fprintf(stderr, "%s was called from another thread than its loop's; use rv_loop_post\n", function);
+  abort();
+}
+#endif
+
 void rv_loop_defer(rv_loop *loop, rv_task *task)
 {
+  RV_LOOP_CHECK(loop);
   if (rv_list_empty(&task->link)) rv_list_push_back(&loop->deferred, &task->link);
 }
 
 void rv_loop_defer_flush(rv_loop *loop, rv_task *task)
 {
+  RV_LOOP_CHECK(loop);
   if (rv_list_empty(&task->link)) rv_list_push_back(&loop->flushing, &task->link);
 }
 

@@ -46,6 +46,14 @@ struct rv_loop {
   bool stopping;
 };
 
+/* Aborts, in builds that check locks, when the caller is not on the loop's thread. */
+#ifdef RV_CHECK_LOCKS
+#define RV_LOOP_CHECK(loop) rv_loop_check(loop, __func__)
+void rv_loop_check(const rv_loop *loop, const char *function);
+#else
+#define RV_LOOP_CHECK(loop) ((void)0)
+#endif
+
 /* Runs the task before the loop sleeps again, never from within this call. On the loop's thread; a task that is queued already
  * stays where it is. */
 void rv_loop_defer(rv_loop *loop, rv_task *task);

@@ -147,6 +147,7 @@ void rv_call_request_headers(rv_call *call, bool end_stream)
 
 void rv_call_finish(rv_call *call, rv_code code, const char *message)
 {
+  RV_LOOP_CHECK(call->loop);
   if (!call->server || call->over || call->no_more) return;
   call->no_more = true;
   set_status(call, code, message);

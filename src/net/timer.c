@@ -77,6 +77,7 @@ void rv_timer_init(rv_timer *timer, rv_loop *loop, void (*fire)(rv_timer *timer)
 
 void rv_timer_start(rv_timer *timer, int64_t at_ns)
 {
+  RV_LOOP_CHECK(timer->loop);
   rv_timer_heap *heap = &timer->loop->timers;
   timer->at_ns = at_ns;
   if (timer->heap_index != SIZE_MAX)
