@@ -77,14 +77,9 @@ size_t rv_books_memory(const rv_books *books)
 
 /* ---- keys ---- */
 
-static uint32_t slot_named(const rv_books *books, uint64_t key)
-{
-  return (key & UINT64_C(0xFF00000000000000)) == books->key_tag ? (uint32_t)(key & books->key_mask) : RV_NO_SLOT;
-}
-
 uint32_t rv_books_find(const rv_books *books, uint64_t key)
 {
-  uint32_t slot = slot_named(books, key);
+  uint32_t slot = rv_books_slot_named(books, key);
   if (slot < books->slab.used) {
     const rv_item *item = rv_slab_at(&books->slab, slot);
     if (item->key == key && item->template_number != RV_FREE_SLOT) return slot;
@@ -94,29 +89,13 @@ uint32_t rv_books_find(const rv_books *books, uint64_t key)
   return found == NULL ? RV_NO_SLOT : *found;
 }
 
-uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
-{
-  uint64_t key;
-  do {
-    books->key_count++;
-    key = books->key_tag | ((books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
-  } while (books->by_key.count > 0 && rv_map_get(&books->by_key, key) != NULL);
-  return key;
-}
-
-uint64_t rv_books_renew_key(rv_books *books, uint32_t slot, uint64_t old)
-{
-  if (slot_named(books, old) != slot) rv_map_remove(&books->by_key, old);
-  return rv_books_make_key(books, slot);
-}
-
 rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *slot, rv_error *err)
 {
   rv_code code = rv_slab_take(&books->slab, slot, err);
   if (code != RV_OK) return code;
   rv_item *item = rv_slab_at(&books->slab, *slot);
   item->key = choose_key ? rv_books_make_key(books, *slot) : key;
-  if (choose_key || slot_named(books, key) == *slot) return RV_OK;
+  if (choose_key || rv_books_slot_named(books, key) == *slot) return RV_OK;
   if (rv_map_put(&books->by_key, key, *slot) == RV_OK) return RV_OK;
   rv_slab_give(&books->slab, *slot);
   return rv_fail_memory(err, sizeof(rv_map_entry));
@@ -125,7 +104,7 @@ rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *
 void rv_books_give(rv_books *books, uint32_t slot)
 {
   uint64_t key = rv_slab_at(&books->slab, slot)->key;
-  if (slot_named(books, key) != slot) rv_map_remove(&books->by_key, key);
+  if (rv_books_slot_named(books, key) != slot) rv_map_remove(&books->by_key, key);
   rv_slab_give(&books->slab, slot);
 }
 

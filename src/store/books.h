@@ -99,11 +99,23 @@ size_t rv_books_memory(const rv_books *books);
 
 /* RV_NO_SLOT: no item has that key. */
 uint32_t rv_books_find(const rv_books *books, uint64_t key);
-/* A key that no item has and that names the slot: seven random bits, a count, the slot. */
-uint64_t rv_books_make_key(rv_books *books, uint32_t slot);
+/* ---- keys ---- */
 
-/* The same for a slot whose item gives way to another: `old` is a key no more. */
-uint64_t rv_books_renew_key(rv_books *books, uint32_t slot, uint64_t old);
+/* The slot that a key names, if the table made it; else RV_NO_SLOT or a slot that has another key. */
+static inline uint32_t rv_books_slot_named(const rv_books *books, uint64_t key)
+{
+  return (key & UINT64_C(0xFF00000000000000)) == books->key_tag ? (uint32_t)(key & books->key_mask) : RV_NO_SLOT;
+}
+
+/* A key that no item has and that names the slot: seven random bits, a count, the slot. */
+static inline uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
+{
+  uint64_t key;
+  do
+    key = books->key_tag | ((++books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
+  while (books->by_key.count > 0 && rv_map_get(&books->by_key, key) != NULL);
+  return key;
+}
 
 /* ---- putting in and taking out: selectors and counters are the table's ---- */
 

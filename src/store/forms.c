@@ -12,14 +12,16 @@ enum { FIRST_BYTES = 1 << 14, MOST_BYTES = 1 << 20, MOST_ROWS = 1 << 15 };
 bool rv_form_is_of(const rv_form *form, const rv_rows *rows)
 {
   if (form->num_columns != rows->num_columns) return false;
-  for (uint32_t i = 0; i < form->num_columns; i++) {
-    const rv_tensor *column = &rows->columns[i];
-    const rv_spec *spec = &form->specs[i];
-    if (column->dtype != spec->dtype || column->rank != (uint32_t)spec->rank + 1 || column->shape[0] != (int64_t)rows->n ||
-        (column->data == NULL && form->column_bytes[i] > 0))
-      return false;
-    for (int32_t d = 0; d < spec->rank; d++)
-      if (column->shape[d + 1] != spec->shape[d]) return false;
+  const rv_tensor *column = rows->columns, *end = column + form->num_columns;
+  const rv_spec *spec = form->specs;
+  const size_t *bytes = form->column_bytes;
+  const int64_t n = (int64_t)rows->n;
+  for (; column < end; column++, spec++, bytes++) {
+    const int64_t *shape = column->shape, *row = spec->shape;
+    uint32_t rank = (uint32_t)spec->rank;
+    if (column->dtype != spec->dtype || column->rank != rank + 1 || shape[0] != n || (column->data == NULL && *bytes > 0)) return false;
+    for (uint32_t d = 0; d < rank; d++)
+      if (shape[d + 1] != row[d]) return false;
   }
   return true;
 }

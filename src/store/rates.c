@@ -40,12 +40,6 @@ void rv_rates_idle(rv_table *table)
   rv_rates_tick(rates, now);
 }
 
-int64_t rv_rates_begin(rv_table *table)
-{
-  if (table->rates.operations++ % RV_TIMED_ONE_IN != 0) return 0;
-  return rv_monotonic_ns(table->env);
-}
-
 void rv_rates_worked(rv_table *table, bool insert, int64_t begun_ns)
 {
   rv_rates *rates = &table->rates;

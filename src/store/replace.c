@@ -7,90 +7,171 @@
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
-/* The oldest item becomes the newest, in its slot. */
-static rv_item *renew_oldest(rv_slab *slab, uint32_t *out)
+enum { AHEAD = 12 };
+
+/* A step's rows on their way into the places of items. */
+typedef struct rv_replacing {
+  rv_turn *turn;
+  rv_table *table;
+  rv_slab *slab;
+  rv_hold *hold;
+  int64_t first_row, now_ns;
+  const double *given; /* NULL: all 1 */
+  uint64_t *keys;      /* NULL: not wanted */
+  uint16_t number;     /* of the rows' template */
+  uint32_t same;       /* items that went and used it too */
+  uint32_t slots[RV_ROWS_STEP];
+  double priorities[RV_ROWS_STEP];
+} rv_replacing;
+
+static void change_bounds(rv_table *table, double old, double priority)
 {
-  uint32_t slot = slab->oldest;
-  rv_item *item = rv_slab_at(slab, slot);
-  if (slot != slab->newest) {
-    slab->oldest = item->next;
-    rv_slab_at(slab, item->next)->prev = RV_NO_SLOT;
-    rv_slab_at(slab, slab->newest)->next = slot;
-    item->prev = slab->newest;
-    item->next = RV_NO_SLOT;
-    slab->newest = slot;
-  }
-  uint64_t sequence = ++slab->sequence;
-  item->sequence_low = (uint32_t)sequence;
-  item->sequence_high = (unsigned)(sequence >> 32) & 0x7FFFU;
-  *out = slot;
-  return item;
+  rv_bound_remove(&table->lowest, old);
+  rv_bound_remove(&table->highest, old);
+  rv_bound_add(&table->lowest, priority, true);
+  rv_bound_add(&table->highest, priority, false);
 }
 
-/* Takes the item off what it referred to. True: it used the same template as the rows do. */
-static inline bool unlink_item(rv_turn *turn, uint32_t slot, rv_item *item, uint16_t number)
+/* ---- the common case: rows of one segment, oldest first ---- */
+
+/* Such items stand beside each other in both lists, in the order that their successors will have: a run of them is cut out at one end and
+ * put in at the other, and no link inside it changes. */
+static void move_run(rv_replacing *work, rv_hold *old, uint32_t first_slot, rv_item *first, uint32_t last_slot, rv_item *last)
 {
-  rv_books *books = &turn->table->books;
-  if (item->template_number != number) {
-    rv_books_detach(books, slot, &turn->garbage);
-    return false;
-  }
-  rv_hold *hold = item->data;
-  *(item->hold_prev != RV_NO_SLOT ? &rv_slab_at(&books->slab, item->hold_prev)->hold_next : &hold->first) = item->hold_next;
-  if (item->hold_next != RV_NO_SLOT) rv_slab_at(&books->slab, item->hold_next)->hold_prev = item->hold_prev;
-  hold->items--;
-  hold->live_rows--;
-  rv_books_note_sparse(books, hold);
-  if (hold->items == 0) rv_books_drop_if_unused(books, hold, &turn->garbage);
-  return true;
+  rv_slab *slab = work->slab;
+  rv_hold *hold = work->hold;
+  *(last->hold_prev != RV_NO_SLOT ? &rv_slab_at(slab, last->hold_prev)->hold_next : &old->first) = first->hold_next;
+  if (first->hold_next != RV_NO_SLOT) rv_slab_at(slab, first->hold_next)->hold_prev = last->hold_prev;
+  first->hold_next = hold->first;
+  if (hold->first != RV_NO_SLOT) rv_slab_at(slab, hold->first)->hold_prev = first_slot;
+  last->hold_prev = RV_NO_SLOT;
+  hold->first = last_slot;
+  slab->oldest = last->next;
+  rv_slab_at(slab, slab->oldest)->prev = RV_NO_SLOT;
+  first->prev = slab->newest;
+  rv_slab_at(slab, slab->newest)->next = first_slot;
+  last->next = RV_NO_SLOT;
+  slab->newest = last_slot;
 }
 
-static inline void link_item(rv_books *books, uint32_t slot, rv_item *item, rv_hold *hold, int64_t row, uint16_t number)
+static void count_out(rv_replacing *work, rv_hold *old, size_t n)
 {
-  item->data = hold;
-  item->base_row = (int32_t)row;
-  item->template_number = number;
-  item->hold_prev = RV_NO_SLOT;
-  item->hold_next = hold->first;
-  if (hold->first != RV_NO_SLOT) rv_slab_at(&books->slab, hold->first)->hold_prev = slot;
-  hold->first = slot;
-  hold->items++;
-  hold->live_rows++;
+  rv_books *books = &work->table->books;
+  work->hold->items += (uint32_t)n;
+  work->hold->live_rows += (int64_t)n;
+  work->same += (uint32_t)n;
+  old->items -= (uint32_t)n;
+  old->live_rows -= (int64_t)n;
+  rv_books_note_sparse(books, old);
+  rv_books_drop_if_unused(books, old, &work->turn->garbage);
+}
+
+/* Replaces the items of one run, at most k, for rows i, i + 1, ...; returns how many. Everything the loop needs stands in locals: it is most of
+ * what inserting costs. */
+static size_t replace_run(rv_replacing *work, size_t i, size_t k)
+{
+  rv_slab *slab = work->slab;
+  rv_books *books = &work->table->books;
+  if (books->by_key.count > 0) return 0; /* a new key might be there already */
+  const uint64_t tag = books->key_tag, mask = books->key_mask, named = UINT64_C(0xFF00000000000000) | mask;
+  const unsigned slot_bits = books->slot_bits;
+  const uint16_t number = work->number;
+  const int64_t now_ns = work->now_ns;
+  const double *given = work->given;
+  rv_hold *const hold = work->hold;
+  uint64_t *keys = work->keys, count = books->key_count, sequence = slab->sequence;
+  uint32_t slot = slab->oldest, first_slot = slot, last_slot = slot;
+  rv_item *first = rv_slab_at(slab, slot), *item = first, *last = first;
+  rv_hold *const old = first->data;
+  int32_t row = (int32_t)(work->first_row + (int64_t)i);
+  const size_t begin = i, end = i + k;
+  for (; i < end; i++, row++) {
+    /* the item must have been a row of the same segment, found by its own key, with somebody behind it in the table */
+    if (item->template_number != number || item->data != old || item->next == RV_NO_SLOT || item->marked ||
+        (item->key & named) != (tag | slot))
+      break;
+    /* slots that came one after another go one after another; where they do not, or a block ends, nothing is lost */
+    __builtin_prefetch((const char *)item + AHEAD * sizeof *item, 1);
+    double priority = given == NULL ? 1.0 : given[i];
+    if (item->priority != priority) change_bounds(work->table, item->priority, priority);
+    uint64_t key = tag | ((++count << slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
+    work->slots[i] = slot;
+    work->priorities[i] = priority;
+    if (keys != NULL) keys[i] = key;
+    item->data = hold;
+    item->key = key;
+    item->priority = priority;
+    item->inserted_at_ns = now_ns;
+    item->base_row = row;
+    item->times_sampled = 0;
+    rv_item_set_sequence(item, ++sequence);
+    last_slot = slot;
+    last = item;
+    slot = item->next;
+    if (slot != item->hold_prev) {
+      i++;
+      break;
+    }
+    item = rv_slab_at(slab, slot);
+  }
+  if (i == begin) return 0;
+  books->key_count = count;
+  slab->sequence = sequence;
+  move_run(work, old, first_slot, first, last_slot, last);
+  count_out(work, old, i - begin);
+  return i - begin;
+}
+
+/* ---- any other item ---- */
+
+static void replace_one(rv_replacing *work, size_t i)
+{
+  rv_table *table = work->table;
+  rv_books *books = &table->books;
+  uint32_t slot = work->slab->oldest;
+  rv_item *item = rv_slab_at(work->slab, slot);
+  if (item->marked) {
+    rv_marks_leave(table, slot);
+    item->marked = 0;
+  }
+  if (rv_books_slot_named(books, item->key) != slot) rv_map_remove(&books->by_key, item->key);
+  rv_books_detach(books, slot, &work->turn->garbage);
+  rv_slab_renew(work->slab, slot);
+  rv_item_set_sequence(item, ++work->slab->sequence);
+  double priority = work->given == NULL ? 1.0 : work->given[i];
+  if (item->priority != priority) change_bounds(table, item->priority, priority);
+  work->slots[i] = slot;
+  work->priorities[i] = item->priority = priority;
+  item->key = rv_books_make_key(books, slot);
+  if (work->keys != NULL) work->keys[i] = item->key;
+  item->inserted_at_ns = work->now_ns;
+  item->times_sampled = 0;
+  rv_books_link_compact(books, slot, work->hold, work->first_row + (int64_t)i, work->number);
 }
 
 void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k)
 {
   rv_table *table = turn->table;
-  rv_books *books = &table->books;
-  uint32_t slots[RV_ROWS_STEP], same = 0;
-  double priorities[RV_ROWS_STEP];
-  uint16_t number = rows->form->number;
-  int64_t now = rv_wall_ns(table->env);
-  for (size_t i = 0; i < k; i++) {
-    rv_item *item = rv_slab_at(&books->slab, books->slab.oldest);
-    double priority = rows->priorities == NULL ? 1.0 : rows->priorities[rows->done + i];
-    if (item->next != RV_NO_SLOT) __builtin_prefetch(rv_slab_at(&books->slab, item->next), 1);
-    if (item->marked) {
-      rv_marks_leave(table, books->slab.oldest);
-      item->marked = 0;
+  rv_replacing work;
+  work.turn = turn;
+  work.table = table;
+  work.slab = &table->books.slab;
+  work.hold = hold;
+  work.first_row = first;
+  work.now_ns = rv_wall_ns(table->env);
+  work.given = rows->priorities == NULL ? NULL : rows->priorities + rows->done;
+  work.keys = rows->keys == NULL ? NULL : rows->keys + rows->done;
+  work.number = rows->form->number;
+  work.same = 0;
+  for (size_t i = 0; i < k;) {
+    size_t n = replace_run(&work, i, k - i);
+    if (n == 0) {
+      replace_one(&work, i);
+      n = 1;
     }
-    if (item->priority != priority) {
-      rv_bound_remove(&table->lowest, item->priority);
-      rv_bound_remove(&table->highest, item->priority);
-      rv_bound_add(&table->lowest, priority, true);
-      rv_bound_add(&table->highest, priority, false);
-    }
-    item = renew_oldest(&books->slab, &slots[i]);
-    same += unlink_item(turn, slots[i], item, number) ? 1 : 0;
-    link_item(books, slots[i], item, hold, first + (int64_t)i, number);
-    uint64_t key = rv_books_renew_key(books, slots[i], item->key);
-    item->key = key;
-    item->priority = priorities[i] = priority;
-    item->times_sampled = 0;
-    item->inserted_at_ns = now;
-    if (rows->keys != NULL) rows->keys[rows->done + i] = key;
+    i += n;
   }
-  if (same > 0) rv_books_unuse_template(books, number, same);
-  if (table->config.sampler.kind != RV_SELECTOR_UNIFORM) rv_pick_update_many(&table->sampler, slots, priorities, k);
+  if (work.same > 0) rv_books_unuse_template(&table->books, work.number, work.same);
+  if (table->config.sampler.kind != RV_SELECTOR_UNIFORM) rv_pick_update_many(&table->sampler, work.slots, work.priorities, k);
   table->changes += k;
 }

@@ -18,6 +18,32 @@ static const uint8_t *row_of(const rv_rows *rows, size_t column, size_t row_byte
 
 /* ---- one step ---- */
 
+static rv_code copy_strings(const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++)
+    code = rv_segment_fill(form->hold->chunk, c, form->fill, row_of(rows, c, form->column_bytes[c]), k, err);
+  return code;
+}
+
+static rv_code copy_rows(const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
+{
+  if (form->has_strings) return copy_strings(rows, form, k, err);
+  const rv_lane *lane = form->hold->chunk->lanes, *end = lane + form->num_columns;
+  const rv_tensor *column = rows->columns;
+  size_t fill = (size_t)form->fill, done = rows->done;
+  for (; lane < end; lane++, column++) {
+    size_t size = lane->row_bytes, stride = lane->stride;
+    uint8_t *to = (uint8_t *)(uintptr_t)lane->base + fill * stride;
+    const uint8_t *from = (const uint8_t *)column->data + done * size;
+    if (k == 1)
+      rv_copy_small(to, from, size);
+    else
+      rv_copy_strided(to, stride, from, size, size, k);
+  }
+  return RV_OK;
+}
+
 /* Where the next rows lie, copied in: at most `k` of them. They are read by nobody before rv_segment_publish. */
 static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hold, int64_t *first, rv_error *err)
 {
@@ -31,21 +57,21 @@ static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hol
   }
   rv_code code = rv_form_open(table, form, &turn->garbage, err);
   if (code != RV_OK) return code;
-  size_t left = (size_t)(form->capacity - form->fill), fits = form->row_bytes == 0 ? *k : STEP_BYTES / form->row_bytes + 1;
+  size_t left = (size_t)(form->capacity - form->fill);
   if (*k > left) *k = left;
-  if (*k > fits) *k = fits;
+  if (*k > 1 && *k * form->row_bytes > STEP_BYTES) *k = STEP_BYTES / form->row_bytes + 1;
   *hold = form->hold;
   *first = form->fill;
-  for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++)
-    code = rv_segment_fill(form->hold->chunk, c, form->fill, row_of(rows, c, form->column_bytes[c]), *k, err);
   turn->budget -= (int)(*k * form->row_bytes / BYTES_A_STEP);
-  return code;
+  return copy_rows(rows, form, *k, err);
 }
 
 static void publish(rv_form *form, size_t k)
 {
   form->fill += (int64_t)k;
-  for (uint32_t c = 0; c < form->num_columns; c++) rv_segment_publish(form->hold->chunk, c, form->fill);
+  int64_t rows = form->fill;
+  rv_lane *lane = form->hold->chunk->lanes, *end = lane + form->num_columns;
+  for (; lane < end; lane++) atomic_store_explicit(&lane->published, rows, memory_order_release);
 }
 
 /* The step's items, one after another; *added is how many are in, whatever the result. */

@@ -61,6 +61,12 @@ static inline uint64_t rv_item_sequence(const rv_item *item)
   return (uint64_t)item->sequence_high << 32 | item->sequence_low;
 }
 
+static inline void rv_item_set_sequence(rv_item *item, uint64_t sequence)
+{
+  item->sequence_low = (uint32_t)sequence;
+  item->sequence_high = (unsigned)(sequence >> 32) & 0x7FFFU;
+}
+
 /* The slot's item stands last in the order of insertion; its links and sequence are set, nothing else. */
 static inline rv_code rv_slab_take(rv_slab *slab, uint32_t *out, rv_error *err)
 {
@@ -77,9 +83,7 @@ static inline rv_code rv_slab_take(rv_slab *slab, uint32_t *out, rv_error *err)
     slab->used++;
   }
   rv_item *item = rv_slab_at(slab, slot);
-  uint64_t sequence = ++slab->sequence;
-  item->sequence_low = (uint32_t)sequence;
-  item->sequence_high = (unsigned)(sequence >> 32) & 0x7FFFU;
+  rv_item_set_sequence(item, ++slab->sequence);
   item->marked = 0;
   item->template_number = RV_UNATTACHED;
   item->prev = slab->newest;
@@ -103,6 +107,19 @@ static inline void rv_slab_give(rv_slab *slab, uint32_t slot)
   item->next = slab->free_slot;
   slab->free_slot = slot;
   slab->count--;
+}
+
+/* The slot's item moves to the end of the order of insertion. */
+static inline void rv_slab_renew(rv_slab *slab, uint32_t slot)
+{
+  if (slot == slab->newest) return;
+  rv_item *item = rv_slab_at(slab, slot);
+  *(item->prev != RV_NO_SLOT ? &rv_slab_at(slab, item->prev)->next : &slab->oldest) = item->next;
+  rv_slab_at(slab, item->next)->prev = item->prev;
+  rv_slab_at(slab, slab->newest)->next = slot;
+  item->prev = slab->newest;
+  item->next = RV_NO_SLOT;
+  slab->newest = slot;
 }
 
 #endif

@@ -244,7 +244,10 @@ void rv_rates_init(rv_rates *rates, int64_t now_ns);
 /* What the table does while nobody works on it, from now on. */
 void rv_rates_idle(rv_table *table);
 /* 0, or the time to hand to rv_rates_worked when the operation is over. */
-int64_t rv_rates_begin(rv_table *table);
+static inline int64_t rv_rates_begin(rv_table *table)
+{
+  return table->rates.operations++ % RV_TIMED_ONE_IN != 0 ? 0 : rv_monotonic_ns(table->env);
+}
 void rv_rates_worked(rv_table *table, bool insert, int64_t begun_ns);
 void rv_rates_tick(rv_rates *rates, int64_t now_ns);
 void rv_rates_report(rv_table *table, int64_t now_ns, rv_table_info *out);

@@ -135,9 +135,12 @@ rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind 
   waiter->id = ++table->next_waiter;
   waiter->since_ns = 0;
   waiter->state = RV_WAITER_INLINE;
+  bool alone = rv_list_empty(&table->inserts) && rv_list_empty(&table->samples);
   rv_list_push_back(insert ? &table->inserts : &table->samples, &waiter->link);
   int64_t begun_ns = rv_rates_begin(table);
-  while (rv_turn_serve(turn)) rv_turn_pause(turn);
+  if (alone) step(turn, insert ? &table->inserts : &table->samples); /* mostly that is all there is to do */
+  if (waiter->state == RV_WAITER_INLINE || !alone)
+    while (rv_turn_serve(turn)) rv_turn_pause(turn);
   if (begun_ns != 0) rv_rates_worked(table, insert, begun_ns);
   bool done = waiter->state == RV_WAITER_DONE;
   if (waiter->state == RV_WAITER_INLINE) {
