@@ -35,6 +35,7 @@ typedef struct sample_call {
   rv_sampling ask;
   rv_draw *draws;
   size_t draws_capacity, last_batch;
+  size_t mean_bytes; /* of a sample of the last batch; 0: not known yet */
   rv_timer timer;
   rv_task completed_task;
   size_t turn_bytes;
@@ -102,10 +103,12 @@ static void settle(sample_call *call)
   rv_error err;
   if (count > 0) {
     call->remaining -= (int64_t)count;
+    size_t before = call->turn_bytes;
     if (send_draws(call, call->draws, count, &err) != RV_OK) {
       rv_server_stream_finish(&call->stream, err.code, err.message);
       return;
     }
+    call->mean_bytes = (call->turn_bytes - before) / count + 1;
     if (call->remaining == 0) finish_request(call);
   }
   if (sampling->waiter.code != RV_OK)
@@ -173,6 +176,13 @@ static rv_code reserve_draws(sample_call *call, size_t want, rv_error *err)
   return RV_OK;
 }
 
+/* Counting bytes makes each draw dearer, so a batch that will stay far below the bound is drawn without it. */
+static size_t bound_of_bytes(const sample_call *call, size_t want)
+{
+  bool small = call->mean_bytes != 0 && call->mean_bytes < BATCH_BYTES / 4 / want;
+  return small ? 0 : BATCH_BYTES;
+}
+
 static void ask(sample_call *call)
 {
   rv_server *server = call->stream.server;
@@ -190,7 +200,7 @@ static void ask(sample_call *call)
   call->ask = (rv_sampling){.want = want,
                             .partial = true,
                             .same_layout = call->same_layout,
-                            .max_bytes = BATCH_BYTES,
+                            .max_bytes = bound_of_bytes(call, want),
                             .draws = call->draws,
                             .waiter = {.complete = on_complete, .deadline_ns = deadline, .peer = call->peer}};
   call->asking = true;
