@@ -1,9 +1,9 @@
 /* The step writer: items that are simply the last steps.
  *
- * What Reverb calls Writer, kept for those who know it; rv_writer can do more. Every step has the same columns; an item covers the most
- * recent `num_timesteps` steps in all of them, unsqueezed. Steps are sent in chunks of a fixed number of steps, each with all columns, and an item
- * leaves when the chunk with its newest step is full, or at flush and close. A step writer writes one episode and belongs to
- * one thread at a time. */
+ * What Reverb calls Writer, kept for those who know it; rv_writer can do more. Every step has the same columns; an item covers
+ * the most recent `num_timesteps` steps in all of them, unsqueezed. Steps are sent in chunks of a fixed number of steps, each
+ * with all columns, and an item leaves when the chunk with its newest step is full, or at flush and close. A step writer writes
+ * one episode and belongs to one thread at a time. */
 #ifndef REVERIE_STEP_WRITER_H
 #define REVERIE_STEP_WRITER_H
 
@@ -37,16 +37,16 @@ RV_API rv_code rv_step_writer_append(rv_step_writer *writer, const rv_tensor *co
 RV_API rv_code rv_step_writer_append_sequence(rv_step_writer *writer, const rv_tensor *columns, size_t num_columns,
                                               const rv_wait *wait, rv_error *err);
 
-/* An item of the last num_timesteps steps. Waits while more than max_in_flight_items are sent and not confirmed; when the time runs
- * out (RV_DEADLINE_EXCEEDED) the item stays queued. *key may be NULL. Other errors are those of rv_writer_create_item. */
+/* An item of the last num_timesteps steps. Waits while more than max_in_flight_items are sent and not confirmed; when the time
+ * runs out (RV_DEADLINE_EXCEEDED) the item stays queued. *key may be NULL. Other errors are those of rv_writer_create_item. */
 RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *table, uint32_t num_timesteps, double priority,
                                           const rv_wait *wait, uint64_t *key, rv_error *err);
 
 /* Items that wait for their chunk are sent now; if there are none, waits until all that were sent are confirmed. */
 RV_API rv_code rv_step_writer_flush(rv_step_writer *writer, const rv_wait *wait, rv_error *err);
-/* Sends what waits and waits until everything is confirmed. Without `retry_on_unavailable` it gives up, with RV_OK, when the server
- * is not there. The writer is closed whatever is returned: from then on every call but free is RV_FAILED_PRECONDITION, and a
- * second close RV_INVALID_ARGUMENT. */
+/* Sends what waits and waits until everything is confirmed. Without `retry_on_unavailable` it gives up, with RV_OK, when the
+ * server is not there. The writer is closed whatever is returned: from then on every call but free is RV_FAILED_PRECONDITION, and
+ * a second close RV_INVALID_ARGUMENT. */
 RV_API rv_code rv_step_writer_close(rv_step_writer *writer, bool retry_on_unavailable, const rv_wait *wait, rv_error *err);
 
 RV_API int64_t rv_step_writer_num_steps(const rv_step_writer *writer);

@@ -1,7 +1,7 @@
 /* Trajectory writer: a stream of steps, and items that refer to any of the recent ones.
  *
- * Append steps cell by cell; each step adds a row to every column it gives. Items are trajectories: for each of their columns a list
- * of rows of the writer's columns, in any order, with gaps, overlapping other items at will; data is sent once. An append or
+ * Append steps cell by cell; each step adds a row to every column it gives. Items are trajectories: for each of their columns a
+ * list of rows of the writer's columns, in any order, with gaps, overlapping other items at will; data is sent once. An append or
  * create_item never waits. A writer belongs to one thread at a time; rv_writer_status may be called from any. */
 #ifndef REVERIE_WRITER_H
 #define REVERIE_WRITER_H
@@ -15,33 +15,33 @@ extern "C" {
 typedef struct rv_writer rv_writer;
 
 typedef enum rv_compression {
-  RV_COMPRESSION_AUTO = 0,  /* snappy if a trial saves 20 %, tried again now and then */
-  RV_COMPRESSION_NONE = 1,  /* one snappy literal: every reader takes it, nothing is compressed */
+  RV_COMPRESSION_AUTO = 0, /* snappy if a trial saves 20 %, tried again now and then */
+  RV_COMPRESSION_NONE = 1, /* one snappy literal: every reader takes it, nothing is compressed */
   RV_COMPRESSION_SNAPPY = 2
 } rv_compression;
 
 typedef struct rv_writer_config {
-  size_t size;                   /* sizeof(rv_writer_config) */
-  uint32_t num_keep_alive_refs;  /* rows of each column that items may still refer to, >= 1 */
-  uint32_t chunk_length;         /* rows a chunk; 0: chosen by the writer, <= num_keep_alive_refs. Ignored in process */
-  bool columns_share_chunks;     /* every step has every column, and a chunk holds them all; no partial steps */
-  bool delta_encoded;            /* integer columns of rank >= 1 are sent as differences from row to row */
+  size_t size;                  /* sizeof(rv_writer_config) */
+  uint32_t num_keep_alive_refs; /* rows of each column that items may still refer to, >= 1 */
+  uint32_t chunk_length;        /* rows a chunk; 0: chosen by the writer, <= num_keep_alive_refs. Ignored in process */
+  bool columns_share_chunks;    /* every step has every column, and a chunk holds them all; no partial steps */
+  bool delta_encoded;           /* integer columns of rank >= 1 are sent as differences from row to row */
   rv_compression compression;
-  size_t max_in_flight_bytes;    /* of what was appended for items that are not confirmed; 0: 64 MiB */
-  uint32_t max_in_flight_items;  /* 0: 100,000 */
-  bool no_validation;            /* do not fetch or check table signatures on this side */
+  size_t max_in_flight_bytes;   /* of what was appended for items that are not confirmed; 0: 64 MiB */
+  uint32_t max_in_flight_items; /* 0: 100,000 */
+  bool no_validation;           /* do not fetch or check table signatures on this side */
 } rv_writer_config;
 
-/* Does not wait: a remote writer begins to ask the server what its tables expect. Items that are created before the answer is there
- * are checked when it comes, and then fail like items that the server refused. */
+/* Does not wait: a remote writer begins to ask the server what its tables expect. Items that are created before the answer is
+ * there are checked when it comes, and then fail like items that the server refused. */
 RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err);
 /* Waits until the tables' signatures are known, so that create_item can tell at once what does not fit. */
 RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
 /* Drops what was not sent or confirmed, without waiting. */
 RV_API void rv_writer_free(rv_writer *writer);
 
-/* One cell of a step. Columns are numbered by the caller, 0, 1, 2 ... without gaps (at most 65,535); a new number may come late. The
- * first cell fixes the column's dtype and shape for the writer's life. */
+/* One cell of a step. Columns are numbered by the caller, 0, 1, 2 ... without gaps (at most 65,535); a new number may come late.
+ * The first cell fixes the column's dtype and shape for the writer's life. */
 typedef struct rv_cell {
   uint32_t column;
   rv_tensor value;
@@ -51,8 +51,8 @@ typedef struct rv_cell {
 RV_API rv_code rv_writer_name_column(rv_writer *writer, uint32_t column, const char *name, rv_error *err);
 /* Keep-alive references and chunk length (0: chosen) of one column, also one that has not come yet. RV_FAILED_PRECONDITION
  * on a column with unfinished rows: flush first. */
-RV_API rv_code rv_writer_configure_column(rv_writer *writer, uint32_t column, uint32_t num_keep_alive_refs,
-                                          uint32_t chunk_length, rv_error *err);
+RV_API rv_code rv_writer_configure_column(rv_writer *writer, uint32_t column, uint32_t num_keep_alive_refs, uint32_t chunk_length,
+                                          rv_error *err);
 
 /* Adds the cells to the open step and, unless `partial_step`, closes it. Columns without a cell have no row in that step. All or
  * nothing: on RV_INVALID_ARGUMENT (wrong dtype or shape, a cell already set in the open step) the writer is as it was.
@@ -104,20 +104,20 @@ typedef enum rv_row_state { RV_ROW_PRESENT = 0, RV_ROW_MISSING = 1, RV_ROW_EXPIR
 RV_API rv_row_state rv_writer_row_state(const rv_writer *writer, uint32_t column, int64_t row);
 /* dtype and shape of a column's rows; shape points into the writer. RV_NOT_FOUND: no cell has come yet. */
 RV_API rv_code rv_writer_column_spec(const rv_writer *writer, uint32_t column, rv_spec *out);
-/* The row's value; data and shape point into the writer and are valid until its next append, end_episode or free (strings until the next
- * rv_writer_row). RV_INVALID_ARGUMENT for a row that is missing or expired. */
+/* The row's value; data and shape point into the writer and are valid until its next append, end_episode or free (strings until
+ * the next rv_writer_row). RV_INVALID_ARGUMENT for a row that is missing or expired. */
 RV_API rv_code rv_writer_row(rv_writer *writer, uint32_t column, int64_t row, rv_tensor *out, rv_error *err);
 
 typedef struct rv_writer_status {
-  size_t size;                /* sizeof(rv_writer_status) */
+  size_t size; /* sizeof(rv_writer_status) */
   int64_t items_created;
   int64_t items_confirmed;
-  int64_t items_in_flight;    /* queued or sent, not confirmed */
+  int64_t items_in_flight; /* queued or sent, not confirmed */
   int64_t items_failed;
   int64_t bytes_in_flight;
-  int64_t bytes_sent;         /* encoded */
+  int64_t bytes_sent; /* encoded */
   int64_t reconnects;
-  char state[128];            /* for people: "connected", "reconnecting to host:port (connection refused)", "in process" */
+  char state[128]; /* for people: "connected", "reconnecting to host:port (connection refused)", "in process" */
 } rv_writer_status;
 RV_API void rv_writer_get_status(rv_writer *writer, rv_writer_status *out);
 

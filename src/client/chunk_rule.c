@@ -42,4 +42,7 @@ void rv_chunk_rule_saw_run(rv_chunk_rule *rule, uint32_t rows)
   rule->items = 0;
 }
 
-void rv_chunk_rule_saw_chunk(rv_chunk_rule *rule, uint32_t rows) { rule->last_rows = rows > 0 ? rows : 1; }
+void rv_chunk_rule_saw_chunk(rv_chunk_rule *rule, uint32_t rows)
+{
+  rule->last_rows = rows > 0 ? rows : 1;
+}

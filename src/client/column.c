@@ -50,8 +50,8 @@ rv_code rv_column_fix(rv_column *column, const rv_tensor *value, rv_error *err)
   if (rv_dtype_size(value->dtype) == 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "%s: %d is no dtype", rv_column_label(column, label), (int)value->dtype);
   if (value->rank > RV_MAX_RANK)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "%s: a cell of %u dimensions; at most %d are possible", rv_column_label(column, label),
-                   (unsigned)value->rank, RV_MAX_RANK);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%s: a cell of %u dimensions; at most %d are possible",
+                   rv_column_label(column, label), (unsigned)value->rank, RV_MAX_RANK);
   rv_code code = rv_shape_elements(value->dtype, value->rank, value->shape, &elements, &bytes, err);
   if (code == RV_OK && bytes > MAX_ROW_BYTES)
     code = rv_fail(err, RV_INVALID_ARGUMENT, "a cell of %zu bytes; at most %zu are possible", bytes, MAX_ROW_BYTES);

@@ -1,7 +1,7 @@
 /* A writer's column: its dtype and shape, and which chunk holds which of its rows.
  *
- * Rows that are still kept lie in spans: runs of consecutive rows in consecutive places of one chunk. A step in which the column has no cell
- * ends a span. */
+ * Rows that are still kept lie in spans: runs of consecutive rows in consecutive places of one chunk. A step in which the column
+ * has no cell ends a span. */
 #ifndef RV_CLIENT_COLUMN_H
 #define RV_CLIENT_COLUMN_H
 
@@ -12,7 +12,7 @@
 enum { RV_MAX_COLUMNS = 65535, RV_LABEL_MAX = 160 };
 
 typedef struct rv_row_span {
-  int64_t first;   /* row of the writer */
+  int64_t first; /* row of the writer */
   uint32_t count;
   uint32_t offset; /* row of the chunk */
   uint32_t tensor;
@@ -27,8 +27,8 @@ typedef struct rv_trial {
 
 struct rv_column {
   uint32_t number;
-  char *name; /* NULL: called by its number */
-  bool known; /* the first cell has come */
+  char *name;     /* NULL: called by its number */
+  bool known;     /* the first cell has come */
   bool tentative; /* ... in the append that is being made */
   rv_chunk_column spec;
   int64_t *shape;

@@ -12,7 +12,8 @@
 #include "client/stream_slots.h"
 
 /* A request is closed once it has so many bytes: less after a call has ended, until confirmations come, or a
- * line that is cut all the time would never let a whole request through. No more are made while so many bytes wait for the socket. */
+ * line that is cut all the time would never let a whole request through. No more are made while so many bytes wait for the
+ * socket. */
 #define REQUEST_BYTES_MAX ((size_t)256 << 10)
 #define REQUEST_BYTES_MIN ((size_t)2 << 10)
 #define QUEUED_BYTES ((size_t)1 << 20)
@@ -58,7 +59,7 @@ struct rv_insert_stream {
   rv_timer retry;
   int64_t backoff_ns;
   size_t request_bytes; /* bound of a request, see REQUEST_BYTES_MAX */
-  rv_code broken; /* why this side ended the call; RV_OK: it did not */
+  rv_code broken;       /* why this side ended the call; RV_OK: it did not */
   char broken_message[128];
   rv_writer_buf scratch;
   uint64_t *keep;
@@ -79,7 +80,8 @@ static void flatten(rv_stream_chunk *chunk, const rv_pieces *pieces)
 
 rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err)
 {
-  size_t flat = owned_data->bytes <= COPY_BYTES ? owned_data->bytes : 0; /* small ones must not hold a buffer with room for more */
+  size_t flat =
+      owned_data->bytes <= COPY_BYTES ? owned_data->bytes : 0; /* small ones must not hold a buffer with room for more */
   rv_stream_chunk *chunk = malloc(sizeof *chunk + flat);
   if (chunk != NULL) {
     atomic_init(&chunk->refs, 1);
@@ -114,7 +116,10 @@ void rv_stream_chunk_unref(rv_stream_chunk *chunk)
   free(chunk);
 }
 
-void rv_stream_chunk_unpin(rv_stream_chunk *chunk) { atomic_fetch_sub_explicit(&chunk->pins, 1, memory_order_release); }
+void rv_stream_chunk_unpin(rv_stream_chunk *chunk)
+{
+  atomic_fetch_sub_explicit(&chunk->pins, 1, memory_order_release);
+}
 
 rv_code rv_stream_item_init(rv_stream_item *item, const rv_wire_item *wire, rv_stream_chunk *const *chunks, uint32_t num_chunks,
                             rv_error *err)
@@ -477,7 +482,10 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
   retry_later(stream);
 }
 
-static void on_retry(rv_timer *timer) { pump(RV_CONTAINER(timer, rv_insert_stream, retry)); }
+static void on_retry(rv_timer *timer)
+{
+  pump(RV_CONTAINER(timer, rv_insert_stream, retry));
+}
 
 static void open_call(rv_insert_stream *stream)
 {

@@ -1,17 +1,17 @@
 /* One InsertStream call to a server, kept alive across lost connections: the way of every item that leaves this process.
  *
  * Items are handed over in order, with the encoded chunks they refer to. The stream numbers them, sends each chunk once per
- * connection, puts many items into one request when many wait, tells the server which chunks to keep, and completes each item exactly
- * once: when the server has confirmed it, when it was refused, or when the stream is freed. When the connection is lost it is opened again and whatever
- * was not confirmed is sent again in order, with its chunks.
+ * connection, puts many items into one request when many wait, tells the server which chunks to keep, and completes each item
+ * exactly once: when the server has confirmed it, when it was refused, or when the stream is freed. When the connection is lost
+ * it is opened again and whatever was not confirmed is sent again in order, with its chunks.
  *
- * Exactly once: the call carries the metadata `reverie-writer` (32 hexadecimal digits, drawn when the stream is made), and each item its
- * number (PrioritizedItem, field 1000: 1, 2, 3, ... without gaps, the same when it is sent again). A Reverie server answers with the
- * header `reverie-server-state` and never inserts a number twice; after a reconnect the stream sends the state it last saw as
- * request metadata of the same name, so that a server which has forgotten the writer can tell "I have expired you" (it ends
- * the call with FAILED_PRECONDITION) from "I am another server" (it accepts). A plain Reverb server sends no headers before its first message:
- * the stream never waits for them. There an item that was inserted but not confirmed becomes a priority update when it is sent again,
- * or, if it has left its table by then, a second insert: at least once.
+ * Exactly once: the call carries the metadata `reverie-writer` (32 hexadecimal digits, drawn when the stream is made), and each
+ * item its number (PrioritizedItem, field 1000: 1, 2, 3, ... without gaps, the same when it is sent again). A Reverie server
+ * answers with the header `reverie-server-state` and never inserts a number twice; after a reconnect the stream sends the state
+ * it last saw as request metadata of the same name, so that a server which has forgotten the writer can tell "I have expired you"
+ * (it ends the call with FAILED_PRECONDITION) from "I am another server" (it accepts). A plain Reverb server sends no headers
+ * before its first message: the stream never waits for them. There an item that was inserted but not confirmed becomes a priority
+ * update when it is sent again, or, if it has left its table by then, a second insert: at least once.
  *
  * A refused item completes with its error and the others go on (between Reverie's own ends). A status that ends the whole
  * call and is not OK, UNAVAILABLE or CANCELLED fails every item that was sent and not confirmed; the stream then takes a new
@@ -31,8 +31,8 @@ typedef struct rv_insert_stream rv_insert_stream;
 
 /* ---- chunks ---- */
 
-/* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new items
- * that refer to it (a writer's history): when neither a pin nor an unsent item is left, the server is told to let it go. */
+/* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new
+ * items that refer to it (a writer's history): when neither a pin nor an unsent item is left, the server is told to let it go. */
 typedef struct rv_stream_chunk {
   atomic_uint refs;
   atomic_uint pins;
@@ -55,8 +55,8 @@ void rv_stream_chunk_unpin(rv_stream_chunk *chunk); /* no item that is added lat
 
 /* The memory is the caller's and must stay until `complete`. */
 typedef struct rv_stream_item {
-  /* Exactly once for each item that was added, on the loop's thread, with no lock held; it may free the item. It must not block. RV_OK: it is
-   * in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
+  /* Exactly once for each item that was added, on the loop's thread, with no lock held; it may free the item. It must not block.
+   * RV_OK: it is in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
   void (*complete)(struct rv_stream_item *item, rv_code code, const char *message);
   uint64_t key;
   uint8_t *body; /* the serialized PrioritizedItem, without a sequence number */
@@ -71,8 +71,8 @@ typedef struct rv_stream_item {
   rv_link link;
 } rv_stream_item;
 
-/* Serializes `wire` (key, table, priority, slices; its sequence is ignored) and takes a reference to each chunk. `complete` is the
- * caller's to set. */
+/* Serializes `wire` (key, table, priority, slices; its sequence is ignored) and takes a reference to each chunk. `complete` is
+ * the caller's to set. */
 rv_code rv_stream_item_init(rv_stream_item *item, const rv_wire_item *wire, rv_stream_chunk *const *chunks, uint32_t num_chunks,
                             rv_error *err);
 void rv_stream_item_fini(rv_stream_item *item); /* frees the body, drops the chunks; not while it is in a stream */
@@ -87,12 +87,12 @@ typedef struct rv_insert_stream_config {
 
 /* Opens no call yet: the first item does. */
 rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_stream **out, rv_error *err);
-/* Cancels the call; items that are not complete complete with RV_CANCELLED before this returns (those that were sent may or may not
- * have been inserted). Blocks for the loop's thread; not from a `complete`. */
+/* Cancels the call; items that are not complete complete with RV_CANCELLED before this returns (those that were sent may or may
+ * not have been inserted). Blocks for the loop's thread; not from a `complete`. */
 void rv_insert_stream_free(rv_insert_stream *stream);
 
-/* Hands over a list of items (linked by `link`; *items is empty afterwards), of which no two have the same key. Each chunk must have a pin while this runs. The
- * stream sets no bound: the caller counts what it has in flight. */
+/* Hands over a list of items (linked by `link`; *items is empty afterwards), of which no two have the same key. Each chunk must
+ * have a pin while this runs. The stream sets no bound: the caller counts what it has in flight. */
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items);
 void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
 /* On the loop's thread only: takes an item back that has not been sent; true: `complete` will not be called. false: it was
@@ -102,11 +102,11 @@ bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item);
 typedef enum rv_peer_kind { RV_PEER_UNKNOWN = 0, RV_PEER_REVERIE = 1, RV_PEER_REVERB = 2 } rv_peer_kind;
 
 typedef struct rv_insert_stream_status {
-  rv_peer_kind peer;       /* of the present or last connection */
+  rv_peer_kind peer; /* of the present or last connection */
   uint64_t unsent, unconfirmed;
   uint64_t bytes_sent;
   uint64_t reconnects;
-  char state[256];         /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
+  char state[256]; /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
 } rv_insert_stream_status;
 void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_status *out);
 

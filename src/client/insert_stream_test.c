@@ -29,9 +29,9 @@ typedef struct fake_server {
   const char *state_header; /* NULL: a plain Reverb server */
   size_t end_after;         /* items, then the call ends; 0: never */
   rv_code end_code;
-  size_t confirm_until;     /* items of the call below this place are confirmed, newest of each request first */
-  uint64_t refuse;          /* key that is refused */
-  bool garbage;             /* answers that are no message */
+  size_t confirm_until; /* items of the call below this place are confirmed, newest of each request first */
+  uint64_t refuse;      /* key that is refused */
+  bool garbage;         /* answers that are no message */
   /* what happened */
   unsigned calls;
   char writer[8][64], state[8][64];
@@ -64,7 +64,10 @@ static uint64_t chunk_key(rv_span chunk)
   return 0;
 }
 
-static void break_rule(fake_server *server, const char *rule) { snprintf(server->broken_rule, sizeof server->broken_rule, "%s", rule); }
+static void break_rule(fake_server *server, const char *rule)
+{
+  snprintf(server->broken_rule, sizeof server->broken_rule, "%s", rule);
+}
 
 static void keep(fake_call *call, const rv_insert_request *request)
 {
@@ -114,8 +117,9 @@ static void answer(rv_call *net_call, fake_server *server, const rv_insert_respo
   rv_writer_buf_init(&body);
   rv_pieces_init(&pieces);
   rv_insert_response_serialize(&body, response);
-  assert_int_equal(rv_pieces_copy(&pieces, server->garbage ? (const void *)"\xff\xff\xff" : body.data, server->garbage ? 3 : body.size),
-                   RV_OK);
+  assert_int_equal(
+      rv_pieces_copy(&pieces, server->garbage ? (const void *)"\xff\xff\xff" : body.data, server->garbage ? 3 : body.size),
+      RV_OK);
   rv_call_send(net_call, &pieces);
   rv_pieces_fini(&pieces);
   rv_writer_buf_fini(&body);
@@ -156,7 +160,10 @@ static void on_close(rv_call *net_call, void *user, rv_code code, const char *me
   free(user);
 }
 
-static void note(char to[64], const char *value) { snprintf(to, 64, "%s", value == NULL ? "" : value); }
+static void note(char to[64], const char *value)
+{
+  snprintf(to, 64, "%s", value == NULL ? "" : value);
+}
 
 static bool on_call(void *context, rv_call *net_call, const char *path, const rv_call_events **events, void **user)
 {
@@ -179,15 +186,15 @@ static bool on_call(void *context, rv_call *net_call, const char *path, const rv
 
 /* ---- the client ---- */
 
-typedef struct bench {
+typedef struct test_bench {
   fake_server server;
   rv_env env;
   rv_loop *loop;
   rv_channel *channel;
   rv_insert_stream *stream;
-} bench;
+} test_bench;
 
-static void set_up(bench *bench, const char *state_header)
+static void set_up(test_bench *bench, const char *state_header)
 {
   rv_error err = {.message = ""};
   memset(bench, 0, sizeof *bench);
@@ -217,7 +224,7 @@ static void set_up(bench *bench, const char *state_header)
   assert_int_equal(rv_insert_stream_new(&stream, &bench->stream, NULL), RV_OK);
 }
 
-static void tear_down(bench *bench)
+static void tear_down(test_bench *bench)
 {
   rv_insert_stream_free(bench->stream);
   rv_channel_free(bench->channel);
@@ -231,7 +238,7 @@ static void tear_down(bench *bench)
 
 typedef struct test_item {
   rv_stream_item item;
-  bench *bench;
+  test_bench *bench;
   bool done;
   rv_code code;
   char message[128];
@@ -266,7 +273,7 @@ static rv_stream_chunk *make_chunk(uint64_t key, size_t padding)
   return chunk;
 }
 
-static void add(bench *bench, test_item *item, uint64_t key, rv_stream_chunk **chunks, uint32_t num_chunks)
+static void add(test_bench *bench, test_item *item, uint64_t key, rv_stream_chunk **chunks, uint32_t num_chunks)
 {
   rv_wire_slice slices[64];
   for (uint32_t i = 0; i < num_chunks; i++) slices[i] = (rv_wire_slice){.chunk_key = chunks[i]->key, .length = 1};
@@ -297,7 +304,7 @@ static void wait_done(test_item *item)
   assert_true(done);
 }
 
-static void wait_seen(bench *bench, size_t num_items)
+static void wait_seen(test_bench *bench, size_t num_items)
 {
   fake_server *server = &bench->server;
   rv_mutex_lock(&server->mutex);
@@ -319,7 +326,7 @@ static void drop_chunk(rv_stream_chunk *chunk)
 static void a_chunk_is_sent_once_and_kept_while_it_is_pinned(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, "s1");
   rv_stream_chunk *window[8] = {NULL};
   static test_item items[300];
@@ -342,7 +349,7 @@ static void a_chunk_is_sent_once_and_kept_while_it_is_pinned(void **state)
 static void what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, "s1");
   bench.server.end_after = 5;
   bench.server.end_code = RV_UNAVAILABLE;
@@ -378,7 +385,7 @@ static void what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers
 static void a_plain_server_is_not_waited_for(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, NULL);
   bench.server.confirm_until = 0;
   rv_stream_chunk *chunk = make_chunk(9, 10);
@@ -399,7 +406,7 @@ static void a_plain_server_is_not_waited_for(void **state)
 static void a_status_that_is_final_fails_what_was_sent_and_the_rest_goes_on_under_a_new_name(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, NULL);
   bench.server.confirm_until = 0;
   rv_stream_chunk *chunk = make_chunk(9, 10);
@@ -432,7 +439,7 @@ static void a_status_that_is_final_fails_what_was_sent_and_the_rest_goes_on_unde
 static void a_refused_item_fails_alone(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, "s1");
   bench.server.refuse = 2;
   rv_stream_chunk *chunk = make_chunk(9, 10);
@@ -451,7 +458,7 @@ static void a_refused_item_fails_alone(void **state)
 static void an_answer_that_cannot_be_read_is_an_error(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, "s1");
   bench.server.garbage = true;
   rv_stream_chunk *chunk = make_chunk(9, 10);
@@ -464,28 +471,28 @@ static void an_answer_that_cannot_be_read_is_an_error(void **state)
   tear_down(&bench);
 }
 
-typedef struct withdrawal {
+typedef struct test_withdrawal {
   rv_insert_stream *stream;
   test_item *item;
   bool taken;
-} withdrawal;
+} test_withdrawal;
 
 static void withdraw_on_loop(void *argument)
 {
-  withdrawal *withdrawal = argument;
+  test_withdrawal *withdrawal = argument;
   withdrawal->taken = rv_insert_stream_withdraw(withdrawal->stream, &withdrawal->item->item);
 }
 
 static void an_item_that_was_not_sent_can_be_taken_back(void **state)
 {
   (void)state;
-  bench bench;
+  test_bench bench;
   set_up(&bench, "s1");
   rv_grpc_server_stop(bench.server.grpc, 0);
   rv_stream_chunk *chunk = make_chunk(9, 10);
   test_item item;
   add(&bench, &item, 1, &chunk, 1);
-  withdrawal withdrawal = {.stream = bench.stream, .item = &item};
+  test_withdrawal withdrawal = {.stream = bench.stream, .item = &item};
   rv_loop_call(bench.loop, withdraw_on_loop, &withdrawal);
   rv_insert_stream_status status;
   rv_insert_stream_get_status(bench.stream, &status);

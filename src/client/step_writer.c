@@ -90,8 +90,9 @@ static rv_code check_open(const rv_step_writer *steps, const char *call, rv_erro
 static rv_code begin(rv_step_writer *steps, size_t num_columns, rv_error *err)
 {
   if (steps->num_columns != 0 && num_columns != steps->num_columns)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "the step has %zu columns, which is inconsistent with the %zu of the steps before it",
-                   num_columns, steps->num_columns);
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "the step has %zu columns, which is inconsistent with the %zu of the steps before it", num_columns,
+                   steps->num_columns);
   if (num_columns == 0 || num_columns > RV_MAX_COLUMNS)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a step of %zu columns; 1 to %d are possible", num_columns, RV_MAX_COLUMNS);
   if (steps->num_columns != 0) return RV_OK;
@@ -117,7 +118,8 @@ static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_
   return code;
 }
 
-rv_code rv_step_writer_append(rv_step_writer *steps, const rv_tensor *columns, size_t num_columns, const rv_wait *wait, rv_error *err)
+rv_code rv_step_writer_append(rv_step_writer *steps, const rv_tensor *columns, size_t num_columns, const rv_wait *wait,
+                              rv_error *err)
 {
   rv_code code = check_open(steps, "append", err);
   if (code == RV_OK) code = begin(steps, num_columns, err);
@@ -145,8 +147,10 @@ rv_code rv_step_writer_append_sequence(rv_step_writer *steps, const rv_tensor *c
   if (code != RV_OK) return code;
   for (size_t i = 0; i < num_columns; i++) {
     if (columns[i].rank == 0 || columns[i].shape == NULL || columns[i].shape[0] < 1 || columns[i].shape[0] != columns[0].shape[0])
-      return rv_fail(err, RV_INVALID_ARGUMENT, "AppendSequence: all columns must have the same leading dimension of at least 1; column "
-                     "%zu has another", i);
+      return rv_fail(err, RV_INVALID_ARGUMENT,
+                     "AppendSequence: all columns must have the same leading dimension of at least 1; column "
+                     "%zu has another",
+                     i);
   }
   for (size_t t = 0; t < (size_t)columns[0].shape[0]; t++) {
     for (size_t i = 0; i < num_columns; i++) {
@@ -169,8 +173,8 @@ static rv_code check_length(const rv_step_writer *steps, uint32_t num_timesteps,
     return rv_fail(err, RV_INVALID_ARGUMENT, "num_timesteps %u is larger than max_sequence_length %u", (unsigned)num_timesteps,
                    (unsigned)steps->max_sequence_length);
   if (num_timesteps > rv_writer_num_rows(steps->writer))
-    return rv_fail(err, RV_INVALID_ARGUMENT, "num_timesteps %u is larger than the %lld steps that were appended", (unsigned)num_timesteps,
-                   (long long)rv_writer_num_rows(steps->writer));
+    return rv_fail(err, RV_INVALID_ARGUMENT, "num_timesteps %u is larger than the %lld steps that were appended",
+                   (unsigned)num_timesteps, (long long)rv_writer_num_rows(steps->writer));
   return RV_OK;
 }
 
@@ -213,8 +217,7 @@ static bool is_reachable(rv_client *client)
   rv_writer_buf_init(&request);
   rv_buf *owner = NULL;
   rv_span response;
-  rv_code code =
-      rv_client_unary(client, RV_PATH_SERVER_INFO, &request, RV_UNARY_FAIL_FAST, &patience, &owner, &response, NULL);
+  rv_code code = rv_client_unary(client, RV_PATH_SERVER_INFO, &request, RV_UNARY_FAIL_FAST, &patience, &owner, &response, NULL);
   rv_buf_unref(owner);
   return code != RV_UNAVAILABLE;
 }
@@ -244,6 +247,15 @@ rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, c
   return retry_on_unavailable ? rv_writer_flush(steps->writer, 0, wait, err) : flush_if_reachable(steps->writer, wait, err);
 }
 
-int64_t rv_step_writer_num_steps(const rv_step_writer *steps) { return rv_writer_num_rows(steps->writer); }
-uint64_t rv_step_writer_episode_id(const rv_step_writer *steps) { return rv_writer_episode_id(steps->writer); }
-bool rv_step_writer_is_closed(const rv_step_writer *steps) { return steps->closed; }
+int64_t rv_step_writer_num_steps(const rv_step_writer *steps)
+{
+  return rv_writer_num_rows(steps->writer);
+}
+uint64_t rv_step_writer_episode_id(const rv_step_writer *steps)
+{
+  return rv_writer_episode_id(steps->writer);
+}
+bool rv_step_writer_is_closed(const rv_step_writer *steps)
+{
+  return steps->closed;
+}

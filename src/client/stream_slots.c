@@ -37,8 +37,10 @@ rv_code rv_stream_slots_put(rv_stream_slots *slots, rv_stream_item *item)
   uint32_t slot = reuse ? slots->free_slots[slots->num_free - 1] : slots->num_slots;
   rv_code code = rv_map_put(&slots->map, item->key, slot);
   if (code != RV_OK) return code;
-  if (reuse) slots->num_free--;
-  else slots->num_slots++;
+  if (reuse)
+    slots->num_free--;
+  else
+    slots->num_slots++;
   slots->items[slot] = item;
   item->slot = slot;
   return RV_OK;

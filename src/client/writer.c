@@ -20,12 +20,13 @@ static rv_code read_config(const rv_writer_config *from, rv_writer_config *to, r
   memset(to, 0, sizeof *to);
   memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
   if (to->num_keep_alive_refs < 1 || to->num_keep_alive_refs > MAX_KEEP)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: num_keep_alive_refs must be a positive integer up to %d, it is %u", MAX_KEEP,
-                   (unsigned)to->num_keep_alive_refs);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: num_keep_alive_refs must be a positive integer up to %d, it is %u",
+                   MAX_KEEP, (unsigned)to->num_keep_alive_refs);
   if (to->chunk_length > to->num_keep_alive_refs)
     return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: chunk_length %u is larger than num_keep_alive_refs %u",
                    (unsigned)to->chunk_length, (unsigned)to->num_keep_alive_refs);
-  if (to->compression != RV_COMPRESSION_AUTO && to->compression != RV_COMPRESSION_NONE && to->compression != RV_COMPRESSION_SNAPPY)
+  if (to->compression != RV_COMPRESSION_AUTO && to->compression != RV_COMPRESSION_NONE &&
+      to->compression != RV_COMPRESSION_SNAPPY)
     return rv_fail(err, RV_INVALID_ARGUMENT, "writer config: %d is no compression", (int)to->compression);
   if (to->max_in_flight_bytes == 0) to->max_in_flight_bytes = DEFAULT_MAX_BYTES;
   if (to->max_in_flight_items == 0) to->max_in_flight_items = DEFAULT_MAX_ITEMS;
@@ -127,9 +128,10 @@ rv_code rv_writer_configure_column(rv_writer *writer, uint32_t number, uint32_t 
   rv_column *column;
   rv_code code = rv_client_check(writer->client, err);
   if (code == RV_OK && (num_keep_alive_refs < 1 || num_keep_alive_refs > MAX_KEEP || chunk_length > num_keep_alive_refs))
-    code = rv_fail(err, RV_INVALID_ARGUMENT,
-                   "column %u: num_keep_alive_refs must be a positive integer and chunk_length at most as much; they are %u and %u",
-                   (unsigned)number, (unsigned)num_keep_alive_refs, (unsigned)chunk_length);
+    code =
+        rv_fail(err, RV_INVALID_ARGUMENT,
+                "column %u: num_keep_alive_refs must be a positive integer and chunk_length at most as much; they are %u and %u",
+                (unsigned)number, (unsigned)num_keep_alive_refs, (unsigned)chunk_length);
   if (code == RV_OK) code = rv_writer_make_column(writer, number, &column, err);
   if (code != RV_OK) return code;
   char label[RV_LABEL_MAX];
@@ -229,10 +231,22 @@ rv_code rv_writer_end_episode(rv_writer *writer, bool clear_buffers, const rv_wa
 
 /* ---- what the writer knows ---- */
 
-int64_t rv_writer_num_rows(const rv_writer *writer) { return writer->num_rows; }
-int64_t rv_writer_episode_steps(const rv_writer *writer) { return writer->episode_steps; }
-uint64_t rv_writer_episode_id(const rv_writer *writer) { return writer->episode_id; }
-bool rv_writer_step_is_open(const rv_writer *writer) { return writer->step_open; }
+int64_t rv_writer_num_rows(const rv_writer *writer)
+{
+  return writer->num_rows;
+}
+int64_t rv_writer_episode_steps(const rv_writer *writer)
+{
+  return writer->episode_steps;
+}
+uint64_t rv_writer_episode_id(const rv_writer *writer)
+{
+  return writer->episode_id;
+}
+bool rv_writer_step_is_open(const rv_writer *writer)
+{
+  return writer->step_open;
+}
 
 rv_row_state rv_writer_row_state(const rv_writer *writer, uint32_t number, int64_t row)
 {
@@ -250,7 +264,8 @@ rv_code rv_writer_column_spec(const rv_writer *writer, uint32_t number, rv_spec 
   return RV_OK;
 }
 
-static rv_code string_row(rv_writer *writer, const rv_row_span *span, size_t bytes, int64_t offset, const void **out, rv_error *err)
+static rv_code string_row(rv_writer *writer, const rv_row_span *span, size_t bytes, int64_t offset, const void **out,
+                          rv_error *err)
 {
   void *room = realloc(writer->string_row, bytes);
   if (room == NULL) return rv_fail_memory(err, bytes);
@@ -266,8 +281,8 @@ rv_code rv_writer_row(rv_writer *writer, uint32_t number, int64_t row, rv_tensor
   if (span == NULL) {
     char label[RV_LABEL_MAX] = "";
     if (column != NULL) rv_column_label(column, label);
-    return rv_fail(err, RV_INVALID_ARGUMENT, "row %lld of %s %s", (long long)row, column != NULL ? label : "a column that has no rows",
-                   state == RV_ROW_EXPIRED ? "has expired" : "is missing");
+    return rv_fail(err, RV_INVALID_ARGUMENT, "row %lld of %s %s", (long long)row,
+                   column != NULL ? label : "a column that has no rows", state == RV_ROW_EXPIRED ? "has expired" : "is missing");
   }
   const rv_chunk_column *spec = &column->spec;
   int64_t offset = span->offset + (row - span->first);
@@ -291,7 +306,8 @@ void rv_writer_get_status(rv_writer *writer, rv_writer_status *out)
   } else {
     snprintf(stream.state, sizeof stream.state, "in process");
   }
-  rv_writer_status status = {.size = out->size, .bytes_sent = (int64_t)stream.bytes_sent, .reconnects = (int64_t)stream.reconnects};
+  rv_writer_status status = {
+      .size = out->size, .bytes_sent = (int64_t)stream.bytes_sent, .reconnects = (int64_t)stream.reconnects};
   snprintf(status.state, sizeof status.state, "%.127s", stream.state);
   rv_mutex_lock(&writer->mutex);
   status.items_created = writer->created;

@@ -49,8 +49,8 @@ struct rv_writer {
   bool one_chunk;          /* all columns go into one open chunk: in process, or columns_share_chunks */
   rv_column **columns;     /* by number; NULL: nothing known of it */
   uint32_t num_columns, column_room;
-  rv_written *open;        /* with one_chunk */
-  rv_chunk_rule rule;      /* with one_chunk */
+  rv_written *open;   /* with one_chunk */
+  rv_chunk_rule rule; /* with one_chunk */
   int64_t num_rows, episode_steps;
   bool step_open;
   uint64_t episode_id;
@@ -63,28 +63,29 @@ struct rv_writer {
   void *string_row;    /* what rv_writer_row gave for a column of strings */
   rv_link waiting;     /* remote items in order, the first of which waits for a chunk */
   size_t num_waiting;
-  bool ask_server;     /* the flush that waits has the patience to have its wait explained */
+  bool ask_server;          /* the flush that waits has the patience to have its wait explained */
   rv_insert_stream *stream; /* remote */
   rv_link free_items;       /* remote items to be used again */
   size_t num_free_items;
 
-  rv_mutex mutex; /* RV_RANK_CLIENT: what follows */
-  rv_gate gate;   /* opened for a flush */
+  rv_mutex mutex;  /* RV_RANK_CLIENT: what follows */
+  rv_gate gate;    /* opened for a flush */
   int64_t wake_at; /* open the gate when so few items are in flight; -1: nobody waits */
   rv_link flights; /* oldest first */
   int64_t created, confirmed, failed;
-  atomic_size_t num_flights;      /* changed under the mutex, read without */
+  atomic_size_t num_flights; /* changed under the mutex, read without */
   atomic_size_t bytes_in_flight;
-  size_t failures;      /* not discarded */
+  size_t failures; /* not discarded */
   bool failure_told;
-  rv_error failure;     /* the first */
+  rv_error failure; /* the first */
   bool closing;
-  bool tables_known;    /* or never to be known: items go straight to the stream */
-  rv_error tables_error;  /* code not RV_OK: why not */
-  rv_link unchecked;    /* items that wait for the tables */
-  rv_link done_items;   /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's memory */
-  size_t num_done_items;
-  rv_tables_fetch *fetch; /* the loop's; NULL: none runs */
+  bool tables_known;     /* or never to be known: items go straight to the stream */
+  rv_error tables_error; /* code not RV_OK: why not */
+  rv_link unchecked;     /* items that wait for the tables */
+  rv_link done_items;    /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's
+                            memory */
+  atomic_size_t num_done_items; /* changed under the mutex, read without */
+  rv_tables_fetch *fetch;       /* the loop's; NULL: none runs */
 };
 
 /* ---- chunks (writer_append.c) ---- */
@@ -114,8 +115,8 @@ typedef struct rv_flight {
 
 /* Begins the flight of an item over the present parts: counts it and takes references. RV_RESOURCE_EXHAUSTED: over a bound. */
 rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err);
-/* Any thread. True: the caller frees the item. False: it touches nothing any more, for either the writer is being freed and waits for *done, which
- * is set here, or the item was put among the done items by its link `reuse`. Both may be NULL. */
+/* Any thread. True: the caller frees the item. False: it touches nothing any more, for either the writer is being freed and waits
+ * for *done, which is set here, or the item was put among the done items by its link `reuse`. Both may be NULL. */
 bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done, rv_link *reuse);
 /* It was refused at once, which create_item says: as if it had never begun. */
 void rv_flight_undo(rv_flight *flight);

@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "client/writer.h"
 
-/* In process a chunk is shared by all columns and read while it grows: long ones save books, short ones save memory that one old item holds. */
+/* In process a chunk is shared by all columns and read while it grows: long ones save books, short ones save memory that one old
+ * item holds. */
 #define LOCAL_CHUNK_BYTES ((size_t)128 << 10)
 enum { LOCAL_MAX_ROWS = 1024, LOCAL_FIRST_ROWS = 8 };
 #define CHUNK_FULL_BYTES ((size_t)64 << 20) /* strings may be longer than their room tells */
@@ -88,8 +89,8 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
   rv_chunk_rule *rule = writer->one_chunk ? &writer->rule : &columns[0]->rule;
   uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
-  rv_code code = rv_written_new(columns, num_columns, rows, rv_writer_random_key(writer), writer->episode_id, writer->episode_steps,
-                                &chunk, err);
+  rv_code code = rv_written_new(columns, num_columns, rows, rv_writer_random_key(writer), writer->episode_id,
+                                writer->episode_steps, &chunk, err);
   if (code != RV_OK) return code;
   chunk->rule = rule;
   for (uint32_t i = 0; i < num_columns; i++) {
@@ -181,8 +182,8 @@ static rv_code check_whole_step(const rv_writer *writer, const rv_cell *cells, s
   size_t known = count_known(writer);
   if (known == 0) return RV_OK;
   if (known != num_cells)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "the step has %zu columns, which is inconsistent with the %zu of the steps before it",
-                   num_cells, known);
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "the step has %zu columns, which is inconsistent with the %zu of the steps before it", num_cells, known);
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = rv_writer_column(writer, cells[i].column);
     if (column == NULL || !column->known)
@@ -192,7 +193,8 @@ static rv_code check_whole_step(const rv_writer *writer, const rv_cell *cells, s
   return RV_OK;
 }
 
-static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step, size_t *bytes, rv_error *err)
+static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step, size_t *bytes,
+                           rv_error *err)
 {
   rv_code code = RV_OK;
   if (writer->config.columns_share_chunks) code = check_whole_step(writer, cells, num_cells, partial_step, err);
@@ -205,8 +207,7 @@ static rv_code put_cells(rv_writer *writer, const rv_cell *cells, size_t num_cel
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
     rv_code code = rv_column_reserve(column, err);
-    if (code == RV_OK)
-      code = rv_segment_put(column->open->segment, column->tensor, column->open_rows, &cells[i].value, err);
+    if (code == RV_OK) code = rv_segment_put(column->open->segment, column->tensor, column->open_rows, &cells[i].value, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;

@@ -22,8 +22,8 @@ static void explain_table(const rv_table_info *info, char *out, size_t capacity)
   }
   const rv_rate_limiter_config *limiter = &info->rate_limiter;
   snprintf(out, capacity,
-           "; table \"%s\" waits for samples: %lld inserts and %lld samples so far, with samples_per_insert %g and max_diff %g", info->name,
-           (long long)info->inserts, (long long)info->samples, limiter->samples_per_insert, limiter->max_diff);
+           "; table \"%s\" waits for samples: %lld inserts and %lld samples so far, with samples_per_insert %g and max_diff %g",
+           info->name, (long long)info->inserts, (long long)info->samples, limiter->samples_per_insert, limiter->max_diff);
 }
 
 static void ask_server(rv_writer *writer, const char *table, char *out, size_t capacity)
@@ -56,6 +56,6 @@ void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity)
   }
   if (writer->ask_server && table[0] != '\0' && strncmp(stream.state, "connected", strlen("connected")) == 0)
     ask_server(writer, table, limiter, sizeof limiter);
-  snprintf(out, capacity, "%zu %s not confirmed by the server (%.200s)%s", count, count == 1 ? "item is" : "items are", stream.state,
-           limiter);
+  snprintf(out, capacity, "%zu %s not confirmed by the server (%.200s)%s", count, count == 1 ? "item is" : "items are",
+           stream.state, limiter);
 }

@@ -9,12 +9,13 @@ enum { MAX_DONE_ITEMS = 128 };
 
 static rv_code fail_bound(rv_writer *writer, size_t bytes, rv_error *err)
 {
-  return rv_fail(err, RV_RESOURCE_EXHAUSTED,
-                 "%zu items with %zu bytes are in flight and the bounds are %u items and %zu bytes (%zu more were to come); flush, or "
-                 "slow down",
-                 atomic_load_explicit(&writer->num_flights, memory_order_relaxed),
-                 atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed), (unsigned)writer->config.max_in_flight_items,
-                 writer->config.max_in_flight_bytes, bytes);
+  return rv_fail(
+      err, RV_RESOURCE_EXHAUSTED,
+      "%zu items with %zu bytes are in flight and the bounds are %u items and %zu bytes (%zu more were to come); flush, or "
+      "slow down",
+      atomic_load_explicit(&writer->num_flights, memory_order_relaxed),
+      atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed), (unsigned)writer->config.max_in_flight_items,
+      writer->config.max_in_flight_bytes, bytes);
 }
 
 /* With nothing in flight anything is let through, however large, or it could never leave. */
@@ -89,9 +90,9 @@ bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *d
   if (closing || (writer->wake_at >= 0 && (left <= writer->wake_at || writer->failures > 0))) rv_gate_open(&writer->gate);
   if (done != NULL) *done = true;
   bool mine = !closing || done == NULL;
-  if (reuse != NULL && !closing && writer->num_done_items < MAX_DONE_ITEMS) {
+  if (reuse != NULL && !closing && atomic_load_explicit(&writer->num_done_items, memory_order_relaxed) < MAX_DONE_ITEMS) {
     rv_list_push_back(&writer->done_items, reuse);
-    writer->num_done_items++;
+    atomic_fetch_add_explicit(&writer->num_done_items, 1, memory_order_relaxed);
     mine = false;
   }
   rv_mutex_unlock(&writer->mutex);

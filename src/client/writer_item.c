@@ -27,8 +27,7 @@ static rv_code need_slice(rv_parts *parts, rv_error *err)
   if (parts->num_slices >= MAX_SLICES)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the item's rows lie in more than %d separate places", MAX_SLICES);
   size_t room = parts->slice_room == 0 ? 32 : 2 * parts->slice_room;
-  if (!grow((void **)&parts->slices, sizeof *parts->slices, room) ||
-      !grow((void **)&parts->owners, sizeof(rv_written *), room))
+  if (!grow((void **)&parts->slices, sizeof *parts->slices, room) || !grow((void **)&parts->owners, sizeof(rv_written *), room))
     return rv_fail_memory(err, room * sizeof *parts->slices);
   parts->slice_room = room;
   return RV_OK;
@@ -71,13 +70,14 @@ static rv_code fail_row(const rv_writer *writer, uint32_t number, int64_t row, r
     return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s does not exist; there are rows 0 to %" PRId64, row, label,
                    writer->num_rows - 1);
   if (row < rv_writer_first_row(writer, column))
-    return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s has expired: the last %u rows are kept (num_keep_alive_refs)", row,
-                   label, (unsigned)column->keep);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s has expired: the last %u rows are kept (num_keep_alive_refs)",
+                   row, label, (unsigned)column->keep);
   return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s is missing: that step has no cell for it", row, label);
 }
 
 /* Rows that lie one behind the other in their chunk join the slice before them; rows across a gap never do. */
-static rv_code add_slice(rv_parts *parts, size_t first_slice, const rv_row_span *span, uint32_t offset, uint32_t length, rv_error *err)
+static rv_code add_slice(rv_parts *parts, size_t first_slice, const rv_row_span *span, uint32_t offset, uint32_t length,
+                         rv_error *err)
 {
   if (parts->num_slices > first_slice) {
     rv_slice *last = &parts->slices[parts->num_slices - 1];
@@ -89,8 +89,8 @@ static rv_code add_slice(rv_parts *parts, size_t first_slice, const rv_row_span 
   }
   rv_code code = need_slice(parts, err);
   if (code != RV_OK) return code;
-  parts->slices[parts->num_slices] = (rv_slice){
-      .chunk = span->chunk->segment, .tensor = span->tensor, .offset = (int32_t)offset, .length = (int32_t)length};
+  parts->slices[parts->num_slices] =
+      (rv_slice){.chunk = span->chunk->segment, .tensor = span->tensor, .offset = (int32_t)offset, .length = (int32_t)length};
   parts->owners[parts->num_slices++] = span->chunk;
   return RV_OK;
 }
@@ -122,7 +122,8 @@ static rv_code check_same_kind(const rv_writer *writer, const rv_chunk_column *s
   for (uint32_t d = 0; same && d < spec->rank; d++) same = spec->shape[d] == other->shape[d];
   if (same && spec->dtype == other->dtype) return RV_OK;
   char a[96], b[96];
-  return rv_fail(err, RV_INVALID_ARGUMENT, "its runs have %s: %s and %s", spec->dtype != other->dtype ? "different dtypes" : "incompatible shapes",
+  return rv_fail(err, RV_INVALID_ARGUMENT, "its runs have %s: %s and %s",
+                 spec->dtype != other->dtype ? "different dtypes" : "incompatible shapes",
                  rv_format_spec(a, sizeof a, spec->dtype, (int32_t)spec->rank, spec->shape),
                  rv_format_spec(b, sizeof b, other->dtype, (int32_t)other->rank, other->shape));
 }
@@ -141,7 +142,8 @@ static rv_code add_column(rv_writer *writer, const rv_item_column *from, rv_erro
     column.length += run->count;
     if (column.length > INT32_MAX) return rv_fail(err, RV_INVALID_ARGUMENT, "it has more than 2^31 - 1 rows");
   }
-  if (column.length == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "it has no rows; a trajectory must not be empty in any column");
+  if (column.length == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "it has no rows; a trajectory must not be empty in any column");
   if (from->squeeze && column.length != 1)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a squeezed column has exactly one row, this one has %" PRId64, column.length);
   column.num_slices = (uint32_t)parts->num_slices - column.first_slice;
@@ -224,7 +226,8 @@ static rv_code note_table(rv_writer *writer, rv_writer_table *table, rv_error *e
 {
   if (writer->num_tables == writer->table_room) {
     size_t room = writer->table_room == 0 ? 4 : 2 * writer->table_room;
-    if (!grow((void **)&writer->tables, sizeof(rv_writer_table *), room)) return rv_fail_memory(err, room * sizeof(rv_writer_table *));
+    if (!grow((void **)&writer->tables, sizeof(rv_writer_table *), room))
+      return rv_fail_memory(err, room * sizeof(rv_writer_table *));
     writer->table_room = room;
   }
   writer->tables[writer->num_tables++] = table;
@@ -266,7 +269,8 @@ rv_code rv_writer_priority_fits(const rv_table_info *info, double priority, rv_e
 static rv_code check_priority(const rv_writer_table *table, double priority, rv_error *err)
 {
   if (isnan(priority)) return rv_fail(err, RV_INVALID_ARGUMENT, "the priority is nan (not a number)");
-  return table->info == NULL ? RV_OK : rv_writer_priority_fits(table->info, priority, err); /* in process the table looks itself */
+  return table->info == NULL ? RV_OK
+                             : rv_writer_priority_fits(table->info, priority, err); /* in process the table looks itself */
 }
 
 /* ---- create_item ---- */

@@ -1,4 +1,5 @@
-/* Items into tables of this process: nothing is encoded, nothing is copied, and an item that the limiter holds back waits in the table. */
+/* Items into tables of this process: nothing is encoded, nothing is copied, and an item that the limiter holds back waits in the
+ * table. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,10 +31,8 @@ static void on_complete(rv_waiter *waiter)
 static rv_code make_trajectory(rv_writer *writer, rv_trajectory **out, rv_error *err)
 {
   const rv_parts *parts = &writer->parts;
-  rv_trajectory_desc desc = {.slices = parts->slices,
-                             .num_slices = parts->column_slices,
-                             .squeeze = parts->squeeze,
-                             .num_columns = parts->num_columns};
+  rv_trajectory_desc desc = {
+      .slices = parts->slices, .num_slices = parts->column_slices, .squeeze = parts->squeeze, .num_columns = parts->num_columns};
   return rv_trajectory_new(writer->client->layouts, &desc, out, err);
 }
 

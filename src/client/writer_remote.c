@@ -1,7 +1,8 @@
 /* Items into the insert stream.
  *
- * An item passes up to three places: `waiting`, on the writer's thread, until its chunks are complete; `unchecked`, until the server has told what
- * its tables expect; the stream. Each is left in order, so items reach the server in the order in which they were created. */
+ * An item passes up to three places: `waiting`, on the writer's thread, until its chunks are complete; `unchecked`, until the
+ * server has told what its tables expect; the stream. Each is left in order, so items reach the server in the order in which they
+ * were created. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,9 @@ struct rv_remote_item {
   rv_stream_item stream; /* its link: in whichever of the three places; its arrays: below */
   rv_flight flight;
   double priority;
-  uint32_t room;                 /* for chunks */
-  uint32_t num_ready;            /* of the chunks, how many are known to be complete */
-  uint32_t num_columns;          /* to be checked; 0: they have been */
+  uint32_t room;        /* for chunks */
+  uint32_t num_ready;   /* of the chunks, how many are known to be complete */
+  uint32_t num_columns; /* to be checked; 0: they have been */
   rv_trajectory_column *columns;
   rv_writer_buf body;
   void *chunks[]; /* room x rv_written, room x rv_stream_chunk */
@@ -92,11 +93,12 @@ static void on_complete(rv_stream_item *stream_item, rv_code code, const char *m
 
 void rv_writer_reclaim(rv_writer *writer)
 {
+  if (atomic_load_explicit(&writer->num_done_items, memory_order_relaxed) == 0) return;
   rv_link done;
   rv_list_init(&done);
   rv_mutex_lock(&writer->mutex);
   rv_list_splice(&done, &writer->done_items);
-  writer->num_done_items = 0;
+  atomic_store_explicit(&writer->num_done_items, 0, memory_order_relaxed);
   rv_mutex_unlock(&writer->mutex);
   rv_link *link;
   while ((link = rv_list_pop_front(&done)) != NULL) {

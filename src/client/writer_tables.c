@@ -23,17 +23,23 @@ static void start(rv_tables_fetch *fetch)
   rv_unary_call_start(&fetch->call);
 }
 
-static void on_task(rv_task *task) { start(RV_CONTAINER(task, rv_tables_fetch, task)); }
+static void on_task(rv_task *task)
+{
+  start(RV_CONTAINER(task, rv_tables_fetch, task));
+}
 
-static void on_again(rv_timer *timer) { start(RV_CONTAINER(timer, rv_tables_fetch, again)); }
+static void on_again(rv_timer *timer)
+{
+  start(RV_CONTAINER(timer, rv_tables_fetch, again));
+}
 
 static void end(rv_tables_fetch *fetch, const rv_tables *tables)
 {
   rv_writer *writer = fetch->writer;
   rv_timer_stop(&fetch->again);
   if (tables == NULL) {
-    rv_log(&fetch->client->env, RV_LOG_WARNING, "a writer does not check its items: the server does not say what its tables expect (%s)",
-           fetch->call.error.message);
+    rv_log(&fetch->client->env, RV_LOG_WARNING,
+           "a writer does not check its items: the server does not say what its tables expect (%s)", fetch->call.error.message);
   }
   rv_mutex_lock(&writer->mutex);
   writer->fetch = NULL;
@@ -70,11 +76,8 @@ rv_code rv_writer_fetch_tables(rv_writer *writer, rv_error *err)
   rv_tables_fetch *fetch = calloc(1, sizeof *fetch);
   if (fetch == NULL) return rv_fail_memory(err, sizeof *fetch);
   rv_client *client = writer->client;
-  fetch->call = (rv_unary_call){.channel = client->channel,
-                                .path = RV_PATH_SERVER_INFO,
-                                .deadline_ns = INT64_MAX,
-                                .wait_for_ready = true,
-                                .done = on_done};
+  fetch->call = (rv_unary_call){
+      .channel = client->channel, .path = RV_PATH_SERVER_INFO, .deadline_ns = INT64_MAX, .wait_for_ready = true, .done = on_done};
   rv_pieces_init(&fetch->call.request); /* the request is empty, also when it is made again */
   fetch->writer = writer;
   fetch->client = client;

@@ -25,8 +25,8 @@ static void retire_segment(rv_written *written)
   }
 }
 
-static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta, rv_chunk **out,
-                           rv_error *err)
+static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta,
+                           rv_chunk **out, rv_error *err)
 {
   rv_chunk *spare = columns[0]->spare;
   if (num_columns == 1 && spare != NULL && rv_segment_capacity(spare) == rows && rv_segment_reuse(spare, meta)) {
@@ -45,10 +45,13 @@ static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint
   return code;
 }
 
-static int32_t clamp_step(int64_t step) { return step < INT32_MAX ? (int32_t)step : INT32_MAX; }
+static int32_t clamp_step(int64_t step)
+{
+  return step < INT32_MAX ? (int32_t)step : INT32_MAX;
+}
 
-rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id, int64_t step,
-                       rv_written **out, rv_error *err)
+rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
+                       int64_t step, rv_written **out, rv_error *err)
 {
   size_t size = sizeof(rv_written) + num_columns * sizeof(rv_column *);
   rv_written *written = malloc(size);
@@ -84,7 +87,10 @@ void rv_written_unref(rv_written *written)
   free(written);
 }
 
-void rv_written_pin(rv_written *written) { written->pins++; }
+void rv_written_pin(rv_written *written)
+{
+  written->pins++;
+}
 
 void rv_written_unpin(rv_written *written)
 {

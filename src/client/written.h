@@ -1,4 +1,5 @@
-/* A chunk as its writer sees it: a segment that rows are put into, complete one day, and encoded when an item that goes to a server needs it.
+/* A chunk as its writer sees it: a segment that rows are put into, complete one day, and encoded when an item that goes to a
+ * server needs it.
  *
  * It is pinned by whatever may still lead to a new reference (spans of history, being open, items that wait for it), by the
  * writer's thread alone, and referenced besides by items in flight, from any thread. */
@@ -16,21 +17,21 @@ typedef struct rv_written {
   rv_chunk *segment;        /* NULL once no pin is left */
   rv_stream_chunk *encoded; /* NULL until needed; only of a complete chunk */
   uint64_t key;
-  rv_chunk_rule *rule;  /* of its column, or of the writer where columns share chunks */
-  bool complete;        /* no more rows come */
-  uint32_t rows;        /* of its longest column */
+  rv_chunk_rule *rule;           /* of its column, or of the writer where columns share chunks */
+  bool complete;                 /* no more rows come */
+  uint32_t rows;                 /* of its longest column */
   int64_t first_step, last_step; /* of the episode */
-  uint32_t in_flight;   /* items that are not settled; under the writer's mutex */
-  size_t bytes;         /* of rows put in so far */
-  uint64_t mark;        /* serial of the item that is being made, once it was seen to need this chunk */
+  uint32_t in_flight;            /* items that are not settled; under the writer's mutex */
+  size_t bytes;                  /* of rows put in so far */
+  uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk */
   uint32_t num_columns;
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;
 
-/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known; a lone column's last segment is used again
- * if it fits. One reference, one pin. */
-rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id, int64_t step,
-                       rv_written **out, rv_error *err);
+/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known; a lone column's last segment is used
+ * again if it fits. One reference, one pin. */
+rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
+                       int64_t step, rv_written **out, rv_error *err);
 rv_written *rv_written_ref(rv_written *written);
 void rv_written_unref(rv_written *written); /* any thread */
 void rv_written_pin(rv_written *written);

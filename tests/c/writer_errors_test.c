@@ -1,5 +1,6 @@
 /* What a writer refuses, when it says so, and what it does not change by refusing: in process and through a server. */
 #include <math.h>
+#include <sched.h>
 
 #include "support/place.h"
 
@@ -291,6 +292,67 @@ static void a_freed_writer_takes_back_what_waits(bool remote)
   place_close(&place);
 }
 
+/* ---- when items leave ---- */
+
+static rv_writer_status status_of(rv_writer *writer)
+{
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  return status;
+}
+
+static void short_items_leave_without_a_flush(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.num_keep_alive_refs = 100});
+  for (int32_t i = 0; i < 60; i++) {
+    append_number(writer, i);
+    uint32_t length = i < 14 ? (uint32_t)i + 1 : 15;
+    OK(item_of_rows(writer, "plain", i + 1 - (int32_t)length, length, 1, 1, NULL, error));
+    while (status_of(writer).items_in_flight > 0) sched_yield();
+  }
+  assert_int_equal(place_size(&place, "plain"), 60);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.num_keep_alive_refs = 8, .chunk_length = 4});
+  for (int32_t i = 0; i < 6; i++) {
+    append_number(writer, i);
+    OK(item_of_rows(writer, "plain", i, 1, 1, 1, NULL, error));
+  }
+  while (status_of(writer).items_in_flight > (remote ? 2 : 0)) sched_yield();
+  assert_int_equal(place_size(&place, "plain"), remote ? 4 : 6);
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  assert_int_equal(place_size(&place, "plain"), 6);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
+static void two_tables_are_served_though_one_is_blocked(bool remote)
+{
+  test_place place;
+  rv_table_config tables[2] = {place_queue("queue", 1), place_queue_like("plain", 100)};
+  place_open(&place, remote, tables, 2);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  for (int32_t i = 0; i < 50; i++) {
+    append_number(writer, i);
+    OK(item_of_rows(writer, "queue", i, 1, 1, 1, NULL, error));
+    OK(item_of_rows(writer, "plain", i, 1, 1, 1, NULL, error));
+  }
+  OK(rv_writer_flush(writer, 49, NULL, error));
+  assert_int_equal(place_size(&place, "plain"), 50);
+  for (int32_t i = 0; i < 49; i++) sample_one(&place, "queue");
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 /* ---- the step writer ---- */
 
 static void the_step_writer_makes_items_of_the_last_steps(bool remote)
@@ -357,6 +419,9 @@ BOTH(a_column_can_be_configured_before_it_comes)
 BOTH(a_blocked_table_never_blocks_create_item)
 BOTH(bytes_in_flight_are_bounded)
 BOTH(a_freed_writer_takes_back_what_waits)
+BOTH(short_items_leave_without_a_flush)
+BOTH(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush)
+BOTH(two_tables_are_served_though_one_is_blocked)
 BOTH(the_step_writer_makes_items_of_the_last_steps)
 
 #define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
@@ -364,11 +429,19 @@ BOTH(the_step_writer_makes_items_of_the_last_steps)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      BOTH_TESTS(a_refused_append_changes_nothing),         BOTH_TESTS(a_column_that_was_refused_has_not_begun),
-      BOTH_TESTS(an_open_step_takes_each_column_once),      BOTH_TESTS(create_item_says_what_is_wrong),
-      BOTH_TESTS(configs_that_make_no_sense_are_refused),   BOTH_TESTS(a_column_can_be_configured_before_it_comes),
-      BOTH_TESTS(a_blocked_table_never_blocks_create_item), BOTH_TESTS(bytes_in_flight_are_bounded),
-      BOTH_TESTS(a_freed_writer_takes_back_what_waits),     BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
+      BOTH_TESTS(a_refused_append_changes_nothing),
+      BOTH_TESTS(a_column_that_was_refused_has_not_begun),
+      BOTH_TESTS(an_open_step_takes_each_column_once),
+      BOTH_TESTS(create_item_says_what_is_wrong),
+      BOTH_TESTS(configs_that_make_no_sense_are_refused),
+      BOTH_TESTS(a_column_can_be_configured_before_it_comes),
+      BOTH_TESTS(a_blocked_table_never_blocks_create_item),
+      BOTH_TESTS(bytes_in_flight_are_bounded),
+      BOTH_TESTS(a_freed_writer_takes_back_what_waits),
+      BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
+      BOTH_TESTS(short_items_leave_without_a_flush),
+      BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
+      BOTH_TESTS(two_tables_are_served_though_one_is_blocked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A remote writer when the server is not there yet, goes away, comes back, or the line is cut: nothing hangs, nothing is lost, nothing is
- * inserted twice. */
+/* A remote writer when the server is not there yet, goes away, comes back, or the line is cut: nothing hangs, nothing is lost,
+ * nothing is inserted twice. */
 #include <sched.h>
 
 #include "support/place.h"
@@ -266,7 +266,8 @@ static void items_larger_than_any_window_are_not_lost_with_the_line(void **state
   remote_open(&remote, tables, 1, 2000000, 5);
   static uint8_t frame[200000];
   int64_t shape[1] = {sizeof frame};
-  rv_writer *writer = place_writer(&remote.place, (rv_writer_config){.num_keep_alive_refs = 4, .compression = RV_COMPRESSION_NONE});
+  rv_writer *writer =
+      place_writer(&remote.place, (rv_writer_config){.num_keep_alive_refs = 4, .compression = RV_COMPRESSION_NONE});
   for (int32_t i = 0; i < 40; i++) {
     memset(frame, i, sizeof frame);
     rv_cell cell = {.column = 0, .value = {.dtype = RV_UINT8, .rank = 1, .shape = shape, .data = frame}};

@@ -21,25 +21,25 @@ typedef struct test_place {
   rv_client *client;
 } test_place;
 
-#define OK(call)                                                                     \
-  do {                                                                               \
-    rv_error ok_error = {.message = ""};                                             \
-    rv_error *error = &ok_error;                                                     \
-    (void)error;                                                                     \
-    rv_code ok_code = (call);                                                        \
-    if (ok_code != RV_OK) fail_msg("%s: %s: %s", #call, rv_code_name(ok_code), ok_error.message); \
+#define OK(call)                                                                                                                 \
+  do {                                                                                                                           \
+    rv_error ok_error = {.message = ""};                                                                                         \
+    rv_error *error = &ok_error;                                                                                                 \
+    (void)error;                                                                                                                 \
+    rv_code ok_code = (call);                                                                                                    \
+    if (ok_code != RV_OK) fail_msg("%s: %s: %s", #call, rv_code_name(ok_code), ok_error.message);                                \
   } while (0)
 
 /* The call fails with that code and a sentence that contains the text. */
-#define FAILS(expected, text, call)                                                                                         \
-  do {                                                                                                                      \
-    rv_error fails_error = {.message = ""};                                                                                 \
-    rv_error *error = &fails_error;                                                                                         \
-    (void)error;                                                                                                            \
-    rv_code fails_code = (call);                                                                                            \
-    if (fails_code != (expected) || strstr(fails_error.message, (text)) == NULL)                                            \
-      fail_msg("%s: %s: \"%s\", expected %s: \"...%s...\"", #call, rv_code_name(fails_code), fails_error.message,           \
-               rv_code_name(expected), (text));                                                                             \
+#define FAILS(expected, text, call)                                                                                              \
+  do {                                                                                                                           \
+    rv_error fails_error = {.message = ""};                                                                                      \
+    rv_error *error = &fails_error;                                                                                              \
+    (void)error;                                                                                                                 \
+    rv_code fails_code = (call);                                                                                                 \
+    if (fails_code != (expected) || strstr(fails_error.message, (text)) == NULL)                                                 \
+      fail_msg("%s: %s: \"%s\", expected %s: \"...%s...\"", #call, rv_code_name(fails_code), fails_error.message,                \
+               rv_code_name(expected), (text));                                                                                  \
   } while (0)
 
 static inline uint16_t place_serve(test_place *place, uint16_t port)
@@ -132,8 +132,8 @@ static inline void append_number(rv_writer *writer, int32_t number)
   OK(rv_writer_append(writer, &cell, 1, false, error));
 }
 
-static inline rv_code item_of_rows(rv_writer *writer, const char *table, int64_t first, uint32_t count, int64_t stride, double priority,
-                                   uint64_t *key, rv_error *error)
+static inline rv_code item_of_rows(rv_writer *writer, const char *table, int64_t first, uint32_t count, int64_t stride,
+                                   double priority, uint64_t *key, rv_error *error)
 {
   rv_run run = {.column = 0, .count = count, .first = first, .stride = stride};
   rv_item_column column = {.runs = &run, .num_runs = 1};

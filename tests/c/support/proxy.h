@@ -1,5 +1,5 @@
-/* A TCP relay between a client and a server that drops connections: after a number of bytes, at once, or for as long as the test says.
- * Header only, for tests. */
+/* A TCP relay between a client and a server that drops connections: after a number of bytes, at once, or for as long as the test
+ * says. Header only, for tests. */
 #ifndef RV_TEST_PROXY_H
 #define RV_TEST_PROXY_H
 
@@ -158,7 +158,10 @@ static inline void proxy_cut(test_proxy *proxy)
 }
 
 /* No more cuts; what comes passes. */
-static inline void proxy_calm(test_proxy *proxy) { atomic_store(&proxy->budget, INT64_MAX / 2); }
+static inline void proxy_calm(test_proxy *proxy)
+{
+  atomic_store(&proxy->budget, INT64_MAX / 2);
+}
 
 static inline void proxy_stop(test_proxy *proxy)
 {
