@@ -120,8 +120,11 @@ rv_code rv_answer_health_check(rv_server *server, rv_span request, rv_pieces *re
 
 /* ---- what several of them need ---- */
 
-/* The table of that name; RV_NOT_FOUND's sentence has "was not found" in it, which Reverb's clients look for. */
-rv_code rv_server_find_table(rv_server *server, rv_span name, rv_table **out, rv_error *err);
+/* RV_NOT_FOUND's sentence has "was not found" in it, which Reverb's clients look for. */
+static inline rv_code rv_server_find_table(rv_server *server, rv_span name, rv_table **out, rv_error *err)
+{
+  return rv_store_find(server->store, (const char *)name.data, name.size, out, err);
+}
 /* Appends a flat buffer's bytes and frees the buffer; RV_RESOURCE_EXHAUSTED when memory was out, then or before. */
 rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err);
 

@@ -67,14 +67,6 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   return true;
 }
 
-rv_code rv_server_find_table(rv_server *server, rv_span name, rv_table **out, rv_error *err)
-{
-  rv_code code = rv_store_find(server->store, (const char *)name.data, name.size, out, err);
-  if (code == RV_NOT_FOUND && err != NULL && strstr(err->message, "was not found") == NULL)
-    rv_error_prefix(err, "table \"%.*s\" was not found", name.size > 128 ? 128 : (int)name.size, (const char *)name.data);
-  return code;
-}
-
 rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err)
 {
   rv_code code = RV_OK;

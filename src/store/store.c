@@ -141,7 +141,7 @@ static rv_code not_found(const rv_store *store, const char *name, size_t length,
     int wrote = snprintf(names + at, sizeof names - at, "%s\"%s\"", i == 0 ? "" : ", ", rv_table_name(store->tables[i]));
     at += wrote < 0 ? 0 : (size_t)wrote;
   }
-  return rv_fail(err, RV_NOT_FOUND, "there is no table \"%.*s\"; the store has %s%s", length > 100 ? 100 : (int)length, name, names,
+  return rv_fail(err, RV_NOT_FOUND, "table \"%.*s\" was not found; the store has %s%s", length > 100 ? 100 : (int)length, name, names,
                  at < sizeof names ? "" : " ...");
 }
 
