@@ -55,6 +55,7 @@ def make_tables(config: Config) -> list[reverie.Table]:
             max_size=1_000,
             max_times_sampled=1,
             rate_limiter=reverie.rate_limiters.MinSize(1),
+            signature={"return": spec((), np.float32, "return"), "actor": spec((), np.int64, "actor")},
         ),
     ]
 
