@@ -7,7 +7,7 @@ rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err)
 {
   if (rv_priority_fine(table, priority)) return RV_OK;
   rv_code code = priority == priority ? rv_pick_accepts(&table->sampler, priority, err)
-                                      : rv_fail(err, RV_INVALID_ARGUMENT, "priority is NaN; give a number");
+                                      : rv_fail(err, RV_INVALID_ARGUMENT, "priority must not be NaN; give a number");
   if (code == RV_OK) code = rv_pick_accepts(&table->remover, priority, err);
   rv_error_prefix(err, "table \"%s\"", table->name);
   return code;
