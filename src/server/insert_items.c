@@ -150,8 +150,26 @@ static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, rv_er
 
 /* ---- one message ---- */
 
+static void on_turn_task(rv_task *task)
+{
+  rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, turn_task);
+  call->turn_posted = false;
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
+static void post_turn(rv_insert_call *call)
+{
+  if (call->turn_posted) return;
+  call->turn_posted = true;
+  rv_server_stream_ref(&call->stream);
+  rv_loop_post(call->stream.loop, &call->turn_task);
+}
+
 void rv_insert_items_init(rv_insert_call *call)
 {
+  call->turn_task.run = on_turn_task;
   rv_list_init(&call->pending);
   atomic_init(&call->completed, NULL);
   call->completed_task.run = on_completed_task;
@@ -172,6 +190,11 @@ void rv_insert_items_drop_request(rv_insert_call *call)
   call->message = NULL;
 }
 
+static bool has_items(const rv_insert_call *call)
+{
+  return call->in_request && call->next_item < call->request.num_items;
+}
+
 static bool too_much_waits(const rv_insert_call *call)
 {
   return call->num_pending >= RV_INSERTS_PENDING_MAX ||
@@ -181,7 +204,11 @@ static bool too_much_waits(const rv_insert_call *call)
 
 void rv_insert_items_advance(rv_insert_call *call)
 {
-  while (call->in_request && call->next_item < call->request.num_items && !too_much_waits(call)) {
+  for (int turn = RV_INSERTS_TURN; has_items(call) && !too_much_waits(call); turn--) {
+    if (turn == 0) {
+      post_turn(call);
+      return;
+    }
     rv_wire_item item;
     rv_error err;
     rv_span bytes = call->request.items[call->next_item++];
@@ -192,7 +219,7 @@ void rv_insert_items_advance(rv_insert_call *call)
     if (insert_item(call, &item, &err) != RV_OK) rv_insert_answer(call, item.key, item.sequence, err.code, err.message);
     rv_wire_item_fini(&item);
   }
-  if (!call->in_request || call->next_item < call->request.num_items) return;
+  if (!call->in_request || has_items(call)) return;
   rv_error err;
   rv_code code = rv_chunk_map_keep(&call->chunks, call->request.keep_chunk_keys, call->request.num_keep_chunk_keys, &err);
   rv_insert_items_drop_request(call);

@@ -19,6 +19,7 @@ typedef struct rv_insert_call rv_insert_call;
 enum {
   RV_INSERTS_PENDING_MAX = 256,           /* operations that wait for the limiter, a call */
   RV_INSERT_BYTES_PENDING_MAX = 64 << 20, /* of the messages they came in */
+  RV_INSERTS_TURN = 512,                  /* items worked off in one go, before others on the loop get their turn */
   RV_ANSWERS_UNSENT_MAX = 65536,          /* to a client that does not read them */
   RV_ANSWER_BYTES_QUEUED_MAX = 1 << 20
 };
@@ -49,6 +50,8 @@ struct rv_insert_call {
   rv_buf *message;
   rv_insert_request request;
   size_t next_item, bytes_per_item;
+  bool turn_posted;
+  rv_task turn_task;
   size_t chunk_bytes; /* of messages that brought chunks only; shared among the next items */
 
   /* operations */
@@ -78,7 +81,7 @@ void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
 /* insert_items.c */
 void rv_insert_items_init(rv_insert_call *call);
 void rv_insert_items_fini(rv_insert_call *call);
-/* Works off the message's items until none is left or too much waits. */
+/* Works off the message's items until none is left, too much waits, or others are to have their turn. */
 void rv_insert_items_advance(rv_insert_call *call);
 /* Takes back whatever still waits; the rest completes soon. */
 void rv_insert_items_cancel(rv_insert_call *call);

@@ -189,6 +189,45 @@ static void a_writer_id_that_is_none_is_refused(void **state)
   stream_free(call);
 }
 
+static void a_store_that_closes_ends_the_writers_stream(void **state)
+{
+  (void)state;
+  uint64_t key;
+  test_stream *call = open_writer(&peer, WRITER, NULL);
+  insert_numbered(call, "q", 1, 1);
+  expect_keys(call, &key, 1);
+  for (uint64_t i = 2; i < 10; i++) insert_numbered(call, "q", i, i);
+  rig_wait_for_waiting(&rig, "q", 8, 0);
+  rv_store_close(rig.store);
+  assert_int_equal(stream_end(call, NULL), RV_CANCELLED);
+  stream_free(call);
+}
+
+static void writers_beyond_the_bound_are_refused_while_all_are_here(void **state)
+{
+  (void)state;
+  test_rig small;
+  test_peer own;
+  rv_table_config table = rig_table("t");
+  rig_start_with(&small, &table, 1, (rv_server_config){.max_writer_sessions = 1});
+  peer_open(&own, small.address);
+  test_stream *first = open_writer(&own, WRITER, NULL);
+  assert_non_null(stream_header(first, "reverie-version"));
+  test_stream *second = open_writer(&own, "100102030405060708090a0b0c0d0e0f", NULL);
+  assert_int_equal(stream_end(second, NULL), RV_RESOURCE_EXHAUSTED);
+  stream_free(second);
+  stream_half_close(first);
+  assert_int_equal(stream_end(first, NULL), RV_OK);
+  stream_free(first);
+  second = open_writer(&own, "100102030405060708090a0b0c0d0e0f", NULL); /* takes the place of the one that is idle */
+  uint64_t key;
+  insert_numbered(second, "t", 1, 1);
+  expect_keys(second, &key, 1);
+  stream_free(second);
+  peer_close(&own);
+  rig_stop(&small);
+}
+
 /* ---- many hand-overs while a sampler makes room ---- */
 
 typedef struct draining_sampler {
@@ -283,6 +322,8 @@ int main(void)
       TEST(a_writer_whose_session_has_expired_is_told_so),
       TEST(a_writer_that_comes_from_another_server_begins_anew),
       TEST(a_writer_id_that_is_none_is_refused),
+      TEST(a_store_that_closes_ends_the_writers_stream),
+      TEST(writers_beyond_the_bound_are_refused_while_all_are_here),
       TEST(no_item_is_lost_or_doubled_over_many_broken_streams),
   };
   return cmocka_run_group_tests_name("server exactly once", tests, NULL, NULL);

@@ -321,6 +321,49 @@ static void blocked_inserts_of_a_reverie_writer_that_has_gone_are_cancelled(void
   assert_int_equal(rig_size(&rig, "q"), 2);
 }
 
+static void inserts_without_a_client_are_bounded_too(void **state)
+{
+  (void)state;
+  test_rig small;
+  test_peer own;
+  rv_table_config table = rig_table("q");
+  table.rate_limiter = rv_rate_limiter_queue(1);
+  rig_start_with(&small, &table, 1, (rv_server_config){.max_orphan_bytes = 100});
+  peer_open(&own, small.address);
+  test_stream *call = stream_open(&own, INSERT, NULL, 0);
+  uint64_t key;
+  insert_one(call, "q", 1, 1);
+  expect_keys(call, &key, 1);
+  for (key = 2; key < 20; key++) insert_one(call, "q", key, 1);
+  rig_wait_for_waiting(&small, "q", 18, 0);
+  stream_free(call);
+  rig_wait_for_waiting(&small, "q", 0, 0);
+  assert_int_equal(rig_size(&small, "q"), 1);
+  peer_close(&own);
+  rig_stop(&small);
+}
+
+static void the_rest_of_a_message_goes_in_after_its_client_has_gone(void **state)
+{
+  (void)state;
+  enum { N = 3000 };
+  test_stream *call = stream_open(&peer, INSERT, NULL, 0);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_chunk(&body, 1, 0, 1, 0);
+  for (uint64_t key = 1; key <= N; key++) put_item(&body, key, (item_options){.table = "q", .chunk = 1});
+  stream_send(call, &body);
+  rig_wait_for_waiting(&rig, "q", 256, 0);
+  stream_free(call);
+  test_stream *sampler = stream_open(&peer, SAMPLE, NULL, 0);
+  uint64_t *keys = malloc(N * sizeof *keys);
+  ask_samples(sampler, "q", N, -1);
+  assert_int_equal(read_samples(sampler, keys, N), N);
+  for (uint64_t key = 1; key <= N; key++) assert_int_equal(keys[key - 1], key);
+  free(keys);
+  stream_free(sampler);
+}
+
 static void what_waits_of_one_stream_is_bounded(void **state)
 {
   (void)state;
@@ -389,6 +432,8 @@ int main(void)
       TEST(a_half_close_waits_for_blocked_inserts),
       TEST(blocked_inserts_of_a_reverb_client_that_has_gone_still_happen),
       TEST(blocked_inserts_of_a_reverie_writer_that_has_gone_are_cancelled),
+      TEST(inserts_without_a_client_are_bounded_too),
+      TEST(the_rest_of_a_message_goes_in_after_its_client_has_gone),
       TEST(what_waits_of_one_stream_is_bounded),
       TEST(a_refused_item_of_a_reverie_writer_does_not_end_the_stream),
   };

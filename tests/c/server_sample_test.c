@@ -296,6 +296,34 @@ static void a_client_that_does_not_read_is_not_drawn_for_without_end(void **stat
   stream_free(writer);
 }
 
+static void items_that_cannot_stand_in_one_batch_are_refused_before_they_are_counted(void **state)
+{
+  (void)state;
+  uint64_t key;
+  test_stream *writer = stream_open(&peer, INSERT, NULL, 0);
+  insert_wide(writer, "t", 1, 3);
+  expect_keys(writer, &key, 1);
+  for (int round = 0; round < 2; round++) {
+    test_stream *call = stream_open(&peer, SAMPLE, NULL, 0);
+    rv_writer_buf body;
+    rv_writer_buf_init(&body);
+    rv_sample_request request = {.table = {(const uint8_t *)"t", 1}, .num_samples = 4, .same_layout = true};
+    rv_sample_request_serialize(&body, &request);
+    stream_send(call, &body);
+    if (round == 0) {
+      uint64_t keys[4];
+      assert_int_equal(read_samples(call, keys, 4), 4);
+      insert_wide(writer, "t", 2, 4);
+      expect_keys(writer, &key, 1);
+    } else {
+      assert_int_equal(stream_end(call, NULL), RV_FAILED_PRECONDITION);
+    }
+    stream_free(call);
+  }
+  assert_int_equal(samples("t"), 4);
+  stream_free(writer);
+}
+
 /* ---- one connection ---- */
 
 static void a_blocked_insert_of_any_size_does_not_stop_the_sample_that_unblocks_it(void **state)
@@ -344,6 +372,7 @@ int main(void)
       TEST(a_closed_table_ends_waiting_asks_with_cancelled),
       TEST(a_large_item_comes_in_several_responses),
       TEST(a_client_that_does_not_read_is_not_drawn_for_without_end),
+      TEST(items_that_cannot_stand_in_one_batch_are_refused_before_they_are_counted),
       TEST(a_blocked_insert_of_any_size_does_not_stop_the_sample_that_unblocks_it),
       TEST(thousands_of_samplers_may_be_opened_and_reset),
   };
