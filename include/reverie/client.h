@@ -25,8 +25,8 @@ RV_API void rv_cancel_free(rv_cancel *cancel); /* when no call uses it any more 
 /* Given to every call that may wait; NULL means { RV_DEFAULT_TIMEOUT_MS }. A call that runs out of time returns
  * RV_DEADLINE_EXCEEDED with a sentence that says what it waited for; one that waits longer than 10 s logs it. */
 typedef struct rv_wait {
-  /* 0: do not wait; RV_FOREVER. From a server elsewhere, add, add_batch and sample_batch that do not wait still take the time of the way there and
-   * back (a second at most); the other verbs need a timeout above 0. */
+  /* 0: do not wait; RV_FOREVER. Calls to a server elsewhere that do not wait still take the time of the way there and back (a
+   * second at most). */
   int64_t timeout_ms;
   rv_cancel *cancel;  /* may be NULL */
   /* Asked at least every 100 ms while the call waits, with no lock held; true ends the call with RV_CANCELLED. May be NULL. */

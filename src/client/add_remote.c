@@ -10,7 +10,6 @@
 #include "client/insert_stream.h"
 #include "store/signature.h"
 
-#define GRACE_NS INT64_C(1000000000) /* for an add that may not wait: the time that the way there and back may take */
 
 enum { IDLE_STREAMS_MAX = 8, PARTS_IN_FLIGHT_MAX = 4 };
 
@@ -281,7 +280,7 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   running_add running = {.client = client, .add = add};
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
-  if (patience.wait.timeout_ms == 0) patience.deadline_ns = patience.begun_ns + GRACE_NS;
+  if (patience.wait.timeout_ms == 0) patience.deadline_ns = patience.begun_ns + RV_ROUND_TRIP_NS;
   rv_code code = check(client, add, &patience, err);
   if (code != RV_OK) return code;
   add_stream *stream = NULL;

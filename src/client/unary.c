@@ -93,6 +93,8 @@ static void describe(void *context, char *out, size_t capacity)
 rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,
                         rv_buf **owner, rv_span *out, rv_error *err)
 {
+  int64_t deadline_ns = patience->deadline_ns;
+  if (patience->wait.timeout_ms == 0) patience->deadline_ns = patience->begun_ns + RV_ROUND_TRIP_NS;
   waiting_call waiting = {.client = client,
                           .call = {.channel = NULL,
                                    .path = path,
@@ -111,6 +113,7 @@ rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *requ
     rv_gate_fini(&waiting.gate);
     patience->describe = NULL;
   }
+  patience->deadline_ns = deadline_ns;
   rv_writer_buf_fini(request);
   if (code != RV_OK) return code;
   *owner = waiting.call.owner;

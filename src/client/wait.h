@@ -33,6 +33,9 @@ void rv_gate_init(rv_gate *gate);
 void rv_gate_fini(rv_gate *gate); /* when nobody waits and nobody will open it any more */
 void rv_gate_open(rv_gate *gate);
 
+/* What a call to a server elsewhere may take although its caller does not want to wait: the way there and back. */
+#define RV_ROUND_TRIP_NS INT64_C(1000000000)
+
 /* A caller's patience: when it began, until when it lasts, whom it listens to. */
 typedef struct rv_patience {
   const rv_env *env;
