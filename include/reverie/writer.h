@@ -37,7 +37,10 @@ typedef struct rv_writer_config {
 RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err);
 /* Waits until the tables' signatures are known, so that create_item can tell at once what does not fit. */
 RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
-/* Drops what was not sent or confirmed, without waiting. */
+/* Drops what was not sent or confirmed, without waiting. What was appended can still be read (rv_writer_row); appending, creating and
+ * flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */
+RV_API void rv_writer_close(rv_writer *writer);
+/* Closes it if need be. */
 RV_API void rv_writer_free(rv_writer *writer);
 
 /* One cell of a step. Columns are numbered by the caller, 0, 1, 2 ... without gaps (at most 65,535); a new number may come late.

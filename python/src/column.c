@@ -53,7 +53,7 @@ void run_list_get(const run_list *list, size_t n, uint32_t *column, int64_t *row
 /* Takes the stream's lock for reading rows of this generation; -1 with RuntimeError if they are gone. */
 static int enter_generation(stream_object *stream, uint64_t generation)
 {
-  if (stream_enter(stream) < 0) return -1;
+  if (stream_enter_to_read(stream) < 0) return -1;
   if (stream->generation == generation) return 0;
   stream_leave(stream);
   PyErr_SetString(stream->state->errors[RV_FAILED_PRECONDITION],
@@ -192,8 +192,7 @@ static PyObject *reference_expired(PyObject *object, void *closure)
 {
   (void)closure;
   reference_object *self = (reference_object *)object;
-  if (self->stream->writer == NULL) Py_RETURN_TRUE;
-  if (stream_enter(self->stream) < 0) return NULL;
+  if (stream_enter_to_read(self->stream) < 0) return NULL;
   bool expired = self->stream->generation != self->generation ||
                  rv_writer_row_state(self->stream->writer, self->column, self->row) == RV_ROW_EXPIRED;
   stream_leave(self->stream);

@@ -33,7 +33,7 @@ static void history_dealloc(PyObject *object)
 static Py_ssize_t history_length(PyObject *object)
 {
   stream_object *stream = ((history_object *)object)->stream;
-  if (stream_enter(stream) < 0) return -1;
+  if (stream_enter_to_read(stream) < 0) return -1;
   int64_t rows = rv_writer_num_rows(stream->writer);
   stream_leave(stream);
   return (Py_ssize_t)rows;
@@ -131,7 +131,7 @@ static PyObject *history_subscript(PyObject *object, PyObject *key)
 {
   history_object *self = (history_object *)object;
   run_list list = {0};
-  if (stream_enter(self->stream) < 0) return NULL;
+  if (stream_enter_to_read(self->stream) < 0) return NULL;
   int bad = add_rows(self, key, &list);
   uint64_t generation = self->stream->generation;
   stream_leave(self->stream);
@@ -152,7 +152,7 @@ static PyObject *references(history_object *self)
   for (Py_ssize_t row = 0; out != NULL && row < rows; row++) {
     PyObject *entry = NULL;
     bool present = false;
-    if (stream_enter(self->stream) == 0) {
+    if (stream_enter_to_read(self->stream) == 0) {
       present = rv_writer_row_state(self->stream->writer, self->column, row) == RV_ROW_PRESENT;
       stream_leave(self->stream);
       if (present) {

@@ -1,4 +1,7 @@
 /* A store, offered to other processes. */
+#include <sys/types.h>
+#include <unistd.h>
+
 #include "scratch.h"
 #include "types.h"
 
@@ -7,6 +10,7 @@ typedef struct server_object {
   core_state *state;
   rv_server *server;
   size_t num_addresses;
+  pid_t pid; /* of the process whose threads serve it */
 } server_object;
 
 static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -37,6 +41,7 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   if (self == NULL) return NULL;
   self->state = state;
   self->server = NULL;
+  self->pid = getpid();
   self->num_addresses = config.num_addresses = (size_t)PyList_Size(list);
   scratch s;
   scratch_init(&s);
@@ -65,6 +70,7 @@ static void server_dealloc(PyObject *object)
 {
   PyTypeObject *type = Py_TYPE(object);
   rv_server *server = ((server_object *)object)->server;
+  if (((server_object *)object)->pid != getpid()) server = NULL; /* a forked child: its threads are not here */
   PyObject_Free(object);
   Py_DECREF(type);
   Py_BEGIN_ALLOW_THREADS /* joins threads */
@@ -90,6 +96,7 @@ static PyObject *server_stop(PyObject *object, PyObject *args)
   long long drain_ms = 0;
   if (!PyArg_ParseTuple(args, "|L:stop", &drain_ms)) return NULL;
   rv_server *server = ((server_object *)object)->server;
+  if (((server_object *)object)->pid != getpid()) Py_RETURN_NONE;
   Py_BEGIN_ALLOW_THREADS
   rv_server_stop(server, drain_ms);
   Py_END_ALLOW_THREADS

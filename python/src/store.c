@@ -1,6 +1,8 @@
 /* The tables of this process: made all at once from plain tuples that reverie.table checks and makes. */
 #include "store/store.h"
 
+#include <unistd.h>
+
 #include "scratch.h"
 #include "types.h"
 
@@ -89,6 +91,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   if (self == NULL) return NULL;
   self->state = state;
   self->store = NULL;
+  self->pid = getpid();
   scratch s;
   scratch_init(&s);
   size_t n = (size_t)PyList_Size(list);
@@ -110,6 +113,7 @@ static void store_dealloc(PyObject *object)
 {
   PyTypeObject *type = Py_TYPE(object);
   rv_store *store = ((store_object *)object)->store;
+  if (((store_object *)object)->pid != getpid()) store = NULL;
   PyObject_Free(object);
   Py_DECREF(type);
   Py_BEGIN_ALLOW_THREADS /* a large store takes a while to free */
@@ -124,6 +128,10 @@ static rv_table *find(store_object *self, PyObject *name)
   rv_table *table;
   rv_error err;
   const char *utf8 = core_text(name, "a table's name");
+  if (self->pid != getpid()) {
+    PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "the server was made before a fork and lives in the parent process");
+    return NULL;
+  }
   if (utf8 == NULL) return NULL;
   if (rv_store_find(self->store, utf8, strlen(utf8), &table, &err) == RV_OK) return table;
   core_raise(self->state, &err);
@@ -170,6 +178,7 @@ static PyObject *store_close(PyObject *object, PyObject *none)
 {
   (void)none;
   rv_store *store = ((store_object *)object)->store;
+  if (((store_object *)object)->pid != getpid()) Py_RETURN_NONE;
   Py_BEGIN_ALLOW_THREADS
   rv_store_close(store);
   Py_END_ALLOW_THREADS

@@ -8,6 +8,7 @@ static stream_object *stream_around(core_state *state, client_object *client)
   if (self == NULL) return NULL;
   self->state = state;
   self->writer = NULL;
+  self->closed = false;
   self->generation = 0;
   Py_INCREF((PyObject *)client);
   self->client = client;
@@ -59,10 +60,15 @@ static void stream_dealloc(PyObject *object)
 int stream_enter(stream_object *self)
 {
   if (core_lock(self->lock) < 0) return -1;
-  if (self->writer != NULL) return 0;
+  if (!self->closed) return 0;
   PyThread_release_lock(self->lock);
   PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "Close has been called on this writer; make a new one");
   return -1;
+}
+
+int stream_enter_to_read(stream_object *self)
+{
+  return core_lock(self->lock);
 }
 
 void stream_leave(stream_object *self)
@@ -127,10 +133,13 @@ PyObject *stream_status(stream_object *self)
 PyObject *stream_close(stream_object *self)
 {
   if (core_lock(self->lock) < 0) return NULL;
-  rv_writer *writer = self->writer;
-  self->writer = NULL;
+  self->closed = true;
+  if (self->writer != NULL) {
+    Py_BEGIN_ALLOW_THREADS
+    rv_writer_close(self->writer);
+    Py_END_ALLOW_THREADS
+  }
   PyThread_release_lock(self->lock);
-  free_writer(writer);
   Py_RETURN_NONE;
 }
 
@@ -154,8 +163,9 @@ PyObject *client_give_idle(PyObject *object, PyObject *stream)
   stream_object *self = (stream_object *)stream;
   if (client->num_idle == CLIENT_IDLE_WRITERS || self->client != client) return stream_close(self);
   if (core_lock(self->lock) < 0) return NULL;
-  if (self->writer != NULL) client->idle[client->num_idle++] = self->writer;
-  self->writer = NULL;
+  if (!self->closed) client->idle[client->num_idle++] = self->writer;
+  if (!self->closed) self->writer = NULL;
+  self->closed = true;
   PyThread_release_lock(self->lock);
   Py_RETURN_NONE;
 }

@@ -11,7 +11,8 @@ typedef struct stream_object {
   PyObject_HEAD
   core_state *state;
   client_object *client;
-  rv_writer *writer; /* NULL: closed */
+  rv_writer *writer;
+  bool closed;
   PyThread_type_lock lock;
   uint64_t generation; /* times the history was cleared */
 } stream_object;
@@ -20,6 +21,8 @@ typedef struct stream_object {
 stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config);
 /* Takes the lock; -1 with RuntimeError ("Close has been called") if the stream is closed. */
 int stream_enter(stream_object *self);
+/* Takes the lock to read what was appended, also of a closed stream. */
+int stream_enter_to_read(stream_object *self);
 void stream_leave(stream_object *self);
 
 /* With the lock taken; -1 or NULL with an exception. */

@@ -2,6 +2,8 @@
 #ifndef RV_PYTHON_TYPES_H
 #define RV_PYTHON_TYPES_H
 
+#include <sys/types.h>
+
 #include "core.h"
 #include "tree.h"
 
@@ -22,6 +24,7 @@ typedef struct store_object {
   PyObject_HEAD
   core_state *state;
   rv_store *store;
+  pid_t pid; /* of the process that made it; in a forked child its locks may be held for ever */
 } store_object;
 
 /* What Python's TableInfo is made from; NULL with an exception. */

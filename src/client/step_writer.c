@@ -14,8 +14,10 @@ enum { DEFAULT_CHUNK_LENGTH = 10, DEFAULT_IN_FLIGHT = 25, MAX_IN_FLIGHT = 100000
 struct rv_step_writer {
   rv_writer *writer;
   uint32_t max_sequence_length, max_in_flight_items;
+  uint32_t chunk_length;
   size_t num_columns; /* 0: no step yet */
   bool closed;
+  bool pending; /* in process: a writer elsewhere would still keep an item back for its chunk */
   rv_cell *cells;
   rv_run *runs;
   rv_item_column *columns;
@@ -48,6 +50,7 @@ rv_code rv_step_writer_new(rv_client *client, const rv_step_writer_config *confi
   if (steps == NULL) return rv_fail_memory(err, sizeof *steps);
   steps->max_sequence_length = filled.max_sequence_length;
   steps->max_in_flight_items = filled.max_in_flight_items;
+  steps->chunk_length = filled.chunk_length;
   rv_writer_config inner = {.size = sizeof inner,
                             .num_keep_alive_refs = filled.max_sequence_length,
                             .chunk_length = filled.chunk_length,
@@ -106,6 +109,11 @@ static rv_code begin(rv_step_writer *steps, size_t num_columns, rv_error *err)
   return RV_OK;
 }
 
+static bool is_chunk_full(const rv_step_writer *steps)
+{
+  return rv_writer_num_rows(steps->writer) % steps->chunk_length == 0;
+}
+
 /* Makes room once, by waiting for everything that is under way. */
 static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_wait *wait, rv_error *err)
 {
@@ -114,8 +122,10 @@ static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_
     code = rv_writer_flush(steps->writer, 0, wait, err);
     if (code == RV_OK) code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
   }
-  if (code == RV_OK) steps->num_columns = num_columns;
-  return code;
+  if (code != RV_OK) return code;
+  steps->num_columns = num_columns;
+  if (is_chunk_full(steps)) steps->pending = false;
+  return RV_OK;
 }
 
 rv_code rv_step_writer_append(rv_step_writer *steps, const rv_tensor *columns, size_t num_columns, const rv_wait *wait,
@@ -194,15 +204,18 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
     code = rv_writer_flush(steps->writer, 0, wait, err);
     if (code == RV_OK) code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
   }
-  return code == RV_OK ? rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err) : code;
+  if (code != RV_OK) return code;
+  if (steps->writer->stream == NULL) steps->pending = !is_chunk_full(steps);
+  return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
 }
 
 rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_error *err)
 {
   rv_code code = check_open(steps, "flush", err);
   if (code != RV_OK) return code;
-  if (steps->writer->num_waiting == 0) return rv_writer_flush(steps->writer, 0, wait, err);
-  rv_writer_complete_for_items(steps->writer, 0);
+  if (steps->writer->num_waiting == 0 && !steps->pending) return rv_writer_flush(steps->writer, 0, wait, err);
+  if (steps->writer->stream != NULL) rv_writer_complete_for_items(steps->writer, 0);
+  steps->pending = false;
   return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
 }
 

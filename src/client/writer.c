@@ -84,15 +84,28 @@ static void free_columns(rv_writer *writer)
   free(writer->columns);
 }
 
-void rv_writer_free(rv_writer *writer)
+rv_code rv_writer_check(const rv_writer *writer, rv_error *err)
 {
-  if (writer == NULL) return;
-  if (rv_client_check(writer->client, NULL) != RV_OK) return; /* a forked child: the threads and locks behind it are not there */
+  if (writer->closed) return rv_fail(err, RV_FAILED_PRECONDITION, "Close has been called on this writer; make a new one");
+  return rv_client_check(writer->client, err);
+}
+
+void rv_writer_close(rv_writer *writer)
+{
+  if (rv_writer_check(writer, NULL) != RV_OK) return; /* a forked child: the threads and locks behind it are not there */
   if (writer->stream != NULL) {
     rv_writer_close_remote(writer);
+    writer->stream = NULL;
   } else if (writer->client->store != NULL) {
     rv_writer_close_local(writer);
   }
+  writer->closed = true;
+}
+
+void rv_writer_free(rv_writer *writer)
+{
+  if (writer == NULL || rv_client_check(writer->client, NULL) != RV_OK) return;
+  rv_writer_close(writer);
   free_columns(writer);
   for (size_t i = 0; i < writer->num_tables; i++) {
     free(writer->tables[i]->name);
@@ -112,7 +125,7 @@ void rv_writer_free(rv_writer *writer)
 rv_code rv_writer_name_column(rv_writer *writer, uint32_t number, const char *name, rv_error *err)
 {
   rv_column *column;
-  rv_code code = rv_client_check(writer->client, err);
+  rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK) code = rv_writer_make_column(writer, number, &column, err);
   if (code != RV_OK) return code;
   char *copy = strdup(name);
@@ -126,7 +139,7 @@ rv_code rv_writer_configure_column(rv_writer *writer, uint32_t number, uint32_t 
                                    rv_error *err)
 {
   rv_column *column;
-  rv_code code = rv_client_check(writer->client, err);
+  rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK && (num_keep_alive_refs < 1 || num_keep_alive_refs > MAX_KEEP || chunk_length > num_keep_alive_refs))
     code =
         rv_fail(err, RV_INVALID_ARGUMENT,
@@ -167,6 +180,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
     writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
     rv_mutex_unlock(&writer->mutex);
     if (over) break;
+    if (writer->stream != NULL) rv_insert_stream_hurry(writer->stream);
     code = rv_gate_wait(&writer->gate, &patience, err);
     if (code != RV_OK) break;
   }
@@ -178,7 +192,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
 
 rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = rv_client_check(writer->client, err);
+  rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK) code = rv_writer_failure(writer, true, err);
   if (code != RV_OK) return code;
   if (writer->stream != NULL) rv_writer_complete_for_items(writer, keep_in_flight);
@@ -195,7 +209,7 @@ rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wai
 
 rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = rv_client_check(writer->client, err);
+  rv_code code = rv_writer_check(writer, err);
   if (code != RV_OK || writer->stream == NULL) return code;
   rv_patience patience;
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
@@ -304,7 +318,7 @@ void rv_writer_get_status(rv_writer *writer, rv_writer_status *out)
   if (writer->stream != NULL) {
     rv_insert_stream_get_status(writer->stream, &stream);
   } else {
-    snprintf(stream.state, sizeof stream.state, "in process");
+    snprintf(stream.state, sizeof stream.state, writer->closed ? "closed" : "in process");
   }
   rv_writer_status status = {
       .size = out->size, .bytes_sent = (int64_t)stream.bytes_sent, .reconnects = (int64_t)stream.reconnects};

@@ -79,6 +79,7 @@ struct rv_writer {
   bool failure_told;
   rv_error failure; /* the first */
   bool closing;
+  bool closed; /* the writer's thread's: there is no stream and nothing in flight any more */
   bool tables_known;     /* or never to be known: items go straight to the stream */
   rv_error tables_error; /* code not RV_OK: why not */
   rv_link unchecked;     /* items that wait for the tables */
@@ -87,6 +88,9 @@ struct rv_writer {
   atomic_size_t num_done_items; /* changed under the mutex, read without */
   rv_tables_fetch *fetch;       /* the loop's; NULL: none runs */
 };
+
+/* RV_FAILED_PRECONDITION in a forked child, and when the writer is closed. */
+rv_code rv_writer_check(const rv_writer *writer, rv_error *err);
 
 /* ---- chunks (writer_append.c) ---- */
 

@@ -278,7 +278,7 @@ static void commit(rv_writer *writer, const rv_cell *cells, size_t num_cells, bo
 
 rv_code rv_writer_append(rv_writer *writer, const rv_cell *cells, size_t num_cells, bool partial_step, rv_error *err)
 {
-  rv_code code = rv_client_check(writer->client, err);
+  rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK) code = rv_writer_failure(writer, false, err);
   if (code != RV_OK) return code;
   size_t bytes = 0;

@@ -278,7 +278,7 @@ static rv_code check_priority(const rv_writer_table *table, double priority, rv_
 rv_code rv_writer_create_item(rv_writer *writer, const char *table_name, double priority, const rv_item_column *columns,
                               size_t num_columns, uint64_t *key, rv_error *err)
 {
-  rv_code code = rv_client_check(writer->client, err);
+  rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK) code = rv_writer_failure(writer, false, err);
   if (code != RV_OK) return code;
   rv_writer_table *table;

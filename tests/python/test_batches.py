@@ -1,0 +1,125 @@
+"""Client.batches: a thread that draws ahead."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie.errors import DeadlineExceededError
+
+
+def drawers():
+    return [thread for thread in threading.enumerate() if thread.name == "reverie-batches"]
+
+
+def wait_until_no_drawer():
+    for thread in drawers():
+        thread.join(10)
+    assert drawers() == []
+
+
+@pytest.fixture
+def client(connect):
+    client = connect()
+    client.add_batch("t", {"x": np.arange(100)})
+    yield client
+    wait_until_no_drawer()
+
+
+def test_batches_come_without_end(client):
+    with client.batches("t", 8) as batches:
+        for _, batch in zip(range(20), batches, strict=False):
+            assert batch.data["x"].shape == (8,)
+    assert list(batches) == []
+
+
+def test_so_many_are_drawn_ahead_and_no_more(client):
+    with client.batches("t", 1, prefetch=3) as batches:
+        next(batches)
+        while client.server_info()["t"].rate_limiter_info.sample_stats.completed < 4:
+            pass
+        assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 4
+
+
+def test_nothing_is_drawn_before_the_first_next(client):
+    batches = client.batches("t", 1)
+    assert drawers() == []
+    batches.close()
+    batches.close()
+
+
+def test_dropping_the_iterator_ends_its_thread(client):
+    batches = client.batches("t", 1)
+    next(batches)
+    del batches
+    gc.collect()
+    wait_until_no_drawer()
+
+
+def test_closing_ends_a_thread_that_waits(connect):
+    client = connect()
+    batches = client.batches("t", 4, timeout=None)
+    failures = []
+
+    def consume():
+        failures.extend(batches)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    while client.server_info()["t"].num_waiting_samples == 0:
+        pass
+    batches.close()
+    consumer.join()
+    assert failures == []
+
+
+def test_a_deadline_is_raised_and_iteration_may_go_on(connect):
+    client = connect()
+    with client.batches("t", 2, prefetch=1, timeout=0.2) as batches:
+        with pytest.raises(DeadlineExceededError):
+            next(batches)
+        client.add("t", 5)
+        for _ in range(3):
+            try:
+                assert next(batches).data.tolist() == [5, 5]
+                break
+            except DeadlineExceededError:
+                continue
+
+
+def test_errors_reach_the_consumer(client):
+    with client.batches("nowhere", 2) as batches, pytest.raises(reverie.errors.NotFoundError):
+        next(batches)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"), [({"prefetch": 0}, ValueError), ({"prefetch": "2"}, TypeError), ({"unequal": "cut"}, ValueError)]
+)
+def test_options_are_checked(client, options, error):
+    with pytest.raises(error):
+        client.batches("t", 2, **options)
+
+
+def test_unequal_lengths_are_padded(connect):
+    client = connect(make_table(max_times_sampled=1))
+    with client.trajectory_writer(3) as writer:
+        for value in range(3):
+            writer.append([value])
+            writer.create_item("t", 1.0, [writer.history[0][:]])
+    with client.batches("t", 3, unequal="pad", prefetch=1) as batches:
+        assert next(batches).lengths.tolist() == [1, 2, 3]
+
+
+def test_a_stopped_server_ends_iteration_with_its_error():
+    server = reverie.Server([make_table()], in_process=True)
+    client = reverie.Client(server)
+    with client.batches("t", 1) as batches:
+        client.add("t", 1)
+        next(batches)
+        server.stop()
+        with pytest.raises(reverie.errors.CancelledError):
+            for _ in range(5):
+                next(batches)
+    wait_until_no_drawer()

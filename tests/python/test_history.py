@@ -1,0 +1,173 @@
+"""Indexing a writer's history and its columns."""
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+
+
+@pytest.fixture(scope="module")
+def client():
+    with reverie.Server([make_table()], in_process=True) as server:
+        yield reverie.Client(server)
+
+
+@pytest.fixture
+def writer(client):
+    """Five rows of which the last three are kept."""
+    writer = client.trajectory_writer(3)
+    for value in range(5):
+        writer.append({"a": value, "b": np.full(2, value, np.float32)})
+    return writer
+
+
+@pytest.fixture
+def column(writer):
+    return writer.history["a"]
+
+
+def test_there_is_no_history_before_the_first_column(client):
+    writer = client.trajectory_writer(1)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="history"):
+            writer.history  # noqa: B018
+        writer.append({})
+
+
+def test_its_length_counts_rows_that_are_gone_too(column):
+    assert len(column) == 5
+    assert [reference is None for reference in column] == [True, True, False, False, False]
+    assert column.path() == ("a",)
+    assert "('a',)" in str(column)
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (2, 2), (4, 4), (-1, 4), (-3, 2), (True, None),
+        (slice(2, None), [2, 3, 4]), (slice(-2, None), [3, 4]), (slice(3, 4), [3]),
+        (slice(None, 4), [2, 3]), (slice(None, -1), [2, 3]), (slice(None, 1), []), (slice(None, -4), []),
+        (slice(-1, 1, -1), [4, 3, 2]), (slice(2, None, 2), [2, 4]), (slice(4, 2), []), (slice(5, None), []), (slice(-2, 5), [3, 4]),
+        ([2, -1, 2], [2, 4, 2]), ([], []),
+    ],
+)  # fmt: skip
+def test_indices(column, index, expected):
+    if expected is None:
+        with pytest.raises(ValueError, match="None"):
+            column[index]
+        return
+    chosen = column[index]
+    assert isinstance(chosen, reverie.TrajectoryColumn)
+    assert chosen.is_squeezed == isinstance(index, int)
+    if expected == []:
+        assert len(chosen) == 0
+        for look in (chosen.numpy, lambda: chosen.shape, lambda: chosen.dtype):
+            with pytest.raises(IndexError):
+                look()
+    else:
+        assert chosen.numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("index", [0, 1, -4, -5, -6, slice(None), slice(0, 3), slice(None, None, 2), slice(1, None), [0, 4], [-9]])
+def test_rows_that_are_gone_or_never_were_are_none(column, index):
+    with pytest.raises(ValueError, match=r"\('a',\).*cannot contain any None"):
+        column[index]
+
+
+@pytest.mark.parametrize("index", [5, 6, 2**70, [5]])
+def test_indices_past_the_end(column, index):
+    with pytest.raises(IndexError, match="5 rows"):
+        column[index]
+
+
+def test_slices_that_start_past_the_end(column):
+    with pytest.raises(ValueError, match="starts at row 6"):
+        column[6:]
+
+
+@pytest.mark.parametrize("index", [np.int64(1), (1, 2), np.array([1]), None, 1.5, "a", [np.int64(1)]])
+def test_indices_of_other_kinds(column, index):
+    with pytest.raises(TypeError, match="indices"):
+        column[index]
+    with pytest.raises(TypeError, match="indices"):
+        column[2:][index]
+
+
+def test_the_columns_own_indices_are_those_of_a_tuple(column):
+    chosen = column[2:]
+    assert chosen[0].numpy() == 2
+    assert chosen[0].is_squeezed
+    assert chosen[-1:].numpy().tolist() == [4]
+    assert chosen[[2, 0]].numpy().tolist() == [4, 2]
+    assert chosen[5:].numpy.__name__ == "numpy"
+    for index in (3, -4, [3]):
+        with pytest.raises(IndexError):
+            chosen[index]
+
+
+def test_shapes_and_dtypes(writer):
+    column = writer.history["b"]
+    assert column[-2:].shape == (2, 2)
+    assert column[-1].shape == (2,)
+    assert column[-1].dtype == np.float32
+    writer.append({"s": "text"})
+    assert writer.history["s"][-1].dtype == np.dtype(object)
+    assert writer.history["s"][-1:].numpy().tolist() == [b"text"]
+
+
+def test_references_know_their_row(writer):
+    first, *_ = references = list(writer.history["b"][2:])
+    assert (first.shape, first.dtype, first.expired) == ([2], np.float32, False)
+    assert first.numpy().tolist() == [2, 2]
+    writer.append({"b": np.zeros(2, np.float32)})
+    assert [reference.expired for reference in references] == [True, False, False]
+    for look in (first.numpy, lambda: first.shape, lambda: first.dtype):
+        with pytest.raises(RuntimeError, match="expired|no longer"):
+            look()
+
+
+def test_columns_expire_with_their_rows(writer):
+    column = writer.history["a"][2:]
+    writer.append({"a": 5})
+    for look in (column.numpy, lambda: column.shape, lambda: column.dtype):
+        with pytest.raises(RuntimeError, match="expired|no longer"):
+            look()
+    with pytest.raises(ValueError, match="expired|no longer"):
+        writer.create_item("t", 1.0, column)
+
+
+def test_columns_expire_when_the_history_is_cleared(writer):
+    column, reference = writer.history["a"][-1:], list(writer.history["a"])[-1]
+    writer.end_episode()
+    for value in range(5):
+        writer.append({"a": value})
+    assert reference.expired
+    with pytest.raises(RuntimeError, match="expired"):
+        column.numpy()
+    with pytest.raises(ValueError, match="expired"):
+        writer.create_item("t", 1.0, column)
+
+
+def test_columns_are_put_together_from_references(writer):
+    a, b = writer.history["a"], writer.history["b"]
+    both = reverie.TrajectoryColumn([*a[2:4], *a[-1:]], path=("x",))
+    assert both.numpy().tolist() == [2, 3, 4]
+    assert not both.is_squeezed
+    assert reverie.TrajectoryColumn(list(a[-1:]), squeeze=True).numpy() == 4
+    assert len(reverie.TrajectoryColumn([])) == 0
+    with pytest.raises(ValueError, match="different"):
+        reverie.TrajectoryColumn([*a[-1:], *b[-1:]]).numpy()
+    with pytest.raises(ValueError, match="exactly one"):
+        reverie.TrajectoryColumn(list(a[2:]), squeeze=True)
+    with pytest.raises(ValueError, match="cannot contain any None"):
+        reverie.TrajectoryColumn(list(a))
+    with pytest.raises(TypeError, match="references"):
+        reverie.TrajectoryColumn([1, 2])
+
+
+def test_a_column_of_an_empty_history_has_length_zero(writer):
+    writer.end_episode()
+    assert len(writer.history["a"]) == 0
+    with pytest.raises(IndexError):
+        writer.history["a"][0]
+    assert len(writer.history["a"][-2:]) == 0

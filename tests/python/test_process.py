@@ -1,0 +1,278 @@
+"""The life of a process: Ctrl-C, fork, threads, exit. Each test runs a small program of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+
+PRELUDE = """
+import os, signal, sys, threading, time, gc
+import numpy as np
+import reverie
+def table(name="t", **options):
+    given = dict(sampler=reverie.selectors.Fifo(), remover=reverie.selectors.Fifo(), max_size=1000,
+                 rate_limiter=reverie.rate_limiters.MinSize(1))
+    given.update(options)
+    return reverie.Table(name=name, **given)
+"""
+
+
+def run(program, *arguments, timeout=60):
+    """Runs the program; it must exit with 0 and write nothing to stderr. Its output."""
+    text = PRELUDE + textwrap.dedent(program)
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", text, *arguments], capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+BLOCKED = {
+    "sample_batch": 'client.sample_batch("t", 1, timeout=None)',
+    "sample": 'next(client.sample("t"))',
+    "add": 'client.add("q", 1, timeout=None)',
+    "add_batch": 'client.add_batch("q", np.arange(5), timeout=None)',
+    "insert": 'client.insert(1, {"q": 1.0})',
+    "flush": "writer.flush()",
+    "end_episode": "writer.end_episode()",
+    "writer.close": "legacy.close()",
+    "batches": 'next(client.batches("t", 1, timeout=None))',
+    "server.wait": "server.wait()",
+}
+
+
+@pytest.mark.parametrize("where", ["in process", "remote"])
+@pytest.mark.parametrize("call", BLOCKED)
+def test_ctrl_c_ends_every_blocked_call(where, call):
+    address = "server" if where == "in process" else "server.address"
+    program = f"""
+    server = reverie.Server([table(), reverie.Table.queue("q", 1)], address="127.0.0.1:0")
+    client = reverie.Client({address})
+    client.add("q", 0)
+    writer = client.trajectory_writer(1)
+    writer.append([1])
+    writer.create_item("q", 1.0, writer.history[0][-1:])
+    legacy = client.writer(1)
+    if "{call}" == "writer.close":
+        legacy.append([1])
+        legacy.create_item("q", 1, 1.0)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        {BLOCKED[call]}
+    except KeyboardInterrupt:
+        print("interrupted")
+    """
+    assert run(program) == "interrupted\n"
+
+
+def test_ctrl_c_ends_a_call_on_a_server_that_is_not_there():
+    program = """
+    client = reverie.Client("127.0.0.1:1")
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        client.server_info()
+    except KeyboardInterrupt:
+        print("interrupted")
+    """
+    assert run(program) == "interrupted\n"
+
+
+def test_a_signal_handler_that_does_not_raise_does_not_end_the_call():
+    program = """
+    server = reverie.Server([table()], in_process=True)
+    client = reverie.Client(server)
+    seen = []
+    def handle(number, frame):
+        seen.append(number)
+        threading.Timer(0.2, client.add, ("t", 7)).start()
+    signal.signal(signal.SIGUSR1, handle)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    print(client.sample_batch("t", 1, timeout=None).data, len(seen))
+    """
+    assert run(program) == "[7] 1\n"
+
+
+def test_after_a_fork_a_client_says_to_make_a_new_one():
+    program = """
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    client, remote = reverie.Client(server), reverie.Client(server.address)
+    writer = remote.trajectory_writer(1)
+    writer.append([1])
+    remote.add("t", 1)
+    pid = os.fork()
+    if pid == 0:
+        for call in (
+            lambda: client.add("t", 1), lambda: remote.add("t", 1), lambda: remote.sample_batch("t", 1),
+            lambda: remote.server_info(), lambda: remote.insert(1, {"t": 1.0}), lambda: next(remote.sample("t")),
+        ):
+            try:
+                call()
+                os._exit(1)
+            except RuntimeError as error:
+                if "new" not in str(error) or "fork" not in str(error):
+                    os._exit(2)
+        again = reverie.Client(server.address)
+        again.add("t", 2)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), client.server_info()["t"].current_size)
+    """
+    assert run(program) == "0 2\n"
+
+
+def test_a_forked_child_exits_normally_with_everything_open():
+    program = """
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    client = reverie.Client(server.address)
+    writer = client.trajectory_writer(1)
+    writer.append([1])
+    writer.create_item("t", 1.0, writer.history[0][-1:])
+    samples = client.sample("t", 10)
+    next(samples)
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """
+    assert run(program) == "0\n"
+
+
+@pytest.mark.parametrize("where", ["in process", "remote"])
+@pytest.mark.parametrize("kept", ["module", "global cycle", "thread"])
+def test_exit_with_everything_open_neither_hangs_nor_crashes(where, kept):
+    address = "server" if where == "in process" else "server.address"
+    program = f"""
+    server = reverie.Server([table(), reverie.Table.queue("q", 1)], address="127.0.0.1:0")
+    client = reverie.Client({address})
+    writer = client.trajectory_writer(1)
+    for _ in range(3):
+        writer.append([1])
+        writer.create_item("q", 1.0, writer.history[0][-1:])
+    column = writer.history[0][-1:]
+    client.add("t", {{"x": np.arange(1000)}})
+    samples = client.sample("t", 1000)
+    next(samples)
+    view = next(client.sample("t", emit_timesteps=False, copy=False))
+    batches = client.batches("t", 1)
+    batch = next(batches)
+    if "{kept}" == "global cycle":
+        cycle = [server, client, writer, samples, batches, batch, view, column]
+        cycle.append(cycle)
+        del server, client, writer, samples, batches, batch, view, column
+    elif "{kept}" == "thread":
+        threading.Thread(target=lambda: client.sample_batch("q", 50, timeout=None), daemon=True).start()
+        threading.Thread(target=lambda: writer.flush(), daemon=True).start()
+        time.sleep(0.1)
+    print("end")
+    """
+    assert run(program) == "end\n"
+
+
+def test_the_extension_may_be_imported_again():
+    program = """
+    for name in [name for name in sys.modules if name.startswith("reverie")]:
+        del sys.modules[name]
+    del reverie
+    gc.collect()
+    import reverie as again
+    with again.Server([again.Table.queue("q", 1)], in_process=True) as server:
+        again.Client(server).add("q", 1)
+    print("fine")
+    """
+    assert run(program) == "fine\n"
+
+
+def test_tensorflow_is_never_imported():
+    assert run("print('tensorflow' in sys.modules)") == "False\n"
+
+
+def test_many_threads_use_one_client(connect):
+    client = connect(make_table(max_size=10_000, sampler=reverie.selectors.Uniform()))
+    failures = []
+
+    def work(number):
+        try:
+            for i in range(30):
+                client.add("t", {"x": np.full(8, number), "i": i})
+                client.add_batch("t", {"x": np.full((3, 8), number), "i": np.arange(3)})
+                batch = client.sample_batch("t", 16)
+                assert (batch.data["x"] == batch.data["x"][:, :1]).all()
+                client.update_priorities("t", batch.keys, np.ones(16))
+                client.insert({"x": np.full(8, number), "i": i}, {"u": 1.0}) if i % 10 == 0 and False else None
+                list(client.sample("t", 2, emit_timesteps=False))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert client.server_info()["t"].current_size == 6 * 30 * 4
+
+
+def test_closing_a_sequence_from_another_thread_ends_its_wait(connect):
+    client = connect()
+    samples = client.sample("t", 5)
+    result = []
+
+    def consume():
+        try:
+            result.extend(samples)
+        except reverie.ReverieError as error:
+            result.append(error)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    while client.server_info()["t"].num_waiting_samples == 0:
+        pass
+    samples.close()
+    consumer.join()
+    assert all(isinstance(each, reverie.errors.CancelledError) for each in result)
+
+
+def test_other_threads_run_while_a_call_waits(connect):
+    client = connect()
+    counted = []
+    stop = threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted.append(1)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    with pytest.raises(reverie.DeadlineExceededError):
+        client.sample_batch("t", 1, timeout=0.1)
+    stop.set()
+    counter.join()
+    assert len(counted) > 100
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="POSIX only")
+def test_a_killed_server_process_is_an_error_within_the_deadline(tmp_path):
+    address = f"unix:{tmp_path}/server"
+    text = PRELUDE + f'\nserver = reverie.Server([table()], address="{address}")\nprint("up", flush=True)\nserver.wait()\n'
+    child = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout.readline() == b"up\n"
+        client = reverie.Client(address)
+        client.add("t", 1)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        for call in (lambda: client.add("t", 1, timeout=0.1), lambda: client.sample_batch("t", 1, timeout=0.1)):
+            with pytest.raises((reverie.DeadlineExceededError, reverie.errors.UnavailableError)):
+                call()
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()

@@ -1,0 +1,196 @@
+"""The legacy Writer."""
+
+import gc
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie.errors import FailedPreconditionError
+
+
+def sampled(client, n=1):
+    return [[column.tolist() for column in sample.data] for sample in client.sample("t", n, emit_timesteps=False)]
+
+
+@pytest.fixture
+def client(connect):
+    return connect(reverie.Table.queue("t", 100))
+
+
+def test_items_are_the_last_steps(client):
+    with client.writer(3) as writer:
+        for value in range(4):
+            writer.append({"x": value, "y": [value * 2]})
+            if value >= 1:
+                writer.create_item("t", min(value + 1, 3), 1.0)
+    assert sampled(client, 3) == [[[0, 1], [0, 2]], [[0, 1, 2], [0, 2, 4]], [[1, 2, 3], [2, 4, 6]]]
+
+
+def test_sequences_are_appended_at_once(client):
+    with client.writer(5) as writer:
+        writer.append_sequence([np.arange(4), np.zeros((4, 2))])
+        writer.create_item("t", 4, 1.0)
+    assert sampled(client)[0][0] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("bad", [[], [1.0], [np.arange(3), np.arange(4)], [np.zeros((0, 2))]])
+def test_bad_sequences_are_refused(client, bad):
+    with pytest.raises(ValueError, match=r"\w+"):
+        client.writer(3).append_sequence(bad)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [((0,), ValueError), ((-1,), ValueError), ((1.5,), TypeError), ((3, False, 4), ValueError), ((3, False, 0), ValueError),
+     ((3, False, 2, 0), ValueError), ((3, False, "2"), TypeError)],
+)  # fmt: skip
+def test_lengths_are_checked(client, arguments, error):
+    with pytest.raises(error, match="integer"):
+        client.writer(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "words"),
+    [
+        (("t", 0, 1.0), ValueError, "num_timesteps"),
+        (("t", -1, 1.0), ValueError, "num_timesteps"),
+        (("t", 3, 1.0), ValueError, "larger than|num_timesteps"),
+        (("t", 4, 1.0), ValueError, "larger than|num_timesteps"),
+        (("t", 1, float("nan")), ValueError, "(?i)nan"),
+        (("t", 1, "high"), TypeError, "priority"),
+        (("u", 1, 1.0), ValueError, "u"),
+        (("t", 1.5, 1.0), TypeError, "integer|interpreted"),
+    ],
+)
+def test_bad_items_are_refused(client, item, error, words):
+    writer = client.writer(3)
+    writer.append([1])
+    writer.append([2])
+    with pytest.raises(error, match=words):
+        writer.create_item(*item)
+    writer.create_item("t", 2, 1.0)
+    writer.close()
+    assert sampled(client) == [[[1, 2]]]
+
+
+def test_steps_must_have_the_same_columns(client):
+    writer = client.writer(3)
+    writer.append([1, 2.0])
+    for wrong in ([1], [1, 2.0, 3], [1.0, 2.0], [1, np.zeros(2)]):
+        with pytest.raises(ValueError, match=r"\w+"):
+            writer.append(wrong)
+    with pytest.raises(TypeError, match="None"):
+        writer.append([1, None])
+
+
+def test_structures_that_flatten_alike_are_alike(client):
+    with client.writer(2) as writer:
+        writer.append({"a": 1, "b": 2})
+        writer.append([3, 4])
+        writer.create_item("t", 2, 1.0)
+    assert sampled(client) == [[[1, 3], [2, 4]]]
+
+
+def test_flush_sends_pending_items_without_waiting(connect):
+    client = connect(reverie.Table.queue("t", 1))
+    writer = client.writer(2)
+    for value in range(3):
+        writer.append([value])
+        writer.create_item("t", 1, 1.0)
+    writer.flush()
+    assert sampled(client, 3) == [[[0]], [[1]], [[2]]]
+    writer.flush()
+    writer.close()
+
+
+def test_creating_items_waits_while_too_many_are_unconfirmed(connect):
+    client = connect(reverie.Table.queue("t", 1))
+    writer = client.writer(1, max_in_flight_items=1)
+    done = []
+
+    def write():
+        for value in range(6):
+            writer.append([value])
+            writer.create_item("t", 1, 1.0)
+            done.append(value)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert sampled(client, 6) == [[[value]] for value in range(6)]
+    thread.join()
+    writer.close()
+
+
+def test_a_closed_writer_says_so(client):
+    writer = client.writer(1)
+    writer.append([1])
+    writer.close()
+    with pytest.raises(ValueError, match=r"\w+"):
+        writer.close()
+    for call in (lambda: writer.append([1]), lambda: writer.create_item("t", 1, 1.0), writer.flush, lambda: writer.append_sequence([[1]])):
+        with pytest.raises((FailedPreconditionError, ValueError)):
+            call()
+    with pytest.raises(ValueError, match="closed Writer"):
+        writer.__enter__()
+    assert "closed: True" in repr(writer)
+
+
+def test_the_with_block_flushes_and_closes_also_on_errors(client):
+    with pytest.raises(KeyError, match="mine"), client.writer(1) as writer:
+        writer.append([1])
+        writer.create_item("t", 1, 1.0)
+        raise KeyError("mine")
+    assert sampled(client) == [[[1]]]
+    assert "closed: True" in repr(writer)
+
+
+def test_a_dropped_writer_warns_and_sends_its_items(client):
+    writer = client.writer(3)
+    writer.append([1])
+    writer.create_item("t", 1, 1.0)
+    with pytest.warns(ResourceWarning, match="close"):
+        del writer
+        gc.collect()
+    assert sampled(client) == [[[1]]]
+
+
+def test_repr_says_what_it_is(client):
+    writer = client.writer(5, delta_encoded=True, chunk_length=2, max_in_flight_items=None)
+    text = repr(writer)
+    for words in ("chunk_length=2", "max_timesteps=5", "delta_encoded=1", "max_in_flight_items=1000000", "closed: False"):
+        assert words in text
+    with pytest.raises(TypeError, match="pickled"):
+        pickle.dumps(writer)
+
+
+@pytest.mark.parametrize("chunk_length", [1, 2, 5])
+@pytest.mark.parametrize("delta_encoded", [False, True])
+def test_chunks_do_not_show(client, chunk_length, delta_encoded):
+    values = np.arange(60).reshape(20, 3)
+    with client.writer(5, delta_encoded, chunk_length) as writer:
+        for row, value in enumerate(values):
+            writer.append([value])
+            if row % 4 == 3:
+                writer.create_item("t", 4, 1.0)
+    assert sampled(client, 5) == [[values[start : start + 4].tolist()] for start in range(0, 20, 4)]
+
+
+def test_signatures_see_one_step_or_all(connect):
+    client = connect(make_table("t", signature=[reverie.TensorSpec([2], "int64")]))
+    with client.writer(3) as writer:
+        writer.append([np.zeros(2, int)])
+        writer.create_item("t", 1, 1.0)
+        with pytest.raises(ValueError, match="t"):
+            client.writer(1).__enter__().append([np.zeros(3, int)]) or client.insert([np.zeros(3, int)], {"t": 1.0})
+
+
+def test_closing_gives_up_on_a_server_that_is_gone(tmp_path):
+    address = f"unix:{tmp_path}/server"
+    with reverie.Server([make_table()], address=address):
+        writer = reverie.Client(address).writer(1)
+        writer.append([1])
+    writer.create_item("t", 1, 1.0)
+    writer.close(retry_on_unavailable=False)
