@@ -34,6 +34,7 @@ typedef struct rv_hold {
   size_t memory;          /* as counted in rv_books.chunk_memory */
   bool open;              /* the table still puts rows into it */
   bool own;               /* the table made it */
+  uint32_t drawn;         /* references to the chunk that a step under way still owes */
   struct rv_hold *next_garbage;
 } rv_hold;
 

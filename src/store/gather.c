@@ -15,6 +15,7 @@ enum { BLOCK = 128 };
 typedef struct rv_sources {
   const uint8_t *row[BLOCK];
   size_t stride[BLOCK]; /* from row to row, where an item has several */
+  bool scattered;       /* some are NULL */
 } rv_sources;
 
 static rv_code mismatch(uint32_t column, const rv_trajectory_column *got, int64_t length, rv_error *err)
@@ -61,53 +62,95 @@ static void find_sources(const rv_draw *draws, size_t n, uint32_t column, int64_
     bool whole = spec->num_slices == 1 && spec->length == length && lane->base != NULL;
     sources->row[i] = whole ? lane->base + (size_t)row * lane->stride : NULL;
     sources->stride[i] = lane->stride;
+    if (!whole) sources->scattered = true;
   }
 }
 
-#define GATHER_EACH(bytes)                                                          \
-  case bytes:                                                                       \
-    for (size_t i = 0; i < n; i++)                                                  \
-      if (sources->row[i] != NULL) memcpy(out + i * bytes, sources->row[i], bytes); \
-    break
+/* The same for items that all use one template, the column of which is one slice as long as wanted: mostly so. */
+static void find_template_sources(const rv_draw *draws, size_t n, const rv_slice *slice, rv_sources *sources)
+{
+  const uint32_t tensor = slice->tensor;
+  const int64_t offset = slice->offset;
+  const uint8_t *least = (const uint8_t *)UINTPTR_MAX;
+  for (size_t i = 0; i < n; i++) {
+    const rv_lane *lane = &draws[i].chunk->lanes[tensor];
+    const uint8_t *base = lane->base;
+    size_t stride = lane->stride;
+    sources->row[i] = base == NULL ? NULL : base + (size_t)(draws[i].base_row + offset) * stride;
+    sources->stride[i] = stride;
+    if (base < least) least = base;
+  }
+  sources->scattered = least == NULL;
+}
 
+#define GATHER_EACH(bytes)                                                               \
+  case bytes:                                                                            \
+    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, sources->row[i], bytes);      \
+    return
+
+/* One row of each item. */
 static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, uint8_t *out)
 {
-  switch (row_bytes) {
-    GATHER_EACH(1);
-    GATHER_EACH(2);
-    GATHER_EACH(4);
-    GATHER_EACH(8);
-    GATHER_EACH(12);
-    GATHER_EACH(16);
-    GATHER_EACH(24);
-    GATHER_EACH(32);
-    GATHER_EACH(64);
-  default:
-    for (size_t i = 0; i < n; i++)
-      if (sources->row[i] != NULL) memcpy(out + i * row_bytes, sources->row[i], row_bytes);
-  }
+  if (!sources->scattered) switch (row_bytes) {
+      GATHER_EACH(1);
+      GATHER_EACH(2);
+      GATHER_EACH(4);
+      GATHER_EACH(8);
+      GATHER_EACH(12);
+      GATHER_EACH(16);
+      GATHER_EACH(24);
+      GATHER_EACH(32);
+      GATHER_EACH(64);
+    default: break;
+    }
+  for (size_t i = 0; i < n; i++)
+    if (sources->row[i] != NULL) memcpy(out + i * row_bytes, sources->row[i], row_bytes);
 }
 
-static rv_code copy_block(const rv_draw *draws, size_t n, uint32_t column, int64_t length, uint8_t *out, rv_error *err)
+/* Items whose rows do not lie in one piece, uncompressed and of full length. */
+static rv_code copy_scattered(const rv_draw *draws, size_t n, uint32_t column, const rv_sources *sources, size_t item_bytes, uint8_t *out,
+                              rv_error *err)
 {
-  rv_sources sources;
-  size_t row_bytes = draws[0].trajectory->columns[column].spec->row_bytes, item_bytes = row_bytes * (size_t)length;
+  for (size_t i = 0; i < n; i++) {
+    if (sources->row[i] != NULL) continue;
+    rv_code code = rv_draw_copy_column(&draws[i], column, out + i * item_bytes, err);
+    if (code != RV_OK) return code;
+    const rv_trajectory_column *spec = &draws[i].trajectory->columns[column];
+    size_t have = spec->spec->row_bytes * (size_t)spec->length;
+    memset(out + i * item_bytes + have, 0, item_bytes - have);
+  }
+  return RV_OK;
+}
+
+static rv_code copy_block(const rv_draw *draws, size_t n, const rv_trajectory *template, uint32_t column, int64_t length, uint8_t *out,
+                          rv_error *err)
+{
+  const rv_trajectory_column *spec = &draws[0].trajectory->columns[column];
+  size_t row_bytes = spec->spec->row_bytes, item_bytes = row_bytes * (size_t)length;
   if (item_bytes == 0) return RV_OK;
-  find_sources(draws, n, column, length, &sources);
+  rv_sources sources;
+  sources.scattered = false;
+  if (template != NULL && spec->num_slices == 1 && spec->length == length)
+    find_template_sources(draws, n, &template->slices[spec->first_slice], &sources);
+  else
+    find_sources(draws, n, column, length, &sources);
   if (length == 1)
     copy_singles(&sources, n, row_bytes, out);
   else
     for (size_t i = 0; i < n; i++)
       if (sources.row[i] != NULL)
         rv_copy_strided(out + i * item_bytes, row_bytes, sources.row[i], sources.stride[i], row_bytes, (size_t)length);
-  for (size_t i = 0; i < n; i++) {
-    if (sources.row[i] != NULL) continue;
-    rv_code code = rv_draw_copy_column(&draws[i], column, out + i * item_bytes, err);
-    if (code != RV_OK) return code;
-    size_t have = row_bytes * (size_t)draws[i].trajectory->columns[column].length;
-    memset(out + i * item_bytes + have, 0, item_bytes - have);
-  }
-  return RV_OK;
+  return sources.scattered ? copy_scattered(draws, n, column, &sources, item_bytes, out, err) : RV_OK;
+}
+
+/* The template that all items use, or NULL. */
+static const rv_trajectory *one_template(const rv_draw *draws, size_t n)
+{
+  const rv_trajectory *template = draws[0].trajectory;
+  if (template->num_chunks > 0) return NULL;
+  for (size_t i = 1; i < n; i++)
+    if (draws[i].trajectory != template) return NULL;
+  return template;
 }
 
 /* The first row of each item, on its way while those before it are copied. Columns beside each other share it. */
@@ -120,21 +163,140 @@ static void fetch_ahead(const rv_draw *draws, size_t n)
   }
 }
 
+/* ---- columns beside each other ---- */
+
+enum { PLANNED = 32, VERIFIED = 16 };
+
+/* Where the small columns of a template's items lie, seen from the item's base row in the first of them: the same in every segment with equal
+ * columns. Each segment that comes is verified once. */
+typedef struct rv_plan {
+  const rv_chunk *like;
+  uint32_t first;              /* the tensor whose rows are counted from */
+  size_t stride;
+  uint32_t num_tensors;
+  uint32_t tensor[PLANNED];
+  ptrdiff_t offset[PLANNED];   /* of the tensor from the first */
+  bool beside[PLANNED];        /* by column of the item: planned */
+  ptrdiff_t delta[PLANNED];    /* by column of the item: to its first row */
+  const rv_chunk *verified[VERIFIED];
+} rv_plan;
+
+static bool plan_column(rv_plan *plan, const rv_trajectory *template, uint32_t column, int64_t length)
+{
+  const rv_trajectory_column *spec = &template->columns[column];
+  const rv_slice *slice = &template->slices[spec->first_slice];
+  const rv_lane *lane = &plan->like->lanes[slice->tensor];
+  if (spec->num_slices != 1 || spec->length != length || lane->stride == lane->row_bytes) return false;
+  if (plan->num_tensors == 0) {
+    plan->first = slice->tensor;
+    plan->stride = lane->stride;
+  }
+  if (lane->stride != plan->stride) return false;
+  ptrdiff_t offset = lane->base - plan->like->lanes[plan->first].base;
+  plan->tensor[plan->num_tensors] = slice->tensor;
+  plan->offset[plan->num_tensors++] = offset;
+  plan->delta[column] = offset + (ptrdiff_t)slice->offset * (ptrdiff_t)lane->stride;
+  return true;
+}
+
+static void make_plan(rv_plan *plan, const rv_draw *draws, const rv_trajectory *template, const int64_t *lengths, void *const *outs,
+                      size_t num_columns)
+{
+  plan->num_tensors = 0;
+  plan->like = draws[0].chunk;
+  memset(plan->beside, 0, sizeof plan->beside);
+  memset(plan->verified, 0, sizeof plan->verified);
+  if (template == NULL || !plan->like->is_segment) return;
+  for (uint32_t c = 0; c < num_columns && c < PLANNED; c++)
+    if (outs[c] != NULL) plan->beside[c] = plan_column(plan, template, c, lengths[c]);
+}
+
+static bool verify(rv_plan *plan, const rv_chunk *chunk)
+{
+  if (!chunk->is_segment || chunk->num_columns != plan->like->num_columns) return false;
+  const uint8_t *base = chunk->lanes[plan->first].base;
+  for (uint32_t i = 0; i < plan->num_tensors; i++) {
+    const rv_lane *lane = &chunk->lanes[plan->tensor[i]];
+    if (lane->stride != plan->stride || lane->base - base != plan->offset[i]) return false;
+  }
+  return true;
+}
+
+/* Each item's base row in the first planned tensor; false: some segment is not like the others. */
+static bool find_rows(rv_plan *plan, const rv_draw *draws, size_t n, const uint8_t **rows)
+{
+  if (plan->num_tensors == 0) return false;
+  const uint32_t first = plan->first;
+  const ptrdiff_t stride = (ptrdiff_t)plan->stride;
+  for (size_t i = 0; i < n; i++) {
+    const rv_chunk *chunk = draws[i].chunk;
+    const rv_chunk **known = &plan->verified[((uintptr_t)chunk >> 6 ^ (uintptr_t)chunk >> 10) % VERIFIED];
+    if (*known != chunk) {
+      if (!verify(plan, chunk)) return false;
+      *known = chunk;
+    }
+    rows[i] = chunk->lanes[first].base + draws[i].base_row * stride;
+    __builtin_prefetch(rows[i]);
+    __builtin_prefetch(rows[i] + stride - 1);
+  }
+  return true;
+}
+
+#define BESIDE_EACH(bytes)                                                        \
+  case bytes:                                                                     \
+    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, rows[i] + delta, bytes); \
+    return
+
+static void copy_beside(const uint8_t *const *rows, size_t n, ptrdiff_t delta, size_t stride, size_t row_bytes, int64_t length, uint8_t *out)
+{
+  if (length != 1) {
+    for (size_t i = 0; i < n; i++)
+      rv_copy_strided(out + i * row_bytes * (size_t)length, row_bytes, rows[i] + delta, stride, row_bytes, (size_t)length);
+    return;
+  }
+  switch (row_bytes) {
+    BESIDE_EACH(1);
+    BESIDE_EACH(2);
+    BESIDE_EACH(4);
+    BESIDE_EACH(8);
+    BESIDE_EACH(12);
+    BESIDE_EACH(16);
+    BESIDE_EACH(24);
+    BESIDE_EACH(32);
+    BESIDE_EACH(64);
+  default: break;
+  }
+  for (size_t i = 0; i < n; i++) memcpy(out + i * row_bytes, rows[i] + delta, row_bytes);
+}
+
+/* ---- the verbs ---- */
+
 rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs, size_t num_columns,
                             rv_error *err)
 {
   if (n == 0) return RV_OK;
+  const rv_trajectory *template = one_template(draws, n);
+  size_t checked = template == NULL ? n : 1;
   for (uint32_t c = 0; c < num_columns; c++) {
-    rv_code code = outs[c] == NULL ? RV_OK : check_items(draws, n, c, lengths[c], err);
+    rv_code code = outs[c] == NULL ? RV_OK : check_items(draws, checked, c, lengths[c], err);
     if (code != RV_OK) return code;
   }
+  rv_plan plan;
+  make_plan(&plan, draws, template, lengths, outs, num_columns);
   for (size_t first = 0; first < n; first += BLOCK) {
+    const uint8_t *rows[BLOCK];
     size_t count = n - first < BLOCK ? n - first : BLOCK;
-    fetch_ahead(draws + first, count);
+    bool found = find_rows(&plan, draws + first, count, rows);
+    if (!found) fetch_ahead(draws + first, count);
     for (uint32_t c = 0; c < num_columns; c++) {
       if (outs[c] == NULL) continue;
-      size_t item_bytes = draws[0].trajectory->columns[c].spec->row_bytes * (size_t)lengths[c];
-      rv_code code = copy_block(draws + first, count, c, lengths[c], (uint8_t *)outs[c] + first * item_bytes, err);
+      size_t row_bytes = draws[0].trajectory->columns[c].spec->row_bytes;
+      uint8_t *out = (uint8_t *)outs[c] + first * row_bytes * (size_t)lengths[c];
+      if (found && c < PLANNED && plan.beside[c]) {
+        copy_beside(rows, count, plan.delta[c], plan.stride, row_bytes, lengths[c], out);
+        continue;
+      }
+      rv_code code = copy_block(draws + first, count, template, c, lengths[c], out, err);
       if (code != RV_OK) return code;
     }
   }
@@ -144,12 +306,13 @@ rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengt
 rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t length, void *out, rv_error *err)
 {
   if (n == 0) return RV_OK;
-  rv_code code = check_items(draws, n, column, length, err);
+  const rv_trajectory *template = one_template(draws, n);
+  rv_code code = check_items(draws, template == NULL ? n : 1, column, length, err);
   if (code != RV_OK) return code;
   size_t item_bytes = draws[0].trajectory->columns[column].spec->row_bytes * (size_t)length;
   for (size_t first = 0; first < n && code == RV_OK; first += BLOCK) {
     size_t count = n - first < BLOCK ? n - first : BLOCK;
-    code = copy_block(draws + first, count, column, length, (uint8_t *)out + first * item_bytes, err);
+    code = copy_block(draws + first, count, template, column, length, (uint8_t *)out + first * item_bytes, err);
   }
   return code;
 }
@@ -157,7 +320,6 @@ rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t
 /* ---- releasing ---- */
 
 static void drop_chunk(void *chunk, size_t n) { rv_chunk_unref_many(chunk, n); }
-static void drop_trajectory(void *trajectory, size_t n) { rv_trajectory_unref_many(trajectory, n); }
 
 void rv_draws_release(rv_draw *draws, size_t n)
 {
@@ -165,15 +327,21 @@ void rv_draws_release(rv_draw *draws, size_t n)
     for (size_t i = 0; i < n; i++) rv_draw_release(&draws[i]);
     return;
   }
-  rv_tally chunks, trajectories;
+  rv_tally chunks;
   rv_tally_init(&chunks);
-  rv_tally_init(&trajectories);
+  rv_trajectory *trajectory = NULL; /* runs of one template are long */
+  size_t run = 0;
   for (size_t i = 0; i < n; i++) {
     if (draws[i].chunk != NULL) rv_tally_add(&chunks, draws[i].chunk, drop_chunk);
-    if (draws[i].trajectory != NULL) rv_tally_add(&trajectories, draws[i].trajectory, drop_trajectory);
+    if (draws[i].trajectory != trajectory) {
+      if (trajectory != NULL) rv_trajectory_unref_many(trajectory, run);
+      trajectory = draws[i].trajectory;
+      run = 0;
+    }
+    run++;
     draws[i].chunk = NULL;
     draws[i].trajectory = NULL;
   }
+  if (trajectory != NULL) rv_trajectory_unref_many(trajectory, run);
   rv_tally_end(&chunks, drop_chunk);
-  rv_tally_end(&trajectories, drop_trajectory);
 }

@@ -8,12 +8,13 @@
 typedef struct rv_pick {
   rv_selector *selector; /* NULL: by the order of insertion */
   bool oldest;           /* then: the oldest or the newest */
+  bool uniform;          /* a table that is full has an item in almost every slot: draws then need not ask the selector */
 } rv_pick;
 
 static inline rv_code rv_pick_init(rv_pick *pick, const rv_selector_config *config, const rv_registry *registry, int64_t max_size,
                                    rv_error *err)
 {
-  *pick = (rv_pick){.oldest = config->kind == RV_SELECTOR_FIFO};
+  *pick = (rv_pick){.oldest = config->kind == RV_SELECTOR_FIFO, .uniform = config->kind == RV_SELECTOR_UNIFORM};
   if (pick->oldest || config->kind == RV_SELECTOR_LIFO) return RV_OK;
   return rv_selector_new(config, registry, max_size, &pick->selector, err);
 }
@@ -53,9 +54,28 @@ static inline uint32_t rv_pick_select(rv_pick *pick, const rv_slab *slab, rv_ran
   return pick->oldest ? slab->oldest : slab->newest;
 }
 
+/* Draws slots until one has an item: each item is equally likely. At most one slot in eight is free. */
+static inline void rv_pick_any(const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
+{
+  const double probability = 1.0 / slab->count;
+  const uint32_t used = slab->used;
+  const bool holes = slab->count < used;
+  for (size_t i = 0; i < n; i++) {
+    slots[i] = rv_random_below(random, used);
+    probabilities[i] = probability;
+    __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
+  }
+  for (size_t i = 0; i < n && holes; i++)
+    while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(random, used);
+}
+
 static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots,
                                        double *probabilities)
 {
+  if (pick->uniform && slab->used - slab->count <= slab->used / 8) {
+    rv_pick_any(slab, random, n, slots, probabilities);
+    return;
+  }
   if (pick->selector != NULL) {
     rv_selector_select_many(pick->selector, random, n, slots, probabilities);
     return;

@@ -111,6 +111,9 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
   if (allowed <= 0) return false;
   k = (size_t)allowed;
+  /* up to the bound first, so that from there on every slot has an item */
+  int64_t room = table->config.max_size - (int64_t)table->books.slab.count;
+  if (table->replaces && room > 0 && (int64_t)k > room) k = (size_t)room;
   rv_hold *hold = NULL;
   rv_code code = place_rows(turn, rows, &k, &hold, &first, err);
   if (code == RV_OK) code = rv_form_use_template(table, rows->form, (uint32_t)k, err);

@@ -2,34 +2,19 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
-#include "store/tally.h"
 
-enum { AHEAD = 16 };
+enum { AHEAD = 32 };
 
-static void ref_chunk(void *chunk, size_t n) { rv_chunk_ref_many(chunk, n); }
-static void ref_trajectory(void *trajectory, size_t n) { rv_trajectory_ref_many(trajectory, n); }
-
-typedef struct rv_step_refs {
-  rv_tally chunks, trajectories;
-} rv_step_refs;
-
-/* Fills a draw from an item. Its references are taken when the step ends, before the lock is let go. */
-static void fill_draw(rv_table *table, const rv_item *item, rv_draw *draw, rv_step_refs *refs)
+/* Fills a draw from an item, with references of its own. */
+static void fill_draw(rv_table *table, const rv_item *item, rv_draw *draw)
 {
   draw->key = item->key;
   draw->priority = item->priority;
   draw->inserted_at_ns = item->inserted_at_ns;
   draw->times_sampled = item->times_sampled;
-  draw->trajectory = rv_books_trajectory(&table->books, item);
-  rv_tally_add(&refs->trajectories, draw->trajectory, ref_trajectory);
-  if (item->template_number == RV_LOOSE) {
-    draw->chunk = NULL;
-    draw->base_row = 0;
-    return;
-  }
-  draw->chunk = ((const rv_hold *)item->data)->chunk;
+  draw->trajectory = rv_trajectory_ref(rv_books_trajectory(&table->books, item));
+  draw->chunk = item->template_number == RV_LOOSE ? NULL : rv_chunk_ref(((const rv_hold *)item->data)->chunk);
   draw->base_row = item->base_row;
-  rv_tally_add(&refs->chunks, draw->chunk, ref_chunk);
 }
 
 /* What sending the item would take: encoded chunks whole, rows of segments alone. */
@@ -54,31 +39,77 @@ static void count_draw(rv_table *table, rv_item *item)
   if (item->times_sampled < INT32_MAX) item->times_sampled++;
 }
 
-/* Draws k items. Returns how many were drawn before the bound of bytes, or k. */
-static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k, rv_step_refs *refs)
+static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *slots, const double *probabilities, size_t k)
+{
+  const rv_slab *slab = &table->books.slab;
+  const rv_template *templates = table->books.templates.entry;
+  rv_draw *draws = sampling->draws + sampling->count;
+  rv_hold *touched[RV_DRAWS_STEP];
+  size_t num_touched = 0;
+  int64_t size = (int64_t)slab->count, unique = 0;
+  bool rate_limited = sampling->rate_limited;
+  rv_trajectory *last = NULL;
+  size_t run = 0;
+  for (size_t i = 0; i < k; i++) {
+    if (i + AHEAD < k) __builtin_prefetch(rv_slab_at(slab, slots[i + AHEAD]), 1);
+    rv_item *item = rv_slab_at(slab, slots[i]);
+    rv_draw *draw = &draws[i];
+    int32_t times = item->times_sampled;
+    unique += times == 0 ? 1 : 0;
+    item->times_sampled = times += times < INT32_MAX ? 1 : 0;
+    bool loose = item->template_number == RV_LOOSE;
+    rv_trajectory *trajectory = loose ? ((rv_loose *)item->data)->trajectory : templates[item->template_number].trajectory;
+    if (trajectory != last) {
+      if (run > 0) rv_trajectory_ref_many(last, run);
+      last = trajectory;
+      run = 0;
+    }
+    run++;
+    rv_chunk *chunk = NULL;
+    if (!loose) {
+      rv_hold *hold = item->data;
+      chunk = hold->chunk;
+      if (hold->drawn++ == 0) touched[num_touched++] = hold;
+    }
+    draw->key = item->key;
+    draw->probability = probabilities[i];
+    draw->priority = item->priority;
+    draw->table_size = size;
+    draw->inserted_at_ns = item->inserted_at_ns;
+    draw->times_sampled = times;
+    draw->rate_limited = rate_limited;
+    draw->trajectory = trajectory;
+    draw->chunk = chunk;
+    draw->base_row = item->base_row;
+  }
+  if (run > 0) rv_trajectory_ref_many(last, run);
+  for (size_t i = 0; i < num_touched; i++) {
+    rv_chunk_ref_many(touched[i]->chunk, touched[i]->drawn);
+    touched[i]->drawn = 0;
+  }
+  table->num_unique_samples += unique;
+}
+
+/* Draws k items that all stay. */
+static void draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
 {
   rv_table *table = turn->table;
   uint32_t slots[RV_DRAWS_STEP];
   double probabilities[RV_DRAWS_STEP];
   const rv_slab *slab = &table->books.slab;
-  rv_draw *draws = sampling->draws + sampling->count;
   rv_pick_select_many(&table->sampler, slab, &table->random, k, slots, probabilities);
   for (size_t i = 0; i < k && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
-  for (size_t i = 0; i < k; i++) {
-    if (i + AHEAD < k) __builtin_prefetch(rv_slab_at(slab, slots[i + AHEAD]), 1);
-    rv_item *item = rv_slab_at(slab, slots[i]);
-    count_draw(table, item);
-    fill_draw(table, item, &draws[i], refs);
-    draws[i].probability = probabilities[i];
-    draws[i].table_size = (int64_t)slab->count;
-    draws[i].rate_limited = sampling->rate_limited;
-    if (table->num_extensions > 0) rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+  draw_slots(table, sampling, slots, probabilities, k);
+  for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
+    const rv_item *item = rv_slab_at(slab, slots[i]);
+    rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+    turn->table->events[turn->table->num_events - 1].times_sampled = sampling->draws[sampling->count + i].times_sampled;
   }
-  return k;
+  sampling->count += k;
 }
 
 /* Draws one item; true: it went with that. */
-static bool draw_one(rv_turn *turn, rv_sampling *sampling, rv_step_refs *refs)
+static bool draw_one(rv_turn *turn, rv_sampling *sampling)
 {
   rv_table *table = turn->table;
   rv_draw *draw = &sampling->draws[sampling->count];
@@ -87,7 +118,7 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling, rv_step_refs *refs)
   draw->table_size = (int64_t)table->books.slab.count;
   draw->rate_limited = sampling->rate_limited;
   count_draw(table, item);
-  fill_draw(table, item, draw, refs);
+  fill_draw(table, item, draw);
   rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
   if (table->config.max_times_sampled <= 0 || item->times_sampled != table->config.max_times_sampled) return false;
   rv_table_remove(turn, slot);
@@ -95,11 +126,11 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling, rv_step_refs *refs)
 }
 
 /* One by one, as long as something is there and the bound of bytes lets more in. */
-static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64_t *removed, rv_step_refs *refs)
+static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64_t *removed)
 {
   size_t drawn = 0;
   while (drawn < k && turn->table->books.slab.count > 0) {
-    if (draw_one(turn, sampling, refs)) ++*removed;
+    if (draw_one(turn, sampling)) ++*removed;
     drawn++;
     if (sampling->max_bytes > 0) sampling->bytes += draw_bytes(&sampling->draws[sampling->count]);
     sampling->count++;
@@ -148,14 +179,13 @@ bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
     return true;
   }
   k = (size_t)allowed;
-  rv_step_refs refs;
-  rv_tally_init(&refs.chunks);
-  rv_tally_init(&refs.trajectories);
   bool in_turn = table->config.max_times_sampled > 0 || sampling->max_bytes > 0;
-  size_t drawn = in_turn ? draw_in_turn(turn, sampling, k, &removed, &refs) : draw_some(turn, sampling, k, &refs);
-  if (!in_turn) sampling->count += drawn;
-  rv_tally_end(&refs.chunks, ref_chunk);
-  rv_tally_end(&refs.trajectories, ref_trajectory);
+  size_t drawn = k;
+  if (in_turn) {
+    drawn = draw_in_turn(turn, sampling, k, &removed);
+  } else {
+    draw_some(turn, sampling, k);
+  }
   rv_rate_limiter_sampled(&table->limiter, (int64_t)drawn);
   rv_rate_limiter_deleted(&table->limiter, removed);
   table->rates.samples += (int64_t)drawn;

@@ -207,6 +207,91 @@ static void rows_of_changing_kinds_and_strings_read_back(void **state)
   rv_store_unref(store);
 }
 
+/* A batch of columns that stand beside each other, and one that does not, over several segments, against the same read one by one. */
+static void a_batch_of_rows_is_what_its_items_are(void **state)
+{
+  (void)state;
+  enum { N = 3000, BATCH = 300 };
+  rv_table_config config = plain(N);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  static float a[N][3], large[N][80];
+  static int64_t b[N];
+  static uint8_t c[N];
+  for (int i = 0; i < N; i++) {
+    for (int k = 0; k < 3; k++) a[i][k] = (float)(i * 3 + k);
+    for (int k = 0; k < 80; k++) large[i][k] = (float)(i * 80 + k);
+    b[i] = -i;
+    c[i] = (uint8_t)(i % 256);
+  }
+  const int64_t shape_a[] = {N, 3}, shape_large[] = {N, 80}, n = N;
+  rv_tensor columns[] = {{RV_FLOAT32, 2, shape_a, a}, {RV_INT64, 1, &n, b}, {RV_FLOAT32, 2, shape_large, large}, {RV_UINT8, 1, &n, c}};
+  for (int round = 0; round < 3; round++) {
+    rv_rows rows = {.columns = columns, .num_columns = 4, .n = N};
+    assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_DONE);
+    must(rows.waiter.code, &rows.waiter.error);
+    static rv_draw draws[BATCH];
+    rv_sampling sampling = {.want = BATCH, .draws = draws};
+    rv_table_sample(table, &sampling);
+    static float out_a[BATCH][3], out_large[BATCH][80];
+    static int64_t out_b[BATCH];
+    static uint8_t out_c[BATCH];
+    const int64_t lengths[] = {1, 1, 1, 1};
+    rv_error err;
+    must(rv_draws_gather_all(draws, BATCH, lengths, (void *const[]){out_a, out_b, out_large, out_c}, 4, &err), &err);
+    for (int i = 0; i < BATCH; i++) {
+      int64_t row = -out_b[i], alone;
+      must(rv_draw_copy_column(&draws[i], 1, &alone, &err), &err);
+      assert_int_equal(alone, out_b[i]);
+      assert_memory_equal(out_a[i], a[row], sizeof a[row]);
+      assert_memory_equal(out_large[i], large[row], sizeof large[row]);
+      assert_int_equal(out_c[i], c[row]);
+    }
+    rv_draws_release(draws, BATCH);
+  }
+  rv_store_unref(store);
+}
+
+/* Full, with holes after deletes, and nearly empty: three ways of drawing. */
+static void uniform_draws_are_uniform_whatever_the_slots_look_like(void **state)
+{
+  (void)state;
+  enum { N = 40, DRAWS = 256, ROUNDS = 400 };
+  rv_table_config config = plain(N);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  int64_t values[N];
+  uint64_t keys[N];
+  for (int64_t i = 0; i < N; i++) values[i] = i;
+  rv_rows rows;
+  add_values(table, &rows, values, N, keys);
+  const size_t deletes[] = {0, 3, 27};
+  size_t gone = 0;
+  for (int stage = 0; stage < 3; stage++) {
+    size_t num_unknown;
+    rv_error err;
+    must(rv_table_mutate(table, NULL, 0, keys + gone, deletes[stage], NULL, &num_unknown, &err), &err);
+    gone += deletes[stage];
+    double counts[N] = {0}, expected = (double)DRAWS * ROUNDS / (double)(N - gone), chi2 = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+      static rv_draw draws[DRAWS];
+      rv_sampling sampling = {.want = DRAWS, .draws = draws};
+      rv_table_sample(table, &sampling);
+      for (int i = 0; i < DRAWS; i++) counts[value_of(&draws[i])]++;
+      assert_true(draws[0].probability == 1.0 / (double)(N - gone));
+      rv_draws_release(draws, DRAWS);
+    }
+    for (size_t i = 0; i < N; i++) {
+      if (i < gone)
+        assert_true(counts[i] == 0);
+      else
+        chi2 += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    assert_true(chi2 < 100); /* 39 degrees of freedom or fewer: once in ten million */
+  }
+  rv_store_unref(store);
+}
+
 static void large_rows_are_inserted_as_the_limiter_allows(void **state)
 {
   (void)state;
@@ -645,6 +730,8 @@ int main(void)
       cmocka_unit_test(without_a_prioritized_selector_only_nan_is_bad),
       cmocka_unit_test(rows_must_fit_the_signature),
       cmocka_unit_test(rows_of_changing_kinds_and_strings_read_back),
+      cmocka_unit_test(a_batch_of_rows_is_what_its_items_are),
+      cmocka_unit_test(uniform_draws_are_uniform_whatever_the_slots_look_like),
       cmocka_unit_test(large_rows_are_inserted_as_the_limiter_allows),
       cmocka_unit_test(a_table_of_one_item_keeps_the_newest_row),
       cmocka_unit_test(memory_stays_level_at_the_bound),
