@@ -13,8 +13,9 @@ static void on_complete(rv_waiter *waiter)
   rv_insert_call *call = operation->call;
   rv_insert_operation *head = atomic_load_explicit(&call->completed, memory_order_relaxed);
   do operation->next_completed = head;
-  while (!atomic_compare_exchange_weak_explicit(&call->completed, &head, operation, memory_order_release, memory_order_relaxed));
-  /* Until the task runs, this operation's reference keeps the call. */
+  while (!atomic_compare_exchange_weak_explicit(&call->completed, &head, operation, memory_order_acq_rel, memory_order_relaxed));
+  /* Until the task runs, this operation's reference keeps the call. Whoever finds the list empty comes after the task that
+   * emptied it (hence acquire above), so the task may be posted again. */
   if (head == NULL) rv_loop_post(call->stream.loop, &call->completed_task);
 }
 
@@ -37,7 +38,7 @@ static void take_out(rv_insert_call *call, rv_insert_operation *operation)
 static void on_completed_task(rv_task *task)
 {
   rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, completed_task);
-  rv_insert_operation *newest_first = atomic_exchange_explicit(&call->completed, NULL, memory_order_acquire);
+  rv_insert_operation *newest_first = atomic_exchange_explicit(&call->completed, NULL, memory_order_acq_rel);
   rv_insert_operation *list = NULL;
   unsigned references = 0;
   while (newest_first != NULL) {
