@@ -173,7 +173,8 @@ static PyObject *fresh_array(gathering *g, size_t i)
   uint32_t rank = batch_shape(g, i, shape);
   core_state *state = g->client->state;
   const rv_sample_column *column = &g->columns[i];
-  if (column->dtype == RV_STRING || column->bytes < CLIENT_SMALL_BYTES || state->descr[column->dtype & (CORE_DTYPES - 1)] == NULL) {
+  if (column->dtype == RV_STRING || column->bytes < CLIENT_SMALL_BYTES ||
+      state->descr[column->dtype & (CORE_DTYPES - 1)] == NULL) {
     return (PyObject *)array_new(state, column->dtype, rank, shape);
   }
   void *data;
@@ -421,8 +422,7 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, call->timeout_ms, call->cancel);
-  rv_code code =
-      rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
+  rv_code code = rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
   core_wait_end(&wait);
   if (code != RV_OK) return client_raise(self, handle, &wait, &err);
   bool pad = call->unequal == RV_UNEQUAL_PAD;
@@ -447,7 +447,8 @@ PyObject *client_sample_batch(PyObject *object, PyObject *const *args, Py_ssize_
   batch_call call = {.copy = true};
   if (client_check(self) < 0 || core_parse(&signature, args, nargs, kwnames, given) < 0) return NULL;
   if (core_size(given[1], "batch_size", 1, &call.batch_size) < 0) return NULL;
-  if (core_timeout(given[2], CLIENT_DEFAULT_TIMEOUT, &call.timeout_ms) < 0 || parse_unequal(given[4], &call.unequal) < 0) return NULL;
+  if (core_timeout(given[2], CLIENT_DEFAULT_TIMEOUT, &call.timeout_ms) < 0 || parse_unequal(given[4], &call.unequal) < 0)
+    return NULL;
   if (given[5] != NULL && (call.copy = PyObject_IsTrue(given[5]) == 1, PyErr_Occurred())) return NULL;
   if (given[6] != NULL && given[6] != Py_None) {
     if (!PyObject_TypeCheck(given[6], self->state->cancel_type)) return PyErr_Format(PyExc_TypeError, "cancel must be a Cancel");

@@ -25,8 +25,8 @@ static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
       return NULL;
     }
   }
-  array = (PyArrayObject *)PyArray_FromAny(given, PyArray_DescrFromType(NPY_UINT64), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST,
-                                           NULL);
+  array = (PyArrayObject *)PyArray_FromAny(given, PyArray_DescrFromType(NPY_UINT64), 0, 0,
+                                           NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
   if (array == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
     PyErr_Clear();
     PyErr_SetString(PyExc_TypeError, "keys must be integers from 0 to 2**64 - 1");
@@ -42,7 +42,8 @@ static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
 
 static const double *parse_priorities(PyObject *given, scratch *s, size_t n)
 {
-  PyObject *array = PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
+  PyObject *array =
+      PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
     PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each key", n);
@@ -126,7 +127,8 @@ PyObject *client_mutate(PyObject *object, PyObject *args)
   client_object *self = (client_object *)object;
   PyObject *table, *keys, *priorities, *deletes, *timeout;
   int64_t timeout_ms;
-  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OOOOO:_mutate", &table, &keys, &priorities, &deletes, &timeout)) return NULL;
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OOOOO:_mutate", &table, &keys, &priorities, &deletes, &timeout))
+    return NULL;
   const char *text = core_text(table, "table");
   if (text == NULL || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
   scratch s;
@@ -169,7 +171,8 @@ PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   if (code == RV_OK) {
     PyObject *columns = sample_columns(self->state, sample, copy != 0);
     PyObject *data = into_structure(client_structure(handle, rv_sample_num_columns(sample)), columns);
-    out = replay_sample_object(self->state, data == NULL ? NULL : sample_info_object(self->state, rv_sample_get_info(sample)), data);
+    out = replay_sample_object(self->state, data == NULL ? NULL : sample_info_object(self->state, rv_sample_get_info(sample)),
+                               data);
     rv_sample_unref(sample);
   } else {
     core_wait_raise(self->state, &wait, &err); /* an unknown key says nothing about the table */
@@ -206,8 +209,7 @@ PyObject *client_items_page(PyObject *object, PyObject *args)
   Py_ssize_t capacity;
   int only_keys;
   int64_t timeout_ms;
-  if (client_check(self) < 0 ||
-      !PyArg_ParseTuple(args, "OKnpO:_items_page", &table, &start, &capacity, &only_keys, &timeout)) {
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OKnpO:_items_page", &table, &start, &capacity, &only_keys, &timeout)) {
     return NULL;
   }
   const char *text = core_text(table, "table");

@@ -175,57 +175,68 @@ static PyObject *client_py_remember(PyObject *object, PyObject *args)
 
 /* ---- the type ---- */
 
-PyDoc_STRVAR(add_doc,
-             "add($self, /, table, data, priority=1.0, *, timeout=60.0)\n--\n\n"
-             "Inserts one item of one row and returns its key.\n\n"
-             "Parameters\n----------\n"
-             "table : str\n"
-             "data : nest of arrays and scalars\n    The row; sampled, each leaf has just this shape (no time dimension). Python ints and floats take\n"
-             "    the dtype of the table's signature.\n"
-             "priority : float\n"
-             "timeout : float or None\n    Seconds to wait while the rate limiter forbids it; None waits for ever. At the timeout nothing was inserted.\n\n"
-             "Raises\n------\n"
-             "DeadlineExceededError, InvalidArgumentError (signature, priority), NotFoundError, TypeError (a dtype that cannot be stored)");
-PyDoc_STRVAR(add_batch_doc,
-             "add_batch($self, /, table, data, priorities=None, *, timeout=60.0)\n--\n\n"
-             "Inserts n rows as n items, in order, and returns how many were inserted.\n\n"
-             "Parameters\n----------\n"
-             "table : str\n"
-             "data : nest of arrays [n, ...]\n"
-             "priorities : array-like of float [n], optional\n    All 1.0 without it.\n"
-             "timeout : float or None\n    Seconds for all of them. When it runs out, what was inserted stays: the number returned is then less than n.\n\n"
-             "Raises\n------\n"
-             "DeadlineExceededError\n    If not even one could be inserted.");
-PyDoc_STRVAR(sample_batch_doc,
-             "sample_batch($self, /, table, batch_size, *, timeout=60.0, out=None, unequal='error', copy=True, cancel=None)\n--\n\n"
-             "Draws items one by one as the rate limiter allows and gathers them into arrays.\n\n"
-             "Parameters\n----------\n"
-             "table : str\n"
-             "batch_size : int\n"
-             "timeout : float or None\n    Seconds. When it runs out, what was drawn is returned: the batch is then shorter than batch_size.\n"
-             "out : nest of arrays, optional\n    Filled instead of new arrays: C-contiguous, writable, [batch_size, ...] and of the columns' dtypes, in column\n"
-             "    order. Everything but the columns' own shapes and dtypes is checked before anything is drawn.\n"
-             "unequal : {'error', 'pad', 'list'}\n    Items of unequal length: an error before anything is counted, zeros up to the longest (see ReplayBatch.lengths),\n"
-             "    or lists of one array an item.\n"
-             "copy : bool\n    With unequal='list': False gives read-only views that hold the store's memory.\n"
-             "cancel : Cancel, optional\n    Ends the call from another thread.\n\n"
-             "Returns\n-------\n"
-             "ReplayBatch\n    Its data has the nest of the table's signature; without one, of the last row inserted by this client; else it is a flat list.\n\n"
-             "Raises\n------\n"
-             "DeadlineExceededError\n    If not even one item could be drawn.");
-PyDoc_STRVAR(update_doc, "update_priorities($self, /, table, keys, priorities, *, timeout=60.0)\n--\n\n"
-                         "Sets the priorities of items by key, all or none.\n\n"
-                         "Parameters\n----------\n"
-                         "table : str\n"
-                         "keys : array-like of int [n]\n"
-                         "priorities : array-like of float [n]\n    NaN is refused everywhere; negative and infinite where a Prioritized selector is attached.\n\n"
-                         "Returns\n-------\n"
-                         "numpy.ndarray or None\n    The keys that are not in the table (uint64); None where a plain Reverb server does not say.");
-PyDoc_STRVAR(get_doc, "get($self, /, table, key, *, copy=True, timeout=60.0)\n--\n\n"
-                      "The item of this key as a ReplaySample, without counting it as sampled.\n\n"
-                      "With copy=False its arrays are read-only views of the store's memory, where that is uncompressed; they hold it.\n\n"
+PyDoc_STRVAR(add_doc, "add($self, /, table, data, priority=1.0, *, timeout=60.0)\n--\n\n"
+                      "Inserts one item of one row and returns its key.\n\n"
+                      "Parameters\n----------\n"
+                      "table : str\n"
+                      "data : nest of arrays and scalars\n    The row; sampled, each leaf has just this shape (no time "
+                      "dimension). Python ints and floats take\n"
+                      "    the dtype of the table's signature.\n"
+                      "priority : float\n"
+                      "timeout : float or None\n    Seconds to wait while the rate limiter forbids it; None waits for ever. At "
+                      "the timeout nothing was inserted.\n\n"
                       "Raises\n------\n"
-                      "NotFoundError, UnimplementedError (a plain Reverb server)");
+                      "DeadlineExceededError, InvalidArgumentError (signature, priority), NotFoundError, TypeError (a dtype that "
+                      "cannot be stored)");
+PyDoc_STRVAR(add_batch_doc, "add_batch($self, /, table, data, priorities=None, *, timeout=60.0)\n--\n\n"
+                            "Inserts n rows as n items, in order, and returns how many were inserted.\n\n"
+                            "Parameters\n----------\n"
+                            "table : str\n"
+                            "data : nest of arrays [n, ...]\n"
+                            "priorities : array-like of float [n], optional\n    All 1.0 without it.\n"
+                            "timeout : float or None\n    Seconds for all of them. When it runs out, what was inserted stays: "
+                            "the number returned is then less than n.\n\n"
+                            "Raises\n------\n"
+                            "DeadlineExceededError\n    If not even one could be inserted.");
+PyDoc_STRVAR(
+    sample_batch_doc,
+    "sample_batch($self, /, table, batch_size, *, timeout=60.0, out=None, unequal='error', copy=True, cancel=None)\n--\n\n"
+    "Draws items one by one as the rate limiter allows and gathers them into arrays.\n\n"
+    "Parameters\n----------\n"
+    "table : str\n"
+    "batch_size : int\n"
+    "timeout : float or None\n    Seconds. When it runs out, what was drawn is returned: the batch is then shorter than "
+    "batch_size.\n"
+    "out : nest of arrays, optional\n    Filled instead of new arrays: C-contiguous, writable, [batch_size, ...] and of the "
+    "columns' dtypes, in column\n"
+    "    order. Everything but the columns' own shapes and dtypes is checked before anything is drawn.\n"
+    "unequal : {'error', 'pad', 'list'}\n    Items of unequal length: an error before anything is counted, zeros up to the "
+    "longest (see ReplayBatch.lengths),\n"
+    "    or lists of one array an item.\n"
+    "copy : bool\n    With unequal='list': False gives read-only views that hold the store's memory.\n"
+    "cancel : Cancel, optional\n    Ends the call from another thread.\n\n"
+    "Returns\n-------\n"
+    "ReplayBatch\n    Its data has the nest of the table's signature; without one, of the last row inserted by this client; else "
+    "it is a flat list.\n\n"
+    "Raises\n------\n"
+    "DeadlineExceededError\n    If not even one item could be drawn.");
+PyDoc_STRVAR(
+    update_doc,
+    "update_priorities($self, /, table, keys, priorities, *, timeout=60.0)\n--\n\n"
+    "Sets the priorities of items by key, all or none.\n\n"
+    "Parameters\n----------\n"
+    "table : str\n"
+    "keys : array-like of int [n]\n"
+    "priorities : array-like of float [n]\n    NaN is refused everywhere; negative and infinite where a Prioritized selector is "
+    "attached.\n\n"
+    "Returns\n-------\n"
+    "numpy.ndarray or None\n    The keys that are not in the table (uint64); None where a plain Reverb server does not say.");
+PyDoc_STRVAR(get_doc,
+             "get($self, /, table, key, *, copy=True, timeout=60.0)\n--\n\n"
+             "The item of this key as a ReplaySample, without counting it as sampled.\n\n"
+             "With copy=False its arrays are read-only views of the store's memory, where that is uncompressed; they hold it.\n\n"
+             "Raises\n------\n"
+             "NotFoundError, UnimplementedError (a plain Reverb server)");
 
 static PyMethodDef client_methods[] = {
     {"add", CORE_METHOD(client_add), CORE_FAST, add_doc},
@@ -293,13 +304,15 @@ static PyObject *cancel_fire(PyObject *object, PyObject *none)
 }
 
 static PyMethodDef cancel_methods[] = {
-    {"fire", cancel_fire, METH_NOARGS, "fire($self, /)\n--\n\nEnds every call that waits with it, and every later one."}, {NULL, NULL, 0, NULL}};
+    {"fire", cancel_fire, METH_NOARGS, "fire($self, /)\n--\n\nEnds every call that waits with it, and every later one."},
+    {NULL, NULL, 0, NULL}};
 
-static PyType_Slot cancel_slots[] = {{Py_tp_doc, "Cancel()\n--\n\nEnds calls from another thread, with CancelledError. Fires once."},
-                                     {Py_tp_new, CORE_SLOT(cancel_tp_new)},
-                                     {Py_tp_dealloc, CORE_SLOT(cancel_dealloc)},
-                                     {Py_tp_methods, cancel_methods},
-                                     {0, NULL}};
+static PyType_Slot cancel_slots[] = {
+    {Py_tp_doc, "Cancel()\n--\n\nEnds calls from another thread, with CancelledError. Fires once."},
+    {Py_tp_new, CORE_SLOT(cancel_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(cancel_dealloc)},
+    {Py_tp_methods, cancel_methods},
+    {0, NULL}};
 
 PyType_Spec cancel_spec = {
     .name = "reverie.Cancel",

@@ -52,8 +52,8 @@ handle_object *client_handle(client_object *self, PyObject *table, int64_t timeo
 structure_object *client_structure(const handle_object *handle, size_t num_columns);
 /* Items of this structure were made for the table. -1 with an exception. */
 int client_remember(client_object *self, PyObject *table, structure_object *structure);
-/* Raises the error, or what a signal handler raised (`wait` may be NULL); the handle (may be NULL) is asked for again where it may
- * be out of date. Returns NULL. */
+/* Raises the error, or what a signal handler raised (`wait` may be NULL); the handle (may be NULL) is asked for again where it
+ * may be out of date. Returns NULL. */
 PyObject *client_raise(client_object *self, handle_object *handle, const core_wait *wait, const rv_error *err);
 
 /* ---- methods that have files of their own ---- */

@@ -239,11 +239,10 @@ static PyObject *reference_attribute(PyObject *object, void *closure)
 
 static PyMethodDef reference_methods[] = {{"numpy", reference_numpy, METH_NOARGS, "numpy($self, /)\n--\n\nA copy of the row."},
                                           {NULL, NULL, 0, NULL}};
-static PyGetSetDef reference_getset[] = {
-    {"expired", reference_expired, NULL, "Is the row no longer kept?", NULL},
-    {"shape", reference_attribute, NULL, "The row's shape, a list.", NULL},
-    {"dtype", reference_attribute, NULL, "The row's dtype.", (void *)1},
-    {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef reference_getset[] = {{"expired", reference_expired, NULL, "Is the row no longer kept?", NULL},
+                                         {"shape", reference_attribute, NULL, "The row's shape, a list.", NULL},
+                                         {"dtype", reference_attribute, NULL, "The row's dtype.", (void *)1},
+                                         {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot reference_slots[] = {{Py_tp_doc, "A reference to one row of a writer's column; it holds no data."},
                                         {Py_tp_dealloc, CORE_SLOT(reference_dealloc)},
                                         {Py_tp_methods, reference_methods},
@@ -258,7 +257,8 @@ PyType_Spec reference_spec = {
 
 /* ---- TrajectoryColumn ---- */
 
-PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze, PyObject *path)
+PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze,
+                     PyObject *path)
 {
   column_object *self = PyObject_New(column_object, state->column_type);
   if (self == NULL) {
@@ -291,7 +291,8 @@ static void column_dealloc(PyObject *object)
 static int add_reference(core_state *state, PyObject *item, stream_object **stream, uint64_t *generation, run_list *list)
 {
   if (item == Py_None) {
-    PyErr_SetString(PyExc_ValueError, "a TrajectoryColumn cannot contain any None references: a row is missing or no longer kept");
+    PyErr_SetString(PyExc_ValueError,
+                    "a TrajectoryColumn cannot contain any None references: a row is missing or no longer kept");
     return -1;
   }
   if (!PyObject_TypeCheck(item, state->reference_type)) {
@@ -442,27 +443,28 @@ static PyObject *column_repr(PyObject *object)
 }
 
 static PyMethodDef column_methods[] = {
-    {"numpy", column_numpy, METH_NOARGS, "numpy($self, /)\n--\n\nA copy of the rows, stacked along dimension 0; of the one row when squeezed."},
+    {"numpy", column_numpy, METH_NOARGS,
+     "numpy($self, /)\n--\n\nA copy of the rows, stacked along dimension 0; of the one row when squeezed."},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef column_getset[] = {
     {"is_squeezed", column_is_squeezed, NULL, "Is it one row, shown without the time dimension?", NULL},
     {"shape", column_attribute, NULL, "Of the array that numpy() gives.", NULL},
     {"dtype", column_attribute, NULL, "Of the array that numpy() gives.", (void *)1},
     {NULL, NULL, NULL, NULL, NULL}};
-static PyType_Slot column_slots[] = {
-    {Py_tp_doc, "TrajectoryColumn(data_references, *, squeeze=False, path=None)\n--\n\n"
-                "Rows of a writer's history, as a column of an item.\n\n"
-                "Columns come from indexing a history (`writer.history['a'][-3:]`); this constructor puts together references that iterating\n"
-                "over columns gives. They must all be of one writer."},
-    {Py_tp_new, CORE_SLOT(column_tp_new)},
-    {Py_tp_dealloc, CORE_SLOT(column_dealloc)},
-    {Py_tp_repr, CORE_SLOT(column_repr)},
-    {Py_tp_iter, CORE_SLOT(column_iter)},
-    {Py_tp_methods, column_methods},
-    {Py_tp_getset, column_getset},
-    {Py_mp_length, CORE_SLOT(column_length)},
-    {Py_mp_subscript, CORE_SLOT(column_subscript)},
-    {0, NULL}};
+static PyType_Slot column_slots[] = {{Py_tp_doc, "TrajectoryColumn(data_references, *, squeeze=False, path=None)\n--\n\n"
+                                                 "Rows of a writer's history, as a column of an item.\n\n"
+                                                 "Columns come from indexing a history (`writer.history['a'][-3:]`); this "
+                                                 "constructor puts together references that iterating\n"
+                                                 "over columns gives. They must all be of one writer."},
+                                     {Py_tp_new, CORE_SLOT(column_tp_new)},
+                                     {Py_tp_dealloc, CORE_SLOT(column_dealloc)},
+                                     {Py_tp_repr, CORE_SLOT(column_repr)},
+                                     {Py_tp_iter, CORE_SLOT(column_iter)},
+                                     {Py_tp_methods, column_methods},
+                                     {Py_tp_getset, column_getset},
+                                     {Py_mp_length, CORE_SLOT(column_length)},
+                                     {Py_mp_subscript, CORE_SLOT(column_subscript)},
+                                     {0, NULL}};
 PyType_Spec column_spec = {
     .name = "reverie.TrajectoryColumn",
     .basicsize = sizeof(column_object),

@@ -29,18 +29,19 @@
 typedef struct core_state {
   PyObject *errors[CORE_CODES]; /* exception classes by status code */
   PyObject *structure_error;
-  PyObject *sample_info;   /* classes: reverie.samples */
+  PyObject *sample_info; /* classes: reverie.samples */
   PyObject *replay_sample;
-  PyObject *mapping;       /* collections.abc.Mapping */
-  PyObject *attrs_fields;  /* "__attrs_attrs__" */
-  PyObject *tuple_fields;  /* "_fields" */
+  PyObject *mapping;                 /* collections.abc.Mapping */
+  PyObject *attrs_fields;            /* "__attrs_attrs__" */
+  PyObject *tuple_fields;            /* "_fields" */
   PyArray_Descr *descr[CORE_DTYPES]; /* how a dtype is shown; NULL for a number that is no dtype */
   rv_dtype dtype_of_builtin[32];     /* by NumPy's type number */
   int ml_type[5];                    /* NumPy's numbers of ml_dtypes' types ... */
   rv_dtype ml_dtype[5];              /* ... and ours */
   newfunc new_tuple;                 /* tuple.__new__ */
   PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
-  PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *history_type, *column_type, *reference_type, *buffer_type;
+  PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *history_type, *column_type, *reference_type,
+      *buffer_type;
 } core_state;
 
 /* For type slots and method tables: ISO C has no conversion from function pointers to void pointers. */
@@ -90,7 +91,7 @@ typedef struct core_wait {
 } core_wait;
 
 void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel); /* the GIL is released afterwards */
-void core_wait_end(core_wait *wait);                                        /* and held again */
+void core_wait_end(core_wait *wait);                                          /* and held again */
 /* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
 

@@ -15,9 +15,8 @@ static void handle_dealloc(PyObject *object)
   Py_DECREF((PyObject *)type);
 }
 
-static PyType_Slot handle_slots[] = {{Py_tp_doc, "What a client remembers of a table."},
-                                     {Py_tp_dealloc, CORE_SLOT(handle_dealloc)},
-                                     {0, NULL}};
+static PyType_Slot handle_slots[] = {
+    {Py_tp_doc, "What a client remembers of a table."}, {Py_tp_dealloc, CORE_SLOT(handle_dealloc)}, {0, NULL}};
 
 PyType_Spec handle_spec = {
     .name = "reverie._core.Handle",
@@ -32,8 +31,8 @@ static int set_signature(core_state *state, handle_object *handle, const rv_sign
   if (signature->num_specs == 0 || signature->structure.size == 0) return 0;
   PyObject *module = PyImport_ImportModule("reverie._structured_value");
   if (module == NULL) return -1;
-  PyObject *nest = PyObject_CallMethod(module, "decode", "y#", (const char *)signature->structure.data,
-                                       (Py_ssize_t)signature->structure.size);
+  PyObject *nest =
+      PyObject_CallMethod(module, "decode", "y#", (const char *)signature->structure.data, (Py_ssize_t)signature->structure.size);
   Py_DECREF(module);
   if (nest == NULL) {
     PyErr_Clear();
@@ -108,7 +107,8 @@ static handle_object *fetch(client_object *self, PyObject *name, const char *tex
   return handle;
 }
 
-/* The fetched handle in the place of the old one, whose last row it takes over; or the one that another thread has put there meanwhile. */
+/* The fetched handle in the place of the old one, whose last row it takes over; or the one that another thread has put there
+ * meanwhile. */
 static handle_object *replace_handle(client_object *self, PyObject *table, handle_object *owned_new)
 {
   handle_object *old = (handle_object *)PyDict_GetItemWithError(self->handles, table);

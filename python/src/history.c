@@ -73,7 +73,8 @@ static int add_index(const history_object *self, PyObject *key, int64_t rows, ru
   int overflow;
   long long index = PyLong_AsLongLongAndOverflow(key, &overflow);
   if (overflow > 0 || index >= rows) {
-    PyErr_Format(PyExc_IndexError, "history of %R: index %S is out of range, there are %lld rows", self->path, key, (long long)rows);
+    PyErr_Format(PyExc_IndexError, "history of %R: index %S is out of range, there are %lld rows", self->path, key,
+                 (long long)rows);
     return -1;
   }
   if (overflow < 0) index = -1 - rows;
@@ -206,9 +207,10 @@ static PyMethodDef history_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot history_slots[] = {
-    {Py_tp_doc, "A column of a writer's history. Rows are numbered from the episode's start, or negative from the end; an int gives a\n"
-                "squeezed TrajectoryColumn, a slice or a list of ints one with a time dimension. Of the rows only the last\n"
-                "num_keep_alive_refs are kept; an open start (`col[:-1]`) begins at the first that is."},
+    {Py_tp_doc,
+     "A column of a writer's history. Rows are numbered from the episode's start, or negative from the end; an int gives a\n"
+     "squeezed TrajectoryColumn, a slice or a list of ints one with a time dimension. Of the rows only the last\n"
+     "num_keep_alive_refs are kept; an open start (`col[:-1]`) begins at the first that is."},
     {Py_tp_dealloc, CORE_SLOT(history_dealloc)},
     {Py_tp_repr, CORE_SLOT(history_repr)},
     {Py_tp_iter, CORE_SLOT(history_iter)},

@@ -35,9 +35,8 @@ static PyObject *waiting_list(const rv_table_info *info)
   for (size_t i = 0; out != NULL && i < info->num_waiting; i++) {
     const rv_waiting_caller *caller = &info->waiting[i];
     double remaining = caller->remaining_ns == INT64_MAX ? Py_HUGE_VAL : (double)caller->remaining_ns / 1e9;
-    PyObject *entry =
-        Py_BuildValue("(NNiLLd)", text(caller->peer), PyBool_FromLong(caller->is_insert), (int)caller->reason,
-                      (long long)caller->wanted, (long long)caller->waiting_ns, remaining);
+    PyObject *entry = Py_BuildValue("(NNiLLd)", text(caller->peer), PyBool_FromLong(caller->is_insert), (int)caller->reason,
+                                    (long long)caller->wanted, (long long)caller->waiting_ns, remaining);
     if (entry == NULL || PyList_Append(out, entry) < 0) Py_CLEAR(out);
     Py_XDECREF(entry);
   }
@@ -47,27 +46,28 @@ static PyObject *waiting_list(const rv_table_info *info)
 PyObject *table_info_to_dict(const rv_table_info *info)
 {
   const rv_rate_limiter_config *limiter = &info->rate_limiter;
-  return Py_BuildValue(
-      "{s:N,s:(id),s:(id),s:L,s:i,s:(dddL),s:y#,s:N,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d,s:d,s:L,s:(LLLLLL),s:N,s:L,s:L,s:d,s:d,s:N}",
-      "name", text(info->name),                                                                         //
-      "sampler", (int)info->sampler.kind, info->sampler.priority_exponent,                              //
-      "remover", (int)info->remover.kind, info->remover.priority_exponent,                              //
-      "max_size", (long long)info->max_size, "max_times_sampled", (int)info->max_times_sampled,         //
-      "rate_limiter", limiter->samples_per_insert, limiter->min_diff, limiter->max_diff,                //
-      (long long)limiter->min_size_to_sample,                                                           //
-      "structure", info->signature.structure.data == NULL ? "" : (const char *)info->signature.structure.data, //
-      (Py_ssize_t)info->signature.structure.size,                                                       //
-      "specs", specs_list(&info->signature), "current_size", (long long)info->current_size,             //
-      "num_episodes", (long long)info->num_episodes,                                                    //
-      "num_deleted_episodes", (long long)info->num_deleted_episodes,                                    //
-      "num_unique_samples", (long long)info->num_unique_samples,                                        //
-      "inserts", (long long)info->inserts, "samples", (long long)info->samples,                         //
-      "deletes", (long long)info->deletes, "updates", (long long)info->updates,                         //
-      "inserts_per_second", info->inserts_per_second, "samples_per_second", info->samples_per_second,   //
-      "memory_bytes", (long long)info->memory_bytes,                                                    //
-      "times_ns", (long long)info->running_ns, (long long)info->sampling_ns, (long long)info->inserting_ns,     //
-      (long long)info->sleeping_ns, (long long)info->waiting_for_sampling_ns, (long long)info->waiting_for_inserts_ns, //
-      "waiting", waiting_list(info), "num_waiting_inserts", (long long)info->num_waiting_inserts,       //
-      "num_waiting_samples", (long long)info->num_waiting_samples, "min_priority", info->min_priority,  //
-      "max_priority", info->max_priority, "extensions", text(info->extensions));
+  return Py_BuildValue("{s:N,s:(id),s:(id),s:L,s:i,s:(dddL),s:y#,s:N,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d,s:d,s:L,s:(LLLLLL),s:N,"
+                       "s:L,s:L,s:d,s:d,s:N}",
+                       "name", text(info->name),                                                                                //
+                       "sampler", (int)info->sampler.kind, info->sampler.priority_exponent,                                     //
+                       "remover", (int)info->remover.kind, info->remover.priority_exponent,                                     //
+                       "max_size", (long long)info->max_size, "max_times_sampled", (int)info->max_times_sampled,                //
+                       "rate_limiter", limiter->samples_per_insert, limiter->min_diff, limiter->max_diff,                       //
+                       (long long)limiter->min_size_to_sample,                                                                  //
+                       "structure", info->signature.structure.data == NULL ? "" : (const char *)info->signature.structure.data, //
+                       (Py_ssize_t)info->signature.structure.size,                                                              //
+                       "specs", specs_list(&info->signature), "current_size", (long long)info->current_size,                    //
+                       "num_episodes", (long long)info->num_episodes,                                                           //
+                       "num_deleted_episodes", (long long)info->num_deleted_episodes,                                           //
+                       "num_unique_samples", (long long)info->num_unique_samples,                                               //
+                       "inserts", (long long)info->inserts, "samples", (long long)info->samples,                                //
+                       "deletes", (long long)info->deletes, "updates", (long long)info->updates,                                //
+                       "inserts_per_second", info->inserts_per_second, "samples_per_second", info->samples_per_second,          //
+                       "memory_bytes", (long long)info->memory_bytes,                                                           //
+                       "times_ns", (long long)info->running_ns, (long long)info->sampling_ns, (long long)info->inserting_ns,    //
+                       (long long)info->sleeping_ns, (long long)info->waiting_for_sampling_ns,
+                       (long long)info->waiting_for_inserts_ns,                                                         //
+                       "waiting", waiting_list(info), "num_waiting_inserts", (long long)info->num_waiting_inserts,      //
+                       "num_waiting_samples", (long long)info->num_waiting_samples, "min_priority", info->min_priority, //
+                       "max_priority", info->max_priority, "extensions", text(info->extensions));
 }

@@ -29,10 +29,14 @@ static int set_dtypes(core_state *state)
     rv_dtype dtype;
     int type;
   } builtins[] = {
-      {RV_BOOL, NPY_BOOL},       {RV_INT8, NPY_INT8},       {RV_INT16, NPY_INT16},     {RV_INT32, NPY_INT32},
-      {RV_INT64, NPY_INT64},     {RV_UINT8, NPY_UINT8},     {RV_UINT16, NPY_UINT16},   {RV_UINT32, NPY_UINT32},
-      {RV_UINT64, NPY_UINT64},   {RV_FLOAT16, NPY_FLOAT16}, {RV_FLOAT32, NPY_FLOAT32}, {RV_FLOAT64, NPY_FLOAT64},
-      {RV_COMPLEX64, NPY_COMPLEX64}, {RV_COMPLEX128, NPY_COMPLEX128}, {RV_STRING, NPY_OBJECT},
+      {RV_BOOL, NPY_BOOL},           {RV_INT8, NPY_INT8},
+      {RV_INT16, NPY_INT16},         {RV_INT32, NPY_INT32},
+      {RV_INT64, NPY_INT64},         {RV_UINT8, NPY_UINT8},
+      {RV_UINT16, NPY_UINT16},       {RV_UINT32, NPY_UINT32},
+      {RV_UINT64, NPY_UINT64},       {RV_FLOAT16, NPY_FLOAT16},
+      {RV_FLOAT32, NPY_FLOAT32},     {RV_FLOAT64, NPY_FLOAT64},
+      {RV_COMPLEX64, NPY_COMPLEX64}, {RV_COMPLEX128, NPY_COMPLEX128},
+      {RV_STRING, NPY_OBJECT},
   };
   for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++) {
     if (set_builtin(state, builtins[i].dtype, builtins[i].type) < 0) return -1;
@@ -146,7 +150,8 @@ static PyObject *check_rate_limiter(PyObject *module, PyObject *args)
 {
   rv_rate_limiter_config limiter;
   long long min_size;
-  if (!PyArg_ParseTuple(args, "dLdd:check_rate_limiter", &limiter.samples_per_insert, &min_size, &limiter.min_diff, &limiter.max_diff)) {
+  if (!PyArg_ParseTuple(args, "dLdd:check_rate_limiter", &limiter.samples_per_insert, &min_size, &limiter.min_diff,
+                        &limiter.max_diff)) {
     return NULL;
   }
   limiter.min_size_to_sample = min_size;

@@ -150,7 +150,8 @@ static int check_leading(const flat_rows *rows, size_t *n)
 
 static const double *parse_priorities(PyObject *given, scratch *s, size_t n)
 {
-  PyObject *array = PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
+  PyObject *array =
+      PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
     PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each row", n);

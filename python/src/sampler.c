@@ -248,15 +248,14 @@ static PyMethodDef sampler_methods[] = {
     {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot sampler_slots[] = {
-    {Py_tp_doc, "Sampler(client, table, max_samples, emit_timesteps, unpack, copy)\n--\n\n"
-                "Samples one after another; what Client.sample returns."},
-    {Py_tp_new, CORE_SLOT(sampler_tp_new)},
-    {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
-    {Py_tp_iter, CORE_SLOT(sampler_iter)},
-    {Py_tp_iternext, CORE_SLOT(sampler_next)},
-    {Py_tp_methods, sampler_methods},
-    {0, NULL}};
+static PyType_Slot sampler_slots[] = {{Py_tp_doc, "Sampler(client, table, max_samples, emit_timesteps, unpack, copy)\n--\n\n"
+                                                  "Samples one after another; what Client.sample returns."},
+                                      {Py_tp_new, CORE_SLOT(sampler_tp_new)},
+                                      {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
+                                      {Py_tp_iter, CORE_SLOT(sampler_iter)},
+                                      {Py_tp_iternext, CORE_SLOT(sampler_next)},
+                                      {Py_tp_methods, sampler_methods},
+                                      {0, NULL}};
 
 PyType_Spec sampler_spec = {
     .name = "reverie._core.Sampler",

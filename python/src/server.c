@@ -15,8 +15,8 @@ typedef struct server_object {
 
 static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"store",           "addresses",  "io_threads", "max_message_bytes", "max_connections",
-                          "max_streams", "max_writers", "writer_ttl_ms", NULL};
+  static char *names[] = {"store",       "addresses",     "io_threads", "max_message_bytes", "max_connections", "max_streams",
+                          "max_writers", "writer_ttl_ms", NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
   PyObject *store, *list;
@@ -105,7 +105,8 @@ static PyObject *server_stop(PyObject *object, PyObject *args)
 
 static PyMethodDef server_methods[] = {
     {"ports", server_ports, METH_NOARGS, "ports($self, /)\n--\n\nThe port each address is bound to; 0 for a unix socket."},
-    {"stop", server_stop, METH_VARARGS, "stop($self, drain_ms=0, /)\n--\n\nStops serving; calls in progress get drain_ms to finish."},
+    {"stop", server_stop, METH_VARARGS,
+     "stop($self, drain_ms=0, /)\n--\n\nStops serving; calls in progress get drain_ms to finish."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot server_slots[] = {

@@ -18,8 +18,8 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   int delta_encoded;
   rv_step_writer_config config = {.size = sizeof config};
   if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIp:StepWriter", names, state->client_type, &client,
-                                                    &config.max_sequence_length, &config.chunk_length, &config.max_in_flight_items,
-                                                    &delta_encoded)) {
+                                                    &config.max_sequence_length, &config.chunk_length,
+                                                    &config.max_in_flight_items, &delta_encoded)) {
     return NULL;
   }
   config.delta_encoded = delta_encoded != 0;

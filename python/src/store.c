@@ -129,7 +129,8 @@ static rv_table *find(store_object *self, PyObject *name)
   rv_error err;
   const char *utf8 = core_text(name, "a table's name");
   if (self->pid != getpid()) {
-    PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "the server was made before a fork and lives in the parent process");
+    PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION],
+                    "the server was made before a fork and lives in the parent process");
     return NULL;
   }
   if (utf8 == NULL) return NULL;
@@ -187,17 +188,18 @@ static PyObject *store_close(PyObject *object, PyObject *none)
 
 static PyMethodDef store_methods[] = {
     {"info", store_info, METH_O, "info($self, table, /)\n--\n\nThe table's state as a dict."},
-    {"can_sample", store_can_sample, METH_VARARGS, "can_sample($self, table, n, /)\n--\n\nDoes the limiter let n samples through?"},
-    {"can_insert", store_can_insert, METH_VARARGS, "can_insert($self, table, n, /)\n--\n\nDoes the limiter let n inserts through?"},
+    {"can_sample", store_can_sample, METH_VARARGS,
+     "can_sample($self, table, n, /)\n--\n\nDoes the limiter let n samples through?"},
+    {"can_insert", store_can_insert, METH_VARARGS,
+     "can_insert($self, table, n, /)\n--\n\nDoes the limiter let n inserts through?"},
     {"close", store_close, METH_NOARGS, "close($self, /)\n--\n\nEnds all waits and refuses new work."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot store_slots[] = {
-    {Py_tp_doc, "Store(tables)\n--\n\nTables in this process's memory."},
-    {Py_tp_new, CORE_SLOT(store_tp_new)},
-    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
-    {Py_tp_methods, store_methods},
-    {0, NULL}};
+static PyType_Slot store_slots[] = {{Py_tp_doc, "Store(tables)\n--\n\nTables in this process's memory."},
+                                    {Py_tp_new, CORE_SLOT(store_tp_new)},
+                                    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
+                                    {Py_tp_methods, store_methods},
+                                    {0, NULL}};
 
 PyType_Spec store_spec = {
     .name = "reverie._core.Store",

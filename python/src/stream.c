@@ -264,12 +264,11 @@ static PyMethodDef stream_methods[] = {
     {"close", stream_py_close, METH_NOARGS, "close($self, /)\n--\n\nDrops what was not sent or confirmed."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot stream_slots[] = {
-    {Py_tp_doc, "Stream(client)\n--\n\nA writer of single steps, for Client.insert."},
-    {Py_tp_new, CORE_SLOT(stream_tp_new)},
-    {Py_tp_dealloc, CORE_SLOT(stream_dealloc)},
-    {Py_tp_methods, stream_methods},
-    {0, NULL}};
+static PyType_Slot stream_slots[] = {{Py_tp_doc, "Stream(client)\n--\n\nA writer of single steps, for Client.insert."},
+                                     {Py_tp_new, CORE_SLOT(stream_tp_new)},
+                                     {Py_tp_dealloc, CORE_SLOT(stream_dealloc)},
+                                     {Py_tp_methods, stream_methods},
+                                     {0, NULL}};
 
 PyType_Spec stream_spec = {
     .name = "reverie._core.Stream",

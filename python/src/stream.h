@@ -1,6 +1,6 @@
-/* A writer of the library with what Python needs around it: a lock, for it belongs to one thread at a time, and a generation, for rows are
- * numbered from 0 again when the history is cleared. Trajectory writers, their columns and references, legacy writers and Client.insert
- * are all made of it. */
+/* A writer of the library with what Python needs around it: a lock, for it belongs to one thread at a time, and a generation, for
+ * rows are numbered from 0 again when the history is cleared. Trajectory writers, their columns and references, legacy writers
+ * and Client.insert are all made of it. */
 #ifndef RV_PYTHON_STREAM_H
 #define RV_PYTHON_STREAM_H
 
@@ -16,7 +16,6 @@ typedef struct stream_object {
   PyThread_type_lock lock;
   uint64_t generation; /* times the history was cleared */
 } stream_object;
-
 
 stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config);
 /* Takes the lock; -1 with RuntimeError ("Close has been called") if the stream is closed. */
@@ -61,7 +60,8 @@ typedef struct column_object {
 } column_object;
 
 /* A new column; takes the list's memory, also on failure. `path` is borrowed and may be NULL. */
-PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze, PyObject *path);
+PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze,
+                     PyObject *path);
 /* A column of a writer's history. */
 PyObject *history_new(stream_object *stream, uint32_t column, PyObject *path);
 

@@ -104,11 +104,13 @@ static Py_ssize_t structure_length(PyObject *object)
 static PyMethodDef structure_methods[] = {
     {"flatten", structure_flatten, METH_O, "flatten($self, nest, /)\n--\n\nThe leaves of a nest of this structure, in order."},
     {"unflatten", structure_unflatten, METH_O, "unflatten($self, leaves, /)\n--\n\nA nest of this structure with these leaves."},
-    {"paths", structure_paths, METH_NOARGS, "paths($self, /)\n--\n\nWhere each leaf is: tuples of keys, indices and field names."},
+    {"paths", structure_paths, METH_NOARGS,
+     "paths($self, /)\n--\n\nWhere each leaf is: tuples of keys, indices and field names."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot structure_slots[] = {
-    {Py_tp_doc, "Structure(nest)\n--\n\nThe shape of a nest, kept to flatten others like it. Its length is the number of leaves."},
+    {Py_tp_doc,
+     "Structure(nest)\n--\n\nThe shape of a nest, kept to flatten others like it. Its length is the number of leaves."},
     {Py_tp_new, CORE_SLOT(structure_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(structure_dealloc)},
     {Py_tp_traverse, CORE_SLOT(structure_traverse)},

@@ -8,8 +8,8 @@ typedef struct writer_object {
   stream_object *stream; /* NULL: not initialised */
   tree *root;            /* of all steps so far; NULL: none yet */
   size_t num_columns;
-  PyObject *configs;     /* dict: path -> (num_keep_alive_refs, chunk_length), also for columns that may come */
-  PyObject *history;     /* the nest of history columns; NULL: to be made */
+  PyObject *configs;      /* dict: path -> (num_keep_alive_refs, chunk_length), also for columns that may come */
+  PyObject *history;      /* the nest of history columns; NULL: to be made */
   structure_object *item; /* of the last item's trajectory */
   PyObject *item_table;   /* the client knows that this table has such items */
 } writer_object;
@@ -36,8 +36,9 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 
 static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"client", "num_keep_alive_refs", "chunk_length", "delta_encoded", "compression", "max_in_flight_items",
-                          "max_in_flight_bytes", "validate_items", NULL};
+  static char *names[] = {"client",      "num_keep_alive_refs", "chunk_length",        "delta_encoded",
+                          "compression", "max_in_flight_items", "max_in_flight_bytes", "validate_items",
+                          NULL};
   writer_object *self = (writer_object *)object;
   PyObject *client;
   unsigned keep, chunk_length = 0, items = 0;
@@ -211,7 +212,8 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
   if (partial < 0 || writer_enter(self) < 0) return NULL;
   step into = {.writer = self};
   scratch_init(&into.s);
-  bool ok = fill_step(self, given[0], &into) == 0 && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
+  bool ok =
+      fill_step(self, given[0], &into) == 0 && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
   stream_leave(self->stream);
   scratch_fini(&into.s);
   if (!ok) return NULL;
@@ -248,7 +250,8 @@ static int item_column(writer_object *self, size_t i, PyObject *leaf, rv_item_co
   }
   column_object *column = (column_object *)leaf;
   if (column->stream != NULL && column->stream != self->stream) {
-    PyErr_Format(PyExc_ValueError, "Error in column %zu: its rows are another writer's; an item can only refer to its own writer's", i);
+    PyErr_Format(PyExc_ValueError,
+                 "Error in column %zu: its rows are another writer's; an item can only refer to its own writer's", i);
     return -1;
   }
   if (column->stream != NULL && column->generation != self->stream->generation) {
@@ -431,15 +434,16 @@ static PyObject *writer_step_is_open(PyObject *object, void *closure)
   return PyBool_FromLong(open);
 }
 
-PyDoc_STRVAR(append_doc,
-             "append($self, /, data, *, partial_step=False)\n--\n\n"
-             "Adds one row to the columns of the data's leaves. Never waits; the data is copied.\n\n"
-             "Parameters\n----------\n"
-             "data : nest of arrays and scalars\n    A leaf that is None or missing has no row in this step. The first value of a column fixes its dtype and shape.\n"
-             "partial_step : bool\n    Leaves the step open: later appends fill other columns of the same row.\n\n"
-             "Raises\n------\n"
-             "InvalidArgumentError\n    Wrong dtype or shape, or a column that was already set in the open step; the writer is as it was.\n"
-             "ResourceExhaustedError\n    Too many bytes are in flight: flush, or slow down.");
+PyDoc_STRVAR(append_doc, "append($self, /, data, *, partial_step=False)\n--\n\n"
+                         "Adds one row to the columns of the data's leaves. Never waits; the data is copied.\n\n"
+                         "Parameters\n----------\n"
+                         "data : nest of arrays and scalars\n    A leaf that is None or missing has no row in this step. The "
+                         "first value of a column fixes its dtype and shape.\n"
+                         "partial_step : bool\n    Leaves the step open: later appends fill other columns of the same row.\n\n"
+                         "Raises\n------\n"
+                         "InvalidArgumentError\n    Wrong dtype or shape, or a column that was already set in the open step; the "
+                         "writer is as it was.\n"
+                         "ResourceExhaustedError\n    Too many bytes are in flight: flush, or slow down.");
 PyDoc_STRVAR(create_doc,
              "create_item($self, /, table, priority, trajectory)\n--\n\n"
              "Queues an item and returns its key. Never waits; the item is sent once the rows it needs are complete.\n\n"
@@ -448,7 +452,8 @@ PyDoc_STRVAR(create_doc,
              "priority : float\n"
              "trajectory : nest of TrajectoryColumn\n    Columns of `history`, indexed.\n\n"
              "Raises\n------\n"
-             "InvalidArgumentError\n    Rows that are missing or no longer kept, columns that do not fit the table's signature, a NaN priority.\n"
+             "InvalidArgumentError\n    Rows that are missing or no longer kept, columns that do not fit the table's signature, "
+             "a NaN priority.\n"
              "NotFoundError\n    No such table.\n"
              "ResourceExhaustedError\n    Too much is in flight: flush, or slow down.");
 
@@ -465,11 +470,12 @@ static PyMethodDef writer_methods[] = {
      "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped. Idempotent."},
     {NULL, NULL, 0, NULL}};
 
-static PyGetSetDef writer_getset[] = {
-    {"history", writer_history, NULL, "The columns so far, in the nest of the data: index them to make the columns of an item.", NULL},
-    {"episode_steps", writer_episode_steps, NULL, "Completed steps of this episode.", NULL},
-    {"step_is_open", writer_step_is_open, NULL, "Was the last append a partial step?", NULL},
-    {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef writer_getset[] = {{"history", writer_history, NULL,
+                                       "The columns so far, in the nest of the data: index them to make the columns of an item.",
+                                       NULL},
+                                      {"episode_steps", writer_episode_steps, NULL, "Completed steps of this episode.", NULL},
+                                      {"step_is_open", writer_step_is_open, NULL, "Was the last append a partial step?", NULL},
+                                      {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot writer_slots[] = {
     {Py_tp_doc, "TrajectoryWriter(client, num_keep_alive_refs, ...)\n--\n\nThe C part of reverie.TrajectoryWriter."},

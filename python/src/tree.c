@@ -5,7 +5,8 @@
 static tree_kind kind_of(core_state *state, PyObject *nest)
 {
   if (PyDict_Check(nest)) return TREE_DICT;
-  if (PyTuple_Check(nest)) return !PyTuple_CheckExact(nest) && PyObject_HasAttr(nest, state->tuple_fields) ? TREE_NAMED : TREE_TUPLE;
+  if (PyTuple_Check(nest))
+    return !PyTuple_CheckExact(nest) && PyObject_HasAttr(nest, state->tuple_fields) ? TREE_NAMED : TREE_TUPLE;
   if (PyList_Check(nest)) return TREE_LIST;
   if (nest == Py_None || PyArray_Check(nest) || PyFloat_Check(nest) || PyLong_Check(nest) || PyUnicode_Check(nest) ||
       PyBytes_Check(nest)) {
@@ -210,8 +211,8 @@ static void drop_leaves(const tree *node, PyObject **leaves)
   for (size_t i = 0; i < node->n; i++) drop_leaves(node->child[i], leaves);
 }
 
-/* A container where the tree has a leaf is another shape; of what cannot be told apart quickly only attrs and foreign mappings are left, and
- * those are no data: they fail when they are converted. */
+/* A container where the tree has a leaf is another shape; of what cannot be told apart quickly only attrs and foreign mappings
+ * are left, and those are no data: they fail when they are converted. */
 static bool is_plain_container(PyObject *value)
 {
   return PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value);

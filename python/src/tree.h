@@ -9,12 +9,12 @@
 
 typedef enum tree_kind {
   TREE_LEAF,
-  TREE_DICT,     /* dict and its subclasses */
-  TREE_MAPPING,  /* other mappings */
+  TREE_DICT,    /* dict and its subclasses */
+  TREE_MAPPING, /* other mappings */
   TREE_LIST,
   TREE_TUPLE,
-  TREE_NAMED,    /* namedtuple */
-  TREE_ATTRS     /* attrs class */
+  TREE_NAMED, /* namedtuple */
+  TREE_ATTRS  /* attrs class */
 } tree_kind;
 
 typedef struct tree {
@@ -22,9 +22,9 @@ typedef struct tree {
   PyTypeObject *type; /* of the container */
   size_t n;           /* children: of dicts in the order of sorted keys */
   struct tree **child;
-  PyObject **key;     /* dicts: the keys; named tuples and attrs: field names; NULL for lists and tuples */
-  size_t *order;      /* dicts: children in the container's own order */
-  size_t leaf;        /* TREE_LEAF: its number */
+  PyObject **key; /* dicts: the keys; named tuples and attrs: field names; NULL for lists and tuples */
+  size_t *order;  /* dicts: children in the container's own order */
+  size_t leaf;    /* TREE_LEAF: its number */
 } tree;
 
 /* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception. */
@@ -39,12 +39,12 @@ PyObject *tree_unflatten(const tree *node, PyObject *const *leaves);
 /* A list of the leaves' paths: tuples of keys, indices and field names. */
 PyObject *tree_paths(const tree *node, size_t num_leaves);
 
-/* For a growing tree: calls visit for each leaf of the nest that is not None, with its number. Parts of the tree that the nest lacks are passed over. 1;
- * 0 if the nest has a part that the tree lacks; -1 with an exception. */
+/* For a growing tree: calls visit for each leaf of the nest that is not None, with its number. Parts of the tree that the nest
+ * lacks are passed over. 1; 0 if the nest has a part that the tree lacks; -1 with an exception. */
 typedef int (*tree_visit)(void *context, size_t leaf, PyObject *value);
 int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context);
-/* Adds what the nest has and the tree lacks, numbering new leaves from *num_leaves on. -1 with an exception: structure_error where a leaf would
- * become a container or the other way round. Parts that were added before the error stay. */
+/* Adds what the nest has and the tree lacks, numbering new leaves from *num_leaves on. -1 with an exception: structure_error
+ * where a leaf would become a container or the other way round. Parts that were added before the error stay. */
 int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves);
 
 #endif

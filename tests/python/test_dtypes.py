@@ -40,7 +40,15 @@ def test_every_dtype_comes_back_as_it_was(connect, dtype):
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(True, "bool"), (3, "int64"), (-3, "int64"), (2**63, "uint64"), (2**64 - 1, "uint64"), (1.5, "float64"), (1 + 2j, "complex128")],
+    [
+        (True, "bool"),
+        (3, "int64"),
+        (-3, "int64"),
+        (2**63, "uint64"),
+        (2**64 - 1, "uint64"),
+        (1.5, "float64"),
+        (1 + 2j, "complex128"),
+    ],
 )
 def test_python_scalars_take_numpys_dtype(connect, value, dtype):
     for back in round_trip(connect(), value):
@@ -133,7 +141,19 @@ def test_shapes_of_many_dimensions(connect, rank):
         (2**64, "64 bits"),
         (np.array([None, "a"], dtype=object), "NoneType"),
     ],
-    ids=["longdouble", "clongdouble", "datetime", "timedelta", "struct", "mixed", "object", "None", "set", "large int", "None inside"],
+    ids=[
+        "longdouble",
+        "clongdouble",
+        "datetime",
+        "timedelta",
+        "struct",
+        "mixed",
+        "object",
+        "None",
+        "set",
+        "large int",
+        "None inside",
+    ],
 )
 def test_what_cannot_be_stored_is_a_type_error_that_names_it(connect, value, name):
     client = connect()
@@ -163,7 +183,7 @@ def test_quantized_and_bfloat16_specs_can_be_named(connect):
 def test_python_numbers_take_the_signatures_dtype_in_add(connect):
     names = ["float32", "float16", "bfloat16", "int8", "uint64", "complex64"]
     client = connect(make_table(signature={name: reverie.TensorSpec([], name) for name in names}))
-    client.add("t", {name: 3 for name in names})
+    client.add("t", dict.fromkeys(names, 3))
     data = client.sample_batch("t", 1).data
     assert {name: column.dtype.name for name, column in data.items()} == {name: name for name in names}
     assert all(float(column[0].real) == 3.0 for column in data.values())

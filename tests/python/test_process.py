@@ -28,7 +28,10 @@ def run(program, *arguments, timeout=60):
     """Runs the program; it must exit with 0 and write nothing to stderr. Its output."""
     text = PRELUDE + textwrap.dedent(program)
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", text, *arguments], capture_output=True, text=True, timeout=timeout
+        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", text, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -206,7 +209,6 @@ def test_many_threads_use_one_client(connect):
                 batch = client.sample_batch("t", 16)
                 assert (batch.data["x"] == batch.data["x"][:, :1]).all()
                 client.update_priorities("t", batch.keys, np.ones(16))
-                client.insert({"x": np.full(8, number), "i": i}, {"u": 1.0}) if i % 10 == 0 and False else None
                 list(client.sample("t", 2, emit_timesteps=False))
         except Exception as error:
             failures.append(error)

@@ -60,7 +60,9 @@ def test_the_general_limiter_refuses_what_can_never_work(arguments):
 
 
 def test_the_general_limiter_takes_what_acme_gives():
-    limiter = rate_limiters.RateLimiter(samples_per_insert=8.0, min_size_to_sample=100, min_diff=-50.0, max_diff=sys.float_info.max)
+    limiter = rate_limiters.RateLimiter(
+        samples_per_insert=8.0, min_size_to_sample=100, min_diff=-50.0, max_diff=sys.float_info.max
+    )
     assert limiter.max_diff == sys.float_info.max
 
 

@@ -1,10 +1,10 @@
 """Signatures: what they accept, what they check, and that they come back as they were."""
 
 import collections
+import contextlib
 
 import numpy as np
 import pytest
-import reverie
 from conftest import make_table
 from reverie import BoundedTensorSpec, TensorSpec, _structured_value
 
@@ -166,10 +166,8 @@ def test_without_a_signature_data_is_unpacked_flat(connect):
     ids=["open varint", "cut", "wrong type", "cut entry", "repeated", "noise"],
 )
 def test_a_broken_structure_is_a_value_error_at_worst(data):
-    try:
+    with contextlib.suppress(ValueError):
         _structured_value.decode(data)
-    except ValueError:
-        pass
 
 
 def test_a_structure_nested_without_end_is_a_value_error():
@@ -194,7 +192,5 @@ def test_random_bytes_never_do_worse_than_a_value_error():
         data = bytearray(good)
         for _ in range(random.integers(1, 6)):
             data[random.integers(len(data))] = random.integers(256)
-        try:
+        with contextlib.suppress(ValueError):
             _structured_value.decode(bytes(data[: random.integers(len(data) + 1)]))
-        except (ValueError, TypeError) as error:
-            assert not isinstance(error, TypeError) or "dtype" in str(error)

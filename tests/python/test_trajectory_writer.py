@@ -464,7 +464,9 @@ def test_at_least_one_row_is_kept(connect, refs):
         client.trajectory_writer(1, compression="zip")
 
 
-@pytest.mark.parametrize("options", [{"compression": "none"}, {"compression": "snappy"}, {"delta_encoded": True}, {"chunk_length": 4}])
+@pytest.mark.parametrize(
+    "options", [{"compression": "none"}, {"compression": "snappy"}, {"delta_encoded": True}, {"chunk_length": 4}]
+)
 def test_encodings_do_not_show(queue, options):
     values = np.arange(30).reshape(10, 3)
     with queue.trajectory_writer(10, **options) as writer:

@@ -130,7 +130,12 @@ def test_a_closed_writer_says_so(client):
     writer.close()
     with pytest.raises(ValueError, match=r"\w+"):
         writer.close()
-    for call in (lambda: writer.append([1]), lambda: writer.create_item("t", 1, 1.0), writer.flush, lambda: writer.append_sequence([[1]])):
+    for call in (
+        lambda: writer.append([1]),
+        lambda: writer.create_item("t", 1, 1.0),
+        writer.flush,
+        lambda: writer.append_sequence([[1]]),
+    ):
         with pytest.raises((FailedPreconditionError, ValueError)):
             call()
     with pytest.raises(ValueError, match="closed Writer"):
