@@ -14,9 +14,9 @@ import numpy as np
 
 PAYLOADS = {"400B": 100, "4kB": 1_000, "40kB": 10_000, "400kB": 100_000}  # float32 elements of the one column
 CLIENTS = (1, 2, 32, 200)
-IN_FLIGHT = 200
-BATCH = 64
 TABLE = "bench"
+IN_FLIGHT_BYTES = 2_000_000_000  # over all clients, so that neither side swaps
+BATCH_BYTES = 1_000_000_000
 
 
 def table_size(payload: str) -> int:
@@ -24,15 +24,34 @@ def table_size(payload: str) -> int:
     return min(100_000, 400_000_000 // (4 * PAYLOADS[payload]))
 
 
+def in_flight(payload: str, clients: int) -> int:
+    """Items that a writer may have sent and not yet heard of."""
+    return max(4, min(200, IN_FLIGHT_BYTES // (4 * PAYLOADS[payload] * clients)))
+
+
+def batch_size(payload: str, clients: int) -> int:
+    """Items of a batch."""
+    return max(4, min(64, BATCH_BYTES // (4 * PAYLOADS[payload] * clients)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What one client process does: ``clients`` threads, each with a client of its own, for ``seconds``."""
+    """What one client process does: ``clients`` threads of ``all_clients``, each with a client of its own, for ``seconds``."""
 
     address: str
     operation: str  # insert, iterate, batch
     payload: str
     clients: int
+    all_clients: int
     seconds: float
+
+    @property
+    def in_flight(self) -> int:
+        return in_flight(self.payload, self.all_clients)
+
+    @property
+    def batch(self) -> int:
+        return batch_size(self.payload, self.all_clients)
 
 
 def run_threads(job: Job, make: Callable[[Job, int], Callable[[float], int]]) -> dict:
@@ -40,21 +59,19 @@ def run_threads(job: Job, make: Callable[[Job, int], Callable[[float], int]]) ->
 
     Returns items and the seconds from the common start to the moment the last thread ended.
     """
-    prepared: list[Callable[[float], int]] = []
-    for i in range(job.clients):
-        prepared.append(make(job, i))
+    prepared = [make(job, i) for i in range(job.clients)]
     print(json.dumps({"ready": True}), flush=True, file=_answers())
     sys.stdin.readline()
     counts = [0] * job.clients
     ends = [0.0] * job.clients
-    errors: list[str] = []
+    errors: list[str] = []  # a figure with a failed client is no figure
     begin = time.monotonic()
     stop = begin + job.seconds
 
     def work(i: int) -> None:
         try:
             counts[i] = prepared[i](stop)
-        except Exception as error:  # noqa: BLE001 - a figure with a failed client is no figure
+        except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
         ends[i] = time.monotonic()
 

@@ -11,13 +11,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import reverb  # noqa: E402
 
-from bench.wire.common import BATCH, IN_FLIGHT, TABLE, Job, random_row, serve_jobs  # noqa: E402
+from bench.wire.common import TABLE, Job, random_row, serve_jobs  # noqa: E402
 
 
 def insert(job: Job, i: int) -> Callable[[float], int]:
     client = reverb.Client(job.address)
     writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
     row = random_row(job.payload, i)
+    in_flight = job.in_flight
 
     def work(stop: float) -> int:
         items = 0
@@ -25,7 +26,7 @@ def insert(job: Job, i: int) -> Callable[[float], int]:
             for _ in range(20):
                 writer.append([row])
                 writer.create_item(TABLE, 1.0, [writer.history[0][-1:]])
-                writer.flush(IN_FLIGHT)
+                writer.flush(in_flight)
                 items += 1
         writer.flush()
         return items
@@ -57,15 +58,15 @@ def batch(job: Job, i: int) -> Callable[[float], int]:
         table=TABLE,
         dtypes=[np.dtype(np.float32)],
         shapes=[tf.TensorShape([1, elements])],
-        max_in_flight_samples_per_worker=2 * BATCH,
+        max_in_flight_samples_per_worker=2 * job.batch,
     )
-    batches = iter(dataset.batch(BATCH).prefetch(1))
+    batches = iter(dataset.batch(job.batch).prefetch(1))
 
     def work(stop: float) -> int:
         items = 0
         while time.monotonic() < stop:
             next(batches)
-            items += BATCH
+            items += job.batch
         return items
 
     return work

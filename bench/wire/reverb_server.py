@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import reverb  # noqa: E402
 
-from bench.wire.common import IN_FLIGHT, TABLE, random_row, table_size  # noqa: E402
+from bench.wire.common import TABLE, in_flight, random_row, table_size  # noqa: E402
 
 payload = sys.argv[1]
 server = reverb.Server(
@@ -20,7 +20,7 @@ rows = [random_row(payload, seed) for seed in range(32)]
 for i in range(table_size(payload)):
     writer.append([rows[i % 32]])
     writer.create_item(TABLE, 1.0, [writer.history[0][-1:]])
-    writer.flush(IN_FLIGHT)
+    writer.flush(in_flight(payload, 1))
 writer.flush()
 print(f"\nport {server.port}", flush=True)
 sys.stdin.read()

@@ -10,13 +10,14 @@ from collections.abc import Callable
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import reverie  # noqa: E402
-from bench.wire.common import BATCH, IN_FLIGHT, TABLE, Job, random_row, serve_jobs  # noqa: E402
+from bench.wire.common import TABLE, Job, random_row, serve_jobs  # noqa: E402
 
 
 def insert(job: Job, i: int) -> Callable[[float], int]:
     client = reverie.Client(job.address)
     writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
     row = random_row(job.payload, i)
+    in_flight = job.in_flight
 
     def work(stop: float) -> int:
         items = 0
@@ -24,7 +25,7 @@ def insert(job: Job, i: int) -> Callable[[float], int]:
             for _ in range(20):
                 writer.append([row])
                 writer.create_item(TABLE, 1.0, [writer.history[0][-1:]])
-                writer.flush(IN_FLIGHT)
+                writer.flush(in_flight)
                 items += 1
         writer.flush()
         return items
@@ -52,8 +53,8 @@ def batch(job: Job, i: int) -> Callable[[float], int]:
     def work(stop: float) -> int:
         items = 0
         while time.monotonic() < stop:
-            client.sample_batch(TABLE, BATCH)
-            items += BATCH
+            client.sample_batch(TABLE, job.batch)
+            items += job.batch
         return items
 
     return work
