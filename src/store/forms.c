@@ -236,5 +236,8 @@ rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_
       form->template = rv_trajectory_ref(books->templates.entry[form->number].trajectory);
     }
   }
-  return rv_books_use_template(books, form->number, items, err);
+  rv_template *template = &books->templates.entry[form->number];
+  if (template->items == 0) return rv_books_use_template(books, form->number, items, err);
+  template->items += items;
+  return RV_OK;
 }

@@ -157,8 +157,8 @@ rv_submitted rv_table_insert(rv_table *table, rv_insert *insert)
   if (waiter->code != RV_OK) return RV_SUBMIT_DONE;
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  if (!table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_INSERT);
-  rv_turn_end(&turn);
   waiter->code = rv_table_is_closed(table, &waiter->error);
+  if (waiter->code == RV_OK) return rv_turn_submit(&turn, waiter, RV_OPERATION_INSERT);
+  rv_turn_end(&turn);
   return RV_SUBMIT_DONE;
 }

@@ -171,7 +171,7 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
     }
     i += n;
   }
-  if (work.same > 0) rv_books_unuse_template(&table->books, work.number, work.same);
+  table->books.templates.entry[work.number].items -= work.same; /* the new ones use it */
   if (table->config.sampler.kind != RV_SELECTOR_UNIFORM) rv_pick_update_many(&table->sampler, work.slots, work.priorities, k);
   table->changes += k;
 }

@@ -103,6 +103,30 @@ static rv_code add_items(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t fi
   return RV_OK;
 }
 
+/* Makes items of k rows that lie in the hold. */
+static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k, size_t *added, int64_t *removed, rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_form *form = rows->form;
+  rv_code code = rv_form_use_template(table, form, (uint32_t)k, err);
+  if (code != RV_OK) return code;
+  bool was_open = hold->open;
+  hold->open = true; /* it must outlast the step even if the remover takes every item */
+  if (table->replaces && (int64_t)table->books.slab.count == table->config.max_size) {
+    rv_rows_replace(turn, rows, hold, first, k);
+    *added = k;
+    *removed = (int64_t)k;
+  } else {
+    code = add_items(turn, rows, hold, first, k, added, removed, err);
+    /* an item that was refused has given its use back already */
+    if (code != RV_OK && k - *added > 1) rv_books_unuse_template(&table->books, form->number, (uint32_t)(k - *added - 1));
+  }
+  hold->open = was_open;
+  if (hold == form->hold && first == form->fill) publish(form, *added);
+  if (!was_open) rv_books_note_sparse(&table->books, hold);
+  return code;
+}
+
 bool rv_rows_step(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
@@ -116,24 +140,8 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   if (table->replaces && room > 0 && (int64_t)k > room) k = (size_t)room;
   rv_hold *hold = NULL;
   rv_code code = place_rows(turn, rows, &k, &hold, &first, err);
-  if (code == RV_OK) code = rv_form_use_template(table, rows->form, (uint32_t)k, err);
-  if (code == RV_OK) {
-    /* a hold must outlast its step even if the remover takes every item; an item that is refused has given its use back already */
-    bool was_open = hold->open;
-    hold->open = true;
-    if (table->replaces && (int64_t)table->books.slab.count == table->config.max_size) {
-      rv_rows_replace(turn, rows, hold, first, k);
-      added = k;
-      removed = (int64_t)k;
-    } else {
-      code = add_items(turn, rows, hold, first, k, &added, &removed, err);
-    }
-    hold->open = was_open;
-    if (code != RV_OK && k - added > 1) rv_books_unuse_template(&table->books, rows->form->number, (uint32_t)(k - added - 1));
-    if (hold == rows->form->hold && first == rows->form->fill) publish(rows->form, added);
-    rv_books_note_sparse(&table->books, hold);
-  }
-  if (hold != NULL) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
+  if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
+  if (hold != NULL && hold->items == 0) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
   rows->done += added;
   turn->budget -= (int)k;
   rv_rate_limiter_inserted(&table->limiter, (int64_t)added);
@@ -196,6 +204,39 @@ static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
   return code;
 }
 
+/* The steady state, all at once: nobody waits, the table is full, rows look like the last ones and find room in their segment. Whatever is
+ * not so takes the long way, which does the same. */
+static bool add_at_once(rv_turn *turn, rv_rows *rows)
+{
+  rv_table *table = turn->table;
+  rv_form *form = table->forms[0];
+  rv_books *books = &table->books;
+  size_t n = rows->n;
+  if (!table->replaces || table->closed || (int64_t)books->slab.count != table->config.max_size || form == NULL ||
+      n > RV_ROWS_STEP || !rv_list_empty(&table->inserts) || !rv_list_empty(&table->samples))
+    return false;
+  if (form->epoch != books->epoch || form->hold == NULL || (size_t)(form->capacity - form->fill) < n || form->has_strings ||
+      n * form->row_bytes > STEP_BYTES)
+    return false;
+  rv_template *template = &books->templates.entry[form->number];
+  if (template->trajectory != form->template || template->items == 0 || !rv_form_is_of(form, rows) ||
+      rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)n) < (int64_t)n)
+    return false;
+  int64_t begun_ns = rv_rates_begin(table);
+  rows->form = form;
+  copy_rows(rows, form, n, NULL);
+  template->items += (uint32_t)n;
+  rv_rows_replace(turn, rows, form->hold, form->fill, n);
+  publish(form, n);
+  rows->form = NULL;
+  rows->done = n;
+  rv_rate_limiter_inserted(&table->limiter, (int64_t)n);
+  rv_rate_limiter_deleted(&table->limiter, (int64_t)n);
+  table->rates.inserts += (int64_t)n;
+  if (begun_ns != 0) rv_rates_worked(table, true, begun_ns);
+  return true;
+}
+
 rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
 {
   rv_waiter *waiter = &rows->waiter;
@@ -210,6 +251,10 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
   if (waiter->code != RV_OK || rows->n == 0) return RV_SUBMIT_DONE;
   rv_turn turn;
   rv_turn_begin(&turn, table);
+  if (add_at_once(&turn, rows)) {
+    rv_turn_end(&turn);
+    return RV_SUBMIT_DONE;
+  }
   rows->form = rv_forms_find(table, rows);
   if (rows->form == NULL || rows->form->row_bytes >= LARGE_ROW) waiter->code = make_ready(&turn, rows, &waiter->error);
   if (waiter->code == RV_OK && !table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_ROWS);
