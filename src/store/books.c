@@ -127,7 +127,10 @@ static void uncount_layout(rv_books *books, const rv_layout *layout)
   if (--*rv_map_get(&books->layouts, key) == 0) rv_map_remove(&books->layouts, key);
 }
 
-size_t rv_books_num_layouts(const rv_books *books) { return books->layouts.count; }
+size_t rv_books_num_layouts(const rv_books *books)
+{
+  return books->layouts.count;
+}
 
 /* ---- attaching ---- */
 
@@ -318,7 +321,8 @@ static bool make_place(rv_templates *templates, uint32_t limit, uint16_t *number
   return false;
 }
 
-rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number, rv_error *err)
+rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number,
+                          rv_error *err)
 {
   rv_templates *templates = &books->templates;
   uint64_t hash = is_template ? rv_trajectory_box_of(trajectory)->hash : rv_template_hash(trajectory, base);

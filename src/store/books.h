@@ -1,9 +1,9 @@
 /* A table's books: its items, the keys they are found by, the chunks they hold, and what they look like.
  *
- * An item whose slices all lie in one chunk is compact: a hold (the table's own record of that chunk), a base row and the number of a
- * template. Any other is loose: its trajectory stands out of line, linked to the hold of each of its chunks. A chunk is referred to once
- * by its hold, however many items need it. Nothing here takes time in proportion to the number of items; what is to be freed
- * joins an rv_garbage, for the caller to free outside the table's lock, which guards all of this. */
+ * An item whose slices all lie in one chunk is compact: a hold (the table's own record of that chunk), a base row and the number
+ * of a template. Any other is loose: its trajectory stands out of line, linked to the hold of each of its chunks. A chunk is
+ * referred to once by its hold, however many items need it. Nothing here takes time in proportion to the number of items; what is
+ * to be freed joins an rv_garbage, for the caller to free outside the table's lock, which guards all of this. */
 #ifndef RV_STORE_BOOKS_H
 #define RV_STORE_BOOKS_H
 
@@ -22,19 +22,19 @@ enum {
 /* ---- holds ---- */
 
 typedef struct rv_hold {
-  rv_chunk *chunk;        /* one reference; NULL once it was taken out of the garbage */
-  uint32_t index;         /* in rv_books.holds */
-  uint32_t items;         /* that need it */
-  uint32_t first;         /* compact items, linked by hold_next */
+  rv_chunk *chunk; /* one reference; NULL once it was taken out of the garbage */
+  uint32_t index;  /* in rv_books.holds */
+  uint32_t items;  /* that need it */
+  uint32_t first;  /* compact items, linked by hold_next */
   uint32_t num_loose;
-  rv_link loose;          /* of rv_loose_link */
-  rv_link sparse;         /* in rv_books.sparse, or by itself */
-  int64_t live_rows;      /* sum over items of the rows they reach; rows that several reach count for each */
-  int64_t sparse_below;   /* compaction pays when fewer are live; 0: never */
-  size_t memory;          /* as counted in rv_books.chunk_memory */
-  bool open;              /* the table still puts rows into it */
-  bool own;               /* the table made it */
-  uint32_t drawn;         /* references to the chunk that a step under way still owes */
+  rv_link loose;        /* of rv_loose_link */
+  rv_link sparse;       /* in rv_books.sparse, or by itself */
+  int64_t live_rows;    /* sum over items of the rows they reach; rows that several reach count for each */
+  int64_t sparse_below; /* compaction pays when fewer are live; 0: never */
+  size_t memory;        /* as counted in rv_books.chunk_memory */
+  bool open;            /* the table still puts rows into it */
+  bool own;             /* the table made it */
+  uint32_t drawn;       /* references to the chunk that a step under way still owes */
   struct rv_hold *next_garbage;
 } rv_hold;
 
@@ -77,7 +77,7 @@ typedef struct rv_templates {
 typedef struct rv_books {
   uint64_t epoch; /* of this set of books; another after each reset */
   rv_slab slab;
-  rv_map by_key; /* of items whose key does not name their slot */
+  rv_map by_key;              /* of items whose key does not name their slot */
   uint64_t key_tag, key_mask; /* see rv_books_make_key */
   uint64_t key_count;
   unsigned slot_bits;
@@ -112,21 +112,21 @@ static inline uint32_t rv_books_slot_named(const rv_books *books, uint64_t key)
 static inline uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
 {
   uint64_t key;
-  do
-    key = books->key_tag | ((++books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
+  do key = books->key_tag | ((++books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
   while (books->by_key.count > 0 && rv_map_get(&books->by_key, key) != NULL);
   return key;
 }
 
 /* ---- putting in and taking out: selectors and counters are the table's ---- */
 
-/* A slot with its item at the end of the order of insertion, holding nothing yet. With `choose_key` the table's own key, else `key`,
- * which must be absent. RV_RESOURCE_EXHAUSTED: nothing has changed. */
+/* A slot with its item at the end of the order of insertion, holding nothing yet. With `choose_key` the table's own key, else
+ * `key`, which must be absent. RV_RESOURCE_EXHAUSTED: nothing has changed. */
 rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *slot, rv_error *err);
 /* Gives the slot back; the item must hold nothing. */
 void rv_books_give(rv_books *books, uint32_t slot);
 
-/* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds nothing. */
+/* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds
+ * nothing. */
 rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
 void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
 
@@ -134,7 +134,8 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
 rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err);
 void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage);
 /* RV_OUT_OF_RANGE, without a sentence: all are in use. Counted in use only by rv_books_use_template. */
-rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number, rv_error *err);
+rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number,
+                          rv_error *err);
 rv_code rv_books_use_template(rv_books *books, uint16_t number, uint32_t items, rv_error *err);
 void rv_books_unuse_template(rv_books *books, uint16_t number, uint32_t items);
 void rv_books_link_compact(rv_books *books, uint32_t slot, rv_hold *hold, int64_t base_row, uint16_t number);

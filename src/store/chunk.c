@@ -34,7 +34,10 @@ rv_chunk *rv_chunk_ref(rv_chunk *chunk)
   return chunk;
 }
 
-void rv_chunk_ref_many(rv_chunk *chunk, size_t n) { atomic_fetch_add_explicit(&chunk->refs, n, memory_order_relaxed); }
+void rv_chunk_ref_many(rv_chunk *chunk, size_t n)
+{
+  atomic_fetch_add_explicit(&chunk->refs, n, memory_order_relaxed);
+}
 
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
 {
@@ -50,7 +53,10 @@ void rv_chunk_unref(rv_chunk *chunk)
   if (chunk != NULL) rv_chunk_unref_many(chunk, 1);
 }
 
-const rv_chunk_meta *rv_chunk_get_meta(const rv_chunk *chunk) { return &chunk->meta; }
+const rv_chunk_meta *rv_chunk_get_meta(const rv_chunk *chunk)
+{
+  return &chunk->meta;
+}
 
 rv_chunk_meta rv_chunk_load_meta(const rv_chunk *chunk)
 {
@@ -68,8 +74,14 @@ void rv_chunk_set_last_step(rv_chunk *segment, int32_t last_step, bool sparse)
   __atomic_store_n(&segment->meta.sparse, sparse, __ATOMIC_RELAXED);
 }
 
-size_t rv_chunk_num_columns(const rv_chunk *chunk) { return chunk->num_columns; }
-const rv_chunk_column *rv_chunk_get_column(const rv_chunk *chunk, size_t column) { return &chunk->columns[column]; }
+size_t rv_chunk_num_columns(const rv_chunk *chunk)
+{
+  return chunk->num_columns;
+}
+const rv_chunk_column *rv_chunk_get_column(const rv_chunk *chunk, size_t column)
+{
+  return &chunk->columns[column];
+}
 
 int64_t rv_chunk_num_rows(const rv_chunk *chunk, size_t column)
 {
@@ -104,9 +116,9 @@ rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first,
   return RV_OK;
 }
 
-#define COPY_EACH(bytes)                                                                                    \
-  case bytes:                                                                                               \
-    for (size_t i = 0; i < n; i++) memcpy((uint8_t *)to + i * to_stride, (const uint8_t *)from + i * from_stride, bytes); \
+#define COPY_EACH(bytes)                                                                                                         \
+  case bytes:                                                                                                                    \
+    for (size_t i = 0; i < n; i++) memcpy((uint8_t *)to + i * to_stride, (const uint8_t *)from + i * from_stride, bytes);        \
     break
 
 void rv_copy_strided(void *to, size_t to_stride, const void *from, size_t from_stride, size_t size, size_t n)
@@ -136,7 +148,8 @@ rv_code rv_chunk_copy_rows(rv_chunk *chunk, size_t column, int64_t first, int64_
   if (code != RV_OK) return code;
   const rv_lane *lane = &chunk->lanes[column];
   if (lane->base != NULL) {
-    rv_copy_strided(out, lane->row_bytes, lane->base + (size_t)first * lane->stride, lane->stride, lane->row_bytes, (size_t)count);
+    rv_copy_strided(out, lane->row_bytes, lane->base + (size_t)first * lane->stride, lane->stride, lane->row_bytes,
+                    (size_t)count);
     return RV_OK;
   }
   if (count == 0 || lane->row_bytes == 0) return RV_OK;

@@ -26,7 +26,8 @@ struct rv_chunk {
   rv_chunk_meta meta; /* a segment's last_step and sparse change: read and written with __atomic */
 };
 
-/* One allocation holds `size` bytes of the kind's own struct (which begins with rv_chunk), lanes, columns and shapes; 0 on overflow. */
+/* One allocation holds `size` bytes of the kind's own struct (which begins with rv_chunk), lanes, columns and shapes; 0 on
+ * overflow. */
 size_t rv_chunk_books_size(size_t size, size_t num_columns, size_t num_sizes);
 /* Lays lanes and columns out behind the struct; returns where the shapes go. */
 int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, const rv_chunk_meta *meta, bool is_segment);
@@ -40,15 +41,20 @@ rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *
 /* Many references at once. */
 void rv_chunk_ref_many(rv_chunk *chunk, size_t n);
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n);
-static inline size_t rv_chunk_refs(const rv_chunk *chunk) { return atomic_load_explicit(&chunk->refs, memory_order_acquire); }
+static inline size_t rv_chunk_refs(const rv_chunk *chunk)
+{
+  return atomic_load_explicit(&chunk->refs, memory_order_acquire);
+}
 
 /* ---- segments ---- */
 
-/* A segment that nobody else refers to, made empty for new rows under another identity. False: it cannot be used again (strings). */
+/* A segment that nobody else refers to, made empty for new rows under another identity. False: it cannot be used again (strings).
+ */
 bool rv_segment_reuse(rv_chunk *segment, const rv_chunk_meta *meta);
 /* Copies rows of every column of `from` (same columns) to row `to` of the segment; unpublished until rv_segment_publish. */
 rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int64_t first, int64_t count, rv_error *err);
-/* Copies n rows of a column that lie one after another (strings: their bytes too) to row `to` and those behind it. Sizes are the caller's to check. */
+/* Copies n rows of a column that lie one after another (strings: their bytes too) to row `to` and those behind it. Sizes are the
+ * caller's to check. */
 rv_code rv_segment_fill(rv_chunk *segment, size_t column, int64_t to, const void *rows, size_t n, rv_error *err);
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b);
 size_t rv_segment_row_bytes(const rv_chunk *segment); /* of all columns */
@@ -68,7 +74,8 @@ typedef struct rv_decoded {
 
 /* The caller gets a reference, or NULL. */
 rv_buf *rv_decode_cache_get(rv_decode_cache *cache, rv_decoded *entry);
-/* Keeps `buf` if there is room; if the entry was filled meanwhile, hands that one back and drops the caller's. Returns the one to use. */
+/* Keeps `buf` if there is room; if the entry was filled meanwhile, hands that one back and drops the caller's. Returns the one to
+ * use. */
 rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *owned_buf);
 void rv_decode_cache_forget(rv_decode_cache *cache, rv_decoded *entry);
 size_t rv_decode_cache_bytes(rv_decode_cache *cache);

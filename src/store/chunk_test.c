@@ -173,7 +173,8 @@ static rv_buf *encoded_rows(rv_dtype dtype, uint32_t rank, const int64_t *shape,
   must(rv_encode(&pieces, dtype, rank, shape, rows, row_bytes, n, false, compress, &err), &err);
   counted_buf *counted = malloc(sizeof *counted);
   counted->freed = freed;
-  counted->buf = (rv_buf){.size = pieces.bytes, .capacity = pieces.bytes, .release = release_counted, .data = malloc(pieces.bytes + 1)};
+  counted->buf =
+      (rv_buf){.size = pieces.bytes, .capacity = pieces.bytes, .release = release_counted, .data = malloc(pieces.bytes + 1)};
   atomic_init(&counted->buf.refs, 1);
   size_t at = 0;
   for (size_t i = 0; i < pieces.count; at += pieces.piece[i++].size)

@@ -1,8 +1,9 @@
 /* Live rows move out of segments that are mostly dead, so that a few long-lived items do not keep whole segments.
  *
- * A segment is sparse when its items reach fewer than a quarter of its rows. One sparse segment is left alone (a table whose oldest items go
- * first always has one, and it dies by itself soon); with two or more, items are moved a few at a time. Rows are copied without the table's
- * lock: the source is held by a reference and never changes, and an item that went or moved in the meantime is left as it is. */
+ * A segment is sparse when its items reach fewer than a quarter of its rows. One sparse segment is left alone (a table whose
+ * oldest items go first always has one, and it dies by itself soon); with two or more, items are moved a few at a time. Rows are
+ * copied without the table's lock: the source is held by a reference and never changes, and an item that went or moved in the
+ * meantime is left as it is. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -11,10 +12,10 @@
 #include "store/table_parts.h"
 
 enum {
-  ITEMS = 64,             /* in one stay */
-  STAY_BYTES = 1 << 16,   /* copied for one stay, at least one item */
+  ITEMS = 64,           /* in one stay */
+  STAY_BYTES = 1 << 16, /* copied for one stay, at least one item */
   VICTIMS_TRIED = 64,
-  PAUSE = 1024            /* turns to let pass when nothing could be moved */
+  PAUSE = 1024 /* turns to let pass when nothing could be moved */
 };
 
 typedef struct rv_move {
@@ -75,8 +76,8 @@ static bool open_target(rv_turn *turn, const rv_hold *victim, int64_t rows)
   rv_table *table = turn->table;
   rv_hold *hold = table->compact_into;
   rv_chunk *source = victim->chunk, *segment;
-  if (hold != NULL && rv_chunk_same_columns(hold->chunk, source) &&
-      hold->chunk->meta.episode_id == source->meta.episode_id && table->compact_fill + rows <= rv_segment_capacity(hold->chunk))
+  if (hold != NULL && rv_chunk_same_columns(hold->chunk, source) && hold->chunk->meta.episode_id == source->meta.episode_id &&
+      table->compact_fill + rows <= rv_segment_capacity(hold->chunk))
     return true;
   close_target(turn);
   int64_t capacity = rv_segment_capacity(source);
@@ -130,7 +131,8 @@ static void choose_items(rv_turn *turn, rv_compaction *work, const rv_hold *vict
                     .rows = rv_trajectory_box_of(books->templates.entry[item->template_number].trajectory)->span};
     if (!add_move(turn, work, victim, move, &bytes)) return;
   }
-  RV_LIST_EACH(link, &victim->loose) {
+  RV_LIST_EACH(link, &victim->loose)
+  {
     const rv_loose_link *loose = RV_CONTAINER(link, rv_loose_link, link);
     rv_move move = {.slot = loose->loose->slot,
                     .sequence = rv_item_sequence(rv_slab_at(&books->slab, loose->loose->slot)),
@@ -172,8 +174,8 @@ static void move_item(rv_turn *turn, const rv_move *move)
     rv_books_drop_if_unused(books, hold, &turn->garbage);
     return;
   }
-  /* Attaching first would need two records of one item; should memory be out for the second, the first is attached again, for which
-   * its own just went free. */
+  /* Attaching first would need two records of one item; should memory be out for the second, the first is attached again, for
+   * which its own just went free. */
   rv_trajectory *old = move->trajectory;
   rv_books_detach(books, move->slot, &turn->garbage);
   if (rv_books_attach(books, move->slot, move->moved, &turn->garbage, NULL) == RV_OK) return;

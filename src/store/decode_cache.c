@@ -1,5 +1,5 @@
-/* Decoded columns in the order of their last use, the oldest leaving first. Whoever reads one holds a reference of its own, so that leaving the
- * cache frees nothing under a reader. */
+/* Decoded columns in the order of their last use, the oldest leaving first. Whoever reads one holds a reference of its own, so
+ * that leaving the cache frees nothing under a reader. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -16,7 +16,10 @@ struct rv_decode_cache {
   rv_link entries;
 };
 
-static size_t cost(const rv_buf *buf) { return sizeof *buf + buf->capacity; }
+static size_t cost(const rv_buf *buf)
+{
+  return sizeof *buf + buf->capacity;
+}
 
 rv_code rv_decode_cache_new(size_t max_bytes, rv_decode_cache **out, rv_error *err)
 {

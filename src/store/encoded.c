@@ -14,8 +14,14 @@ typedef struct rv_encoded_chunk {
   rv_decode_cache *cache; /* NULL: nothing is kept */
 } rv_encoded_chunk;
 
-static rv_encoded_chunk *encoded_of(rv_chunk *chunk) { return (rv_encoded_chunk *)chunk; }
-static const rv_encoded_chunk *encoded_of_const(const rv_chunk *chunk) { return (const rv_encoded_chunk *)chunk; }
+static rv_encoded_chunk *encoded_of(rv_chunk *chunk)
+{
+  return (rv_encoded_chunk *)chunk;
+}
+static const rv_encoded_chunk *encoded_of_const(const rv_chunk *chunk)
+{
+  return (const rv_encoded_chunk *)chunk;
+}
 
 static const uint8_t nothing[1]; /* where rows of no bytes lie */
 

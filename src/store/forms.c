@@ -19,7 +19,8 @@ bool rv_form_is_of(const rv_form *form, const rv_rows *rows)
   for (; column < end; column++, spec++, bytes++) {
     const int64_t *shape = column->shape, *row = spec->shape;
     uint32_t rank = (uint32_t)spec->rank;
-    if (column->dtype != spec->dtype || column->rank != rank + 1 || shape[0] != n || (column->data == NULL && *bytes > 0)) return false;
+    if (column->dtype != spec->dtype || column->rank != rank + 1 || shape[0] != n || (column->data == NULL && *bytes > 0))
+      return false;
     for (uint32_t d = 0; d < rank; d++)
       if (shape[d + 1] != row[d]) return false;
   }
@@ -36,12 +37,13 @@ static rv_code check_columns(const rv_table *table, const rv_rows *rows, size_t 
     const rv_tensor *column = &rows->columns[i];
     size_t elements, bytes;
     if (column->rank == 0 || column->rank > RV_MAX_RANK + 1)
-      return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": column %zu has %u dimensions; rows are given as [n, ...], 1 to %d dimensions",
-                     table->name, i, (unsigned)column->rank, RV_MAX_RANK + 1);
+      return rv_fail(err, RV_INVALID_ARGUMENT,
+                     "table \"%s\": column %zu has %u dimensions; rows are given as [n, ...], 1 to %d dimensions", table->name, i,
+                     (unsigned)column->rank, RV_MAX_RANK + 1);
     rv_code code = rv_shape_elements(column->dtype, column->rank, column->shape, &elements, &bytes, err);
     if (code == RV_OK && (uint64_t)column->shape[0] != rows->n)
-      code = rv_fail(err, RV_INVALID_ARGUMENT, "its first dimension is %lld, but %zu rows are inserted", (long long)column->shape[0],
-                     rows->n);
+      code = rv_fail(err, RV_INVALID_ARGUMENT, "its first dimension is %lld, but %zu rows are inserted",
+                     (long long)column->shape[0], rows->n);
     if (code == RV_OK && bytes > 0 && column->data == NULL) code = rv_fail(err, RV_INVALID_ARGUMENT, "it has no data");
     if (code != RV_OK) {
       rv_error_prefix(err, "table \"%s\": column %zu", table->name, i);
@@ -226,9 +228,10 @@ rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_
   if (books->templates.entry[form->number].trajectory != form->template) {
     rv_code code = rv_books_template(books, form->template, 0, true, &form->number, err);
     if (code == RV_OUT_OF_RANGE)
-      return rv_fail(err, RV_RESOURCE_EXHAUSTED,
-                     "the items present have %d different shapes of trajectory, and rows need one more; put them into another table",
-                     RV_MAX_TEMPLATES);
+      return rv_fail(
+          err, RV_RESOURCE_EXHAUSTED,
+          "the items present have %d different shapes of trajectory, and rows need one more; put them into another table",
+          RV_MAX_TEMPLATES);
     if (code != RV_OK) return code;
     /* an equal template may have been there already */
     if (books->templates.entry[form->number].trajectory != form->template) {

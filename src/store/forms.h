@@ -1,5 +1,5 @@
-/* Kinds of rows that are inserted without a trajectory (rv_rows). A table remembers the few it met last, each with an open segment. Under the table's
- * lock, but for rv_form_new. */
+/* Kinds of rows that are inserted without a trajectory (rv_rows). A table remembers the few it met last, each with an open
+ * segment. Under the table's lock, but for rv_form_new. */
 #ifndef RV_STORE_FORMS_H
 #define RV_STORE_FORMS_H
 

@@ -44,7 +44,8 @@ static rv_code check_items(const rv_draw *draws, size_t n, uint32_t column, int6
     if (column >= trajectory->num_columns) return mismatch(column, NULL, length, err);
     const rv_trajectory_column *spec = &trajectory->columns[column];
     if (first == NULL) first = spec->spec;
-    if (spec->length > length || (spec->spec != first && !same_rows(spec->spec, first))) return mismatch(column, spec, length, err);
+    if (spec->length > length || (spec->spec != first && !same_rows(spec->spec, first)))
+      return mismatch(column, spec, length, err);
     checked = trajectory;
   }
   return RV_OK;
@@ -83,9 +84,9 @@ static void find_template_sources(const rv_draw *draws, size_t n, const rv_slice
   sources->scattered = least == NULL;
 }
 
-#define GATHER_EACH(bytes)                                                               \
-  case bytes:                                                                            \
-    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, sources->row[i], bytes);      \
+#define GATHER_EACH(bytes)                                                                                                       \
+  case bytes:                                                                                                                    \
+    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, sources->row[i], bytes);                                              \
     return
 
 /* One row of each item. */
@@ -108,8 +109,8 @@ static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, 
 }
 
 /* Items whose rows do not lie in one piece, uncompressed and of full length. */
-static rv_code copy_scattered(const rv_draw *draws, size_t n, uint32_t column, const rv_sources *sources, size_t item_bytes, uint8_t *out,
-                              rv_error *err)
+static rv_code copy_scattered(const rv_draw *draws, size_t n, uint32_t column, const rv_sources *sources, size_t item_bytes,
+                              uint8_t *out, rv_error *err)
 {
   for (size_t i = 0; i < n; i++) {
     if (sources->row[i] != NULL) continue;
@@ -122,8 +123,8 @@ static rv_code copy_scattered(const rv_draw *draws, size_t n, uint32_t column, c
   return RV_OK;
 }
 
-static rv_code copy_block(const rv_draw *draws, size_t n, const rv_trajectory *template, uint32_t column, int64_t length, uint8_t *out,
-                          rv_error *err)
+static rv_code copy_block(const rv_draw *draws, size_t n, const rv_trajectory *template, uint32_t column, int64_t length,
+                          uint8_t *out, rv_error *err)
 {
   const rv_trajectory_column *spec = &draws[0].trajectory->columns[column];
   size_t row_bytes = spec->spec->row_bytes, item_bytes = row_bytes * (size_t)length;
@@ -167,17 +168,17 @@ static void fetch_ahead(const rv_draw *draws, size_t n)
 
 enum { PLANNED = 32, VERIFIED = 16 };
 
-/* Where the small columns of a template's items lie, seen from the item's base row in the first of them: the same in every segment with equal
- * columns. Each segment that comes is verified once. */
+/* Where the small columns of a template's items lie, seen from the item's base row in the first of them: the same in every
+ * segment with equal columns. Each segment that comes is verified once. */
 typedef struct rv_plan {
   const rv_chunk *like;
-  uint32_t first;              /* the tensor whose rows are counted from */
+  uint32_t first; /* the tensor whose rows are counted from */
   size_t stride;
   uint32_t num_tensors;
   uint32_t tensor[PLANNED];
-  ptrdiff_t offset[PLANNED];   /* of the tensor from the first */
-  bool beside[PLANNED];        /* by column of the item: planned */
-  ptrdiff_t delta[PLANNED];    /* by column of the item: to its first row */
+  ptrdiff_t offset[PLANNED]; /* of the tensor from the first */
+  bool beside[PLANNED];      /* by column of the item: planned */
+  ptrdiff_t delta[PLANNED];  /* by column of the item: to its first row */
   const rv_chunk *verified[VERIFIED];
 } rv_plan;
 
@@ -199,8 +200,8 @@ static bool plan_column(rv_plan *plan, const rv_trajectory *template, uint32_t c
   return true;
 }
 
-static void make_plan(rv_plan *plan, const rv_draw *draws, const rv_trajectory *template, const int64_t *lengths, void *const *outs,
-                      size_t num_columns)
+static void make_plan(rv_plan *plan, const rv_draw *draws, const rv_trajectory *template, const int64_t *lengths,
+                      void *const *outs, size_t num_columns)
 {
   plan->num_tensors = 0;
   plan->like = draws[0].chunk;
@@ -242,12 +243,13 @@ static bool find_rows(rv_plan *plan, const rv_draw *draws, size_t n, const uint8
   return true;
 }
 
-#define BESIDE_EACH(bytes)                                                        \
-  case bytes:                                                                     \
-    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, rows[i] + delta, bytes); \
+#define BESIDE_EACH(bytes)                                                                                                       \
+  case bytes:                                                                                                                    \
+    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, rows[i] + delta, bytes);                                              \
     return
 
-static void copy_beside(const uint8_t *const *rows, size_t n, ptrdiff_t delta, size_t stride, size_t row_bytes, int64_t length, uint8_t *out)
+static void copy_beside(const uint8_t *const *rows, size_t n, ptrdiff_t delta, size_t stride, size_t row_bytes, int64_t length,
+                        uint8_t *out)
 {
   if (length != 1) {
     for (size_t i = 0; i < n; i++)
@@ -319,7 +321,10 @@ rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t
 
 /* ---- releasing ---- */
 
-static void drop_chunk(void *chunk, size_t n) { rv_chunk_unref_many(chunk, n); }
+static void drop_chunk(void *chunk, size_t n)
+{
+  rv_chunk_unref_many(chunk, n);
+}
 
 void rv_draws_release(rv_draw *draws, size_t n)
 {

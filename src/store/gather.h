@@ -1,19 +1,20 @@
 /* Whole batches of drawn items at once: copied into contiguous arrays, and released together.
  *
- * The verbs here do what rv_draw_copy_column and rv_draw_release do, item by item, in a fraction of the time: rows of small columns that
- * stand beside each other are read together and fetched ahead, and references to the same chunk are dropped in one step. */
+ * The verbs here do what rv_draw_copy_column and rv_draw_release do, item by item, in a fraction of the time: rows of small
+ * columns that stand beside each other are read together and fetched ahead, and references to the same chunk are dropped in one
+ * step. */
 #ifndef RV_STORE_GATHER_H
 #define RV_STORE_GATHER_H
 
 #include "store/trajectory.h"
 
-/* Writes `column` of n drawn items into out, [n, length, ...row] without gaps (squeezed columns: length 1); items with fewer rows are followed by
- * zeros (strings: {NULL, 0}). Every item must have that column with the same dtype and row shape, and at most `length` rows of it:
- * RV_FAILED_PRECONDITION otherwise; RV_DATA_LOSS where a chunk does not decode. */
+/* Writes `column` of n drawn items into out, [n, length, ...row] without gaps (squeezed columns: length 1); items with fewer rows
+ * are followed by zeros (strings: {NULL, 0}). Every item must have that column with the same dtype and row shape, and at most
+ * `length` rows of it: RV_FAILED_PRECONDITION otherwise; RV_DATA_LOSS where a chunk does not decode. */
 rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t length, void *out, rv_error *err);
 
-/* The same for all columns of the items' one layout in one pass over the items, which for small rows is several times faster. outs[i] may be
- * NULL: column i is left out. */
+/* The same for all columns of the items' one layout in one pass over the items, which for small rows is several times faster.
+ * outs[i] may be NULL: column i is left out. */
 rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs, size_t num_columns,
                             rv_error *err);
 

@@ -5,8 +5,14 @@
 #include "store/books.h"
 #include "store/chunk_parts.h"
 
-static uint64_t address(const rv_chunk *chunk) { return (uint64_t)(uintptr_t)chunk; }
-static rv_hold **place_at(const rv_books *books, uint32_t index) { return RV_SEGARRAY_AT(&books->holds, rv_hold *, index); }
+static uint64_t address(const rv_chunk *chunk)
+{
+  return (uint64_t)(uintptr_t)chunk;
+}
+static rv_hold **place_at(const rv_books *books, uint32_t index)
+{
+  return RV_SEGARRAY_AT(&books->holds, rv_hold *, index);
+}
 
 /* Strings may have joined a segment since it was measured. */
 static void measure(rv_books *books, rv_hold *hold)

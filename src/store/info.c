@@ -23,7 +23,9 @@ static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool fir
     if (out->reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) out->reason = RV_WAIT_EMPTY;
   }
   out->waiting_ns = now_ns > waiter->since_ns ? now_ns - waiter->since_ns : 0;
-  out->remaining_ns = waiter->deadline_ns == INT64_MAX ? INT64_MAX : waiter->deadline_ns > now_ns ? waiter->deadline_ns - now_ns : 0;
+  out->remaining_ns = waiter->deadline_ns == INT64_MAX ? INT64_MAX
+                      : waiter->deadline_ns > now_ns   ? waiter->deadline_ns - now_ns
+                                                       : 0;
   out->wanted = 1;
   if (waiter->kind == RV_OPERATION_ROWS) {
     const rv_rows *rows = RV_CONTAINER(waiter, rv_rows, waiter);
@@ -53,7 +55,8 @@ static size_t show_waiting(const rv_table *table, int64_t now_ns, rv_waiting_cal
 
 /* ---- bounds of priorities ---- */
 
-/* Looks at all items, some at a time; what is inserted behind is seen, what changes meanwhile may not be. Exact, and remembered, if nothing changed. */
+/* Looks at all items, some at a time; what is inserted behind is seen, what changes meanwhile may not be. Exact, and remembered,
+ * if nothing changed. */
 static void look_for_bounds(rv_table *table, double *lowest, double *highest)
 {
   rv_bound low = {.priority = INFINITY}, high = {.priority = -INFINITY};
@@ -189,7 +192,10 @@ rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)
   return RV_OK;
 }
 
-static void free_text(const char *text) { free((char *)(uintptr_t)text); }
+static void free_text(const char *text)
+{
+  free((char *)(uintptr_t)text);
+}
 
 void rv_table_info_fini(rv_table_info *info)
 {

@@ -174,7 +174,8 @@ static rv_layout *find_layout(rv_layouts *layouts, uint64_t hash, const rv_layou
   return layout;
 }
 
-rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, uint32_t num_columns, rv_layout **out, rv_error *err)
+rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, uint32_t num_columns, rv_layout **out,
+                         rv_error *err)
 {
   uint64_t hash = hash_columns(layouts->seed, columns, num_columns);
   rv_code code = RV_OK;

@@ -1,5 +1,5 @@
-/* Items by key, and in pages. A page that is not the last leaves a mark on the item that the next one begins with; the mark moves on when
- * that item goes, so that a listing neither misses nor repeats an item that stayed, whatever happens in between. */
+/* Items by key, and in pages. A page that is not the last leaves a mark on the item that the next one begins with; the mark moves
+ * on when that item goes, so that a listing neither misses nor repeats an item that stayed, whatever happens in between. */
 #include "base/error.h"
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
@@ -84,8 +84,8 @@ void rv_marks_leave(rv_table *table, uint32_t slot)
 
 /* ---- pages ---- */
 
-/* Where an item with at least that sequence begins, when no mark tells: others came between this listing's pages. In slices. False: disturbed
- * too often. */
+/* Where an item with at least that sequence begins, when no mark tells: others came between this listing's pages. In slices.
+ * False: disturbed too often. */
 static bool search(rv_turn *turn, uint64_t sequence, uint32_t *out)
 {
   rv_table *table = turn->table;

@@ -77,7 +77,8 @@ static void apply(rv_mutation *mutation, rv_batch_of_updates *batch)
   }
   /* told when all are set: what extensions then edit must stand */
   for (size_t i = 0; i < batch->n && table->num_extensions > 0; i++)
-    rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&table->books.slab, batch->slots[i]), batch->priorities[i], batch->old[i]);
+    rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&table->books.slab, batch->slots[i]), batch->priorities[i],
+                  batch->old[i]);
   table->updates += (int64_t)batch->n;
   table->changes++;
   next_slice(mutation, batch->n);
@@ -143,7 +144,8 @@ static rv_code try_updates(rv_mutation *mutation, rv_undo *undo, const rv_key_pr
   for (size_t i = 0; i < num_updates; i++) {
     uint64_t key = updates[i].key;
     uint32_t slot = rv_books_find(&table->books, key);
-    if (slot == RV_NO_SLOT || (num_deletes > 0 && bsearch(&key, undo->deletes, num_deletes, sizeof key, compare_keys) != NULL)) continue;
+    if (slot == RV_NO_SLOT || (num_deletes > 0 && bsearch(&key, undo->deletes, num_deletes, sizeof key, compare_keys) != NULL))
+      continue;
     undo->slots[undo->n] = slot;
     undo->old[undo->n] = rv_slab_at(&table->books.slab, slot)->priority;
     undo->new[undo->n] = updates[i].priority;
@@ -161,8 +163,8 @@ static rv_code try_updates(rv_mutation *mutation, rv_undo *undo, const rv_key_pr
   return RV_OK;
 }
 
-static rv_code mutate_with_undo(rv_mutation *mutation, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
-                                size_t num_deletes, rv_error *err)
+static rv_code mutate_with_undo(rv_mutation *mutation, const rv_key_priority *updates, size_t num_updates,
+                                const uint64_t *deletes, size_t num_deletes, rv_error *err)
 {
   rv_table *table = mutation->turn.table;
   rv_undo undo;

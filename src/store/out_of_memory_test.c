@@ -1,5 +1,5 @@
-/* Every allocation fails in turn: the call returns RV_RESOURCE_EXHAUSTED, nothing is lost or leaked, and the same call succeeds afterwards. The linker
- * puts these functions in the place of the real ones (CMakeLists.txt). */
+/* Every allocation fails in turn: the call returns RV_RESOURCE_EXHAUSTED, nothing is lost or leaked, and the same call succeeds
+ * afterwards. The linker puts these functions in the place of the real ones (CMakeLists.txt). */
 #include "store/testing.h"
 
 #include "store/chunk_parts.h"
@@ -21,10 +21,22 @@ static bool fails(void)
   return until_failure-- == 0;
 }
 
-void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
-void *__wrap_aligned_alloc(size_t alignment, size_t size) { return fails() ? NULL : __real_aligned_alloc(alignment, size); }
+void *__wrap_malloc(size_t size)
+{
+  return fails() ? NULL : __real_malloc(size);
+}
+void *__wrap_calloc(size_t n, size_t size)
+{
+  return fails() ? NULL : __real_calloc(n, size);
+}
+void *__wrap_realloc(void *old, size_t size)
+{
+  return fails() ? NULL : __real_realloc(old, size);
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+  return fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
 
 /* Runs `call` with its first, second, third ... allocation failing, until none does. */
 static int with_each_failure(rv_code (*call)(void *context), void *context)

@@ -1,5 +1,5 @@
-/* A table's sampler or remover. Fifo and Lifo need no books of their own, since the slab has the order of insertion; everything else is a
- * selector (selectors/selector.h), which hears of every item. */
+/* A table's sampler or remover. Fifo and Lifo need no books of their own, since the slab has the order of insertion; everything
+ * else is a selector (selectors/selector.h), which hears of every item. */
 #ifndef RV_STORE_PICK_H
 #define RV_STORE_PICK_H
 
@@ -19,7 +19,10 @@ static inline rv_code rv_pick_init(rv_pick *pick, const rv_selector_config *conf
   return rv_selector_new(config, registry, max_size, &pick->selector, err);
 }
 
-static inline void rv_pick_fini(rv_pick *pick) { rv_selector_free(pick->selector); }
+static inline void rv_pick_fini(rv_pick *pick)
+{
+  rv_selector_free(pick->selector);
+}
 
 static inline rv_code rv_pick_accepts(const rv_pick *pick, double priority, rv_error *err)
 {

@@ -17,7 +17,8 @@ void rv_rates_tick(rv_rates *rates, int64_t now_ns)
 {
   const rv_rate_snapshot *last = &rates->snapshots[(rates->next_snapshot + RV_RATE_SNAPSHOTS - 1) % RV_RATE_SNAPSHOTS];
   if (now_ns - last->at_ns < SECOND) return;
-  rates->snapshots[rates->next_snapshot] = (rv_rate_snapshot){.at_ns = now_ns, .inserts = rates->inserts, .samples = rates->samples};
+  rates->snapshots[rates->next_snapshot] =
+      (rv_rate_snapshot){.at_ns = now_ns, .inserts = rates->inserts, .samples = rates->samples};
   rates->next_snapshot = (rates->next_snapshot + 1) % RV_RATE_SNAPSHOTS;
   if (rates->num_snapshots < RV_RATE_SNAPSHOTS) rates->num_snapshots++;
 }

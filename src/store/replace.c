@@ -1,9 +1,9 @@
-/* The steady state of a replay buffer: the table is full, its oldest item goes with each row that comes. The new item then takes the old
- * one's slot, and its place in the sampler, so that of the work of an insert and a delete almost nothing is left.
+/* The steady state of a replay buffer: the table is full, its oldest item goes with each row that comes. The new item then takes
+ * the old one's slot, and its place in the sampler, so that of the work of an insert and a delete almost nothing is left.
  *
- * To the sampler this is an update of the slot's priority: a uniform one has nothing to do, a heap puts it behind its equals as a new item
- * would be, the sum of a prioritized one changes by the difference. A registered sampler sees keys, and extensions see events: for them
- * rows take the long way (rv_table_admit). */
+ * To the sampler this is an update of the slot's priority: a uniform one has nothing to do, a heap puts it behind its equals as a
+ * new item would be, the sum of a prioritized one changes by the difference. A registered sampler sees keys, and extensions see
+ * events: for them rows take the long way (rv_table_admit). */
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
@@ -34,8 +34,8 @@ static void change_bounds(rv_table *table, double old, double priority)
 
 /* ---- the common case: rows of one segment, oldest first ---- */
 
-/* Such items stand beside each other in both lists, in the order that their successors will have: a run of them is cut out at one end and
- * put in at the other, and no link inside it changes. */
+/* Such items stand beside each other in both lists, in the order that their successors will have: a run of them is cut out at one
+ * end and put in at the other, and no link inside it changes. */
 static void move_run(rv_replacing *work, rv_hold *old, uint32_t first_slot, rv_item *first, uint32_t last_slot, rv_item *last)
 {
   rv_slab *slab = work->slab;
@@ -66,8 +66,8 @@ static void count_out(rv_replacing *work, rv_hold *old, size_t n)
   rv_books_drop_if_unused(books, old, &work->turn->garbage);
 }
 
-/* Replaces the items of one run, at most k, for rows i, i + 1, ...; returns how many. Everything the loop needs stands in locals: it is most of
- * what inserting costs. */
+/* Replaces the items of one run, at most k, for rows i, i + 1, ...; returns how many. Everything the loop needs stands in locals:
+ * it is most of what inserting costs. */
 static size_t replace_run(rv_replacing *work, size_t i, size_t k)
 {
   rv_slab *slab = work->slab;

@@ -5,10 +5,10 @@
 #include "store/table_parts.h"
 
 enum {
-  LARGE_ROW = 1 << 14,      /* rows from here on are copied before the table is entered */
-  PREPARED_MAX = 1 << 24,   /* bytes that are copied so; the rest follows row by row */
+  LARGE_ROW = 1 << 14,    /* rows from here on are copied before the table is entered */
+  PREPARED_MAX = 1 << 24, /* bytes that are copied so; the rest follows row by row */
   STEP_BYTES = 1 << 15,
-  BYTES_A_STEP = 512        /* as dear as one small step */
+  BYTES_A_STEP = 512 /* as dear as one small step */
 };
 
 static const uint8_t *row_of(const rv_rows *rows, size_t column, size_t row_bytes)
@@ -104,7 +104,8 @@ static rv_code add_items(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t fi
 }
 
 /* Makes items of k rows that lie in the hold. */
-static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k, size_t *added, int64_t *removed, rv_error *err)
+static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k, size_t *added, int64_t *removed,
+                       rv_error *err)
 {
   rv_table *table = turn->table;
   rv_form *form = rows->form;
@@ -182,7 +183,8 @@ static rv_code prepare(rv_table *table, rv_rows *rows, rv_error *err)
   size_t n = PREPARED_MAX / form->row_bytes;
   if (n > rows->n) n = rows->n;
   if (n == 0) n = 1;
-  rv_chunk_meta meta = {.key = rv_entropy64(table->env), .episode_id = table->rows_episode, .last_step = (int32_t)n - 1, .sparse = true};
+  rv_chunk_meta meta = {
+      .key = rv_entropy64(table->env), .episode_id = table->rows_episode, .last_step = (int32_t)n - 1, .sparse = true};
   rv_code code = rv_segment_new(form->specs, form->num_columns, n, &meta, &rows->prepared, err);
   for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++) {
     code = rv_segment_fill(rows->prepared, c, 0, rows->columns[c].data, n, err);
@@ -204,8 +206,8 @@ static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
   return code;
 }
 
-/* The steady state, all at once: nobody waits, the table is full, rows look like the last ones and find room in their segment. Whatever is
- * not so takes the long way, which does the same. */
+/* The steady state, all at once: nobody waits, the table is full, rows look like the last ones and find room in their segment.
+ * Whatever is not so takes the long way, which does the same. */
 static bool add_at_once(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
@@ -246,8 +248,9 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
   rows->done = 0;
   rows->form = NULL;
   rows->prepared = NULL;
-  waiter->code = rows->n > INT64_MAX / 2 ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
-                                         : check_priorities(table, rows, &waiter->error);
+  waiter->code = rows->n > INT64_MAX / 2
+                     ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
+                     : check_priorities(table, rows, &waiter->error);
   if (waiter->code != RV_OK || rows->n == 0) return RV_SUBMIT_DONE;
   rv_turn turn;
   rv_turn_begin(&turn, table);

@@ -169,12 +169,13 @@ bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
   int64_t allowed = table->books.slab.count == 0 ? 0 : rv_rate_limiter_samples_allowed(&table->limiter, (int64_t)k), removed = 0;
   if (allowed <= 0) return blocked(turn, sampling);
   if (sampling->same_layout && !one_layout(table, sampling)) {
-    rv_code code = sampling->count > 0
-                       ? RV_OK
-                       : rv_fail(&sampling->waiter.error, RV_FAILED_PRECONDITION,
-                                 "table \"%s\" holds items of %zu different layouts (dtype, shape or length of some column), which cannot "
-                                 "stand in one batch; ask for padding or for a list",
-                                 table->name, rv_books_num_layouts(&table->books));
+    rv_code code =
+        sampling->count > 0
+            ? RV_OK
+            : rv_fail(&sampling->waiter.error, RV_FAILED_PRECONDITION,
+                      "table \"%s\" holds items of %zu different layouts (dtype, shape or length of some column), which cannot "
+                      "stand in one batch; ask for padding or for a list",
+                      table->name, rv_books_num_layouts(&table->books));
     rv_turn_complete(turn, &sampling->waiter, code);
     return true;
   }
@@ -206,8 +207,8 @@ rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling)
   sampling->bytes = 0;
   sampling->rate_limited = false;
   if (sampling->want == 0 || sampling->want > INT64_MAX / 2) {
-    waiter->code = rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu samples wanted; ask for at least one", table->name,
-                           sampling->want);
+    waiter->code = rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu samples wanted; ask for at least one",
+                           table->name, sampling->want);
     return RV_SUBMIT_DONE;
   }
   rv_turn turn;

@@ -1,4 +1,5 @@
-/* Chunks in the making: raw rows in one block of memory, small columns beside each other row by row, large ones each in a run of its own. */
+/* Chunks in the making: raw rows in one block of memory, small columns beside each other row by row, large ones each in a run of
+ * its own. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -20,12 +21,18 @@ typedef struct rv_segment {
   size_t row_bytes; /* of all columns */
   size_t data_bytes, books_bytes;
   uint8_t *data;
-  rv_arena *arena;            /* the writer's */
+  rv_arena *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
 
-static rv_segment *segment_of(rv_chunk *chunk) { return (rv_segment *)chunk; }
-static const rv_segment *segment_of_const(const rv_chunk *chunk) { return (const rv_segment *)chunk; }
+static rv_segment *segment_of(rv_chunk *chunk)
+{
+  return (rv_segment *)chunk;
+}
+static const rv_segment *segment_of_const(const rv_chunk *chunk)
+{
+  return (const rv_segment *)chunk;
+}
 
 static size_t alignment_of(rv_dtype dtype)
 {
@@ -33,7 +40,10 @@ static size_t alignment_of(rv_dtype dtype)
   return size > 8 ? 8 : size;
 }
 
-static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static size_t round_up(size_t n, size_t to)
+{
+  return (n + to - 1) / to * to;
+}
 
 /* The widest elements first, so that no padding stands between columns. */
 static size_t lay_interleaved(rv_chunk *chunk, size_t *offsets)
@@ -74,7 +84,8 @@ static rv_code lay_out(rv_segment *segment, size_t *offsets, rv_error *err)
   segment->data_bytes = total == 0 ? LINE : round_up(total, LINE);
   return RV_OK;
 too_large:
-  return rv_fail(err, RV_INVALID_ARGUMENT, "%lld rows of these columns are more bytes than memory can have", (long long)segment->capacity);
+  return rv_fail(err, RV_INVALID_ARGUMENT, "%lld rows of these columns are more bytes than memory can have",
+                 (long long)segment->capacity);
 }
 
 static rv_code check_specs(const rv_spec *columns, size_t num_columns, size_t capacity, size_t *num_sizes, rv_error *err)
@@ -86,8 +97,8 @@ static rv_code check_specs(const rv_spec *columns, size_t num_columns, size_t ca
   *num_sizes = 0;
   for (size_t i = 0; i < num_columns; i++) {
     if (columns[i].rank < 0 || columns[i].rank > RV_MAX_RANK)
-      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: a row of %d dimensions; 0 to %d are possible", i, (int)columns[i].rank,
-                     RV_MAX_RANK);
+      return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: a row of %d dimensions; 0 to %d are possible", i,
+                     (int)columns[i].rank, RV_MAX_RANK);
     *num_sizes += (size_t)columns[i].rank;
   }
   return RV_OK;
@@ -168,8 +179,7 @@ bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
 {
   if (chunk->has_strings) return false;
   chunk->meta = *meta;
-  for (uint32_t i = 0; i < chunk->num_columns; i++)
-    atomic_store_explicit(&chunk->lanes[i].published, 0, memory_order_relaxed);
+  for (uint32_t i = 0; i < chunk->num_columns; i++) atomic_store_explicit(&chunk->lanes[i].published, 0, memory_order_relaxed);
   return true;
 }
 
@@ -179,8 +189,14 @@ size_t rv_segment_memory(const rv_chunk *chunk)
   return segment->books_bytes + segment->data_bytes + atomic_load_explicit(&segment->arena_bytes, memory_order_relaxed);
 }
 
-int64_t rv_segment_capacity(const rv_chunk *chunk) { return segment_of_const(chunk)->capacity; }
-size_t rv_segment_row_bytes(const rv_chunk *chunk) { return segment_of_const(chunk)->row_bytes; }
+int64_t rv_segment_capacity(const rv_chunk *chunk)
+{
+  return segment_of_const(chunk)->capacity;
+}
+size_t rv_segment_row_bytes(const rv_chunk *chunk)
+{
+  return segment_of_const(chunk)->row_bytes;
+}
 
 /* ---- writing ---- */
 

@@ -136,8 +136,8 @@ static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, co
                  rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape));
 }
 
-rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns, uint32_t num_columns,
-                          rv_error *err)
+rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
+                          uint32_t num_columns, rv_error *err)
 {
   if (signature->num_specs == 0) return RV_OK;
   if (signature->num_specs != num_columns)

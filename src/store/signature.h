@@ -5,17 +5,18 @@
 #include "reverie/tensor.h"
 #include "store/trajectory.h"
 
-/* A deep copy in one allocation (free()), its specs right behind it (at copy + 1, also when there are none); NULL when memory is out. `from`
- * may be NULL: then a copy without specs. */
+/* A deep copy in one allocation (free()), its specs right behind it (at copy + 1, also when there are none); NULL when memory is
+ * out. `from` may be NULL: then a copy without specs. */
 rv_signature *rv_signature_copy(const rv_signature *from);
 /* RV_INVALID_ARGUMENT: a spec with an unknown dtype, a rank out of range, a size below -1. The sentence names the column. */
 rv_code rv_signature_check(const rv_signature *signature, rv_error *err);
 
-/* A column fits a spec if its dtype is the same and its shape, [length, ...row] or, squeezed, [...row], is compatible; an unsqueezed column also if
- * its row shape alone is (signatures of single steps). Of each column `spec`, `length` and `squeeze` are read. A signature without specs
- * takes anything. RV_INVALID_ARGUMENT: `table "replay": signature of column 0 "obs" is float32[84,84], got uint8[4,84,84,1]`. */
-rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns, uint32_t num_columns,
-                          rv_error *err);
+/* A column fits a spec if its dtype is the same and its shape, [length, ...row] or, squeezed, [...row], is compatible; an
+ * unsqueezed column also if its row shape alone is (signatures of single steps). Of each column `spec`, `length` and `squeeze`
+ * are read. A signature without specs takes anything. RV_INVALID_ARGUMENT: `table "replay": signature of column 0 "obs" is
+ * float32[84,84], got uint8[4,84,84,1]`. */
+rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
+                          uint32_t num_columns, rv_error *err);
 
 /* "float32[84,84]", "int64[]", "uint8[?,3]", "float32[...]" for an unknown rank; cut where it does not fit. Returns out. */
 const char *rv_format_spec(char *out, size_t capacity, rv_dtype dtype, int32_t rank, const int64_t *shape);

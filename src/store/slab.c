@@ -58,10 +58,12 @@ static rv_code grow_first_block(rv_slab *slab, rv_error *err)
 rv_code rv_slab_grow(rv_slab *slab, rv_error *err)
 {
   if (slab->used >= slab->max_slots)
-    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "%llu items are all that the table has room for", (unsigned long long)slab->max_slots);
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "%llu items are all that the table has room for",
+                   (unsigned long long)slab->max_slots);
   rv_code code = grow_directory(slab, err);
   if (code != RV_OK) return code;
-  if (slab->num_blocks == 0 || (slab->num_blocks == 1 && slab->last_capacity < RV_SLAB_LENGTH)) return grow_first_block(slab, err);
+  if (slab->num_blocks == 0 || (slab->num_blocks == 1 && slab->last_capacity < RV_SLAB_LENGTH))
+    return grow_first_block(slab, err);
   rv_item *block = aligned_alloc(sizeof(rv_item), RV_SLAB_LENGTH * sizeof(rv_item));
   if (block == NULL) return rv_fail_memory(err, RV_SLAB_LENGTH * sizeof(rv_item));
   slab->block[slab->num_blocks++] = block;

@@ -33,7 +33,10 @@ static rv_table_config whole_config(const rv_table_config *config)
   return whole;
 }
 
-static size_t table_stride(const rv_store_config *config) { return config->tables[0].size; }
+static size_t table_stride(const rv_store_config *config)
+{
+  return config->tables[0].size;
+}
 
 static const rv_table_config *table_config(const rv_store_config *config, size_t index)
 {
@@ -49,9 +52,10 @@ static rv_code check_config(const rv_store_config *config, rv_error *err)
   for (size_t i = 0; i < config->num_tables; i++) {
     const rv_table_config *one = table_config(config, i);
     if (one->size < SIZE_OF_FIRST_CONFIG || one->size != table_stride(config))
-      return rv_fail(err, RV_INVALID_ARGUMENT,
-                     "table %zu: its config's size is %zu; set it to sizeof(rv_table_config), or begin with rv_table_config_default", i,
-                     one->size);
+      return rv_fail(
+          err, RV_INVALID_ARGUMENT,
+          "table %zu: its config's size is %zu; set it to sizeof(rv_table_config), or begin with rv_table_config_default", i,
+          one->size);
     rv_table_config whole = whole_config(one);
     rv_code code = rv_table_config_check(&whole, config->registry, err);
     if (code != RV_OK) {
@@ -63,7 +67,8 @@ static rv_code check_config(const rv_store_config *config, rv_error *err)
     }
     for (size_t k = 0; k < i; k++)
       if (strcmp(table_config(config, k)->name, one->name) == 0)
-        return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": tables %zu and %zu have that name; names must differ", one->name, k, i);
+        return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": tables %zu and %zu have that name; names must differ", one->name,
+                       k, i);
   }
   return RV_OK;
 }
@@ -141,8 +146,8 @@ static rv_code not_found(const rv_store *store, const char *name, size_t length,
     int wrote = snprintf(names + at, sizeof names - at, "%s\"%s\"", i == 0 ? "" : ", ", rv_table_name(store->tables[i]));
     at += wrote < 0 ? 0 : (size_t)wrote;
   }
-  return rv_fail(err, RV_NOT_FOUND, "table \"%.*s\" was not found; the store has %s%s", length > 100 ? 100 : (int)length, name, names,
-                 at < sizeof names ? "" : " ...");
+  return rv_fail(err, RV_NOT_FOUND, "table \"%.*s\" was not found; the store has %s%s", length > 100 ? 100 : (int)length, name,
+                 names, at < sizeof names ? "" : " ...");
 }
 
 rv_code rv_store_find(rv_store *store, const char *name, size_t name_length, rv_table **out, rv_error *err)
@@ -156,12 +161,30 @@ rv_code rv_store_find(rv_store *store, const char *name, size_t name_length, rv_
   return not_found(store, name, name_length, err);
 }
 
-size_t rv_store_num_tables(const rv_store *store) { return store->num_tables; }
-rv_table *rv_store_table(rv_store *store, size_t index) { return store->tables[index]; }
-const rv_env *rv_store_env(const rv_store *store) { return &store->env; }
-rv_layouts *rv_store_layouts(rv_store *store) { return store->layouts; }
-rv_decode_cache *rv_store_decode_cache(rv_store *store) { return store->cache; }
-bool rv_store_is_closed(const rv_store *store) { return atomic_load_explicit(&store->closed, memory_order_acquire); }
+size_t rv_store_num_tables(const rv_store *store)
+{
+  return store->num_tables;
+}
+rv_table *rv_store_table(rv_store *store, size_t index)
+{
+  return store->tables[index];
+}
+const rv_env *rv_store_env(const rv_store *store)
+{
+  return &store->env;
+}
+rv_layouts *rv_store_layouts(rv_store *store)
+{
+  return store->layouts;
+}
+rv_decode_cache *rv_store_decode_cache(rv_store *store)
+{
+  return store->cache;
+}
+bool rv_store_is_closed(const rv_store *store)
+{
+  return atomic_load_explicit(&store->closed, memory_order_acquire);
+}
 
 void rv_store_state_id(const rv_store *store, uint64_t out[2])
 {

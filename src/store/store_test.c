@@ -126,7 +126,10 @@ static rv_code witness_create(const char *table, const char *options, void **ext
   return RV_OK;
 }
 
-static void witness_destroy(void *extension) { (void)extension; }
+static void witness_destroy(void *extension)
+{
+  (void)extension;
+}
 
 /* Doubles what is inserted with priority 3, which must raise no event. */
 static void witness_events(void *extension, const rv_event *events, size_t n, rv_edit *edit)
@@ -185,9 +188,10 @@ static void extensions_see_events_in_order_and_may_edit(void **state)
     rv_event_kind kind;
     uint64_t key;
     double priority, old;
-  } expected[] = {{RV_EVENT_INSERT, 1, 1, 1},   {RV_EVENT_INSERT, 2, 2, 2}, {RV_EVENT_INSERT, 3, 3, 3},   {RV_EVENT_INSERT, 4, 4, 4},
-                  {RV_EVENT_DELETE, 1, 1, 1},   {RV_EVENT_UPDATE, 4, 4.5, 4}, {RV_EVENT_SAMPLE, 3, 6, 6}, {RV_EVENT_SAMPLE, 3, 6, 6},
-                  {RV_EVENT_DELETE, 3, 6, 6},   {RV_EVENT_RESET, 0, 0, 0}};
+  } expected[] = {{RV_EVENT_INSERT, 1, 1, 1}, {RV_EVENT_INSERT, 2, 2, 2}, {RV_EVENT_INSERT, 3, 3, 3},
+                  {RV_EVENT_INSERT, 4, 4, 4}, {RV_EVENT_DELETE, 1, 1, 1}, {RV_EVENT_UPDATE, 4, 4.5, 4},
+                  {RV_EVENT_SAMPLE, 3, 6, 6}, {RV_EVENT_SAMPLE, 3, 6, 6}, {RV_EVENT_DELETE, 3, 6, 6},
+                  {RV_EVENT_RESET, 0, 0, 0}};
   assert_int_equal(w.count, sizeof expected / sizeof expected[0]);
   for (size_t i = 0; i < w.count; i++) {
     assert_int_equal(w.events[i].kind, expected[i].kind);
@@ -260,7 +264,10 @@ static rv_code fussy_update(void *selector, uint32_t slot, uint64_t key, double 
   return fussy_check(priority, err);
 }
 
-static void fussy_clear(void *selector) { ((fussy *)selector)->count = 0; }
+static void fussy_clear(void *selector)
+{
+  ((fussy *)selector)->count = 0;
+}
 
 static uint32_t fussy_select(void *selector, uint64_t random, double *probability)
 {
@@ -274,8 +281,14 @@ static void a_registered_selector_that_refuses_leaves_all_as_it_was(void **state
   (void)state;
   rv_error err;
   rv_registry *registry;
-  const rv_selector_ops ops = {.size = sizeof ops, .create = fussy_create, .destroy = free, .insert = fussy_insert, .remove = fussy_remove,
-                               .update = fussy_update, .clear = fussy_clear, .select = fussy_select};
+  const rv_selector_ops ops = {.size = sizeof ops,
+                               .create = fussy_create,
+                               .destroy = free,
+                               .insert = fussy_insert,
+                               .remove = fussy_remove,
+                               .update = fussy_update,
+                               .clear = fussy_clear,
+                               .select = fussy_select};
   must(rv_registry_new(&registry, &err), &err);
   must(rv_registry_add_selector(registry, "fussy", &ops, &err), &err);
   rv_table_config config = rv_table_config_default("replay", 5);

@@ -22,17 +22,18 @@ rv_table_config rv_table_config_default(const char *name, int64_t max_size)
                            .rate_limiter = rv_rate_limiter_min_size(1)};
 }
 
-/* How many items a table can hold when a sample is first let through: the limiter counts what was deleted too, so that it never sees more
- * than max_size present. */
+/* How many items a table can hold when a sample is first let through: the limiter counts what was deleted too, so that it never
+ * sees more than max_size present. */
 static rv_code check_sizes(const rv_table_config *config, rv_error *err)
 {
   if (config->max_size < 1 || config->max_size > INT32_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)config->max_size);
   if (config->rate_limiter.min_size_to_sample > config->max_size)
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "rate_limiter: min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
-                   "ever proceed; lower the one or raise the other",
-                   (long long)config->rate_limiter.min_size_to_sample, (long long)config->max_size);
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "rate_limiter: min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
+        "ever proceed; lower the one or raise the other",
+        (long long)config->rate_limiter.min_size_to_sample, (long long)config->max_size);
   return RV_OK;
 }
 
@@ -42,8 +43,8 @@ static rv_code check_extensions(const rv_table_config *config, const rv_registry
     const char *name = config->extensions[i].name;
     if (name == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "extension %zu has no name", i);
     if (rv_registry_extension(registry, name) == NULL)
-      return rv_fail(err, RV_NOT_FOUND, "extension %zu: none is registered as \"%s\"; \"statistics\" and \"diffusion\" are always there", i,
-                     name);
+      return rv_fail(err, RV_NOT_FOUND,
+                     "extension %zu: none is registered as \"%s\"; \"statistics\" and \"diffusion\" are always there", i, name);
   }
   return RV_OK;
 }
@@ -166,7 +167,10 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   return RV_OK;
 }
 
-static void free_text(const char *text) { free((char *)(uintptr_t)text); }
+static void free_text(const char *text)
+{
+  free((char *)(uintptr_t)text);
+}
 
 void rv_table_free(rv_table *table)
 {
@@ -215,8 +219,14 @@ void rv_table_close(rv_table *table)
 
 /* ---- what never changes ---- */
 
-const char *rv_table_name(const rv_table *table) { return table->name; }
-const rv_signature *rv_table_signature(const rv_table *table) { return table->signature; }
+const char *rv_table_name(const rv_table *table)
+{
+  return table->name;
+}
+const rv_signature *rv_table_signature(const rv_table *table)
+{
+  return table->signature;
+}
 
 rv_code rv_table_check_layout(const rv_table *table, const rv_trajectory *trajectory, rv_error *err)
 {

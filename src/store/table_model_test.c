@@ -1,6 +1,6 @@
-/* Whole tables against a list: every sampler with every remover under every kind of limiter. The list is searched for everything, the
- * limiter is its two formulas; where a selector draws by chance, the list follows the draw and checks that it was possible and how
- * probable it was said to be. REVERIE_TEST_SEED and REVERIE_TEST_OPERATIONS choose other runs. */
+/* Whole tables against a list: every sampler with every remover under every kind of limiter. The list is searched for everything,
+ * the limiter is its two formulas; where a selector draws by chance, the list follows the draw and checks that it was possible
+ * and how probable it was said to be. REVERIE_TEST_SEED and REVERIE_TEST_OPERATIONS choose other runs. */
 #include "store/testing.h"
 
 #include <math.h>
@@ -31,7 +31,10 @@ typedef struct world {
   int64_t next_value;
 } world;
 
-static uint32_t below(world *w, uint32_t n) { return rv_random_below(&w->random, n); }
+static uint32_t below(world *w, uint32_t n)
+{
+  return rv_random_below(&w->random, n);
+}
 
 /* ---- the model ---- */
 

@@ -1,8 +1,9 @@
-/* What a table is made of, for its own files: table.c makes and closes it, turn.c serves those who wait, insert.c, rows.c, sample.c and mutate.c
- * do the work, listing.c and info.c look, compact.c and rates.c keep house.
+/* What a table is made of, for its own files: table.c makes and closes it, turn.c serves those who wait, insert.c, rows.c,
+ * sample.c and mutate.c do the work, listing.c and info.c look, compact.c and rates.c keep house.
  *
- * Everything below "under the lock" is guarded by the table's mutex. An operation enters (rv_turn_begin), works, and leaves (rv_turn_end): what must
- * happen without the lock (freeing, completions, compaction) is gathered in the turn and done while leaving. */
+ * Everything below "under the lock" is guarded by the table's mutex. An operation enters (rv_turn_begin), works, and leaves
+ * (rv_turn_end): what must happen without the lock (freeing, completions, compaction) is gathered in the turn and done while
+ * leaving. */
 #ifndef RV_STORE_TABLE_PARTS_H
 #define RV_STORE_TABLE_PARTS_H
 
@@ -18,22 +19,22 @@
 #include "store/table.h"
 
 enum {
-  RV_TURN_BUDGET = 256,  /* small steps in one hold of the lock: about 5 us */
-  RV_ROWS_STEP = 128,    /* rows inserted in one step */
-  RV_DRAWS_STEP = 256,   /* items drawn in one step */
-  RV_EVENTS_MAX = 64,    /* told to extensions at once */
-  RV_MAX_MARKS = 64,     /* listings that may go on where they stopped without searching */
-  RV_MAX_FORMS = 4,      /* kinds of rows that are inserted in turns without closing a segment */
+  RV_TURN_BUDGET = 256, /* small steps in one hold of the lock: about 5 us */
+  RV_ROWS_STEP = 128,   /* rows inserted in one step */
+  RV_DRAWS_STEP = 256,  /* items drawn in one step */
+  RV_EVENTS_MAX = 64,   /* told to extensions at once */
+  RV_MAX_MARKS = 64,    /* listings that may go on where they stopped without searching */
+  RV_MAX_FORMS = 4,     /* kinds of rows that are inserted in turns without closing a segment */
   RV_RATE_SNAPSHOTS = 16
 };
 
 /* Where an operation stands. */
 enum {
   RV_WAITER_NEW = 0,
-  RV_WAITER_INLINE = 1,    /* queued, its submitter still inside the call */
-  RV_WAITER_PENDING = 2,   /* queued */
-  RV_WAITER_COMPLETING = 3,/* out of the queue; `complete` is or will be called */
-  RV_WAITER_DONE = 4,      /* complete before its submitter left the call */
+  RV_WAITER_INLINE = 1,     /* queued, its submitter still inside the call */
+  RV_WAITER_PENDING = 2,    /* queued */
+  RV_WAITER_COMPLETING = 3, /* out of the queue; `complete` is or will be called */
+  RV_WAITER_DONE = 4,       /* complete before its submitter left the call */
   RV_WAITER_CANCELLED = 5
 };
 
@@ -48,11 +49,11 @@ typedef struct rv_form {
   size_t *column_bytes;    /* of a row */
   rv_trajectory *template; /* one reference */
   bool has_strings;
-  uint64_t epoch;          /* of the books that `hold` and `number` belong to */
-  rv_hold *hold;           /* open segment; NULL: none */
+  uint64_t epoch; /* of the books that `hold` and `number` belong to */
+  rv_hold *hold;  /* open segment; NULL: none */
   int64_t fill, capacity;
-  uint16_t number;         /* of the template in the books */
-  size_t next_bytes;       /* of the next segment */
+  uint16_t number;   /* of the template in the books */
+  size_t next_bytes; /* of the next segment */
 } rv_form;
 
 /* ---- listings ---- */
@@ -82,9 +83,9 @@ typedef enum rv_idle_kind { RV_IDLE_SLEEPING, RV_IDLE_WANTS_SAMPLES, RV_IDLE_WAN
 typedef struct rv_rates {
   rv_rate_snapshot snapshots[RV_RATE_SNAPSHOTS]; /* a ring, about a second apart */
   uint32_t num_snapshots, next_snapshot;
-  int64_t inserts, samples;                      /* since the table was made */
+  int64_t inserts, samples; /* since the table was made */
   int64_t made_ns;
-  int64_t inserting_ns, sampling_ns;             /* one operation in RV_TIMED_ONE_IN is timed, and counts for all */
+  int64_t inserting_ns, sampling_ns; /* one operation in RV_TIMED_ONE_IN is timed, and counts for all */
   int64_t idle_ns[RV_IDLE_KINDS];
   rv_idle_kind idle;
   int64_t idle_since_ns;
@@ -192,8 +193,8 @@ static inline bool rv_priority_fine(const rv_table *table, double priority)
   return table->weighs ? priority >= 0 && priority <= 1.7976931348623157e308 : priority == priority;
 }
 
-/* An item that is in the books becomes visible: selectors, bounds, event; over the bound the remover takes one away. On an error the item is
- * gone again. The limiter is the caller's. */
+/* An item that is in the books becomes visible: selectors, bounds, event; over the bound the remover takes one away. On an error
+ * the item is gone again. The limiter is the caller's. */
 rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error *err);
 /* Takes the item out of everything but the limiter's counts. */
 void rv_table_remove(rv_turn *turn, uint32_t slot);

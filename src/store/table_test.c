@@ -5,7 +5,10 @@
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
-static rv_table_config plain(int64_t max_size) { return rv_table_config_default("plain", max_size); }
+static rv_table_config plain(int64_t max_size)
+{
+  return rv_table_config_default("plain", max_size);
+}
 
 static size_t present(rv_table *table, uint64_t key)
 {
@@ -207,7 +210,8 @@ static void rows_of_changing_kinds_and_strings_read_back(void **state)
   rv_store_unref(store);
 }
 
-/* A batch of columns that stand beside each other, and one that does not, over several segments, against the same read one by one. */
+/* A batch of columns that stand beside each other, and one that does not, over several segments, against the same read one by
+ * one. */
 static void a_batch_of_rows_is_what_its_items_are(void **state)
 {
   (void)state;
@@ -225,7 +229,8 @@ static void a_batch_of_rows_is_what_its_items_are(void **state)
     c[i] = (uint8_t)(i % 256);
   }
   const int64_t shape_a[] = {N, 3}, shape_large[] = {N, 80}, n = N;
-  rv_tensor columns[] = {{RV_FLOAT32, 2, shape_a, a}, {RV_INT64, 1, &n, b}, {RV_FLOAT32, 2, shape_large, large}, {RV_UINT8, 1, &n, c}};
+  rv_tensor columns[] = {
+      {RV_FLOAT32, 2, shape_a, a}, {RV_INT64, 1, &n, b}, {RV_FLOAT32, 2, shape_large, large}, {RV_UINT8, 1, &n, c}};
   for (int round = 0; round < 3; round++) {
     rv_rows rows = {.columns = columns, .num_columns = 4, .n = N};
     assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_DONE);
@@ -518,9 +523,9 @@ static void a_writers_sparse_segments_are_compacted_too(void **state)
     rv_slice slices[6];
     uint32_t n = 0;
     for (uint32_t tensor = 0; tensor < 2; tensor++)
-      for (int64_t row = at; row < at + 3; row++)
-        slices[n++] = (rv_slice){chunks[row / ROWS], tensor, (int32_t)(row % ROWS), 1};
-    rv_trajectory_desc desc = {.slices = slices, .num_slices = (uint32_t[]){3, 3}, .squeeze = (bool[]){false, false}, .num_columns = 2};
+      for (int64_t row = at; row < at + 3; row++) slices[n++] = (rv_slice){chunks[row / ROWS], tensor, (int32_t)(row % ROWS), 1};
+    rv_trajectory_desc desc = {
+        .slices = slices, .num_slices = (uint32_t[]){3, 3}, .squeeze = (bool[]){false, false}, .num_columns = 2};
     rv_insert insert = {.key = (uint64_t)at, .priority = 1};
     must(rv_trajectory_new(rv_store_layouts(store), &desc, &insert.trajectory, &err), &err);
     assert_int_equal(rv_table_insert(table, &insert), RV_SUBMIT_DONE);

@@ -70,7 +70,8 @@ static rv_code check_slice(const rv_slice *slice, uint32_t column, const rv_chun
 }
 
 /* One column's lengths and layout; `slices` are its own. */
-static rv_code check_column(const rv_slice *slices, uint32_t n, bool squeeze, uint32_t column, rv_layout_column *out, rv_error *err)
+static rv_code check_column(const rv_slice *slices, uint32_t n, bool squeeze, uint32_t column, rv_layout_column *out,
+                            rv_error *err)
 {
   if (n == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: no slices; a column needs at least one", (unsigned)column);
   if (slices[0].tensor >= slices[0].chunk->num_columns) return check_slice(&slices[0], column, NULL, err);
@@ -158,7 +159,8 @@ static void fill_columns(rv_trajectory_box *box, const uint32_t *num_slices, con
 
 rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, rv_trajectory **out, rv_error *err)
 {
-  if (desc->num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "column 0: the trajectory has no columns; give at least one");
+  if (desc->num_columns == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "column 0: the trajectory has no columns; give at least one");
   if (desc->num_columns > UINT16_MAX + 1)
     return rv_fail(err, RV_INVALID_ARGUMENT, "column 65536: a trajectory of %u columns; at most 65,536 are possible",
                    (unsigned)desc->num_columns);
@@ -288,8 +290,8 @@ rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *specs, uint32_t 
   return code;
 }
 
-rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_chunk *new_chunk, int64_t shift, rv_trajectory **out,
-                           rv_error *err)
+rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_chunk *new_chunk, int64_t shift,
+                           rv_trajectory **out, rv_error *err)
 {
   rv_trajectory_box *box = NULL;
   rv_code code = new_box(from->num_columns, from->num_slices, from->num_slices, &box, err);

@@ -25,7 +25,8 @@ struct rv_layout {
 };
 
 /* The one layout of these columns; the caller gets a reference. Columns are copied. */
-rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, uint32_t num_columns, rv_layout **out, rv_error *err);
+rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, uint32_t num_columns, rv_layout **out,
+                         rv_error *err);
 rv_layout *rv_layout_ref(rv_layout *layout);
 void rv_layout_unref(rv_layout *layout);
 size_t rv_layouts_count(rv_layouts *layouts);
@@ -41,7 +42,10 @@ typedef struct rv_trajectory_box {
   uint64_t hash;      /* a template: of everything in it */
 } rv_trajectory_box;
 
-static inline rv_trajectory_box *rv_trajectory_box_of(rv_trajectory *trajectory) { return (rv_trajectory_box *)trajectory; }
+static inline rv_trajectory_box *rv_trajectory_box_of(rv_trajectory *trajectory)
+{
+  return (rv_trajectory_box *)trajectory;
+}
 static inline const rv_trajectory_box *rv_trajectory_box_of_const(const rv_trajectory *trajectory)
 {
   return (const rv_trajectory_box *)trajectory;
@@ -57,10 +61,11 @@ int64_t rv_trajectory_base(const rv_trajectory *trajectory);
 uint64_t rv_template_hash(const rv_trajectory *trajectory, int64_t base);
 bool rv_template_is_of(const rv_trajectory *known, const rv_trajectory *trajectory, int64_t base);
 /* Single rows of every column of a chunk, squeezed: what rows that are inserted without a trajectory look like. */
-rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *columns, uint32_t num_columns, rv_trajectory **out, rv_error *err);
+rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *columns, uint32_t num_columns, rv_trajectory **out,
+                            rv_error *err);
 
 /* The same trajectory with the slices of one chunk in another one, `shift` rows further on. */
-rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_chunk *new_chunk, int64_t shift, rv_trajectory **out,
-                           rv_error *err);
+rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_chunk *new_chunk, int64_t shift,
+                           rv_trajectory **out, rv_error *err);
 
 #endif

@@ -56,7 +56,8 @@ static rv_trajectory *build(fixture *f, const rv_slice *slices, const uint32_t *
   return trajectory;
 }
 
-static rv_code refused(fixture *f, const rv_slice *slices, const uint32_t *num_slices, const bool *squeeze, uint32_t columns, rv_error *err)
+static rv_code refused(fixture *f, const rv_slice *slices, const uint32_t *num_slices, const bool *squeeze, uint32_t columns,
+                       rv_error *err)
 {
   rv_trajectory *trajectory;
   rv_trajectory_desc desc = {.slices = slices, .num_slices = num_slices, .squeeze = squeeze, .num_columns = columns};
@@ -115,7 +116,8 @@ static void what_cannot_be_read_is_refused_with_its_column(void **state)
 static void equal_layouts_are_the_same_pointer(void **state)
 {
   fixture *f = *state;
-  rv_slice a[] = {{f->chunks[0], 0, 0, 3}}, b[] = {{f->chunks[1], 0, 5, 1}, {f->chunks[2], 0, 6, 2}}, c[] = {{f->chunks[0], 0, 0, 4}};
+  rv_slice a[] = {{f->chunks[0], 0, 0, 3}}, b[] = {{f->chunks[1], 0, 5, 1}, {f->chunks[2], 0, 6, 2}},
+           c[] = {{f->chunks[0], 0, 0, 4}};
   rv_trajectory *x = build(f, a, (uint32_t[]){1}, (bool[]){false}, 1), *y = build(f, b, (uint32_t[]){2}, (bool[]){false}, 1);
   rv_trajectory *z = build(f, c, (uint32_t[]){1}, (bool[]){false}, 1);
   assert_ptr_equal(x->layout, y->layout);

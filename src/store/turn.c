@@ -37,8 +37,8 @@ static void keep_spare(rv_turn *turn)
   hold->chunk = NULL;
 }
 
-/* Completions are called by one thread at a time, so that they come in order and never inside one another, however often they submit
- * anew: whoever finds the flag set leaves its own to the thread that set it. */
+/* Completions are called by one thread at a time, so that they come in order and never inside one another, however often they
+ * submit anew: whoever finds the flag set leaves its own to the thread that set it. */
 static bool take_completed(rv_table *table, rv_link *out)
 {
   rv_list_init(out);

@@ -74,8 +74,14 @@ static rv_submitted submit_offer(world *w, offer *o, int64_t value, noted *notes
   return submitted;
 }
 
-static void end_ask(ask *a) { rv_draws_release(a->draws, a->sampling.count); }
-static void end_offer(offer *o) { rv_trajectory_unref(o->insert.trajectory); }
+static void end_ask(ask *a)
+{
+  rv_draws_release(a->draws, a->sampling.count);
+}
+static void end_offer(offer *o)
+{
+  rv_trajectory_unref(o->insert.trajectory);
+}
 
 /* ---- one thread ---- */
 
@@ -352,11 +358,12 @@ typedef struct crowd {
   world w;
   atomic_int inserted[SIDES * EACH]; /* times each value was confirmed */
   atomic_int sampled[SIDES * EACH];
-  atomic_int left;    /* values still to be sampled */
+  atomic_int left; /* values still to be sampled */
   atomic_int number;
 } crowd;
 
-/* Waits for the completion, or gives up at once now and then. True: the operation is over (complete or not, see `code`); false: taken back. */
+/* Waits for the completion, or gives up at once now and then. True: the operation is over (complete or not, see `code`); false:
+ * taken back. */
 static bool settle(rv_waiter *waiter, blocker *b, rv_submitted submitted, bool impatient)
 {
   if (submitted == RV_SUBMIT_DONE) {
