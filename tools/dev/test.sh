@@ -20,7 +20,7 @@ run_ctest() { # run_ctest NAME PRESET [CTEST ARGS]
   local name=$1 preset=$2 log; shift 2
   (build_preset "$preset") || { count "$name" 0 1; return; }
   log=$(mktemp)
-  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log" | grep -vE '^ +Start +[0-9]+:'
+  ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log" | grep -vE '^ +Start +[0-9]+:'
   local total bad
   total=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\2/p' "$log")
   bad=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\1/p' "$log")
