@@ -82,7 +82,7 @@ class Server:
             self._name = name
         for table in self._tables:
             table._store = self._store
-            table._server_stopped = self._stopped  # type: ignore[attr-defined]
+            table._server_stopped = self._stopped
 
     def _listen(
         self, addresses: list[str], everywhere: bool, io_threads: int, max_message_bytes: int, max_connections: int
@@ -176,8 +176,7 @@ def _check_tables(tables: Sequence[Table] | None) -> list[Table]:
         if table.name in names:
             raise ValueError(f"two tables have the same name: {table.name!r}")
         names.add(table.name)
-        stopped = getattr(table, "_server_stopped", None)
-        if stopped is not None and not stopped.is_set():
+        if table._server_stopped is not None and not table._server_stopped.is_set():
             raise ValueError(f"table {table.name!r} is served by another server; use table.replace() for a new one like it")
     return found
 

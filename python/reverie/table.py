@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,7 @@ class Table:
         self._signature = specs.canonical_signature(signature)
         self._encoded = None if self._signature is None else _encode_signature(self._signature)
         self._store: _core.Store | None = None
+        self._server_stopped: threading.Event | None = None
 
     @classmethod
     def queue(cls, name: str, max_size: int, extensions: Sequence[Any] = (), signature: Any | None = None) -> Table:

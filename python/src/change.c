@@ -2,51 +2,52 @@
 #include "client.h"
 #include "scratch.h"
 
-/* Keys as uint64 [n]: arrays of integers, or sequences of Python ints. */
-static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
+static const uint64_t *bad_keys(PyObject *given)
 {
-  PyArrayObject *array = (PyArrayObject *)given;
-  bool is_integer = PyArray_Check(given) && (PyArray_SIZE(array) == 0 || PyArray_ISINTEGER(array));
-  if (PyArray_Check(given) && !is_integer) {
-    PyErr_Format(PyExc_TypeError, "keys must be integers, got an array of %S", (PyObject *)PyArray_DESCR(array));
-    return NULL;
-  }
-  if (!PyArray_Check(given)) {
-    Py_ssize_t size = PySequence_Size(given);
-    for (Py_ssize_t i = 0; i < size; i++) {
-      PyObject *key = PySequence_GetItem(given, i);
-      bool ok = key != NULL && (PyLong_Check(key) || PyArray_IsScalar(key, Integer));
-      Py_XDECREF(key);
-      if (!ok) size = -1;
-    }
-    if (size < 0) {
-      PyErr_Clear();
-      PyErr_Format(PyExc_TypeError, "keys must be integers, got %R", given);
-      return NULL;
-    }
-  }
-  array = (PyArrayObject *)PyArray_FromAny(given, PyArray_DescrFromType(NPY_UINT64), 0, 0,
-                                           NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
-  if (array == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-    PyErr_Clear();
-    PyErr_SetString(PyExc_TypeError, "keys must be integers from 0 to 2**64 - 1");
-  }
-  if (scratch_hold(s, (PyObject *)array) < 0) return NULL;
-  if (PyArray_NDIM(array) != 1) {
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "keys must be integers from 0 to 2**64 - 1, got %R", given);
+  return NULL;
+}
+
+static const uint64_t *keys_of_array(PyArrayObject *given, scratch *s, size_t *n)
+{
+  if (PyArray_SIZE(given) > 0 && !PyArray_ISINTEGER(given)) return bad_keys((PyObject *)given);
+  if (PyArray_NDIM(given) != 1) {
     PyErr_SetString(PyExc_ValueError, "keys must have one dimension");
     return NULL;
   }
-  *n = (size_t)PyArray_SIZE(array);
-  return PyArray_DATA(array);
+  PyArray_Descr *descr = PyArray_DescrFromType(NPY_UINT64);
+  PyObject *array = PyArray_FromArray(given, descr, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
+  if (scratch_hold(s, array) < 0) return NULL;
+  *n = (size_t)PyArray_SIZE((PyArrayObject *)array);
+  return PyArray_DATA((PyArrayObject *)array);
 }
 
-static const double *parse_priorities(PyObject *given, scratch *s, size_t n)
+/* Keys as uint64 [n]: arrays of integers, or sequences of Python ints. */
+static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
 {
-  PyObject *array =
-      PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
+  if (PyArray_Check(given)) return keys_of_array((PyArrayObject *)given, s, n);
+  PyObject *list = PyUnicode_Check(given) ? NULL : PySequence_List(given);
+  if (list == NULL) return bad_keys(given);
+  if (scratch_hold(s, list) < 0) return NULL;
+  *n = (size_t)PyList_Size(list);
+  uint64_t *keys = scratch_alloc(s, *n, sizeof *keys);
+  for (size_t i = 0; keys != NULL && i < *n; i++) {
+    PyObject *index = PyNumber_Index(PyList_GetItem(list, (Py_ssize_t)i));
+    keys[i] = index == NULL ? 0 : PyLong_AsUnsignedLongLong(index);
+    Py_XDECREF(index);
+    if (PyErr_Occurred()) return bad_keys(given);
+  }
+  return keys;
+}
+
+const double *client_priorities(PyObject *given, scratch *s, size_t n, const char *each)
+{
+  PyArray_Descr *descr = PyArray_DescrFromType(NPY_DOUBLE);
+  PyObject *array = PyArray_FromAny(given, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
-    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each key", n);
+    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each %s", n, each);
     return NULL;
   }
   return PyArray_DATA((PyArrayObject *)array);
@@ -70,7 +71,7 @@ static PyObject *update(client_object *self, const char *table, scratch *s, PyOb
 {
   size_t n = 0, num_unknown = 0;
   const uint64_t *keys = parse_keys(given[1], s, &n);
-  const double *priorities = keys == NULL ? NULL : parse_priorities(given[2], s, n);
+  const double *priorities = keys == NULL ? NULL : client_priorities(given[2], s, n, "key");
   uint64_t *unknown = priorities == NULL ? NULL : scratch_alloc(s, n, sizeof *unknown);
   if (unknown == NULL) return NULL;
   rv_error err;
@@ -108,7 +109,7 @@ static PyObject *mutate(client_object *self, const char *table, scratch *s, PyOb
 {
   size_t n = 0, num_deletes = 0, num_unknown = 0;
   const uint64_t *keys = parse_keys(given_keys, s, &n);
-  const double *priorities = keys == NULL ? NULL : parse_priorities(given_priorities, s, n);
+  const double *priorities = keys == NULL ? NULL : client_priorities(given_priorities, s, n, "key");
   const uint64_t *deletes = priorities == NULL ? NULL : parse_keys(given_deletes, s, &num_deletes);
   rv_key_priority *updates = deletes == NULL ? NULL : scratch_alloc(s, n, sizeof *updates);
   uint64_t *unknown = updates == NULL ? NULL : scratch_alloc(s, n + num_deletes, sizeof *unknown);

@@ -2,6 +2,7 @@
 #ifndef RV_PYTHON_CLIENT_H
 #define RV_PYTHON_CLIENT_H
 
+#include "scratch.h"
 #include "types.h"
 
 #define CLIENT_DEFAULT_TIMEOUT RV_DEFAULT_TIMEOUT_MS
@@ -55,6 +56,9 @@ int client_remember(client_object *self, PyObject *table, structure_object *stru
 /* Raises the error, or what a signal handler raised (`wait` may be NULL); the handle (may be NULL) is asked for again where it
  * may be out of date. Returns NULL. */
 PyObject *client_raise(client_object *self, handle_object *handle, const core_wait *wait, const rv_error *err);
+
+/* Priorities as float64 [n], one for each row or key (`each` names it); NULL with an exception. */
+const double *client_priorities(PyObject *given, scratch *s, size_t n, const char *each);
 
 /* ---- methods that have files of their own ---- */
 PyObject *client_add(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);

@@ -180,6 +180,19 @@ static int tensor_from_long(core_state *state, scratch *s, PyObject *value, rv_d
   return scalar(s, overflow == 0 ? RV_INT64 : RV_UINT64, &large, sizeof large, out);
 }
 
+/* A scalar of NumPy's of a numeric type; 0 if the value is none. */
+static int tensor_from_scalar(core_state *state, scratch *s, PyObject *value, rv_tensor *out)
+{
+  PyTypeObject *type = Py_TYPE(value);
+  size_t i = 0;
+  while (i < CORE_SCALARS && state->scalar_type[i] != type) i++;
+  if (i == CORE_SCALARS) return 0;
+  unsigned char number[16];
+  rv_dtype dtype = state->scalar_dtype[i];
+  PyArray_ScalarAsCtype(value, number);
+  return scalar(s, dtype, number, rv_dtype_size(dtype), out) < 0 ? -1 : 1;
+}
+
 int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
 {
   if (PyArray_Check(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
@@ -194,6 +207,8 @@ int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype 
     PyErr_SetString(PyExc_TypeError, "None cannot be stored");
     return -1;
   }
+  int found = tensor_from_scalar(state, s, value, out);
+  if (found != 0) return found < 0 ? -1 : 0;
   PyObject *array = PyArray_FromAny(value, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
   if (array == NULL) {
     PyErr_Clear();

@@ -25,20 +25,23 @@
 /* rv_dtype numbers are below this. */
 #define CORE_DTYPES 32
 #define CORE_CODES 17
+#define CORE_SCALARS 14
 
 typedef struct core_state {
   PyObject *errors[CORE_CODES]; /* exception classes by status code */
   PyObject *structure_error;
   PyObject *sample_info; /* classes: reverie.samples */
   PyObject *replay_sample;
-  PyObject *mapping;                 /* collections.abc.Mapping */
-  PyObject *attrs_fields;            /* "__attrs_attrs__" */
-  PyObject *tuple_fields;            /* "_fields" */
-  PyArray_Descr *descr[CORE_DTYPES]; /* how a dtype is shown; NULL for a number that is no dtype */
-  rv_dtype dtype_of_builtin[32];     /* by NumPy's type number */
-  int ml_type[5];                    /* NumPy's numbers of ml_dtypes' types ... */
-  rv_dtype ml_dtype[5];              /* ... and ours */
-  newfunc new_tuple;                 /* tuple.__new__ */
+  PyObject *mapping;                       /* collections.abc.Mapping */
+  PyObject *attrs_fields;                  /* "__attrs_attrs__" */
+  PyObject *tuple_fields;                  /* "_fields" */
+  PyArray_Descr *descr[CORE_DTYPES];       /* how a dtype is shown; NULL for a number that is no dtype */
+  rv_dtype dtype_of_builtin[32];           /* by NumPy's type number */
+  int ml_type[5];                          /* NumPy's numbers of ml_dtypes' types ... */
+  rv_dtype ml_dtype[5];                    /* ... and ours */
+  PyTypeObject *scalar_type[CORE_SCALARS]; /* NumPy's numeric scalars ... */
+  rv_dtype scalar_dtype[CORE_SCALARS];     /* ... and ours */
+  newfunc new_tuple;                       /* tuple.__new__ */
   PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
   PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *history_type, *column_type, *reference_type,
       *buffer_type;

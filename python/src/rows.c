@@ -148,18 +148,6 @@ static int check_leading(const flat_rows *rows, size_t *n)
   return 0;
 }
 
-static const double *parse_priorities(PyObject *given, scratch *s, size_t n)
-{
-  PyObject *array =
-      PyArray_FromAny(given, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
-  if (scratch_hold(s, array) < 0) return NULL;
-  if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
-    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each row", n);
-    return NULL;
-  }
-  return PyArray_DATA((PyArrayObject *)array);
-}
-
 /* The columns without their first `done` rows. */
 static rv_tensor *without_first(scratch *s, const flat_rows *rows, size_t done)
 {
@@ -221,7 +209,7 @@ PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t n
   if (flatten(self, handle, given[1], &s, &rows) == 0 && check_leading(&rows, &n) == 0) {
     const double *priorities = NULL;
     bool wants = given[2] != NULL && given[2] != Py_None;
-    if (wants) priorities = parse_priorities(given[2], &s, n);
+    if (wants) priorities = client_priorities(given[2], &s, n, "row");
     if (n == 0) {
       out = wants && priorities == NULL ? NULL : PyLong_FromLong(0);
     } else if (!wants || priorities != NULL) {
