@@ -254,7 +254,8 @@ rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config 
   rv_turn_begin(&turn, table);
   rv_code code = rv_table_is_closed(table, err);
   if (code == RV_OK) {
-    code = rv_rate_limiter_configure(&table->limiter, config, err);
+    code = rv_rate_limiter_check_size(config, table->config.max_size, table->config.max_times_sampled, err);
+    if (code == RV_OK) code = rv_rate_limiter_configure(&table->limiter, config, err);
     if (code != RV_OK) rv_error_prefix(err, "table \"%s\": rate_limiter", table->name);
   }
   rv_turn_finish(&turn);

@@ -10,6 +10,8 @@
 #define RATIO_MAX 0x1p53
 /* More inserts than will ever be made. */
 #define INSERTS_MAX (INT64_C(1) << 62)
+/* Parameters that let inserts and samples block each other do so soon: the balance wanders over a range that is narrower than a step. */
+#define STANDSTILL_STEPS 10000
 
 rv_rate_limiter_config rv_rate_limiter_min_size(int64_t min_size)
 {
@@ -97,14 +99,40 @@ rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *er
       (long long)stop, max, (long long)stop, ratio, (double)stop * ratio - 1, min);
 }
 
-rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, rv_error *err)
+/* Where a schedule of inserts and samples that nothing is deleted by comes to a stand; true when one is found. */
+static bool find_standstill(rv_rate_limiter *limiter, bool inserts_first)
+{
+  for (int step = 0; step < STANDSTILL_STEPS; step++) {
+    bool insert = insert_allowed(limiter, 1), sample = sample_allowed(limiter, 1);
+    if (!insert && !sample) return true;
+    if (insert && (inserts_first || !sample))
+      limiter->inserts++;
+    else
+      limiter->samples++;
+  }
+  return false;
+}
+
+rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled, rv_error *err)
 {
   rv_code code = rv_rate_limiter_check(config, err);
-  if (code != RV_OK || config->min_size_to_sample <= max_size) return code;
-  return rv_fail(err, RV_INVALID_ARGUMENT,
-                 "no sample can ever proceed: min_size_to_sample is %lld but the table holds at most %lld items; lower "
-                 "min_size_to_sample or raise max_size",
-                 (long long)config->min_size_to_sample, (long long)max_size);
+  if (code != RV_OK) return code;
+  if (config->min_size_to_sample > max_size)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
+                   "ever proceed; lower the one or raise the other",
+                   (long long)config->min_size_to_sample, (long long)max_size);
+  if (max_times_sampled > 0) return RV_OK; /* what goes once sampled makes room below min_size_to_sample */
+  for (int inserts_first = 0; inserts_first < 2; inserts_first++) {
+    rv_rate_limiter limiter = {.config = *config, .inserts = config->min_size_to_sample};
+    if (!find_standstill(&limiter, inserts_first != 0)) continue;
+    double ratio = config->samples_per_insert, width = 2 * (ratio > 1 ? ratio : 1);
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "inserts and samples would come to wait for each other for ever, for example after %lld inserts and %lld samples; "
+                   "make max_diff - min_diff, which is %.17g, at least 2 * max(1, samples_per_insert) = %g (an error buffer of %g)",
+                   (long long)limiter.inserts, (long long)limiter.samples, config->max_diff - config->min_diff, width, width / 2);
+  }
+  return RV_OK;
 }
 
 rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err)

@@ -10,8 +10,9 @@ typedef struct rv_rate_limiter {
   int64_t inserts, samples, deletes; /* since reset; deletes <= inserts */
 } rv_rate_limiter;
 
-/* rv_rate_limiter_check, and besides: a table of at most `max_size` items never holds min_size_to_sample if that is more. */
-rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, rv_error *err);
+/* rv_rate_limiter_check for a table of so many items: besides, min_size_to_sample is within max_size, and inserts and samples do not
+ * come to wait for each other while nothing is deleted (which max_times_sampled > 0 does). */
+rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled, rv_error *err);
 
 /* Checks the configuration; counters begin at 0. */
 rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);

@@ -203,9 +203,26 @@ static void a_table_too_small_for_min_size_is_refused(void **state)
   (void)state;
   rv_rate_limiter_config config = rv_rate_limiter_min_size(100);
   rv_error err = {0};
-  assert_int_equal(rv_rate_limiter_check_size(&config, 100, &err), RV_OK);
-  assert_int_equal(rv_rate_limiter_check_size(&config, 99, &err), RV_INVALID_ARGUMENT);
-  assert_non_null(strstr(err.message, "at most 99 items"));
+  assert_int_equal(rv_rate_limiter_check_size(&config, 100, 0, &err), RV_OK);
+  assert_int_equal(rv_rate_limiter_check_size(&config, 99, 0, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "max_size = 99 items"));
+}
+
+static void parameters_that_let_both_sides_wait_for_each_other_are_refused(void **state)
+{
+  (void)state;
+  rv_error err = {0};
+  rv_rate_limiter_config narrow = rv_rate_limiter_sample_to_insert_ratio(4, 10, 1);
+  assert_int_equal(rv_rate_limiter_check_size(&narrow, 100, 0, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "10 inserts and 1 samples"));
+  assert_non_null(strstr(err.message, "an error buffer of 4"));
+  assert_int_equal(rv_rate_limiter_check_size(&narrow, 100, 1, &err), RV_OK);
+  rv_rate_limiter_config half = {.samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = 0, .max_diff = 0.5};
+  assert_int_equal(rv_rate_limiter_check_size(&half, 100, 0, &err), RV_INVALID_ARGUMENT);
+  rv_rate_limiter_config fine[] = {rv_rate_limiter_queue(1), rv_rate_limiter_stack(7), rv_rate_limiter_min_size(3),
+                                   rv_rate_limiter_sample_to_insert_ratio(4, 10, 4), rv_rate_limiter_sample_to_insert_ratio(0.1, 50, 1),
+                                   rv_rate_limiter_sample_to_insert_ratio(32.5, 100, 32.5)};
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) assert_int_equal(rv_rate_limiter_check_size(&fine[i], 100, 0, &err), RV_OK);
 }
 
 static void how_many_may_proceed_is_what_one_by_one_may(void **state)
@@ -321,6 +338,7 @@ int main(void)
       cmocka_unit_test(the_check_agrees_with_trying),
       cmocka_unit_test(a_buffer_of_one_insert_and_one_sample_never_stops_both),
       cmocka_unit_test(a_table_too_small_for_min_size_is_refused),
+      cmocka_unit_test(parameters_that_let_both_sides_wait_for_each_other_are_refused),
       cmocka_unit_test(how_many_may_proceed_is_what_one_by_one_may),
       cmocka_unit_test(what_is_waited_for_is_told_in_numbers),
       cmocka_unit_test(the_number_explained_is_the_number_needed),

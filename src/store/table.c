@@ -22,21 +22,6 @@ rv_table_config rv_table_config_default(const char *name, int64_t max_size)
                            .rate_limiter = rv_rate_limiter_min_size(1)};
 }
 
-/* How many items a table can hold when a sample is first let through: the limiter counts what was deleted too, so that it never
- * sees more than max_size present. */
-static rv_code check_sizes(const rv_table_config *config, rv_error *err)
-{
-  if (config->max_size < 1 || config->max_size > INT32_MAX)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)config->max_size);
-  if (config->rate_limiter.min_size_to_sample > config->max_size)
-    return rv_fail(
-        err, RV_INVALID_ARGUMENT,
-        "rate_limiter: min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
-        "ever proceed; lower the one or raise the other",
-        (long long)config->rate_limiter.min_size_to_sample, (long long)config->max_size);
-  return RV_OK;
-}
-
 static rv_code check_extensions(const rv_table_config *config, const rv_registry *registry, rv_error *err)
 {
   for (size_t i = 0; i < config->num_extensions; i++) {
@@ -60,8 +45,10 @@ rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *
   if (config->name == NULL || config->name[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "the name is empty; give one");
   rv_code code = prefixed(rv_selector_check(&config->sampler, registry, err), "sampler", err);
   if (code == RV_OK) code = prefixed(rv_selector_check(&config->remover, registry, err), "remover", err);
-  if (code == RV_OK) code = prefixed(rv_rate_limiter_check(&config->rate_limiter, err), "rate_limiter", err);
-  if (code == RV_OK) code = check_sizes(config, err);
+  if (code == RV_OK && (config->max_size < 1 || config->max_size > INT32_MAX))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)config->max_size);
+  if (code == RV_OK)
+    code = prefixed(rv_rate_limiter_check_size(&config->rate_limiter, config->max_size, config->max_times_sampled, err), "rate_limiter", err);
   if (code == RV_OK && config->signature != NULL) code = rv_signature_check(config->signature, err);
   if (code == RV_OK) code = check_extensions(config, registry, err);
   return code;
@@ -154,6 +141,7 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   rv_random_init(&table->random, rv_entropy64(env));
   table->rows_episode = rv_random_next(&table->random);
   rv_rates_init(&table->rates, rv_monotonic_ns(env));
+  rv_stamp_init(&table->stamp, env);
   rv_code code = copy_config(table, config, err);
   rv_table_new_books(table, 1, rv_entropy64(env), 0);
   if (code == RV_OK) code = rv_rate_limiter_init(&table->limiter, &config->rate_limiter, err);
