@@ -62,8 +62,9 @@ static void on_completed_task(rv_task *task)
 
 void rv_insert_items_cancel(rv_insert_call *call)
 {
-  for (rv_link *link = call->pending.next, *next; link != &call->pending; link = next) {
-    next = link->next;
+  /* The newest first: if a table lets one through meanwhile, it is the oldest, and the order stays what the client sent. */
+  for (rv_link *link = call->pending.prev, *before; link != &call->pending; link = before) {
+    before = link->prev;
     rv_insert_operation *operation = RV_CONTAINER(link, rv_insert_operation, link);
     if (!rv_waiter_cancel(&operation->insert.waiter)) continue;
     take_out(call, operation);

@@ -244,7 +244,7 @@ static void *drain_queue(void *argument)
   ask_samples(call, "q", (int64_t)self->wanted, -1);
   self->in_order = true;
   for (uint64_t key; self->drawn < self->wanted && read_samples(call, &key, 1) == 1;)
-    self->in_order = self->in_order && key == ++self->drawn;
+    if (key != ++self->drawn) self->in_order = false;
   stream_free(call);
   peer_close(&own);
   return NULL;
