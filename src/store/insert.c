@@ -119,7 +119,7 @@ static rv_code add(rv_turn *turn, rv_insert *insert)
   uint64_t key = item->key;
   item->priority = insert->priority;
   item->times_sampled = insert->times_sampled;
-  item->inserted_at_ns = rv_wall_ns(table->env);
+  item->inserted_at_ns = rv_stamp_now(&table->stamp, table->env);
   code = rv_books_attach(&table->books, slot, insert->trajectory, &turn->garbage, err);
   if (code != RV_OK) {
     rv_books_give(&table->books, slot);

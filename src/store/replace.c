@@ -158,7 +158,7 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
   work.slab = &table->books.slab;
   work.hold = hold;
   work.first_row = first;
-  work.now_ns = rv_wall_ns(table->env);
+  work.now_ns = rv_stamp_now(&table->stamp, table->env);
   work.given = rows->priorities == NULL ? NULL : rows->priorities + rows->done;
   work.keys = rows->keys == NULL ? NULL : rows->keys + rows->done;
   work.number = rows->form->number;
@@ -172,6 +172,12 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
     i += n;
   }
   table->books.templates.entry[work.number].items -= work.same; /* the new ones use it */
-  if (table->config.sampler.kind != RV_SELECTOR_UNIFORM) rv_pick_update_many(&table->sampler, work.slots, work.priorities, k);
+  if (table->config.sampler.kind == RV_SELECTOR_UNIFORM) {
+    /* nothing depends on priorities */
+  } else if (k == 1) {
+    rv_pick_update(&table->sampler, work.slots[0], work.priorities[0], NULL);
+  } else {
+    rv_pick_update_many(&table->sampler, work.slots, work.priorities, k);
+  }
   table->changes += k;
 }

@@ -80,7 +80,7 @@ static rv_code add_items(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t fi
 {
   rv_table *table = turn->table;
   rv_books *books = &table->books;
-  int64_t now = rv_wall_ns(table->env);
+  int64_t now = rv_stamp_now(&table->stamp, table->env);
   uint16_t number = rows->form->number;
   for (*added = 0; *added < k; ++*added) {
     size_t row = rows->done + *added;

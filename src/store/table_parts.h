@@ -16,6 +16,7 @@
 #include "store/extensions/extension.h"
 #include "store/pick.h"
 #include "store/rate_limiter.h"
+#include "store/stamp.h"
 #include "store/table.h"
 
 enum {
@@ -142,6 +143,7 @@ struct rv_table {
   uint32_t compact_pause; /* turns to let pass before the next try */
 
   rv_rates rates;
+  rv_stamp stamp;
 };
 
 rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,

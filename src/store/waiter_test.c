@@ -1,10 +1,5 @@
 #include "store/testing.h"
 
-#include <pthread.h>
-#include <sched.h>
-
-#include "base/lock.h"
-
 /* ---- a world with one table ---- */
 
 typedef struct world {
@@ -273,6 +268,8 @@ static void changing_the_limiter_looks_at_those_who_wait(void **state)
   end_ask(&a);
   limiter.min_size_to_sample = 0;
   assert_int_equal(rv_table_set_rate_limiter(w.table, &limiter, &err), RV_INVALID_ARGUMENT);
+  limiter.min_size_to_sample = 11; /* the table holds 10 */
+  assert_int_equal(rv_table_set_rate_limiter(w.table, &limiter, &err), RV_INVALID_ARGUMENT);
   rv_store_unref(w.store);
 }
 
@@ -335,207 +332,6 @@ static void completions_are_not_called_inside_one_another(void **state)
   rv_store_unref(w.store);
 }
 
-/* ---- many threads ---- */
-
-enum { SIDES = 4, EACH = 1500 };
-
-typedef struct blocker {
-  rv_mutex mutex;
-  rv_cond cond;
-  int completed;
-} blocker;
-
-static void wake(rv_waiter *waiter)
-{
-  blocker *b = waiter->context;
-  rv_mutex_lock(&b->mutex);
-  b->completed++;
-  rv_cond_signal(&b->cond);
-  rv_mutex_unlock(&b->mutex);
-}
-
-typedef struct crowd {
-  world w;
-  atomic_int inserted[SIDES * EACH]; /* times each value was confirmed */
-  atomic_int sampled[SIDES * EACH];
-  atomic_int left; /* values still to be sampled */
-  atomic_int number;
-} crowd;
-
-/* Waits for the completion, or gives up at once now and then. True: the operation is over (complete or not, see `code`); false:
- * taken back. */
-static bool settle(rv_waiter *waiter, blocker *b, rv_submitted submitted, bool impatient)
-{
-  if (submitted == RV_SUBMIT_DONE) {
-    assert_int_equal(b->completed, 0);
-    return true;
-  }
-  if (impatient && rv_waiter_cancel(waiter)) {
-    rv_mutex_lock(&b->mutex);
-    assert_int_equal(b->completed, 0);
-    rv_mutex_unlock(&b->mutex);
-    return false;
-  }
-  rv_mutex_lock(&b->mutex);
-  while (b->completed == 0) rv_cond_wait(&b->cond, &b->mutex);
-  assert_int_equal(b->completed, 1);
-  rv_mutex_unlock(&b->mutex);
-  return true;
-}
-
-static void *produce(void *context)
-{
-  crowd *c = context;
-  int side = atomic_fetch_add(&c->number, 1);
-  rv_random random;
-  rv_random_init(&random, (uint64_t)side);
-  for (int i = 0; i < EACH; i++) {
-    int64_t value = side * EACH + i;
-    rv_trajectory *trajectory = single(c->w.store, value, 0);
-    for (bool over = false; !over;) {
-      blocker b = {.completed = 0};
-      rv_mutex_init(&b.mutex, RV_RANK_WAIT, "test");
-      rv_cond_init(&b.cond);
-      rv_insert insert = {.key = (uint64_t)value, .priority = 1, .trajectory = trajectory};
-      insert.waiter = (rv_waiter){.complete = wake, .context = &b, .deadline_ns = INT64_MAX};
-      over = settle(&insert.waiter, &b, rv_table_insert(c->w.table, &insert), rv_random_below(&random, 3) == 0);
-      if (over) assert_int_equal(insert.waiter.code, RV_OK);
-      rv_cond_fini(&b.cond);
-      rv_mutex_fini(&b.mutex);
-      if (!over) sched_yield();
-    }
-    atomic_fetch_add(&c->inserted[value], 1);
-    rv_trajectory_unref(trajectory);
-  }
-  return NULL;
-}
-
-static void *consume(void *context)
-{
-  crowd *c = context;
-  rv_random random;
-  rv_random_init(&random, 77);
-  while (atomic_load(&c->left) > 0) {
-    blocker b = {.completed = 0};
-    rv_mutex_init(&b.mutex, RV_RANK_WAIT, "test");
-    rv_cond_init(&b.cond);
-    rv_draw draws[4];
-    rv_sampling sampling = {.want = 1 + rv_random_below(&random, 4), .partial = true, .draws = draws};
-    sampling.waiter = (rv_waiter){.complete = wake, .context = &b, .deadline_ns = INT64_MAX};
-    /* the last values may go to others: never wait without end */
-    settle(&sampling.waiter, &b, rv_table_sample(c->w.table, &sampling), true);
-    for (size_t i = 0; i < sampling.count; i++) {
-      atomic_fetch_add(&c->sampled[value_of(&draws[i])], 1);
-      atomic_fetch_sub(&c->left, 1);
-    }
-    rv_draws_release(draws, sampling.count);
-    rv_cond_fini(&b.cond);
-    rv_mutex_fini(&b.mutex);
-    if (sampling.count == 0) sched_yield();
-  }
-  return NULL;
-}
-
-static void eight_threads_insert_and_sample_every_value_exactly_once(void **state)
-{
-  (void)state;
-  crowd *c = calloc(1, sizeof *c);
-  c->w = world_of(rv_rate_limiter_queue(5), 5, 1);
-  atomic_init(&c->left, SIDES * EACH);
-  pthread_t threads[2 * SIDES];
-  for (int i = 0; i < SIDES; i++) {
-    assert_int_equal(pthread_create(&threads[i], NULL, produce, c), 0);
-    assert_int_equal(pthread_create(&threads[SIDES + i], NULL, consume, c), 0);
-  }
-  for (int i = 0; i < 2 * SIDES; i++) pthread_join(threads[i], NULL);
-  for (int i = 0; i < SIDES * EACH; i++) {
-    assert_int_equal(atomic_load(&c->inserted[i]), 1);
-    assert_int_equal(atomic_load(&c->sampled[i]), 1);
-  }
-  rv_store_unref(c->w.store);
-  free(c);
-}
-
-static void *add_rows_until_closed(void *context)
-{
-  crowd *c = context;
-  int64_t values[200] = {0};
-  rv_rows rows;
-  do {
-    blocker b = {.completed = 0};
-    rv_mutex_init(&b.mutex, RV_RANK_WAIT, "test");
-    rv_cond_init(&b.cond);
-    int64_t shape = 200;
-    rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = &shape, .data = values};
-    rows = (rv_rows){.columns = &column, .num_columns = 1, .n = 200};
-    rows.waiter = (rv_waiter){.complete = wake, .context = &b, .deadline_ns = INT64_MAX};
-    settle(&rows.waiter, &b, rv_table_insert_rows(c->w.table, &rows), false);
-    rv_cond_fini(&b.cond);
-    rv_mutex_fini(&b.mutex);
-  } while (rows.waiter.code == RV_OK);
-  assert_int_equal(rows.waiter.code, RV_CANCELLED);
-  return NULL;
-}
-
-static void *sample_until_closed(void *context)
-{
-  crowd *c = context;
-  rv_draw draws[32];
-  rv_sampling sampling;
-  do {
-    blocker b = {.completed = 0};
-    rv_mutex_init(&b.mutex, RV_RANK_WAIT, "test");
-    rv_cond_init(&b.cond);
-    sampling = (rv_sampling){.want = 32, .draws = draws};
-    sampling.waiter = (rv_waiter){.complete = wake, .context = &b, .deadline_ns = INT64_MAX};
-    settle(&sampling.waiter, &b, rv_table_sample(c->w.table, &sampling), false);
-    for (size_t i = 0; i < sampling.count; i++) value_of(&draws[i]);
-    rv_draws_release(draws, sampling.count);
-    rv_cond_fini(&b.cond);
-    rv_mutex_fini(&b.mutex);
-    atomic_fetch_add(&c->number, 1);
-  } while (sampling.waiter.code == RV_OK);
-  assert_int_equal(sampling.waiter.code, RV_CANCELLED);
-  return NULL;
-}
-
-static void *disturb(void *context)
-{
-  crowd *c = context;
-  rv_error err;
-  rv_item_info page[50];
-  uint64_t cursor = 0, deletes[50];
-  size_t count, num_unknown;
-  while (atomic_load(&c->number) < 2000) {
-    must(rv_table_items(c->w.table, &cursor, page, 50, &count, &err), &err);
-    for (size_t i = 0; i < count; i++) deletes[i] = page[i].key;
-    must(rv_table_mutate(c->w.table, NULL, 0, deletes, count / 2, NULL, &num_unknown, &err), &err);
-    rv_table_info info = info_of(c->w.table);
-    assert_true(info.current_size <= 1000);
-    rv_table_info_fini(&info);
-    if (atomic_load(&c->number) % 50 == 0) must(rv_table_reset(c->w.table, &err), &err);
-  }
-  rv_store_close(c->w.store);
-  return NULL;
-}
-
-static void rows_samples_deletes_listings_and_resets_go_on_side_by_side(void **state)
-{
-  (void)state;
-  crowd *c = calloc(1, sizeof *c);
-  rv_table_config config = rv_table_config_default("busy", 1000);
-  config.remover.kind = RV_SELECTOR_UNIFORM;
-  c->w.store = store_of(&config);
-  c->w.table = rv_store_table(c->w.store, 0);
-  pthread_t threads[8];
-  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, add_rows_until_closed, c), 0);
-  for (int i = 3; i < 7; i++) assert_int_equal(pthread_create(&threads[i], NULL, sample_until_closed, c), 0);
-  assert_int_equal(pthread_create(&threads[7], NULL, disturb, c), 0);
-  for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
-  rv_store_unref(c->w.store);
-  free(c);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -550,8 +346,6 @@ int main(void)
       cmocka_unit_test(changing_the_limiter_looks_at_those_who_wait),
       cmocka_unit_test(a_reset_leaves_those_who_wait_and_makes_room_for_them),
       cmocka_unit_test(completions_are_not_called_inside_one_another),
-      cmocka_unit_test(eight_threads_insert_and_sample_every_value_exactly_once),
-      cmocka_unit_test(rows_samples_deletes_listings_and_resets_go_on_side_by_side),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
