@@ -31,7 +31,10 @@ typedef struct rv_wait {
   rv_cancel *cancel;  /* may be NULL */
   /* Asked at least every 100 ms while the call waits, with no lock held; true ends the call with RV_CANCELLED. May be NULL. */
   bool (*interrupted)(void *context);
-  void *context;
+  void *context; /* of both functions */
+  /* Told before the call first waits, on its thread, with no lock held; perhaps more than once. For callers who hold something that others
+   * need meanwhile, and that is dear to let go of: a call that need not wait never asks for it. May be NULL. */
+  void (*blocking)(void *context);
 } rv_wait;
 
 /* ---- the client ---- */

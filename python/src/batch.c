@@ -421,7 +421,11 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
   rv_batch *drawn = NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, call->timeout_ms, call->cancel);
+  if (self->in_process) {
+    core_wait_begin_short(&wait, call->timeout_ms, call->cancel);
+  } else {
+    core_wait_begin(&wait, call->timeout_ms, call->cancel);
+  }
   rv_code code = rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
   core_wait_end(&wait);
   if (code != RV_OK) return client_raise(self, handle, &wait, &err);

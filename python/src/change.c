@@ -75,13 +75,12 @@ static PyObject *update(client_object *self, const char *table, scratch *s, PyOb
   uint64_t *unknown = priorities == NULL ? NULL : scratch_alloc(s, n, sizeof *unknown);
   if (unknown == NULL) return NULL;
   rv_error err;
-  if (self->in_process && n <= 1024) {
-    rv_wait now = {.timeout_ms = 0};
-    rv_code code = rv_client_update_priorities(self->client, table, keys, priorities, n, unknown, &num_unknown, &now, &err);
-    return code == RV_OK ? unknown_array(unknown, num_unknown) : core_raise(self->state, &err);
-  }
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  if (self->in_process && n <= 1024) {
+    core_wait_begin_short(&wait, timeout_ms, NULL);
+  } else {
+    core_wait_begin(&wait, timeout_ms, NULL);
+  }
   rv_code code = rv_client_update_priorities(self->client, table, keys, priorities, n, unknown, &num_unknown, &wait.wait, &err);
   core_wait_end(&wait);
   return code == RV_OK ? unknown_array(unknown, num_unknown) : core_wait_raise(self->state, &wait, &err);

@@ -89,12 +89,14 @@ int core_double(PyObject *value, const char *what, double *out);
 /* A call that may block: releases the GIL and lets signals through. */
 typedef struct core_wait {
   rv_wait wait;
-  PyThreadState *thread;
-  bool raised; /* a signal handler raised; its exception is set */
+  PyThreadState *thread; /* NULL: the GIL is held */
+  bool raised;           /* a signal handler raised; its exception is set */
 } core_wait;
 
 void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel); /* the GIL is released afterwards */
-void core_wait_end(core_wait *wait);                                          /* and held again */
+/* The GIL stays held until the call first waits: for short calls in process, which other threads would make dear by taking it. */
+void core_wait_begin_short(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel);
+void core_wait_end(core_wait *wait); /* the GIL is held again */
 /* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
 

@@ -86,20 +86,22 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
 
 /* ---- add ---- */
 
+static void begin_wait(client_object *self, const flat_rows *rows, core_wait *wait, int64_t timeout_ms)
+{
+  if (self->in_process && rows->bytes <= CLIENT_SMALL_BYTES) {
+    core_wait_begin_short(wait, timeout_ms, NULL);
+  } else {
+    core_wait_begin(wait, timeout_ms, NULL);
+  }
+}
+
 static PyObject *add(client_object *self, handle_object *handle, const flat_rows *rows, double priority, int64_t timeout_ms)
 {
   rv_error err;
   uint64_t key;
-  rv_code code = RV_DEADLINE_EXCEEDED;
-  if (self->in_process && rows->bytes <= CLIENT_SMALL_BYTES) { /* it cannot block: the GIL need not be given up */
-    rv_wait now = {.timeout_ms = 0};
-    code = rv_client_add(self->client, handle->text, rows->columns, rows->n, priority, &key, &now, &err);
-    if (code == RV_OK) return PyLong_FromUnsignedLongLong(key);
-    if (code != RV_DEADLINE_EXCEEDED || timeout_ms == 0) return client_raise(self, handle, NULL, &err);
-  }
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
-  code = rv_client_add(self->client, handle->text, rows->columns, rows->n, priority, &key, &wait.wait, &err);
+  begin_wait(self, rows, &wait, timeout_ms);
+  rv_code code = rv_client_add(self->client, handle->text, rows->columns, rows->n, priority, &key, &wait.wait, &err);
   core_wait_end(&wait);
   if (code != RV_OK) return client_raise(self, handle, &wait, &err);
   return PyLong_FromUnsignedLongLong(key);
@@ -148,45 +150,19 @@ static int check_leading(const flat_rows *rows, size_t *n)
   return 0;
 }
 
-/* The columns without their first `done` rows. */
-static rv_tensor *without_first(scratch *s, const flat_rows *rows, size_t done)
-{
-  rv_tensor *columns = scratch_alloc(s, rows->n, sizeof *columns);
-  for (size_t i = 0; columns != NULL && i < rows->n; i++) {
-    const rv_tensor *from = &rows->columns[i];
-    int64_t *shape = scratch_alloc(s, from->rank, sizeof *shape);
-    if (shape == NULL) return NULL;
-    memcpy(shape, from->shape, from->rank * sizeof *shape);
-    size_t row_bytes = tensor_bytes(from) / (size_t)shape[0];
-    shape[0] -= (int64_t)done;
-    columns[i] = (rv_tensor){from->dtype, from->rank, shape, (const char *)from->data + done * row_bytes};
-  }
-  return columns;
-}
-
-static PyObject *add_rows(client_object *self, handle_object *handle, scratch *s, const flat_rows *rows, size_t n,
-                          const double *priorities, int64_t timeout_ms)
+static PyObject *add_rows(client_object *self, handle_object *handle, const flat_rows *rows, size_t n, const double *priorities,
+                          int64_t timeout_ms)
 {
   rv_error err;
-  size_t before = 0, added = 0;
-  const rv_tensor *columns = rows->columns;
-  if (self->in_process && rows->bytes <= CLIENT_SMALL_BYTES) {
-    rv_wait now = {.timeout_ms = 0};
-    rv_code code = rv_client_add_batch(self->client, handle->text, columns, rows->n, n, priorities, NULL, &before, &now, &err);
-    if (code == RV_OK) return PyLong_FromSize_t(before);
-    if (code != RV_DEADLINE_EXCEEDED) return client_raise(self, handle, NULL, &err);
-    if (timeout_ms == 0) return before > 0 ? PyLong_FromSize_t(before) : client_raise(self, handle, NULL, &err);
-    if (before > 0 && (columns = without_first(s, rows, before)) == NULL) return NULL;
-    if (priorities != NULL) priorities += before;
-  }
+  size_t added = 0;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  begin_wait(self, rows, &wait, timeout_ms);
   rv_code code =
-      rv_client_add_batch(self->client, handle->text, columns, rows->n, n - before, priorities, NULL, &added, &wait.wait, &err);
+      rv_client_add_batch(self->client, handle->text, rows->columns, rows->n, n, priorities, NULL, &added, &wait.wait, &err);
   core_wait_end(&wait);
-  bool late = code == RV_DEADLINE_EXCEEDED && before + added > 0;
+  bool late = code == RV_DEADLINE_EXCEEDED && added > 0;
   if (code != RV_OK && !late) return client_raise(self, handle, &wait, &err);
-  return PyLong_FromSize_t(before + added);
+  return PyLong_FromSize_t(added);
 }
 
 static const char *const add_batch_names[] = {"table", "data", "priorities", "timeout"};
@@ -213,7 +189,7 @@ PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t n
     if (n == 0) {
       out = wants && priorities == NULL ? NULL : PyLong_FromLong(0);
     } else if (!wants || priorities != NULL) {
-      out = add_rows(self, handle, &s, &rows, n, priorities, timeout_ms);
+      out = add_rows(self, handle, &rows, n, priorities, timeout_ms);
     }
   }
   scratch_fini(&s);

@@ -187,22 +187,16 @@ static PyObject *next_locked(sampler_object *self)
   if (self->sampler == NULL && open_sampler(self) < 0) return NULL;
   rv_sample *sample = NULL;
   rv_error err;
-  rv_wait now = {.timeout_ms = 0};
-  rv_code code = rv_sampler_next(self->sampler, &now, &sample, &err);
-  bool raised = false;
-  if (code == RV_DEADLINE_EXCEEDED) {
-    core_wait wait;
-    core_wait_begin(&wait, RV_FOREVER, NULL);
-    code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
-    core_wait_end(&wait);
-    raised = wait.raised;
-  }
+  core_wait wait;
+  core_wait_begin_short(&wait, RV_FOREVER, NULL); /* what was fetched ahead is there at once */
+  rv_code code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
+  core_wait_end(&wait);
   if (code == RV_OK) {
     PyObject *out = wrap(self, sample);
     rv_sample_unref(sample);
     return out;
   }
-  if (raised) return NULL; /* by a signal handler; the sequence goes on */
+  if (wait.raised) return NULL; /* by a signal handler; the sequence goes on */
   self->ended = true;
   if (code != RV_OUT_OF_RANGE) core_raise(self->state, &err);
   return NULL;

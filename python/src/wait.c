@@ -1,27 +1,40 @@
 #include "core.h"
 
-/* Asked on the thread that waits, which gave up the GIL before. Only the main thread runs signal handlers; on the others this
- * costs ten turns of the GIL a second. */
+static void let_go(void *context)
+{
+  core_wait *wait = context;
+  if (wait->thread == NULL) wait->thread = PyEval_SaveThread();
+}
+
+/* Asked on the thread that waits. Only the main thread runs signal handlers; on the others this costs ten turns of the GIL a
+ * second. */
 static bool signal_raised(void *context)
 {
   core_wait *wait = context;
   if (wait->raised) return true;
-  PyEval_RestoreThread(wait->thread);
+  if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
   wait->raised = PyErr_CheckSignals() != 0;
-  wait->thread = PyEval_SaveThread();
+  if (wait->thread != NULL) wait->thread = PyEval_SaveThread();
   return wait->raised;
+}
+
+void core_wait_begin_short(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel)
+{
+  wait->wait =
+      (rv_wait){.timeout_ms = timeout_ms, .cancel = cancel, .interrupted = signal_raised, .context = wait, .blocking = let_go};
+  wait->raised = false;
+  wait->thread = NULL;
 }
 
 void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel)
 {
-  wait->wait = (rv_wait){.timeout_ms = timeout_ms, .cancel = cancel, .interrupted = signal_raised, .context = wait};
-  wait->raised = false;
-  wait->thread = PyEval_SaveThread();
+  core_wait_begin_short(wait, timeout_ms, cancel);
+  let_go(wait);
 }
 
 void core_wait_end(core_wait *wait)
 {
-  PyEval_RestoreThread(wait->thread);
+  if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
 }
 
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err)

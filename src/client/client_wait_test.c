@@ -98,6 +98,30 @@ static void an_interrupted_wait_ends(void **state)
   rv_gate_fini(&gate);
 }
 
+static void count(void *context)
+{
+  ++*(int *)context;
+}
+
+static void a_caller_is_told_before_it_waits_and_only_then(void **state)
+{
+  (void)state;
+  rv_env env = env_of_tests(false);
+  rv_gate gate;
+  rv_gate_init(&gate);
+  rv_patience patience;
+  int told = 0;
+  rv_wait wait = {.timeout_ms = 1, .blocking = count, .context = &told};
+  rv_patience_begin(&patience, &env, &wait, NULL, NULL);
+  rv_error err;
+  rv_gate_open(&gate);
+  assert_int_equal(rv_gate_wait(&gate, &patience, &err), RV_OK);
+  assert_int_equal(told, 0);
+  assert_int_equal(rv_gate_wait(&gate, &patience, &err), RV_DEADLINE_EXCEEDED);
+  assert_int_equal(told, 1);
+  rv_gate_fini(&gate);
+}
+
 static void *fire(void *context)
 {
   rv_cancel_fire(context);
@@ -172,6 +196,7 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(an_open_gate_lets_one_wait_through),
                                      cmocka_unit_test(a_long_wait_is_logged),
                                      cmocka_unit_test(an_interrupted_wait_ends),
+                                     cmocka_unit_test(a_caller_is_told_before_it_waits_and_only_then),
                                      cmocka_unit_test(a_cancellation_ends_a_wait_and_every_later_one),
                                      cmocka_unit_test(a_gate_may_be_opened_by_another_thread),
                                      cmocka_unit_test(waiting_until_a_time_ends_without_an_error)};

@@ -222,6 +222,8 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
   rv_code code = RV_OK;
   *opened = !rv_cancel_fired(cancel) && take_unawaited(gate);
   if (*opened) return RV_OK;
+  if (patience->wait.blocking != NULL) patience->wait.blocking(patience->wait.context);
+  patience->wait.blocking = NULL;
   make_ready(gate);
   listen_to(cancel, &waiting, gate);
   int64_t ns = 0; /* first a look at the gate */

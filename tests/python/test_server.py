@@ -122,6 +122,28 @@ def test_stopping_ends_waits_and_may_be_repeated(serve):
         client.add("t", 1)
 
 
+@pytest.mark.parametrize("options", [{"in_process": True}, {"address": "127.0.0.1:0"}])
+def test_an_insert_that_a_stopping_server_cuts_short_is_an_error(options):
+    server = reverie.Server([reverie.Table.queue("t", 1)], **options)
+    client = reverie.Client(server.address or server)
+    client.add("t", 0)
+    outcomes = []
+
+    def insert():
+        try:
+            outcomes.append(client.add("t", 1, timeout=5))
+        except reverie.ReverieError as error:
+            outcomes.append(error)
+
+    inserting = threading.Thread(target=insert)
+    inserting.start()
+    while reverie.Client(server).server_info()["t"].num_waiting_inserts == 0:
+        pass
+    server.stop()
+    inserting.join()
+    assert isinstance(outcomes[0], reverie.ReverieError)
+
+
 def test_wait_returns_when_another_thread_stops_the_server(serve):
     server, _ = serve()
     threading.Timer(0.05, server.stop).start()
