@@ -237,3 +237,12 @@ def test_a_second_signal_ends_the_drain():
         status, _ = server.wait()
         assert status == 128 + signal.SIGINT
         assert call.code() == grpc.StatusCode.CANCELLED
+
+
+def test_the_file_in_the_documentation_is_right(tmp_path):
+    text = (server_program.ROOT / "docs" / "server.md").read_text()
+    example = text.split("```yaml\n")[1].split("```")[0]
+    file = tmp_path / "documented.yaml"
+    file.write_text(example)
+    out = server_program.run("--config", str(file), "--check")
+    assert out.returncode == 0, out.stderr
