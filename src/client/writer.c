@@ -180,7 +180,6 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
     writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
     rv_mutex_unlock(&writer->mutex);
     if (over) break;
-    if (writer->stream != NULL) rv_insert_stream_hurry(writer->stream);
     code = rv_gate_wait(&writer->gate, &patience, err);
     if (code != RV_OK) break;
   }

@@ -87,8 +87,9 @@ void rv_writer_close_local(rv_writer *writer)
   rv_mutex_lock(&writer->mutex);
   writer->closing = true; /* from here on nobody else unlinks or frees */
   rv_mutex_unlock(&writer->mutex);
-  rv_link *link;
-  while ((link = rv_list_pop_front(&writer->flights)) != NULL) {
+  while (!rv_list_empty(&writer->flights)) { /* the newest first, so that what went in is what came first */
+    rv_link *link = writer->flights.prev;
+    rv_list_remove(link);
     local_item *item = item_of(link);
     if (!rv_waiter_cancel(&item->insert.waiter)) {
       while (!is_done(writer, item)) rv_gate_wait_forever(&writer->gate); /* it is being completed just now */

@@ -1,0 +1,242 @@
+/* The call of an insert stream: opened, answered, ended, opened again. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/insert_stream_parts.h"
+
+#define REQUEST_BYTES_MIN ((size_t)2 << 10)
+#define BACKOFF_MAX_NS INT64_C(1000000000)
+
+#define PATH "/deepmind.reverb.ReverbService/InsertStream"
+#define SERVER_STATE "reverie-server-state"
+#define WRITER_ID "reverie-writer"
+
+/* So far a confirmation's item is looked for from the oldest on. */
+enum { LOOK_AHEAD = 8 };
+
+static void break_call(rv_insert_stream *stream, rv_code code, const char *message)
+{
+  if (stream->broken != RV_OK) return;
+  stream->broken = code;
+  snprintf(stream->broken_message, sizeof stream->broken_message, "%.120s", message);
+  rv_call_cancel(stream->call);
+}
+
+/* ---- confirmations ---- */
+
+void rv_insert_stream_finish(rv_stream_item *item, rv_code code, const char *message)
+{
+  rv_list_remove(&item->link);
+  item->complete(item, code, message);
+}
+
+/* Items are indexed in the order in which they were sent, so those that are not stand at the end. */
+static bool index_sent(rv_insert_stream *stream)
+{
+  rv_link *last = stream->sent.prev;
+  while (last != &stream->sent && !RV_CONTAINER(last, rv_stream_item, link)->indexed) last = last->prev;
+  for (rv_link *link = last->next; link != &stream->sent; link = link->next) {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (rv_stream_slots_put(&stream->slots, item) != RV_OK) return false;
+    item->indexed = true;
+  }
+  return true;
+}
+
+static void forget_slot(rv_insert_stream *stream, rv_stream_item *item)
+{
+  if (item->indexed) rv_stream_slots_remove(&stream->slots, item);
+  item->indexed = false;
+}
+
+/* Most confirmations come in the order of sending: only where they do not are items indexed by key. */
+static rv_stream_item *find_sent(rv_insert_stream *stream, uint64_t key)
+{
+  int looked_at = 0;
+  bool by_looking = false;
+  for (rv_link *link = stream->sent.next; link != &stream->sent; link = link->next) {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (item->key == key) return item;
+    if (++looked_at != LOOK_AHEAD || by_looking) continue;
+    if (index_sent(stream)) {
+      item = rv_stream_slots_find(&stream->slots, key);
+      return item != NULL && item->sent ? item : NULL;
+    }
+    by_looking = true; /* no memory for an index */
+  }
+  return NULL;
+}
+
+static void finish_key(rv_insert_stream *stream, uint64_t key, rv_code code, const char *message)
+{
+  rv_stream_item *item = find_sent(stream, key);
+  if (item == NULL) return;
+  forget_slot(stream, item);
+  stream->sent_count--;
+  rv_insert_stream_finish(item, code, message);
+}
+
+static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  (void)call;
+  (void)buf;
+  rv_insert_stream *stream = user;
+  if (stream->closing) return;
+  rv_insert_response response;
+  rv_error err;
+  if (rv_insert_response_parse((rv_span){data, size}, &response, &err) != RV_OK) {
+    break_call(stream, RV_INTERNAL, err.message);
+    return;
+  }
+  stream->backoff_ns = RV_STREAM_BACKOFF_NS;
+  if (stream->request_bytes < RV_STREAM_REQUEST_BYTES) stream->request_bytes *= 2;
+  for (size_t i = 0; i < response.num_keys; i++) finish_key(stream, response.keys[i], RV_OK, "");
+  for (size_t i = 0; i < response.num_failures; i++) {
+    const rv_insert_failure *failure = &response.failures[i];
+    rv_code code = failure->code == RV_OK ? RV_UNKNOWN : failure->code;
+    char message[RV_ERROR_MESSAGE_MAX];
+    size_t length = failure->message.size < sizeof message ? failure->message.size : sizeof message - 1;
+    if (length > 0) memcpy(message, failure->message.data, length);
+    message[length] = '\0';
+    finish_key(stream, failure->key, code, message);
+  }
+  rv_insert_response_fini(&response);
+  rv_insert_stream_drain(stream);
+  rv_insert_stream_pump(stream);
+}
+
+/* ---- calls ---- */
+
+void rv_insert_stream_take_writer_id(rv_insert_stream *stream)
+{
+  snprintf(stream->writer_id, sizeof stream->writer_id, "%016" PRIx64 "%016" PRIx64, rv_entropy64(stream->env),
+           rv_entropy64(stream->env));
+  stream->next_sequence = 1;
+}
+
+static void on_headers(rv_call *call, void *user)
+{
+  rv_insert_stream *stream = user;
+  const char *state = rv_call_metadata(call, SERVER_STATE);
+  snprintf(stream->server_state, sizeof stream->server_state, "%s", state == NULL ? "" : state);
+  rv_mutex_lock(&stream->mutex);
+  stream->status.peer = state == NULL ? RV_PEER_REVERB : RV_PEER_REVERIE;
+  rv_mutex_unlock(&stream->mutex);
+}
+
+static void on_writable(rv_call *call, void *user)
+{
+  (void)call;
+  rv_insert_stream_pump(user);
+}
+
+void rv_insert_stream_requeue(rv_insert_stream *stream)
+{
+  RV_LIST_EACH(link, &stream->sent)
+  {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    item->sent = false;
+    rv_stream_item_pin(item);
+  }
+  rv_list_splice(&stream->sent, &stream->queue);
+  rv_list_splice(&stream->queue, &stream->sent);
+  stream->queue_count += stream->sent_count;
+  stream->sent_count = 0;
+}
+
+/* Every item that the server may have seen, and, so that something is given up each time, at least the first. */
+static void fail_sent(rv_insert_stream *stream, rv_code code, const char *message)
+{
+  bool any = false;
+  while (!rv_list_empty(&stream->queue)) {
+    rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+    if (item->sequence == 0 && any) break;
+    any = true;
+    forget_slot(stream, item);
+    rv_stream_item_unpin(item);
+    stream->queue_count--;
+    rv_insert_stream_finish(item, code, message);
+  }
+}
+
+static bool is_transient(rv_code code, const char *message)
+{
+  return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED ||
+         (code == RV_UNKNOWN && strcmp(message, "Stream removed") == 0);
+}
+
+static void retry_later(rv_insert_stream *stream)
+{
+  stream->request_bytes = stream->request_bytes / 4 > REQUEST_BYTES_MIN ? stream->request_bytes / 4 : REQUEST_BYTES_MIN;
+  int64_t jitter = (int64_t)(rv_entropy64(stream->env) % (uint64_t)(stream->backoff_ns / 4));
+  rv_timer_start(&stream->retry, rv_monotonic_ns(stream->env) + stream->backoff_ns + jitter);
+  stream->backoff_ns = 2 * stream->backoff_ns < BACKOFF_MAX_NS ? 2 * stream->backoff_ns : BACKOFF_MAX_NS;
+}
+
+static void on_close(rv_call *call, void *user, rv_code code, const char *message)
+{
+  (void)call;
+  rv_insert_stream *stream = user;
+  stream->call = NULL;
+  if (stream->closing) {
+    if (!stream->posted) rv_insert_stream_destroy(stream);
+    return;
+  }
+  if (message == NULL) message = "";
+  if (stream->broken != RV_OK) {
+    code = stream->broken;
+    message = stream->broken_message;
+  }
+  rv_insert_stream_drop_held(stream);
+  rv_insert_stream_requeue(stream);
+  char why[128];
+  snprintf(why, sizeof why, "%s%s%.90s", rv_code_name(code), message[0] == '\0' ? "" : ": ", message);
+  rv_mutex_lock(&stream->mutex);
+  memcpy(stream->last_error, why, sizeof why);
+  rv_mutex_unlock(&stream->mutex);
+  if (!is_transient(code, message)) {
+    fail_sent(stream, code, message);
+    rv_insert_stream_take_writer_id(stream);
+  }
+  retry_later(stream);
+}
+
+static void open_call(rv_insert_stream *stream)
+{
+  static const rv_call_events events = {
+      .on_headers = on_headers, .on_message = on_message, .on_writable = on_writable, .on_close = on_close};
+  /* When nothing is in doubt there is nothing for the server to remember: a new id cannot have expired. */
+  bool in_doubt = RV_CONTAINER(stream->queue.next, rv_stream_item, link)->sequence != 0;
+  if (stream->connection > 0 && !in_doubt) rv_insert_stream_take_writer_id(stream);
+  rv_metadata metadata[2] = {{WRITER_ID, stream->writer_id}, {SERVER_STATE, stream->server_state}};
+  rv_call_config config = {.path = PATH,
+                           .metadata = metadata,
+                           .num_metadata = in_doubt && stream->server_state[0] != '\0' ? 2 : 1,
+                           .deadline_ns = INT64_MAX,
+                           .wait_for_ready = true};
+  stream->connection++;
+  stream->broken = RV_OK;
+  stream->call = rv_channel_call(stream->channel, &config, &events, stream);
+  if (stream->call == NULL) retry_later(stream); /* out of memory */
+  rv_mutex_lock(&stream->mutex);
+  stream->last_error[0] = '\0';
+  if (stream->connection > 1) stream->status.reconnects++;
+  rv_mutex_unlock(&stream->mutex);
+}
+
+void rv_insert_stream_pump(rv_insert_stream *stream)
+{
+  if (!rv_list_empty(&stream->queue)) {
+    if (stream->call == NULL && stream->retry.heap_index == SIZE_MAX) open_call(stream);
+    if (stream->call != NULL && stream->broken == RV_OK && !rv_insert_stream_send(stream))
+      break_call(stream, RV_UNAVAILABLE, "out of memory on this side");
+  }
+  rv_mutex_lock(&stream->mutex);
+  stream->status.unsent = stream->queue_count;
+  stream->status.unconfirmed = stream->sent_count;
+  stream->status.bytes_sent = stream->bytes_sent;
+  rv_mutex_unlock(&stream->mutex);
+}

@@ -1,0 +1,123 @@
+/* Requests: as many items as wait, up to a bound, with the chunks that the server does not hold yet. */
+#include <stdlib.h>
+
+#include "client/insert_stream_parts.h"
+
+/* No more requests are made while so many bytes wait for the socket. */
+#define QUEUED_BYTES ((size_t)1 << 20)
+
+void rv_insert_stream_drop_held(rv_insert_stream *stream)
+{
+  rv_link *link;
+  while ((link = rv_list_pop_front(&stream->held)) != NULL) {
+    rv_stream_chunk *chunk = RV_CONTAINER(link, rv_stream_chunk, link);
+    chunk->sent_on = 0;
+    rv_stream_chunk_unref(chunk);
+  }
+}
+
+static rv_code put_chunk(rv_insert_stream *stream, rv_pieces *message, rv_stream_chunk *chunk)
+{
+  stream->scratch.size = 0;
+  rv_put_header(&stream->scratch, 1, chunk->flat_size + chunk->data.bytes);
+  if (stream->scratch.failed) return RV_RESOURCE_EXHAUSTED;
+  rv_code code = rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
+  if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat, chunk->flat_size);
+  for (size_t i = 0; i < chunk->data.count && code == RV_OK; i++) {
+    const rv_piece *piece = &chunk->data.piece[i];
+    code = piece->size <= RV_STREAM_COPY_BYTES || piece->owner == NULL
+               ? rv_pieces_copy(message, piece->data, piece->size)
+               : rv_pieces_share(message, piece->owner, piece->data, piece->size);
+  }
+  if (code != RV_OK) return code;
+  chunk->sent_on = stream->connection;
+  rv_list_push_back(&stream->held, &rv_stream_chunk_ref(chunk)->link);
+  return RV_OK;
+}
+
+static rv_code put_item(rv_insert_stream *stream, rv_pieces *message, rv_stream_item *item)
+{
+  if (item->sequence == 0) item->sequence = stream->next_sequence++;
+  rv_writer_buf *scratch = &stream->scratch;
+  scratch->size = 0;
+  rv_put_varint(scratch, 1000, item->sequence);
+  size_t number_size = scratch->size;
+  scratch->size = 0;
+  rv_put_header(scratch, 2, number_size + item->body_size);
+  rv_put_varint(scratch, 1000, item->sequence);
+  if (scratch->failed) return RV_RESOURCE_EXHAUSTED;
+  rv_code code = rv_pieces_copy(message, scratch->data, scratch->size);
+  return code == RV_OK ? rv_pieces_copy(message, item->body, item->body_size) : code;
+}
+
+/* The chunks that later items may refer to; the others are let go here as the server lets them go. */
+static rv_code put_keep_keys(rv_insert_stream *stream, rv_pieces *message)
+{
+  size_t count = 0;
+  for (rv_link *link = stream->held.next, *next; link != &stream->held; link = next) {
+    next = link->next;
+    rv_stream_chunk *chunk = RV_CONTAINER(link, rv_stream_chunk, link);
+    if (atomic_load_explicit(&chunk->pins, memory_order_acquire) == 0) {
+      rv_list_remove(link);
+      chunk->sent_on = 0;
+      rv_stream_chunk_unref(chunk);
+      continue;
+    }
+    if (count == stream->keep_capacity) {
+      size_t capacity = count == 0 ? 64 : 2 * count;
+      uint64_t *keep = realloc(stream->keep, capacity * sizeof *keep);
+      if (keep == NULL) return RV_RESOURCE_EXHAUSTED;
+      stream->keep = keep;
+      stream->keep_capacity = capacity;
+    }
+    stream->keep[count++] = chunk->key;
+  }
+  stream->scratch.size = 0;
+  rv_put_packed(&stream->scratch, 3, stream->keep, count);
+  if (stream->scratch.failed) return RV_RESOURCE_EXHAUSTED;
+  return rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
+}
+
+/* Takes items from the queue until the request is full. Its first request may be chunks alone, when one item needs that many. */
+static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
+{
+  rv_code code = RV_OK;
+  size_t num_items = 0;
+  while (!rv_list_empty(&stream->queue) && message->bytes < stream->request_bytes) {
+    rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+    uint32_t i = 0;
+    for (; i < item->num_chunks && message->bytes < stream->request_bytes; i++) {
+      if (item->chunks[i]->sent_on == stream->connection) continue;
+      code = put_chunk(stream, message, item->chunks[i]);
+      if (code != RV_OK) return code;
+    }
+    if (i < item->num_chunks) break;
+    code = put_item(stream, message, item);
+    if (code != RV_OK) return code;
+    rv_list_remove(&item->link);
+    rv_list_push_back(&stream->sent, &item->link);
+    item->sent = true;
+    stream->queue_count--;
+    stream->sent_count++;
+    rv_stream_item_unpin(item);
+    num_items++;
+  }
+  return num_items > 0 ? put_keep_keys(stream, message) : RV_OK;
+}
+
+bool rv_insert_stream_send(rv_insert_stream *stream)
+{
+  while (!rv_list_empty(&stream->queue) && rv_call_queued(stream->call) < QUEUED_BYTES) {
+    rv_pieces message;
+    rv_pieces_init(&message);
+    if (fill_request(stream, &message) != RV_OK) {
+      rv_pieces_fini(&message);
+      stream->scratch.failed = false;
+      return false;
+    }
+    stream->bytes_sent += message.bytes;
+    rv_call_send(stream->call, &message);
+    rv_pieces_fini(&message);
+  }
+  return true;
+}

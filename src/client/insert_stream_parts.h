@@ -1,0 +1,78 @@
+/* How the insert stream is built, for its own files:
+ *
+ *   stream_item.c      chunks and items
+ *   insert_requests.c  from the queue into requests
+ *   insert_call.c      confirmations, calls that end and are opened again
+ *   insert_stream.c    life, and hand-over from the writer's thread
+ *   stream_slots.c     items by key */
+#ifndef RV_CLIENT_INSERT_STREAM_PARTS_H
+#define RV_CLIENT_INSERT_STREAM_PARTS_H
+
+#include "base/lock.h"
+#include "client/insert_stream.h"
+#include "client/stream_slots.h"
+
+/* Pieces of a chunk up to this size are copied into the request: cheaper than a reference each. */
+#define RV_STREAM_COPY_BYTES ((size_t)4096)
+/* A request is closed once it has so many bytes: less after a call has ended, until confirmations come, or a line that is cut all
+ * the time would never let a whole request through. */
+#define RV_STREAM_REQUEST_BYTES ((size_t)256 << 10)
+#define RV_STREAM_BACKOFF_NS INT64_C(10000000)
+
+struct rv_insert_stream {
+  const rv_env *env;
+  rv_loop *loop;
+  rv_channel *channel;
+
+  rv_mutex mutex; /* RV_RANK_CLIENT: the inbox, and what get_status shows */
+  rv_link inbox;
+  size_t inbox_count;
+  bool posted;
+  rv_task task;
+  rv_insert_stream_status status; /* without `state` */
+  char last_error[128];           /* why the last call ended; "" while one is open */
+
+  /* the loop's from here on */
+  bool begun, closing;
+  rv_call *call;
+  uint64_t connection; /* number of the present call; 0: none yet */
+  rv_link queue;       /* not sent on this connection, in order */
+  rv_link sent;        /* not confirmed, in order */
+  size_t queue_count, sent_count;
+  uint64_t bytes_sent;
+  rv_stream_slots slots; /* by key, items that were sent at least once, as far as they are indexed */
+  rv_link held;          /* chunks that the server holds for this call */
+  uint64_t next_sequence;
+  char writer_id[33];
+  char server_state[128]; /* "": not a Reverie server, or not known yet */
+  rv_timer retry;
+  int64_t backoff_ns;
+  size_t request_bytes; /* bound of a request, see RV_STREAM_REQUEST_BYTES */
+  rv_code broken;       /* why this side ended the call; RV_OK: it did not */
+  char broken_message[128];
+  rv_writer_buf scratch;
+  uint64_t *keep;
+  size_t keep_capacity;
+};
+
+/* Pins on the item's chunks, which it has while it is not sent. */
+void rv_stream_item_pin(const rv_stream_item *item);
+void rv_stream_item_unpin(const rv_stream_item *item);
+
+/* Sends what the call will take; false: out of memory, and the call is of no use any more. */
+bool rv_insert_stream_send(rv_insert_stream *stream);
+/* Opens the call if need be, and sends. */
+void rv_insert_stream_pump(rv_insert_stream *stream);
+/* Takes what is in the inbox into the queue. */
+void rv_insert_stream_drain(rv_insert_stream *stream);
+/* Takes the item off its list and completes it. */
+void rv_insert_stream_finish(rv_stream_item *item, rv_code code, const char *message);
+/* Puts what was sent and not confirmed before what was not sent. */
+void rv_insert_stream_requeue(rv_insert_stream *stream);
+/* Draws a new id and begins to number at 1. */
+void rv_insert_stream_take_writer_id(rv_insert_stream *stream);
+void rv_insert_stream_destroy(rv_insert_stream *stream);
+/* The call is over: its server holds nothing. */
+void rv_insert_stream_drop_held(rv_insert_stream *stream);
+
+#endif

@@ -1,0 +1,105 @@
+/* Chunks and items as the insert stream takes them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/insert_stream_parts.h"
+
+static void flatten(rv_stream_chunk *chunk, const rv_pieces *pieces)
+{
+  for (size_t i = 0; i < pieces->count; i++) {
+    memcpy(chunk->flat + chunk->flat_size, pieces->piece[i].data, pieces->piece[i].size);
+    chunk->flat_size += pieces->piece[i].size;
+  }
+}
+
+rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err)
+{
+  size_t flat = owned_data->bytes <= RV_STREAM_COPY_BYTES ? owned_data->bytes
+                                                          : 0; /* small ones must not hold a buffer with room for more */
+  rv_stream_chunk *chunk = malloc(sizeof *chunk + flat);
+  if (chunk != NULL) {
+    atomic_init(&chunk->refs, 1);
+    atomic_init(&chunk->pins, 1);
+    chunk->key = key;
+    chunk->sent_on = 0;
+    chunk->flat_size = 0;
+    rv_list_init(&chunk->link);
+    rv_pieces_init(&chunk->data);
+    if (flat > 0) {
+      flatten(chunk, owned_data);
+    } else {
+      chunk->data = *owned_data;
+      rv_pieces_init(owned_data);
+    }
+    *out = chunk;
+  }
+  rv_pieces_fini(owned_data);
+  return chunk != NULL ? RV_OK : rv_fail_memory(err, sizeof *chunk + flat);
+}
+
+rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk)
+{
+  atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
+  return chunk;
+}
+
+void rv_stream_chunk_unref(rv_stream_chunk *chunk)
+{
+  if (atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1) return;
+  rv_pieces_fini(&chunk->data);
+  free(chunk);
+}
+
+void rv_stream_chunk_unpin(rv_stream_chunk *chunk)
+{
+  atomic_fetch_sub_explicit(&chunk->pins, 1, memory_order_release);
+}
+
+rv_code rv_stream_item_init(rv_stream_item *item, const rv_wire_item *wire, rv_stream_chunk *const *chunks, uint32_t num_chunks,
+                            rv_error *err)
+{
+  memset(item, 0, sizeof *item);
+  rv_list_init(&item->link);
+  rv_wire_item plain = *wire;
+  plain.sequence = 0;
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  rv_wire_item_serialize(&body, &plain);
+  size_t bytes = sizeof(rv_stream_chunk *) * num_chunks;
+  item->chunks = num_chunks > 0 ? malloc(bytes) : NULL;
+  if (body.failed || (num_chunks > 0 && item->chunks == NULL)) {
+    rv_writer_buf_fini(&body);
+    free(item->chunks);
+    item->chunks = NULL;
+    return rv_fail_memory(err, bytes + sizeof(rv_wire_slice) * wire->total_slices);
+  }
+  item->key = wire->key;
+  item->body = body.data;
+  item->body_size = body.size;
+  item->num_chunks = num_chunks;
+  for (uint32_t i = 0; i < num_chunks; i++) item->chunks[i] = rv_stream_chunk_ref(chunks[i]);
+  return RV_OK;
+}
+
+void rv_stream_item_fini(rv_stream_item *item)
+{
+  for (uint32_t i = 0; i < item->num_chunks; i++) rv_stream_chunk_unref(item->chunks[i]);
+  free(item->chunks);
+  free(item->body);
+  item->chunks = NULL;
+  item->body = NULL;
+  item->num_chunks = 0;
+}
+
+void rv_stream_item_pin(const rv_stream_item *item)
+{
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    atomic_fetch_add_explicit(&item->chunks[i]->pins, 1, memory_order_relaxed);
+  }
+}
+
+void rv_stream_item_unpin(const rv_stream_item *item)
+{
+  for (uint32_t i = 0; i < item->num_chunks; i++) rv_stream_chunk_unpin(item->chunks[i]);
+}
