@@ -15,7 +15,7 @@ import numpy as np
 PAYLOADS = {"400B": 100, "4kB": 1_000, "40kB": 10_000, "400kB": 100_000}  # float32 elements of the one column
 CLIENTS = (1, 2, 32, 200)
 TABLE = "bench"
-IN_FLIGHT_BYTES = 2_000_000_000  # over all clients, so that neither side swaps
+IN_FLIGHT_BYTES = 1_000_000_000  # over all clients, so that neither side swaps
 BATCH_BYTES = 1_000_000_000
 
 
@@ -25,8 +25,9 @@ def table_size(payload: str) -> int:
 
 
 def in_flight(payload: str, clients: int) -> int:
-    """Items that a writer may have sent and not yet heard of."""
-    return max(4, min(200, IN_FLIGHT_BYTES // (4 * PAYLOADS[payload] * clients)))
+    """Items that a writer may have sent and not yet heard of: at most 200, and 32 MB of them."""
+    size = 4 * PAYLOADS[payload]
+    return max(4, min(200, 32_000_000 // size, IN_FLIGHT_BYTES // (size * clients)))
 
 
 def batch_size(payload: str, clients: int) -> int:

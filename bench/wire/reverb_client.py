@@ -60,7 +60,9 @@ def batch(job: Job, i: int) -> Callable[[float], int]:
         shapes=[tf.TensorShape([1, elements])],
         max_in_flight_samples_per_worker=2 * job.batch,
     )
-    batches = iter(dataset.batch(job.batch).prefetch(1))
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2  # the one of all datasets comes to a halt when there are 100 of them
+    batches = iter(dataset.batch(job.batch).prefetch(1).with_options(options))
 
     def work(stop: float) -> int:
         items = 0

@@ -20,7 +20,7 @@ SIDES = {
 }
 OPERATIONS = ("insert", "iterate", "batch")
 PROCESSES = 2  # that the clients are spread over
-TIMEOUT = 120.0  # seconds for what is not measured: filling a table, making clients, the last confirmations
+TIMEOUT = 60.0  # seconds for what is not measured: filling a table, making clients, the last confirmations
 
 
 class Side:

@@ -118,6 +118,32 @@ int rv_socket_open(int family)
 #endif
 }
 
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+  if (address->ss_family == AF_INET) {
+    struct sockaddr_in v4;
+    memcpy(&v4, address, sizeof v4);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+  }
+  if (address->ss_family != AF_INET6) return false;
+  struct sockaddr_in6 v6;
+  memcpy(&v6, address, sizeof v6);
+  return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) || (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == 127);
+}
+
+/* Where the system's congestion control is one that paces by an estimate of the path's bandwidth (BBR), it takes the pauses
+ * between two requests on a busy machine for a slow path, and sends the next answer at a fraction of what memory allows. Reno is
+ * in every Linux, needs no privilege and has nothing to do where nothing is lost. */
+static void tune_for_loopback(int fd, const struct sockaddr_storage *peer)
+{
+#ifdef TCP_CONGESTION
+  static const char reno[] = "reno";
+  if (is_loopback(peer)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof reno - 1);
+#else
+  (void)fd, (void)peer;
+#endif
+}
+
 int rv_socket_accept(int listener)
 {
   int fd;
@@ -129,7 +155,12 @@ int rv_socket_accept(int listener)
     fd = make_private(accept(listener, NULL, NULL));
 #endif
   } while (fd == -EINTR);
-  if (fd >= 0) rv_socket_tune(fd);
+  if (fd >= 0) {
+    struct sockaddr_storage peer;
+    socklen_t length = sizeof peer;
+    rv_socket_tune(fd);
+    if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0) tune_for_loopback(fd, &peer);
+  }
   return fd;
 }
 
@@ -169,6 +200,7 @@ void rv_socket_peer(int fd, char out[RV_PEER_MAX])
 
 int rv_socket_connect(int fd, const rv_sockaddr *address)
 {
+  tune_for_loopback(fd, &address->storage);
   if (connect(fd, (const struct sockaddr *)&address->storage, address->length) == 0) return 0;
   return errno == EINTR ? EINPROGRESS : errno;
 }
