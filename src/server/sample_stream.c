@@ -15,6 +15,7 @@
 
 enum {
   FIRST_BATCH = 128,
+  WHOLE_BATCH = 1024, /* the first of a request that wants all its samples together */
   BATCH_MAX = 4096,
   BATCH_BYTES = 1 << 20,
   RESPONSE_BYTES = 2 << 20,
@@ -277,6 +278,7 @@ static rv_code take_request(sample_call *call, rv_span message, rv_error *err)
   int64_t now = rv_monotonic_ns(&call->stream.server->env);
   bool bounded = request.whole && call->timeout_ns <= INT64_MAX - now;
   call->until_ns = bounded ? now + call->timeout_ns : INT64_MAX;
+  if (request.whole && call->last_batch < WHOLE_BATCH / 2) call->last_batch = WHOLE_BATCH / 2;
   call->same_layout = request.same_layout;
   call->poll = request.poll;
   call->in_request = true;

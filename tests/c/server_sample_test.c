@@ -198,6 +198,23 @@ static void a_poll_takes_what_is_there_and_does_not_wait(void **state)
   stream_free(call);
 }
 
+static void a_request_bounded_as_a_whole_ends_in_time_though_samples_keep_coming(void **state)
+{
+  (void)state;
+  test_stream *call = stream_open(&peer, SAMPLE, NULL, 0), *writer = stream_open(&peer, INSERT, NULL, 0);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  rv_sample_request request = {.table = {(const uint8_t *)"q", 1}, .num_samples = 1 << 30, .timeout_ms = 50, .whole = true};
+  rv_sample_request_serialize(&body, &request);
+  stream_send(call, &body);
+  uint64_t sampled, key = 0;
+  do insert_one(writer, "q", ++key, 1);
+  while (read_samples(call, &sampled, 1) == 1 && sampled == key);
+  assert_int_equal(stream_end(call, NULL), RV_DEADLINE_EXCEEDED);
+  stream_free(call);
+  stream_free(writer);
+}
+
 static void a_closed_table_ends_waiting_asks_with_cancelled(void **state)
 {
   (void)state;
@@ -369,6 +386,7 @@ int main(void)
       TEST(a_cancelled_ask_consumes_nothing),
       TEST(an_ask_whose_call_is_past_its_deadline_consumes_nothing),
       TEST(a_poll_takes_what_is_there_and_does_not_wait),
+      TEST(a_request_bounded_as_a_whole_ends_in_time_though_samples_keep_coming),
       TEST(a_closed_table_ends_waiting_asks_with_cancelled),
       TEST(a_large_item_comes_in_several_responses),
       TEST(a_client_that_does_not_read_is_not_drawn_for_without_end),
