@@ -1,0 +1,256 @@
+"""A server that is not there, that is killed in the middle of calls, and that comes back on the same port."""
+
+import signal
+import socket
+import threading
+
+import numpy as np
+import pytest
+import reverie
+import server_program
+from conftest import make_table
+from reverie.errors import CancelledError, DeadlineExceededError, UnavailableError
+
+LONG = 60.0  # a bound on what should take a moment
+TABLES = ["--table", "name=t,sampler=fifo,remover=fifo", "--table", "name=q,preset=queue:1"]
+GONE = (DeadlineExceededError, UnavailableError)
+
+
+class Fallible:
+    """reverie-server on a port that stays the same over its deaths."""
+
+    def __init__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self.server = None
+
+    def start(self):
+        self.server = server_program.Server("--listen", self.address, *TABLES)
+
+    def kill(self):
+        if self.server is not None:
+            self.server.kill()
+            self.server = None
+
+
+@pytest.fixture
+def fallible():
+    server = Fallible()
+    yield server
+    server.kill()
+
+
+def item(writer, table, value):
+    writer.append([np.int64(value)])
+    writer.create_item(table, 1.0, [writer.history[0][-1:]])
+
+
+class Call(threading.Thread):
+    """A call in a thread of its own; `join` gives what it returned or raised, and fails if it never ends."""
+
+    def __init__(self, call, *arguments, **options):
+        super().__init__(daemon=True)
+        self.call, self.result = lambda: call(*arguments, **options), None
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self.call()
+        except BaseException as error:
+            self.result = error
+
+    def join(self, timeout=LONG):
+        super().join(timeout)
+        assert not self.is_alive(), "the call hangs"
+        return self.result
+
+
+def wait_until_waiting(calls, client, table, kind):
+    """Until all the calls, and no less, wait at the table."""
+    while getattr(client.server_info(LONG)[table], f"num_waiting_{kind}") < len(calls):
+        assert all(call.is_alive() for call in calls), [call.result for call in calls]
+
+
+# ---- a server that is not there ----
+
+ABSENT = {
+    "add": lambda client: client.add("t", 1, timeout=0.2),
+    "add_batch": lambda client: client.add_batch("t", np.arange(2), timeout=0.2),
+    "sample_batch": lambda client: client.sample_batch("t", 1, timeout=0.2),
+    "batches": lambda client: next(client.batches("t", 1, timeout=0.2)),
+    "update_priorities": lambda client: client.update_priorities("t", [1], [1.0], timeout=0.2),
+    "keys": lambda client: client.keys("t", timeout=0.2),
+    "items": lambda client: list(client.items("t", timeout=0.2)),
+    "get": lambda client: client.get("t", 1, timeout=0.2),
+    "reset": lambda client: client.reset("t", timeout=0.2),
+    "server_info": lambda client: client.server_info(0.2),
+    "set_rate_limiter": lambda client: client.set_rate_limiter("t", reverie.rate_limiters.MinSize(1), timeout=0.2),
+    "checkpoint": lambda client: client.checkpoint(timeout=0.2),
+}
+
+
+@pytest.mark.parametrize("call", ABSENT.values(), ids=ABSENT)
+def test_a_server_that_is_not_there_is_an_error_within_the_timeout_that_names_it(fallible, call):
+    with pytest.raises(GONE, match=f"127.0.0.1:{fallible.port}"):
+        call(reverie.Client(fallible.address))
+
+
+@pytest.mark.parametrize("end", ["flush", "end_episode"])
+def test_a_writer_without_a_server_says_at_the_deadline_whom_it_waits_for_and_goes_on_later(fallible, end):
+    client = reverie.Client(fallible.address)
+    writer = client.trajectory_writer(1, validate_items=False)
+    item(writer, "t", 1)
+    with pytest.raises(DeadlineExceededError, match=f"127.0.0.1:{fallible.port}"):
+        getattr(writer, end)(timeout_ms=200)
+    fallible.start()
+    getattr(writer, end)(timeout_ms=int(LONG * 1000))
+    assert client.sample_batch("t", 1, timeout=LONG).data[0].tolist() == [[1]]
+
+
+# ---- killed in the middle ----
+
+BLOCKED = {
+    "add": ("q", "inserts", lambda client, _: client.add("q", 2, timeout=3)),
+    "add_batch": ("q", "inserts", lambda client, _: client.add_batch("q", np.arange(2, 4), timeout=3)),
+    "flush": ("q", "inserts", lambda _, writer: (item(writer, "q", 2), writer.flush(timeout_ms=3000))),
+    "end_episode": ("q", "inserts", lambda _, writer: (item(writer, "q", 2), writer.end_episode(timeout_ms=3000))),
+    "sample_batch": ("t", "samples", lambda client, _: client.sample_batch("t", 1, timeout=3)),
+    "batches": ("t", "samples", lambda client, _: next(client.batches("t", 1, timeout=3))),
+}
+
+
+@pytest.mark.parametrize(("table", "kind", "call"), BLOCKED.values(), ids=BLOCKED)
+def test_a_server_killed_while_a_call_waits_ends_it_within_its_deadline_and_serves_it_when_it_is_back(fallible, table, kind, call):
+    fallible.start()
+    client, watcher = reverie.Client(fallible.address), reverie.Client(fallible.address)
+    writer = client.trajectory_writer(1)
+    client.add("q", 1)
+    blocked = Call(call, client, writer)
+    wait_until_waiting([blocked], watcher, table, kind)
+    fallible.kill()
+    assert isinstance(blocked.join(), GONE)
+
+    fallible.start()
+    client.add("t", 5, timeout=LONG)
+    assert client.sample_batch("t", 1, timeout=LONG).data.tolist() == [5]
+    item(writer, "t", 6)
+    drained = Call(lambda: [int(np.ravel(client.sample_batch("q", 1, timeout=LONG).data)[0])]) if kind == "inserts" else None
+    if call in (BLOCKED["flush"][2], BLOCKED["end_episode"][2]):
+        assert drained.join() == [2], "what was not confirmed is sent again"
+    writer.flush(timeout_ms=int(LONG * 1000))
+    if drained is not None and drained.is_alive():
+        client.add("q", 9, timeout=LONG)
+        drained.join()
+    assert writer.status().items_in_flight == 0
+
+
+def test_calls_without_a_deadline_wait_for_the_server_to_come_back(fallible):
+    fallible.start()
+    client = reverie.Client(fallible.address)
+    client.insert([np.int64(1)], {"q": 1.0})
+    waiting = reverie.Client(fallible.address)
+    sample = Call(lambda: next(client.sample("t", emit_timesteps=False)).data[0].tolist())
+    wait_until_waiting([sample], waiting, "t", "samples")
+    insert = Call(client.insert, [np.int64(2)], {"q": 1.0})
+    wait_until_waiting([insert], waiting, "q", "inserts")
+    fallible.kill()
+    fallible.start()
+    assert insert.join() is None
+    assert next(waiting.sample("q", emit_timesteps=False)).data[0].tolist() == [2]
+    waiting.add("t", [np.int64(3)], timeout=LONG)
+    assert sample.join() in ([3], 3)
+
+
+def test_a_server_killed_while_items_stream_in_loses_none_that_was_not_confirmed(fallible):
+    fallible.start()
+    client = reverie.Client(fallible.address)
+    writer = client.trajectory_writer(1)
+    for value in range(200):
+        item(writer, "t", value)
+        if value == 100:
+            writer.flush(timeout_ms=int(LONG * 1000))
+            fallible.kill()
+    with pytest.raises(GONE):
+        writer.flush(timeout_ms=200)
+    fallible.start()
+    writer.flush(timeout_ms=int(LONG * 1000))
+    found = [sample.data[0].tolist() for sample in client.sample("t", 99, emit_timesteps=False)]
+    assert client.server_info(LONG)["t"].current_size == 99
+    assert {value[0] for value in found} <= set(range(101, 200))
+    assert writer.status().items_confirmed == 200
+
+
+def test_a_server_that_freezes_is_an_error_within_the_deadline(fallible):
+    fallible.start()
+    client = reverie.Client(fallible.address)
+    writer = client.trajectory_writer(1)
+    item(writer, "t", 2)
+    writer.flush(timeout_ms=int(LONG * 1000))
+    fallible.server.signal(signal.SIGSTOP)
+    try:
+        for call in (ABSENT["sample_batch"], ABSENT["update_priorities"], ABSENT["server_info"], ABSENT["keys"]):
+            with pytest.raises(DeadlineExceededError):
+                call(client)
+        item(writer, "t", 3)
+        with pytest.raises(DeadlineExceededError):
+            writer.flush(timeout_ms=200)
+    finally:
+        fallible.server.signal(signal.SIGCONT)
+    writer.flush(timeout_ms=int(LONG * 1000))
+    assert client.sample_batch("t", 1, timeout=LONG).data is not None
+
+
+@pytest.mark.parametrize("message", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\0" * 64])
+def test_what_answers_but_is_no_server_is_an_error_within_the_deadline(message):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.sendall(message)
+
+        threading.Thread(target=answer, daemon=True).start()
+        client = reverie.Client(f"127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(GONE):
+            client.server_info(1)
+        with pytest.raises(GONE):
+            client.add("t", 1, timeout=1)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+# ---- stopped while callers wait ----
+
+
+@pytest.mark.parametrize("where", ["in process", "remote"])
+def test_stopping_a_server_ends_every_kind_of_wait(where):
+    """In process at once; remotely a call waits for a server to come back, until its deadline."""
+    timeout = LONG if where == "in process" else 3.0
+    with reverie.Server([make_table("t"), reverie.Table.queue("q", 1)], address="127.0.0.1:0") as server:
+        client = reverie.Client(server if where == "in process" else server.address)
+        client.add("q", 0)
+        writer = client.trajectory_writer(1)
+        item(writer, "q", 1)
+        inserts = [
+            Call(client.add, "q", 1, timeout=timeout),
+            Call(client.add_batch, "q", np.arange(2), timeout=timeout),
+            Call(writer.flush, timeout_ms=int(LONG * 1000)),
+        ]
+        samples = [Call(client.sample_batch, "t", 1, timeout=timeout)]
+        if where == "in process":  # remotely these wait for a server to come back
+            inserts.append(Call(client.insert, [1], {"q": 1.0}))
+            samples.append(Call(lambda: next(client.sample("t"))))
+        watcher = reverie.Client(server)
+        wait_until_waiting(inserts, watcher, "q", "inserts")
+        wait_until_waiting(samples, watcher, "t", "samples")
+        server.stop()
+        if where == "remote":
+            inserts.pop()  # of the writer: it waits for a server to come back
+        for call in inserts + samples:
+            assert isinstance(call.join(), (CancelledError, *GONE) if where == "remote" else CancelledError), call.result
+        writer.close()
