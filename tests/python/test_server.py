@@ -131,7 +131,7 @@ def test_an_insert_that_a_stopping_server_cuts_short_is_an_error(options):
 
     def insert():
         try:
-            outcomes.append(client.add("t", 1, timeout=5))
+            outcomes.append(client.add("t", 1, timeout=0.5))
         except reverie.ReverieError as error:
             outcomes.append(error)
 
