@@ -16,7 +16,8 @@ int main(void)
   rv_table_config table = rv_table_config_default("replay", 100000);
   table.sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6};
   rv_store *store;
-  check(rv_store_new(&(rv_store_config){.size = sizeof(rv_store_config), .tables = &table, .num_tables = 1}, &store, &error), &error);
+  check(rv_store_new(&(rv_store_config){.size = sizeof(rv_store_config), .tables = &table, .num_tables = 1}, &store, &error),
+        &error);
   rv_client *client;
   check(rv_client_new(&(rv_client_config){.size = sizeof(rv_client_config), .store = store}, &client, &error), &error);
 

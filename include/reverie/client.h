@@ -28,7 +28,7 @@ typedef struct rv_wait {
   /* 0: do not wait; RV_FOREVER. Calls to a server elsewhere that do not wait still take the time of the way there and back (a
    * second at most). */
   int64_t timeout_ms;
-  rv_cancel *cancel;  /* may be NULL */
+  rv_cancel *cancel; /* may be NULL */
   /* Asked at least every 100 ms while the call waits, with no lock held; true ends the call with RV_CANCELLED. May be NULL. */
   bool (*interrupted)(void *context);
   void *context; /* of both functions */
@@ -42,11 +42,11 @@ typedef struct rv_wait {
 typedef struct rv_client rv_client;
 
 typedef struct rv_client_config {
-  size_t size;         /* sizeof(rv_client_config) */
-  const char *address; /* "host:port", "[::1]:port", "unix:/path"; NULL with `store` */
-  rv_store *store;     /* in process; a reference is taken; NULL with `address` */
+  size_t size;              /* sizeof(rv_client_config) */
+  const char *address;      /* "host:port", "[::1]:port", "unix:/path"; NULL with `store` */
+  rv_store *store;          /* in process; a reference is taken; NULL with `address` */
   size_t max_message_bytes; /* received; 0: 256 MiB */
-  const rv_env *env;   /* copied; NULL: the default */
+  const rv_env *env;        /* copied; NULL: the default */
 } rv_client_config;
 
 /* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed. */
@@ -85,9 +85,8 @@ RV_API rv_code rv_client_mutate(rv_client *client, const char *table, const rv_k
                                 const uint64_t *deletes, size_t num_deletes, uint64_t *unknown, size_t *num_unknown,
                                 const rv_wait *wait, rv_error *err);
 /* The same for two arrays, without deletes. */
-RV_API rv_code rv_client_update_priorities(rv_client *client, const char *table, const uint64_t *keys,
-                                           const double *priorities, size_t n, uint64_t *unknown, size_t *num_unknown,
-                                           const rv_wait *wait, rv_error *err);
+RV_API rv_code rv_client_update_priorities(rv_client *client, const char *table, const uint64_t *keys, const double *priorities,
+                                           size_t n, uint64_t *unknown, size_t *num_unknown, const rv_wait *wait, rv_error *err);
 /* Removes all items and zeroes the limiter's counters; callers that wait go on waiting. */
 RV_API rv_code rv_client_reset(rv_client *client, const char *table, const rv_wait *wait, rv_error *err);
 /* Changes the limiter of a running table (in process or Reverie servers). Waiting callers are looked at again. */
@@ -100,14 +99,13 @@ RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wai
 
 /* Inserts one item of one row: columns[i] is column i of the row. Sampled, each column has the row's own shape (no time
  * dimension). *key may be NULL. Waits while the limiter forbids it; at the timeout nothing was inserted. */
-RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns,
-                             double priority, uint64_t *key, const rv_wait *wait, rv_error *err);
+RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, double priority,
+                             uint64_t *key, const rv_wait *wait, rv_error *err);
 /* n inserts in order: columns[i] has shape [n, ...]. `priorities` (n) may be NULL: all 1.0; `keys` (n) may be NULL. *added is
  * how many were inserted, also when it is fewer than n because the time ran out (then RV_DEADLINE_EXCEEDED). On a server elsewhere, rows
  * whose confirmation was on its way at that moment are in the table and not counted; a plain Reverb also lets in later what it was sent. */
 RV_API rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
-                                   const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait,
-                                   rv_error *err);
+                                   const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait, rv_error *err);
 
 #ifdef __cplusplus
 }

@@ -16,11 +16,11 @@ typedef enum rv_log_level { RV_LOG_DEBUG = 0, RV_LOG_INFO = 1, RV_LOG_WARNING = 
 typedef struct rv_env {
   size_t size; /* sizeof(rv_env) */
   void *context;
-  int64_t (*wall_ns)(void *context);                              /* nanoseconds since 1970-01-01 UTC */
-  int64_t (*monotonic_ns)(void *context);                         /* nanoseconds, never going back */
-  void (*entropy)(void *context, void *out, size_t n);            /* fills n bytes; seeds generators, keys and ids */
+  int64_t (*wall_ns)(void *context);                                /* nanoseconds since 1970-01-01 UTC */
+  int64_t (*monotonic_ns)(void *context);                           /* nanoseconds, never going back */
+  void (*entropy)(void *context, void *out, size_t n);              /* fills n bytes; seeds generators, keys and ids */
   void (*log)(void *context, rv_log_level level, const char *line); /* one line, without the newline */
-  rv_log_level log_level;                                         /* lines below it are not formatted */
+  rv_log_level log_level;                                           /* lines below it are not formatted */
 } rv_env;
 
 /* The default environment: system clocks, kernel entropy, warnings and errors to stderr. */

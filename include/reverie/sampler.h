@@ -50,13 +50,13 @@ typedef struct rv_sampler rv_sampler;
 typedef struct rv_sampler_config {
   size_t size; /* sizeof(rv_sampler_config) */
   const char *table;
-  int64_t max_samples;                  /* exactly so many are drawn; RV_UNLIMITED */
-  uint32_t max_in_flight_samples;       /* fetched ahead per stream, at most 1,000,000; 0: 1, growing with what was taken where nobody
+  int64_t max_samples;             /* exactly so many are drawn; RV_UNLIMITED */
+  uint32_t max_in_flight_samples;  /* fetched ahead per stream, at most 1,000,000; 0: 1, growing with what was taken where nobody
                                            can tell (a random selector, no max_times_sampled, no limit on samples per insert). In
                                            process nothing is fetched ahead */
-  uint32_t num_streams;                 /* 0: 1; with more, order is lost */
-  int64_t max_samples_per_stream;       /* then it is opened anew, which spreads load behind a balancer; 0: 10,000 */
-  int64_t rate_limiter_timeout_ms;      /* the sequence ends when the limiter lets nothing through for so long;
+  uint32_t num_streams;            /* 0: 1; with more, order is lost */
+  int64_t max_samples_per_stream;  /* then it is opened anew, which spreads load behind a balancer; 0: 10,000 */
+  int64_t rate_limiter_timeout_ms; /* the sequence ends when the limiter lets nothing through for so long;
                                            RV_FOREVER; 0: at once */
 } rv_sampler_config;
 #define RV_UNLIMITED INT64_C(-1)
@@ -72,9 +72,10 @@ RV_API void rv_sampler_free(rv_sampler *sampler);
 /* ---- batches ---- */
 
 typedef enum rv_unequal {
-  RV_UNEQUAL_ERROR = 0, /* items of different lengths: RV_FAILED_PRECONDITION before anything is counted (a plain Reverb server: after) */
-  RV_UNEQUAL_PAD = 1,   /* zeros up to the longest; see rv_batch_lengths */
-  RV_UNEQUAL_LIST = 2   /* read item by item with rv_batch_sample */
+  RV_UNEQUAL_ERROR =
+      0, /* items of different lengths: RV_FAILED_PRECONDITION before anything is counted (a plain Reverb server: after) */
+  RV_UNEQUAL_PAD = 1, /* zeros up to the longest; see rv_batch_lengths */
+  RV_UNEQUAL_LIST = 2 /* read item by item with rv_batch_sample */
 } rv_unequal;
 
 typedef struct rv_batch rv_batch; /* drawn items, held */

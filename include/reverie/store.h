@@ -14,11 +14,11 @@ extern "C" {
 typedef struct rv_store rv_store;
 
 typedef struct rv_store_config {
-  size_t size;                 /* sizeof(rv_store_config) */
-  const rv_env *env;           /* copied; NULL: the default */
-  const rv_registry *registry; /* borrowed for the store's life; NULL: only what is built in */
+  size_t size;                   /* sizeof(rv_store_config) */
+  const rv_env *env;             /* copied; NULL: the default */
+  const rv_registry *registry;   /* borrowed for the store's life; NULL: only what is built in */
   const rv_table_config *tables; /* copied; names must differ */
-  size_t num_tables;           /* >= 1 */
+  size_t num_tables;             /* >= 1 */
   size_t max_decode_cache_bytes; /* for in-process learners over compressed chunks; 0: 64 MiB */
 } rv_store_config;
 

@@ -61,7 +61,7 @@ RV_API rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_er
 /* A selector of the caller's own. Each function runs under the table's lock: it must not block, call back into Reverie, or
  * take long. `slot` is a small dense number that stands for the item as long as it lives and is used again afterwards. */
 typedef struct rv_selector_ops {
-  size_t size; /* sizeof(rv_selector_ops) */
+  size_t size;        /* sizeof(rv_selector_ops) */
   bool deterministic; /* the same history gives the same choice */
   rv_code (*create)(const char *options, void **selector, rv_error *err);
   void (*destroy)(void *selector);
@@ -83,12 +83,12 @@ typedef enum rv_event_kind {
 
 typedef struct rv_event {
   rv_event_kind kind;
-  uint64_t key;           /* 0 for RV_EVENT_RESET */
-  double priority;        /* after the event */
-  double old_priority;    /* RV_EVENT_UPDATE: before it */
-  uint64_t episode_id;    /* of the item's first chunk */
-  int64_t episode_step;   /* episode step of the item's first row; -1 when unknown */
-  int32_t times_sampled;  /* after the event */
+  uint64_t key;          /* 0 for RV_EVENT_RESET */
+  double priority;       /* after the event */
+  double old_priority;   /* RV_EVENT_UPDATE: before it */
+  uint64_t episode_id;   /* of the item's first chunk */
+  int64_t episode_step;  /* episode step of the item's first row; -1 when unknown */
+  int32_t times_sampled; /* after the event */
 } rv_event;
 
 typedef struct rv_edit rv_edit; /* valid only during the hook that it was given to */
@@ -145,7 +145,7 @@ RV_API rv_table_config rv_table_config_default(const char *name, int64_t max_siz
 /* What a waiting caller waits for. */
 typedef enum rv_wait_reason {
   RV_WAIT_NONE = 0,
-  RV_WAIT_MIN_SIZE = 1,       /* sample: the table holds fewer than min_size_to_sample items */
+  RV_WAIT_MIN_SIZE = 1,         /* sample: the table holds fewer than min_size_to_sample items */
   RV_WAIT_TOO_MANY_SAMPLES = 2, /* sample: samples are ahead of inserts (min_diff) */
   RV_WAIT_TOO_MANY_INSERTS = 3, /* insert: inserts are ahead of samples (max_diff) */
   RV_WAIT_TURN = 4,             /* others of its kind came first */
@@ -156,10 +156,10 @@ typedef struct rv_waiting_caller {
   uint64_t id;
   bool is_insert;
   rv_wait_reason reason;
-  int64_t waiting_ns;      /* since it asked */
-  int64_t remaining_ns;    /* until its deadline; INT64_MAX: none */
-  int64_t wanted;          /* samples or inserts still wanted */
-  char peer[64];           /* who asks, as the caller named itself: "ipv4:127.0.0.1:4711", "in process" */
+  int64_t waiting_ns;   /* since it asked */
+  int64_t remaining_ns; /* until its deadline; INT64_MAX: none */
+  int64_t wanted;       /* samples or inserts still wanted */
+  char peer[64];        /* who asks, as the caller named itself: "ipv4:127.0.0.1:4711", "in process" */
 } rv_waiting_caller;
 
 typedef struct rv_table_info {
@@ -172,21 +172,21 @@ typedef struct rv_table_info {
   rv_rate_limiter_config rate_limiter;
   rv_signature signature; /* num_specs 0 and structure.size 0: none */
   int64_t current_size;
-  int64_t num_episodes;         /* distinct episodes that present items' chunks come from */
-  int64_t num_deleted_episodes; /* episodes no longer referenced, since reset */
-  int64_t num_unique_samples;   /* items sampled for the first time, since reset */
-  int64_t inserts, samples, deletes; /* the limiter's counters, since reset */
-  int64_t updates;                   /* priorities changed, since reset */
+  int64_t num_episodes;                          /* distinct episodes that present items' chunks come from */
+  int64_t num_deleted_episodes;                  /* episodes no longer referenced, since reset */
+  int64_t num_unique_samples;                    /* items sampled for the first time, since reset */
+  int64_t inserts, samples, deletes;             /* the limiter's counters, since reset */
+  int64_t updates;                               /* priorities changed, since reset */
   double inserts_per_second, samples_per_second; /* over the last ten seconds or so */
-  int64_t memory_bytes;  /* of the chunks that this table's items hold (a chunk counts in each table that holds it) and its
+  int64_t memory_bytes; /* of the chunks that this table's items hold (a chunk counts in each table that holds it) and its
                             own books */
   /* Cumulative time, ns: what Reverb calls table_worker_time. */
   int64_t running_ns, sampling_ns, inserting_ns, sleeping_ns, waiting_for_sampling_ns, waiting_for_inserts_ns;
-  rv_waiting_caller *waiting; /* the first 100 in the order they will be served */
-  size_t num_waiting;         /* entries of `waiting` */
+  rv_waiting_caller *waiting;                       /* the first 100 in the order they will be served */
+  size_t num_waiting;                               /* entries of `waiting` */
   int64_t num_waiting_inserts, num_waiting_samples; /* all of them */
-  double min_priority, max_priority; /* of present items; NaN for an empty table */
-  char *extensions; /* what the table's extensions describe, a line each; "" for none */
+  double min_priority, max_priority;                /* of present items; NaN for an empty table */
+  char *extensions;                                 /* what the table's extensions describe, a line each; "" for none */
 } rv_table_info;
 
 /* One item, as listings give it. */

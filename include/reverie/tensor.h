@@ -57,7 +57,7 @@ typedef struct rv_tensor {
 
 /* What a table expects of one column. */
 typedef struct rv_spec {
-  const char *name;     /* UTF-8, "" when unnamed */
+  const char *name; /* UTF-8, "" when unnamed */
   rv_dtype dtype;
   int32_t rank;         /* -1: unknown */
   const int64_t *shape; /* rank sizes; -1: any size */

@@ -42,7 +42,10 @@ void rv_buf_unref(rv_buf *buf)
     free(buf);
 }
 
-void rv_pieces_init(rv_pieces *pieces) { *pieces = (rv_pieces){0}; }
+void rv_pieces_init(rv_pieces *pieces)
+{
+  *pieces = (rv_pieces){0};
+}
 
 void rv_pieces_fini(rv_pieces *pieces)
 {

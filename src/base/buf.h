@@ -11,7 +11,7 @@
 /* Refcounted, immutable once shared. */
 typedef struct rv_buf {
   atomic_size_t refs;
-  size_t size;     /* bytes in use */
+  size_t size; /* bytes in use */
   size_t capacity;
   void (*release)(struct rv_buf *buf); /* called at the last unref; NULL: free() */
   uint8_t *data;                       /* points behind the header, or to memory that `release` knows */
@@ -33,8 +33,8 @@ typedef struct rv_piece {
 typedef struct rv_pieces {
   rv_piece *piece;
   size_t count, capacity;
-  size_t bytes;     /* of all pieces */
-  rv_buf *tail;     /* the buffer that small bytes are appended to; owned through the pieces that point into it */
+  size_t bytes; /* of all pieces */
+  rv_buf *tail; /* the buffer that small bytes are appended to; owned through the pieces that point into it */
 } rv_pieces;
 
 void rv_pieces_init(rv_pieces *pieces);

@@ -78,8 +78,14 @@ void rv_env_fill(rv_env *to, const rv_env *from)
   *to = filled;
 }
 
-int64_t rv_wall_ns(const rv_env *env) { return env->wall_ns(env->context); }
-int64_t rv_monotonic_ns(const rv_env *env) { return env->monotonic_ns(env->context); }
+int64_t rv_wall_ns(const rv_env *env)
+{
+  return env->wall_ns(env->context);
+}
+int64_t rv_monotonic_ns(const rv_env *env)
+{
+  return env->monotonic_ns(env->context);
+}
 
 uint64_t rv_entropy64(const rv_env *env)
 {

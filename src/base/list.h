@@ -10,8 +10,14 @@ typedef struct rv_link {
 } rv_link;
 
 /* A list's head is an rv_link of its own. */
-static inline void rv_list_init(rv_link *head) { head->next = head->prev = head; }
-static inline bool rv_list_empty(const rv_link *head) { return head->next == head; }
+static inline void rv_list_init(rv_link *head)
+{
+  head->next = head->prev = head;
+}
+static inline bool rv_list_empty(const rv_link *head)
+{
+  return head->next == head;
+}
 
 static inline void rv_list_push_back(rv_link *head, rv_link *node)
 {
@@ -21,7 +27,10 @@ static inline void rv_list_push_back(rv_link *head, rv_link *node)
   head->prev = node;
 }
 
-static inline void rv_list_push_front(rv_link *head, rv_link *node) { rv_list_push_back(head->next, node); }
+static inline void rv_list_push_front(rv_link *head, rv_link *node)
+{
+  rv_list_push_back(head->next, node);
+}
 
 /* A node taken out points to itself, so that it may be taken out again. */
 static inline void rv_list_remove(rv_link *node)
@@ -50,7 +59,7 @@ static inline void rv_list_splice(rv_link *to, rv_link *from)
   rv_list_init(from);
 }
 
-#define RV_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+#define RV_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 #define RV_LIST_EACH(node, head) for (rv_link *node = (head)->next; node != (head); node = node->next)
 
 #endif

@@ -40,9 +40,18 @@ static void note_given(const rv_mutex *mutex)
 }
 
 #else
-static void check_order(const rv_mutex *mutex) { (void)mutex; }
-static void note_taken(const rv_mutex *mutex) { (void)mutex; }
-static void note_given(const rv_mutex *mutex) { (void)mutex; }
+static void check_order(const rv_mutex *mutex)
+{
+  (void)mutex;
+}
+static void note_taken(const rv_mutex *mutex)
+{
+  (void)mutex;
+}
+static void note_given(const rv_mutex *mutex)
+{
+  (void)mutex;
+}
 #endif
 
 void rv_mutex_init(rv_mutex *mutex, rv_lock_rank rank, const char *name)
@@ -52,7 +61,10 @@ void rv_mutex_init(rv_mutex *mutex, rv_lock_rank rank, const char *name)
   mutex->rank = rank;
 }
 
-void rv_mutex_fini(rv_mutex *mutex) { pthread_mutex_destroy(&mutex->mutex); }
+void rv_mutex_fini(rv_mutex *mutex)
+{
+  pthread_mutex_destroy(&mutex->mutex);
+}
 
 void rv_mutex_lock(rv_mutex *mutex)
 {
@@ -85,9 +97,18 @@ void rv_cond_init(rv_cond *cond)
   pthread_condattr_destroy(&attributes);
 }
 
-void rv_cond_fini(rv_cond *cond) { pthread_cond_destroy(&cond->cond); }
-void rv_cond_signal(rv_cond *cond) { pthread_cond_signal(&cond->cond); }
-void rv_cond_broadcast(rv_cond *cond) { pthread_cond_broadcast(&cond->cond); }
+void rv_cond_fini(rv_cond *cond)
+{
+  pthread_cond_destroy(&cond->cond);
+}
+void rv_cond_signal(rv_cond *cond)
+{
+  pthread_cond_signal(&cond->cond);
+}
+void rv_cond_broadcast(rv_cond *cond)
+{
+  pthread_cond_broadcast(&cond->cond);
+}
 
 void rv_cond_wait(rv_cond *cond, rv_mutex *mutex)
 {

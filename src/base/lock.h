@@ -9,12 +9,12 @@
 
 /* A lock may be taken only while every lock held has a lower rank. */
 typedef enum rv_lock_rank {
-  RV_RANK_CLIENT = 10,   /* client, writer, sampler: state shared with the I/O thread */
-  RV_RANK_SERVER = 20,   /* server: connections, writer sessions */
-  RV_RANK_TABLE = 30,    /* a table */
-  RV_RANK_CHUNK = 40,    /* decode cache, epoch lists */
-  RV_RANK_LOOP = 50,     /* a loop's inbox */
-  RV_RANK_WAIT = 60      /* a blocking caller's condition */
+  RV_RANK_CLIENT = 10, /* client, writer, sampler: state shared with the I/O thread */
+  RV_RANK_SERVER = 20, /* server: connections, writer sessions */
+  RV_RANK_TABLE = 30,  /* a table */
+  RV_RANK_CHUNK = 40,  /* decode cache, epoch lists */
+  RV_RANK_LOOP = 50,   /* a loop's inbox */
+  RV_RANK_WAIT = 60    /* a blocking caller's condition */
 } rv_lock_rank;
 
 typedef struct rv_mutex {

@@ -18,7 +18,10 @@ static inline void rv_random_init(rv_random *random, uint64_t seed)
   }
 }
 
-static inline uint64_t rv_rotl64(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
+static inline uint64_t rv_rotl64(uint64_t x, int k)
+{
+  return (x << k) | (x >> (64 - k));
+}
 
 static inline uint64_t rv_random_next(rv_random *random)
 {
@@ -46,6 +49,9 @@ static inline uint32_t rv_random_below(rv_random *random, uint32_t n)
 }
 
 /* Uniform in [0, 1), 53 bits. */
-static inline double rv_random_unit(rv_random *random) { return (double)(rv_random_next(random) >> 11) * 0x1.0p-53; }
+static inline double rv_random_unit(rv_random *random)
+{
+  return (double)(rv_random_next(random) >> 11) * 0x1.0p-53;
+}
 
 #endif

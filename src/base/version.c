@@ -1,3 +1,6 @@
 #include "reverie/version.h"
 
-const char *rv_version(void) { return RV_VERSION; }
+const char *rv_version(void)
+{
+  return RV_VERSION;
+}

@@ -10,7 +10,6 @@
 #include "client/insert_stream.h"
 #include "store/signature.h"
 
-
 enum { IDLE_STREAMS_MAX = 8, PARTS_IN_FLIGHT_MAX = 4 };
 
 /* ---- streams that nobody uses ---- */

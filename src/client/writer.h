@@ -79,7 +79,7 @@ struct rv_writer {
   bool failure_told;
   rv_error failure; /* the first */
   bool closing;
-  bool closed; /* the writer's thread's: there is no stream and nothing in flight any more */
+  bool closed;           /* the writer's thread's: there is no stream and nothing in flight any more */
   bool tables_known;     /* or never to be known: items go straight to the stream */
   rv_error tables_error; /* code not RV_OK: why not */
   rv_link unchecked;     /* items that wait for the tables */

@@ -20,10 +20,10 @@ typedef struct rv_chunk_column {
 } rv_chunk_column;
 
 typedef struct rv_chunk_meta {
-  uint64_t key;        /* identity on the wire */
+  uint64_t key; /* identity on the wire */
   uint64_t episode_id;
   int32_t first_step, last_step; /* of the episode, inclusive */
-  bool sparse;         /* some step between them has no row */
+  bool sparse;                   /* some step between them has no row */
 } rv_chunk_meta;
 
 rv_chunk *rv_chunk_ref(rv_chunk *chunk);

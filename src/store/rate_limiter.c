@@ -113,7 +113,8 @@ static bool find_standstill(rv_rate_limiter *limiter, bool inserts_first)
   return false;
 }
 
-rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled, rv_error *err)
+rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled,
+                                   rv_error *err)
 {
   rv_code code = rv_rate_limiter_check(config, err);
   if (code != RV_OK) return code;
@@ -127,10 +128,11 @@ rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t
     rv_rate_limiter limiter = {.config = *config, .inserts = config->min_size_to_sample};
     if (!find_standstill(&limiter, inserts_first != 0)) continue;
     double ratio = config->samples_per_insert, width = 2 * (ratio > 1 ? ratio : 1);
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "inserts and samples would come to wait for each other for ever, for example after %lld inserts and %lld samples; "
-                   "make max_diff - min_diff, which is %.17g, at least 2 * max(1, samples_per_insert) = %g (an error buffer of %g)",
-                   (long long)limiter.inserts, (long long)limiter.samples, config->max_diff - config->min_diff, width, width / 2);
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "inserts and samples would come to wait for each other for ever, for example after %lld inserts and %lld samples; "
+        "make max_diff - min_diff, which is %.17g, at least 2 * max(1, samples_per_insert) = %g (an error buffer of %g)",
+        (long long)limiter.inserts, (long long)limiter.samples, config->max_diff - config->min_diff, width, width / 2);
   }
   return RV_OK;
 }

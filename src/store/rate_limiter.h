@@ -12,7 +12,8 @@ typedef struct rv_rate_limiter {
 
 /* rv_rate_limiter_check for a table of so many items: besides, min_size_to_sample is within max_size, and inserts and samples do not
  * come to wait for each other while nothing is deleted (which max_times_sampled > 0 does). */
-rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled, rv_error *err);
+rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled,
+                                   rv_error *err);
 
 /* Checks the configuration; counters begin at 0. */
 rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);

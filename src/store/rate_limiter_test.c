@@ -219,10 +219,14 @@ static void parameters_that_let_both_sides_wait_for_each_other_are_refused(void 
   assert_int_equal(rv_rate_limiter_check_size(&narrow, 100, 1, &err), RV_OK);
   rv_rate_limiter_config half = {.samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = 0, .max_diff = 0.5};
   assert_int_equal(rv_rate_limiter_check_size(&half, 100, 0, &err), RV_INVALID_ARGUMENT);
-  rv_rate_limiter_config fine[] = {rv_rate_limiter_queue(1), rv_rate_limiter_stack(7), rv_rate_limiter_min_size(3),
-                                   rv_rate_limiter_sample_to_insert_ratio(4, 10, 4), rv_rate_limiter_sample_to_insert_ratio(0.1, 50, 1),
+  rv_rate_limiter_config fine[] = {rv_rate_limiter_queue(1),
+                                   rv_rate_limiter_stack(7),
+                                   rv_rate_limiter_min_size(3),
+                                   rv_rate_limiter_sample_to_insert_ratio(4, 10, 4),
+                                   rv_rate_limiter_sample_to_insert_ratio(0.1, 50, 1),
                                    rv_rate_limiter_sample_to_insert_ratio(32.5, 100, 32.5)};
-  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) assert_int_equal(rv_rate_limiter_check_size(&fine[i], 100, 0, &err), RV_OK);
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+    assert_int_equal(rv_rate_limiter_check_size(&fine[i], 100, 0, &err), RV_OK);
 }
 
 static void how_many_may_proceed_is_what_one_by_one_may(void **state)

@@ -48,7 +48,8 @@ rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *
   if (code == RV_OK && (config->max_size < 1 || config->max_size > INT32_MAX))
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)config->max_size);
   if (code == RV_OK)
-    code = prefixed(rv_rate_limiter_check_size(&config->rate_limiter, config->max_size, config->max_times_sampled, err), "rate_limiter", err);
+    code = prefixed(rv_rate_limiter_check_size(&config->rate_limiter, config->max_size, config->max_times_sampled, err),
+                    "rate_limiter", err);
   if (code == RV_OK && config->signature != NULL) code = rv_signature_check(config->signature, err);
   if (code == RV_OK) code = check_extensions(config, registry, err);
   return code;

@@ -8,17 +8,17 @@
 #include "store/chunk.h"
 
 typedef struct rv_slice {
-  rv_chunk *chunk;  /* NULL in a template */
-  uint32_t tensor;  /* column of the chunk */
-  int32_t offset;   /* first row; in a template relative to the item's base row */
-  int32_t length;   /* rows, >= 0 */
+  rv_chunk *chunk; /* NULL in a template */
+  uint32_t tensor; /* column of the chunk */
+  int32_t offset;  /* first row; in a template relative to the item's base row */
+  int32_t length;  /* rows, >= 0 */
 } rv_slice;
 
 typedef struct rv_trajectory_column {
   uint32_t first_slice, num_slices;
   bool squeeze;
-  int64_t length;               /* rows of all slices */
-  const rv_chunk_column *spec;  /* dtype and row shape; owned by the trajectory's layout */
+  int64_t length;              /* rows of all slices */
+  const rv_chunk_column *spec; /* dtype and row shape; owned by the trajectory's layout */
 } rv_trajectory_column;
 
 /* dtype, row shape, length and squeeze of every column: two items with the same layout can stand in one contiguous batch. Interned
@@ -38,9 +38,9 @@ void rv_trajectory_unref(rv_trajectory *trajectory);
 
 /* How a trajectory is described before it exists: flat slices with their chunks, and how many belong to each column. */
 typedef struct rv_trajectory_desc {
-  const rv_slice *slices;        /* chunk is set in each */
-  const uint32_t *num_slices;    /* per column */
-  const bool *squeeze;           /* per column */
+  const rv_slice *slices;     /* chunk is set in each */
+  const uint32_t *num_slices; /* per column */
+  const bool *squeeze;        /* per column */
   uint32_t num_columns;
 } rv_trajectory_desc;
 

@@ -25,12 +25,12 @@ struct rv_waiter {
   /* set by the caller before submitting */
   void (*complete)(rv_waiter *waiter);
   void *context;
-  int64_t deadline_ns;  /* monotonic; INT64_MAX: none */
-  const char *peer;     /* who asks, for table info; must outlive the operation; may be NULL */
+  int64_t deadline_ns; /* monotonic; INT64_MAX: none */
+  const char *peer;    /* who asks, for table info; must outlive the operation; may be NULL */
   /* set by the table */
   rv_operation_kind kind;
-  rv_code code;         /* the result; RV_CANCELLED: the table was closed */
-  rv_error error;       /* when code is not RV_OK */
+  rv_code code;   /* the result; RV_CANCELLED: the table was closed */
+  rv_error error; /* when code is not RV_OK */
   rv_table *table;
   rv_link link;
   int64_t since_ns;
@@ -41,37 +41,37 @@ struct rv_waiter {
 /* Inserts one item, or, if its key is present, updates that item's priority. */
 typedef struct rv_insert {
   rv_waiter waiter;
-  uint64_t key;               /* chosen by the caller; with `choose_key`, by the table, which writes it here */
+  uint64_t key; /* chosen by the caller; with `choose_key`, by the table, which writes it here */
   bool choose_key;
   double priority;
-  int32_t times_sampled;      /* to begin with; usually 0 */
-  rv_trajectory *trajectory;  /* the caller's reference is kept by the caller; the table takes its own */
-  bool updated;               /* out: the key was there */
+  int32_t times_sampled;     /* to begin with; usually 0 */
+  rv_trajectory *trajectory; /* the caller's reference is kept by the caller; the table takes its own */
+  bool updated;              /* out: the key was there */
 } rv_insert;
 
 /* Inserts `n` rows that the caller gives as columns [n, ...], each row an item. */
 typedef struct rv_rows {
   rv_waiter waiter;
-  const rv_tensor *columns;   /* with the leading dimension n */
+  const rv_tensor *columns; /* with the leading dimension n */
   size_t num_columns;
   size_t n;
-  const double *priorities;   /* n, or NULL: 1.0 */
-  uint64_t *keys;             /* n, or NULL */
-  size_t done;                /* out: rows inserted so far, in order */
-  struct rv_form *form;       /* the table's own, and what follows */
+  const double *priorities; /* n, or NULL: 1.0 */
+  uint64_t *keys;           /* n, or NULL */
+  size_t done;              /* out: rows inserted so far, in order */
+  struct rv_form *form;     /* the table's own, and what follows */
   rv_chunk *prepared;
 } rv_rows;
 
 /* Draws items one by one as the limiter allows. */
 typedef struct rv_sampling {
   rv_waiter waiter;
-  size_t want;                /* >= 1 */
-  bool partial;               /* complete as soon as something was drawn and the limiter lets no more through */
-  bool same_layout;           /* RV_FAILED_PRECONDITION before anything is counted, if the table holds items of more than one layout */
-  size_t max_bytes;           /* stop after the item with which the chunks' bytes reach this; 0: no bound */
-  rv_draw *draws;             /* room for `want`; filled in order; the caller releases them */
-  size_t count;               /* out: drawn so far */
-  bool rate_limited;          /* the table's own, and what follows */
+  size_t want;       /* >= 1 */
+  bool partial;      /* complete as soon as something was drawn and the limiter lets no more through */
+  bool same_layout;  /* RV_FAILED_PRECONDITION before anything is counted, if the table holds items of more than one layout */
+  size_t max_bytes;  /* stop after the item with which the chunks' bytes reach this; 0: no bound */
+  rv_draw *draws;    /* room for `want`; filled in order; the caller releases them */
+  size_t count;      /* out: drawn so far */
+  bool rate_limited; /* the table's own, and what follows */
   size_t bytes;
 } rv_sampling;
 
