@@ -37,7 +37,8 @@ class RateLimiter:
 
     def __init__(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float) -> None:
         self._samples_per_insert = _number("samples_per_insert", samples_per_insert)
-        self._min_size_to_sample = _integer("min_size_to_sample", min_size_to_sample)
+        size = _integer("min_size_to_sample", min_size_to_sample)
+        self._min_size_to_sample = max(-(2**63), min(size, 2**63 - 1))  # what is further off is refused below just the same
         self._min_diff = _number("min_diff", min_diff)
         self._max_diff = _number("max_diff", max_diff)
         _core.check_rate_limiter(self._samples_per_insert, self._min_size_to_sample, self._min_diff, self._max_diff)
