@@ -22,7 +22,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round of fewer cells: to see that it runs, not to quote")
     parser.add_argument("--rounds", type=int, default=None, help="turns of every cell (3)")
     parser.add_argument("--seconds", type=float, default=None, help="of each measurement (wire 2, local 0.3)")
-    parser.add_argument("--cases", default=None, help="comma-separated: payloads (400B,4kB,40kB,400kB) or rows (small,image,atari)")
+    parser.add_argument(
+        "--cases", default=None, help="comma-separated: payloads (400B,4kB,40kB,400kB) or rows (small,image,atari)"
+    )
     parser.add_argument("--clients", default="1,2,32,200", help="client counts for wire (%(default)s)")
     parser.add_argument("--operations", default="insert,iterate,batch", help="for wire (%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "bench/results")
@@ -53,11 +55,15 @@ def main() -> int:
 
         cases = options.cases.split(",") if options.cases else (["400B"] if options.quick else list(PAYLOADS))
         counts = [1, 32] if options.quick else [int(n) for n in options.clients.split(",")]
-        results = run_wire(cases, options.operations.split(","), counts, rounds, options.seconds or (1.0 if options.quick else 2.0), say)
+        results = run_wire(
+            cases, options.operations.split(","), counts, rounds, options.seconds or (1.0 if options.quick else 2.0), say
+        )
     results.update(machine)
     paths = report.save(results, options.output)
     print(paths[1].read_text())
-    print(f"memcpy {machine['memcpy_MBps']:.0f} MB/s on one of {machine['cores']} cores; saved {', '.join(str(path) for path in paths)}")
+    print(
+        f"memcpy {machine['memcpy_MBps']:.0f} MB/s on one of {machine['cores']} cores; saved {', '.join(str(path) for path in paths)}"
+    )
     for failure in results.get("failures", []):
         print("FAILED: " + failure, file=sys.stderr)
     return 1 if results.get("failures") else 0

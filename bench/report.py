@@ -52,7 +52,15 @@ def wire_text(results: dict) -> str:
                 ours, theirs = sides["reverie"], sides["dm_reverb"]
                 ratio = f"{middle(ours) / middle(theirs):.2f}" if ours and theirs else ""
                 rows.append(
-                    [payload, operation, clients, number(middle(ours)) if ours else "failed", number(middle(theirs)) if theirs else "failed", ratio, limit]
+                    [
+                        payload,
+                        operation,
+                        clients,
+                        number(middle(ours)) if ours else "failed",
+                        number(middle(theirs)) if theirs else "failed",
+                        ratio,
+                        limit,
+                    ]
                 )
     return table(rows)
 
@@ -82,7 +90,9 @@ def _plot_local(results: dict, path: pathlib.Path) -> None:
     cases = results["cases"]
     figure, axes = pyplot.subplots(len(cases), 1, figsize=(10, 3.2 * len(cases)), squeeze=False)
     for axis, (case, operations) in zip(axes[:, 0], cases.items(), strict=True):
-        stores = [store for store in [*results["versions"], "bare gather"] if any(store in figures for figures in operations.values())]
+        stores = [
+            store for store in [*results["versions"], "bare gather"] if any(store in figures for figures in operations.values())
+        ]
         width = 0.8 / len(stores)
         for i, store in enumerate(stores):
             places = [k + i * width for k, figures in enumerate(operations.values()) if store in figures]
@@ -102,7 +112,9 @@ def _plot_wire(results: dict, path: pathlib.Path) -> None:
     pyplot = _pyplot()
     payloads = results["payloads"]
     operations = list(next(iter(payloads.values())))
-    figure, axes = pyplot.subplots(len(operations), len(payloads), figsize=(3.6 * len(payloads), 3 * len(operations)), squeeze=False)
+    figure, axes = pyplot.subplots(
+        len(operations), len(payloads), figsize=(3.6 * len(payloads), 3 * len(operations)), squeeze=False
+    )
     for column, (payload, by_operation) in enumerate(payloads.items()):
         for row, operation in enumerate(operations):
             axis = axes[row, column]

@@ -31,7 +31,11 @@ class Worker:
         self.store = store
         worker = pathlib.Path(__file__).with_name("worker.py")
         self.process = subprocess.Popen(
-            [STORES[store], str(worker), store, case], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [STORES[store], str(worker), store, case],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def ready(self) -> str:

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.local.cases import CASES  # noqa: E402
+from bench.local.cases import CASES
 
 
 def time_calls(call: object, seconds: float) -> float:

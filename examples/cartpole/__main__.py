@@ -28,7 +28,9 @@ from .view import make_view  # noqa: E402
 
 def parse(arguments: list[str]) -> tuple[Config, argparse.Namespace]:
     parser = argparse.ArgumentParser(prog="./dev demo", description="DQN on CartPole through Reverie.")
-    parser.add_argument("--server", metavar="HOST:PORT", help="use a server elsewhere (unix:/path works too); default: one in this process")
+    parser.add_argument(
+        "--server", metavar="HOST:PORT", help="use a server elsewhere (unix:/path works too); default: one in this process"
+    )
     parser.add_argument("--seed", type=int, default=Config.seed)
     parser.add_argument("--actors", type=int, default=Config.actors, help="actor processes (%(default)s)")
     parser.add_argument("--time-limit", type=float, default=Config.time_limit, metavar="SECONDS")
@@ -80,7 +82,9 @@ def run(config: Config, options: argparse.Namespace) -> int:
             check_tables(client, address)
             for table in (REPLAY, WEIGHTS, EPISODES):
                 client.reset(table)
-        view = stack.enter_context(make_view(f"Reverie demo: DQN on CartPole, seed {config.seed}, server {address}", options.plain))
+        view = stack.enter_context(
+            make_view(f"Reverie demo: DQN on CartPole, seed {config.seed}, server {address}", options.plain)
+        )
         processes = stack.enter_context(running_actors(config, address))
         result = learn(config, client, progress, view, lambda: check_alive(processes))
     save_plot(progress, options.plot, f"CartPole through Reverie, seed {config.seed}")

@@ -8,7 +8,6 @@ import signal
 import threading
 
 import numpy as np
-
 import reverie
 
 from .config import EPISODES, REPLAY, WEIGHTS, Config

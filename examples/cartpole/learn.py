@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
-
 import reverie
 
 from .config import EPISODES, REPLAY, WEIGHTS, Config

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 Weights = dict[str, np.ndarray]
@@ -11,7 +13,7 @@ def initial_weights(rng: np.random.Generator, inputs: int, hidden: int, actions:
     """He-initialised weights: ``w0`` [inputs, hidden], ``b0`` [hidden], and so on, float32."""
     sizes = [inputs, hidden, hidden, actions]
     weights: Weights = {}
-    for i, (rows, columns) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (rows, columns) in enumerate(itertools.pairwise(sizes)):
         weights[f"w{i}"] = (rng.standard_normal((rows, columns)) * np.sqrt(2.0 / rows)).astype(np.float32)
         weights[f"b{i}"] = np.zeros(columns, np.float32)
     return weights

@@ -10,7 +10,6 @@ import reverie
 
 from .config import REPLAY
 
-
 # Why somebody waits; those behind the first of their kind wait for their turn, which says nothing new.
 _WAITS = {
     "min size": "the learner waits for the first items",
@@ -65,7 +64,9 @@ class Progress:
             rates = ((inserts - self._last[1]) / span, (samples - self._last[2]) / span)
         self._last = (now, inserts, samples)
         self.steps = inserts
-        waiting = ", ".join(sorted({_WAITS[caller.reason] for caller in info.waiting if caller.reason in _WAITS})) or "nobody waits"
+        waiting = (
+            ", ".join(sorted({_WAITS[caller.reason] for caller in info.waiting if caller.reason in _WAITS})) or "nobody waits"
+        )
         point = Point(now, rates[0], rates[1], info.current_size, info.memory_bytes, waiting)
         self.points.append(point)
         return point

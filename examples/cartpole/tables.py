@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 import reverie
 
 from .config import EPISODES, REPLAY, WEIGHTS, Config

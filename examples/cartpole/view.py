@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
 from .progress import Point, Progress
 
@@ -23,7 +24,7 @@ class LineView:
         self.period = period
         self.last = -period
 
-    def __enter__(self) -> LineView:
+    def __enter__(self) -> Self:
         print(self.title, flush=True)
         return self
 
@@ -56,7 +57,7 @@ class PanelView:
         self.live = Live(refresh_per_second=4, transient=False)
         self.last = 0.0
 
-    def __enter__(self) -> PanelView:
+    def __enter__(self) -> Self:
         self.live.__enter__()
         return self
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import textwrap
+from typing import Self
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = os.environ.get("RV_PEER_PYTHON", str(ROOT / ".venv-reverb/bin/python"))
@@ -35,7 +36,7 @@ class Peer:
             text=True,
         )
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from peer import run
-
 import reverie
+from peer import run
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from peer import Peer
-
 import reverie
+from peer import Peer
 
 _SERVER = """
 import tensorflow as tf

@@ -39,7 +39,9 @@ def test_the_embedded_buffer_samples(examples):
 def test_an_actor_and_a_learner_meet_at_a_server(examples, tmp_path):
     build, env = examples
     address = f"unix:{tmp_path}/socket"
-    server = subprocess.Popen([SERVER, "--listen", address, "--table", "name=replay"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    server = subprocess.Popen(
+        [SERVER, "--listen", address, "--table", "name=replay"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         assert "listening" in server.stdout.readline()
         assert "wrote 20 episodes" in run(str(build / "actor"), address, env=env)

@@ -33,7 +33,9 @@ class Store:
             self.prioritized.add(**batch)
         self.indexes = self.prioritized.sample(BATCH)["indexes"]
         self.priorities = np.random.default_rng(0).random(BATCH)
-        self.prioritized.update_priorities(np.arange(min(case.capacity, 10_000)), np.random.default_rng(0).random(min(case.capacity, 10_000)))
+        self.prioritized.update_priorities(
+            np.arange(min(case.capacity, 10_000)), np.random.default_rng(0).random(min(case.capacity, 10_000))
+        )
 
     def add(self) -> None:
         self.i = (self.i + 1) % POOL

@@ -31,7 +31,9 @@ class Store:
         self.split = jax.jit(functools.partial(jax.random.split, num=2))
         self.i = 0
         if case.name != "atari":
-            prioritized = library.make_prioritised_item_buffer(case.capacity, BATCH, BATCH, add_batches=True, priority_exponent=0.6)
+            prioritized = library.make_prioritised_item_buffer(
+                case.capacity, BATCH, BATCH, add_batches=True, priority_exponent=0.6
+            )
             self.pstate = prioritized.init(self.rows[0])
             add = jax.jit(prioritized.add, donate_argnums=0)
             for i in range(0, case.capacity, ADD_BATCH):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 import reverie
+
 from bench.local.cases import ADD_BATCH, BATCH, POOL, Case
 
 

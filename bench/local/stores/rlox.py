@@ -24,7 +24,9 @@ class Store:
         obs = np.ascontiguousarray(pool["obs"].reshape(POOL, width).astype(np.float32))
         next_obs = np.ascontiguousarray(pool["next_obs"].reshape(POOL, width).astype(np.float32))
         action = pool["action"].astype(np.float32).reshape(POOL, 1)
-        self.rows = [(obs[i], action[i], float(pool["reward"][i]), bool(pool["done"][i]), False, next_obs[i]) for i in range(POOL)]
+        self.rows = [
+            (obs[i], action[i], float(pool["reward"][i]), bool(pool["done"][i]), False, next_obs[i]) for i in range(POOL)
+        ]
         self.batches = [
             (
                 obs[i : i + ADD_BATCH].reshape(-1),

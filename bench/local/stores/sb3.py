@@ -19,7 +19,9 @@ class Store:
             space: gymnasium.Space = gymnasium.spaces.Box(-np.inf, np.inf, case.shape, np.dtype(case.dtype).type)
         else:
             space = gymnasium.spaces.Box(0, 255, case.shape, np.dtype(case.dtype).type)
-        self.buffer = ReplayBuffer(case.capacity, space, gymnasium.spaces.Discrete(4), device="cpu", handle_timeout_termination=False)
+        self.buffer = ReplayBuffer(
+            case.capacity, space, gymnasium.spaces.Discrete(4), device="cpu", handle_timeout_termination=False
+        )
         pool = case.pool()
         self.rows = [
             (
