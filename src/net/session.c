@@ -13,6 +13,7 @@
 enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
   WRITE_TURN = 4 << 20,
+  BULK_READ = 16 << 10, /* so much at a time is part of something large */
   DIRECT_READ = 4 << 10 /* from here on receiving into a message's own buffer is worth a second piece */
 };
 
@@ -326,6 +327,7 @@ static void receive(rv_session *session)
     }
     turn += (size_t)n;
   }
+  if (turn >= BULK_READ && !full && !session->lost) rv_socket_acknowledge(session->transport.fd);
   rv_session_touch(session);
 }
 

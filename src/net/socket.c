@@ -189,6 +189,15 @@ void rv_socket_tune(int fd)
 #endif
 }
 
+void rv_socket_acknowledge(int fd)
+{
+#ifdef TCP_QUICKACK
+  set_option(fd, IPPROTO_TCP, TCP_QUICKACK, 1);
+#else
+  (void)fd;
+#endif
+}
+
 void rv_socket_peer(int fd, char out[RV_PEER_MAX])
 {
   rv_sockaddr peer = {.length = sizeof peer.storage};
