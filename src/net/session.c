@@ -95,12 +95,12 @@ static void close_now(rv_session *session)
   rv_list_remove(&session->owner_link);
   end_calls(session, session->reason);
   uv_poll_stop(&session->poll);
+  uv_close((uv_handle_t *)&session->poll, on_poll_closed); /* before the descriptor's number can be another's */
   session->transport.ops->close(&session->transport);
   nghttp2_session_del(session->http);
   session->http = NULL;
   rv_output_fini(&session->output);
   if (session->owner != NULL) session->events->on_gone(session->owner, session, session->ready, session->reason);
-  uv_close((uv_handle_t *)&session->poll, on_poll_closed);
 }
 
 static void close_with_loop(rv_link *link)
