@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from reverie import _core, _inproc, nest, table_info
 from reverie.batches import BatchIterator
-from reverie.errors import InvalidArgumentError
+from reverie.errors import FailedPreconditionError, InvalidArgumentError
 from reverie.rate_limiters import RateLimiter
 from reverie.samples import ItemInfo
 from reverie.server import Server
@@ -56,6 +57,11 @@ class Client(_core.Client):
             if server_address.startswith(_inproc.PREFIX):
                 server = _inproc.find(server_address[len(_inproc.PREFIX) :])
         if server is not None:
+            if server._process != os.getpid():  # its memory here is a copy, which nobody else reads
+                raise FailedPreconditionError(
+                    f"the server lives in process {server._process}, and a forked child ({os.getpid()}) has only a copy of it; "
+                    "give the server an address and connect to that"
+                )
             super().__init__(store=server._store, max_message_bytes=max_message_bytes)
         else:
             super().__init__(self._address, max_message_bytes=max_message_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import warnings
@@ -59,6 +60,7 @@ class Server:
         max_message_bytes: int = 0,
         max_connections: int = 0,
     ) -> None:
+        self._process = os.getpid()
         self._stopped = threading.Event()
         self._stop_lock = threading.Lock()
         self._server: _core.Server | None = None
