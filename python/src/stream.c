@@ -95,10 +95,15 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
 {
   if (stream_enter(self) < 0) return NULL;
   rv_error err;
-  core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
-  rv_code code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait wait = {.raised = false};
+  rv_wait now = {.timeout_ms = 0};
+  /* A flush a step seldom waits; with many threads, letting others have the GIL costs more than the whole step. */
+  rv_code code = keep > 0 ? rv_writer_flush(self->writer, keep, &now, &err) : RV_DEADLINE_EXCEEDED;
+  if (code == RV_DEADLINE_EXCEEDED) {
+    core_wait_begin(&wait, timeout_ms, NULL);
+    code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
+    core_wait_end(&wait);
+  }
   stream_leave(self);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
