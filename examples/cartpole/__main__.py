@@ -39,6 +39,8 @@ def parse(arguments: list[str]) -> tuple[Config, argparse.Namespace]:
     options = parser.parse_args(arguments)
     if options.actors < 1:
         parser.error("--actors must be at least 1")
+    if not options.plot.resolve().parent.is_dir():
+        parser.error(f"--plot: there is no folder {options.plot.resolve().parent}; make it first")
     config = Config(seed=options.seed, actors=options.actors, server=options.server, time_limit=options.time_limit)
     return config, options
 
@@ -87,13 +89,18 @@ def run(config: Config, options: argparse.Namespace) -> int:
         )
         processes = stack.enter_context(running_actors(config, address))
         result = learn(config, client, progress, view, lambda: check_alive(processes))
-    save_plot(progress, options.plot, f"CartPole through Reverie, seed {config.seed}")
     mean = float(result.returns.mean())
     verdict = "solved" if result.solved else "not solved"
     print(
         f"{verdict}: mean return {mean:.1f} over {len(result.returns)} evaluation episodes with the greedy policy, "
-        f"{progress.seconds:.0f} s, {result.updates} updates, {progress.steps} transitions; plot in {options.plot}"
+        f"{progress.seconds:.0f} s, {result.updates} updates, {progress.steps} transitions"
     )
+    try:
+        save_plot(progress, options.plot, f"CartPole through Reverie, seed {config.seed}")
+    except OSError as error:
+        print(f"the plot could not be written to {options.plot} ({error.strerror}); say where with --plot", file=sys.stderr)
+        return 1
+    print(f"plot in {options.plot}")
     return 0 if result.solved else 1
 
 
@@ -102,6 +109,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return run(config, options)
+    except reverie.ReverieError as error:
+        print(error, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

@@ -38,5 +38,5 @@ def save_plot(progress: Progress, path: pathlib.Path, title: str) -> None:
     memory.set_ylabel("MiB", color="tab:orange")
     size.set_xlabel("seconds")
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, format="png")
     pyplot.close(figure)

@@ -83,3 +83,26 @@ def test_a_server_that_is_not_there_is_said_with_its_address():
     output, _ = demo.communicate(timeout=60)
     assert demo.returncode != 0
     assert "127.0.0.1:1" in output
+
+
+def test_a_full_disk_costs_the_plot_and_not_the_result(tmp_path):
+    (tmp_path / "full.png").symlink_to("/dev/full")
+    demo = start("--time-limit", "1", "--plot", str(tmp_path / "full.png"))
+    output, _ = demo.communicate(timeout=60)
+    assert "mean return" in output
+    assert "could not be written to" in output and "No space left" in output
+    assert "Traceback" not in output
+    assert demo.returncode == 1
+
+
+def test_a_wrong_address_or_folder_is_told_in_a_sentence_before_anything_is_trained():
+    for arguments, words in (
+        (["--server", "127.0.0.1"], "has no port"),
+        (["--server", "127.0.0.1:9"], "is one running there?"),
+        (["--plot", "/nowhere/demo.png"], "there is no folder"),
+    ):
+        demo = start(*arguments)
+        output, _ = demo.communicate(timeout=60)
+        assert words in output
+        assert "Traceback" not in output
+        assert demo.returncode != 0
