@@ -39,16 +39,15 @@ def test_the_embedded_buffer_samples(examples):
 def test_an_actor_and_a_learner_meet_at_a_server(examples, tmp_path):
     build, env = examples
     address = f"unix:{tmp_path}/socket"
-    server = subprocess.Popen(
-        [SERVER, "--listen", address, "--table", "name=replay"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        assert "listening" in server.stdout.readline()
-        assert "wrote 20 episodes" in run(str(build / "actor"), address, env=env)
-        assert "sampled 1600 trajectories, rewards sum to 4800" in run(str(build / "learner"), address, env=env)
-    finally:
-        server.terminate()
-        assert server.wait(30) == 0
+    command = [SERVER, "--listen", address, "--table", "name=replay"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert "listening" in server.stdout.readline()
+            assert "wrote 20 episodes" in run(str(build / "actor"), address, env=env)
+            assert "sampled 1600 trajectories, rewards sum to 4800" in run(str(build / "learner"), address, env=env)
+        finally:
+            server.terminate()
+            assert server.wait(30) == 0
 
 
 def test_an_example_without_a_server_says_so(examples, tmp_path):
