@@ -62,5 +62,5 @@ def test_a_batch_larger_than_their_queue_comes_back_short(address):
 
 def test_what_their_server_lacks_is_said(address):
     client = reverie.Client(address)
-    with pytest.raises(NotImplementedError, match="Reverb"):
+    with pytest.raises(NotImplementedError, match="not a Reverie server"):
         list(client.items("replay"))
