@@ -136,13 +136,29 @@ static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, co
                  rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape));
 }
 
+/* `"action", "obs"`, as far as there is room. */
+static const char *name_columns(char *out, size_t capacity, const rv_signature *signature)
+{
+  size_t at = 0;
+  out[0] = '\0';
+  for (size_t i = 0; i < signature->num_specs; i++) {
+    const char *name = signature->specs[i].name;
+    at = put(out, capacity, at, i == 0 ? "\"" : ", \"");
+    at = put(out, capacity, at, name == NULL ? "" : name);
+    at = put(out, capacity, at, "\"");
+  }
+  return out;
+}
+
 rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
                           uint32_t num_columns, rv_error *err)
 {
   if (signature->num_specs == 0) return RV_OK;
-  if (signature->num_specs != num_columns)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": its signature has %zu columns, got %u", table, signature->num_specs,
-                   (unsigned)num_columns);
+  if (signature->num_specs != num_columns) {
+    char names[200];
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": its signature has %zu columns (%s), got %u", table, signature->num_specs,
+                   name_columns(names, sizeof names, signature), (unsigned)num_columns);
+  }
   for (uint32_t i = 0; i < num_columns; i++)
     if (!column_fits(&signature->specs[i], &columns[i])) return misfit(&signature->specs[i], table, i, &columns[i], err);
   return RV_OK;

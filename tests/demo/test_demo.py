@@ -90,7 +90,8 @@ def test_a_full_disk_costs_the_plot_and_not_the_result(tmp_path):
     demo = start("--time-limit", "1", "--plot", str(tmp_path / "full.png"))
     output, _ = demo.communicate(timeout=60)
     assert "mean return" in output
-    assert "could not be written to" in output and "No space left" in output
+    assert "could not be written to" in output
+    assert "No space left" in output
     assert "Traceback" not in output
     assert demo.returncode == 1
 

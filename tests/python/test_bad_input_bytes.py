@@ -105,7 +105,9 @@ BROKEN_FRAMES = {
     "a window update of 0": HELLO + frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\0"),
     "a continuation of nothing": HELLO + frame(CONTINUATION, 4, 1, request()),
     "headers that do not decompress": HELLO + frame(HEADERS, 4, 1, b"\xff" * 50),
-    "headers that go on without end": HELLO + frame(HEADERS, 0, 1, request()) + frame(CONTINUATION, 0, 1, b"\0\1a\1b" * 4000) * 500,
+    "headers that go on without end": HELLO
+    + frame(HEADERS, 0, 1, request())
+    + frame(CONTINUATION, 0, 1, b"\0\1a\1b" * 4000) * 500,
 }
 
 
@@ -192,7 +194,8 @@ def item_of_chunk(key):
 def test_an_item_over_a_chunk_that_nobody_sent_is_told_which(channel, client):
     code, details = status(lambda: stream(channel, "InsertStream", item_of_chunk(123456789)))
     assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL)
-    assert "chunk" in details and "123456789" in details
+    assert "chunk" in details
+    assert "123456789" in details
     assert client.server_info(LONG)["t"].current_size == 0
 
 
@@ -202,15 +205,19 @@ def test_an_item_over_a_chunk_that_nobody_sent_is_told_which(channel, client):
 def test_a_blocked_insert_and_samples_larger_than_any_window_share_a_connection(server):
     """The queue's second item waits with all its bytes on the way; samples must pass it."""
     with reverie.Server(
-        [reverie.Table.queue("q", 1), reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 10,
-         reverie.rate_limiters.MinSize(1))],
+        [
+            reverie.Table.queue("q", 1),
+            reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 10, reverie.rate_limiters.MinSize(1)),
+        ],
         address="127.0.0.1:0",
     ) as big:
         client = reverie.Client(big.address)
         large = np.arange(6 << 20, dtype=np.int64)  # 48 MiB
         client.add("t", large, timeout=LONG)
         client.add("q", large, timeout=LONG)
-        blocked = [threading.Thread(target=client.add, args=("q", large), kwargs={"timeout": LONG}, daemon=True) for _ in range(2)]
+        blocked = [
+            threading.Thread(target=client.add, args=("q", large), kwargs={"timeout": LONG}, daemon=True) for _ in range(2)
+        ]
         writer = client.trajectory_writer(1)
         writer.append([large])
         writer.create_item("q", 1.0, [writer.history[0][-1:]])

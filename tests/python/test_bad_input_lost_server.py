@@ -122,7 +122,9 @@ BLOCKED = {
 
 
 @pytest.mark.parametrize(("table", "kind", "call"), BLOCKED.values(), ids=BLOCKED)
-def test_a_server_killed_while_a_call_waits_ends_it_within_its_deadline_and_serves_it_when_it_is_back(fallible, table, kind, call):
+def test_a_server_killed_while_a_call_waits_ends_it_within_its_deadline_and_serves_it_when_it_is_back(
+    fallible, table, kind, call
+):
     fallible.start()
     client, watcher = reverie.Client(fallible.address), reverie.Client(fallible.address)
     writer = client.trajectory_writer(1)

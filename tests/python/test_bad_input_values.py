@@ -113,9 +113,12 @@ def test_a_port_in_use_is_named_and_its_server_goes_on(how):
     ("wrong", "words"),
     [
         ({**STEP, "obs": np.zeros((8, 8), np.uint8)}, r'table "signed".*column 1 "obs" is float32\[8,8\], got uint8'),
-        ({**STEP, "obs": np.zeros((8, 9), np.float32)}, r'table "signed".*column 1 "obs" is float32\[8,8\], got float32\[.*8,9\]'),
+        (
+            {**STEP, "obs": np.zeros((8, 9), np.float32)},
+            r'table "signed".*column 1 "obs" is float32\[8,8\], got float32\[.*8,9\]',
+        ),
         ({**STEP, "obs": np.zeros((8, 8, 1), np.float32)}, r'column 1 "obs" is float32\[8,8\], got float32\[.*8,8,1\]'),
-        ({"obs": IMAGE}, r'table "signed".*2 columns.*got 1'),
+        ({"obs": IMAGE}, r'table "signed".*2 columns \("action", "obs"\), got 1'),
         ({**STEP, "reward": np.float32(0)}, r'table "signed".*2 columns.*got 3'),
         ([IMAGE, np.int32(1)], r'table "signed".*column 0 "action" is int32\[\], got float32'),
     ],
