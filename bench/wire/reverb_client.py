@@ -62,10 +62,11 @@ def batch(job: Job, i: int) -> Callable[[float], int]:
     )
     options = tf.data.Options()
     options.threading.private_threadpool_size = 2  # the one of all datasets comes to a halt when there are 100 of them
-    batches = iter(dataset.batch(job.batch).prefetch(1).with_options(options))
+    dataset = dataset.batch(job.batch).prefetch(1).with_options(options)
 
     def work(stop: float) -> int:
         items = 0
+        batches = iter(dataset)  # fetches at once: not before the clock runs
         while time.monotonic() < stop:
             next(batches)
             items += job.batch
