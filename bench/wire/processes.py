@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -63,10 +64,8 @@ class Process:
 
     def stop(self, patience: float = 10) -> None:
         """Ends with its standard input; is killed when it does not."""
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self.process.wait(patience)
         except subprocess.TimeoutExpired:

@@ -7,13 +7,17 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import reverb  # noqa: E402
+import reverb
 
-from bench.wire.common import TABLE, in_flight, random_row, table_size  # noqa: E402
+from bench.wire.common import TABLE, in_flight, random_row, table_size
 
 payload = sys.argv[1]
 server = reverb.Server(
-    [reverb.Table(TABLE, reverb.selectors.Uniform(), reverb.selectors.Fifo(), table_size(payload), reverb.rate_limiters.MinSize(1))]
+    [
+        reverb.Table(
+            TABLE, reverb.selectors.Uniform(), reverb.selectors.Fifo(), table_size(payload), reverb.rate_limiters.MinSize(1)
+        )
+    ]
 )
 writer = reverb.Client(f"localhost:{server.port}").trajectory_writer(1, validate_items=False)
 rows = [random_row(payload, seed) for seed in range(32)]

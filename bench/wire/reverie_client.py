@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import reverie  # noqa: E402
-from bench.wire.common import TABLE, Job, random_row, serve_jobs  # noqa: E402
+import reverie
+
+from bench.wire.common import TABLE, Job, random_row, serve_jobs
 
 
 def insert(job: Job, i: int) -> Callable[[float], int]:

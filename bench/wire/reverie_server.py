@@ -7,12 +7,17 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import reverie  # noqa: E402
-from bench.wire.common import TABLE, in_flight, random_row, table_size  # noqa: E402
+import reverie
+
+from bench.wire.common import TABLE, in_flight, random_row, table_size
 
 payload = sys.argv[1]
 server = reverie.Server(
-    [reverie.Table(TABLE, reverie.selectors.Uniform(), reverie.selectors.Fifo(), table_size(payload), reverie.rate_limiters.MinSize(1))],
+    [
+        reverie.Table(
+            TABLE, reverie.selectors.Uniform(), reverie.selectors.Fifo(), table_size(payload), reverie.rate_limiters.MinSize(1)
+        )
+    ],
     address="127.0.0.1:0",
 )
 writer = reverie.Client(f"127.0.0.1:{server.port}").trajectory_writer(1, validate_items=False)

@@ -156,8 +156,8 @@ rv_code rv_signature_fits(const rv_signature *signature, const char *table, cons
   if (signature->num_specs == 0) return RV_OK;
   if (signature->num_specs != num_columns) {
     char names[200];
-    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": its signature has %zu columns (%s), got %u", table, signature->num_specs,
-                   name_columns(names, sizeof names, signature), (unsigned)num_columns);
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": its signature has %zu columns (%s), got %u", table,
+                   signature->num_specs, name_columns(names, sizeof names, signature), (unsigned)num_columns);
   }
   for (uint32_t i = 0; i < num_columns; i++)
     if (!column_fits(&signature->specs[i], &columns[i])) return misfit(&signature->specs[i], table, i, &columns[i], err);
