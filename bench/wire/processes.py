@@ -20,7 +20,7 @@ class Process:
 
     def __init__(self, *command: str) -> None:
         self.name = os.path.basename(command[1])
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.received = b""
