@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
@@ -30,20 +31,18 @@ class Worker:
     def __init__(self, store: str, case: str) -> None:
         self.store = store
         worker = pathlib.Path(__file__).with_name("worker.py")
-        self.process = subprocess.Popen(
-            [STORES[store], str(worker), store, case],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        # A file: a pipe that nobody reads stops a store that warns a lot.
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        command = [STORES[store], str(worker), store, case]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
 
     def ready(self) -> str:
         """The store's version; RuntimeError with what it printed if it could not start."""
         line = self.process.stdout.readline()
         if not line:
-            error = self.process.stderr.read().strip().splitlines()
             self.process.wait()
+            self.log.seek(0)
+            error = self.log.read().decode(errors="replace").strip().splitlines()
             raise RuntimeError(error[-1] if error else f"exit status {self.process.returncode}")
         return json.loads(line)["ready"]
 
@@ -59,6 +58,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.log.close()
 
 
 def bare_gather(case: Case) -> Callable[[], None]:
