@@ -163,7 +163,7 @@ static void a_client_that_pauses_holds_the_server_back_only_there(void **state)
   call_send(&source, "go", 2);
   call_wait_messages(&source, 1);
   for (int i = 0; i < 20; i++) assert_int_equal(call_unary(&b->client, "/echo/unary", "hello", NULL), RV_OK);
-  echo_wait(&b->server, &b->server.closed, 20); /* the server's end of a call comes after the client's */
+  echo_wait(&b->server, &b->server.closed, 20);                    /* the server's end of a call comes after the client's */
   assert_int_equal(echo_count(&b->server, &b->server.closed), 20); /* the source is blocked: 100 MB are not anywhere in between */
   call_resume(&source);
   call_wait(&source);
