@@ -15,8 +15,8 @@ from .processes import Process, ProcessError
 
 HERE = pathlib.Path(__file__).parent
 SIDES = {
-    "reverie": (sys.executable, "reverie_server.py", "reverie_client.py"),
-    "dm_reverb": (REVERB_PYTHON, "reverb_server.py", "reverb_client.py"),
+    "reverie": (sys.executable, "reverie"),
+    "dm_reverb": (REVERB_PYTHON, "reverb"),
 }
 OPERATIONS = ("insert", "iterate", "batch")
 PROCESSES = 2  # that the clients are spread over
@@ -28,9 +28,9 @@ class Side:
 
     def __init__(self, name: str, payload: str) -> None:
         self.name = name
-        self.python, server, self.script = SIDES[name]
+        self.python, self.module = SIDES[name]
         self.clients: list[Process] = []
-        self.server = Process(self.python, str(HERE / server), payload)
+        self.server = Process(self.python, str(HERE / "server.py"), self.module, payload)
         try:
             self.address = f"127.0.0.1:{int(self.server.receive_word('port', TIMEOUT))}"
         except ProcessError:
@@ -39,7 +39,7 @@ class Side:
 
     def start_clients(self) -> None:
         while len(self.clients) < PROCESSES:
-            self.clients.append(Process(self.python, str(HERE / self.script)))
+            self.clients.append(Process(self.python, str(HERE / "client.py"), self.module))
 
     def stop_clients(self, patience: float = 10) -> None:
         while self.clients:

@@ -1,7 +1,11 @@
-"""dm-reverb's Python client."""
+"""A Python client of Reverie or dm-reverb; the first argument, ``reverie`` or ``reverb``, names the module.
+
+Inserting and iterating are the same calls on both; only batches are fetched in each store's own way.
+"""
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 import sys
 import time
@@ -9,13 +13,13 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import reverb
-
 from bench.wire.common import TABLE, Job, random_row, serve_jobs
+
+store = importlib.import_module(sys.argv[1])
 
 
 def insert(job: Job, i: int) -> Callable[[float], int]:
-    client = reverb.Client(job.address)
+    client = store.Client(job.address)
     writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
     row = random_row(job.payload, i)
     in_flight = job.in_flight
@@ -35,7 +39,7 @@ def insert(job: Job, i: int) -> Callable[[float], int]:
 
 
 def iterate(job: Job, i: int) -> Callable[[float], int]:
-    client = reverb.Client(job.address)
+    client = store.Client(job.address)
 
     def work(stop: float) -> int:
         items = 0
@@ -48,12 +52,25 @@ def iterate(job: Job, i: int) -> Callable[[float], int]:
     return work
 
 
-def batch(job: Job, i: int) -> Callable[[float], int]:
+def reverie_batch(job: Job, i: int) -> Callable[[float], int]:
+    client = store.Client(job.address)
+
+    def work(stop: float) -> int:
+        items = 0
+        while time.monotonic() < stop:
+            client.sample_batch(TABLE, job.batch)
+            items += job.batch
+        return items
+
+    return work
+
+
+def reverb_batch(job: Job, i: int) -> Callable[[float], int]:
     import numpy as np
     import tensorflow as tf
 
     elements = random_row(job.payload, 0).size
-    dataset = reverb.TrajectoryDataset(
+    dataset = store.TrajectoryDataset(
         server_address=job.address,
         table=TABLE,
         dtypes=[np.dtype(np.float32)],
@@ -76,4 +93,4 @@ def batch(job: Job, i: int) -> Callable[[float], int]:
 
 
 if __name__ == "__main__":
-    serve_jobs({"insert": insert, "iterate": iterate, "batch": batch})
+    serve_jobs({"insert": insert, "iterate": iterate, "batch": reverie_batch if sys.argv[1] == "reverie" else reverb_batch})
