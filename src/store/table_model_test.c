@@ -1,6 +1,6 @@
 /* Whole tables against a list: every sampler with every remover under every kind of limiter. The list is searched for everything,
  * the limiter is its two formulas; where a selector draws by chance, the list follows the draw and checks that it was possible
- * and how probable it was said to be. REVERIE_TEST_SEED and REVERIE_TEST_OPERATIONS choose other runs. */
+ * and how probable it was said to be. RV_TEST_SEED and RV_TEST_OPERATIONS choose other runs. */
 #include "store/testing.h"
 
 #include <math.h>
@@ -394,8 +394,8 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 static void tables_do_what_a_list_would_do(void **state)
 {
   (void)state;
-  uint64_t seed = number_from("REVERIE_TEST_SEED", 1);
-  size_t operations = number_from("REVERIE_TEST_OPERATIONS", 100000) / (KINDS * KINDS * LIMITERS);
+  uint64_t seed = number_from("RV_TEST_SEED", 1);
+  size_t operations = number_from("RV_TEST_OPERATIONS", 100000) / (KINDS * KINDS * LIMITERS);
   print_message("seed %llu\n", (unsigned long long)seed);
   for (int sampler = RV_SELECTOR_FIFO; sampler <= RV_SELECTOR_PRIORITIZED; sampler++)
     for (int remover = RV_SELECTOR_FIFO; remover <= RV_SELECTOR_PRIORITIZED; remover++)
