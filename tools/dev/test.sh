@@ -20,12 +20,21 @@ run_ctest() { # run_ctest NAME PRESET [CTEST ARGS]
   local name=$1 preset=$2 log; shift 2
   (build_preset "$preset") || { count "$name" 0 1; return; }
   log=$(mktemp)
-  ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log" | grep -vE '^ +Start +[0-9]+:'
-  local total bad
-  total=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\2/p' "$log")
-  bad=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests failed out of ([0-9]+).*/\1/p' "$log")
+  ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure --no-tests=error --output-junit "$log" "$@" 2>&1 | grep -vE '^ +Start +[0-9]+:'
+  # The counts are read from the report: the sentence that ctest prints differs between its versions.
+  count "$name" $(python3 - "$log" <<'EOF'
+import sys
+import xml.etree.ElementTree as xml
+
+try:
+    suite = xml.parse(sys.argv[1]).getroot()
+    total, ran = int(suite.get("tests")), sum(case.get("status") == "run" for case in suite.iter("testcase"))
+    print(ran, max(total - ran, 0 if total else 1))
+except (OSError, xml.ParseError):
+    print(0, 1)
+EOF
+  )
   rm -f "$log"
-  if [ -z "$total" ] || [ "$total" -eq 0 ]; then count "$name" 0 1; else count "$name" $((total - bad)) "$bad"; fi
 }
 
 run_pytest() { # run_pytest NAME PATHS...
