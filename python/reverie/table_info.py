@@ -132,19 +132,47 @@ class RateLimiterInfo:
 
 @dataclasses.dataclass
 class TableWorkerTime:
-    """Cumulative milliseconds."""
+    """How a table has spent its time, cumulative: nanoseconds, and as in Reverb whole milliseconds (`running_ms` ...).
 
-    running_ms: int = 0
-    sampling_ms: int = 0
-    inserting_ms: int = 0
-    sleeping_ms: int = 0
-    waiting_for_sampling_ms: int = 0
-    waiting_for_inserts_ms: int = 0
+    Of a plain Reverb server only the milliseconds are known.
+    """
+
+    running_ns: int = 0
+    sampling_ns: int = 0
+    inserting_ns: int = 0
+    sleeping_ns: int = 0
+    waiting_for_sampling_ns: int = 0
+    waiting_for_inserts_ns: int = 0
+
+    @property
+    def running_ms(self) -> int:
+        return self.running_ns // 1_000_000
+
+    @property
+    def sampling_ms(self) -> int:
+        return self.sampling_ns // 1_000_000
+
+    @property
+    def inserting_ms(self) -> int:
+        return self.inserting_ns // 1_000_000
+
+    @property
+    def sleeping_ms(self) -> int:
+        return self.sleeping_ns // 1_000_000
+
+    @property
+    def waiting_for_sampling_ms(self) -> int:
+        return self.waiting_for_sampling_ns // 1_000_000
+
+    @property
+    def waiting_for_inserts_ms(self) -> int:
+        return self.waiting_for_inserts_ns // 1_000_000
 
     @classmethod
     def from_proto(cls, data: bytes) -> TableWorkerTime:
-        values = {number: signed(expect_int(value)) for number, value in fields(data) if 1 <= number <= 6}
-        return cls(*(values.get(number, 0) for number in range(1, 7)))
+        known = (*range(1, 7), *range(1000, 1006))
+        values = {number: signed(expect_int(value)) for number, value in fields(data) if number in known}
+        return cls(*(values.get(999 + number, values.get(number, 0) * 1_000_000) for number in range(1, 7)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +299,7 @@ def from_raw(raw: dict[str, Any]) -> TableInfo:
         num_episodes=raw["num_episodes"],
         num_deleted_episodes=raw["num_deleted_episodes"],
         num_unique_samples=raw["num_unique_samples"],
-        table_worker_time=TableWorkerTime(*(ns // 1_000_000 for ns in raw["times_ns"])),
+        table_worker_time=TableWorkerTime(*raw["times_ns"]),
         num_deletes=raw["deletes"],
         num_updates=raw["updates"],
         inserts_per_second=raw["inserts_per_second"],

@@ -55,8 +55,8 @@ static rv_table_info full_info(rv_waiting_caller *waiting, const rv_spec *specs)
                         .inserts_per_second = 1.5,
                         .samples_per_second = 3,
                         .memory_bytes = 123456,
-                        .running_ns = 5000000,
-                        .waiting_for_inserts_ns = 7000000,
+                        .running_ns = 5000001,
+                        .waiting_for_inserts_ns = 999,
                         .waiting = waiting,
                         .num_waiting = 2,
                         .num_waiting_inserts = 1,
@@ -103,7 +103,7 @@ static void table_info_comes_back_whole(void **state)
   assert_true(b->num_episodes == 2 && b->num_deleted_episodes == 3 && b->num_unique_samples == 4);
   assert_true(b->inserts == 18 && b->samples == 36 && b->deletes == 1 && b->updates == 9);
   assert_true(b->inserts_per_second == 1.5 && b->samples_per_second == 3 && b->memory_bytes == 123456);
-  assert_true(b->running_ns == 5000000 && b->sampling_ns == 0 && b->waiting_for_inserts_ns == 7000000);
+  assert_true(b->running_ns == 5000001 && b->sampling_ns == 0 && b->waiting_for_inserts_ns == 999);
   assert_int_equal(b->num_waiting, 2);
   for (int i = 0; i < 2; i++) {
     assert_true(b->waiting[i].id == waiting[i].id && b->waiting[i].is_insert == waiting[i].is_insert);

@@ -26,19 +26,29 @@ static int64_t ms_to_ns(uint64_t ms)
   return __builtin_mul_overflow((int64_t)ms, NS_PER_MS, &ns) ? INT64_MAX : ns;
 }
 
+/* A Reverie server says in fields of its own, 1000 on, what Reverb's fields say in milliseconds. */
+enum { WORKER_TIMES = 6, FIRST_NS_FIELD = 1000 };
+
 static bool parse_worker_time(rv_span message, rv_table_info *out)
 {
-  int64_t *const times[] = {&out->running_ns,
-                            &out->sampling_ns,
-                            &out->inserting_ns,
-                            &out->sleeping_ns,
-                            &out->waiting_for_sampling_ns,
-                            &out->waiting_for_inserts_ns};
+  int64_t *const times[WORKER_TIMES] = {&out->running_ns,
+                                        &out->sampling_ns,
+                                        &out->inserting_ns,
+                                        &out->sleeping_ns,
+                                        &out->waiting_for_sampling_ns,
+                                        &out->waiting_for_inserts_ns};
+  bool exact[WORKER_TIMES] = {false};
   rv_reader reader;
   rv_field field;
   rv_reader_init(&reader, message);
-  while (rv_reader_next(&reader, &field))
-    if (field.type == RV_WIRE_VARINT && field.number >= 1 && field.number <= 6) *times[field.number - 1] = ms_to_ns(field.value);
+  while (rv_reader_next(&reader, &field)) {
+    if (field.type != RV_WIRE_VARINT) continue;
+    uint32_t n = field.number;
+    if (n >= 1 && n <= WORKER_TIMES && !exact[n - 1]) *times[n - 1] = ms_to_ns(field.value);
+    if (n < FIRST_NS_FIELD || n >= FIRST_NS_FIELD + WORKER_TIMES) continue;
+    *times[n - FIRST_NS_FIELD] = (int64_t)field.value;
+    exact[n - FIRST_NS_FIELD] = true;
+  }
   return !reader.broken;
 }
 
@@ -186,14 +196,15 @@ rv_code rv_table_info_parse(rv_span message, rv_info_budget *budget, rv_table_in
 
 static void put_worker_time(rv_writer_buf *out, const rv_table_info *info)
 {
-  const int64_t times[] = {info->running_ns,
-                           info->sampling_ns,
-                           info->inserting_ns,
-                           info->sleeping_ns,
-                           info->waiting_for_sampling_ns,
-                           info->waiting_for_inserts_ns};
+  const int64_t times[WORKER_TIMES] = {info->running_ns,
+                                       info->sampling_ns,
+                                       info->inserting_ns,
+                                       info->sleeping_ns,
+                                       info->waiting_for_sampling_ns,
+                                       info->waiting_for_inserts_ns};
   size_t mark = rv_put_open(out, 12);
-  for (uint32_t i = 0; i < sizeof times / sizeof times[0]; i++) rv_put_varint(out, i + 1, (uint64_t)(times[i] / NS_PER_MS));
+  for (uint32_t i = 0; i < WORKER_TIMES; i++) rv_put_varint(out, i + 1, (uint64_t)(times[i] / NS_PER_MS));
+  for (uint32_t i = 0; i < WORKER_TIMES; i++) rv_put_varint(out, FIRST_NS_FIELD + i, (uint64_t)times[i]);
   rv_put_close(out, mark);
 }
 

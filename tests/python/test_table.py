@@ -1,6 +1,7 @@
 """Table: arguments, info, can_sample and can_insert, replace."""
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -185,6 +186,14 @@ def test_table_info_reads_reverbs_message():
     assert info.sampler_options.prioritized.priority_exponent == 0.5
     assert info.remover_options.is_deterministic
     assert info.rate_limiter_info.insert_stats.completed == 7
-    assert info.table_worker_time.running_ms == 9
+    assert (info.table_worker_time.running_ms, info.table_worker_time.running_ns) == (9, 9_000_000)
     with pytest.raises(ValueError, match="varint|fit|wire"):
         reverie.TableInfo.from_serialized_proto(b"\x0a\xff")
+
+
+def test_the_time_a_table_has_spent_is_told_to_the_nanosecond_by_either_way(connect):
+    client = connect(make_table())
+    client.add("t", {"x": 1})
+    client.sample_batch("t", 1)
+    times = dataclasses.astuple(client.server_info()["t"].table_worker_time)
+    assert any(ns % 1_000_000 for ns in times)
