@@ -125,7 +125,8 @@ static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error
   call->evict_task.run = on_evict_task;
   call->granted_task.run = on_granted_task;
   call->session_user = (rv_writer_session_user){.evict = on_evict, .granted = on_granted};
-  rv_code code = rv_writer_sessions_attach(server->sessions, writer, resumes, &call->session_user, &call->session, &granted, err);
+  rv_code code = rv_writer_sessions_attach(server->sessions, &server->session_limits, writer, resumes, &call->session_user,
+                                           &call->session, &granted, err);
   if (code == RV_OK) call->waits_for_session = !granted;
   return code;
 }

@@ -43,7 +43,6 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
 
 static void destroy(rv_server *server)
 {
-  rv_writer_sessions_free(server->sessions);
   rv_cond_fini(&server->changed);
   rv_mutex_fini(&server->lock);
   rv_store_unref(server->store);
@@ -92,8 +91,9 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   rv_store_state_id(server->store, id);
   snprintf(server->state_id, sizeof server->state_id, "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
   int64_t ttl_ms = full.writer_session_ttl_ms == 0 ? default_session_ttl_ms : full.writer_session_ttl_ms;
-  code = rv_writer_sessions_new(&server->env, or_default(full.max_writer_sessions, default_sessions), ttl_ms * 1000000,
-                                &server->sessions, err);
+  server->session_limits = (rv_writer_session_limits){.max_sessions = or_default(full.max_writer_sessions, default_sessions),
+                                                      .ttl_ns = ttl_ms * 1000000};
+  code = rv_writer_sessions_of_store(server->store, &server->sessions, err);
   if (code == RV_OK) code = start(server, &full, err);
   if (code != RV_OK) {
     destroy(server);

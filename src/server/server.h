@@ -27,7 +27,8 @@ typedef struct rv_server_loop {
 struct rv_server {
   rv_env env;
   rv_store *store;
-  rv_writer_sessions *sessions;
+  rv_writer_sessions *sessions; /* the store's */
+  rv_writer_session_limits session_limits;
   rv_grpc_server *grpc;
   uint16_t *ports;
   size_t num_addresses;

@@ -32,9 +32,8 @@ struct rv_writer_session {
 };
 
 struct rv_writer_sessions {
+  rv_store_attachment attachment;
   rv_env env;
-  size_t max_sessions;
-  int64_t ttl_ns;
   uint64_t seed;
   rv_mutex lock; /* guards everything below, and owner, successor and idle of each session */
   rv_writer_session **buckets;
@@ -44,7 +43,23 @@ struct rv_writer_sessions {
 
 /* ---- the registry ---- */
 
-rv_code rv_writer_sessions_new(const rv_env *env, size_t max_sessions, int64_t ttl_ns, rv_writer_sessions **out, rv_error *err)
+static void free_attached(rv_store_attachment *attachment)
+{
+  rv_writer_sessions_free(RV_CONTAINER(attachment, rv_writer_sessions, attachment));
+}
+
+rv_code rv_writer_sessions_of_store(rv_store *store, rv_writer_sessions **out, rv_error *err)
+{
+  rv_writer_sessions *candidate;
+  rv_code code = rv_writer_sessions_new(rv_store_env(store), &candidate, err);
+  if (code != RV_OK) return code;
+  rv_store_attachment *attached = rv_store_attach(store, &candidate->attachment);
+  if (attached != &candidate->attachment) rv_writer_sessions_free(candidate);
+  *out = RV_CONTAINER(attached, rv_writer_sessions, attachment);
+  return RV_OK;
+}
+
+rv_code rv_writer_sessions_new(const rv_env *env, rv_writer_sessions **out, rv_error *err)
 {
   enum { FIRST_BUCKETS = 64 };
   rv_writer_sessions *sessions = calloc(1, sizeof *sessions);
@@ -54,9 +69,8 @@ rv_code rv_writer_sessions_new(const rv_env *env, size_t max_sessions, int64_t t
     free(buckets);
     return rv_fail_memory(err, sizeof *sessions);
   }
+  sessions->attachment.free = free_attached;
   sessions->env = *env;
-  sessions->max_sessions = max_sessions;
-  sessions->ttl_ns = ttl_ns;
   sessions->seed = rv_entropy64(env);
   sessions->buckets = buckets;
   sessions->num_buckets = FIRST_BUCKETS;
@@ -106,12 +120,12 @@ static void forget(rv_writer_sessions *sessions, rv_writer_session *session)
   session_free(session);
 }
 
-static void forget_expired(rv_writer_sessions *sessions)
+static void forget_expired(rv_writer_sessions *sessions, int64_t ttl_ns)
 {
   int64_t now = rv_monotonic_ns(&sessions->env);
   while (!rv_list_empty(&sessions->idle)) {
     rv_writer_session *oldest = RV_CONTAINER(sessions->idle.next, rv_writer_session, idle);
-    if (now - oldest->idle_since_ns < sessions->ttl_ns) return;
+    if (now - oldest->idle_since_ns < ttl_ns) return;
     forget(sessions, oldest);
   }
 }
@@ -156,9 +170,10 @@ static bool parse_id(const char *text, uint64_t id[2])
   return digits == 32;
 }
 
-static rv_code make_session(rv_writer_sessions *sessions, const uint64_t id[2], rv_writer_session **out, rv_error *err)
+static rv_code make_session(rv_writer_sessions *sessions, size_t max_sessions, const uint64_t id[2], rv_writer_session **out,
+                            rv_error *err)
 {
-  if (sessions->count >= sessions->max_sessions) {
+  while (sessions->count >= max_sessions) {
     if (rv_list_empty(&sessions->idle))
       return rv_fail(err, RV_RESOURCE_EXHAUSTED,
                      "this server already serves %zu writers; close some, or raise its max_writer_sessions", sessions->count);
@@ -187,10 +202,10 @@ static void evict(rv_writer_session_user *user)
 }
 
 /* Holding the lock. */
-static rv_code attach(rv_writer_sessions *sessions, const uint64_t id[2], bool resumes, rv_writer_session_user *user,
-                      rv_writer_session **out, bool *granted, rv_error *err)
+static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limits *limits, const uint64_t id[2], bool resumes,
+                      rv_writer_session_user *user, rv_writer_session **out, bool *granted, rv_error *err)
 {
-  forget_expired(sessions);
+  forget_expired(sessions, limits->ttl_ns);
   rv_writer_session *session = sessions->buckets[bucket_of(sessions, id)];
   while (session != NULL && (session->id[0] != id[0] || session->id[1] != id[1])) session = session->next;
   if (session == NULL && resumes)
@@ -198,13 +213,13 @@ static rv_code attach(rv_writer_sessions *sessions, const uint64_t id[2], bool r
                    "the writer's session has expired (one is kept for %" PRId64
                    " s after its last use, and at most %zu are kept), so it is no longer known "
                    "which of its unconfirmed items were inserted; make a new writer",
-                   sessions->ttl_ns / 1000000000, sessions->max_sessions);
+                   limits->ttl_ns / 1000000000, limits->max_sessions);
   if (session != NULL && session->broken)
     return rv_fail(err, RV_FAILED_PRECONDITION,
                    "the server could not remember all of the writer's items, so it is not known which were inserted; "
                    "make a new writer");
   if (session == NULL) {
-    rv_code code = make_session(sessions, id, &session, err);
+    rv_code code = make_session(sessions, limits->max_sessions, id, &session, err);
     if (code != RV_OK) return code;
   }
   *out = session;
@@ -222,14 +237,15 @@ static rv_code attach(rv_writer_sessions *sessions, const uint64_t id[2], bool r
   return RV_OK;
 }
 
-rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const char *writer, bool resumes, rv_writer_session_user *user,
-                                  rv_writer_session **out, bool *granted, rv_error *err)
+rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const rv_writer_session_limits *limits, const char *writer,
+                                  bool resumes, rv_writer_session_user *user, rv_writer_session **out, bool *granted,
+                                  rv_error *err)
 {
   uint64_t id[2];
   if (!parse_id(writer, id))
     return rv_fail(err, RV_INVALID_ARGUMENT, "metadata reverie-writer must be 32 hexadecimal digits, got \"%.64s\"", writer);
   rv_mutex_lock(&sessions->lock);
-  rv_code code = attach(sessions, id, resumes, user, out, granted, err);
+  rv_code code = attach(sessions, limits, id, resumes, user, out, granted, err);
   rv_mutex_unlock(&sessions->lock);
   return code;
 }

@@ -1,5 +1,6 @@
-/* What the server remembers of each Reverie writer, so that an item which is sent again after a lost connection is never inserted
- * twice (docs/protocol.md, Exactly once).
+/* What is remembered of each Reverie writer, so that an item which is sent again after a lost connection is never inserted twice
+ * (docs/protocol.md, Exactly once). It belongs to the store that the items are in, not to the server that let them in: a server
+ * that takes the place of another, and several over one store, go on where the writer was.
  *
  * A session has at most one owner, a stream. A newer stream of the same writer asks the owner to go and waits until it has: only
  * then is it known of every item of the older one whether it was inserted. What a session holds (rv_session_*) is its owner's
@@ -7,7 +8,7 @@
 #ifndef RV_SERVER_SESSIONS_H
 #define RV_SERVER_SESSIONS_H
 
-#include "base/env.h"
+#include "store/store.h"
 
 typedef struct rv_writer_sessions rv_writer_sessions;
 typedef struct rv_writer_session rv_writer_session;
@@ -20,15 +21,25 @@ typedef struct rv_writer_session_user {
   bool evicted;                                         /* the registry's */
 } rv_writer_session_user;
 
-rv_code rv_writer_sessions_new(const rv_env *env, size_t max_sessions, int64_t ttl_ns, rv_writer_sessions **out, rv_error *err);
+/* How much a server lets be remembered; each asks for its own when it attaches a stream. */
+typedef struct rv_writer_session_limits {
+  size_t max_sessions;
+  int64_t ttl_ns; /* of sessions that nobody uses */
+} rv_writer_session_limits;
+
+/* The store's registry, made with the first server; it lives as long as the store, and tells time by the store's clock. */
+rv_code rv_writer_sessions_of_store(rv_store *store, rv_writer_sessions **out, rv_error *err);
+
+rv_code rv_writer_sessions_new(const rv_env *env, rv_writer_sessions **out, rv_error *err);
 /* No session may have an owner. */
 void rv_writer_sessions_free(rv_writer_sessions *sessions);
 
-/* Finds or makes the session of a writer: 32 hexadecimal digits, dashes ignored. `resumes`: the writer has seen this very server
+/* Finds or makes the session of a writer: 32 hexadecimal digits, dashes ignored. `resumes`: the writer has seen this very store
  * before, so that a session which is not there has expired: RV_FAILED_PRECONDITION. *granted: the user is the owner now;
  * otherwise `granted` will be called. RV_RESOURCE_EXHAUSTED: too many writers at once. */
-rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const char *writer, bool resumes, rv_writer_session_user *user,
-                                  rv_writer_session **out, bool *granted, rv_error *err);
+rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const rv_writer_session_limits *limits, const char *writer,
+                                  bool resumes, rv_writer_session_user *user, rv_writer_session **out, bool *granted,
+                                  rv_error *err);
 /* The user, owner or waiting, goes. */
 void rv_writer_sessions_detach(rv_writer_sessions *sessions, rv_writer_session *session, rv_writer_session_user *user);
 size_t rv_writer_sessions_count(rv_writer_sessions *sessions);

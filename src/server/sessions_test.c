@@ -35,14 +35,16 @@ static int64_t read_clock(void *context)
   return clock_ns;
 }
 
+static rv_writer_session_limits limits;
 static rv_writer_sessions *make_sessions(size_t max)
 {
+  limits = (rv_writer_session_limits){.max_sessions = max, .ttl_ns = 1000000000};
   rv_env env;
   rv_env_fill(&env, NULL);
   env.monotonic_ns = read_clock;
   clock_ns = 1000;
   rv_writer_sessions *sessions = NULL;
-  assert_int_equal(rv_writer_sessions_new(&env, max, 1000000000, &sessions, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_new(&env, &sessions, NULL), RV_OK);
   return sessions;
 }
 
@@ -53,13 +55,14 @@ static void a_recorded_item_is_found_by_the_next_stream(void **state)
   test_user a = make_user(), b = make_user();
   rv_writer_session *session = NULL;
   bool granted = false;
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
   assert_true(granted);
   assert_int_equal(rv_writer_session_record(session, 1, RV_OK, "", NULL), RV_OK);
   assert_int_equal(rv_writer_session_record(session, 3, RV_INVALID_ARGUMENT, "priority is NaN", NULL), RV_OK);
   rv_writer_sessions_detach(sessions, session, &a.user);
   assert_int_equal(
-      rv_writer_sessions_attach(sessions, "00112233445566778899AABBCCDDEEFF", true, &b.user, &session, &granted, NULL), RV_OK);
+      rv_writer_sessions_attach(sessions, &limits, "00112233445566778899AABBCCDDEEFF", true, &b.user, &session, &granted, NULL),
+      RV_OK);
   assert_true(granted);
   rv_code code = RV_UNKNOWN;
   const char *message = NULL;
@@ -80,11 +83,11 @@ static void a_newer_stream_evicts_the_owner_and_waits_for_it(void **state)
   test_user a = make_user(), b = make_user(), c = make_user();
   rv_writer_session *session = NULL;
   bool granted = false;
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
   assert_false(granted);
   assert_int_equal(a.evictions, 1);
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &c.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &c.user, &session, &granted, NULL), RV_OK);
   assert_false(granted);
   assert_int_equal(a.evictions, 1);
   assert_int_equal(b.evictions, 1); /* replaced before its turn came */
@@ -103,17 +106,17 @@ static void a_session_that_somebody_was_evicted_from_stays_until_they_leave(void
   test_user a = make_user(), b = make_user(), c = make_user();
   rv_writer_session *session = NULL;
   bool granted = false;
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &c.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &c.user, &session, &granted, NULL), RV_OK);
   rv_writer_sessions_detach(sessions, session, &a.user);
   rv_writer_sessions_detach(sessions, session, &c.user);
   clock_ns += INT64_C(5000000000);
   test_user other = make_user();
   rv_writer_session *others = NULL;
-  assert_int_equal(
-      rv_writer_sessions_attach(sessions, "ffffffffffffffffffffffffffffffff", false, &other.user, &others, &granted, NULL),
-      RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, "ffffffffffffffffffffffffffffffff", false, &other.user, &others,
+                                             &granted, NULL),
+                   RV_OK);
   assert_int_equal(rv_writer_sessions_count(sessions), 2);
   rv_writer_sessions_detach(sessions, session, &b.user);
   rv_writer_sessions_detach(sessions, others, &other.user);
@@ -127,13 +130,14 @@ static void an_expired_session_is_not_resumed_silently(void **state)
   test_user a = make_user();
   rv_writer_session *session = NULL;
   bool granted = false;
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
   rv_writer_sessions_detach(sessions, session, &a.user);
   clock_ns += INT64_C(2000000000);
   rv_error err = {0};
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, true, &a.user, &session, &granted, &err), RV_FAILED_PRECONDITION);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, true, &a.user, &session, &granted, &err),
+                   RV_FAILED_PRECONDITION);
   assert_non_null(strstr(err.message, "expired"));
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
   rv_writer_sessions_detach(sessions, session, &a.user);
   rv_writer_sessions_free(sessions);
 }
@@ -149,18 +153,20 @@ static void the_longest_idle_session_makes_room_and_live_ones_stay(void **state)
   for (int i = 0; i < 200; i++) {
     users[i] = make_user();
     snprintf(writer, sizeof writer, "%032x", i);
-    assert_int_equal(rv_writer_sessions_attach(sessions, writer, false, &users[i].user, &session[i], &granted, NULL), RV_OK);
+    assert_int_equal(rv_writer_sessions_attach(sessions, &limits, writer, false, &users[i].user, &session[i], &granted, NULL),
+                     RV_OK);
   }
   users[200] = make_user();
   rv_error err = {0};
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &users[200].user, &session[200], &granted, &err),
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &users[200].user, &session[200], &granted, &err),
                    RV_RESOURCE_EXHAUSTED);
   rv_writer_sessions_detach(sessions, session[7], &users[7].user);
-  assert_int_equal(rv_writer_sessions_attach(sessions, WRITER, false, &users[200].user, &session[200], &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &users[200].user, &session[200], &granted, NULL),
+                   RV_OK);
   assert_int_equal(rv_writer_sessions_count(sessions), 200);
   snprintf(writer, sizeof writer, "%032x", 7);
   rv_writer_sessions_detach(sessions, session[8], &users[8].user);
-  assert_int_equal(rv_writer_sessions_attach(sessions, writer, true, &users[7].user, &session[7], &granted, &err),
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, writer, true, &users[7].user, &session[7], &granted, &err),
                    RV_FAILED_PRECONDITION);
   for (int i = 0; i <= 200; i++)
     if (i != 7 && i != 8) rv_writer_sessions_detach(sessions, session[i], &users[i].user);
@@ -176,7 +182,8 @@ static void a_writer_id_that_is_no_id_is_refused(void **state)
     test_user a = make_user();
     rv_writer_session *session = NULL;
     bool granted = false;
-    assert_int_equal(rv_writer_sessions_attach(sessions, bad[i], false, &a.user, &session, &granted, NULL), RV_INVALID_ARGUMENT);
+    assert_int_equal(rv_writer_sessions_attach(sessions, &limits, bad[i], false, &a.user, &session, &granted, NULL),
+                     RV_INVALID_ARGUMENT);
   }
   rv_writer_sessions_free(sessions);
 }

@@ -17,6 +17,7 @@ struct rv_store {
   uint64_t state_id[2];
   rv_layouts *layouts;
   rv_decode_cache *cache;
+  _Atomic(rv_store_attachment *) attachment; /* set once */
   size_t num_tables;
   rv_table *tables[];
 };
@@ -75,6 +76,8 @@ static rv_code check_config(const rv_store_config *config, rv_error *err)
 
 static void free_store(rv_store *store)
 {
+  rv_store_attachment *attachment = atomic_load_explicit(&store->attachment, memory_order_acquire);
+  if (attachment != NULL) attachment->free(attachment);
   for (size_t i = 0; i < store->num_tables; i++) rv_table_free(store->tables[i]);
   rv_decode_cache_unref(store->cache);
   rv_layouts_unref(store->layouts);
@@ -95,6 +98,7 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   if (store == NULL) return rv_fail_memory(err, bytes);
   atomic_init(&store->refs, 1);
   atomic_init(&store->closed, false);
+  atomic_init(&store->attachment, NULL);
   rv_env_fill(&store->env, config.env);
   store->state_id[0] = rv_entropy64(&store->env);
   store->state_id[1] = rv_entropy64(&store->env);
@@ -190,4 +194,12 @@ void rv_store_state_id(const rv_store *store, uint64_t out[2])
 {
   out[0] = store->state_id[0];
   out[1] = store->state_id[1];
+}
+
+rv_store_attachment *rv_store_attach(rv_store *store, rv_store_attachment *candidate)
+{
+  rv_store_attachment *there = NULL;
+  bool first =
+      atomic_compare_exchange_strong_explicit(&store->attachment, &there, candidate, memory_order_acq_rel, memory_order_acquire);
+  return first ? candidate : there;
 }

@@ -16,4 +16,12 @@ rv_decode_cache *rv_store_decode_cache(rv_store *store);
 void rv_store_state_id(const rv_store *store, uint64_t out[2]); /* random, made with the store */
 bool rv_store_is_closed(const rv_store *store);
 
+/* What a layer above keeps with the store, because it must last as long (the server: what it remembers of writers). */
+typedef struct rv_store_attachment {
+  void (*free)(struct rv_store_attachment *attachment); /* when the store goes */
+} rv_store_attachment;
+/* Attaches it if nothing is attached yet. Returns what is attached then: if that is not `candidate`, the caller keeps it. Any
+ * thread. */
+rv_store_attachment *rv_store_attach(rv_store *store, rv_store_attachment *candidate);
+
 #endif

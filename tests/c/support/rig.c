@@ -18,7 +18,7 @@ void rig_start_with(test_rig *rig, const rv_table_config *tables, size_t num_tab
 {
   static const char *const address = "127.0.0.1:0";
   rv_error err = {.message = ""};
-  rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables};
+  rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables, .env = config.env};
   if (rv_store_new(&store, &rig->store, &err) != RV_OK) fail_msg("store: %s", err.message);
   config.size = sizeof config;
   config.store = rig->store;

@@ -1,0 +1,202 @@
+/* A server that stops and another one over the same store: to writers it is the same place, and no item is lost or doubled. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "support/place.h"
+#include "support/proxy.h"
+#include "support/rig.h"
+
+#define WRITER "000102030405060708090a0b0c0d0e0f"
+
+static void replace_server(rv_store *store, rv_server **server, const char *address, rv_server_config config)
+{
+  rv_server_free(*server);
+  config.size = sizeof config;
+  config.store = store;
+  config.addresses = &address;
+  config.num_addresses = 1;
+  config.io_threads = 2;
+  OK(rv_server_new(&config, server, error));
+}
+
+static test_stream *open_writer(test_peer *peer, const char *seen)
+{
+  rv_metadata metadata[] = {{"reverie-writer", WRITER}, {"reverie-server-state", seen}};
+  return stream_open(peer, INSERT, metadata, seen == NULL ? 1 : 2);
+}
+
+static void items_in_doubt_are_settled_by_the_next_server(void **state)
+{
+  (void)state;
+  rv_table_config tables[] = {place_queue("q", 2)};
+  test_rig rig;
+  test_peer peer;
+  rig_start(&rig, tables, 1);
+  peer_open(&peer, rig.address);
+  test_stream *call = open_writer(&peer, NULL);
+  char id[64];
+  snprintf(id, sizeof id, "%s", stream_header(call, "reverie-server-state"));
+  for (uint64_t i = 1; i <= 4; i++) insert_numbered(call, "q", i, i); /* two go in, two wait */
+  rig_wait_for_waiting(&rig, "q", 2, 0);
+  replace_server(rig.store, &rig.server, rig.address, (rv_server_config){0});
+  assert_int_not_equal(stream_end(call, NULL), RV_OK); /* whatever was confirmed is not looked at: it is in doubt */
+  stream_free(call);
+  call = open_writer(&peer, id);
+  assert_string_equal(stream_header(call, "reverie-server-state"), id);
+  for (uint64_t i = 1; i <= 4; i++) insert_numbered(call, "q", i, i);
+  rig_wait_for_waiting(&rig, "q", 2, 0);
+  test_stream *sampler = stream_open(&peer, SAMPLE, NULL, 0);
+  uint64_t keys[4];
+  ask_samples(sampler, "q", 4, -1);
+  assert_int_equal(read_samples(sampler, keys, 4), 4);
+  for (uint64_t i = 0; i < 4; i++) assert_int_equal(keys[i], i + 1);
+  expect_keys(call, keys, 4);
+  for (uint64_t i = 0; i < 4; i++) assert_int_equal(keys[i], i + 1);
+  assert_int_equal(rig_size(&rig, "q"), 0);
+  stream_free(sampler);
+  stream_free(call);
+  peer_close(&peer);
+  rig_stop(&rig);
+}
+
+static void two_servers_over_one_store_know_the_same_writers(void **state)
+{
+  (void)state;
+  rv_table_config table = rig_table("t");
+  test_rig first;
+  rig_start(&first, &table, 1);
+  rv_server *second = NULL;
+  replace_server(first.store, &second, "127.0.0.1:0", (rv_server_config){0});
+  char address[64];
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)rv_server_port(second, 0));
+  test_peer peers[2];
+  peer_open(&peers[0], first.address);
+  peer_open(&peers[1], address);
+  test_stream *calls[2];
+  uint64_t key = 0;
+  calls[0] = open_writer(&peers[0], NULL);
+  char id[64];
+  snprintf(id, sizeof id, "%s", stream_header(calls[0], "reverie-server-state"));
+  insert_numbered(calls[0], "t", 7, 1);
+  expect_keys(calls[0], &key, 1);
+  calls[1] = open_writer(&peers[1], id);
+  insert_numbered(calls[1], "t", 7, 1);
+  expect_keys(calls[1], &key, 1);
+  assert_int_equal(key, 7);
+  assert_int_equal(stream_end(calls[0], NULL), RV_ABORTED); /* the other server's stream has taken over */
+  rv_table_info info = {.size = sizeof info};
+  OK(rv_table_get_info(rig_find(&first, "t"), &info, error));
+  assert_true(info.inserts == 1 && info.updates == 0);
+  rv_table_info_fini(&info);
+  for (int i = 0; i < 2; i++) {
+    stream_free(calls[i]);
+    peer_close(&peers[i]);
+  }
+  rv_server_free(second);
+  rig_stop(&first);
+}
+
+static void a_server_with_a_lower_bound_keeps_no_more_writers_than_that(void **state)
+{
+  (void)state;
+  rv_table_config table = rig_table("t");
+  test_rig rig;
+  test_peer peer;
+  rig_start(&rig, &table, 1);
+  peer_open(&peer, rig.address);
+  test_stream *call = open_writer(&peer, NULL);
+  char id[64];
+  snprintf(id, sizeof id, "%s", stream_header(call, "reverie-server-state"));
+  stream_half_close(call);
+  assert_int_equal(stream_end(call, NULL), RV_OK);
+  stream_free(call);
+  replace_server(rig.store, &rig.server, rig.address, (rv_server_config){.max_writer_sessions = 1});
+  const rv_metadata other[] = {{"reverie-writer", "f00102030405060708090a0b0c0d0e0f"}};
+  call = stream_open(&peer, INSERT, other, 1);
+  assert_non_null(stream_header(call, "reverie-version"));
+  stream_half_close(call);
+  assert_int_equal(stream_end(call, NULL), RV_OK);
+  stream_free(call);
+  call = open_writer(&peer, id);
+  assert_int_equal(stream_end(call, NULL), RV_FAILED_PRECONDITION);
+  stream_free(call);
+  peer_close(&peer);
+  rig_stop(&rig);
+}
+
+/* ---- a whole writer ---- */
+
+enum { ITEMS = 3000, REPLACEMENTS = 12 };
+
+typedef struct writing {
+  rv_client *client;
+  atomic_int created;
+  rv_code code;
+  rv_error error;
+} writing;
+
+static void *write_items(void *argument)
+{
+  writing *self = argument;
+  static const rv_wait patient = {.timeout_ms = 120000};
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 4};
+  rv_writer *writer = NULL;
+  self->code = rv_writer_new(self->client, &config, &writer, &self->error);
+  for (int32_t i = 0; i < ITEMS && self->code == RV_OK; i++) {
+    rv_cell cell = {.column = 0, .value = {.dtype = RV_INT32, .data = &i}};
+    self->code = rv_writer_append(writer, &cell, 1, false, &self->error);
+    if (self->code == RV_OK) self->code = item_of_rows(writer, "t", i, 1, 1, 1, NULL, &self->error);
+    if (self->code == RV_OK) self->code = rv_writer_flush(writer, 50, &patient, &self->error);
+    atomic_store(&self->created, i + 1);
+  }
+  if (self->code == RV_OK) self->code = rv_writer_flush(writer, 0, &patient, &self->error);
+  atomic_store(&self->created, ITEMS);
+  rv_writer_free(writer);
+  return NULL;
+}
+
+/* The line is cut at random bytes, and now and then the server is replaced. */
+static void a_writer_notices_nothing_but_a_pause(void **state)
+{
+  (void)state;
+  const uint64_t seed = 20240607;
+  print_message("seed %" PRIu64 "\n", seed);
+  rv_table_config table = place_queue_like("t", 2 * ITEMS);
+  test_rig rig;
+  rig_start(&rig, &table, 1);
+  test_proxy proxy;
+  proxy_start(&proxy, rv_server_port(rig.server, 0), 20000, seed);
+  writing self = {.client = place_connect(proxy.address), .code = RV_UNKNOWN};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, write_items, &self), 0);
+  for (int i = 1; i <= REPLACEMENTS; i++) {
+    while (atomic_load(&self.created) < ITEMS * i / (REPLACEMENTS + 1)) sched_yield();
+    if (i % 2 == 0) proxy_cut(&proxy); /* confirmations on the way are lost */
+    replace_server(rig.store, &rig.server, rig.address, (rv_server_config){0});
+  }
+  pthread_join(thread, NULL);
+  proxy_calm(&proxy);
+  if (self.code != RV_OK) fail_msg("%s: %s", rv_code_name(self.code), self.error.message);
+  assert_true(atomic_load(&proxy.cuts) > 0);
+  rv_table_info info = {.size = sizeof info};
+  OK(rv_table_get_info(rig_find(&rig, "t"), &info, error));
+  assert_int_equal(info.inserts, ITEMS);
+  assert_int_equal(info.updates, 0);
+  assert_int_equal(info.current_size, ITEMS);
+  rv_table_info_fini(&info);
+  rv_client_free(self.client);
+  proxy_stop(&proxy);
+  rig_stop(&rig);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(items_in_doubt_are_settled_by_the_next_server),
+      cmocka_unit_test(two_servers_over_one_store_know_the_same_writers),
+      cmocka_unit_test(a_server_with_a_lower_bound_keeps_no_more_writers_than_that),
+      cmocka_unit_test(a_writer_notices_nothing_but_a_pause),
+  };
+  return cmocka_run_group_tests_name("server restart", tests, NULL, NULL);
+}
