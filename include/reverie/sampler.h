@@ -100,6 +100,43 @@ RV_API rv_code rv_batch_gather_all(rv_batch *batch, void *const *outs, const siz
 /* One item, the caller's to unref; NULL when memory is out or there is no such item. */
 RV_API rv_sample *rv_batch_sample(rv_batch *batch, size_t item);
 
+/* ---- batches into the caller's arrays ---- */
+
+/* What the items of a table look like: dtype, row shape, length and squeeze of every column. Refcounted, immutable. Of one client,
+ * equal layouts are the same pointer. */
+typedef struct rv_layout rv_layout;
+RV_API rv_layout *rv_layout_ref(rv_layout *layout);
+RV_API void rv_layout_unref(rv_layout *layout); /* NULL is fine */
+RV_API size_t rv_layout_num_columns(const rv_layout *layout);
+/* Column of `num_items` items of this layout; bytes is what all of them take. The shape is valid while the layout is held. */
+RV_API rv_code rv_layout_get_column(const rv_layout *layout, size_t column, size_t num_items, rv_sample_column *out,
+                                    rv_error *err);
+/* The layout that all items of the batch have (the batch's own; take a reference to keep it); NULL: they differ. */
+RV_API rv_layout *rv_batch_layout(const rv_batch *batch);
+
+typedef struct rv_batch_arrays {
+  size_t size; /* sizeof(rv_batch_arrays) */
+  /* what the columns were made for: rv_batch_layout, or `found`; NULL: not known yet */
+  const rv_layout *layout;
+  void *const *
+      columns; /* one for each column: [batch_size, length, ...row], or [batch_size, ...row] where squeezed; NULL leaves it out */
+  uint64_t *keys;         /* [batch_size], and so the next three; each may be NULL */
+  double *probabilities;  /* of each draw */
+  double *priorities;     /* at the draw */
+  int32_t *times_sampled; /* this draw included */
+  /* what comes back */
+  size_t count;       /* items; fewer than batch_size when the time ran out */
+  int64_t table_size; /* at the last draw */
+  rv_layout *found;   /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */
+} rv_batch_arrays;
+
+/* As rv_client_sample_batch, written straight into the caller's arrays: the fastest way to sample, and nothing to free. Where the
+ * items look otherwise than the arrays (or `layout` is NULL), RV_FAILED_PRECONDITION and their layout in `found`: in process nothing was
+ * drawn then; a server elsewhere has counted the draws. Columns of strings are refused (RV_UNIMPLEMENTED): rv_client_sample_batch has
+ * them. */
+RV_API rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch_size, rv_batch_arrays *arrays,
+                                     const rv_wait *wait, rv_error *err);
+
 /* One item by key, without counting it as sampled. RV_NOT_FOUND: no such item; RV_UNIMPLEMENTED from a plain Reverb server. */
 RV_API rv_code rv_client_get(rv_client *client, const char *table, uint64_t key, const rv_wait *wait, rv_sample **out,
                              rv_error *err);

@@ -43,7 +43,7 @@ static rv_batch *take_free(rv_client *client, size_t capacity)
   return batch;
 }
 
-static rv_code take_batch(rv_client *client, size_t capacity, rv_batch **out, rv_error *err)
+rv_code rv_batch_take(rv_client *client, size_t capacity, rv_batch **out, rv_error *err)
 {
   rv_batch *batch = take_free(client, capacity);
   if (batch == NULL) {
@@ -86,8 +86,8 @@ void rv_batch_free(rv_batch *batch)
 
 /* ---- drawing ---- */
 
-/* What was drawn before the time ran out, or the table was closed, is kept. */
-static rv_code draw_local(rv_batch *batch, const char *name, size_t want, bool same_layout, rv_patience *patience, rv_error *err)
+rv_code rv_batch_draw_local(rv_batch *batch, const char *name, size_t want, bool same_layout, rv_fill *fill,
+                            rv_patience *patience, rv_error *err)
 {
   rv_table *table;
   rv_code code = rv_client_find_table(batch->client, name, &table, err);
@@ -99,6 +99,7 @@ static rv_code draw_local(rv_batch *batch, const char *name, size_t want, bool s
   sampling.want = want;
   sampling.partial = false;
   sampling.same_layout = same_layout;
+  sampling.fill = fill;
   sampling.max_bytes = 0;
   sampling.draws = batch->draws;
   sampling.count = 0;
@@ -125,7 +126,7 @@ static rv_code check_all_received(rv_batch *batch, const char *table, rv_patienc
 
 static rv_code draw(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_patience *patience, rv_error *err)
 {
-  if (batch->client->store != NULL) return draw_local(batch, table, want, same_layout, patience, err);
+  if (batch->client->store != NULL) return rv_batch_draw_local(batch, table, want, same_layout, NULL, patience, err);
   rv_code code = rv_sample_remote(batch->client, table, want, same_layout, patience, batch->draws, &batch->size, err);
   return code == RV_OK ? check_all_received(batch, table, patience, err) : code;
 }
@@ -151,7 +152,7 @@ rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batc
     code = rv_fail(err, RV_INVALID_ARGUMENT, "batch_size must be between 1 and 2147483647, got %zu", batch_size);
   if (code != RV_OK) return code;
   rv_batch *batch = NULL;
-  code = take_batch(client, batch_size, &batch, err);
+  code = rv_batch_take(client, batch_size, &batch, err);
   if (code != RV_OK) return code;
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
@@ -180,6 +181,11 @@ const rv_sample_info *rv_batch_info(const rv_batch *batch, size_t item)
 size_t rv_batch_num_columns(const rv_batch *batch)
 {
   return batch->draws[0].trajectory->num_columns;
+}
+
+rv_layout *rv_batch_layout(const rv_batch *batch)
+{
+  return batch->one_layout ? batch->draws[0].trajectory->layout : NULL;
 }
 
 static bool same_rows(const rv_chunk_column *a, const rv_chunk_column *b)

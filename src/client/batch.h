@@ -14,5 +14,11 @@ struct rv_batch {
 };
 
 void rv_batches_free(rv_batch *list);
+/* An empty batch with room for so many; rv_batch_free gives it back. */
+rv_code rv_batch_take(rv_client *client, size_t capacity, rv_batch **out, rv_error *err);
+/* Draws into batch->draws from an embedded store, with a fill (may be NULL) beside them; batch->size counts both. What was drawn
+ * before the time ran out, or the table was closed, is kept. */
+rv_code rv_batch_draw_local(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_fill *fill,
+                            rv_patience *patience, rv_error *err);
 
 #endif

@@ -22,10 +22,12 @@ enum {
 /* ---- holds ---- */
 
 typedef struct rv_hold {
-  rv_chunk *chunk; /* one reference; NULL once it was taken out of the garbage */
-  uint32_t index;  /* in rv_books.holds */
-  uint32_t items;  /* that need it */
-  uint32_t first;  /* compact items, linked by hold_next */
+  rv_chunk *chunk;     /* one reference; NULL once it was taken out of the garbage */
+  uint64_t plan;       /* serial of the plan that the chunk's rows lie as; 0: not looked at */
+  const uint8_t *rows; /* by that plan: where they begin */
+  uint32_t index;      /* in rv_books.holds */
+  uint32_t items;      /* that need it */
+  uint32_t first;      /* compact items, linked by hold_next */
   uint32_t num_loose;
   rv_link loose;        /* of rv_loose_link */
   rv_link sparse;       /* in rv_books.sparse, or by itself */
@@ -64,6 +66,7 @@ void rv_garbage_free(rv_garbage *garbage);
 typedef struct rv_template {
   rv_trajectory *trajectory; /* NULL: free */
   uint32_t items;
+  uint64_t plan; /* serial of the plan made for it; 0: none */
 } rv_template;
 
 typedef struct rv_templates {

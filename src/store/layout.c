@@ -197,6 +197,17 @@ rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, u
   return code;
 }
 
+size_t rv_layout_num_columns(const rv_layout *layout)
+{
+  return layout->num_columns;
+}
+
+rv_trajectory_column rv_layout_get(const rv_layout *layout, uint32_t column)
+{
+  const rv_layout_column *found = &layout->columns[column];
+  return (rv_trajectory_column){.squeeze = found->squeeze, .length = found->length, .spec = &found->spec};
+}
+
 rv_layout *rv_layout_ref(rv_layout *layout)
 {
   atomic_fetch_add_explicit(&layout->refs, 1, memory_order_relaxed);

@@ -90,22 +90,32 @@ static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *s
   table->num_unique_samples += unique;
 }
 
-/* Draws k items that all stay. */
-static void draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
+static void note_draws(rv_turn *turn, const rv_sampling *sampling, const uint32_t *slots, size_t k)
+{
+  for (size_t i = 0; i < k && turn->table->num_extensions > 0; i++) {
+    const rv_item *item = rv_slab_at(&turn->table->books.slab, slots[i]);
+    rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+    turn->table->events[turn->table->num_events - 1].times_sampled = sampling->draws[sampling->count + i].times_sampled;
+  }
+}
+
+/* Draws up to k items that all stay; how many. */
+static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
 {
   rv_table *table = turn->table;
   uint32_t slots[RV_DRAWS_STEP];
   double probabilities[RV_DRAWS_STEP];
   const rv_slab *slab = &table->books.slab;
-  rv_pick_select_many(&table->sampler, slab, &table->random, k, slots, probabilities);
+  size_t fillable = rv_fill_most(table, sampling, k);
+  double *chances = fillable > 0 ? sampling->fill->probabilities + sampling->count : probabilities;
+  if (fillable > 0) k = fillable;
+  rv_pick_select_many(&table->sampler, slab, &table->random, k, slots, chances);
+  if (fillable > 0 && rv_fill_slots(turn, sampling, slots, k)) return k;
   for (size_t i = 0; i < k && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
-  draw_slots(table, sampling, slots, probabilities, k);
-  for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
-    const rv_item *item = rv_slab_at(slab, slots[i]);
-    rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
-    turn->table->events[turn->table->num_events - 1].times_sampled = sampling->draws[sampling->count + i].times_sampled;
-  }
+  draw_slots(table, sampling, slots, chances, k);
+  note_draws(turn, sampling, slots, k);
   sampling->count += k;
+  return k;
 }
 
 /* Draws one item; true: it went with that. */
@@ -145,7 +155,7 @@ static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64
 static bool one_layout(const rv_table *table, const rv_sampling *sampling)
 {
   if (rv_books_num_layouts(&table->books) > 1) return false;
-  if (sampling->count == 0 || table->books.slab.count == 0) return true;
+  if (sampling->count == 0 || sampling->fill != NULL || table->books.slab.count == 0) return true;
   const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);
   return rv_books_trajectory(&table->books, item)->layout == sampling->draws[0].trajectory->layout;
 }
@@ -179,13 +189,14 @@ bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
     rv_turn_complete(turn, &sampling->waiter, code);
     return true;
   }
+  if (sampling->fill != NULL && rv_fill_mismatch(turn, sampling)) return true;
   k = (size_t)allowed;
   bool in_turn = table->config.max_times_sampled > 0 || sampling->max_bytes > 0;
-  size_t drawn = k;
+  size_t drawn;
   if (in_turn) {
     drawn = draw_in_turn(turn, sampling, k, &removed);
   } else {
-    draw_some(turn, sampling, k);
+    drawn = draw_some(turn, sampling, k);
   }
   rv_rate_limiter_sampled(&table->limiter, (int64_t)drawn);
   rv_rate_limiter_deleted(&table->limiter, removed);
@@ -206,6 +217,11 @@ rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling)
   sampling->count = 0;
   sampling->bytes = 0;
   sampling->rate_limited = false;
+  if (sampling->fill != NULL) {
+    sampling->fill->done = 0;
+    sampling->fill->table_size = 0;
+    sampling->fill->found = NULL;
+  }
   if (sampling->want == 0 || sampling->want > INT64_MAX / 2) {
     waiter->code = rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu samples wanted; ask for at least one",
                            table->name, sampling->want);

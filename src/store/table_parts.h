@@ -16,6 +16,7 @@
 #include "store/extensions/extension.h"
 #include "store/pick.h"
 #include "store/rate_limiter.h"
+#include "store/row_plan.h"
 #include "store/stamp.h"
 #include "store/table.h"
 
@@ -125,6 +126,9 @@ struct rv_table {
   rv_form *forms[RV_MAX_FORMS]; /* used longest ago last */
   rv_chunk *spare;              /* an empty segment to be used again */
 
+  rv_row_plan plan; /* of the template sampled last */
+  uint64_t plan_serial;
+
   rv_link inserts, samples; /* queues */
   int64_t pending_inserts, pending_samples;
   uint64_t next_waiter;
@@ -186,6 +190,16 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows);
 void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k);
 bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling);
 void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage); /* drops what the table keeps in it */
+
+/* ---- draws copied at once (fill.h) ---- */
+
+/* How many of the next k draws may be filled in one step; 0: this table's items cannot. An item is present. */
+size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k);
+/* Counts and copies the items at these slots; fill->probabilities are the caller's to set. False: some item cannot be copied this
+ * way, and nothing was done. After rv_fill_most. */
+bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k);
+/* True: the items are not of the layout that the fill has room for, and the operation is complete. */
+bool rv_fill_mismatch(rv_turn *turn, rv_sampling *sampling);
 
 /* ---- items ---- */
 

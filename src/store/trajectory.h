@@ -24,6 +24,8 @@ typedef struct rv_trajectory_column {
 /* dtype, row shape, length and squeeze of every column: two items with the same layout can stand in one contiguous batch. Interned
  * per store: equal layouts are the same pointer. */
 typedef struct rv_layout rv_layout;
+/* Column of a layout as a trajectory has it; its spec belongs to the layout. */
+rv_trajectory_column rv_layout_get(const rv_layout *layout, uint32_t column);
 
 typedef struct rv_trajectory {
   rv_layout *layout;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "reverie/sampler.h" /* rv_layout_ref and rv_layout_unref */
 #include "store/trajectory.h"
 
 /* ---- layouts ---- */
@@ -27,8 +28,6 @@ struct rv_layout {
 /* The one layout of these columns; the caller gets a reference. Columns are copied. */
 rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, uint32_t num_columns, rv_layout **out,
                          rv_error *err);
-rv_layout *rv_layout_ref(rv_layout *layout);
-void rv_layout_unref(rv_layout *layout);
 size_t rv_layouts_count(rv_layouts *layouts);
 
 /* ---- trajectories ---- */

@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "reverie/table.h"
+#include "store/fill.h"
 #include "store/trajectory.h"
 
 typedef struct rv_table rv_table;
@@ -68,8 +69,9 @@ typedef struct rv_sampling {
   size_t want;       /* >= 1 */
   bool partial;      /* complete as soon as something was drawn and the limiter lets no more through */
   bool same_layout;  /* RV_FAILED_PRECONDITION before anything is counted, if the table holds items of more than one layout */
+  rv_fill *fill;     /* copies what it can straight into arrays; needs same_layout. NULL: all are drawn into `draws` */
   size_t max_bytes;  /* stop after the item with which the chunks' bytes reach this; 0: no bound */
-  rv_draw *draws;    /* room for `want`; filled in order; the caller releases them */
+  rv_draw *draws;    /* room for `want`; draw i stands at i, those before fill->done are not set; the caller releases them */
   size_t count;      /* out: drawn so far */
   bool rate_limited; /* the table's own, and what follows */
   size_t bytes;

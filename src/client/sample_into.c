@@ -1,0 +1,163 @@
+/* Batches straight into the caller's arrays. In process small rows are copied while they are drawn, under the table's lock; what is
+ * not goes through a batch. */
+#include <string.h>
+
+#include "base/error.h"
+#include "client/batch.h"
+#include "client/sample.h"
+#include "store/gather.h"
+
+static size_t item_bytes(const rv_trajectory_column *column)
+{
+  return column->spec->row_bytes * (size_t)column->length;
+}
+
+rv_code rv_layout_get_column(const rv_layout *layout, size_t column, size_t num_items, rv_sample_column *out, rv_error *err)
+{
+  size_t num_columns = rv_layout_num_columns(layout);
+  if (column >= num_columns) return rv_fail(err, RV_OUT_OF_RANGE, "column %zu: the layout has %zu columns", column, num_columns);
+  rv_trajectory_column found = rv_layout_get(layout, (uint32_t)column);
+  return rv_sample_column_fill(out, &found, found.length, found.squeeze, num_items, err);
+}
+
+/* ---- what the caller gave ---- */
+
+static rv_code check_columns(const rv_batch_arrays *arrays, rv_error *err)
+{
+  for (uint32_t c = 0; arrays->layout != NULL && c < rv_layout_num_columns(arrays->layout); c++)
+    if (arrays->columns[c] != NULL && rv_layout_get(arrays->layout, c).spec->dtype == RV_STRING)
+      return rv_fail(err, RV_UNIMPLEMENTED,
+                     "column %u holds strings, which cannot be copied into an array; leave it out, or use rv_client_sample_batch",
+                     (unsigned)c);
+  return RV_OK;
+}
+
+static rv_code check(rv_client *client, const char *table, size_t batch_size, rv_batch_arrays *arrays, rv_error *err)
+{
+  if (arrays == NULL || arrays->size < sizeof *arrays)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "arrays.size must be sizeof(rv_batch_arrays)");
+  arrays->count = 0;
+  arrays->table_size = 0;
+  arrays->found = NULL;
+  rv_code code = rv_client_check_table(client, table, err);
+  if (code != RV_OK) return code;
+  if (batch_size == 0 || batch_size > INT32_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "batch_size must be between 1 and 2147483647, got %zu", batch_size);
+  return check_columns(arrays, err);
+}
+
+/* ---- what was drawn ---- */
+
+static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill)
+{
+  for (size_t i = 0; i < n; i++) {
+    fill->keys[first + i] = draws[i].key;
+    fill->probabilities[first + i] = draws[i].probability;
+    fill->priorities[first + i] = draws[i].priority;
+    fill->times_sampled[first + i] = draws[i].times_sampled;
+  }
+}
+
+/* Draws [first, first + n) of the batch, all of the arrays' layout. */
+static rv_code gather(const rv_batch *batch, size_t first, size_t n, const rv_fill *fill, rv_error *err)
+{
+  const rv_draw *draws = batch->draws + first;
+  if (n == 0) return RV_OK;
+  copy_infos(draws, n, first, fill);
+  size_t num_columns = rv_layout_num_columns(fill->layout);
+  int64_t few_lengths[32];
+  void *few_outs[32];
+  if (num_columns <= 32) {
+    for (uint32_t c = 0; c < num_columns; c++) {
+      rv_trajectory_column column = rv_layout_get(fill->layout, c);
+      few_lengths[c] = column.length;
+      few_outs[c] = fill->columns[c] == NULL ? NULL : (uint8_t *)fill->columns[c] + first * item_bytes(&column);
+    }
+    return rv_draws_gather_all(draws, n, few_lengths, few_outs, num_columns, err);
+  }
+  rv_code code = RV_OK;
+  for (uint32_t c = 0; c < num_columns && code == RV_OK; c++) {
+    rv_trajectory_column column = rv_layout_get(fill->layout, c);
+    if (fill->columns[c] == NULL) continue;
+    code = rv_draws_gather(draws, n, c, column.length, (uint8_t *)fill->columns[c] + first * item_bytes(&column), err);
+  }
+  return code;
+}
+
+/* Where the caller does not want them, keys and the like go into memory that the batch has for its own. */
+static void prepare_fill(rv_fill *fill, const rv_batch_arrays *arrays, const rv_batch *batch)
+{
+  _Static_assert(sizeof(rv_sample_info) >= 4 * sizeof(uint64_t), "four arrays fit into the infos");
+  uint64_t *own = (uint64_t *)(void *)batch->infos;
+  size_t n = batch->capacity;
+  fill->layout = arrays->layout;
+  fill->columns = arrays->columns;
+  fill->keys = arrays->keys != NULL ? arrays->keys : own;
+  fill->probabilities = arrays->probabilities != NULL ? arrays->probabilities : (double *)(own + n);
+  fill->priorities = arrays->priorities != NULL ? arrays->priorities : (double *)(own + 2 * n);
+  fill->times_sampled = arrays->times_sampled != NULL ? arrays->times_sampled : (int32_t *)(own + 3 * n);
+  fill->done = 0;
+  fill->found = NULL;
+}
+
+static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_batch_arrays *arrays, rv_patience *patience,
+                            rv_error *err)
+{
+  rv_fill fill;
+  prepare_fill(&fill, arrays, batch);
+  rv_code code = rv_batch_draw_local(batch, table, want, true, &fill, patience, err);
+  size_t drawn = batch->size, rest = drawn - fill.done;
+  batch->size = 0; /* the draws are released here: those before fill.done were never made */
+  if (code == RV_OK) code = gather(batch, fill.done, rest, &fill, err);
+  arrays->found = fill.found;
+  arrays->table_size = rest > 0 ? batch->draws[drawn - 1].table_size : fill.table_size;
+  if (rest > 0) rv_draws_release(batch->draws + fill.done, rest);
+  if (code == RV_OK) arrays->count = drawn;
+  return code;
+}
+
+static rv_code sample_remote(rv_client *client, const char *table, size_t want, rv_batch_arrays *arrays, const rv_wait *wait,
+                             rv_error *err)
+{
+  rv_batch *batch = NULL;
+  rv_code code = rv_client_sample_batch(client, table, want, RV_UNEQUAL_ERROR, wait, &batch, err);
+  if (code != RV_OK) return code;
+  rv_layout *layout = rv_batch_layout(batch);
+  if (layout != arrays->layout) {
+    arrays->found = rv_layout_ref(layout);
+    code = rv_fail(err, RV_FAILED_PRECONDITION,
+                   "the items of table \"%s\" have another layout (dtype, shape or length of some column) than the arrays given",
+                   table);
+  } else {
+    rv_batch *room = NULL; /* infos of the batch are in use: they are read, not written */
+    code = rv_batch_take(client, want, &room, err);
+    if (code == RV_OK) {
+      rv_fill fill;
+      prepare_fill(&fill, arrays, room);
+      code = gather(batch, 0, batch->size, &fill, err);
+      rv_batch_free(room);
+    }
+    if (code == RV_OK) {
+      arrays->count = batch->size;
+      arrays->table_size = batch->draws[batch->size - 1].table_size;
+    }
+  }
+  rv_batch_free(batch);
+  return code;
+}
+
+rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch_size, rv_batch_arrays *arrays,
+                              const rv_wait *wait, rv_error *err)
+{
+  rv_code code = check(client, table, batch_size, arrays, err);
+  if (code != RV_OK) return code;
+  if (client->store == NULL) return sample_remote(client, table, batch_size, arrays, wait, err);
+  rv_batch *batch = NULL;
+  code = rv_batch_take(client, batch_size, &batch, err);
+  if (code != RV_OK) return code;
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  code = sample_local(batch, table, batch_size, arrays, &patience, err);
+  rv_batch_free(batch);
+  return code;
+}

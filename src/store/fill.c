@@ -1,0 +1,118 @@
+#include "store/fill.h"
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/table_parts.h"
+
+enum {
+  AHEAD = 24,
+  ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
+  STEP_BYTES = 1 << 15,  /* copied in one step */
+  BYTES_A_BUDGET_STEP = 128
+};
+
+/* The plan for items of this template takes the place of any other: mostly a table has one template. */
+static void plan_for(rv_table *table, uint16_t number, const rv_chunk *like)
+{
+  rv_template *template = &table->books.templates.entry[number];
+  if (template->plan != 0 && template->plan == table->plan_serial) return;
+  rv_row_plan_make(&table->plan, template->trajectory, like);
+  template->plan = ++table->plan_serial;
+}
+
+/* Where the chunk's rows begin, if they lie as planned. */
+static bool hold_fits(const rv_table *table, rv_hold *hold)
+{
+  if (hold->plan == table->plan_serial) return true;
+  if (!rv_row_plan_fits(&table->plan, hold->chunk)) return false;
+  hold->rows = rv_row_plan_base(&table->plan, hold->chunk);
+  hold->plan = table->plan_serial;
+  return true;
+}
+
+size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
+{
+  const rv_fill *fill = sampling->fill;
+  if (fill == NULL || fill->done < sampling->count || sampling->max_bytes > 0 || table->config.max_times_sampled > 0) return 0;
+  const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);
+  if (item->template_number == RV_LOOSE) return 0;
+  plan_for(table, (uint16_t)item->template_number, ((const rv_hold *)item->data)->chunk);
+  size_t bytes = table->plan.item_bytes;
+  if (table->plan.num_columns == 0 || bytes > ITEM_BYTES_MAX) return 0;
+  size_t most = STEP_BYTES / (bytes + 1);
+  return k < most ? k : most;
+}
+
+static void fetch_item_rows(const uint8_t *row, size_t bytes)
+{
+  for (size_t at = 0; at < bytes && at < 256; at += 64) __builtin_prefetch(row + at);
+  __builtin_prefetch(row + bytes - 1);
+}
+
+static bool find_rows(rv_table *table, const uint32_t *slots, size_t k, const uint8_t **rows)
+{
+  const rv_slab *slab = &table->books.slab;
+  const ptrdiff_t stride = (ptrdiff_t)table->plan.stride;
+  const size_t reach = table->plan.stride * (size_t)table->plan.longest;
+  const uint16_t number = (uint16_t)rv_slab_at(slab, slab->newest)->template_number;
+  for (size_t i = 0; i < k; i++) {
+    const rv_item *item = rv_slab_at(slab, slots[i]);
+    rv_hold *hold = item->data;
+    if (item->template_number != number || !hold_fits(table, hold)) return false;
+    rows[i] = hold->rows + item->base_row * stride;
+    fetch_item_rows(rows[i], reach);
+  }
+  return true;
+}
+
+bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)
+{
+  rv_table *table = turn->table;
+  rv_fill *fill = sampling->fill;
+  const uint8_t *rows[RV_DRAWS_STEP];
+  if (!find_rows(table, slots, k, rows)) return false;
+  const rv_slab *slab = &table->books.slab;
+  size_t first = fill->done;
+  int64_t unique = 0;
+  for (size_t i = 0; i < k; i++) {
+    rv_item *item = rv_slab_at(slab, slots[i]);
+    int32_t times = item->times_sampled;
+    unique += times == 0 ? 1 : 0;
+    item->times_sampled = times += times < INT32_MAX ? 1 : 0;
+    fill->keys[first + i] = item->key;
+    fill->priorities[first + i] = item->priority;
+    fill->times_sampled[first + i] = times;
+    if (table->num_extensions > 0) rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+  }
+  table->num_unique_samples += unique;
+  for (uint32_t c = 0; c < table->plan.num_columns; c++) {
+    if (fill->columns[c] == NULL) continue;
+    size_t bytes = table->plan.column[c].row_bytes * (size_t)table->plan.column[c].length;
+    rv_row_plan_copy(&table->plan, c, rows, k, (uint8_t *)fill->columns[c] + first * bytes);
+  }
+  turn->budget -= (int)(table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
+  fill->done += k;
+  fill->table_size = (int64_t)slab->count;
+  sampling->count += k;
+  return true;
+}
+
+/* The items are of another layout than the caller's arrays: it is told which, and makes new ones. */
+bool rv_fill_mismatch(rv_turn *turn, rv_sampling *sampling)
+{
+  rv_table *table = turn->table;
+  rv_fill *fill = sampling->fill;
+  const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);
+  rv_layout *layout = rv_books_trajectory(&table->books, item)->layout;
+  if (layout == fill->layout) return false;
+  if (sampling->count > 0) { /* what was filled is returned as a short batch */
+    rv_turn_complete(turn, &sampling->waiter, RV_OK);
+    return true;
+  }
+  fill->found = rv_layout_ref(layout);
+  rv_code code = rv_fail(
+      &sampling->waiter.error, RV_FAILED_PRECONDITION,
+      "the items of table \"%s\" have another layout (dtype, shape or length of some column) than the arrays given", table->name);
+  rv_turn_complete(turn, &sampling->waiter, code);
+  return true;
+}

@@ -1,0 +1,23 @@
+/* Draws that are copied at once: small rows go from the table straight into the caller's arrays, under the table's lock, without a
+ * reference or a record for each.
+ *
+ * An operation that samples may carry a fill. What it fills comes first; from the first item that cannot be copied this way on
+ * (large, encoded, or of another template) the rest is drawn as usual. */
+#ifndef RV_STORE_FILL_H
+#define RV_STORE_FILL_H
+
+#include "store/trajectory.h"
+
+typedef struct rv_fill {
+  const rv_layout *layout; /* what `columns` have room for; the caller holds it. NULL: none known, nothing is drawn */
+  void *const *columns;    /* of the layout's items, [want, ...] each; NULL: left out */
+  uint64_t *keys;          /* [want], and so the next three */
+  double *probabilities, *priorities;
+  int32_t *times_sampled;
+  /* out */
+  size_t done;        /* items filled so far */
+  int64_t table_size; /* at the last draw that was filled */
+  rv_layout *found;   /* the items have another layout, and none was drawn: a reference to theirs */
+} rv_fill;
+
+#endif

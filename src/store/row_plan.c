@@ -1,0 +1,83 @@
+#include "store/row_plan.h"
+
+#include <string.h>
+
+static bool plan_column(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like, uint32_t c)
+{
+  const rv_trajectory_column *column = &template->columns[c];
+  const rv_slice *slice = &template->slices[column->first_slice];
+  const rv_lane *lane = &like->lanes[slice->tensor];
+  if (column->num_slices != 1 || lane->base == NULL || column->spec->dtype == RV_STRING) return false;
+  if (c == 0) plan->stride = lane->stride;
+  if (lane->stride != plan->stride) return false;
+  /* columns that each lie by themselves are further apart in a larger segment */
+  if (lane->stride == lane->row_bytes && slice->tensor != template->slices[template->columns[0].first_slice].tensor) return false;
+  ptrdiff_t offset = c == 0 ? 0 : lane->base - rv_row_plan_base(plan, like);
+  plan->column[c].tensor = slice->tensor;
+  plan->column[c].offset = offset;
+  plan->column[c].delta = offset + (ptrdiff_t)slice->offset * (ptrdiff_t)lane->stride;
+  plan->column[c].row_bytes = lane->row_bytes;
+  plan->column[c].length = column->length;
+  plan->item_bytes += lane->row_bytes * (size_t)column->length;
+  if (column->length > plan->longest) plan->longest = column->length;
+  return true;
+}
+
+void rv_row_plan_make(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like)
+{
+  plan->num_columns = 0;
+  plan->num_tensors = like->num_columns;
+  plan->item_bytes = 0;
+  plan->longest = 0;
+  if (!like->is_segment || template->num_chunks > 0 || template->num_columns > RV_PLAN_COLUMNS) return;
+  for (uint32_t c = 0; c < template->num_columns; c++)
+    if (!plan_column(plan, template, like, c)) return;
+  plan->num_columns = template->num_columns;
+}
+
+bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk)
+{
+  if (plan->num_columns == 0 || !chunk->is_segment || chunk->num_columns != plan->num_tensors) return false;
+  const uint8_t *base = rv_row_plan_base(plan, chunk);
+  if (base == NULL) return false;
+  for (uint32_t c = 0; c < plan->num_columns; c++) {
+    const rv_lane *lane = &chunk->lanes[plan->column[c].tensor];
+    if (lane->stride != plan->stride || lane->base - base != plan->column[c].offset) return false;
+  }
+  return true;
+}
+
+#define COPY_EACH(bytes)                                                                                                         \
+  case bytes:                                                                                                                    \
+    for (size_t i = 0; i < n; i++) memcpy(to + i * bytes, items[i] + delta, bytes);                                              \
+    return
+
+static void copy_singles(const uint8_t *const *items, size_t n, ptrdiff_t delta, size_t row_bytes, uint8_t *to)
+{
+  switch (row_bytes) {
+    COPY_EACH(1);
+    COPY_EACH(2);
+    COPY_EACH(4);
+    COPY_EACH(8);
+    COPY_EACH(12);
+    COPY_EACH(16);
+    COPY_EACH(24);
+    COPY_EACH(32);
+    COPY_EACH(64);
+  default: break;
+  }
+  for (size_t i = 0; i < n; i++) memcpy(to + i * row_bytes, items[i] + delta, row_bytes);
+}
+
+void rv_row_plan_copy(const rv_row_plan *plan, uint32_t column, const uint8_t *const *items, size_t n, void *out)
+{
+  size_t row_bytes = plan->column[column].row_bytes, length = (size_t)plan->column[column].length;
+  ptrdiff_t delta = plan->column[column].delta;
+  uint8_t *to = out;
+  if (length == 1) {
+    copy_singles(items, n, delta, row_bytes, to);
+    return;
+  }
+  for (size_t i = 0; i < n; i++)
+    rv_copy_strided(to + i * row_bytes * length, row_bytes, items[i] + delta, plan->stride, row_bytes, length);
+}

@@ -1,0 +1,38 @@
+/* Where the small columns of a template's items lie, seen from the item's first row in the first of them: the same in every
+ * segment of equal columns. Many items' rows are then found by one pointer each, and copied column by column. */
+#ifndef RV_STORE_ROW_PLAN_H
+#define RV_STORE_ROW_PLAN_H
+
+#include "store/chunk_parts.h"
+#include "store/trajectory.h"
+
+enum { RV_PLAN_COLUMNS = 32 };
+
+typedef struct rv_row_plan {
+  uint32_t num_columns; /* 0: these rows cannot be planned */
+  uint32_t num_tensors; /* of the chunk, as many as columns */
+  size_t stride;        /* from row to row, in every planned tensor */
+  size_t item_bytes;    /* of all columns */
+  int64_t longest;      /* rows of the longest column */
+  struct {
+    uint32_t tensor;
+    ptrdiff_t offset; /* of the tensor's row from the first planned tensor's */
+    ptrdiff_t delta;  /* from the item's base row in the first tensor to the column's first row */
+    size_t row_bytes;
+    int64_t length; /* rows */
+  } column[RV_PLAN_COLUMNS];
+} rv_row_plan;
+
+/* For items of `template` in segments like this one. A plan has all columns or none. */
+void rv_row_plan_make(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like);
+/* Do the rows of this chunk lie as planned? */
+bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk);
+/* Row 0 of the first planned tensor: item i's rows begin `base_row` strides further on. */
+static inline const uint8_t *rv_row_plan_base(const rv_row_plan *plan, const rv_chunk *chunk)
+{
+  return chunk->lanes[plan->column[0].tensor].base;
+}
+/* One column of n items, each found by its pointer, into out[n, length, ...]. */
+void rv_row_plan_copy(const rv_row_plan *plan, uint32_t column, const uint8_t *const *items, size_t n, void *out);
+
+#endif

@@ -1,0 +1,232 @@
+/* Batches straight into the caller's arrays, in process and remote. */
+#include "client_fixture.h"
+
+enum { B = 300 };
+
+static int64_t samples_counted(fixture *f, const char *table)
+{
+  rv_error err;
+  rv_table *found;
+  assert_ok(rv_store_find(f->store, table, strlen(table), &found, &err));
+  rv_table_info info = {.size = sizeof info};
+  assert_ok(rv_table_get_info(found, &info, &err));
+  int64_t samples = info.samples;
+  rv_table_info_fini(&info);
+  return samples;
+}
+
+/* Arrays for the layout of the table's items, which the first call finds out. */
+static rv_batch_arrays arrays_for(fixture *f, const char *table, void *const *columns)
+{
+  rv_error err;
+  rv_batch_arrays arrays = {.size = sizeof arrays};
+  assert_code(rv_client_sample_into(f->client, table, 1, &arrays, &long_enough, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(arrays.found);
+  arrays.layout = arrays.found;
+  arrays.columns = columns;
+  return arrays;
+}
+
+TEST(what_the_items_look_like_is_found_out_before_anything_is_drawn)
+{
+  rv_error err;
+  add_values(f->client, "replay", 3);
+  rv_batch_arrays arrays = arrays_for(f, "replay", NULL);
+  if (f->way == IN_PROCESS) assert_int_equal(samples_counted(f, "replay"), 0);
+  assert_int_equal(rv_layout_num_columns(arrays.layout), 1);
+  rv_sample_column column;
+  assert_ok(rv_layout_get_column(arrays.layout, 0, 10, &column, &err));
+  assert_int_equal(column.dtype, RV_FLOAT32);
+  assert_int_equal(column.rank, 1);
+  assert_int_equal(column.shape[0], 2);
+  assert_true(column.squeezed);
+  assert_int_equal(column.bytes, 80);
+  assert_code(rv_layout_get_column(arrays.layout, 1, 10, &column, &err), RV_OUT_OF_RANGE);
+  rv_layout_unref(arrays.found);
+}
+
+TEST(a_batch_lands_in_the_callers_arrays)
+{
+  rv_error err;
+  enum { N = 64 };
+  static uint64_t keys[N];
+  for (int i = 0; i < N; i++) assert_ok(add_value(f->client, "replay", (float)i, i, &keys[i], &long_enough, &err));
+  static float data[B][2];
+  void *columns[] = {data};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  static uint64_t drawn[B];
+  static double probabilities[B], priorities[B];
+  static int32_t times[B];
+  int32_t seen[N] = {0};
+  int64_t before = samples_counted(f, "replay");
+  arrays.keys = drawn;
+  arrays.probabilities = probabilities;
+  arrays.priorities = priorities;
+  arrays.times_sampled = times;
+  assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+  assert_int_equal(arrays.count, B);
+  assert_int_equal(arrays.table_size, N);
+  assert_null(arrays.found);
+  for (size_t i = 0; i < B; i++) {
+    int value = (int)data[i][0];
+    assert_true(data[i][1] == data[i][0] + 0.5f);
+    assert_true(drawn[i] == keys[value]);
+    assert_true(priorities[i] == (double)value);
+    assert_true(probabilities[i] == 1.0 / N);
+    if (f->way == IN_PROCESS) assert_int_equal(times[i], ++seen[value]);
+  }
+  if (f->way == IN_PROCESS) assert_int_equal(samples_counted(f, "replay"), before + B);
+  arrays.keys = NULL;
+  arrays.probabilities = arrays.priorities = NULL;
+  arrays.times_sampled = NULL;
+  memset(data, 0, sizeof data);
+  assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+  for (size_t i = 0; i < B; i++) assert_true(data[i][1] == data[i][0] + 0.5f);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+TEST(rows_that_a_small_table_lets_go_of_are_never_seen)
+{
+  rv_error err;
+  float next = 0;
+  add_values(f->client, "replay", 1);
+  static float data[B][2];
+  void *columns[] = {data};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  for (int round = 0; round < 5; round++) {
+    for (int i = 0; i < 1700; i++) assert_ok(add_value(f->client, "replay", next++, 1.0, NULL, &long_enough, &err));
+    assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+    for (size_t i = 0; i < B; i++) {
+      assert_true(data[i][1] == data[i][0] + 0.5f);
+      assert_true(data[i][0] >= next - 1000 && data[i][0] < next);
+    }
+  }
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+TEST(sequences_land_in_arrays_too)
+{
+  rv_error err;
+  for (int64_t i = 0; i < 20; i++) put_sequence(f, "replay", 100 * i, 7);
+  static int64_t data[B][7];
+  void *columns[] = {data};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+  for (size_t i = 0; i < B; i++)
+    for (int j = 0; j < 7; j++) assert_int_equal(data[i][j], data[i][0] + j);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+TEST(large_rows_land_in_arrays_too)
+{
+  rv_error err;
+  enum { SIZE = 5000, SOME = 40 };
+  static const int64_t shape[] = {SIZE};
+  static int32_t row[SIZE], data[SOME][SIZE];
+  rv_tensor column = {.dtype = RV_INT32, .rank = 1, .shape = shape, .data = row};
+  for (int i = 0; i < SOME; i++) {
+    for (int j = 0; j < SIZE; j++) row[j] = i * SIZE + j;
+    assert_ok(rv_client_add(f->client, "replay", &column, 1, 1.0, NULL, &long_enough, &err));
+  }
+  void *columns[] = {data};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  assert_ok(rv_client_sample_into(f->client, "replay", SOME, &arrays, &long_enough, &err));
+  for (int i = 0; i < SOME; i++)
+    for (int j = 0; j < SIZE; j++) assert_int_equal(data[i][j], data[i][0] + j);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+TEST(a_short_batch_says_how_many)
+{
+  rv_error err;
+  add_values(f->client, "queue", 3);
+  static float data[B][2];
+  void *columns[] = {data};
+  rv_batch_arrays arrays = arrays_for(f, "queue", columns);
+  int first = f->way == IN_PROCESS ? 0 : 1; /* a server has counted the draw that told the layout */
+  assert_ok(rv_client_sample_into(f->client, "queue", 10, &arrays, &shortly, &err));
+  assert_int_equal(arrays.count, 3 - first);
+  for (int i = first; i < 3; i++) assert_true(data[i - first][0] == (float)i);
+  assert_code(rv_client_sample_into(f->client, "queue", 10, &arrays, &shortly, &err), RV_DEADLINE_EXCEEDED);
+  assert_says("queue");
+  assert_int_equal(arrays.count, 0);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+TEST(items_of_another_layout_are_not_drawn)
+{
+  rv_error err;
+  add_values(f->client, "replay", 3);
+  static float data[B][2];
+  static int64_t rows[B][4];
+  void *columns[] = {data};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  rv_layout *old = arrays.found;
+  assert_ok(rv_client_reset(f->client, "replay", &long_enough, &err));
+  put_sequence(f, "replay", 1000, 4);
+  assert_code(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err), RV_FAILED_PRECONDITION);
+  assert_says("layout");
+  assert_non_null(arrays.found);
+  assert_true(arrays.found != old);
+  if (f->way == IN_PROCESS) assert_int_equal(samples_counted(f, "replay"), 0);
+  columns[0] = rows;
+  arrays.layout = arrays.found;
+  assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+  assert_int_equal(rows[B - 1][3], 1003);
+  rv_layout_unref((rv_layout *)arrays.layout);
+  add_values(f->client, "replay", 1);
+  arrays.layout = old;
+  columns[0] = data;
+  assert_code(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err), RV_FAILED_PRECONDITION);
+  assert_says("layout");
+  rv_layout_unref(arrays.found);
+  rv_layout_unref(old);
+}
+
+TEST(strings_are_left_out_or_refused)
+{
+  rv_error err;
+  rv_bytes text = {.data = "text", .size = 4};
+  int64_t number = 7;
+  rv_tensor row[] = {{.dtype = RV_STRING, .data = &text}, {.dtype = RV_INT64, .data = &number}};
+  assert_ok(rv_client_add(f->client, "replay", row, 2, 1.0, NULL, &long_enough, &err));
+  static int64_t numbers[B];
+  static rv_bytes strings[B];
+  void *columns[] = {NULL, numbers};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+  assert_int_equal(numbers[B - 1], 7);
+  columns[0] = strings;
+  assert_code(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err), RV_UNIMPLEMENTED);
+  assert_says("column 0");
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+TEST(what_cannot_be_a_batch_is_refused)
+{
+  rv_error err;
+  rv_batch_arrays arrays = {.size = sizeof arrays};
+  assert_code(rv_client_sample_into(f->client, "nowhere", 1, &arrays, &long_enough, &err), RV_NOT_FOUND);
+  assert_code(rv_client_sample_into(f->client, "replay", 0, &arrays, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("batch_size");
+  assert_code(rv_client_sample_into(f->client, "five", 1, &arrays, &at_once, &err), RV_DEADLINE_EXCEEDED);
+  arrays.size = 8;
+  assert_code(rv_client_sample_into(f->client, "replay", 1, &arrays, &at_once, &err), RV_INVALID_ARGUMENT);
+  assert_says("size");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      EVERY_WAY(what_the_items_look_like_is_found_out_before_anything_is_drawn),
+      EVERY_WAY(a_batch_lands_in_the_callers_arrays),
+      EVERY_WAY(rows_that_a_small_table_lets_go_of_are_never_seen),
+      EVERY_WAY(sequences_land_in_arrays_too),
+      EVERY_WAY(large_rows_land_in_arrays_too),
+      EVERY_WAY(a_short_batch_says_how_many),
+      EVERY_WAY(items_of_another_layout_are_not_drawn),
+      EVERY_WAY(strings_are_left_out_or_refused),
+      EVERY_WAY(what_cannot_be_a_batch_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
