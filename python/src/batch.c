@@ -467,7 +467,7 @@ PyObject *client_sample_batch(PyObject *object, PyObject *const *args, Py_ssize_
   scratch_init(&s);
   PyObject *out = NULL;
   if (!has_out || (call.out = parse_out(self, &s, given[3], call.batch_size, &call.num_out)) != NULL) {
-    handle_object *handle = client_handle(self, given[0], call.timeout_ms);
+    handle_object *handle = client_handle(self, given[0], &call.timeout_ms, call.cancel);
     if (handle != NULL) out = draw(self, &s, &call, handle);
     Py_XDECREF((PyObject *)handle);
   }

@@ -159,7 +159,7 @@ PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
     PyErr_Clear();
     return PyErr_Format(PyExc_TypeError, "key must be an integer from 0 to 2**64 - 1, got %R", given[1]);
   }
-  handle_object *handle = client_handle(self, given[0], timeout_ms);
+  handle_object *handle = client_handle(self, given[0], &timeout_ms, NULL);
   if (handle == NULL) return NULL;
   rv_sample *sample = NULL;
   rv_error err;

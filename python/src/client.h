@@ -29,7 +29,9 @@ typedef struct handle_object {
   structure_object *rows;      /* of the last row inserted through this client; NULL: none yet */
   rv_dtype *dtypes;            /* of the signature's specs */
   size_t num_specs;
-  bool stale; /* a call was refused: ask again before the next */
+  bool stale;        /* a call was refused: ask again before the next */
+  rv_layout *layout; /* of the items sampled last, in process; NULL: not known yet */
+  bool has_strings;  /* some column of them */
 } handle_object;
 
 typedef struct client_object {
@@ -47,8 +49,11 @@ typedef struct client_object {
 
 /* RuntimeError and -1 for an object whose __init__ did not run. */
 int client_check(client_object *self);
-/* A new reference to the table's handle; asks the server the first time. NULL with an exception. */
-handle_object *client_handle(client_object *self, PyObject *table, int64_t timeout_ms);
+/* A new reference to the table's handle; asks the server the first time, and takes the time that this needs off *timeout_ms. The
+ * cancel may be NULL. NULL with an exception. */
+handle_object *client_handle(client_object *self, PyObject *table, int64_t *timeout_ms, rv_cancel *cancel);
+/* The table's items were seen to have this layout. Takes the reference. */
+void handle_see_layout(handle_object *handle, rv_layout *owned_layout);
 /* The structure of items with so many columns: the signature's, else that of the last row; NULL: a flat list. */
 structure_object *client_structure(const handle_object *handle, size_t num_columns);
 /* Items of this structure were made for the table. -1 with an exception. */

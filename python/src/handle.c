@@ -1,5 +1,6 @@
 /* What a client remembers of the tables it uses. */
 #include <stdio.h>
+#include <time.h>
 
 #include "client.h"
 
@@ -11,6 +12,7 @@ static void handle_dealloc(PyObject *object)
   Py_XDECREF((PyObject *)self->signature);
   Py_XDECREF((PyObject *)self->rows);
   PyMem_Free(self->dtypes);
+  rv_layout_unref(self->layout);
   PyObject_Free(object);
   Py_DECREF((PyObject *)type);
 }
@@ -54,6 +56,8 @@ static handle_object *handle_new(core_state *state, PyObject *name, const char *
   self->text = text;
   self->signature = self->rows = NULL;
   self->stale = false;
+  self->layout = NULL;
+  self->has_strings = false;
   self->num_specs = info->signature.num_specs;
   self->dtypes = PyMem_Calloc(self->num_specs + 1, sizeof *self->dtypes);
   if (self->dtypes == NULL) {
@@ -84,14 +88,26 @@ static void raise_no_table(core_state *state, const rv_server_info *info, const 
   core_raise(state, &err);
 }
 
-static handle_object *fetch(client_object *self, PyObject *name, const char *text, int64_t timeout_ms)
+static int64_t now_ms(void)
 {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static handle_object *fetch(client_object *self, PyObject *name, const char *text, int64_t *timeout_ms, rv_cancel *cancel)
+{
+  int64_t begun_ms = now_ms();
   rv_server_info *info = NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin(&wait, *timeout_ms, cancel);
   rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
   core_wait_end(&wait);
+  if (*timeout_ms > 0) {
+    int64_t left_ms = *timeout_ms - (now_ms() - begun_ms);
+    *timeout_ms = left_ms > 0 ? left_ms : 0;
+  }
   if (code != RV_OK) {
     core_wait_raise(self->state, &wait, &err);
     return NULL;
@@ -125,7 +141,7 @@ static handle_object *replace_handle(client_object *self, PyObject *table, handl
   return NULL;
 }
 
-handle_object *client_handle(client_object *self, PyObject *table, int64_t timeout_ms)
+handle_object *client_handle(client_object *self, PyObject *table, int64_t *timeout_ms, rv_cancel *cancel)
 {
   handle_object *handle = self->last;
   if (handle == NULL || handle->name != table) {
@@ -136,7 +152,7 @@ handle_object *client_handle(client_object *self, PyObject *table, int64_t timeo
   if (handle != NULL && !handle->stale) {
     Py_INCREF((PyObject *)handle);
   } else {
-    handle = fetch(self, table, core_text(table, "table"), timeout_ms);
+    handle = fetch(self, table, core_text(table, "table"), timeout_ms, cancel);
     if (handle != NULL) handle = replace_handle(self, table, handle);
     if (handle == NULL) return NULL;
   }
@@ -155,6 +171,18 @@ PyObject *client_raise(client_object *self, handle_object *handle, const core_wa
   if (handle != NULL && doubtful) handle->stale = true;
   if (wait != NULL) return core_wait_raise(self->state, wait, err);
   return core_raise(self->state, err);
+}
+
+void handle_see_layout(handle_object *handle, rv_layout *owned_layout)
+{
+  rv_layout *old = handle->layout;
+  handle->layout = owned_layout;
+  handle->has_strings = false;
+  rv_sample_column column;
+  for (size_t i = 0; i < rv_layout_num_columns(owned_layout); i++) {
+    if (rv_layout_get_column(owned_layout, i, 1, &column, NULL) == RV_OK && column.dtype == RV_STRING) handle->has_strings = true;
+  }
+  rv_layout_unref(old);
 }
 
 structure_object *client_structure(const handle_object *handle, size_t num_columns)

@@ -119,7 +119,7 @@ PyObject *client_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   if (client_check(self) < 0 || core_parse(&add_signature, args, nargs, kwnames, given) < 0) return NULL;
   if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
   if (given[2] != NULL && core_double(given[2], "priority", &priority) < 0) return NULL;
-  handle_object *handle = client_handle(self, given[0], timeout_ms);
+  handle_object *handle = client_handle(self, given[0], &timeout_ms, NULL);
   if (handle == NULL) return NULL;
   scratch s;
   flat_rows rows;
@@ -175,7 +175,7 @@ PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t n
   int64_t timeout_ms;
   if (client_check(self) < 0 || core_parse(&add_batch_signature, args, nargs, kwnames, given) < 0) return NULL;
   if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
-  handle_object *handle = client_handle(self, given[0], timeout_ms);
+  handle_object *handle = client_handle(self, given[0], &timeout_ms, NULL);
   if (handle == NULL) return NULL;
   scratch s;
   flat_rows rows;

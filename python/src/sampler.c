@@ -159,7 +159,8 @@ static int open_sampler(sampler_object *self)
     return -1;
   }
   if (self->unpack) {
-    handle_object *handle = client_handle(self->client, self->table, RV_FOREVER);
+    int64_t timeout_ms = RV_FOREVER;
+    handle_object *handle = client_handle(self->client, self->table, &timeout_ms, NULL);
     if (handle == NULL) return -1;
     Py_XINCREF((PyObject *)handle->signature);
     self->structure = handle->signature;

@@ -9,6 +9,7 @@ static stream_object *stream_around(core_state *state, client_object *client)
   self->state = state;
   self->writer = NULL;
   self->closed = false;
+  self->cancel = NULL;
   self->generation = 0;
   Py_INCREF((PyObject *)client);
   self->client = client;
@@ -28,7 +29,8 @@ stream_object *stream_new(core_state *state, client_object *client, const rv_wri
   rv_error err;
   rv_code code;
   Py_BEGIN_ALLOW_THREADS
-  code = rv_writer_new(client->client, config, &self->writer, &err);
+  code = rv_cancel_new(&self->cancel, &err);
+  if (code == RV_OK) code = rv_writer_new(client->client, config, &self->writer, &err);
   Py_END_ALLOW_THREADS
   if (code != RV_OK) {
     Py_DECREF((PyObject *)self);
@@ -51,10 +53,17 @@ static void stream_dealloc(PyObject *object)
   stream_object *self = (stream_object *)object;
   PyTypeObject *type = Py_TYPE(object);
   free_writer(self->writer);
+  if (self->cancel != NULL) rv_cancel_free(self->cancel);
   if (self->lock != NULL) PyThread_free_lock(self->lock);
   Py_XDECREF((PyObject *)self->client);
   PyObject_Free(object);
   Py_DECREF((PyObject *)type);
+}
+
+static int raise_closed(stream_object *self)
+{
+  PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "Close has been called on this writer; make a new one");
+  return -1;
 }
 
 int stream_enter(stream_object *self)
@@ -62,8 +71,7 @@ int stream_enter(stream_object *self)
   if (core_lock(self->lock) < 0) return -1;
   if (!self->closed) return 0;
   PyThread_release_lock(self->lock);
-  PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "Close has been called on this writer; make a new one");
-  return -1;
+  return raise_closed(self);
 }
 
 int stream_enter_to_read(stream_object *self)
@@ -91,6 +99,15 @@ int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t by
   return code == RV_OK ? 0 : -1;
 }
 
+/* ---- waiting ---- */
+
+/* Raises what a wait failed with; if it was cancelled, says by what. */
+static PyObject *raise_wait(stream_object *self, const core_wait *wait, const rv_error *err)
+{
+  if (err->code != RV_CANCELLED || wait->raised || !self->closed) return core_wait_raise(self->state, wait, err);
+  return PyErr_Format(self->state->errors[RV_CANCELLED], "the writer was closed by another thread meanwhile (%s)", err->message);
+}
+
 PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
 {
   if (stream_enter(self) < 0) return NULL;
@@ -100,12 +117,12 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
   /* A flush a step seldom waits; with many threads, letting others have the GIL costs more than the whole step. */
   rv_code code = keep > 0 ? rv_writer_flush(self->writer, keep, &now, &err) : RV_DEADLINE_EXCEEDED;
   if (code == RV_DEADLINE_EXCEEDED) {
-    core_wait_begin(&wait, timeout_ms, NULL);
+    core_wait_begin(&wait, timeout_ms, self->cancel);
     code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
     core_wait_end(&wait);
   }
   stream_leave(self);
-  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  if (code != RV_OK) return raise_wait(self, &wait, &err);
   Py_RETURN_NONE;
 }
 
@@ -114,21 +131,20 @@ PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t ti
   if (stream_enter(self) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin(&wait, timeout_ms, self->cancel);
   rv_code code = rv_writer_end_episode(self->writer, clear_buffers, &wait.wait, &err);
   core_wait_end(&wait);
   if (code == RV_OK && clear_buffers) self->generation++;
   stream_leave(self);
-  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  if (code != RV_OK) return raise_wait(self, &wait, &err);
   Py_RETURN_NONE;
 }
 
 PyObject *stream_status(stream_object *self)
 {
-  if (stream_enter(self) < 0) return NULL;
+  if (self->closed) return raise_closed(self), NULL;
   rv_writer_status status = {.size = sizeof status};
-  rv_writer_get_status(self->writer, &status);
-  stream_leave(self);
+  rv_writer_get_status(self->writer, &status); /* with the GIL, so that nobody closes it meanwhile */
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:s}", "items_created", (long long)status.items_created, "items_confirmed",
                        (long long)status.items_confirmed, "items_in_flight", (long long)status.items_in_flight, "items_failed",
                        (long long)status.items_failed, "bytes_in_flight", (long long)status.bytes_in_flight, "bytes_sent",
@@ -137,8 +153,9 @@ PyObject *stream_status(stream_object *self)
 
 PyObject *stream_close(stream_object *self)
 {
-  if (core_lock(self->lock) < 0) return NULL;
   self->closed = true;
+  if (self->cancel != NULL) rv_cancel_fire(self->cancel);
+  if (core_lock(self->lock) < 0) return NULL;
   if (self->writer != NULL) {
     Py_BEGIN_ALLOW_THREADS
     rv_writer_close(self->writer);

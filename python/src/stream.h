@@ -12,7 +12,8 @@ typedef struct stream_object {
   core_state *state;
   client_object *client;
   rv_writer *writer;
-  bool closed;
+  bool closed;       /* changed and read with the GIL; the lock is taken after it */
+  rv_cancel *cancel; /* fired by close; NULL: a stream that nobody else can close */
   PyThread_type_lock lock;
   uint64_t generation; /* times the history was cleared */
 } stream_object;
@@ -30,8 +31,9 @@ int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t by
 /* Take the lock themselves. */
 PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms);
 PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms);
+/* Takes no lock: another thread may be waiting with it. */
 PyObject *stream_status(stream_object *self);
-/* Drops what was not sent or confirmed. The history can still be read while somebody holds a column of it. */
+/* Drops what was not sent or confirmed; a call of another thread that waits is cancelled. The history can still be read while somebody holds a column of it. */
 PyObject *stream_close(stream_object *self);
 
 /* ---- rows that items refer to ---- */

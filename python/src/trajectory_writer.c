@@ -81,13 +81,16 @@ static void writer_dealloc(PyObject *object)
   Py_DECREF((PyObject *)type);
 }
 
+static int check_made(const writer_object *self)
+{
+  if (self->stream != NULL) return 0;
+  PyErr_SetString(PyExc_RuntimeError, "the writer was not initialised; writers are made by Client.trajectory_writer");
+  return -1;
+}
+
 static int writer_enter(writer_object *self)
 {
-  if (self->stream == NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "the writer was not initialised; writers are made by Client.trajectory_writer");
-    return -1;
-  }
-  return stream_enter(self->stream);
+  return check_made(self) < 0 ? -1 : stream_enter(self->stream);
 }
 
 /* ---- growing ---- */
@@ -368,9 +371,7 @@ static PyObject *writer_status(PyObject *object, PyObject *none)
 {
   (void)none;
   writer_object *self = (writer_object *)object;
-  if (writer_enter(self) < 0) return NULL;
-  stream_leave(self->stream);
-  return stream_status(self->stream);
+  return check_made(self) < 0 ? NULL : stream_status(self->stream);
 }
 
 static PyObject *writer_discard(PyObject *object, PyObject *none)
@@ -467,7 +468,9 @@ static PyMethodDef writer_methods[] = {
     {"discard_failed", writer_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
     {"close", writer_close, METH_NOARGS,
-     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped. Idempotent."},
+     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, and a flush or end_episode "
+     "that another thread is in\n"
+     "ends with CancelledError. Idempotent."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef writer_getset[] = {{"history", writer_history, NULL,

@@ -1,6 +1,7 @@
 """Client.batches: a thread that draws ahead."""
 
 import gc
+import socket
 import threading
 
 import numpy as np
@@ -100,6 +101,19 @@ def test_errors_reach_the_consumer(client):
 def test_options_are_checked(client, options, error):
     with pytest.raises(error):
         client.batches("t", 2, **options)
+
+
+def test_closing_ends_a_thread_that_still_asks_a_server_what_the_table_is_like():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        batches = reverie.Client(f"127.0.0.1:{listener.getsockname()[1]}").batches("t", 1, timeout=None)
+        consumer = threading.Thread(target=lambda: list(batches), daemon=True)
+        consumer.start()
+        peer, _ = listener.accept()  # and never answers
+        with peer:
+            batches.close()
+            consumer.join(60)
+            assert not consumer.is_alive()
+            wait_until_no_drawer()
 
 
 def test_unequal_lengths_are_padded(connect):

@@ -406,6 +406,32 @@ def test_a_closed_writer_says_so(queue):
             call()
 
 
+@pytest.mark.parametrize("end", ["flush", "end_episode"])
+def test_closing_from_another_thread_ends_what_a_thread_waits_for(connect, end):
+    client = connect(reverie.Table.queue("t", 1))
+    writer = client.trajectory_writer(1)
+    for value in range(2):
+        writer.append([value])
+        writer.create_item("t", 1.0, [writer.history[0][-1:]])
+    entered, raised = threading.Event(), []
+
+    def wait():
+        entered.set()
+        try:
+            getattr(writer, end)()
+        except RuntimeError as error:  # "Close has been called" where the close came first
+            raised.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while client.server_info()["t"].num_waiting_inserts == 0 or not entered.is_set():
+        assert thread.is_alive()
+    assert writer.status().items_created == 2, "it does not wait for the thread that does"
+    writer.close()
+    thread.join(60)
+    assert len(raised) == 1
+
+
 def test_a_closed_writers_history_can_still_be_read(queue):
     writer = queue.trajectory_writer(2)
     for value in range(3):
