@@ -1,5 +1,7 @@
 /* Prioritized: an item is drawn with probability w / sum of w, where w = priority^exponent (Schaul et al. 2016, eq. 1), and w = 0
  * for priority 0 whatever the exponent. Where no item has a positive weight any of them may be drawn, 1/n. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -13,8 +15,23 @@ typedef struct prioritized {
   rv_selector base;
   double exponent;
   rv_sum_tree tree;
-  rv_dense dense; /* for the uniform choice, and to know who is here */
+  rv_dense dense; /* for the uniform choice */
 } prioritized;
+
+/* The leaf of a slot without an item is 0.0. An item of weight zero has -0.0, which counts the same: so an update, which reads the
+ * leaf anyway, knows who is here without looking at anything else. */
+static bool is_here(const prioritized *self, uint32_t slot)
+{
+  if (slot >= self->tree.leaves.length) return false;
+  double leaf = rv_sum_tree_get(&self->tree, slot);
+  return leaf > 0 || signbit(leaf);
+}
+
+static void weigh(const prioritized *self, const double *priorities, double *weights, size_t n)
+{
+  rv_weigh(self->exponent, priorities, weights, n);
+  for (size_t i = 0; i < n; i++) weights[i] = weights[i] > 0 ? weights[i] : -0.0;
+}
 
 static void prioritized_free(rv_selector *base)
 {
@@ -28,13 +45,13 @@ static rv_code prioritized_insert(rv_selector *base, uint32_t slot, uint64_t key
 {
   (void)key;
   prioritized *self = (prioritized *)base;
-  if (rv_dense_has(&self->dense, slot)) return rv_selector_misused(err, slot, true);
+  if (is_here(self, slot)) return rv_selector_misused(err, slot, true);
   rv_code code = rv_selector_accepts(base, priority, err);
   if (code != RV_OK) return code;
   if (rv_dense_reserve(&self->dense, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
   if (rv_sum_tree_reserve(&self->tree, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
   double weight;
-  rv_weigh(self->exponent, &priority, &weight, 1);
+  weigh(self, &priority, &weight, 1);
   rv_dense_add(&self->dense, slot);
   rv_sum_tree_set(&self->tree, slot, weight);
   base->count++;
@@ -44,25 +61,37 @@ static rv_code prioritized_insert(rv_selector *base, uint32_t slot, uint64_t key
 static void prioritized_remove(rv_selector *base, uint32_t slot)
 {
   prioritized *self = (prioritized *)base;
-  if (!rv_dense_has(&self->dense, slot)) return;
+  if (!is_here(self, slot)) return;
   rv_dense_remove(&self->dense, slot);
   rv_sum_tree_set(&self->tree, slot, 0);
   base->count--;
+}
+
+static rv_code first_refusal(rv_selector *base, const uint32_t *slots, const double *priorities, size_t n, rv_error *err)
+{
+  for (size_t i = 0; i < n; i++) {
+    if (!is_here((prioritized *)base, slots[i])) return rv_selector_misused(err, slots[i], false);
+    rv_code code = rv_selector_accepts(base, priorities[i], err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
 }
 
 static rv_code prioritized_update_many(rv_selector *base, const uint32_t *slots, const double *priorities, size_t n,
                                        rv_error *err)
 {
   prioritized *self = (prioritized *)base;
-  for (size_t i = 0; i < n; i++) {
-    if (!rv_dense_has(&self->dense, slots[i])) return rv_selector_misused(err, slots[i], false);
-    rv_code code = rv_selector_accepts(base, priorities[i], err);
+  bool fine = true;
+  for (size_t i = 0; i < n; i++) fine &= priorities[i] >= 0 && priorities[i] <= DBL_MAX;
+  for (size_t i = 0; i < n; i++) fine &= is_here(self, slots[i]);
+  if (!fine) {
+    rv_code code = first_refusal(base, slots, priorities, n, err);
     if (code != RV_OK) return code;
   }
   double weights[BATCH];
   for (size_t begin = 0; begin < n; begin += BATCH) {
     size_t count = n - begin < BATCH ? n - begin : BATCH;
-    rv_weigh(self->exponent, priorities + begin, weights, count);
+    weigh(self, priorities + begin, weights, count);
     rv_sum_tree_set_many(&self->tree, slots + begin, weights, count);
   }
   return RV_OK;
@@ -79,7 +108,6 @@ static void prioritized_select_many(rv_selector *base, rv_random *random, size_t
   double total = rv_sum_tree_total(&self->tree);
   if (total > 0) {
     rv_sum_tree_draw(&self->tree, random, n, slots, probabilities);
-    for (size_t i = 0; i < n; i++) probabilities[i] /= total;
     return;
   }
   for (size_t i = 0; i < n; i++) {

@@ -1,156 +1,108 @@
 #include "store/selectors/sum_tree.h"
 
-enum { BATCH = 256, FEW = 4, BITMAP_NODES = 1024 };
+#include "store/selectors/sum_tree_steps.h"
 
-static double *at(const rv_sum_tree *tree, uint32_t level, uint32_t index)
-{
-  return RV_SEGARRAY_AT(&tree->level[level], double, index);
-}
+enum { FEW = 4 };
 
-/* The children of a node stand in one cache line of the level below. */
-static const double *children(const rv_sum_tree *tree, uint32_t level, uint32_t index)
+size_t rv_sum_tree_steps_here(const rv_sum_tree_steps *out[3])
 {
-  return at(tree, level - 1, index << RV_TREE_SHIFT);
-}
-
-static void recompute(rv_sum_tree *tree, uint32_t level, uint32_t index)
-{
-  const double *c = children(tree, level, index);
-  *at(tree, level, index) = ((c[0] + c[1]) + (c[2] + c[3])) + ((c[4] + c[5]) + (c[6] + c[7]));
+  size_t n = 0;
+#ifdef RV_SUM_TREE_X86
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("popcnt")) {
+    if (__builtin_cpu_supports("avx512f")) out[n++] = &rv_sum_tree_steps_avx512;
+    if (__builtin_cpu_supports("avx2")) out[n++] = &rv_sum_tree_steps_avx2;
+  }
+#endif
+  out[n++] = &rv_sum_tree_steps_plain;
+  return n;
 }
 
 void rv_sum_tree_init(rv_sum_tree *tree, uint64_t expected)
 {
-  tree->top = 0;
+  const rv_sum_tree_steps *steps[3];
+  rv_sum_tree_steps_here(steps);
+  tree->last_slot = tree->top = 0;
+  tree->total = 0;
+  tree->steps = steps[0];
+  rv_segarray_init(&tree->leaves, sizeof(double), 0, expected);
   for (uint32_t level = 0; level < RV_TREE_LEVELS; level++)
-    rv_segarray_init(&tree->level[level], sizeof(double), 0, (expected >> (level * RV_TREE_SHIFT)) + 1);
+    rv_segarray_init(&tree->groups[level], sizeof(rv_sum_group), 0, (expected >> ((level + 1) * RV_TREE_SHIFT)) + 1);
 }
 
 void rv_sum_tree_fini(rv_sum_tree *tree)
 {
-  for (uint32_t level = 0; level < RV_TREE_LEVELS; level++) rv_segarray_fini(&tree->level[level]);
+  rv_segarray_fini(&tree->leaves);
+  for (uint32_t level = 1; level < RV_TREE_LEVELS; level++) rv_segarray_fini(&tree->groups[level]);
 }
 
 void rv_sum_tree_clear(rv_sum_tree *tree, rv_blocks *garbage)
 {
-  for (uint32_t level = 0; level < RV_TREE_LEVELS; level++) rv_segarray_clear(&tree->level[level], garbage);
-  tree->top = 0;
+  rv_segarray_clear(&tree->leaves, garbage);
+  for (uint32_t level = 1; level < RV_TREE_LEVELS; level++) rv_segarray_clear(&tree->groups[level], garbage);
+  tree->last_slot = tree->top = 0;
+  tree->total = 0;
+}
+
+static rv_code reserve(rv_segarray *array, uint32_t index, rv_error *err)
+{
+  return index < array->length ? RV_OK : rv_segarray_grow(array, (uint64_t)index + 1, err);
 }
 
 rv_code rv_sum_tree_reserve(rv_sum_tree *tree, uint32_t slot, rv_error *err)
 {
   uint32_t level = 0;
-  for (uint32_t index = slot;; index >>= RV_TREE_SHIFT, level++) {
-    rv_segarray *nodes = &tree->level[level];
-    if (index >= nodes->length && rv_segarray_grow(nodes, (uint64_t)index + 1, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-    if (level > 0 && index == 0) break;
+  if (reserve(&tree->leaves, slot | (RV_TREE_FANOUT - 1), err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
+  for (uint32_t group = slot >> RV_TREE_SHIFT; group > 0 || level < tree->top;) {
+    group >>= RV_TREE_SHIFT;
+    if (reserve(&tree->groups[++level], group, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
   }
-  for (; tree->top < level; tree->top++) recompute(tree, tree->top + 1, 0);
+  for (; tree->top < level; tree->top++) { /* what was all becomes the first of eight */
+    rv_sum_group *group = rv_sum_tree_group(tree, tree->top + 1, 0);
+    group->sum[0] = tree->total;
+    for (int i = 0; i < RV_TREE_FANOUT; i++) group->end[i] = tree->total;
+  }
+  if (slot > tree->last_slot) tree->last_slot = slot;
   return RV_OK;
 }
 
 void rv_sum_tree_set(rv_sum_tree *tree, uint32_t slot, double weight)
 {
-  *at(tree, 0, slot) = weight;
-  for (uint32_t level = 1; level <= tree->top; level++) recompute(tree, level, slot >>= RV_TREE_SHIFT);
-}
-
-/* Keeps each parent once where the level is so small that many of a batch meet in one. On larger levels they seldom do, and to
- * compute a node twice is only a waste. */
-static size_t parents(const rv_sum_tree *tree, uint32_t level, uint32_t *index, size_t n)
-{
-  if (tree->level[level].length > BITMAP_NODES) {
-    for (size_t i = 0; i < n; i++) index[i] >>= RV_TREE_SHIFT;
-    return n;
-  }
-  uint64_t seen[BITMAP_NODES / 64] = {0};
-  size_t kept = 0;
-  for (size_t i = 0; i < n; i++) {
-    uint32_t parent = index[i] >> RV_TREE_SHIFT;
-    uint64_t *word = &seen[parent >> 6];
-    index[kept] = parent;
-    kept += (~*word >> (parent & 63)) & 1U;
-    *word |= UINT64_C(1) << (parent & 63);
-  }
-  return kept;
-}
-
-static void set_batch(rv_sum_tree *tree, const uint32_t *slots, const double *weights, size_t n)
-{
-  uint32_t index[BATCH];
-  for (size_t i = 0; i < n; i++) {
-    index[i] = slots[i];
-    *at(tree, 0, slots[i]) = weights[i];
-  }
-  for (uint32_t level = 1; level <= tree->top; level++) {
-    n = parents(tree, level, index, n);
-    for (size_t i = 0; i < n; i++) recompute(tree, level, index[i]);
-  }
+  tree->steps->set(tree, 1, &slot, &weight);
 }
 
 void rv_sum_tree_set_many(rv_sum_tree *tree, const uint32_t *slots, const double *weights, size_t n)
 {
+  uint32_t index[RV_TREE_BATCH];
   for (size_t i = 0; n < FEW && i < n; i++) rv_sum_tree_set(tree, slots[i], weights[i]);
-  for (size_t begin = 0; n >= FEW && begin < n; begin += BATCH)
-    set_batch(tree, slots + begin, weights + begin, n - begin < BATCH ? n - begin : BATCH);
+  for (size_t begin = 0; n >= FEW && begin < n; begin += RV_TREE_BATCH) {
+    size_t count = n - begin < RV_TREE_BATCH ? n - begin : RV_TREE_BATCH;
+    for (size_t i = 0; i < count; i++) index[i] = slots[begin + i];
+    tree->steps->set(tree, count, index, weights + begin);
+  }
 }
 
-/* Rounding led to a child without length: to the last that has one. */
-static uint32_t last_positive(const double *c, double *u)
+size_t rv_sum_tree_last(const double *c, double *u)
 {
-  uint32_t chosen = RV_TREE_FANOUT - 1;
+  size_t chosen = RV_TREE_FANOUT - 1;
   while (chosen > 0 && !(c[chosen] > 0)) chosen--;
   *u = c[chosen];
   return chosen;
 }
 
-/* The child in which `u` falls when the children stand end to end; `u` becomes the offset within it. As many children lie before
- * it as there are ends that `u` has reached: counted, not searched, since nobody could predict the branches. Ends do not
- * decrease, rounded as they are, so that a child of weight zero is passed over; only the last one `u` may reach by rounding. */
-static inline uint32_t choose(const double *c, double *u)
+void rv_sum_tree_draw(const rv_sum_tree *tree, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
 {
-  double two = c[0] + c[1], four = two + (c[2] + c[3]), six = four + (c[4] + c[5]);
-  const double begin[RV_TREE_FANOUT] = {0, c[0], two, two + c[2], four, four + c[4], six, six + c[6]};
-  uint32_t chosen = 0;
-  for (int i = 1; i < RV_TREE_FANOUT; i++) chosen += *u >= begin[i];
-  *u -= begin[chosen];
-  return c[chosen] > 0 ? chosen : last_positive(c, u);
-}
-
-/* One level down, for all of a batch. */
-static void descend(const rv_sum_tree *tree, uint32_t level, uint32_t *restrict index, double *restrict u, size_t n)
-{
-  if (tree->level[level - 1].num_blocks == 1) { /* the upper levels, which are in the cache */
-    const double *nodes = at(tree, level - 1, 0);
-    for (size_t i = 0; i < n; i++) index[i] = index[i] << RV_TREE_SHIFT | choose(nodes + (index[i] << RV_TREE_SHIFT), &u[i]);
-  } else {
-    for (size_t i = 0; i < n; i++) index[i] = index[i] << RV_TREE_SHIFT | choose(children(tree, level, index[i]), &u[i]);
+  double u[RV_TREE_BATCH];
+  for (size_t begin = 0; begin < n; begin += RV_TREE_BATCH) {
+    size_t count = n - begin < RV_TREE_BATCH ? n - begin : RV_TREE_BATCH;
+    for (size_t i = 0; i < count; i++) u[i] = rv_random_unit(random) * tree->total;
+    tree->steps->draw(tree, count, u, slots + begin, probabilities + begin);
   }
-  if (level > 1 && tree->level[level - 2].num_blocks > 1)
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(children(tree, level - 1, index[i]));
-}
-
-static void draw_batch(const rv_sum_tree *tree, rv_random *random, size_t n, uint32_t *slots, double *weights)
-{
-  double u[BATCH];
-  double total = rv_sum_tree_total(tree);
-  for (size_t i = 0; i < n; i++) {
-    u[i] = rv_random_unit(random) * total;
-    slots[i] = 0;
-  }
-  for (uint32_t level = tree->top; level > 0; level--) descend(tree, level, slots, u, n);
-  for (size_t i = 0; i < n; i++) weights[i] = rv_sum_tree_get(tree, slots[i]);
-}
-
-void rv_sum_tree_draw(const rv_sum_tree *tree, rv_random *random, size_t n, uint32_t *slots, double *weights)
-{
-  for (size_t begin = 0; begin < n; begin += BATCH)
-    draw_batch(tree, random, n - begin < BATCH ? n - begin : BATCH, slots + begin, weights + begin);
 }
 
 size_t rv_sum_tree_memory(const rv_sum_tree *tree)
 {
-  size_t memory = 0;
-  for (uint32_t level = 0; level < RV_TREE_LEVELS; level++) memory += rv_segarray_memory(&tree->level[level]);
+  size_t memory = rv_segarray_memory(&tree->leaves);
+  for (uint32_t level = 1; level < RV_TREE_LEVELS; level++) memory += rv_segarray_memory(&tree->groups[level]);
   return memory;
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "store/selectors/sum_tree.h"
+#include "store/selectors/sum_tree_steps.h"
 
 /* States whose next number is the lowest and the highest there is. */
 static rv_random lowest(void)
@@ -85,6 +85,74 @@ static void a_batch_of_changes_leaves_the_tree_as_single_ones_do(void **state)
   rv_sum_tree_fini(&many);
 }
 
+/* The slots that a tree draws and their probabilities, after changes in batches and alone, by the steps of one processor. */
+static void grow_change_and_draw(const rv_sum_tree_steps *steps, uint32_t num_slots, uint32_t *drawn, double *chances, size_t n)
+{
+  rv_sum_tree tree;
+  rv_sum_tree_init(&tree, num_slots / 2);
+  tree.steps = steps;
+  rv_random random;
+  rv_random_init(&random, num_slots);
+  enum { BATCH = 300 };
+  for (uint32_t slot = 0; slot < num_slots; slot++) {
+    assert_int_equal(rv_sum_tree_reserve(&tree, slot, NULL), RV_OK);
+    if (slot % 5 != 0) rv_sum_tree_set(&tree, slot, rv_random_unit(&random) * exp2((double)rv_random_below(&random, 60)));
+  }
+  for (int round = 0; round < 20; round++) {
+    uint32_t slots[BATCH];
+    double weights[BATCH];
+    size_t count = rv_random_below(&random, BATCH + 1);
+    for (size_t i = 0; i < count; i++) {
+      slots[i] = rv_random_below(&random, num_slots);
+      weights[i] = rv_random_below(&random, 4) == 0 ? -0.0 : rv_random_unit(&random);
+    }
+    rv_sum_tree_set_many(&tree, slots, weights, count);
+  }
+  rv_sum_tree_draw(&tree, &random, n, drawn, chances);
+  chances[n] = rv_sum_tree_total(&tree);
+  rv_sum_tree_fini(&tree);
+}
+
+static void every_processor_comes_to_the_same_sums_and_draws(void **state)
+{
+  (void)state;
+  enum { DRAWS = 1000 };
+  static uint32_t drawn[DRAWS], first_drawn[DRAWS];
+  static double chances[DRAWS + 1], first_chances[DRAWS + 1];
+  const uint32_t sizes[] = {5, 8, 9, 64, 500, 4097, 70000, 300000};
+  const rv_sum_tree_steps *steps[3];
+  size_t kinds = rv_sum_tree_steps_here(steps);
+  for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    grow_change_and_draw(&rv_sum_tree_steps_plain, sizes[s], first_drawn, first_chances, DRAWS);
+    for (size_t k = 0; k < kinds; k++) {
+      grow_change_and_draw(steps[k], sizes[s], drawn, chances, DRAWS);
+      assert_memory_equal(drawn, first_drawn, sizeof drawn);
+      assert_memory_equal(chances, first_chances, sizeof chances);
+    }
+  }
+}
+
+/* A node's last end may lie above or below what its own children come to, and a draw may fall between: all steps then take the last
+ * child that has a weight. */
+static void every_processor_takes_the_last_weight_beyond_the_end(void **state)
+{
+  (void)state;
+  const rv_sum_tree_steps *steps[3];
+  size_t kinds = rv_sum_tree_steps_here(steps);
+  for (size_t k = 0; k < kinds; k++) {
+    rv_sum_tree tree;
+    rv_sum_tree_init(&tree, 1000);
+    tree.steps = steps[k];
+    assert_int_equal(rv_sum_tree_reserve(&tree, 999, NULL), RV_OK);
+    for (uint32_t slot = 0; slot < 700; slot++) rv_sum_tree_set(&tree, slot, 1);
+    double beyond[2] = {700, 1e9}, chances[2];
+    uint32_t slots[2];
+    steps[k]->draw(&tree, 2, beyond, slots, chances);
+    for (int i = 0; i < 2; i++) assert_int_equal(slots[i], 699);
+    rv_sum_tree_fini(&tree);
+  }
+}
+
 static void rounding_never_leads_to_a_weight_of_zero(void **state)
 {
   (void)state;
@@ -102,13 +170,13 @@ static void rounding_never_leads_to_a_weight_of_zero(void **state)
       }
     if (rv_sum_tree_total(&tree) > 0) {
       uint32_t drawn[3];
-      double weights[3];
+      double chances[3];
       rv_random ends[3] = {lowest(), highest(), random};
       for (int i = 0; i < 3; i++) {
-        rv_sum_tree_draw(&tree, &ends[i], 1, &drawn[i], &weights[i]);
+        rv_sum_tree_draw(&tree, &ends[i], 1, &drawn[i], &chances[i]);
         assert_true(drawn[i] < slots);
-        assert_true(weights[i] > 0);
-        assert_true(weights[i] == rv_sum_tree_get(&tree, drawn[i]));
+        assert_true(rv_sum_tree_get(&tree, drawn[i]) > 0);
+        assert_true(chances[i] == rv_sum_tree_get(&tree, drawn[i]) / rv_sum_tree_total(&tree));
       }
     }
     rv_sum_tree_fini(&tree);
@@ -136,6 +204,8 @@ int main(void)
       cmocka_unit_test(an_empty_tree_has_no_weight),
       cmocka_unit_test(the_total_is_the_sum_as_the_tree_grows_by_levels),
       cmocka_unit_test(a_batch_of_changes_leaves_the_tree_as_single_ones_do),
+      cmocka_unit_test(every_processor_comes_to_the_same_sums_and_draws),
+      cmocka_unit_test(every_processor_takes_the_last_weight_beyond_the_end),
       cmocka_unit_test(rounding_never_leads_to_a_weight_of_zero),
       cmocka_unit_test(weights_far_apart_do_not_spoil_each_other),
   };

@@ -64,49 +64,56 @@ INLINE double exp2_of(double y)
   return p * of_bits((bits_of(shifted) + 1023) << 52); /* n stands in the low bits */
 }
 
-INLINE void power_of_normal(double exponent, const double *restrict in, double *restrict out, size_t n)
+/* False: some are below the normal numbers, whose bits mean something else, or zero; `out` is wrong for those. */
+INLINE bool power_of_normal(double exponent, const double *restrict in, double *restrict out, size_t n)
 {
+  uint64_t normal = UINT64_MAX;
   for (size_t i = 0; i < n; i++) {
+    normal &= in[i] < RV_WEIGHT_MIN ? 0 : UINT64_MAX;
     double x = in[i] < RV_WEIGHT_MIN ? RV_WEIGHT_MIN : in[i];
     double y = exponent * log2_of(x);
     y = y < -1022 ? -1022 : y;
     y = y > 960 ? 960 : y;
     out[i] = exp2_of(y);
   }
+  return normal != 0;
 }
 
 /* The same code, for processors that have wider vectors than all of their kind have. */
-#if defined(__GNUC__) && defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void power_wide(double exponent, const double *in, double *out, size_t n)
+static bool power_narrow(double exponent, const double *in, double *out, size_t n)
 {
-  power_of_normal(exponent, in, out, n);
+  return power_of_normal(exponent, in, out, n);
 }
-static bool wide(void)
+#if defined(__GNUC__) && defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static bool power_wide(double exponent, const double *in, double *out, size_t n)
 {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return power_of_normal(exponent, in, out, n);
+}
+/* Clang would need to be told to use the whole width; it has what AVX2 gives. */
+__attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512"))) static bool
+power_widest(double exponent, const double *in, double *out, size_t n)
+{
+  return power_of_normal(exponent, in, out, n);
+}
+
+static bool power_here(double exponent, const double *in, double *out, size_t n)
+{
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return power_widest(exponent, in, out, n);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return power_wide(exponent, in, out, n);
+  return power_narrow(exponent, in, out, n);
 }
 #else
-static void power_wide(double exponent, const double *in, double *out, size_t n)
+static bool power_here(double exponent, const double *in, double *out, size_t n)
 {
-  power_of_normal(exponent, in, out, n);
-}
-static bool wide(void)
-{
-  return true;
+  return power_narrow(exponent, in, out, n);
 }
 #endif
-static void power_narrow(double exponent, const double *in, double *out, size_t n)
-{
-  power_of_normal(exponent, in, out, n);
-}
 
 static void power(double exponent, const double *in, double *out, size_t n)
 {
-  if (wide())
-    power_wide(exponent, in, out, n);
-  else
-    power_narrow(exponent, in, out, n);
-  for (size_t i = 0; i < n; i++) { /* zero, and what is below the normal numbers, whose bits mean something else */
+  if (power_here(exponent, in, out, n)) return;
+  for (size_t i = 0; i < n; i++) {
     if (in[i] >= RV_WEIGHT_MIN) continue;
     double w = in[i] > 0 ? pow(in[i], exponent) : 0;
     out[i] = in[i] > 0 && w < RV_WEIGHT_MIN ? RV_WEIGHT_MIN : w;
