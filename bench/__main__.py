@@ -5,69 +5,103 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
-import platform
+import signal
 import subprocess
 import sys
+import time
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-from . import limits, report  # noqa: E402
-from .peers import ROOT  # noqa: E402
+from . import machine, subjects  # noqa: E402
+from .cells import Results  # noqa: E402
+from .programs import ROOT  # noqa: E402
+from .report import against, readme, save  # noqa: E402
+
+FOLDER = ROOT / "bench/results"
 
 
-def parse() -> argparse.Namespace:
+def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("what", choices=("wire", "local"), help="between processes, or in one")
-    parser.add_argument("--quick", action="store_true", help="one short round of fewer cells: to see that it runs, not to quote")
-    parser.add_argument("--rounds", type=int, default=None, help="turns of every cell (3)")
-    parser.add_argument("--seconds", type=float, default=None, help="of each measurement (wire 2, local 0.3)")
     parser.add_argument(
-        "--cases", default=None, help="comma-separated: payloads (400B,4kB,40kB,400kB) or rows (small,image,atari)"
+        "what",
+        choices=(*subjects.SUBJECTS, "all", "table"),
+        help="wire: between processes. latency: round trips, and how long a table's lock is held. local: in one process. growth: "
+        "from 10^4 to 10^7 items, and memory. all: these four. table: write the README's table and plot from saved results",
     )
-    parser.add_argument("--clients", default="1,2,32,200", help="client counts for wire (%(default)s)")
-    parser.add_argument("--operations", default="insert,iterate,batch", help="for wire (%(default)s)")
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "bench/results")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="few and short cells, once: to see that it runs, not to quote")
+    parser.add_argument("--rounds", type=int, help="turns of every cell (3)")
+    parser.add_argument("--seconds", type=float, help="of each measurement at least (wire 2, latency 5, local 0.3, growth 0.3)")
+    parser.add_argument("--stores", help="comma-separated: only these (reverie, dm-reverb, rlox, cpprb, sb3, flashbax)")
+    parser.add_argument("--cases", help="wire: payloads (400B,4kB,40kB,400kB); local: rows (small,image,atari,...)")
+    parser.add_argument("--clients", help="wire: client counts (1,2,32,200,2000)")
+    parser.add_argument("--operations", help="wire: insert,iterate,batch,both; local: see bench/local/cases.py")
+    parser.add_argument("--languages", help="wire, latency: python,c")
+    parser.add_argument("--output", type=pathlib.Path, default=FOLDER, help="folder of the results (bench/results)")
+    parser.add_argument(
+        "--against",
+        type=pathlib.Path,
+        help="older results, a file or a folder: prints the ratio cell by cell; fails when one of ours got slower beyond the spread",
+    )
+    return parser.parse_args(arguments)
 
 
-def main() -> int:
-    options = parse()
-    for script in ["peer.sh"] + (["peers.sh"] if options.what == "local" else []):
-        variable = {"peer.sh": "RV_PEER_PYTHON", "peers.sh": "RV_PEERS_PYTHON"}[script]
-        if variable not in os.environ:
+def make_peers(needed: list[str]) -> None:
+    """The peers' virtual environments, unless the environment names others."""
+    for script, variable in (("peer.sh", "RV_PEER_PYTHON"), ("peers.sh", "RV_PEERS_PYTHON")):
+        if script in needed and variable not in os.environ:
             subprocess.run([str(ROOT / "tools/dev" / script)], check=True)
-    rounds = options.rounds or (1 if options.quick else 3)
-    machine = {"machine": platform.platform(), "cores": os.cpu_count(), "memcpy_MBps": limits.memcpy_megabytes(0.5)}
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
-    if options.what == "local":
-        from .local.cases import CASES
-        from .local.run import run as run_local
+def say(text: str) -> None:
+    print(time.strftime("%H:%M:%S ", time.gmtime()) + text, file=sys.stderr, flush=True)
 
-        cases = options.cases.split(",") if options.cases else (["small"] if options.quick else list(CASES))
-        results = run_local(cases, rounds, options.seconds or (0.1 if options.quick else 0.3), say)
-    else:
-        from .wire.run import PAYLOADS
-        from .wire.run import run as run_wire
 
-        cases = options.cases.split(",") if options.cases else (["400B"] if options.quick else list(PAYLOADS))
-        counts = [1, 32] if options.quick else [int(n) for n in options.clients.split(",")]
-        results = run_wire(
-            cases, options.operations.split(","), counts, rounds, options.seconds or (1.0 if options.quick else 2.0), say
-        )
-    results.update(machine)
-    paths = report.save(results, options.output)
-    print(paths[1].read_text())
-    print(
-        f"memcpy {machine['memcpy_MBps']:.0f} MB/s on one of {machine['cores']} cores; saved {', '.join(str(path) for path in paths)}"
-    )
-    for failure in results.get("failures", []):
-        print("FAILED: " + failure, file=sys.stderr)
-    return 1 if results.get("failures") else 0
+def run(what: str, options: argparse.Namespace, command: str) -> tuple[Results, bool]:
+    """One benchmark, saved whatever happens to it; false when it was interrupted."""
+    subject = subjects.SUBJECTS[what]
+    results = Results(what, command, machine.describe())
+    interrupted = False
+    begin = time.monotonic()
+    try:
+        subject.run(results, options, say)
+        results.complete = True
+    except KeyboardInterrupt:
+        interrupted = True
+        say("interrupted: saving what was measured")
+    results.notes.append(f"took {time.monotonic() - begin:.0f} s" + ("" if results.complete else ", was interrupted"))
+    print(save(results, options.output))
+    return results, not interrupted
+
+
+def _raise_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    if options.what == "table":
+        return readme.write(ROOT, options.output)
+    command = "./dev bench " + " ".join(arguments)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    chosen = list(subjects.SUBJECTS) if options.what == "all" else [options.what]
+    stores = options.stores.split(",") if options.stores else None
+    make_peers([script for what in chosen for script in subjects.SUBJECTS[what].peers(stores)])
+    status = 0
+    for what in chosen:
+        before = against.load(options.against, what) if options.against else None
+        results, whole = run(what, options, command)
+        for cell in results.cells:
+            if cell.failure:
+                print(f"FAILED: {cell.name}: {cell.failure}", file=sys.stderr)
+        if before is not None:
+            text, slower = against.compare(before, results)
+            print(text)
+            status = max(status, 1 if slower else 0)
+        if not whole:
+            return 130
+    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What is stored in the in-process benchmark: transitions of three sizes. Imported by every worker, so it needs NumPy only."""
+"""What is stored in the in-process benchmark. Imported by every worker, so it needs NumPy only."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ import math
 
 import numpy as np
 
-BATCH = 256
 ADD_BATCH = 128
 POOL = 1024  # distinct rows that are added again and again
+EPISODE = 256  # steps, of the kinds that know episodes
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Transitions (obs, action, reward, next_obs, done) with ``obs`` of this shape and dtype; ``capacity`` in transitions."""
+    """Experience with observations of this shape and dtype.
+
+    `kind` says what a sample is: "transition" (obs, action, reward, next_obs, done as one row); "sequence": the last `length` steps
+    of (obs, action, reward, done), a new one every `period` steps; "nstep": obs and action, the discounted sum of the next `length`
+    rewards, and the obs `length` steps on; "framestack": the last `length` frames and those one step on, each frame stored once.
+    """
 
     name: str
+    kind: str
     shape: tuple[int, ...]
     dtype: str
-    capacity: int
+    capacity: int  # steps or transitions
+    batch: int
+    length: int = 1
+    period: int = 1
 
     @property
-    def row_bytes(self) -> int:
-        """Payload of one transition: two observations, int64 action, float32 reward, bool done."""
-        return 2 * math.prod(self.shape) * np.dtype(self.dtype).itemsize + 8 + 4 + 1
+    def obs_bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def observations(self, n: int, seed: int) -> np.ndarray:
         """Random observations [n, *shape]."""
@@ -44,18 +52,47 @@ class Case:
             "done": rng.random(POOL) < 0.01,
         }
 
+    def steps(self) -> dict[str, np.ndarray]:
+        """``POOL`` steps as columns: episodes of ``EPISODE`` steps."""
+        pool = self.pool()
+        return {
+            "obs": pool["obs"],
+            "action": pool["action"],
+            "reward": pool["reward"],
+            "done": np.arange(POOL) % EPISODE == EPISODE - 1,
+        }
+
+    def discounts(self) -> np.ndarray:
+        """[length]: what each of the n rewards counts."""
+        return (0.99 ** np.arange(self.length)).astype(np.float32)
+
 
 CASES = {
-    "small": Case("small", (4,), "float32", 100_000),
-    "image": Case("image", (32, 32, 3), "uint8", 100_000),
-    "atari": Case("atari", (84, 84, 4), "uint8", 20_000),
+    case.name: case
+    for case in (
+        Case("small", "transition", (4,), "float32", 100_000, 256),
+        Case("image", "transition", (32, 32, 3), "uint8", 100_000, 256),
+        Case("atari", "transition", (84, 84, 4), "uint8", 20_000, 256),
+        Case("sequence", "sequence", (4,), "float32", 100_000, 32, 32, 16),
+        Case("nstep", "nstep", (4,), "float32", 100_000, 256, 5),
+        Case("framestack", "framestack", (84, 84), "uint8", 20_000, 256, 4),
+    )
 }
 
-# What is measured; a store that cannot do one leaves the method out.
-OPERATIONS = {
-    "add": "add 1",
-    "add_batch": f"add {ADD_BATCH}",
-    "sample": f"sample {BATCH}",
-    "prioritized_sample": f"PER sample {BATCH}",
-    "update_priorities": f"PER update {BATCH}",
-}
+# What is measured; a store that cannot do one leaves the method out, or makes it None.
+OPERATIONS = ("add", "add_batch", "sample", "prioritized_sample", "update_priorities")
+
+
+def title(operation: str, case: Case) -> str:
+    """The operation's name for people."""
+    return {
+        "add": "add 1",
+        "add_batch": f"add {ADD_BATCH}",
+        "sample": f"sample {case.batch}",
+        "prioritized_sample": f"PER sample {case.batch}",
+        "update_priorities": f"PER update {case.batch}",
+    }[operation]
+
+
+def operations(case: Case) -> tuple[str, ...]:
+    return OPERATIONS if case.kind == "transition" else ("add", "sample")

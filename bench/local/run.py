@@ -1,108 +1,126 @@
-"""Runs the in-process benchmark: every store in a process of its own, in turns, and memcpy of the same bytes beside them."""
+"""Runs the in-process benchmark: every store in a process of its own, in turns, and bare copies of the same bytes beside them."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import functools
 import pathlib
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
-import numpy as np
+from .. import limits
+from ..cells import Results
+from ..processes import Process, ProcessError
+from ..programs import PEERS_PYTHON, REVERB_PYTHON, program
+from ..turns import Measurement, Value, run_turns
+from .cases import CASES, Case, operations, title
 
-from ..peers import PEERS_PYTHON, REVERB_PYTHON
-from .cases import BATCH, CASES, OPERATIONS, Case
-from .worker import time_calls
-
-STORES: dict[str, str] = {
-    "reverie_store": sys.executable,
-    "dm_reverb": REVERB_PYTHON,
-    "rlox": PEERS_PYTHON,
-    "cpprb": PEERS_PYTHON,
-    "sb3": PEERS_PYTHON,
-    "flashbax": PEERS_PYTHON,
+# name: (module in stores, its Python)
+STORES: dict[str, tuple[str, str]] = {
+    "reverie": ("reverie_store", sys.executable),
+    "dm-reverb": ("dm_reverb", REVERB_PYTHON),
+    "rlox": ("rlox", PEERS_PYTHON),
+    "cpprb": ("cpprb", PEERS_PYTHON),
+    "sb3": ("sb3", PEERS_PYTHON),
+    "flashbax": ("flashbax", PEERS_PYTHON),
 }
+FILL_TIMEOUT = 300.0
 
 
 class Worker:
-    """A store's process."""
+    """A store's process, or one of the C program's: Reverie from C, or the bare copies ("machine")."""
 
-    def __init__(self, store: str, case: str) -> None:
-        self.store = store
-        worker = pathlib.Path(__file__).with_name("worker.py")
-        # A file: a pipe that nobody reads stops a store that warns a lot.
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        command = [STORES[store], str(worker), store, case]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
+    def __init__(self, store: str, language: str, case: Case) -> None:
+        self.store, self.language = store, language
+        if language == "c":
+            words = [
+                store,
+                case.kind,
+                str(case.obs_bytes),
+                str(case.capacity),
+                str(case.batch),
+                str(case.length),
+                str(case.period),
+            ]
+            self.process = Process(program("local"), *words)
+        else:
+            module, python = STORES[store]
+            self.process = Process(python, str(pathlib.Path(__file__).with_name("worker.py")), module, case.name)
 
-    def ready(self) -> str:
-        """The store's version; RuntimeError with what it printed if it could not start."""
-        line = self.process.stdout.readline()
-        if not line:
-            self.process.wait()
-            self.log.seek(0)
-            error = self.log.read().decode(errors="replace").strip().splitlines()
-            raise RuntimeError(error[-1] if error else f"exit status {self.process.returncode}")
-        return json.loads(line)["ready"]
+    def wait(self) -> tuple[str, str]:
+        """The store's version, and why it has no such rows: one of them is empty."""
+        answer = self.process.receive(FILL_TIMEOUT)
+        return answer.get("ready", ""), answer.get("not_supported", "")
 
-    def measure(self, operation: str, seconds: float) -> float | None:
-        self.process.stdin.write(json.dumps({"operation": operation, "seconds": seconds}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())["us"]
-
-    def stop(self) -> None:
-        self.process.stdin.close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
-
-
-def bare_gather(case: Case) -> Callable[[], None]:
-    """One memcpy a row of a batch's bytes from random places, into memory that is used again: the limit for sampling."""
-    rows = np.zeros((case.capacity, case.row_bytes), np.uint8)
-    rows += 1  # touch every page
-    out = np.empty((BATCH, case.row_bytes), np.uint8)
-    rng = np.random.default_rng(0)
-    places = rng.integers(0, case.capacity, (64, BATCH))
-    state = {"turn": 0}
-
-    def gather() -> None:
-        state["turn"] = (state["turn"] + 1) % 64
-        np.take(rows, places[state["turn"]], axis=0, out=out, mode="clip")
-
-    return gather
+    def measure(self, operation: str, seconds: float) -> Value | None:
+        self.process.send(f"{operation} {seconds}")
+        answer = self.process.receive(60 + 10 * seconds)
+        if self.store == "dm-reverb":
+            time.sleep(0.1)  # until its dataset has fetched ahead again, which would be in the way of the next
+        if answer["us"] is None:
+            return None
+        return answer["us"], {"cpu_us": answer["cpu_us"]}
 
 
-def run(cases: list[str], rounds: int, seconds: float, say: Callable[[str], None]) -> dict:
-    """Figures by case, operation and store: every round's microseconds a call."""
-    results: dict = {"kind": "local", "cases": {}, "versions": {}, "left_out": {}}
+def run(
+    results: Results,
+    cases: Iterable[str],
+    stores: tuple[str, ...],
+    only: tuple[str, ...] | None,
+    rounds: int,
+    seconds: float,
+    say: Callable[[str], None],
+) -> None:
+    """Adds the cells to `results` as they are measured."""
     for name in cases:
-        say(f"{name}: filling")
+        _case(results, CASES[name], stores, only, rounds, seconds, say)
+        results.cells = [cell for cell in results.cells if cell.values or cell.failure]
+
+
+def _case(
+    results: Results,
+    case: Case,
+    stores: tuple[str, ...],
+    only: tuple[str, ...] | None,
+    rounds: int,
+    seconds: float,
+    say: Callable[[str], None],
+) -> None:
+    wanted = [operation for operation in operations(case) if only is None or operation in only]
+
+    def row(operation: str, store: str, language: str) -> dict[str, str]:
+        return {"rows": case.name, "operation": title(operation, case), "language": language, "store": store}
+
+    with contextlib.ExitStack() as stack:
         workers = []
-        for store in STORES:
-            worker = Worker(store, name)
+        kinds = [(store, "python") for store in stores]
+        kinds += [("reverie", "c")] if "reverie" in stores else []
+        for store, language in [*kinds, ("machine", "c")]:
+            say(f"{case.name}: filling {store}{' from C' if language == 'c' else ''}")
             try:
-                results["versions"][store] = worker.ready()
-                workers.append(worker)
-            except RuntimeError as error:
-                results["left_out"][f"{name}/{store}"] = str(error)
-                say(f"{name}: {store} is left out: {error}")
-        figures: dict = {operation: {worker.store: [] for worker in workers} for operation in OPERATIONS}
-        figures["sample"]["bare gather"] = []
-        gather = bare_gather(CASES[name])
-        for turn in range(rounds):
-            for operation in OPERATIONS:
-                for worker in workers:
-                    value = worker.measure(operation, seconds)
-                    if value is not None:
-                        figures[operation][worker.store].append(value)
-            figures["sample"]["bare gather"].append(time_calls(gather, seconds))
-            say(f"{name}: round {turn + 1} of {rounds}")
-        for worker in workers:
-            worker.stop()
-        results["cases"][name] = {operation: {s: v for s, v in by_store.items() if v} for operation, by_store in figures.items()}
-    return results
+                worker = Worker(store, language, case)
+                stack.callback(worker.process.stop)
+                version, lacking = worker.wait()
+            except ProcessError as error:
+                say(f"FAILED: {case.name}: {store}: {error}")
+                for operation in wanted:
+                    results.cell(row(operation, store, language), "us", "lower").failure = str(error)
+                continue
+            if lacking:
+                results.notes.append(f"{case.name}: {store}: {lacking}")
+                continue
+            if version and store != "machine":
+                results.versions[store] = version
+            workers.append(worker)
+        measurements = [
+            Measurement(
+                results.cell(row(operation, worker.store, worker.language), "us", "" if worker.store == "machine" else "lower"),
+                functools.partial(worker.measure, operation, seconds),
+            )
+            for operation in wanted
+            for worker in workers
+        ]
+        cell = results.cell({"operation": "memcpy", "store": "machine"}, "MB/s", "")
+        measurements.append(Measurement(cell, functools.partial(limits.memory_copy, min(0.3, seconds))))
+        run_turns(measurements, rounds, say)

@@ -1,96 +1,141 @@
 """A Python client of Reverie or dm-reverb; the first argument, ``reverie`` or ``reverb``, names the module.
 
-Inserting and iterating are the same calls on both; only batches are fetched in each store's own way.
+Inserting and iterating are the same calls on both; only batches are fetched in each store's own way. Reads jobs as lines from standard
+input; answers each with ``{"ready": true}`` and, when its clients have stopped, with ``{"done": true}`` or ``{"error": "..."}``.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import mmap
+import os
 import pathlib
 import sys
+import threading
 import time
 from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.wire.common import TABLE, Job, random_row, serve_jobs
+from bench.wire.job import GO, HOLD, LINE_WORDS, Job, parse_job, random_row
 
 store = importlib.import_module(sys.argv[1])
+Board = memoryview  # of int64
 
 
-def insert(job: Job, i: int) -> Callable[[float], int]:
+def insert(job: Job, i: int, board: Board) -> Callable[[], None]:
     client = store.Client(job.address)
     writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
-    row = random_row(job.payload, i)
-    in_flight = job.in_flight
+    row, table, in_flight, step, line = random_row(job.elements, i), job.table(i), job.in_flight, job.step, (i + 1) * LINE_WORDS
 
-    def work(stop: float) -> int:
+    def work() -> None:
         items = 0
-        while time.monotonic() < stop:
-            for _ in range(20):
+        while board[0] == GO:
+            for _ in range(step):
                 writer.append([row])
-                writer.create_item(TABLE, 1.0, [writer.history[0][-1:]])
+                writer.create_item(table, 1.0 + (items & 63), [writer.history[0][-1:]])
                 writer.flush(in_flight)
                 items += 1
+            board[line] = items
         writer.flush()
-        return items
 
     return work
 
 
-def iterate(job: Job, i: int) -> Callable[[float], int]:
+def iterate(job: Job, i: int, board: Board) -> Callable[[], None]:
     client = store.Client(job.address)
+    table, step, line = job.table(i), job.step, (i + 1) * LINE_WORDS
 
-    def work(stop: float) -> int:
-        items = 0
-        for _ in client.sample(TABLE, 1_000_000_000, emit_timesteps=False):
-            items += 1
-            if items % 10 == 0 and time.monotonic() >= stop:
-                return items
-        return items
+    def work() -> None:
+        for items, _ in enumerate(client.sample(table, 1_000_000_000, emit_timesteps=False), 1):
+            if items % step == 0:
+                board[line] = items
+                if board[0] != GO:
+                    return
 
     return work
 
 
-def reverie_batch(job: Job, i: int) -> Callable[[float], int]:
+def reverie_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
     client = store.Client(job.address)
+    table, line = job.table(i), (i + 1) * LINE_WORDS
 
-    def work(stop: float) -> int:
+    def work() -> None:
         items = 0
-        while time.monotonic() < stop:
-            client.sample_batch(TABLE, job.batch)
+        while board[0] == GO:
+            client.sample_batch(table, job.batch)
             items += job.batch
-        return items
+            board[line] = items
 
     return work
 
 
-def reverb_batch(job: Job, i: int) -> Callable[[float], int]:
+def reverb_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
     import numpy as np
     import tensorflow as tf
 
-    elements = random_row(job.payload, 0).size
     dataset = store.TrajectoryDataset(
         server_address=job.address,
-        table=TABLE,
+        table=job.table(i),
         dtypes=[np.dtype(np.float32)],
-        shapes=[tf.TensorShape([1, elements])],
+        shapes=[tf.TensorShape([1, job.elements])],
         max_in_flight_samples_per_worker=2 * job.batch,
     )
     options = tf.data.Options()
     options.threading.private_threadpool_size = 2  # the one of all datasets comes to a halt when there are 100 of them
     dataset = dataset.batch(job.batch).prefetch(1).with_options(options)
+    line = (i + 1) * LINE_WORDS
 
-    def work(stop: float) -> int:
+    def work() -> None:
         items = 0
         batches = iter(dataset)  # fetches at once: not before the clock runs
-        while time.monotonic() < stop:
+        while board[0] == GO:
             next(batches)
             items += job.batch
-        return items
+            board[line] = items
 
     return work
 
 
+MAKE = {"insert": insert, "iterate": iterate, "batch": reverie_batch if sys.argv[1] == "reverie" else reverb_batch}
+
+
+def open_board(path: str) -> Board:
+    with open(path, "r+b") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+
+
+def run(job: Job, say: Callable[[dict], None]) -> dict:
+    board = open_board(job.board)
+    clients = range(job.first, job.first + job.clients)
+    prepared = [MAKE[job.operation_of(i)](job, i, board) for i in clients]
+    errors: list[str] = []
+
+    def work(what: Callable[[], None]) -> None:
+        try:
+            what()
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+
+    say({"ready": True})
+    while board[0] == HOLD:
+        time.sleep(0.001)
+    threads = [threading.Thread(target=work, args=(what,)) for what in prepared]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"error": errors[0]} if errors else {"done": True}
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print goes to standard error
+    for line in sys.stdin:
+        print(json.dumps(run(parse_job(line), lambda answer: print(json.dumps(answer), file=answers))), file=answers)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    serve_jobs({"insert": insert, "iterate": iterate, "batch": reverie_batch if sys.argv[1] == "reverie" else reverb_batch})
+    main()

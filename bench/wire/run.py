@@ -1,113 +1,102 @@
-"""Runs the benchmark between processes: a server process and client processes each, Reverie and dm-reverb in turns."""
+"""Runs the benchmark between processes: a server process and client processes of each store, in turns."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import pathlib
-import sys
+import contextlib
+import functools
 from collections.abc import Callable
 
-from ..limits import loopback_megabytes
-from ..peers import REVERB_PYTHON
-from .common import CLIENTS, PAYLOADS, Job
-from .processes import Process, ProcessError
+from .. import limits
+from ..cells import Results
+from ..processes import ProcessError
+from ..turns import Measurement, run_turns
+from .board import Board
+from .job import PAYLOADS
+from .plan import MANY, Options, tables, works
+from .side import Pace, Side, Work
 
-HERE = pathlib.Path(__file__).parent
-SIDES = {
-    "reverie": (sys.executable, "reverie"),
-    "dm_reverb": (REVERB_PYTHON, "reverb"),
-}
-OPERATIONS = ("insert", "iterate", "batch")
-PROCESSES = 2  # that the clients are spread over
-TIMEOUT = 60.0  # seconds for what is not measured: filling a table, making clients, the last confirmations
+IO_BYTES_MAX = 262_144  # of the plain send and recv: more at once is no faster
 
 
-class Side:
-    """One store: its server, and client processes that stay for all cells of a payload."""
+def row_of(payload: str, work: Work, store: str) -> dict[str, str]:
+    return {
+        "payload": payload,
+        "operation": work.operation,
+        "clients": str(work.clients),
+        "language": work.language,
+        "transport": work.transport,
+        "sampler": work.sampler,
+        "tables": str(work.tables),
+        "store": store,
+    }
 
-    def __init__(self, name: str, payload: str) -> None:
-        self.name = name
-        self.python, self.module = SIDES[name]
-        self.clients: list[Process] = []
-        self.server = Process(self.python, str(HERE / "server.py"), self.module, payload)
+
+def _machine(results: Results, payload: str, seconds: float) -> list[Measurement]:
+    """The limits that these cells are to be compared with."""
+    io_bytes = min(4 * PAYLOADS[payload], IO_BYTES_MAX)
+    made = []
+    for transport in ("tcp", "unix"):
+        row = {"payload": payload, "operation": "send/recv", "transport": transport, "store": "machine"}
+        cell = results.cell(row, "MB/s", "")
+        made.append(Measurement(cell, functools.partial(limits.loopback, transport, io_bytes, seconds)))
+    for manner in ("hot", "idle"):
+        cell = results.cell({"operation": f"round trip, {manner}", "transport": "tcp", "store": "machine"}, "us", "")
+        made.append(Measurement(cell, functools.partial(limits.round_trip, "tcp", manner, seconds)))
+    cell = results.cell({"operation": "memcpy", "store": "machine"}, "MB/s", "")
+    made.append(Measurement(cell, functools.partial(limits.memory_copy, seconds)))
+    return made
+
+
+def _memory(results: Results, board: Board, clients: int, pace: Pace, say: Callable[[str], None]) -> None:
+    """What a connection costs the server, on a server that has nothing else."""
+    row = {"operation": "memory a client", "clients": str(clients), "language": "c", "transport": "tcp", "store": "reverie"}
+    cell = results.cell(row, "KiB", "lower")
+
+    def measure() -> tuple[float, dict[str, float]]:
+        side = Side("reverie", 100, board, ["uniform"], items=64)
         try:
-            self.address = f"127.0.0.1:{int(self.server.receive_word('port', TIMEOUT))}"
-        except ProcessError:
-            self.server.stop(0)
-            raise
-
-    def start_clients(self) -> None:
-        while len(self.clients) < PROCESSES:
-            self.clients.append(Process(self.python, str(HERE / "client.py"), self.module))
-
-    def stop_clients(self, patience: float = 10) -> None:
-        while self.clients:
-            self.clients.pop().stop(patience)
-
-    def measure(self, operation: str, payload: str, clients: int, seconds: float) -> float:
-        """Items a second over all clients. A failure of one is the failure of all: ProcessError says which."""
-        if self.server.process.poll() is not None:
-            raise self.server.failed(f"ended with status {self.server.process.returncode}")
-        self.start_clients()
-        processes = self.clients[: min(PROCESSES, clients)]
-        try:
-            for i, process in enumerate(processes):
-                share = clients // len(processes) + (i < clients % len(processes))
-                process.send(json.dumps(dataclasses.asdict(Job(self.address, operation, payload, share, clients, seconds))))
-            for process in processes:
-                process.receive(TIMEOUT)
-            for process in processes:
-                process.send("go")
-            answers = [process.receive(seconds + TIMEOUT) for process in processes]
-        except ProcessError:
-            self.stop_clients(0)
-            raise
-        for process, answer in zip(processes, answers, strict=True):
-            if "error" in answer:
-                raise ProcessError(f"{process.name}: {answer['error']}")
-        return sum(answer["items"] for answer in answers) / max(answer["seconds"] for answer in answers)
-
-    def stop(self) -> None:
-        self.stop_clients()
-        self.server.stop()
-
-
-def run(
-    payloads: list[str], operations: list[str], client_counts: list[int], rounds: int, seconds: float, say: Callable[[str], None]
-) -> dict:
-    """Figures by payload, operation, client count and side: every round's items/s; loopback's MB/s beside them; what failed."""
-    results: dict = {"kind": "wire", "payloads": {}, "loopback_MBps": {}, "failures": []}
-
-    def measure(side: Side, operation: str, payload: str, n: int) -> list[float]:
-        try:
-            return [side.measure(operation, payload, n, seconds)]
-        except ProcessError as error:
-            results["failures"].append(f"{payload}, {operation}, {n} clients: {side.name}: {error}")
-            say("FAILED: " + results["failures"][-1])
-            return []
-
-    for payload in payloads:
-        say(f"{payload}: starting and filling")
-        figures: dict = {operation: {str(n): {name: [] for name in SIDES} for n in client_counts} for operation in operations}
-        limits = []
-        sides: list[Side] = []
-        try:
-            sides.extend(Side(name, payload) for name in SIDES)
-            for turn in range(rounds):
-                for operation in operations:
-                    for n in client_counts:
-                        for side in sides:
-                            figures[operation][str(n)][side.name] += measure(side, operation, payload, n)
-                        last = {name: round(values[-1]) for name, values in figures[operation][str(n)].items() if values}
-                        say(f"{payload}, round {turn + 1} of {rounds}, {operation}, {n} clients: {last}")
-                limits.append(loopback_megabytes(min(4 * PAYLOADS[payload], 262_144), min(seconds, 1.0)))
+            return side.memory_a_client(clients, pace)
         finally:
-            for side in sides:
-                side.stop()
-        results["payloads"][payload] = figures
-        results["loopback_MBps"][payload] = limits
-    return results
+            side.stop(2)
+
+    run_turns([Measurement(cell, measure)], 1, say)
 
 
-__all__ = ["CLIENTS", "OPERATIONS", "PAYLOADS", "run"]
+def _payload(results: Results, payload: str, options: Options, board: Board, say: Callable[[str], None]) -> None:
+    pairs = works(payload, options)
+    if not pairs:
+        return
+    sides: dict[str, Side] = {}
+    with contextlib.ExitStack() as stack:
+        for store in dict.fromkeys(store for store, _ in pairs):
+            say(f"{payload}: starting and filling {store}")
+            try:
+                sides[store] = Side(store, PAYLOADS[payload], board, tables(pairs))
+                stack.callback(sides[store].stop)
+            except ProcessError as error:
+                say(f"FAILED: {payload}: {store}: {error}")
+                for name, work in pairs:
+                    if name == store:
+                        results.cell(row_of(payload, work, store), "items/s", "higher").failure = str(error)
+        machine = _machine(results, payload, min(options.pace.seconds, 1.0))
+        measurements, operation = [], ""
+        for store, work in pairs:
+            if work.operation != operation:  # the limits stand between the operations, not before or after all
+                operation, measurements = work.operation, measurements + machine[:2]
+            cell = results.cell(row_of(payload, work, store), "items/s", "higher")
+            if store in sides:
+                measurements.append(Measurement(cell, functools.partial(sides[store].measure, work, options.pace)))
+        run_turns(measurements + machine[2:], options.rounds, say)
+
+
+def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
+    """Adds the cells to `results` as they are measured."""
+    board = Board(max(MANY, *options.clients))
+    try:
+        for payload in options.payloads:
+            _payload(results, payload, options, board, say)
+        if options.variants and "c" in options.languages and "reverie" in options.stores:
+            for clients in sorted({min(200, max(options.clients)), max(options.clients)}):
+                _memory(results, board, clients, options.pace, say)
+    finally:
+        board.close()

@@ -45,7 +45,7 @@ run_quietly() {
 }
 
 build_preset() {
-  [ -e "build/$1/build.ninja" ] || { say "configuring build/$1"; run_quietly "configuring build/$1" cmake --preset "$1"; }
+  [ "build/$1/build.ninja" -nt CMakePresets.json ] || { say "configuring build/$1"; run_quietly "configuring build/$1" cmake --preset "$1"; }
   run_quietly "building build/$1" cmake --build "build/$1"
 }
 

@@ -1,4 +1,4 @@
-"""cpprb: ReplayBuffer and PrioritizedReplayBuffer."""
+"""cpprb: ReplayBuffer (with its n-step and its compression of stacked frames) and PrioritizedReplayBuffer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,31 @@ import importlib.metadata
 import cpprb
 import numpy as np
 
-from bench.local.cases import ADD_BATCH, BATCH, POOL, Case
+from bench.local.cases import ADD_BATCH, EPISODE, POOL, Case
+from bench.local.worker import NotSupported
 
 
 class Store:
     version = importlib.metadata.version("cpprb")
 
     def __init__(self, case: Case) -> None:
+        self.batch = case.batch
+        self.i = 0
+        if case.kind == "transition":
+            self._begin_transitions(case)
+        elif case.kind == "nstep":
+            self._begin_nstep(case)
+        elif case.kind == "framestack":
+            self._begin_framestack(case)
+        else:
+            raise NotSupported("it has no sequences")
+
+    def sample(self) -> None:
+        self.uniform.sample(self.batch)
+
+    # ---- transitions ----
+
+    def _begin_transitions(self, case: Case) -> None:
         fields = {
             "obs": {"shape": case.shape, "dtype": np.dtype(case.dtype)},
             "action": {"dtype": np.int64},
@@ -26,30 +44,78 @@ class Store:
         pool = case.pool()
         self.rows = [{name: column[i] for name, column in pool.items()} for i in range(POOL)]
         self.batches = [{name: column[i : i + ADD_BATCH] for name, column in pool.items()} for i in range(0, POOL, ADD_BATCH)]
-        self.i = 0
         for i in range(0, case.capacity, ADD_BATCH):
             batch = self.batches[(i // ADD_BATCH) % len(self.batches)]
             self.uniform.add(**batch)
             self.prioritized.add(**batch)
-        self.indexes = self.prioritized.sample(BATCH)["indexes"]
-        self.priorities = np.random.default_rng(0).random(BATCH)
-        self.prioritized.update_priorities(
-            np.arange(min(case.capacity, 10_000)), np.random.default_rng(0).random(min(case.capacity, 10_000))
-        )
+        self.indexes = self.prioritized.sample(self.batch)["indexes"]
+        self.priorities = np.random.default_rng(0).random(self.batch)
+        self.add, self.add_batch = self._add, self._add_batch
+        self.prioritized_sample, self.update_priorities = self._prioritized_sample, self._update_priorities
 
-    def add(self) -> None:
+    def _add(self) -> None:
         self.i = (self.i + 1) % POOL
         self.uniform.add(**self.rows[self.i])
 
-    def add_batch(self) -> None:
+    def _add_batch(self) -> None:
         self.i = (self.i + 1) % len(self.batches)
         self.uniform.add(**self.batches[self.i])
 
-    def sample(self) -> None:
-        self.uniform.sample(BATCH)
+    def _prioritized_sample(self) -> None:
+        self.indexes = self.prioritized.sample(self.batch)["indexes"]
 
-    def prioritized_sample(self) -> None:
-        self.indexes = self.prioritized.sample(BATCH)["indexes"]
-
-    def update_priorities(self) -> None:
+    def _update_priorities(self) -> None:
         self.prioritized.update_priorities(self.indexes, self.priorities)
+
+    # ---- what several steps make ----
+
+    def _begin_nstep(self, case: Case) -> None:
+        fields = {
+            "obs": {"shape": case.shape, "dtype": np.dtype(case.dtype)},
+            "action": {"dtype": np.int64},
+            "reward": {"dtype": np.float32},
+            "next_obs": {"shape": case.shape, "dtype": np.dtype(case.dtype)},
+            "done": {"dtype": np.bool_},
+        }
+        self.uniform = cpprb.ReplayBuffer(
+            case.capacity, fields, Nstep={"size": case.length, "rew": "reward", "gamma": 0.99, "next": "next_obs"}
+        )
+        steps = case.steps()
+        following = np.roll(steps["obs"], -1, axis=0)
+        self.rows = [{**{name: column[i] for name, column in steps.items()}, "next_obs": following[i]} for i in range(POOL)]
+        self._fill(case)
+
+    def _begin_framestack(self, case: Case) -> None:
+        shape = (*case.shape, case.length)
+        fields = {
+            "obs": {"shape": shape, "dtype": np.dtype(case.dtype)},
+            "action": {"dtype": np.int64},
+            "reward": {"dtype": np.float32},
+            "done": {"dtype": np.bool_},
+        }
+        self.uniform = cpprb.ReplayBuffer(case.capacity, fields, next_of="obs", stack_compress="obs")
+        steps = case.steps()
+        frames = np.moveaxis(steps["obs"], 0, -1)
+        frames = np.concatenate([frames, frames[..., : case.length]], axis=-1)
+        self.rows = [
+            {
+                "obs": frames[..., i : i + case.length],
+                "next_obs": frames[..., i + 1 : i + 1 + case.length],
+                "action": steps["action"][i],
+                "reward": steps["reward"][i],
+                "done": steps["done"][i],
+            }
+            for i in range(POOL)
+        ]
+        self._fill(case)
+
+    def _fill(self, case: Case) -> None:
+        self.add = self._add_step
+        for _ in range(case.capacity):
+            self._add_step()
+
+    def _add_step(self) -> None:
+        self.uniform.add(**self.rows[self.i % POOL])
+        self.i += 1
+        if self.i % EPISODE == 0:
+            self.uniform.on_episode_end()

@@ -5,32 +5,34 @@ from __future__ import annotations
 import numpy as np
 import reverie
 
-from bench.local.cases import ADD_BATCH, BATCH, POOL, Case
-
-
-def table(name: str, sampler: object, capacity: int, signature: object) -> reverie.Table:
-    return reverie.Table(
-        name=name,
-        sampler=sampler,
-        remover=reverie.selectors.Fifo(),
-        max_size=capacity,
-        rate_limiter=reverie.rate_limiters.MinSize(1),
-        signature=signature,
-    )
+from bench.local.cases import ADD_BATCH, POOL, Case
+from bench.local.stores.reverb_like import History, num_items, table
 
 
 class Store:
     version = reverie.__version__
 
     def __init__(self, case: Case) -> None:
+        self.batch = case.batch
+        if case.kind == "transition":
+            self._begin_transitions(case)
+        else:
+            self._begin_history(case)
+
+    def close(self) -> None:
+        self.server.stop()
+
+    # ---- transitions ----
+
+    def _begin_transitions(self, case: Case) -> None:
         pool = case.pool()
         signature = {name: reverie.TensorSpec(column.shape[1:], column.dtype, name) for name, column in pool.items()}
         self.server = reverie.Server(
             [
-                table("uniform", reverie.selectors.Uniform(), case.capacity, signature),
-                table("prioritized", reverie.selectors.Prioritized(0.6), case.capacity, signature),
+                table(reverie, "uniform", reverie.selectors.Uniform(), case.capacity, signature),
+                table(reverie, "prioritized", reverie.selectors.Prioritized(0.6), case.capacity, signature),
             ],
-            address="127.0.0.1:0",
+            in_process=True,
         )
         self.client = reverie.Client(self.server)
         self.rows = [{name: column[i] for name, column in pool.items()} for i in range(POOL)]
@@ -40,25 +42,44 @@ class Store:
             batch = self.batches[(i // ADD_BATCH) % len(self.batches)]
             self.client.add_batch("uniform", batch)
             self.client.add_batch("prioritized", batch)
-        self.keys = self.client.sample_batch("prioritized", BATCH).keys
-        self.priorities = np.random.default_rng(0).random(BATCH)
+        self.keys = self.client.sample_batch("prioritized", self.batch).keys
+        self.priorities = np.random.default_rng(0).random(self.batch)
+        self.add, self.add_batch, self.sample = self._add, self._add_batch, self._sample
+        self.prioritized_sample, self.update_priorities = self._prioritized_sample, self._update_priorities
 
-    def add(self) -> None:
+    def _add(self) -> None:
         self.i = (self.i + 1) % POOL
         self.client.add("uniform", self.rows[self.i])
 
-    def add_batch(self) -> None:
+    def _add_batch(self) -> None:
         self.i = (self.i + 1) % len(self.batches)
         self.client.add_batch("uniform", self.batches[self.i])
 
-    def sample(self) -> None:
-        self.client.sample_batch("uniform", BATCH)
+    def _sample(self) -> None:
+        self.client.sample_batch("uniform", self.batch)
 
-    def prioritized_sample(self) -> None:
-        self.keys = self.client.sample_batch("prioritized", BATCH).keys
+    def _prioritized_sample(self) -> None:
+        self.keys = self.client.sample_batch("prioritized", self.batch).keys
 
-    def update_priorities(self) -> None:
+    def _update_priorities(self) -> None:
         self.client.update_priorities("prioritized", self.keys, self.priorities)
 
-    def close(self) -> None:
-        self.server.stop()
+    # ---- items of several steps ----
+
+    def _begin_history(self, case: Case) -> None:
+        self.server = reverie.Server([table(reverie, "items", reverie.selectors.Uniform(), num_items(case))], in_process=True)
+        self.client = reverie.Client(self.server)
+        self.discounts = case.discounts()
+        history = History(self.client.trajectory_writer(num_keep_alive_refs=case.length + 1), case)
+        for _ in range(case.capacity):
+            history.add()
+        self.add = history.add
+        self.sample = self._sample_nstep if case.kind == "nstep" else self._sample_items
+
+    def _sample_items(self) -> None:
+        self.client.sample_batch("items", self.batch)
+
+    def _sample_nstep(self) -> None:
+        data = self.client.sample_batch("items", self.batch).data
+        rewards = data["reward"] if isinstance(data, dict) else data[2]
+        rewards @ self.discounts

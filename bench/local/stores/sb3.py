@@ -1,4 +1,4 @@
-"""Stable-Baselines3: ReplayBuffer with one environment (it has neither batches nor priorities)."""
+"""Stable-Baselines3: ReplayBuffer and NStepReplayBuffer with one environment (it has neither batches, priorities nor sequences)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,38 @@ import importlib.metadata
 
 import gymnasium
 import numpy as np
-from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 
-from bench.local.cases import BATCH, POOL, Case
+from bench.local.cases import POOL, Case
+from bench.local.worker import NotSupported
 
 
 class Store:
     version = importlib.metadata.version("stable_baselines3")
 
     def __init__(self, case: Case) -> None:
+        if case.kind not in ("transition", "nstep"):
+            raise NotSupported("it has no sequences, and stores a frame once for each stack")
         if np.dtype(case.dtype).kind == "f":
             space: gymnasium.Space = gymnasium.spaces.Box(-np.inf, np.inf, case.shape, np.dtype(case.dtype).type)
         else:
             space = gymnasium.spaces.Box(0, 255, case.shape, np.dtype(case.dtype).type)
-        self.buffer = ReplayBuffer(
-            case.capacity, space, gymnasium.spaces.Discrete(4), device="cpu", handle_timeout_termination=False
-        )
+        options = {"device": "cpu", "handle_timeout_termination": False}
+        action = gymnasium.spaces.Discrete(4)
+        if case.kind == "nstep":
+            self.buffer = NStepReplayBuffer(case.capacity, space, action, n_steps=case.length, gamma=0.99, **options)
+        else:
+            self.buffer = ReplayBuffer(case.capacity, space, action, **options)
+        self.batch = case.batch
         pool = case.pool()
+        done = case.steps()["done"] if case.kind == "nstep" else pool["done"]
         self.rows = [
             (
                 pool["obs"][i : i + 1],
                 pool["next_obs"][i : i + 1],
                 pool["action"][i : i + 1].reshape(1, 1),
                 pool["reward"][i : i + 1],
-                pool["done"][i : i + 1],
+                done[i : i + 1],
                 [{}],
             )
             for i in range(POOL)
@@ -43,4 +51,4 @@ class Store:
         self.buffer.add(*self.rows[self.i])
 
     def sample(self) -> None:
-        self.buffer.sample(BATCH)
+        self.buffer.sample(self.batch)

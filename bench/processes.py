@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import selectors
+import signal
 import subprocess
 import tempfile
 import time
 
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
 
 class ProcessError(RuntimeError):
-    """A process ended, or did not answer in time; says what it printed last."""
+    """A process ended, failed, or did not answer in time; says what it printed last."""
+
+
+def _begin() -> None:
+    """In the child: it ends with the benchmark, and Ctrl-C is the benchmark's to handle."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Process:
     """One process of the benchmark. What it prints besides its answers is kept, and shown when it fails."""
 
-    def __init__(self, *command: str) -> None:
-        self.name = os.path.basename(command[1])
+    def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
+        self.name = os.path.basename(command[1] if command[1:] and command[1].endswith(".py") else command[0])
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.log,
+                env={**os.environ, **(env or {})},
+                preexec_fn=_begin,
+            )
+        except OSError as error:
+            raise ProcessError(f"{command[0]} does not start: {error.strerror}") from None
         os.set_blocking(self.process.stdout.fileno(), False)
         self.received = b""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def failed(self, how: str) -> ProcessError:
         self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - 2000))
         said = self.log.read().decode(errors="replace").strip()
-        return ProcessError(f"{self.name} {how}" + (f"; it said last:\n{said}" if said else ""))
+        return ProcessError(f"{self.name} {how}" + (f"; it said last: {said.splitlines()[-1]}" if said else ""))
 
     def send(self, line: str) -> None:
         try:
@@ -36,6 +61,12 @@ class Process:
             self.process.stdin.flush()
         except BrokenPipeError:
             raise self.failed("has ended") from None
+
+    def has_answered(self) -> bool:
+        """A line is there, or the process is gone, which the next receive says."""
+        data = self.process.stdout.read(65536)
+        self.received += data or b""
+        return b"\n" in self.received or data == b""
 
     def read_line(self, deadline: float) -> str:
         with selectors.DefaultSelector() as selector:
@@ -52,7 +83,11 @@ class Process:
         return line.decode()
 
     def receive(self, timeout: float) -> dict:
-        return json.loads(self.read_line(time.monotonic() + timeout))
+        """The next answer. ProcessError when it is an error."""
+        answer = json.loads(self.read_line(time.monotonic() + timeout))
+        if "error" in answer:
+            raise ProcessError(f"{self.name}: {answer['error']}")
+        return answer
 
     def receive_word(self, word: str, timeout: float) -> str:
         """What follows ``word`` on the first line that begins with it."""
@@ -61,6 +96,14 @@ class Process:
             line = self.read_line(deadline)
             if line.startswith(word + " "):
                 return line[len(word) + 1 :]
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads so far, kernel included."""
+        return time.clock_gettime((~self.pid << 3) | 2)  # the process's clock; see clock_getcpuclockid(3)
+
+    def resident_bytes(self) -> int:
+        with open(f"/proc/{self.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self, patience: float = 10) -> None:
         """Ends with its standard input; is killed when it does not."""
@@ -73,3 +116,12 @@ class Process:
             self.process.wait()
         self.process.stdout.close()
         self.log.close()
+
+
+def ask(*command: str, timeout: float = 60) -> dict:
+    """The one JSON object that a program prints."""
+    process = Process(*command)
+    try:
+        return process.receive(timeout)
+    finally:
+        process.stop(0)

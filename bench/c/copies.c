@@ -1,0 +1,66 @@
+#include "copies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 64 };
+
+void copies_init(bench_copies *copies, const buffer_shape *shape)
+{
+  *copies = (bench_copies){.num_rows = shape->capacity, .num_pieces = shape->batch};
+  copies->row_bytes = (size_t)(shape->obs_bytes + 13);
+  switch (shape->kind) {
+  case BUFFER_TRANSITION: copies->row_bytes = copies->piece_bytes = (size_t)buffer_item_bytes(shape); break;
+  case BUFFER_SEQUENCE: copies->piece_bytes = copies->row_bytes * (size_t)shape->length; break;
+  case BUFFER_NSTEP: copies->piece_bytes = (size_t)buffer_item_bytes(shape); break;
+  case BUFFER_FRAMESTACK:
+    copies->piece_bytes = copies->row_bytes * (size_t)shape->length;
+    copies->num_pieces *= 2;
+    break;
+  }
+  size_t size = copies->row_bytes * (size_t)copies->num_rows + copies->piece_bytes;
+  copies->rows = bench_alloc(size);
+  memset(copies->rows, 1, size);
+  copies->row = bench_alloc(copies->row_bytes * BUFFER_ADD_BATCH);
+  memset(copies->row, 2, copies->row_bytes * BUFFER_ADD_BATCH);
+  copies->out = bench_alloc(copies->piece_bytes * (size_t)copies->num_pieces);
+  copies->places = bench_alloc(TURNS * (size_t)copies->num_pieces * sizeof *copies->places);
+  bench_random random = bench_random_of(3);
+  for (int64_t i = 0; i < TURNS * copies->num_pieces; i++)
+    copies->places[i] = (uint32_t)bench_random_below(&random, (uint64_t)copies->num_rows);
+}
+
+void copies_fini(bench_copies *copies)
+{
+  free(copies->rows);
+  free(copies->row);
+  free(copies->out);
+  free(copies->places);
+}
+
+static void write_rows(bench_copies *copies, int64_t count)
+{
+  if (copies->next + count > copies->num_rows) copies->next = 0;
+  memcpy(copies->rows + (size_t)copies->next * copies->row_bytes, copies->row, copies->row_bytes * (size_t)count);
+  copies->next += count;
+}
+
+void copies_add(void *context)
+{
+  write_rows(context, 1);
+}
+
+void copies_add_batch(void *context)
+{
+  write_rows(context, BUFFER_ADD_BATCH);
+}
+
+void copies_sample(void *context)
+{
+  bench_copies *copies = context;
+  copies->turn = (copies->turn + 1) % TURNS;
+  const uint32_t *places = copies->places + (size_t)copies->turn * (size_t)copies->num_pieces;
+  unsigned char *out = copies->out;
+  for (int64_t i = 0; i < copies->num_pieces; i++, out += copies->piece_bytes)
+    memcpy(out, copies->rows + places[i] * copies->row_bytes, copies->piece_bytes);
+}

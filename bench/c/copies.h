@@ -1,0 +1,24 @@
+/* Bare copies: what moving the same bytes from the same random places costs one thread without any store. */
+#ifndef BENCH_COPIES_H
+#define BENCH_COPIES_H
+
+#include "buffer.h"
+
+typedef struct bench_copies {
+  unsigned char *rows, *row, *out;
+  size_t row_bytes;   /* of what one add writes */
+  size_t piece_bytes; /* that lie one after another */
+  int64_t num_rows, num_pieces, next;
+  uint32_t *places; /* PLACES_TURNS batches of pieces */
+  int turn;
+} bench_copies;
+
+/* The bytes of the buffer's items, in a plain array. */
+void copies_init(bench_copies *copies, const buffer_shape *shape);
+void copies_fini(bench_copies *copies);
+/* One row to the next place; BUFFER_ADD_BATCH rows; a batch into memory that is used again. */
+void copies_add(void *copies);
+void copies_add_batch(void *copies);
+void copies_sample(void *copies);
+
+#endif

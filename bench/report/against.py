@@ -1,0 +1,56 @@
+"""Two results of one benchmark, cell by cell."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ..cells import Cell, Results
+from .markdown import number, table
+
+
+def load(path: pathlib.Path, kind: str) -> Results | None:
+    """The older result; a folder's file of that kind. None when it has none."""
+    if path.is_dir():
+        path = path / f"{kind}.json"
+        if not path.exists():
+            return None
+    results = Results.load(path)
+    return results if results.kind == kind else None
+
+
+def is_slower(before: Cell, after: Cell) -> bool:
+    """Every turn of the second is worse than every turn of the first, and the medians differ by more than the larger spread.
+
+    One turn alone tells no spread; a quarter of the figure is taken for it.
+    """
+    few = min(len(before.values), len(after.values)) < 2
+    spread = max(max(cell.values) - min(cell.values) for cell in (before, after))
+    spread = max(spread, before.median * (0.25 if few else 0.02))
+    if before.better == "higher":
+        return max(after.values) < min(before.values) and before.median - after.median > spread
+    return min(after.values) > max(before.values) and after.median - before.median > spread
+
+
+def compare(before: Results, after: Results) -> tuple[str, list[Cell]]:
+    """A table of what both measured, and the cells of ours that got slower beyond the spread."""
+    rows = [["cell", "before", "after", "times better", ""]]
+    slower = []
+    old = {(tuple(sorted(cell.row.items())), cell.unit): cell for cell in before.cells}
+    for cell in after.cells:
+        other = old.get((tuple(sorted(cell.row.items())), cell.unit))
+        if other is None or not other.values:
+            continue
+        if not cell.values:
+            rows.append([cell.name, number(other.median), "", "", f"failed: {cell.failure}"])
+            if cell.failure and cell.row.get("store", "").startswith("reverie"):
+                slower.append(cell)
+            continue
+        better = cell.median / other.median if cell.better != "lower" else other.median / cell.median
+        verdict = ""
+        if cell.better and is_slower(other, cell):
+            verdict = "slower"
+            if cell.row.get("store", "").startswith("reverie"):
+                slower.append(cell)
+        rows.append([cell.name, number(other.median), number(cell.median), f"{better:.2f}", verdict])
+    text = table(rows) + f"\n\n{len(slower)} of {len(rows) - 1} cells got slower beyond the spread"
+    return text, slower

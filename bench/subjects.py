@@ -1,0 +1,65 @@
+"""The benchmarks by name: what each runs for the options of the command line, and whose virtual environments it needs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+
+from .cells import Results
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    run: Callable[[Results, argparse.Namespace, Say], None]
+    stores: dict[str, str]  # peers, and the script in tools/dev that makes their virtual environment
+
+    def peers(self, wanted: list[str] | None) -> list[str]:
+        """The scripts that must have run."""
+        return sorted({script for store, script in self.stores.items() if wanted is None or store in wanted})
+
+
+def _split(text: str | None) -> tuple[str, ...] | None:
+    return tuple(text.split(",")) if text else None
+
+
+def _wire(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .wire import plan, run
+
+    chosen = plan.quick() if options.quick else plan.Options()
+    changes: dict = {
+        "payloads": _split(options.cases),
+        "operations": _split(options.operations),
+        "clients": tuple(int(n) for n in options.clients.split(",")) if options.clients else None,
+        "languages": _split(options.languages),
+        "stores": _split(options.stores),
+        "rounds": options.rounds,
+        "pace": dataclasses.replace(chosen.pace, seconds=options.seconds) if options.seconds else None,
+    }
+    run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
+def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .local import run
+
+    cases = _split(options.cases) or (("small",) if options.quick else tuple(run.CASES))
+    run.run(
+        results,
+        cases,
+        _split(options.stores) or tuple(run.STORES),
+        _split(options.operations),
+        options.rounds or (1 if options.quick else 3),
+        options.seconds or (0.05 if options.quick else 0.3),
+        say,
+    )
+
+
+SUBJECTS = {
+    "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
+    "local": Subject(
+        _local,
+        {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},
+    ),
+}
