@@ -62,7 +62,10 @@ def canonical(dtype: Any) -> np.dtype[Any]:
         named = getattr(ml_dtypes, named)
     if named is None:
         raise TypeError("a dtype is needed, got None")
-    found = np.dtype(named)
+    try:
+        found = np.dtype(named)
+    except (TypeError, ValueError, SyntaxError):
+        raise TypeError(f'{dtype!r} names no dtype; give one such as np.float32, "int64" or str') from None
     if found.kind in "USO" or found.char == "T":
         return np.dtype(object)
     found = found.newbyteorder("=")

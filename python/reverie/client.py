@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from reverie import _core, _inproc, nest, table_info
+from reverie import _arguments, _core, _inproc, nest, table_info
 from reverie.batches import BatchIterator
 from reverie.errors import FailedPreconditionError, InvalidArgumentError
 from reverie.rate_limiters import RateLimiter
@@ -56,15 +55,16 @@ class Client(_core.Client):
             self._address = server_address
             if server_address.startswith(_inproc.PREFIX):
                 server = _inproc.find(server_address[len(_inproc.PREFIX) :])
+        message_bytes = _arguments.not_negative("max_message_bytes", max_message_bytes)
         if server is not None:
             if server._process != os.getpid():  # its memory here is a copy, which nobody else reads
                 raise FailedPreconditionError(
                     f"the server lives in process {server._process}, and a forked child ({os.getpid()}) has only a copy of it; "
                     "give the server an address and connect to that"
                 )
-            super().__init__(store=server._store, max_message_bytes=max_message_bytes)
+            super().__init__(store=server._store, max_message_bytes=message_bytes)
         else:
-            super().__init__(self._address, max_message_bytes=max_message_bytes)
+            super().__init__(self._address, max_message_bytes=message_bytes)
 
     @property
     def server_address(self) -> str:
@@ -88,11 +88,13 @@ class Client(_core.Client):
         ValueError
             No tables, no such table, a NaN priority, data that does not fit a signature.
         TypeError
-            A leaf that cannot be stored.
+            A leaf that cannot be stored, or priorities that are no mapping.
         """
+        if priorities is not None and not isinstance(priorities, Mapping):
+            raise TypeError(f"priorities must be a dict {{table: priority}}, such as {{'replay': 1.0}}, got {priorities!r}")
         if not priorities:
             raise ValueError("priorities must name at least one item: {table: priority}")
-        checked = {table: _priority(priority) for table, priority in priorities.items()}
+        checked = {table: _priority(f"the priority for table {table!r}", given) for table, given in priorities.items()}
         structure = nest.Structure(data)
         leaves = structure.flatten(data)
         if not leaves:
@@ -136,11 +138,11 @@ class Client(_core.Client):
         max_in_flight_items : int, optional
             `Writer.create_item` waits while more are unconfirmed; None: a million.
         """
-        length = _at_least("max_sequence_length", max_sequence_length, 1)
-        chunk = min(10, length) if chunk_length is None else _at_least("chunk_length", chunk_length, 1)
+        length = _positive("max_sequence_length", max_sequence_length)
+        chunk = min(10, length) if chunk_length is None else _positive("chunk_length", chunk_length)
         if chunk > length:
             raise ValueError(f"chunk_length must be a positive integer up to max_sequence_length ({length}), got {chunk}")
-        in_flight = 1_000_000 if max_in_flight_items is None else _at_least("max_in_flight_items", max_in_flight_items, 1)
+        in_flight = 1_000_000 if max_in_flight_items is None else _positive("max_in_flight_items", max_in_flight_items)
         return Writer(self, length, bool(delta_encoded), chunk, in_flight)
 
     def trajectory_writer(
@@ -171,9 +173,9 @@ class Client(_core.Client):
         max_in_flight_items, max_in_flight_bytes : int, optional
             Above these `TrajectoryWriter.create_item` and `TrajectoryWriter.append` fail; 100,000 and 64 MiB by default.
         """
-        keep = _at_least("num_keep_alive_refs", num_keep_alive_refs, 1)
-        chunk = 0 if chunk_length is None else _at_least("chunk_length", chunk_length, 1)
-        if compression not in _COMPRESSION:
+        keep = _positive("num_keep_alive_refs", num_keep_alive_refs)
+        chunk = 0 if chunk_length is None else _positive("chunk_length", chunk_length)
+        if not isinstance(compression, str) or compression not in _COMPRESSION:
             raise ValueError(f"compression must be one of {', '.join(_COMPRESSION)}, got {compression!r}")
         return TrajectoryWriter(
             self,
@@ -181,8 +183,10 @@ class Client(_core.Client):
             chunk,
             bool(delta_encoded),
             _COMPRESSION[compression],
-            0 if max_in_flight_items is None else _at_least("max_in_flight_items", max_in_flight_items, 1),
-            0 if max_in_flight_bytes is None else _at_least("max_in_flight_bytes", max_in_flight_bytes, 1),
+            0 if max_in_flight_items is None else _positive("max_in_flight_items", max_in_flight_items),
+            0
+            if max_in_flight_bytes is None
+            else _arguments.positive("max_in_flight_bytes", max_in_flight_bytes, _arguments.MAX_INT64),
             bool(validate_items),
         )
 
@@ -216,7 +220,7 @@ class Client(_core.Client):
         ------
         ReplaySample or list of ReplaySample
         """
-        number = _integer("num_samples", num_samples)
+        number = max(-1, min(_arguments.integer("num_samples", num_samples), _arguments.MAX_INT64))  # below 1: see ``next``
         return _core.Sampler(self, table, number, bool(emit_timesteps), bool(unpack_as_table_signature), bool(copy))
 
     def batches(
@@ -266,10 +270,12 @@ class Client(_core.Client):
         NotFoundError
             No such table.
         """
-        pairs = dict(updates.items()) if updates is not None else {}
-        priorities = np.array([float(value) for value in pairs.values()], np.float64)
-        gone = [] if deletes is None else list(deletes)
-        self._mutate(table, [operator.index(key) for key in pairs], priorities, [operator.index(key) for key in gone], None)
+        if updates is not None and not isinstance(updates, Mapping):
+            raise TypeError(f"updates must be a dict {{key: priority}}, got {updates!r}; update_priorities takes two arrays")
+        pairs = {} if updates is None else updates
+        priorities = [_arguments.number(f"the priority for key {key!r}", value) for key, value in pairs.items()]
+        gone = [] if deletes is None else _arguments.listed("deletes", deletes, "keys")
+        self._mutate(table, list(pairs), np.array(priorities, np.float64), gone, None)
 
     def keys(self, table: str, *, timeout: float | None = DEFAULT_TIMEOUT) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The keys of all items, in order of insertion: uint64 [n].
@@ -287,7 +293,8 @@ class Client(_core.Client):
 
         What is inserted or removed meanwhile may be missing or present; nothing that stays is missed or given twice.
         """
-        for page in self._pages(table, page_size, False, timeout):
+        size = _arguments.positive("page_size", page_size, 1_000_000)
+        for page in self._pages(table, size, False, timeout):
             for entry in page:
                 yield ItemInfo(*entry)
 
@@ -314,7 +321,7 @@ class Client(_core.Client):
         timeout : float, optional
             Seconds; None, 0 and negative values wait for ever.
         """
-        if timeout is not None and timeout <= 0:
+        if timeout is not None and _arguments.number("timeout", timeout) <= 0:
             timeout = None
         return {raw["name"]: table_info.from_raw(raw) for raw in self._server_info(timeout)}
 
@@ -339,26 +346,12 @@ class Client(_core.Client):
         return f"Client, server_address={self._address or 'in process'}"
 
 
-def _integer(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+def _positive(name: str, value: Any) -> int:
+    return _arguments.positive(name, value, _arguments.MAX_INT32)
 
 
-def _at_least(name: str, value: Any, least: int) -> int:
-    number = _integer(name, value)
-    if number < least:
-        raise ValueError(f"{name} must be a positive integer, got {number}")
-    if number > 2**31 - 1:
-        raise ValueError(f"{name} must be below 2**31, got {number}")
-    return number
-
-
-def _priority(value: Any) -> float:
-    if isinstance(value, (str, bytes)):
-        raise TypeError(f"a priority must be a number, got {value!r}")
-    number = float(value)
+def _priority(name: str, value: Any) -> float:
+    number = _arguments.number(name, value)
     if math.isnan(number):
-        raise InvalidArgumentError("a priority must not be nan")
+        raise InvalidArgumentError(f"{name} must not be nan")
     return number

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from reverie import _arguments
+
 __all__ = ["Diffusion", "Extension", "Statistics"]
 
 
@@ -52,7 +54,7 @@ def as_extensions(given: Iterable[Any]) -> tuple[Extension, ...]:
     if isinstance(given, (str, Extension)):
         raise TypeError(f"extensions must be a sequence of names or extensions, got {given!r} alone: put it into a list")
     found = []
-    for each in given:
+    for each in _arguments.listed("extensions", given, "names or extensions"):
         if isinstance(each, Extension):
             found.append(each)
         elif isinstance(each, str) and each:

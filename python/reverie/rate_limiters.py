@@ -7,10 +7,9 @@ With I inserts, S samples and D deletes since the last reset, a sample may proce
 
 from __future__ import annotations
 
-import operator
 import sys
 
-from reverie import _core
+from reverie import _arguments, _core
 
 __all__ = ["MinSize", "Queue", "RateLimiter", "SampleToInsertRatio", "Stack"]
 
@@ -36,11 +35,11 @@ class RateLimiter:
     """
 
     def __init__(self, samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float) -> None:
-        self._samples_per_insert = _number("samples_per_insert", samples_per_insert)
-        size = _integer("min_size_to_sample", min_size_to_sample)
+        self._samples_per_insert = _arguments.number("samples_per_insert", samples_per_insert)
+        size = _arguments.integer("min_size_to_sample", min_size_to_sample)
         self._min_size_to_sample = max(-(2**63), min(size, 2**63 - 1))  # what is further off is refused below just the same
-        self._min_diff = _number("min_diff", min_diff)
-        self._max_diff = _number("max_diff", max_diff)
+        self._min_diff = _arguments.number("min_diff", min_diff)
+        self._max_diff = _arguments.number("max_diff", max_diff)
         _core.check_rate_limiter(self._samples_per_insert, self._min_size_to_sample, self._min_diff, self._max_diff)
 
     @property
@@ -79,7 +78,7 @@ class MinSize(RateLimiter):
     """Samples wait until the table holds `min_size_to_sample` items; inserts never wait."""
 
     def __init__(self, min_size_to_sample: int) -> None:
-        _positive("min_size_to_sample", min_size_to_sample)
+        _arguments.positive("min_size_to_sample", min_size_to_sample)
         super().__init__(1.0, min_size_to_sample, -_MAX, _MAX)
 
 
@@ -99,13 +98,16 @@ class SampleToInsertRatio(RateLimiter):
     """
 
     def __init__(self, samples_per_insert: float, min_size_to_sample: int, error_buffer: float | tuple[float, float]) -> None:
-        ratio = _number("samples_per_insert", samples_per_insert)
-        size = _integer("min_size_to_sample", min_size_to_sample)
+        ratio = _arguments.number("samples_per_insert", samples_per_insert)
+        size = _arguments.integer("min_size_to_sample", min_size_to_sample)
         centre = ratio * size
         if isinstance(error_buffer, (float, int)):
             low, high = centre - error_buffer, centre + error_buffer
         else:
-            low, high = (float(bound) for bound in error_buffer)
+            bounds = _arguments.listed("error_buffer", error_buffer, "two numbers, or a number")
+            if len(bounds) != 2:
+                raise ValueError(f"error_buffer must be a number or a pair of bounds, got {error_buffer!r}")
+            low, high = (_arguments.number("a bound of error_buffer", bound) for bound in bounds)
         if not ratio > 0:
             raise ValueError(f"samples_per_insert must be > 0, got {ratio}")
         if not high - low >= 2 * max(1.0, ratio):
@@ -118,7 +120,7 @@ class SampleToInsertRatio(RateLimiter):
                 f"the lower bound {low} of error_buffer is above samples_per_insert * min_size_to_sample = {centre}: "
                 "nothing could be sampled at min_size_to_sample"
             )
-        _positive("min_size_to_sample", size)
+        _arguments.positive("min_size_to_sample", size)
         super().__init__(ratio, size, low, high)
 
 
@@ -126,31 +128,11 @@ class Queue(RateLimiter):
     """Each item is sampled once; inserts wait while `size` items wait to be sampled. Use it with ``max_times_sampled=1``."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(1.0, 1, 0.0, float(_positive("size", size)))
+        super().__init__(1.0, 1, 0.0, float(_arguments.positive("size", size)))
 
 
 class Stack(RateLimiter):
     """As `Queue`; the table's sampler makes it a stack."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(1.0, 1, 0.0, float(_positive("size", size)))
-
-
-def _integer(name: str, value: int) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-
-
-def _positive(name: str, value: int) -> int:
-    value = _integer(name, value)
-    if value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value}")
-    return value
-
-
-def _number(name: str, value: float) -> float:
-    if isinstance(value, (str, bytes)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    return float(value)
+        super().__init__(1.0, 1, 0.0, float(_arguments.positive("size", size)))

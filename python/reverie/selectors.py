@@ -9,6 +9,8 @@ import dataclasses
 import math
 from typing import ClassVar
 
+from reverie import _arguments
+
 __all__ = ["Fifo", "Lifo", "MaxHeap", "MinHeap", "Prioritized", "Selector", "Uniform"]
 
 
@@ -86,9 +88,7 @@ class Prioritized(Selector):
     priority_exponent: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.priority_exponent, (str, bytes)):
-            raise TypeError(f"priority_exponent must be a number, got {self.priority_exponent!r}")
-        object.__setattr__(self, "priority_exponent", float(self.priority_exponent))
+        object.__setattr__(self, "priority_exponent", _arguments.number("priority_exponent", self.priority_exponent))
         if not math.isfinite(self.priority_exponent):
             raise ValueError(f"priority_exponent must be finite, got {self.priority_exponent}")
 

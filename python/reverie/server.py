@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from reverie import _core, _inproc
+from reverie import _arguments, _core, _inproc
 from reverie.errors import AddressInUseError, OpenPortWarning, UnavailableError
 from reverie.table import Table
 
@@ -74,7 +74,13 @@ class Server:
         self._store = _core.Store([table._configuration() for table in self._tables])
         addresses = [] if in_process else _addresses(port, address)
         if addresses:
-            self._listen(addresses, address is None, io_threads, max_message_bytes, max_connections)
+            self._listen(
+                addresses,
+                address is None,
+                _arguments.not_negative("io_threads", io_threads, 1024),
+                _arguments.not_negative("max_message_bytes", max_message_bytes),
+                _arguments.not_negative("max_connections", max_connections),
+            )
         if name is not None:
             try:
                 _inproc.register(name, self)
@@ -168,7 +174,7 @@ class Server:
 def _check_tables(tables: Sequence[Table] | None) -> list[Table]:
     if isinstance(tables, Table):
         raise TypeError("tables must be a sequence of tables, got one table: put it into a list")
-    found = list(tables) if tables else []
+    found = [] if tables is None else _arguments.listed("tables", tables, "reverie.Table")
     if not found:
         raise ValueError("At least one table is needed")
     names = set()
@@ -185,7 +191,7 @@ def _check_tables(tables: Sequence[Table] | None) -> list[Table]:
 
 def _addresses(port: int | None, address: str | Sequence[str] | None) -> list[str]:
     if address is not None:
-        found = [address] if isinstance(address, str) else list(address)
+        found = [address] if isinstance(address, str) else _arguments.listed("address", address, "str, or a str")
         if not found:
             raise ValueError("address must name at least one address")
         return found

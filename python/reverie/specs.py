@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from reverie import _dtypes, nest
+from reverie import _arguments, _dtypes, nest
 
 __all__ = ["BoundedTensorSpec", "TensorSpec"]
 
@@ -19,12 +18,12 @@ def _canonical_shape(shape: Any) -> tuple[int | None, ...] | None:
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
     sizes: list[int | None] = []
-    for size in shape:
+    for size in _arguments.listed("shape", shape, "sizes (ints or None)"):
         size = getattr(size, "value", size)  # a Dimension of TensorFlow 1
         if size is None:
             sizes.append(None)
             continue
-        size = operator.index(size)
+        size = _arguments.integer("a size of shape", size)
         if size < 0:
             raise ValueError(f"shape {tuple(shape)}: a size must not be negative; write None where any size fits")
         sizes.append(size)
@@ -100,8 +99,8 @@ class BoundedTensorSpec(TensorSpec):
         self, shape: Sequence[int | None] | None, dtype: Any, minimum: Any, maximum: Any, name: str | None = None
     ) -> None:
         super().__init__(shape, dtype, name)
-        self._minimum = _limit(minimum, self._dtype)
-        self._maximum = _limit(maximum, self._dtype)
+        self._minimum = _limit("minimum", minimum, self._dtype)
+        self._maximum = _limit("maximum", maximum, self._dtype)
 
     @property
     def minimum(self) -> np.ndarray[Any, Any]:
@@ -126,8 +125,11 @@ class BoundedTensorSpec(TensorSpec):
         return (type(self), (self._shape, self._dtype, self._minimum, self._maximum, self._name))
 
 
-def _limit(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    array = np.array(value, dtype=dtype)
+def _limit(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    try:
+        array = np.array(value, dtype=dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be of the spec's dtype {dtype}, got {value!r}") from None
     if dtype.hasobject:
         flat = [item.encode() if isinstance(item, str) else bytes(item) for item in array.flat]
         array = np.array([*flat, None], dtype=object)[:-1].reshape(array.shape)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from reverie import _dtypes, _structured_value, extensions, nest, selectors, specs, table_info
+from reverie import _arguments, _dtypes, _structured_value, extensions, nest, selectors, specs, table_info
 from reverie import rate_limiters as limiters
 from reverie.table_info import KeyDistributionOptions, RateLimiterInfo, TableInfo, TableWorkerTime
 
@@ -16,15 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Table"]
 
-_MAX_INT32 = 2**31 - 1
-
 
 def _integer(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-    if abs(number) > _MAX_INT32:
+    number = _arguments.integer(name, value)
+    if abs(number) > _arguments.MAX_INT32:
         raise TypeError(f"{name} must be below 2**31, got {value!r}")
     return number
 

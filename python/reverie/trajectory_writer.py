@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from typing import Any, Self
 
-from reverie import _core
+from reverie import _arguments, _core
 from reverie.errors import ReverbError
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter", "WriterStatus"]
@@ -40,15 +39,8 @@ class WriterStatus:
     state: str
 
 
-def _integer(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-
-
 def _milliseconds(timeout_ms: int | None) -> int | None:
-    return None if timeout_ms is None else _integer("timeout_ms", timeout_ms)
+    return None if timeout_ms is None else _arguments.integer("timeout_ms", timeout_ms)
 
 
 class TrajectoryWriter(_core.TrajectoryWriter):
@@ -83,7 +75,7 @@ class TrajectoryWriter(_core.TrajectoryWriter):
         DeadlineExceededError
             The sentence says what it waits for; the items go on in the background.
         """
-        keep = _integer("block_until_num_items", block_until_num_items)
+        keep = _arguments.integer("block_until_num_items", block_until_num_items)
         if keep < 0:
             raise ValueError(f"block_until_num_items must be >= 0, got {keep}")
         timeout = _milliseconds(timeout_ms)
@@ -124,14 +116,14 @@ class TrajectoryWriter(_core.TrajectoryWriter):
         FailedPreconditionError
             The column has unfinished rows: flush, or end the episode, first.
         """
-        keep = _integer("num_keep_alive_refs", num_keep_alive_refs)
-        if keep < 1:
-            raise ValueError(f"num_keep_alive_refs must be a positive integer, got {keep}")
+        keep = _arguments.positive("num_keep_alive_refs", num_keep_alive_refs, _arguments.MAX_INT32)
         length = 0
         if max_chunk_length is not None:
-            length = _integer("max_chunk_length", max_chunk_length)
+            length = _arguments.integer("max_chunk_length", max_chunk_length)
             if not 1 <= length <= keep:
                 raise ValueError(f"max_chunk_length must be positive and at most num_keep_alive_refs ({keep}), got {length}")
+        if not isinstance(path, tuple):
+            raise TypeError(f"path must be a tuple of keys, indices and field names, such as ('obs', 0), got {path!r}")
         self._configure(path, (keep, length))
 
     def status(self) -> WriterStatus:

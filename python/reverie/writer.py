@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
-from reverie import _core, nest
+from reverie import _arguments, _core, nest
 from reverie.errors import InvalidArgumentError, ReverieError
 
 if TYPE_CHECKING:
@@ -51,13 +50,16 @@ class Writer:
         self._writer.append_sequence(self._flatten(sequence))
 
     def _flatten(self, data: Any) -> list[Any]:
+        where: Exception | None = None
         if self._structure is not None:
-            with contextlib.suppress(ValueError):
+            try:
                 return self._structure.flatten(data)
+            except ValueError as error:
+                where = error
         structure = nest.Structure(data)
         if self._structure is not None and len(structure) != len(self._structure):
             raise InvalidArgumentError(
-                f"the step is inconsistent with those before: it has {len(structure)} leaves, they have {len(self._structure)}"
+                f"the step is inconsistent with those before, which have {len(self._structure)} leaves: {where}"
             )
         self._structure = structure
         return structure.flatten(data)
@@ -70,7 +72,7 @@ class Writer:
         ValueError
             More steps than were appended or are kept, a NaN priority, no such table, columns that do not fit its signature.
         """
-        steps = operator.index(num_timesteps)
+        steps = _arguments.integer("num_timesteps", num_timesteps)
         if not 1 <= steps < 2**32:
             raise InvalidArgumentError(f"num_timesteps must be a positive integer, got {steps}")
         self._writer.create_item(table, steps, priority)

@@ -91,7 +91,8 @@ PyObject *buffer_new(core_state *state, pool *p, size_t size, void **data)
   if (p != NULL) p->refs++;
   if (self->data == NULL) {
     Py_DECREF((PyObject *)self);
-    return PyErr_NoMemory();
+    return PyErr_Format(PyExc_MemoryError, "%zu bytes for sampled data could not be allocated; lower batch_size, or add memory",
+                        size);
   }
   *data = self->data;
   return (PyObject *)self;

@@ -45,6 +45,10 @@ const double *client_priorities(PyObject *given, scratch *s, size_t n, const cha
 {
   PyArray_Descr *descr = PyArray_DescrFromType(NPY_DOUBLE);
   PyObject *array = PyArray_FromAny(given, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
+  if (array == NULL && (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R", each, given);
+  }
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
     PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each %s", n, each);
@@ -152,9 +156,9 @@ PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
   int copy = given[2] == NULL ? 1 : PyObject_IsTrue(given[2]);
   PyObject *index = copy < 0 ? NULL : PyNumber_Index(given[1]);
-  if (index == NULL) return NULL;
-  uint64_t key = PyLong_AsUnsignedLongLong(index);
-  Py_DECREF(index);
+  if (index == NULL && !PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
+  uint64_t key = index == NULL ? UINT64_MAX : PyLong_AsUnsignedLongLong(index);
+  Py_XDECREF(index);
   if (key == UINT64_MAX && PyErr_Occurred()) {
     PyErr_Clear();
     return PyErr_Format(PyExc_TypeError, "key must be an integer from 0 to 2**64 - 1, got %R", given[1]);

@@ -62,6 +62,9 @@ int client_remember(client_object *self, PyObject *table, structure_object *stru
  * may be out of date. Returns NULL. */
 PyObject *client_raise(client_object *self, handle_object *handle, const core_wait *wait, const rv_error *err);
 
+/* To an InvalidArgumentError that is set for data with more or fewer leaves than the table's signature: where they differ. */
+void client_explain(const client_object *self, const handle_object *handle, PyObject *data);
+
 /* Priorities as float64 [n], one for each row or key (`each` names it); NULL with an exception. */
 const double *client_priorities(PyObject *given, scratch *s, size_t n, const char *each);
 

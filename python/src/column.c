@@ -321,7 +321,12 @@ static PyObject *column_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pO:TrajectoryColumn", names, &references, &squeeze, &path)) return NULL;
   core_state *state = core_state_of_type(type);
   PyObject *items = state == NULL ? NULL : PySequence_List(references);
-  if (items == NULL) return NULL;
+  if (items == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
+    PyErr_Clear();
+    return PyErr_Format(PyExc_TypeError, "data_references must be a list of references to rows of a writer's history, got %R",
+                        references);
+  }
   run_list list = {0};
   stream_object *stream = NULL;
   uint64_t generation = 0;
@@ -364,11 +369,18 @@ static int bad_index(PyObject *key)
   return -1;
 }
 
+/* An index as a number; one that no size could have stays out of range. */
+static Py_ssize_t nth(PyObject *index)
+{
+  int overflow;
+  long long n = PyLong_AsLongLongAndOverflow(index, &overflow);
+  return overflow == 0 ? (Py_ssize_t)n : overflow < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
+}
+
 static int select_rows(const column_object *self, PyObject *key, run_list *list)
 {
   if (PyLong_Check(key)) {
-    Py_ssize_t n = PyLong_AsSsize_t(key);
-    return n == -1 && PyErr_Occurred() ? -1 : add_nth(self, n, list);
+    return add_nth(self, nth(key), list);
   }
   if (PySlice_Check(key)) {
     Py_ssize_t start, stop, step;
@@ -383,8 +395,7 @@ static int select_rows(const column_object *self, PyObject *key, run_list *list)
   for (Py_ssize_t i = 0; i < PyList_Size(key); i++) {
     PyObject *index = PyList_GetItem(key, i);
     if (!PyLong_Check(index)) return bad_index(index);
-    Py_ssize_t n = PyLong_AsSsize_t(index);
-    if ((n == -1 && PyErr_Occurred()) || add_nth(self, n, list) < 0) return -1;
+    if (add_nth(self, nth(index), list) < 0) return -1;
   }
   return 0;
 }

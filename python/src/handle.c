@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "client.h"
+#include "place.h"
 
 static void handle_dealloc(PyObject *object)
 {
@@ -183,6 +184,25 @@ void handle_see_layout(handle_object *handle, rv_layout *owned_layout)
     if (rv_layout_get_column(owned_layout, i, 1, &column, NULL) == RV_OK && column.dtype == RV_STRING) handle->has_strings = true;
   }
   rv_layout_unref(old);
+}
+
+void client_explain(const client_object *self, const handle_object *handle, PyObject *data)
+{
+  if (handle->signature == NULL || handle->rows == NULL || handle->signature->num_leaves == handle->rows->num_leaves) return;
+  if (!PyErr_ExceptionMatches(self->state->errors[RV_INVALID_ARGUMENT])) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *text = place_difference(handle->signature->root, data);
+  if (text == NULL) {
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    return;
+  }
+  PyErr_Format(type, "%S (%U)", value, text);
+  Py_DECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
 }
 
 structure_object *client_structure(const handle_object *handle, size_t num_columns)

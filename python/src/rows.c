@@ -125,6 +125,7 @@ PyObject *client_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   flat_rows rows;
   scratch_init(&s);
   PyObject *out = flatten(self, handle, given[1], &s, &rows) < 0 ? NULL : add(self, handle, &rows, priority, timeout_ms);
+  if (out == NULL) client_explain(self, handle, given[1]);
   scratch_fini(&s);
   Py_DECREF((PyObject *)handle);
   return out;
@@ -190,6 +191,7 @@ PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t n
       out = wants && priorities == NULL ? NULL : PyLong_FromLong(0);
     } else if (!wants || priorities != NULL) {
       out = add_rows(self, handle, &rows, n, priorities, timeout_ms);
+      if (out == NULL) client_explain(self, handle, given[1]);
     }
   }
   scratch_fini(&s);

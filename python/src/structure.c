@@ -1,3 +1,4 @@
+#include "place.h"
 #include "types.h"
 
 structure_object *structure_new(core_state *state, PyObject *nest)
@@ -56,7 +57,12 @@ static PyObject *structure_flatten(PyObject *object, PyObject *nest)
   if (leaves == NULL) return PyErr_NoMemory();
   int found = tree_flatten(self->root, nest, leaves);
   PyObject *out = found > 0 ? PyList_New((Py_ssize_t)self->num_leaves) : NULL;
-  if (found == 0) PyErr_SetString(PyExc_ValueError, "the nest has another structure");
+  if (found == 0) {
+    PyObject *text = place_difference(self->root, nest);
+    if (text != NULL) PyErr_Format(PyExc_ValueError, "the nest has another structure: %U", text);
+    Py_XDECREF(text);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the nest has another structure");
+  }
   for (size_t i = 0; found > 0 && i < self->num_leaves; i++) {
     if (out != NULL) {
       PyList_SetItem(out, (Py_ssize_t)i, leaves[i]);
@@ -72,6 +78,10 @@ static PyObject *structure_unflatten(PyObject *object, PyObject *sequence)
 {
   structure_object *self = (structure_object *)object;
   PyObject *list = PySequence_List(sequence);
+  if (list == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "leaves must be a sequence with the new leaves, got %R", sequence);
+  }
   if (list == NULL) return NULL;
   size_t n = (size_t)PyList_Size(list);
   PyObject *out = NULL;

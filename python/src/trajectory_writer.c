@@ -199,7 +199,7 @@ static int fill_step(writer_object *self, PyObject *data, step *into)
     if (found != 0) return found < 0 ? -1 : 0;
     if (grow(self, data) < 0) return -1;
   }
-  PyErr_SetString(self->state->structure_error, "the data does not fit the structure of the steps before");
+  PyErr_SetString(self->state->structure_error, "the data changed while it was appended");
   return -1;
 }
 

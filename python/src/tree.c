@@ -1,4 +1,4 @@
-#include "tree.h"
+#include "place.h"
 
 #define MAX_DEPTH 200
 
@@ -423,24 +423,15 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
   Py_UNREACHABLE();
 }
 
-static int bad_change(core_state *state, const tree *node, PyObject *nest)
-{
-  if (node->kind == TREE_LEAF) {
-    PyErr_Format(state->structure_error, "the data has a %S where the steps before had a value", (PyObject *)Py_TYPE(nest));
-  } else {
-    PyErr_Format(state->structure_error, "the data has a %S where the steps before had a %S", (PyObject *)Py_TYPE(nest),
-                 (PyObject *)node->type);
-  }
-  return -1;
-}
+static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at);
 
-static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
   PyObject *keys = node->kind == TREE_ATTRS ? attrs_names(state, nest) : sorted_keys(nest);
   if (keys == NULL) return -1;
   int bad = 0;
-  for (Py_ssize_t at = 0; bad == 0 && at < PyList_Size(keys); at++) {
-    PyObject *key = PyList_GetItem(keys, at);
+  for (Py_ssize_t k = 0; bad == 0 && k < PyList_Size(keys); k++) {
+    PyObject *key = PyList_GetItem(keys, k);
     PyObject *value = get(nest, node->kind, key);
     if (value == NULL) {
       bad = PyErr_Occurred() ? -1 : 0;
@@ -452,9 +443,10 @@ static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num
     if (same < 0) {
       bad = -1;
     } else if (i < node->n) {
-      bad = tree_grow(state, node->child[i], value, num_leaves);
+      place below = {.above = at, .parent = node, .child = i};
+      bad = grow(state, node->child[i], value, num_leaves, &below);
     } else if (node->kind == TREE_ATTRS) {
-      bad = bad_change(state, node, nest);
+      bad = place_raise_change(state->structure_error, at, node, nest);
     } else {
       bad = add_child(state, node, key, value, num_leaves, 1);
     }
@@ -464,7 +456,7 @@ static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num
   return bad;
 }
 
-static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
   Py_ssize_t n = PySequence_Size(nest);
   for (Py_ssize_t i = 0; i < n; i++) {
@@ -472,9 +464,10 @@ static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *
     if (value == NULL) return -1;
     int bad;
     if ((size_t)i < node->n) {
-      bad = tree_grow(state, node->child[i], value, num_leaves);
+      place below = {.above = at, .parent = node, .child = (size_t)i};
+      bad = grow(state, node->child[i], value, num_leaves, &below);
     } else if (node->kind == TREE_NAMED) {
-      bad = bad_change(state, node, nest);
+      bad = place_raise_change(state->structure_error, at, node, nest);
     } else {
       bad = add_child(state, node, NULL, value, num_leaves, 1);
     }
@@ -484,13 +477,18 @@ static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *
   return 0;
 }
 
-int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
   if (nest == Py_None) return 0;
   tree_kind kind = kind_of(state, nest);
   bool sequences = (kind == TREE_LIST || kind == TREE_TUPLE || kind == TREE_NAMED) &&
                    (node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED);
-  if (kind != node->kind && !sequences) return bad_change(state, node, nest);
+  if (kind != node->kind && !sequences) return place_raise_change(state->structure_error, at, node, nest);
   if (kind == TREE_LEAF) return 0;
-  return sequences ? grow_sequence(state, node, nest, num_leaves) : grow_keyed(state, node, nest, num_leaves);
+  return sequences ? grow_sequence(state, node, nest, num_leaves, at) : grow_keyed(state, node, nest, num_leaves, at);
+}
+
+int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
+{
+  return grow(state, node, nest, num_leaves, NULL);
 }

@@ -55,7 +55,10 @@ rv_code rv_batch_take(rv_client *client, size_t capacity, rv_batch **out, rv_err
     batch->infos = calloc(capacity, sizeof *batch->infos);
     if (batch->draws == NULL || batch->infos == NULL) {
       free_memory(batch);
-      return rv_fail_memory(err, capacity * (sizeof *batch->draws + sizeof *batch->infos));
+      return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                     "out of memory: %zu bytes, for a batch of %zu items without their data, could not be allocated; lower "
+                     "batch_size, or add memory",
+                     capacity * (sizeof *batch->draws + sizeof *batch->infos), capacity);
     }
   }
   batch->size = 0;

@@ -102,6 +102,32 @@ def test_a_batch_beyond_all_memory_is_refused_and_the_client_works_on():
         assert client.sample_batch("t", 1).data.tolist() == [1]
 
 
+@pytest.mark.parametrize(
+    ("where", "batch_size"),
+    [("in process", 100_000), ("in process", 2**31 - 1), ("remote", 2**31 - 1)],
+    ids=["its data", "its records", "its records, remote"],
+)
+def test_a_batch_that_memory_does_not_hold_is_told_to_be_smaller(where, batch_size):
+    program = """
+    import resource, sys, numpy as np, reverie
+    limiter, fifo = reverie.rate_limiters.MinSize(1), reverie.selectors.Fifo
+    with reverie.Server([reverie.Table("t", fifo(), fifo(), 10, limiter)], address="127.0.0.1:0", io_threads=1) as server:
+        client = reverie.Client(server if sys.argv[1] == "in process" else server.address)
+        client.add("t", np.zeros(1 << 20))
+        client.sample_batch("t", 1)
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        try:
+            client.sample_batch("t", int(sys.argv[2]))
+        except (MemoryError, reverie.errors.ResourceExhaustedError) as error:
+            print(error)
+        assert len(client.sample_batch("t", 1)) == 1
+    """
+    process = start(program, where, str(batch_size))
+    output, errors = process.communicate(timeout=LONG)
+    assert "lower batch_size" in output, (output, errors)
+    assert process.returncode == 0, errors
+
+
 def test_an_actor_that_is_killed_leaves_nothing_waiting_and_others_go_on():
     actor = """
     import reverie, sys

@@ -137,8 +137,8 @@ def test_what_does_not_fit_the_signature_names_the_table_the_column_and_both_sid
     [
         ({**STEP, "obs": np.zeros((8, 8))}, InvalidArgumentError, r"'obs'.*float64\[8,8\].*float32\[8,8\]"),
         ({**STEP, "obs": IMAGE[0]}, InvalidArgumentError, r"'obs'.*float32\[8\].*float32\[8,8\]"),
-        ({**STEP, "obs": {"left": IMAGE}}, reverie.errors.StructureError, "dict"),
-        ([IMAGE], reverie.errors.StructureError, "list.*dict"),
+        ({**STEP, "obs": {"left": IMAGE}}, reverie.errors.StructureError, r"data\['obs'\] is of type dict, .* a single value"),
+        ([IMAGE], reverie.errors.StructureError, "data is of type list, .* of type dict"),
     ],
     ids=["dtype", "shape", "leaf becomes container", "container becomes another"],
 )

@@ -45,7 +45,9 @@ def test_insert_needs_a_table(connect, priorities):
         ({"a": None}, {"t": 1.0}, TypeError, "None"),
         ([], {"t": 1.0}, ValueError, "no leaves"),
         ({}, {"t": 1.0}, ValueError, "no leaves"),
-        (1, [("t", 1.0)], AttributeError, "items"),
+        (1, [("t", 1.0)], TypeError, "priorities must be a dict"),
+        (1, "t", TypeError, "priorities must be a dict"),
+        (1, {"t": [1.0, 2.0]}, TypeError, "priority for table 't' must be a number"),
     ],
 )
 def test_bad_inserts_are_refused_and_insert_nothing(connect, data, priorities, error, words):

@@ -133,7 +133,7 @@ def test_containers_are_those_of_the_first_step(queue):
 def test_a_place_is_a_leaf_or_a_container_for_ever(queue, first, second, error):
     writer = queue.trajectory_writer(2)
     writer.append(first)
-    with pytest.raises(error, match="data has a"):
+    with pytest.raises(error, match=r"data.* is of type \w+.*, but in the steps before it was"):
         writer.append(second)
     writer.append(first)
     assert writer.episode_steps == 2
@@ -525,7 +525,7 @@ def test_columns_are_configured_before_or_after_they_come(queue):
     writer = queue.trajectory_writer(2)
     writer.configure(("late",), num_keep_alive_refs=5, max_chunk_length=2)
     writer.configure(("typo",), num_keep_alive_refs=5, max_chunk_length=None)
-    with pytest.raises(TypeError, match="unhashable"):
+    with pytest.raises(TypeError, match="path must be a tuple"):
         writer.configure(["late"], num_keep_alive_refs=5, max_chunk_length=2)
     for value in range(6):
         writer.append({"late": value, "short": value})

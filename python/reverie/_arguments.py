@@ -1,0 +1,55 @@
+"""What a caller gave, checked: each error names the argument, says what it must be, and shows what it was."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+
+def integer(name: str, value: Any) -> int:
+    """An int of any size. TypeError for what is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+
+
+def positive(name: str, value: Any, most: int | None = None) -> int:
+    """An int from 1 to `most`."""
+    number = integer(name, value)
+    if number < 1:
+        raise ValueError(f"{name} must be a positive integer, got {number}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {number}")
+    return number
+
+
+def not_negative(name: str, value: Any, most: int = MAX_INT64) -> int:
+    """An int from 0 to `most`."""
+    number = integer(name, value)
+    if not 0 <= number <= most:
+        raise ValueError(f"{name} must be an integer from 0 to {most:,}, got {number}")
+    return number
+
+
+def number(name: str, value: Any) -> float:
+    """A float of whatever float() takes but text. TypeError for the rest."""
+    if not isinstance(value, (str, bytes, bytearray)):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+        except OverflowError:
+            raise ValueError(f"{name} is too large for a float: {value!r}") from None
+    raise TypeError(f"{name} must be a number, got {value!r}")
+
+
+def listed(name: str, value: Any, of: str) -> list[Any]:
+    """A list of the elements; TypeError for text and for what has no elements. `of` says what they should be."""
+    if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"{name} must be a sequence of {of}, got {value!r}")

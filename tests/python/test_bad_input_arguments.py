@@ -1,0 +1,166 @@
+"""Arguments of the wrong kind: the error names the argument and says what to give instead, whatever it was."""
+
+import collections
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie.errors import InvalidArgumentError, StructureError
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+@pytest.fixture
+def client(connect):
+    signature = {"obs": {"image": reverie.TensorSpec((2,), np.float32), "speed": reverie.TensorSpec((), np.float32)}}
+    return connect(make_table("t"), make_table("signed", signature=signature))
+
+
+def writer(client):
+    made = client.trajectory_writer(3)
+    made.append([1])
+    return made
+
+
+def steps(client):
+    made = client.writer(3)
+    made.append([1])
+    return made
+
+
+CALLS = {
+    "insert, priorities": (lambda c, x: c.insert([1], x), ["t", 1.0, ["t"]], "priorities must be a dict"),
+    "insert, a priority": (lambda c, x: c.insert([1], {"t": x}), ["1", None, [1, 2]], "priority for table 't' must be a number"),
+    "sample, table": (lambda c, x: next(c.sample(x)), [None, 1, b"t"], "table must be a str"),
+    "sample, num_samples": (lambda c, x: c.sample("t", x), ["1", None, 1.0], "num_samples must be an integer"),
+    "sample_batch, table": (lambda c, x: c.sample_batch(x, 1), [None, 1, b"t"], "table must be a str"),
+    "sample_batch, batch_size": (lambda c, x: c.sample_batch("t", x), ["1", None, 1.0], "batch_size must be an integer"),
+    "sample_batch, timeout": (lambda c, x: c.sample_batch("t", 1, timeout=x), ["1", [1]], "timeout must be a number"),
+    "add, priority": (lambda c, x: c.add("t", [1], x), ["1", None, [1, 2]], "priority must be a number"),
+    "add_batch, priorities": (lambda c, x: c.add_batch("t", [np.zeros(2)], x), ["one", {}, ["a", "b"]], "priorities must be"),
+    "update_priorities, keys": (lambda c, x: c.update_priorities("t", x, [1.0]), ["1", None, [1.5]], "keys must be integers"),
+    "update_priorities, priorities": (
+        lambda c, x: c.update_priorities("t", [1], x),
+        ["one", {}, ["a"]],
+        "priorities must be numbers",
+    ),
+    "mutate_priorities, updates": (lambda c, x: c.mutate_priorities("t", x), ["1", [1], 3], "updates must be a dict"),
+    "mutate_priorities, a key": (lambda c, x: c.mutate_priorities("t", {x: 1.0}), ["1", None, 1.5], "keys must be integers"),
+    "mutate_priorities, a priority": (lambda c, x: c.mutate_priorities("t", {7: x}), ["1", None], "priority for key 7 must be"),
+    "mutate_priorities, deletes": (
+        lambda c, x: c.mutate_priorities("t", None, x),
+        ["1", 7],
+        "deletes must be a sequence of keys",
+    ),
+    "mutate_priorities, a deleted key": (lambda c, x: c.mutate_priorities("t", None, [x]), ["1", None], "keys must be integers"),
+    "get, key": (lambda c, x: c.get("t", x), ["1", None, 1.5], "key must be an integer"),
+    "items, page_size": (lambda c, x: list(c.items("t", page_size=x)), ["1", None, 1.5], "page_size must be an integer"),
+    "server_info, timeout": (lambda c, x: c.server_info(x), ["1", [1]], "timeout must be a number"),
+    "set_rate_limiter": (lambda c, x: c.set_rate_limiter("t", x), [1, None], "rate_limiter must be a reverie.rate_limiters"),
+    "configure, path": (
+        lambda c, x: writer(c).configure(x, num_keep_alive_refs=1, max_chunk_length=1),
+        ["a", ["a"]],
+        "path must be",
+    ),
+    "flush, items": (lambda c, x: writer(c).flush(x), ["1", None], "block_until_num_items must be an integer"),
+    "flush, timeout_ms": (lambda c, x: writer(c).flush(0, x), ["1", 1.5], "timeout_ms must be an integer"),
+    "TrajectoryColumn": (lambda _, x: reverie.TrajectoryColumn(x), [None, 1], "data_references must be a list of references"),
+    "Writer, num_timesteps": (lambda c, x: steps(c).create_item("t", x, 1.0), ["1", None], "num_timesteps must be an integer"),
+    "Client, max_message_bytes": (
+        lambda _, x: reverie.Client("127.0.0.1:1", max_message_bytes=x),
+        ["1", None],
+        "max_message_bytes must be an integer",
+    ),
+}
+WRONG = [(call, value, words) for call, values, words in CALLS.values() for value in values]
+NAMES = [f"{name}={value!r}" for name, (_, values, _) in CALLS.items() for value in values]
+
+
+@pytest.mark.parametrize(("call", "value", "words"), WRONG, ids=NAMES)
+def test_a_value_of_the_wrong_kind_is_a_type_error_that_names_the_argument(client, call, value, words):
+    client.add("t", [1])
+    with pytest.raises(TypeError, match=words):
+        call(client, value)
+
+
+def made(**wrong):
+    given = {"name": "t", "sampler": reverie.selectors.Fifo(), "remover": reverie.selectors.Fifo(), "max_size": 1}
+    return reverie.Table(**{**given, "rate_limiter": reverie.rate_limiters.MinSize(1), **wrong})
+
+
+def served(**wrong):
+    reverie.Server([make_table()], **{"address": "127.0.0.1:0", **wrong}).stop()
+
+
+CONSTRUCTIONS = {
+    "tables": (lambda: reverie.Server(3), "tables must be a sequence of reverie.Table"),
+    "address": (lambda: served(address=8000), "address must be a sequence of str"),
+    "io_threads": (lambda: served(io_threads="2"), "io_threads must be an integer"),
+    "max_connections": (lambda: served(max_connections=None), "max_connections must be an integer"),
+    "extensions": (lambda: made(extensions=3), "extensions must be a sequence"),
+    "max_size": (lambda: made(max_size="1"), "max_size must be an integer"),
+    "shape": (lambda: reverie.TensorSpec(3, np.float32), "shape must be a sequence of sizes"),
+    "a size": (lambda: reverie.TensorSpec((1.5,), np.float32), "a size of shape must be an integer"),
+    "dtype": (lambda: reverie.TensorSpec((), {"float": None}), "names no dtype"),
+    "minimum": (lambda: reverie.BoundedTensorSpec((), np.float32, "a", 1.0), "minimum must be of the spec's dtype"),
+    "priority_exponent": (lambda: reverie.selectors.Prioritized(None), "priority_exponent must be a number"),
+    "samples_per_insert": (lambda: reverie.rate_limiters.RateLimiter(None, 1, 0, 1), "samples_per_insert must be a number"),
+    "error_buffer": (lambda: reverie.rate_limiters.SampleToInsertRatio(1.0, 1, None), "error_buffer must be a sequence of two"),
+    "a bound": (lambda: reverie.rate_limiters.SampleToInsertRatio(1.0, 1, (None, 1)), "a bound of error_buffer must be a number"),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
+def test_a_part_of_the_wrong_kind_is_a_type_error_that_names_it(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+# ---- nests ----
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ({"obs": {"image": [1, [2]]}}, r"data\['obs'\]\['image'\]\[1\] is of type list, .* of type dict"),
+        ({"obs": {"image": 3}}, r"data\['obs'\]\['image'\] is of type int, .* of type list"),
+        ({"pair": Pair([1], 2)}, r"data\['pair'\].left is of type list, .* a single value"),
+        ({"pair": (1, 2, 3)}, r"data\['pair'\] is of type tuple with 3 elements, .* of type Pair with 2"),
+    ],
+)
+def test_a_step_of_another_structure_is_told_where(client, step, words):
+    trajectories = client.trajectory_writer(2)
+    trajectories.append({"obs": {"image": [1, {"x": 2}]}, "pair": Pair(1, 2)})
+    with pytest.raises(StructureError, match=words):
+        trajectories.append(step)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ({"a": [1, 2, 3], "b": {"x": 1}}, r"data\['a'\] has 3 elements, but should have 2"),
+        ({"a": [1, 2], "b": {"x": 1, "y": 2}}, r"data\['b'\] has 'y', but should not have"),
+        ({"a": [1, 2], "b": {}}, r"data\['b'\] has no 'x', but should have"),
+    ],
+)
+def test_a_legacy_step_with_other_leaves_is_told_where(client, step, words):
+    legacy = client.writer(2)
+    legacy.append({"a": [1, 2], "b": {"x": 1}})
+    with pytest.raises(InvalidArgumentError, match=words):
+        legacy.append(step)
+
+
+@pytest.mark.parametrize(
+    ("obs", "words"),
+    [
+        ({"image": np.zeros(2, np.float32)}, r"data\['obs'\] has no 'speed', but should have"),
+        ({"image": [1, 2], "speed": 1.0}, r"data\['obs'\]\['image'\] is of type list, but should be a single value"),
+    ],
+)
+def test_a_row_with_other_leaves_than_the_signature_is_told_where(client, obs, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        client.add("signed", {"obs": obs})
+    rows = reverie.nest.map_structure(lambda leaf: np.stack([leaf, leaf]), {"obs": obs})
+    with pytest.raises(InvalidArgumentError, match=words):
+        client.add_batch("signed", rows)
