@@ -5,7 +5,6 @@
 #include "store/table_parts.h"
 
 enum {
-  AHEAD = 24,
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
   STEP_BYTES = 1 << 15,  /* copied in one step */
   BYTES_A_BUDGET_STEP = 128
@@ -43,56 +42,72 @@ size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
   return k < most ? k : most;
 }
 
-static void fetch_item_rows(const uint8_t *row, size_t bytes)
-{
-  for (size_t at = 0; at < bytes && at < 256; at += 64) __builtin_prefetch(row + at);
-  __builtin_prefetch(row + bytes - 1);
-}
+/* Each item, and where its rows begin. */
+typedef struct rv_filled {
+  rv_item *item[RV_DRAWS_STEP];
+  const uint8_t *rows[RV_DRAWS_STEP];
+} rv_filled;
 
-static bool find_rows(rv_table *table, const uint32_t *slots, size_t k, const uint8_t **rows)
+static bool find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled)
 {
   const rv_slab *slab = &table->books.slab;
   const ptrdiff_t stride = (ptrdiff_t)table->plan.stride;
   const size_t reach = table->plan.stride * (size_t)table->plan.longest;
+  const uint64_t serial = table->plan_serial;
   const uint16_t number = (uint16_t)rv_slab_at(slab, slab->newest)->template_number;
   for (size_t i = 0; i < k; i++) {
-    const rv_item *item = rv_slab_at(slab, slots[i]);
+    rv_item *item = rv_slab_at(slab, slots[i]);
     rv_hold *hold = item->data;
-    if (item->template_number != number || !hold_fits(table, hold)) return false;
-    rows[i] = hold->rows + item->base_row * stride;
-    fetch_item_rows(rows[i], reach);
+    if (item->template_number != number || (hold->plan != serial && !hold_fits(table, hold))) return false;
+    const uint8_t *rows = hold->rows + item->base_row * stride;
+    filled->item[i] = item;
+    filled->rows[i] = rows;
+    __builtin_prefetch(rows);
+    __builtin_prefetch(rows + reach - 1);
   }
   return true;
+}
+
+/* The items are drawn: counted, and told to the caller. */
+static void count(rv_table *table, rv_item *const *items, size_t k, rv_fill *fill)
+{
+  uint64_t *keys = fill->keys + fill->done;
+  double *priorities = fill->priorities + fill->done;
+  int32_t *times_sampled = fill->times_sampled + fill->done;
+  int64_t unique = 0;
+  for (size_t i = 0; i < k; i++) {
+    rv_item *item = items[i];
+    int32_t times = item->times_sampled;
+    unique += times == 0 ? 1 : 0;
+    times += times < INT32_MAX ? 1 : 0;
+    item->times_sampled = times;
+    keys[i] = item->key;
+    priorities[i] = item->priority;
+    times_sampled[i] = times;
+  }
+  table->num_unique_samples += unique;
 }
 
 bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)
 {
   rv_table *table = turn->table;
   rv_fill *fill = sampling->fill;
-  const uint8_t *rows[RV_DRAWS_STEP];
-  if (!find_rows(table, slots, k, rows)) return false;
-  const rv_slab *slab = &table->books.slab;
-  size_t first = fill->done;
-  int64_t unique = 0;
-  for (size_t i = 0; i < k; i++) {
-    rv_item *item = rv_slab_at(slab, slots[i]);
-    int32_t times = item->times_sampled;
-    unique += times == 0 ? 1 : 0;
-    item->times_sampled = times += times < INT32_MAX ? 1 : 0;
-    fill->keys[first + i] = item->key;
-    fill->priorities[first + i] = item->priority;
-    fill->times_sampled[first + i] = times;
-    if (table->num_extensions > 0) rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
-  }
-  table->num_unique_samples += unique;
+  rv_filled filled;
+  if (!find_rows(table, slots, k, &filled)) return false;
+  count(table, filled.item, k, fill);
   for (uint32_t c = 0; c < table->plan.num_columns; c++) {
     if (fill->columns[c] == NULL) continue;
     size_t bytes = table->plan.column[c].row_bytes * (size_t)table->plan.column[c].length;
-    rv_row_plan_copy(&table->plan, c, rows, k, (uint8_t *)fill->columns[c] + first * bytes);
+    rv_row_plan_copy(&table->plan, c, filled.rows, k, (uint8_t *)fill->columns[c] + fill->done * bytes);
+  }
+  for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
+    const rv_item *item = filled.item[i];
+    rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+    table->events[table->num_events - 1].times_sampled = fill->times_sampled[fill->done + i];
   }
   turn->budget -= (int)(table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
   fill->done += k;
-  fill->table_size = (int64_t)slab->count;
+  fill->table_size = (int64_t)table->books.slab.count;
   sampling->count += k;
   return true;
 }

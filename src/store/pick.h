@@ -63,13 +63,16 @@ static inline void rv_pick_any(const rv_slab *slab, rv_random *random, size_t n,
   const double probability = 1.0 / slab->count;
   const uint32_t used = slab->used;
   const bool holes = slab->count < used;
+  rv_random own = *random; /* in registers */
   for (size_t i = 0; i < n; i++) {
-    slots[i] = rv_random_below(random, used);
-    probabilities[i] = probability;
-    __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
+    uint32_t slot = rv_random_below(&own, used);
+    slots[i] = slot;
+    __builtin_prefetch(rv_slab_at(slab, slot), 1);
   }
   for (size_t i = 0; i < n && holes; i++)
-    while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(random, used);
+    while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(&own, used);
+  *random = own;
+  for (size_t i = 0; i < n; i++) probabilities[i] = probability;
 }
 
 static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots,

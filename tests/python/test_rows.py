@@ -160,6 +160,31 @@ def test_out_is_filled(connect):
     np.testing.assert_array_equal(out["reward"], rows(4)["reward"])
 
 
+def test_out_of_another_kind_is_refused_before_anything_is_counted(serve):
+    _, client = serve()
+    client.add_batch("t", rows(4))
+    for out in (
+        {"obs": np.zeros((4, 2)), "reward": np.zeros(4, np.int64)},
+        {"obs": np.zeros((4, 3), np.float32), "reward": np.zeros(4, np.int64)},
+    ):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="out"):
+                client.sample_batch("t", 4, out=out)
+    assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 0
+
+
+def test_items_of_a_new_kind_are_sampled_as_they_are(connect):
+    client = connect()
+    client.add_batch("t", rows(4))
+    assert client.sample_batch("t", 4).data["obs"].dtype == np.float32
+    client.reset("t")
+    client.add_batch("t", {"obs": np.arange(6).reshape(2, 3), "reward": np.zeros(2)})
+    batch = client.sample_batch("t", 4)
+    assert batch.data["obs"].shape == (4, 3)
+    assert batch.data["obs"].dtype == np.int64
+    assert set(batch.data["obs"][:, 0].tolist()) <= {0, 3}
+
+
 def test_out_may_be_flat_and_hold_strings(connect):
     client = connect()
     client.add("t", {"s": "text", "x": 1})

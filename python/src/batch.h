@@ -1,0 +1,47 @@
+/* Sampled batches: the object that holds one, and the arrays that its columns are gathered into. */
+#ifndef RV_PYTHON_BATCH_H
+#define RV_PYTHON_BATCH_H
+
+#include "client.h"
+
+/* ReplayBatch: what was drawn, one array after another in one block; wrapped as NumPy arrays when somebody looks. */
+typedef struct batch_object {
+  PyObject_HEAD
+  core_state *state;
+  size_t n;
+  int64_t table_size;
+  PyObject *block; /* owns the memory of: */
+  uint64_t *keys;
+  double *probabilities, *priorities;
+  int64_t *lengths; /* rows of each item's longest column; NULL: not wanted */
+  int32_t *times_sampled;
+  PyObject *data;
+  PyObject *wrapped[5]; /* arrays over the block, made once */
+} batch_object;
+
+/* Room for n items, nothing set. */
+batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths);
+
+/* Arrays for n items of these columns: the caller's where `given` is set, else fresh ones. */
+typedef struct gathering {
+  client_object *client;
+  size_t n, num_columns;
+  rv_sample_column *columns;
+  PyObject **arrays; /* new references; NULL: not made */
+  void **outs;       /* where the library writes; NULL for strings */
+  size_t *sizes, bytes;
+  PyObject **given; /* borrowed; NULL: none */
+} gathering;
+
+/* Memory for so many columns, in the scratch. -1 with an exception. */
+int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, PyObject **given,
+                   size_t num_given);
+/* Makes the arrays, or checks the caller's; `columns` are set. On -1 with an exception some may be made. */
+int gathering_make(gathering *g);
+void gathering_drop(gathering *g); /* all that are made */
+/* Fewer items came: each array gives way to a view of its first `count` rows. -1 with an exception. */
+int gathering_shorten(gathering *g, size_t count);
+/* The arrays in the structure (NULL: a list). They are taken. */
+PyObject *gathering_nest(gathering *g, const structure_object *structure);
+
+#endif

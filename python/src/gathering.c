@@ -1,0 +1,147 @@
+/* The arrays that a batch's columns are gathered into. */
+#include "batch.h"
+#include "convert.h"
+
+int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, PyObject **given,
+                   size_t num_given)
+{
+  *g = (gathering){.client = client, .n = n, .num_columns = num_columns, .given = given};
+  if (given != NULL && num_given != num_columns) {
+    PyErr_Format(PyExc_ValueError, "out has %zu arrays, the items have %zu columns", num_given, num_columns);
+    return -1;
+  }
+  g->columns = scratch_alloc(s, num_columns, sizeof *g->columns);
+  g->arrays = scratch_alloc(s, num_columns, sizeof *g->arrays);
+  g->outs = scratch_alloc(s, num_columns, sizeof *g->outs);
+  g->sizes = scratch_alloc(s, num_columns, sizeof *g->sizes);
+  if (g->columns == NULL || g->arrays == NULL || g->outs == NULL || g->sizes == NULL) {
+    g->num_columns = 0;
+    return -1;
+  }
+  for (size_t i = 0; i < num_columns; i++) g->arrays[i] = NULL;
+  return 0;
+}
+
+static uint32_t batch_shape(const gathering *g, size_t i, int64_t *shape)
+{
+  const rv_sample_column *column = &g->columns[i];
+  uint32_t rank = 0;
+  shape[rank++] = (int64_t)g->n;
+  if (!column->squeezed) shape[rank++] = column->length;
+  for (uint32_t d = 0; d < column->rank; d++) shape[rank++] = column->shape[d];
+  return rank;
+}
+
+/* An array of its own memory where that is small, else in memory from the pool. */
+static PyObject *fresh_array(gathering *g, size_t i)
+{
+  int64_t shape[RV_MAX_RANK + 4];
+  uint32_t rank = batch_shape(g, i, shape);
+  core_state *state = g->client->state;
+  const rv_sample_column *column = &g->columns[i];
+  if (column->dtype == RV_STRING || column->bytes < CLIENT_SMALL_BYTES ||
+      state->descr[column->dtype & (CORE_DTYPES - 1)] == NULL) {
+    return (PyObject *)array_new(state, column->dtype, rank, shape);
+  }
+  void *data;
+  PyObject *buffer = buffer_new(state, g->client->buffers, column->bytes, &data);
+  if (buffer == NULL) return NULL;
+  PyObject *array = (PyObject *)array_over(state, column->dtype, rank, shape, data, buffer, true);
+  Py_DECREF(buffer);
+  return array;
+}
+
+/* The caller's array, or, when fewer items were drawn, a view of its first rows. */
+static PyObject *given_array(gathering *g, size_t i)
+{
+  int64_t shape[RV_MAX_RANK + 4];
+  uint32_t rank = batch_shape(g, i, shape);
+  core_state *state = g->client->state;
+  PyArrayObject *array = (PyArrayObject *)g->given[i];
+  rv_dtype dtype = g->columns[i].dtype;
+  if (dtype_of_array(state, array) != dtype || (dtype == RV_STRING && PyArray_TYPE(array) != NPY_OBJECT)) {
+    PyErr_Format(PyExc_ValueError, "out: column %zu is %s, the array is %S", i, rv_dtype_name(dtype),
+                 (PyObject *)PyArray_DESCR(array));
+    return NULL;
+  }
+  bool fits = PyArray_NDIM(array) == (int)rank && PyArray_DIM(array, 0) >= shape[0];
+  for (uint32_t d = 1; fits && d < rank; d++) fits = PyArray_DIM(array, (int)d) == shape[d];
+  if (!fits) {
+    PyObject *expected = PyList_New(0);
+    for (uint32_t d = 0; expected != NULL && d < rank; d++) {
+      PyObject *size = PyLong_FromLongLong(shape[d]);
+      if (size == NULL || PyList_Append(expected, size) < 0) Py_CLEAR(expected);
+      Py_XDECREF(size);
+    }
+    PyObject *got = PyObject_GetAttrString((PyObject *)array, "shape");
+    if (expected != NULL && got != NULL) {
+      PyErr_Format(PyExc_ValueError, "out: column %zu has shape %S, the array has shape %S", i, expected, got);
+    }
+    Py_XDECREF(expected);
+    Py_XDECREF(got);
+    return NULL;
+  }
+  if (PyArray_DIM(array, 0) == shape[0]) {
+    Py_INCREF((PyObject *)array);
+    return (PyObject *)array;
+  }
+  return (PyObject *)array_over(state, dtype, rank, shape, PyArray_DATA(array), (PyObject *)array, true);
+}
+
+int gathering_make(gathering *g)
+{
+  for (size_t i = 0; i < g->num_columns; i++) {
+    rv_sample_column *column = &g->columns[i];
+    if (column->rank > RV_MAX_RANK + 1) {
+      PyErr_Format(PyExc_SystemError, "column %zu has rank %u", i, column->rank);
+      return -1;
+    }
+    g->arrays[i] = g->given == NULL ? fresh_array(g, i) : given_array(g, i);
+    if (g->arrays[i] == NULL) return -1;
+    bool strings = column->dtype == RV_STRING;
+    g->outs[i] = strings ? NULL : PyArray_DATA((PyArrayObject *)g->arrays[i]);
+    g->sizes[i] = column->bytes;
+    if (!strings) g->bytes += column->bytes;
+  }
+  return 0;
+}
+
+void gathering_drop(gathering *g)
+{
+  for (size_t i = 0; i < g->num_columns; i++) Py_CLEAR(g->arrays[i]);
+}
+
+int gathering_shorten(gathering *g, size_t count)
+{
+  g->n = count;
+  for (size_t i = 0; i < g->num_columns; i++) {
+    int64_t shape[RV_MAX_RANK + 4];
+    uint32_t rank = batch_shape(g, i, shape);
+    PyArrayObject *whole = (PyArrayObject *)g->arrays[i];
+    PyObject *part =
+        (PyObject *)array_over(g->client->state, g->columns[i].dtype, rank, shape, PyArray_DATA(whole), (PyObject *)whole, true);
+    if (part == NULL) return -1;
+    Py_DECREF((PyObject *)whole);
+    g->arrays[i] = part;
+  }
+  return 0;
+}
+
+PyObject *gathering_nest(gathering *g, const structure_object *structure)
+{
+  PyObject *out = NULL;
+  if (structure != NULL) {
+    Py_INCREF((PyObject *)structure); /* a class of the caller's may do anything when it is made */
+    out = tree_unflatten(structure->root, g->arrays);
+    Py_DECREF((PyObject *)structure);
+    gathering_drop(g);
+    return out;
+  }
+  out = PyList_New((Py_ssize_t)g->num_columns);
+  for (size_t i = 0; out != NULL && i < g->num_columns; i++) {
+    PyList_SetItem(out, (Py_ssize_t)i, g->arrays[i]);
+    g->arrays[i] = NULL;
+  }
+  gathering_drop(g);
+  return out;
+}
