@@ -268,7 +268,7 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   rv_code code = take_stream(client, &stream, err);
   if (code != RV_OK) return code;
   rv_span name = {.data = (const uint8_t *)table, .size = strlen(table)};
-  stream->request = (rv_sample_request){.table = name, .same_layout = same_layout, .whole = true};
+  stream->request = (rv_sample_request){.table = name, .same_layout = same_layout, .whole = true, .packed = true};
   stream->draws = draws;
   stream->want = want;
   stream->count = 0;

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "store/spread.h"
+#include "wire/sample_pack.h"
 
 enum { SCAN_MAX = 16 }; /* more chunks than this are looked up in the map */
-enum { SMALL_CHUNK_BYTES = 16384 };
+enum { SMALL_CHUNK_BYTES = 16384, FEW_COLUMNS = 16 };
 
 void rv_receiver_init(rv_receiver *receiver, rv_client *client, bool copy_small)
 {
@@ -143,6 +145,67 @@ static rv_code take_entry(rv_receiver *receiver, rv_buf *owner, rv_sample_entry 
   return RV_OK;
 }
 
+/* ---- packs of samples ---- */
+
+static rv_code parse_chunks(rv_receiver *receiver, rv_buf *owner, const rv_sample_pack *pack, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < pack->num_chunks && code == RV_OK; i++) {
+    rv_chunk *chunk;
+    code = rv_chunk_parse(owner, pack->chunks[i], false, &chunk, err);
+    if (code == RV_OK) code = add_chunk(receiver, chunk, err);
+  }
+  return code;
+}
+
+static rv_code spread(rv_receiver *receiver, const rv_sample_pack *pack, rv_draw *draws, rv_error *err)
+{
+  struct {
+    rv_slice slice;
+    uint32_t one;
+    bool squeeze;
+  } *room = NULL;
+  rv_slice few_slices[FEW_COLUMNS], *slices = few_slices;
+  uint32_t few_ones[FEW_COLUMNS], *ones = few_ones;
+  bool few_squeezes[FEW_COLUMNS], *squeezes = few_squeezes;
+  size_t n = pack->num_columns;
+  if (n > FEW_COLUMNS) {
+    room = malloc(n * sizeof *room);
+    if (room == NULL) return rv_fail_memory(err, n * sizeof *room);
+    slices = (rv_slice *)(void *)room;
+    ones = (uint32_t *)(void *)(slices + n);
+    squeezes = (bool *)(void *)(ones + n);
+  }
+  for (size_t i = 0; i < n; i++) {
+    const rv_sample_pack_column *column = &pack->columns[i];
+    slices[i] = (rv_slice){.chunk = receiver->chunks[column->chunk], .tensor = column->tensor, .length = column->length};
+    ones[i] = 1;
+    squeezes[i] = column->squeeze;
+  }
+  const rv_trajectory_desc first = {.slices = slices, .num_slices = ones, .squeeze = squeezes, .num_columns = (uint32_t)n};
+  rv_code code = rv_draws_spread(receiver->layouts, &first, draws, pack->count, err);
+  free(room);
+  return code;
+}
+
+static rv_code take_pack(rv_receiver *receiver, rv_buf *owner, rv_span message, rv_draw *out, size_t capacity, size_t *count,
+                         rv_error *err)
+{
+  if (receiver->open)
+    return rv_fail(err, RV_DATA_LOSS, "the server's answer is not a sequence of whole samples: a pack comes within one");
+  rv_sample_pack pack;
+  rv_code code = rv_sample_pack_parse(message, &pack, err);
+  if (code != RV_OK) return code;
+  if (pack.count > capacity - *count) code = rv_fail(err, RV_DATA_LOSS, "the server sent more samples than it was asked for");
+  if (code == RV_OK) code = parse_chunks(receiver, owner, &pack, err);
+  if (code == RV_OK) code = spread(receiver, &pack, out + *count, err);
+  for (size_t i = 0; i < pack.count && code == RV_OK; i++) rv_sample_pack_describe(&pack, i, &out[*count + i]);
+  if (code == RV_OK) *count += pack.count;
+  rv_receiver_clear(receiver);
+  rv_sample_pack_fini(&pack);
+  return code;
+}
+
 static rv_code name_item(const rv_receiver *receiver, rv_code code, rv_error *err)
 {
   if (receiver->open) rv_error_prefix(err, "item %llu, as the server sent it", (unsigned long long)receiver->info.item.key);
@@ -159,6 +222,10 @@ rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, 
   if (code != RV_OK) return name_item(receiver, code, err);
   for (size_t i = 0; i < response.num_entries && code == RV_OK; i++) {
     rv_sample_entry *entry = &response.entries[i];
+    if (entry->pack.size > 0) {
+      code = take_pack(receiver, owner, entry->pack, out, capacity, count, err);
+      continue;
+    }
     code = take_entry(receiver, owner, entry, err);
     if (code != RV_OK || !entry->end_of_sequence) continue;
     if (*count == capacity) code = rv_fail(err, RV_DATA_LOSS, "the server sent more samples than it was asked for");

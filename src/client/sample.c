@@ -2,13 +2,18 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
+enum { OWN_BYTES_MAX = 16384, OWN_COLUMNS_MAX = 64, PINNED_FACTOR = 4, ALIGNMENT = 16 };
+
 struct rv_sample {
   atomic_uint refs;
+  bool has_rows; /* of its own: then the draw holds no chunk */
   rv_draw draw;
   rv_sample_info info;
+  _Alignas(ALIGNMENT) uint8_t rows[]; /* column by column, each aligned */
 };
 
 void rv_sample_info_of_draw(const rv_draw *draw, rv_sample_info *out)
@@ -22,16 +27,82 @@ void rv_sample_info_of_draw(const rv_draw *draw, rv_sample_info *out)
                           .inserted_at_ns = draw->inserted_at_ns};
 }
 
-rv_code rv_sample_new(rv_draw *owned_draw, rv_sample **out, rv_error *err)
+static rv_code make(rv_draw *owned_draw, size_t row_bytes, rv_sample **out, rv_error *err)
 {
-  rv_sample *sample = malloc(sizeof *sample);
+  rv_sample *sample = malloc(sizeof *sample + row_bytes);
   if (sample == NULL) {
     rv_draw_release(owned_draw);
-    return rv_fail_memory(err, sizeof *sample);
+    return rv_fail_memory(err, sizeof *sample + row_bytes);
   }
   atomic_init(&sample->refs, 1);
+  sample->has_rows = false;
   sample->draw = *owned_draw;
   rv_sample_info_of_draw(owned_draw, &sample->info);
+  *out = sample;
+  return RV_OK;
+}
+
+rv_code rv_sample_new(rv_draw *owned_draw, rv_sample **out, rv_error *err)
+{
+  return make(owned_draw, 0, out, err);
+}
+
+/* ---- rows of its own ---- */
+
+static size_t column_bytes(const rv_trajectory_column *column)
+{
+  return column->spec->row_bytes * (size_t)column->length;
+}
+
+static size_t aligned(size_t bytes)
+{
+  return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+}
+
+/* What the rows take if the sample is to have them itself; SIZE_MAX: it is not. */
+static size_t own_bytes(const rv_draw *draw)
+{
+  const rv_trajectory *trajectory = draw->trajectory;
+  if (draw->chunk == NULL || trajectory->num_columns > OWN_COLUMNS_MAX) return SIZE_MAX;
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < trajectory->num_columns; i++) {
+    const rv_trajectory_column *column = &trajectory->columns[i];
+    if (column->spec->dtype == RV_STRING || column->spec->row_bytes > OWN_BYTES_MAX || column->length > OWN_BYTES_MAX)
+      return SIZE_MAX;
+    bytes += aligned(column_bytes(column));
+    if (bytes > OWN_BYTES_MAX) return SIZE_MAX;
+  }
+  return bytes <= rv_chunk_memory(draw->chunk) / PINNED_FACTOR ? bytes : SIZE_MAX;
+}
+
+static uint8_t *own_rows(rv_sample *sample, size_t column)
+{
+  size_t at = 0;
+  for (size_t i = 0; i < column; i++) at += aligned(column_bytes(&sample->draw.trajectory->columns[i]));
+  return sample->rows + at;
+}
+
+rv_code rv_sample_new_received(rv_draw *owned_draw, rv_sample **out, rv_error *err)
+{
+  size_t bytes = own_bytes(owned_draw);
+  rv_sample *sample = NULL;
+  rv_code code = make(owned_draw, bytes == SIZE_MAX ? 0 : bytes, &sample, err);
+  if (code != RV_OK) return code;
+  uint8_t *at = sample->rows;
+  rv_draw *draw = &sample->draw;
+  for (uint32_t i = 0; bytes != SIZE_MAX && i < draw->trajectory->num_columns; i++) {
+    code = rv_draw_copy_column(draw, i, at, err);
+    if (code != RV_OK) {
+      rv_sample_unref(sample);
+      return code;
+    }
+    at += aligned(column_bytes(&draw->trajectory->columns[i]));
+  }
+  if (bytes != SIZE_MAX) {
+    rv_chunk_unref(draw->chunk);
+    draw->chunk = NULL;
+    sample->has_rows = true;
+  }
   *out = sample;
   return RV_OK;
 }
@@ -105,7 +176,8 @@ rv_code rv_sample_copy(rv_sample *sample, size_t column, void *out, size_t size,
   if (code != RV_OK) return code;
   if (size != shown.bytes)
     return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu takes %zu bytes, not %zu", column, shown.bytes, size);
-  return size > 0 ? rv_draw_copy_column(&sample->draw, (uint32_t)column, out, err) : RV_OK;
+  if (sample->has_rows && size > 0) memcpy(out, own_rows(sample, column), size);
+  return size > 0 && !sample->has_rows ? rv_draw_copy_column(&sample->draw, (uint32_t)column, out, err) : RV_OK;
 }
 
 const void *rv_sample_view(rv_sample *sample, size_t column)
@@ -113,6 +185,7 @@ const void *rv_sample_view(rv_sample *sample, size_t column)
   rv_sample_column shown;
   if (rv_sample_get_column(sample, column, &shown, NULL) != RV_OK) return NULL;
   if (shown.bytes == 0) return &sample->info; /* nothing to read there, but not NULL */
+  if (sample->has_rows) return own_rows(sample, column);
   const rv_trajectory_column *found = &sample->draw.trajectory->columns[column];
   const uint8_t *begin = NULL, *end = NULL;
   for (uint32_t i = 0; i < found->num_slices; i++) {

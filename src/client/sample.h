@@ -7,6 +7,8 @@
 
 /* Takes the draw over, on failure too. The caller owns one reference. */
 rv_code rv_sample_new(rv_draw *owned_draw, rv_sample **out, rv_error *err);
+/* The same; a small item of a large chunk takes its rows with it, so that one sample which is kept does not keep a whole message. */
+rv_code rv_sample_new_received(rv_draw *owned_draw, rv_sample **out, rv_error *err);
 /* Takes a reference of its own to everything that the draw holds. */
 rv_code rv_sample_new_shared(const rv_draw *draw, rv_sample **out, rv_error *err);
 

@@ -174,7 +174,7 @@ static rv_code next(rv_sampler *common, rv_patience *patience, rv_sample **out, 
     rv_draw_release(&draw);
     return code;
   }
-  return rv_sample_new(&draw, out, err);
+  return rv_sample_new_received(&draw, out, err);
 }
 
 static void cancel(rv_sampler *common)

@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "server/server.h"
+#include "store/gather.h"
 #include "wire/messages.h"
+#include "wire/sample_pack.h"
 
 /* Reverb's clients look for this sentence: only with it does a sampler's timeout end a sequence instead of failing. */
 #define TIMEOUT_TEXT "Rate Limiter: Timeout exceeded before the right to insert was acquired."
@@ -19,6 +21,7 @@ enum {
   BATCH_MAX = 4096,
   BATCH_BYTES = 1 << 20,
   RESPONSE_BYTES = 2 << 20,
+  PACK_BYTES = 1 << 20, /* of samples in one message */
   QUEUED_MAX = 2 << 20, /* bytes waiting for the socket above which nothing is drawn */
   TURN_BYTES = 1 << 20  /* sent in one go, before others on the loop, and news of the client's end, get their turn */
 };
@@ -27,7 +30,7 @@ typedef struct sample_call {
   rv_server_stream stream;
   char *peer;
   /* the request being served */
-  bool in_request, same_layout, poll;
+  bool in_request, same_layout, poll, packed;
   rv_table *table;
   int64_t remaining, timeout_ns; /* of each batch; INT64_MAX: none */
   int64_t until_ns;              /* of the request; INT64_MAX: none */
@@ -60,24 +63,38 @@ static void send_response(sample_call *call, rv_pieces *response)
   rv_call_send(call->stream.call, response);
 }
 
+static rv_code send_entries(sample_call *call, rv_pieces *response, rv_draw *draw, rv_error *err)
+{
+  uint32_t next = 0, chunks = draw->chunk != NULL ? 1 : draw->trajectory->num_chunks;
+  rv_code code = RV_OK;
+  do {
+    size_t room = response->bytes < RESPONSE_BYTES ? RESPONSE_BYTES - response->bytes : 0;
+    code = rv_sample_entry_serialize(response, draw, rv_table_name(call->table), next, room, &next, err);
+    if (code == RV_OK && (next < chunks || response->bytes >= RESPONSE_BYTES)) send_response(call, response);
+  } while (code == RV_OK && next < chunks && rv_server_stream_is_open(&call->stream));
+  return code;
+}
+
 /* Puts the draws into responses and sends them; draws are released in any case. */
 static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error *err)
 {
   rv_pieces response;
   rv_pieces_init(&response);
   rv_code code = RV_OK;
-  for (size_t i = 0; i < n; i++) {
-    uint32_t next = 0, chunks = draws[i].chunk != NULL ? 1 : draws[i].trajectory->num_chunks;
-    do {
-      if (code != RV_OK || !rv_server_stream_is_open(&call->stream)) break;
-      size_t room = response.bytes < RESPONSE_BYTES ? RESPONSE_BYTES - response.bytes : 0;
-      code = rv_sample_entry_serialize(&response, &draws[i], rv_table_name(call->table), next, room, &next, err);
-      if (code == RV_OK && (next < chunks || response.bytes >= RESPONSE_BYTES)) send_response(call, &response);
-    } while (next < chunks);
-    rv_draw_release(&draws[i]);
+  for (size_t i = 0; i < n && code == RV_OK && rv_server_stream_is_open(&call->stream);) {
+    size_t packed = call->packed ? rv_sample_pack_count(draws + i, n - i, PACK_BYTES) : 0;
+    if (packed == 0) {
+      code = send_entries(call, &response, &draws[i++], err);
+      continue;
+    }
+    if (response.bytes > 0) send_response(call, &response);
+    code = rv_sample_pack_serialize(&response, draws + i, packed, err);
+    i += packed;
+    if (code == RV_OK) send_response(call, &response);
   }
   if (code == RV_OK && response.bytes > 0 && rv_server_stream_is_open(&call->stream)) send_response(call, &response);
   rv_pieces_fini(&response);
+  rv_draws_release(draws, n);
   return code;
 }
 
@@ -281,6 +298,7 @@ static rv_code take_request(sample_call *call, rv_span message, rv_error *err)
   if (request.whole && call->last_batch < WHOLE_BATCH / 2) call->last_batch = WHOLE_BATCH / 2;
   call->same_layout = request.same_layout;
   call->poll = request.poll;
+  call->packed = request.packed;
   call->in_request = true;
   return RV_OK;
 }

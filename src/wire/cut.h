@@ -58,6 +58,9 @@ void rv_cut_drop(rv_cut_room *room, const rv_cut *cut);
 /* Appends the ChunkData. `scratch` is used for headers, and left empty. */
 rv_code rv_cut_write(rv_pieces *out, rv_cut_room *room, const rv_cut *cut, rv_writer_buf *scratch, rv_error *err);
 
+/* A buffer that holds the chunk, for sending parts of it by reference; NULL when memory is out. */
+rv_buf *rv_chunk_hold(rv_chunk *chunk);
+
 /* Copies what was written so far to the pieces and empties the buffer. */
 rv_code rv_writer_buf_flush(rv_writer_buf *from, rv_pieces *to, rv_error *err);
 

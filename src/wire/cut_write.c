@@ -28,8 +28,12 @@ static void release_rows(rv_buf *buf)
   free(rows);
 }
 
-static rv_buf *hold_rows(rv_chunk *chunk)
+rv_buf *rv_chunk_hold(rv_chunk *chunk)
 {
+  const uint8_t *wire = NULL;
+  size_t size = 0;
+  rv_buf *owner = rv_chunk_wire(chunk, &wire, &size);
+  if (owner != NULL) return rv_buf_ref(owner);
   rows_buf *rows = malloc(sizeof *rows);
   if (rows == NULL) return NULL;
   rows->buf = (rv_buf){.release = release_rows};
@@ -57,7 +61,7 @@ static rv_code put_content(rv_pieces *out, rv_cut_column *column, const rv_cut *
                      err);
   uint8_t header[RV_LITERAL_HEADER_MAX];
   size_t size = rv_literal_header(header, column->bytes);
-  if (*holder == NULL) *holder = hold_rows(cut->chunk);
+  if (*holder == NULL) *holder = rv_chunk_hold(cut->chunk);
   if (*holder == NULL || rv_pieces_copy(out, header, size) != RV_OK ||
       rv_pieces_share(out, *holder, column->rows, column->bytes) != RV_OK)
     return rv_fail_memory(err, sizeof(rows_buf));

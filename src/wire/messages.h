@@ -93,6 +93,7 @@ typedef struct rv_sample_request {
   bool same_layout;   /* extension 1000 */
   bool poll;          /* extension 1001: do not wait at all */
   bool whole;         /* extension 1002: the timeout is the whole request's, not each batch's */
+  bool packed;        /* extension 1003: the samples may come in packs (wire/sample_pack.h) */
 } rv_sample_request;
 rv_code rv_sample_request_parse(rv_span message, rv_sample_request *out, rv_error *err);
 void rv_sample_request_serialize(rv_writer_buf *out, const rv_sample_request *request);
@@ -104,7 +105,9 @@ typedef struct rv_wire_sample_info {
   bool rate_limited;
 } rv_wire_sample_info;
 
+/* A SampleEntry, or a pack of whole samples (extension 1000 of the response): then `pack` is all there is. */
 typedef struct rv_sample_entry {
+  rv_span pack; /* size 0: none */
   bool has_info;
   rv_wire_sample_info info; /* owned: fini */
   rv_span *chunks;

@@ -4,6 +4,7 @@
 #include "wire/messages.h"
 #include "wire/parse.h"
 #include "wire/put.h"
+#include "wire/sample_pack.h"
 
 /* ---- SampleStreamRequest ---- */
 
@@ -31,6 +32,7 @@ rv_code rv_sample_request_parse(rv_span message, rv_sample_request *out, rv_erro
     if (rv_field_is(&field, 1000, RV_WIRE_VARINT)) out->same_layout = field.value != 0;
     if (rv_field_is(&field, 1001, RV_WIRE_VARINT)) out->poll = field.value != 0;
     if (rv_field_is(&field, 1002, RV_WIRE_VARINT)) out->whole = field.value != 0;
+    if (rv_field_is(&field, 1003, RV_WIRE_VARINT)) out->packed = field.value != 0;
   }
   if (!good || reader.broken) return rv_fail_parse(err, "SampleStreamRequest");
   return rv_check_text(out->table, "the table name of a sample request", err);
@@ -46,6 +48,7 @@ void rv_sample_request_serialize(rv_writer_buf *out, const rv_sample_request *re
   rv_put_varint(out, 1000, request->same_layout);
   rv_put_varint(out, 1001, request->poll);
   rv_put_varint(out, 1002, request->whole);
+  rv_put_varint(out, 1003, request->packed);
 }
 
 /* ---- SampleStreamResponse ---- */
@@ -101,11 +104,11 @@ static rv_code count_response(rv_span message, size_t *entries, size_t *chunks, 
   rv_field field;
   rv_reader_init(&reader, message);
   bool good = true;
-  while (good && rv_reader_next(&reader, &field))
-    if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
-      ++*entries;
-      good = count_entry(field.bytes, chunks);
-    }
+  while (good && rv_reader_next(&reader, &field)) {
+    bool entry = rv_field_is(&field, 1, RV_WIRE_BYTES);
+    if (entry || rv_field_is(&field, RV_SAMPLE_PACKS, RV_WIRE_BYTES)) ++*entries;
+    if (entry) good = count_entry(field.bytes, chunks);
+  }
   if (!good || reader.broken) return rv_fail_parse(err, "SampleStreamResponse");
   /* An entry takes more memory than its bytes. Those of an honest server have items or chunks; a run of empty ones is no sample.
    */
@@ -129,13 +132,15 @@ rv_code rv_sample_response_parse(rv_span message, rv_sample_response *out, rv_er
   rv_reader reader;
   rv_field field;
   rv_reader_init(&reader, message);
-  while (code == RV_OK && rv_reader_next(&reader, &field))
+  while (code == RV_OK && rv_reader_next(&reader, &field)) {
+    if (rv_field_is(&field, RV_SAMPLE_PACKS, RV_WIRE_BYTES)) out->entries[out->num_entries++].pack = field.bytes;
     if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
       rv_sample_entry *entry = &out->entries[out->num_entries++];
       entry->chunks = spans;
       code = parse_entry(field.bytes, entry, err);
       spans += entry->num_chunks;
     }
+  }
   if (code != RV_OK) rv_sample_response_fini(out);
   return code;
 }
