@@ -1,5 +1,5 @@
 /* Priorities change, items go by key, everything goes at once. */
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,12 +24,14 @@ static void not_there(rv_mutation *mutation, uint64_t key)
   mutation->num_unknown++;
 }
 
+/* Before so many more keys. */
 static void next_slice(rv_mutation *mutation, size_t keys)
 {
+  if (mutation->in_slice + keys > SLICE) {
+    mutation->in_slice = 0;
+    rv_turn_pause(&mutation->turn);
+  }
   mutation->in_slice += keys;
-  if (mutation->in_slice < SLICE) return;
-  mutation->in_slice = 0;
-  rv_turn_pause(&mutation->turn);
 }
 
 static void delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, bool in_slices)
@@ -55,48 +57,80 @@ static bool may_refuse(const rv_table *table)
 
 /* ---- updates that cannot fail ---- */
 
-typedef struct rv_batch_of_updates {
-  size_t n;
-  uint32_t slots[BATCH];
-  double priorities[BATCH], old[BATCH];
-} rv_batch_of_updates;
-
-static void apply(rv_mutation *mutation, rv_batch_of_updates *batch)
+/* Most priorities that come and go are neither the lowest nor the highest. */
+static inline void change_bounds(rv_table *table, double old, double priority)
 {
-  rv_table *table = mutation->turn.table;
-  rv_pick_update_many(&table->sampler, batch->slots, batch->priorities, batch->n);
-  rv_pick_update_many(&table->remover, batch->slots, batch->priorities, batch->n);
-  for (size_t i = 0; i < batch->n; i++) {
-    rv_item *item = rv_slab_at(&table->books.slab, batch->slots[i]);
-    double old = batch->old[i] = item->priority, priority = batch->priorities[i];
-    rv_bound_remove(&table->lowest, old);
-    rv_bound_remove(&table->highest, old);
-    rv_bound_add(&table->lowest, priority, true);
-    rv_bound_add(&table->highest, priority, false);
-    item->priority = priority;
-  }
-  /* told when all are set: what extensions then edit must stand */
-  for (size_t i = 0; i < batch->n && table->num_extensions > 0; i++)
-    rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&table->books.slab, batch->slots[i]), batch->priorities[i],
-                  batch->old[i]);
-  table->updates += (int64_t)batch->n;
-  table->changes++;
-  next_slice(mutation, batch->n);
-  batch->n = 0;
+  double lowest = table->lowest.priority, highest = table->highest.priority;
+  bool inside = (old > lowest) & (old < highest) & (priority > lowest) & (priority < highest);
+  if (__builtin_expect(inside, 1)) return;
+  rv_bound_remove(&table->lowest, old);
+  rv_bound_remove(&table->highest, old);
+  rv_bound_add(&table->lowest, priority, true);
+  rv_bound_add(&table->highest, priority, false);
 }
 
-static void update_key(rv_mutation *mutation, rv_batch_of_updates *batch, uint64_t key, double priority)
+/* Where rv_books_find looks first, without its call. */
+static inline uint32_t find(const rv_books *books, uint64_t key)
+{
+  uint32_t slot = rv_books_slot_named(books, key);
+  if (slot < books->slab.used) {
+    const rv_item *item = rv_slab_at(&books->slab, slot);
+    if (item->key == key && item->template_number != RV_FREE_SLOT) return slot;
+  }
+  return rv_books_find(books, key);
+}
+
+/* At most BATCH keys, under one hold of the lock. */
+static void update_batch(rv_mutation *mutation, const uint64_t *keys, const double *priorities, size_t n)
 {
   rv_table *table = mutation->turn.table;
-  uint32_t slot = rv_books_find(&table->books, key);
-  if (slot == RV_NO_SLOT) {
-    not_there(mutation, key);
-    return;
+  rv_books *books = &table->books;
+  uint32_t slots[BATCH];
+  double given[BATCH], old[BATCH];
+  size_t found = 0;
+  for (size_t i = 0; i < n; i++) {
+    uint32_t slot = find(books, keys[i]);
+    if (slot == RV_NO_SLOT) {
+      not_there(mutation, keys[i]);
+      continue;
+    }
+    rv_item *item = rv_slab_at(&books->slab, slot);
+    slots[found] = slot;
+    old[found] = item->priority;
+    given[found++] = priorities[i];
+    change_bounds(table, item->priority, priorities[i]);
+    item->priority = priorities[i];
   }
-  __builtin_prefetch(rv_slab_at(&table->books.slab, slot), 1);
-  batch->slots[batch->n] = slot;
-  batch->priorities[batch->n++] = priority;
-  if (batch->n == BATCH) apply(mutation, batch);
+  rv_pick_update_many(&table->sampler, slots, given, found);
+  rv_pick_update_many(&table->remover, slots, given, found);
+  /* told when all are set: what extensions then edit must stand */
+  for (size_t i = 0; i < found && table->num_extensions > 0; i++)
+    rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&books->slab, slots[i]), given[i], old[i]);
+  table->updates += (int64_t)found;
+  table->changes++;
+}
+
+static void update_keys(rv_mutation *mutation, const uint64_t *keys, const double *priorities, size_t n)
+{
+  for (size_t begin = 0; begin < n; begin += BATCH) {
+    size_t count = n - begin < BATCH ? n - begin : BATCH;
+    next_slice(mutation, count);
+    update_batch(mutation, keys + begin, priorities + begin, count);
+  }
+}
+
+static void update_pairs(rv_mutation *mutation, const rv_key_priority *updates, size_t n)
+{
+  uint64_t keys[BATCH];
+  double priorities[BATCH];
+  for (size_t begin = 0; begin < n; begin += BATCH) {
+    size_t count = n - begin < BATCH ? n - begin : BATCH;
+    for (size_t i = 0; i < count; i++) {
+      keys[i] = updates[begin + i].key;
+      priorities[i] = updates[begin + i].priority;
+    }
+    update_keys(mutation, keys, priorities, count);
+  }
 }
 
 /* ---- updates that a registered selector may refuse ---- */
@@ -191,6 +225,15 @@ static rv_code check_priority(const rv_table *table, uint64_t key, double priori
   return code;
 }
 
+/* Bounds that most priorities are within are compared without a branch for each. */
+static bool all_fine(const rv_table *table, const double *priorities, size_t n)
+{
+  double lowest = table->weighs ? 0 : -DBL_MAX;
+  bool fine = true;
+  for (size_t i = 0; i < n; i++) fine &= (priorities[i] >= lowest) & (priorities[i] <= DBL_MAX);
+  return fine;
+}
+
 rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
                         size_t num_deletes, uint64_t *unknown, size_t *num_unknown, rv_error *err)
 {
@@ -207,10 +250,8 @@ rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t 
     rv_turn_begin(&mutation.turn, table);
     code = rv_table_is_closed(table, err);
     if (code == RV_OK) {
-      rv_batch_of_updates batch = {.n = 0};
       delete_keys(&mutation, deletes, num_deletes, true);
-      for (size_t i = 0; i < num_updates; i++) update_key(&mutation, &batch, updates[i].key, updates[i].priority);
-      apply(&mutation, &batch);
+      update_pairs(&mutation, updates, num_updates);
     }
   }
   rv_turn_finish(&mutation.turn);
@@ -231,7 +272,8 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
     free(updates);
     return code;
   }
-  for (size_t i = 0; i < n; i++) {
+  bool fine = all_fine(table, priorities, n);
+  for (size_t i = 0; i < n && !fine; i++) {
     rv_code code = check_priority(table, keys[i], priorities[i], err);
     if (code != RV_OK) return code;
   }
@@ -239,9 +281,7 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
   rv_turn_begin(&mutation.turn, table);
   rv_code code = rv_table_is_closed(table, err);
   if (code == RV_OK) {
-    rv_batch_of_updates batch = {.n = 0};
-    for (size_t i = 0; i < n; i++) update_key(&mutation, &batch, keys[i], priorities[i]);
-    apply(&mutation, &batch);
+    update_keys(&mutation, keys, priorities, n);
     *num_unknown = mutation.num_unknown;
   }
   rv_turn_finish(&mutation.turn);

@@ -1,5 +1,7 @@
 #include "store/selectors/sum_tree.h"
 
+#include <math.h>
+
 #include "store/selectors/sum_tree_steps.h"
 
 enum { FEW = 4 };
@@ -60,7 +62,7 @@ rv_code rv_sum_tree_reserve(rv_sum_tree *tree, uint32_t slot, rv_error *err)
   for (; tree->top < level; tree->top++) { /* what was all becomes the first of eight */
     rv_sum_group *group = rv_sum_tree_group(tree, tree->top + 1, 0);
     group->sum[0] = tree->total;
-    for (int i = 0; i < RV_TREE_FANOUT; i++) group->end[i] = tree->total;
+    for (int i = 0; i < RV_TREE_FANOUT; i++) group->end[i] = INFINITY;
   }
   if (slot > tree->last_slot) tree->last_slot = slot;
   return RV_OK;
@@ -82,11 +84,10 @@ void rv_sum_tree_set_many(rv_sum_tree *tree, const uint32_t *slots, const double
   }
 }
 
-size_t rv_sum_tree_last(const double *c, double *u)
+size_t rv_sum_tree_last(const double *c)
 {
   size_t chosen = RV_TREE_FANOUT - 1;
   while (chosen > 0 && !(c[chosen] > 0)) chosen--;
-  *u = c[chosen];
   return chosen;
 }
 

@@ -16,7 +16,7 @@ enum { RV_TREE_SHIFT = 3, RV_TREE_FANOUT = 1 << RV_TREE_SHIFT, RV_TREE_LEVELS = 
 /* Eight neighbours of one level above the leaves. */
 typedef struct rv_sum_group {
   double sum[RV_TREE_FANOUT];
-  double end[RV_TREE_FANOUT]; /* sum[0] + ... + sum[i]: does not decrease, however it was rounded */
+  double end[RV_TREE_FANOUT]; /* sum[0] + ... + sum[i], or infinite if that is all of them; never below the one before */
 } rv_sum_group;
 
 typedef struct rv_sum_tree_steps rv_sum_tree_steps;

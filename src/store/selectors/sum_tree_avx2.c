@@ -3,6 +3,7 @@
 
 #ifdef RV_SUM_TREE_X86
 #include <immintrin.h>
+#include <math.h>
 
 #define STEPS rv_sum_tree_steps_avx2
 #define NAME "avx2"
@@ -23,43 +24,47 @@ TARGET static inline void ends_in(const double *c, __m256d *low, __m256d *high)
 
 TARGET static inline double sum_of(const double *c)
 {
-  __m256d pairs = _mm256_hadd_pd(_mm256_load_pd(c), _mm256_load_pd(c + 4)); /* 01, 45, 23, 67 */
+  __m256d low = _mm256_load_pd(c), high = _mm256_load_pd(c + 4);
+  __m256d pairs = _mm256_add_pd(_mm256_unpacklo_pd(low, high), _mm256_unpackhi_pd(low, high)); /* 01, 45, 23, 67 */
   __m128d fours = _mm_add_pd(_mm256_castpd256_pd128(pairs), _mm256_extractf128_pd(pairs, 1));
   return _mm_cvtsd_f64(_mm_add_sd(fours, _mm_unpackhi_pd(fours, fours)));
 }
 
 TARGET static inline double ends_of(const double *c, double *end)
 {
+  const __m256d beyond = _mm256_set1_pd(INFINITY);
   __m256d low, high;
   ends_in(c, &low, &high);
-  _mm256_store_pd(end, low);
-  _mm256_store_pd(end + 4, high);
-  __m128d upper = _mm256_extractf128_pd(high, 1);
-  return _mm_cvtsd_f64(_mm_unpackhi_pd(upper, upper));
+  __m256d last = _mm256_permute4x64_pd(high, 0xFF);
+  _mm256_store_pd(end, _mm256_blendv_pd(low, beyond, _mm256_cmp_pd(low, last, _CMP_EQ_OQ)));
+  _mm256_store_pd(end + 4, _mm256_blendv_pd(high, beyond, _mm256_cmp_pd(high, last, _CMP_EQ_OQ)));
+  return _mm256_cvtsd_f64(last);
 }
 
-TARGET static inline size_t count(__m256d low, __m256d high, double u)
+/* All ones in the lanes whose end is reached; packed to one bit each they can be counted at once. */
+TARGET static inline size_t count(__m256d low, __m256d high)
 {
-  __m256d all = _mm256_set1_pd(u);
-  int reached = _mm256_movemask_pd(_mm256_cmp_pd(all, low, _CMP_GE_OQ));
-  reached |= _mm256_movemask_pd(_mm256_cmp_pd(all, high, _CMP_GE_OQ)) << 4;
-  return (size_t)_mm_popcnt_u32((unsigned)reached);
+  __m256i both = _mm256_packs_epi32(_mm256_castpd_si256(low), _mm256_castpd_si256(high));
+  return (size_t)_mm_popcnt_u64((unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(both)));
 }
 
 TARGET static inline size_t place_of(const double *end, double *u)
 {
-  size_t reached = count(_mm256_load_pd(end), _mm256_load_pd(end + 4), *u);
+  __m256d all = _mm256_set1_pd(*u);
+  __m256d low = _mm256_cmp_pd(all, _mm256_load_pd(end), _CMP_GE_OQ);
+  __m256d high = _mm256_cmp_pd(all, _mm256_load_pd(end + 4), _CMP_GE_OQ);
+  size_t reached = count(low, high);
   /* where the first end is not reached nothing is subtracted; what is read then is the sum before the ends */
-  __m128d begin = _mm_and_pd(_mm_load_sd(end + reached - 1), _mm_castsi128_pd(_mm_cvtsi64_si128(-(int64_t)(reached > 0))));
-  *u -= _mm_cvtsd_f64(begin);
+  __m128d begin = _mm_and_pd(_mm_load_sd(end + reached - 1), _mm256_castpd256_pd128(low));
+  _mm_store_sd(u, _mm_sub_sd(_mm256_castpd256_pd128(all), begin));
   return reached;
 }
 
 TARGET static inline size_t leaf_of(const double *c, double u)
 {
-  __m256d low, high;
+  __m256d low, high, all = _mm256_set1_pd(u);
   ends_in(c, &low, &high);
-  return count(low, high, u);
+  return count(_mm256_cmp_pd(all, low, _CMP_GE_OQ), _mm256_cmp_pd(all, high, _CMP_GE_OQ));
 }
 
 #include "store/selectors/sum_tree_loops.h"

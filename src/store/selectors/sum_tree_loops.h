@@ -1,25 +1,32 @@
 /* The loops of sum_tree_steps.h, for the processor that the file which includes this is for. No include guard: it is code. */
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLL _Pragma("GCC unroll 4")
+#else
+#define UNROLL
+#endif
+
 /* ---- drawing ---- */
 
 /* A level of more bytes than this is fetched ahead; a smaller one is mostly in the cache. */
 enum { FETCH_BYTES = 1 << 18 };
 
-TARGET static inline void descend_one(const rv_sum_group *group, uint32_t *index, double *u)
-{
-  size_t above = *index, child = place_of(group->end, u);
-  if (__builtin_expect(child == RV_TREE_FANOUT, 0)) child = rv_sum_tree_last(group->sum, u);
-  *index = (uint32_t)(above * RV_TREE_FANOUT + child);
-}
-
 /* One level down, for all of a batch. */
 TARGET static void descend(const rv_sum_tree *tree, uint32_t level, size_t n, uint32_t *restrict index, double *restrict u)
 {
+  const rv_sum_group *first = rv_sum_tree_group(tree, level, 0);
   if (tree->groups[level].num_blocks == 1) {
-    const rv_sum_group *groups = rv_sum_tree_group(tree, level, 0);
-    for (size_t i = 0; i < n; i++) descend_one(groups + index[i], &index[i], &u[i]);
+    UNROLL for (size_t i = 0; i < n; i++)
+    {
+      size_t above = index[i];
+      index[i] = (uint32_t)(above * RV_TREE_FANOUT + place_of(first[above].end, &u[i]));
+    }
   } else {
-    for (size_t i = 0; i < n; i++) descend_one(rv_sum_tree_group(tree, level, index[i]), &index[i], &u[i]);
+    UNROLL for (size_t i = 0; i < n; i++)
+    {
+      size_t above = index[i];
+      index[i] = (uint32_t)(above * RV_TREE_FANOUT + place_of(rv_sum_tree_group(tree, level, index[i])->end, &u[i]));
+    }
   }
 }
 
@@ -42,11 +49,12 @@ TARGET static void draw(const rv_sum_tree *tree, size_t n, double *restrict u, u
     descend(tree, level, n, slots, u);
     fetch(tree, level - 1, n, slots);
   }
-  for (size_t i = 0; i < n; i++) {
+  UNROLL for (size_t i = 0; i < n; i++)
+  {
     size_t above = slots[i];
     const double *c = rv_sum_tree_leaves(tree, slots[i]);
     size_t child = leaf_of(c, u[i]);
-    if (__builtin_expect(child == RV_TREE_FANOUT, 0)) child = rv_sum_tree_last(c, &u[i]);
+    if (__builtin_expect(child == RV_TREE_FANOUT, 0)) child = rv_sum_tree_last(c);
     slots[i] = (uint32_t)(above * RV_TREE_FANOUT + child);
     probabilities[i] = c[child];
   }
@@ -56,31 +64,33 @@ TARGET static void draw(const rv_sum_tree *tree, size_t n, double *restrict u, u
 
 /* ---- changing ---- */
 
-/* What the groups come to, told to their parents on the next level. */
+/* Sums are told to the groups of the next level. */
+TARGET static inline void tell(rv_sum_group *const *parents, uint32_t group, double sum)
+{
+  uint32_t parent = group >> RV_TREE_SHIFT;
+  parents[parent >> RV_SEGMENT_SHIFT][parent & (RV_SEGMENT_LENGTH - 1)].sum[group & (RV_TREE_FANOUT - 1)] = sum;
+}
+
 TARGET static void compute_some(rv_sum_tree *tree, uint32_t level, const uint32_t *groups, size_t n)
 {
+  rv_sum_group *const *parents = (rv_sum_group *const *)tree->groups[level + 1].block;
+  if (level == 0) {
+    for (size_t i = 0; i < n; i++) tell(parents, groups[i], sum_of(rv_sum_tree_leaves(tree, groups[i])));
+    return;
+  }
   for (size_t i = 0; i < n; i++) {
-    uint32_t at = groups[i];
-    double sum;
-    if (level == 0) {
-      sum = sum_of(rv_sum_tree_leaves(tree, at));
-    } else {
-      rv_sum_group *group = rv_sum_tree_group(tree, level, at);
-      sum = ends_of(group->sum, group->end);
-    }
-    rv_sum_tree_group(tree, level + 1, at >> RV_TREE_SHIFT)->sum[at & (RV_TREE_FANOUT - 1)] = sum;
+    rv_sum_group *group = rv_sum_tree_group(tree, level, groups[i]);
+    tell(parents, groups[i], ends_of(group->sum, group->end));
   }
 }
 
 /* The same for all groups of a level that has no more than a batch could change: quicker than to see which it did. */
 TARGET static void compute_all(rv_sum_tree *tree, uint32_t level, size_t n)
 {
-  rv_sum_group *parent = rv_sum_tree_group(tree, level + 1, 0);
+  rv_sum_group *const *parents = (rv_sum_group *const *)tree->groups[level + 1].block;
+  for (uint32_t i = 0; i < n && level == 0; i++) tell(parents, i, sum_of(rv_sum_tree_leaves(tree, i)));
   rv_sum_group *groups = level > 0 ? rv_sum_tree_group(tree, level, 0) : NULL;
-  for (size_t at = 0; at < n; at++) {
-    double sum = level == 0 ? sum_of(rv_sum_tree_leaves(tree, (uint32_t)at)) : ends_of(groups[at].sum, groups[at].end);
-    parent[at >> RV_TREE_SHIFT].sum[at & (RV_TREE_FANOUT - 1)] = sum;
-  }
+  for (uint32_t i = 0; i < n && level > 0; i++) tell(parents, i, ends_of(groups[i].sum, groups[i].end));
 }
 
 TARGET static void set(rv_sum_tree *tree, size_t n, uint32_t *restrict index, const double *restrict weights)

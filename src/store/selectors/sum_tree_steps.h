@@ -3,14 +3,16 @@
  * names the processor) and the three things below, then includes sum_tree_loops.h. All add in the same order and so come to the
  * same result, to the last bit.
  *
- *   double sum_of(const double *c)                       ((c0 + c1) + (c2 + c3)) + ((c4 + c5) + (c6 + c7))
- *   double ends_of(const double *c, double *end)         end[i] = c[0] + ... + c[i], added in pairs of pairs; returns end[7]
- *   size_t place_of(const double *end, double *u)        how many ends `u` has reached; *u becomes its distance from the last
- *   size_t leaf_of(const double *c, double u)            the same over the ends of `c`, without the distance
+ *   double sum_of(const double *c)                 ((c0 + c1) + (c2 + c3)) + ((c4 + c5) + (c6 + c7))
+ *   double ends_of(const double *c, double *end)   the group's ends, from its sums; returns what they come to
+ *   size_t place_of(const double *end, double *u)  how many ends `u` has reached; *u becomes its distance from the last of them
+ *   size_t leaf_of(const double *c, double u)      how many ends of the leaves `c` it has reached
  *
  * Ends are counted, not searched, since nobody could predict the branches. Adding in pairs of pairs,
  *   c0, c0 + c1 = two, two + c2, two + (c2 + c3) = four, four + c4, four + (c4 + c5), four + ((c4 + c5) + c6), ...
- * gives ends that do not decrease, so that a child of weight zero is passed over. */
+ * gives ends that do not decrease, so that a child of weight zero is passed over. Rounding may lead a draw beyond the last end: so
+ * the ends that nothing comes after are kept as infinite, and the last child that has a weight takes it.
+ */
 #ifndef RV_STORE_SELECTORS_SUM_TREE_STEPS_H
 #define RV_STORE_SELECTORS_SUM_TREE_STEPS_H
 
@@ -41,8 +43,8 @@ static inline uint32_t rv_sum_tree_width(const rv_sum_tree *tree, uint32_t level
   return (tree->last_slot >> ((level + 1) * RV_TREE_SHIFT)) + 1;
 }
 
-/* Rounding led beyond the last end: the last child that has a length; *u is all of it. */
-size_t rv_sum_tree_last(const double *c, double *u);
+/* The last of eight that has a weight. */
+size_t rv_sum_tree_last(const double *c);
 
 static inline double *rv_sum_tree_leaves(const rv_sum_tree *tree, uint32_t group)
 {
