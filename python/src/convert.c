@@ -1,6 +1,9 @@
 #include "convert.h"
 
 #include <math.h>
+#include <stddef.h>
+
+#include <numpy/arrayscalars.h>
 
 #if NPY_SIZEOF_INTP != 8
 #error "npy_intp must have 64 bits: shapes are passed on without a copy"
@@ -180,21 +183,25 @@ static int tensor_from_long(core_state *state, scratch *s, PyObject *value, rv_d
   return scalar(s, overflow == 0 ? RV_INT64 : RV_UINT64, &large, sizeof large, out);
 }
 
-/* A scalar of NumPy's of a numeric type; 0 if the value is none. */
-static int tensor_from_scalar(core_state *state, scratch *s, PyObject *value, rv_tensor *out)
+/* A scalar of NumPy's of a numeric type, in place: it never changes. False: the value is none. */
+static bool tensor_from_scalar(const core_state *state, PyObject *value, rv_tensor *out)
 {
+  _Static_assert(offsetof(PyByteScalarObject, obval) == sizeof(PyObject) &&
+                     offsetof(PyDoubleScalarObject, obval) == sizeof(PyObject) &&
+                     offsetof(PyCDoubleScalarObject, obval) == sizeof(PyObject),
+                 "the value stands behind the head, whatever its type");
   PyTypeObject *type = Py_TYPE(value);
   size_t i = 0;
   while (i < CORE_SCALARS && state->scalar_type[i] != type) i++;
-  if (i == CORE_SCALARS) return 0;
-  unsigned char number[16];
-  rv_dtype dtype = state->scalar_dtype[i];
-  PyArray_ScalarAsCtype(value, number);
-  return scalar(s, dtype, number, rv_dtype_size(dtype), out) < 0 ? -1 : 1;
+  if (i == CORE_SCALARS) return false;
+  *out = (rv_tensor){.dtype = state->scalar_dtype[i], .rank = 0, .shape = NULL, .data = (const char *)value + sizeof(PyObject)};
+  return true;
 }
 
 int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
 {
+  if (PyArray_CheckExact(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
+  if (tensor_from_scalar(state, value, out)) return 0;
   if (PyArray_Check(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
   if (PyFloat_CheckExact(value)) return tensor_from_float(state, s, value, PyFloat_AsDouble(value), wanted, out);
   if (PyBool_Check(value)) {
@@ -207,8 +214,6 @@ int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype 
     PyErr_SetString(PyExc_TypeError, "None cannot be stored");
     return -1;
   }
-  int found = tensor_from_scalar(state, s, value, out);
-  if (found != 0) return found < 0 ? -1 : 0;
   PyObject *array = PyArray_FromAny(value, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
   if (array == NULL) {
     PyErr_Clear();

@@ -215,7 +215,8 @@ static void drop_leaves(const tree *node, PyObject **leaves)
  * are left, and those are no data: they fail when they are converted. */
 static bool is_plain_container(PyObject *value)
 {
-  return PyDict_Check(value) || PyList_Check(value) || PyTuple_Check(value);
+  return (PyType_GetFlags(Py_TYPE(value)) & (Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)) !=
+         0;
 }
 
 static int flatten_child(const tree *child, PyObject *value, PyObject **leaves)
@@ -234,7 +235,7 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
   switch (node->kind) {
   case TREE_LEAF: return flatten_child(node, nest, leaves);
   case TREE_DICT:
-    if (!PyDict_Check(nest) || (size_t)PyDict_Size(nest) != node->n) return 0;
+    if (!(Py_TYPE(nest) == node->type || PyDict_Check(nest)) || (size_t)PyDict_Size(nest) != node->n) return 0;
     for (; i < node->n && found > 0; i++) {
       PyObject *value = PyDict_GetItemWithError(nest, node->key[i]);
       found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
