@@ -254,6 +254,7 @@ static rv_code send_all(running_add *running, add_stream *stream, rv_patience *p
     code = wait_for_parts(running, PARTS_IN_FLIGHT_MAX - 1, patience, err);
     if (code == RV_OK) code = send_part(running, stream, first, left < rows_per_part ? left : rows_per_part, &random, err);
   }
+  rv_insert_stream_hurry(stream->stream, 0);
   return code == RV_OK ? wait_for_parts(running, 0, patience, err) : code;
 }
 

@@ -104,8 +104,8 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
     finish_key(stream, failure->key, code, message);
   }
   rv_insert_response_fini(&response);
-  rv_insert_stream_drain(stream);
-  rv_insert_stream_pump(stream);
+  if (stream->answered != NULL) stream->answered(stream->context);
+  rv_insert_stream_look(stream);
 }
 
 /* ---- calls ---- */

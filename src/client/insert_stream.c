@@ -6,24 +6,70 @@
 #include "base/error.h"
 #include "client/insert_stream_parts.h"
 
-/* ---- hand-over ---- */
+/* A writer wakes the loop's thread when so much waits, even if that is about to look. */
+enum { MANY_ITEMS = 32 };
+#define MANY_BYTES ((size_t)64 << 10)
+#define LOOK_AGAIN_NS INT64_C(1000000)
+
+/* ---- hand-over ----
+ *
+ * Waking the loop's thread costs more than an item does. While it is known to look soon, because an answer is due, a writer leaves
+ * its items in the inbox until many wait there, or until it waits for one of them itself (hurry). The promise to look is kept by a
+ * timer, whatever becomes of the answer: no promise is given unless it runs, and when it finds nothing the promise is over. */
 
 static void on_retry(rv_timer *timer)
 {
   rv_insert_stream_pump(RV_CONTAINER(timer, rv_insert_stream, retry));
 }
 
-void rv_insert_stream_drain(rv_insert_stream *stream)
+static void on_look(rv_timer *timer);
+
+static void begin(rv_insert_stream *stream)
 {
-  if (!stream->begun) {
-    stream->begun = true;
-    rv_timer_init(&stream->retry, stream->loop, on_retry);
-  }
+  if (stream->begun) return;
+  stream->begun = true;
+  rv_timer_init(&stream->retry, stream->loop, on_retry);
+  rv_timer_init(&stream->look, stream->loop, on_look);
+}
+
+bool rv_insert_stream_drain(rv_insert_stream *stream)
+{
+  begin(stream);
   rv_mutex_lock(&stream->mutex);
+  bool any = stream->inbox_count > 0;
   rv_list_splice(&stream->queue, &stream->inbox);
   stream->queue_count += stream->inbox_count;
-  stream->inbox_count = 0;
+  stream->inbox_count = stream->inbox_bytes = 0;
+  stream->looks_soon = false; /* under the same lock: from here on whoever adds wakes the loop */
   rv_mutex_unlock(&stream->mutex);
+  return any;
+}
+
+static void promise_to_look(rv_insert_stream *stream)
+{
+  if (stream->sent_count == 0 || stream->call == NULL) return;
+  if (stream->look.heap_index == SIZE_MAX) rv_timer_start(&stream->look, rv_monotonic_ns(stream->env) + LOOK_AGAIN_NS);
+  rv_mutex_lock(&stream->mutex);
+  stream->looks_soon = stream->look.heap_index != SIZE_MAX;
+  rv_mutex_unlock(&stream->mutex);
+}
+
+void rv_insert_stream_look(rv_insert_stream *stream)
+{
+  rv_insert_stream_drain(stream);
+  rv_insert_stream_pump(stream);
+  promise_to_look(stream);
+}
+
+/* When there was nothing to do, the next item is to wake the loop: nobody looks a thousand times a second at a table that lets
+ * nothing in. */
+static void on_look(rv_timer *timer)
+{
+  rv_insert_stream *stream = RV_CONTAINER(timer, rv_insert_stream, look);
+  uint64_t bytes_sent = stream->bytes_sent;
+  bool any = rv_insert_stream_drain(stream);
+  rv_insert_stream_pump(stream);
+  if (any || stream->bytes_sent != bytes_sent) promise_to_look(stream);
 }
 
 static void run(rv_task *task)
@@ -36,13 +82,19 @@ static void run(rv_task *task)
     if (stream->call == NULL) rv_insert_stream_destroy(stream);
     return;
   }
-  rv_insert_stream_drain(stream);
-  rv_insert_stream_pump(stream);
+  rv_insert_stream_look(stream);
+}
+
+static size_t bytes_of(const rv_stream_item *item)
+{
+  size_t bytes = item->body_size;
+  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += item->chunks[i]->flat_size + item->chunks[i]->data.bytes;
+  return bytes;
 }
 
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
 {
-  size_t count = 0;
+  size_t count = 0, bytes = 0;
   RV_LIST_EACH(link, items)
   {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
@@ -50,13 +102,24 @@ void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
     item->sent = item->indexed = false;
     rv_stream_item_pin(item);
     count++;
+    bytes += bytes_of(item);
   }
   if (count == 0) return;
   rv_mutex_lock(&stream->mutex);
   rv_list_splice(&stream->inbox, items);
   stream->inbox_count += count;
-  bool post = !stream->posted;
-  stream->posted = true;
+  stream->inbox_bytes += bytes;
+  bool post = !stream->posted && !(stream->looks_soon && stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < MANY_BYTES);
+  stream->posted = stream->posted || post;
+  rv_mutex_unlock(&stream->mutex);
+  if (post) rv_loop_post(stream->loop, &stream->task);
+}
+
+void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others)
+{
+  rv_mutex_lock(&stream->mutex);
+  bool post = !stream->posted && stream->inbox_count > others;
+  stream->posted = stream->posted || post;
   rv_mutex_unlock(&stream->mutex);
   if (post) rv_loop_post(stream->loop, &stream->task);
 }
@@ -71,7 +134,7 @@ void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item)
 
 bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item)
 {
-  rv_insert_stream_drain(stream); /* what else it finds is sent by the task, which is still to come */
+  rv_insert_stream_drain(stream); /* what else it finds is sent all the same: the task or the timer is still to come */
   if (item->sequence != 0) return false;
   rv_list_remove(&item->link);
   stream->queue_count--;
@@ -97,6 +160,8 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   stream->env = config->env;
   stream->loop = config->loop;
   stream->channel = config->channel;
+  stream->answered = config->answered;
+  stream->context = config->context;
   rv_mutex_init(&stream->mutex, RV_RANK_CLIENT, "insert stream");
   rv_list_init(&stream->inbox);
   rv_list_init(&stream->queue);
@@ -117,6 +182,7 @@ static void shut(void *argument)
   rv_insert_stream *stream = argument;
   rv_insert_stream_drain(stream);
   rv_timer_stop(&stream->retry);
+  rv_timer_stop(&stream->look);
   stream->closing = true;
   rv_insert_stream_requeue(stream);
   rv_insert_stream_drop_held(stream);

@@ -83,6 +83,10 @@ typedef struct rv_insert_stream_config {
   const rv_env *env;   /* borrowed */
   rv_loop *loop;       /* the channel's */
   rv_channel *channel; /* must outlive the stream */
+  /* The items that one answer of the server confirmed or refused have completed. On the loop's thread, with no lock held. May be
+   * NULL. */
+  void (*answered)(void *context);
+  void *context;
 } rv_insert_stream_config;
 
 /* Opens no call yet: the first item does. */
@@ -95,6 +99,9 @@ void rv_insert_stream_free(rv_insert_stream *stream);
  * have a pin while this runs. The stream sets no bound: the caller counts what it has in flight. */
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items);
 void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
+/* Added items may be left to be found by the loop's thread for a millisecond. Whoever waits until no more than `others` are not
+ * complete lets those go at once that it waits for. */
+void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others);
 /* On the loop's thread only: takes an item back that has not been sent; true: `complete` will not be called. false: it was
  * sent, and completes in time. */
 bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item);

@@ -24,10 +24,14 @@ struct rv_insert_stream {
   rv_loop *loop;
   rv_channel *channel;
 
+  void (*answered)(void *context); /* may be NULL */
+  void *context;
+
   rv_mutex mutex; /* RV_RANK_CLIENT: the inbox, and what get_status shows */
   rv_link inbox;
-  size_t inbox_count;
+  size_t inbox_count, inbox_bytes;
   bool posted;
+  bool looks_soon; /* the loop's thread has promised to look into the inbox: `look` runs */
   rv_task task;
   rv_insert_stream_status status; /* without `state` */
   char last_error[128];           /* why the last call ended; "" while one is open */
@@ -46,6 +50,7 @@ struct rv_insert_stream {
   char writer_id[33];
   char server_state[128]; /* "": not a Reverie server, or not known yet */
   rv_timer retry;
+  rv_timer look; /* keeps the promise of `looks_soon` when nothing else does */
   int64_t backoff_ns;
   size_t request_bytes; /* bound of a request, see RV_STREAM_REQUEST_BYTES */
   rv_code broken;       /* why this side ended the call; RV_OK: it did not */
@@ -63,8 +68,10 @@ void rv_stream_item_unpin(const rv_stream_item *item);
 bool rv_insert_stream_send(rv_insert_stream *stream);
 /* Opens the call if need be, and sends. */
 void rv_insert_stream_pump(rv_insert_stream *stream);
-/* Takes what is in the inbox into the queue. */
-void rv_insert_stream_drain(rv_insert_stream *stream);
+/* Takes what is in the inbox into the queue; true: there was something. A promise to look is over. */
+bool rv_insert_stream_drain(rv_insert_stream *stream);
+/* Takes what is in the inbox, sends what the call will take, and promises to look again if something is to be expected. */
+void rv_insert_stream_look(rv_insert_stream *stream);
 /* Takes the item off its list and completes it. */
 void rv_insert_stream_finish(rv_stream_item *item, rv_code code, const char *message);
 /* Puts what was sent and not confirmed before what was not sent. */

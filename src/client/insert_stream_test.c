@@ -403,6 +403,51 @@ static void a_plain_server_is_not_waited_for(void **state)
   tear_down(&bench);
 }
 
+static void items_that_are_left_to_be_found_are_found_whatever_the_server_does(void **state)
+{
+  (void)state;
+  test_bench bench;
+  set_up(&bench, "s1");
+  bench.server.confirm_until = 0; /* an answer is due all the time, and never comes */
+  rv_stream_chunk *chunk = make_chunk(9, 10);
+  static test_item items[200];
+  for (uint64_t i = 0; i < 200; i++) {
+    add(&bench, &items[i], 1 + i, &chunk, 1);
+    if (i % 3 == 0) wait_seen(&bench, i + 1); /* nothing else wakes the loop meanwhile */
+    if (i % 7 == 0) rv_insert_stream_hurry(bench.stream, 0);
+  }
+  wait_seen(&bench, 200);
+  drop_chunk(chunk);
+  rv_insert_stream_free(bench.stream);
+  for (int i = 0; i < 200; i++) {
+    assert_int_equal(items[i].code, RV_CANCELLED);
+    rv_stream_item_fini(&items[i].item);
+  }
+  bench.stream = NULL;
+  tear_down(&bench);
+}
+
+/* More than any window, in items that one after another leave the inbox only because the loop has promised to look. */
+static void items_that_fill_every_buffer_all_arrive(void **state)
+{
+  (void)state;
+  test_bench bench;
+  set_up(&bench, "s1");
+  static test_item items[300];
+  for (uint64_t i = 0; i < 300; i++) {
+    rv_stream_chunk *chunk = make_chunk(1000 + i, 40000);
+    add(&bench, &items[i], 1 + i, &chunk, 1);
+    drop_chunk(chunk);
+  }
+  for (int i = 0; i < 300; i++) {
+    wait_done(&items[i]);
+    assert_int_equal(items[i].code, RV_OK);
+    rv_stream_item_fini(&items[i].item);
+  }
+  for (size_t i = 0; i < 300; i++) assert_int_equal(bench.server.items[i].sequence, i + 1);
+  tear_down(&bench);
+}
+
 static void a_status_that_is_final_fails_what_was_sent_and_the_rest_goes_on_under_a_new_name(void **state)
 {
   (void)state;
@@ -516,6 +561,8 @@ int main(void)
       cmocka_unit_test(a_chunk_is_sent_once_and_kept_while_it_is_pinned),
       cmocka_unit_test(what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers),
       cmocka_unit_test(a_plain_server_is_not_waited_for),
+      cmocka_unit_test(items_that_are_left_to_be_found_are_found_whatever_the_server_does),
+      cmocka_unit_test(items_that_fill_every_buffer_all_arrive),
       cmocka_unit_test(a_status_that_is_final_fails_what_was_sent_and_the_rest_goes_on_under_a_new_name),
       cmocka_unit_test(a_refused_item_fails_alone),
       cmocka_unit_test(an_answer_that_cannot_be_read_is_an_error),

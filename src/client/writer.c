@@ -38,7 +38,11 @@ static rv_code connect_remote(rv_writer *writer, rv_error *err)
   rv_client *client = writer->client;
   rv_code code = rv_client_connect(client, err);
   if (code != RV_OK) return code;
-  rv_insert_stream_config config = {.env = &client->env, .loop = client->loop, .channel = client->channel};
+  rv_insert_stream_config config = {.env = &client->env,
+                                    .loop = client->loop,
+                                    .channel = client->channel,
+                                    .answered = rv_writer_take_confirmed,
+                                    .context = writer};
   code = rv_insert_stream_new(&config, &writer->stream, err);
   if (code != RV_OK) return code;
   if (!writer->config.no_validation) writer->snapshot = rv_client_known_tables(client);
@@ -65,6 +69,7 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   rv_list_init(&writer->unchecked);
   rv_list_init(&writer->free_items);
   rv_list_init(&writer->done_items);
+  rv_list_init(&writer->ended);
   writer->wake_at = -1;
   rv_mutex_init(&writer->mutex, RV_RANK_CLIENT, "writer");
   rv_gate_init(&writer->gate);
@@ -180,6 +185,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
     writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
     rv_mutex_unlock(&writer->mutex);
     if (over) break;
+    if (writer->stream != NULL) rv_insert_stream_hurry(writer->stream, keep_in_flight);
     code = rv_gate_wait(&writer->gate, &patience, err);
     if (code != RV_OK) break;
   }

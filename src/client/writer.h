@@ -65,6 +65,7 @@ struct rv_writer {
   size_t num_waiting;
   bool ask_server;          /* the flush that waits has the patience to have its wait explained */
   rv_insert_stream *stream; /* remote */
+  rv_link ended;            /* the loop's: remote items that the answer in hand has confirmed */
   rv_link free_items;       /* remote items to be used again */
   size_t num_free_items;
 
@@ -119,9 +120,12 @@ typedef struct rv_flight {
 
 /* Begins the flight of an item over the present parts: counts it and takes references. RV_RESOURCE_EXHAUSTED: over a bound. */
 rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err);
-/* Any thread. True: the caller frees the item. False: it touches nothing any more, for either the writer is being freed and waits
- * for *done, which is set here, or the item was put among the done items by its link `reuse`. Both may be NULL. */
-bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done, rv_link *reuse);
+/* Any thread. True: the caller frees the item. False: it touches nothing any more, for the writer is being freed and waits for
+ * *done, which is set here. `done` may be NULL. */
+bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done);
+/* The pieces of it, under the mutex: no longer counted, returns how many are left; and whoever waits for that is woken. */
+size_t rv_flight_take_off(rv_flight *flight);
+void rv_writer_wake(rv_writer *writer, size_t left);
 /* It was refused at once, which create_item says: as if it had never begun. */
 void rv_flight_undo(rv_flight *flight);
 /* Drops the references. */
@@ -152,6 +156,8 @@ void rv_writer_describe_local(rv_writer *writer, char *out, size_t capacity);
 /* ---- elsewhere (writer_remote.c, writer_tables.c) ---- */
 
 rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, double priority, uint64_t *key, rv_error *err);
+/* The server's answer has been read (rv_insert_stream_config.answered); `context` is the writer. */
+void rv_writer_take_confirmed(void *context);
 /* Takes back what the items that are over hold. */
 void rv_writer_reclaim(rv_writer *writer);
 /* Hands over the items whose chunks are complete. */

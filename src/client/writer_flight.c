@@ -5,8 +5,6 @@
 #include "base/error.h"
 #include "client/writer.h"
 
-enum { MAX_DONE_ITEMS = 128 };
-
 static rv_code fail_bound(rv_writer *writer, size_t bytes, rv_error *err)
 {
   return rv_fail(
@@ -63,8 +61,7 @@ static void note_failure(rv_writer *writer, const rv_flight *flight, rv_code cod
   rv_fail(&writer->failure, code, "an item for table \"%.100s\" was not inserted: %s", flight->table->name, message);
 }
 
-/* Under the mutex. Returns how many are left. */
-static size_t take_off(rv_flight *flight)
+size_t rv_flight_take_off(rv_flight *flight)
 {
   rv_writer *writer = flight->writer;
   size_t bytes = flight->own_bytes;
@@ -76,33 +73,33 @@ static size_t take_off(rv_flight *flight)
   return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_relaxed) - 1;
 }
 
-bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done, rv_link *reuse)
+void rv_writer_wake(rv_writer *writer, size_t left)
+{
+  if (writer->closing || (writer->wake_at >= 0 && ((int64_t)left <= writer->wake_at || writer->failures > 0)))
+    rv_gate_open(&writer->gate);
+}
+
+bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done)
 {
   rv_writer *writer = flight->writer;
   rv_mutex_lock(&writer->mutex);
-  int64_t left = (int64_t)take_off(flight);
+  size_t left = rv_flight_take_off(flight);
   bool closing = writer->closing;
   if (code == RV_OK) {
     writer->confirmed++;
   } else if (!closing) {
     note_failure(writer, flight, code, message);
   }
-  if (closing || (writer->wake_at >= 0 && (left <= writer->wake_at || writer->failures > 0))) rv_gate_open(&writer->gate);
+  rv_writer_wake(writer, left);
   if (done != NULL) *done = true;
-  bool mine = !closing || done == NULL;
-  if (reuse != NULL && !closing && atomic_load_explicit(&writer->num_done_items, memory_order_relaxed) < MAX_DONE_ITEMS) {
-    rv_list_push_back(&writer->done_items, reuse);
-    atomic_fetch_add_explicit(&writer->num_done_items, 1, memory_order_relaxed);
-    mine = false;
-  }
   rv_mutex_unlock(&writer->mutex);
-  return mine;
+  return !closing || done == NULL;
 }
 
 void rv_flight_undo(rv_flight *flight)
 {
   rv_mutex_lock(&flight->writer->mutex);
-  take_off(flight);
+  rv_flight_take_off(flight);
   flight->writer->created--;
   rv_mutex_unlock(&flight->writer->mutex);
 }

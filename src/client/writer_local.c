@@ -25,7 +25,7 @@ static void free_item(local_item *item)
 static void on_complete(rv_waiter *waiter)
 {
   local_item *item = waiter->context;
-  if (rv_flight_end(&item->flight, waiter->code, waiter->error.message, &item->done, NULL)) free_item(item);
+  if (rv_flight_end(&item->flight, waiter->code, waiter->error.message, &item->done)) free_item(item);
 }
 
 static rv_code make_trajectory(rv_writer *writer, rv_trajectory **out, rv_error *err)
@@ -60,7 +60,7 @@ rv_code rv_writer_insert_local(rv_writer *writer, rv_writer_table *table, double
   if (rv_table_insert(table->local, insert) == RV_SUBMIT_PENDING) return RV_OK; /* on_complete frees it, or has */
   code = insert->waiter.code;
   if (code == RV_OK) {
-    rv_flight_end(&item->flight, RV_OK, "", NULL, NULL);
+    rv_flight_end(&item->flight, RV_OK, "", NULL);
   } else {
     rv_flight_undo(&item->flight);
     rv_error_copy(err, &insert->waiter.error);

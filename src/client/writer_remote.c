@@ -12,7 +12,7 @@
 #include "store/signature.h"
 
 /* Items up to this many chunks, and bytes of body, are used again. */
-enum { FEW_CHUNKS = 8, SMALL_BODY = 1024, SMALL_CHUNKS = 16384, MAX_FREE_ITEMS = 128 };
+enum { FEW_CHUNKS = 8, SMALL_BODY = 1024, SMALL_CHUNKS = 8192, MAX_FREE_ITEMS = 256, MAX_DONE_ITEMS = 256 };
 
 struct rv_remote_item {
   rv_stream_item stream; /* its link: in whichever of the three places; its arrays: below */
@@ -88,7 +88,33 @@ static bool is_small(const rv_remote_item *item)
 static void on_complete(rv_stream_item *stream_item, rv_code code, const char *message)
 {
   rv_remote_item *item = RV_CONTAINER(stream_item, rv_remote_item, stream);
-  if (rv_flight_end(&item->flight, code, message, NULL, is_small(item) ? &item->stream.link : NULL)) free_item(item);
+  if (code == RV_OK) {
+    rv_list_push_back(&item->flight.writer->ended, &stream_item->link);
+  } else if (rv_flight_end(&item->flight, code, message, NULL)) {
+    free_item(item);
+  }
+}
+
+/* All that one answer confirms at once: the writer's thread is woken for many items, and meets the mutex once. */
+void rv_writer_take_confirmed(void *context)
+{
+  rv_writer *writer = context;
+  if (rv_list_empty(&writer->ended)) return;
+  rv_link others;
+  rv_list_init(&others);
+  rv_mutex_lock(&writer->mutex);
+  size_t left = 0, done = atomic_load_explicit(&writer->num_done_items, memory_order_relaxed);
+  for (rv_link *link; (link = rv_list_pop_front(&writer->ended)) != NULL; writer->confirmed++) {
+    rv_remote_item *item = item_of(link);
+    left = rv_flight_take_off(&item->flight);
+    bool reuse = done < MAX_DONE_ITEMS && !writer->closing && is_small(item);
+    rv_list_push_back(reuse ? &writer->done_items : &others, link);
+    if (reuse) done++;
+  }
+  atomic_store_explicit(&writer->num_done_items, done, memory_order_relaxed);
+  rv_writer_wake(writer, left);
+  rv_mutex_unlock(&writer->mutex);
+  for (rv_link *link; (link = rv_list_pop_front(&others)) != NULL;) free_item(item_of(link));
 }
 
 void rv_writer_reclaim(rv_writer *writer)
