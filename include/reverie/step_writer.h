@@ -37,6 +37,10 @@ RV_API rv_code rv_step_writer_append(rv_step_writer *writer, const rv_tensor *co
 RV_API rv_code rv_step_writer_append_sequence(rv_step_writer *writer, const rv_tensor *columns, size_t num_columns,
                                               const rv_wait *wait, rv_error *err);
 
+/* What the columns are called (rv_item_column.name), for the items created from now on; the strings must stay until other names are
+ * given. NULL: nothing, which is how a step writer begins. */
+RV_API void rv_step_writer_name_columns(rv_step_writer *writer, const char *const *names, size_t num_names);
+
 /* An item of the last num_timesteps steps. Waits while more than max_in_flight_items are sent and not confirmed; when the time
  * runs out (RV_DEADLINE_EXCEEDED) the item stays queued. *key may be NULL. Other errors are those of rv_writer_create_item. */
 RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *table, uint32_t num_timesteps, double priority,

@@ -71,6 +71,13 @@ typedef struct rv_signature {
   rv_bytes structure;
 } rv_signature;
 
+/* Are the columns of an item called as in the signature? A name is the column's place in its nest, "obs/pixels" or "actions/0"; NULL
+ * where there is none. Columns are matched by order, and names are compared only where both sides have one (indices are none) at
+ * the same depth; another number of columns is not looked at. RV_INVALID_ARGUMENT: the sentence names the column and what the
+ * signature calls it. */
+RV_API rv_code rv_signature_check_names(const rv_signature *signature, const char *table, const char *const *names,
+                                        size_t num_names, rv_error *err);
+
 /* Bytes of one element: 4 for RV_FLOAT32; sizeof(rv_bytes) for RV_STRING; 0 for a number that is no dtype. */
 RV_API size_t rv_dtype_size(rv_dtype dtype);
 

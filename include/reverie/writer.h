@@ -30,6 +30,7 @@ typedef struct rv_writer_config {
   size_t max_in_flight_bytes;   /* of what was appended for items that are not confirmed; 0: 64 MiB */
   uint32_t max_in_flight_items; /* 0: 100,000 */
   bool no_validation;           /* do not fetch or check table signatures on this side */
+  bool signatures_of_steps;     /* a signature may also describe one row of each column instead of the whole (Reverb's Writer) */
 } rv_writer_config;
 
 /* Does not wait: a remote writer begins to ask the server what its tables expect. Items that are created before the answer is
@@ -75,6 +76,9 @@ typedef struct rv_item_column {
   const rv_run *runs; /* one after another along dimension 0 */
   size_t num_runs;
   bool squeeze; /* exactly one row in all; read without the time dimension */
+  /* Its place in the item's nest, "obs/pixels" or "actions/0"; compared with the signature's (rv_signature_check_names). NULL: the
+   * column is matched by its order alone. Read during create_item only. */
+  const char *name;
 } rv_item_column;
 
 /* Queues an item. It is sent as soon as the chunks it needs are complete: at once where the chunk length is chosen and no run

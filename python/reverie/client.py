@@ -110,7 +110,7 @@ class Client(_core.Client):
                 writer = _core.Stream(self)
                 writer.append(leaves)
             for table, priority in checked.items():
-                writer.create_item(table, priority, len(leaves))
+                writer.create_item(table, priority, structure)
                 self._remember(table, structure)
             writer.end_episode(True, None)
         except BaseException:

@@ -75,7 +75,7 @@ class Writer:
         steps = _arguments.integer("num_timesteps", num_timesteps)
         if not 1 <= steps < 2**32:
             raise InvalidArgumentError(f"num_timesteps must be a positive integer, got {steps}")
-        self._writer.create_item(table, steps, priority)
+        self._writer.create_item(table, steps, priority, self._structure)
         self._created_items = True
         if self._structure is not None:
             self._client._remember(table, self._structure)

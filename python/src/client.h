@@ -27,8 +27,11 @@ typedef struct handle_object {
   const char *text;
   structure_object *signature; /* the signature's nest; NULL: no signature */
   structure_object *rows;      /* of the last row inserted through this client; NULL: none yet */
+  structure_object *named;     /* of rows, found to be called as in the signature; NULL: none yet */
   rv_dtype *dtypes;            /* of the signature's specs */
+  rv_spec *specs;              /* with their names alone */
   size_t num_specs;
+  PyObject *nest;    /* the signature's encoding: bytes */
   bool stale;        /* a call was refused: ask again before the next */
   rv_layout *layout; /* of the items sampled last, in process; NULL: not known yet */
   bool has_strings;  /* some column of them */
@@ -54,6 +57,9 @@ int client_check(client_object *self);
 handle_object *client_handle(client_object *self, PyObject *table, int64_t *timeout_ms, rv_cancel *cancel);
 /* The table's items were seen to have this layout. Takes the reference. */
 void handle_see_layout(handle_object *handle, rv_layout *owned_layout);
+/* RV_INVALID_ARGUMENT where rows of this structure are called otherwise than in the table's signature. -1 with an exception (not
+ * that one), else the code. */
+int client_check_names(handle_object *handle, structure_object *structure, rv_error *err);
 /* The structure of items with so many columns: the signature's, else that of the last row; NULL: a flat list. */
 structure_object *client_structure(const handle_object *handle, size_t num_columns);
 /* Items of this structure were made for the table. -1 with an exception. */

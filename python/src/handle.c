@@ -12,7 +12,11 @@ static void handle_dealloc(PyObject *object)
   Py_XDECREF(self->name);
   Py_XDECREF((PyObject *)self->signature);
   Py_XDECREF((PyObject *)self->rows);
+  Py_XDECREF((PyObject *)self->named);
+  Py_XDECREF(self->nest);
   PyMem_Free(self->dtypes);
+  for (size_t i = 0; self->specs != NULL && i < self->num_specs; i++) PyMem_Free((void *)(uintptr_t)self->specs[i].name);
+  PyMem_Free(self->specs);
   rv_layout_unref(self->layout);
   PyObject_Free(object);
   Py_DECREF((PyObject *)type);
@@ -48,6 +52,23 @@ static int set_signature(core_state *state, handle_object *handle, const rv_sign
   return 0;
 }
 
+static int keep_names(handle_object *handle, const rv_signature *signature)
+{
+  handle->nest = PyBytes_FromStringAndSize(signature->structure.data, (Py_ssize_t)signature->structure.size);
+  handle->specs = PyMem_Calloc(signature->num_specs + 1, sizeof *handle->specs);
+  if (handle->nest == NULL) return -1;
+  for (size_t i = 0; handle->specs != NULL && i < signature->num_specs; i++) {
+    size_t size = strlen(signature->specs[i].name) + 1;
+    char *name = PyMem_Malloc(size);
+    if (name == NULL) break;
+    handle->specs[i] = (rv_spec){.name = memcpy(name, signature->specs[i].name, size), .dtype = RV_UINT8, .rank = -1};
+    if (i + 1 == signature->num_specs) return 0;
+  }
+  if (signature->num_specs == 0 && handle->specs != NULL) return 0;
+  PyErr_NoMemory();
+  return -1;
+}
+
 static handle_object *handle_new(core_state *state, PyObject *name, const char *text, const rv_table_info *info)
 {
   handle_object *self = PyObject_New(handle_object, state->handle_type);
@@ -55,7 +76,9 @@ static handle_object *handle_new(core_state *state, PyObject *name, const char *
   Py_INCREF(name);
   self->name = name;
   self->text = text;
-  self->signature = self->rows = NULL;
+  self->signature = self->rows = self->named = NULL;
+  self->nest = NULL;
+  self->specs = NULL;
   self->stale = false;
   self->layout = NULL;
   self->has_strings = false;
@@ -67,7 +90,7 @@ static handle_object *handle_new(core_state *state, PyObject *name, const char *
     return NULL;
   }
   for (size_t i = 0; i < self->num_specs; i++) self->dtypes[i] = info->signature.specs[i].dtype;
-  if (set_signature(state, self, &info->signature) < 0) Py_CLEAR(self);
+  if (keep_names(self, &info->signature) < 0 || set_signature(state, self, &info->signature) < 0) Py_CLEAR(self);
   return self;
 }
 
@@ -203,6 +226,23 @@ void client_explain(const client_object *self, const handle_object *handle, PyOb
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(traceback);
+}
+
+int client_check_names(handle_object *handle, structure_object *structure, rv_error *err)
+{
+  if (handle->named == structure) return RV_OK;
+  const char *const *names = structure_names(structure);
+  if (names == NULL) return -1;
+  rv_signature signature = {.specs = handle->specs,
+                            .num_specs = handle->num_specs,
+                            .structure = {PyBytes_AsString(handle->nest), (size_t)PyBytes_Size(handle->nest)}};
+  rv_code code = rv_signature_check_names(&signature, handle->text, names, structure->num_leaves, err);
+  if (code != RV_OK) return (int)code;
+  PyObject *old = (PyObject *)handle->named;
+  Py_INCREF((PyObject *)structure);
+  handle->named = structure;
+  Py_XDECREF(old);
+  return RV_OK;
 }
 
 structure_object *client_structure(const handle_object *handle, size_t num_columns)

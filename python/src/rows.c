@@ -7,6 +7,7 @@ typedef struct flat_rows {
   size_t n;
   rv_tensor *columns;
   size_t bytes;
+  structure_object *structure;
 } flat_rows;
 
 static structure_object *flatten_anew(client_object *self, handle_object *handle, PyObject *data)
@@ -76,12 +77,31 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
     }
     Py_INCREF((PyObject *)structure);
     if (scratch_hold(s, (PyObject *)structure) < 0) return -1;
-    *out = (flat_rows){.n = n, .columns = scratch_alloc(s, n, sizeof *out->columns)};
+    *out = (flat_rows){.n = n, .columns = scratch_alloc(s, n, sizeof *out->columns), .structure = structure};
     if (out->columns == NULL) return -1;
     return convert_leaves(self, handle, structure, s, leaves, out);
   }
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
   return -1;
+}
+
+/* What is known of the table may be old: before it says no, it is fetched anew. */
+static int check_names(client_object *self, handle_object **handle, PyObject *table, const flat_rows *rows, int64_t *timeout_ms)
+{
+  for (int attempt = 0;; attempt++) {
+    rv_error err;
+    int code = client_check_names(*handle, rows->structure, &err);
+    if (code == RV_OK || code < 0) return code;
+    (*handle)->stale = true;
+    if (attempt > 0) {
+      core_raise(self->state, &err);
+      return -1;
+    }
+    handle_object *fresh = client_handle(self, table, timeout_ms, NULL);
+    if (fresh == NULL) return -1;
+    Py_DECREF((PyObject *)*handle);
+    *handle = fresh;
+  }
 }
 
 /* ---- add ---- */
@@ -124,7 +144,8 @@ PyObject *client_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   scratch s;
   flat_rows rows;
   scratch_init(&s);
-  PyObject *out = flatten(self, handle, given[1], &s, &rows) < 0 ? NULL : add(self, handle, &rows, priority, timeout_ms);
+  bool ok = flatten(self, handle, given[1], &s, &rows) == 0 && check_names(self, &handle, given[0], &rows, &timeout_ms) == 0;
+  PyObject *out = ok ? add(self, handle, &rows, priority, timeout_ms) : NULL;
   if (out == NULL) client_explain(self, handle, given[1]);
   scratch_fini(&s);
   Py_DECREF((PyObject *)handle);
@@ -183,7 +204,8 @@ PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t n
   size_t n;
   PyObject *out = NULL;
   scratch_init(&s);
-  if (flatten(self, handle, given[1], &s, &rows) == 0 && check_leading(&rows, &n) == 0) {
+  if (flatten(self, handle, given[1], &s, &rows) == 0 && check_leading(&rows, &n) == 0 &&
+      check_names(self, &handle, given[0], &rows, &timeout_ms) == 0) {
     const double *priorities = NULL;
     bool wants = given[2] != NULL && given[2] != Py_None;
     if (wants) priorities = client_priorities(given[2], &s, n, "row");

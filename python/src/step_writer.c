@@ -103,16 +103,24 @@ static PyObject *step_writer_append_sequence(PyObject *object, PyObject *list)
 static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
 {
   step_writer_object *self = (step_writer_object *)object;
-  PyObject *table, *given_priority;
+  PyObject *table, *given_priority, *structure;
   unsigned num_timesteps;
   double priority;
-  if (!PyArg_ParseTuple(args, "OIO:create_item", &table, &num_timesteps, &given_priority)) return NULL;
+  if (!PyArg_ParseTuple(args, "OIOO:create_item", &table, &num_timesteps, &given_priority, &structure)) return NULL;
+  const char *const *names = NULL;
+  size_t num_names = 0;
+  if (PyObject_TypeCheck(structure, self->state->structure_type)) {
+    if ((names = structure_names((structure_object *)structure)) == NULL) return NULL;
+    num_names = ((structure_object *)structure)->num_leaves;
+  }
   const char *text = core_text(table, "table");
   if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(self->lock) < 0) return NULL;
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, RV_FOREVER, NULL);
+  rv_step_writer_name_columns(self->writer, names, num_names);
   rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
+  rv_step_writer_name_columns(self->writer, NULL, 0);
   core_wait_end(&wait);
   PyThread_release_lock(self->lock);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
@@ -176,7 +184,8 @@ static PyGetSetDef step_writer_getset[] = {
 static PyMethodDef step_writer_methods[] = {
     {"append", step_writer_append, METH_O, "append($self, leaves, /)\n--\n\nLeaf i is column i of the step."},
     {"append_sequence", step_writer_append_sequence, METH_O, "append_sequence($self, leaves, /)\n--\n\nLeaves are [T, ...]."},
-    {"create_item", step_writer_create_item, METH_VARARGS, "create_item($self, table, num_timesteps, priority, /)\n--\n\n"},
+    {"create_item", step_writer_create_item, METH_VARARGS,
+     "create_item($self, table, num_timesteps, priority, structure, /)\n--\n\n"},
     {"flush", step_writer_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
     {"close", step_writer_close, METH_VARARGS, "close($self, retry_on_unavailable, timeout, /)\n--\n\n"},
     {NULL, NULL, 0, NULL}};

@@ -201,7 +201,11 @@ static PyObject *stream_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   if (state == NULL) return NULL;
   PyObject *client;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:Stream", names, state->client_type, &client)) return NULL;
-  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 1, .chunk_length = 1, .columns_share_chunks = true};
+  rv_writer_config config = {.size = sizeof config,
+                             .num_keep_alive_refs = 1,
+                             .chunk_length = 1,
+                             .columns_share_chunks = true,
+                             .signatures_of_steps = true};
   return (PyObject *)stream_new(state, (client_object *)client, &config);
 }
 
@@ -231,16 +235,18 @@ static PyObject *stream_py_append(PyObject *object, PyObject *list)
   Py_RETURN_NONE;
 }
 
-/* create_item(table, priority, num_columns): the newest row of the first columns. */
+/* create_item(table, priority, structure): the newest row of the first columns, as many as the structure has leaves. */
 static PyObject *stream_py_create_item(PyObject *object, PyObject *args)
 {
   stream_object *self = (stream_object *)object;
   PyObject *table, *given_priority;
-  unsigned num_columns;
+  PyObject *structure;
   double priority;
-  if (!PyArg_ParseTuple(args, "OOI:create_item", &table, &given_priority, &num_columns)) return NULL;
+  if (!PyArg_ParseTuple(args, "OOO!:create_item", &table, &given_priority, self->state->structure_type, &structure)) return NULL;
+  const char *const *names = structure_names((structure_object *)structure);
+  uint32_t num_columns = (uint32_t)((structure_object *)structure)->num_leaves;
   const char *text = core_text(table, "table");
-  if (text == NULL || core_double(given_priority, "priority", &priority) < 0) return NULL;
+  if (names == NULL || text == NULL || core_double(given_priority, "priority", &priority) < 0) return NULL;
   scratch s;
   scratch_init(&s);
   rv_run *runs = scratch_alloc(&s, num_columns, sizeof *runs);
@@ -250,7 +256,7 @@ static PyObject *stream_py_create_item(PyObject *object, PyObject *args)
     int64_t first = rv_writer_num_rows(self->writer) - 1;
     for (uint32_t i = 0; i < num_columns; i++) {
       runs[i] = (rv_run){.column = i, .count = 1, .first = first, .stride = 1};
-      columns[i] = (rv_item_column){.runs = &runs[i], .num_runs = 1};
+      columns[i] = (rv_item_column){.runs = &runs[i], .num_runs = 1, .name = names[i]};
     }
     uint64_t key;
     rv_error err;
@@ -281,7 +287,7 @@ static PyObject *stream_py_close(PyObject *object, PyObject *none)
 static PyMethodDef stream_methods[] = {
     {"append", stream_py_append, METH_O, "append($self, leaves, /)\n--\n\nLeaf i is the next row of column i."},
     {"create_item", stream_py_create_item, METH_VARARGS,
-     "create_item($self, table, priority, num_columns, /)\n--\n\nAn item of the newest row; its key."},
+     "create_item($self, table, priority, structure, /)\n--\n\nAn item of the newest row; its key."},
     {"end_episode", stream_py_end_episode, METH_VARARGS, "end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
     {"close", stream_py_close, METH_NOARGS, "close($self, /)\n--\n\nDrops what was not sent or confirmed."},
     {NULL, NULL, 0, NULL}};

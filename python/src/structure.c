@@ -8,10 +8,57 @@ structure_object *structure_new(core_state *state, PyObject *nest)
   self->state = state;
   self->num_leaves = 0;
   self->root = NULL;
+  self->names = NULL;
   PyObject_GC_Track(self);
   self->root = tree_new(state, nest, &self->num_leaves);
   if (self->root == NULL) Py_CLEAR(self);
   return self;
+}
+
+static void free_names(char **names, size_t n)
+{
+  for (size_t i = 0; names != NULL && i < n; i++) PyMem_Free(names[i]);
+  PyMem_Free(names);
+}
+
+/* "obs/0" of ("obs", 0). */
+static char *name_of(PyObject *path)
+{
+  PyObject *slash = PyUnicode_FromString("/"), *parts = PyList_New(0), *name = NULL;
+  bool ok = slash != NULL && parts != NULL;
+  for (Py_ssize_t i = 0; ok && i < PyTuple_Size(path); i++) {
+    PyObject *part = PyObject_Str(PyTuple_GetItem(path, i));
+    ok = part != NULL && PyList_Append(parts, part) == 0;
+    Py_XDECREF(part);
+  }
+  if (ok) name = PyUnicode_Join(slash, parts);
+  PyObject *bytes = name == NULL ? NULL : PyUnicode_AsEncodedString(name, "utf-8", "replace");
+  char *copy = bytes == NULL ? NULL : PyMem_Malloc((size_t)PyBytes_Size(bytes) + 1);
+  if (copy != NULL) memcpy(copy, PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes) + 1);
+  if (bytes != NULL && copy == NULL) PyErr_NoMemory();
+  Py_XDECREF(bytes);
+  Py_XDECREF(name);
+  Py_XDECREF(parts);
+  Py_XDECREF(slash);
+  return copy;
+}
+
+const char *const *structure_names(structure_object *self)
+{
+  if (self->names != NULL) return (const char *const *)self->names;
+  PyObject *paths = tree_paths(self->root, self->num_leaves);
+  if (paths == NULL) return NULL;
+  char **names = PyMem_Calloc(self->num_leaves + 1, sizeof *names);
+  bool ok = names != NULL;
+  if (!ok) PyErr_NoMemory();
+  for (size_t i = 0; ok && i < self->num_leaves; i++) ok = (names[i] = name_of(PyList_GetItem(paths, (Py_ssize_t)i))) != NULL;
+  Py_DECREF(paths);
+  if (ok && self->names == NULL) { /* a key's __str__ may have let another thread in */
+    self->names = names;
+  } else {
+    free_names(names, self->num_leaves);
+  }
+  return ok ? (const char *const *)self->names : NULL;
 }
 
 static PyObject *structure_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -45,6 +92,7 @@ static void structure_dealloc(PyObject *object)
 {
   PyTypeObject *type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
+  free_names(((structure_object *)object)->names, ((structure_object *)object)->num_leaves);
   tree_free(((structure_object *)object)->root);
   PyObject_GC_Del(object);
   Py_DECREF(type);

@@ -244,7 +244,7 @@ static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratc
   return NULL;
 }
 
-static int item_column(writer_object *self, size_t i, PyObject *leaf, rv_item_column *out)
+static int item_column(writer_object *self, size_t i, PyObject *leaf, const char *name, rv_item_column *out)
 {
   if (!PyObject_TypeCheck(leaf, self->state->column_type)) {
     PyErr_Format(PyExc_TypeError, "all leaves of the trajectory must be TrajectoryColumn, leaf %zu is a %S", i,
@@ -261,7 +261,7 @@ static int item_column(writer_object *self, size_t i, PyObject *leaf, rv_item_co
     PyErr_Format(PyExc_ValueError, "Error in column %zu: its rows have expired, the history was cleared by end_episode", i);
     return -1;
   }
-  *out = (rv_item_column){.runs = column->list.runs, .num_runs = column->list.count, .squeeze = column->squeeze};
+  *out = (rv_item_column){.runs = column->list.runs, .num_runs = column->list.count, .squeeze = column->squeeze, .name = name};
   return 0;
 }
 
@@ -281,9 +281,10 @@ static PyObject *writer_create_item(PyObject *object, PyObject *const *args, Py_
   size_t n = 0, rows = 0;
   PyObject **leaves = item_columns(self, given[2], &s, &n);
   rv_item_column *columns = leaves == NULL ? NULL : scratch_alloc(&s, n, sizeof *columns);
-  bool ok = columns != NULL;
+  const char *const *names = columns == NULL ? NULL : structure_names(self->item);
+  bool ok = names != NULL;
   for (size_t i = 0; ok && i < n; i++) {
-    ok = item_column(self, i, leaves[i], &columns[i]) == 0;
+    ok = item_column(self, i, leaves[i], names[i], &columns[i]) == 0;
     if (ok) rows += ((column_object *)leaves[i])->list.rows;
   }
   if (ok && rows == 0) {

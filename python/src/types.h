@@ -17,8 +17,12 @@ typedef struct structure_object {
   core_state *state;
   tree *root;
   size_t num_leaves;
+  char **names; /* NULL: nobody has asked yet */
 } structure_object;
 structure_object *structure_new(core_state *state, PyObject *nest);
+/* What the library calls the leaves: their places, "obs/pixels" or "actions/0". They live as long as the structure; NULL with an
+ * exception. */
+const char *const *structure_names(structure_object *self);
 
 /* ---- tables in this process ---- */
 typedef struct store_object {

@@ -21,6 +21,8 @@ struct rv_step_writer {
   rv_cell *cells;
   rv_run *runs;
   rv_item_column *columns;
+  const char *const *names; /* the caller's */
+  size_t num_names;
 };
 
 /* ---- life ---- */
@@ -57,7 +59,8 @@ rv_code rv_step_writer_new(rv_client *client, const rv_step_writer_config *confi
                             .columns_share_chunks = true,
                             .delta_encoded = filled.delta_encoded,
                             .compression = filled.compression,
-                            .max_in_flight_items = MAX_IN_FLIGHT};
+                            .max_in_flight_items = MAX_IN_FLIGHT,
+                            .signatures_of_steps = true};
   code = rv_writer_new(client, &inner, &steps->writer, err);
   if (code == RV_OK) {
     *out = steps;
@@ -188,6 +191,12 @@ static rv_code check_length(const rv_step_writer *steps, uint32_t num_timesteps,
   return RV_OK;
 }
 
+void rv_step_writer_name_columns(rv_step_writer *steps, const char *const *names, size_t num_names)
+{
+  steps->names = names;
+  steps->num_names = names == NULL ? 0 : num_names;
+}
+
 rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uint32_t num_timesteps, double priority,
                                    const rv_wait *wait, uint64_t *key, rv_error *err)
 {
@@ -197,7 +206,8 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
   int64_t first = rv_writer_num_rows(steps->writer) - num_timesteps;
   for (size_t i = 0; i < steps->num_columns; i++) {
     steps->runs[i] = (rv_run){.column = (uint32_t)i, .count = num_timesteps, .first = first, .stride = 1};
-    steps->columns[i] = (rv_item_column){.runs = &steps->runs[i], .num_runs = 1};
+    steps->columns[i] =
+        (rv_item_column){.runs = &steps->runs[i], .num_runs = 1, .name = i < steps->num_names ? steps->names[i] : NULL};
   }
   code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
   if (code == RV_RESOURCE_EXHAUSTED) {

@@ -113,6 +113,7 @@ void rv_writer_free(rv_writer *writer)
   rv_writer_close(writer);
   free_columns(writer);
   for (size_t i = 0; i < writer->num_tables; i++) {
+    rv_column_names_free(writer->tables[i]->names);
     free(writer->tables[i]->name);
     free(writer->tables[i]);
   }

@@ -17,6 +17,7 @@
 #include "client/client.h"
 #include "client/column.h"
 #include "reverie/writer.h"
+#include "wire/column_names.h"
 
 typedef struct rv_tables_fetch rv_tables_fetch;
 typedef struct rv_remote_item rv_remote_item;
@@ -26,6 +27,7 @@ typedef struct rv_writer_table {
   char *name;
   rv_table *local;           /* in process */
   const rv_table_info *info; /* elsewhere; in the writer's snapshot; NULL: not known */
+  rv_column_names *names;    /* of its signature; NULL: none, or not known */
 } rv_writer_table;
 
 /* The trajectory that is being made; its arrays are used again. */
@@ -34,6 +36,7 @@ typedef struct rv_parts {
   rv_written **owners; /* of each slice */
   size_t num_slices, slice_room;
   rv_trajectory_column *columns; /* spec, length, squeeze, slices of each */
+  const rv_item_column *given;   /* while create_item runs */
   uint32_t *column_slices;       /* the number of slices again, and the squeeze, as rv_trajectory_desc wants them */
   bool *squeeze;
   rv_wire_slice *wire;

@@ -203,7 +203,14 @@ static void learn_runs(rv_writer *writer, const rv_item_column *columns, size_t 
 
 /* ---- tables ---- */
 
-static rv_code look_up(rv_writer *writer, rv_writer_table *table, rv_error *err)
+static const rv_signature *signature_of(const rv_writer_table *table)
+{
+  if (table->local != NULL) return rv_table_signature(table->local);
+  return table->info != NULL ? &table->info->signature : NULL;
+}
+
+/* Finds the table here, or in what is known of the server. */
+static rv_code find(rv_writer *writer, rv_writer_table *table, rv_error *err)
 {
   if (writer->stream == NULL) return rv_store_find(writer->client->store, table->name, strlen(table->name), &table->local, err);
   if (writer->config.no_validation) return RV_OK;
@@ -220,6 +227,14 @@ static rv_code look_up(rv_writer *writer, rv_writer_table *table, rv_error *err)
     rv_tables_unref(newer);
   }
   return rv_tables_find(writer->snapshot, table->name, &table->info, err);
+}
+
+static rv_code look_up(rv_writer *writer, rv_writer_table *table, rv_error *err)
+{
+  rv_code code = find(writer, table, err);
+  if (code != RV_OK || writer->config.no_validation || signature_of(table) == NULL) return code;
+  rv_column_names_free(table->names); /* of a server that was there before */
+  return rv_column_names_new(signature_of(table), &table->names, err);
 }
 
 static rv_code note_table(rv_writer *writer, rv_writer_table *table, rv_error *err)
@@ -250,6 +265,7 @@ rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_tabl
   rv_code code = look_up(writer, table, err);
   if (code == RV_OK) code = note_table(writer, table, err);
   if (code != RV_OK) {
+    rv_column_names_free(table->names);
     free(table->name);
     free(table);
     return code;
@@ -273,6 +289,19 @@ static rv_code check_priority(const rv_writer_table *table, double priority, rv_
                              : rv_writer_priority_fits(table->info, priority, err); /* in process the table looks itself */
 }
 
+static rv_code check_signature(const rv_writer *writer, const rv_writer_table *table, rv_error *err)
+{
+  const rv_signature *signature = signature_of(table);
+  if (signature == NULL || writer->config.no_validation) return RV_OK;
+  const rv_parts *parts = &writer->parts;
+  rv_code code = writer->config.signatures_of_steps
+                     ? rv_signature_fits(signature, table->name, parts->columns, parts->num_columns, err)
+                     : rv_signature_fits_exactly(signature, table->name, parts->columns, parts->num_columns, err);
+  for (uint32_t i = 0; i < parts->num_columns && code == RV_OK; i++)
+    code = rv_column_name_fits(table->names, table->name, i, parts->given[i].name, err);
+  return code;
+}
+
 /* ---- create_item ---- */
 
 rv_code rv_writer_create_item(rv_writer *writer, const char *table_name, double priority, const rv_item_column *columns,
@@ -285,13 +314,10 @@ rv_code rv_writer_create_item(rv_writer *writer, const char *table_name, double 
   code = rv_writer_find_table(writer, table_name, &table, err);
   if (code == RV_OK) code = check_priority(table, priority, err);
   if (code == RV_OK) code = make_parts(writer, columns, num_columns, err);
+  writer->parts.given = columns;
+  if (code == RV_OK) code = check_signature(writer, table, err);
   if (code != RV_OK) return code;
   if (writer->stream == NULL) return rv_writer_insert_local(writer, table, priority, key, err);
-  if (table->info != NULL) {
-    const rv_parts *parts = &writer->parts;
-    code = rv_signature_fits(&table->info->signature, table->name, parts->columns, parts->num_columns, err);
-    if (code != RV_OK) return code;
-  }
   learn_runs(writer, columns, num_columns);
   return rv_writer_insert_remote(writer, table, priority, key, err);
 }

@@ -22,6 +22,7 @@ struct rv_remote_item {
   uint32_t num_ready;   /* of the chunks, how many are known to be complete */
   uint32_t num_columns; /* to be checked; 0: they have been */
   rv_trajectory_column *columns;
+  const char **names; /* of the columns, NULL where one has none; behind them */
   rv_writer_buf body;
   void *chunks[]; /* room x rv_written, room x rv_stream_chunk */
 };
@@ -180,11 +181,21 @@ static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
 static rv_code keep_columns(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   if (item->flight.table->info != NULL || writer->config.no_validation) return RV_OK;
-  size_t bytes = writer->parts.num_columns * sizeof *item->columns;
+  const rv_parts *parts = &writer->parts;
+  size_t n = parts->num_columns, bytes = n * (sizeof *item->columns + sizeof *item->names);
+  for (size_t i = 0; i < n; i++)
+    if (parts->given[i].name != NULL) bytes += strlen(parts->given[i].name) + 1;
   item->columns = malloc(bytes);
   if (item->columns == NULL) return rv_fail_memory(err, bytes);
-  memcpy(item->columns, writer->parts.columns, bytes);
-  item->num_columns = writer->parts.num_columns;
+  memcpy(item->columns, parts->columns, n * sizeof *item->columns);
+  item->names = (const char **)(void *)(item->columns + n);
+  char *text = (char *)(item->names + n);
+  for (size_t i = 0; i < n; i++) {
+    const char *name = parts->given[i].name;
+    item->names[i] = name == NULL ? NULL : text;
+    if (name != NULL) text = stpcpy(text, name) + 1;
+  }
+  item->num_columns = parts->num_columns;
   return RV_OK;
 }
 
@@ -317,7 +328,11 @@ static rv_code check(const rv_remote_item *item, const rv_tables *tables, rv_err
   if (code != RV_OK) return code;
   code = rv_writer_priority_fits(info, item->priority, err);
   if (code != RV_OK) return code;
-  return rv_signature_fits(&info->signature, info->name, item->columns, item->num_columns, err);
+  code = item->flight.writer->config.signatures_of_steps
+             ? rv_signature_fits(&info->signature, info->name, item->columns, item->num_columns, err)
+             : rv_signature_fits_exactly(&info->signature, info->name, item->columns, item->num_columns, err);
+  if (code != RV_OK) return code;
+  return rv_signature_check_names(&info->signature, info->name, item->names, item->num_columns, err);
 }
 
 void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables)

@@ -118,10 +118,11 @@ static bool shape_fits(const rv_spec *spec, int64_t length, const rv_chunk_colum
   return true;
 }
 
-static bool column_fits(const rv_spec *spec, const rv_trajectory_column *column)
+static bool column_fits(const rv_spec *spec, const rv_trajectory_column *column, bool exactly)
 {
   if (spec->dtype != column->spec->dtype) return false;
-  return shape_fits(spec, -1, column->spec) || (!column->squeeze && shape_fits(spec, column->length, column->spec));
+  if (!column->squeeze && shape_fits(spec, column->length, column->spec)) return true;
+  return (column->squeeze || !exactly) && shape_fits(spec, -1, column->spec);
 }
 
 static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, const rv_trajectory_column *column, rv_error *err)
@@ -131,9 +132,12 @@ static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, co
   uint32_t rank = 0;
   if (!column->squeeze) shape[rank++] = column->length;
   for (uint32_t d = 0; d < column->spec->rank && rank <= RV_MAX_RANK; d++) shape[rank++] = column->spec->shape[d];
-  return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": signature of column %u \"%s\" is %s, got %s", table, (unsigned)index,
+  bool one_row =
+      !column->squeeze && column->length == 1 && spec->dtype == column->spec->dtype && shape_fits(spec, -1, column->spec);
+  return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": signature of column %u \"%s\" is %s, got %s%s", table, (unsigned)index,
                  spec->name, rv_format_spec(want, sizeof want, spec->dtype, spec->rank, spec->shape),
-                 rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape));
+                 rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape),
+                 one_row ? "; squeeze its one row (history[-1], not history[-1:])" : "");
 }
 
 /* `"action", "obs"`, as far as there is room. */
@@ -150,8 +154,8 @@ static const char *name_columns(char *out, size_t capacity, const rv_signature *
   return out;
 }
 
-rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
-                          uint32_t num_columns, rv_error *err)
+static rv_code fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns, uint32_t num_columns,
+                    bool exactly, rv_error *err)
 {
   if (signature->num_specs == 0) return RV_OK;
   if (signature->num_specs != num_columns) {
@@ -160,6 +164,18 @@ rv_code rv_signature_fits(const rv_signature *signature, const char *table, cons
                    signature->num_specs, name_columns(names, sizeof names, signature), (unsigned)num_columns);
   }
   for (uint32_t i = 0; i < num_columns; i++)
-    if (!column_fits(&signature->specs[i], &columns[i])) return misfit(&signature->specs[i], table, i, &columns[i], err);
+    if (!column_fits(&signature->specs[i], &columns[i], exactly)) return misfit(&signature->specs[i], table, i, &columns[i], err);
   return RV_OK;
+}
+
+rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
+                          uint32_t num_columns, rv_error *err)
+{
+  return fits(signature, table, columns, num_columns, false, err);
+}
+
+rv_code rv_signature_fits_exactly(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
+                                  uint32_t num_columns, rv_error *err)
+{
+  return fits(signature, table, columns, num_columns, true, err);
 }

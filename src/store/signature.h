@@ -17,6 +17,9 @@ rv_code rv_signature_check(const rv_signature *signature, rv_error *err);
  * float32[84,84], got uint8[4,84,84,1]`. */
 rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
                           uint32_t num_columns, rv_error *err);
+/* The same for items of whoever knows whether a column is squeezed: an unsqueezed one must fit with its length. */
+rv_code rv_signature_fits_exactly(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
+                                  uint32_t num_columns, rv_error *err);
 
 /* "float32[84,84]", "int64[]", "uint8[?,3]", "float32[...]" for an unknown rank; cut where it does not fit. Returns out. */
 const char *rv_format_spec(char *out, size_t capacity, rv_dtype dtype, int32_t rank, const int64_t *shape);

@@ -7,7 +7,7 @@
 #include "wire/tensor_proto.h"
 #include "wire/unary.h"
 
-enum { MAX_DEPTH = 64, MAX_LEAVES = 65536, PATH_BYTES = 256 };
+enum { MAX_DEPTH = 64, MAX_LEAVES = 65536, PATH_BYTES = RV_SIGNATURE_PLACE_MAX + 8 };
 
 /* tensorflow.StructuredValue's kinds that a signature may have. */
 enum { KIND_TENSOR_SPEC = 33, KIND_BOUNDED_SPEC = 35, KIND_LIST = 51, KIND_TUPLE = 52, KIND_DICT = 53, KIND_NAMED_TUPLE = 54 };
@@ -27,6 +27,8 @@ typedef struct builder {
   rv_writer_buf names;   /* used as a plain growing buffer */
   char path[PATH_BYTES]; /* of the value at hand: "obs/0"; cut where it does not fit */
   size_t path_size;
+  size_t named;  /* keys and fields in it: parts that are no indices */
+  bool by_place; /* leaves are called by their place, whatever their own name */
   int depth;
   rv_error *err;
 } builder;
@@ -128,7 +130,8 @@ static rv_code walk_spec(builder *b, rv_span message)
   if (rv_dtype_size((rv_dtype)dtype) == 0)
     return rv_fail(b->err, RV_INVALID_ARGUMENT, "the signature's leaf \"%.*s\" has dtype number %d, which Reverie does not know",
                    path_of(b), b->path, (int)dtype);
-  if (name.size == 0) name = (rv_span){(const uint8_t *)b->path, b->path_size};
+  if (name.size == 0 || (b->by_place && (b->named > 0 || b->path_size == 0)))
+    name = (rv_span){(const uint8_t *)b->path, b->path_size};
   return add_leaf(b, dtype, &shape, name);
 }
 
@@ -171,7 +174,9 @@ static rv_code parse_pair(builder *b, rv_span message, pair *out)
 static rv_code walk_pair(builder *b, const pair *at)
 {
   size_t before = enter(b, at->key.data, at->key.size);
+  b->named++;
   rv_code code = walk(b, at->value);
+  b->named--;
   b->path_size = before;
   return code;
 }
@@ -305,9 +310,9 @@ static rv_code assemble(const builder *b, rv_span structure, rv_signature *out, 
   return RV_OK;
 }
 
-rv_code rv_signature_parse(rv_span structured_value, rv_signature *out, rv_error *err)
+static rv_code parse(rv_span structured_value, bool by_place, rv_signature *out, rv_error *err)
 {
-  builder b = {.err = err};
+  builder b = {.by_place = by_place, .err = err};
   rv_writer_buf_init(&b.names);
   rv_code code = walk(&b, structured_value);
   if (code == RV_OK) code = assemble(&b, structured_value, out, err);
@@ -315,6 +320,16 @@ rv_code rv_signature_parse(rv_span structured_value, rv_signature *out, rv_error
   free(b.sizes);
   rv_writer_buf_fini(&b.names);
   return code;
+}
+
+rv_code rv_signature_parse(rv_span structured_value, rv_signature *out, rv_error *err)
+{
+  return parse(structured_value, false, out, err);
+}
+
+rv_code rv_signature_parse_places(rv_span structured_value, rv_signature *out, rv_error *err)
+{
+  return parse(structured_value, true, out, err);
 }
 
 void rv_signature_fini(rv_signature *signature)

@@ -43,6 +43,37 @@ static void a_nest_is_flattened_in_the_order_of_columns(void **state)
   rv_signature_fini(&signature);
 }
 
+static void leaves_are_called_by_their_place_where_names_are_compared(void **state)
+{
+  (void)state;
+  rv_signature signature, places;
+  rv_error err;
+  assert_int_equal(rv_signature_parse((rv_span){golden, sizeof golden}, &signature, &err), RV_OK);
+  assert_int_equal(rv_signature_parse_places((rv_span){golden, sizeof golden}, &places, &err), RV_OK);
+  assert_string_equal(signature.specs[2].name, "bee");
+  assert_string_equal(places.specs[2].name, "b");
+  static const struct {
+    const char *names[5];
+    size_t misnamed; /* 5: none */
+  } items[] = {{{"a/0", "a/1/0", "b", "c/z", "c/a"}, 5}, {{NULL, NULL, NULL, NULL, NULL}, 5},
+               {{"0", "1", "2", "3", "4"}, 5},           {{"a/0", "a/1/0", "bee", "c/z", "c/a"}, 2},
+               {{"a/0", "a/1/0", "b", "c/a", "c/z"}, 3}, {{"x/0", "a/1/0", "b", "c/z", "c/a"}, 0},
+               {{"a/q", "a/p/0", "b", "c/0", "0/a"}, 5}, {{"a", "a/1", "b/b", "z", "a"}, 5},
+               {{"", "/", "", "c//z", "c/a/"}, 5},       {{"a/0", "a/1/0", "B", NULL, NULL}, 2}};
+  for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+    rv_code code = rv_signature_check_names(&signature, "t", items[i].names, 5, &err);
+    assert_int_equal(code, items[i].misnamed == 5 ? RV_OK : RV_INVALID_ARGUMENT);
+    if (code == RV_OK) continue;
+    char words[64];
+    snprintf(words, sizeof words, "column %zu of the item is called \"%s\"", items[i].misnamed,
+             items[i].names[items[i].misnamed]);
+    if (strstr(err.message, words) == NULL) fail_msg("\"%s\" lacks %s", err.message, words);
+  }
+  assert_int_equal(rv_signature_check_names(&signature, "t", items[3].names, 4, &err), RV_OK);
+  rv_signature_fini(&signature);
+  rv_signature_fini(&places);
+}
+
 static void put_spec(rv_writer_buf *out, const char *name, rv_dtype dtype)
 {
   size_t mark = rv_put_open(out, 33);
@@ -185,6 +216,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_nest_is_flattened_in_the_order_of_columns),
+      cmocka_unit_test(leaves_are_called_by_their_place_where_names_are_compared),
       cmocka_unit_test(dict_keys_are_sorted_by_their_bytes_and_the_last_of_equal_ones_counts),
       cmocka_unit_test(a_list_of_specs_comes_back),
       cmocka_unit_test(leaves_that_are_no_specs_are_refused),

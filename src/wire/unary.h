@@ -34,6 +34,10 @@ void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info);
  * specs are RV_INVALID_ARGUMENT, as for Reverb's clients. A spec without a name of its own is called by its place in the nest
  * ("obs/pixels"). The result owns its memory: rv_signature_fini. */
 rv_code rv_signature_parse(rv_span structured_value, rv_signature *out, rv_error *err);
+/* The same, but leaves are called by where they are also if they have names; only those in lists alone keep theirs. Places of
+ * RV_SIGNATURE_PLACE_MAX bytes and more may be cut. */
+enum { RV_SIGNATURE_PLACE_MAX = 248 };
+rv_code rv_signature_parse_places(rv_span structured_value, rv_signature *out, rv_error *err);
 void rv_signature_fini(rv_signature *signature);
 /* A StructuredValue that is a list of the specs, for signatures that were given without a structure. */
 void rv_signature_serialize(rv_writer_buf *out, const rv_signature *signature);

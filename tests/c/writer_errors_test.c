@@ -166,6 +166,28 @@ static void create_item_says_what_is_wrong(bool remote)
   place_close(&place);
 }
 
+static void a_column_called_otherwise_than_in_the_signature_is_refused(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  append_number(writer, 0);
+  rv_run run = {.column = 0, .count = 1, .stride = 1};
+  rv_item_column column = {.runs = &run, .num_runs = 1, .name = "nummer"};
+  FAILS(RV_INVALID_ARGUMENT, "column 0 of the item is called \"nummer\", the table's signature calls it \"number\"",
+        rv_writer_create_item(writer, "typed", 1, &column, 1, NULL, error));
+  OK(rv_writer_create_item(writer, "plain", 1, &column, 1, NULL, error));
+  static const char *const fine[] = {"number", NULL, "0", "a/number"};
+  for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+    column.name = fine[i];
+    OK(rv_writer_create_item(writer, "typed", 1, &column, 1, NULL, error));
+  }
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  assert_int_equal(place_size(&place, "typed"), 4);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 static void configs_that_make_no_sense_are_refused(bool remote)
 {
   test_place place;
@@ -414,6 +436,7 @@ BOTH(a_refused_append_changes_nothing)
 BOTH(a_column_that_was_refused_has_not_begun)
 BOTH(an_open_step_takes_each_column_once)
 BOTH(create_item_says_what_is_wrong)
+BOTH(a_column_called_otherwise_than_in_the_signature_is_refused)
 BOTH(configs_that_make_no_sense_are_refused)
 BOTH(a_column_can_be_configured_before_it_comes)
 BOTH(a_blocked_table_never_blocks_create_item)
@@ -433,6 +456,7 @@ int main(void)
       BOTH_TESTS(a_column_that_was_refused_has_not_begun),
       BOTH_TESTS(an_open_step_takes_each_column_once),
       BOTH_TESTS(create_item_says_what_is_wrong),
+      BOTH_TESTS(a_column_called_otherwise_than_in_the_signature_is_refused),
       BOTH_TESTS(configs_that_make_no_sense_are_refused),
       BOTH_TESTS(a_column_can_be_configured_before_it_comes),
       BOTH_TESTS(a_blocked_table_never_blocks_create_item),

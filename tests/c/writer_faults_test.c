@@ -88,6 +88,45 @@ static void items_wait_for_a_server_that_is_not_there_yet(void **state)
   remote_close(&remote);
 }
 
+static void what_an_absent_server_expects_is_checked_when_it_comes(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name, *error;
+    bool squeeze, steps;
+  } items[] = {{"number", NULL, true, false},
+               {NULL, NULL, true, false},
+               {"nummer", "column 0 of the item is called \"nummer\", the table's signature calls it \"number\"", true, false},
+               {"number", "squeeze", false, false},
+               {"number", NULL, false, true}};
+  for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+    const rv_spec spec = {.name = "number", .dtype = RV_INT32};
+    rv_signature signature = {.specs = &spec, .num_specs = 1};
+    rv_table_config tables[1] = {place_queue_like("table", 100)};
+    tables[0].signature = &signature;
+    remote_place remote;
+    remote_open(&remote, tables, 1, -1, 1);
+    kill_server(&remote);
+    rv_writer *writer = place_writer(&remote.place, (rv_writer_config){.signatures_of_steps = items[i].steps});
+    append_number(writer, 0);
+    rv_run run = {.column = 0, .count = 1, .stride = 1};
+    char name[16] = "";
+    if (items[i].name != NULL) snprintf(name, sizeof name, "%s", items[i].name);
+    rv_item_column column = {
+        .runs = &run, .num_runs = 1, .squeeze = items[i].squeeze, .name = items[i].name != NULL ? name : NULL};
+    OK(rv_writer_create_item(writer, "table", 1, &column, 1, NULL, error));
+    memset(name, 'x', sizeof name - 1); /* it was read */
+    start_server(&remote, tables, 1);
+    if (items[i].error == NULL)
+      OK(rv_writer_flush(writer, 0, &patient, error));
+    else
+      FAILS(RV_INVALID_ARGUMENT, items[i].error, rv_writer_flush(writer, 0, &patient, error));
+    assert_int_equal(place_size(&remote.place, "table"), items[i].error == NULL);
+    rv_writer_free(writer);
+    remote_close(&remote);
+  }
+}
+
 static void a_server_killed_during_a_flush_is_an_error_within_the_deadline(void **state)
 {
   (void)state;
@@ -285,6 +324,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(items_wait_for_a_server_that_is_not_there_yet),
+      cmocka_unit_test(what_an_absent_server_expects_is_checked_when_it_comes),
       cmocka_unit_test(a_server_killed_during_a_flush_is_an_error_within_the_deadline),
       cmocka_unit_test(a_writer_can_be_freed_while_nobody_is_there),
       cmocka_unit_test(the_step_writer_gives_up_where_it_was_told_to),

@@ -194,3 +194,124 @@ def test_random_bytes_never_do_worse_than_a_value_error():
             data[random.integers(len(data))] = random.integers(256)
         with contextlib.suppress(ValueError):
             _structured_value.decode(bytes(data[: random.integers(len(data) + 1)]))
+
+
+# ---- names ----
+
+Step = collections.namedtuple("Step", "obs act")
+SWAPPABLE = {"a": TensorSpec([], "int64"), "b": TensorSpec([], "int64")}
+ONE_STEP = {"a": TensorSpec([1], "int64"), "b": TensorSpec([1], "int64")}
+
+
+def write_item(client, step, trajectory=None):
+    with client.trajectory_writer(1) as writer:
+        writer.append(step)
+        columns = {key: column[-1] for key, column in writer.history.items()}
+        writer.create_item("t", 1.0, columns if trajectory is None else trajectory(writer.history))
+        writer.flush(0)
+
+
+def write_step(client, step):
+    with client.writer(1) as writer:
+        writer.append(step)
+        writer.create_item("t", 1, 1.0)
+
+
+WAYS = {
+    "add": lambda client, step: client.add("t", step),
+    "add_batch": lambda client, step: client.add_batch("t", {key: np.array([value]) for key, value in step.items()}),
+    "insert": lambda client, step: client.insert(step, {"t": 1.0}),
+    "writer": write_step,
+    "trajectory_writer": write_item,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_misspelt_column_is_refused_whatever_fits_besides(connect, way):
+    signature = ONE_STEP if way in ("insert", "writer") else SWAPPABLE
+    client = connect(make_table(signature=signature))
+    with pytest.raises(ValueError, match='column 1 of the item is called "c", the table\'s signature calls it "b"; call the'):
+        WAYS[way](client, {"a": np.int64(1), "c": np.int64(2)})
+    assert client.server_info()["t"].current_size == 0
+    WAYS[way](client, {"a": np.int64(1), "b": np.int64(2)})
+    assert client.server_info()["t"].current_size == 1
+
+
+def test_columns_in_another_order_than_the_signatures_are_refused(connect):
+    client = connect(make_table(signature=Step(obs=TensorSpec([], "int64"), act=TensorSpec([], "int64"))))
+    with pytest.raises(ValueError, match='column 0 of the item is called "act".* calls it "obs"'):
+        client.add("t", {"obs": np.int64(1), "act": np.int64(2)})  # a dict comes in the order of its keys
+    client.add("t", Step(np.int64(1), np.int64(2)))
+    assert client.sample_batch("t", 1).data.obs.tolist() == [1]
+
+
+def test_the_place_in_the_item_counts_and_not_the_name_of_the_history(connect):
+    client = connect(make_table(signature=SWAPPABLE))
+    write_item(client, {"x": np.int64(1), "y": np.int64(2)}, lambda history: {"b": history["x"][-1], "a": history["y"][-1]})
+    assert {key: column.tolist() for key, column in client.sample_batch("t", 1).data.items()} == {"a": [2], "b": [1]}
+    with pytest.raises(ValueError, match='"x"'):
+        write_item(client, {"x": np.int64(1), "y": np.int64(2)})
+
+
+def test_names_inside_the_nest_are_compared_too(connect):
+    client = connect(make_table(signature={"obs": {"pos": TensorSpec([], "int64"), "vel": TensorSpec([], "int64")}}))
+    with pytest.raises(ValueError, match='called "obs/speed".* calls it "obs/vel"'):
+        client.add("t", {"obs": {"pos": np.int64(1), "speed": np.int64(2)}})
+    client.add("t", {"obs": {"pos": np.int64(1), "vel": np.int64(2)}})
+
+
+@pytest.mark.parametrize(
+    ("signature", "row"),
+    [
+        (SWAPPABLE, [1, 2]),
+        ([TensorSpec([], "int64"), TensorSpec([], "int64")], {"x": 1, "y": 2}),
+        ({"a": TensorSpec([], "int64", "left"), "b": TensorSpec([], "int64", "right")}, {"a": 1, "b": 2}),
+        ({"x": [TensorSpec([], "int64"), TensorSpec([], "int64")]}, {"x": {"p": 1, "q": 2}}),
+        ({"inner": SWAPPABLE}, {"p": 1, "q": 2}),
+        ([TensorSpec([], "int64", "p"), TensorSpec([], "int64", "q")], {"p": 1, "q": 2}),
+        (TensorSpec([], "int64", "only"), {"p": 1}),
+        ({"a/b": TensorSpec([], "int64"), "c": TensorSpec([], "int64")}, {"a": {"b": 1}, "c": 2}),
+        ({"k" * 500: TensorSpec([], "int64")}, {"k" * 500: 1}),
+    ],
+    ids=["list", "no names", "specs' own names", "an index", "depth", "flat list", "leaf", "slash", "long"],
+)
+def test_where_one_side_has_no_name_the_order_decides(connect, signature, row):
+    client = connect(make_table(signature=signature))
+    client.add("t", row)
+    assert client.server_info()["t"].current_size == 1
+
+
+def test_names_of_a_flat_list_are_those_of_its_specs(connect):
+    client = connect(make_table(signature=[TensorSpec([], "int64", "p"), TensorSpec([], "int64", "q")]))
+    with pytest.raises(ValueError, match='column 1 of the item is called "r".* calls it "q"'):
+        client.add("t", {"p": 1, "r": 2})
+
+
+def test_without_validation_names_are_not_compared(connect):
+    client = connect(make_table(signature=SWAPPABLE))
+    with client.trajectory_writer(1, validate_items=False) as writer:
+        writer.append({"a": np.int64(1), "c": np.int64(2)})
+        writer.create_item("t", 1.0, {"a": writer.history["a"][-1], "c": writer.history["c"][-1]})
+    assert client.server_info()["t"].current_size == 1
+
+
+# ---- time dimensions ----
+
+
+def test_a_trajectory_with_a_time_dimension_that_the_signature_lacks_is_refused(connect):
+    client = connect(make_table(signature={"x": TensorSpec([2], "float32")}))
+    step = {"x": np.zeros(2, np.float32)}
+    with pytest.raises(ValueError, match=r"float32\[2\], got float32\[1,2\]; squeeze its one row"):
+        write_item(client, step, lambda history: {"x": history["x"][-1:]})
+    write_item(client, step, lambda history: {"x": history["x"][-1]})
+    assert client.server_info()["t"].current_size == 1
+
+
+def test_a_writer_of_steps_takes_a_signature_of_one_step(connect):
+    client = connect(make_table(signature={"x": TensorSpec([2], "float32")}))
+    with client.writer(3) as writer:
+        for _ in range(3):
+            writer.append({"x": np.zeros(2, np.float32)})
+        writer.create_item("t", 3, 1.0)
+    client.insert({"x": np.zeros(2, np.float32)}, {"t": 1.0})
+    assert client.server_info()["t"].current_size == 2
