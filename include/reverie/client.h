@@ -98,7 +98,9 @@ RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wai
 /* ---- rows, for those who need no trajectories ---- */
 
 /* Inserts one item of one row: columns[i] is column i of the row. Sampled, each column has the row's own shape (no time
- * dimension). *key may be NULL. Waits while the limiter forbids it; at the timeout nothing was inserted. */
+ * dimension). *key may be NULL. Waits while the limiter forbids it; at the timeout nothing was inserted. On a server
+ * elsewhere the item may still get in after RV_DEADLINE_EXCEEDED or RV_CANCELLED, if room appears before the server learns that
+ * the caller gave up. */
 RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, double priority,
                              uint64_t *key, const rv_wait *wait, rv_error *err);
 /* n inserts in order: columns[i] has shape [n, ...]. `priorities` (n) may be NULL: all 1.0; `keys` (n) may be NULL. *added is

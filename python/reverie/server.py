@@ -123,18 +123,25 @@ class Server:
         return None if self._server is None else self._addresses[0]
 
     def stop(self, drain: float = 0.0) -> None:
-        """Stops serving and ends all waits on the tables with `CancelledError`. Idempotent.
+        """Stops serving. Idempotent.
+
+        Calls of this process that wait on a table end with `CancelledError`. Remote clients do not learn whether the server is
+        gone or comes back: their calls, and the items of their writers, wait for a server at its address until their own
+        deadline (`DeadlineExceededError`), and without one for ever.
 
         Parameters
         ----------
         drain : float
             Seconds that remote calls in progress get to finish.
         """
+        seconds = _arguments.number("drain", drain)
+        if not 0 <= seconds <= 1e9:
+            raise ValueError(f"drain must be a number of seconds from 0 to 1e9, got {drain!r}")
         with self._stop_lock:
             if self._name is not None:
                 _inproc.unregister(self._name, self)
             if self._server is not None:
-                self._server.stop(int(drain * 1000))
+                self._server.stop(int(seconds * 1000))
             self._store.close()
             self._stopped.set()
 

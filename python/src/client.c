@@ -175,19 +175,22 @@ static PyObject *client_py_remember(PyObject *object, PyObject *args)
 
 /* ---- the type ---- */
 
-PyDoc_STRVAR(add_doc, "add($self, /, table, data, priority=1.0, *, timeout=60.0)\n--\n\n"
-                      "Inserts one item of one row and returns its key.\n\n"
-                      "Parameters\n----------\n"
-                      "table : str\n"
-                      "data : nest of arrays and scalars\n    The row; sampled, each leaf has just this shape (no time "
-                      "dimension). Python ints and floats take\n"
-                      "    the dtype of the table's signature.\n"
-                      "priority : float\n"
-                      "timeout : float or None\n    Seconds to wait while the rate limiter forbids it; None waits for ever. At "
-                      "the timeout nothing was inserted.\n\n"
-                      "Raises\n------\n"
-                      "DeadlineExceededError, InvalidArgumentError (signature, priority), NotFoundError, TypeError (a dtype that "
-                      "cannot be stored)");
+PyDoc_STRVAR(add_doc,
+             "add($self, /, table, data, priority=1.0, *, timeout=60.0)\n--\n\n"
+             "Inserts one item of one row and returns its key.\n\n"
+             "Parameters\n----------\n"
+             "table : str\n"
+             "data : nest of arrays and scalars\n    The row; sampled, each leaf has just this shape (no time "
+             "dimension). Python ints and floats take\n"
+             "    the dtype of the table's signature.\n"
+             "priority : float\n"
+             "timeout : float or None\n    Seconds to wait while the rate limiter forbids it; None waits for ever. At "
+             "the timeout nothing was\n    inserted; over the network the item may still get in if room appears before the "
+             "server learns that the caller gave\n    up, so an add that timed out and is tried again may be there "
+             "twice.\n\n"
+             "Raises\n------\n"
+             "DeadlineExceededError, InvalidArgumentError (signature, priority), NotFoundError, TypeError (a dtype that "
+             "cannot be stored)");
 PyDoc_STRVAR(add_batch_doc, "add_batch($self, /, table, data, priorities=None, *, timeout=60.0)\n--\n\n"
                             "Inserts n rows as n items, in order, and returns how many were inserted.\n\n"
                             "Parameters\n----------\n"
@@ -195,7 +198,8 @@ PyDoc_STRVAR(add_batch_doc, "add_batch($self, /, table, data, priorities=None, *
                             "data : nest of arrays [n, ...]\n"
                             "priorities : array-like of float [n], optional\n    All 1.0 without it.\n"
                             "timeout : float or None\n    Seconds for all of them. When it runs out, what was inserted stays: "
-                            "the number returned is then less than n.\n\n"
+                            "the number returned is then less than n. Over\n    the network, rows that get in before the server "
+                            "learns that the caller gave up are in the table and not counted.\n\n"
                             "Raises\n------\n"
                             "DeadlineExceededError\n    If not even one could be inserted.");
 PyDoc_STRVAR(
