@@ -9,6 +9,23 @@ static const uint64_t *bad_keys(PyObject *given)
   return NULL;
 }
 
+/* One dimension of this type, as C has it: read where it is. */
+static bool is_plain(PyObject *given, int type)
+{
+  if (!PyArray_Check(given)) return false;
+  PyArrayObject *array = (PyArrayObject *)given;
+  return PyArray_TYPE(array) == type && PyArray_NDIM(array) == 1 && PyArray_ISCARRAY_RO(array);
+}
+
+/* What stands in it, for as long as the scratch keeps it. */
+static const void *read_plain(PyObject *array, scratch *s, size_t *n)
+{
+  Py_INCREF(array);
+  if (scratch_hold(s, array) < 0) return NULL;
+  *n = (size_t)PyArray_DIM((PyArrayObject *)array, 0);
+  return PyArray_DATA((PyArrayObject *)array);
+}
+
 static const uint64_t *keys_of_array(PyArrayObject *given, scratch *s, size_t *n)
 {
   if (PyArray_SIZE(given) > 0 && !PyArray_ISINTEGER(given)) return bad_keys((PyObject *)given);
@@ -26,6 +43,7 @@ static const uint64_t *keys_of_array(PyArrayObject *given, scratch *s, size_t *n
 /* Keys as uint64 [n]: arrays of integers, or sequences of Python ints. */
 static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
 {
+  if (is_plain(given, NPY_UINT64)) return read_plain(given, s, n);
   if (PyArray_Check(given)) return keys_of_array((PyArrayObject *)given, s, n);
   PyObject *list = PyUnicode_Check(given) ? NULL : PySequence_List(given);
   if (list == NULL) return bad_keys(given);
@@ -41,8 +59,20 @@ static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
   return keys;
 }
 
+static const double *of_floats(const float *given, scratch *s, size_t n)
+{
+  double *priorities = scratch_alloc(s, n, sizeof *priorities);
+  for (size_t i = 0; priorities != NULL && i < n; i++) priorities[i] = given[i];
+  return priorities;
+}
+
 const double *client_priorities(PyObject *given, scratch *s, size_t n, const char *each)
 {
+  bool doubles = is_plain(given, NPY_DOUBLE), floats = !doubles && is_plain(given, NPY_FLOAT);
+  if ((doubles || floats) && (size_t)PyArray_SIZE((PyArrayObject *)given) == n) {
+    const void *data = read_plain(given, s, &n);
+    return data == NULL || doubles ? data : of_floats(data, s, n);
+  }
   PyArray_Descr *descr = PyArray_DescrFromType(NPY_DOUBLE);
   PyObject *array = PyArray_FromAny(given, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
   if (array == NULL && (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError))) {

@@ -57,6 +57,29 @@ def test_priorities_are_updated_and_unknown_keys_returned(client):
     assert client.update_priorities("t", [], []).tolist() == []
 
 
+FORMS = {
+    "as C has them": lambda array: array,
+    "every second": lambda array: np.repeat(array, 2)[::2],
+    "backwards in memory": lambda array: array[::-1].copy()[::-1],
+    "not aligned": lambda array: np.frombuffer(b"-" + array.tobytes(), np.uint8)[1:].view(array.dtype),
+    "of the other byte order": lambda array: array.astype(array.dtype.newbyteorder()),
+    "not to be written": lambda array: np.frombuffer(array.tobytes(), array.dtype),
+    "a list": lambda array: array.tolist(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
+def test_keys_and_priorities_are_read_as_they_come(client, form, dtype):
+    keys, values = client.keys("t"), np.array([3, 1, 4, 1, 5], dtype)
+    assert client.update_priorities("t", FORMS[form](keys), FORMS[form](values)).tolist() == []
+    assert priorities(client) == [3, 1, 4, 1, 5]
+    client.update_priorities("t", keys.astype(np.int64), FORMS[form](values + values.dtype.type(1)))
+    assert priorities(client) == [4, 2, 5, 2, 6]
+    with pytest.raises(ValueError, match="5"):
+        client.update_priorities("t", keys, FORMS[form](values[:4]))
+
+
 def test_an_update_is_all_or_nothing(client):
     keys = client.keys("t")
     with pytest.raises(ValueError, match="(?i)nan"):
