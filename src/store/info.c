@@ -9,7 +9,7 @@
 #include "store/signature.h"
 #include "store/table_parts.h"
 
-enum { SHOWN_WAITING = 100, SLICE = 512, DESCRIPTION = 1024 };
+enum { SHOWN_WAITING = 100, SLICE = 512, DESCRIPTION = 1024, FAULTS = 256 };
 
 /* ---- who waits ---- */
 
@@ -153,10 +153,22 @@ static rv_code copy_texts(const rv_table *table, rv_table_info *out)
   if (code == RV_OK) code = copy_signature(table->signature, &out->signature);
   if (code != RV_OK) return code;
   out->waiting = malloc(SHOWN_WAITING * sizeof *out->waiting);
-  out->extensions = malloc(table->num_extensions * DESCRIPTION + 1);
+  out->extensions = malloc(table->num_extensions * DESCRIPTION + FAULTS + 1);
   if (out->waiting == NULL || out->extensions == NULL) return RV_RESOURCE_EXHAUSTED;
   out->extensions[0] = '\0';
   return RV_OK;
+}
+
+/* A selector that was registered and misbehaves costs nothing but its own choice; nobody would notice it. */
+static void describe_faults(const rv_table *table, char *out)
+{
+  uint64_t sampler = rv_pick_faults(&table->sampler), remover = rv_pick_faults(&table->remover);
+  if (sampler + remover == 0) return;
+  snprintf(
+      out, FAULTS,
+      "selectors: chance chose instead of the sampler %llu times and of the remover %llu times, as they named an item that is "
+      "not there or a probability outside [0, 1]\n",
+      (unsigned long long)sampler, (unsigned long long)remover);
 }
 
 static void describe_extensions(rv_table *table, char *out)
@@ -168,6 +180,7 @@ static void describe_extensions(rv_table *table, char *out)
     *out++ = '\n';
     *out = '\0';
   }
+  describe_faults(table, out);
 }
 
 rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)

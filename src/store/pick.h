@@ -19,6 +19,11 @@ static inline rv_code rv_pick_init(rv_pick *pick, const rv_selector_config *conf
   return rv_selector_new(config, registry, max_size, &pick->selector, err);
 }
 
+static inline uint64_t rv_pick_faults(const rv_pick *pick)
+{
+  return pick->selector == NULL ? 0 : rv_selector_faults(pick->selector);
+}
+
 static inline void rv_pick_fini(rv_pick *pick)
 {
   rv_selector_free(pick->selector);

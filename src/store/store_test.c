@@ -276,6 +276,48 @@ static uint32_t fussy_select(void *selector, uint64_t random, double *probabilit
   return f->slots[random % f->count];
 }
 
+static uint32_t lost_select(void *selector, uint64_t random, double *probability)
+{
+  (void)selector, (void)random;
+  *probability = 1;
+  return 1000;
+}
+
+static void a_registered_selector_that_chooses_what_is_not_there_shows_in_the_tables_info(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_registry *registry;
+  const rv_selector_ops ops = {.size = sizeof ops,
+                               .create = fussy_create,
+                               .destroy = free,
+                               .insert = fussy_insert,
+                               .remove = fussy_remove,
+                               .update = fussy_update,
+                               .clear = fussy_clear,
+                               .select = lost_select};
+  must(rv_registry_new(&registry, &err), &err);
+  must(rv_registry_add_selector(registry, "lost", &ops, &err), &err);
+  rv_table_config config = rv_table_config_default("replay", 2);
+  config.remover = (rv_selector_config){.kind = RV_SELECTOR_CUSTOM, .name = "lost"};
+  rv_store_config whole = {.size = sizeof whole, .registry = registry, .tables = &config, .num_tables = 1};
+  rv_store *store;
+  must(rv_store_new(&whole, &store, &err), &err);
+  rv_table *table = rv_store_table(store, 0);
+  int64_t values[5] = {0};
+  rv_rows rows;
+  add_values(table, &rows, values, 2, NULL);
+  rv_table_info info = info_of(table);
+  assert_string_equal(info.extensions, "");
+  rv_table_info_fini(&info);
+  add_values(table, &rows, values, 3, NULL);
+  info = info_of(table);
+  assert_non_null(strstr(info.extensions, "of the remover 3 times"));
+  rv_table_info_fini(&info);
+  rv_store_unref(store);
+  rv_registry_free(registry);
+}
+
 static void a_registered_selector_that_refuses_leaves_all_as_it_was(void **state)
 {
   (void)state;
@@ -337,6 +379,7 @@ int main(void)
       cmocka_unit_test(tables_are_found_by_name),
       cmocka_unit_test(a_closed_store_takes_nothing_and_can_be_looked_at),
       cmocka_unit_test(extensions_see_events_in_order_and_may_edit),
+      cmocka_unit_test(a_registered_selector_that_chooses_what_is_not_there_shows_in_the_tables_info),
       cmocka_unit_test(a_registered_selector_that_refuses_leaves_all_as_it_was),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
