@@ -192,6 +192,40 @@ static void tensors_in_the_deprecated_place_are_read_and_moved(void **state)
   rv_chunk_unref(chunk);
 }
 
+static void put_bytes_tensor(rv_writer_buf *out, uint32_t field, const char *content)
+{
+  size_t tensor = rv_put_open(out, field);
+  rv_put_varint(out, 1, RV_UINT8);
+  size_t shape = rv_put_open(out, 2);
+  put_dim(out, 3);
+  rv_put_close(out, shape);
+  rv_put_bytes(out, 4, content, 5);
+  rv_put_close(out, tensor);
+}
+
+static void of_tensors_in_both_places_those_in_the_deprecated_one_are_ignored(void **state)
+{
+  (void)state;
+  for (int last = 0; last < 2; last++) {
+    rv_writer_buf out;
+    rv_writer_buf_init(&out);
+    rv_put_varint(&out, 1, 6);
+    if (!last) put_bytes_tensor(&out, 3, "\3\10old");
+    size_t data = rv_put_open(&out, 5);
+    put_bytes_tensor(&out, 1, "\3\10new");
+    rv_put_close(&out, data);
+    if (last) put_bytes_tensor(&out, 3, "\3\10old");
+    rv_buf *message = written(&out);
+    rv_chunk *chunk = parse(span_of(message), false);
+    rv_buf_unref(message);
+    assert_int_equal(rv_chunk_num_columns(chunk), 1);
+    char bytes[3];
+    assert_int_equal(rv_chunk_copy_rows(chunk, 0, 0, 3, bytes, NULL), RV_OK);
+    assert_memory_equal(bytes, "new", 3);
+    rv_chunk_unref(chunk);
+  }
+}
+
 /* ---- what others may send ---- */
 
 static rv_code parse_code(rv_span message)
@@ -349,6 +383,7 @@ int main(void)
       cmocka_unit_test(strings_in_string_val_become_content_and_the_last_repeats),
       cmocka_unit_test(repeating_a_string_is_no_way_to_fill_memory),
       cmocka_unit_test(tensors_in_the_deprecated_place_are_read_and_moved),
+      cmocka_unit_test(of_tensors_in_both_places_those_in_the_deprecated_one_are_ignored),
       cmocka_unit_test(chunks_that_cannot_be_are_refused),
       cmocka_unit_test(mangled_chunks_never_crash),
       cmocka_unit_test(random_segments_come_back_whatever_their_encoding),
