@@ -5,6 +5,19 @@
 #include <stdlib.h>
 #include <time.h>
 
+#ifdef RV_MEASURE_LOCKS
+#include "base/lock_times.h"
+#else
+static void rv_lock_times_taken(const rv_mutex *mutex)
+{
+  (void)mutex;
+}
+static void rv_lock_times_given(const rv_mutex *mutex)
+{
+  (void)mutex;
+}
+#endif
+
 #ifdef RV_CHECK_LOCKS
 
 enum { HELD_MAX = 16 };
@@ -71,17 +84,20 @@ void rv_mutex_lock(rv_mutex *mutex)
   check_order(mutex);
   pthread_mutex_lock(&mutex->mutex);
   note_taken(mutex);
+  rv_lock_times_taken(mutex);
 }
 
 bool rv_mutex_trylock(rv_mutex *mutex)
 {
   if (pthread_mutex_trylock(&mutex->mutex) != 0) return false;
   note_taken(mutex);
+  rv_lock_times_taken(mutex);
   return true;
 }
 
 void rv_mutex_unlock(rv_mutex *mutex)
 {
+  rv_lock_times_given(mutex);
   note_given(mutex);
   pthread_mutex_unlock(&mutex->mutex);
 }
@@ -112,9 +128,11 @@ void rv_cond_broadcast(rv_cond *cond)
 
 void rv_cond_wait(rv_cond *cond, rv_mutex *mutex)
 {
+  rv_lock_times_given(mutex);
   note_given(mutex);
   pthread_cond_wait(&cond->cond, &mutex->mutex);
   note_taken(mutex);
+  rv_lock_times_taken(mutex);
 }
 
 bool rv_cond_wait_for(rv_cond *cond, rv_mutex *mutex, int64_t ns)
@@ -122,6 +140,7 @@ bool rv_cond_wait_for(rv_cond *cond, rv_mutex *mutex, int64_t ns)
   struct timespec at;
 #ifdef __APPLE__
   at = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+  rv_lock_times_given(mutex);
   note_given(mutex);
   int rc = pthread_cond_timedwait_relative_np(&cond->cond, &mutex->mutex, &at);
 #else
@@ -129,9 +148,11 @@ bool rv_cond_wait_for(rv_cond *cond, rv_mutex *mutex, int64_t ns)
   int64_t nsec = at.tv_nsec + ns % 1000000000;
   at.tv_sec += ns / 1000000000 + nsec / 1000000000;
   at.tv_nsec = nsec % 1000000000;
+  rv_lock_times_given(mutex);
   note_given(mutex);
   int rc = pthread_cond_timedwait(&cond->cond, &mutex->mutex, &at);
 #endif
   note_taken(mutex);
+  rv_lock_times_taken(mutex);
   return rc != ETIMEDOUT;
 }
