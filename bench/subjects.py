@@ -41,6 +41,21 @@ def _wire(results: Results, options: argparse.Namespace, say: Say) -> None:
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _latency(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .latency import run
+
+    chosen = run.quick() if options.quick else run.Options()
+    changes: dict = {
+        "payloads": _split(options.cases),
+        "clients": tuple(int(n) for n in options.clients.split(",")) if options.clients else None,
+        "languages": _split(options.languages),
+        "stores": _split(options.stores),
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
 def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .local import run
 
@@ -58,6 +73,7 @@ def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
 
 SUBJECTS = {
     "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
+    "latency": Subject(_latency, {"dm-reverb": "peer.sh"}),
     "local": Subject(
         _local,
         {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},

@@ -146,7 +146,8 @@ static void create_item(bench_buffer *buffer)
     runs[count++] = (rv_run){DONE, 1, now - 2, 1};
   }
   rv_item_column columns[BUFFER_COLUMNS_MAX];
-  for (size_t i = 0; i < count; i++) columns[i] = (rv_item_column){&runs[i], 1, runs[i].count == 1};
+  for (size_t i = 0; i < count; i++)
+    columns[i] = (rv_item_column){.runs = &runs[i], .num_runs = 1, .squeeze = runs[i].count == 1};
   rv_error error;
   bench_check(rv_writer_create_item(buffer->writer, "t", priority_of(buffer->added), columns, count, NULL, &error), &error);
 }

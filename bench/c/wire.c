@@ -42,7 +42,7 @@ static rv_code insert_items(rv_writer *writer, wire_worker *worker, int64_t *row
   for (int64_t i = 0; i < count; i++) {
     rv_cell cell = {0, {RV_FLOAT32, 1, &job->elements, worker->row}};
     rv_run run = {.column = 0, .count = 1, .first = *row, .stride = 1};
-    rv_item_column column = {&run, 1, false};
+    rv_item_column column = {.runs = &run, .num_runs = 1};
     rv_code code = rv_writer_append(writer, &cell, 1, false, &worker->error);
     if (code == RV_OK)
       code = rv_writer_create_item(writer, worker->table, 1.0 + (double)(*row & 63), &column, 1, NULL, &worker->error);

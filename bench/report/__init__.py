@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 
 from ..cells import Results
-from . import local, wire
+from . import latency, local, wire
 
-TEXTS = {"wire": wire.text, "local": local.text}
-PLOTS = {"wire": wire.plot, "local": local.plot}
+TEXTS = {"wire": wire.text, "latency": latency.text, "local": local.text}
+PLOTS = {"wire": wire.plot, "latency": latency.plot, "local": local.plot}
 
 
 def save(results: Results, folder: pathlib.Path) -> str:

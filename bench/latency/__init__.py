@@ -1,0 +1,1 @@
+"""Round trips under load, and how long locks are held."""
