@@ -71,6 +71,14 @@ def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
     )
 
 
+def _growth(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .growth import run
+
+    chosen = run.quick() if options.quick else run.Options()
+    changes: dict = {"rounds": options.rounds, "seconds": options.seconds}
+    run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
 SUBJECTS = {
     "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
     "latency": Subject(_latency, {"dm-reverb": "peer.sh"}),
@@ -78,4 +86,5 @@ SUBJECTS = {
         _local,
         {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},
     ),
+    "growth": Subject(_growth, {}),
 }

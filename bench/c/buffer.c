@@ -44,6 +44,11 @@ int64_t buffer_items(const buffer_shape *shape)
   return shape->kind == BUFFER_SEQUENCE ? shape->capacity / shape->period : shape->capacity;
 }
 
+int64_t buffer_stored_bytes(const buffer_shape *shape)
+{
+  return shape->capacity * (shape->obs_bytes * (shape->kind == BUFFER_TRANSITION ? 2 : 1) + 13);
+}
+
 int64_t buffer_item_bytes(const buffer_shape *shape)
 {
   switch (shape->kind) {

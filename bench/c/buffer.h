@@ -17,6 +17,8 @@ typedef struct buffer_shape {
 buffer_kind buffer_kind_of(const char *name);
 /* Items that `capacity` steps make. */
 int64_t buffer_items(const buffer_shape *shape);
+/* Bytes of the data that a full buffer keeps: each row of each step once. */
+int64_t buffer_stored_bytes(const buffer_shape *shape);
 /* Bytes of one sampled item. */
 int64_t buffer_item_bytes(const buffer_shape *shape);
 

@@ -1,7 +1,8 @@
 /* One store in process, timed from C: bench-local reverie|machine KIND OBS_BYTES CAPACITY BATCH LENGTH PERIOD.
  *
  * Reads lines "OPERATION SECONDS" and answers each with {"us": ..., "cpu_us": ...}, as bench/local/worker.py does; "us" is null where there is
- * no such operation. "machine" is bare copies of the same bytes. */
+ * no such operation. "machine" is bare copies of the same bytes. The first line that Reverie prints tells by how many bytes an item memory grew
+ * beyond the data while the uniform table was filled. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,14 +49,16 @@ static void serve_reverie(const buffer_shape *shape)
 {
   bench_buffer uniform, prioritized;
   buffer_init(&uniform, shape, RV_SELECTOR_UNIFORM, RV_SELECTOR_FIFO);
+  int64_t empty = bench_resident_bytes();
   buffer_fill(&uniform, shape->capacity);
+  int64_t grown = bench_resident_bytes() - empty, stored = buffer_stored_bytes(shape);
   bool rows = shape->kind == BUFFER_TRANSITION;
   if (rows) {
     buffer_init(&prioritized, shape, RV_SELECTOR_PRIORITIZED, RV_SELECTOR_FIFO);
     buffer_fill(&prioritized, shape->capacity);
     buffer_sample(&prioritized);
   }
-  printf("{\"ready\": \"%s\"}\n", rv_version());
+  printf("{\"ready\": \"%s\", \"overhead_bytes\": %.2f}\n", rv_version(), (double)(grown - stored) / (double)buffer_items(shape));
   fflush(stdout);
   char operation[32];
   double seconds;
