@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
-import signal
 import subprocess
 import tempfile
 import time
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
-
 
 class ProcessError(RuntimeError):
     """A process ended, failed, or did not answer in time; says what it printed last."""
-
-
-def _begin() -> None:
-    """In the child: it ends with the benchmark, and Ctrl-C is the benchmark's to handle."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Process:
@@ -39,7 +28,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=self.log,
                 env={**os.environ, **(env or {})},
-                preexec_fn=_begin,
+                start_new_session=True,  # Ctrl-C is the benchmark's to handle
             )
         except OSError as error:
             raise ProcessError(f"{command[0]} does not start: {error.strerror}") from None

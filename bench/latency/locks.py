@@ -55,7 +55,8 @@ class MeasuredServer(Side):
             self.counters = np.frombuffer(mmap.mmap(file.fileno(), 0), np.uint64)
         fields = {"uniform": "uniform", "prioritized": "prioritized:0.6"}
         words = [word for name in TABLES for word in ("--table", f"name={name},sampler={fields[name]},max_size={items}")]
-        self.server = Process(str(PROGRAM), "--listen", f"unix:{self.socket}", *words, env={"RV_MEASURE_LOCKS_FILE": path})
+        command = ["setpriv", "--pdeathsig", "KILL", str(PROGRAM), "--listen", f"unix:{self.socket}", *words]
+        self.server = Process(*command, env={"RV_MEASURE_LOCKS_FILE": path})
         try:
             self.wait_for_socket()
         except BaseException:

@@ -18,6 +18,7 @@ from ..programs import program
 from ..turns import Measurement, run_turns
 from ..wire.board import Board
 from ..wire.job import PAYLOADS
+from ..wire.run import note_versions
 from ..wire.side import MODULE, PYTHON, Pace, Side
 from . import locks
 from .histogram import PERCENTILES, percentiles
@@ -163,6 +164,7 @@ def _payload(results: Results, payload: str, options: Options, board: Board, say
 
 def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
     """Adds the cells to `results` as they are measured."""
+    note_versions(results, options.stores)
     board = Board(64)
     try:
         for payload in options.payloads:

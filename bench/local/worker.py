@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+from bench.child import die_with_parent
 from bench.local.cases import CASES
 
 
@@ -43,6 +44,7 @@ def time_calls(call: Callable[[], object], seconds: float) -> tuple[float, float
 
 
 def main() -> None:
+    die_with_parent()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print goes to standard error
     module, case_name = sys.argv[1:3]

@@ -134,7 +134,6 @@ def part(found: dict[str, Results]) -> str:
             parts.append(
                 f"`{results.command}` on {where['cores']} cores of {where['processor']}, {where['date']}; medians, "
                 + ", ".join(f"{store} {version}" for store, version in results.versions.items())
-                + ("" if results.versions else "dm-reverb 0.14.0")
             )
     parts.append(f"![How many times faster than the best of the others]({PLOT})")
     return "\n\n".join(parts)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+from bench.child import die_with_parent
 from bench.wire.job import GO, HOLD, LINE_WORDS, Job, parse_job, random_row
 
 store = importlib.import_module(sys.argv[1])
@@ -130,6 +131,7 @@ def run(job: Job, say: Callable[[dict], None]) -> dict:
 
 
 def main() -> None:
+    die_with_parent()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print goes to standard error
     for line in sys.stdin:

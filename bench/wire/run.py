@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterable
 
 from .. import limits
 from ..cells import Results
@@ -13,7 +14,7 @@ from ..turns import Measurement, run_turns
 from .board import Board
 from .job import PAYLOADS
 from .plan import MANY, Options, tables, works
-from .side import Pace, Side, Work
+from .side import PYTHON, Pace, Side, Work
 
 IO_BYTES_MAX = 262_144  # of the plain send and recv: more at once is no faster
 
@@ -89,8 +90,18 @@ def _payload(results: Results, payload: str, options: Options, board: Board, say
         run_turns(measurements + machine[2:], options.rounds, say)
 
 
+def note_versions(results: Results, stores: Iterable[str]) -> None:
+    """Which version of each store its Python has."""
+    for store in stores:
+        command = [PYTHON[store], "-c", f"import importlib.metadata as m; print(m.version({store!r}))"]
+        with contextlib.suppress(OSError):
+            said = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+            results.versions[store] = said or "unknown"
+
+
 def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
     """Adds the cells to `results` as they are measured."""
+    note_versions(results, options.stores)
     board = Board(max(MANY, *options.clients))
     try:
         for payload in options.payloads:

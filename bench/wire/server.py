@@ -12,8 +12,10 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+from bench.child import die_with_parent
 from bench.wire.job import in_flight, random_row
 
+die_with_parent()
 module, elements, items, socket, *names = sys.argv[1:]
 store, row_elements, size = importlib.import_module(module), int(elements), int(items)
 PARTS = 8

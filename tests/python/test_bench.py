@@ -1,0 +1,223 @@
+"""The benchmark's parts, on a tiny setting and without the peers: that they work and tell what they measured, not what it was."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bench import limits, report, turns
+from bench.cells import Cell, Results
+from bench.growth import run as growth
+from bench.latency import histogram, locks
+from bench.latency import run as latency
+from bench.local import run as local
+from bench.processes import ProcessError
+from bench.report import against, readme
+from bench.wire import plan
+from bench.wire import run as wire
+from bench.wire.board import Board
+from bench.wire.side import Pace, Side, Work
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHORT = Pace(seconds=0.02, warm=0.01, at_most=2.0, units=1, no_answer=20.0)
+MACHINE = dict.fromkeys(("date", "commit", "cores", "processor", "memory", "system", "load_at_start"), "some")
+
+
+@pytest.fixture
+def results():
+    def make(kind: str) -> Results:
+        return Results(kind, "./dev bench", dict(MACHINE))
+
+    return make
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def is_there(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}").exists()
+
+
+def test_wire_measures_every_operation_language_and_variant(results, tmp_path):
+    found = results("wire")
+    options = plan.Options(payloads=("400B",), clients=(2,), stores=("reverie",), rounds=1, pace=SHORT)
+    wire.run(found, options, quiet)
+    assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
+    rows = [cell.row for cell in found.cells if cell.row["store"] == "reverie" and "language" in cell.row]
+    assert {row["operation"] for row in rows} == {"insert", "iterate", "batch", "both", "memory a client"}
+    assert {row.get("sampler", "uniform") for row in rows} == {"uniform", "prioritized"}
+    assert {row["transport"] for row in rows} == {"tcp", "unix"}
+    assert {row.get("tables", "1") for row in rows} == {"1", "8"}
+    assert {row["language"] for row in rows} == {"python", "c"}
+    assert found.versions == {"reverie": importlib.metadata.version("reverie")}
+    text = report.save(found, tmp_path)
+    assert "insert" in text
+    assert Results.load(tmp_path / "wire.json").cells == found.cells
+
+
+def test_latency_tells_percentiles_of_each_load(results, tmp_path):
+    found = results("latency")
+    options = latency.Options(payloads=("400B",), clients=(2,), stores=("reverie",), loads=(50,), seconds=0.05, rounds=1)
+    board = Board(8)
+    try:
+        latency._payload(found, "400B", options, board, quiet)
+    finally:
+        board.close()
+    assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
+    for language in ("python", "c"):
+        rows = [cell.row for cell in found.find(language=language, operation="sample", load="50 %")]
+        assert {row["percentile"] for row in rows} == set(histogram.PERCENTILES)
+    assert "p99.9" in report.save(found, tmp_path)
+
+
+def test_a_slow_answer_counts_for_those_that_had_to_wait_for_it():
+    trips = [(1_000, 99), (2_000_000, 1)]
+    found = histogram.percentiles(trips)
+    assert found["p50"] == pytest.approx(1.0, rel=0.01)
+    assert found["max"] == pytest.approx(2000.0, rel=0.01)
+
+
+def test_lock_counters_stand_for_their_nanoseconds():
+    assert [locks.nanoseconds(i) for i in range(16)] == list(range(16))
+    values = [locks.nanoseconds(i) for i in range(16, 40 * 16)]
+    assert values == sorted(values)
+    for value in (17, 1_000, 20_000, 123_456_789):
+        e = value.bit_length() - 1
+        counter = 16 * (e - 3) + ((value >> (e - 4)) & 15)
+        assert locks.nanoseconds(counter) == pytest.approx(value, rel=1 / 16)
+
+
+def test_locks_without_their_build_are_left_out_with_a_reason(results, monkeypatch, tmp_path):
+    found = results("latency")
+    monkeypatch.setattr(locks, "PROGRAM", tmp_path / "nothing")
+    locks.run(found, 1000, 1, SHORT, quiet)
+    assert found.cells == []
+    assert "locks were not measured" in found.notes[0]
+
+
+@pytest.mark.parametrize("case", ["small", "sequence", "nstep", "framestack"])
+def test_local_measures_from_python_and_from_c_beside_bare_copies(results, tmp_path, case):
+    found = results("local")
+    local.run(found, (case,), ("reverie",), ("add", "sample", "update_priorities"), 1, 0.001, quiet)
+    assert [cell.name for cell in found.cells if cell.failure] == []
+    who = {(cell.row["store"], cell.row["language"]) for cell in found.find(rows=case)}
+    assert who == {("reverie", "python"), ("reverie", "c"), ("machine", "c")}
+    assert "reverie, from C" in report.save(found, tmp_path)
+
+
+def test_growth_measures_times_memory_and_creep(results, tmp_path):
+    found = results("growth")
+    options = growth.Options(sizes=(1000, 2000), seconds=0.001, rounds=1, creep=(1000, 5000, 10_000), wire_items=2000)
+    growth.run(found, options, quiet)
+    assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
+    assert {cell.row["what"] for cell in found.cells} == {"time", "memory an item", "creep"}
+    text = report.save(found, tmp_path)
+    assert "times a bare gather" in text
+    assert "min_heap" in text
+
+
+def test_the_machines_limits_are_told():
+    assert limits.loopback("tcp", 4096, 0.02) > 0
+    assert limits.loopback("unix", 4096, 0.02) > 0
+    assert limits.round_trip("tcp", "hot", 0.02)[0] > 0
+    assert limits.memory_copy(0.02) > 0
+
+
+def test_a_cell_that_fails_says_why_and_the_others_go_on():
+    def fail() -> float:
+        raise ProcessError("no answer in 3 s")
+
+    cells = [Cell({"operation": name}, "us", "lower") for name in ("bad", "good")]
+    turns.run_turns([turns.Measurement(cells[0], fail), turns.Measurement(cells[1], lambda: 1.0)], 2, quiet)
+    assert cells[0].failure == "no answer in 3 s"
+    assert cells[1].values == [1.0, 1.0]
+
+
+def test_a_server_that_does_not_answer_is_given_up():
+    board = Board(2)
+    side = Side("reverie", 100, board, ["uniform"], items=100)
+    try:
+        side.measure(Work("batch", 1), SHORT)
+        os.kill(side.server.pid, signal.SIGSTOP)
+        with pytest.raises(ProcessError, match=r"no answer in 1 s"):
+            side.measure(Work("batch", 1), Pace(0.1, 0.01, 1.0, 1, no_answer=1.0))
+    finally:
+        os.kill(side.server.pid, signal.SIGCONT)
+        side.stop()
+        board.close()
+
+
+def test_an_interrupted_run_keeps_what_was_measured_and_leaves_no_process(tmp_path):
+    command = [sys.executable, "-m", "bench", "wire", "--stores", "reverie", "--cases", "400B", "--clients", "2"]
+    command += ["--seconds", "0.05", "--output", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while "items/s" not in process.stderr.readline():
+            assert process.poll() is None
+        children = children_of(process.pid)
+        assert children
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "was interrupted" in out
+    assert any(cell.values for cell in Results.load(tmp_path / "wire.json").cells)
+    deadline = time.monotonic() + 10
+    while any(is_there(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [pid for pid in children if is_there(pid)] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "better", "slower"),
+    [
+        ([1.0, 1.1, 1.2], [0.5, 0.6, 0.7], "higher", True),
+        ([1.0, 1.1, 1.2], [0.9, 1.0, 1.1], "higher", False),
+        ([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], "higher", False),
+        ([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], "lower", True),
+        ([1.0, 5.0, 9.0], [10.0, 10.5, 11.0], "lower", False),
+        ([1.0], [1.2], "lower", False),
+        ([1.0], [1.5], "lower", True),
+    ],
+)
+def test_slower_is_what_lies_beyond_the_spread(results, before, after, better, slower):
+    row = {"operation": "add", "store": "reverie"}
+    found = []
+    for values in (before, after):
+        made = results("local")
+        made.cells.append(Cell(row, "us", better, values))
+        found.append(made)
+    text, cells = against.compare(*found)
+    assert bool(cells) == slower
+    assert ("slower |" in text) == slower
+
+
+def test_the_readmes_part_has_its_tables_and_the_commands_that_made_them(results):
+    found = {"wire": results("wire"), "local": results("local")}
+    for store, value in (("reverie", 5000.0), ("dm-reverb", 1000.0)):
+        found["wire"].cells.append(Cell({**readme.base_row("400B", "insert", "2"), "store": store}, "items/s", "higher", [value]))
+    for store, language, value in (("reverie", "python", 3.0), ("rlox", "python", 2.0), ("machine", "c", 1.0)):
+        row = {"rows": "small", "operation": "add 1", "language": language, "store": store}
+        found["local"].cells.append(Cell(row, "us", "lower" if store != "machine" else "", [value]))
+    text = readme.part(found)
+    assert "**5k** : 1k" in text
+    assert "**2**" in text  # where a peer is ahead, it is the peer's figure that stands out
+    assert "**3**" not in text
+    assert text.count("`./dev bench`") == 2
