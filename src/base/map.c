@@ -151,6 +151,14 @@ uint32_t *rv_map_get(const rv_map *map, uint64_t key)
   return entry != NULL ? &entry->value : NULL;
 }
 
+void rv_map_prefetch(const rv_map *map, uint64_t key)
+{
+  if (!present(&map->now)) return;
+  uint64_t hashed = hash(map, key);
+  __builtin_prefetch(at(&map->now, hashed & map->now.mask), 1);
+  if (present(&map->old)) __builtin_prefetch(at(&map->old, hashed & map->old.mask), 1);
+}
+
 /* The key is absent, and a slot is free somewhere. */
 static bool insert_now(rv_map *map, uint64_t key, uint64_t hashed, uint32_t value)
 {

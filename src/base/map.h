@@ -34,6 +34,8 @@ void rv_map_fini(rv_map *map);
 bool rv_map_fini_some(rv_map *map, size_t n);
 /* Finds the key's value; NULL when it is absent. Valid until the next put or remove. */
 uint32_t *rv_map_get(const rv_map *map, uint64_t key);
+/* Fetches what finding the key will need from memory, without waiting for it. */
+void rv_map_prefetch(const rv_map *map, uint64_t key);
 /* Sets the key's value. RV_RESOURCE_EXHAUSTED: the map is as it was. */
 rv_code rv_map_put(rv_map *map, uint64_t key, uint32_t value);
 /* false: it was absent. */

@@ -22,10 +22,22 @@ static void on_complete(rv_waiter *waiter)
 static void release_operation(rv_insert_call *call, rv_insert_operation *operation)
 {
   rv_trajectory_unref(operation->insert.trajectory);
-  if (call->spare == NULL)
-    call->spare = operation;
-  else
+  if (call->num_spares == RV_INSERTS_AT_ONCE) {
     free(operation);
+    return;
+  }
+  operation->next_completed = call->spares;
+  call->spares = operation;
+  call->num_spares++;
+}
+
+static rv_insert_operation *new_operation(rv_insert_call *call)
+{
+  rv_insert_operation *operation = call->spares;
+  if (operation == NULL) return malloc(sizeof *operation);
+  call->spares = operation->next_completed;
+  call->num_spares--;
+  return operation;
 }
 
 static void take_out(rv_insert_call *call, rv_insert_operation *operation)
@@ -98,38 +110,79 @@ static rv_code worst_fault(rv_insert_call *call, const rv_wire_item *item, rv_er
   return find_table(call, item->table, &table) == RV_OK ? err->code : rv_error_copy(err, &table);
 }
 
-static rv_code submit(rv_insert_call *call, const rv_wire_item *item, rv_trajectory *owned_trajectory, rv_error *err)
+static void drop_prepared(rv_insert_call *call, rv_insert_operation *operation)
 {
-  rv_insert_operation *operation = call->spare;
-  call->spare = NULL;
-  if (operation == NULL) operation = malloc(sizeof *operation);
+  take_out(call, operation);
+  release_operation(call, operation);
+  rv_server_stream_unref(&call->stream); /* the caller holds another */
+}
+
+/* Submits the group and answers what is complete. Of a call that has ended meanwhile no more are submitted. */
+static void submit(rv_insert_call *call)
+{
+  rv_insert_operation *group[RV_INSERTS_AT_ONCE];
+  rv_insert *inserts[RV_INSERTS_AT_ONCE];
+  rv_submitted submitted[RV_INSERTS_AT_ONCE];
+  size_t n = call->group_size, next = 0;
+  call->group_size = 0;
+  for (size_t i = 0; i < n; i++) {
+    group[i] = call->group[i];
+    inserts[i] = &group[i]->insert;
+  }
+  while (next < n && call->in_request) {
+    size_t taken = rv_table_insert_many(call->group_table, inserts + next, n - next, submitted);
+    for (size_t i = 0; i < taken; i++) {
+      if (submitted[i] == RV_SUBMIT_PENDING) continue;
+      rv_insert_operation *operation = group[next + i];
+      rv_insert_answer(call, operation->insert.key, operation->sequence, operation->insert.waiter.code,
+                       operation->insert.waiter.error.message);
+      drop_prepared(call, operation);
+    }
+    next += taken;
+  }
+  for (; next < n; next++) drop_prepared(call, group[next]);
+}
+
+/* Makes the item an operation that joins the group. */
+static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajectory *owned_trajectory, rv_error *err)
+{
+  if (call->group_size > 0 && call->group_table != call->last_table) submit(call);
+  if (!call->in_request) { /* what was submitted has ended the call */
+    rv_trajectory_unref(owned_trajectory);
+    return RV_OK;
+  }
+  call->group_table = call->last_table;
+  rv_insert_operation *operation = new_operation(call);
   if (operation == NULL) {
     rv_trajectory_unref(owned_trajectory);
     return rv_fail_memory(err, sizeof *operation);
   }
-  rv_insert *insert = &operation->insert;
-  *insert = (rv_insert){
-      .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .trajectory = owned_trajectory};
+  rv_insert *insert = &operation->insert; /* but for the error's room, which only an error fills */
+  insert->key = item->key;
+  insert->choose_key = false;
+  insert->priority = item->priority;
+  insert->times_sampled = item->times_sampled;
+  insert->trajectory = owned_trajectory;
   insert->waiter.complete = on_complete;
+  insert->waiter.context = NULL;
   insert->waiter.deadline_ns = INT64_MAX;
   insert->waiter.peer = call->peer;
+  insert->waiter.table = NULL;
+  insert->waiter.error.message[0] = '\0';
   operation->call = call;
   operation->sequence = item->sequence;
   operation->bytes = call->bytes_per_item;
-  /* Before submitting: it may complete on another thread while the table still returns here. */
+  /* Counted before it is submitted: it may complete on another thread while the table still returns here. Until all of a group are
+   * answered they stay counted, so that a call which ends among them keeps its session. */
   rv_list_push_back(&call->pending, &operation->link);
   call->num_pending++;
   call->pending_bytes += operation->bytes;
   rv_server_stream_ref(&call->stream);
-  if (rv_table_insert(call->last_table, insert) == RV_SUBMIT_PENDING) return RV_OK;
-  take_out(call, operation);
-  rv_insert_answer(call, item->key, item->sequence, insert->waiter.code, insert->waiter.error.message);
-  release_operation(call, operation);
-  rv_server_stream_unref(&call->stream);
+  call->group[call->group_size++] = operation;
   return RV_OK;
 }
 
-/* RV_OK: it was submitted, or has been answered already. */
+/* RV_OK: it was prepared, or has been answered already. */
 static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, rv_error *err)
 {
   rv_code code;
@@ -147,7 +200,7 @@ static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, rv_er
     rv_trajectory_unref(trajectory);
     return code;
   }
-  return submit(call, item, trajectory, err);
+  return prepare(call, item, trajectory, err);
 }
 
 /* ---- one message ---- */
@@ -180,7 +233,7 @@ void rv_insert_items_init(rv_insert_call *call)
 void rv_insert_items_fini(rv_insert_call *call)
 {
   rv_insert_items_drop_request(call);
-  free(call->spare);
+  while (call->num_spares > 0) free(new_operation(call));
 }
 
 void rv_insert_items_drop_request(rv_insert_call *call)
@@ -204,26 +257,45 @@ static bool too_much_waits(const rv_insert_call *call)
          rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
 }
 
-void rv_insert_items_advance(rv_insert_call *call)
+/* The next item of the message joins the group, or is answered. */
+static void take_item(rv_insert_call *call)
 {
-  for (int turn = RV_INSERTS_TURN; has_items(call) && !too_much_waits(call); turn--) {
-    if (turn == 0) {
-      post_turn(call);
-      return;
-    }
-    rv_wire_item item;
-    rv_error err;
-    rv_span bytes = call->request.items[call->next_item++];
-    if (rv_wire_item_parse(bytes, &item, &err) != RV_OK) {
-      rv_insert_call_end(call, err.code, err.message);
-      return;
-    }
-    if (insert_item(call, &item, &err) != RV_OK) rv_insert_answer(call, item.key, item.sequence, err.code, err.message);
-    rv_wire_item_fini(&item);
+  rv_wire_item item;
+  rv_error err;
+  rv_span bytes = call->request.items[call->next_item++];
+  rv_code code = rv_wire_item_parse(bytes, &item, &err);
+  if (code != RV_OK) {
+    submit(call);
+    rv_insert_call_end(call, err.code, err.message);
+    return;
   }
-  if (!call->in_request || has_items(call)) return;
+  code = insert_item(call, &item, &err);
+  if (code != RV_OK) {
+    submit(call); /* what came before it goes in, also where this ends the call */
+    rv_insert_answer(call, item.key, item.sequence, err.code, err.message);
+  }
+  rv_wire_item_fini(&item);
+}
+
+static void finish_request(rv_insert_call *call)
+{
   rv_error err;
   rv_code code = rv_chunk_map_keep(&call->chunks, call->request.keep_chunk_keys, call->request.num_keep_chunk_keys, &err);
   rv_insert_items_drop_request(call);
   if (code != RV_OK) rv_insert_call_end(call, err.code, err.message);
+}
+
+void rv_insert_items_advance(rv_insert_call *call)
+{
+  rv_server_stream_ref(&call->stream);
+  int turn = RV_INSERTS_TURN;
+  while (turn > 0 && has_items(call) && !too_much_waits(call)) {
+    while (turn-- > 0 && has_items(call) && call->group_size < RV_INSERTS_AT_ONCE && !too_much_waits(call)) take_item(call);
+    submit(call); /* what it waited for may be done now */
+  }
+  if (turn <= 0 && has_items(call) && !too_much_waits(call))
+    post_turn(call);
+  else if (call->in_request && !has_items(call))
+    finish_request(call);
+  rv_server_stream_unref(&call->stream);
 }

@@ -26,11 +26,11 @@ enum {
 
 typedef struct rv_insert_operation {
   rv_insert insert;
-  rv_insert_call *call; /* one reference while it is pending */
-  uint64_t sequence;    /* 0: none */
-  size_t bytes;         /* its share of its message */
-  rv_link link;         /* in `pending` */
-  struct rv_insert_operation *next_completed;
+  rv_insert_call *call;                       /* one reference while it is pending */
+  uint64_t sequence;                          /* 0: none */
+  size_t bytes;                               /* its share of its message */
+  rv_link link;                               /* in `pending` */
+  struct rv_insert_operation *next_completed; /* or the next spare one */
 } rv_insert_operation;
 
 struct rv_insert_call {
@@ -56,7 +56,11 @@ struct rv_insert_call {
 
   /* operations */
   rv_table *last_table;
-  rv_insert_operation *spare;
+  rv_insert_operation *spares; /* by next_completed; at most RV_INSERTS_AT_ONCE */
+  size_t num_spares;
+  rv_insert_operation *group[RV_INSERTS_AT_ONCE]; /* prepared, not submitted yet */
+  size_t group_size;
+  rv_table *group_table; /* of all of them */
   rv_link pending;
   size_t num_pending, pending_bytes;
   _Atomic(rv_insert_operation *) completed; /* pushed by any thread; whoever finds it empty posts the task */

@@ -17,6 +17,7 @@ void rv_books_init(rv_books *books, uint64_t epoch, int64_t max_size, const uint
   books->key_count = seeds[1];
   rv_map_init(&books->by_key, seeds[2]);
   rv_map_init(&books->by_chunk, seeds[3]);
+  books->hold_tag = (uint32_t)(seeds[3] >> 32) | 1U;
   rv_map_init(&books->episodes, seeds[4]);
   rv_map_init(&books->layouts, seeds[5]);
   rv_segarray_init(&books->holds, sizeof(rv_hold *), 0, 1);
@@ -42,6 +43,7 @@ void rv_books_fini(rv_books *books)
     uintptr_t place = (uintptr_t)*RV_SEGARRAY_AT(&books->holds, rv_hold *, i);
     if ((place & 1U) != 0) continue; /* free */
     rv_hold *hold = (rv_hold *)place;
+    rv_books_unmark(books, hold);
     rv_chunk_unref(hold->chunk);
     free(hold);
   }
@@ -72,7 +74,7 @@ size_t rv_books_memory(const rv_books *books)
 {
   return rv_slab_memory(&books->slab) + rv_map_memory(&books->by_key) + rv_map_memory(&books->by_chunk) +
          rv_map_memory(&books->episodes) + rv_map_memory(&books->layouts) + rv_segarray_memory(&books->holds) +
-         (books->by_chunk.count) * sizeof(rv_hold);
+         books->present_holds * sizeof(rv_hold);
 }
 
 /* ---- keys ---- */

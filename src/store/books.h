@@ -84,9 +84,11 @@ typedef struct rv_books {
   uint64_t key_tag, key_mask; /* see rv_books_make_key */
   uint64_t key_count;
   unsigned slot_bits;
-  rv_map by_chunk;
-  rv_segarray holds; /* rv_hold * by index; a free place holds the next free one */
-  uint32_t num_holds, free_hold;
+  rv_map by_chunk;               /* of chunks that another table had first */
+  uint32_t hold_tag;             /* marks chunks as held here, see holds.c */
+  rv_segarray holds;             /* rv_hold * by index; a free place holds the next free one */
+  uint32_t num_holds, free_hold; /* places ever taken; the first free one */
+  uint32_t present_holds;
   size_t chunk_memory;
   rv_link sparse;
   size_t num_sparse;
@@ -135,6 +137,8 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
 
 /* The pieces of a compact attachment, for those who have hold and template at hand. */
 rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err);
+/* The table lets the chunk go: it is no longer marked as held here. */
+void rv_books_unmark(rv_books *books, rv_hold *hold);
 void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage);
 /* RV_OUT_OF_RANGE, without a sentence: all are in use. Counted in use only by rv_books_use_template. */
 rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number,

@@ -19,6 +19,7 @@ size_t rv_chunk_books_size(size_t size, size_t num_columns, size_t num_sizes)
 int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, const rv_chunk_meta *meta, bool is_segment)
 {
   atomic_init(&chunk->refs, 1);
+  atomic_init(&chunk->held, 0);
   chunk->num_columns = (uint32_t)num_columns;
   chunk->is_segment = is_segment;
   chunk->has_strings = false;

@@ -18,6 +18,7 @@ typedef struct rv_lane {
 
 struct rv_chunk {
   atomic_size_t refs;
+  atomic_uint_least64_t held; /* where the first table that holds it finds its hold (holds.c); 0: none does */
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;

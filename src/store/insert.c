@@ -147,18 +147,80 @@ bool rv_insert_step(rv_turn *turn, rv_insert *insert)
   return true;
 }
 
-rv_submitted rv_table_insert(rv_table *table, rv_insert *insert)
+static bool begin(rv_table *table, rv_insert *insert)
 {
   rv_waiter *waiter = &insert->waiter;
   waiter->table = table;
   insert->updated = false;
   waiter->code = check_insert(table, insert, &waiter->error);
   waiter->state = RV_WAITER_DONE;
-  if (waiter->code != RV_OK) return RV_SUBMIT_DONE;
+  return waiter->code == RV_OK;
+}
+
+rv_submitted rv_table_insert(rv_table *table, rv_insert *insert)
+{
+  rv_waiter *waiter = &insert->waiter;
+  if (!begin(table, insert)) return RV_SUBMIT_DONE;
   rv_turn turn;
   rv_turn_begin(&turn, table);
   waiter->code = rv_table_is_closed(table, &waiter->error);
   if (waiter->code == RV_OK) return rv_turn_submit(&turn, waiter, RV_OPERATION_INSERT);
   rv_turn_end(&turn);
   return RV_SUBMIT_DONE;
+}
+
+/* ---- several ---- */
+
+/* The next items that a Fifo remover takes away, with all that forgetting them needs. */
+static void prefetch_oldest(const rv_table *table, size_t n)
+{
+  const rv_books *books = &table->books;
+  const rv_hold *holds[RV_INSERTS_AT_ONCE];
+  size_t num_holds = 0;
+  uint32_t slot = books->slab.oldest;
+  for (size_t i = 0; i < n && slot != RV_NO_SLOT; i++) {
+    const rv_item *item = rv_slab_at(&books->slab, slot);
+    slot = item->next;
+    if (slot != RV_NO_SLOT) __builtin_prefetch(rv_slab_at(&books->slab, slot), 1);
+    if (books->by_key.count > 0) rv_map_prefetch(&books->by_key, item->key);
+    if (item->template_number == RV_LOOSE) continue;
+    holds[num_holds++] = item->data;
+    __builtin_prefetch(item->data, 1);
+  }
+  for (size_t i = 0; i < num_holds; i++) {
+    __builtin_prefetch(holds[i]->chunk, 1);
+    __builtin_prefetch((const char *)holds[i]->chunk + 64, 1);
+  }
+}
+
+static void prefetch(const rv_table *table, rv_insert *const *inserts, size_t n)
+{
+  for (size_t i = 0; i < n; i++) rv_map_prefetch(&table->books.by_key, inserts[i]->key);
+  bool full = (int64_t)(table->books.slab.count + n) > table->config.max_size;
+  if (full && table->config.remover.kind == RV_SELECTOR_FIFO) prefetch_oldest(table, n);
+}
+
+size_t rv_table_insert_many(rv_table *table, rv_insert *const *inserts, size_t n, rv_submitted *submitted)
+{
+  if (n > RV_INSERTS_AT_ONCE) n = RV_INSERTS_AT_ONCE;
+  size_t fine = 0;
+  while (fine < n && begin(table, inserts[fine])) fine++;
+  size_t taken = fine < n ? fine + 1 : n;
+  for (size_t i = 0; i < taken; i++) submitted[i] = RV_SUBMIT_DONE;
+  if (fine == 0) return taken;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  prefetch(table, inserts, fine);
+  for (size_t i = 0; i < fine; i++) {
+    rv_waiter *waiter = &inserts[i]->waiter;
+    waiter->code = rv_table_is_closed(table, &waiter->error);
+    if (waiter->code == RV_OK) submitted[i] = rv_turn_place(&turn, waiter, RV_OPERATION_INSERT);
+    if (submitted[i] == RV_SUBMIT_DONE && waiter->code != RV_OK) {
+      taken = i + 1;
+      break;
+    }
+    if (turn.budget <= 0 && i + 1 < fine) rv_turn_pause(&turn);
+  }
+  rv_turn_end(&turn);
+  return taken;
 }

@@ -70,6 +70,61 @@ static void chunks_go_with_their_last_item_in_any_table(void **state)
   rv_store_unref(store);
 }
 
+static void put(rv_store *store, rv_table *table, uint64_t key, rv_chunk *chunk)
+{
+  rv_insert insert = {.key = key, .priority = 1, .trajectory = trajectory_of(store, chunk, 0, 1)};
+  rv_table_insert(table, &insert);
+  must(insert.waiter.code, &insert.waiter.error);
+  rv_trajectory_unref(insert.trajectory);
+}
+
+static void take(rv_table *table, uint64_t key)
+{
+  rv_error err;
+  size_t num_unknown;
+  must(rv_table_mutate(table, NULL, 0, &key, 1, NULL, &num_unknown, &err), &err);
+  assert_int_equal(num_unknown, 0);
+}
+
+static void each_table_holds_a_chunk_once_whichever_had_it_first(void **state)
+{
+  (void)state;
+  rv_table_config configs[] = {plain(10), plain(10), plain(10)};
+  configs[1].name = "b";
+  configs[2].name = "c";
+  rv_store_config whole = {.size = sizeof whole, .tables = configs, .num_tables = 3};
+  rv_store *store;
+  rv_error err;
+  must(rv_store_new(&whole, &store, &err), &err);
+  rv_table *a = rv_store_table(store, 0), *b = rv_store_table(store, 1), *c = rv_store_table(store, 2);
+  rv_chunk *chunk = chunk_of(5, 1);
+  put(store, a, 1, chunk);
+  put(store, b, 1, chunk);
+  assert_int_equal(rv_chunk_refs(chunk), 3);
+  take(a, 1); /* the first one lets it go: the second has it, and is found to have it */
+  assert_int_equal(rv_chunk_refs(chunk), 2);
+  put(store, b, 2, chunk);
+  assert_int_equal(rv_chunk_refs(chunk), 2);
+  put(store, c, 1, chunk);
+  put(store, a, 2, chunk);
+  put(store, b, 3, chunk);
+  assert_int_equal(rv_chunk_refs(chunk), 4);
+  must(rv_table_reset(c, &err), &err);
+  put(store, c, 2, chunk);
+  put(store, c, 3, chunk);
+  assert_int_equal(rv_chunk_refs(chunk), 4);
+  for (uint64_t key = 1; key <= 3; key++) take(b, key);
+  assert_int_equal(rv_chunk_refs(chunk), 3);
+  put(store, b, 1, chunk);
+  take(b, 1);
+  take(a, 2);
+  take(c, 2);
+  take(c, 3);
+  assert_int_equal(rv_chunk_refs(chunk), 1);
+  rv_chunk_unref(chunk);
+  rv_store_unref(store);
+}
+
 static void a_draw_outlives_its_table_and_its_store(void **state)
 {
   (void)state;
@@ -216,6 +271,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_stays_level_at_the_bound),
       cmocka_unit_test(chunks_go_with_their_last_item_in_any_table),
+      cmocka_unit_test(each_table_holds_a_chunk_once_whichever_had_it_first),
       cmocka_unit_test(a_draw_outlives_its_table_and_its_store),
       cmocka_unit_test(sparse_segments_are_compacted_and_rows_stay_right),
       cmocka_unit_test(a_writers_sparse_segments_are_compacted_too),

@@ -178,7 +178,9 @@ void rv_turn_leave(rv_turn *turn); /* the same without compaction */
 bool rv_turn_serve(rv_turn *turn);
 /* Serves until nothing moves, pausing where the budget ends, and ends the turn. */
 void rv_turn_finish(rv_turn *turn);
-/* Submits an operation whose fields are set; serves; ends the turn. */
+/* Submits an operation whose fields are set, and serves. The lock may be let go and taken again meanwhile. */
+rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind);
+/* The same, and ends the turn. */
 rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind);
 /* The operation is over: it leaves its queue. The code and the error are in the waiter. */
 void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code);

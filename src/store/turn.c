@@ -128,7 +128,7 @@ static void count_pending(rv_table *table, const rv_waiter *waiter, int64_t chan
   rv_rates_idle(table);
 }
 
-rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind)
+rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind)
 {
   rv_table *table = turn->table;
   bool insert = kind != RV_OPERATION_SAMPLE;
@@ -150,8 +150,14 @@ rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind 
     waiter->since_ns = rv_monotonic_ns(table->env);
     count_pending(table, waiter, 1);
   }
-  rv_turn_end(turn);
   return done ? RV_SUBMIT_DONE : RV_SUBMIT_PENDING;
+}
+
+rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind)
+{
+  rv_submitted submitted = rv_turn_place(turn, waiter, kind);
+  rv_turn_end(turn);
+  return submitted;
 }
 
 /* Out of its queue, whatever the reason. */
