@@ -25,6 +25,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     parser.add_argument(
         "what",
+        nargs="?",
+        default="all",
         choices=(*subjects.SUBJECTS, "all", "table"),
         help="wire: between processes. latency: round trips, and how long a table's lock is held. local: in one process. growth: "
         "from 10^4 to 10^7 items, and memory. all: these four. table: write the README's table and plot from saved results",

@@ -45,7 +45,7 @@ class MeasuredServer(Side):
     """A side whose server measures its locks."""
 
     def __init__(self, elements: int, items: int, board: Board) -> None:
-        self.store, self.elements, self.board = "reverie", elements, board
+        self.store, self.elements, self.board, self.client_env = "reverie", elements, board, None
         self.clients = {"python": [], "c": []}
         self.folder = tempfile.TemporaryDirectory(prefix="reverie-bench-")
         self.socket = f"{self.folder.name}/s"

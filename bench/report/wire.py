@@ -36,7 +36,7 @@ def text(results: Results) -> str:
     parts = []
     payloads = dict.fromkeys(cell.row["payload"] for cell in results.cells if "payload" in cell.row)
     for payload in payloads:
-        cells = [cell for cell in results.find(payload=payload) if cell.row["store"] != "machine"]
+        cells = [cell for cell in results.find(payload=payload) if "language" in cell.row]
         rows = [
             [
                 payload,
@@ -69,8 +69,23 @@ def text(results: Results) -> str:
                 ]
             )
         parts.append(table(rows))
-    parts.append(_limits(results))
+    parts += [_copied(results), _limits(results)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _copied(results: Results) -> str:
+    """Bytes an item, by memcpy and memmove, and over loopback."""
+    rows = [["bytes an item, one Python client", "store", "copied by the client", "copied by the server", "over loopback"]]
+    for cell in results.find(what="copied"):
+        figures = [_detail(cell, f"{name}_bytes") for name in ("clients", "server", "loopback")]
+        rows.append(
+            [
+                f"{cell.row['operation']}, {cell.row['payload']}",
+                cell.row["store"],
+                *(figures if cell.values else [figure(cell), "", ""]),
+            ]
+        )
+    return table(rows) if len(rows) > 1 else ""
 
 
 def _limits(results: Results) -> str:

@@ -11,6 +11,7 @@ from .. import limits
 from ..cells import Results
 from ..processes import ProcessError
 from ..turns import Measurement, run_turns
+from . import copied
 from .board import Board
 from .job import PAYLOADS
 from .plan import MANY, Options, tables, works
@@ -106,6 +107,8 @@ def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
     try:
         for payload in options.payloads:
             _payload(results, payload, options, board, say)
+            if options.variants and "python" in options.languages:
+                copied.run(results, payload, options.stores, options.pace, board, say)
         if options.variants and "c" in options.languages and "reverie" in options.stores:
             for clients in sorted({min(200, max(options.clients)), max(options.clients)}):
                 _memory(results, board, clients, options.pace, say)

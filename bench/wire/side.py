@@ -7,6 +7,7 @@ import pathlib
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 from ..processes import Process, ProcessError
 from ..programs import REVERB_PYTHON, program
@@ -46,16 +47,26 @@ class Pace:
 class Side:
     """A store's server and its clients."""
 
-    def __init__(self, store: str, elements: int, board: Board, tables: list[str], items: int | None = None) -> None:
+    def __init__(
+        self,
+        store: str,
+        elements: int,
+        board: Board,
+        tables: list[str],
+        items: int | None = None,
+        server_env: dict[str, str] | None = None,
+        client_env: dict[str, str] | None = None,
+    ) -> None:
         self.store = store
         self.elements = elements
         self.board = board
+        self.client_env = client_env
         self.clients: dict[str, list[Process]] = {"python": [], "c": []}
         self.folder = tempfile.TemporaryDirectory(prefix="reverie-bench-")
         self.socket = f"{self.folder.name}/s"
         size = str(table_size(elements) if items is None else items)
         script = str(HERE / "server.py")
-        self.server = Process(PYTHON[store], script, MODULE[store], str(elements), size, self.socket, *tables)
+        self.server = Process(PYTHON[store], script, MODULE[store], str(elements), size, self.socket, *tables, env=server_env)
         try:
             self.port = int(self.server.receive_word("port", FILL_TIMEOUT))
         except BaseException:
@@ -67,9 +78,9 @@ class Side:
         started = self.clients[language]
         while len(started) < number:
             if language == "c":
-                started.append(Process(program("wire")))
+                started.append(Process(program("wire"), env=self.client_env))
             else:
-                started.append(Process(PYTHON[self.store], str(HERE / "client.py"), MODULE[self.store]))
+                started.append(Process(PYTHON[self.store], str(HERE / "client.py"), MODULE[self.store], env=self.client_env))
         return started[:number]
 
     def drop_clients(self, patience: float = 0) -> None:
@@ -102,8 +113,11 @@ class Side:
             first += share
         return made
 
-    def measure(self, work: Work, pace: Pace) -> tuple[float, dict[str, float]]:
-        """Items a second over all clients, and what was noted beside it. ProcessError says what failed."""
+    def measure(self, work: Work, pace: Pace, at_edges: Callable[[], object] = lambda: None) -> tuple[float, dict[str, float]]:
+        """Items a second over all clients, and what was noted beside it. ProcessError says what failed.
+
+        `at_edges` is called when the clock starts and when it stops.
+        """
         if self.server.process.poll() is not None:
             raise self.server.failed(f"ended with status {self.server.process.returncode}")
         processes = self.processes(work.language, min(2 if work.clients <= 500 else 4, work.clients))
@@ -114,7 +128,7 @@ class Side:
             for process in processes:
                 process.receive(READY_TIMEOUT)
             self.board.go()
-            measured = self._watch(work, pace, processes)
+            measured = self._watch(work, pace, processes, at_edges)
             self.board.stop()
         except BaseException:
             self.board.stop()
@@ -123,7 +137,9 @@ class Side:
         self._wait_until_stopped(processes)
         return measured
 
-    def _watch(self, work: Work, pace: Pace, processes: list[Process]) -> tuple[float, dict[str, float]]:
+    def _watch(
+        self, work: Work, pace: Pace, processes: list[Process], at_edges: Callable[[], object]
+    ) -> tuple[float, dict[str, float]]:
         begin = time.monotonic()
         while True:
             time.sleep(0.02)
@@ -135,6 +151,7 @@ class Side:
                 if not moved.any():
                     raise ProcessError(f"no answer in {pace.no_answer:.0f} s")
                 break
+        at_edges()
         unit = batch_size(self.elements, work.clients) if work.operation == "batch" else 1
         wanted = pace.units * unit * work.clients
         first, first_cpu, start = moved, self._cpu(processes), time.monotonic()
@@ -150,6 +167,7 @@ class Side:
             took = now - start
             if took >= pace.at_most or (took >= pace.seconds and total - int(first.sum()) >= wanted):
                 break
+        at_edges()
         last_cpu = self._cpu(processes)
         self._raise_what_failed(processes)
         each = moved - first

@@ -68,6 +68,9 @@ def test_wire_measures_every_operation_language_and_variant(results, tmp_path):
     assert {row["transport"] for row in rows} == {"tcp", "unix"}
     assert {row.get("tables", "1") for row in rows} == {"1", "8"}
     assert {row["language"] for row in rows} == {"python", "c"}
+    copied = found.find(what="copied", operation="insert")
+    assert all(cell.median >= 400 for cell in copied), "each item's bytes are copied at least once"
+    assert len(copied) == 1
     assert found.versions == {"reverie": importlib.metadata.version("reverie")}
     text = report.save(found, tmp_path)
     assert "insert" in text
