@@ -128,11 +128,12 @@ typedef struct rv_batch_arrays {
   size_t count;       /* items; fewer than batch_size when the time ran out */
   int64_t table_size; /* at the last draw */
   rv_layout *found;   /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */
+  rv_batch *drawn;    /* with `found`: what a server elsewhere drew and counted, the caller's to free; else NULL */
 } rv_batch_arrays;
 
 /* As rv_client_sample_batch, written straight into the caller's arrays: the fastest way to sample, and nothing to free. Where the
  * items look otherwise than the arrays (or `layout` is NULL), RV_FAILED_PRECONDITION and their layout in `found`: in process nothing was
- * drawn then; a server elsewhere has counted the draws. Columns of strings are refused (RV_UNIMPLEMENTED): rv_client_sample_batch has
+ * drawn then; what a server elsewhere drew is in `drawn`. Columns of strings are refused (RV_UNIMPLEMENTED): rv_client_sample_batch has
  * them. */
 RV_API rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch_size, rv_batch_arrays *arrays,
                                      const rv_wait *wait, rv_error *err);

@@ -1,5 +1,5 @@
-/* Client.sample_batch. In process the library writes straight into the arrays, once it is known what a table's items look like;
- * otherwise a batch is drawn first, and gathered into arrays made for it. */
+/* Client.sample_batch. The library writes straight into the arrays, once it is known what a table's items look like; otherwise a
+ * batch is drawn first, and gathered into arrays made for it. */
 #include <time.h>
 
 #include "batch.h"
@@ -143,6 +143,21 @@ static batch_object *describe_draws(client_object *self, const rv_batch *drawn, 
   return batch;
 }
 
+/* Takes the batch over. */
+static PyObject *wrap(client_object *self, scratch *s, const batch_call *call, handle_object *handle, rv_batch *owned_drawn)
+{
+  bool pad = call->unequal == RV_UNEQUAL_PAD;
+  batch_object *out = describe_draws(self, owned_drawn, pad);
+  if (out != NULL && (!pad || set_lengths(out, owned_drawn) == 0)) {
+    out->data = call->unequal == RV_UNEQUAL_LIST ? into_structure(client_structure(handle, rv_batch_num_columns(owned_drawn)),
+                                                                  list_columns(self, owned_drawn, call->copy))
+                                                 : gathered(self, owned_drawn, s, call, handle);
+  }
+  if (out != NULL && out->data == NULL) Py_CLEAR(out);
+  rv_batch_free(owned_drawn);
+  return (PyObject *)out;
+}
+
 static PyObject *draw(client_object *self, scratch *s, const batch_call *call, handle_object *handle)
 {
   rv_batch *drawn = NULL;
@@ -155,17 +170,7 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
   }
   rv_code code = rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
   core_wait_end(&wait);
-  if (code != RV_OK) return client_raise(self, handle, &wait, &err);
-  bool pad = call->unequal == RV_UNEQUAL_PAD;
-  batch_object *out = describe_draws(self, drawn, pad);
-  if (out != NULL && (!pad || set_lengths(out, drawn) == 0)) {
-    out->data = call->unequal == RV_UNEQUAL_LIST
-                    ? into_structure(client_structure(handle, rv_batch_num_columns(drawn)), list_columns(self, drawn, call->copy))
-                    : gathered(self, drawn, s, call, handle);
-  }
-  if (out != NULL && out->data == NULL) Py_CLEAR(out);
-  rv_batch_free(drawn);
-  return (PyObject *)out;
+  return code == RV_OK ? wrap(self, s, call, handle, drawn) : client_raise(self, handle, &wait, &err);
 }
 
 /* ---- straight into arrays ---- */
@@ -210,7 +215,7 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
     arrays->priorities = batch->priorities;
     arrays->times_sampled = batch->times_sampled;
   }
-  if (g->bytes <= CLIENT_SMALL_BYTES) {
+  if (g->client->in_process && g->bytes <= CLIENT_SMALL_BYTES) {
     core_wait_begin_short(wait, call->timeout_ms, call->cancel);
   } else {
     core_wait_begin(wait, call->timeout_ms, call->cancel);
@@ -235,7 +240,7 @@ static PyObject *finished(gathering *g, batch_object *owned_batch, const rv_batc
   return (PyObject *)owned_batch;
 }
 
-/* One try. *again: the items looked otherwise than was known, and none was drawn. */
+/* One try. *again: the items looked otherwise than was known, and none was drawn. From a server they are then drawn already. */
 static PyObject *try_into(client_object *self, scratch *s, const batch_call *call, handle_object *handle, bool *again)
 {
   gathering g;
@@ -256,9 +261,11 @@ static PyObject *try_into(client_object *self, scratch *s, const batch_call *cal
   Py_XDECREF((PyObject *)batch);
   if (arrays.found == NULL || wait.raised) {
     rv_layout_unref(arrays.found);
+    rv_batch_free(arrays.drawn);
     return client_raise(self, handle, &wait, &err);
   }
   handle_see_layout(handle, arrays.found);
+  if (arrays.drawn != NULL) return wrap(self, s, call, handle, arrays.drawn);
   *again = true;
   return NULL;
 }
@@ -283,7 +290,7 @@ static PyObject *draw_into(client_object *self, scratch *s, const batch_call *ca
 
 static PyObject *sample(client_object *self, scratch *s, const batch_call *call, handle_object *handle)
 {
-  if (self->in_process && call->unequal == RV_UNEQUAL_ERROR) return draw_into(self, s, call, handle);
+  if (call->unequal == RV_UNEQUAL_ERROR) return draw_into(self, s, call, handle);
   return draw(self, s, call, handle);
 }
 

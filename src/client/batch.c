@@ -127,14 +127,21 @@ static rv_code check_all_received(rv_batch *batch, const char *table, rv_patienc
   return code;
 }
 
-static rv_code draw(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_patience *patience, rv_error *err)
+rv_code rv_batch_draw_remote(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_batch_sink *sink,
+                             rv_patience *patience, rv_error *err)
 {
-  if (batch->client->store != NULL) return rv_batch_draw_local(batch, table, want, same_layout, NULL, patience, err);
-  rv_code code = rv_sample_remote(batch->client, table, want, same_layout, patience, batch->draws, &batch->size, err);
+  rv_code code = rv_sample_remote(batch->client, table, want, same_layout, sink, patience, batch->draws, &batch->size, err);
+  if (sink != NULL && sink->taken > 0) batch->size = 0;
   return code == RV_OK ? check_all_received(batch, table, patience, err) : code;
 }
 
-static rv_code finish(rv_batch *batch, rv_unequal unequal, rv_error *err)
+static rv_code draw(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_patience *patience, rv_error *err)
+{
+  if (batch->client->store != NULL) return rv_batch_draw_local(batch, table, want, same_layout, NULL, patience, err);
+  return rv_batch_draw_remote(batch, table, want, same_layout, NULL, patience, err);
+}
+
+rv_code rv_batch_finish(rv_batch *batch, rv_unequal unequal, rv_error *err)
 {
   const rv_layout *first = batch->draws[0].trajectory->layout;
   batch->one_layout = true;
@@ -160,7 +167,7 @@ rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batc
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
   code = draw(batch, table, batch_size, unequal == RV_UNEQUAL_ERROR, &patience, err);
-  if (code == RV_OK) code = finish(batch, unequal, err);
+  if (code == RV_OK) code = rv_batch_finish(batch, unequal, err);
   if (code != RV_OK) {
     rv_batch_free(batch);
     return code;

@@ -2,7 +2,7 @@
 #ifndef RV_CLIENT_BATCH_H
 #define RV_CLIENT_BATCH_H
 
-#include "client/client.h"
+#include "client/batch_remote.h"
 
 struct rv_batch {
   rv_client *client;
@@ -20,5 +20,11 @@ rv_code rv_batch_take(rv_client *client, size_t capacity, rv_batch **out, rv_err
  * before the time ran out, or the table was closed, is kept. */
 rv_code rv_batch_draw_local(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_fill *fill,
                             rv_patience *patience, rv_error *err);
+
+/* The same from a server. With a sink, its items are gone when this returns, and batch->size is 0. */
+rv_code rv_batch_draw_remote(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_batch_sink *sink,
+                             rv_patience *patience, rv_error *err);
+/* Infos, and whether all draws look alike, which for RV_UNEQUAL_ERROR they must. */
+rv_code rv_batch_finish(rv_batch *batch, rv_unequal unequal, rv_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/receive.h"
+#include "store/gather.h"
 
 #define MILLISECOND INT64_C(1000000)
 #define GRACE_NS (1000 * MILLISECOND) /* for the server's answer to arrive after the time is up */
@@ -32,6 +33,7 @@ typedef struct batch_stream {
   rv_sample_request request;
   rv_draw *draws;
   size_t want, count;
+  rv_batch_sink *sink; /* NULL: the draws are kept */
   rv_code code;
   rv_error error;
 } batch_stream;
@@ -53,6 +55,37 @@ static void end_request(batch_stream *stream, rv_code code)
   rv_gate_open(&stream->gate);
 }
 
+static bool all_alike(const rv_draw *draws, size_t n, const rv_layout *layout)
+{
+  for (size_t i = 0; i < n; i++)
+    if (draws[i].trajectory->layout != layout) return false;
+  return true;
+}
+
+/* Hands on the draws from `first` on. Those that it does not take are forgotten, and the request ends with what it had. */
+static rv_code pour(batch_stream *stream, size_t first)
+{
+  rv_batch_sink *sink = stream->sink;
+  rv_draw *draws = stream->draws + first;
+  size_t n = stream->count - first;
+  if (n == 0) return RV_OK;
+  if (first == 0 && !all_alike(draws, 1, sink->layout)) {
+    stream->sink = NULL;
+    return RV_OK;
+  }
+  rv_code code = all_alike(draws, n, sink->layout)
+                     ? sink->take(sink, draws, n, first, &stream->error)
+                     : rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
+  if (code == RV_OK) {
+    sink->taken += n;
+    sink->table_size = draws[n - 1].table_size;
+  } else {
+    stream->count = first;
+  }
+  rv_draws_release(draws, n);
+  return code;
+}
+
 static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
 {
   batch_stream *stream = user;
@@ -61,7 +94,12 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
     return;
   }
   rv_span message = {.data = data, .size = size};
+  size_t before = stream->count;
   rv_code code = rv_receiver_take(&stream->receiver, buf, message, stream->draws, stream->want, &stream->count, &stream->error);
+  if (stream->sink != NULL) {
+    rv_code poured = pour(stream, before);
+    if (poured != RV_OK) code = poured;
+  }
   if (code != RV_OK) rv_call_cancel(call);
   if (code != RV_OK || stream->count == stream->want) end_request(stream, code);
 }
@@ -261,8 +299,8 @@ static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_
   }
 }
 
-rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_patience *patience,
-                         rv_draw *draws, size_t *count, rv_error *err)
+rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_batch_sink *sink,
+                         rv_patience *patience, rv_draw *draws, size_t *count, rv_error *err)
 {
   batch_stream *stream = NULL;
   rv_code code = take_stream(client, &stream, err);
@@ -272,6 +310,7 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   stream->draws = draws;
   stream->want = want;
   stream->count = 0;
+  stream->sink = sink;
   waiting_batch waiting = {.stream = stream, .table = table};
   patience->describe = describe;
   patience->context = &waiting;

@@ -1,5 +1,5 @@
 /* Batches straight into the caller's arrays. In process small rows are copied while they are drawn, under the table's lock; what is
- * not goes through a batch. */
+ * not goes through a batch. From a server they are copied as they arrive. */
 #include <string.h>
 
 #include "base/error.h"
@@ -39,6 +39,7 @@ static rv_code check(rv_client *client, const char *table, size_t batch_size, rv
   arrays->count = 0;
   arrays->table_size = 0;
   arrays->found = NULL;
+  arrays->drawn = NULL;
   rv_code code = rv_client_check_table(client, table, err);
   if (code != RV_OK) return code;
   if (batch_size == 0 || batch_size > INT32_MAX)
@@ -58,10 +59,9 @@ static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fi
   }
 }
 
-/* Draws [first, first + n) of the batch, all of the arrays' layout. */
-static rv_code gather(const rv_batch *batch, size_t first, size_t n, const rv_fill *fill, rv_error *err)
+/* n draws, all of the arrays' layout, as number `first` and following. */
+static rv_code gather(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill, rv_error *err)
 {
-  const rv_draw *draws = batch->draws + first;
   if (n == 0) return RV_OK;
   copy_infos(draws, n, first, fill);
   size_t num_columns = rv_layout_num_columns(fill->layout);
@@ -108,7 +108,7 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   rv_code code = rv_batch_draw_local(batch, table, want, true, &fill, patience, err);
   size_t drawn = batch->size, rest = drawn - fill.done;
   batch->size = 0; /* the draws are released here: those before fill.done were never made */
-  if (code == RV_OK) code = gather(batch, fill.done, rest, &fill, err);
+  if (code == RV_OK) code = gather(batch->draws + fill.done, rest, fill.done, &fill, err);
   arrays->found = fill.found;
   arrays->table_size = rest > 0 ? batch->draws[drawn - 1].table_size : fill.table_size;
   if (rest > 0) rv_draws_release(batch->draws + fill.done, rest);
@@ -116,34 +116,44 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   return code;
 }
 
-static rv_code sample_remote(rv_client *client, const char *table, size_t want, rv_batch_arrays *arrays, const rv_wait *wait,
+typedef struct array_sink {
+  rv_batch_sink sink;
+  rv_fill fill;
+} array_sink;
+
+static rv_code take(rv_batch_sink *sink, const rv_draw *draws, size_t n, size_t first, rv_error *err)
+{
+  return gather(draws, n, first, &((array_sink *)sink)->fill, err);
+}
+
+/* The items look otherwise than the arrays. They are drawn and counted, so the caller gets them. */
+static rv_code hand_over(rv_batch *batch, const char *table, rv_batch_arrays *arrays, rv_error *err)
+{
+  rv_code code = rv_batch_finish(batch, RV_UNEQUAL_ERROR, err);
+  if (code != RV_OK) {
+    rv_batch_free(batch);
+    return code;
+  }
+  arrays->found = rv_layout_ref(rv_batch_layout(batch));
+  arrays->drawn = batch;
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "the items of table \"%s\" have another layout (dtype, shape or length of some column) than the arrays given",
+                 table);
+}
+
+static rv_code sample_remote(rv_batch *batch, const char *table, size_t want, rv_batch_arrays *arrays, rv_patience *patience,
                              rv_error *err)
 {
-  rv_batch *batch = NULL;
-  rv_code code = rv_client_sample_batch(client, table, want, RV_UNEQUAL_ERROR, wait, &batch, err);
-  if (code != RV_OK) return code;
-  rv_layout *layout = rv_batch_layout(batch);
-  if (layout != arrays->layout) {
-    arrays->found = rv_layout_ref(layout);
-    code = rv_fail(err, RV_FAILED_PRECONDITION,
-                   "the items of table \"%s\" have another layout (dtype, shape or length of some column) than the arrays given",
-                   table);
-  } else {
-    rv_batch *room = NULL; /* infos of the batch are in use: they are read, not written */
-    code = rv_batch_take(client, want, &room, err);
-    if (code == RV_OK) {
-      rv_fill fill;
-      prepare_fill(&fill, arrays, room);
-      code = gather(batch, 0, batch->size, &fill, err);
-      rv_batch_free(room);
-    }
-    if (code == RV_OK) {
-      arrays->count = batch->size;
-      arrays->table_size = batch->draws[batch->size - 1].table_size;
-    }
-  }
+  array_sink into = {.sink = {.layout = arrays->layout, .take = take}};
+  bool known = arrays->layout != NULL;
+  if (known) prepare_fill(&into.fill, arrays, batch);
+  rv_code code = rv_batch_draw_remote(batch, table, want, true, known ? &into.sink : NULL, patience, err);
+  if (code == RV_OK && into.sink.taken == 0) return hand_over(batch, table, arrays, err);
   rv_batch_free(batch);
-  return code;
+  if (code != RV_OK) return code;
+  arrays->count = into.sink.taken;
+  arrays->table_size = into.sink.table_size;
+  return RV_OK;
 }
 
 rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch_size, rv_batch_arrays *arrays,
@@ -151,12 +161,12 @@ rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch
 {
   rv_code code = check(client, table, batch_size, arrays, err);
   if (code != RV_OK) return code;
-  if (client->store == NULL) return sample_remote(client, table, batch_size, arrays, wait, err);
   rv_batch *batch = NULL;
   code = rv_batch_take(client, batch_size, &batch, err);
   if (code != RV_OK) return code;
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  if (client->store == NULL) return sample_remote(batch, table, batch_size, arrays, &patience, err);
   code = sample_local(batch, table, batch_size, arrays, &patience, err);
   rv_batch_free(batch);
   return code;
