@@ -14,6 +14,7 @@ enum { BATCH = 256 };
 typedef struct prioritized {
   rv_selector base;
   double exponent;
+  double last_priority, last_weight; /* of those that came alone: one by one, items mostly come with the same priority */
   rv_sum_tree tree;
   rv_dense dense; /* for the uniform choice */
 } prioritized;
@@ -33,6 +34,15 @@ static void weigh(const prioritized *self, const double *priorities, double *wei
   for (size_t i = 0; i < n; i++) weights[i] = weights[i] > 0 ? weights[i] : -0.0;
 }
 
+static double weigh_one(prioritized *self, double priority)
+{
+  if (priority != self->last_priority) {
+    weigh(self, &priority, &self->last_weight, 1);
+    self->last_priority = priority;
+  }
+  return self->last_weight;
+}
+
 static void prioritized_free(rv_selector *base)
 {
   prioritized *self = (prioritized *)base;
@@ -50,10 +60,8 @@ static rv_code prioritized_insert(rv_selector *base, uint32_t slot, uint64_t key
   if (code != RV_OK) return code;
   if (rv_dense_reserve(&self->dense, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
   if (rv_sum_tree_reserve(&self->tree, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-  double weight;
-  weigh(self, &priority, &weight, 1);
   rv_dense_add(&self->dense, slot);
-  rv_sum_tree_set(&self->tree, slot, weight);
+  rv_sum_tree_set(&self->tree, slot, weigh_one(self, priority));
   base->count++;
   return RV_OK;
 }
@@ -99,7 +107,11 @@ static rv_code prioritized_update_many(rv_selector *base, const uint32_t *slots,
 
 static rv_code prioritized_update(rv_selector *base, uint32_t slot, double priority, rv_error *err)
 {
-  return prioritized_update_many(base, &slot, &priority, 1, err);
+  prioritized *self = (prioritized *)base;
+  if (!is_here(self, slot)) return rv_selector_misused(err, slot, false);
+  rv_code code = rv_selector_accepts(base, priority, err);
+  if (code == RV_OK) rv_sum_tree_set(&self->tree, slot, weigh_one(self, priority));
+  return code;
 }
 
 static void prioritized_select_many(rv_selector *base, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
@@ -154,7 +166,7 @@ rv_code rv_selector_prioritized_new(double exponent, uint64_t expected, rv_selec
 {
   prioritized *self = malloc(sizeof *self);
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
-  *self = (prioritized){.base = {.class = &prioritized_class}, .exponent = exponent};
+  *self = (prioritized){.base = {.class = &prioritized_class}, .exponent = exponent, .last_priority = NAN};
   rv_sum_tree_init(&self->tree, expected);
   rv_dense_init(&self->dense, expected);
   *out = &self->base;

@@ -70,7 +70,7 @@ rv_code rv_sum_tree_reserve(rv_sum_tree *tree, uint32_t slot, rv_error *err)
 
 void rv_sum_tree_set(rv_sum_tree *tree, uint32_t slot, double weight)
 {
-  tree->steps->set(tree, 1, &slot, &weight);
+  tree->steps->set_one(tree, slot, weight);
 }
 
 void rv_sum_tree_set_many(rv_sum_tree *tree, const uint32_t *slots, const double *weights, size_t n)

@@ -27,12 +27,36 @@ TARGET static inline double sum_of(const double *c)
   return _mm_cvtsd_f64(_mm_add_sd(fours, _mm_unpackhi_pd(fours, fours)));
 }
 
-TARGET static inline double ends_of(const double *c, double *end)
+TARGET static inline double ends_to(__m512d c, double *end)
 {
-  __m512d ends = ends_in(_mm512_load_pd(c)), last = _mm512_permutexvar_pd(_mm512_set1_epi64(7), ends);
+  __m512d ends = ends_in(c), last = _mm512_permutexvar_pd(_mm512_set1_epi64(7), ends);
   __mmask8 at_last = _mm512_cmp_pd_mask(ends, last, _CMP_EQ_OQ);
   _mm512_store_pd(end, _mm512_mask_blend_pd(at_last, ends, _mm512_set1_pd(INFINITY)));
   return _mm512_cvtsd_f64(last);
+}
+
+TARGET static inline double ends_of(const double *c, double *end)
+{
+  return ends_to(_mm512_load_pd(c), end);
+}
+
+/* A line is written whole, since a load of all of it could not take a part from a store that is still under way. */
+TARGET static inline __m512d replaced(double *c, uint32_t lane, double x)
+{
+  __m512d line = _mm512_mask_blend_pd((__mmask8)(1U << lane), _mm512_load_pd(c), _mm512_set1_pd(x));
+  _mm512_store_pd(c, line);
+  return line;
+}
+
+TARGET static inline double sum_with(double *c, uint32_t lane, double x)
+{
+  __m512d last = _mm512_permutexvar_pd(_mm512_set1_epi64(7), ends_in(replaced(c, lane, x)));
+  return _mm512_cvtsd_f64(last);
+}
+
+TARGET static inline double ends_with(double *c, double *end, uint32_t lane, double x)
+{
+  return ends_to(replaced(c, lane, x), end);
 }
 
 TARGET static inline size_t place_of(const double *end, double *u)

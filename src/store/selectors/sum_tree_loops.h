@@ -8,8 +8,9 @@
 
 /* ---- drawing ---- */
 
-/* A level of more bytes than this is fetched ahead; a smaller one is mostly in the cache. */
-enum { FETCH_BYTES = 1 << 18 };
+/* A level of more bytes than this is fetched ahead, by loads that nothing waits for: more of them are under way at once than of
+ * the steps below, which load for themselves where a level is small. */
+enum { FETCH_BYTES = 1 << 20 };
 
 /* One level down, for all of a batch. */
 TARGET static void descend(const rv_sum_tree *tree, uint32_t level, size_t n, uint32_t *restrict index, double *restrict u)
@@ -30,14 +31,19 @@ TARGET static void descend(const rv_sum_tree *tree, uint32_t level, size_t n, ui
   }
 }
 
+TARGET static inline void load(const double *line)
+{
+  (void)*(const volatile double *)line;
+}
+
 TARGET static void fetch(const rv_sum_tree *tree, uint32_t level, size_t n, const uint32_t *index)
 {
   if (level > 0) {
     if (tree->groups[level].length * sizeof(rv_sum_group) <= FETCH_BYTES) return;
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_sum_tree_group(tree, level, index[i])->end);
+    for (size_t i = 0; i < n; i++) load(rv_sum_tree_group(tree, level, index[i])->end);
   } else {
     if (tree->leaves.length * sizeof(double) <= FETCH_BYTES) return;
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_sum_tree_leaves(tree, index[i]));
+    for (size_t i = 0; i < n; i++) load(rv_sum_tree_leaves(tree, index[i]));
   }
 }
 
@@ -116,4 +122,16 @@ TARGET static void set(rv_sum_tree *tree, size_t n, uint32_t *restrict index, co
   }
 }
 
-const rv_sum_tree_steps STEPS = {.name = NAME, .draw = draw, .set = set};
+TARGET static void set_one(rv_sum_tree *tree, uint32_t slot, double weight)
+{
+  uint32_t at = slot >> RV_TREE_SHIFT;
+  double sum = sum_with(rv_sum_tree_leaves(tree, at), slot & (RV_TREE_FANOUT - 1), weight);
+  for (uint32_t level = 1; level <= tree->top; level++) {
+    rv_sum_group *group = rv_sum_tree_group(tree, level, at >> RV_TREE_SHIFT);
+    sum = ends_with(group->sum, group->end, at & (RV_TREE_FANOUT - 1), sum);
+    at >>= RV_TREE_SHIFT;
+  }
+  tree->total = sum;
+}
+
+const rv_sum_tree_steps STEPS = {.name = NAME, .draw = draw, .set = set, .set_one = set_one};

@@ -28,6 +28,18 @@ static inline double ends_of(const double *c, double *end)
   return last;
 }
 
+static inline double sum_with(double *c, uint32_t lane, double x)
+{
+  c[lane] = x;
+  return sum_of(c);
+}
+
+static inline double ends_with(double *c, double *end, uint32_t lane, double x)
+{
+  c[lane] = x;
+  return ends_of(c, end);
+}
+
 static inline size_t count(const double *end, double u)
 {
   size_t reached = 0;

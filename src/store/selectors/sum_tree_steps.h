@@ -1,10 +1,12 @@
 /* The inner loops of the tree of sums, compiled once for each kind of processor that has vectors worth it: sum_tree_plain.c,
  * sum_tree_avx2.c and sum_tree_avx512.c. Each defines STEPS (the name of its table of functions), TARGET (the attribute that
- * names the processor) and the three things below, then includes sum_tree_loops.h. All add in the same order and so come to the
+ * names the processor) and the functions below, then includes sum_tree_loops.h. All add in the same order and so come to the
  * same result, to the last bit.
  *
  *   double sum_of(const double *c)                 ((c0 + c1) + (c2 + c3)) + ((c4 + c5) + (c6 + c7))
  *   double ends_of(const double *c, double *end)   the group's ends, from its sums; returns what they come to
+ *   sum_with(double *c, uint32_t lane, double x)   the same two after c[lane] = x
+ *   ends_with(double *c, double *end, uint32_t lane, double x)
  *   size_t place_of(const double *end, double *u)  how many ends `u` has reached; *u becomes its distance from the last of them
  *   size_t leaf_of(const double *c, double u)      how many ends of the leaves `c` it has reached
  *
@@ -26,6 +28,7 @@ struct rv_sum_tree_steps {
   void (*draw)(const rv_sum_tree *tree, size_t n, double *u, uint32_t *slots, double *probabilities);
   /* n <= RV_TREE_BATCH. `index` comes with the slots and is used up. */
   void (*set)(rv_sum_tree *tree, size_t n, uint32_t *index, const double *weights);
+  void (*set_one)(rv_sum_tree *tree, uint32_t slot, double weight);
 };
 
 extern const rv_sum_tree_steps rv_sum_tree_steps_plain;

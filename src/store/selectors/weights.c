@@ -5,9 +5,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Nobody here looks at floating-point exceptions, and a compiler that need not keep them can compare in vectors. */
+/* Nobody here looks at floating-point exceptions, and a compiler that need not keep them can compare in vectors. Products and sums
+ * are rounded one by one: fused where a processor can, they would make the same priorities weigh differently on different ones. */
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-trapping-math")
+#pragma GCC optimize("no-trapping-math", "fp-contract=off")
+#else
+#pragma STDC FP_CONTRACT OFF
 #endif
 
 /* Compiled into each of its callers, for that caller's processor. */
@@ -85,13 +88,16 @@ static bool power_narrow(double exponent, const double *in, double *out, size_t 
   return power_of_normal(exponent, in, out, n);
 }
 #if defined(__GNUC__) && defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static bool power_wide(double exponent, const double *in, double *out, size_t n)
+#ifdef __clang__
+#define WIDEST "avx512f,avx512dq,avx512vl"
+#else
+#define WIDEST "avx512f,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
+__attribute__((target("avx2"))) static bool power_wide(double exponent, const double *in, double *out, size_t n)
 {
   return power_of_normal(exponent, in, out, n);
 }
-/* Clang would need to be told to use the whole width; it has what AVX2 gives. */
-__attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512"))) static bool
-power_widest(double exponent, const double *in, double *out, size_t n)
+__attribute__((target(WIDEST))) static bool power_widest(double exponent, const double *in, double *out, size_t n)
 {
   return power_of_normal(exponent, in, out, n);
 }
@@ -100,7 +106,7 @@ static bool power_here(double exponent, const double *in, double *out, size_t n)
 {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return power_widest(exponent, in, out, n);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return power_wide(exponent, in, out, n);
+  if (__builtin_cpu_supports("avx2")) return power_wide(exponent, in, out, n);
   return power_narrow(exponent, in, out, n);
 }
 #else
