@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "store/selectors/dense.h"
@@ -19,13 +20,14 @@ typedef struct prioritized {
   rv_dense dense; /* for the uniform choice */
 } prioritized;
 
-/* The leaf of a slot without an item is 0.0. An item of weight zero has -0.0, which counts the same: so an update, which reads the
- * leaf anyway, knows who is here without looking at anything else. */
-static bool is_here(const prioritized *self, uint32_t slot)
+/* The leaf of a slot without an item is 0.0, all bits zero. An item of weight zero has -0.0, which counts the same: so an update,
+ * which reads the leaf anyway, knows who is here without looking at anything else. */
+static inline bool is_here(const prioritized *self, uint32_t slot)
 {
   if (slot >= self->tree.leaves.length) return false;
-  double leaf = rv_sum_tree_get(&self->tree, slot);
-  return leaf > 0 || signbit(leaf);
+  uint64_t bits;
+  memcpy(&bits, RV_SEGARRAY_AT(&self->tree.leaves, double, slot), sizeof bits);
+  return bits != 0;
 }
 
 static void weigh(const prioritized *self, const double *priorities, double *weights, size_t n)
@@ -90,8 +92,8 @@ static rv_code prioritized_update_many(rv_selector *base, const uint32_t *slots,
 {
   prioritized *self = (prioritized *)base;
   bool fine = true;
-  for (size_t i = 0; i < n; i++) fine &= priorities[i] >= 0 && priorities[i] <= DBL_MAX;
-  for (size_t i = 0; i < n; i++) fine &= is_here(self, slots[i]);
+  for (size_t i = 0; i < n; i++) fine &= (priorities[i] >= 0) & (priorities[i] <= DBL_MAX);
+  for (size_t i = 0; i < n && fine; i++) fine = is_here(self, slots[i]);
   if (!fine) {
     rv_code code = first_refusal(base, slots, priorities, n, err);
     if (code != RV_OK) return code;
