@@ -81,15 +81,15 @@ static void on_ready(void *owner, rv_session *session)
   start_waiting(channel);
 }
 
-/* The connection is not for new calls any more. A server that closes each one at once is not asked again and again. */
+/* The connection is not for new calls any more. A server that closes each one at once is not asked again and again; where
+ * something was answered before a bad line was cut, the next attempt waits no longer than the first one did. */
 static void let_go(rv_channel *channel, rv_session *session)
 {
   if (session != channel->session) return;
   channel->session = NULL;
-  if (session->ready && rv_monotonic_ns(&channel->loop->env) - channel->ready_ns >= GOOD_CONNECTION_NS)
-    channel->backoff_ns = BACKOFF_FIRST_NS;
-  else if (session->ready)
-    back_off(channel);
+  bool lasted = rv_monotonic_ns(&channel->loop->env) - channel->ready_ns >= GOOD_CONNECTION_NS;
+  if (session->ready && (lasted || session->useful)) channel->backoff_ns = BACKOFF_FIRST_NS;
+  if (session->ready && !lasted) back_off(channel);
   set_state(channel, "not connected to %s", channel->address.text);
 }
 

@@ -136,6 +136,7 @@ static int on_data_chunk(nghttp2_session *http, uint8_t flags, int32_t stream_id
 {
   (void)flags;
   rv_session *session = user_data;
+  session->useful = true;
   session->frame_left = size < session->frame_left ? session->frame_left - size : 0;
   if (nghttp2_session_consume_connection(http, size) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
   rv_call *call = find_call(session, stream_id);
