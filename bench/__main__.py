@@ -33,7 +33,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="few and short cells, once: to see that it runs, not to quote")
     parser.add_argument("--rounds", type=int, help="turns of every cell (3)")
-    parser.add_argument("--seconds", type=float, help="of each measurement at least (wire 2, latency 5, local 0.3, growth 0.3)")
+    parser.add_argument("--seconds", type=float, help="of each measurement at least (wire 2, latency 3, local 0.3, growth 0.3)")
     parser.add_argument("--stores", help="comma-separated: only these (reverie, dm-reverb, rlox, cpprb, sb3, flashbax)")
     parser.add_argument("--cases", help="wire: payloads (400B,4kB,40kB,400kB); local: rows (small,image,atari,...)")
     parser.add_argument("--clients", help="wire: client counts (1,2,32,200,2000)")
@@ -46,6 +46,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="older results, a file or a folder: prints the ratio cell by cell; fails when one of ours got slower beyond the spread",
     )
     return parser.parse_args(arguments)
+
+
+def without_paths(arguments: list[str]) -> list[str]:
+    """What one has to type for the same figures: not where they went."""
+    kept, skip = [], False
+    for word in arguments:
+        is_path = word.partition("=")[0] in ("--output", "--against")
+        if not is_path and not skip:
+            kept.append(word)
+        skip = is_path and "=" not in word
+    return kept
 
 
 def make_peers(needed: list[str]) -> None:
@@ -84,7 +95,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     if options.what == "table":
         return readme.write(ROOT, options.output)
-    command = "./dev bench " + " ".join(arguments)
+    command = " ".join(["./dev bench", *without_paths(arguments)])
     signal.signal(signal.SIGTERM, _raise_interrupt)
     chosen = list(subjects.SUBJECTS) if options.what == "all" else [options.what]
     stores = options.stores.split(",") if options.stores else None

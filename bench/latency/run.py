@@ -37,7 +37,7 @@ class Options:
     languages: tuple[str, ...] = ("python", "c")
     clients: tuple[int, ...] = (1, 8)
     loads: tuple[int, ...] = (10, 50, 90)  # per cent of the peak
-    seconds: float = 5.0
+    seconds: float = 3.0
     rounds: int = 3
     lock_items: int = 1_000_000
     lock_pace: Pace = dataclasses.field(default_factory=lambda: Pace(3.0, 0.5, 10.0, 8, 8.0))

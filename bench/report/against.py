@@ -23,6 +23,8 @@ def is_slower(before: Cell, after: Cell) -> bool:
 
     One turn alone tells no spread; a quarter of the figure is taken for it.
     """
+    if before.unit.startswith("%"):  # of what is compared already: a point counts
+        return after.median - before.median > 1
     few = min(len(before.values), len(after.values)) < 2
     spread = max(max(cell.values) - min(cell.values) for cell in (before, after))
     spread = max(spread, before.median * (0.25 if few else 0.02))
@@ -45,12 +47,14 @@ def compare(before: Results, after: Results) -> tuple[str, list[Cell]]:
             if cell.failure and cell.row.get("store", "").startswith("reverie"):
                 slower.append(cell)
             continue
-        better = cell.median / other.median if cell.better != "lower" else other.median / cell.median
+        is_time = cell.better == "lower" or cell.unit == "us"
+        smaller, larger = (cell.median, other.median) if is_time else (other.median, cell.median)
+        better = f"{larger / smaller:.2f}" if smaller and larger else ""
         verdict = ""
         if cell.better and is_slower(other, cell):
             verdict = "slower"
             if cell.row.get("store", "").startswith("reverie"):
                 slower.append(cell)
-        rows.append([cell.name, number(other.median), number(cell.median), f"{better:.2f}", verdict])
+        rows.append([cell.name, number(other.median), number(cell.median), better, verdict])
     text = table(rows) + f"\n\n{len(slower)} of {len(rows) - 1} cells got slower beyond the spread"
     return text, slower

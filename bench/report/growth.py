@@ -26,10 +26,15 @@ def _times(results: Results) -> str:
             lines.append([operation, *(figure(by_store["reverie"].get(size)) for size in sizes)])
             if by_store["machine"]:
                 lines.append([f"{operation}, bare copies", *(figure(by_store["machine"].get(size)) for size in sizes)])
-            if operation.startswith("sample"):
+            if "sample" in operation:
+                gather = {
+                    cell.row["items"]: cell
+                    for cell in mine
+                    if cell.row["store"] == "machine" and cell.row["operation"] == operation.removeprefix("PER ")
+                }
                 ratios = []
                 for size in sizes:
-                    ours, bare = by_store["reverie"].get(size), by_store["machine"].get(size)
+                    ours, bare = by_store["reverie"].get(size), gather.get(size)
                     ratios.append(f"{ours.median / bare.median:.2f}" if ours and bare and ours.values and bare.values else "")
                 lines.append([f"{operation}: times a bare gather", *ratios])
         parts.append(table(lines))

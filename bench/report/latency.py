@@ -68,12 +68,14 @@ def plot(results: Results, path: pathlib.Path) -> None:
         figure_, axes = plt.subplots(height, columns, figsize=(4.2 * columns, 2.8 * height), squeeze=False)
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
+        labels = list(dict.fromkeys(label for curves in panels.values() for label, _ in curves))
         for axis, (what, curves) in zip(axes.flat, panels.items(), strict=False):
             for label, by_percentile in curves:
-                axis.plot(PERCENTILES, [by_percentile[name].median for name in PERCENTILES], marker="o", label=label)
+                color = f"C{labels.index(label)}"
+                axis.plot(PERCENTILES, [by_percentile[name].median for name in PERCENTILES], marker="o", label=label, color=color)
             axis.set_yscale("log")
             axis.set_title(what, fontsize=8)
             axis.set_ylabel("us", fontsize=8)
-        axes[0][0].legend(fontsize=7)
+            axis.legend(fontsize=6)
         figure_.tight_layout()
         figure_.savefig(path, dpi=100)

@@ -94,7 +94,10 @@ def plot(found: dict[str, Results], path: pathlib.Path) -> None:
         figure, axes = plt.subplots(1, len(panels), figsize=(6 * len(panels), 1 + 0.19 * max(heights)), squeeze=False)
         for axis, (title, ratios) in zip(axes[0], panels, strict=True):
             names, values = list(ratios)[::-1], list(ratios.values())[::-1]
-            axis.barh(names, values, left=0, color=["tab:blue" if value >= 1 else "tab:orange" for value in values])
+            colors = ["tab:blue" if value >= 1 else "tab:orange" for value in values]
+            bars = axis.barh(names, [value - 1 for value in values], left=1, color=colors)
+            axis.bar_label(bars, [f"{value:.3g}x" for value in values], fontsize=6, padding=2)
+            axis.margins(x=0.15)
             axis.axvline(1, color="black", linewidth=0.8)
             axis.set_xscale("log")
             axis.set_title(title, fontsize=9)

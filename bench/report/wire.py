@@ -141,6 +141,9 @@ def plot(results: Results, path: pathlib.Path) -> None:
                 if limit and limit[0].values and mbps and not math.isnan(mbps[0]):
                     axis.axhline(limit[0].median / mbps[0], color="gray", linewidth=0.8, linestyle="--", label="send/recv")
                 axis.set_xscale("log")
+                counts = sorted({int(cell.row["clients"]) for cell in base})
+                axis.set_xticks(counts, [str(count) for count in counts], fontsize=8)
+                axis.xaxis.set_minor_locator(plt.NullLocator())
                 axis.set_yscale("log")
                 axis.set_title(f"{operation}, {payload}", fontsize=9)
                 if k == 0:
