@@ -112,15 +112,14 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
 {
   if (stream_enter(self) < 0) return NULL;
   rv_error err;
-  core_wait wait = {.raised = false};
-  rv_wait now = {.timeout_ms = 0};
+  core_wait wait;
   /* A flush a step seldom waits; with many threads, letting others have the GIL costs more than the whole step. */
-  rv_code code = keep > 0 ? rv_writer_flush(self->writer, keep, &now, &err) : RV_DEADLINE_EXCEEDED;
-  if (code == RV_DEADLINE_EXCEEDED) {
+  if (keep > 0)
+    core_wait_begin_short(&wait, timeout_ms, self->cancel);
+  else
     core_wait_begin(&wait, timeout_ms, self->cancel);
-    code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
-    core_wait_end(&wait);
-  }
+  rv_code code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
+  core_wait_end(&wait);
   stream_leave(self);
   if (code != RV_OK) return raise_wait(self, &wait, &err);
   Py_RETURN_NONE;

@@ -50,8 +50,24 @@ void rv_pieces_init(rv_pieces *pieces)
 void rv_pieces_fini(rv_pieces *pieces)
 {
   for (size_t i = 0; i < pieces->count; i++) rv_buf_unref(pieces->piece[i].owner);
+  rv_buf_unref(pieces->spare);
   free(pieces->piece);
   rv_pieces_init(pieces);
+}
+
+void rv_pieces_clear(rv_pieces *pieces)
+{
+  rv_buf *tail = pieces->tail != NULL ? rv_buf_ref(pieces->tail) : NULL;
+  for (size_t i = 0; i < pieces->count; i++) rv_buf_unref(pieces->piece[i].owner);
+  pieces->count = pieces->bytes = 0;
+  pieces->tail = NULL;
+  if (tail == NULL) return;
+  if (pieces->spare != NULL || atomic_load_explicit(&tail->refs, memory_order_acquire) != 1) {
+    rv_buf_unref(tail);
+    return;
+  }
+  tail->size = 0;
+  pieces->spare = tail;
 }
 
 static rv_code reserve(rv_pieces *pieces, size_t more)
@@ -80,7 +96,12 @@ rv_code rv_pieces_copy(rv_pieces *pieces, const void *data, size_t size)
     if (reserve(pieces, 1) != RV_OK) return RV_RESOURCE_EXHAUSTED;
     size_t room = pieces->bytes < TAIL_BYTES ? TAIL_BYTES : pieces->bytes; /* long messages come in fewer buffers */
     if (room > TAIL_BYTES_MAX) room = TAIL_BYTES_MAX;
-    tail = rv_buf_new(size > room ? size : room);
+    if (pieces->spare != NULL && pieces->spare->capacity >= size) {
+      tail = pieces->spare;
+      pieces->spare = NULL;
+    } else {
+      tail = rv_buf_new(size > room ? size : room);
+    }
     if (tail == NULL) return RV_RESOURCE_EXHAUSTED;
     add(pieces, tail, tail->data, 0);
     pieces->tail = tail;
@@ -113,6 +134,7 @@ rv_code rv_pieces_append(rv_pieces *to, rv_pieces *from)
   to->count += from->count;
   to->bytes += from->bytes;
   to->tail = NULL; /* what was appended ends elsewhere */
+  rv_buf_unref(from->spare);
   free(from->piece);
   rv_pieces_init(from);
   return RV_OK;

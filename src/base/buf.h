@@ -33,12 +33,15 @@ typedef struct rv_piece {
 typedef struct rv_pieces {
   rv_piece *piece;
   size_t count, capacity;
-  size_t bytes; /* of all pieces */
-  rv_buf *tail; /* the buffer that small bytes are appended to; owned through the pieces that point into it */
+  size_t bytes;  /* of all pieces */
+  rv_buf *tail;  /* the buffer that small bytes are appended to; owned through the pieces that point into it */
+  rv_buf *spare; /* the next tail, or NULL */
 } rv_pieces;
 
 void rv_pieces_init(rv_pieces *pieces);
 void rv_pieces_fini(rv_pieces *pieces); /* drops the references */
+/* Empties them, and keeps what memory nobody else refers to for the next use. */
+void rv_pieces_clear(rv_pieces *pieces);
 /* Copies bytes in. RV_RESOURCE_EXHAUSTED when memory is out; the pieces are then as they were. */
 rv_code rv_pieces_copy(rv_pieces *pieces, const void *data, size_t size);
 /* Adds a range of `owner` by reference (takes one of its own). */

@@ -45,7 +45,8 @@ typedef struct rv_stream_chunk {
   uint8_t flat[];
 } rv_stream_chunk;
 
-/* Takes the pieces (which are empty afterwards, also on failure). The caller owns one reference and one pin. */
+/* Takes the pieces, or copies and clears them where they are short: empty afterwards, also on failure, and to be finished by whoever
+ * made them. The caller owns one reference and one pin. */
 rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err);
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk);
 void rv_stream_chunk_unref(rv_stream_chunk *chunk);

@@ -270,6 +270,7 @@ static rv_stream_chunk *make_chunk(uint64_t key, size_t padding)
   rv_writer_buf_fini(&body);
   rv_stream_chunk *chunk = NULL;
   assert_int_equal(rv_stream_chunk_new(key, &pieces, &chunk, NULL), RV_OK);
+  rv_pieces_fini(&pieces);
   return chunk;
 }
 

@@ -34,7 +34,7 @@ rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk
     }
     *out = chunk;
   }
-  rv_pieces_fini(owned_data);
+  rv_pieces_clear(owned_data);
   return chunk != NULL ? RV_OK : rv_fail_memory(err, sizeof *chunk + flat);
 }
 

@@ -120,6 +120,8 @@ void rv_writer_free(rv_writer *writer)
   free(writer->tables);
   rv_tables_unref(writer->snapshot);
   rv_parts_fini(&writer->parts);
+  rv_pieces_fini(&writer->encode_room.pieces);
+  rv_writer_buf_fini(&writer->encode_room.scratch);
   free(writer->string_row);
   rv_gate_fini(&writer->gate);
   rv_mutex_fini(&writer->mutex);
@@ -174,15 +176,22 @@ static void describe(void *context, char *out, size_t capacity)
   }
 }
 
+static bool has_landed(const rv_writer *writer, size_t keep_in_flight)
+{
+  return atomic_load_explicit(&writer->num_flights, memory_order_acquire) <= keep_in_flight ||
+         atomic_load_explicit(&writer->failures, memory_order_relaxed) > 0;
+}
+
 static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const rv_wait *wait, rv_error *err)
 {
+  if (has_landed(writer, keep_in_flight) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
   rv_patience patience;
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
   writer->ask_server = patience.wait.timeout_ms < 0 || patience.wait.timeout_ms >= PATIENT_MS;
   rv_code code = RV_OK;
   for (;;) {
     rv_mutex_lock(&writer->mutex);
-    bool over = atomic_load_explicit(&writer->num_flights, memory_order_relaxed) <= keep_in_flight || writer->failures > 0;
+    bool over = has_landed(writer, keep_in_flight);
     writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
     rv_mutex_unlock(&writer->mutex);
     if (over) break;

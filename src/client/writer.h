@@ -60,6 +60,7 @@ struct rv_writer {
   uint64_t serial; /* of appends and items, to mark what one of them has seen */
   rv_random random;
   rv_parts parts;
+  rv_encode_room encode_room;
   rv_writer_table **tables;
   size_t num_tables, table_room;
   rv_tables *snapshot; /* NULL: not known */
@@ -77,9 +78,9 @@ struct rv_writer {
   int64_t wake_at; /* open the gate when so few items are in flight; -1: nobody waits */
   rv_link flights; /* oldest first */
   int64_t created, confirmed, failed;
-  atomic_size_t num_flights; /* changed under the mutex, read without */
+  atomic_size_t num_flights; /* changed under the mutex, read without: a failure is counted before its flight has ended */
   atomic_size_t bytes_in_flight;
-  size_t failures; /* not discarded */
+  atomic_size_t failures; /* not discarded; changed under the mutex, read without */
   bool failure_told;
   rv_error failure; /* the first */
   bool closing;

@@ -56,7 +56,7 @@ rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err)
 static void note_failure(rv_writer *writer, const rv_flight *flight, rv_code code, const char *message)
 {
   writer->failed++;
-  if (writer->failures++ > 0) return;
+  if (atomic_fetch_add_explicit(&writer->failures, 1, memory_order_relaxed) > 0) return;
   writer->failure_told = false;
   rv_fail(&writer->failure, code, "an item for table \"%.100s\" was not inserted: %s", flight->table->name, message);
 }
@@ -70,7 +70,7 @@ size_t rv_flight_take_off(rv_flight *flight)
   }
   atomic_fetch_sub_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
   if (!writer->closing) rv_list_remove(&flight->link);
-  return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_relaxed) - 1;
+  return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_release) - 1;
 }
 
 void rv_writer_wake(rv_writer *writer, size_t left)
@@ -83,14 +83,13 @@ bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *d
 {
   rv_writer *writer = flight->writer;
   rv_mutex_lock(&writer->mutex);
-  size_t left = rv_flight_take_off(flight);
   bool closing = writer->closing;
   if (code == RV_OK) {
     writer->confirmed++;
   } else if (!closing) {
     note_failure(writer, flight, code, message);
   }
-  rv_writer_wake(writer, left);
+  rv_writer_wake(writer, rv_flight_take_off(flight));
   if (done != NULL) *done = true;
   rv_mutex_unlock(&writer->mutex);
   return !closing || done == NULL;
@@ -113,13 +112,15 @@ void rv_flight_fini(rv_flight *flight)
 rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
 {
   rv_code code = RV_OK;
+  if (atomic_load_explicit(&writer->failures, memory_order_relaxed) == 0) return RV_OK;
   rv_mutex_lock(&writer->mutex);
-  if (writer->failures > 0 && (again || !writer->failure_told)) {
+  size_t failures = atomic_load_explicit(&writer->failures, memory_order_relaxed);
+  if (failures > 0 && (again || !writer->failure_told)) {
     writer->failure_told = true;
     code = rv_error_copy(err, &writer->failure);
-    if (writer->failures > 1 && err != NULL) {
+    if (failures > 1 && err != NULL) {
       size_t length = strlen(err->message);
-      snprintf(err->message + length, sizeof err->message - length, " (and %zu more)", writer->failures - 1);
+      snprintf(err->message + length, sizeof err->message - length, " (and %zu more)", failures - 1);
     }
   }
   rv_mutex_unlock(&writer->mutex);
@@ -129,8 +130,7 @@ rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
 size_t rv_writer_discard_failed(rv_writer *writer)
 {
   rv_mutex_lock(&writer->mutex);
-  size_t failures = writer->failures;
-  writer->failures = 0;
+  size_t failures = atomic_exchange_explicit(&writer->failures, 0, memory_order_relaxed);
   rv_mutex_unlock(&writer->mutex);
   return failures;
 }

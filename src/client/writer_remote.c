@@ -246,7 +246,8 @@ static rv_code encode(rv_writer *writer, rv_remote_item *item, rv_error *err)
   uint32_t n = item->flight.num_chunks;
   for (uint32_t i = 0; i < n; i++) {
     rv_written *chunk = item->flight.chunks[i];
-    rv_code code = rv_written_encode(chunk, writer->config.delta_encoded, (int)writer->config.compression, err);
+    rv_code code =
+        rv_written_encode(chunk, writer->config.delta_encoded, (int)writer->config.compression, &writer->encode_room, err);
     if (code != RV_OK) return code;
     item->stream.chunks[i] = rv_stream_chunk_ref(chunk->encoded);
     item->stream.num_chunks = i + 1;

@@ -143,7 +143,7 @@ static bool compresses(const rv_written *written, uint32_t tensor, bool delta, r
   return trial->snappy;
 }
 
-rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_error *err)
+rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_encode_room *room, rv_error *err)
 {
   if (written->encoded != NULL) return RV_OK;
   uint8_t few[16], *snappy = few;
@@ -157,12 +157,11 @@ rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_e
                                 .first = 0,
                                 .count = written->rows,
                                 .delta = delta,
-                                .snappy = {snappy, written->num_columns}};
-  rv_pieces pieces;
-  rv_pieces_init(&pieces);
-  rv_code code = rv_chunk_serialize(&pieces, written->segment, &encoding, err);
+                                .snappy = {snappy, written->num_columns},
+                                .scratch = &room->scratch};
+  rv_code code = rv_chunk_serialize(&room->pieces, written->segment, &encoding, err);
   if (snappy != few) free(snappy);
-  if (code == RV_OK) return rv_stream_chunk_new(written->key, &pieces, &written->encoded, err);
-  rv_pieces_fini(&pieces);
+  if (code == RV_OK) return rv_stream_chunk_new(written->key, &room->pieces, &written->encoded, err);
+  rv_pieces_clear(&room->pieces);
   return code;
 }

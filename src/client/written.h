@@ -39,7 +39,13 @@ void rv_written_unpin(rv_written *written);
 /* What the chunk's range of steps says from now on. */
 void rv_written_set_steps(rv_written *written);
 
+/* Memory that encoding uses again. */
+typedef struct rv_encode_room {
+  rv_pieces pieces;
+  rv_writer_buf scratch;
+} rv_encode_room;
+
 /* Makes `encoded` of a complete chunk; fine when it is there. `delta` and `compression` as in the writer's config. */
-rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_error *err);
+rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_encode_room *room, rv_error *err);
 
 #endif

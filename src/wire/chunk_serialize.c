@@ -28,13 +28,15 @@ rv_code rv_chunk_serialize(rv_pieces *out, rv_chunk *segment, const rv_chunk_enc
                               .delta = encoding->delta,
                               .snappy = encoding->snappy};
   rv_cut_room room;
-  rv_writer_buf scratch;
+  rv_writer_buf own, *scratch = encoding->scratch != NULL ? encoding->scratch : &own;
   rv_cut_room_init(&room);
-  rv_writer_buf_init(&scratch);
+  rv_writer_buf_init(&own);
   rv_cut cut;
   code = rv_cut_plan(&room, segment, &order, &cut, err);
-  if (code == RV_OK) code = rv_cut_write(out, &room, &cut, &scratch, err);
-  rv_writer_buf_fini(&scratch);
+  if (code == RV_OK) code = rv_cut_write(out, &room, &cut, scratch, err);
+  if (code != RV_OK) scratch->size = 0;
+  scratch->failed = false;
+  rv_writer_buf_fini(&own);
   rv_cut_room_fini(&room);
   return code;
 }

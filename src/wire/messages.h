@@ -25,7 +25,8 @@ typedef struct rv_chunk_encoding {
   size_t column;
   int64_t first, count;
   bool delta;
-  rv_span snappy; /* one byte a column, 0 or 1; empty: none */
+  rv_span snappy;         /* one byte a column, 0 or 1; empty: none */
+  rv_writer_buf *scratch; /* empty, and left so, for callers who have one to use again; may be NULL */
 } rv_chunk_encoding;
 rv_code rv_chunk_serialize(rv_pieces *out, rv_chunk *segment, const rv_chunk_encoding *encoding, rv_error *err);
 
