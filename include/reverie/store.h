@@ -20,6 +20,9 @@ typedef struct rv_store_config {
   const rv_table_config *tables; /* copied; names must differ */
   size_t num_tables;             /* >= 1 */
   size_t max_decode_cache_bytes; /* for in-process learners over compressed chunks; 0: 64 MiB */
+  /* Threads that copy one large batch (512 KiB and more) in or out, the caller included; 0: as many as this process may use cores, at
+   * most 4; 1: the caller alone. They are started when first needed and sleep in between. */
+  uint32_t gather_threads;
 } rv_store_config;
 
 /* RV_INVALID_ARGUMENT names the table and the field that is wrong; RV_NOT_FOUND a selector or extension that is not

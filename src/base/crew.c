@@ -5,12 +5,13 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/lock.h"
 
-enum { DEFAULT_MAX = 4, MOST = 64 };
+enum { DEFAULT_MAX = 4, MOST = 64, MOST_PASSED = 63, COMPARED_EACH = 64 };
 
 /* A loop under way; on its caller's stack. */
 typedef struct rv_crew_loop {
@@ -23,13 +24,16 @@ typedef struct rv_crew_loop {
 struct rv_crew {
   pid_t pid;
   uint32_t max_threads;
-  rv_mutex mutex; /* RV_RANK_WAIT: what follows */
-  rv_cond wake;   /* for helpers: a loop, or the end */
-  rv_cond left;   /* for the caller: the last helper is out of the loop */
+  rv_mutex mutex;     /* RV_RANK_WAIT: what follows */
+  rv_cond wake;       /* for helpers: a loop, or the end */
+  rv_cond left;       /* for the caller: the last helper is out of the loop */
   rv_crew_loop *loop; /* helpers may join */
   uint64_t serial;    /* of the loop: a helper joins each at most once */
   uint32_t inside;    /* helpers that may still look at the loop */
   bool busy, stop, started;
+  uint32_t pass, passes; /* loops still to go without help; how many the last that was slow with it has cost */
+  uint32_t helped;       /* loops with help since the last without */
+  double alone;          /* ns a unit of work without help, smoothed; 0: not known */
   uint32_t num_threads;
   pthread_t threads[];
 };
@@ -113,8 +117,7 @@ static void start(rv_crew *crew)
   crew->started = true;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  while (crew->num_threads + 1 < crew->max_threads &&
-         pthread_create(&crew->threads[crew->num_threads], NULL, help, crew) == 0) {
+  while (crew->num_threads + 1 < crew->max_threads && pthread_create(&crew->threads[crew->num_threads], NULL, help, crew) == 0) {
 #ifdef __linux__
     pthread_setname_np(crew->threads[crew->num_threads], "rv-gather");
 #endif
@@ -127,7 +130,12 @@ static void start(rv_crew *crew)
 static bool begin(rv_crew *crew, rv_crew_loop *loop)
 {
   rv_mutex_lock(&crew->mutex);
-  bool ours = !crew->busy;
+  bool ours = !crew->busy && crew->pass == 0;
+  if (ours && crew->helped == (crew->alone > 0 ? COMPARED_EACH : 1)) {
+    crew->helped = 0;
+    ours = false;
+  }
+  if (!crew->busy && crew->pass > 0) crew->pass--;
   if (ours) {
     if (!crew->started) start(crew);
     crew->busy = true;
@@ -142,20 +150,48 @@ static bool begin(rv_crew *crew, rv_crew_loop *loop)
   return ours;
 }
 
-static void end(rv_crew *crew)
+static int64_t now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void end(rv_crew *crew, size_t amount, int64_t began_ns)
 {
   rv_mutex_lock(&crew->mutex);
   crew->loop = NULL;
   while (crew->inside > 0) rv_cond_wait(&crew->left, &crew->mutex);
+  double rate = (double)(now_ns() - began_ns) / (double)amount;
+  bool slow = crew->alone > 0 && rate > crew->alone;
+  crew->passes = !slow ? 0 : crew->passes >= MOST_PASSED ? MOST_PASSED : 2 * crew->passes + 1;
+  crew->pass = crew->passes;
+  crew->helped++;
   crew->busy = false;
   rv_mutex_unlock(&crew->mutex);
 }
 
-void rv_crew_run(rv_crew *crew, size_t n, void (*step)(void *context, size_t i), void *context)
+static void learn(rv_crew *crew, size_t amount, int64_t began_ns)
+{
+  double rate = (double)(now_ns() - began_ns) / (double)amount;
+  rv_mutex_lock(&crew->mutex);
+  crew->alone += crew->alone > 0 ? (rate - crew->alone) / 4 : rate;
+  rv_mutex_unlock(&crew->mutex);
+}
+
+void rv_crew_run(rv_crew *crew, size_t n, size_t amount, void (*step)(void *context, size_t i), void *context)
 {
   rv_crew_loop loop = {.step = step, .context = context, .n = n};
   atomic_init(&loop.next, 0);
-  bool helped = crew != NULL && n > 1 && crew->max_threads > 1 && crew->pid == getpid() && begin(crew, &loop);
+  if (crew == NULL || n < 2 || amount == 0 || crew->max_threads < 2 || crew->pid != getpid()) {
+    work(&loop);
+    return;
+  }
+  int64_t began_ns = now_ns();
+  bool helped = begin(crew, &loop);
   work(&loop);
-  if (helped) end(crew);
+  if (helped)
+    end(crew, amount, began_ns);
+  else
+    learn(crew, amount, began_ns);
 }

@@ -2,7 +2,10 @@
  *
  * A crew costs nothing until its first loop: then its threads are started, with all signals masked; they sleep whenever there is
  * nothing to do. The caller takes part itself and never waits for a helper that has not woken yet, so a loop takes at most as long
- * as without help, and a little for the waking. One loop runs at a time; a caller who finds the crew at work does without. */
+ * as without help, and a little for the waking. Where the other cores are busy, help costs time: a helper
+ * takes the caller's core, or is stopped in the middle of a step. So the crew compares: after a loop that was slower with help than
+ * loops are without, the next ones go without, twice as many each time, 63 at most. One loop runs at a time; a caller who finds the
+ * crew at work does without. */
 #ifndef RV_BASE_CREW_H
 #define RV_BASE_CREW_H
 
@@ -17,8 +20,8 @@ rv_code rv_crew_new(uint32_t max_threads, rv_crew **out, rv_error *err);
 void rv_crew_free(rv_crew *crew);
 uint32_t rv_crew_max_threads(const rv_crew *crew);
 
-/* Calls step(context, i) for every i below n, each once, on any of the threads; returns when all have returned. With a NULL crew,
- * in a forked child, or where no thread can be started, the caller does them all. Any thread, with no lock of rank WAIT held. */
-void rv_crew_run(rv_crew *crew, size_t n, void (*step)(void *context, size_t i), void *context);
+/* Calls step(context, i) for every i below n, each once, on any of the threads; returns when all have returned. `amount` measures the
+ * whole loop, in bytes, say, so that loops can be compared. With a NULL crew, in a forked child, or where no thread can be started, the caller does them all. Any thread, with no lock of rank WAIT held. */
+void rv_crew_run(rv_crew *crew, size_t n, size_t amount, void (*step)(void *context, size_t i), void *context);
 
 #endif

@@ -59,8 +59,8 @@ static void every_step_is_done_once_and_helpers_take_part_with_signals_masked(vo
   rv_crew *crew;
   assert_int_equal(rv_crew_new(3, &crew, NULL), RV_OK);
   for (int round = 0; round < 20; round++) {
-    counted *c = new_counted(true);
-    rv_crew_run(crew, STEPS, count, c);
+    counted *c = new_counted(round == 0); /* later ones may go without help */
+    rv_crew_run(crew, STEPS, STEPS, count, c);
     assert_each_once(c, STEPS);
     assert_false(atomic_load(&c->unmasked));
     free(c);
@@ -76,7 +76,7 @@ static void a_crew_of_one_and_no_crew_leave_all_to_the_caller(void **state)
   rv_crew *crews[] = {crew, NULL};
   for (int i = 0; i < 2; i++) {
     counted *c = new_counted(false);
-    rv_crew_run(crews[i], STEPS - 1, count, c);
+    rv_crew_run(crews[i], STEPS - 1, STEPS - 1, count, c);
     assert_each_once(c, STEPS - 1);
     assert_int_equal(c->others, 0);
     free(c);
@@ -88,7 +88,7 @@ static void *run_many(void *crew)
 {
   for (int round = 0; round < 200; round++) {
     counted *c = new_counted(false);
-    rv_crew_run(crew, 50, count, c);
+    rv_crew_run(crew, 50, 50, count, c);
     assert_each_once(c, 50);
     free(c);
   }
@@ -112,12 +112,12 @@ static void a_forked_child_works_alone(void **state)
   rv_crew *crew;
   assert_int_equal(rv_crew_new(2, &crew, NULL), RV_OK);
   counted *c = new_counted(true);
-  rv_crew_run(crew, STEPS, count, c);
+  rv_crew_run(crew, STEPS, STEPS, count, c);
   free(c);
   pid_t child = fork();
   if (child == 0) {
     counted *own = new_counted(false);
-    rv_crew_run(crew, STEPS, count, own);
+    rv_crew_run(crew, STEPS, STEPS, count, own);
     bool fine = own->others == 0;
     for (size_t i = 0; i < STEPS; i++) fine = fine && own->done[i] == 1;
     rv_crew_free(crew);

@@ -269,7 +269,7 @@ static rv_code gather_in_one_pass(rv_batch *batch, void *const *outs, const size
     if (code != RV_OK) return code;
     lengths[i] = shown.length;
   }
-  return rv_draws_gather_all(batch->draws, batch->size, lengths, outs, num_columns, err);
+  return rv_draws_gather_together(rv_client_crew(batch->client), batch->draws, batch->size, lengths, outs, num_columns, err);
 }
 
 rv_code rv_batch_gather_all(rv_batch *batch, void *const *outs, const size_t *sizes, size_t num_columns, rv_error *err)

@@ -69,7 +69,8 @@ static rv_code set_up(rv_client *client, const rv_client_config *config, rv_erro
   }
   client->address = strdup(config->address);
   if (client->address == NULL) return rv_fail_memory(err, strlen(config->address) + 1);
-  rv_code code = rv_layouts_new(&client->layouts, err);
+  rv_code code = rv_crew_new(config->gather_threads, &client->crew, err);
+  if (code == RV_OK) code = rv_layouts_new(&client->layouts, err);
   return code == RV_OK ? rv_decode_cache_new(DECODE_CACHE_BYTES, &client->decode_cache, err) : code;
 }
 
@@ -108,6 +109,7 @@ void rv_client_free(rv_client *client)
   if (client->loop != NULL) rv_loop_free(client->loop);
   rv_tables_unref(client->tables);
   rv_batches_free(client->free_batches);
+  rv_crew_free(client->crew);
   if (client->decode_cache != NULL) rv_decode_cache_unref(client->decode_cache);
   if (client->layouts != NULL) rv_layouts_unref(client->layouts);
   if (client->store != NULL) rv_store_unref(client->store);
@@ -133,6 +135,11 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);
   rv_mutex_unlock(&client->mutex);
   return code;
+}
+
+rv_crew *rv_client_crew(rv_client *client)
+{
+  return client->store != NULL ? rv_store_crew(client->store) : client->crew;
 }
 
 uint64_t rv_client_random(rv_client *client)

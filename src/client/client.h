@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "base/crew.h"
 #include "base/random.h"
 #include "client/tables.h"
 #include "client/wait.h"
@@ -29,6 +30,7 @@ struct rv_client {
   pid_t pid;                     /* of the process that made it */
   rv_layouts *layouts;           /* the store's, or a remote client's own; one reference */
   rv_decode_cache *decode_cache; /* likewise */
+  rv_crew *crew;                 /* a remote client's own; NULL: the store's */
 
   rv_mutex mutex; /* RV_RANK_CLIENT: what follows. Never held while waiting, nor together with a writer's or sampler's */
   rv_random random;
@@ -53,6 +55,8 @@ rv_code rv_client_check_table(const rv_client *client, const char *table, rv_err
 /* Starts loop and channel if they are not there (client->loop and client->channel may be read without a lock afterwards).
  * Connects to nothing yet. Remote clients only. */
 rv_code rv_client_connect(rv_client *client, rv_error *err);
+/* Who helps with large batches. */
+rv_crew *rv_client_crew(rv_client *client);
 /* 64 random bits that are nobody else's: keys of items and chunks, episode ids, seeds. Any thread; those who need many seed a
  * generator of their own with it. */
 uint64_t rv_client_random(rv_client *client);

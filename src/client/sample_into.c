@@ -60,7 +60,7 @@ static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fi
 }
 
 /* n draws, all of the arrays' layout, as number `first` and following. */
-static rv_code gather(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill, rv_error *err)
+static rv_code gather(rv_crew *crew, const rv_draw *draws, size_t n, size_t first, const rv_fill *fill, rv_error *err)
 {
   if (n == 0) return RV_OK;
   copy_infos(draws, n, first, fill);
@@ -73,7 +73,7 @@ static rv_code gather(const rv_draw *draws, size_t n, size_t first, const rv_fil
       few_lengths[c] = column.length;
       few_outs[c] = fill->columns[c] == NULL ? NULL : (uint8_t *)fill->columns[c] + first * item_bytes(&column);
     }
-    return rv_draws_gather_all(draws, n, few_lengths, few_outs, num_columns, err);
+    return rv_draws_gather_together(crew, draws, n, few_lengths, few_outs, num_columns, err);
   }
   rv_code code = RV_OK;
   for (uint32_t c = 0; c < num_columns && code == RV_OK; c++) {
@@ -108,7 +108,7 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   rv_code code = rv_batch_draw_local(batch, table, want, true, &fill, patience, err);
   size_t drawn = batch->size, rest = drawn - fill.done;
   batch->size = 0; /* the draws are released here: those before fill.done were never made */
-  if (code == RV_OK) code = gather(batch->draws + fill.done, rest, fill.done, &fill, err);
+  if (code == RV_OK) code = gather(rv_client_crew(batch->client), batch->draws + fill.done, rest, fill.done, &fill, err);
   arrays->found = fill.found;
   arrays->table_size = rest > 0 ? batch->draws[drawn - 1].table_size : fill.table_size;
   if (rest > 0) rv_draws_release(batch->draws + fill.done, rest);
@@ -123,7 +123,7 @@ typedef struct array_sink {
 
 static rv_code take(rv_batch_sink *sink, const rv_draw *draws, size_t n, size_t first, rv_error *err)
 {
-  return gather(draws, n, first, &((array_sink *)sink)->fill, err);
+  return gather(NULL, draws, n, first, &((array_sink *)sink)->fill, err);
 }
 
 /* The items look otherwise than the arrays. They are drawn and counted, so the caller gets them. */

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 #include "store/signature.h"
 
-enum { FIRST_BYTES = 1 << 14, MOST_BYTES = 1 << 20, MOST_ROWS = 1 << 15 };
+enum { FIRST_BYTES = 1 << 14, MOST_BYTES = RV_HUGE_PAGE, MOST_ROWS = 1 << 17, LINE = 64, SPARE_BYTES = 2 * RV_HUGE_PAGE };
 
 bool rv_form_is_of(const rv_form *form, const rv_rows *rows)
 {
@@ -96,10 +97,8 @@ rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_erro
 }
 
 /* The segment is full, or nobody will write to it any more. */
-static void close_segment(rv_table *table, rv_form *form, rv_garbage *garbage)
+static void close_segment(rv_table *table, rv_hold *hold, rv_garbage *garbage)
 {
-  rv_hold *hold = form->epoch == table->books.epoch ? form->hold : NULL;
-  form->hold = NULL;
   if (hold == NULL) return;
   hold->open = false;
   rv_books_note_sparse(&table->books, hold);
@@ -109,7 +108,8 @@ static void close_segment(rv_table *table, rv_form *form, rv_garbage *garbage)
 void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage)
 {
   if (--form->refs > 0) return;
-  close_segment(table, form, garbage);
+  if (form->epoch == table->books.epoch) close_segment(table, form->hold, garbage);
+  if (form->large_epoch == table->books.epoch) close_segment(table, form->large, garbage);
   rv_trajectory_unref(form->template);
   free(form);
 }
@@ -146,9 +146,9 @@ void rv_forms_free(rv_table *table)
 
 /* ---- segments ---- */
 
-/* Large enough that books cost little, small enough that the newest and the oldest segment of a full table weigh little
- * against the others. */
-static size_t segment_rows(const rv_table *table, rv_form *form)
+/* How many rows the form's next segment has: at least `rows`. Large enough that books cost little, small enough that the newest and
+ * the oldest segment of a full table weigh little against the others. */
+static size_t segment_rows(const rv_table *table, rv_form *form, size_t rows)
 {
   size_t row = form->row_bytes == 0 ? 1 : form->row_bytes;
   size_t most = (size_t)table->config.max_size > SIZE_MAX / row ? MOST_BYTES : (size_t)table->config.max_size * row / 16;
@@ -156,10 +156,13 @@ static size_t segment_rows(const rv_table *table, rv_form *form)
   if (most < FIRST_BYTES) most = FIRST_BYTES;
   size_t bytes = form->next_bytes < most ? form->next_bytes : most;
   if (form->next_bytes < most) form->next_bytes *= 2;
-  size_t rows = bytes / row;
-  if (rows > MOST_ROWS) rows = MOST_ROWS;
-  if (rows > (size_t)table->config.max_size + 1) rows = (size_t)table->config.max_size + 1;
-  return rows == 0 ? 1 : rows;
+  size_t wanted = rows > SIZE_MAX / row ? 0 : rows * row;
+  if (wanted > bytes) bytes = wanted > MOST_BYTES ? rv_pages_size(wanted) : wanted;
+  size_t margin = (size_t)form->num_columns * LINE; /* columns begin on cache lines of their own */
+  size_t fits = (bytes > margin ? bytes - margin : 0) / row;
+  if (fits > MOST_ROWS) fits = MOST_ROWS;
+  if (fits > (size_t)table->config.max_size + 1) fits = (size_t)table->config.max_size + 1;
+  return fits < rows ? rows : fits;
 }
 
 static bool fits_form(const rv_chunk *chunk, const rv_form *form)
@@ -182,27 +185,76 @@ rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
                          .sparse = true};
 }
 
+/* ---- segments that were used before ---- */
+
+void rv_spares_keep(rv_table *table, rv_garbage *garbage)
+{
+  size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 16;
+  while (num_spares < RV_MAX_SPARES && table->spares[num_spares] != NULL) num_spares++;
+  for (rv_hold *hold = garbage->holds; hold != NULL && num_spares < RV_MAX_SPARES; hold = hold->next_garbage) {
+    rv_chunk *chunk = hold->chunk;
+    if (chunk == NULL || !hold->own || chunk->has_strings || rv_chunk_refs(chunk) != 1) continue;
+    size_t size = rv_chunk_memory(chunk);
+    if (bytes + size > most && (num_spares > 0 || size > SPARE_BYTES)) continue;
+    bytes += size;
+    table->spares[num_spares++] = chunk;
+    hold->chunk = NULL;
+  }
+}
+
+size_t rv_spares_memory(const rv_table *table)
+{
+  size_t bytes = 0;
+  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) bytes += rv_chunk_memory(table->spares[i]);
+  return bytes;
+}
+
+void rv_spares_free(rv_table *table)
+{
+  for (size_t i = 0; i < RV_MAX_SPARES; i++) {
+    rv_chunk_unref(table->spares[i]);
+    table->spares[i] = NULL;
+  }
+}
+
+static rv_chunk *take_spare(rv_table *table, size_t i)
+{
+  rv_chunk *spare = table->spares[i];
+  for (; i + 1 < RV_MAX_SPARES; i++) table->spares[i] = table->spares[i + 1];
+  table->spares[RV_MAX_SPARES - 1] = NULL;
+  return spare;
+}
+
+rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t rows, size_t *capacity)
+{
+  *capacity = segment_rows(table, form, rows);
+  size_t least = rows > 1 ? rows : (*capacity + 1) / 2;
+  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) {
+    rv_chunk *spare = table->spares[i];
+    if ((size_t)rv_segment_capacity(spare) < least || !fits_form(spare, form)) continue;
+    take_spare(table, i);
+    rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
+    rv_segment_reuse(spare, &meta);
+    return spare;
+  }
+  rv_chunk_unref(take_spare(table, 0)); /* what nobody wants makes room */
+  return NULL;
+}
+
 static rv_code new_segment(rv_table *table, rv_form *form, rv_chunk **out, rv_error *err)
 {
-  size_t rows = segment_rows(table, form);
-  rv_chunk *spare = table->spare;
-  table->spare = NULL;
-  rv_chunk_meta meta = rv_rows_meta(table, (int64_t)rows);
-  if (spare != NULL && fits_form(spare, form) && (size_t)rv_segment_capacity(spare) >= (rows + 1) / 2) {
-    meta.last_step = (int32_t)rv_segment_capacity(spare) - 1;
-    rv_segment_reuse(spare, &meta);
-    *out = spare;
-    return RV_OK;
-  }
-  rv_chunk_unref(spare);
-  return rv_segment_new(form->specs, form->num_columns, rows, &meta, out, err);
+  size_t capacity;
+  *out = rv_form_take_segment(table, form, 1, &capacity);
+  if (*out != NULL) return RV_OK;
+  rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
+  return rv_segment_new(form->specs, form->num_columns, capacity, &meta, out, err);
 }
 
 rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err)
 {
   if (form->epoch == table->books.epoch && form->hold != NULL) {
     if (form->fill < form->capacity) return RV_OK;
-    close_segment(table, form, garbage);
+    close_segment(table, form->hold, garbage);
   }
   form->hold = NULL;
   rv_chunk *segment;

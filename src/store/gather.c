@@ -1,5 +1,6 @@
 #include "store/gather.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -7,7 +8,15 @@
 #include "store/tally.h"
 #include "store/trajectory_parts.h"
 
-enum { BLOCK = 128 };
+enum {
+  BLOCK = 128,
+  LINE = 64,
+  FETCHED_WHOLE = 1 << 13,
+  FETCHED_OF_MORE = 1 << 11,
+  LARGE_BYTES = 1 << 10,    /* of a row, or of an item's rows that lie together: worth fetching ahead */
+  TOGETHER_BYTES = 1 << 19, /* of a batch: worth waking somebody for */
+  PIECES = 16               /* of a batch */
+};
 
 /* ---- copying ---- */
 
@@ -89,6 +98,21 @@ static void find_template_sources(const rv_draw *draws, size_t n, const rv_slice
     for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, sources->row[i], bytes);                                              \
     return
 
+/* A large row, with the next one on its way: the processor fetches ahead by itself, but not past a row's end. Of a very large one the
+ * beginning is enough. */
+static void copy_large(uint8_t *out, const uint8_t *row, size_t bytes, const uint8_t *next)
+{
+  size_t i = 0;
+  if (next != NULL && bytes < FETCHED_WHOLE)
+    for (; i + LINE <= bytes; i += LINE) {
+      __builtin_prefetch(next + i);
+      memcpy(out + i, row + i, LINE);
+    }
+  else if (next != NULL)
+    for (size_t k = 0; k < FETCHED_OF_MORE; k += LINE) __builtin_prefetch(next + k);
+  memcpy(out + i, row + i, bytes - i);
+}
+
 /* One row of each item. */
 static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, uint8_t *out)
 {
@@ -104,8 +128,26 @@ static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, 
       GATHER_EACH(64);
     default: break;
     }
-  for (size_t i = 0; i < n; i++)
-    if (sources->row[i] != NULL) memcpy(out + i * row_bytes, sources->row[i], row_bytes);
+  for (size_t i = 0; i < n; i++) {
+    if (sources->row[i] == NULL) continue;
+    const uint8_t *next = row_bytes >= LARGE_BYTES && i + 1 < n ? sources->row[i + 1] : NULL;
+    copy_large(out + i * row_bytes, sources->row[i], row_bytes, next);
+  }
+}
+
+/* Several rows of each item. */
+static void copy_runs(const rv_sources *sources, size_t n, size_t row_bytes, size_t length, uint8_t *out)
+{
+  const size_t item_bytes = row_bytes * length;
+  for (size_t i = 0; i < n; i++) {
+    if (sources->row[i] == NULL) continue;
+    if (sources->stride[i] == row_bytes) {
+      const uint8_t *next = item_bytes >= LARGE_BYTES && i + 1 < n ? sources->row[i + 1] : NULL;
+      copy_large(out + i * item_bytes, sources->row[i], item_bytes, next);
+    } else {
+      rv_copy_strided(out + i * item_bytes, row_bytes, sources->row[i], sources->stride[i], row_bytes, length);
+    }
+  }
 }
 
 /* Items whose rows do not lie in one piece, uncompressed and of full length. */
@@ -138,9 +180,7 @@ static rv_code copy_block(const rv_draw *draws, size_t n, const rv_trajectory *t
   if (length == 1)
     copy_singles(&sources, n, row_bytes, out);
   else
-    for (size_t i = 0; i < n; i++)
-      if (sources.row[i] != NULL)
-        rv_copy_strided(out + i * item_bytes, row_bytes, sources.row[i], sources.stride[i], row_bytes, (size_t)length);
+    copy_runs(&sources, n, row_bytes, (size_t)length, out);
   return sources.scattered ? copy_scattered(draws, n, column, &sources, item_bytes, out, err) : RV_OK;
 }
 
@@ -273,36 +313,100 @@ static void copy_beside(const uint8_t *const *rows, size_t n, ptrdiff_t delta, s
 
 /* ---- the verbs ---- */
 
+typedef struct rv_gathering {
+  const rv_draw *draws;
+  size_t n;
+  const rv_trajectory *template; /* that all items use; NULL: several */
+  const int64_t *lengths;
+  void *const *outs;
+  size_t num_columns;
+  const rv_plan *plan;
+  size_t piece; /* items */
+  atomic_int code;
+  rv_error *err;
+} rv_gathering;
+
+static rv_code gather_block(const rv_gathering *g, rv_plan *plan, size_t first, size_t count, rv_error *err)
+{
+  const rv_draw *draws = g->draws + first;
+  const uint8_t *rows[BLOCK];
+  bool found = find_rows(plan, draws, count, rows);
+  if (!found) fetch_ahead(draws, count);
+  for (uint32_t c = 0; c < g->num_columns; c++) {
+    if (g->outs[c] == NULL) continue;
+    size_t row_bytes = g->draws[0].trajectory->columns[c].spec->row_bytes;
+    uint8_t *out = (uint8_t *)g->outs[c] + first * row_bytes * (size_t)g->lengths[c];
+    if (found && c < PLANNED && plan->beside[c]) {
+      copy_beside(rows, count, plan->delta[c], plan->stride, row_bytes, g->lengths[c], out);
+      continue;
+    }
+    rv_code code = copy_block(draws, count, g->template, c, g->lengths[c], out, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+static rv_code gather_items(const rv_gathering *g, rv_plan *plan, size_t first, size_t n, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (size_t end = first + n; first < end && code == RV_OK; first += BLOCK)
+    code = gather_block(g, plan, first, end - first < BLOCK ? end - first : BLOCK, err);
+  return code;
+}
+
+/* The first failure is kept; what follows is left out. */
+static void gather_piece(void *context, size_t i)
+{
+  rv_gathering *g = context;
+  if (atomic_load_explicit(&g->code, memory_order_relaxed) != RV_OK) return;
+  rv_plan plan = *g->plan;
+  rv_error err;
+  size_t first = i * g->piece;
+  rv_code code = gather_items(g, &plan, first, g->n - first < g->piece ? g->n - first : g->piece, &err);
+  int fine = RV_OK;
+  if (code == RV_OK || !atomic_compare_exchange_strong(&g->code, &fine, code)) return;
+  rv_error_copy(g->err, &err);
+}
+
+static size_t bytes_of_item(const rv_gathering *g)
+{
+  size_t bytes = 0;
+  for (uint32_t c = 0; c < g->num_columns; c++)
+    if (g->outs[c] != NULL) bytes += g->draws[0].trajectory->columns[c].spec->row_bytes * (size_t)g->lengths[c];
+  return bytes;
+}
+
 rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs, size_t num_columns,
                             rv_error *err)
 {
+  return rv_draws_gather_together(NULL, draws, n, lengths, outs, num_columns, err);
+}
+
+rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
+                                 size_t num_columns, rv_error *err)
+{
   if (n == 0) return RV_OK;
-  const rv_trajectory *template = one_template(draws, n);
-  size_t checked = template == NULL ? n : 1;
+  rv_gathering g = {.draws = draws,
+                    .n = n,
+                    .template = one_template(draws, n),
+                    .lengths = lengths,
+                    .outs = outs,
+                    .num_columns = num_columns,
+                    .err = err};
+  size_t checked = g.template == NULL ? n : 1;
   for (uint32_t c = 0; c < num_columns; c++) {
     rv_code code = outs[c] == NULL ? RV_OK : check_items(draws, checked, c, lengths[c], err);
     if (code != RV_OK) return code;
   }
   rv_plan plan;
-  make_plan(&plan, draws, template, lengths, outs, num_columns);
-  for (size_t first = 0; first < n; first += BLOCK) {
-    const uint8_t *rows[BLOCK];
-    size_t count = n - first < BLOCK ? n - first : BLOCK;
-    bool found = find_rows(&plan, draws + first, count, rows);
-    if (!found) fetch_ahead(draws + first, count);
-    for (uint32_t c = 0; c < num_columns; c++) {
-      if (outs[c] == NULL) continue;
-      size_t row_bytes = draws[0].trajectory->columns[c].spec->row_bytes;
-      uint8_t *out = (uint8_t *)outs[c] + first * row_bytes * (size_t)lengths[c];
-      if (found && c < PLANNED && plan.beside[c]) {
-        copy_beside(rows, count, plan.delta[c], plan.stride, row_bytes, lengths[c], out);
-        continue;
-      }
-      rv_code code = copy_block(draws + first, count, template, c, lengths[c], out, err);
-      if (code != RV_OK) return code;
-    }
-  }
-  return RV_OK;
+  make_plan(&plan, draws, g.template, lengths, outs, num_columns);
+  size_t bytes = bytes_of_item(&g);
+  if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, &plan, 0, n, err);
+  g.plan = &plan;
+  g.piece = n / PIECES + 1;
+  atomic_init(&g.code, RV_OK);
+  rv_crew_run(crew, (n + g.piece - 1) / g.piece, bytes * n, gather_piece, &g);
+  return (rv_code)atomic_load(&g.code);
 }
 
 rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t length, void *out, rv_error *err)

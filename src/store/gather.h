@@ -6,6 +6,7 @@
 #ifndef RV_STORE_GATHER_H
 #define RV_STORE_GATHER_H
 
+#include "base/crew.h"
 #include "store/trajectory.h"
 
 /* Writes `column` of n drawn items into out, [n, length, ...row] without gaps (squeezed columns: length 1); items with fewer rows
@@ -17,6 +18,9 @@ rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t
  * outs[i] may be NULL: column i is left out. */
 rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs, size_t num_columns,
                             rv_error *err);
+/* The same with the help of others where the batch is large (512 KiB). */
+rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
+                                 size_t num_columns, rv_error *err);
 
 /* rv_draw_release for each. */
 void rv_draws_release(rv_draw *draws, size_t n);

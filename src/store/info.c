@@ -112,7 +112,7 @@ static void show_counts(const rv_table *table, rv_table_info *out)
   out->deletes = table->limiter.deletes;
   out->updates = table->updates;
   out->memory_bytes = (int64_t)(sizeof *table + books->chunk_memory + rv_books_memory(books) + rv_pick_memory(&table->sampler) +
-                                rv_pick_memory(&table->remover) + (table->spare == NULL ? 0 : rv_chunk_memory(table->spare)));
+                                rv_pick_memory(&table->remover) + rv_spares_memory(table));
   out->num_waiting_inserts = table->pending_inserts;
   out->num_waiting_samples = table->pending_samples;
 }

@@ -1,12 +1,13 @@
 /* Rows come in: each an item of its own, many at a time, without a trajectory and without an allocation. */
+#include <string.h>
+
 #include "base/error.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
+#include "store/prepare.h"
 #include "store/table_parts.h"
 
 enum {
-  LARGE_ROW = 1 << 14,    /* rows from here on are copied before the table is entered */
-  PREPARED_MAX = 1 << 24, /* bytes that are copied so; the rest follows row by row */
   STEP_BYTES = 1 << 15,
   BYTES_A_STEP = 512 /* as dear as one small step */
 };
@@ -49,11 +50,13 @@ static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hol
 {
   rv_table *table = turn->table;
   rv_form *form = rows->form;
-  if (rows->prepared != NULL && (int64_t)rows->done < rv_segment_capacity(rows->prepared)) {
-    size_t left = (size_t)rv_segment_capacity(rows->prepared) - rows->done;
-    if (*k > left) *k = left;
-    *first = (int64_t)rows->done;
-    return rv_books_hold(&table->books, rows->prepared, hold, err);
+  size_t prepared;
+  rv_chunk *segment = rv_rows_prepared(rows, first, &prepared);
+  if (segment != NULL) {
+    if (*k > prepared) *k = prepared;
+    rv_code held = rv_books_hold(&table->books, segment, hold, err);
+    if (held == RV_OK) (*hold)->own = true;
+    return held;
   }
   rv_code code = rv_form_open(table, form, &turn->garbage, err);
   if (code != RV_OK) return code;
@@ -156,9 +159,8 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
 void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage)
 {
   if (rows->form != NULL) rv_form_unref(table, rows->form, garbage);
-  rv_chunk_unref(rows->prepared);
+  rv_rows_unprepare(rows);
   rows->form = NULL;
-  rows->prepared = NULL;
 }
 
 /* ---- submitting ---- */
@@ -175,35 +177,18 @@ static rv_code check_priorities(const rv_table *table, const rv_rows *rows, rv_e
   return RV_OK;
 }
 
-/* Copies large rows while nobody waits for this thread. */
-static rv_code prepare(rv_table *table, rv_rows *rows, rv_error *err)
-{
-  rv_form *form = rows->form;
-  if (form->row_bytes < LARGE_ROW) return RV_OK;
-  size_t n = PREPARED_MAX / form->row_bytes;
-  if (n > rows->n) n = rows->n;
-  if (n == 0) n = 1;
-  rv_chunk_meta meta = {
-      .key = rv_entropy64(table->env), .episode_id = table->rows_episode, .last_step = (int32_t)n - 1, .sparse = true};
-  rv_code code = rv_segment_new(form->specs, form->num_columns, n, &meta, &rows->prepared, err);
-  for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++) {
-    code = rv_segment_fill(rows->prepared, c, 0, rows->columns[c].data, n, err);
-    rv_segment_publish(rows->prepared, c, (int64_t)n);
-  }
-  return code;
-}
-
 /* The form and, where rows are large, their copies; the lock is let go in between. */
 static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
   rv_table *table = turn->table;
-  bool known = rows->form != NULL;
-  rv_turn_end(turn);
-  rv_code code = known ? RV_OK : rv_form_new(table, rows, &rows->form, err);
-  if (code == RV_OK) code = prepare(table, rows, err);
-  rv_turn_begin(turn, table);
-  if (code == RV_OK && !known) rv_forms_add(table, rows->form, &turn->garbage);
-  return code;
+  rv_code code = RV_OK;
+  if (rows->form == NULL) {
+    rv_turn_end(turn);
+    code = rv_form_new(table, rows, &rows->form, err);
+    rv_turn_begin(turn, table);
+    if (code == RV_OK) rv_forms_add(table, rows->form, &turn->garbage);
+  }
+  return code == RV_OK && rv_rows_are_large(rows->form, rows) ? rv_rows_prepare(turn, rows, err) : code;
 }
 
 /* The steady state, all at once: nobody waits, the table is full, rows look like the last ones and find room in their segment.
@@ -247,7 +232,7 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
   waiter->state = RV_WAITER_DONE;
   rows->done = 0;
   rows->form = NULL;
-  rows->prepared = NULL;
+  memset(rows->prepared, 0, sizeof rows->prepared);
   waiter->code = rows->n > INT64_MAX / 2
                      ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
                      : check_priorities(table, rows, &waiter->error);
@@ -259,7 +244,7 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
     return RV_SUBMIT_DONE;
   }
   rows->form = rv_forms_find(table, rows);
-  if (rows->form == NULL || rows->form->row_bytes >= LARGE_ROW) waiter->code = make_ready(&turn, rows, &waiter->error);
+  if (rows->form == NULL || rv_rows_are_large(rows->form, rows)) waiter->code = make_ready(&turn, rows, &waiter->error);
   if (waiter->code == RV_OK && !table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_ROWS);
   rv_rows_end(table, rows, &turn.garbage);
   if (waiter->code == RV_OK) waiter->code = rv_table_is_closed(table, &waiter->error);

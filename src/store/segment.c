@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "store/chunk_parts.h"
 #include "store/signature.h"
 
@@ -81,7 +82,7 @@ static rv_code lay_out(rv_segment *segment, size_t *offsets, rv_error *err)
     segment->row_bytes += lane->row_bytes; /* cannot overflow where the products did not */
   }
   if (total > SIZE_MAX / 4) goto too_large;
-  segment->data_bytes = total == 0 ? LINE : round_up(total, LINE);
+  segment->data_bytes = rv_pages_size(total);
   return RV_OK;
 too_large:
   return rv_fail(err, RV_INVALID_ARGUMENT, "%lld rows of these columns are more bytes than memory can have",
@@ -144,7 +145,7 @@ rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capaci
   code = describe_columns(chunk, columns, shapes, err);
   if (code == RV_OK) code = lay_out(segment, offsets, err);
   if (code != RV_OK) goto fail;
-  segment->data = aligned_alloc(LINE, segment->data_bytes);
+  segment->data = rv_pages_alloc(segment->data_bytes);
   if (segment->data == NULL) {
     code = rv_fail_memory(err, segment->data_bytes);
     goto fail;

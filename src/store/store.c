@@ -17,6 +17,7 @@ struct rv_store {
   uint64_t state_id[2];
   rv_layouts *layouts;
   rv_decode_cache *cache;
+  rv_crew *crew;
   _Atomic(rv_store_attachment *) attachment; /* set once */
   size_t num_tables;
   rv_table *tables[];
@@ -81,6 +82,7 @@ static void free_store(rv_store *store)
   for (size_t i = 0; i < store->num_tables; i++) rv_table_free(store->tables[i]);
   rv_decode_cache_unref(store->cache);
   rv_layouts_unref(store->layouts);
+  rv_crew_free(store->crew);
   free(store);
 }
 
@@ -103,11 +105,12 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   store->state_id[0] = rv_entropy64(&store->env);
   store->state_id[1] = rv_entropy64(&store->env);
   size_t cache_bytes = config.max_decode_cache_bytes == 0 ? DECODE_CACHE_BYTES : config.max_decode_cache_bytes;
-  code = rv_layouts_new(&store->layouts, err);
+  code = rv_crew_new(config.gather_threads, &store->crew, err);
+  if (code == RV_OK) code = rv_layouts_new(&store->layouts, err);
   if (code == RV_OK) code = rv_decode_cache_new(cache_bytes, &store->cache, err);
   for (size_t i = 0; i < config.num_tables && code == RV_OK; i++) {
     rv_table_config whole = whole_config(table_config(&config, i));
-    code = rv_table_new(&whole, &store->env, config.registry, store->layouts, store->cache, &store->tables[i], err);
+    code = rv_table_new(&whole, &store->env, config.registry, store->layouts, store->cache, store->crew, &store->tables[i], err);
     if (code == RV_OK)
       store->num_tables++;
     else
@@ -184,6 +187,10 @@ rv_layouts *rv_store_layouts(rv_store *store)
 rv_decode_cache *rv_store_decode_cache(rv_store *store)
 {
   return store->cache;
+}
+rv_crew *rv_store_crew(rv_store *store)
+{
+  return store->crew;
 }
 bool rv_store_is_closed(const rv_store *store)
 {

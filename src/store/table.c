@@ -127,13 +127,14 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
 }
 
 rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
-                     rv_decode_cache *cache, rv_table **out, rv_error *err)
+                     rv_decode_cache *cache, rv_crew *crew, rv_table **out, rv_error *err)
 {
   rv_table *table = calloc(1, sizeof *table);
   if (table == NULL) return rv_fail_memory(err, sizeof *table);
   table->env = env;
   table->layouts = rv_layouts_ref(layouts);
   table->cache = rv_decode_cache_ref(cache);
+  table->crew = crew;
   rv_mutex_init(&table->mutex, RV_RANK_TABLE, "table");
   atomic_init(&table->contenders, 0);
   rv_list_init(&table->inserts);
@@ -166,7 +167,7 @@ void rv_table_free(rv_table *table)
   if (table == NULL) return;
   rv_forms_free(table);
   rv_books_fini(&table->books);
-  rv_chunk_unref(table->spare);
+  rv_spares_free(table);
   rv_pick_fini(&table->sampler);
   rv_pick_fini(&table->remover);
   for (size_t i = 0; i < table->num_extensions; i++) rv_extension_fini(&table->extensions[i]);

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "base/crew.h"
 #include "base/env.h"
 #include "base/lock.h"
 #include "base/random.h"
@@ -26,6 +27,7 @@ enum {
   RV_DRAWS_STEP = 256,  /* items drawn in one step */
   RV_EVENTS_MAX = 64,   /* told to extensions at once */
   RV_MAX_MARKS = 64,    /* listings that may go on where they stopped without searching */
+  RV_MAX_SPARES = 8,    /* segments that died and are kept for the next rows */
   RV_MAX_FORMS = 4,     /* kinds of rows that are inserted in turns without closing a segment */
   RV_RATE_SNAPSHOTS = 16
 };
@@ -54,7 +56,9 @@ typedef struct rv_form {
   uint64_t epoch; /* of the books that `hold` and `number` belong to */
   rv_hold *hold;  /* open segment; NULL: none */
   int64_t fill, capacity;
-  uint16_t number;   /* of the template in the books */
+  uint64_t large_epoch; /* of the books that `large` belongs to */
+  rv_hold *large;       /* open segment for rows that are copied before the lock; NULL: none, or lent to a caller */
+  uint16_t number;      /* of the template in the books */
   size_t next_bytes; /* of the next segment */
 } rv_form;
 
@@ -103,6 +107,7 @@ struct rv_table {
   const rv_env *env;
   rv_layouts *layouts;
   rv_decode_cache *cache;
+  rv_crew *crew; /* the store's */
   char *name;
   rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL */
   rv_signature *signature;
@@ -124,7 +129,7 @@ struct rv_table {
   uint64_t changes; /* of items or priorities, for those who look in slices */
 
   rv_form *forms[RV_MAX_FORMS]; /* used longest ago last */
-  rv_chunk *spare;              /* an empty segment to be used again */
+  rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
 
   rv_row_plan plan; /* of the template sampled last */
   uint64_t plan_serial;
@@ -151,7 +156,7 @@ struct rv_table {
 };
 
 rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
-                     rv_decode_cache *cache, rv_table **out, rv_error *err);
+                     rv_decode_cache *cache, rv_crew *crew, rv_table **out, rv_error *err);
 void rv_table_free(rv_table *table);
 void rv_table_close(rv_table *table);
 rv_code rv_table_is_closed(const rv_table *table, rv_error *err); /* the sentence: RV_CANCELLED */
@@ -247,6 +252,10 @@ void rv_table_tell(rv_table *table); /* the events so far, to all extensions */
 
 void rv_marks_leave(rv_table *table, uint32_t slot); /* the marked item at `slot` goes */
 void rv_forms_free(rv_table *table);
+/* Keeps segments that died for the next rows, as far as that is worth their memory. */
+void rv_spares_keep(rv_table *table, rv_garbage *garbage);
+size_t rv_spares_memory(const rv_table *table);
+void rv_spares_free(rv_table *table);
 
 /* Moves live rows out of sparse segments while there are some, a few dozen items in each stay; without the lock. */
 enum { RV_COMPACT_STAYS = 8 };

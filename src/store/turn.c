@@ -6,8 +6,6 @@
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
-enum { SPARE_MAX = 1 << 21 };
-
 static void lock(rv_table *table)
 {
 #ifndef RV_CHECK_LOCKS /* trying does not check the order */
@@ -25,17 +23,6 @@ void rv_turn_begin(rv_turn *turn, rv_table *table)
 }
 
 /* ---- leaving ---- */
-
-/* A segment of rows that just died is the best place for the next ones: its memory is there already. */
-static void keep_spare(rv_turn *turn)
-{
-  rv_table *table = turn->table;
-  rv_hold *hold = turn->garbage.holds;
-  if (hold == NULL || table->spare != NULL || !hold->own || hold->chunk->has_strings || rv_chunk_refs(hold->chunk) != 1) return;
-  if (rv_chunk_memory(hold->chunk) > SPARE_MAX) return;
-  table->spare = hold->chunk;
-  hold->chunk = NULL;
-}
 
 /* Completions are called by one thread at a time, so that they come in order and never inside one another, however often they
  * submit anew: whoever finds the flag set leaves its own to the thread that set it. */
@@ -68,7 +55,7 @@ void rv_turn_leave(rv_turn *turn)
   rv_table *table = turn->table;
   rv_link completed;
   if (table->num_events > 0) rv_table_tell(table);
-  if (turn->garbage.holds != NULL) keep_spare(turn);
+  if (turn->garbage.holds != NULL) rv_spares_keep(turn->table, &turn->garbage);
   bool some = take_completed(table, &completed);
   rv_mutex_unlock(&table->mutex);
   rv_garbage_free(&turn->garbage);

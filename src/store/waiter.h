@@ -50,6 +50,15 @@ typedef struct rv_insert {
   bool updated;              /* out: the key was there */
 } rv_insert;
 
+/* Rows of the operation that were copied already. */
+typedef struct rv_prepared {
+  rv_chunk *segment; /* one reference; NULL: none */
+  int64_t first;     /* of them, there */
+  size_t rows;
+} rv_prepared;
+
+enum { RV_PREPARED_PARTS = 2 }; /* what a segment begun earlier had room for, and the rest */
+
 /* Inserts `n` rows that the caller gives as columns [n, ...], each row an item. */
 typedef struct rv_rows {
   rv_waiter waiter;
@@ -60,7 +69,7 @@ typedef struct rv_rows {
   uint64_t *keys;           /* n, or NULL */
   size_t done;              /* out: rows inserted so far, in order */
   struct rv_form *form;     /* the table's own, and what follows */
-  rv_chunk *prepared;
+  rv_prepared prepared[RV_PREPARED_PARTS];
 } rv_rows;
 
 /* Draws items one by one as the limiter allows. */

@@ -1,0 +1,167 @@
+#include "store/prepare.h"
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "store/forms.h"
+
+enum {
+  LARGE_ROW = 1 << 14,      /* bytes of a row */
+  LARGE_BATCH = 1 << 16,    /* of all rows */
+  TOGETHER_BYTES = 1 << 19, /* worth waking somebody for */
+  PIECE_BYTES = 1 << 16,
+  PREPARED_MAX = 1 << 26 /* bytes that are copied so; the rest follows row by row */
+};
+
+bool rv_rows_are_large(const rv_form *form, const rv_rows *rows)
+{
+  if (form->row_bytes >= LARGE_ROW) return true;
+  return rows->n > 1 && form->row_bytes > LARGE_BATCH / rows->n;
+}
+
+/* ---- copying ---- */
+
+typedef struct rv_copying {
+  const rv_tensor *columns;
+  const rv_prepared *part;
+  size_t done;  /* rows before the part */
+  size_t piece; /* rows */
+} rv_copying;
+
+static void copy_piece(void *context, size_t i)
+{
+  const rv_copying *copying = context;
+  const rv_prepared *part = copying->part;
+  size_t at = i * copying->piece, n = part->rows - at < copying->piece ? part->rows - at : copying->piece;
+  const rv_lane *lane = part->segment->lanes, *end = lane + part->segment->num_columns;
+  const rv_tensor *column = copying->columns;
+  for (; lane < end; lane++, column++) {
+    uint8_t *to = (uint8_t *)(uintptr_t)lane->base + ((size_t)part->first + at) * lane->stride;
+    rv_copy_strided(to, lane->stride, (const uint8_t *)column->data + (copying->done + at) * lane->row_bytes, lane->row_bytes,
+                    lane->row_bytes, n);
+  }
+}
+
+static rv_code copy_part(rv_table *table, const rv_rows *rows, const rv_prepared *part, size_t done, rv_error *err)
+{
+  const rv_form *form = rows->form;
+  rv_code code = RV_OK;
+  if (form->has_strings) {
+    for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++)
+      code = rv_segment_fill(part->segment, c, part->first, (const uint8_t *)rows->columns[c].data + done * form->column_bytes[c],
+                             part->rows, err);
+  } else {
+    rv_copying copying = {.columns = rows->columns, .part = part, .done = done, .piece = PIECE_BYTES / form->row_bytes};
+    if (copying.piece == 0) copying.piece = 1;
+    bool together = part->rows > TOGETHER_BYTES / form->row_bytes;
+    rv_crew_run(together ? table->crew : NULL, (part->rows + copying.piece - 1) / copying.piece, part->rows * form->row_bytes,
+                copy_piece, &copying);
+  }
+  for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++)
+    rv_segment_publish(part->segment, c, part->first + (int64_t)part->rows);
+  return code;
+}
+
+/* ---- the segment that is lent ---- */
+
+static rv_hold *lent_hold(const rv_table *table, const rv_form *form)
+{
+  return form->large_epoch == table->books.epoch ? form->large : NULL;
+}
+
+/* Takes it away from the form; its hold stays open. */
+static void borrow(rv_table *table, rv_rows *rows, size_t n)
+{
+  rv_form *form = rows->form;
+  rv_hold *hold = lent_hold(table, form);
+  form->large = NULL;
+  if (hold == NULL) return;
+  rv_prepared *part = &rows->prepared[0];
+  int64_t first = rv_chunk_num_rows(hold->chunk, 0), room = rv_segment_capacity(hold->chunk) - first;
+  *part = (rv_prepared){.segment = rv_chunk_ref(hold->chunk), .first = first, .rows = (size_t)room < n ? (size_t)room : n};
+}
+
+static void close_hold(rv_turn *turn, rv_chunk *segment)
+{
+  rv_books *books = &turn->table->books;
+  const uint32_t *index = rv_map_get(&books->by_chunk, (uint64_t)(uintptr_t)segment);
+  if (index == NULL) return;
+  rv_hold *hold = *RV_SEGARRAY_AT(&books->holds, rv_hold *, *index);
+  hold->open = false;
+  rv_books_note_sparse(books, hold);
+  rv_books_drop_if_unused(books, hold, &turn->garbage);
+}
+
+/* What has room goes back to the form, unless another caller was faster. */
+static void give_back(rv_turn *turn, rv_rows *rows)
+{
+  rv_table *table = turn->table;
+  rv_form *form = rows->form;
+  for (size_t i = 0; i < RV_PREPARED_PARTS; i++) {
+    rv_chunk *segment = rows->prepared[i].segment;
+    if (segment == NULL) continue;
+    rv_hold *hold = NULL;
+    bool room = rv_chunk_num_rows(segment, 0) < rv_segment_capacity(segment);
+    if (room && lent_hold(table, form) == NULL && rv_books_hold(&table->books, segment, &hold, NULL) == RV_OK) {
+      hold->open = hold->own = true;
+      form->large = hold;
+      form->large_epoch = table->books.epoch;
+    } else {
+      close_hold(turn, segment);
+    }
+  }
+}
+
+/* ---- the verbs ---- */
+
+rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_form *form = rows->form;
+  rv_prepared *parts = rows->prepared;
+  bool large = form->row_bytes >= LARGE_ROW;
+  size_t n = PREPARED_MAX / form->row_bytes;
+  if (n > rows->n) n = rows->n;
+  if (n == 0) n = 1;
+  borrow(table, rows, n);
+  rv_chunk *spare = NULL;
+  size_t capacity = 0, rest = n - parts[0].rows;
+  if (rest > 0) spare = rv_form_take_segment(table, form, large ? rest : 1, &capacity);
+  if (spare != NULL) capacity = (size_t)rv_segment_capacity(spare);
+  if (rest > capacity) rest = capacity; /* many small rows in one segment would all stay for the sake of one */
+  rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
+  rv_turn_end(turn);
+  rv_code code = RV_OK;
+  if (rest > 0 && spare == NULL) code = rv_segment_new(form->specs, form->num_columns, capacity, &meta, &spare, err);
+  if (rest > 0 && code == RV_OK) parts[1] = (rv_prepared){.segment = spare, .rows = rest};
+  size_t done = 0;
+  for (size_t i = 0; i < RV_PREPARED_PARTS && code == RV_OK; i++) {
+    if (parts[i].segment != NULL) code = copy_part(table, rows, &parts[i], done, err);
+    done += parts[i].rows;
+  }
+  rv_turn_begin(turn, table);
+  give_back(turn, rows);
+  return code;
+}
+
+rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left)
+{
+  size_t before = 0;
+  for (size_t i = 0; i < RV_PREPARED_PARTS; i++) {
+    const rv_prepared *part = &rows->prepared[i];
+    if (part->segment != NULL && rows->done - before < part->rows) {
+      *first = part->first + (int64_t)(rows->done - before);
+      *left = part->rows - (rows->done - before);
+      return part->segment;
+    }
+    before += part->rows;
+  }
+  return NULL;
+}
+
+void rv_rows_unprepare(rv_rows *rows)
+{
+  for (size_t i = 0; i < RV_PREPARED_PARTS; i++) {
+    rv_chunk_unref(rows->prepared[i].segment);
+    rows->prepared[i] = (rv_prepared){.segment = NULL};
+  }
+}
