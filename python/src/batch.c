@@ -116,7 +116,7 @@ static PyObject *list_columns(client_object *self, rv_batch *drawn, bool copy)
       Py_DECREF(out);
       return PyErr_NoMemory();
     }
-    PyObject *columns = sample_columns(self->state, sample, copy);
+    PyObject *columns = sample_columns(self->state, sample, copy, self->buffers);
     rv_sample_unref(sample);
     for (size_t c = 0; columns != NULL && c < num_columns; c++) {
       PyObject *array = PyList_GetItem(columns, (Py_ssize_t)c);

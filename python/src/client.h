@@ -88,7 +88,7 @@ PyObject *client_give_idle(PyObject *self, PyObject *stream);
 /* ---- samples ---- */
 
 /* A list of the sample's columns as arrays: the caller's own, or with copy=false read-only views that hold the sample. */
-PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy);
+PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy, pool *buffers);
 /* SampleInfo. */
 PyObject *sample_info_object(core_state *state, const rv_sample_info *info);
 /* ReplaySample of an info and data. Takes both references. */

@@ -99,7 +99,6 @@ static int set_classes(core_state *state)
   if (import_attribute("collections.abc", "Mapping", &state->mapping) < 0) return -1;
   state->attrs_fields = PyUnicode_InternFromString("__attrs_attrs__");
   state->tuple_fields = PyUnicode_InternFromString("_fields");
-  state->new_tuple = (newfunc)(uintptr_t)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
   return state->attrs_fields == NULL || state->tuple_fields == NULL ? -1 : 0;
 }
 

@@ -2,6 +2,8 @@
 #include "client.h"
 #include "convert.h"
 
+enum { POOLED_BYTES = 131072 };
+
 /* What keeps a sample alive while views of it are. */
 typedef struct sample_object {
   PyObject_HEAD
@@ -48,7 +50,22 @@ static PyArrayObject *copy_strings(rv_sample *sample, size_t i, const rv_sample_
   return owned_array;
 }
 
-static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyObject *holder)
+/* Large arrays come from memory that is used again: pages that are touched for the first time cost more than the copy. */
+static PyArrayObject *make_array(core_state *state, pool *buffers, const rv_sample_column *column, uint32_t rank,
+                                 const int64_t *shape)
+{
+  if (buffers == NULL || column->bytes < POOLED_BYTES || column->dtype == RV_STRING ||
+      state->descr[column->dtype & (CORE_DTYPES - 1)] == NULL)
+    return array_new(state, column->dtype, rank, shape);
+  void *data;
+  PyObject *buffer = buffer_new(state, buffers, column->bytes, &data);
+  if (buffer == NULL) return NULL;
+  PyArrayObject *array = array_over(state, column->dtype, rank, shape, data, buffer, true);
+  Py_DECREF(buffer);
+  return array;
+}
+
+static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyObject *holder, pool *buffers)
 {
   rv_error err;
   rv_sample_column column;
@@ -62,7 +79,7 @@ static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyOb
     const void *view = rv_sample_view(sample, i);
     if (view != NULL) return (PyObject *)array_over(state, column.dtype, rank, shape, (void *)(uintptr_t)view, holder, false);
   }
-  PyArrayObject *array = array_new(state, column.dtype, rank, shape);
+  PyArrayObject *array = make_array(state, buffers, &column, rank, shape);
   if (array == NULL) return NULL;
   rv_code code = RV_OK;
   if (column.dtype == RV_STRING) {
@@ -83,44 +100,47 @@ static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyOb
   return (PyObject *)array;
 }
 
-PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy)
+PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy, pool *buffers)
 {
   PyObject *holder = NULL;
   if (!copy && (holder = hold_sample(state, sample)) == NULL) return NULL;
   size_t n = rv_sample_num_columns(sample);
   PyObject *out = PyList_New((Py_ssize_t)n);
   for (size_t i = 0; out != NULL && i < n; i++) {
-    PyObject *array = one_column(state, sample, i, holder);
+    PyObject *array = one_column(state, sample, i, holder, buffers);
     if (array == NULL || PyList_SetItem(out, (Py_ssize_t)i, array) < 0) Py_CLEAR(out);
   }
   Py_XDECREF(holder);
   return out;
 }
 
-static PyObject *new_named(core_state *state, PyObject *class, PyObject *owned_tuple)
+/* An instance of a named tuple, its fields set one by one: its own __new__ takes a tuple of the fields in a tuple of arguments. */
+static PyObject *fill_named(PyObject *class, PyObject *const *owned_fields, Py_ssize_t n)
 {
-  if (owned_tuple == NULL) return NULL;
-  PyObject *args = PyTuple_Pack(1, owned_tuple);
-  Py_DECREF(owned_tuple);
-  if (args == NULL) return NULL;
-  PyObject *out = state->new_tuple((PyTypeObject *)class, args, NULL);
-  Py_DECREF(args);
+  PyObject *out = PyType_GenericAlloc((PyTypeObject *)class, n);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    if (owned_fields[i] == NULL) Py_CLEAR(out);
+    if (out == NULL) {
+      Py_XDECREF(owned_fields[i]);
+    } else {
+      PyTuple_SetItem(out, i, owned_fields[i]);
+    }
+  }
   return out;
 }
 
 PyObject *sample_info_object(core_state *state, const rv_sample_info *info)
 {
-  PyObject *fields = Py_BuildValue("(KdLdi)", (unsigned long long)info->key, info->probability, (long long)info->table_size,
-                                   info->priority, (int)info->times_sampled);
-  return new_named(state, state->sample_info, fields);
+  PyObject *const fields[] = {PyLong_FromUnsignedLongLong(info->key), PyFloat_FromDouble(info->probability),
+                              PyLong_FromLongLong(info->table_size), PyFloat_FromDouble(info->priority),
+                              PyLong_FromLong(info->times_sampled)};
+  return fill_named(state->sample_info, fields, 5);
 }
 
 PyObject *replay_sample_object(core_state *state, PyObject *owned_info, PyObject *owned_data)
 {
-  PyObject *fields = owned_info == NULL || owned_data == NULL ? NULL : PyTuple_Pack(2, owned_info, owned_data);
-  Py_XDECREF(owned_info);
-  Py_XDECREF(owned_data);
-  return new_named(state, state->replay_sample, fields);
+  PyObject *const fields[] = {owned_info, owned_data};
+  return fill_named(state->replay_sample, fields, 2);
 }
 
 PyObject *into_structure(const structure_object *structure, PyObject *owned_list)

@@ -137,7 +137,7 @@ static PyObject *wrap(sampler_object *self, rv_sample *sample)
     return PyErr_Format(PyExc_ValueError, "the item has %zu columns, the table's signature has %zu",
                         rv_sample_num_columns(sample), self->structure->num_leaves);
   }
-  PyObject *columns = sample_columns(state, sample, self->copy);
+  PyObject *columns = sample_columns(state, sample, self->copy, self->client->buffers);
   PyObject *info = columns == NULL ? NULL : sample_info_object(state, rv_sample_get_info(sample));
   if (info == NULL) {
     Py_XDECREF(columns);

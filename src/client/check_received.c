@@ -31,7 +31,7 @@ static rv_code look_again(rv_client *client, const char *table, const rv_traject
 rv_code rv_check_received(rv_received_check *check, rv_client *client, const char *table, const rv_draw *draw,
                           rv_patience *patience, rv_error *err)
 {
-  if (check->fits != NULL && check->fits->layout == draw->trajectory->layout) return RV_OK;
+  if (rv_is_checked(check, draw)) return RV_OK;
   rv_tables *tables = rv_client_known_tables(client);
   if (tables == NULL) return RV_OK;
   rv_code code = fits(tables, table, draw->trajectory, NULL);

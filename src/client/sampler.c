@@ -57,10 +57,7 @@ rv_code rv_sampler_new(rv_client *client, const rv_sampler_config *config, rv_sa
 rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err)
 {
   rv_code code = rv_client_check(sampler->client, err);
-  if (code != RV_OK) return code;
-  rv_patience patience;
-  rv_patience_begin(&patience, &sampler->client->env, wait, NULL, NULL);
-  return sampler->ops->next(sampler, &patience, out, err);
+  return code == RV_OK ? sampler->ops->next(sampler, wait, out, err) : code;
 }
 
 void rv_sampler_cancel(rv_sampler *sampler)

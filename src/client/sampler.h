@@ -5,7 +5,7 @@
 #include "client/client.h"
 
 typedef struct rv_sampler_ops {
-  rv_code (*next)(rv_sampler *sampler, rv_patience *patience, rv_sample **out, rv_error *err);
+  rv_code (*next)(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err);
   void (*cancel)(rv_sampler *sampler); /* any thread */
   void (*free)(rv_sampler *sampler);
 } rv_sampler_ops;

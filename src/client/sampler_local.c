@@ -102,9 +102,11 @@ static rv_code draw(local_sampler *sampler, rv_table *table, rv_patience *patien
   return code;
 }
 
-static rv_code next(rv_sampler *common, rv_patience *patience, rv_sample **out, rv_error *err)
+static rv_code next(rv_sampler *common, const rv_wait *wait, rv_sample **out, rv_error *err)
 {
   local_sampler *sampler = RV_CONTAINER(common, local_sampler, common);
+  rv_patience patience;
+  rv_patience_begin(&patience, &common->client->env, wait, NULL, NULL);
   bool cancelled;
   is_complete(sampler, &cancelled);
   if (cancelled) return rv_sampler_end_by_cancel(common, err);
@@ -112,7 +114,7 @@ static rv_code next(rv_sampler *common, rv_patience *patience, rv_sample **out, 
   if (sampler->ended) return rv_sampler_end_by_limiter(common, "", err);
   rv_table *table;
   rv_code code = rv_client_find_table(common->client, common->table, &table, err);
-  if (code == RV_OK) code = draw(sampler, table, patience, err);
+  if (code == RV_OK) code = draw(sampler, table, &patience, err);
   if (code != RV_OK) return code;
   sampler->asked_ns = 0;
   if (sampler->left != INT64_MAX) sampler->left--;

@@ -60,8 +60,10 @@ rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, si
   rv_code code = reserve_ready(sampler, n);
   for (size_t i = 0; i < n && code == RV_OK; i++)
     sampler->ready[(sampler->head + sampler->count++) & (sampler->capacity - 1)] = draws[i];
-  if (code == RV_OK) wake(sampler);
+  bool asleep = code == RV_OK && sampler->waiting;
+  if (asleep) sampler->waiting = false;
   rv_mutex_unlock(&sampler->mutex);
+  if (asleep) rv_gate_open(&sampler->gate); /* without the mutex, which it takes at once */
   if (code != RV_OK) rv_draws_release(draws, n);
   return code;
 }
@@ -161,20 +163,38 @@ static void describe(void *context, char *out, size_t capacity)
     rv_describe_server(client, "SampleStream", out, capacity);
 }
 
-static rv_code next(rv_sampler *common, rv_patience *patience, rv_sample **out, rv_error *err)
+/* What is there already needs no clock. */
+static rv_code take_at_once(rv_remote_sampler *sampler, rv_draw *out, bool *taken, rv_error *err)
+{
+  rv_mutex_lock(&sampler->mutex);
+  rv_code code = look(sampler, out, taken, err);
+  bool must = *taken && must_tell(sampler);
+  rv_mutex_unlock(&sampler->mutex);
+  tell(sampler, must);
+  return code;
+}
+
+static rv_code take_and_check(rv_remote_sampler *sampler, const rv_wait *wait, bool taken, rv_draw *draw, rv_error *err)
+{
+  rv_client *client = sampler->common.client;
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, wait, describe, sampler);
+  rv_code code = taken ? RV_OK : take(sampler, &patience, draw, err);
+  if (code != RV_OK) return code;
+  code = rv_check_received(&sampler->check, client, sampler->common.table, draw, &patience, err);
+  if (code != RV_OK) rv_draw_release(draw);
+  return code;
+}
+
+static rv_code next(rv_sampler *common, const rv_wait *wait, rv_sample **out, rv_error *err)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
   rv_draw draw;
-  patience->describe = describe;
-  patience->context = sampler;
-  rv_code code = take(sampler, patience, &draw, err);
-  if (code != RV_OK) return code;
-  code = rv_check_received(&sampler->check, common->client, common->table, &draw, patience, err);
-  if (code != RV_OK) {
-    rv_draw_release(&draw);
-    return code;
-  }
-  return rv_sample_new_received(&draw, out, err);
+  bool taken;
+  rv_code code = take_at_once(sampler, &draw, &taken, err);
+  if (code == RV_OK && (!taken || !rv_is_checked(&sampler->check, &draw)))
+    code = take_and_check(sampler, wait, taken, &draw, err);
+  return code == RV_OK ? rv_sample_new_received(&draw, out, err) : code;
 }
 
 static void cancel(rv_sampler *common)

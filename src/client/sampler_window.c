@@ -8,7 +8,7 @@
 #include "client/unary_call.h"
 
 enum { WINDOW_MAX = 1024 };
-#define WINDOW_BYTES_MAX ((size_t)32 << 20)
+#define WINDOW_BYTES_MAX ((size_t)4 << 20)
 
 /* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many
  * samples, and where samples and inserts are held in step. */

@@ -21,7 +21,7 @@ enum {
   BATCH_MAX = 4096,
   BATCH_BYTES = 1 << 20,
   RESPONSE_BYTES = 2 << 20,
-  PACK_BYTES = 1 << 20, /* of samples in one message */
+  PACK_BYTES = 1 << 18, /* of small samples in one message: the memory for it is still in the cache when it is used again */
   QUEUED_MAX = 2 << 20, /* bytes waiting for the socket above which nothing is drawn */
   TURN_BYTES = 1 << 20  /* sent in one go, before others on the loop, and news of the client's end, get their turn */
 };

@@ -10,7 +10,7 @@
 #include "wire/cut.h"
 
 /* From here on a piece of a row goes by reference: a copy would cost more. */
-enum { SHARE_BYTES = 4096, FEW_COLUMNS = 16 };
+enum { SHARE_BYTES = 4096, FEW_COLUMNS = 16, LARGEST = 8, AHEAD = 8 };
 enum { INFO_BYTES = 45 };          /* of a sample beside its rows */
 enum { UNEVEN_COLUMN_BYTES = 16 }; /* what a column must bring where each item needs a trajectory of its own at the client */
 
@@ -68,7 +68,7 @@ static size_t most_items(const rv_draw *draw, size_t max_bytes)
 {
   const rv_trajectory *trajectory = draw->trajectory;
   size_t bytes = bytes_of_item(trajectory);
-  if (bytes == SIZE_MAX || bytes > max_bytes) return 0;
+  if (bytes == SIZE_MAX || bytes / LARGEST > max_bytes) return 0;
   if (!is_even(trajectory) && bytes + INFO_BYTES < (size_t)trajectory->num_columns * UNEVEN_COLUMN_BYTES) return 0;
   int64_t longest = 1;
   for (uint32_t i = 0; i < trajectory->num_columns; i++)
@@ -84,6 +84,7 @@ size_t rv_sample_pack_count(const rv_draw *draws, size_t n, size_t max_bytes)
   if (n > most) n = most;
   const rv_layout *layout = draws[0].trajectory->layout;
   for (size_t i = 0; i < n; i++) {
+    if (i + AHEAD < n && draws[i + AHEAD].chunk != NULL) __builtin_prefetch(draws[i + AHEAD].chunk->lanes);
     if (draws[i].trajectory->layout != layout) return i;
     bool known =
         i > 0 && draws[i].chunk != NULL && draws[i].chunk == draws[i - 1].chunk && draws[i].trajectory == draws[i - 1].trajectory;

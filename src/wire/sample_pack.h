@@ -13,7 +13,8 @@ enum { RV_SAMPLE_PACKS = 1000 }; /* their field in SampleStreamResponse */
 
 /* ---- server ---- */
 
-/* How many of the draws, from the first on, go into one pack of about `max_bytes`; 0: the first cannot. */
+/* How many of the draws, from the first on, go into one pack of at most about `max_bytes`; 0: the first cannot, or it takes more than
+ * eight times as much. */
 size_t rv_sample_pack_count(const rv_draw *draws, size_t n, size_t max_bytes);
 /* Appends a pack (with its field header in SampleStreamResponse) of so many draws. Large rows go by reference; what is written then
  * holds their chunks. */
