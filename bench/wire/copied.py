@@ -78,11 +78,21 @@ class CountedSide(Side):
         return each["clients"] + each["server"], {f"{name}_bytes": value for name, value in each.items()}
 
 
-def run(results: Results, payload: str, stores: tuple[str, ...], pace: Pace, board: Board, say: Callable[[str], None]) -> None:
+def run(
+    results: Results,
+    payload: str,
+    stores: tuple[str, ...],
+    wanted: tuple[str, ...],
+    pace: Pace,
+    board: Board,
+    say: Callable[[str], None],
+) -> None:
     """Adds the cells of that payload to `results`."""
     for store in stores:
         rows = {
-            operation: {"what": "copied", "payload": payload, "operation": operation, "store": store} for operation in OPERATIONS
+            operation: {"what": "copied", "payload": payload, "operation": operation, "store": store}
+            for operation in OPERATIONS
+            if operation in wanted
         }
         try:
             side = CountedSide(store, PAYLOADS[payload], board, 1000)

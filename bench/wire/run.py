@@ -108,7 +108,7 @@ def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
         for payload in options.payloads:
             _payload(results, payload, options, board, say)
             if options.variants and "python" in options.languages:
-                copied.run(results, payload, options.stores, options.pace, board, say)
+                copied.run(results, payload, options.stores, options.operations, options.pace, board, say)
         if options.variants and "c" in options.languages and "reverie" in options.stores:
             for clients in sorted({min(200, max(options.clients)), max(options.clients)}):
                 _memory(results, board, clients, options.pace, say)
