@@ -88,7 +88,8 @@ static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_ra
     return;
   }
   if (pick->selector != NULL) {
-    rv_selector_select_many(pick->selector, random, n, slots, probabilities);
+    size_t drawn = rv_selector_select_many(pick->selector, random, n, slots, probabilities);
+    for (size_t i = 0; i < drawn; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
     return;
   }
   for (size_t i = 0; i < n; i++) {
