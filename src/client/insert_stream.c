@@ -7,7 +7,7 @@
 #include "client/insert_stream_parts.h"
 
 /* A writer wakes the loop's thread when so much waits, even if that is about to look. */
-enum { MANY_ITEMS = 32 };
+enum { MANY_ITEMS = 64 };
 #define MANY_BYTES ((size_t)64 << 10)
 #define LOOK_AGAIN_NS INT64_C(1000000)
 

@@ -13,8 +13,9 @@
 enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
   WRITE_TURN = 4 << 20,
-  BULK_READ = 16 << 10, /* so much at a time is part of something large */
-  DIRECT_READ = 4 << 10 /* from here on receiving into a message's own buffer is worth a second piece */
+  BULK_READ = 16 << 10,   /* so much at a time is part of something large */
+  DIRECT_READ = 4 << 10,  /* from here on receiving into a message's own buffer is worth a second piece */
+  BEHIND_DIRECT = 4 << 10 /* what follows is received with it: the next frame's header, or all of something small */
 };
 
 rv_session *rv_session_ref(rv_session *session)
@@ -291,14 +292,17 @@ static size_t direct_room(rv_session *session, uint8_t **at)
   return room >= DIRECT_READ ? room : 0;
 }
 
-/* One read. Bytes received, or as the transport says. */
+/* One read. Bytes received, or as the transport says. Behind what is received in place, and right after it, there is little room:
+ * the next frame, and the next message, are to be received in place too. */
 static ssize_t read_some(rv_session *session, bool *full)
 {
   uint8_t *scratch = session->loop->scratch, *direct = NULL;
   size_t room = direct_room(session, &direct);
-  struct iovec vec[2] = {{.iov_base = direct, .iov_len = room}, {.iov_base = scratch, .iov_len = RV_LOOP_SCRATCH}};
+  size_t behind = room >= RV_LOOP_SCRATCH || session->receives_bulk ? BEHIND_DIRECT : RV_LOOP_SCRATCH;
+  struct iovec vec[2] = {{.iov_base = direct, .iov_len = room}, {.iov_base = scratch, .iov_len = behind}};
   ssize_t n = session->transport.ops->read(&session->transport, room > 0 ? vec : vec + 1, room > 0 ? 2 : 1);
-  *full = n > 0 && (size_t)n == room + RV_LOOP_SCRATCH;
+  *full = n > 0 && (size_t)n == room + behind;
+  session->receives_bulk = *full && (room >= RV_LOOP_SCRATCH || (room > 0 && session->receives_bulk));
   if (n <= 0) return n;
   size_t size = (size_t)n, first = size < room ? size : room;
   if (first > 0) feed(session, direct, first);

@@ -98,6 +98,7 @@ struct rv_session {
   int32_t frame_stream;
   size_t frame_left;
   bool frame_padded;
+  bool receives_bulk;  /* the last read brought much of a large message */
   uint8_t greeting[9]; /* client: the first bytes, which must be a SETTINGS frame's header */
   size_t greeting_have;
 
