@@ -20,6 +20,7 @@ enum {
   WHOLE_BATCH = 1024, /* the first of a request that wants all its samples together */
   BATCH_MAX = 4096,
   BATCH_BYTES = 1 << 20,
+  FEW_UNCOUNTED = 16,
   RESPONSE_BYTES = 2 << 20,
   PACK_BYTES = 1 << 18, /* of small samples in one message: the memory for it is still in the cache when it is used again */
   QUEUED_MAX = 2 << 20, /* bytes waiting for the socket above which nothing is drawn */
@@ -194,11 +195,12 @@ static rv_code reserve_draws(sample_call *call, size_t want, rv_error *err)
   return RV_OK;
 }
 
-/* Counting bytes makes each draw dearer, so a batch that will stay far below the bound is drawn without it. */
-static size_t bound_of_bytes(const sample_call *call, size_t want)
+/* Counting bytes makes each draw dearer, so small ones are drawn without it, as many as stay far below the bound. */
+static size_t without_counting(const sample_call *call, size_t want)
 {
-  bool small = call->mean_bytes != 0 && call->mean_bytes < BATCH_BYTES / 4 / want;
-  return small ? 0 : BATCH_BYTES;
+  size_t most = call->mean_bytes == 0 ? 0 : BATCH_BYTES / 4 / call->mean_bytes;
+  if (most < FEW_UNCOUNTED) return 0;
+  return want < most ? want : most;
 }
 
 static void ask(sample_call *call)
@@ -212,13 +214,15 @@ static void ask(sample_call *call)
     return;
   }
   call->last_batch = want;
+  size_t uncounted = without_counting(call, want);
+  if (uncounted > 0) want = uncounted;
   int64_t now = rv_monotonic_ns(&server->env);
   int64_t deadline = call->timeout_ns > INT64_MAX - now ? INT64_MAX : now + call->timeout_ns;
   if (deadline > call->until_ns) deadline = call->until_ns;
   call->ask = (rv_sampling){.want = want,
                             .partial = true,
                             .same_layout = call->same_layout,
-                            .max_bytes = bound_of_bytes(call, want),
+                            .max_bytes = uncounted > 0 ? 0 : BATCH_BYTES,
                             .draws = call->draws,
                             .waiter = {.complete = on_complete, .deadline_ns = deadline, .peer = call->peer}};
   call->asking = true;
