@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNS = 64 };
+enum { PLACES = 1 << 22 };
 
 void copies_init(bench_copies *copies, const buffer_shape *shape)
 {
@@ -24,10 +24,11 @@ void copies_init(bench_copies *copies, const buffer_shape *shape)
   copies->row = bench_alloc(copies->row_bytes * BUFFER_ADD_BATCH);
   memset(copies->row, 2, copies->row_bytes * BUFFER_ADD_BATCH);
   copies->out = bench_alloc(copies->piece_bytes * (size_t)copies->num_pieces);
-  copies->places = bench_alloc(TURNS * (size_t)copies->num_pieces * sizeof *copies->places);
+  copies->num_turns = PLACES / copies->num_pieces;
+  int64_t num_places = copies->num_turns * copies->num_pieces;
+  copies->places = bench_alloc((size_t)num_places * sizeof *copies->places);
   bench_random random = bench_random_of(3);
-  for (int64_t i = 0; i < TURNS * copies->num_pieces; i++)
-    copies->places[i] = (uint32_t)bench_random_below(&random, (uint64_t)copies->num_rows);
+  for (int64_t i = 0; i < num_places; i++) copies->places[i] = (uint32_t)bench_random_below(&random, (uint64_t)copies->num_rows);
 }
 
 void copies_fini(bench_copies *copies)
@@ -58,7 +59,7 @@ void copies_add_batch(void *context)
 void copies_sample(void *context)
 {
   bench_copies *copies = context;
-  copies->turn = (copies->turn + 1) % TURNS;
+  copies->turn = (copies->turn + 1) % copies->num_turns;
   const uint32_t *places = copies->places + (size_t)copies->turn * (size_t)copies->num_pieces;
   unsigned char *out = copies->out;
   for (int64_t i = 0; i < copies->num_pieces; i++, out += copies->piece_bytes)

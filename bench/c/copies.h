@@ -9,8 +9,8 @@ typedef struct bench_copies {
   size_t row_bytes;   /* of what one add writes */
   size_t piece_bytes; /* that lie one after another */
   int64_t num_rows, num_pieces, next;
-  uint32_t *places; /* PLACES_TURNS batches of pieces */
-  int turn;
+  uint32_t *places; /* so many batches of pieces that caches do not know the next one's rows from the last time */
+  int64_t turn, num_turns;
 } bench_copies;
 
 /* The bytes of the buffer's items, in a plain array. */
