@@ -1,7 +1,13 @@
 /* The tree's inner loops in plain C, for any processor. */
 #include <math.h>
+#include <string.h>
 
 #include "store/selectors/sum_tree_steps.h"
+
+/* Nobody looks at floating-point exceptions, and a compiler that need not keep them can compare in vectors. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
 
 #define STEPS rv_sum_tree_steps_plain
 #define NAME "plain"
@@ -42,17 +48,20 @@ static inline double ends_with(double *c, double *end, uint32_t lane, double x)
 
 static inline size_t count(const double *end, double u)
 {
-  size_t reached = 0;
-  for (int i = 0; i < RV_TREE_FANOUT; i++) reached += u >= end[i];
-  return reached;
+  uint64_t reached = 0;
+  for (int i = 0; i < RV_TREE_FANOUT; i++) reached += u >= end[i] ? 1U : 0U;
+  return (size_t)reached;
 }
 
 static inline size_t place_of(const double *end, double *u)
 {
-  static const double zero = 0;
   size_t reached = count(end, *u);
-  const double *begin = reached > 0 ? end + reached - 1 : &zero; /* a choice of addresses takes no branch */
-  *u -= *begin;
+  uint64_t begin; /* of the child: 0, all bits zero, if no end was reached; without a branch that nobody could predict */
+  memcpy(&begin, &end[(reached - 1) & (RV_TREE_FANOUT - 1)], sizeof begin);
+  begin &= 0 - (uint64_t)(reached > 0);
+  double distance;
+  memcpy(&distance, &begin, sizeof distance);
+  *u -= distance;
   return reached;
 }
 
