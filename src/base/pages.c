@@ -9,27 +9,50 @@ enum { LINE = 64, PAGE = 4096 };
 /* Huge pages are taken whole where that wastes little. */
 static size_t unit(size_t size)
 {
-  if (size > SIZE_MAX - RV_HUGE_PAGE) return 0;
+  if (size > SIZE_MAX - 2 * (size_t)RV_HUGE_PAGE) return 0;
   size_t rest = size % RV_HUGE_PAGE;
   return size > 0 && (rest == 0 || RV_HUGE_PAGE - rest <= size / 8) ? RV_HUGE_PAGE : LINE;
+}
+
+static size_t round_up(size_t size, size_t to)
+{
+  return (size + to - 1) / to * to;
 }
 
 size_t rv_pages_size(size_t size)
 {
   size_t to = unit(size);
   if (to == 0) return 0;
-  return size == 0 ? LINE : (size + to - 1) / to * to;
+  return size == 0 ? LINE : round_up(size, to);
+}
+
+/* Begins on a huge page: what is mapped before and behind it goes back. */
+static void *map(size_t bytes)
+{
+  uint8_t *mapped = mmap(NULL, bytes + RV_HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return NULL;
+  size_t before = round_up((uintptr_t)mapped, RV_HUGE_PAGE) - (uintptr_t)mapped;
+  if (before > 0) munmap(mapped, before);
+  if (before < RV_HUGE_PAGE) munmap(mapped + before + bytes, RV_HUGE_PAGE - before);
+#ifdef MADV_HUGEPAGE
+  madvise(mapped + before, bytes, MADV_HUGEPAGE);
+#endif
+  return mapped + before;
 }
 
 void *rv_pages_alloc(size_t size)
 {
   size_t bytes = rv_pages_size(size);
-  void *block = bytes == 0 ? NULL : aligned_alloc(unit(size), bytes);
-#ifdef MADV_HUGEPAGE
-  if (block != NULL && bytes >= RV_HUGE_PAGE) {
-    uintptr_t begin = ((uintptr_t)block + PAGE - 1) / PAGE * PAGE, end = ((uintptr_t)block + bytes) / PAGE * PAGE;
-    madvise((void *)begin, end - begin, MADV_HUGEPAGE);
-  }
-#endif
-  return block;
+  if (bytes == 0) return NULL;
+  return bytes < RV_HUGE_PAGE ? aligned_alloc(LINE, bytes) : map(round_up(bytes, PAGE));
+}
+
+void rv_pages_free(void *block, size_t size)
+{
+  size_t bytes = rv_pages_size(size);
+  if (block == NULL) return;
+  if (bytes < RV_HUGE_PAGE)
+    free(block);
+  else
+    munmap(block, round_up(bytes, PAGE));
 }

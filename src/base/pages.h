@@ -1,5 +1,6 @@
-/* Memory for blocks that may be large: from 2 MiB on in huge pages, where the system has them, so that reading from random
- * places costs one look into the page tables instead of several. */
+/* Memory for blocks that may be large. From 2 MiB on they are mapped by themselves: in huge pages, where the system has them, so that
+ * reading from random places costs one look into the page tables instead of several; and given back to the system when they are
+ * freed, so that a program that runs for months does not grow by the gaps between them. */
 #ifndef RV_BASE_PAGES_H
 #define RV_BASE_PAGES_H
 
@@ -10,7 +11,9 @@ enum { RV_HUGE_PAGE = 1 << 21 };
 /* What a block of `size` bytes takes: whole cache lines, and whole huge pages where at most an eighth more than `size` is lost by that. 0 on
  * overflow. */
 size_t rv_pages_size(size_t size);
-/* A block of rv_pages_size(size) bytes that begins on a cache line; NULL: memory is out. Freed by free(). */
+/* A block of rv_pages_size(size) bytes that begins on a cache line; NULL: memory is out. */
 void *rv_pages_alloc(size_t size);
+/* With the size that it was made for; NULL is fine. */
+void rv_pages_free(void *block, size_t size);
 
 #endif

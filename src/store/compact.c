@@ -1,7 +1,7 @@
 /* Live rows move out of segments that are mostly dead, so that a few long-lived items do not keep whole segments.
  *
- * A segment is sparse when its items reach fewer than a quarter of its rows. One sparse segment is left alone (a table whose
- * oldest items go first always has one, and it dies by itself soon); with two or more, items are moved a few at a time. Rows are
+ * A segment is sparse when its items reach fewer than half of its rows. A few sparse segments are left alone (a table whose
+ * oldest items go first always has one, and it dies by itself soon); when there are more, items are moved a few at a time. Rows are
  * copied without the table's lock: the source is held by a reference and never changes, and an item that went or moved in the
  * meantime is left as it is. */
 #include <stdlib.h>

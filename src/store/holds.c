@@ -108,7 +108,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   *hold = (rv_hold){.chunk = chunk, .first = RV_NO_SLOT};
   rv_list_init(&hold->loose);
   rv_list_init(&hold->sparse);
-  if (chunk->is_segment) hold->sparse_below = rv_segment_capacity(chunk) / 4;
+  if (chunk->is_segment) hold->sparse_below = rv_segment_capacity(chunk) / 2;
   rv_code code = take_place(books, &hold->index, err);
   if (code != RV_OK) goto no_place;
   code = count_episode(books, chunk->meta.episode_id, err);

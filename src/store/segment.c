@@ -172,7 +172,7 @@ void rv_segment_free(rv_chunk *chunk)
 {
   rv_segment *segment = segment_of(chunk);
   free_arena(segment);
-  free(segment->data);
+  rv_pages_free(segment->data, segment->data_bytes);
   free(segment);
 }
 

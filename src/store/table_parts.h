@@ -59,7 +59,7 @@ typedef struct rv_form {
   uint64_t large_epoch; /* of the books that `large` belongs to */
   rv_hold *large;       /* open segment for rows that are copied before the lock; NULL: none, or lent to a caller */
   uint16_t number;      /* of the template in the books */
-  size_t next_bytes; /* of the next segment */
+  size_t next_bytes;    /* of the next segment */
 } rv_form;
 
 /* ---- listings ---- */
@@ -128,7 +128,7 @@ struct rv_table {
   rv_bound lowest, highest;
   uint64_t changes; /* of items or priorities, for those who look in slices */
 
-  rv_form *forms[RV_MAX_FORMS]; /* used longest ago last */
+  rv_form *forms[RV_MAX_FORMS];    /* used longest ago last */
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
 
   rv_row_plan plan; /* of the template sampled last */
@@ -260,9 +260,10 @@ void rv_spares_free(rv_table *table);
 /* Moves live rows out of sparse segments while there are some, a few dozen items in each stay; without the lock. */
 enum { RV_COMPACT_STAYS = 8 };
 void rv_table_compact(rv_table *table, size_t stays);
+/* A few sparse segments are left alone: they die by themselves where the oldest items go first. */
 static inline bool rv_table_wants_compaction(rv_table *table)
 {
-  if (table->books.num_sparse < 2 || table->compacting) return false;
+  if (table->compacting || table->books.num_sparse < 2 + table->books.by_chunk.count / 32) return false;
   if (table->compact_pause == 0) return true;
   table->compact_pause--;
   return false;

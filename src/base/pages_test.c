@@ -1,0 +1,44 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/pages.h"
+
+static void blocks_of_every_size_begin_on_a_line_and_large_ones_on_a_huge_page(void **state)
+{
+  (void)state;
+  const size_t sizes[] = {0,      1, 64, 4096, RV_HUGE_PAGE - 1, RV_HUGE_PAGE, RV_HUGE_PAGE + 1, 3 * (size_t)RV_HUGE_PAGE - 5,
+                          5000001};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    size_t size = rv_pages_size(sizes[i]);
+    assert_true(size >= sizes[i] && size <= sizes[i] + sizes[i] / 8 + 64);
+    uint8_t *block = rv_pages_alloc(sizes[i]);
+    assert_non_null(block);
+    assert_int_equal((uintptr_t)block % (size >= RV_HUGE_PAGE ? RV_HUGE_PAGE : 64), 0);
+    memset(block, 7, size);
+    rv_pages_free(block, sizes[i]);
+  }
+}
+
+static void a_size_that_no_memory_has_is_refused(void **state)
+{
+  (void)state;
+  assert_int_equal(rv_pages_size(SIZE_MAX - 100), 0);
+  assert_null(rv_pages_alloc(SIZE_MAX - 100));
+  assert_null(rv_pages_alloc(SIZE_MAX / 4));
+  rv_pages_free(NULL, 100);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(blocks_of_every_size_begin_on_a_line_and_large_ones_on_a_huge_page),
+      cmocka_unit_test(a_size_that_no_memory_has_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
