@@ -7,15 +7,16 @@
 #include "store/table_parts.h"
 
 enum {
-  SLICE = 1024, /* keys in one hold of the lock */
-  BATCH = 256
+  BATCH = 256,     /* keys updated in one hold of the lock */
+  DELETE_COST = 8, /* a key deleted counts as so many */
+  MANY_DELETES = 1024
 };
 
 typedef struct rv_mutation {
   rv_turn turn;
   uint64_t *unknown; /* may be NULL */
   size_t num_unknown;
-  size_t in_slice;
+  size_t in_hold; /* what was done since the lock was taken, in updates */
 } rv_mutation;
 
 static void not_there(rv_mutation *mutation, uint64_t key)
@@ -24,21 +25,21 @@ static void not_there(rv_mutation *mutation, uint64_t key)
   mutation->num_unknown++;
 }
 
-/* Before so many more keys. */
-static void next_slice(rv_mutation *mutation, size_t keys)
+/* Before so much more. */
+static void hold_on(rv_mutation *mutation, size_t updates)
 {
-  if (mutation->in_slice + keys > SLICE) {
-    mutation->in_slice = 0;
+  if (mutation->in_hold + updates > BATCH) {
+    mutation->in_hold = 0;
     rv_turn_pause(&mutation->turn);
   }
-  mutation->in_slice += keys;
+  mutation->in_hold += updates;
 }
 
-static void delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, bool in_slices)
+static void delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, bool with_pauses)
 {
   rv_table *table = mutation->turn.table;
   for (size_t i = 0; i < n; i++) {
-    if (in_slices) next_slice(mutation, 1);
+    if (with_pauses) hold_on(mutation, DELETE_COST);
     uint32_t slot = rv_books_find(&table->books, keys[i]);
     if (slot == RV_NO_SLOT) {
       not_there(mutation, keys[i]);
@@ -114,7 +115,7 @@ static void update_keys(rv_mutation *mutation, const uint64_t *keys, const doubl
 {
   for (size_t begin = 0; begin < n; begin += BATCH) {
     size_t count = n - begin < BATCH ? n - begin : BATCH;
-    next_slice(mutation, count);
+    hold_on(mutation, count);
     update_batch(mutation, keys + begin, priorities + begin, count);
   }
 }
@@ -255,7 +256,7 @@ rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t 
     }
   }
   rv_turn_finish(&mutation.turn);
-  if (num_deletes >= SLICE) rv_table_compact(table, num_deletes); /* as much as these deletions made room for */
+  if (num_deletes >= MANY_DELETES) rv_table_compact(table, num_deletes); /* as much as these deletions made room for */
   if (code == RV_OK) *num_unknown = mutation.num_unknown;
   return code;
 }
