@@ -7,8 +7,8 @@
 
 /* In process a chunk is shared by all columns and read while it grows: long ones save books, short ones save memory that one old
  * item holds. */
-#define LOCAL_CHUNK_BYTES ((size_t)128 << 10)
-enum { LOCAL_MAX_ROWS = 1024, LOCAL_FIRST_ROWS = 8 };
+#define LOCAL_CHUNK_BYTES ((size_t)1 << 20)
+enum { LOCAL_MAX_ROWS = 8192, LOCAL_FIRST_ROWS = 8 };
 #define CHUNK_FULL_BYTES ((size_t)64 << 20) /* strings may be longer than their room tells */
 
 uint64_t rv_writer_random_key(rv_writer *writer)
