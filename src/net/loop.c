@@ -235,6 +235,7 @@ static void destroy(rv_loop *loop)
 {
   rv_timer_heap_fini(&loop->timers);
   rv_buf_unref(loop->spare_block);
+  rv_spares_unref(loop->spares);
   free(loop->scratch);
   rv_mutex_fini(&loop->lock);
   free(loop);
@@ -252,7 +253,8 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   rv_list_init(&loop->inbox);
   rv_mutex_init(&loop->lock, RV_RANK_LOOP, "loop inbox");
   loop->scratch = malloc(RV_LOOP_SCRATCH);
-  if (loop->scratch == NULL) {
+  loop->spares = rv_spares_new();
+  if (loop->scratch == NULL || loop->spares == NULL) {
     destroy(loop);
     return rv_fail_memory(err, RV_LOOP_SCRATCH);
   }

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "base/lock.h"
+#include "base/spares.h"
 #include "net/net.h"
 
 /* Timers in a binary heap, the earliest first. */
@@ -37,6 +38,7 @@ struct rv_loop {
   rv_link connections; /* closed when the loop ends */
   void (*close_connection)(rv_link *link);
   rv_buf *spare_block; /* one block of an rv_output, kept for the next */
+  rv_spares *spares;   /* for large messages that clients receive and soon let go */
   uint8_t *scratch;    /* RV_LOOP_SCRATCH bytes */
 
   pthread_t thread;

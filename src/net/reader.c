@@ -3,20 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAPACITY = 1 << 20 };
+enum { FIRST_CAPACITY = 1 << 20, SPARE_CAPACITY = 64 << 10 };
 
 void rv_message_reader_init(rv_message_reader *reader)
 {
   *reader = (rv_message_reader){0};
 }
 
+static void begin_anew(rv_message_reader *reader)
+{
+  *reader = (rv_message_reader){.spares = reader->spares};
+}
+
 void rv_message_reader_fini(rv_message_reader *reader)
 {
   rv_buf_unref(reader->buf);
-  rv_message_reader_init(reader);
+  begin_anew(reader);
 }
 
-/* The buffer is ours alone and was made by rv_buf_new, so it is one block from malloc; a large one moves without being copied. */
+/* Only of larger messages than spares are used for: the buffer is ours alone and was made by rv_buf_new, so it is one block from malloc; a large one moves without being copied. */
 static bool grow(rv_message_reader *reader)
 {
   size_t capacity = reader->buf->capacity * 2;
@@ -36,8 +41,18 @@ static rv_message_reader_result begin(rv_message_reader *reader, size_t limit)
   if (p[0] == 1) return RV_READER_COMPRESSED;
   if (p[0] != 0) return RV_READER_BAD_FLAG;
   if (reader->size > limit) return RV_READER_TOO_LARGE;
-  reader->buf = rv_buf_new(reader->size < FIRST_CAPACITY ? reader->size : FIRST_CAPACITY);
+  if (reader->spares != NULL && reader->size >= SPARE_CAPACITY && reader->size <= FIRST_CAPACITY)
+    reader->buf = rv_spares_take(reader->spares, reader->size + reader->size / 8); /* the next may be a little larger */
+  else
+    reader->buf = rv_buf_new(reader->size < FIRST_CAPACITY ? reader->size : FIRST_CAPACITY);
   return reader->buf == NULL ? RV_READER_NO_MEMORY : RV_READER_MORE;
+}
+
+/* Bytes that the buffer takes as it is: a spare one may be larger than the message. */
+static size_t room_of(const rv_message_reader *reader)
+{
+  size_t end = reader->buf->capacity < reader->size ? reader->buf->capacity : reader->size;
+  return end - reader->buf->size;
 }
 
 static bool fill(rv_message_reader *reader, const uint8_t **data, size_t *size)
@@ -45,7 +60,7 @@ static bool fill(rv_message_reader *reader, const uint8_t **data, size_t *size)
   while (*size > 0 && reader->buf->size < reader->size) {
     if (reader->buf->size == reader->buf->capacity && !grow(reader)) return false;
     rv_buf *buf = reader->buf;
-    size_t n = buf->capacity - buf->size < *size ? buf->capacity - buf->size : *size;
+    size_t room = room_of(reader), n = room < *size ? room : *size;
     uint8_t *to = buf->data + buf->size;
     if (to != *data) memcpy(to, *data, n);
     buf->size += n;
@@ -72,7 +87,7 @@ rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const
   if (!fill(reader, data, size)) return RV_READER_NO_MEMORY;
   if (reader->buf->size < reader->size) return RV_READER_MORE;
   *out = reader->buf;
-  rv_message_reader_init(reader);
+  begin_anew(reader);
   return RV_READER_MESSAGE;
 }
 
@@ -81,7 +96,7 @@ size_t rv_message_reader_room(rv_message_reader *reader, uint8_t **at)
   if (reader->buf == NULL) return 0;
   if (reader->buf->size == reader->buf->capacity && !grow(reader)) return 0;
   *at = reader->buf->data + reader->buf->size;
-  return reader->buf->capacity - reader->buf->size;
+  return room_of(reader);
 }
 
 size_t rv_message_reader_missing(const rv_message_reader *reader)

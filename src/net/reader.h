@@ -4,7 +4,7 @@
 #ifndef RV_NET_READER_H
 #define RV_NET_READER_H
 
-#include "base/buf.h"
+#include "base/spares.h"
 
 enum { RV_MESSAGE_PREFIX = 5 };
 
@@ -13,6 +13,8 @@ typedef struct rv_message_reader {
   uint8_t prefix_have;
   uint32_t size; /* announced, once the prefix is whole */
   rv_buf *buf;   /* being filled; buf->size bytes are there */
+  rv_spares
+      *spares; /* where large ones come from; NULL (after rv_message_reader_init): malloc. Whoever keeps messages wants those */
 } rv_message_reader;
 
 typedef enum rv_message_reader_result {
