@@ -17,6 +17,12 @@ def _detail(cell: Cell | None, name: str) -> str:
     return number(statistics.median(cell.details[name]))
 
 
+def _rate(cell: Cell | None) -> str:
+    """Items a second; of both at once, what they are made of."""
+    parts = [_detail(cell, "inserts_per_s"), _detail(cell, "samples_per_s")]
+    return figure(cell) + (f": {parts[0]} in, {parts[1]} out" if all(parts) else "")
+
+
 def _share(results: Results, cell: Cell | None) -> str:
     """Bytes a second of the cell, as a part of what plain send and recv moved in the same run."""
     if cell is None or not cell.values:
@@ -60,8 +66,8 @@ def text(results: Results) -> str:
                 [
                     ", ".join(name),
                     f"{row['clients']} {'C' if row['language'] == 'c' else 'Python'}",
-                    figure(ours),
-                    figure(theirs),
+                    _rate(ours),
+                    _rate(theirs),
                     ratio(ours, theirs),
                     _share(results, ours),
                     _cpu(ours),
