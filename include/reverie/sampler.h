@@ -73,15 +73,18 @@ RV_API void rv_sampler_free(rv_sampler *sampler);
 
 typedef enum rv_unequal {
   RV_UNEQUAL_ERROR =
-      0, /* items of different lengths: RV_FAILED_PRECONDITION before anything is counted (a plain Reverb server: after) */
+      0, /* a table with items of different lengths: RV_FAILED_PRECONDITION before anything is counted (a plain Reverb server: after);
+            a batch of one is never refused */
   RV_UNEQUAL_PAD = 1, /* zeros up to the longest; see rv_batch_lengths */
   RV_UNEQUAL_LIST = 2 /* read item by item with rv_batch_sample */
 } rv_unequal;
 
 typedef struct rv_batch rv_batch; /* drawn items, held */
 
-/* Draws `batch_size` items one by one as the limiter allows. At the timeout, what was drawn is returned with RV_OK if it is at least one
- * item (rv_batch_size says how many); RV_DEADLINE_EXCEEDED only if it is none. */
+/* Draws `batch_size` items one by one as the limiter allows. At the timeout, or when it is cancelled, what was drawn is returned with RV_OK
+ * if it is at least one item (rv_batch_size says how many); RV_DEADLINE_EXCEEDED or RV_CANCELLED only if it is none. What `interrupted` ends
+ * is RV_CANCELLED in any case: what it had drawn is counted and gone. A server elsewhere is given a little less time than there is (a fifth,
+ * at most a second), so that its answer is in time. */
 RV_API rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal,
                                       const rv_wait *wait, rv_batch **out, rv_error *err);
 RV_API void rv_batch_free(rv_batch *batch);

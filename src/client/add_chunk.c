@@ -105,7 +105,7 @@ static rv_code serialize(const rv_add *add, rv_chunk *segment, size_t first, siz
 
 rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_random *random, rv_stream_chunk **out, rv_error *err)
 {
-  rv_chunk_meta meta = {.key = rv_random_next(random), .episode_id = rv_random_next(random), .last_step = (int32_t)(count - 1)};
+  rv_chunk_meta meta = {.key = rv_random_next(random), .episode_id = RV_NO_EPISODE, .last_step = (int32_t)(count - 1)};
   rv_chunk *segment;
   rv_code code = new_segment(add, count, &meta, &segment, err);
   if (code != RV_OK) return code;

@@ -111,7 +111,7 @@ rv_code rv_batch_draw_local(rv_batch *batch, const char *name, size_t want, bool
   rv_code gave_up = submitted == RV_SUBMIT_PENDING ? rv_await(&sampling.waiter, &gate, patience, err) : RV_OK;
   rv_gate_fini(&gate);
   batch->size = sampling.count;
-  if (gave_up != RV_OK) return gave_up == RV_DEADLINE_EXCEEDED && batch->size > 0 ? RV_OK : gave_up;
+  if (gave_up != RV_OK) return batch->size > 0 && !patience->interrupted ? RV_OK : gave_up;
   code = sampling.waiter.code;
   if (code == RV_OK || (code == RV_CANCELLED && batch->size > 0)) return RV_OK;
   return rv_error_copy(err, &sampling.waiter.error);

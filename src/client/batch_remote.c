@@ -11,7 +11,11 @@
 #include "store/gather.h"
 
 #define MILLISECOND INT64_C(1000000)
-#define GRACE_NS (1000 * MILLISECOND) /* for the server's answer to arrive after the time is up */
+/* Of the time that is left the server gets all but a fifth, for its answer's way back: what it drew is counted, and lost if it came too
+ * late. An answer may always take so long, even if the caller's time was shorter: */
+#define WAY_BACK_SHARE 5
+#define WAY_BACK_MOST_NS (1000 * MILLISECOND)
+#define WAY_BACK_LEAST_NS (100 * MILLISECOND)
 #define FIRST_BACKOFF_NS (10 * MILLISECOND)
 #define MAX_BACKOFF_NS (1000 * MILLISECOND)
 
@@ -245,8 +249,9 @@ static void set_timeout(rv_sample_request *request, const rv_patience *patience)
 {
   request->timeout_ms = -1;
   if (patience->deadline_ns == INT64_MAX) return;
-  int64_t left = patience->deadline_ns - rv_monotonic_ns(patience->env);
-  request->timeout_ms = left <= 0 ? 1 : (left + MILLISECOND - 1) / MILLISECOND;
+  int64_t left = patience->deadline_ns - rv_monotonic_ns(patience->env), back = left / WAY_BACK_SHARE;
+  if (back > WAY_BACK_MOST_NS) back = WAY_BACK_MOST_NS;
+  request->timeout_ms = left - back <= MILLISECOND ? 1 : (left - back) / MILLISECOND;
   request->poll = left <= 0;
 }
 
@@ -257,10 +262,16 @@ static rv_code ask(batch_stream *stream, rv_patience *patience, rv_error *err)
   stream->request.num_samples = (int64_t)(stream->want - stream->count);
   stream->abandoned = false;
   rv_patience longer = *patience;
-  if (longer.deadline_ns < INT64_MAX - GRACE_NS) longer.deadline_ns += GRACE_NS;
+  if (longer.deadline_ns != INT64_MAX) {
+    int64_t answered_ns =
+        rv_monotonic_ns(patience->env) +
+        (stream->request.poll ? RV_ROUND_TRIP_NS : stream->request.timeout_ms * MILLISECOND + WAY_BACK_LEAST_NS);
+    if (longer.deadline_ns < answered_ns) longer.deadline_ns = answered_ns;
+  }
   rv_loop_post(stream->client->loop, &stream->task);
   rv_code gave_up = rv_gate_wait(&stream->gate, &longer, err);
   patience->asked_ns = longer.asked_ns;
+  patience->interrupted = longer.interrupted;
   patience->log_ns = longer.log_ns;
   if (gave_up != RV_OK) {
     rv_loop_call(stream->client->loop, abandon_request, stream);
@@ -288,7 +299,9 @@ static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_
     rv_code code = ask(stream, patience, &cause);
     if (rv_is_limiter_timeout(code, cause.message)) {
       snprintf(waiting->reason, sizeof waiting->reason, "%s", rv_limiter_timeout_reason(cause.message));
-      code = rv_patience_check(patience, err);
+      /* where there is no time for another answer, nothing opens the gate */
+      bool too_late = patience->deadline_ns - rv_monotonic_ns(patience->env) < WAY_BACK_LEAST_NS / 2;
+      code = too_late ? rv_gate_wait(&stream->gate, patience, err) : rv_patience_check(patience, err);
       if (code != RV_OK) return code;
     } else if (rv_is_lost_connection(code, cause.message) && !stream->abandoned) {
       code = back_off(stream, &backoff, patience, err);
@@ -317,7 +330,6 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   code = ask_until_done(&waiting, patience, err);
   patience->describe = NULL;
   *count = stream->count;
-  bool by_caller = code == RV_CANCELLED; /* a server's CANCELLED leads to another try */
   give_back(stream, code == RV_OK);
-  return by_caller || *count == 0 ? code : RV_OK;
+  return *count > 0 && !patience->interrupted ? RV_OK : code;
 }

@@ -92,6 +92,7 @@ void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *
     patience->deadline_ns = patience->begun_ns + timeout_ms * MILLISECOND;
   patience->log_ns = patience->begun_ns + FIRST_LOG_NS;
   patience->asked_ns = patience->begun_ns;
+  patience->interrupted = false;
   patience->describe = describe;
   patience->context = context;
 }
@@ -113,7 +114,7 @@ static bool is_interrupted(rv_patience *patience, int64_t now)
 static rv_code check_at(rv_patience *patience, int64_t now, rv_error *err)
 {
   char what[RV_ERROR_MESSAGE_MAX - 64];
-  bool interrupted = is_interrupted(patience, now);
+  bool interrupted = patience->interrupted = is_interrupted(patience, now);
   if (interrupted || rv_cancel_fired(patience->wait.cancel)) {
     describe(patience, what, sizeof what);
     return rv_fail(err, RV_CANCELLED, "%s by the caller: %s", interrupted ? "interrupted" : "cancelled", what);

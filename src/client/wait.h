@@ -43,6 +43,7 @@ typedef struct rv_patience {
   int64_t begun_ns, deadline_ns; /* monotonic; deadline INT64_MAX: for ever */
   int64_t log_ns;                /* when the log is told next */
   int64_t asked_ns;              /* when `interrupted` was asked last */
+  bool interrupted;              /* and whether it said yes */
   /* Writes what the call does: "waits for 3 more items in table \"replay\" (...)", at most `capacity` bytes with the NUL. No lock
    * is held. May be NULL. */
   void (*describe)(void *context, char *out, size_t capacity);

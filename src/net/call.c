@@ -147,12 +147,15 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
       refuse_message(call, result);
       return;
     }
-    if (!call->paused && call->held.count == 0) {
+    /* what the peer took back before it sent this is over before this is heard */
+    bool later = session->num_closing > 0;
+    if (!call->paused && call->held.count == 0 && !later) {
       hand_over(call, message);
     } else if (!hold(&call->held, message)) {
       refuse_message(call, RV_READER_NO_MEMORY);
       return;
     }
+    if (later) rv_call_due(call, RV_DUE_DELIVER);
   }
   rv_call_top_up(call);
 }
@@ -240,6 +243,7 @@ static void run_due(rv_task *task)
     call->events->on_writable(call, call->user);
   if (call->events != NULL && (due & RV_DUE_DELIVER) != 0) deliver(call);
   if (!call->over || call->held.count > 0) return; /* held: it is paused */
+  if (call->closing) call->session->num_closing--;
   if (call->events != NULL) call->events->on_close(call, call->user, call->code, call->message == NULL ? "" : call->message);
   rv_call_free(call);
 }
@@ -261,6 +265,10 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   }
   call->stream_id = 0;
   rv_sendq_fini(&call->sendq);
+  if (call->server && !call->closing) {
+    call->closing = true;
+    call->session->num_closing++;
+  }
   if (!deliver_rest)
     drop_received(call);
   else

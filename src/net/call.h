@@ -40,6 +40,7 @@ struct rv_call {
   bool has_data_source;    /* DATA was submitted: trailers may have to wait for it */
   bool was_full;           /* queued bytes were above the low-water mark */
   bool over;               /* rv_call_end was called */
+  bool closing;            /* server: and its session counts it */
   bool headers_too_large;
   unsigned due;
 

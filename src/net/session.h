@@ -92,6 +92,7 @@ struct rv_session {
 
   rv_link calls;      /* open calls, rv_call.link */
   size_t num_streams; /* client: streams that nghttp2 has not closed yet */
+  size_t num_closing; /* calls whose owner is about to hear that they are over */
   size_t held_bytes;  /* of messages that are incomplete or wait for paused calls */
 
   /* The DATA frame being received. */

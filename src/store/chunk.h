@@ -26,6 +26,9 @@ typedef struct rv_chunk_meta {
   bool sparse;                   /* some step between them has no row */
 } rv_chunk_meta;
 
+/* The episode of rows that belong to none: those that are added without a trajectory. */
+#define RV_NO_EPISODE UINT64_C(0)
+
 rv_chunk *rv_chunk_ref(rv_chunk *chunk);
 void rv_chunk_unref(rv_chunk *chunk);
 

@@ -28,7 +28,7 @@ void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, doubl
   event->priority = priority;
   event->old_priority = old_priority;
   event->episode_id = chunk->meta.episode_id;
-  event->episode_step = chunk->meta.episode_id == table->rows_episode ? -1 : step_of_row(chunk, row);
+  event->episode_step = chunk->meta.episode_id == RV_NO_EPISODE ? -1 : step_of_row(chunk, row);
   event->times_sampled = item->times_sampled;
   turn->budget--;
 }

@@ -151,9 +151,10 @@ static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64
   return drawn;
 }
 
-/* All that are drawn look alike: the table's one layout, and that of those drawn before it waited. */
+/* All that are drawn look alike: the table's one layout, and that of those drawn before it waited. A single item always does. */
 static bool one_layout(const rv_table *table, const rv_sampling *sampling)
 {
+  if (sampling->want == 1 && sampling->fill == NULL) return true;
   if (rv_books_num_layouts(&table->books) > 1) return false;
   if (sampling->count == 0 || sampling->fill != NULL || table->books.slab.count == 0) return true;
   const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);

@@ -113,7 +113,6 @@ struct rv_table {
   rv_signature *signature;
   bool weighs;   /* some selector takes no negative and no infinite priority */
   bool replaces; /* when it is full, a new item may take the oldest one's slot and its place in the sampler (replace.c) */
-  uint64_t rows_episode;
   rv_extension *extensions;
   size_t num_extensions;
   atomic_uint contenders; /* threads that wait for the mutex */

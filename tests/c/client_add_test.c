@@ -252,6 +252,37 @@ TEST(many_threads_may_add)
   assert_int_equal(table_size(f, "replay"), THREADS * PER_THREAD);
 }
 
+TEST(an_add_that_timed_out_is_not_let_in_by_what_the_client_asks_next)
+{
+  rv_error err;
+  const rv_wait moment = {.timeout_ms = 5};
+  for (int round = 0; round < 30; round++) {
+    add_values(f->client, "queue", 4);
+    assert_code(add_value(f->client, "queue", 9, 1.0, NULL, &moment, &err), RV_DEADLINE_EXCEEDED);
+    rv_batch *batch;
+    assert_ok(rv_client_sample_batch(f->client, "queue", 4, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+    assert_int_equal(rv_batch_size(batch), 4);
+    rv_batch_free(batch);
+    assert_code(rv_client_sample_batch(f->client, "queue", 1, RV_UNEQUAL_ERROR, &at_once, &batch, &err), RV_DEADLINE_EXCEEDED);
+  }
+}
+
+TEST(rows_without_trajectories_belong_to_no_episode)
+{
+  rv_error err;
+  add_values(f->client, "replay", 3);
+  static const int64_t shape[] = {6, 2};
+  static const float data[6][2];
+  rv_tensor column = {.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = data};
+  for (int i = 0; i < 2; i++)
+    assert_ok(rv_client_add_batch(f->client, "replay", &column, 1, 6, NULL, NULL, NULL, &long_enough, &err));
+  rv_server_info *info;
+  assert_ok(rv_client_server_info(f->client, &long_enough, &info, &err));
+  for (size_t i = 0; i < info->num_tables; i++)
+    if (strcmp(info->tables[i].name, "replay") == 0) assert_int_equal(info->tables[i].num_episodes, 1);
+  rv_server_info_free(info);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {EVERY_WAY(a_row_comes_back_as_it_was_added),
@@ -263,6 +294,8 @@ int main(void)
                                      EVERY_WAY(a_blocked_add_goes_on_when_there_is_room),
                                      EVERY_WAY(a_blocked_add_can_be_cancelled),
                                      EVERY_WAY(what_does_not_fit_is_refused),
-                                     EVERY_WAY(many_threads_may_add)};
+                                     EVERY_WAY(many_threads_may_add),
+                                     EVERY_WAY(an_add_that_timed_out_is_not_let_in_by_what_the_client_asks_next),
+                                     EVERY_WAY(rows_without_trajectories_belong_to_no_episode)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

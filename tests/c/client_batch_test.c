@@ -213,6 +213,57 @@ static bool after_two(void *context)
   return ++*asked == 2;
 }
 
+static void *cancel_when_four_are_drawn(void *context)
+{
+  waiting_batch *w = context;
+  rv_error err;
+  rv_table *found;
+  assert_ok(rv_store_find(w->f->store, "queue", 5, &found, &err));
+  for (int64_t samples = 0; samples < 4; usleep(1000)) {
+    rv_table_info info = {.size = sizeof info};
+    assert_ok(rv_table_get_info(found, &info, &err));
+    samples = info.samples;
+    rv_table_info_fini(&info);
+  }
+  wait_for_waiting(w->f, "queue", 0, 1);
+  rv_cancel_fire(w->wait.cancel);
+  return NULL;
+}
+
+TEST(a_cancelled_batch_hands_over_what_it_has_drawn)
+{
+  rv_error err;
+  add_values(f->client, "queue", 4);
+  rv_cancel *cancel;
+  assert_ok(rv_cancel_new(&cancel, &err));
+  waiting_batch w = {.f = f, .wait = {.timeout_ms = 30000, .cancel = cancel}};
+  pthread_t thread;
+  pthread_create(&thread, NULL, cancel_when_four_are_drawn, &w);
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "queue", 8, RV_UNEQUAL_ERROR, &w.wait, &batch, &err));
+  pthread_join(thread, NULL);
+  assert_int_equal(rv_batch_size(batch), 4);
+  float data[4][2];
+  assert_ok(rv_batch_gather(batch, 0, data, sizeof data, &err));
+  for (int i = 0; i < 4; i++) assert_true(data[i][0] == (float)i);
+  rv_batch_free(batch);
+  assert_code(rv_client_sample_batch(f->client, "queue", 8, RV_UNEQUAL_ERROR, &w.wait, &batch, &err), RV_CANCELLED);
+  rv_cancel_free(cancel);
+}
+
+TEST(a_batch_of_one_is_drawn_whatever_else_is_there)
+{
+  rv_error err;
+  put_sequence(f, "fifo", 10, 3);
+  put_sequence(f, "fifo", 20, 5);
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "fifo", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  int64_t data[3];
+  assert_ok(rv_batch_gather(batch, 0, data, sizeof data, &err));
+  assert_int_equal(data[2], 12);
+  rv_batch_free(batch);
+}
+
 TEST(a_waiting_batch_can_be_interrupted)
 {
   int asked = 0;
@@ -268,6 +319,8 @@ int main(void)
                                      EVERY_WAY(items_without_rows_can_be_sampled),
                                      EVERY_WAY(batch_sizes_out_of_range_are_refused),
                                      EVERY_WAY(a_waiting_batch_can_be_cancelled_and_consumes_nothing),
+                                     EVERY_WAY(a_cancelled_batch_hands_over_what_it_has_drawn),
+                                     EVERY_WAY(a_batch_of_one_is_drawn_whatever_else_is_there),
                                      EVERY_WAY(a_waiting_batch_can_be_interrupted),
                                      EVERY_WAY(a_timeout_says_what_was_waited_for),
                                      EVERY_WAY(many_threads_may_sample)};
