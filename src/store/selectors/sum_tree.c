@@ -12,7 +12,7 @@ size_t rv_sum_tree_steps_here(const rv_sum_tree_steps *out[3])
 #ifdef RV_SUM_TREE_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("popcnt")) {
-    if (__builtin_cpu_supports("avx512f")) out[n++] = &rv_sum_tree_steps_avx512;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) out[n++] = &rv_sum_tree_steps_avx512;
     if (__builtin_cpu_supports("avx2")) out[n++] = &rv_sum_tree_steps_avx2;
   }
 #endif
@@ -96,7 +96,9 @@ void rv_sum_tree_draw(const rv_sum_tree *tree, rv_random *random, size_t n, uint
   double u[RV_TREE_BATCH];
   for (size_t begin = 0; begin < n; begin += RV_TREE_BATCH) {
     size_t count = n - begin < RV_TREE_BATCH ? n - begin : RV_TREE_BATCH;
-    for (size_t i = 0; i < count; i++) u[i] = rv_random_unit(random) * tree->total;
+    rv_random own = *random; /* in registers */
+    for (size_t i = 0; i < count; i++) u[i] = rv_random_unit(&own) * tree->total;
+    *random = own;
     tree->steps->draw(tree, count, u, slots + begin, probabilities + begin);
   }
 }

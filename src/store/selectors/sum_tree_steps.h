@@ -5,16 +5,15 @@
  *
  *   double sum_of(const double *c)                 ((c0 + c1) + (c2 + c3)) + ((c4 + c5) + (c6 + c7))
  *   double ends_of(const double *c, double *end)   the group's ends, from its sums; returns what they come to
- *   sum_with(double *c, uint32_t lane, double x)   the same two after c[lane] = x
- *   ends_with(double *c, double *end, uint32_t lane, double x)
+ *   double sum_with(double *c, uint32_t lane, double x), double ends_with(double *c, double *end, uint32_t lane, double x)
+ *                                                  the same two after c[lane] = x
  *   size_t place_of(const double *end, double *u)  how many ends `u` has reached; *u becomes its distance from the last of them
  *   size_t leaf_of(const double *c, double u)      how many ends of the leaves `c` it has reached
  *
  * Ends are counted, not searched, since nobody could predict the branches. Adding in pairs of pairs,
  *   c0, c0 + c1 = two, two + c2, two + (c2 + c3) = four, four + c4, four + (c4 + c5), four + ((c4 + c5) + c6), ...
  * gives ends that do not decrease, so that a child of weight zero is passed over. Rounding may lead a draw beyond the last end: so
- * the ends that nothing comes after are kept as infinite, and the last child that has a weight takes it.
- */
+ * the ends that nothing comes after are kept as infinite, and the last child that has a weight takes it. */
 #ifndef RV_STORE_SELECTORS_SUM_TREE_STEPS_H
 #define RV_STORE_SELECTORS_SUM_TREE_STEPS_H
 
