@@ -41,6 +41,9 @@ class Server:
         0: 256 MiB. A longer message ends its stream.
     max_connections : int
         0: 10,000.
+    gather_threads : int
+        Threads that copy one large batch (512 KiB and more) for clients of this process, the caller included. They are started when first
+        needed and sleep in between. 0: one per core, at most 4; 1: the caller alone.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Server:
         io_threads: int = 0,
         max_message_bytes: int = 0,
         max_connections: int = 0,
+        gather_threads: int = 0,
     ) -> None:
         self._process = os.getpid()
         self._stopped = threading.Event()
@@ -71,7 +75,8 @@ class Server:
             raise TypeError(f"port must be an integer, got {port!r}")
         if (address is not None) + (port is not None) + bool(in_process) > 1:
             raise ValueError("give one of port, address and in_process")
-        self._store = _core.Store([table._configuration() for table in self._tables])
+        threads = _arguments.not_negative("gather_threads", gather_threads, 64)
+        self._store = _core.Store([table._configuration() for table in self._tables], threads)
         addresses = [] if in_process else _addresses(port, address)
         if addresses:
             self._listen(

@@ -83,9 +83,10 @@ static int parse_table(scratch *s, PyObject *given, rv_table_config *out)
 
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"tables", NULL};
+  static char *names[] = {"tables", "gather_threads", NULL};
   PyObject *list;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:Store", names, &PyList_Type, &list)) return NULL;
+  unsigned int gather_threads = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|I:Store", names, &PyList_Type, &list, &gather_threads)) return NULL;
   core_state *state = core_state_of_type(type);
   store_object *self = state == NULL ? NULL : PyObject_New(store_object, type);
   if (self == NULL) return NULL;
@@ -99,7 +100,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   bool ok = tables != NULL;
   for (size_t i = 0; ok && i < n; i++) ok = parse_table(&s, PyList_GetItem(list, (Py_ssize_t)i), &tables[i]) == 0;
   if (ok) {
-    rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = n};
+    rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = n, .gather_threads = gather_threads};
     rv_error err;
     ok = rv_store_new(&config, &self->store, &err) == RV_OK;
     if (!ok) core_raise(state, &err);
@@ -195,7 +196,7 @@ static PyMethodDef store_methods[] = {
     {"close", store_close, METH_NOARGS, "close($self, /)\n--\n\nEnds all waits and refuses new work."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot store_slots[] = {{Py_tp_doc, "Store(tables)\n--\n\nTables in this process's memory."},
+static PyType_Slot store_slots[] = {{Py_tp_doc, "Store(tables, gather_threads=0)\n--\n\nTables in this process's memory."},
                                     {Py_tp_new, CORE_SLOT(store_tp_new)},
                                     {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
                                     {Py_tp_methods, store_methods},

@@ -97,6 +97,7 @@ CONSTRUCTIONS = {
     "tables": (lambda: reverie.Server(3), "tables must be a sequence of reverie.Table"),
     "address": (lambda: served(address=8000), "address must be a sequence of str"),
     "io_threads": (lambda: served(io_threads="2"), "io_threads must be an integer"),
+    "gather_threads": (lambda: served(gather_threads="2"), "gather_threads must be an integer"),
     "max_connections": (lambda: served(max_connections=None), "max_connections must be an integer"),
     "extensions": (lambda: made(extensions=3), "extensions must be a sequence"),
     "max_size": (lambda: made(max_size="1"), "max_size must be an integer"),

@@ -329,3 +329,19 @@ def test_calls_with_wrong_keywords(connect):
         client.add("t", 1, bogus=1)
     with pytest.raises(TypeError, match="multiple values"):
         client.add("t", 1, data=2)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_large_batches_are_the_same_rows_whoever_copies_them(threads):
+    n = 200
+    table = reverie.Table("t", reverie.selectors.Uniform(), reverie.selectors.Fifo(), n, reverie.rate_limiters.MinSize(1))
+    with reverie.Server([table], in_process=True, gather_threads=threads) as server:
+        client = reverie.Client(server)
+        for first in range(0, 3 * n, 100):
+            numbers = np.arange(first, first + 100)
+            image = np.broadcast_to((numbers % 251).astype(np.uint8)[:, None, None], (100, 84, 84))
+            assert client.add_batch("t", {"number": numbers, "image": image}) == 100
+        for _ in range(20):
+            data = client.sample_batch("t", 256).data
+            assert data["number"].min() >= 2 * n
+            assert (data["image"] == (data["number"] % 251).astype(np.uint8)[:, None, None]).all()
