@@ -39,17 +39,28 @@ typedef struct rv_stream_chunk {
   uint64_t key;
   rv_pieces data;   /* the serialized ChunkData, if it is long */
   size_t flat_size; /* bytes behind the struct, if it is short */
+  size_t flat_room;
   /* the loop's */
   uint64_t sent_on; /* number of the connection whose server holds it; 0: none */
   rv_link link;     /* in the stream's list of those */
   uint8_t flat[];
 } rv_stream_chunk;
 
+/* Memory of short chunks, to be used again; one thread's. */
+typedef struct rv_stream_spares {
+  rv_link chunks;
+  size_t count;
+} rv_stream_spares;
+void rv_stream_spares_init(rv_stream_spares *spares);
+void rv_stream_spares_fini(rv_stream_spares *spares);
+
 /* Takes the pieces, or copies and clears them where they are short: empty afterwards, also on failure, and to be finished by whoever
- * made them. The caller owns one reference and one pin. */
-rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err);
+ * made them. `spares` may be NULL. The caller owns one reference and one pin. */
+rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk);
 void rv_stream_chunk_unref(rv_stream_chunk *chunk);
+/* The same, and keeps a short chunk's memory if it was the last reference. */
+void rv_stream_chunk_recycle(rv_stream_chunk *chunk, rv_stream_spares *spares);
 void rv_stream_chunk_unpin(rv_stream_chunk *chunk); /* no item that is added later refers to it */
 
 /* ---- items ---- */

@@ -13,11 +13,40 @@ static void flatten(rv_stream_chunk *chunk, const rv_pieces *pieces)
   }
 }
 
-rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_chunk **out, rv_error *err)
+enum { MAX_SPARES = 128 };
+
+void rv_stream_spares_init(rv_stream_spares *spares)
+{
+  rv_list_init(&spares->chunks);
+  spares->count = 0;
+}
+
+void rv_stream_spares_fini(rv_stream_spares *spares)
+{
+  for (rv_link *link; (link = rv_list_pop_front(&spares->chunks)) != NULL;) free(RV_CONTAINER(link, rv_stream_chunk, link));
+  spares->count = 0;
+}
+
+/* NULL: out of memory. */
+static rv_stream_chunk *make_chunk(size_t flat, rv_stream_spares *spares)
+{
+  rv_link *link = flat > 0 && spares != NULL ? rv_list_pop_front(&spares->chunks) : NULL;
+  if (link != NULL) {
+    spares->count--;
+    rv_stream_chunk *spare = RV_CONTAINER(link, rv_stream_chunk, link);
+    if (spare->flat_room >= flat) return spare;
+    free(spare);
+  }
+  rv_stream_chunk *chunk = malloc(sizeof *chunk + flat);
+  if (chunk != NULL) chunk->flat_room = flat;
+  return chunk;
+}
+
+rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
 {
   size_t flat = owned_data->bytes <= RV_STREAM_COPY_BYTES ? owned_data->bytes
                                                           : 0; /* small ones must not hold a buffer with room for more */
-  rv_stream_chunk *chunk = malloc(sizeof *chunk + flat);
+  rv_stream_chunk *chunk = make_chunk(flat, spares);
   if (chunk != NULL) {
     atomic_init(&chunk->refs, 1);
     atomic_init(&chunk->pins, 1);
@@ -44,11 +73,28 @@ rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk)
   return chunk;
 }
 
+/* True: it was the last reference, and the memory is left. */
+static bool drop(rv_stream_chunk *chunk)
+{
+  if (atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1) return false;
+  rv_pieces_fini(&chunk->data);
+  return true;
+}
+
 void rv_stream_chunk_unref(rv_stream_chunk *chunk)
 {
-  if (atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1) return;
-  rv_pieces_fini(&chunk->data);
-  free(chunk);
+  if (drop(chunk)) free(chunk);
+}
+
+void rv_stream_chunk_recycle(rv_stream_chunk *chunk, rv_stream_spares *spares)
+{
+  if (!drop(chunk)) return;
+  if (chunk->flat_room == 0 || spares->count == MAX_SPARES) {
+    free(chunk);
+    return;
+  }
+  rv_list_push_front(&spares->chunks, &chunk->link);
+  spares->count++;
 }
 
 void rv_stream_chunk_unpin(rv_stream_chunk *chunk)

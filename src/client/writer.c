@@ -70,6 +70,7 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   rv_list_init(&writer->free_items);
   rv_list_init(&writer->done_items);
   rv_list_init(&writer->ended);
+  rv_encode_room_init(&writer->encode_room);
   writer->wake_at = -1;
   rv_mutex_init(&writer->mutex, RV_RANK_CLIENT, "writer");
   rv_gate_init(&writer->gate);
@@ -120,8 +121,7 @@ void rv_writer_free(rv_writer *writer)
   free(writer->tables);
   rv_tables_unref(writer->snapshot);
   rv_parts_fini(&writer->parts);
-  rv_pieces_fini(&writer->encode_room.pieces);
-  rv_writer_buf_fini(&writer->encode_room.scratch);
+  rv_encode_room_fini(&writer->encode_room);
   free(writer->string_row);
   rv_gate_fini(&writer->gate);
   rv_mutex_fini(&writer->mutex);

@@ -134,6 +134,10 @@ void rv_writer_reclaim(rv_writer *writer)
       free_item(item);
       continue;
     }
+    rv_flight_fini(&item->flight); /* first, so that the last reference to a chunk is the one dropped below */
+    for (uint32_t i = 0; i < item->stream.num_chunks; i++)
+      rv_stream_chunk_recycle(item->stream.chunks[i], &writer->encode_room.spares);
+    item->stream.num_chunks = 0;
     clear_item(item);
     rv_list_push_front(&writer->free_items, &item->stream.link);
     writer->num_free_items++;

@@ -143,6 +143,20 @@ static bool compresses(const rv_written *written, uint32_t tensor, bool delta, r
   return trial->snappy;
 }
 
+void rv_encode_room_init(rv_encode_room *room)
+{
+  rv_pieces_init(&room->pieces);
+  rv_writer_buf_init(&room->scratch);
+  rv_stream_spares_init(&room->spares);
+}
+
+void rv_encode_room_fini(rv_encode_room *room)
+{
+  rv_pieces_fini(&room->pieces);
+  rv_writer_buf_fini(&room->scratch);
+  rv_stream_spares_fini(&room->spares);
+}
+
 rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_encode_room *room, rv_error *err)
 {
   if (written->encoded != NULL) return RV_OK;
@@ -161,7 +175,7 @@ rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_e
                                 .scratch = &room->scratch};
   rv_code code = rv_chunk_serialize(&room->pieces, written->segment, &encoding, err);
   if (snappy != few) free(snappy);
-  if (code == RV_OK) return rv_stream_chunk_new(written->key, &room->pieces, &written->encoded, err);
+  if (code == RV_OK) return rv_stream_chunk_new(written->key, &room->pieces, &room->spares, &written->encoded, err);
   rv_pieces_clear(&room->pieces);
   return code;
 }

@@ -43,7 +43,10 @@ void rv_written_set_steps(rv_written *written);
 typedef struct rv_encode_room {
   rv_pieces pieces;
   rv_writer_buf scratch;
+  rv_stream_spares spares;
 } rv_encode_room;
+void rv_encode_room_init(rv_encode_room *room);
+void rv_encode_room_fini(rv_encode_room *room);
 
 /* Makes `encoded` of a complete chunk; fine when it is there. `delta` and `compression` as in the writer's config. */
 rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_encode_room *room, rv_error *err);

@@ -71,6 +71,7 @@ size_t rv_encoded_memory(const rv_chunk *chunk);
 typedef struct rv_decoded {
   rv_link link; /* in the cache's list, used longest ago first; by itself while buf is NULL */
   rv_buf *buf;
+  bool joined; /* it ever was in the list: set by whoever holds the chunk, so that its last holder need not ask */
 } rv_decoded;
 
 /* The caller gets a reference, or NULL. */

@@ -96,6 +96,7 @@ rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *o
     use = rv_buf_ref(entry->buf);
   } else if (cache->bytes <= cache->max_bytes - bytes) {
     entry->buf = rv_buf_ref(owned_buf);
+    entry->joined = true;
     rv_list_push_back(&cache->entries, &entry->link);
     cache->bytes += bytes;
   }
@@ -106,6 +107,7 @@ rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *o
 
 void rv_decode_cache_forget(rv_decode_cache *cache, rv_decoded *entry)
 {
+  if (!entry->joined) return;
   rv_mutex_lock(&cache->mutex);
   rv_buf *buf = entry->buf == NULL ? NULL : take_out(cache, entry);
   rv_mutex_unlock(&cache->mutex);

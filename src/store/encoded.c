@@ -12,7 +12,10 @@ typedef struct rv_encoded_chunk {
   rv_encoded *tensors;
   rv_decoded *decoded;
   rv_decode_cache *cache; /* NULL: nothing is kept */
+  bool in_owner;          /* this stands behind the owner's bytes */
 } rv_encoded_chunk;
+
+enum { MOST_IN_OWNER = 16, FEW_DIMENSIONS = 4, ALIGNMENT = 16 };
 
 static rv_encoded_chunk *encoded_of(rv_chunk *chunk)
 {
@@ -59,6 +62,7 @@ static rv_code describe_tensor(rv_encoded_chunk *encoded, size_t index, const rv
   encoded->tensors[index].shape = shape;
   rv_list_init(&encoded->decoded[index].link);
   encoded->decoded[index].buf = NULL;
+  encoded->decoded[index].joined = false;
   chunk->columns[index] =
       (rv_chunk_column){.dtype = tensor->dtype, .rank = tensor->rank - 1, .shape = shape + 1, .row_bytes = bytes};
   if (tensor->dtype == RV_STRING) chunk->has_strings = true;
@@ -69,15 +73,38 @@ static rv_code describe_tensor(rv_encoded_chunk *encoded, size_t index, const rv
   return RV_OK;
 }
 
+static size_t own_bytes(size_t num_tensors)
+{
+  return sizeof(rv_encoded_chunk) + num_tensors * (sizeof(rv_encoded) + sizeof(rv_decoded));
+}
+
+size_t rv_chunk_room_in_owner(size_t num_tensors)
+{
+  if (num_tensors > MOST_IN_OWNER) return 0;
+  return ALIGNMENT + rv_chunk_books_size(own_bytes(num_tensors), num_tensors, num_tensors * FEW_DIMENSIONS);
+}
+
+/* NULL: it does not fit there. */
+static rv_encoded_chunk *place_in_owner(rv_buf *owner, const uint8_t *wire, size_t wire_size, size_t bytes)
+{
+  if (wire != owner->data || wire_size != owner->size || owner->release != NULL ||
+      atomic_load_explicit(&owner->refs, memory_order_relaxed) != 1)
+    return NULL;
+  uintptr_t end = (uintptr_t)owner->data + owner->size, at = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return at - (uintptr_t)owner->data + bytes <= owner->capacity ? (rv_encoded_chunk *)at : NULL;
+}
+
 rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, rv_buf *owner,
                              const uint8_t *wire, size_t wire_size, rv_chunk **out, rv_error *err)
 {
   size_t num_sizes = 0;
   rv_code code = check_tensors(tensors, num_tensors, &num_sizes, err);
   if (code != RV_OK) return code;
-  size_t struct_bytes = sizeof(rv_encoded_chunk) + num_tensors * (sizeof(rv_encoded) + sizeof(rv_decoded));
+  size_t struct_bytes = own_bytes(num_tensors);
   size_t books = rv_chunk_books_size(struct_bytes, num_tensors, num_sizes);
-  rv_encoded_chunk *encoded = malloc(books);
+  rv_encoded_chunk *encoded = place_in_owner(owner, wire, wire_size, books);
+  bool in_owner = encoded != NULL;
+  if (!in_owner) encoded = malloc(books);
   if (encoded == NULL) return rv_fail_memory(err, books);
   int64_t *shapes = rv_chunk_books_init(&encoded->chunk, struct_bytes, num_tensors, meta, false);
   encoded->tensors = (rv_encoded *)(void *)(encoded + 1);
@@ -86,11 +113,12 @@ rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensor
   encoded->wire_size = wire_size;
   encoded->books_bytes = books;
   encoded->cache = NULL;
+  encoded->in_owner = in_owner;
   for (size_t i = 0; i < num_tensors; i++) {
     code = describe_tensor(encoded, i, &tensors[i], shapes, err);
     if (code != RV_OK) {
       rv_error_prefix(err, "tensor %zu", i);
-      free(encoded);
+      if (!in_owner) free(encoded);
       return code;
     }
     shapes += tensors[i].rank;
@@ -107,8 +135,9 @@ void rv_encoded_free(rv_chunk *chunk)
     for (uint32_t i = 0; i < chunk->num_columns; i++) rv_decode_cache_forget(encoded->cache, &encoded->decoded[i]);
     rv_decode_cache_unref(encoded->cache);
   }
-  rv_buf_unref(encoded->owner);
-  free(encoded);
+  rv_buf *owner = encoded->owner;
+  if (!encoded->in_owner) free(encoded);
+  rv_buf_unref(owner);
 }
 
 size_t rv_encoded_memory(const rv_chunk *chunk)

@@ -265,8 +265,10 @@ rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out
   rv_buf *own = NULL;
   rv_span bytes = message;
   if (copy) {
-    own = rv_buf_copy(message.data, message.size);
+    own = rv_buf_new(message.size + rv_chunk_room_in_owner(chunk.num_tensors)); /* both far below SIZE_MAX / 2 */
     if (own == NULL) return rv_fail_memory(err, message.size);
+    memcpy(own->data, message.data, message.size);
+    own->size = message.size;
     owner = own;
     bytes = (rv_span){own->data, own->size};
   }
