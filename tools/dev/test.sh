@@ -53,7 +53,7 @@ for tier in "${tiers[@]}"; do
   printf '\n== %s\n' "$tier"
   begin=$SECONDS
   case "$tier" in
-    c-asan) run_ctest c-asan asan -LE fuzz ;;
+    c-asan) RV_TEST_UPDATES="${RV_TEST_UPDATES:-100000000}" run_ctest c-asan asan -LE fuzz ;;
     c-tsan) TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run_ctest c-tsan tsan -LE fuzz ;;
     fuzz) run_ctest fuzz asan -L fuzz ;;
     python)
