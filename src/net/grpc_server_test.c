@@ -103,7 +103,9 @@ static void a_unix_socket_works_and_its_file_goes_with_the_server(void **state)
   FILE *file = fopen(address + 5, "w"); /* no socket: it is not ours to remove */
   assert_non_null(file);
   fclose(file);
-  assert_int_not_equal(echo_try_start(&server, address, 1, 0, NULL), RV_OK);
+  rv_error error = {0};
+  assert_int_equal(echo_try_start(&server, address, 1, 0, &error), RV_UNAVAILABLE);
+  assert_non_null(strstr(error.message, "is a file, not a socket; remove it or choose another path"));
   assert_int_equal(access(address + 5, F_OK), 0);
   rv_cond_fini(&server.changed);
   rv_mutex_fini(&server.lock);

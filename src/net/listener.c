@@ -13,6 +13,13 @@ enum { BACKLOG = 4096 };
 
 static rv_code fail(const rv_address *address, int error, rv_error *err)
 {
+  struct stat info;
+  if (error == EADDRINUSE && address->is_unix && address->path[0] != '@' && lstat(address->path, &info) == 0 &&
+      !S_ISSOCK(info.st_mode))
+    return rv_fail(err, RV_UNAVAILABLE, "\"%s\" is %s, not a socket; remove it or choose another path", address->path,
+                   S_ISDIR(info.st_mode)   ? "a directory"
+                   : S_ISLNK(info.st_mode) ? "a link"
+                                           : "a file");
   if (error == EADDRINUSE && address->is_unix)
     return rv_fail(err, RV_UNAVAILABLE, "socket file \"%s\" is in use by another process; choose another or stop it",
                    address->path);
@@ -139,6 +146,6 @@ void rv_listener_close(rv_listener *listener)
       info.st_ino == listener->inode)
     unlink(listener->address.path);
   listener->inode = 0;
-  for (size_t i = 0; i < listener->count; i++) close(listener->fd[i]);
+  for (size_t i = 0; i < listener->count; i++) rv_socket_close(listener->fd[i]);
   listener->count = 0;
 }

@@ -207,6 +207,12 @@ void rv_socket_peer(int fd, char out[RV_PEER_MAX])
     snprintf(out, RV_PEER_MAX, "unknown");
 }
 
+void rv_socket_close(int fd)
+{
+  shutdown(fd, SHUT_RDWR);
+  close(fd);
+}
+
 int rv_socket_connect(int fd, const rv_sockaddr *address)
 {
   tune_for_loopback(fd, &address->storage);

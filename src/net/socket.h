@@ -32,6 +32,8 @@ void rv_socket_acknowledge(int fd);
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 /* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */
 int rv_socket_connect(int fd, const rv_sockaddr *address);
+/* Ends the connection, or the listening, and closes. A copy that a forked child has would keep alive what is only closed. */
+void rv_socket_close(int fd);
 int rv_socket_error(int fd); /* the pending error, 0: none */
 
 /* Accepts one connection: a tuned socket, or a negated errno. */

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/socket.h"
+
 static ssize_t socket_read(rv_transport *transport, const struct iovec *vec, int count)
 {
   for (;;) {
@@ -36,7 +38,7 @@ static void socket_shut_down(rv_transport *transport)
 
 static void socket_close(rv_transport *transport)
 {
-  if (transport->fd >= 0) close(transport->fd);
+  if (transport->fd >= 0) rv_socket_close(transport->fd);
   transport->fd = -1;
 }
 
