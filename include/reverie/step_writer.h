@@ -53,6 +53,9 @@ RV_API rv_code rv_step_writer_flush(rv_step_writer *writer, const rv_wait *wait,
  * a second close RV_INVALID_ARGUMENT. */
 RV_API rv_code rv_step_writer_close(rv_step_writer *writer, bool retry_on_unavailable, const rv_wait *wait, rv_error *err);
 
+/* Closes it without waiting, if it is open, and drops what was not sent or confirmed. Returns how many items that were. */
+RV_API size_t rv_step_writer_abandon(rv_step_writer *writer);
+
 RV_API int64_t rv_step_writer_num_steps(const rv_step_writer *writer);
 RV_API uint64_t rv_step_writer_episode_id(const rv_step_writer *writer);
 RV_API bool rv_step_writer_is_closed(const rv_step_writer *writer);

@@ -48,6 +48,16 @@ def number(name: str, value: Any) -> float:
     raise TypeError(f"{name} must be a number, got {value!r}")
 
 
+def timeout(seconds: Any) -> float | None:
+    """Seconds to wait, at least 0; None: for ever."""
+    if seconds is None:
+        return None
+    value = number("timeout", seconds)
+    if not value >= 0:
+        raise ValueError(f"timeout must be a number of seconds >= 0, or None to wait for ever, got {seconds!r}")
+    return value
+
+
 def listed(name: str, value: Any, of: str) -> list[Any]:
     """A list of the elements; TypeError for text and for what has no elements. `of` says what they should be."""
     if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable):

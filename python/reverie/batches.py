@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _core
-from reverie.errors import CancelledError
+from reverie.errors import CancelledError, FailedPreconditionError
 
 if TYPE_CHECKING:
     from reverie.client import Client
@@ -26,6 +27,7 @@ class _Drawer:
         self.room = threading.Semaphore(prefetch)
         self.cancel = _core.Cancel()
         self.stopped = False
+        self.process = os.getpid()
         self.thread = threading.Thread(target=self.run, name="reverie-batches", daemon=True)
 
     def run(self) -> None:
@@ -44,6 +46,8 @@ class _Drawer:
         self.results.put(None)
 
     def stop(self) -> None:
+        if self.process != os.getpid():  # a forked child: the thread is not here, and its locks may be held for ever
+            return
         self.stopped = True
         self.cancel.fire()
         self.room.release()
@@ -72,6 +76,11 @@ class BatchIterator:
     def __next__(self) -> _core.ReplayBatch:
         if not self._finalizer.alive:
             raise StopIteration
+        if self._drawer.process != os.getpid():
+            raise FailedPreconditionError(
+                f"the iterator was made in process {self._drawer.process} and does not work in this one ({os.getpid()}): its thread "
+                "and the batches drawn ahead are not here; make a new client after fork"
+            )
         if not self._started:
             self._started = True
             self._drawer.thread.start()

@@ -38,8 +38,9 @@ class Client(_core.Client):
 
     Notes
     -----
-    Calls that Reverb has too keep its defaults: they wait for ever. Calls of our own give up after 60 s unless told otherwise.
-    All of them end within 0.2 s of Ctrl-C.
+    Every call that may wait takes a `timeout` in seconds. Calls that Reverb has too keep its default: None, they wait for ever,
+    and log what for after 10 s. Calls of our own give up after 60 s unless told otherwise. All of them end within 0.2 s of
+    Ctrl-C. Errors are in `reverie.errors`: where a page says `NotFoundError`, that is ``reverie.errors.NotFoundError``.
     """
 
     def __init__(self, server_address: str | bytes | Server, *, max_message_bytes: int = 0) -> None:
@@ -73,7 +74,7 @@ class Client(_core.Client):
 
     # ---- inserting ----
 
-    def insert(self, data: Any, priorities: Mapping[str, float]) -> None:
+    def insert(self, data: Any, priorities: Mapping[str, float], *, timeout: float | None = None) -> None:
         """Inserts one step as an item into each of the tables, and returns once they have it.
 
         Parameters
@@ -82,9 +83,14 @@ class Client(_core.Client):
             Sampled, each leaf has a time dimension of length 1 (see `add` for rows without).
         priorities : mapping of str to float
             Table names and the item's priority in each. All items share the data.
+        timeout : float, optional
+            Seconds; None waits for ever. When it runs out, items may be in some of the tables, and one that was on its way to a
+            server may still get in.
 
         Raises
         ------
+        DeadlineExceededError
+            The sentence says what was waited for.
         ValueError
             No tables, no such table, a NaN priority, data that does not fit a signature.
         TypeError
@@ -92,6 +98,7 @@ class Client(_core.Client):
         """
         if priorities is not None and not isinstance(priorities, Mapping):
             raise TypeError(f"priorities must be a dict {{table: priority}}, such as {{'replay': 1.0}}, got {priorities!r}")
+        seconds = _arguments.timeout(timeout)
         if not priorities:
             raise ValueError("priorities must name at least one item: {table: priority}")
         checked = {table: _priority(f"the priority for table {table!r}", given) for table, given in priorities.items()}
@@ -112,7 +119,7 @@ class Client(_core.Client):
             for table, priority in checked.items():
                 writer.create_item(table, priority, structure)
                 self._remember(table, structure)
-            writer.end_episode(True, None)
+            writer.end_episode(True, seconds)
         except BaseException:
             writer.close()
             raise
@@ -124,6 +131,8 @@ class Client(_core.Client):
         delta_encoded: bool = False,
         chunk_length: int | None = None,
         max_in_flight_items: int | None = 25,
+        *,
+        timeout: float | None = None,
     ) -> Writer:
         """A legacy step writer, whose items are the last n steps.
 
@@ -137,13 +146,16 @@ class Client(_core.Client):
             Steps sent together, from 1 to `max_sequence_length`; ``min(10, max_sequence_length)`` by default.
         max_in_flight_items : int, optional
             `Writer.create_item` waits while more are unconfirmed; None: a million.
+        timeout : float, optional
+            Seconds to wait until the server has said what its tables expect; None waits for ever. The writer's calls have
+            timeouts of their own.
         """
         length = _positive("max_sequence_length", max_sequence_length)
         chunk = min(10, length) if chunk_length is None else _positive("chunk_length", chunk_length)
         if chunk > length:
             raise ValueError(f"chunk_length must be a positive integer up to max_sequence_length ({length}), got {chunk}")
         in_flight = 1_000_000 if max_in_flight_items is None else _positive("max_in_flight_items", max_in_flight_items)
-        return Writer(self, length, bool(delta_encoded), chunk, in_flight)
+        return Writer(self, length, bool(delta_encoded), chunk, in_flight, timeout)
 
     def trajectory_writer(
         self,
@@ -200,6 +212,7 @@ class Client(_core.Client):
         emit_timesteps: bool = True,
         unpack_as_table_signature: bool = False,
         copy: bool = True,
+        timeout: float | None = None,
     ) -> Iterator[Any]:
         """Samples items one after another, waiting for each as long as the rate limiter wants.
 
@@ -215,13 +228,16 @@ class Client(_core.Client):
             The data has the nest of the table's signature, if it has one; otherwise it is the flat list of columns.
         copy : bool
             False: arrays are read-only views of the store's or the received memory, which they hold, where that is possible.
+        timeout : float, optional
+            Seconds for each item; None waits for ever. After a `DeadlineExceededError` the iteration may go on.
 
         Yields
         ------
         ReplaySample or list of ReplaySample
         """
         number = max(-1, min(_arguments.integer("num_samples", num_samples), _arguments.MAX_INT64))  # below 1: see ``next``
-        return _core.Sampler(self, table, number, bool(emit_timesteps), bool(unpack_as_table_signature), bool(copy))
+        unpack = bool(unpack_as_table_signature)
+        return _core.Sampler(self, table, number, bool(emit_timesteps), unpack, bool(copy), timeout)
 
     def batches(
         self,
@@ -251,7 +267,12 @@ class Client(_core.Client):
     # ---- items ----
 
     def mutate_priorities(
-        self, table: str, updates: Mapping[int, float] | None = None, deletes: Sequence[int] | None = None
+        self,
+        table: str,
+        updates: Mapping[int, float] | None = None,
+        deletes: Sequence[int] | None = None,
+        *,
+        timeout: float | None = None,
     ) -> None:
         """Deletes items, then updates priorities; all or nothing. Keys that are not in the table are passed over.
 
@@ -262,6 +283,8 @@ class Client(_core.Client):
             Keys and new priorities.
         deletes : sequence of int, optional
             Keys.
+        timeout : float, optional
+            Seconds; None waits for ever.
 
         Raises
         ------
@@ -275,7 +298,7 @@ class Client(_core.Client):
         pairs = {} if updates is None else updates
         priorities = [_arguments.number(f"the priority for key {key!r}", value) for key, value in pairs.items()]
         gone = [] if deletes is None else _arguments.listed("deletes", deletes, "keys")
-        self._mutate(table, list(pairs), np.array(priorities, np.float64), gone, None)
+        self._mutate(table, list(pairs), np.array(priorities, np.float64), gone, timeout)
 
     def keys(self, table: str, *, timeout: float | None = DEFAULT_TIMEOUT) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The keys of all items, in order of insertion: uint64 [n].

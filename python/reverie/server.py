@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _inproc
-from reverie.errors import AddressInUseError, OpenPortWarning, UnavailableError
+from reverie.errors import AddressInUseError, DeadlineExceededError, OpenPortWarning, UnavailableError
 from reverie.table import Table
 
 if TYPE_CHECKING:
@@ -150,10 +150,25 @@ class Server:
             self._store.close()
             self._stopped.set()
 
-    def wait(self) -> None:
-        """Returns once the server was stopped. On Ctrl-C it stops the server and raises KeyboardInterrupt."""
+    def wait(self, *, timeout: float | None = None) -> None:
+        """Returns once the server was stopped. On Ctrl-C it stops the server and raises KeyboardInterrupt.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever.
+
+        Raises
+        ------
+        DeadlineExceededError
+            It still serves.
+        """
+        seconds = _arguments.timeout(timeout)
+        if seconds is not None:
+            seconds = min(seconds, threading.TIMEOUT_MAX)
         try:
-            self._stopped.wait()
+            if not self._stopped.wait(seconds):
+                raise DeadlineExceededError(f"waited {seconds:g} s for the server to be stopped; it still serves")
         except KeyboardInterrupt:
             self.stop()
             raise

@@ -198,14 +198,20 @@ def _positive(name: str, value: Any) -> int:
     return number
 
 
+def _place(path: tuple[Any, ...]) -> str:
+    """What errors call a column whose spec has no name: "obs/pixels"."""
+    text = "/".join(str(part) for part in path).replace("\0", "?")
+    return text.encode("utf-8", "replace").decode()
+
+
 def _encode_signature(signature: Any) -> tuple[bytes, list[tuple[str, int, tuple[int, ...] | None]]]:
     flat: list[specs.TensorSpec] = nest.flatten(signature)
     columns = [
         (
-            spec.name or "",
+            spec.name or _place(path),
             _dtypes.number_of(spec.dtype),
             None if spec.shape is None else tuple(-1 if size is None else size for size in spec.shape),
         )
-        for spec in flat
+        for path, spec in zip(nest.paths(signature), flat, strict=True)
     ]
     return _structured_value.encode(signature), columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Self
 
-from reverie import _arguments, _core
-from reverie.errors import ReverbError
+from reverie import _arguments, _core, _leaving
+from reverie.errors import ReverbError, ReverieError
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter", "WriterStatus"]
 
@@ -57,8 +57,10 @@ class TrajectoryWriter(_core.TrajectoryWriter):
                     writer.create_item("replay", 1.0, last)
             writer.end_episode()
 
-    Appending and creating items never waits. `flush` and `end_episode` wait until items are in their tables; leaving the
-    ``with`` block flushes. What is still unconfirmed at `close` or deletion is lost.
+    Appending and creating items never waits. `flush` and `end_episode` wait until items are in their tables, and so does the
+    end of the ``with`` block. An exception that leaves the block is not kept waiting: items get one second, and with
+    KeyboardInterrupt, SystemExit and GeneratorExit none, for then the writer is closed; what is unconfirmed is logged. Errors of
+    this package leave it as it is. What is still unconfirmed at `close` or deletion is lost.
     """
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
@@ -134,8 +136,30 @@ class TrajectoryWriter(_core.TrajectoryWriter):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None or not issubclass(kind, ReverbError):
-            self.flush()
+        if kind is None:
+            try:
+                self.flush()
+            except _leaving.AT_ONCE as error:
+                self._give_up(type(error))
+                raise
+        elif issubclass(kind, _leaving.AT_ONCE):
+            self._give_up(kind)
+        elif not issubclass(kind, ReverbError):
+            try:
+                self._flush(0, _leaving.GRACE)
+            except ReverieError as error:
+                _leaving.tell_unconfirmed(self._unconfirmed(), kind, error)
+
+    def _unconfirmed(self) -> int:
+        try:
+            return self.status().items_in_flight
+        except ReverieError:  # it is closed, or this is a forked child
+            return 0
+
+    def _give_up(self, kind: type[BaseException]) -> None:
+        items = self._unconfirmed()
+        self.close()
+        _leaving.tell_given_up(items, kind)
 
     def __reduce__(self) -> Any:
         raise TypeError("a TrajectoryWriter cannot be pickled; pickle its client and make a new one")

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
-from reverie import _arguments, _core, nest
+from reverie import _arguments, _core, _leaving, nest
 from reverie.errors import InvalidArgumentError, ReverieError
 
 if TYPE_CHECKING:
@@ -19,10 +19,22 @@ class Writer:
     """Made by `Client.writer`. Belongs to one thread at a time; its life is one episode.
 
     `TrajectoryWriter` does all this and more; new code has no reason to use this one.
+
+    Leaving its ``with`` block waits until all items are confirmed, and closes it. An exception that leaves the block is not
+    kept waiting: items get one second, and with KeyboardInterrupt, SystemExit and GeneratorExit none; what is unconfirmed then
+    is given up and logged. So it is with a writer that is dropped without `close`.
+
+    Each `timeout` is in seconds; None, the default, waits for ever. `DeadlineExceededError` says what was waited for.
     """
 
     def __init__(
-        self, client: Client, max_sequence_length: int, delta_encoded: bool, chunk_length: int, max_in_flight_items: int
+        self,
+        client: Client,
+        max_sequence_length: int,
+        delta_encoded: bool,
+        chunk_length: int,
+        max_in_flight_items: int,
+        timeout: float | None = None,
     ) -> None:
         self._client = client
         self._description = (
@@ -31,10 +43,10 @@ class Writer:
         )
         self._structure: nest.Structure | None = None
         self._created_items = False
-        self._writer = _core.StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded)
+        self._writer = _core.StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded, timeout)
 
-    def append(self, data: Any) -> None:
-        """Adds one step.
+    def append(self, data: Any, *, timeout: float | None = None) -> None:
+        """Adds one step; waits only while 64 MiB are unconfirmed.
 
         Raises
         ------
@@ -43,11 +55,11 @@ class Writer:
         TypeError
             A leaf that cannot be stored.
         """
-        self._writer.append(self._flatten(data))
+        self._writer.append(self._flatten(data), timeout)
 
-    def append_sequence(self, sequence: Any) -> None:
-        """Adds T steps at once: every leaf is an array [T, ...], T at least 1."""
-        self._writer.append_sequence(self._flatten(sequence))
+    def append_sequence(self, sequence: Any, *, timeout: float | None = None) -> None:
+        """Adds T steps at once: every leaf is an array [T, ...], T at least 1. At the timeout the steps before stay."""
+        self._writer.append_sequence(self._flatten(sequence), timeout)
 
     def _flatten(self, data: Any) -> list[Any]:
         where: Exception | None = None
@@ -64,52 +76,73 @@ class Writer:
         self._structure = structure
         return structure.flatten(data)
 
-    def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
+    def create_item(self, table: str, num_timesteps: int, priority: float, *, timeout: float | None = None) -> None:
         """Makes an item of the last `num_timesteps` steps; waits while more than max_in_flight_items are unconfirmed.
 
         Raises
         ------
+        DeadlineExceededError
+            The item is made and stays queued: do not make it again.
         ValueError
             More steps than were appended or are kept, a NaN priority, no such table, columns that do not fit its signature.
         """
         steps = _arguments.integer("num_timesteps", num_timesteps)
         if not 1 <= steps < 2**32:
             raise InvalidArgumentError(f"num_timesteps must be a positive integer, got {steps}")
-        self._writer.create_item(table, steps, priority, self._structure)
         self._created_items = True
+        self._writer.create_item(table, steps, priority, self._structure, timeout)
         if self._structure is not None:
             self._client._remember(table, self._structure)
 
-    def flush(self) -> None:
+    def flush(self, *, timeout: float | None = None) -> None:
         """Sends pending items without waiting for them; with none pending, waits until all are confirmed."""
-        self._writer.flush(None)
+        self._writer.flush(timeout)
 
-    def close(self, retry_on_unavailable: bool = True) -> None:
+    def close(self, retry_on_unavailable: bool = True, *, timeout: float | None = None) -> None:
         """Sends what is pending, waits until it is confirmed, and closes.
 
         Parameters
         ----------
         retry_on_unavailable : bool
             False: gives up, silently, when the server is not there.
+        timeout : float, optional
+            When it runs out, the writer is closed nevertheless, and what was not confirmed is lost with it.
         """
-        self._writer.close(retry_on_unavailable, None)
+        self._writer.close(retry_on_unavailable, timeout)
 
     def __enter__(self) -> Self:
         if self._writer.closed:
             raise InvalidArgumentError("a closed Writer cannot be entered; make a new one")
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.flush()
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None:
+            try:
+                self.flush()
+                self.close()
+            except _leaving.AT_ONCE as error:
+                self._give_up(type(error))
+                raise
+        elif issubclass(kind, _leaving.AT_ONCE):
+            self._give_up(kind)
+        elif not self._writer.closed:
+            with contextlib.suppress(ReverieError):
+                self._writer.close(True, _leaving.GRACE)
+            self._give_up(kind)
+
+    def _give_up(self, kind: type[BaseException]) -> None:
+        _leaving.tell_given_up(self._writer.abandon(), kind)
 
     def __del__(self) -> None:
         if not getattr(self, "_created_items", False) or self._writer.closed:
             return
+        if _leaving.ends_by_ctrl_c():
+            self._give_up(KeyboardInterrupt)
+            return
         text = "a reverie.Writer was dropped without close(); its last items get one second"
         warnings.warn(text, ResourceWarning, stacklevel=2)
         with contextlib.suppress(ReverieError):
-            self._writer.close(False, 1.0)
+            self._writer.close(False, _leaving.GRACE)
 
     def __repr__(self) -> str:
         closed = self._writer.closed

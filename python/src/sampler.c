@@ -11,20 +11,23 @@ typedef struct sampler_object {
   rv_sampler *sampler;         /* made at the first next */
   PyThread_type_lock lock;
   int64_t max_samples;
+  int64_t timeout_ms; /* for each sample */
   bool emit_timesteps, unpack, copy, ended;
 } sampler_object;
 
 static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"client", "table", "max_samples", "emit_timesteps", "unpack", "copy", NULL};
+  static char *names[] = {"client", "table", "max_samples", "emit_timesteps", "unpack", "copy", "timeout", NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  PyObject *client, *table;
+  PyObject *client, *table, *timeout = NULL;
   long long max_samples;
+  int64_t timeout_ms;
   int emit_timesteps, unpack, copy;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OLppp:Sampler", names, state->client_type, &client, &table, &max_samples,
-                                   &emit_timesteps, &unpack, &copy) ||
-      client_check((client_object *)client) < 0 || core_text(table, "table") == NULL) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OLppp|O:Sampler", names, state->client_type, &client, &table, &max_samples,
+                                   &emit_timesteps, &unpack, &copy, &timeout) ||
+      client_check((client_object *)client) < 0 || core_text(table, "table") == NULL ||
+      core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) {
     return NULL;
   }
   sampler_object *self = PyObject_New(sampler_object, type);
@@ -33,6 +36,7 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   self->sampler = NULL;
   self->lock = PyThread_allocate_lock();
   self->max_samples = max_samples;
+  self->timeout_ms = timeout_ms;
   self->emit_timesteps = emit_timesteps;
   self->unpack = unpack;
   self->copy = copy;
@@ -159,7 +163,7 @@ static int open_sampler(sampler_object *self)
     return -1;
   }
   if (self->unpack) {
-    int64_t timeout_ms = RV_FOREVER;
+    int64_t timeout_ms = self->timeout_ms;
     handle_object *handle = client_handle(self->client, self->table, &timeout_ms, NULL);
     if (handle == NULL) return -1;
     Py_XINCREF((PyObject *)handle->signature);
@@ -189,7 +193,7 @@ static PyObject *next_locked(sampler_object *self)
   rv_sample *sample = NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin_short(&wait, RV_FOREVER, NULL); /* what was fetched ahead is there at once */
+  core_wait_begin_short(&wait, self->timeout_ms, NULL); /* what was fetched ahead is there at once */
   rv_code code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
   core_wait_end(&wait);
   if (code == RV_OK) {
@@ -198,7 +202,7 @@ static PyObject *next_locked(sampler_object *self)
     return out;
   }
   if (wait.raised) return NULL; /* by a signal handler; the sequence goes on */
-  self->ended = true;
+  self->ended = code != RV_DEADLINE_EXCEEDED;
   if (code != RV_OUT_OF_RANGE) core_raise(self->state, &err);
   return NULL;
 }
@@ -243,8 +247,9 @@ static PyMethodDef sampler_methods[] = {
     {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot sampler_slots[] = {{Py_tp_doc, "Sampler(client, table, max_samples, emit_timesteps, unpack, copy)\n--\n\n"
-                                                  "Samples one after another; what Client.sample returns."},
+static PyType_Slot sampler_slots[] = {{Py_tp_doc,
+                                       "Sampler(client, table, max_samples, emit_timesteps, unpack, copy, timeout=None)\n--\n\n"
+                                       "Samples one after another; what Client.sample returns."},
                                       {Py_tp_new, CORE_SLOT(sampler_tp_new)},
                                       {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
                                       {Py_tp_iter, CORE_SLOT(sampler_iter)},

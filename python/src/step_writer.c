@@ -12,18 +12,20 @@ typedef struct step_writer_object {
 
 static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"client", "max_sequence_length", "chunk_length", "max_in_flight_items", "delta_encoded", NULL};
+  static char *names[] = {"client", "max_sequence_length", "chunk_length", "max_in_flight_items", "delta_encoded", "timeout",
+                          NULL};
   core_state *state = core_state_of_type(type);
-  PyObject *client;
+  PyObject *client, *timeout = NULL;
   int delta_encoded;
+  int64_t timeout_ms;
   rv_step_writer_config config = {.size = sizeof config};
-  if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIp:StepWriter", names, state->client_type, &client,
+  if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIp|O:StepWriter", names, state->client_type, &client,
                                                     &config.max_sequence_length, &config.chunk_length,
-                                                    &config.max_in_flight_items, &delta_encoded)) {
+                                                    &config.max_in_flight_items, &delta_encoded, &timeout)) {
     return NULL;
   }
   config.delta_encoded = delta_encoded != 0;
-  if (client_check((client_object *)client) < 0) return NULL;
+  if (client_check((client_object *)client) < 0 || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
   step_writer_object *self = PyObject_New(step_writer_object, type);
   if (self == NULL) return NULL;
   self->state = state;
@@ -33,7 +35,7 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   self->client = (client_object *)client;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, RV_FOREVER, NULL);
+  core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_step_writer_new(self->client->client, &config, &self->writer, &err);
   if (code == RV_OK) code = rv_step_writer_wait_ready(self->writer, &wait.wait, &err);
   core_wait_end(&wait);
@@ -62,9 +64,12 @@ static void step_writer_dealloc(PyObject *object)
 typedef rv_code (*append_function)(rv_step_writer *writer, const rv_tensor *columns, size_t num_columns, const rv_wait *wait,
                                    rv_error *err);
 
-static PyObject *append(step_writer_object *self, PyObject *list, append_function function)
+static PyObject *append(step_writer_object *self, PyObject *args, append_function function)
 {
-  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "leaves must be a list");
+  PyObject *list, *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "O!O:append", &PyList_Type, &list, &timeout)) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
   scratch s;
   scratch_init(&s);
   size_t n = (size_t)PyList_Size(list);
@@ -78,7 +83,7 @@ static PyObject *append(step_writer_object *self, PyObject *list, append_functio
   if (ok && (ok = core_lock(self->lock) == 0)) {
     rv_error err;
     core_wait wait;
-    core_wait_begin(&wait, RV_FOREVER, NULL);
+    core_wait_begin(&wait, timeout_ms, NULL);
     rv_code code = function(self->writer, columns, n, &wait.wait, &err);
     core_wait_end(&wait);
     PyThread_release_lock(self->lock);
@@ -90,23 +95,25 @@ static PyObject *append(step_writer_object *self, PyObject *list, append_functio
   Py_RETURN_NONE;
 }
 
-static PyObject *step_writer_append(PyObject *object, PyObject *list)
+static PyObject *step_writer_append(PyObject *object, PyObject *args)
 {
-  return append((step_writer_object *)object, list, rv_step_writer_append);
+  return append((step_writer_object *)object, args, rv_step_writer_append);
 }
 
-static PyObject *step_writer_append_sequence(PyObject *object, PyObject *list)
+static PyObject *step_writer_append_sequence(PyObject *object, PyObject *args)
 {
-  return append((step_writer_object *)object, list, rv_step_writer_append_sequence);
+  return append((step_writer_object *)object, args, rv_step_writer_append_sequence);
 }
 
 static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
 {
   step_writer_object *self = (step_writer_object *)object;
-  PyObject *table, *given_priority, *structure;
+  PyObject *table, *given_priority, *structure, *timeout;
   unsigned num_timesteps;
   double priority;
-  if (!PyArg_ParseTuple(args, "OIOO:create_item", &table, &num_timesteps, &given_priority, &structure)) return NULL;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "OIOOO:create_item", &table, &num_timesteps, &given_priority, &structure, &timeout)) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
   const char *const *names = NULL;
   size_t num_names = 0;
   if (PyObject_TypeCheck(structure, self->state->structure_type)) {
@@ -117,7 +124,7 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
   if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(self->lock) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, RV_FOREVER, NULL);
+  core_wait_begin(&wait, timeout_ms, NULL);
   rv_step_writer_name_columns(self->writer, names, num_names);
   rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
   rv_step_writer_name_columns(self->writer, NULL, 0);
@@ -160,6 +167,19 @@ static PyObject *step_writer_close(PyObject *object, PyObject *args)
   Py_RETURN_NONE;
 }
 
+static PyObject *step_writer_abandon(PyObject *object, PyObject *none)
+{
+  (void)none;
+  step_writer_object *self = (step_writer_object *)object;
+  if (core_lock(self->lock) < 0) return NULL;
+  size_t lost;
+  Py_BEGIN_ALLOW_THREADS
+  lost = rv_step_writer_abandon(self->writer);
+  Py_END_ALLOW_THREADS
+  PyThread_release_lock(self->lock);
+  return PyLong_FromSize_t(lost);
+}
+
 static PyObject *step_writer_attribute(PyObject *object, void *closure)
 {
   step_writer_object *self = (step_writer_object *)object;
@@ -182,16 +202,19 @@ static PyGetSetDef step_writer_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef step_writer_methods[] = {
-    {"append", step_writer_append, METH_O, "append($self, leaves, /)\n--\n\nLeaf i is column i of the step."},
-    {"append_sequence", step_writer_append_sequence, METH_O, "append_sequence($self, leaves, /)\n--\n\nLeaves are [T, ...]."},
+    {"append", step_writer_append, METH_VARARGS, "append($self, leaves, timeout, /)\n--\n\nLeaf i is column i of the step."},
+    {"append_sequence", step_writer_append_sequence, METH_VARARGS,
+     "append_sequence($self, leaves, timeout, /)\n--\n\nLeaves are [T, ...]."},
     {"create_item", step_writer_create_item, METH_VARARGS,
-     "create_item($self, table, num_timesteps, priority, structure, /)\n--\n\n"},
+     "create_item($self, table, num_timesteps, priority, structure, timeout, /)\n--\n\n"},
     {"flush", step_writer_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
     {"close", step_writer_close, METH_VARARGS, "close($self, retry_on_unavailable, timeout, /)\n--\n\n"},
+    {"abandon", step_writer_abandon, METH_NOARGS,
+     "abandon($self, /)\n--\n\nCloses without waiting; how many items were given up."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot step_writer_slots[] = {
-    {Py_tp_doc, "StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded)\n--\n\n"
+    {Py_tp_doc, "StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded, timeout=None)\n--\n\n"
                 "The C part of reverie.Writer. Waits until the server has said what its tables expect."},
     {Py_tp_new, CORE_SLOT(step_writer_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(step_writer_dealloc)},

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "client/writer.h"
 #include "convert.h"
 
 static stream_object *stream_around(core_state *state, client_object *client)
@@ -142,6 +143,8 @@ PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t ti
 PyObject *stream_status(stream_object *self)
 {
   if (self->closed) return raise_closed(self), NULL;
+  rv_error err;
+  if (rv_writer_check(self->writer, &err) != RV_OK) return core_raise(self->state, &err);
   rv_writer_status status = {.size = sizeof status};
   rv_writer_get_status(self->writer, &status); /* with the GIL, so that nobody closes it meanwhile */
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:s}", "items_created", (long long)status.items_created, "items_confirmed",

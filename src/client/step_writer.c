@@ -270,6 +270,16 @@ rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, c
   return retry_on_unavailable ? rv_writer_flush(steps->writer, 0, wait, err) : flush_if_reachable(steps->writer, wait, err);
 }
 
+size_t rv_step_writer_abandon(rv_step_writer *steps)
+{
+  steps->closed = true;
+  if (rv_writer_check(steps->writer, NULL) != RV_OK) return 0;
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(steps->writer, &status);
+  rv_writer_close(steps->writer);
+  return status.items_in_flight < 0 ? 0 : (size_t)status.items_in_flight;
+}
+
 int64_t rv_step_writer_num_steps(const rv_step_writer *steps)
 {
   return rv_writer_num_rows(steps->writer);

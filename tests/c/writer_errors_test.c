@@ -377,6 +377,29 @@ static void two_tables_are_served_though_one_is_blocked(bool remote)
 
 /* ---- the step writer ---- */
 
+static void an_abandoned_step_writer_says_what_it_gave_up_without_waiting(bool remote)
+{
+  test_place place;
+  rv_table_config tables[1] = {place_queue("queue", 1)};
+  place_open(&place, remote, tables, 1);
+  rv_step_writer *writer = NULL;
+  rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1};
+  OK(rv_step_writer_new(place.client, &config, &writer, error));
+  int32_t value = 7;
+  rv_tensor one = {.dtype = RV_INT32, .data = &value};
+  OK(rv_step_writer_append(writer, &one, 1, NULL, error));
+  /* chunks of one step: items leave at once */
+  for (int i = 0; i < 5; i++) OK(rv_step_writer_create_item(writer, "queue", 1, 1, NULL, NULL, error));
+  while (place_size(&place, "queue") == 0) {
+  }
+  assert_in_range(rv_step_writer_abandon(writer), 4, 5); /* the first may be in the table before this side knows it */
+  assert_true(rv_step_writer_is_closed(writer));
+  assert_int_equal(rv_step_writer_abandon(writer), 0);
+  FAILS(RV_FAILED_PRECONDITION, "after Close", rv_step_writer_append(writer, &one, 1, NULL, error));
+  rv_step_writer_free(writer);
+  place_close(&place);
+}
+
 static void the_step_writer_makes_items_of_the_last_steps(bool remote)
 {
   test_place place;
@@ -446,6 +469,7 @@ BOTH(short_items_leave_without_a_flush)
 BOTH(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush)
 BOTH(two_tables_are_served_though_one_is_blocked)
 BOTH(the_step_writer_makes_items_of_the_last_steps)
+BOTH(an_abandoned_step_writer_says_what_it_gave_up_without_waiting)
 
 #define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
 
@@ -463,6 +487,7 @@ int main(void)
       BOTH_TESTS(bytes_in_flight_are_bounded),
       BOTH_TESTS(a_freed_writer_takes_back_what_waits),
       BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
+      BOTH_TESTS(an_abandoned_step_writer_says_what_it_gave_up_without_waiting),
       BOTH_TESTS(short_items_leave_without_a_flush),
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
       BOTH_TESTS(two_tables_are_served_though_one_is_blocked),

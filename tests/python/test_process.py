@@ -130,6 +130,57 @@ def test_after_a_fork_a_client_says_to_make_a_new_one():
     assert run(program) == "0 2\n"
 
 
+@pytest.mark.parametrize("where", ["in process", "remote"])
+def test_a_forked_child_cannot_go_on_with_its_parents_batches(where):
+    program = f"""
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    client = reverie.Client({"server" if where == "in process" else "server.address"})
+    client.add("t", 1)
+    batches = client.batches("t", 1)
+    next(batches)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(50)
+        for _ in range(4):
+            try:
+                next(batches)
+                os._exit(1)
+            except reverie.errors.FailedPreconditionError as error:
+                if "make a new client after fork" not in str(error):
+                    os._exit(2)
+        batches.close()
+        sys.exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), len(next(batches)))
+    """
+    assert run(program) == "0 1\n"
+
+
+def test_a_stopped_server_is_gone_although_a_forked_child_holds_a_copy_of_its_sockets():
+    program = """
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    address = server.address
+    client = reverie.Client(address)
+    client.add("t", 1)
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writes)
+        os.read(reads, 1)
+        os._exit(0)
+    server.stop()
+    for each in (client, reverie.Client(address)):
+        try:
+            each.server_info(2)
+        except reverie.DeadlineExceededError as error:
+            print("refused" in str(error))
+    again = reverie.Server([table()], address=address)
+    print(list(client.server_info(30)))
+    os.close(writes)
+    os.waitpid(pid, 0)
+    """
+    assert run(program) == "True\nTrue\n['t']\n"
+
+
 def test_a_forked_child_exits_normally_with_everything_open():
     program = """
     server = reverie.Server([table()], address="127.0.0.1:0")

@@ -315,3 +315,18 @@ def test_a_writer_of_steps_takes_a_signature_of_one_step(connect):
         writer.create_item("t", 3, 1.0)
     client.insert({"x": np.zeros(2, np.float32)}, {"t": 1.0})
     assert client.server_info()["t"].current_size == 2
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_columns_whose_specs_have_no_names_are_called_by_their_place(connect, validate):
+    signature = {"action": TensorSpec([], "int32"), "obs": {"pixels": [TensorSpec([2], "float32")]}}
+    client = connect(make_table("t", signature=signature))
+    step = {"action": np.int32(0), "obs": {"pixels": [np.zeros(3, np.float32)]}}
+    with pytest.raises(ValueError, match='column 1 "obs/pixels/0" is'):
+        client.add("t", step)
+    writer = client.trajectory_writer(1, validate_items=validate)
+    writer.append(step)
+    item = {"action": writer.history["action"][-1], "obs": {"pixels": [writer.history["obs"]["pixels"][0][-1]]}}
+    with pytest.raises(ValueError, match='column 1 "obs/pixels/0" is'), writer:  # here, or on the server
+        writer.create_item("t", 1.0, item)
+    assert client.server_info()["t"].signature == signature

@@ -1,0 +1,127 @@
+"""Leaving a writer's ``with`` block by an exception: nobody who wants out is kept waiting, and no exception is hidden."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import reverie
+from test_process import run
+
+LEAVING_AT_ONCE = [KeyboardInterrupt, SystemExit, GeneratorExit]
+
+
+@pytest.fixture
+def full(connect):
+    """A client of a table "q" that is full."""
+    client = connect(reverie.Table.queue("q", 1))
+    client.add("q", [np.float32(0)])
+    return client
+
+
+def add_items(writer, n):
+    for i in range(n):
+        writer.append([np.float32(i)])
+        if isinstance(writer, reverie.Writer):
+            writer.create_item("q", 1, 1.0)
+        else:
+            writer.create_item("q", 1.0, writer.history[0][-1:])
+
+
+@pytest.fixture(params=["trajectory_writer", "writer"])
+def make_writer(request, full):
+    return getattr(full, request.param)
+
+
+@pytest.mark.parametrize("kind", LEAVING_AT_ONCE)
+def test_what_says_end_now_gives_up_what_is_unconfirmed_and_logs_how_much(make_writer, kind, caplog):
+    writer = make_writer(1)
+    with caplog.at_level(logging.WARNING, "reverie"), pytest.raises(kind), writer:
+        add_items(writer, 3)
+        raise kind
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a writer was left by {kind.__name__}: 3 of its items were not confirmed and are given up"
+    ]
+    with pytest.raises(reverie.errors.FailedPreconditionError):
+        writer.append([np.float32(9)])
+
+
+@pytest.mark.parametrize("kind", LEAVING_AT_ONCE)
+def test_nothing_is_logged_where_nothing_is_lost(make_writer, kind, caplog):
+    with caplog.at_level(logging.WARNING, "reverie"), pytest.raises(kind), make_writer(1):
+        raise kind
+    assert not caplog.records
+
+
+def test_a_mistake_in_the_block_comes_out_although_the_items_cannot_get_in(make_writer, caplog):
+    writer = make_writer(1)
+    with caplog.at_level(logging.WARNING, "reverie"), pytest.raises(RuntimeError, match="mine") as caught, writer:
+        add_items(writer, 3)
+        raise RuntimeError("mine")
+    assert caught.value.__context__ is None
+    assert "RuntimeError" in caplog.text
+    assert "3" in caplog.text
+
+
+def test_a_mistake_in_the_block_leaves_room_for_what_gets_in(connect):
+    client = connect(reverie.Table.queue("q", 5))
+    for make in (client.trajectory_writer, client.writer):
+        with pytest.raises(RuntimeError, match="mine"), make(1) as writer:
+            add_items(writer, 2)
+            raise RuntimeError("mine")
+    assert client.server_info()["q"].current_size == 4
+
+
+def test_a_mistake_after_close_comes_out(make_writer):
+    with pytest.raises(RuntimeError, match="mine"), make_writer(1) as writer:
+        writer.close()
+        raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize("where", ["in process", "remote"])
+@pytest.mark.parametrize("make", ["trajectory_writer", "writer"])
+@pytest.mark.parametrize("when", ["time.sleep(60)", "pass", "writer.flush(); writer.flush()"])
+def test_one_ctrl_c_ends_the_block(where, make, when):
+    program = f"""
+    import logging
+    logging.getLogger("reverie").addHandler(logging.NullHandler())
+    server = reverie.Server([reverie.Table.queue("q", 1)], address="127.0.0.1:0")
+    client = reverie.Client({"server" if where == "in process" else "server.address"})
+    client.add("q", [0])
+    writer = client.{make}(1)
+    writer.append([1])
+    if isinstance(writer, reverie.Writer):
+        writer.create_item("q", 1, 1.0)
+    else:
+        writer.create_item("q", 1.0, writer.history[0][-1:])
+    try:
+        with writer:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            {when}
+    except KeyboardInterrupt:
+        print("interrupted")
+    """
+    assert run(program) == "interrupted\n"
+
+
+def test_a_legacy_writer_that_ctrl_c_takes_down_does_not_ask_for_its_second():
+    program = """
+import reverie
+server = reverie.Server([reverie.Table.queue("q", 1)], in_process=True)
+writer = reverie.Client(server).writer(1)
+writer.append([0])
+writer.create_item("q", 1, 1.0)
+class Watched:
+    closed = False
+    def close(self, *arguments):
+        print("waits")
+    def abandon(self):
+        print("gives up")
+        return 1
+writer._writer = Watched()
+raise KeyboardInterrupt
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "gives up\n"
+    assert "KeyboardInterrupt: 1 of its items" in done.stderr
