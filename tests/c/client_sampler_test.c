@@ -269,6 +269,30 @@ TEST(a_sample_outlives_client_and_store)
   rv_sample_unref(sample);
 }
 
+/* From a server they come many in a message, and each takes its rows with it. */
+TEST(samples_that_are_kept_stay_as_they_are)
+{
+  rv_error err;
+  enum { N = 300 };
+  add_values(f->client, "replay", 50);
+  rv_sampler *sampler = open_sampler(f, "replay", N, 64, 1, RV_FOREVER);
+  static rv_sample *kept[N];
+  for (int i = 0; i < N; i++) assert_ok(rv_sampler_next(sampler, &long_enough, &kept[i], &err));
+  rv_sampler_free(sampler);
+  for (int i = 0; i < N; i++) {
+    float value = sample_value(kept[i]);
+    assert_true(value >= 0 && value < 50);
+    const float *view = rv_sample_view(kept[i], 0);
+    assert_true(view == NULL || (view[0] == value && view[1] == value + 0.5f));
+    assert_null(rv_sample_view(kept[i], 1));
+    assert_int_equal(rv_sample_get_info(kept[i])->table_size, 50);
+    float wrong[3];
+    assert_code(rv_sample_copy(kept[i], 0, wrong, sizeof wrong, &err), RV_INVALID_ARGUMENT);
+    assert_code(rv_sample_copy(kept[i], 1, wrong, 8, &err), RV_OUT_OF_RANGE);
+    rv_sample_unref(kept[i]);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {EVERY_WAY(samples_come_in_the_selectors_order),
@@ -282,6 +306,7 @@ int main(void)
                                      EVERY_WAY(a_sampler_of_an_unknown_table_says_so),
                                      EVERY_WAY(a_sampler_that_was_not_used_can_be_freed),
                                      EVERY_WAY(wrong_settings_are_refused),
-                                     EVERY_WAY(a_sample_outlives_client_and_store)};
+                                     EVERY_WAY(a_sample_outlives_client_and_store),
+                                     EVERY_WAY(samples_that_are_kept_stay_as_they_are)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
