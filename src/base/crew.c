@@ -175,7 +175,8 @@ static void learn(rv_crew *crew, size_t amount, int64_t began_ns)
 {
   double rate = (double)(now_ns() - began_ns) / (double)amount;
   rv_mutex_lock(&crew->mutex);
-  crew->alone += crew->alone > 0 ? (rate - crew->alone) / 4 : rate;
+  /* quickly down and slowly up: what was measured while others had this core too says little */
+  crew->alone = crew->alone == 0 || rate < crew->alone ? rate : crew->alone + (rate - crew->alone) / 16;
   rv_mutex_unlock(&crew->mutex);
 }
 

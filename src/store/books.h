@@ -139,6 +139,8 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
 rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err);
 /* The table lets the chunk go: it is no longer marked as held here. */
 void rv_books_unmark(rv_books *books, rv_hold *hold);
+/* NULL: the table does not hold the chunk. */
+rv_hold *rv_books_find_hold(const rv_books *books, const rv_chunk *chunk);
 void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage);
 /* RV_OUT_OF_RANGE, without a sentence: all are in use. Counted in use only by rv_books_use_template. */
 rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number,

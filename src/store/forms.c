@@ -146,9 +146,9 @@ void rv_forms_free(rv_table *table)
 
 /* ---- segments ---- */
 
-/* How many rows the form's next segment has: at least `rows`. Large enough that books cost little, small enough that the newest and
+/* How many rows the form's next segment has. Large enough that books cost little, small enough that the newest and
  * the oldest segment of a full table weigh little against the others. */
-static size_t segment_rows(const rv_table *table, rv_form *form, size_t rows)
+static size_t segment_rows(const rv_table *table, rv_form *form)
 {
   size_t row = form->row_bytes == 0 ? 1 : form->row_bytes;
   size_t most = (size_t)table->config.max_size > SIZE_MAX / row ? MOST_BYTES : (size_t)table->config.max_size * row / 16;
@@ -156,13 +156,11 @@ static size_t segment_rows(const rv_table *table, rv_form *form, size_t rows)
   if (most < FIRST_BYTES) most = FIRST_BYTES;
   size_t bytes = form->next_bytes < most ? form->next_bytes : most;
   if (form->next_bytes < most) form->next_bytes *= 2;
-  size_t wanted = rows > SIZE_MAX / row ? 0 : rows * row;
-  if (wanted > bytes) bytes = wanted > MOST_BYTES ? rv_pages_size(wanted) : wanted;
   size_t margin = (size_t)form->num_columns * LINE; /* columns begin on cache lines of their own */
   size_t fits = (bytes > margin ? bytes - margin : 0) / row;
   if (fits > MOST_ROWS) fits = MOST_ROWS;
   if (fits > (size_t)table->config.max_size + 1) fits = (size_t)table->config.max_size + 1;
-  return fits < rows ? rows : fits;
+  return fits == 0 ? 1 : fits;
 }
 
 static bool fits_form(const rv_chunk *chunk, const rv_form *form)
@@ -225,13 +223,12 @@ static rv_chunk *take_spare(rv_table *table, size_t i)
   return spare;
 }
 
-rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t rows, size_t *capacity)
+rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity)
 {
-  *capacity = segment_rows(table, form, rows);
-  size_t least = rows > 1 ? rows : (*capacity + 1) / 2;
+  *capacity = segment_rows(table, form);
   for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) {
     rv_chunk *spare = table->spares[i];
-    if ((size_t)rv_segment_capacity(spare) < least || !fits_form(spare, form)) continue;
+    if ((size_t)rv_segment_capacity(spare) < (*capacity + 1) / 2 || !fits_form(spare, form)) continue;
     take_spare(table, i);
     rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
     rv_segment_reuse(spare, &meta);
@@ -244,7 +241,7 @@ rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t rows, size
 static rv_code new_segment(rv_table *table, rv_form *form, rv_chunk **out, rv_error *err)
 {
   size_t capacity;
-  *out = rv_form_take_segment(table, form, 1, &capacity);
+  *out = rv_form_take_segment(table, form, &capacity);
   if (*out != NULL) return RV_OK;
   rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
   return rv_segment_new(form->specs, form->num_columns, capacity, &meta, out, err);

@@ -18,8 +18,8 @@ void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage);
 rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err);
 /* Counts `items` more that use the form's template; form->number is its number. */
 rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_error *err);
-/* A segment that was used before, for at least `rows` rows; NULL: make one of *capacity rows. */
-rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t rows, size_t *capacity);
+/* A segment that was used before; NULL: make one of *capacity rows. */
+rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity);
 /* The identity of a chunk of rows that belong to no episode. */
 rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows);
 

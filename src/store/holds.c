@@ -139,6 +139,11 @@ rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error 
   return RV_OK;
 }
 
+rv_hold *rv_books_find_hold(const rv_books *books, const rv_chunk *chunk)
+{
+  return find_hold(books, chunk);
+}
+
 void rv_books_forget_sparse(rv_books *books, rv_hold *hold)
 {
   if (rv_list_empty(&hold->sparse)) return;

@@ -1,5 +1,7 @@
 #include "store/prepare.h"
 
+#include <stdlib.h>
+
 #include "base/error.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
@@ -9,6 +11,7 @@ enum {
   LARGE_BATCH = 1 << 16,    /* of all rows */
   TOGETHER_BYTES = 1 << 19, /* worth waking somebody for */
   PIECE_BYTES = 1 << 16,
+  MOST_PARTS = 40,       /* segments */
   PREPARED_MAX = 1 << 26 /* bytes that are copied so; the rest follows row by row */
 };
 
@@ -75,17 +78,16 @@ static void borrow(rv_table *table, rv_rows *rows, size_t n)
   rv_hold *hold = lent_hold(table, form);
   form->large = NULL;
   if (hold == NULL) return;
-  rv_prepared *part = &rows->prepared[0];
   int64_t first = rv_chunk_num_rows(hold->chunk, 0), room = rv_segment_capacity(hold->chunk) - first;
-  *part = (rv_prepared){.segment = rv_chunk_ref(hold->chunk), .first = first, .rows = (size_t)room < n ? (size_t)room : n};
+  rows->prepared[rows->num_prepared++] =
+      (rv_prepared){.segment = rv_chunk_ref(hold->chunk), .first = first, .rows = (size_t)room < n ? (size_t)room : n};
 }
 
 static void close_hold(rv_turn *turn, rv_chunk *segment)
 {
   rv_books *books = &turn->table->books;
-  const uint32_t *index = rv_map_get(&books->by_chunk, (uint64_t)(uintptr_t)segment);
-  if (index == NULL) return;
-  rv_hold *hold = *RV_SEGARRAY_AT(&books->holds, rv_hold *, *index);
+  rv_hold *hold = rv_books_find_hold(books, segment);
+  if (hold == NULL) return;
   hold->open = false;
   rv_books_note_sparse(books, hold);
   rv_books_drop_if_unused(books, hold, &turn->garbage);
@@ -96,7 +98,7 @@ static void give_back(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
   rv_form *form = rows->form;
-  for (size_t i = 0; i < RV_PREPARED_PARTS; i++) {
+  for (size_t i = 0; i < rows->num_prepared; i++) {
     rv_chunk *segment = rows->prepared[i].segment;
     if (segment == NULL) continue;
     rv_hold *hold = NULL;
@@ -113,31 +115,57 @@ static void give_back(rv_turn *turn, rv_rows *rows)
 
 /* ---- the verbs ---- */
 
+typedef struct rv_new_segment {
+  size_t capacity;
+  rv_chunk_meta meta;
+} rv_new_segment;
+
+/* The parts and their places, with a segment or with the making of one. All segments of a form are of one size, so that what dies is what is
+ * needed next. */
+static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment *make)
+{
+  borrow(table, rows, n);
+  size_t rest = n - (rows->num_prepared == 0 ? 0 : rows->prepared[0].rows);
+  for (; rest > 0 && rows->num_prepared < MOST_PARTS; rows->num_prepared++) {
+    size_t capacity;
+    rv_chunk *spare = rv_form_take_segment(table, rows->form, &capacity);
+    if (spare != NULL) capacity = (size_t)rv_segment_capacity(spare);
+    size_t part = rest < capacity ? rest : capacity;
+    rows->prepared[rows->num_prepared] = (rv_prepared){.segment = spare, .rows = part};
+    make[rows->num_prepared] = (rv_new_segment){capacity, rv_rows_meta(table, (int64_t)capacity)};
+    rest -= part;
+  }
+}
+
+static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *make, rv_error *err)
+{
+  const rv_form *form = rows->form;
+  rv_code code = RV_OK;
+  size_t done = 0;
+  for (size_t i = 0; i < rows->num_prepared && code == RV_OK; i++) {
+    rv_prepared *part = &rows->prepared[i];
+    if (part->segment == NULL) {
+      code = rv_segment_new(form->specs, form->num_columns, make[i].capacity, &make[i].meta, &part->segment, err);
+    }
+    if (code == RV_OK) code = copy_part(table, rows, part, done, err);
+    done += part->rows;
+  }
+  return code;
+}
+
 rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
   rv_table *table = turn->table;
-  rv_form *form = rows->form;
-  rv_prepared *parts = rows->prepared;
-  bool large = form->row_bytes >= LARGE_ROW;
-  size_t n = PREPARED_MAX / form->row_bytes;
+  size_t n = PREPARED_MAX / rows->form->row_bytes;
+  rv_new_segment make[MOST_PARTS];
   if (n > rows->n) n = rows->n;
   if (n == 0) n = 1;
-  borrow(table, rows, n);
-  rv_chunk *spare = NULL;
-  size_t capacity = 0, rest = n - parts[0].rows;
-  if (rest > 0) spare = rv_form_take_segment(table, form, large ? rest : 1, &capacity);
-  if (spare != NULL) capacity = (size_t)rv_segment_capacity(spare);
-  if (rest > capacity) rest = capacity; /* many small rows in one segment would all stay for the sake of one */
-  rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
+  rows->prepared = malloc(MOST_PARTS * sizeof *rows->prepared);
+  if (rows->prepared == NULL) return rv_fail_memory(err, MOST_PARTS * sizeof *rows->prepared);
+  rows->num_prepared = 0;
+  plan_parts(table, rows, n, make);
   rv_turn_end(turn);
-  rv_code code = RV_OK;
-  if (rest > 0 && spare == NULL) code = rv_segment_new(form->specs, form->num_columns, capacity, &meta, &spare, err);
-  if (rest > 0 && code == RV_OK) parts[1] = (rv_prepared){.segment = spare, .rows = rest};
-  size_t done = 0;
-  for (size_t i = 0; i < RV_PREPARED_PARTS && code == RV_OK; i++) {
-    if (parts[i].segment != NULL) code = copy_part(table, rows, &parts[i], done, err);
-    done += parts[i].rows;
-  }
+  rv_code code = fill_parts(table, rows, make, err);
   rv_turn_begin(turn, table);
   give_back(turn, rows);
   return code;
@@ -146,9 +174,9 @@ rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
 rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left)
 {
   size_t before = 0;
-  for (size_t i = 0; i < RV_PREPARED_PARTS; i++) {
+  for (size_t i = 0; rows->prepared != NULL && i < rows->num_prepared; i++) {
     const rv_prepared *part = &rows->prepared[i];
-    if (part->segment != NULL && rows->done - before < part->rows) {
+    if (rows->done - before < part->rows) {
       *first = part->first + (int64_t)(rows->done - before);
       *left = part->rows - (rows->done - before);
       return part->segment;
@@ -160,8 +188,8 @@ rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left)
 
 void rv_rows_unprepare(rv_rows *rows)
 {
-  for (size_t i = 0; i < RV_PREPARED_PARTS; i++) {
-    rv_chunk_unref(rows->prepared[i].segment);
-    rows->prepared[i] = (rv_prepared){.segment = NULL};
-  }
+  if (rows->prepared == NULL) return;
+  for (size_t i = 0; i < rows->num_prepared; i++) rv_chunk_unref(rows->prepared[i].segment);
+  free(rows->prepared);
+  rows->prepared = NULL;
 }

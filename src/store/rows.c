@@ -1,6 +1,4 @@
 /* Rows come in: each an item of its own, many at a time, without a trajectory and without an allocation. */
-#include <string.h>
-
 #include "base/error.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
@@ -232,7 +230,7 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
   waiter->state = RV_WAITER_DONE;
   rows->done = 0;
   rows->form = NULL;
-  memset(rows->prepared, 0, sizeof rows->prepared);
+  rows->prepared = NULL;
   waiter->code = rows->n > INT64_MAX / 2
                      ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
                      : check_priorities(table, rows, &waiter->error);

@@ -27,7 +27,7 @@ enum {
   RV_DRAWS_STEP = 256,  /* items drawn in one step */
   RV_EVENTS_MAX = 64,   /* told to extensions at once */
   RV_MAX_MARKS = 64,    /* listings that may go on where they stopped without searching */
-  RV_MAX_SPARES = 8,    /* segments that died and are kept for the next rows */
+  RV_MAX_SPARES = 40,   /* segments that died and are kept for the next rows */
   RV_MAX_FORMS = 4,     /* kinds of rows that are inserted in turns without closing a segment */
   RV_RATE_SNAPSHOTS = 16
 };
@@ -262,7 +262,7 @@ void rv_table_compact(rv_table *table, size_t stays);
 /* A few sparse segments are left alone: they die by themselves where the oldest items go first. */
 static inline bool rv_table_wants_compaction(rv_table *table)
 {
-  if (table->compacting || table->books.num_sparse < 2 + table->books.by_chunk.count / 32) return false;
+  if (table->compacting || table->books.num_sparse < 2 + table->books.num_holds / 32) return false;
   if (table->compact_pause == 0) return true;
   table->compact_pause--;
   return false;

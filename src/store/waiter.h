@@ -52,12 +52,10 @@ typedef struct rv_insert {
 
 /* Rows of the operation that were copied already. */
 typedef struct rv_prepared {
-  rv_chunk *segment; /* one reference; NULL: none */
+  rv_chunk *segment; /* one reference */
   int64_t first;     /* of them, there */
   size_t rows;
 } rv_prepared;
-
-enum { RV_PREPARED_PARTS = 2 }; /* what a segment begun earlier had room for, and the rest */
 
 /* Inserts `n` rows that the caller gives as columns [n, ...], each row an item. */
 typedef struct rv_rows {
@@ -69,7 +67,8 @@ typedef struct rv_rows {
   uint64_t *keys;           /* n, or NULL */
   size_t done;              /* out: rows inserted so far, in order */
   struct rv_form *form;     /* the table's own, and what follows */
-  rv_prepared prepared[RV_PREPARED_PARTS];
+  rv_prepared *prepared;    /* segment by segment; NULL: none */
+  size_t num_prepared;
 } rv_rows;
 
 /* Draws items one by one as the limiter allows. */
