@@ -3,7 +3,7 @@
 
 static void check_same(const rv_wire_item *a, const rv_wire_item *b)
 {
-  RV_FUZZ_CHECK(a->key == b->key && a->sequence == b->sequence && a->times_sampled == b->times_sampled);
+  RV_FUZZ_CHECK(a->key == b->key && a->sequence == b->sequence && a->naming == b->naming && a->times_sampled == b->times_sampled);
   RV_FUZZ_CHECK(a->inserted_at_ns == b->inserted_at_ns && memcmp(&a->priority, &b->priority, sizeof a->priority) == 0);
   RV_FUZZ_CHECK(a->num_columns == b->num_columns && a->total_slices == b->total_slices);
   for (uint32_t i = 0; i < a->num_columns; i++)

@@ -98,6 +98,14 @@ RV_API rv_code rv_client_set_rate_limiter(rv_client *client, const char *table, 
 /* Asks the server to write a checkpoint; *path is the caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
 RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait, rv_error *err);
 
+/* ---- what columns are called ---- */
+
+/* Columns have numbers; what they are called is their users' affair. So that nobody takes one column for another, whoever inserts may
+ * say with each item a naming: a number that stands for the names of its columns and their order, such as a hash of them; 0 says
+ * nothing. With what is sampled comes the naming that all items in the table had at the draw (rv_batch_naming, rv_sample_naming):
+ * whoever knows the names that it stands for may use them. It is 0 where the items differ in it, where some came without, and from
+ * a plain Reverb server. The table's signature, where it has one, says the names itself. */
+
 /* ---- rows, for those who need no trajectories ---- */
 
 /* Inserts one item of one row: columns[i] is column i of the row. Sampled, each column has the row's own shape (no time
@@ -111,6 +119,12 @@ RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tens
  * whose confirmation was on its way at that moment are in the table and not counted; a plain Reverb also lets in later what it was sent. */
 RV_API rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
                                    const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait, rv_error *err);
+/* The same, with the rows' naming. */
+RV_API rv_code rv_client_add_named(rv_client *client, const char *table, uint64_t naming, const rv_tensor *columns,
+                                   size_t num_columns, double priority, uint64_t *key, const rv_wait *wait, rv_error *err);
+RV_API rv_code rv_client_add_batch_named(rv_client *client, const char *table, uint64_t naming, const rv_tensor *columns,
+                                         size_t num_columns, size_t n, const double *priorities, uint64_t *keys, size_t *added,
+                                         const rv_wait *wait, rv_error *err);
 
 #ifdef __cplusplus
 }

@@ -36,6 +36,8 @@ typedef struct rv_sample_column {
 
 RV_API const rv_sample_info *rv_sample_get_info(const rv_sample *sample);
 RV_API size_t rv_sample_num_columns(const rv_sample *sample);
+/* What all items in the table were called alike by at the draw (reverie/client.h); 0: nothing. */
+RV_API uint64_t rv_sample_naming(const rv_sample *sample);
 RV_API rv_code rv_sample_get_column(const rv_sample *sample, size_t column, rv_sample_column *out, rv_error *err);
 /* Writes the column's rows one after another; `size` must be exactly `bytes`. Strings are written as rv_bytes that point into
  * the sample. RV_DATA_LOSS: a chunk does not decode. */
@@ -91,6 +93,8 @@ RV_API void rv_batch_free(rv_batch *batch);
 RV_API size_t rv_batch_size(const rv_batch *batch);
 RV_API const rv_sample_info *rv_batch_info(const rv_batch *batch, size_t item);
 RV_API size_t rv_batch_num_columns(const rv_batch *batch);
+/* The same of all its items; 0: nothing, or their samples differ in it. */
+RV_API uint64_t rv_batch_naming(const rv_batch *batch);
 /* Column of the whole batch: length is the longest item's; bytes is what rv_batch_gather writes: batch size x a padded item. */
 RV_API rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *out, rv_error *err);
 /* Each item's rows in that column; out has rv_batch_size entries. */
@@ -130,6 +134,7 @@ typedef struct rv_batch_arrays {
   /* what comes back */
   size_t count;       /* items; fewer than batch_size when the time ran out */
   int64_t table_size; /* at the last draw */
+  uint64_t naming;    /* as rv_batch_naming */
   rv_layout *found;   /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */
   rv_batch *drawn;    /* with `found`: what a server elsewhere drew and counted, the caller's to free; else NULL */
 } rv_batch_arrays;

@@ -41,6 +41,9 @@ RV_API rv_code rv_step_writer_append_sequence(rv_step_writer *writer, const rv_t
  * given. NULL: nothing, which is how a step writer begins. */
 RV_API void rv_step_writer_name_columns(rv_step_writer *writer, const char *const *names, size_t num_names);
 
+/* The naming (reverie/client.h) of the items created from now on; 0, with which a step writer begins, says nothing. */
+RV_API void rv_step_writer_set_naming(rv_step_writer *writer, uint64_t naming);
+
 /* An item of the last num_timesteps steps. Waits while more than max_in_flight_items are sent and not confirmed; when the time
  * runs out (RV_DEADLINE_EXCEEDED) the item stays queued. *key may be NULL. Other errors are those of rv_writer_create_item. */
 RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *table, uint32_t num_timesteps, double priority,

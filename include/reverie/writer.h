@@ -81,6 +81,8 @@ typedef struct rv_item_column {
   const char *name;
 } rv_item_column;
 
+/* The naming (reverie/client.h) of the items created from now on; 0, with which a writer begins, says nothing. */
+RV_API void rv_writer_set_naming(rv_writer *writer, uint64_t naming);
 /* Queues an item. It is sent as soon as the chunks it needs are complete: at once where the chunk length is chosen and no run
  * is longer than 15 rows; else possibly some steps later, or at the next flush. Items of one writer are inserted in the order of
  * their creation, table by table. *key may be NULL. RV_INVALID_ARGUMENT: a row that is

@@ -75,7 +75,7 @@ static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, cons
   size_t num_columns = rv_batch_num_columns(drawn);
   if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out, call->num_out) < 0) return NULL;
   if (describe(&g, drawn) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
-    return gathering_nest(&g, client_structure(handle, num_columns));
+    return gathering_nest(&g, client_structure(handle, num_columns, rv_batch_naming(drawn)));
   gathering_drop(&g);
   return NULL;
 }
@@ -149,9 +149,12 @@ static PyObject *wrap(client_object *self, scratch *s, const batch_call *call, h
   bool pad = call->unequal == RV_UNEQUAL_PAD;
   batch_object *out = describe_draws(self, owned_drawn, pad);
   if (out != NULL && (!pad || set_lengths(out, owned_drawn) == 0)) {
-    out->data = call->unequal == RV_UNEQUAL_LIST ? into_structure(client_structure(handle, rv_batch_num_columns(owned_drawn)),
-                                                                  list_columns(self, owned_drawn, call->copy))
-                                                 : gathered(self, owned_drawn, s, call, handle);
+    if (call->unequal == RV_UNEQUAL_LIST) {
+      structure_object *structure = client_structure(handle, rv_batch_num_columns(owned_drawn), rv_batch_naming(owned_drawn));
+      out->data = into_structure(structure, list_columns(self, owned_drawn, call->copy));
+    } else {
+      out->data = gathered(self, owned_drawn, s, call, handle);
+    }
   }
   if (out != NULL && out->data == NULL) Py_CLEAR(out);
   rv_batch_free(owned_drawn);
@@ -232,7 +235,7 @@ static PyObject *finished(gathering *g, batch_object *owned_batch, const rv_batc
   owned_batch->n = arrays->count;
   owned_batch->table_size = arrays->table_size;
   if (whole || gathering_shorten(g, arrays->count) == 0) {
-    owned_batch->data = gathering_nest(g, client_structure(handle, g->num_columns));
+    owned_batch->data = gathering_nest(g, client_structure(handle, g->num_columns, arrays->naming));
   } else {
     gathering_drop(g);
   }

@@ -220,8 +220,10 @@ PyDoc_STRVAR(
     "copy : bool\n    With unequal='list': False gives read-only views that hold the store's memory.\n"
     "cancel : Cancel, optional\n    Ends the call from another thread.\n\n"
     "Returns\n-------\n"
-    "ReplayBatch\n    Its data has the nest of the table's signature; without one, of the last row inserted by this client; else "
-    "it is a flat list.\n\n"
+    "ReplayBatch\n    Its data has the nest of the table's signature. Without one it has the nest that this client inserted "
+    "last, if "
+    "all items\n    in the table were inserted with the same containers and keys, by whomever; else it is the flat list of "
+    "columns.\n\n"
     "Raises\n------\n"
     "DeadlineExceededError\n    If not even one item could be drawn.");
 PyDoc_STRVAR(

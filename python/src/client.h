@@ -60,8 +60,9 @@ void handle_see_layout(handle_object *handle, rv_layout *owned_layout);
 /* RV_INVALID_ARGUMENT where rows of this structure are called otherwise than in the table's signature. -1 with an exception (not
  * that one), else the code. */
 int client_check_names(handle_object *handle, structure_object *structure, rv_error *err);
-/* The structure of items with so many columns: the signature's, else that of the last row; NULL: a flat list. */
-structure_object *client_structure(const handle_object *handle, size_t num_columns);
+/* The structure of items with so many columns: the signature's; else, if their naming says that they were inserted with it, that of
+ * the last row; NULL: a flat list. */
+structure_object *client_structure(const handle_object *handle, size_t num_columns, uint64_t naming);
 /* Items of this structure were made for the table. -1 with an exception. */
 int client_remember(client_object *self, PyObject *table, structure_object *structure);
 /* Raises the error, or what a signal handler raised (`wait` may be NULL); the handle (may be NULL) is asked for again where it

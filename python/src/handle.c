@@ -245,11 +245,11 @@ int client_check_names(handle_object *handle, structure_object *structure, rv_er
   return RV_OK;
 }
 
-structure_object *client_structure(const handle_object *handle, size_t num_columns)
+structure_object *client_structure(const handle_object *handle, size_t num_columns, uint64_t naming)
 {
   if (handle->signature != NULL && handle->signature->num_leaves == num_columns) return handle->signature;
-  if (handle->rows != NULL && handle->rows->num_leaves == num_columns) return handle->rows;
-  return NULL;
+  structure_object *rows = handle->rows;
+  return naming != 0 && rows != NULL && rows->num_leaves == num_columns && structure_naming(rows) == naming ? rows : NULL;
 }
 
 int client_remember(client_object *self, PyObject *table, structure_object *structure)

@@ -93,7 +93,8 @@ static PyObject *batch_repr(PyObject *object)
 }
 
 static PyGetSetDef batch_getset[] = {
-    {"data", batch_data, NULL, "The items' columns, each [B, T, ...] or [B, ...], in the nest of the table's signature.", NULL},
+    {"data", batch_data, NULL,
+     "The items' columns, each [B, T, ...] or [B, ...], in a nest where sample_batch knows it, else in a list.", NULL},
     {"keys", batch_array, NULL, "The items' keys: uint64 [B].", (void *)0},
     {"probabilities", batch_array, NULL, "Of each draw: float64 [B].", (void *)1},
     {"priorities", batch_array, NULL, "At the draw: float64 [B].", (void *)2},

@@ -8,6 +8,7 @@ typedef struct flat_rows {
   rv_tensor *columns;
   size_t bytes;
   structure_object *structure;
+  uint64_t naming; /* of the structure */
 } flat_rows;
 
 static structure_object *flatten_anew(client_object *self, handle_object *handle, PyObject *data)
@@ -77,7 +78,10 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
     }
     Py_INCREF((PyObject *)structure);
     if (scratch_hold(s, (PyObject *)structure) < 0) return -1;
-    *out = (flat_rows){.n = n, .columns = scratch_alloc(s, n, sizeof *out->columns), .structure = structure};
+    *out = (flat_rows){.n = n,
+                       .columns = scratch_alloc(s, n, sizeof *out->columns),
+                       .structure = structure,
+                       .naming = structure_naming(structure)};
     if (out->columns == NULL) return -1;
     return convert_leaves(self, handle, structure, s, leaves, out);
   }
@@ -121,7 +125,8 @@ static PyObject *add(client_object *self, handle_object *handle, const flat_rows
   uint64_t key;
   core_wait wait;
   begin_wait(self, rows, &wait, timeout_ms);
-  rv_code code = rv_client_add(self->client, handle->text, rows->columns, rows->n, priority, &key, &wait.wait, &err);
+  rv_code code =
+      rv_client_add_named(self->client, handle->text, rows->naming, rows->columns, rows->n, priority, &key, &wait.wait, &err);
   core_wait_end(&wait);
   if (code != RV_OK) return client_raise(self, handle, &wait, &err);
   return PyLong_FromUnsignedLongLong(key);
@@ -179,8 +184,8 @@ static PyObject *add_rows(client_object *self, handle_object *handle, const flat
   size_t added = 0;
   core_wait wait;
   begin_wait(self, rows, &wait, timeout_ms);
-  rv_code code =
-      rv_client_add_batch(self->client, handle->text, rows->columns, rows->n, n, priorities, NULL, &added, &wait.wait, &err);
+  rv_code code = rv_client_add_batch_named(self->client, handle->text, rows->naming, rows->columns, rows->n, n, priorities, NULL,
+                                           &added, &wait.wait, &err);
   core_wait_end(&wait);
   bool late = code == RV_DEADLINE_EXCEEDED && added > 0;
   if (code != RV_OK && !late) return client_raise(self, handle, &wait, &err);

@@ -115,10 +115,12 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
   if (!PyArg_ParseTuple(args, "OIOOO:create_item", &table, &num_timesteps, &given_priority, &structure, &timeout)) return NULL;
   if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
   const char *const *names = NULL;
+  uint64_t naming = 0;
   size_t num_names = 0;
   if (PyObject_TypeCheck(structure, self->state->structure_type)) {
     if ((names = structure_names((structure_object *)structure)) == NULL) return NULL;
     num_names = ((structure_object *)structure)->num_leaves;
+    naming = structure_naming((structure_object *)structure);
   }
   const char *text = core_text(table, "table");
   if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(self->lock) < 0) return NULL;
@@ -126,6 +128,7 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_step_writer_name_columns(self->writer, names, num_names);
+  rv_step_writer_set_naming(self->writer, naming);
   rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
   rv_step_writer_name_columns(self->writer, NULL, 0);
   core_wait_end(&wait);

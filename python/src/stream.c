@@ -262,6 +262,7 @@ static PyObject *stream_py_create_item(PyObject *object, PyObject *args)
     }
     uint64_t key;
     rv_error err;
+    rv_writer_set_naming(self->writer, structure_naming((structure_object *)structure));
     rv_code code = rv_writer_create_item(self->writer, text, priority, columns, num_columns, &key, &err);
     stream_leave(self);
     out = code == RV_OK ? PyLong_FromUnsignedLongLong(key) : core_raise(self->state, &err);

@@ -9,6 +9,7 @@ structure_object *structure_new(core_state *state, PyObject *nest)
   self->num_leaves = 0;
   self->root = NULL;
   self->names = NULL;
+  self->naming = 0;
   PyObject_GC_Track(self);
   self->root = tree_new(state, nest, &self->num_leaves);
   if (self->root == NULL) Py_CLEAR(self);

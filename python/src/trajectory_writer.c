@@ -294,6 +294,7 @@ static PyObject *writer_create_item(PyObject *object, PyObject *const *args, Py_
   uint64_t key = 0;
   if (ok) {
     rv_error err;
+    rv_writer_set_naming(self->stream->writer, structure_naming(self->item));
     ok = rv_writer_create_item(self->stream->writer, table, priority, columns, n, &key, &err) == RV_OK;
     if (!ok) core_raise(self->state, &err);
   }

@@ -17,12 +17,16 @@ typedef struct structure_object {
   core_state *state;
   tree *root;
   size_t num_leaves;
-  char **names; /* NULL: nobody has asked yet */
+  char **names;    /* NULL: nobody has asked yet */
+  uint64_t naming; /* 0: nobody has asked yet */
 } structure_object;
 structure_object *structure_new(core_state *state, PyObject *nest);
 /* What the library calls the leaves: their places, "obs/pixels" or "actions/0". They live as long as the structure; NULL with an
  * exception. */
 const char *const *structure_names(structure_object *self);
+/* A number that stands for containers, keys and their order (rv_writer_set_naming), the same in every process; 0 where a key cannot
+ * be told. No exception. */
+uint64_t structure_naming(structure_object *self);
 
 /* ---- tables in this process ---- */
 typedef struct store_object {

@@ -20,6 +20,7 @@ static rv_code add_local(rv_client *client, const rv_add *add, size_t *added, co
   rows.n = add->n;
   rows.priorities = add->priorities;
   rows.keys = add->keys;
+  rows.naming = add->naming;
   rows.done = 0;
   if (rv_table_insert_rows(table, &rows) == RV_SUBMIT_PENDING) {
     rv_patience patience;
@@ -84,6 +85,12 @@ static rv_code stretch(stretched *memory, const rv_tensor *columns, size_t num_c
 rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, double priority,
                       uint64_t *key, const rv_wait *wait, rv_error *err)
 {
+  return rv_client_add_named(client, table, 0, columns, num_columns, priority, key, wait, err);
+}
+
+rv_code rv_client_add_named(rv_client *client, const char *table, uint64_t naming, const rv_tensor *columns, size_t num_columns,
+                            double priority, uint64_t *key, const rv_wait *wait, rv_error *err)
+{
   rv_code code = rv_client_check_table(client, table, err);
   if (code != RV_OK) return code;
   if (num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a row needs at least one column");
@@ -91,7 +98,13 @@ rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *col
   rv_tensor *rows = NULL;
   code = stretch(&memory, columns, num_columns, &rows, err);
   if (code != RV_OK) return code;
-  rv_add add = {.table = table, .columns = rows, .num_columns = num_columns, .n = 1, .priorities = &priority, .keys = key};
+  rv_add add = {.table = table,
+                .columns = rows,
+                .num_columns = num_columns,
+                .n = 1,
+                .priorities = &priority,
+                .keys = key,
+                .naming = naming};
   size_t added;
   code = add_rows(client, &add, &added, wait, err);
   if (memory.memory != NULL) free(memory.memory);
@@ -118,12 +131,25 @@ static rv_code check_columns(const rv_tensor *columns, size_t num_columns, size_
 rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
                             const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait, rv_error *err)
 {
+  return rv_client_add_batch_named(client, table, 0, columns, num_columns, n, priorities, keys, added, wait, err);
+}
+
+rv_code rv_client_add_batch_named(rv_client *client, const char *table, uint64_t naming, const rv_tensor *columns,
+                                  size_t num_columns, size_t n, const double *priorities, uint64_t *keys, size_t *added,
+                                  const rv_wait *wait, rv_error *err)
+{
   size_t ignored;
   if (added == NULL) added = &ignored;
   *added = 0;
   rv_code code = rv_client_check_table(client, table, err);
   if (code == RV_OK) code = check_columns(columns, num_columns, n, err);
   if (code != RV_OK || n == 0) return code;
-  rv_add add = {.table = table, .columns = columns, .num_columns = num_columns, .n = n, .priorities = priorities, .keys = keys};
+  rv_add add = {.table = table,
+                .columns = columns,
+                .num_columns = num_columns,
+                .n = n,
+                .priorities = priorities,
+                .keys = keys,
+                .naming = naming};
   return add_rows(client, &add, added, wait, err);
 }

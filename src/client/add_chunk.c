@@ -152,6 +152,7 @@ rv_code rv_add_item_maker_init(rv_add_item_maker *maker, const rv_add *add, uint
                                .num_slices = calloc(n, sizeof(uint32_t)),
                                .squeeze = calloc(n, sizeof(bool)),
                                .num_columns = n,
+                               .naming = add->naming,
                                .total_slices = n};
   if (maker->item.slices == NULL || maker->item.num_slices == NULL || maker->item.squeeze == NULL) {
     return rv_fail_memory(err, n * (sizeof(rv_wire_slice) + sizeof(uint32_t) + sizeof(bool)));

@@ -15,6 +15,7 @@ typedef struct rv_add {
   size_t num_columns, n;
   const double *priorities; /* n, or NULL: 1.0 */
   uint64_t *keys;           /* n, or NULL */
+  uint64_t naming;          /* 0: not said */
 } rv_add;
 
 /* *added rows are confirmed. At the timeout the others will not be inserted any more, but for those whose confirmation was on its

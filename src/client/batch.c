@@ -193,6 +193,11 @@ size_t rv_batch_num_columns(const rv_batch *batch)
   return batch->draws[0].trajectory->num_columns;
 }
 
+uint64_t rv_batch_naming(const rv_batch *batch)
+{
+  return rv_draws_naming(batch->draws, batch->size);
+}
+
 rv_layout *rv_batch_layout(const rv_batch *batch)
 {
   return batch->one_layout ? batch->draws[0].trajectory->layout : NULL;

@@ -81,6 +81,8 @@ static rv_code pour(batch_stream *stream, size_t first)
                      ? sink->take(sink, draws, n, first, &stream->error)
                      : rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
   if (code == RV_OK) {
+    uint64_t naming = rv_draws_naming(draws, n);
+    sink->naming = sink->taken == 0 || sink->naming == naming ? naming : 0;
     sink->taken += n;
     sink->table_size = draws[n - 1].table_size;
   } else {

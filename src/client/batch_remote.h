@@ -15,6 +15,7 @@ typedef struct rv_batch_sink {
   rv_code (*take)(struct rv_batch_sink *sink, const rv_draw *draws, size_t n, size_t first, rv_error *err);
   size_t taken;       /* out: so far */
   int64_t table_size; /* out: at the last of them */
+  uint64_t naming;    /* out: that all of them have; 0: none */
 } rv_batch_sink;
 
 /* Draws up to `want` items. RV_OK: *count >= 1 of them are in draws, the caller's to release; fewer than wanted when the time ran

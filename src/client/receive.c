@@ -220,6 +220,7 @@ rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, 
   rv_sample_response response;
   rv_code code = rv_sample_response_parse(message, &response, err);
   if (code != RV_OK) return name_item(receiver, code, err);
+  size_t first = *count;
   for (size_t i = 0; i < response.num_entries && code == RV_OK; i++) {
     rv_sample_entry *entry = &response.entries[i];
     if (entry->pack.size > 0) {
@@ -232,6 +233,7 @@ rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, 
     if (code == RV_OK) code = finish_sample(receiver, &out[*count], err);
     if (code == RV_OK) ++*count;
   }
+  for (size_t i = first; i < *count; i++) out[i].naming = response.naming;
   if (code != RV_OK) {
     code = name_item(receiver, code, err);
     rv_receiver_clear(receiver);

@@ -138,6 +138,11 @@ size_t rv_sample_num_columns(const rv_sample *sample)
   return sample->draw.trajectory->num_columns;
 }
 
+uint64_t rv_sample_naming(const rv_sample *sample)
+{
+  return sample->draw.naming;
+}
+
 /* ---- columns ---- */
 
 rv_code rv_sample_column_fill(rv_sample_column *out, const rv_trajectory_column *column, int64_t length, bool squeezed,

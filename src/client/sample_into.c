@@ -38,6 +38,7 @@ static rv_code check(rv_client *client, const char *table, size_t batch_size, rv
     return rv_fail(err, RV_INVALID_ARGUMENT, "arrays.size must be sizeof(rv_batch_arrays)");
   arrays->count = 0;
   arrays->table_size = 0;
+  arrays->naming = 0;
   arrays->found = NULL;
   arrays->drawn = NULL;
   rv_code code = rv_client_check_table(client, table, err);
@@ -111,6 +112,10 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   if (code == RV_OK) code = gather(rv_client_crew(batch->client), batch->draws + fill.done, rest, fill.done, &fill, err);
   arrays->found = fill.found;
   arrays->table_size = rest > 0 ? batch->draws[drawn - 1].table_size : fill.table_size;
+  if (drawn > 0) {
+    uint64_t naming = fill.done > 0 ? fill.naming : batch->draws[0].naming;
+    arrays->naming = rest == 0 || rv_draws_naming(batch->draws + fill.done, rest) == naming ? naming : 0;
+  }
   if (rest > 0) rv_draws_release(batch->draws + fill.done, rest);
   if (code == RV_OK) arrays->count = drawn;
   return code;
@@ -153,6 +158,7 @@ static rv_code sample_remote(rv_batch *batch, const char *table, size_t want, rv
   if (code != RV_OK) return code;
   arrays->count = into.sink.taken;
   arrays->table_size = into.sink.table_size;
+  arrays->naming = into.sink.naming;
   return RV_OK;
 }
 

@@ -197,6 +197,11 @@ void rv_step_writer_name_columns(rv_step_writer *steps, const char *const *names
   steps->num_names = names == NULL ? 0 : num_names;
 }
 
+void rv_step_writer_set_naming(rv_step_writer *steps, uint64_t naming)
+{
+  rv_writer_set_naming(steps->writer, naming);
+}
+
 rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uint32_t num_timesteps, double priority,
                                    const rv_wait *wait, uint64_t *key, rv_error *err)
 {

@@ -57,6 +57,7 @@ struct rv_writer {
   int64_t num_rows, episode_steps;
   bool step_open;
   uint64_t episode_id;
+  uint64_t naming; /* of the next items */
   uint64_t serial; /* of appends and items, to mark what one of them has seen */
   rv_random random;
   rv_parts parts;

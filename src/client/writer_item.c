@@ -304,6 +304,11 @@ static rv_code check_signature(const rv_writer *writer, const rv_writer_table *t
 
 /* ---- create_item ---- */
 
+void rv_writer_set_naming(rv_writer *writer, uint64_t naming)
+{
+  writer->naming = naming;
+}
+
 rv_code rv_writer_create_item(rv_writer *writer, const char *table_name, double priority, const rv_item_column *columns,
                               size_t num_columns, uint64_t *key, rv_error *err)
 {

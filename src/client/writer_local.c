@@ -54,6 +54,7 @@ rv_code rv_writer_insert_local(rv_writer *writer, rv_writer_table *table, double
   rv_insert *insert = &item->insert;
   insert->waiter = (rv_waiter){.complete = on_complete, .context = item, .deadline_ns = INT64_MAX, .peer = "in process"};
   insert->priority = priority;
+  insert->naming = writer->naming;
   /* Keys of the table's own are found faster; but an item that has to wait has none yet. */
   insert->choose_key = key == NULL;
   if (key != NULL) insert->key = *key = rv_writer_random_key(writer);

@@ -164,6 +164,7 @@ static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
   rv_wire_item wire = {.key = item->flight.key,
                        .table = {(const uint8_t *)table, strlen(table)},
                        .priority = item->priority,
+                       .naming = writer->naming,
                        .slices = parts->wire,
                        .num_slices = parts->column_slices,
                        .squeeze = parts->squeeze,

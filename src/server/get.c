@@ -15,6 +15,7 @@ rv_code rv_answer_get(rv_server *server, rv_span request, rv_pieces *response, r
   if (code != RV_OK) return code;
   uint32_t next = 0;
   code = rv_sample_entry_serialize(response, &draw, rv_table_name(table), 0, SIZE_MAX, &next, err);
+  if (code == RV_OK) code = rv_sample_response_put_naming(response, draw.naming, err);
   rv_draw_release(&draw);
   return code;
 }

@@ -162,6 +162,7 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   insert->choose_key = false;
   insert->priority = item->priority;
   insert->times_sampled = item->times_sampled;
+  insert->naming = item->naming;
   insert->trajectory = owned_trajectory;
   insert->waiter.complete = on_complete;
   insert->waiter.context = NULL;

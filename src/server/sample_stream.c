@@ -41,6 +41,7 @@ typedef struct sample_call {
   rv_draw *draws;
   size_t draws_capacity, last_batch;
   size_t mean_bytes; /* of a sample of the last batch; 0: not known yet */
+  uint64_t naming;   /* of what is being sent; 0: none */
   rv_timer timer;
   rv_task completed_task;
   size_t turn_bytes;
@@ -58,8 +59,10 @@ static void finish_request(sample_call *call)
 
 /* ---- responses ---- */
 
+/* Without memory for their naming the samples go out unnamed, which is never wrong. */
 static void send_response(sample_call *call, rv_pieces *response)
 {
+  if (call->naming != 0) rv_sample_response_put_naming(response, call->naming, NULL);
   call->turn_bytes += response->bytes;
   rv_call_send(call->stream.call, response);
 }
@@ -81,6 +84,7 @@ static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error 
 {
   rv_pieces response;
   rv_pieces_init(&response);
+  call->naming = rv_draws_naming(draws, n);
   rv_code code = RV_OK;
   for (size_t i = 0; i < n && code == RV_OK && rv_server_stream_is_open(&call->stream);) {
     size_t packed = call->packed ? rv_sample_pack_count(draws + i, n - i, PACK_BYTES) : 0;

@@ -17,6 +17,7 @@ typedef struct rv_fill {
   /* out */
   size_t done;        /* items filled so far */
   int64_t table_size; /* at the last draw that was filled */
+  uint64_t naming;    /* that the items in the table had at these draws; 0: they differed, or nobody said */
   rv_layout *found;   /* the items have another layout, and none was drawn: a reference to theirs */
 } rv_fill;
 

@@ -113,6 +113,7 @@ static rv_code add(rv_turn *turn, rv_insert *insert)
   rv_table *table = turn->table;
   rv_error *err = &insert->waiter.error;
   uint32_t slot;
+  uint64_t before = table->books.slab.sequence;
   rv_code code = rv_books_take(&table->books, insert->key, insert->choose_key, &slot, err);
   if (code != RV_OK) return code;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
@@ -129,6 +130,7 @@ static rv_code add(rv_turn *turn, rv_insert *insert)
   code = rv_table_admit(turn, slot, &removed, err);
   if (code != RV_OK) return code;
   insert->key = key;
+  rv_naming_inserted(table, insert->naming, before);
   rv_rate_limiter_inserted(&table->limiter, 1);
   rv_rate_limiter_deleted(&table->limiter, removed);
   table->rates.inserts++;

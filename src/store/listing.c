@@ -26,7 +26,8 @@ rv_code rv_table_get(rv_table *table, uint64_t key, rv_draw *out, rv_error *err)
                      .times_sampled = item->times_sampled,
                      .trajectory = rv_trajectory_ref(rv_books_trajectory(&table->books, item)),
                      .chunk = loose ? NULL : rv_chunk_ref(((const rv_hold *)item->data)->chunk),
-                     .base_row = loose ? 0 : item->base_row};
+                     .base_row = loose ? 0 : item->base_row,
+                     .naming = rv_naming_of_all(table)};
   }
   rv_turn_end(&turn);
   return code;

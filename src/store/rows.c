@@ -140,10 +140,12 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   /* up to the bound first, so that from there on every slot has an item */
   int64_t room = table->config.max_size - (int64_t)table->books.slab.count;
   if (table->replaces && room > 0 && (int64_t)k > room) k = (size_t)room;
+  uint64_t before = table->books.slab.sequence;
   rv_hold *hold = NULL;
   rv_code code = place_rows(turn, rows, &k, &hold, &first, err);
   if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
   if (hold != NULL && hold->items == 0) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
+  if (added > 0) rv_naming_inserted(table, rows->naming, before);
   rows->done += added;
   turn->budget -= (int)k;
   rv_rate_limiter_inserted(&table->limiter, (int64_t)added);
@@ -211,6 +213,7 @@ static bool add_at_once(rv_turn *turn, rv_rows *rows)
   rows->form = form;
   copy_rows(rows, form, n, NULL);
   template->items += (uint32_t)n;
+  rv_naming_inserted(table, rows->naming, books->slab.sequence);
   rv_rows_replace(turn, rows, form->hold, form->fill, n);
   publish(form, n);
   rows->form = NULL;

@@ -15,6 +15,7 @@ static void fill_draw(rv_table *table, const rv_item *item, rv_draw *draw)
   draw->trajectory = rv_trajectory_ref(rv_books_trajectory(&table->books, item));
   draw->chunk = item->template_number == RV_LOOSE ? NULL : rv_chunk_ref(((const rv_hold *)item->data)->chunk);
   draw->base_row = item->base_row;
+  draw->naming = rv_naming_of_all(table);
 }
 
 /* What sending the item would take: encoded chunks whole, rows of segments alone. */
@@ -47,6 +48,7 @@ static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *s
   rv_hold *touched[RV_DRAWS_STEP];
   size_t num_touched = 0;
   int64_t size = (int64_t)slab->count, unique = 0;
+  uint64_t naming = rv_naming_of_all(table);
   bool rate_limited = sampling->rate_limited;
   rv_trajectory *last = NULL;
   size_t run = 0;
@@ -81,6 +83,7 @@ static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *s
     draw->trajectory = trajectory;
     draw->chunk = chunk;
     draw->base_row = item->base_row;
+    draw->naming = naming;
   }
   if (run > 0) rv_trajectory_ref_many(last, run);
   for (size_t i = 0; i < num_touched; i++) {
@@ -221,6 +224,7 @@ rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling)
   if (sampling->fill != NULL) {
     sampling->fill->done = 0;
     sampling->fill->table_size = 0;
+    sampling->fill->naming = 0;
     sampling->fill->found = NULL;
   }
   if (sampling->want == 0 || sampling->want > INT64_MAX / 2) {

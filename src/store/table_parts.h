@@ -125,7 +125,9 @@ struct rv_table {
   rv_books books;
   int64_t num_unique_samples, updates;
   rv_bound lowest, highest;
-  uint64_t changes; /* of items or priorities, for those who look in slices */
+  uint64_t changes;      /* of items or priorities, for those who look in slices */
+  uint64_t naming;       /* of the items inserted last */
+  uint64_t naming_since; /* the first of them, in the order of insertion; 0: no other item is present */
 
   rv_form *forms[RV_MAX_FORMS];    /* used longest ago last */
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
@@ -240,6 +242,26 @@ static inline void rv_bounds_clear(rv_table *table)
 {
   table->lowest = (rv_bound){.priority = __builtin_inf()};
   table->highest = (rv_bound){.priority = -__builtin_inf()};
+}
+
+/* ---- what columns are called ---- */
+
+/* Items of this naming came in; `before` is the sequence of the last insert before them. */
+static inline void rv_naming_inserted(rv_table *table, uint64_t naming, uint64_t before)
+{
+  if (naming == table->naming) return;
+  table->naming = naming;
+  table->naming_since = before + 1;
+}
+
+/* The naming of all present items, of which there is one at least; 0: they differ, or nobody said. */
+static inline uint64_t rv_naming_of_all(rv_table *table)
+{
+  if (table->naming_since == 0) return table->naming;
+  const rv_slab *slab = &table->books.slab;
+  if (rv_item_sequence(rv_slab_at(slab, slab->oldest)) < table->naming_since) return 0;
+  table->naming_since = 0;
+  return table->naming;
 }
 
 /* ---- events ---- */

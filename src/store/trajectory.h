@@ -67,7 +67,17 @@ typedef struct rv_draw {
   rv_trajectory *trajectory; /* one reference */
   rv_chunk *chunk;           /* with a template: one reference; else NULL */
   int64_t base_row;          /* with a template */
+  uint64_t naming;           /* that all items in the table had at the draw; 0: they differed, or nobody said */
 } rv_draw;
+
+/* The one naming of n draws; 0: they differ, or nobody said. */
+static inline uint64_t rv_draws_naming(const rv_draw *draws, size_t n)
+{
+  uint64_t naming = n > 0 ? draws[0].naming : 0;
+  for (size_t i = 1; i < n; i++)
+    if (draws[i].naming != naming) return 0;
+  return naming;
+}
 
 void rv_draw_release(rv_draw *draw); /* drops what it holds */
 

@@ -47,6 +47,7 @@ typedef struct rv_insert {
   double priority;
   int32_t times_sampled;     /* to begin with; usually 0 */
   rv_trajectory *trajectory; /* the caller's reference is kept by the caller; the table takes its own */
+  uint64_t naming;           /* 0: not said (reverie/client.h) */
   bool updated;              /* out: the key was there */
 } rv_insert;
 
@@ -65,6 +66,7 @@ typedef struct rv_rows {
   size_t n;
   const double *priorities; /* n, or NULL: 1.0 */
   uint64_t *keys;           /* n, or NULL */
+  uint64_t naming;          /* of all of them; 0: not said */
   size_t done;              /* out: rows inserted so far, in order */
   struct rv_form *form;     /* the table's own, and what follows */
   rv_prepared *prepared;    /* segment by segment; NULL: none */

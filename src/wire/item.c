@@ -134,6 +134,8 @@ rv_code rv_wire_item_parse(rv_span message, rv_wire_item *out, rv_error *err)
       good = count_trajectory(field.bytes, &columns, &slices);
     else if (rv_field_is(&field, 1000, RV_WIRE_VARINT))
       out->sequence = field.value;
+    else if (rv_field_is(&field, 1001, RV_WIRE_FIXED64))
+      out->naming = field.value;
   }
   if (!good || reader.broken) return rv_fail_parse(err, "PrioritizedItem");
   rv_code code = rv_check_text(out->table, "the table name of an item", err);
@@ -203,4 +205,5 @@ void rv_wire_item_serialize(rv_writer_buf *out, const rv_wire_item *item)
     rv_put_close(out, trajectory);
   }
   rv_put_varint(out, 1000, item->sequence);
+  rv_put_fixed64(out, 1001, item->naming);
 }

@@ -44,6 +44,7 @@ typedef struct rv_wire_item {
   int32_t times_sampled;
   int64_t inserted_at_ns;
   uint64_t sequence; /* extension 1000: number of the item within its writer, from 1; 0: none */
+  uint64_t naming;   /* extension 1001: what its columns are called (reverie/client.h); 0: not said */
   /* the flat trajectory; arrays are owned by the struct */
   rv_wire_slice *slices;
   uint32_t *num_slices; /* per column */
@@ -118,9 +119,12 @@ typedef struct rv_sample_entry {
 typedef struct rv_sample_response {
   rv_sample_entry *entries;
   size_t num_entries;
+  uint64_t naming; /* extension 1001: of all items in the table, when these were drawn; 0: none */
 } rv_sample_response;
 rv_code rv_sample_response_parse(rv_span message, rv_sample_response *out, rv_error *err);
 void rv_sample_response_fini(rv_sample_response *response);
+/* Appends the naming to a response; 0: nothing. */
+rv_code rv_sample_response_put_naming(rv_pieces *response, uint64_t naming, rv_error *err);
 
 /* Server: appends one SampleEntry (with its field header) for a drawn item, chunks first_chunk.. as far as they fit `max_bytes`
  * (at least one). Encoded chunks go by reference as they came; of segments and of raw single-literal chunks only the rows the

@@ -66,6 +66,7 @@ static void random_items_come_back_as_they_went(void **state)
                          .times_sampled = (int32_t)rv_random_next(&random),
                          .inserted_at_ns = (int64_t)some_number(&random) * (round % 2 == 0 ? 1 : -1),
                          .sequence = some_number(&random),
+                         .naming = some_number(&random),
                          .slices = slices,
                          .num_slices = num_slices,
                          .squeeze = squeeze,
@@ -86,6 +87,7 @@ static void random_items_come_back_as_they_went(void **state)
     rv_wire_item back;
     assert_int_equal(rv_wire_item_parse(span_of(buf), &back, NULL), RV_OK);
     assert_true(back.key == item.key && back.priority == item.priority && back.sequence == item.sequence);
+    assert_true(back.naming == item.naming);
     assert_true(back.times_sampled == item.times_sampled && back.inserted_at_ns == item.inserted_at_ns);
     assert_true(back.num_columns == item.num_columns && back.total_slices == item.total_slices);
     for (uint32_t i = 0; i < item.total_slices; i++) assert_memory_equal(&back.slices[i], &slices[i], 20);
@@ -219,6 +221,28 @@ static void a_sample_response_is_its_entries(void **state)
   rv_buf_unref(buf);
 }
 
+static void a_sample_response_says_what_its_items_are_called(void **state)
+{
+  (void)state;
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  assert_int_equal(rv_pieces_copy(&pieces, "\x0A\x02\x18\x01", 4), RV_OK);
+  assert_int_equal(rv_sample_response_put_naming(&pieces, 0, NULL), RV_OK);
+  assert_int_equal(pieces.bytes, 4);
+  assert_int_equal(rv_sample_response_put_naming(&pieces, UINT64_C(0x8877665544332211), NULL), RV_OK);
+  rv_buf *buf = flatten(&pieces);
+  assert_bytes(buf, (const uint8_t *)"\x0A\x02\x18\x01\xC9\x3E\x11\x22\x33\x44\x55\x66\x77\x88", 14);
+  rv_sample_response response;
+  assert_int_equal(rv_sample_response_parse(span_of(buf), &response, NULL), RV_OK);
+  assert_int_equal(response.num_entries, 1);
+  assert_true(response.naming == UINT64_C(0x8877665544332211));
+  rv_sample_response_fini(&response);
+  assert_int_equal(rv_sample_response_parse((rv_span){buf->data, 9}, &response, NULL), RV_INVALID_ARGUMENT);
+  assert_int_equal(rv_sample_response_parse(SPAN("\xC8\x3E\x07"), &response, NULL), RV_OK); /* of another wire type: unknown */
+  assert_true(response.naming == 0);
+  rv_buf_unref(buf);
+}
+
 static void a_response_of_empty_entries_takes_no_memory(void **state)
 {
   (void)state;
@@ -244,6 +268,7 @@ int main(void)
       cmocka_unit_test(an_insert_response_carries_keys_and_failures),
       cmocka_unit_test(a_sample_request_says_how_long_to_wait),
       cmocka_unit_test(a_sample_response_is_its_entries),
+      cmocka_unit_test(a_sample_response_says_what_its_items_are_called),
       cmocka_unit_test(a_response_of_empty_entries_takes_no_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,7 @@ void rv_writer_buf_fini(rv_writer_buf *out);
 /* Fields with proto3's default value are left out by the put functions; the _always ones write it (oneof members). */
 void rv_put_varint(rv_writer_buf *out, uint32_t field, uint64_t value);
 void rv_put_varint_always(rv_writer_buf *out, uint32_t field, uint64_t value);
+void rv_put_fixed64(rv_writer_buf *out, uint32_t field, uint64_t value);
 void rv_put_double(rv_writer_buf *out, uint32_t field, double value);
 void rv_put_double_always(rv_writer_buf *out, uint32_t field, double value);
 void rv_put_bytes(rv_writer_buf *out, uint32_t field, const void *data, size_t size);

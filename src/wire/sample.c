@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "wire/cut.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
 #include "wire/put.h"
@@ -53,6 +54,8 @@ void rv_sample_request_serialize(rv_writer_buf *out, const rv_sample_request *re
 
 /* ---- SampleStreamResponse ---- */
 
+enum { NAMING = 1001 };
+
 static bool count_entry(rv_span entry, size_t *chunks)
 {
   rv_reader reader;
@@ -98,7 +101,7 @@ static rv_code parse_entry(rv_span message, rv_sample_entry *out, rv_error *err)
   return code; /* counting has read all of it before */
 }
 
-static rv_code count_response(rv_span message, size_t *entries, size_t *chunks, rv_error *err)
+static rv_code count_response(rv_span message, size_t *entries, size_t *chunks, uint64_t *naming, rv_error *err)
 {
   rv_reader reader;
   rv_field field;
@@ -108,6 +111,7 @@ static rv_code count_response(rv_span message, size_t *entries, size_t *chunks, 
     bool entry = rv_field_is(&field, 1, RV_WIRE_BYTES);
     if (entry || rv_field_is(&field, RV_SAMPLE_PACKS, RV_WIRE_BYTES)) ++*entries;
     if (entry) good = count_entry(field.bytes, chunks);
+    if (rv_field_is(&field, NAMING, RV_WIRE_FIXED64)) *naming = field.value;
   }
   if (!good || reader.broken) return rv_fail_parse(err, "SampleStreamResponse");
   /* An entry takes more memory than its bytes. Those of an honest server have items or chunks; a run of empty ones is no sample.
@@ -123,7 +127,7 @@ rv_code rv_sample_response_parse(rv_span message, rv_sample_response *out, rv_er
 {
   *out = (rv_sample_response){0};
   size_t entries = 0, chunks = 0;
-  rv_code code = count_response(message, &entries, &chunks, err);
+  rv_code code = count_response(message, &entries, &chunks, &out->naming, err);
   if (code != RV_OK || entries == 0) return code;
   size_t entry_bytes = entries * sizeof *out->entries, size = entry_bytes + chunks * sizeof(rv_span);
   out->entries = calloc(1, size);
@@ -150,4 +154,14 @@ void rv_sample_response_fini(rv_sample_response *response)
   for (size_t i = 0; i < response->num_entries; i++) rv_wire_item_fini(&response->entries[i].info.item);
   free(response->entries);
   *response = (rv_sample_response){0};
+}
+
+rv_code rv_sample_response_put_naming(rv_pieces *response, uint64_t naming, rv_error *err)
+{
+  rv_writer_buf field;
+  rv_writer_buf_init(&field);
+  rv_put_fixed64(&field, NAMING, naming);
+  rv_code code = rv_writer_buf_flush(&field, response, err);
+  rv_writer_buf_fini(&field);
+  return code;
 }

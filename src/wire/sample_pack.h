@@ -40,7 +40,7 @@ typedef struct rv_sample_pack {
 /* Checks that all arrays have `count` elements and that each column names a chunk; the chunks are not parsed. */
 rv_code rv_sample_pack_parse(rv_span message, rv_sample_pack *out, rv_error *err);
 void rv_sample_pack_fini(rv_sample_pack *pack);
-/* Sets everything of sample `i` but its rows (trajectory, chunk, base_row). */
+/* Sets everything of sample `i` but its rows (trajectory, chunk, base_row) and its naming, which the response says. */
 void rv_sample_pack_describe(const rv_sample_pack *pack, size_t i, rv_draw *out);
 
 #endif

@@ -82,6 +82,14 @@ void rv_put_double_always(rv_writer_buf *out, uint32_t field, double value)
   out->size += sizeof value;
 }
 
+void rv_put_fixed64(rv_writer_buf *out, uint32_t field, uint64_t value)
+{
+  if (value == 0 || !reserve(out, VARINT_MAX + sizeof value)) return;
+  append_varint(out, tag(field, RV_WIRE_FIXED64));
+  memcpy(out->data + out->size, &value, sizeof value);
+  out->size += sizeof value;
+}
+
 void rv_put_double(rv_writer_buf *out, uint32_t field, double value)
 {
   uint64_t bits;

@@ -52,6 +52,13 @@ def test_rows_batches_and_priorities_work_with_their_server(address):
     assert client.server_info(timeout=10)["prioritized"].current_size == 0
 
 
+def test_without_a_signature_their_samples_are_lists(address):
+    client = reverie.Client(address)
+    client.add("prioritized", {"x": np.float32(1), "y": np.float32(2)})
+    assert client.sample_batch("prioritized", 1).data == [[1], [2]]
+    client.reset("prioritized")
+
+
 def test_a_batch_larger_than_their_queue_comes_back_short(address):
     client = reverie.Client(address)
     for value in range(3):

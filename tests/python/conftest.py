@@ -24,30 +24,39 @@ def make_table(name: str = "t", **options: Any) -> reverie.Table:
 
 
 Connect = Callable[..., reverie.Client]
+Team = Callable[..., list[reverie.Client]]
 
 
 @pytest.fixture(params=TRANSPORTS)
-def connect(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Connect]:
-    """connect(*tables): a client of a new server with these tables, over one of the transports."""
+def team(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Team]:
+    """team(n, *tables): n clients of one new server with these tables, over one of the transports."""
     servers: list[reverie.Server] = []
 
-    def call(*tables: reverie.Table) -> reverie.Client:
+    def call(n: int, *tables: reverie.Table) -> list[reverie.Client]:
         made = tables or (make_table(),)
         number = len(servers)
+        address: Any
         if request.param == "store":
             servers.append(reverie.Server(made, in_process=True))
-            return reverie.Client(servers[-1])
-        if request.param == "inproc":
+            address = servers[-1]
+        elif request.param == "inproc":
             name = f"{request.node.name}-{number}"
             servers.append(reverie.Server(made, in_process=True, name=name))
-            return reverie.Client(f"inproc://{name}")
-        address = "127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path}/{number}"
-        servers.append(reverie.Server(made, address=address))
-        return reverie.Client(servers[-1].address)
+            address = f"inproc://{name}"
+        else:
+            servers.append(reverie.Server(made, address="127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path}/{number}"))
+            address = servers[-1].address
+        return [reverie.Client(address) for _ in range(n)]
 
     yield call
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def connect(team: Team) -> Connect:
+    """connect(*tables): a client of a new server with these tables, over one of the transports."""
+    return lambda *tables: team(1, *tables)[0]
 
 
 @pytest.fixture

@@ -131,22 +131,6 @@ def test_data_has_the_signatures_structure_if_there_is_one(connect):
     assert set(client.sample_batch("t", 1).data) == {"x", "y"}
 
 
-def test_data_is_flat_for_a_client_that_knows_no_structure():
-    with reverie.Server([make_table()], in_process=True) as server:
-        reverie.Client(server).add("t", {"a": 1, "b": 2})
-        assert isinstance(reverie.Client(server).sample_batch("t", 1).data, list)
-
-
-def test_data_has_the_structure_of_whatever_was_written_last(connect):
-    client = connect()
-    client.insert({"a": 1}, {"t": 1.0})
-    assert set(client.sample_batch("t", 1).data) == {"a"}
-    with client.trajectory_writer(1) as writer:
-        writer.append([1])
-        writer.create_item("t", 1.0, {"b": writer.history[0][-1:]})
-    assert set(client.sample_batch("t", 1).data) == {"b"}
-
-
 # ---- out ----
 
 
