@@ -94,7 +94,9 @@ typedef struct rv_event {
 typedef struct rv_edit rv_edit; /* valid only during the hook that it was given to */
 
 /* An extension sees what happens to a table. `on_events` runs under the table's lock with a batch of events, in order, and
- * may edit priorities through `edit`; it must not block or call any other function of Reverie. Edits are not events. */
+ * may edit priorities through `edit`; it must not block or call any other function of Reverie. Edits are not events. All of the
+ * batch has happened when it is told: an item that was sampled or inserted may be gone again (its RV_EVENT_DELETE is in this batch
+ * or the next, and editing it is RV_NOT_FOUND), and an edit counts for what comes after the batch, not for draws within it. */
 typedef struct rv_extension_ops {
   size_t size; /* sizeof(rv_extension_ops) */
   rv_code (*create)(const char *table, const char *options, void **extension, rv_error *err);

@@ -25,7 +25,29 @@ from reverie._core import Cancel, ReplayBatch
 from reverie._core import version as __version__
 from reverie.batches import BatchIterator
 from reverie.client import Client
-from reverie.errors import DeadlineExceededError, OpenPortWarning, ReverbError, ReverieError
+from reverie.errors import (
+    AbortedError,
+    AddressInUseError,
+    AlreadyExistsError,
+    CancelledError,
+    DataLossError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpenPortWarning,
+    OutOfRangeError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    ReverbError,
+    ReverieError,
+    StructureError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+    UnknownError,
+)
 from reverie.samples import ItemInfo, ReplaySample, SampleInfo
 from reverie.server import Server
 from reverie.specs import BoundedTensorSpec, TensorSpec
@@ -35,24 +57,41 @@ from reverie.trajectory_writer import TrajectoryColumn, TrajectoryWriter, Writer
 from reverie.writer import Writer
 
 __all__ = [
+    "AbortedError",
+    "AddressInUseError",
+    "AlreadyExistsError",
     "BatchIterator",
     "BoundedTensorSpec",
     "Cancel",
+    "CancelledError",
     "Client",
+    "DataLossError",
     "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
     "ItemInfo",
+    "NotFoundError",
     "OpenPortWarning",
+    "OutOfRangeError",
+    "PermissionDeniedError",
     "ReplayBatch",
     "ReplaySample",
+    "ResourceExhaustedError",
     "ReverbError",
     "ReverieError",
     "SampleInfo",
     "Server",
+    "StructureError",
     "Table",
     "TableInfo",
     "TensorSpec",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
     "Writer",
     "WriterStatus",
     "__version__",

@@ -40,7 +40,7 @@ class Client(_core.Client):
     -----
     Every call that may wait takes a `timeout` in seconds. Calls that Reverb has too keep its default: None, they wait for ever,
     and log what for after 10 s. Calls of our own give up after 60 s unless told otherwise. All of them end within 0.2 s of
-    Ctrl-C. Errors are in `reverie.errors`: where a page says `NotFoundError`, that is ``reverie.errors.NotFoundError``.
+    Ctrl-C.
     """
 
     def __init__(self, server_address: str | bytes | Server, *, max_message_bytes: int = 0) -> None:

@@ -10,6 +10,7 @@ import math
 from typing import ClassVar
 
 from reverie import _arguments
+from reverie.errors import InvalidArgumentError
 
 __all__ = ["Fifo", "Lifo", "MaxHeap", "MinHeap", "Prioritized", "Selector", "Uniform"]
 
@@ -80,7 +81,7 @@ class Prioritized(Selector):
     Parameters
     ----------
     priority_exponent : float
-        Finite. 0 makes all items alike that have a priority above zero; an item of priority 0 is not drawn while another is
+        Finite, from 0 up. 0 makes all items alike that have a priority above zero; an item of priority 0 is not drawn while another is
         positive.
     """
 
@@ -89,8 +90,11 @@ class Prioritized(Selector):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "priority_exponent", _arguments.number("priority_exponent", self.priority_exponent))
-        if not math.isfinite(self.priority_exponent):
-            raise ValueError(f"priority_exponent must be finite, got {self.priority_exponent}")
+        if not math.isfinite(self.priority_exponent) or self.priority_exponent < 0:
+            raise InvalidArgumentError(
+                f"priority_exponent is {self.priority_exponent:g}; give a finite number from 0 (every positive priority counts the "
+                "same) up"
+            )
 
     @property
     def exponent(self) -> float:

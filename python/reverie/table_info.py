@@ -58,7 +58,11 @@ class KeyDistributionOptions:
 
     @classmethod
     def from_kind(cls, kind: int, exponent: float) -> KeyDistributionOptions:
-        """Of a selector that was registered in C, no field is set."""
+        """Of a selector that was registered in C, no field is set. A plain Reverb server may have exponents that ours refuses."""
+        if kind == selectors.Prioritized.kind:
+            out = cls(distribution="prioritized")
+            out.prioritized.priority_exponent = exponent
+            return out
         try:
             return cls.from_selector(selectors.from_kind(kind, exponent))
         except ValueError:

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _leaving, nest
-from reverie.errors import InvalidArgumentError, ReverieError
+from reverie.errors import DeadlineExceededError, InvalidArgumentError, ReverieError
 
 if TYPE_CHECKING:
     from reverie.client import Client
@@ -89,8 +89,12 @@ class Writer:
         steps = _arguments.integer("num_timesteps", num_timesteps)
         if not 1 <= steps < 2**32:
             raise InvalidArgumentError(f"num_timesteps must be a positive integer, got {steps}")
+        try:
+            self._writer.create_item(table, steps, priority, self._structure, timeout)
+        except (DeadlineExceededError, KeyboardInterrupt):
+            self._created_items = True
+            raise
         self._created_items = True
-        self._writer.create_item(table, steps, priority, self._structure, timeout)
         if self._structure is not None:
             self._client._remember(table, self._structure)
 

@@ -70,6 +70,20 @@ static int64_t inserts_until_stop(const rv_rate_limiter *fresh)
   return low;
 }
 
+static rv_code fail_inverted(const rv_rate_limiter_config *config, rv_error *err)
+{
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "min_diff %.17g is greater than max_diff %.17g; give an error buffer that is not negative", config->min_diff,
+                 config->max_diff);
+}
+
+/* With min_diff above max_diff no balance lets anything in but what min_size_to_sample asks for. Samples and inserts then take turns
+ * where each sample takes its item away and each insert pays for at least one sample; else they come to a stand. */
+static bool takes_turns(const rv_rate_limiter_config *config, int64_t max_times_sampled)
+{
+  return max_times_sampled == 1 && config->samples_per_insert >= 1;
+}
+
 rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *err)
 {
   double ratio = config->samples_per_insert, min = config->min_diff, max = config->max_diff;
@@ -82,14 +96,12 @@ rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *er
                    (long long)config->min_size_to_sample);
   if (isnan(min) || isnan(max))
     return rv_fail(err, RV_INVALID_ARGUMENT, "%s is NaN; give a number", isnan(min) ? "min_diff" : "max_diff");
-  if (min > max)
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "min_diff %.17g is greater than max_diff %.17g; give an error buffer that is not negative", min, max);
   /* While nothing is sampled only a delete by hand lets in more inserts than this; then samples must have begun. */
   rv_rate_limiter fresh = {.config = *config};
   int64_t stop = inserts_until_stop(&fresh);
   fresh.inserts = stop;
   if (sample_allowed(&fresh, 1)) return RV_OK;
+  if (min > max) return fail_inverted(config, err);
   if (stop == INSERTS_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT, "no sample can ever proceed: min_diff %.17g is never reached; lower min_diff", min);
   return rv_fail(
@@ -123,6 +135,7 @@ rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t
                    "min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
                    "ever proceed; lower the one or raise the other",
                    (long long)config->min_size_to_sample, (long long)max_size);
+  if (config->min_diff > config->max_diff && !takes_turns(config, max_times_sampled)) return fail_inverted(config, err);
   if (max_times_sampled > 0) return RV_OK; /* what goes once sampled makes room below min_size_to_sample */
   for (int inserts_first = 0; inserts_first < 2; inserts_first++) {
     rv_rate_limiter limiter = {.config = *config, .inserts = config->min_size_to_sample};

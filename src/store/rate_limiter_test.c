@@ -229,6 +229,35 @@ static void parameters_that_let_both_sides_wait_for_each_other_are_refused(void 
     assert_int_equal(rv_rate_limiter_check_size(&fine[i], 100, 0, &err), RV_OK);
 }
 
+/* What the formula says of a table whose items go with their first sample: neither side ever waits for the other for good. */
+static void a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample(void **state)
+{
+  (void)state;
+  rv_error err = {0};
+  rv_rate_limiter_config configs[] = {general(3, 2, 4, 3), general(1, 2, 1, 0), general(1.5, 4, 5, -5)};
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+    assert_int_equal(rv_rate_limiter_check(&configs[i], &err), RV_OK);
+    assert_int_equal(rv_rate_limiter_check_size(&configs[i], 100, 1, &err), RV_OK);
+    assert_int_equal(rv_rate_limiter_check_size(&configs[i], 100, 2, &err),
+                     RV_INVALID_ARGUMENT); /* two items, each sampled once */
+    assert_int_equal(rv_rate_limiter_check_size(&configs[i], 100, 0, &err), RV_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "is greater than max_diff"));
+    rv_rate_limiter limiter = made(configs[i]);
+    for (int step = 0; step < 1000; step++) {
+      bool insert = rv_rate_limiter_can_insert(&limiter, 1), sample = rv_rate_limiter_can_sample(&limiter, 1);
+      assert_true(insert || sample);
+      if (insert) {
+        rv_rate_limiter_inserted(&limiter, 1);
+      } else {
+        rv_rate_limiter_sampled(&limiter, 1);
+        rv_rate_limiter_deleted(&limiter, 1);
+      }
+    }
+  }
+  rv_rate_limiter_config sinking = general(0.5, 10, 3, 2); /* each turn pays for half a sample */
+  assert_int_equal(rv_rate_limiter_check_size(&sinking, 100, 1, &err), RV_INVALID_ARGUMENT);
+}
+
 static void how_many_may_proceed_is_what_one_by_one_may(void **state)
 {
   (void)state;
@@ -343,6 +372,7 @@ int main(void)
       cmocka_unit_test(a_buffer_of_one_insert_and_one_sample_never_stops_both),
       cmocka_unit_test(a_table_too_small_for_min_size_is_refused),
       cmocka_unit_test(parameters_that_let_both_sides_wait_for_each_other_are_refused),
+      cmocka_unit_test(a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample),
       cmocka_unit_test(how_many_may_proceed_is_what_one_by_one_may),
       cmocka_unit_test(what_is_waited_for_is_told_in_numbers),
       cmocka_unit_test(the_number_explained_is_the_number_needed),

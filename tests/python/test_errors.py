@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+import reverie
 from reverie import errors
 
 
@@ -16,6 +17,12 @@ def test_every_error_is_reveries_and_reverbs_and_a_builtin(error):
     again = pickle.loads(pickle.dumps(raised))
     assert type(again) is error
     assert str(again) == "a sentence"
+
+
+def test_every_error_is_at_the_top_of_the_package_too():
+    for name in errors.__all__:
+        assert getattr(reverie, name) is getattr(errors, name)
+        assert name in reverie.__all__
 
 
 def test_codes_are_grpcs():

@@ -94,6 +94,22 @@ def test_a_queue_lets_inserts_wait_for_samples(connect):
     client.add("t", 2, timeout=0)
 
 
+def test_a_minimum_above_the_maximum_works_where_items_go_with_their_sample(serve):
+    limiter = rate_limiters.RateLimiter(3.0, 2, 4.0, 3.0)
+    _, client = serve(make_table(rate_limiter=limiter, max_times_sampled=1))
+    client.add("t", 0)
+    for value in range(1, 100):
+        client.add("t", value)
+        with pytest.raises(DeadlineExceededError):
+            client.add("t", -1, timeout=0)
+        assert client.sample_batch("t", 1).data.tolist() == [value - 1]
+        with pytest.raises(DeadlineExceededError):
+            client.sample_batch("t", 1, timeout=0)
+    for times in (0, 2):
+        with pytest.raises(ValueError, match="min_diff 4 is greater than max_diff 3"):
+            serve(make_table(rate_limiter=limiter, max_times_sampled=times))
+
+
 def test_a_ratio_holds_both_sides(serve):
     _, client = serve(make_table(rate_limiter=rate_limiters.SampleToInsertRatio(1.0, 2, 2.0), max_times_sampled=0))
     done = [0, 0]

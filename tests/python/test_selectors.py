@@ -5,7 +5,7 @@ import collections
 import pytest
 import reverie
 from conftest import make_table
-from reverie import selectors
+from reverie import selectors, table_info
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,18 @@ def test_selectors_are_values():
 def test_an_exponent_must_be_a_finite_number(exponent):
     with pytest.raises((ValueError, TypeError)):
         selectors.Prioritized(exponent)
+
+
+@pytest.mark.parametrize("exponent", [-1.0, -1e-9, float("nan"), float("inf"), float("-inf")])
+def test_an_exponent_that_no_table_takes_is_refused_at_once(exponent):
+    with pytest.raises(reverie.InvalidArgumentError, match="priority_exponent is .*; give a finite number from 0"):
+        selectors.Prioritized(exponent)
+
+
+def test_an_exponent_of_another_server_is_shown_though_ours_would_refuse_it():
+    options = table_info.KeyDistributionOptions.from_kind(selectors.Prioritized.kind, -1.0)
+    assert options.WhichOneof("distribution") == "prioritized"
+    assert options.prioritized.priority_exponent == -1.0
 
 
 def test_prioritized_needs_its_exponent():
