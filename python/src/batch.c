@@ -172,7 +172,7 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
     core_wait_begin(&wait, call->timeout_ms, call->cancel);
   }
   rv_code code = rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   return code == RV_OK ? wrap(self, s, call, handle, drawn) : client_raise(self, handle, &wait, &err);
 }
 
@@ -224,7 +224,7 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
     core_wait_begin(wait, call->timeout_ms, call->cancel);
   }
   rv_code code = rv_client_sample_into(g->client->client, handle->text, call->batch_size, arrays, &wait->wait, err);
-  core_wait_end(wait);
+  core_wait_end(wait, code);
   rv_layout_unref(layout);
   return code;
 }

@@ -116,7 +116,7 @@ static PyObject *update(client_object *self, const char *table, scratch *s, PyOb
     core_wait_begin(&wait, timeout_ms, NULL);
   }
   rv_code code = rv_client_update_priorities(self->client, table, keys, priorities, n, unknown, &num_unknown, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   return code == RV_OK ? unknown_array(unknown, num_unknown) : core_wait_raise(self->state, &wait, &err);
 }
 
@@ -152,7 +152,7 @@ static PyObject *mutate(client_object *self, const char *table, scratch *s, PyOb
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_mutate(self->client, table, updates, n, deletes, num_deletes, unknown, &num_unknown, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   return code == RV_OK ? unknown_array(unknown, num_unknown) : core_wait_raise(self->state, &wait, &err);
 }
 
@@ -200,7 +200,7 @@ PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_get(self->client, handle->text, key, &wait.wait, &sample, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   PyObject *out = NULL;
   if (code == RV_OK) {
     PyObject *columns = sample_columns(self->state, sample, copy != 0, self->buffers);
@@ -259,7 +259,7 @@ PyObject *client_items_page(PyObject *object, PyObject *args)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_items(self->client, text, &cursor, items, (size_t)capacity, &count, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   PyObject *page = NULL;
   if (code != RV_OK) {
     core_wait_raise(self->state, &wait, &err);

@@ -100,7 +100,7 @@ static PyObject *client_server_info(PyObject *object, PyObject *timeout)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   PyObject *out = info_list(info);
   rv_server_info_free(info);
@@ -119,7 +119,7 @@ static PyObject *client_reset(PyObject *object, PyObject *args)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_reset(self->client, text, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
 }
@@ -142,7 +142,7 @@ static PyObject *client_set_rate_limiter(PyObject *object, PyObject *args)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_set_rate_limiter(self->client, text, &limiter, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
 }
@@ -157,7 +157,7 @@ static PyObject *client_checkpoint(PyObject *object, PyObject *timeout)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_checkpoint(self->client, &path, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   PyObject *out = PyUnicode_DecodeFSDefault(path == NULL ? "" : path);
   free(path);

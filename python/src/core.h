@@ -88,14 +88,17 @@ int core_double(PyObject *value, const char *what, double *out);
 /* A call that may block: releases the GIL and lets signals through. */
 typedef struct core_wait {
   rv_wait wait;
-  PyThreadState *thread; /* NULL: the GIL is held */
-  bool raised;           /* a signal handler raised; its exception is set */
+  PyThreadState *thread;  /* NULL: the GIL is held */
+  bool raised;            /* a signal handler raised: */
+  PyObject *exception[3]; /* this, until the call is over; then it is set */
 } core_wait;
 
 void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel); /* the GIL is released afterwards */
 /* The GIL stays held until the call first waits: for short calls in process, which other threads would make dear by taking it. */
 void core_wait_begin_short(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel);
-void core_wait_end(core_wait *wait); /* the GIL is held again */
+/* The GIL is held again. What a signal handler raised is set if the call failed; if it succeeded after all, its result counts, and the
+ * exception comes right after the call. */
+void core_wait_end(core_wait *wait, rv_code code);
 /* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
 

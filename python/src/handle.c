@@ -127,7 +127,7 @@ static handle_object *fetch(client_object *self, PyObject *name, const char *tex
   core_wait wait;
   core_wait_begin(&wait, *timeout_ms, cancel);
   rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (*timeout_ms > 0) {
     int64_t left_ms = *timeout_ms - (now_ms() - begun_ms);
     *timeout_ms = left_ms > 0 ? left_ms : 0;

@@ -127,7 +127,7 @@ static PyObject *add(client_object *self, handle_object *handle, const flat_rows
   begin_wait(self, rows, &wait, timeout_ms);
   rv_code code =
       rv_client_add_named(self->client, handle->text, rows->naming, rows->columns, rows->n, priority, &key, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code != RV_OK) return client_raise(self, handle, &wait, &err);
   return PyLong_FromUnsignedLongLong(key);
 }
@@ -186,7 +186,7 @@ static PyObject *add_rows(client_object *self, handle_object *handle, const flat
   begin_wait(self, rows, &wait, timeout_ms);
   rv_code code = rv_client_add_batch_named(self->client, handle->text, rows->naming, rows->columns, rows->n, n, priorities, NULL,
                                            &added, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   bool late = code == RV_DEADLINE_EXCEEDED && added > 0;
   if (code != RV_OK && !late) return client_raise(self, handle, &wait, &err);
   return PyLong_FromSize_t(added);

@@ -195,7 +195,7 @@ static PyObject *next_locked(sampler_object *self)
   core_wait wait;
   core_wait_begin_short(&wait, self->timeout_ms, NULL); /* what was fetched ahead is there at once */
   rv_code code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code == RV_OK) {
     PyObject *out = wrap(self, sample);
     rv_sample_unref(sample);

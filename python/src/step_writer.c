@@ -38,7 +38,7 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_step_writer_new(self->client->client, &config, &self->writer, &err);
   if (code == RV_OK) code = rv_step_writer_wait_ready(self->writer, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code != RV_OK) core_wait_raise(state, &wait, &err);
   if (self->lock == NULL) PyErr_NoMemory();
   if (code != RV_OK || self->lock == NULL) Py_CLEAR(self);
@@ -85,7 +85,7 @@ static PyObject *append(step_writer_object *self, PyObject *args, append_functio
     core_wait wait;
     core_wait_begin(&wait, timeout_ms, NULL);
     rv_code code = function(self->writer, columns, n, &wait.wait, &err);
-    core_wait_end(&wait);
+    core_wait_end(&wait, code);
     PyThread_release_lock(self->lock);
     ok = code == RV_OK;
     if (!ok) core_wait_raise(self->state, &wait, &err);
@@ -131,7 +131,7 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
   rv_step_writer_set_naming(self->writer, naming);
   rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
   rv_step_writer_name_columns(self->writer, NULL, 0);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   PyThread_release_lock(self->lock);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
@@ -146,7 +146,7 @@ static PyObject *step_writer_flush(PyObject *object, PyObject *timeout)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_step_writer_flush(self->writer, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   PyThread_release_lock(self->lock);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
@@ -164,7 +164,7 @@ static PyObject *step_writer_close(PyObject *object, PyObject *args)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_step_writer_close(self->writer, retry != 0, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   PyThread_release_lock(self->lock);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;

@@ -120,7 +120,7 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
   else
     core_wait_begin(&wait, timeout_ms, self->cancel);
   rv_code code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   stream_leave(self);
   if (code != RV_OK) return raise_wait(self, &wait, &err);
   Py_RETURN_NONE;
@@ -133,7 +133,7 @@ PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t ti
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, self->cancel);
   rv_code code = rv_writer_end_episode(self->writer, clear_buffers, &wait.wait, &err);
-  core_wait_end(&wait);
+  core_wait_end(&wait, code);
   if (code == RV_OK && clear_buffers) self->generation++;
   stream_leave(self);
   if (code != RV_OK) return raise_wait(self, &wait, &err);

@@ -14,6 +14,7 @@ static bool signal_raised(void *context)
   if (wait->raised) return true;
   if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
   wait->raised = PyErr_CheckSignals() != 0;
+  if (wait->raised) PyErr_Fetch(&wait->exception[0], &wait->exception[1], &wait->exception[2]);
   if (wait->thread != NULL) wait->thread = PyEval_SaveThread();
   return wait->raised;
 }
@@ -32,9 +33,29 @@ void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel)
   let_go(wait);
 }
 
-void core_wait_end(core_wait *wait)
+static int raise_late(void *exception)
+{
+  PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+  Py_DECREF((PyObject *)exception);
+  return -1;
+}
+
+void core_wait_end(core_wait *wait, rv_code code)
 {
   if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
+  if (!wait->raised) return;
+  PyObject **exception = wait->exception;
+  if (code == RV_OK) {
+    PyErr_NormalizeException(&exception[0], &exception[1], &exception[2]);
+    Py_XINCREF(exception[1]);
+    if (exception[1] == NULL || Py_AddPendingCall(raise_late, exception[1]) != 0) {
+      Py_XDECREF(exception[1]);
+      PyErr_SetInterrupt(); /* no room for a call: as if Ctrl-C came once more */
+    }
+    for (int i = 0; i < 3; i++) Py_XDECREF(exception[i]);
+    return;
+  }
+  PyErr_Restore(exception[0], exception[1], exception[2]);
 }
 
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err)

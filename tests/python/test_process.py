@@ -329,3 +329,27 @@ def test_a_killed_server_process_is_an_error_within_the_deadline(tmp_path):
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+def test_a_call_that_succeeds_while_a_signal_handler_raises_keeps_its_result():
+    class AlarmError(Exception):
+        pass
+
+    with reverie.Server([reverie.Table.queue("q", 1)], in_process=True) as server:
+        client = reverie.Client(server)
+        client.add("q", 0)
+
+        def make_room(*_):
+            client.sample_batch("q", 1)
+            raise AlarmError
+
+        old = signal.signal(signal.SIGALRM, make_room)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(AlarmError):
+                client.add("q", 1, timeout=60)
+                while True:
+                    pass  # the exception comes right after the call
+        finally:
+            signal.signal(signal.SIGALRM, old)
+        assert client.sample_batch("q", 1).data.tolist() == [1]
