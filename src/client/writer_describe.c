@@ -51,7 +51,9 @@ void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity)
   rv_insert_stream_status stream;
   rv_insert_stream_get_status(writer->stream, &stream);
   if (!known) {
-    snprintf(out, capacity, "%zu items wait until the server has told what its tables expect; %s", count, stream.state);
+    char items[40] = "waits";
+    if (count > 0) snprintf(items, sizeof items, count == 1 ? "%zu item waits" : "%zu items wait", count);
+    snprintf(out, capacity, "%s until the server has told what its tables expect; %s", items, stream.state);
     return;
   }
   if (writer->ask_server && table[0] != '\0' && strncmp(stream.state, "connected", strlen("connected")) == 0)
