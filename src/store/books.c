@@ -44,6 +44,8 @@ void rv_books_fini(rv_books *books)
     if ((place & 1U) != 0) continue; /* free */
     rv_hold *hold = (rv_hold *)place;
     rv_books_unmark(books, hold);
+    /* the list's head may be another's by now, so that none is taken out of it */
+    if (!rv_list_empty(&hold->sparse)) atomic_fetch_sub_explicit(&hold->chunk->num_sparse, 1, memory_order_relaxed);
     rv_chunk_unref(hold->chunk);
     free(hold);
   }

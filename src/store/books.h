@@ -16,7 +16,8 @@
 
 enum {
   RV_MAX_TEMPLATES = 256,
-  RV_ROW_TEMPLATES = 16 /* kept for rows, which cannot be loose */
+  RV_ROW_TEMPLATES = 16, /* kept for rows, which cannot be loose */
+  RV_RECENT_HOLDS = 8
 };
 
 /* ---- holds ---- */
@@ -92,6 +93,9 @@ typedef struct rv_books {
   size_t chunk_memory;
   rv_link sparse;
   size_t num_sparse;
+  size_t sparse_memory;             /* of their chunks */
+  uint32_t recent[RV_RECENT_HOLDS]; /* a ring of indices: chunks that came from elsewhere, not yet looked at for rows no item wants */
+  uint32_t next_recent;
   rv_map episodes; /* to the number of holds */
   int64_t episodes_gone;
   rv_map layouts; /* address of a layout to the number of templates in use and loose items that have it */
@@ -151,13 +155,18 @@ void rv_books_link_compact(rv_books *books, uint32_t slot, rv_hold *hold, int64_
 void rv_books_unlink_compact(rv_books *books, uint32_t slot);
 
 /* After the rows that live in a hold became fewer: is it worth compacting? */
+void rv_books_add_sparse(rv_books *books, rv_hold *hold);
 static inline void rv_books_note_sparse(rv_books *books, rv_hold *hold)
 {
   if (hold->live_rows >= hold->sparse_below || hold->open || hold->items == 0 || !rv_list_empty(&hold->sparse)) return;
-  rv_list_push_back(&books->sparse, &hold->sparse);
-  books->num_sparse++;
+  rv_books_add_sparse(books, hold);
 }
 void rv_books_forget_sparse(rv_books *books, rv_hold *hold);
+/* One sparse chunk is left alone, and so are a few among many: those whose oldest items go first die by themselves. */
+static inline bool rv_books_are_sparse(const rv_books *books)
+{
+  return books->num_sparse > 1 && books->sparse_memory >= books->chunk_memory / 8;
+}
 
 /* ---- looking ---- */
 

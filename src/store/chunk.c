@@ -20,6 +20,9 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
 {
   atomic_init(&chunk->refs, 1);
   atomic_init(&chunk->held, 0);
+  atomic_init(&chunk->num_holds, 0);
+  atomic_init(&chunk->num_sparse, 0);
+  chunk->steps = NULL;
   chunk->num_columns = (uint32_t)num_columns;
   chunk->is_segment = is_segment;
   chunk->has_strings = false;
@@ -43,6 +46,7 @@ void rv_chunk_ref_many(rv_chunk *chunk, size_t n)
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
 {
   if (atomic_fetch_sub_explicit(&chunk->refs, n, memory_order_acq_rel) != n) return;
+  free(chunk->steps);
   if (chunk->is_segment)
     rv_segment_free(chunk);
   else
@@ -75,6 +79,61 @@ void rv_chunk_set_last_step(rv_chunk *segment, int32_t last_step, bool sparse)
   __atomic_store_n(&segment->meta.sparse, sparse, __ATOMIC_RELAXED);
 }
 
+/* ---- steps ---- */
+
+rv_code rv_segment_keep_steps(rv_chunk *segment, rv_error *err)
+{
+  size_t bytes = (size_t)rv_segment_capacity(segment) * sizeof *segment->steps; /* a capacity is below 2^31 */
+  segment->steps = malloc(bytes);
+  return segment->steps == NULL ? rv_fail_memory(err, bytes) : RV_OK;
+}
+
+/* A chunk without gaps has one row a step. */
+int64_t rv_chunk_row_step(const rv_chunk *chunk, int64_t row)
+{
+  if (chunk->steps != NULL) return chunk->steps[row];
+  rv_chunk_meta meta = rv_chunk_load_meta(chunk);
+  return meta.sparse && row > 0 ? -1 : (int64_t)meta.first_step + row;
+}
+
+static int32_t step_at(int32_t first, int64_t rows)
+{
+  int64_t step = first + rows;
+  return step > INT32_MAX ? INT32_MAX : (int32_t)step;
+}
+
+/* Rows that were moved: each may come from elsewhere in the episode. */
+static void bound_steps(const int32_t *steps, int64_t count, rv_chunk_meta *meta)
+{
+  int32_t lowest = INT32_MAX, highest = -1;
+  bool sparse = false;
+  for (int64_t i = 0; i < count; i++) {
+    if (steps[i] < 0) return;
+    if (steps[i] < lowest) lowest = steps[i];
+    if (steps[i] > highest) highest = steps[i];
+    sparse |= i > 0 && steps[i] != (int64_t)steps[i - 1] + 1;
+  }
+  if (count == 0) return;
+  meta->first_step = lowest;
+  meta->last_step = highest;
+  meta->sparse = sparse;
+}
+
+/* Where no step is without a row, the rows' own steps are known; else all that can be said is the chunk's. */
+rv_chunk_meta rv_chunk_meta_of_rows(const rv_chunk *chunk, int64_t first, int64_t count)
+{
+  rv_chunk_meta meta = rv_chunk_load_meta(chunk);
+  if (chunk->steps != NULL) {
+    bound_steps(chunk->steps + first, count, &meta);
+  } else if (!meta.sparse) {
+    meta.first_step = step_at(meta.first_step, first);
+    meta.last_step = count > 0 ? step_at(meta.first_step, count - 1) : meta.first_step;
+  }
+  return meta;
+}
+
+/* ---- looking in ---- */
+
 size_t rv_chunk_num_columns(const rv_chunk *chunk)
 {
   return chunk->num_columns;
@@ -91,7 +150,9 @@ int64_t rv_chunk_num_rows(const rv_chunk *chunk, size_t column)
 
 size_t rv_chunk_memory(const rv_chunk *chunk)
 {
-  return chunk->is_segment ? rv_segment_memory(chunk) : rv_encoded_memory(chunk);
+  if (!chunk->is_segment) return rv_encoded_memory(chunk);
+  size_t steps = chunk->steps == NULL ? 0 : (size_t)rv_segment_capacity(chunk) * sizeof *chunk->steps;
+  return rv_segment_memory(chunk) + steps;
 }
 
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b)

@@ -61,6 +61,8 @@ const rv_chunk_meta *rv_chunk_get_meta(const rv_chunk *chunk);
 void rv_chunk_set_last_step(rv_chunk *segment, int32_t last_step, bool sparse); /* a segment's, by its writer */
 /* The meta as it stands now: last_step and sparse of a segment move while its writer appends, the rest never does. */
 rv_chunk_meta rv_chunk_load_meta(const rv_chunk *chunk);
+/* The meta of some of its rows, with their own steps as far as they are known. */
+rv_chunk_meta rv_chunk_meta_of_rows(const rv_chunk *chunk, int64_t first, int64_t count);
 size_t rv_chunk_num_columns(const rv_chunk *chunk);
 const rv_chunk_column *rv_chunk_get_column(const rv_chunk *chunk, size_t column);
 int64_t rv_chunk_num_rows(const rv_chunk *chunk, size_t column); /* published */

@@ -19,12 +19,15 @@ typedef struct rv_lane {
 struct rv_chunk {
   atomic_size_t refs;
   atomic_uint_least64_t held; /* where the first table that holds it finds its hold (holds.c); 0: none does */
+  atomic_uint num_holds;      /* tables that hold it */
+  atomic_uint num_sparse;     /* of them: those for which it is mostly dead */
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;
   rv_lane *lanes;
   rv_chunk_column *columns;
   rv_chunk_meta meta; /* a segment's last_step and sparse change: read and written with __atomic */
+  int32_t *steps;     /* of each row, -1: unknown; only where rows were moved here from other chunks (compact.c), else NULL */
 };
 
 /* One allocation holds `size` bytes of the kind's own struct (which begins with rv_chunk), lanes, columns and shapes; 0 on
@@ -32,6 +35,9 @@ struct rv_chunk {
 size_t rv_chunk_books_size(size_t size, size_t num_columns, size_t num_sizes);
 /* Lays lanes and columns out behind the struct; returns where the shapes go. */
 int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, const rv_chunk_meta *meta, bool is_segment);
+
+/* The step of the episode that a row belongs to; -1: unknown. */
+int64_t rv_chunk_row_step(const rv_chunk *chunk, int64_t row);
 
 /* RV_OUT_OF_RANGE unless [first, first + count) of the column is published. */
 rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, rv_error *err);
@@ -58,6 +64,8 @@ rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int6
  * caller's to check. */
 rv_code rv_segment_fill(rv_chunk *segment, size_t column, int64_t to, const void *rows, size_t n, rv_error *err);
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b);
+/* Room for the steps of rows that come from other chunks; before the segment is shared. */
+rv_code rv_segment_keep_steps(rv_chunk *segment, rv_error *err);
 size_t rv_segment_row_bytes(const rv_chunk *segment); /* of all columns */
 void rv_segment_free(rv_chunk *segment);
 size_t rv_segment_memory(const rv_chunk *segment);

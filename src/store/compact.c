@@ -1,9 +1,10 @@
-/* Live rows move out of segments that are mostly dead, so that a few long-lived items do not keep whole segments.
+/* Live rows move out of chunks that are mostly dead, so that a few long-lived items do not keep whole chunks.
  *
- * A segment is sparse when its items reach fewer than half of its rows. A few sparse segments are left alone (a table whose
- * oldest items go first always has one, and it dies by itself soon); when there are more, items are moved a few at a time. Rows are
- * copied without the table's lock: the source is held by a reference and never changes, and an item that went or moved in the
- * meantime is left as it is. */
+ * A chunk is sparse when its items reach fewer than half of its rows; one that came encoded, when these rows take less than half of
+ * its bytes. A few sparse chunks among many are left alone (a table whose oldest items go first always has some, and they
+ * die by themselves soon); else items are moved a few at a time. Rows are copied, and decoded where they must be, without the
+ * table's lock: the source is held by a reference and never changes, and an item that went or moved in the meantime is left as it
+ * is. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -12,10 +13,12 @@
 #include "store/table_parts.h"
 
 enum {
-  ITEMS = 64,           /* in one stay */
-  STAY_BYTES = 1 << 16, /* copied for one stay, at least one item */
+  ITEMS = 64,             /* in one stay */
+  STAY_BYTES = 1 << 16,   /* copied for one stay, at least one item */
+  TARGET_BYTES = 1 << 18, /* of a segment for rows of others' chunks */
   VICTIMS_TRIED = 64,
-  PAUSE = 1024 /* turns to let pass when nothing could be moved */
+  PAUSE_MIN = 16, /* turns to let pass when nothing could be moved, at first and in the end */
+  PAUSE = 1024
 };
 
 typedef struct rv_move {
@@ -30,31 +33,55 @@ typedef struct rv_compaction {
   uint64_t epoch;
   rv_chunk *source; /* one reference */
   rv_chunk *target; /* one reference */
+  rv_buf **decoded; /* by column, NULL where rows lie as they are; NULL: all do */
   size_t n;
   rv_move moves[ITEMS];
 } rv_compaction;
 
-/* Is it this table alone that keeps the chunk? Rows of its own go nowhere else, however many samples are looked at just now; a
- * writer's segment may still be written to, or hold another table's items. */
-static bool only_ours(const rv_hold *hold)
+/* Would it die if this table's items left it? Rows of the table's own go nowhere else, however many samples are looked at just now. A
+ * writer's segment may still be written to, and a stream may yet refer to a chunk that it sent. Where several tables hold it, it must be
+ * mostly dead for all: each moves what is its own. */
+static bool is_movable(const rv_hold *hold)
 {
-  return hold->own || rv_chunk_refs(hold->chunk) == (size_t)hold->num_loose + 1;
+  const rv_chunk *chunk = hold->chunk;
+  if (hold->own || rv_chunk_refs(chunk) == (size_t)hold->num_loose + 1) return true;
+  unsigned holds = atomic_load_explicit(&chunk->num_holds, memory_order_relaxed);
+  return holds > 1 && atomic_load_explicit(&chunk->num_sparse, memory_order_relaxed) >= holds;
 }
 
+/* May rows of both stand in one segment? */
+static bool are_alike(const rv_hold *a, const rv_hold *b)
+{
+  return a->own == b->own && a->chunk->meta.episode_id == b->chunk->meta.episode_id && rv_chunk_same_columns(a->chunk, b->chunk);
+}
+
+static bool suits_target(const rv_hold *target, const rv_hold *hold)
+{
+  const rv_chunk_meta *to = &target->chunk->meta, *from = &hold->chunk->meta;
+  return are_alike(target, hold) && from->first_step >= to->first_step && from->last_step <= to->last_step;
+}
+
+/* One whose rows may join those in the open target, if there is one. */
 static rv_hold *find_victim(rv_table *table)
 {
   rv_books *books = &table->books;
-  for (size_t tried = 0; tried < VICTIMS_TRIED && books->num_sparse > 0; tried++) {
-    rv_hold *hold = RV_CONTAINER(books->sparse.next, rv_hold, sparse);
+  rv_hold *found = NULL;
+  rv_link *link = books->sparse.next;
+  for (size_t tried = 0; tried < VICTIMS_TRIED && link != &books->sparse; tried++) {
+    rv_hold *hold = RV_CONTAINER(link, rv_hold, sparse);
+    link = link->next;
     if (hold->live_rows >= hold->sparse_below) { /* items came to it again */
       rv_books_forget_sparse(books, hold);
-      continue;
+    } else if (!is_movable(hold)) {
+      rv_list_remove(&hold->sparse);
+      rv_list_push_back(&books->sparse, &hold->sparse);
+    } else if (table->compact_into == NULL || suits_target(table->compact_into, hold)) {
+      return hold;
+    } else if (found == NULL) {
+      found = hold;
     }
-    if (only_ours(hold)) return hold;
-    rv_list_remove(&hold->sparse);
-    rv_list_push_back(&books->sparse, &hold->sparse);
   }
-  return NULL;
+  return found;
 }
 
 /* ---- choosing, under the lock ---- */
@@ -70,33 +97,71 @@ static void close_target(rv_turn *turn)
   rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
 }
 
-/* A segment like the source with room for `rows`. */
-static bool open_target(rv_turn *turn, const rv_hold *victim, int64_t rows)
+/* Of its columns; strings count as what points to them. */
+static size_t row_bytes_of(const rv_chunk *chunk)
 {
-  rv_table *table = turn->table;
-  rv_hold *hold = table->compact_into;
-  rv_chunk *source = victim->chunk, *segment;
-  if (hold != NULL && rv_chunk_same_columns(hold->chunk, source) && hold->chunk->meta.episode_id == source->meta.episode_id &&
-      table->compact_fill + rows <= rv_segment_capacity(hold->chunk))
-    return true;
-  close_target(turn);
-  int64_t capacity = rv_segment_capacity(source);
-  if (capacity < rows) capacity = rows;
+  if (chunk->is_segment) return rv_segment_row_bytes(chunk);
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < chunk->num_columns; i++) bytes += chunk->lanes[i].row_bytes;
+  return bytes;
+}
+
+/* How many rows the next target has, and the range of their steps: as many as will soon come from this chunk and from those like it,
+ * so that no room is kept for rows that never come. */
+static int64_t target_rows(const rv_books *books, const rv_hold *victim, int64_t rows, rv_chunk_meta *meta)
+{
+  if (victim->own) return rv_segment_capacity(victim->chunk) > rows ? rv_segment_capacity(victim->chunk) : rows;
+  size_t row_bytes = row_bytes_of(victim->chunk), tried = 0;
+  int64_t wanted = 0, most = (int64_t)(TARGET_BYTES / (row_bytes + 1)) + 1;
+  RV_LIST_EACH(link, &books->sparse)
+  {
+    const rv_hold *hold = RV_CONTAINER(link, rv_hold, sparse);
+    if (wanted >= most || tried++ == VICTIMS_TRIED) break;
+    if (hold != victim && (hold->live_rows >= hold->sparse_below || !are_alike(victim, hold))) continue;
+    rv_chunk_meta other = rv_chunk_load_meta(hold->chunk);
+    if (other.first_step < meta->first_step) meta->first_step = other.first_step;
+    if (other.last_step > meta->last_step) meta->last_step = other.last_step;
+    wanted += hold->live_rows;
+  }
+  if (wanted > most) wanted = most;
+  return wanted > rows ? wanted : rows;
+}
+
+static rv_code new_target(rv_table *table, const rv_hold *victim, int64_t rows, rv_chunk **out)
+{
+  rv_chunk *source = victim->chunk;
+  rv_chunk_meta meta = rv_chunk_load_meta(source);
+  int64_t capacity = target_rows(&table->books, victim, rows > 0 ? rows : 1, &meta);
   rv_spec *specs = malloc(source->num_columns * sizeof *specs);
-  if (specs == NULL) return false;
+  if (specs == NULL) return RV_RESOURCE_EXHAUSTED;
   for (uint32_t i = 0; i < source->num_columns; i++)
     specs[i] = (rv_spec){.name = "",
                          .dtype = source->columns[i].dtype,
                          .rank = (int32_t)source->columns[i].rank,
                          .shape = source->columns[i].shape};
-  rv_chunk_meta meta = rv_chunk_load_meta(source);
   meta.key = rv_random_next(&table->random);
   meta.sparse = true; /* rows move together, so that a row's number says nothing about its step any more */
-  rv_code code = rv_segment_new(specs, source->num_columns, (size_t)capacity, &meta, &segment, NULL);
+  rv_code code = rv_segment_new(specs, source->num_columns, (size_t)capacity, &meta, out, NULL);
   free(specs);
-  if (code != RV_OK) return false;
-  code = rv_books_hold(&table->books, segment, &hold, NULL);
-  rv_chunk_unref(segment);
+  if (code != RV_OK || meta.episode_id == RV_NO_EPISODE) return code;
+  code = rv_segment_keep_steps(*out, NULL);
+  if (code != RV_OK) rv_chunk_unref(*out);
+  return code;
+}
+
+/* Makes sure that there is one with room for `rows` of the victim. */
+static bool open_target(rv_turn *turn, rv_hold *victim, int64_t rows)
+{
+  rv_table *table = turn->table;
+  rv_hold *hold = table->compact_into;
+  rv_chunk *segment;
+  if (hold != NULL && suits_target(hold, victim) && table->compact_fill + rows <= rv_segment_capacity(hold->chunk)) return true;
+  close_target(turn);
+  rv_code code = new_target(table, victim, rows, &segment);
+  if (code == RV_OK) {
+    code = rv_books_hold(&table->books, segment, &hold, NULL);
+    rv_chunk_unref(segment);
+  }
   if (code != RV_OK) return false;
   hold->open = true;
   hold->own = victim->own;
@@ -105,10 +170,10 @@ static bool open_target(rv_turn *turn, const rv_hold *victim, int64_t rows)
   return true;
 }
 
-static bool add_move(rv_turn *turn, rv_compaction *work, const rv_hold *victim, rv_move move, size_t *bytes)
+static bool add_move(rv_turn *turn, rv_compaction *work, rv_hold *victim, rv_move move, size_t *bytes)
 {
   rv_table *table = turn->table;
-  size_t size = (size_t)move.rows * rv_segment_row_bytes(victim->chunk);
+  size_t size = (size_t)move.rows * row_bytes_of(victim->chunk);
   if (work->n == ITEMS || (work->n > 0 && *bytes + size > STAY_BYTES)) return false;
   if (work->n > 0 && table->compact_fill + move.rows > rv_segment_capacity(table->compact_into->chunk)) return false;
   if (work->n == 0 && !open_target(turn, victim, move.rows)) return false;
@@ -119,7 +184,7 @@ static bool add_move(rv_turn *turn, rv_compaction *work, const rv_hold *victim, 
   return true;
 }
 
-static void choose_items(rv_turn *turn, rv_compaction *work, const rv_hold *victim)
+static void choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)
 {
   const rv_books *books = &turn->table->books;
   size_t bytes = 0;
@@ -145,16 +210,51 @@ static void choose_items(rv_turn *turn, rv_compaction *work, const rv_hold *vict
 
 /* ---- copying, without it ---- */
 
-static bool copy_rows(rv_compaction *work)
+static rv_code decode_columns(rv_compaction *work)
 {
-  for (size_t i = 0; i < work->n; i++) {
-    rv_move *move = &work->moves[i];
-    if (rv_segment_copy_rows(work->target, move->to, work->source, move->from, move->rows, NULL) != RV_OK) return false;
-    if (move->trajectory != NULL &&
-        rv_trajectory_move(move->trajectory, work->source, work->target, move->to - move->from, &move->moved, NULL) != RV_OK)
-      return false;
+  rv_chunk *source = work->source;
+  rv_code code = RV_OK;
+  for (uint32_t i = 0; i < source->num_columns && code == RV_OK; i++) {
+    if (source->lanes[i].base != NULL) continue;
+    if (work->decoded == NULL) work->decoded = calloc(source->num_columns, sizeof *work->decoded);
+    code = work->decoded == NULL ? RV_RESOURCE_EXHAUSTED : rv_chunk_decode(source, i, &work->decoded[i], NULL);
   }
-  return true;
+  return code;
+}
+
+static void forget_decoded(rv_compaction *work)
+{
+  for (uint32_t i = 0; work->decoded != NULL && i < work->source->num_columns; i++) rv_buf_unref(work->decoded[i]);
+  free(work->decoded);
+}
+
+static rv_code copy_encoded(const rv_compaction *work, const rv_move *move)
+{
+  rv_code code = RV_OK;
+  for (uint32_t i = 0; i < work->source->num_columns && code == RV_OK; i++) {
+    const rv_lane *lane = &work->source->lanes[i];
+    const uint8_t *base = lane->base != NULL ? lane->base : work->decoded[i]->data;
+    code = rv_segment_fill(work->target, i, move->to, base + (size_t)move->from * lane->row_bytes, (size_t)move->rows, NULL);
+  }
+  return code;
+}
+
+static rv_code copy_rows(rv_compaction *work)
+{
+  rv_chunk *source = work->source, *target = work->target;
+  rv_code code = source->is_segment ? RV_OK : decode_columns(work);
+  for (size_t i = 0; i < work->n && code == RV_OK; i++) {
+    rv_move *move = &work->moves[i];
+    code = source->is_segment ? rv_segment_copy_rows(target, move->to, source, move->from, move->rows, NULL)
+                              : copy_encoded(work, move);
+    for (int64_t row = 0; row < move->rows && target->steps != NULL; row++) {
+      int64_t step = rv_chunk_row_step(source, move->from + row);
+      target->steps[move->to + row] = step > INT32_MAX ? INT32_MAX : (int32_t)step;
+    }
+    if (code == RV_OK && move->trajectory != NULL)
+      code = rv_trajectory_move(move->trajectory, source, target, move->to - move->from, &move->moved, NULL);
+  }
+  return code;
 }
 
 /* ---- moving, under the lock again ---- */
@@ -178,8 +278,14 @@ static void move_item(rv_turn *turn, const rv_move *move)
    * which its own just went free. */
   rv_trajectory *old = move->trajectory;
   rv_books_detach(books, move->slot, &turn->garbage);
-  if (rv_books_attach(books, move->slot, move->moved, &turn->garbage, NULL) == RV_OK) return;
-  if (rv_books_attach(books, move->slot, old, &turn->garbage, NULL) != RV_OK) rv_table_remove(turn, move->slot);
+  if (rv_books_attach(books, move->slot, move->moved, &turn->garbage, NULL) != RV_OK &&
+      rv_books_attach(books, move->slot, old, &turn->garbage, NULL) != RV_OK) {
+    rv_table_remove(turn, move->slot);
+    return;
+  }
+  if (item->template_number != RV_LOOSE) return;
+  rv_loose *loose = item->data; /* its other chunks may have been held by it alone, and are held anew */
+  for (uint32_t i = 0; i < loose->num_links; i++) rv_books_note_sparse(books, loose->links[i].hold);
 }
 
 static void publish(rv_table *table)
@@ -188,40 +294,85 @@ static void publish(rv_table *table)
   for (uint32_t c = 0; c < chunk->num_columns; c++) rv_segment_publish(chunk, c, table->compact_fill);
 }
 
-static bool work_once(rv_table *table)
+/* Nothing can be moved now: others hold the chunks. */
+static void wait_longer(rv_table *table)
+{
+  if (table->compact_wait < PAUSE_MIN) table->compact_wait = PAUSE_MIN;
+  table->compact_pause = table->compact_wait;
+  table->compact_stuck = table->books.num_sparse;
+  if (table->compact_wait < PAUSE) table->compact_wait *= 2;
+}
+
+static void wait_for_memory(rv_table *table)
+{
+  table->compact_pause = PAUSE;
+  table->compact_stuck = SIZE_MAX;
+}
+
+/* A chunk whose rows cannot be had stays as it is. */
+static void give_up(rv_table *table, const rv_chunk *source)
+{
+  rv_hold *hold = rv_books_find_hold(&table->books, source);
+  if (hold == NULL) return;
+  hold->sparse_below = 0;
+  rv_books_forget_sparse(&table->books, hold);
+}
+
+/* Under the lock: false, there is nothing to do. */
+static bool choose(rv_turn *turn, rv_compaction *work)
+{
+  rv_table *table = turn->table;
+  if (!rv_books_are_sparse(&table->books) || table->compacting) return false;
+  rv_hold *victim = find_victim(table);
+  if (victim == NULL) {
+    wait_longer(table);
+    return false;
+  }
+  choose_items(turn, work, victim);
+  if (work->n == 0) {
+    wait_for_memory(table);
+    return false;
+  }
+  table->compacting = true;
+  table->compact_pause = table->compact_wait = 0;
+  work->epoch = table->books.epoch;
+  work->source = rv_chunk_ref(victim->chunk);
+  work->target = rv_chunk_ref(table->compact_into->chunk);
+  return true;
+}
+
+static void apply(rv_turn *turn, rv_compaction *work, rv_code code)
+{
+  rv_table *table = turn->table;
+  if (code == RV_RESOURCE_EXHAUSTED) wait_for_memory(table);
+  if (work->epoch == table->books.epoch) {
+    if (code == RV_OK) {
+      publish(table);
+      for (size_t i = 0; i < work->n; i++) move_item(turn, &work->moves[i]);
+    } else if (code != RV_RESOURCE_EXHAUSTED) {
+      give_up(table, work->source);
+    }
+    if (table->compact_fill == rv_segment_capacity(table->compact_into->chunk)) close_target(turn);
+  }
+  table->compacting = false;
+}
+
+/* How many stays that was worth: a whole chunk decoded is worth many. 0: no more can be done now. */
+static size_t work_once(rv_table *table)
 {
   rv_compaction work = {.n = 0};
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  if (table->books.num_sparse < 2 || table->compacting) {
-    rv_turn_leave(&turn);
-    return false;
-  }
-  rv_hold *victim = find_victim(table);
-  if (victim != NULL) choose_items(&turn, &work, victim);
-  if (work.n == 0) {
-    table->compact_pause = PAUSE;
-    rv_turn_leave(&turn);
-    return false;
-  }
-  table->compacting = true;
-  work.epoch = table->books.epoch;
-  work.source = rv_chunk_ref(victim->chunk);
-  work.target = rv_chunk_ref(table->compact_into->chunk);
+  bool chosen = choose(&turn, &work);
   rv_turn_leave(&turn);
+  if (!chosen) return 0;
 
-  bool copied = copy_rows(&work);
+  rv_code code = copy_rows(&work);
+  size_t worth = code == RV_RESOURCE_EXHAUSTED ? 0 : work.decoded != NULL ? RV_COMPACT_STAYS : 1;
+  forget_decoded(&work);
 
   rv_turn_begin(&turn, table);
-  if (work.epoch == table->books.epoch) {
-    if (copied) {
-      publish(table);
-      for (size_t i = 0; i < work.n; i++) move_item(&turn, &work.moves[i]);
-    }
-    if (table->compact_fill == rv_segment_capacity(table->compact_into->chunk)) close_target(&turn);
-  }
-  table->compacting = false;
-  if (!copied) table->compact_pause = PAUSE;
+  apply(&turn, &work, code);
   rv_chunk_unref(work.source);
   rv_chunk_unref(work.target);
   rv_turn_leave(&turn);
@@ -229,11 +380,10 @@ static bool work_once(rv_table *table)
     rv_trajectory_unref(work.moves[i].trajectory);
     rv_trajectory_unref(work.moves[i].moved);
   }
-  return copied;
+  return worth;
 }
 
 void rv_table_compact(rv_table *table, size_t stays)
 {
-  while (stays-- > 0 && work_once(table)) {
-  }
+  for (size_t worth; stays > 0 && (worth = work_once(table)) > 0;) stays -= worth < stays ? worth : stays;
 }

@@ -7,13 +7,6 @@ struct rv_edit {
   rv_table *table;
 };
 
-/* A chunk without gaps has one row a step. */
-static int64_t step_of_row(const rv_chunk *chunk, int64_t row)
-{
-  rv_chunk_meta meta = rv_chunk_load_meta(chunk);
-  return meta.sparse && row > 0 ? -1 : (int64_t)meta.first_step + row;
-}
-
 void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, double priority, double old_priority)
 {
   rv_table *table = turn->table;
@@ -28,7 +21,7 @@ void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, doubl
   event->priority = priority;
   event->old_priority = old_priority;
   event->episode_id = chunk->meta.episode_id;
-  event->episode_step = chunk->meta.episode_id == RV_NO_EPISODE ? -1 : step_of_row(chunk, row);
+  event->episode_step = chunk->meta.episode_id == RV_NO_EPISODE ? -1 : rv_chunk_row_step(chunk, row);
   event->times_sampled = item->times_sampled;
   turn->budget--;
 }

@@ -30,6 +30,7 @@ static void measure(rv_books *books, rv_hold *hold)
 {
   size_t memory = rv_chunk_memory(hold->chunk);
   books->chunk_memory += memory - hold->memory;
+  if (!rv_list_empty(&hold->sparse)) books->sparse_memory += memory - hold->memory;
   hold->memory = memory;
 }
 
@@ -70,7 +71,7 @@ static void give_place(rv_books *books, uint32_t index)
   books->free_hold = index;
 }
 
-static rv_hold *find_hold(const rv_books *books, const rv_chunk *chunk)
+rv_hold *rv_books_find_hold(const rv_books *books, const rv_chunk *chunk)
 {
   uint64_t mark = atomic_load_explicit(&chunk->held, memory_order_relaxed);
   uint32_t index = (uint32_t)mark;
@@ -87,19 +88,72 @@ static rv_hold *find_hold(const rv_books *books, const rv_chunk *chunk)
 static rv_code note_hold(rv_books *books, rv_hold *hold, rv_error *err)
 {
   uint64_t none = 0;
+  atomic_fetch_add_explicit(&hold->chunk->num_holds, 1, memory_order_relaxed);
   if (atomic_compare_exchange_strong_explicit(&hold->chunk->held, &none, mark_of(books, hold->index), memory_order_relaxed,
                                               memory_order_relaxed))
     return RV_OK;
-  return rv_map_put(&books->by_chunk, address(hold->chunk), hold->index) == RV_OK ? RV_OK
-                                                                                  : rv_fail_memory(err, sizeof(rv_map_entry));
+  if (rv_map_put(&books->by_chunk, address(hold->chunk), hold->index) == RV_OK) return RV_OK;
+  atomic_fetch_sub_explicit(&hold->chunk->num_holds, 1, memory_order_relaxed);
+  return rv_fail_memory(err, sizeof(rv_map_entry));
 }
 
 void rv_books_unmark(rv_books *books, rv_hold *hold)
 {
   uint64_t mark = mark_of(books, hold->index);
+  atomic_fetch_sub_explicit(&hold->chunk->num_holds, 1, memory_order_relaxed);
   if (!atomic_compare_exchange_strong_explicit(&hold->chunk->held, &mark, 0, memory_order_relaxed, memory_order_relaxed))
     rv_map_remove(&books->by_chunk, address(hold->chunk));
 }
+
+/* ---- what is worth compacting ---- */
+
+enum { BOOKS_BYTES = 512 }; /* about what a chunk and its hold take beside the rows */
+
+/* Rows move where they then take less than half of what the chunk does; compressed ones may take more than they did. */
+static int64_t sparse_below(const rv_chunk *chunk)
+{
+  int64_t rows = chunk->is_segment ? rv_segment_capacity(chunk) : rv_chunk_num_rows(chunk, 0);
+  if (rows < 3) return 0;
+  size_t memory = rv_chunk_memory(chunk);
+  if (memory < 2 * BOOKS_BYTES) return 0;
+  int64_t half = (rows + 1) / 2;
+  if (chunk->is_segment) return half;
+  size_t row = chunk->has_strings ? memory / (size_t)rows : 0;
+  for (uint32_t i = 0; i < chunk->num_columns; i++) row += chunk->lanes[i].row_bytes;
+  if (row == 0 || row > SIZE_MAX / 2) return 0;
+  size_t pays = (memory - BOOKS_BYTES) / (2 * row);
+  return pays < (size_t)half ? (int64_t)pays : half;
+}
+
+/* A chunk that came from elsewhere may have rows that no item ever wants. Its items come soon after it does, so it is looked at when
+ * a few more have come. */
+static void note_recent(rv_books *books, const rv_hold *hold)
+{
+  uint32_t *place = &books->recent[books->next_recent++ % RV_RECENT_HOLDS], index = *place;
+  *place = hold->index;
+  if (index >= books->num_holds) return;
+  rv_hold *earlier = *place_at(books, index);
+  if (((uintptr_t)earlier & 1U) == 0) rv_books_note_sparse(books, earlier);
+}
+
+void rv_books_add_sparse(rv_books *books, rv_hold *hold)
+{
+  rv_list_push_back(&books->sparse, &hold->sparse);
+  books->num_sparse++;
+  books->sparse_memory += hold->memory;
+  atomic_fetch_add_explicit(&hold->chunk->num_sparse, 1, memory_order_relaxed);
+}
+
+void rv_books_forget_sparse(rv_books *books, rv_hold *hold)
+{
+  if (rv_list_empty(&hold->sparse)) return;
+  rv_list_remove(&hold->sparse);
+  books->num_sparse--;
+  books->sparse_memory -= hold->memory;
+  atomic_fetch_sub_explicit(&hold->chunk->num_sparse, 1, memory_order_relaxed);
+}
+
+/* ---- holding ---- */
 
 static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err)
 {
@@ -108,7 +162,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   *hold = (rv_hold){.chunk = chunk, .first = RV_NO_SLOT};
   rv_list_init(&hold->loose);
   rv_list_init(&hold->sparse);
-  if (chunk->is_segment) hold->sparse_below = rv_segment_capacity(chunk) / 2;
+  hold->sparse_below = sparse_below(chunk);
   rv_code code = take_place(books, &hold->index, err);
   if (code != RV_OK) goto no_place;
   code = count_episode(books, chunk->meta.episode_id, err);
@@ -122,6 +176,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   books->present_holds++;
   rv_chunk_ref(chunk);
   measure(books, hold);
+  if (!chunk->is_segment && hold->sparse_below > 0) note_recent(books, hold);
   *out = hold;
   return RV_OK;
 no_episode:
@@ -133,22 +188,10 @@ no_place:
 
 rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err)
 {
-  *out = find_hold(books, chunk);
+  *out = rv_books_find_hold(books, chunk);
   if (*out == NULL) return add_hold(books, chunk, out, err);
   if (chunk->has_strings) measure(books, *out);
   return RV_OK;
-}
-
-rv_hold *rv_books_find_hold(const rv_books *books, const rv_chunk *chunk)
-{
-  return find_hold(books, chunk);
-}
-
-void rv_books_forget_sparse(rv_books *books, rv_hold *hold)
-{
-  if (rv_list_empty(&hold->sparse)) return;
-  rv_list_remove(&hold->sparse);
-  books->num_sparse--;
 }
 
 void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage)

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { MOST_ITEMS = 24, LIMITERS = 5, KINDS = 6 };
+enum { MOST_ITEMS = 24, LIMITERS = 5, KINDS = 6, CHUNK_ROWS = 300 };
 
 typedef struct model_item {
   uint64_t key;
@@ -29,6 +29,8 @@ typedef struct world {
   model model;
   rv_random random;
   int64_t next_value;
+  rv_chunk *came[2]; /* the same rows twice, as a writer would have sent them for two columns; NULL: none */
+  int64_t first_value;
 } world;
 
 static uint32_t below(world *w, uint32_t n)
@@ -151,12 +153,47 @@ static uint64_t some_key(world *w)
   return below(w, 2) == 0 ? below(w, 40) : rv_random_next(&w->random);
 }
 
+/* ---- chunks of many rows that came from elsewhere ---- */
+
+static void drop_came(world *w)
+{
+  for (int i = 0; i < 2; i++) {
+    rv_chunk_unref(w->came[i]);
+    w->came[i] = NULL;
+  }
+}
+
+static void renew_came(world *w)
+{
+  drop_came(w);
+  w->first_value = w->next_value;
+  w->next_value += CHUNK_ROWS;
+  for (int i = 0; i < 2; i++) w->came[i] = encoded_numbers(w->first_value, CHUNK_ROWS, (uint64_t)below(w, 3), below(w, 4) == 0);
+}
+
+/* One row, in a column or in two whose rows lie in chunks of their own. */
+static rv_trajectory *came_row(world *w, int64_t *value)
+{
+  if (w->came[0] == NULL || below(w, 8) == 0) renew_came(w);
+  int32_t row = (int32_t)below(w, CHUNK_ROWS);
+  *value = w->first_value + row;
+  rv_slice slices[] = {{.chunk = w->came[0], .offset = row, .length = 1}, {.chunk = w->came[1], .offset = row, .length = 1}};
+  rv_trajectory_desc desc = {
+      .slices = slices, .num_slices = (uint32_t[]){1, 1}, .squeeze = (bool[]){true, true}, .num_columns = 1 + below(w, 2)};
+  rv_trajectory *trajectory;
+  rv_error err;
+  must(rv_trajectory_new(rv_store_layouts(w->store), &desc, &trajectory, &err), &err);
+  if (below(w, 10) == 0) drop_came(w);
+  return trajectory;
+}
+
 static void try_insert(world *w)
 {
   model *m = &w->model;
-  int64_t value = w->next_value++;
+  bool came = below(w, 2) == 0;
+  int64_t value = came ? 0 : w->next_value++;
   rv_insert insert = {.key = some_key(w), .choose_key = below(w, 2) == 0, .priority = some_priority(w)};
-  insert.trajectory = single(w->store, value, (uint64_t)value / 4);
+  insert.trajectory = came ? came_row(w, &value) : single(w->store, value, (uint64_t)value / 4);
   bool allowed = may_insert(w);
   rv_submitted submitted = rv_table_insert(w->table, &insert);
   rv_trajectory_unref(insert.trajectory);
@@ -224,6 +261,10 @@ static void check_draw(world *w, const rv_draw *draw)
   assert_int_equal(draw->table_size, m->count);
   assert_true(draw->priority == item->priority);
   assert_int_equal(value_of(draw), item->value);
+  int64_t second = item->value;
+  rv_error err;
+  if (draw->trajectory->num_columns > 1) must(rv_draw_copy_column(draw, 1, &second, &err), &err);
+  assert_int_equal(second, item->value);
   if (item->times_sampled++ == 0) m->unique++;
   assert_int_equal(draw->times_sampled, item->times_sampled);
   m->samples++;
@@ -382,6 +423,7 @@ static void run(uint64_t seed, int sampler, int remover, int limiter, size_t ope
   for (size_t i = 0; i < operations; i++) operate(&w);
   compare_items(&w);
   compare_info(&w);
+  drop_came(&w);
   rv_store_unref(w.store);
 }
 

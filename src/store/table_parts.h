@@ -151,6 +151,8 @@ struct rv_table {
   rv_hold *compact_into;
   int64_t compact_fill;
   uint32_t compact_pause; /* turns to let pass before the next try */
+  uint32_t compact_wait;  /* how long the next pause is where nothing can be moved */
+  size_t compact_stuck;   /* sparse chunks when that was found; a pause ends with one more */
 
   rv_rates rates;
   rv_stamp stamp;
@@ -278,14 +280,14 @@ void rv_spares_keep(rv_table *table, rv_garbage *garbage);
 size_t rv_spares_memory(const rv_table *table);
 void rv_spares_free(rv_table *table);
 
-/* Moves live rows out of sparse segments while there are some, a few dozen items in each stay; without the lock. */
+/* Moves live rows out of sparse chunks while there are some, a few dozen items in each stay; without the lock. */
 enum { RV_COMPACT_STAYS = 8 };
 void rv_table_compact(rv_table *table, size_t stays);
-/* A few sparse segments are left alone: they die by themselves where the oldest items go first. */
 static inline bool rv_table_wants_compaction(rv_table *table)
 {
-  if (table->compacting || table->books.num_sparse < 2 + table->books.num_holds / 32) return false;
-  if (table->compact_pause == 0) return true;
+  if (!rv_books_are_sparse(&table->books) || table->compacting) return false;
+  if (table->compact_pause == 0 || table->books.num_sparse > table->compact_stuck) return true;
+  if (table->books.num_sparse < table->compact_stuck) table->compact_stuck = table->books.num_sparse;
   table->compact_pause--;
   return false;
 }

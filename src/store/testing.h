@@ -31,6 +31,28 @@ static inline rv_store *store_of(const rv_table_config *config)
   return store;
 }
 
+/* An encoded chunk with rows first, first + 1, ... of an int64 column, as it might have come over the wire. */
+static inline rv_chunk *encoded_numbers(int64_t first, size_t n, uint64_t episode, bool compress)
+{
+  rv_error err;
+  rv_chunk *chunk = NULL;
+  rv_pieces pieces;
+  int64_t shape = (int64_t)n, *numbers = malloc(n * sizeof *numbers);
+  for (size_t i = 0; i < n; i++) numbers[i] = first + (int64_t)i;
+  rv_pieces_init(&pieces);
+  must(rv_encode(&pieces, RV_INT64, 0, NULL, numbers, sizeof *numbers, n, false, compress, &err), &err);
+  rv_buf *buf = rv_buf_new(pieces.bytes);
+  for (size_t i = 0; i < pieces.count; buf->size += pieces.piece[i++].size)
+    memcpy(buf->data + buf->size, pieces.piece[i].data, pieces.piece[i].size);
+  rv_encoded tensor = {.dtype = RV_INT64, .rank = 1, .shape = &shape, .content = buf->data, .content_size = buf->size};
+  rv_chunk_meta meta = {.key = (uint64_t)first, .episode_id = episode, .last_step = (int32_t)n - 1};
+  must(rv_chunk_new_encoded(&meta, &tensor, 1, buf, buf->data, buf->size, &chunk, &err), &err);
+  rv_pieces_fini(&pieces);
+  rv_buf_unref(buf);
+  free(numbers);
+  return chunk;
+}
+
 /* A chunk with one row of one column: an int64. */
 static inline rv_chunk *chunk_of(int64_t value, uint64_t episode)
 {

@@ -145,36 +145,19 @@ static size_t range_size(const rv_chunk_meta *meta)
          varint_field_size((uint64_t)(int64_t)meta->last_step) + varint_field_size(meta->sparse);
 }
 
-static int32_t step_at(int32_t first, int64_t rows)
-{
-  int64_t step = first + rows;
-  return step > INT32_MAX ? INT32_MAX : (int32_t)step;
-}
-
-/* Where no step is without a row, the rows' own steps are known; else all that can be said is the chunk's. */
-static rv_chunk_meta meta_of_rows(const rv_chunk *chunk, uint64_t key, int64_t first, int64_t count)
-{
-  rv_chunk_meta meta = rv_chunk_load_meta(chunk);
-  meta.key = key;
-  if (!meta.sparse) {
-    meta.first_step = step_at(meta.first_step, first);
-    meta.last_step = count > 0 ? step_at(meta.first_step, count - 1) : meta.first_step;
-  }
-  return meta;
-}
-
 rv_code rv_cut_plan(rv_cut_room *room, rv_chunk *chunk, const rv_cut_order *order, rv_cut *out, rv_error *err)
 {
   size_t num_columns = order->column == SIZE_MAX ? rv_chunk_num_columns(chunk) : 1;
   size_t from = order->column == SIZE_MAX ? 0 : order->column;
   *out = (rv_cut){.chunk = chunk,
                   .key = order->key,
-                  .meta = meta_of_rows(chunk, order->key, order->first, order->count),
+                  .meta = rv_chunk_meta_of_rows(chunk, order->first, order->count),
                   .first = order->first,
                   .count = order->count,
                   .delta = order->delta,
                   .first_column = room->count,
                   .num_columns = num_columns};
+  out->meta.key = order->key;
   rv_code code = reserve(room, num_columns, err);
   for (size_t i = 0; code == RV_OK && i < num_columns; i++) {
     code = plan_column(room, out, from + i, order, err);

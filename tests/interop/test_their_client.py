@@ -120,3 +120,46 @@ def test_their_dataset_ends_at_the_rate_limiters_timeout(server):
         f"127.0.0.1:{server.port}",
     )
     assert answer == [0.0, 1.0, 2.0]
+
+
+def test_their_client_reads_rows_that_were_moved_out_of_its_chunks():
+    table = reverie.Table(
+        name="t",
+        sampler=reverie.selectors.Fifo(),
+        remover=reverie.selectors.Fifo(),
+        max_size=5000,
+        rate_limiter=reverie.rate_limiters.MinSize(1),
+        max_times_sampled=1,
+    )
+    with reverie.Server([table], address="127.0.0.1:0") as server:
+        address = f"127.0.0.1:{server.port}"
+        run(
+            """
+            client = reverb.Client(sys.argv[1])
+            with client.writer(max_sequence_length=40, chunk_length=40, delta_encoded=True) as writer:
+                for step in range(2000):
+                    writer.append([(np.arange(500) * 7919 + step * 104729).astype(np.int32), np.int64(step)])
+                    if step >= 1:
+                        writer.create_item("t", 2, float(step))
+            answer(None)
+            """,
+            address,
+        )
+        ours = reverie.Client(address)
+        assert ours.server_info()["t"].current_size == 1999
+        keys = [int(key) for key in ours.keys("t")]
+        ours.mutate_priorities("t", deletes=[key for i, key in enumerate(keys) if i % 20 != 7])
+        for _ in range(100):
+            memory = ours.server_info()["t"].memory_bytes
+        assert memory < 2000 * 2000 / 3
+        code = """
+            client = reverb.Client(sys.argv[1])
+            answer([[s.data[0][0].tolist(), s.data[1][0].tolist(), s.data[0][1].tolist(), s.data[1][1].tolist(), s.info.priority]
+                    for s in client.sample("t", 50, emit_timesteps=False)])
+            """
+        theirs = run(code, address)
+        assert [priority for *_, priority in theirs] == [float(i + 1) for i in range(7, 1000, 20)]
+        for first, step, second, next_step, priority in theirs:
+            assert (step, next_step) == (priority - 1, priority)
+            assert first == (np.arange(500) * 7919 + step * 104729).astype(np.int32).tolist()
+            assert second == (np.arange(500) * 7919 + next_step * 104729).astype(np.int32).tolist()
