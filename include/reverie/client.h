@@ -47,7 +47,7 @@ typedef struct rv_client_config {
   rv_store *store;          /* in process; a reference is taken; NULL with `address` */
   size_t max_message_bytes; /* received; 0: 256 MiB */
   const rv_env *env;        /* copied; NULL: the default */
-  uint32_t gather_threads;  /* with `address`: threads that write a large batch into its arrays, the caller included; 0: as many as
+  uint32_t gather_threads; /* with `address`: threads that write a large batch into its arrays, the caller included; 0: as many as
                                cores, at most 4. With `store` it is the store's */
 } rv_client_config;
 

@@ -188,7 +188,8 @@ typedef struct rv_table_info {
   size_t num_waiting;                               /* entries of `waiting` */
   int64_t num_waiting_inserts, num_waiting_samples; /* all of them */
   double min_priority, max_priority;                /* of present items; NaN for an empty table */
-  char *extensions;                                 /* what the table's extensions describe and what its registered selectors did wrong, a line each; "" for none */
+  char *
+      extensions; /* what the table's extensions describe and what its registered selectors did wrong, a line each; "" for none */
 } rv_table_info;
 
 /* One item, as listings give it. */

@@ -62,8 +62,10 @@ static int64_t timeout_left(const rv_remote_sampler *sampler, const consumer_sta
 static rv_code put_request(const rv_remote_sampler *sampler, int64_t num_samples, int64_t timeout_ns, rv_pieces *out)
 {
   const char *table = sampler->common.table;
-  rv_sample_request request = {
-      .table = {.data = (const uint8_t *)table, .size = strlen(table)}, .num_samples = num_samples, .timeout_ms = -1, .packed = true};
+  rv_sample_request request = {.table = {.data = (const uint8_t *)table, .size = strlen(table)},
+                               .num_samples = num_samples,
+                               .timeout_ms = -1,
+                               .packed = true};
   if (timeout_ns != INT64_MAX) {
     request.timeout_ms = at_least((timeout_ns + MILLISECOND - 1) / MILLISECOND, 1); /* 0 would be for ever */
     request.poll = timeout_ns == 0;
