@@ -93,8 +93,9 @@ typedef struct rv_books {
   size_t chunk_memory;
   rv_link sparse;
   size_t num_sparse;
-  size_t sparse_memory;             /* of their chunks */
-  uint32_t recent[RV_RECENT_HOLDS]; /* a ring of indices: chunks that came from elsewhere, not yet looked at for rows no item wants */
+  size_t sparse_memory; /* of their chunks */
+  uint32_t
+      recent[RV_RECENT_HOLDS]; /* a ring of indices: chunks that came from elsewhere, not yet looked at for rows no item wants */
   uint32_t next_recent;
   rv_map episodes; /* to the number of holds */
   int64_t episodes_gone;

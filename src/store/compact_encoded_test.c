@@ -103,7 +103,7 @@ static void check_item(rv_table *table, uint64_t key, int32_t length, uint64_t e
     assert_int_equal(numbers[i], (int32_t)(value * 7919 * (how == COMPRESSED ? 1 : at % 13)));
   }
   for (int32_t i = 0; i < length; i++) {
-    char text[16];
+    char text[24];
     snprintf(text, sizeof text, "%lld", (long long)key + i);
     assert_int_equal(strings[i].size, strlen(text));
     assert_memory_equal(strings[i].data, text, strlen(text));
