@@ -181,13 +181,12 @@ def test_containers_that_name_alike_are_alike(serve):
     assert data_of(client) == {"a": [3], "b": [4]}
 
 
-def test_names_are_the_same_in_every_process(team):
-    (client,) = team(1)
-    if not client.server_address or client.server_address.startswith("inproc:"):
-        pytest.skip("one process")
+def test_names_are_the_same_in_every_process(serve):
+    server, _ = serve(address="127.0.0.1:0")
+    client = reverie.Client(server.address)
     add(client, obs=1, reward=2)
     client.reset("t")
     code = "import reverie, sys; reverie.Client(sys.argv[1]).add('t', {'reward': 3, 'obs': 4})"
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", code, client.server_address], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", code, server.address], check=True, env=environment)
     assert data_of(client) == {"obs": [4], "reward": [3]}
