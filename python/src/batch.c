@@ -293,7 +293,9 @@ static PyObject *draw_into(client_object *self, scratch *s, const batch_call *ca
 
 static PyObject *sample(client_object *self, scratch *s, const batch_call *call, handle_object *handle)
 {
-  if (call->unequal == RV_UNEQUAL_ERROR) return draw_into(self, s, call, handle);
+  /* one item of any kind will do, whatever else the table holds, unless it is for arrays that are there */
+  bool any_will_do = self->in_process && call->batch_size == 1 && call->out == NULL;
+  if (call->unequal == RV_UNEQUAL_ERROR && !any_will_do) return draw_into(self, s, call, handle);
   return draw(self, s, call, handle);
 }
 

@@ -157,6 +157,14 @@ def test_out_of_another_kind_is_refused_before_anything_is_counted(serve):
     assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 0
 
 
+def test_a_batch_of_one_is_drawn_whatever_else_the_table_holds(connect):
+    client = connect(reverie.Table.queue("t", 5))
+    client.add("t", {"x": np.zeros(2)})
+    client.add("t", {"x": np.zeros(3)})
+    assert client.sample_batch("t", 1).data["x"].shape == (1, 2)
+    assert client.sample_batch("t", 1).data["x"].shape == (1, 3)
+
+
 def test_items_of_a_new_kind_are_sampled_as_they_are(connect):
     client = connect()
     client.add_batch("t", rows(4))
