@@ -37,7 +37,7 @@ size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
   if (item->template_number == RV_LOOSE) return 0;
   plan_for(table, (uint16_t)item->template_number, ((const rv_hold *)item->data)->chunk);
   size_t bytes = table->plan.item_bytes;
-  if (table->plan.num_columns == 0 || bytes > ITEM_BYTES_MAX) return 0;
+  if (!table->plan.whole || bytes > ITEM_BYTES_MAX) return 0;
   size_t most = STEP_BYTES / (bytes + 1);
   return k < most ? k : most;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/chunk_parts.h"
+#include "store/row_plan.h"
 #include "store/tally.h"
 #include "store/trajectory_parts.h"
 
@@ -206,109 +206,48 @@ static void fetch_ahead(const rv_draw *draws, size_t n)
 
 /* ---- columns beside each other ---- */
 
-enum { PLANNED = 32, VERIFIED = 16 };
+enum { VERIFIED = 16 };
 
-/* Where the small columns of a template's items lie, seen from the item's base row in the first of them: the same in every
- * segment with equal columns. Each segment that comes is verified once. */
-typedef struct rv_plan {
-  const rv_chunk *like;
-  uint32_t first; /* the tensor whose rows are counted from */
-  size_t stride;
-  uint32_t num_tensors;
-  uint32_t tensor[PLANNED];
-  ptrdiff_t offset[PLANNED]; /* of the tensor from the first */
-  bool beside[PLANNED];      /* by column of the item: planned */
-  ptrdiff_t delta[PLANNED];  /* by column of the item: to its first row */
+/* What is copied by a plan: small columns that lie beside each other. Each segment that comes is compared with the plan once. */
+typedef struct rv_beside {
+  rv_row_plan plan;
+  bool any, column[RV_PLAN_COLUMNS]; /* by column of the item */
   const rv_chunk *verified[VERIFIED];
-} rv_plan;
+} rv_beside;
 
-static bool plan_column(rv_plan *plan, const rv_trajectory *template, uint32_t column, int64_t length)
+static void find_beside(rv_beside *beside, const rv_draw *draws, const rv_trajectory *template, const int64_t *lengths,
+                        void *const *outs, size_t num_columns)
 {
-  const rv_trajectory_column *spec = &template->columns[column];
-  const rv_slice *slice = &template->slices[spec->first_slice];
-  const rv_lane *lane = &plan->like->lanes[slice->tensor];
-  if (spec->num_slices != 1 || spec->length != length || lane->stride == lane->row_bytes) return false;
-  if (plan->num_tensors == 0) {
-    plan->first = slice->tensor;
-    plan->stride = lane->stride;
+  rv_row_plan *plan = &beside->plan;
+  beside->any = false;
+  memset(beside->column, 0, sizeof beside->column);
+  memset(beside->verified, 0, sizeof beside->verified);
+  if (template == NULL) return;
+  rv_row_plan_make(plan, template, draws[0].chunk);
+  for (uint32_t c = 0; plan->any && c < num_columns && c < RV_PLAN_COLUMNS; c++) {
+    bool alone = plan->stride == plan->column[c].row_bytes;
+    beside->column[c] = outs[c] != NULL && plan->column[c].planned && !alone && plan->column[c].length == lengths[c];
+    beside->any |= beside->column[c];
   }
-  if (lane->stride != plan->stride) return false;
-  ptrdiff_t offset = lane->base - plan->like->lanes[plan->first].base;
-  plan->tensor[plan->num_tensors] = slice->tensor;
-  plan->offset[plan->num_tensors++] = offset;
-  plan->delta[column] = offset + (ptrdiff_t)slice->offset * (ptrdiff_t)lane->stride;
-  return true;
-}
-
-static void make_plan(rv_plan *plan, const rv_draw *draws, const rv_trajectory *template, const int64_t *lengths,
-                      void *const *outs, size_t num_columns)
-{
-  plan->num_tensors = 0;
-  plan->like = draws[0].chunk;
-  memset(plan->beside, 0, sizeof plan->beside);
-  memset(plan->verified, 0, sizeof plan->verified);
-  if (template == NULL || !plan->like->is_segment) return;
-  for (uint32_t c = 0; c < num_columns && c < PLANNED; c++)
-    if (outs[c] != NULL) plan->beside[c] = plan_column(plan, template, c, lengths[c]);
-}
-
-static bool verify(rv_plan *plan, const rv_chunk *chunk)
-{
-  if (!chunk->is_segment || chunk->num_columns != plan->like->num_columns) return false;
-  const uint8_t *base = chunk->lanes[plan->first].base;
-  for (uint32_t i = 0; i < plan->num_tensors; i++) {
-    const rv_lane *lane = &chunk->lanes[plan->tensor[i]];
-    if (lane->stride != plan->stride || lane->base - base != plan->offset[i]) return false;
-  }
-  return true;
 }
 
 /* Each item's base row in the first planned tensor; false: some segment is not like the others. */
-static bool find_rows(rv_plan *plan, const rv_draw *draws, size_t n, const uint8_t **rows)
+static bool find_rows(rv_beside *beside, const rv_draw *draws, size_t n, const uint8_t **rows)
 {
-  if (plan->num_tensors == 0) return false;
-  const uint32_t first = plan->first;
-  const ptrdiff_t stride = (ptrdiff_t)plan->stride;
+  if (!beside->any) return false;
+  const ptrdiff_t stride = (ptrdiff_t)beside->plan.stride;
   for (size_t i = 0; i < n; i++) {
     const rv_chunk *chunk = draws[i].chunk;
-    const rv_chunk **known = &plan->verified[((uintptr_t)chunk >> 6 ^ (uintptr_t)chunk >> 10) % VERIFIED];
+    const rv_chunk **known = &beside->verified[((uintptr_t)chunk >> 6 ^ (uintptr_t)chunk >> 10) % VERIFIED];
     if (*known != chunk) {
-      if (!verify(plan, chunk)) return false;
+      if (!rv_row_plan_fits(&beside->plan, chunk)) return false;
       *known = chunk;
     }
-    rows[i] = chunk->lanes[first].base + draws[i].base_row * stride;
+    rows[i] = rv_row_plan_base(&beside->plan, chunk) + draws[i].base_row * stride;
     __builtin_prefetch(rows[i]);
     __builtin_prefetch(rows[i] + stride - 1);
   }
   return true;
-}
-
-#define BESIDE_EACH(bytes)                                                                                                       \
-  case bytes:                                                                                                                    \
-    for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, rows[i] + delta, bytes);                                              \
-    return
-
-static void copy_beside(const uint8_t *const *rows, size_t n, ptrdiff_t delta, size_t stride, size_t row_bytes, int64_t length,
-                        uint8_t *out)
-{
-  if (length != 1) {
-    for (size_t i = 0; i < n; i++)
-      rv_copy_strided(out + i * row_bytes * (size_t)length, row_bytes, rows[i] + delta, stride, row_bytes, (size_t)length);
-    return;
-  }
-  switch (row_bytes) {
-    BESIDE_EACH(1);
-    BESIDE_EACH(2);
-    BESIDE_EACH(4);
-    BESIDE_EACH(8);
-    BESIDE_EACH(12);
-    BESIDE_EACH(16);
-    BESIDE_EACH(24);
-    BESIDE_EACH(32);
-    BESIDE_EACH(64);
-  default: break;
-  }
-  for (size_t i = 0; i < n; i++) memcpy(out + i * row_bytes, rows[i] + delta, row_bytes);
 }
 
 /* ---- the verbs ---- */
@@ -320,24 +259,24 @@ typedef struct rv_gathering {
   const int64_t *lengths;
   void *const *outs;
   size_t num_columns;
-  const rv_plan *plan;
+  const rv_beside *beside;
   size_t piece; /* items */
   atomic_int code;
   rv_error *err;
 } rv_gathering;
 
-static rv_code gather_block(const rv_gathering *g, rv_plan *plan, size_t first, size_t count, rv_error *err)
+static rv_code gather_block(const rv_gathering *g, rv_beside *beside, size_t first, size_t count, rv_error *err)
 {
   const rv_draw *draws = g->draws + first;
   const uint8_t *rows[BLOCK];
-  bool found = find_rows(plan, draws, count, rows);
+  bool found = find_rows(beside, draws, count, rows);
   if (!found) fetch_ahead(draws, count);
   for (uint32_t c = 0; c < g->num_columns; c++) {
     if (g->outs[c] == NULL) continue;
     size_t row_bytes = g->draws[0].trajectory->columns[c].spec->row_bytes;
     uint8_t *out = (uint8_t *)g->outs[c] + first * row_bytes * (size_t)g->lengths[c];
-    if (found && c < PLANNED && plan->beside[c]) {
-      copy_beside(rows, count, plan->delta[c], plan->stride, row_bytes, g->lengths[c], out);
+    if (found && c < RV_PLAN_COLUMNS && beside->column[c]) {
+      rv_row_plan_copy(&beside->plan, c, rows, count, out);
       continue;
     }
     rv_code code = copy_block(draws, count, g->template, c, g->lengths[c], out, err);
@@ -346,11 +285,11 @@ static rv_code gather_block(const rv_gathering *g, rv_plan *plan, size_t first, 
   return RV_OK;
 }
 
-static rv_code gather_items(const rv_gathering *g, rv_plan *plan, size_t first, size_t n, rv_error *err)
+static rv_code gather_items(const rv_gathering *g, rv_beside *beside, size_t first, size_t n, rv_error *err)
 {
   rv_code code = RV_OK;
   for (size_t end = first + n; first < end && code == RV_OK; first += BLOCK)
-    code = gather_block(g, plan, first, end - first < BLOCK ? end - first : BLOCK, err);
+    code = gather_block(g, beside, first, end - first < BLOCK ? end - first : BLOCK, err);
   return code;
 }
 
@@ -359,10 +298,10 @@ static void gather_piece(void *context, size_t i)
 {
   rv_gathering *g = context;
   if (atomic_load_explicit(&g->code, memory_order_relaxed) != RV_OK) return;
-  rv_plan plan = *g->plan;
+  rv_beside beside = *g->beside;
   rv_error err;
   size_t first = i * g->piece;
-  rv_code code = gather_items(g, &plan, first, g->n - first < g->piece ? g->n - first : g->piece, &err);
+  rv_code code = gather_items(g, &beside, first, g->n - first < g->piece ? g->n - first : g->piece, &err);
   int fine = RV_OK;
   if (code == RV_OK || !atomic_compare_exchange_strong(&g->code, &fine, code)) return;
   rv_error_copy(g->err, &err);
@@ -398,11 +337,11 @@ rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, 
     rv_code code = outs[c] == NULL ? RV_OK : check_items(draws, checked, c, lengths[c], err);
     if (code != RV_OK) return code;
   }
-  rv_plan plan;
-  make_plan(&plan, draws, g.template, lengths, outs, num_columns);
+  rv_beside beside;
+  find_beside(&beside, draws, g.template, lengths, outs, num_columns);
   size_t bytes = bytes_of_item(&g);
-  if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, &plan, 0, n, err);
-  g.plan = &plan;
+  if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, &beside, 0, n, err);
+  g.beside = &beside;
   g.piece = n / PIECES + 1;
   atomic_init(&g.code, RV_OK);
   rv_crew_run(crew, (n + g.piece - 1) / g.piece, bytes * n, gather_piece, &g);

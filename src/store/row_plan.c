@@ -2,17 +2,38 @@
 
 #include <string.h>
 
+/* The lane of a column that is one run of rows in place; else NULL. */
+static const rv_lane *lane_of(const rv_trajectory *template, const rv_chunk *like, uint32_t c)
+{
+  const rv_trajectory_column *column = &template->columns[c];
+  const rv_lane *lane = &like->lanes[template->slices[column->first_slice].tensor];
+  return column->num_slices == 1 && lane->base != NULL ? lane : NULL;
+}
+
+/* Rows are counted in the first tensor that lies beside others; where there is none, in the first. */
+static void choose_first(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like)
+{
+  for (uint32_t c = 0; c < template->num_columns && c < RV_PLAN_COLUMNS; c++) {
+    const rv_lane *lane = lane_of(template, like, c);
+    bool alone = lane != NULL && lane->stride == lane->row_bytes;
+    if (lane == NULL || (plan->any && alone)) continue;
+    plan->any = true;
+    plan->first = template->slices[template->columns[c].first_slice].tensor;
+    plan->stride = lane->stride;
+    if (!alone) return;
+  }
+}
+
 static bool plan_column(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like, uint32_t c)
 {
   const rv_trajectory_column *column = &template->columns[c];
   const rv_slice *slice = &template->slices[column->first_slice];
-  const rv_lane *lane = &like->lanes[slice->tensor];
-  if (column->num_slices != 1 || lane->base == NULL || column->spec->dtype == RV_STRING) return false;
-  if (c == 0) plan->stride = lane->stride;
+  const rv_lane *lane = lane_of(template, like, c);
+  if (lane == NULL) return false;
   if (lane->stride != plan->stride) return false;
   /* columns that each lie by themselves are further apart in a larger segment */
-  if (lane->stride == lane->row_bytes && slice->tensor != template->slices[template->columns[0].first_slice].tensor) return false;
-  ptrdiff_t offset = c == 0 ? 0 : lane->base - rv_row_plan_base(plan, like);
+  if (lane->stride == lane->row_bytes && slice->tensor != plan->first) return false;
+  ptrdiff_t offset = lane->base - rv_row_plan_base(plan, like);
   plan->column[c].tensor = slice->tensor;
   plan->column[c].offset = offset;
   plan->column[c].delta = offset + (ptrdiff_t)slice->offset * (ptrdiff_t)lane->stride;
@@ -25,22 +46,28 @@ static bool plan_column(rv_row_plan *plan, const rv_trajectory *template, const 
 
 void rv_row_plan_make(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like)
 {
-  plan->num_columns = 0;
+  plan->any = plan->whole = false;
+  plan->num_columns = template->num_columns;
   plan->num_tensors = like->num_columns;
   plan->item_bytes = 0;
   plan->longest = 0;
-  if (!like->is_segment || template->num_chunks > 0 || template->num_columns > RV_PLAN_COLUMNS) return;
-  for (uint32_t c = 0; c < template->num_columns; c++)
-    if (!plan_column(plan, template, like, c)) return;
-  plan->num_columns = template->num_columns;
+  if (!like->is_segment || template->num_chunks > 0) return;
+  choose_first(plan, template, like);
+  bool whole = template->num_columns <= RV_PLAN_COLUMNS;
+  for (uint32_t c = 0; c < template->num_columns && c < RV_PLAN_COLUMNS; c++) {
+    plan->column[c].planned = plan_column(plan, template, like, c);
+    whole &= plan->column[c].planned && template->columns[c].spec->dtype != RV_STRING;
+  }
+  plan->whole = whole;
 }
 
 bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk)
 {
-  if (plan->num_columns == 0 || !chunk->is_segment || chunk->num_columns != plan->num_tensors) return false;
+  if (!plan->any || !chunk->is_segment || chunk->num_columns != plan->num_tensors) return false;
   const uint8_t *base = rv_row_plan_base(plan, chunk);
   if (base == NULL) return false;
-  for (uint32_t c = 0; c < plan->num_columns; c++) {
+  for (uint32_t c = 0; c < plan->num_columns && c < RV_PLAN_COLUMNS; c++) {
+    if (!plan->column[c].planned) continue;
     const rv_lane *lane = &chunk->lanes[plan->column[c].tensor];
     if (lane->stride != plan->stride || lane->base - base != plan->column[c].offset) return false;
   }

@@ -9,30 +9,34 @@
 enum { RV_PLAN_COLUMNS = 32 };
 
 typedef struct rv_row_plan {
-  uint32_t num_columns; /* 0: these rows cannot be planned */
-  uint32_t num_tensors; /* of the chunk, as many as columns */
+  bool any;             /* some column is planned */
+  bool whole;           /* all are, and none holds strings: an item can be copied by its plan alone */
+  uint32_t num_columns; /* of the items; those beyond RV_PLAN_COLUMNS are not planned */
+  uint32_t num_tensors; /* of the chunk */
+  uint32_t first;       /* the first planned tensor */
   size_t stride;        /* from row to row, in every planned tensor */
-  size_t item_bytes;    /* of all columns */
-  int64_t longest;      /* rows of the longest column */
+  size_t item_bytes;    /* of all planned columns */
+  int64_t longest;      /* rows of the longest of them */
   struct {
+    bool planned;
     uint32_t tensor;
     ptrdiff_t offset; /* of the tensor's row from the first planned tensor's */
-    ptrdiff_t delta;  /* from the item's base row in the first tensor to the column's first row */
+    ptrdiff_t delta;  /* from the item's base row in the first planned tensor to the column's first row */
     size_t row_bytes;
     int64_t length; /* rows */
   } column[RV_PLAN_COLUMNS];
 } rv_row_plan;
 
-/* For items of `template` in segments like this one. A plan has all columns or none. */
+/* For items of `template` in segments like this one. */
 void rv_row_plan_make(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like);
 /* Do the rows of this chunk lie as planned? */
 bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk);
-/* Row 0 of the first planned tensor: item i's rows begin `base_row` strides further on. */
+/* Row 0 of the first planned tensor: an item's rows begin `base_row` strides further on. */
 static inline const uint8_t *rv_row_plan_base(const rv_row_plan *plan, const rv_chunk *chunk)
 {
-  return chunk->lanes[plan->column[0].tensor].base;
+  return chunk->lanes[plan->first].base;
 }
-/* One column of n items, each found by its pointer, into out[n, length, ...]. */
+/* One planned column of n items, each found by its pointer, into out[n, length, ...]. */
 void rv_row_plan_copy(const rv_row_plan *plan, uint32_t column, const uint8_t *const *items, size_t n, void *out);
 
 #endif
