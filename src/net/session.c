@@ -97,6 +97,7 @@ static void close_now(rv_session *session)
   end_calls(session, session->reason);
   uv_poll_stop(&session->poll);
   uv_close((uv_handle_t *)&session->poll, on_poll_closed); /* before the descriptor's number can be another's */
+  if (session->write_blocked) rv_socket_reset_when_closed(session->transport.fd);
   session->transport.ops->close(&session->transport);
   nghttp2_session_del(session->http);
   session->http = NULL;
@@ -114,6 +115,7 @@ static void close_with_loop(rv_link *link)
 static void on_timer(rv_timer *timer)
 {
   rv_session *session = RV_CONTAINER(timer, rv_session, timer);
+  rv_socket_reset_when_closed(session->transport.fd);
   if (session->ready || session->server)
     rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within 20 s");
   else

@@ -213,6 +213,12 @@ void rv_socket_close(int fd)
   close(fd);
 }
 
+void rv_socket_reset_when_closed(int fd)
+{
+  const struct linger none = {.l_onoff = 1};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+}
+
 int rv_socket_connect(int fd, const rv_sockaddr *address)
 {
   tune_for_loopback(fd, &address->storage);

@@ -34,6 +34,9 @@ void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 int rv_socket_connect(int fd, const rv_sockaddr *address);
 /* Ends the connection, or the listening, and closes. A copy that a forked child has would keep alive what is only closed. */
 void rv_socket_close(int fd);
+/* Closing will throw away what the peer has not taken, and tell it at once (RST): one that does not read would otherwise hear of the end
+ * only when the kernel gives up, minutes later. */
+void rv_socket_reset_when_closed(int fd);
 int rv_socket_error(int fd); /* the pending error, 0: none */
 
 /* Accepts one connection: a tuned socket, or a negated errno. */
