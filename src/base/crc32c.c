@@ -1,0 +1,83 @@
+#include "base/crc32c.h"
+
+#include <string.h>
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#define RV_HWCAP_CRC32 (1UL << 7)
+#endif
+
+/* Of each half byte, by the reflected polynomial 0x82F63B78: 64 bytes that stay in the cache where a table of bytes would not. */
+static const uint32_t of_nibble[16] = {0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3,
+                                       0x61C69362, 0x7198540D, 0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9,
+                                       0xC38D26C4, 0xD3D3E1AB, 0xE330A81A, 0xF36E6F75};
+
+uint32_t rv_crc32c_plain(uint32_t crc, const void *data, size_t size)
+{
+  const uint8_t *at = data, *end = size > 0 ? at + size : at;
+  crc = ~crc;
+  for (; at != end; at++) {
+    crc ^= *at;
+    crc = crc >> 4 ^ of_nibble[crc & 15U];
+    crc = crc >> 4 ^ of_nibble[crc & 15U];
+  }
+  return ~crc;
+}
+
+#if defined(__x86_64__)
+
+__attribute__((target("sse4.2"))) static uint32_t with_instruction(uint32_t crc, const uint8_t *at, size_t size)
+{
+  uint64_t wide = ~crc;
+  for (; size >= 8; at += 8, size -= 8) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    wide = __builtin_ia32_crc32di(wide, word);
+  }
+  uint32_t narrow = (uint32_t)wide;
+  for (; size > 0; at++, size--) narrow = __builtin_ia32_crc32qi(narrow, *at);
+  return ~narrow;
+}
+
+static int has_instruction(void)
+{
+  return __builtin_cpu_supports("sse4.2");
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+
+__attribute__((target("+crc"))) static uint32_t with_instruction(uint32_t crc, const uint8_t *at, size_t size)
+{
+  crc = ~crc;
+  for (; size >= 8; at += 8, size -= 8) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    __asm__("crc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+  }
+  for (; size > 0; at++, size--) __asm__("crc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)*at));
+  return ~crc;
+}
+
+static int has_instruction(void)
+{
+  return (getauxval(AT_HWCAP) & RV_HWCAP_CRC32) != 0;
+}
+
+#else
+
+static uint32_t with_instruction(uint32_t crc, const uint8_t *at, size_t size)
+{
+  return rv_crc32c_plain(crc, at, size);
+}
+
+static int has_instruction(void)
+{
+  return 0;
+}
+
+#endif
+
+uint32_t rv_crc32c(uint32_t crc, const void *data, size_t size)
+{
+  return has_instruction() ? with_instruction(crc, data, size) : rv_crc32c_plain(crc, data, size);
+}
