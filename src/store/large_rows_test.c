@@ -165,12 +165,43 @@ static void large_rows_that_had_to_wait_are_inserted_unchanged(void **state)
   rv_store_unref(store);
 }
 
+/* Such rows are written past the caches (rv_copy_past_caches), one by one and in batches. */
+static void rows_of_a_table_that_no_cache_holds_are_what_was_added(void **state)
+{
+  (void)state;
+  enum { SIZE = 5000 };
+  _Static_assert((size_t)SIZE * WIDE > RV_PAST_CACHES_FROM, "a table that is larger than caches");
+  static const size_t counts[] = {1, 7, 130};
+  uint64_t *keys = calloc(2 * SIZE, sizeof *keys);
+  rv_table_config config = rv_table_config_default("t", SIZE);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  int64_t total = 0;
+  for (int round = 0; total < SIZE + SIZE / 2; round++) {
+    wide_rows w;
+    assert_int_equal(add_wide(table, &w, total, counts[round % 3], keys + total), RV_SUBMIT_DONE);
+    must(w.rows.waiter.code, &w.rows.waiter.error);
+    free_wide(&w);
+    total += (int64_t)counts[round % 3];
+  }
+  for (int64_t i = total - SIZE; i < total; i++) {
+    rv_draw draw;
+    rv_error err;
+    must(rv_table_get(table, keys[i], &draw, &err), &err);
+    assert_wide(&draw, i);
+    rv_draw_release(&draw);
+  }
+  rv_store_unref(store);
+  free(keys);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_of_all_sizes_leave_the_newest_rows_in_the_table),
       cmocka_unit_test(threads_that_add_and_sample_large_rows_never_see_a_torn_one),
       cmocka_unit_test(large_rows_that_had_to_wait_are_inserted_unchanged),
+      cmocka_unit_test(rows_of_a_table_that_no_cache_holds_are_what_was_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

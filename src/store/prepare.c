@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/past_caches.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 
@@ -26,8 +27,9 @@ bool rv_rows_are_large(const rv_form *form, const rv_rows *rows)
 typedef struct rv_copying {
   const rv_tensor *columns;
   const rv_prepared *part;
-  size_t done;  /* rows before the part */
-  size_t piece; /* rows */
+  size_t done;      /* rows before the part */
+  size_t piece;     /* rows */
+  bool past_caches; /* the table is larger than they are */
 } rv_copying;
 
 static void copy_piece(void *context, size_t i)
@@ -39,12 +41,16 @@ static void copy_piece(void *context, size_t i)
   const rv_tensor *column = copying->columns;
   for (; lane < end; lane++, column++) {
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + ((size_t)part->first + at) * lane->stride;
-    rv_copy_strided(to, lane->stride, (const uint8_t *)column->data + (copying->done + at) * lane->row_bytes, lane->row_bytes,
-                    lane->row_bytes, n);
+    const uint8_t *from = (const uint8_t *)column->data + (copying->done + at) * lane->row_bytes;
+    if (copying->past_caches && lane->stride == lane->row_bytes)
+      rv_copy_past_caches(to, from, n * lane->row_bytes);
+    else
+      rv_copy_strided(to, lane->stride, from, lane->row_bytes, lane->row_bytes, n);
   }
 }
 
-static rv_code copy_part(rv_table *table, const rv_rows *rows, const rv_prepared *part, size_t done, rv_error *err)
+static rv_code copy_part(rv_table *table, const rv_rows *rows, const rv_prepared *part, size_t done, bool past_caches,
+                         rv_error *err)
 {
   const rv_form *form = rows->form;
   rv_code code = RV_OK;
@@ -53,7 +59,8 @@ static rv_code copy_part(rv_table *table, const rv_rows *rows, const rv_prepared
       code = rv_segment_fill(part->segment, c, part->first, (const uint8_t *)rows->columns[c].data + done * form->column_bytes[c],
                              part->rows, err);
   } else {
-    rv_copying copying = {.columns = rows->columns, .part = part, .done = done, .piece = PIECE_BYTES / form->row_bytes};
+    rv_copying copying = {
+        .columns = rows->columns, .part = part, .done = done, .piece = PIECE_BYTES / form->row_bytes, .past_caches = past_caches};
     if (copying.piece == 0) copying.piece = 1;
     bool together = part->rows > TOGETHER_BYTES / form->row_bytes;
     rv_crew_run(together ? table->crew : NULL, (part->rows + copying.piece - 1) / copying.piece, part->rows * form->row_bytes,
@@ -137,7 +144,7 @@ static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment 
   }
 }
 
-static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *make, rv_error *err)
+static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *make, bool past_caches, rv_error *err)
 {
   const rv_form *form = rows->form;
   rv_code code = RV_OK;
@@ -147,7 +154,7 @@ static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *
     if (part->segment == NULL) {
       code = rv_segment_new(form->specs, form->num_columns, make[i].capacity, &make[i].meta, &part->segment, err);
     }
-    if (code == RV_OK) code = copy_part(table, rows, part, done, err);
+    if (code == RV_OK) code = copy_part(table, rows, part, done, past_caches, err);
     done += part->rows;
   }
   return code;
@@ -164,8 +171,9 @@ rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
   if (rows->prepared == NULL) return rv_fail_memory(err, MOST_PARTS * sizeof *rows->prepared);
   rows->num_prepared = 0;
   plan_parts(table, rows, n, make);
+  bool past_caches = rv_table_outgrows_caches(table);
   rv_turn_end(turn);
-  rv_code code = fill_parts(table, rows, make, err);
+  rv_code code = fill_parts(table, rows, make, past_caches, err);
   rv_turn_begin(turn, table);
   give_back(turn, rows);
   return code;

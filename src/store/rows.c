@@ -25,7 +25,7 @@ static rv_code copy_strings(const rv_rows *rows, rv_form *form, size_t k, rv_err
   return code;
 }
 
-static rv_code copy_rows(const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
+static rv_code copy_rows(const rv_table *table, const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
 {
   if (form->has_strings) return copy_strings(rows, form, k, err);
   const rv_lane *lane = form->hold->chunk->lanes, *end = lane + form->num_columns;
@@ -35,7 +35,9 @@ static rv_code copy_rows(const rv_rows *rows, rv_form *form, size_t k, rv_error 
     size_t size = lane->row_bytes, stride = lane->stride;
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + fill * stride;
     const uint8_t *from = (const uint8_t *)column->data + done * size;
-    if (k == 1)
+    if (size >= RV_PAST_CACHES_LEAST && rv_table_outgrows_caches(table))
+      rv_copy_past_caches(to, from, size * k); /* such columns are runs of rows */
+    else if (k == 1)
       rv_copy_small(to, from, size);
     else
       rv_copy_strided(to, stride, from, size, size, k);
@@ -64,7 +66,7 @@ static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hol
   *hold = form->hold;
   *first = form->fill;
   turn->budget -= (int)(*k * form->row_bytes / BYTES_A_STEP);
-  return copy_rows(rows, form, *k, err);
+  return copy_rows(table, rows, form, *k, err);
 }
 
 static void publish(rv_form *form, size_t k)
@@ -211,7 +213,7 @@ static bool add_at_once(rv_turn *turn, rv_rows *rows)
     return false;
   int64_t begun_ns = rv_rates_begin(table);
   rows->form = form;
-  copy_rows(rows, form, n, NULL);
+  copy_rows(table, rows, form, n, NULL);
   template->items += (uint32_t)n;
   rv_naming_inserted(table, rows->naming, books->slab.sequence);
   rv_rows_replace(turn, rows, form->hold, form->fill, n);

@@ -12,6 +12,7 @@
 #include "base/crew.h"
 #include "base/env.h"
 #include "base/lock.h"
+#include "base/past_caches.h"
 #include "base/random.h"
 #include "store/books.h"
 #include "store/extensions/extension.h"
@@ -167,6 +168,12 @@ rv_code rv_table_is_closed(const rv_table *table, rv_error *err); /* the sentenc
 void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uint64_t sequence);
 /* Everything that can be known to be wrong with a configuration, before anything is made of it. */
 rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *registry, rv_error *err);
+
+/* What is written into the table now is not expected in the caches when it is sampled. */
+static inline bool rv_table_outgrows_caches(const rv_table *table)
+{
+  return table->books.chunk_memory > RV_PAST_CACHES_FROM;
+}
 
 /* ---- turns ---- */
 

@@ -1,0 +1,16 @@
+/* Copies into memory that nobody reads soon. An ordinary store first fetches the line that it changes, and pushes out of the caches what
+ * somebody may still want; this one writes whole lines straight to memory, where the processor can (SSE2; elsewhere it is memcpy). */
+#ifndef RV_BASE_PAST_CACHES_H
+#define RV_BASE_PAST_CACHES_H
+
+#include <stddef.h>
+
+enum {
+  RV_PAST_CACHES_LEAST = 1024,   /* bytes at a time from which on it pays */
+  RV_PAST_CACHES_FROM = 32 << 20 /* memory that is larger than this is not expected to stay in caches */
+};
+
+/* The blocks do not overlap. Done, for other threads too, when it returns and they have synchronised as they would after memcpy. */
+void rv_copy_past_caches(void *to, const void *from, size_t size);
+
+#endif

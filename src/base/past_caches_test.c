@@ -1,0 +1,33 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/past_caches.h"
+
+static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
+{
+  (void)state;
+  enum { MOST = 3000, ROOM = MOST + 256 };
+  static uint8_t from[ROOM], to[ROOM];
+  for (size_t i = 0; i < ROOM; i++) from[i] = (uint8_t)(i * 7 % 251);
+  for (size_t size = 0; size <= MOST; size += size < 1100 ? 13 : 61)
+    for (size_t place = 0; place < 70; place += 3) {
+      size_t source = (place * 5 + size) % 64;
+      memset(to, 255, sizeof to);
+      rv_copy_past_caches(to + place, from + source, size);
+      assert_memory_equal(to + place, from + source, size);
+      for (size_t i = 0; i < place; i++) assert_int_equal(to[i], 255);
+      for (size_t i = place + size; i < ROOM; i++) assert_int_equal(to[i], 255);
+    }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_size_and_place_is_copied_and_nothing_beside_it)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
