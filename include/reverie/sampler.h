@@ -86,7 +86,10 @@ typedef struct rv_batch rv_batch; /* drawn items, held */
 /* Draws `batch_size` items one by one as the limiter allows. At the timeout, or when it is cancelled, what was drawn is returned with RV_OK
  * if it is at least one item (rv_batch_size says how many); RV_DEADLINE_EXCEEDED or RV_CANCELLED only if it is none. What `interrupted` ends
  * is RV_CANCELLED in any case: what it had drawn is counted and gone. A server elsewhere is given a little less time than there is (a fifth,
- * at most a second), so that its answer is in time. */
+ * at most a second), so that its answer is in time.
+ * From a server elsewhere, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which
+ * counts as sampled, where nobody can tell: random selector, no max_times_sampled, no bound on samples per insert. What this client
+ * changes is always taken into account; changes by others are as they were when it was drawn, at most a second ago. */
 RV_API rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal,
                                       const rv_wait *wait, rv_batch **out, rv_error *err);
 RV_API void rv_batch_free(rv_batch *batch);

@@ -218,7 +218,7 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
     arrays->priorities = batch->priorities;
     arrays->times_sampled = batch->times_sampled;
   }
-  if (g->client->in_process && g->bytes <= CLIENT_SMALL_BYTES) {
+  if (g->bytes <= CLIENT_SMALL_BYTES) {
     core_wait_begin_short(wait, call->timeout_ms, call->cancel);
   } else {
     core_wait_begin(wait, call->timeout_ms, call->cancel);

@@ -206,6 +206,11 @@ PyDoc_STRVAR(
     sample_batch_doc,
     "sample_batch($self, /, table, batch_size, *, timeout=60.0, out=None, unequal='error', copy=True, cancel=None)\n--\n\n"
     "Draws items one by one as the rate limiter allows and gathers them into arrays.\n\n"
+    "From a server, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which "
+    "counts as\n"
+    "sampled, where nobody can tell: random selector, no max_times_sampled, no bound on samples per insert. What this client "
+    "changes is\n"
+    "always taken into account; changes by others are as they were when it was drawn, at most a second ago.\n\n"
     "Parameters\n----------\n"
     "table : str\n"
     "batch_size : int\n"

@@ -296,6 +296,7 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   else
     stream_free(stream); /* the rest completes, as cancelled, before this returns */
   *added = running.confirmed;
+  rv_client_note_change(client);
   if (code == RV_OK && running.code != RV_OK) code = rv_error_copy(err, &running.error);
   if (code == RV_DEADLINE_EXCEEDED && *added == add->n) code = RV_OK;
   rv_mutex_fini(&running.mutex);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/batch_ahead.h"
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/receive.h"
@@ -21,12 +22,13 @@
 
 enum { IDLE_STREAMS_MAX = 8 };
 
-/* Lives from its making until its call has closed and nobody uses it. All but the first three is the loop's, or, while no request
- * is under way, its user's. */
+/* Lives from its making until its call has closed and nobody uses it. `ahead` is its user's; all after it is the loop's, or, while no
+ * request is under way, its user's. */
 typedef struct batch_stream {
   rv_client *client;
   rv_link link; /* while idle: in the client's list; the client's mutex */
   rv_gate gate; /* opened at the end of each request */
+  rv_batch_ahead ahead;
   rv_call *call;
   rv_receiver receiver;
   rv_task task;
@@ -36,7 +38,7 @@ typedef struct batch_stream {
   /* the request */
   rv_sample_request request;
   rv_draw *draws;
-  size_t want, count;
+  size_t want, count, bytes;
   rv_batch_sink *sink; /* NULL: the draws are kept */
   rv_code code;
   rv_error error;
@@ -101,6 +103,7 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   }
   rv_span message = {.data = data, .size = size};
   size_t before = stream->count;
+  stream->bytes += size;
   rv_code code = rv_receiver_take(&stream->receiver, buf, message, stream->draws, stream->want, &stream->count, &stream->error);
   if (stream->sink != NULL) {
     rv_code poured = pour(stream, before);
@@ -178,18 +181,31 @@ static void drop_stream(void *context)
 
 /* ---- streams that nobody uses ---- */
 
-static rv_code take_stream(rv_client *client, batch_stream **out, rv_error *err)
+/* One whose last user asked for the same table, if there is one. */
+static batch_stream *take_idle(rv_client *client, const char *table)
+{
+  if (rv_list_empty(&client->batch_streams)) return NULL;
+  batch_stream *stream = RV_CONTAINER(client->batch_streams.next, batch_stream, link);
+  RV_LIST_EACH(link, &client->batch_streams)
+  {
+    batch_stream *candidate = RV_CONTAINER(link, batch_stream, link);
+    if (!rv_batch_ahead_is_for(&candidate->ahead, table)) continue;
+    stream = candidate;
+    break;
+  }
+  rv_list_remove(&stream->link);
+  client->num_batch_streams--;
+  return stream;
+}
+
+static rv_code take_stream(rv_client *client, const char *table, batch_stream **out, rv_error *err)
 {
   rv_code code = rv_client_connect(client, err);
   if (code != RV_OK) return code;
   rv_mutex_lock(&client->mutex);
-  rv_link *link = rv_list_pop_front(&client->batch_streams);
-  if (link != NULL) client->num_batch_streams--;
+  *out = take_idle(client, table);
   rv_mutex_unlock(&client->mutex);
-  if (link != NULL) {
-    *out = RV_CONTAINER(link, batch_stream, link);
-    return RV_OK;
-  }
+  if (*out != NULL) return RV_OK;
   batch_stream *stream = calloc(1, sizeof *stream);
   if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
   stream->client = client;
@@ -210,7 +226,9 @@ static void give_back(batch_stream *stream, bool usable)
     client->num_batch_streams++;
   }
   rv_mutex_unlock(&client->mutex);
-  if (!keep) rv_loop_call(client->loop, drop_stream, stream);
+  if (keep) return;
+  rv_batch_ahead_fini(&stream->ahead);
+  rv_loop_call(client->loop, drop_stream, stream);
 }
 
 void rv_batch_streams_free(rv_client *client)
@@ -220,7 +238,9 @@ void rv_batch_streams_free(rv_client *client)
     rv_link *link = rv_list_pop_front(&client->batch_streams);
     rv_mutex_unlock(&client->mutex);
     if (link == NULL) return;
-    rv_loop_call(client->loop, drop_stream, RV_CONTAINER(link, batch_stream, link));
+    batch_stream *stream = RV_CONTAINER(link, batch_stream, link);
+    rv_batch_ahead_fini(&stream->ahead);
+    rv_loop_call(client->loop, drop_stream, stream);
   }
 }
 
@@ -314,22 +334,50 @@ static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_
   }
 }
 
+/* What was drawn ahead, if it is what the caller's arrays are for. */
+static rv_code take_ahead(waiting_batch *waiting, bool same_layout, rv_patience *patience)
+{
+  batch_stream *stream = waiting->stream;
+  if (!same_layout) return RV_OK;
+  stream->count = rv_batch_ahead_fetch(&stream->ahead, waiting->table, stream->want, patience, stream->draws);
+  if (stream->count == 0) return RV_OK;
+  const rv_layout *layout = stream->sink != NULL ? stream->sink->layout : stream->draws[0].trajectory->layout;
+  if (all_alike(stream->draws, stream->count, layout)) return stream->sink != NULL ? pour(stream, 0) : RV_OK;
+  rv_draws_release(stream->draws, stream->count);
+  rv_batch_ahead_stop(&stream->ahead);
+  stream->count = 0;
+  return RV_OK;
+}
+
+static rv_code fetch(waiting_batch *waiting, bool same_layout, rv_patience *patience, rv_error *err)
+{
+  batch_stream *stream = waiting->stream;
+  rv_code code = take_ahead(waiting, same_layout, patience);
+  if (code != RV_OK) return rv_error_copy(err, &stream->error);
+  if (stream->count == stream->want) return RV_OK;
+  bool whole = stream->count == 0;
+  code = ask_until_done(waiting, patience, err);
+  if (code == RV_OK && whole && same_layout)
+    rv_batch_ahead_note(&stream->ahead, stream->client, waiting->table, stream->want, stream->bytes, patience);
+  return code;
+}
+
 rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_batch_sink *sink,
                          rv_patience *patience, rv_draw *draws, size_t *count, rv_error *err)
 {
   batch_stream *stream = NULL;
-  rv_code code = take_stream(client, &stream, err);
+  rv_code code = take_stream(client, table, &stream, err);
   if (code != RV_OK) return code;
   rv_span name = {.data = (const uint8_t *)table, .size = strlen(table)};
   stream->request = (rv_sample_request){.table = name, .same_layout = same_layout, .whole = true, .packed = true};
   stream->draws = draws;
   stream->want = want;
-  stream->count = 0;
+  stream->count = stream->bytes = 0;
   stream->sink = sink;
   waiting_batch waiting = {.stream = stream, .table = table};
   patience->describe = describe;
   patience->context = &waiting;
-  code = ask_until_done(&waiting, patience, err);
+  code = fetch(&waiting, same_layout, patience, err);
   patience->describe = NULL;
   *count = stream->count;
   give_back(stream, code == RV_OK);

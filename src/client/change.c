@@ -15,6 +15,7 @@ static rv_code tell(rv_client *client, const char *path, rv_writer_buf *request,
   rv_buf *owner;
   rv_span response;
   rv_code code = rv_client_unary(client, path, request, mode, &patience, &owner, &response, err);
+  rv_client_note_change(client);
   if (code == RV_OK) rv_buf_unref(owner);
   return code;
 }
@@ -35,6 +36,7 @@ static rv_code remote_mutate(rv_client *client, const char *table, const rv_key_
   rv_buf *owner;
   rv_span response;
   rv_code code = rv_client_unary(client, RV_PATH_MUTATE, &request, mode, &patience, &owner, &response, err);
+  rv_client_note_change(client);
   if (code != RV_OK) return code;
   size_t capacity = unknown != NULL ? num_updates + num_deletes : 0;
   code = rv_mutate_response_parse(response, unknown, capacity, num_unknown, err);

@@ -32,6 +32,8 @@ struct rv_client {
   rv_decode_cache *decode_cache; /* likewise */
   rv_crew *crew;                 /* a remote client's own; NULL: the store's */
 
+  atomic_uint_least64_t changes; /* made through this client and confirmed by its server */
+
   rv_mutex mutex; /* RV_RANK_CLIENT: what follows. Never held while waiting, nor together with a writer's or sampler's */
   rv_random random;
   rv_loop *loop; /* NULL until connected; then never changes */
@@ -55,6 +57,11 @@ rv_code rv_client_check_table(const rv_client *client, const char *table, rv_err
 /* Starts loop and channel if they are not there (client->loop and client->channel may be read without a lock afterwards).
  * Connects to nothing yet. Remote clients only. */
 rv_code rv_client_connect(rv_client *client, rv_error *err);
+/* Something in a table has changed, and the caller is about to hear of it: what was drawn before is not given out any more. */
+static inline void rv_client_note_change(rv_client *client)
+{
+  atomic_fetch_add_explicit(&client->changes, 1, memory_order_release);
+}
 /* Who helps with large batches. */
 rv_crew *rv_client_crew(rv_client *client);
 /* 64 random bits that are nobody else's: keys of items and chunks, episode ids, seeds. Any thread; those who need many seed a

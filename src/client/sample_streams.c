@@ -15,7 +15,7 @@
 typedef struct consumer_state {
   int64_t ready, handed_out;
   bool waiting;
-  int64_t starved_ns;
+  int64_t starved_ns, batches;
 } consumer_state;
 
 static consumer_state read_demand(rv_remote_sampler *sampler)
@@ -24,7 +24,8 @@ static consumer_state read_demand(rv_remote_sampler *sampler)
   consumer_state now = {.ready = (int64_t)sampler->count,
                         .handed_out = sampler->handed_out,
                         .waiting = sampler->waiting,
-                        .starved_ns = sampler->starved_ns};
+                        .starved_ns = sampler->starved_ns,
+                        .batches = sampler->batches};
   sampler->consumed = 0;
   rv_mutex_unlock(&sampler->mutex);
   return now;
@@ -149,7 +150,7 @@ void rv_sample_streams_pump(rv_remote_sampler *sampler)
     return;
   }
   decide_on_end(sampler, &demand);
-  int64_t window = rv_remote_sampler_window(sampler, demand.handed_out);
+  int64_t window = demand.batches > 0 ? demand.batches : rv_remote_sampler_window(sampler, demand.handed_out);
   rv_mutex_lock(&sampler->mutex);
   sampler->window = window;
   rv_mutex_unlock(&sampler->mutex);

@@ -151,6 +151,26 @@ static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *
   }
 }
 
+size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
+                                   int64_t until_ns)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  size_t count = 0;
+  for (bool last = false;;) {
+    rv_mutex_lock(&sampler->mutex);
+    sampler->batches = window;
+    while (count < want && take_ready(sampler, &draws[count])) count++;
+    bool over = last || count == want || sampler->cancelled || sampler->ended;
+    sampler->waiting = !over;
+    bool must = must_tell(sampler);
+    rv_mutex_unlock(&sampler->mutex);
+    tell(sampler, must);
+    if (over) return count;
+    bool opened;
+    last = rv_gate_wait_until(&sampler->gate, patience, until_ns, &opened, NULL) != RV_OK || !opened;
+  }
+}
+
 static void describe(void *context, char *out, size_t capacity)
 {
   rv_remote_sampler *sampler = context;

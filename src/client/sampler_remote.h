@@ -38,6 +38,7 @@ struct rv_remote_sampler {
   int64_t handed_out;
   int64_t consumed;   /* since the loop was last told */
   int64_t window;     /* of a stream, as the loop last set it */
+  int64_t batches;    /* the window that whoever takes many at once wishes; 0: as the others */
   bool waiting;       /* the consumer is in `next`, and nothing is ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
   bool told;          /* the pump task is posted */
@@ -75,10 +76,17 @@ void rv_sample_streams_close(rv_remote_sampler *sampler); /* for good */
 
 /* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. */
 rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n);
+/* Instead of `next`: takes up to `want` samples, waiting for them until `until_ns` while patience lasts; returns how many. From now on
+ * `window` samples are on their way or ready. They are not checked against the table's signature. */
+size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
+                                   int64_t until_ns);
 /* Every later `next` that finds nothing ready gets this. */
 void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
 
 /* ---- how far ahead (sampler_window.c) ---- */
+
+/* Nobody can tell that samples were drawn which nobody took. */
+bool rv_fetching_ahead_is_invisible(const rv_table_info *info);
 
 /* On the loop: the window of a stream after `handed_out` samples. Asks for the table's options the first time it matters. */
 int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out);

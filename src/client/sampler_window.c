@@ -12,7 +12,7 @@ enum { WINDOW_MAX = 1024 };
 
 /* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many
  * samples, and where samples and inserts are held in step. */
-static bool is_invisible(const rv_table_info *info)
+bool rv_fetching_ahead_is_invisible(const rv_table_info *info)
 {
   bool random = info->sampler.kind == RV_SELECTOR_UNIFORM || info->sampler.kind == RV_SELECTOR_PRIORITIZED;
   bool unbounded = info->rate_limiter.min_diff <= -DBL_MAX / 2 && info->rate_limiter.max_diff >= DBL_MAX / 2;
@@ -22,7 +22,7 @@ static bool is_invisible(const rv_table_info *info)
 static void look_at(rv_remote_sampler *sampler, const rv_tables *tables)
 {
   const rv_table_info *info;
-  if (rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK) sampler->may_grow = is_invisible(info);
+  if (rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK) sampler->may_grow = rv_fetching_ahead_is_invisible(info);
 }
 
 typedef struct look {

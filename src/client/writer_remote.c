@@ -101,6 +101,7 @@ void rv_writer_take_confirmed(void *context)
 {
   rv_writer *writer = context;
   if (rv_list_empty(&writer->ended)) return;
+  rv_client_note_change(writer->client);
   rv_link others;
   rv_list_init(&others);
   rv_mutex_lock(&writer->mutex);

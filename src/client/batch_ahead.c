@@ -1,0 +1,142 @@
+#include "client/batch_ahead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MILLISECOND INT64_C(1000000)
+/* So many batches in a row are a habit. */
+enum { HABIT = 8 };
+/* Ahead is what was asked for lately, so that it is about as old as that, and at least one batch. */
+#define AHEAD_NS (50 * MILLISECOND)
+#define AGE_MAX_NS (1000 * MILLISECOND)
+#define WAIT_MAX_NS (500 * MILLISECOND)
+#define BATCH_BYTES_MAX ((size_t)512 << 10)
+#define AHEAD_BYTES_MAX ((size_t)1 << 20)
+enum { AHEAD_MAX = 1024 };
+
+bool rv_batch_ahead_is_for(const rv_batch_ahead *ahead, const char *table)
+{
+  return ahead->table != NULL && strcmp(ahead->table, table) == 0;
+}
+
+void rv_batch_ahead_stop(rv_batch_ahead *ahead)
+{
+  rv_sampler_free(ahead->sampler);
+  ahead->sampler = NULL;
+  ahead->in_a_row = 0;
+}
+
+void rv_batch_ahead_fini(rv_batch_ahead *ahead)
+{
+  rv_batch_ahead_stop(ahead);
+  free(ahead->table);
+  ahead->table = NULL;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static uint64_t changes_of(rv_client *client)
+{
+  return atomic_load_explicit(&client->changes, memory_order_acquire);
+}
+
+static void note_time(rv_batch_ahead *ahead, int64_t now)
+{
+  int64_t since = smaller(now - ahead->asked_ns, AGE_MAX_NS);
+  ahead->interval_ns += (since - ahead->interval_ns) / 8;
+  ahead->asked_ns = now;
+}
+
+/* Samples to have on their way. */
+static int64_t window(const rv_batch_ahead *ahead)
+{
+  int64_t batches = AHEAD_NS / (ahead->interval_ns + 1) + 1;
+  int64_t most = smaller(AHEAD_MAX, (int64_t)(AHEAD_BYTES_MAX / (ahead->item_bytes + 1)));
+  int64_t want = (int64_t)ahead->want;
+  return smaller(batches * want, most > want ? most : want);
+}
+
+static void note_age(rv_batch_ahead *ahead, int64_t now, int64_t now_window)
+{
+  if (now_window > ahead->widest) ahead->widest = now_window;
+  if (ahead->handed_out < ahead->renewed_at) return;
+  ahead->oldest_ns = ahead->renewed_ns;
+  ahead->renewed_ns = now;
+  ahead->renewed_at = ahead->handed_out + ahead->widest;
+  ahead->widest = now_window;
+}
+
+static bool is_of_use(const rv_batch_ahead *ahead, const char *table, size_t want, int64_t now)
+{
+  return want == ahead->want && rv_batch_ahead_is_for(ahead, table) && now - ahead->oldest_ns < AGE_MAX_NS &&
+         changes_of(ahead->sampler->client) == ahead->changes;
+}
+
+size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws)
+{
+  int64_t now = patience->begun_ns;
+  if (ahead->sampler == NULL) return 0;
+  if (!is_of_use(ahead, table, want, now)) {
+    rv_batch_ahead_stop(ahead);
+    return 0;
+  }
+  note_time(ahead, now);
+  int64_t wished = window(ahead);
+  note_age(ahead, now, wished);
+  /* Half of the caller's time is left for a request of its own, which can say what it waits for. */
+  int64_t half = patience->deadline_ns == INT64_MAX ? WAIT_MAX_NS : (patience->deadline_ns - now) / 2;
+  size_t count = rv_remote_sampler_take_many(ahead->sampler, wished, want, draws, patience, now + smaller(half, WAIT_MAX_NS));
+  ahead->handed_out += (int64_t)count;
+  if (count < want) rv_batch_ahead_stop(ahead);
+  return count;
+}
+
+static bool is_invisible(rv_client *client, const char *table, rv_patience *patience)
+{
+  rv_tables *tables;
+  const rv_table_info *info;
+  if (rv_client_tables(client, false, patience, &tables, NULL) != RV_OK) return false;
+  bool yes = rv_tables_find(tables, table, &info, NULL) == RV_OK && rv_fetching_ahead_is_invisible(info);
+  rv_tables_unref(tables);
+  return yes;
+}
+
+static void begin(rv_batch_ahead *ahead, rv_client *client)
+{
+  ahead->handed_out = ahead->renewed_at = ahead->widest = 0;
+  ahead->renewed_ns = ahead->oldest_ns = ahead->asked_ns;
+  rv_sampler common = {.client = client,
+                       .table = strdup(ahead->table),
+                       .max_samples = INT64_MAX,
+                       .num_streams = 1,
+                       .max_samples_per_stream = INT64_MAX,
+                       .rate_limiter_timeout_ns = INT64_MAX};
+  if (common.table != NULL && rv_sampler_new_remote(&common, &ahead->sampler, NULL) != RV_OK) ahead->sampler = NULL;
+}
+
+void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *table, size_t count, size_t bytes,
+                         rv_patience *patience)
+{
+  uint64_t changes = changes_of(client);
+  bool same = rv_batch_ahead_is_for(ahead, table) && ahead->want == count && ahead->changes == changes;
+  if (!same) {
+    rv_batch_ahead_stop(ahead);
+    if (!rv_batch_ahead_is_for(ahead, table)) {
+      free(ahead->table);
+      ahead->table = strdup(table);
+    }
+    ahead->want = count;
+    ahead->changes = changes;
+    ahead->asked_ns = patience->begun_ns;
+    ahead->interval_ns = 0;
+    return;
+  }
+  note_time(ahead, patience->begun_ns);
+  ahead->item_bytes = bytes / count;
+  if (bytes > BATCH_BYTES_MAX || ++ahead->in_a_row < HABIT) return;
+  ahead->in_a_row = 0;
+  if (is_invisible(client, table, patience)) begin(ahead, client);
+}

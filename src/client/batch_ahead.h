@@ -1,0 +1,43 @@
+/* Batches ahead: when one caller asks for batches of one table again and again, the next ones are on their way before he asks.
+ *
+ * A batch from a server is a chain of wake-ups: caller, the loop's thread, the server, the loop's thread, caller. Who draws batches in
+ * a row gets them from a sampler (sampler_remote.h), whose samples arrive while he works, many in one message. This is done only
+ * where nobody can tell (rv_fetching_ahead_is_invisible), and for batches that are small. What was drawn before the client changed
+ * something itself, or long ago, is not given out: see rv_batch_ahead_fetch. Whatever is unusual, a wait or a failure or another
+ * kind of item, is left to a request of one's own (batch_remote.c).
+ *
+ * It belongs to whoever has the batch stream it is part of. */
+#ifndef RV_CLIENT_BATCH_AHEAD_H
+#define RV_CLIENT_BATCH_AHEAD_H
+
+#include "client/sampler_remote.h"
+
+typedef struct rv_batch_ahead {
+  char *table; /* what was asked for last; NULL: nothing yet */
+  size_t want;
+  unsigned in_a_row;
+  uint64_t changes;    /* the client's, when the last batch was given out */
+  int64_t asked_ns;    /* when it was asked for */
+  int64_t interval_ns; /* from one to the next, about */
+  size_t item_bytes;   /* about, as they come over the wire */
+  rv_sampler *sampler; /* NULL: none is drawn ahead */
+  /* How old may what is drawn ahead be? From sample number `renewed_at` on all were asked for after `renewed_ns`, those before it after
+   * `oldest_ns`: never is more than `widest` on its way. */
+  int64_t handed_out, renewed_at, widest;
+  int64_t renewed_ns, oldest_ns;
+} rv_batch_ahead;
+
+/* Batches were last asked for from that table. */
+bool rv_batch_ahead_is_for(const rv_batch_ahead *ahead, const char *table);
+/* Takes what was drawn ahead, at most `want`, and waits for the rest while that is promising; returns how many there are, the
+ * caller's to release. Fewer than `want`: nothing is drawn ahead any more. Nothing is given out that was drawn before a change that
+ * this client made and that has been confirmed, or longer ago than a second. */
+size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws);
+/* A batch of so many items of that table was drawn by a request of its own, begun with `patience`, and took so many bytes. */
+void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *table, size_t count, size_t bytes,
+                         rv_patience *patience);
+/* Forgets what was drawn ahead. */
+void rv_batch_ahead_stop(rv_batch_ahead *ahead);
+void rv_batch_ahead_fini(rv_batch_ahead *ahead);
+
+#endif
