@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "store/chunk_parts.h"
-#include "store/table_parts.h"
+#include "store/snapshot_parts.h"
 
 enum {
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
@@ -94,6 +94,7 @@ bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, 
   rv_fill *fill = sampling->fill;
   rv_filled filled;
   if (!find_rows(table, slots, k, &filled)) return false;
+  for (size_t i = 0; i < k && table->snapshot != NULL; i++) rv_snapshot_changes(table, slots[i]);
   count(table, filled.item, k, fill);
   for (uint32_t c = 0; c < table->plan.num_columns; c++) {
     if (fill->columns[c] == NULL) continue;

@@ -1,7 +1,7 @@
 /* Items come in: one with a trajectory at a time, or an update where the key is known. */
 #include "base/error.h"
 #include "store/chunk_parts.h"
-#include "store/table_parts.h"
+#include "store/snapshot_parts.h"
 
 rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err)
 {
@@ -52,6 +52,7 @@ void rv_table_remove(rv_turn *turn, uint32_t slot)
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
   rv_table_note(turn, RV_EVENT_DELETE, item, item->priority, item->priority);
+  rv_snapshot_leaves(table, slot);
   if (item->marked) rv_marks_leave(table, slot);
   rv_bound_remove(&table->lowest, item->priority);
   rv_bound_remove(&table->highest, item->priority);
@@ -77,6 +78,7 @@ rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, r
   rv_bound_remove(&table->highest, item->priority);
   rv_bound_add(&table->lowest, priority, true);
   rv_bound_add(&table->highest, priority, false);
+  rv_snapshot_changes(table, slot);
   item->priority = priority;
   table->changes++;
   return RV_OK;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/table_parts.h"
+#include "store/snapshot_parts.h"
 
 enum {
   BATCH = 256,     /* keys updated in one hold of the lock */
@@ -100,6 +100,7 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
     old[found] = item->priority;
     given[found++] = priorities[i];
     change_bounds(table, item->priority, priorities[i]);
+    rv_snapshot_changes(table, slot);
     item->priority = priorities[i];
   }
   rv_pick_update_many(&table->sampler, slots, given, found);
@@ -309,13 +310,16 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
   rv_books *old = malloc(sizeof *old);
   if (old == NULL) return rv_fail_memory(err, sizeof *old);
   rv_blocks blocks = {NULL};
+  bool kept = false; /* a snapshot has the old books now */
   rv_turn_begin(&turn, table);
   rv_code code = rv_table_is_closed(table, err);
   if (code == RV_OK) {
     if (table->num_events > 0) rv_table_tell(table);
     *old = table->books;
+    kept = table->snapshot != NULL;
+    if (kept) rv_snapshot_take_books(table->snapshot, old);
     /* the list's head moved with the copy, and nobody looks at it any more */
-    rv_table_new_books(table, old->epoch + 1, old->key_count, old->slab.sequence);
+    rv_table_new_books(table, table->books.epoch + 1, table->books.key_count, table->books.slab.sequence);
     rv_pick_clear(&table->sampler, &blocks);
     rv_pick_clear(&table->remover, &blocks);
     rv_rate_limiter_reset(&table->limiter);
@@ -326,8 +330,8 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
     rv_table_note(&turn, RV_EVENT_RESET, NULL, 0, 0);
   }
   rv_turn_finish(&turn);
-  if (code == RV_OK) rv_books_fini(old);
+  if (code == RV_OK && !kept) rv_books_fini(old);
   rv_blocks_free(&blocks);
-  free(old);
+  if (!kept) free(old);
   return code;
 }

@@ -5,7 +5,7 @@
  * new item would be, the sum of a prioritized one changes by the difference. A registered sampler sees keys, and extensions see
  * events: for them rows take the long way (rv_table_admit). */
 #include "store/chunk_parts.h"
-#include "store/table_parts.h"
+#include "store/snapshot_parts.h"
 
 enum { AHEAD = 12 };
 
@@ -72,7 +72,8 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
 {
   rv_slab *slab = work->slab;
   rv_books *books = &work->table->books;
-  if (books->by_key.count > 0) return 0; /* a new key might be there already */
+  if (books->by_key.count > 0) return 0;       /* a new key might be there already */
+  if (work->table->snapshot != NULL) return 0; /* each item that goes must be looked at */
   const uint64_t tag = books->key_tag, mask = books->key_mask, named = UINT64_C(0xFF00000000000000) | mask;
   const unsigned slot_bits = books->slot_bits;
   const uint16_t number = work->number;
@@ -130,6 +131,7 @@ static void replace_one(rv_replacing *work, size_t i)
   rv_books *books = &table->books;
   uint32_t slot = work->slab->oldest;
   rv_item *item = rv_slab_at(work->slab, slot);
+  rv_snapshot_leaves(table, slot);
   if (item->marked) {
     rv_marks_leave(table, slot);
     item->marked = 0;

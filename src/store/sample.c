@@ -1,7 +1,7 @@
 /* Items go out: drawn one by one as the limiter allows, many in one step where a draw does not change the next one's odds. */
 #include "base/error.h"
 #include "store/chunk_parts.h"
-#include "store/table_parts.h"
+#include "store/snapshot_parts.h"
 
 enum { AHEAD = 32 };
 
@@ -56,6 +56,7 @@ static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *s
     if (i + AHEAD < k) __builtin_prefetch(rv_slab_at(slab, slots[i + AHEAD]), 1);
     rv_item *item = rv_slab_at(slab, slots[i]);
     rv_draw *draw = &draws[i];
+    rv_snapshot_changes(table, slots[i]);
     int32_t times = item->times_sampled;
     unique += times == 0 ? 1 : 0;
     item->times_sampled = times += times < INT32_MAX ? 1 : 0;
@@ -130,6 +131,7 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling)
   rv_item *item = rv_slab_at(&table->books.slab, slot);
   draw->table_size = (int64_t)table->books.slab.count;
   draw->rate_limited = sampling->rate_limited;
+  rv_snapshot_changes(table, slot);
   count_draw(table, item);
   fill_draw(table, item, draw);
   rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);

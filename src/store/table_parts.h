@@ -148,6 +148,8 @@ struct rv_table {
   rv_mark marks[RV_MAX_MARKS];
   uint64_t pages;
 
+  struct rv_snapshot *snapshot; /* being taken; NULL: none (snapshot.h) */
+
   bool compacting;
   rv_hold *compact_into;
   int64_t compact_fill;
