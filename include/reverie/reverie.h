@@ -4,11 +4,13 @@
 
 #include "reverie/client.h"
 #include "reverie/env.h"
+#include "reverie/patterns.h"
 #include "reverie/sampler.h"
 #include "reverie/server.h"
 #include "reverie/status.h"
 #include "reverie/step_writer.h"
 #include "reverie/store.h"
+#include "reverie/structured_writer.h"
 #include "reverie/table.h"
 #include "reverie/tensor.h"
 #include "reverie/version.h"

@@ -56,6 +56,7 @@ struct rv_writer {
   rv_chunk_rule rule; /* with one_chunk */
   int64_t num_rows, episode_steps;
   bool step_open;
+  bool admitted; /* items in the making: room for them was asked before their step was taken (rv_writer_admits) */
   uint64_t episode_id;
   uint64_t naming; /* of the next items */
   uint64_t serial; /* of appends and items, to mark what one of them has seen */
@@ -139,6 +140,8 @@ void rv_flight_fini(rv_flight *flight);
 rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err);
 /* RV_RESOURCE_EXHAUSTED: so many more bytes would be over the bound. */
 rv_code rv_writer_room(rv_writer *writer, size_t bytes, rv_error *err);
+/* RV_RESOURCE_EXHAUSTED: so many more items would be over the bound, or something is over its bound already. */
+rv_code rv_writer_admits(rv_writer *writer, size_t items, rv_error *err);
 
 /* Waits until no more than so many items are sent and not confirmed; items that wait for their chunks do not count (writer.c). */
 rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wait *wait, rv_error *err);
@@ -149,6 +152,10 @@ rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wai
 rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err);
 rv_code rv_writer_priority_fits(const rv_table_info *info, double priority, rv_error *err);
 void rv_parts_fini(rv_parts *parts);
+/* create_item for the structured writer, whose step is in already: it may go over the bounds in flight by one step's items,
+ * and what the server found later is left to the next call. */
+rv_code rv_writer_put_item(rv_writer *writer, const char *table, double priority, const rv_item_column *columns,
+                           size_t num_columns, rv_error *err);
 
 /* ---- in process (writer_local.c) ---- */
 

@@ -30,14 +30,21 @@ rv_code rv_writer_room(rv_writer *writer, size_t bytes, rv_error *err)
   return is_over(writer, bytes) ? fail_bound(writer, bytes, err) : RV_OK;
 }
 
+rv_code rv_writer_admits(rv_writer *writer, size_t items, rv_error *err)
+{
+  size_t flights = atomic_load_explicit(&writer->num_flights, memory_order_relaxed), bound = writer->config.max_in_flight_items;
+  bool too_many = flights > 0 && (items > bound || flights > bound - items);
+  return too_many || is_over(writer, 0) ? fail_bound(writer, 0, err) : RV_OK;
+}
+
 rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err)
 {
   const rv_parts *parts = &writer->parts;
   size_t bytes = flight->own_bytes;
   rv_mutex_lock(&writer->mutex);
   for (uint32_t i = 0; i < parts->num_chunks; i++) bytes += parts->chunks[i]->in_flight == 0 ? parts->chunks[i]->bytes : 0;
-  if (is_over(writer, bytes) ||
-      atomic_load_explicit(&writer->num_flights, memory_order_relaxed) >= writer->config.max_in_flight_items) {
+  bool too_many = atomic_load_explicit(&writer->num_flights, memory_order_relaxed) >= writer->config.max_in_flight_items;
+  if (!writer->admitted && (too_many || is_over(writer, bytes))) {
     rv_mutex_unlock(&writer->mutex);
     return fail_bound(writer, bytes, err);
   }

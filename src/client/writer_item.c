@@ -309,14 +309,11 @@ void rv_writer_set_naming(rv_writer *writer, uint64_t naming)
   writer->naming = naming;
 }
 
-rv_code rv_writer_create_item(rv_writer *writer, const char *table_name, double priority, const rv_item_column *columns,
-                              size_t num_columns, uint64_t *key, rv_error *err)
+static rv_code put_item(rv_writer *writer, const char *table_name, double priority, const rv_item_column *columns,
+                        size_t num_columns, uint64_t *key, rv_error *err)
 {
-  rv_code code = rv_writer_check(writer, err);
-  if (code == RV_OK) code = rv_writer_failure(writer, false, err);
-  if (code != RV_OK) return code;
   rv_writer_table *table;
-  code = rv_writer_find_table(writer, table_name, &table, err);
+  rv_code code = rv_writer_find_table(writer, table_name, &table, err);
   if (code == RV_OK) code = check_priority(table, priority, err);
   if (code == RV_OK) code = make_parts(writer, columns, num_columns, err);
   writer->parts.given = columns;
@@ -325,4 +322,21 @@ rv_code rv_writer_create_item(rv_writer *writer, const char *table_name, double 
   if (writer->stream == NULL) return rv_writer_insert_local(writer, table, priority, key, err);
   learn_runs(writer, columns, num_columns);
   return rv_writer_insert_remote(writer, table, priority, key, err);
+}
+
+rv_code rv_writer_create_item(rv_writer *writer, const char *table, double priority, const rv_item_column *columns,
+                              size_t num_columns, uint64_t *key, rv_error *err)
+{
+  rv_code code = rv_writer_check(writer, err);
+  if (code == RV_OK) code = rv_writer_failure(writer, false, err);
+  return code == RV_OK ? put_item(writer, table, priority, columns, num_columns, key, err) : code;
+}
+
+rv_code rv_writer_put_item(rv_writer *writer, const char *table, double priority, const rv_item_column *columns,
+                           size_t num_columns, rv_error *err)
+{
+  writer->admitted = true;
+  rv_code code = put_item(writer, table, priority, columns, num_columns, NULL, err);
+  writer->admitted = false;
+  return code;
 }
