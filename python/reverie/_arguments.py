@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 MAX_INT32 = 2**31 - 1
@@ -63,3 +63,11 @@ def listed(name: str, value: Any, of: str) -> list[Any]:
     if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable):
         return list(value)
     raise TypeError(f"{name} must be a sequence of {of}, got {value!r}")
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
+    """One of the words; ValueError for anything else."""
+    if isinstance(value, str) and value in choices:
+        return value
+    words = [f'"{choice}"' for choice in choices]
+    raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, got {value!r}")

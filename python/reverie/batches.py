@@ -6,24 +6,23 @@ import os
 import queue
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import Generic, Self, TypeVar
 
 from reverie import _core
 from reverie.errors import CancelledError, FailedPreconditionError
 
-if TYPE_CHECKING:
-    from reverie.client import Client
-
 __all__ = ["BatchIterator"]
 
+Batch = TypeVar("Batch")
 
-class _Drawer:
+
+class _Drawer(Generic[Batch]):
     """What the thread and the iterator share. It knows nothing of the iterator, so that dropping that ends the thread."""
 
-    def __init__(self, client: Client, arguments: dict[str, Any], prefetch: int) -> None:
-        self.client = client
-        self.arguments = arguments
-        self.results: queue.SimpleQueue[_core.ReplayBatch | BaseException | None] = queue.SimpleQueue()
+    def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int) -> None:
+        self.draw = draw
+        self.results: queue.SimpleQueue[Batch | BaseException | None] = queue.SimpleQueue()
         self.room = threading.Semaphore(prefetch)
         self.cancel = _core.Cancel()
         self.stopped = False
@@ -36,7 +35,7 @@ class _Drawer:
             if self.stopped:
                 break
             try:
-                self.results.put(self.client.sample_batch(**self.arguments, cancel=self.cancel))
+                self.results.put(self.draw(self.cancel))
             except CancelledError as error:
                 if not self.stopped:
                     self.results.put(error)
@@ -55,25 +54,30 @@ class _Drawer:
             self.thread.join()
 
 
-class BatchIterator:
-    """Made by `Client.batches`. Iterate over it; leave a ``with`` block of it, `close` it, or drop it to stop its thread."""
+class BatchIterator(Generic[Batch]):
+    """Made by `Client.batches`. Iterate over it; leave a ``with`` block of it, `close` it, or drop it to stop its thread.
 
-    def __init__(self, client: Client, table: str, batch_size: int, prefetch: int, timeout: float | None, unequal: str) -> None:
+    Parameters
+    ----------
+    draw : callable
+        Draws one batch, and gives up with a `CancelledError` when the `Cancel` that it is called with fires.
+    prefetch : int
+        Batches drawn ahead, at least 1.
+    """
+
+    def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int) -> None:
         if isinstance(prefetch, bool) or not isinstance(prefetch, int):
             raise TypeError(f"prefetch must be an integer, got {prefetch!r}")
         if prefetch < 1:
             raise ValueError(f"prefetch must be a positive integer, got {prefetch}")
-        if unequal not in ("error", "pad", "list"):
-            raise ValueError(f'unequal must be "error", "pad" or "list", got {unequal!r}')
-        arguments = {"table": table, "batch_size": batch_size, "timeout": timeout, "unequal": unequal}
-        self._drawer = _Drawer(client, arguments, prefetch)
+        self._drawer = _Drawer(draw, prefetch)
         self._started = False
         self._finalizer = weakref.finalize(self, self._drawer.stop)
 
-    def __iter__(self) -> BatchIterator:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> _core.ReplayBatch:
+    def __next__(self) -> Batch:
         if not self._finalizer.alive:
             raise StopIteration
         if self._drawer.process != os.getpid():

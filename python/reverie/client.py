@@ -247,7 +247,7 @@ class Client(_core.Client):
         prefetch: int = 2,
         timeout: float | None = DEFAULT_TIMEOUT,
         unequal: str = "error",
-    ) -> BatchIterator:
+    ) -> BatchIterator[_core.ReplayBatch]:
         """An endless iterator of `sample_batch`, which a thread draws ahead of.
 
         Parameters
@@ -262,7 +262,12 @@ class Client(_core.Client):
         unequal : {"error", "pad", "list"}
             As in `sample_batch`.
         """
-        return BatchIterator(self, table, batch_size, prefetch, timeout, unequal)
+        _arguments.one_of("unequal", unequal, ("error", "pad", "list"))
+
+        def draw(cancel: _core.Cancel) -> _core.ReplayBatch:
+            return self.sample_batch(table, batch_size, timeout=timeout, unequal=unequal, cancel=cancel)
+
+        return BatchIterator(draw, prefetch)
 
     # ---- items ----
 

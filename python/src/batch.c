@@ -11,6 +11,7 @@ typedef struct batch_call {
   bool copy;
   PyObject **out;
   size_t num_out;
+  PyObject *maker;
   int64_t timeout_ms;
   rv_cancel *cancel;
 } batch_call;
@@ -74,6 +75,7 @@ static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, cons
   gathering g;
   size_t num_columns = rv_batch_num_columns(drawn);
   if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out, call->num_out) < 0) return NULL;
+  g.maker = call->maker;
   if (describe(&g, drawn) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
     return gathering_nest(&g, client_structure(handle, num_columns, rv_batch_naming(drawn)));
   gathering_drop(&g);
@@ -185,18 +187,19 @@ static int64_t now_ms(void)
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Columns for `n` items that look as the table's did last; 0: that is not known. */
-static int known_columns(gathering *g, client_object *self, scratch *s, const batch_call *call, const handle_object *handle)
+/* Columns for as many items of this layout; 0: it is not known (NULL). */
+static int known_columns(gathering *g, client_object *self, scratch *s, const batch_call *call, const rv_layout *layout)
 {
-  if (handle->layout == NULL) {
+  if (layout == NULL) {
     *g = (gathering){.client = self};
     return 0;
   }
-  size_t num_columns = rv_layout_num_columns(handle->layout);
+  size_t num_columns = rv_layout_num_columns(layout);
   if (gathering_init(g, self, s, call->batch_size, num_columns, call->out, call->num_out) < 0) return -1;
+  g->maker = call->maker;
   rv_error err;
   for (size_t i = 0; i < num_columns; i++) {
-    if (rv_layout_get_column(handle->layout, i, call->batch_size, &g->columns[i], &err) == RV_OK) continue;
+    if (rv_layout_get_column(layout, i, call->batch_size, &g->columns[i], &err) == RV_OK) continue;
     core_raise(self->state, &err);
     return -1;
   }
@@ -205,13 +208,11 @@ static int known_columns(gathering *g, client_object *self, scratch *s, const ba
   return -1;
 }
 
-static rv_code sample_into(gathering *g, const batch_call *call, const handle_object *handle, batch_object *batch,
-                           rv_batch_arrays *arrays, core_wait *wait, rv_error *err)
+static rv_code sample_into(gathering *g, const batch_call *call, const handle_object *handle, const rv_layout *layout,
+                           batch_object *batch, rv_batch_arrays *arrays, core_wait *wait, rv_error *err)
 {
   *arrays = (rv_batch_arrays){.size = sizeof *arrays, .columns = g->outs};
-  rv_layout *layout = handle->layout; /* another thread may replace the handle's while this one waits */
   if (layout != NULL) {
-    rv_layout_ref(layout);
     arrays->layout = layout;
     arrays->keys = batch->keys;
     arrays->probabilities = batch->probabilities;
@@ -225,7 +226,6 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
   }
   rv_code code = rv_client_sample_into(g->client->client, handle->text, call->batch_size, arrays, &wait->wait, err);
   core_wait_end(wait, code);
-  rv_layout_unref(layout);
   return code;
 }
 
@@ -244,21 +244,21 @@ static PyObject *finished(gathering *g, batch_object *owned_batch, const rv_batc
 }
 
 /* One try. *again: the items looked otherwise than was known, and none was drawn. From a server they are then drawn already. */
-static PyObject *try_into(client_object *self, scratch *s, const batch_call *call, handle_object *handle, bool *again)
+static PyObject *try_layout(client_object *self, scratch *s, const batch_call *call, handle_object *handle,
+                            const rv_layout *layout, bool *again)
 {
   gathering g;
   rv_batch_arrays arrays;
   core_wait wait;
   rv_error err;
-  *again = false;
   batch_object *batch = NULL;
-  int known = known_columns(&g, self, s, call, handle);
+  int known = known_columns(&g, self, s, call, layout);
   if (known < 0) return NULL;
   if (known > 0 && (batch = batch_new(self->state, self->buffers, call->batch_size, false)) == NULL) {
     gathering_drop(&g);
     return NULL;
   }
-  rv_code code = sample_into(&g, call, handle, batch, &arrays, &wait, &err);
+  rv_code code = sample_into(&g, call, handle, layout, batch, &arrays, &wait, &err);
   if (code == RV_OK) return finished(&g, batch, &arrays, handle);
   gathering_drop(&g);
   Py_XDECREF((PyObject *)batch);
@@ -271,6 +271,16 @@ static PyObject *try_into(client_object *self, scratch *s, const batch_call *cal
   if (arrays.drawn != NULL) return wrap(self, s, call, handle, arrays.drawn);
   *again = true;
   return NULL;
+}
+
+static PyObject *try_into(client_object *self, scratch *s, const batch_call *call, handle_object *handle, bool *again)
+{
+  rv_layout *layout = handle->layout; /* another thread, or a maker of arrays, may replace the handle's meanwhile */
+  if (layout != NULL) rv_layout_ref(layout);
+  *again = false;
+  PyObject *out = try_layout(self, s, call, handle, layout, again);
+  rv_layout_unref(layout);
+  return out;
 }
 
 static PyObject *draw_into(client_object *self, scratch *s, const batch_call *call, handle_object *handle)
@@ -369,7 +379,8 @@ PyObject *client_sample_batch(PyObject *object, PyObject *const *args, Py_ssize_
   scratch s;
   scratch_init(&s);
   PyObject *out = NULL;
-  if (!has_out || (call.out = parse_out(self, &s, given[3], call.batch_size, &call.num_out)) != NULL) {
+  if (has_out && PyCallable_Check(given[3])) call.maker = given[3];
+  if (!has_out || call.maker != NULL || (call.out = parse_out(self, &s, given[3], call.batch_size, &call.num_out)) != NULL) {
     handle_object *handle = client_handle(self, given[0], &call.timeout_ms, call.cancel);
     if (handle != NULL) out = sample(self, &s, &call, handle);
     Py_XDECREF((PyObject *)handle);

@@ -22,7 +22,7 @@ typedef struct batch_object {
 /* Room for n items, nothing set. */
 batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths);
 
-/* Arrays for n items of these columns: the caller's where `given` is set, else fresh ones. */
+/* Arrays for n items of these columns: the caller's where `given` is set, those that `maker` makes where that is, else fresh ones. */
 typedef struct gathering {
   client_object *client;
   size_t n, num_columns;
@@ -31,12 +31,14 @@ typedef struct gathering {
   void **outs;       /* where the library writes; NULL for strings */
   size_t *sizes, bytes;
   PyObject **given; /* borrowed; NULL: none */
+  PyObject *maker;  /* borrowed; called with shape and dtype it makes an array; NULL: none */
 } gathering;
 
 /* Memory for so many columns, in the scratch. -1 with an exception. */
 int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, PyObject **given,
                    size_t num_given);
-/* Makes the arrays, or checks the caller's; `columns` are set. On -1 with an exception some may be made. */
+/* Makes the arrays, or checks the caller's; `columns` are set, and what their shapes lie in is held: a maker may do anything. On -1 with an
+ * exception some may be made. */
 int gathering_make(gathering *g);
 void gathering_drop(gathering *g); /* all that are made */
 /* Fewer items came: each array gives way to a view of its first `count` rows. -1 with an exception. */

@@ -51,6 +51,35 @@ static PyObject *fresh_array(gathering *g, size_t i)
   return array;
 }
 
+/* What the caller's function makes: memory of a kind that we know nothing of. */
+static PyObject *made_array(gathering *g, size_t i)
+{
+  int64_t shape[RV_MAX_RANK + 4];
+  uint32_t rank = batch_shape(g, i, shape);
+  core_state *state = g->client->state;
+  rv_dtype dtype = g->columns[i].dtype;
+  PyObject *sizes = PyTuple_New((Py_ssize_t)rank);
+  for (uint32_t d = 0; sizes != NULL && d < rank; d++) {
+    PyObject *size = PyLong_FromLongLong(shape[d]);
+    if (size == NULL || PyTuple_SetItem(sizes, (Py_ssize_t)d, size) < 0) Py_CLEAR(sizes);
+  }
+  PyObject *descr = (PyObject *)state->descr[dtype & (CORE_DTYPES - 1)];
+  PyObject *made = sizes == NULL ? NULL : PyObject_CallFunctionObjArgs(g->maker, sizes, descr, NULL);
+  Py_XDECREF(sizes);
+  if (made == NULL) return NULL;
+  PyArrayObject *array = (PyArrayObject *)made;
+  bool fits =
+      PyArray_Check(made) && PyArray_ISCARRAY(array) && dtype_of_array(state, array) == dtype && PyArray_NDIM(array) == (int)rank;
+  for (uint32_t d = 0; fits && d < rank; d++) fits = PyArray_DIM(array, (int)d) == shape[d];
+  if (fits) return made;
+  PyErr_Format(
+      PyExc_ValueError,
+      "out: the function must return a writable, C-contiguous array of the shape and dtype (%S) that it is called with, got %R",
+      descr, (PyObject *)Py_TYPE(made));
+  Py_DECREF(made);
+  return NULL;
+}
+
 /* The caller's array, or, when fewer items were drawn, a view of its first rows. */
 static PyObject *given_array(gathering *g, size_t i)
 {
@@ -96,7 +125,14 @@ int gathering_make(gathering *g)
       PyErr_Format(PyExc_SystemError, "column %zu has rank %u", i, column->rank);
       return -1;
     }
-    g->arrays[i] = g->given == NULL ? fresh_array(g, i) : given_array(g, i);
+    if (g->given != NULL) {
+      g->arrays[i] = given_array(g, i);
+    } else if (g->maker != NULL && column->dtype != RV_STRING &&
+               g->client->state->descr[column->dtype & (CORE_DTYPES - 1)] != NULL) {
+      g->arrays[i] = made_array(g, i);
+    } else {
+      g->arrays[i] = fresh_array(g, i);
+    }
     if (g->arrays[i] == NULL) return -1;
     bool strings = column->dtype == RV_STRING;
     g->outs[i] = strings ? NULL : PyArray_DATA((PyArrayObject *)g->arrays[i]);

@@ -12,20 +12,26 @@ typedef struct sampler_object {
   PyThread_type_lock lock;
   int64_t max_samples;
   int64_t timeout_ms; /* for each sample */
-  bool emit_timesteps, unpack, copy, ended;
+  struct {            /* as in rv_sampler_config */
+    unsigned max_in_flight, streams;
+    long long samples_per_stream, limiter_timeout_ms;
+  } ahead;
+  bool emit_timesteps, unpack, copy, ended, endless_allowed;
 } sampler_object;
 
 static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"client", "table", "max_samples", "emit_timesteps", "unpack", "copy", "timeout", NULL};
+  static char *names[] = {"client", "table", "max_samples", "emit_timesteps", "unpack", "copy", "timeout", "ahead", NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  PyObject *client, *table, *timeout = NULL;
-  long long max_samples;
+  PyObject *client, *table, *timeout = NULL, *ahead = NULL;
+  long long max_samples, samples_per_stream = 0, limiter_timeout_ms = RV_FOREVER;
+  unsigned max_in_flight = 0, streams = 0;
   int64_t timeout_ms;
   int emit_timesteps, unpack, copy;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OLppp|O:Sampler", names, state->client_type, &client, &table, &max_samples,
-                                   &emit_timesteps, &unpack, &copy, &timeout) ||
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OLppp|OO!:Sampler", names, state->client_type, &client, &table, &max_samples,
+                                   &emit_timesteps, &unpack, &copy, &timeout, &PyTuple_Type, &ahead) ||
+      (ahead != NULL && !PyArg_ParseTuple(ahead, "IILL", &max_in_flight, &streams, &samples_per_stream, &limiter_timeout_ms)) ||
       client_check((client_object *)client) < 0 || core_text(table, "table") == NULL ||
       core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) {
     return NULL;
@@ -37,6 +43,11 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   self->lock = PyThread_allocate_lock();
   self->max_samples = max_samples;
   self->timeout_ms = timeout_ms;
+  self->ahead.max_in_flight = max_in_flight;
+  self->ahead.streams = streams;
+  self->ahead.samples_per_stream = samples_per_stream;
+  self->ahead.limiter_timeout_ms = limiter_timeout_ms;
+  self->endless_allowed = ahead != NULL;
   self->emit_timesteps = emit_timesteps;
   self->unpack = unpack;
   self->copy = copy;
@@ -158,7 +169,8 @@ static PyObject *wrap(sampler_object *self, rv_sample *sample)
 
 static int open_sampler(sampler_object *self)
 {
-  if (self->max_samples < 1) {
+  bool endless = self->endless_allowed && self->max_samples == RV_UNLIMITED;
+  if (self->max_samples < 1 && !endless) {
     PyErr_Format(PyExc_ValueError, "num_samples (max_samples) must be at least 1, got %lld", (long long)self->max_samples);
     return -1;
   }
@@ -175,7 +187,10 @@ static int open_sampler(sampler_object *self)
       .size = sizeof config,
       .table = core_text(self->table, "table"),
       .max_samples = self->max_samples,
-      .rate_limiter_timeout_ms = RV_FOREVER,
+      .max_in_flight_samples = self->ahead.max_in_flight,
+      .num_streams = self->ahead.streams,
+      .max_samples_per_stream = self->ahead.samples_per_stream,
+      .rate_limiter_timeout_ms = self->ahead.limiter_timeout_ms,
   };
   rv_error err;
   rv_code code;
@@ -247,15 +262,16 @@ static PyMethodDef sampler_methods[] = {
     {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot sampler_slots[] = {{Py_tp_doc,
-                                       "Sampler(client, table, max_samples, emit_timesteps, unpack, copy, timeout=None)\n--\n\n"
-                                       "Samples one after another; what Client.sample returns."},
-                                      {Py_tp_new, CORE_SLOT(sampler_tp_new)},
-                                      {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
-                                      {Py_tp_iter, CORE_SLOT(sampler_iter)},
-                                      {Py_tp_iternext, CORE_SLOT(sampler_next)},
-                                      {Py_tp_methods, sampler_methods},
-                                      {0, NULL}};
+static PyType_Slot sampler_slots[] = {
+    {Py_tp_doc, "Sampler(client, table, max_samples, emit_timesteps, unpack, copy, timeout=None, ahead=None)\n--\n\n"
+                "Samples one after another; what Client.sample returns. `ahead` is (samples in flight a stream, streams, "
+                "samples a stream, the limiter's timeout in ms); with it, max_samples may be -1: no bound."},
+    {Py_tp_new, CORE_SLOT(sampler_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
+    {Py_tp_iter, CORE_SLOT(sampler_iter)},
+    {Py_tp_iternext, CORE_SLOT(sampler_next)},
+    {Py_tp_methods, sampler_methods},
+    {0, NULL}};
 
 PyType_Spec sampler_spec = {
     .name = "reverie._core.Sampler",

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Runs the tests. Tiers, each on its own or all: c-asan c-tsan fuzz python interop demo lint (docs/testing.md).
+# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python interop jax demo; torch with --all (docs/testing.md).
 # Ends with "N passed, N failed" over all tiers; fails when anything failed or nothing ran.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/setup.sh
 
 tiers=("$@")
-[ ${#tiers[@]} -gt 0 ] || tiers=(lint c-asan c-tsan fuzz python interop demo)
+usual=(lint c-asan c-tsan fuzz python interop jax demo)
+[ ${#tiers[@]} -gt 0 ] || tiers=("${usual[@]}")
+[ "${tiers[*]}" != --all ] || tiers=("${usual[@]}" torch)
 passed=0
 failed=0
 
@@ -40,13 +42,26 @@ EOF
 run_pytest() { # run_pytest NAME PATHS...
   local name=$1 log; shift
   log=$(mktemp)
-  .venv/bin/python -m pytest -q -p no:cacheprovider "$@" 2>&1 | tee "$log"
+  "${PYTEST_PYTHON:-.venv/bin/python}" -m pytest -q -p no:cacheprovider "$@" 2>&1 | tee "$log"
   local status=${PIPESTATUS[0]} ok bad
   ok=$(grep -oE '[0-9]+ passed' "$log" | tail -n 1 | cut -d' ' -f1)
   bad=$(grep -oE '[0-9]+ (failed|error)' "$log" | cut -d' ' -f1 | awk '{n += $1} END {print n + 0}')
   rm -f "$log"
   [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || bad=1
   count "$name" "${ok:-0}" "${bad:-0}"
+}
+
+run_framework() { # run_framework NAME REQUIREMENTS...: in a virtual environment of its own, with Reverie as .venv has it
+  local name=$1; shift
+  if [ ! -e ".venv-$name/ready" ]; then
+    say "making .venv-$name (a minute or more)"
+    run_quietly "making .venv-$name" python3 -m venv --clear ".venv-$name"
+    run_quietly "installing $name" ".venv-$name/bin/python" -m pip install --disable-pip-version-check -q "$@" ml_dtypes pytest
+    touch ".venv-$name/ready"
+  fi
+  mkdir -p build/package
+  ln -sfn "$(.venv/bin/python -c 'import pathlib, reverie; print(pathlib.Path(reverie.__file__).parent)')" build/package/reverie
+  PYTHONPATH=build/package PYTEST_PYTHON=".venv-$name/bin/python" run_pytest "$name" "tests/frameworks/test_$name.py"
 }
 
 for tier in "${tiers[@]}"; do
@@ -60,10 +75,12 @@ for tier in "${tiers[@]}"; do
       (build_release && need_venv test) && run_pytest python tests/python || count python 0 1 ;;
     interop)
       (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" run_pytest interop tests/interop || count interop 0 1 ;;
+    jax) (build_release && need_venv base) && run_framework jax jax || count jax 0 1 ;;
+    torch) (build_release && need_venv base) && run_framework torch torch==2.13.0 || count torch 0 1 ;;
     demo)
       (build_release && need_venv demo && need_venv test) && run_pytest demo tests/demo || count demo 0 1 ;;
     lint) (need_packages build lint && need_venv test && tools/dev/lint.sh) && count lint 1 0 || count lint 0 1 ;;
-    *) echo "no tier \"$tier\"; there are: lint c-asan c-tsan fuzz python interop demo" >&2; exit 2 ;;
+    *) echo "no tier \"$tier\"; there are: ${usual[*]} torch" >&2; exit 2 ;;
   esac
   printf '== %s took %d s\n' "$tier" $((SECONDS - begin))
 done

@@ -1,0 +1,82 @@
+"""What `reverie.torch` and `reverie.jax` share: whom to ask, and how far ahead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from reverie import _arguments, _core
+from reverie.client import Client
+from reverie.server import Server
+
+__all__ = ["Source", "Stream"]
+
+
+class Source:
+    """Makes a client of its own in every process that it is used in, so that a data loader's workers may have it."""
+
+    def __init__(self, server: str | Server | Client) -> None:
+        if not isinstance(server, (str, Server, Client)):
+            raise TypeError(f"server must be an address, a reverie.Server or a reverie.Client, got {server!r}")
+        self._server = server
+        self._client: Client | None = server if isinstance(server, Client) else None
+        self._process = os.getpid()
+
+    def client(self) -> Client:
+        if self._client is None or self._process != os.getpid():
+            server = self._server
+            if isinstance(server, Client) and server.server_address:
+                server = server.server_address
+            self._client = server if isinstance(server, Client) else Client(server)
+            self._process = os.getpid()
+        return self._client
+
+    def __getstate__(self) -> dict[str, Any]:
+        server = self._server.server_address if isinstance(self._server, Client) else self._server
+        if not isinstance(server, str) or not server:
+            raise TypeError("only a source with an address can go to another process; give the server an address and name that")
+        return {"_server": server, "_client": None, "_process": 0}
+
+
+class Stream:
+    """The arguments of an endless sequence of samples, checked; those of Reverb's datasets, with their names and meanings."""
+
+    def __init__(
+        self,
+        table: str,
+        max_in_flight_samples_per_worker: int,
+        num_workers_per_iterator: int,
+        max_samples_per_stream: int,
+        rate_limiter_timeout_ms: int,
+        max_samples: int,
+    ) -> None:
+        if not isinstance(table, str):
+            raise TypeError(f"table must be a str, got {table!r}")
+        self.table = table
+        self.in_flight = _arguments.positive("max_in_flight_samples_per_worker", max_in_flight_samples_per_worker, 1_000_000)
+        self.workers = _positive_or_default("num_workers_per_iterator", num_workers_per_iterator)
+        self.per_stream = _positive_or_default("max_samples_per_stream", max_samples_per_stream)
+        self.max_samples = _positive_or_default("max_samples", max_samples)
+        self.limiter_ms = _arguments.integer("rate_limiter_timeout_ms", rate_limiter_timeout_ms)
+        if self.limiter_ms < -1:
+            raise ValueError(f"rate_limiter_timeout_ms must be at least 0, or -1 to wait for ever, got {rate_limiter_timeout_ms}")
+
+    def samples(self, client: Client, emit_timesteps: bool, share: tuple[int, int] = (0, 1)) -> Iterator[Any]:
+        """The samples of one of several equal readers: reader `share[0]` of `share[1]`, who divide `max_samples` among them."""
+        number, of = share
+        most = self.max_samples
+        if most > 0:
+            most = most // of + (1 if number < most % of else 0)
+            if most == 0:
+                return iter(())
+        ahead = (self.in_flight, max(self.workers, 0), max(self.per_stream, 0), self.limiter_ms)
+        return _core.Sampler(client, self.table, most, emit_timesteps, True, True, None, ahead)
+
+
+def _positive_or_default(name: str, value: int) -> int:
+    """An int from 1; -1 stands for the default."""
+    number = _arguments.integer(name, value)
+    if number != -1 and number < 1:
+        raise ValueError(f"{name} must be a positive integer, or -1 for the default, got {value}")
+    return number

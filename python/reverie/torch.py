@@ -1,0 +1,239 @@
+"""Samples and batches as PyTorch tensors, for `torch.utils.data.DataLoader` or without one::
+
+    import reverie.torch
+
+    dataset = reverie.torch.BatchDataset("learner-host:8000", "replay", batch_size=256, pin_memory=True)
+    for batch in dataset:                                  # or DataLoader(dataset, batch_size=None, num_workers=2)
+        observations = batch.data["obs"].to("cuda", non_blocking=True)
+        ...
+        client.update_priorities("replay", batch.keys, priorities)
+
+Tensors share their memory with the arrays that the samples were gathered into: nothing is copied a second time. Needs PyTorch 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from reverie import _arguments, _core, nest
+from reverie._feeding import Source, Stream
+from reverie.batches import BatchIterator
+from reverie.client import DEFAULT_TIMEOUT, Client
+from reverie.samples import ReplaySample
+from reverie.server import Server
+
+__all__ = ["BatchDataset", "TensorBatch", "TimestepDataset", "TrajectoryDataset", "as_tensor"]
+
+# dtypes that NumPy does not have: the integers of their size through which memory is shared, and PyTorch's own name
+_FOREIGN: dict[np.dtype[Any], tuple[np.dtype[Any], torch.dtype]] = {
+    np.dtype(ml_dtypes.bfloat16): (np.dtype(np.uint16), torch.bfloat16),
+    np.dtype(ml_dtypes.float8_e5m2): (np.dtype(np.uint8), torch.float8_e5m2),
+    np.dtype(ml_dtypes.float8_e4m3fn): (np.dtype(np.uint8), torch.float8_e4m3fn),
+}
+_FOUR_BITS = {np.dtype(ml_dtypes.int4): np.dtype(np.int8), np.dtype(ml_dtypes.uint4): np.dtype(np.uint8)}
+
+
+def as_tensor(array: Any) -> Any:
+    """A tensor over the same memory.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of any dtype that a table holds.
+
+    Returns
+    -------
+    Tensor or ndarray
+        Strings stay an array of ``object``, which PyTorch has no tensors for; 4-bit integers become int8 or uint8 (a copy).
+    """
+    if array.dtype == object:
+        return array
+    if array.dtype in _FOUR_BITS:
+        array = array.astype(_FOUR_BITS[array.dtype])
+    foreign = _FOREIGN.get(array.dtype)
+    if foreign is None:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(foreign[0])).view(foreign[1])
+
+
+class TensorBatch(NamedTuple):
+    """Sampled items, gathered column by column.
+
+    Attributes
+    ----------
+    data : nest of Tensor
+        Each [B, T, ...], or [B, ...] where items have one row and no time dimension.
+    keys : Tensor
+        uint64 [B]; for `Client.update_priorities`.
+    probabilities, priorities : Tensor
+        float64 [B]: of each draw, and at the draw.
+    times_sampled : Tensor
+        int32 [B], this draw included.
+    table_size : int
+        Items in the table at the last draw.
+    lengths : Tensor or None
+        int64 [B] with ``unequal="pad"``: rows of each item's longest column.
+    """
+
+    data: Any
+    keys: torch.Tensor
+    probabilities: torch.Tensor
+    priorities: torch.Tensor
+    times_sampled: torch.Tensor
+    table_size: int
+    lengths: torch.Tensor | None
+
+
+def _in_tensors(batch: _core.ReplayBatch) -> TensorBatch:
+    return TensorBatch(
+        nest.map_structure(as_tensor, batch.data),
+        torch.from_numpy(batch.keys),
+        torch.from_numpy(batch.probabilities),
+        torch.from_numpy(batch.priorities),
+        torch.from_numpy(batch.times_sampled),
+        batch.table_size,
+        None if batch.lengths is None else torch.from_numpy(batch.lengths),
+    )
+
+
+def _pinned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Page-locked memory, from PyTorch's own cache of it."""
+    if dtype in _FOUR_BITS:
+        return np.empty(shape, dtype)
+    stored = _FOREIGN[dtype][0] if dtype in _FOREIGN else dtype
+    tensor = torch.empty(shape, dtype=torch.from_numpy(np.empty(0, stored)).dtype, pin_memory=True)
+    array: np.ndarray[Any, Any] = tensor.numpy().view(dtype)
+    return array
+
+
+class BatchDataset(IterableDataset[TensorBatch]):
+    """Batches without end, drawn ahead by a thread.
+
+    Iterate over it, or give it to ``DataLoader(dataset, batch_size=None)``. A thread draws without holding Python's lock, so a loader's
+    worker processes gain something only where more is done with a batch than to fetch it.
+
+    Parameters
+    ----------
+    server : str, Server or Client
+        ``"host:port"`` or ``"unix:/path"`` where a loader's workers are to use it; each makes a client of its own.
+    table : str
+    batch_size : int
+    prefetch : int
+        Batches drawn ahead, at least 1. They count as sampled.
+    timeout : float or None
+        Seconds for each batch. What was drawn when they run out is a shorter batch; `DeadlineExceededError` if it is nothing.
+    unequal : {"error", "pad"}
+        Items of different lengths: an error before anything is drawn, or zeros up to the longest of the batch.
+    pin_memory : bool
+        Gather straight into page-locked memory, from which ``tensor.to("cuda", non_blocking=True)`` copies while the processor goes on.
+        (A loader's own `pin_memory` copies each batch once more.)
+
+    Notes
+    -----
+    Breaking off an iteration ends its thread; each iteration has its own.
+    """
+
+    def __init__(
+        self,
+        server: str | Server | Client,
+        table: str,
+        batch_size: int,
+        *,
+        prefetch: int = 2,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        unequal: str = "error",
+        pin_memory: bool = False,
+    ) -> None:
+        if not isinstance(table, str):
+            raise TypeError(f"table must be a str, got {table!r}")
+        if pin_memory and not torch.cuda.is_available():
+            raise RuntimeError(
+                "pin_memory needs a CUDA device, and PyTorch finds none; leave it out where batches stay on the host"
+            )
+        self._source = Source(server)
+        self._prefetch = _arguments.positive("prefetch", prefetch)
+        self._pin_memory = bool(pin_memory)
+        self._arguments: dict[str, Any] = {
+            "table": table,
+            "batch_size": _arguments.positive("batch_size", batch_size),
+            "timeout": _arguments.timeout(timeout),
+            "unequal": _arguments.one_of("unequal", unequal, ("error", "pad")),
+        }
+
+    def __iter__(self) -> Iterator[TensorBatch]:
+        sample, out = self._source.client().sample_batch, _pinned_array if self._pin_memory else None
+        arguments = self._arguments
+
+        def draw(cancel: _core.Cancel) -> TensorBatch:
+            return _in_tensors(sample(**arguments, out=out, cancel=cancel))
+
+        return BatchIterator(draw, self._prefetch)
+
+
+class _SampleDataset(IterableDataset[ReplaySample]):
+    _emit_timesteps: bool
+
+    def __init__(
+        self,
+        server_address: str | Server | Client,
+        table: str,
+        max_in_flight_samples_per_worker: int,
+        num_workers_per_iterator: int = -1,
+        max_samples_per_stream: int = -1,
+        rate_limiter_timeout_ms: int = -1,
+        max_samples: int = -1,
+    ) -> None:
+        self._source = Source(server_address)
+        self._stream = Stream(
+            table,
+            max_in_flight_samples_per_worker,
+            num_workers_per_iterator,
+            max_samples_per_stream,
+            rate_limiter_timeout_ms,
+            max_samples,
+        )
+
+    def __iter__(self) -> Iterator[ReplaySample]:
+        worker = get_worker_info()
+        share = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        for sample in self._stream.samples(self._source.client(), self._emit_timesteps, share):
+            steps = sample if self._emit_timesteps else (sample,)
+            for step in steps:
+                yield ReplaySample(step.info, nest.map_structure(as_tensor, step.data))
+
+
+class TrajectoryDataset(_SampleDataset):
+    """One sampled item after another, as `ReplaySample` of tensors: columns [T, ...], squeezed ones [...].
+
+    The arguments are those of Reverb's dataset of this name; there is no need to say dtypes and shapes. Data has the nest of the
+    table's signature; without one it is a list. For batches of items that look alike `BatchDataset` is many times faster.
+
+    Parameters
+    ----------
+    server_address : str, Server or Client
+    table : str
+    max_in_flight_samples_per_worker : int
+        Samples fetched ahead by each stream; they count as sampled.
+    num_workers_per_iterator : int
+        Streams that fetch side by side; with more than one the order is lost. -1: one.
+    max_samples_per_stream : int
+        Then a stream is opened anew, which spreads load behind a balancer. -1: 10,000.
+    rate_limiter_timeout_ms : int
+        The iteration ends when the rate limiter lets nothing through for so long. -1: it waits for ever; 0: at once.
+    max_samples : int
+        Items in all, divided among a loader's workers. -1: no bound.
+    """
+
+    _emit_timesteps = False
+
+
+class TimestepDataset(_SampleDataset):
+    """As `TrajectoryDataset`, but the steps of each item one by one: columns [...]. `max_samples` counts items."""
+
+    _emit_timesteps = True

@@ -1,0 +1,191 @@
+"""reverie.torch: batches and samples as tensors, in this process and in a data loader's workers."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+import reverie
+import torch
+from reverie.torch import BatchDataset, TimestepDataset, TrajectoryDataset, as_tensor
+from torch.utils.data import DataLoader
+
+
+def take(dataset, n):
+    return list(itertools.islice(dataset, n))
+
+
+def test_batches_are_tensors_in_the_nest_of_the_signature(source):
+    for batch in take(BatchDataset(source, "replay", 16), 5):
+        assert batch.data["obs"].shape == (16, 3, 2)
+        assert batch.data["obs"].dtype == torch.float32
+        assert batch.data["action"].dtype == torch.int64
+        assert torch.equal(batch.data["obs"][:, 0, 0].long(), batch.data["action"])
+        assert batch.data["name"][3] == f"row {int(batch.data['action'][3])}".encode()
+        assert torch.equal(batch.priorities, batch.data["action"].double() + 1)
+        assert batch.table_size == 100
+        assert batch.lengths is None
+
+
+def test_a_batch_is_the_callers_own(source):
+    first, second = take(BatchDataset(source, "replay", 16), 2)
+    kept = second.data["obs"].clone()
+    first.data["obs"].fill_(-1)
+    assert torch.equal(second.data["obs"], kept)
+
+
+def test_keys_of_a_batch_update_priorities(source):
+    batch = next(iter(BatchDataset(source, "replay", 8)))
+    client = reverie.Client(source)
+    client.update_priorities("replay", batch.keys, torch.full((8,), 500.0))
+    updated = {item.key for item in client.items("replay") if item.priority == 500.0}
+    assert updated == set(batch.keys.tolist())
+
+
+def test_breaking_off_ends_the_thread(source):
+    before = threading.active_count()
+    for _ in BatchDataset(source, "replay", 4, prefetch=3):
+        break
+    assert [t for t in threading.enumerate() if t.name == "reverie-batches"] == []
+    assert threading.active_count() <= before + 1  # a client's loop may have begun
+
+
+def test_a_loader_without_workers_gives_the_batches_as_they_are(address):
+    batches = take(DataLoader(BatchDataset(address, "replay", 4), batch_size=None), 3)
+    assert [len(batch.keys) for batch in batches] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_loaders_workers_have_clients_of_their_own(address, method):
+    dataset = TrajectoryDataset(address, "replay", 1, max_samples=21)
+    next(iter(dataset))  # the parent has used its own before
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
+    assert len(list(loader)) == 21
+    assert reverie.Client(address).server_info()["replay"].rate_limiter_info.sample_stats.completed >= 22
+
+
+def test_a_source_without_an_address_does_not_go_to_a_worker(serve):
+    server = serve()
+    with pytest.raises(TypeError, match="address"):
+        pickle.dumps(BatchDataset(reverie.Client(server), "replay", 4))
+
+
+def test_trajectories_have_their_rows_and_their_info(source):
+    samples = list(TrajectoryDataset(source, "replay", 2, max_samples=7))
+    assert len(samples) == 7
+    for sample in samples:
+        assert sample.data["obs"].shape == (3, 2)
+        assert sample.info.priority == int(sample.data["action"]) + 1
+        assert sample.info.table_size == 100
+
+
+def test_timesteps_come_one_by_one_and_items_are_counted(serve):
+    server = serve(signature={"x": reverie.TensorSpec((None,), np.int64)})
+    client = reverie.Client(server)
+    with client.trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.int64(i)})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][:]})
+    assert [int(step.data["x"]) for step in TimestepDataset(server, "replay", 1, max_samples=2)] == [0, 1, 2, 0, 1, 2]
+    assert [sample.data["x"].tolist() for sample in TrajectoryDataset(client, "replay", 1, max_samples=2)] == [
+        [0, 1, 2],
+        [0, 1, 2],
+    ]
+
+
+def test_the_iteration_ends_when_the_limiter_lets_nothing_through(source):
+    client = reverie.Client(source)
+    client.reset("replay")
+    assert list(TrajectoryDataset(source, "replay", 1, rate_limiter_timeout_ms=20)) == []
+
+
+def test_a_batch_waits_no_longer_than_told(source):
+    client = reverie.Client(source)
+    client.reset("replay")
+    batches = iter(BatchDataset(source, "replay", 4, timeout=0.05))
+    with pytest.raises(reverie.errors.DeadlineExceededError, match="replay"):
+        next(batches)
+
+
+def test_items_of_different_lengths_are_padded(serve):
+    server = serve()
+    client = reverie.Client(server)
+    with client.trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append([np.int64(i + 1)])
+            writer.create_item("replay", 1.0, [writer.history[0][:]])
+    batch = next(iter(BatchDataset(server, "replay", 64, unequal="pad")))
+    for row, length in zip(batch.data[0], batch.lengths, strict=True):
+        assert row.tolist() == [1, 2, 3][: int(length)] + [0] * (row.shape[0] - int(length))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bool",
+        "uint8",
+        "int16",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float64",
+        "complex64",
+        "bfloat16",
+        "float8_e5m2",
+        "float8_e4m3fn",
+    ],
+)
+def test_a_tensor_shares_the_memory_of_its_array(dtype):
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    array = np.array([[0, 1], [1, 1]]).astype(kind)
+    tensor = as_tensor(array)
+    assert str(tensor.dtype) == f"torch.{dtype}"
+    assert tensor.shape == array.shape
+    assert tensor.data_ptr() == array.ctypes.data
+    assert tensor.float().tolist() == [[0, 1], [1, 1]] if dtype != "complex64" else tensor.real.tolist() == [[0, 1], [1, 1]]
+
+
+def test_four_bit_integers_become_eight():
+    assert as_tensor(np.array([-3, 7], ml_dtypes.int4)).tolist() == [-3, 7]
+    assert as_tensor(np.array([15], ml_dtypes.uint4)).tolist() == [15]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"batch_size": 0}, ValueError),
+        ({"batch_size": "four"}, TypeError),
+        ({"prefetch": 0}, ValueError),
+        ({"timeout": -1}, ValueError),
+        ({"unequal": "list"}, ValueError),
+        ({"table": 3}, TypeError),
+        ({"server": 3}, TypeError),
+    ],
+)
+def test_a_wrong_argument_is_named_at_once(arguments, error):
+    given = {"server": "localhost:1", "table": "replay", "batch_size": 4, **arguments}
+    with pytest.raises(error, match=next(iter(arguments))):
+        BatchDataset(**given)
+
+
+@pytest.mark.parametrize(
+    "name", ["max_in_flight_samples_per_worker", "num_workers_per_iterator", "max_samples_per_stream", "max_samples"]
+)
+def test_counts_of_a_stream_are_positive(name):
+    with pytest.raises(ValueError, match=name):
+        TrajectoryDataset("localhost:1", "replay", **{"max_in_flight_samples_per_worker": 1, name: 0})
+
+
+def test_pinned_memory_is_pinned_or_refused(source):
+    if torch.cuda.is_available():
+        for batch in take(BatchDataset(source, "replay", 4, pin_memory=True), 3):
+            assert batch.data["obs"].is_pinned()
+            assert torch.equal(batch.data["obs"][:, 0, 0].long(), batch.data["action"])
+    else:
+        with pytest.raises(RuntimeError, match="CUDA"):
+            BatchDataset("localhost:1", "replay", 4, pin_memory=True)
