@@ -30,6 +30,7 @@ typedef struct rv_hold {
   uint32_t items;      /* that need it */
   uint32_t first;      /* compact items, linked by hold_next */
   uint32_t num_loose;
+  uint32_t drawn;       /* references to the chunk that a step under way still owes */
   rv_link loose;        /* of rv_loose_link */
   rv_link sparse;       /* in rv_books.sparse, or by itself */
   int64_t live_rows;    /* sum over items of the rows they reach; rows that several reach count for each */
@@ -37,7 +38,6 @@ typedef struct rv_hold {
   size_t memory;        /* as counted in rv_books.chunk_memory */
   bool open;            /* the table still puts rows into it */
   bool own;             /* the table made it */
-  uint32_t drawn;       /* references to the chunk that a step under way still owes */
   struct rv_hold *next_garbage;
 } rv_hold;
 

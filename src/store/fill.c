@@ -106,7 +106,7 @@ bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, 
     rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
     table->events[table->num_events - 1].times_sampled = fill->times_sampled[fill->done + i];
   }
-  turn->budget -= (int)(table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
+  turn->budget -= (int)(k + table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
   uint64_t naming = rv_naming_of_all(table);
   fill->naming = fill->done == 0 || fill->naming == naming ? naming : 0;
   fill->done += k;
