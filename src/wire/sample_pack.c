@@ -10,7 +10,7 @@
 #include "wire/cut.h"
 
 /* From here on a piece of a row goes by reference: a copy would cost more. */
-enum { SHARE_BYTES = 4096, FEW_COLUMNS = 16, LARGEST = 8, AHEAD = 8 };
+enum { SHARE_BYTES = 2048, FEW_COLUMNS = 16, LARGEST = 8, AHEAD = 8 };
 enum { INFO_BYTES = 45 };          /* of a sample beside its rows */
 enum { UNEVEN_COLUMN_BYTES = 16 }; /* what a column must bring where each item needs a trajectory of its own at the client */
 
