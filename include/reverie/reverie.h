@@ -2,6 +2,7 @@
 #ifndef REVERIE_H
 #define REVERIE_H
 
+#include "reverie/checkpoint.h"
 #include "reverie/client.h"
 #include "reverie/env.h"
 #include "reverie/patterns.h"

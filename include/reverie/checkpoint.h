@@ -1,0 +1,69 @@
+/* Checkpoints: what a store holds, in files of Reverb's format, and stores made of them (docs/checkpoints.md).
+ *
+ * A checkpoint is a directory in the checkpointer's root, named by its time: tables, items in the order of insertion with their
+ * priorities and times sampled, the limiters' counters, and the chunks. Saving stops nobody: each table is saved as it was when
+ * saving began, while inserts and samples go on. */
+#ifndef REVERIE_CHECKPOINT_H
+#define REVERIE_CHECKPOINT_H
+
+#include "reverie/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rv_checkpointer rv_checkpointer;
+
+typedef struct rv_checkpointer_config {
+  size_t size;      /* sizeof(rv_checkpointer_config) */
+  const char *path; /* the root; made, with what is above it, when a checkpoint is first saved */
+  /* One checkpoint's own directory, for stores that begin while the root has no checkpoint; NULL: none. One that cannot be used is
+   * passed over with a warning. */
+  const char *fallback_path;
+  int32_t level;     /* of zlib's compression: 1 (fast) to 9 (small); 0: the default, which is 1; -1: not compressed */
+  uint32_t keep;     /* checkpoints of Reverie's that stay in the root, the newest ones; 0: 1. What others wrote always stays */
+  const rv_env *env; /* copied: the time in names, the log; NULL: the default */
+} rv_checkpointer_config;
+
+/* Strings are copied; a relative path is taken from the current directory now. Nothing is looked at yet. RV_INVALID_ARGUMENT. */
+RV_API rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_checkpointer **out, rv_error *err);
+RV_API rv_checkpointer *rv_checkpointer_ref(rv_checkpointer *checkpointer);
+RV_API void rv_checkpointer_unref(rv_checkpointer *checkpointer); /* NULL is fine */
+RV_API const char *rv_checkpointer_path(const rv_checkpointer *checkpointer);
+
+/* How far saving or restoring has come. */
+typedef struct rv_checkpoint_progress {
+  size_t size;           /* sizeof(rv_checkpoint_progress) */
+  int64_t items;         /* so far */
+  int64_t total_items;   /* saving: of all tables; restoring: -1, not known before the end */
+  int64_t bytes_written; /* saving, in files so far */
+} rv_checkpoint_progress;
+
+/* Asked every few hundred items; false ends it with RV_CANCELLED. Called without locks, on the thread that saves or restores. */
+typedef struct rv_checkpoint_watch {
+  size_t size; /* sizeof(rv_checkpoint_watch) */
+  bool (*go_on)(void *context, const rv_checkpoint_progress *progress);
+  void *context;
+} rv_checkpoint_watch;
+
+/* Writes a checkpoint and returns its absolute path (the caller's to free(); `path` may be NULL). Blocks until it is on the disk.
+ * Older ones of Reverie's beyond `keep` are then removed. On an error nothing of it stays, and older ones stay as they are.
+ * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_FAILED_PRECONDITION: one is being saved already, with
+ * this checkpointer or from this store; RV_CANCELLED. `watch` may be NULL. Any thread. */
+RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path,
+                                    rv_error *err);
+
+/* rv_store_new with what the newest whole checkpoint of the root holds (or the fallback's, or nothing where there is none). Tables are
+ * found by name. Of a table that was saved everything but its name and extensions comes from the checkpoint: selectors, max_size,
+ * max_times_sampled, limiter, signature; where that differs from `config` a line of the log says so. Tables that were not saved are
+ * made as configured. A checkpoint that is damaged is passed over for the one before it, with a warning that names file and fault; if
+ * none is left the error is that of the newest (RV_DATA_LOSS, RV_FAILED_PRECONDITION, ...), and no store is made. Likewise, at once,
+ * where a saved table is none of `config` (RV_INVALID_ARGUMENT) or the files cannot be read (RV_PERMISSION_DENIED). *loaded is the
+ * directory (the caller's to free(); `loaded` may be NULL), or NULL where the store begins empty. */
+RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config,
+                                       const rv_checkpoint_watch *watch, rv_store **out, char **loaded, rv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

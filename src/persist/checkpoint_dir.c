@@ -1,0 +1,292 @@
+#include "persist/checkpoint_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "persist/record_file.h"
+#include "reverie/version.h"
+
+#define PARTIAL_PREFIX ".reverie-"
+
+char *rv_path_join(const char *dir, const char *name)
+{
+  size_t size = strlen(dir) + strlen(name) + 2;
+  char *path = malloc(size);
+  if (path != NULL) snprintf(path, size, "%s/%s", dir, name);
+  return path;
+}
+
+/* ---- listing ---- */
+
+static bool has_file(const char *path, const char *name)
+{
+  char *file = rv_path_join(path, name);
+  bool there = file != NULL && access(file, F_OK) == 0;
+  free(file);
+  return there;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+  const rv_checkpoint_entry *x = a, *y = b;
+  if (x->wall_ns != y->wall_ns) return x->wall_ns < y->wall_ns ? 1 : -1;
+  return strcmp(y->name, x->name);
+}
+
+static rv_code add_entry(const char *root, const char *name, rv_checkpoint_list *list, rv_error *err)
+{
+  char *path = rv_path_join(root, name);
+  struct stat info;
+  if (path == NULL) return rv_fail_memory(err, strlen(root));
+  if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) { /* gone meanwhile, or a file */
+    free(path);
+    return RV_OK;
+  }
+  rv_checkpoint_entry *grown = realloc(list->entries, (list->count + 1) * sizeof *grown);
+  if (grown != NULL) list->entries = grown;
+  rv_checkpoint_entry added = {.name = strdup(name), .done = has_file(path, RV_DONE_FILE), .ours = has_file(path, RV_OURS_FILE)};
+  free(path);
+  if (grown == NULL || added.name == NULL) {
+    free(added.name);
+    return rv_fail_memory(err, sizeof *grown);
+  }
+  if (!rv_checkpoint_name_parse(name, &added.wall_ns)) added.wall_ns = INT64_MIN;
+  list->entries[list->count++] = added;
+  return RV_OK;
+}
+
+rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err)
+{
+  *out = (rv_checkpoint_list){0};
+  DIR *dir = opendir(root);
+  if (dir == NULL) return errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "read the directory", root);
+  rv_code code = RV_OK;
+  const struct dirent *entry;
+  while (code == RV_OK && (errno = 0, entry = readdir(dir)) != NULL)
+    if (entry->d_name[0] != '.') code = add_entry(root, entry->d_name, out, err);
+  if (code == RV_OK && errno != 0) code = rv_fail_system(err, errno, "read the directory", root);
+  closedir(dir);
+  if (code != RV_OK) {
+    rv_checkpoint_list_fini(out);
+    return code;
+  }
+  if (out->count > 0) qsort(out->entries, out->count, sizeof *out->entries, newest_first);
+  return RV_OK;
+}
+
+void rv_checkpoint_list_fini(rv_checkpoint_list *list)
+{
+  for (size_t i = 0; i < list->count; i++) free(list->entries[i].name);
+  free(list->entries);
+  *list = (rv_checkpoint_list){0};
+}
+
+/* ---- removing ---- */
+
+/* DONE first: what is half removed is no checkpoint any more. The mark last: what is left of it is still known to be ours. Anything
+ * else in the directory is not ours, and keeps it. */
+static rv_code remove_ours(const char *path, rv_error *err)
+{
+  static const char *const files[] = {RV_DONE_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir < 0) return rv_fail_system(err, errno, "open", path);
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++)
+    if (unlinkat(dir, files[i], 0) != 0 && errno != ENOENT) code = rv_fail_system(err, errno, "remove a file in", path);
+  close(dir);
+  if (code == RV_OK && rmdir(path) != 0) code = rv_fail_system(err, errno, "remove", path);
+  return code;
+}
+
+void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
+{
+  rv_checkpoint_list list;
+  rv_error err;
+  if (rv_checkpoint_list_read(root, &list, &err) != RV_OK) {
+    rv_log(env, RV_LOG_WARNING, "older checkpoints stay: %s", err.message);
+    return;
+  }
+  uint32_t kept = 0;
+  for (size_t i = 0; i < list.count; i++) {
+    const rv_checkpoint_entry *entry = &list.entries[i];
+    if (!entry->ours || entry->wall_ns == INT64_MIN) continue; /* renamed: somebody wants to keep it */
+    if (entry->done && kept++ < keep) continue;
+    char *path = rv_path_join(root, entry->name);
+    if (path == NULL || remove_ours(path, &err) != RV_OK)
+      rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);
+    free(path);
+  }
+  rv_checkpoint_list_fini(&list);
+}
+
+/* ---- writing ---- */
+
+static rv_code make_directories(const char *path, rv_error *err)
+{
+  char *copy = strdup(path);
+  if (copy == NULL) return rv_fail_memory(err, strlen(path));
+  rv_code code = RV_OK;
+  for (char *at = copy + 1; code == RV_OK; at++) {
+    char c = *at;
+    if (c != '/' && c != '\0') continue;
+    *at = '\0';
+    if (mkdir(copy, 0777) != 0 && errno != EEXIST && !(errno == EACCES && access(copy, F_OK) == 0))
+      code = rv_fail_system(err, errno, "make the directory", copy);
+    *at = c;
+    if (c == '\0') break;
+  }
+  free(copy);
+  return code;
+}
+
+/* The locked mark of a directory in the making; -1: it has none, or somebody writes there. */
+static int lock_left_behind(const char *path)
+{
+  char *mark = rv_path_join(path, RV_OURS_FILE);
+  int file = mark == NULL ? -1 : open(mark, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  free(mark);
+  if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
+    close(file);
+    file = -1;
+  }
+  return file;
+}
+
+static void remove_left_behind(const char *root, const rv_env *env)
+{
+  DIR *dir = opendir(root);
+  const struct dirent *entry;
+  while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    if (strncmp(entry->d_name, PARTIAL_PREFIX, strlen(PARTIAL_PREFIX)) != 0) continue;
+    char *path = rv_path_join(root, entry->d_name);
+    int lock = path == NULL ? -1 : lock_left_behind(path);
+    rv_error err;
+    if (lock >= 0) {
+      if (remove_ours(path, &err) == RV_OK)
+        rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was whole", path);
+      else
+        rv_log(env, RV_LOG_WARNING, "%s", err.message);
+      close(lock);
+    }
+    free(path);
+  }
+  if (dir != NULL) closedir(dir);
+}
+
+static rv_code sync_directory(const char *path, rv_error *err)
+{
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return rv_fail_system(err, errno, "open", path);
+  rv_code code = fsync(dir) == 0 ? RV_OK : rv_fail_system(err, errno, "write", path);
+  close(dir);
+  return code;
+}
+
+/* A file of one line, on the disk; *keep (may be NULL) gets it open. */
+static rv_code write_small(const char *dir, const char *name, const char *text, int *keep, rv_error *err)
+{
+  char *path = rv_path_join(dir, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(dir));
+  int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  rv_code code = RV_OK;
+  if (file < 0) {
+    code = rv_fail_system(err, errno, "create", path);
+  } else {
+    if (keep != NULL && flock(file, LOCK_EX | LOCK_NB) != 0) code = rv_fail_system(err, errno, "lock", path);
+    size_t size = strlen(text);
+    ssize_t wrote = write(file, text, size);
+    if (code == RV_OK && (wrote < 0 || (size_t)wrote < size || fsync(file) != 0))
+      code = rv_fail_system(err, wrote >= 0 && (size_t)wrote < size ? ENOSPC : errno, "write", path);
+    if (keep != NULL && code == RV_OK)
+      *keep = file;
+    else
+      close(file);
+  }
+  free(path);
+  return code;
+}
+
+rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err)
+{
+  *out = (rv_partial){.lock = -1};
+  rv_code code = make_directories(root, err);
+  if (code != RV_OK) return code;
+  remove_left_behind(root, env);
+  char name[64];
+  snprintf(name, sizeof name, PARTIAL_PREFIX "%016" PRIx64, rv_entropy64(env));
+  char *path = rv_path_join(root, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(root));
+  if (mkdir(path, 0777) != 0) {
+    code = rv_fail_system(err, errno, "make the directory", path);
+    free(path);
+    return code;
+  }
+  out->path = path;
+  code = write_small(path, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
+  if (code != RV_OK) rv_partial_drop(out, env);
+  return code;
+}
+
+/* Later than all that are there, whatever the clock says. */
+static rv_code choose_time(const char *root, const rv_env *env, int64_t *wall_ns, rv_error *err)
+{
+  rv_checkpoint_list list;
+  rv_code code = rv_checkpoint_list_read(root, &list, err);
+  if (code != RV_OK) return code;
+  *wall_ns = rv_wall_ns(env);
+  if (list.count > 0 && list.entries[0].wall_ns >= *wall_ns && list.entries[0].wall_ns < INT64_MAX)
+    *wall_ns = list.entries[0].wall_ns + 1;
+  rv_checkpoint_list_fini(&list);
+  return RV_OK;
+}
+
+rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err)
+{
+  int64_t wall_ns;
+  char name[RV_CHECKPOINT_NAME_MAX];
+  rv_code code = write_small(partial->path, RV_DONE_FILE, "", NULL, err);
+  if (code == RV_OK) code = sync_directory(partial->path, err);
+  if (code == RV_OK) code = choose_time(root, env, &wall_ns, err);
+  if (code != RV_OK) return code;
+  for (int tries = 0;; tries++) {
+    rv_checkpoint_name(wall_ns, name);
+    *path = rv_path_join(root, name);
+    if (*path == NULL) return rv_fail_memory(err, strlen(root));
+    /* where another process has just taken the name, its directory is not empty */
+    if (rename(partial->path, *path) == 0) break;
+    int number = errno;
+    if ((number != EEXIST && number != ENOTEMPTY) || tries == 100) {
+      code = rv_fail_system(err, number, "rename to its final name", partial->path);
+      free(*path);
+      *path = NULL;
+      return code;
+    }
+    free(*path);
+    wall_ns++;
+  }
+  free(partial->path);
+  partial->path = NULL;
+  close(partial->lock);
+  partial->lock = -1;
+  rv_error unsure;
+  if (sync_directory(root, &unsure) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", unsure.message);
+  return RV_OK;
+}
+
+void rv_partial_drop(rv_partial *partial, const rv_env *env)
+{
+  rv_error err;
+  if (partial->path != NULL && remove_ours(partial->path, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", err.message);
+  if (partial->lock >= 0) close(partial->lock);
+  free(partial->path);
+  *partial = (rv_partial){.lock = -1};
+}

@@ -1,0 +1,63 @@
+/* The root directory: checkpoints by name, which are whose, and which stay.
+ *
+ * A checkpoint is a directory with DONE in it, named by its time as Reverb names it. Ours also has a file called REVERIE: only what
+ * has that is ever removed, and of it only the files that we write. While one is being written its directory is called
+ * ".reverie-...", which neither Reverb nor we take for a checkpoint (it sorts before every time), and its REVERIE file is locked, so
+ * that one that was left behind by a crash can be told from one in the making. */
+#ifndef RV_PERSIST_CHECKPOINT_DIR_H
+#define RV_PERSIST_CHECKPOINT_DIR_H
+
+#include "base/env.h"
+
+#define RV_TABLES_FILE "tables.tfrecord"
+#define RV_ITEMS_FILE "items.tfrecord"
+#define RV_CHUNKS_FILE "chunks.tfrecord"
+#define RV_DONE_FILE "DONE"
+#define RV_OURS_FILE "REVERIE"
+
+enum { RV_CHECKPOINT_NAME_MAX = 64 };
+
+/* ---- names ---- */
+
+/* "2026-11-21T09:44:04.112011003+00:00": the time where this process lives; trailing zeros of the fraction are left out. */
+void rv_checkpoint_name(int64_t wall_ns, char out[RV_CHECKPOINT_NAME_MAX]);
+/* false: no such name. */
+bool rv_checkpoint_name_parse(const char *name, int64_t *wall_ns);
+
+/* dir/name; NULL when memory is out. free(). */
+char *rv_path_join(const char *dir, const char *name);
+
+/* ---- listing ---- */
+
+typedef struct rv_checkpoint_entry {
+  char *name;
+  int64_t wall_ns; /* by its name; INT64_MIN: the name is no time */
+  bool done, ours;
+} rv_checkpoint_entry;
+
+typedef struct rv_checkpoint_list {
+  rv_checkpoint_entry *entries; /* newest first; those whose names are no times come last, by name, descending */
+  size_t count;
+} rv_checkpoint_list;
+
+/* All directories of the root but those whose names begin with a dot. A root that is not there has none. */
+rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err);
+void rv_checkpoint_list_fini(rv_checkpoint_list *list);
+
+/* ---- writing and removing ---- */
+
+typedef struct rv_partial {
+  char *path; /* of the directory */
+  int lock;   /* its REVERIE file */
+} rv_partial;
+
+/* Makes root, and a directory in it to write to. What crashes left behind is removed. */
+rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err);
+/* Writes DONE and gives the directory its name: a time later than any other's in the root. *path is the caller's to free(). */
+rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err);
+void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */
+
+/* Removes our checkpoints but the `keep` newest. What cannot be removed is logged, and stays. */
+void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env);
+
+#endif

@@ -1,0 +1,373 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/map.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/checkpoint_files.h"
+#include "persist/old_item.h"
+#include "persist/record_file.h"
+#include "persist/table_merge.h"
+#include "store/store.h"
+#include "wire/messages.h"
+#include "wire/parse.h"
+
+enum { ASK_EACH = 256, LISTED_NAMES = 300, USUAL_TENSORS = 8 };
+
+typedef struct saved_table {
+  rv_buf *message; /* what the record borrows from */
+  rv_table_record record;
+  rv_table *table; /* once the store is made */
+} saved_table;
+
+typedef struct loading {
+  const rv_checkpoint_source *source;
+  bool not_its_fault; /* the error at hand has nothing to do with the checkpoint */
+  saved_table *tables;
+  size_t num_tables;
+  rv_table_config *configs; /* of the store: the saved ones merged in */
+  size_t num_configs;
+  rv_store *store;
+  rv_map by_key; /* chunk key to the chunk's number */
+  rv_chunk **chunks;
+  size_t num_chunks, chunks_capacity;
+  bool has_items_file;
+  rv_checkpoint_progress progress;
+  uint64_t asked;
+} loading;
+
+/* ---- files ---- */
+
+typedef rv_code (*use_record)(loading *work, rv_buf *owned_record, rv_error *err);
+
+static rv_code ask(loading *work, rv_error *err)
+{
+  return work->asked++ % ASK_EACH != 0 ? RV_OK : rv_checkpoint_ask(work->source->watch, &work->progress, err);
+}
+
+/* Each record is the user's from here on; whatever it finds wrong gets file and record put before it. */
+static rv_code read_file(loading *work, const char *name, bool may_be_absent, size_t room, use_record use, rv_error *err)
+{
+  char *path = rv_path_join(work->source->dir, name);
+  rv_record_reader *reader = NULL;
+  if (path == NULL) return rv_fail_memory(err, strlen(name));
+  rv_code code = rv_record_reader_new(path, &reader, err);
+  free(path);
+  if (code == RV_NOT_FOUND && may_be_absent) return RV_OK;
+  while (code == RV_OK) {
+    rv_buf *record;
+    code = rv_record_reader_next(reader, room, &record, err);
+    if (code != RV_OK || record == NULL) break;
+    code = use(work, record, err);
+    if (code != RV_OK) {
+      rv_record_reader_prefix(reader, err);
+      break;
+    }
+    code = ask(work, err);
+  }
+  rv_record_reader_free(reader);
+  return code;
+}
+
+/* ---- tables ---- */
+
+static const rv_table_config *configured(const rv_store_config *config, size_t index)
+{
+  return (const rv_table_config *)(const void *)((const char *)config->tables + index * config->tables[0].size);
+}
+
+static saved_table *find_saved(loading *work, rv_span name)
+{
+  for (size_t i = 0; i < work->num_tables; i++)
+    if (strlen(work->tables[i].record.name) == name.size && memcmp(work->tables[i].record.name, name.data, name.size) == 0)
+      return &work->tables[i];
+  return NULL;
+}
+
+static rv_code use_table(loading *work, rv_buf *owned_record, rv_error *err)
+{
+  saved_table *grown = realloc(work->tables, (work->num_tables + 1) * sizeof *grown);
+  if (grown == NULL) {
+    rv_buf_unref(owned_record);
+    return rv_fail_memory(err, sizeof *grown);
+  }
+  work->tables = grown;
+  saved_table *added = &grown[work->num_tables];
+  *added = (saved_table){.message = owned_record};
+  rv_code code = rv_table_record_parse((rv_span){owned_record->data, owned_record->size}, &added->record, err);
+  if (code == RV_OK) {
+    const char *name = added->record.name;
+    if (find_saved(work, (rv_span){(const uint8_t *)name, strlen(name)}) != NULL)
+      code = rv_fail(err, RV_DATA_LOSS, "the second record of table \"%s\"", name);
+  }
+  work->num_tables++; /* also when it is no good: it is freed with the others */
+  return code;
+}
+
+static rv_table_config *find_config(loading *work, const char *name)
+{
+  for (size_t i = 0; i < work->num_configs; i++)
+    if (work->configs[i].name != NULL && strcmp(work->configs[i].name, name) == 0) return &work->configs[i];
+  return NULL;
+}
+
+static rv_code fail_unknown_table(loading *work, const char *name, rv_error *err)
+{
+  char names[LISTED_NAMES] = "";
+  size_t at = 0;
+  for (size_t i = 0; i < work->num_configs && at < sizeof names; i++) {
+    int wrote = snprintf(names + at, sizeof names - at, "%s\"%s\"", i == 0 ? "" : ", ",
+                         work->configs[i].name != NULL ? work->configs[i].name : "");
+    at += wrote < 0 ? 0 : (size_t)wrote;
+  }
+  work->not_its_fault = true;
+  return rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "the checkpoint's table \"%s\" was not found in provided list of tables: %s; add such a table, or give another path", name,
+      names);
+}
+
+static rv_code copy_configs(loading *work, rv_error *err)
+{
+  const rv_store_config *config = work->source->config;
+  if (config->num_tables == 0 || config->tables == NULL) return RV_OK; /* rv_store_new says it */
+  work->configs = calloc(config->num_tables, sizeof *work->configs);
+  if (work->configs == NULL) return rv_fail_memory(err, config->num_tables * sizeof *work->configs);
+  for (; work->num_configs < config->num_tables; work->num_configs++) {
+    rv_table_config *to = &work->configs[work->num_configs];
+    size_t stride = config->tables[0].size;
+    memcpy(to, configured(config, work->num_configs), stride < sizeof *to ? stride : sizeof *to);
+    if (to->size == stride) to->size = sizeof *to; /* else as it is: rv_store_new refuses it */
+  }
+  return RV_OK;
+}
+
+/* Is what was configured possible at all? Then what is wrong with the merged one came out of the checkpoint. */
+static void blame_configuration(loading *work, rv_code code, rv_error *err)
+{
+  rv_store *store;
+  rv_error own;
+  rv_code configured_code = rv_store_new(work->source->config, &store, &own);
+  if (configured_code == RV_OK) {
+    rv_store_unref(store);
+    work->not_its_fault = code == RV_NOT_FOUND; /* a selector that is not registered */
+  } else {
+    work->not_its_fault = true;
+    rv_error_copy(err, &own);
+  }
+}
+
+static rv_code make_store(loading *work, rv_error *err)
+{
+  rv_code code = copy_configs(work, err);
+  for (size_t i = 0; i < work->num_tables && code == RV_OK; i++) {
+    rv_table_config *table = find_config(work, work->tables[i].record.name);
+    code = table == NULL ? fail_unknown_table(work, work->tables[i].record.name, err)
+                         : rv_table_merge(&work->tables[i].record, table, work->source->env, err);
+  }
+  if (code != RV_OK) return code;
+  rv_store_config config = {.size = 0};
+  const rv_store_config *given = work->source->config;
+  memcpy(&config, given, given->size < sizeof config ? given->size : sizeof config);
+  config.tables = work->configs;
+  code = rv_store_new(&config, &work->store, err);
+  if (code != RV_OK) {
+    blame_configuration(work, code, err);
+    return err != NULL ? err->code : code;
+  }
+  for (size_t i = 0; i < work->num_tables && code == RV_OK; i++) {
+    const char *name = work->tables[i].record.name;
+    code = rv_store_find(work->store, name, strlen(name), &work->tables[i].table, err);
+  }
+  return code;
+}
+
+/* ---- chunks ---- */
+
+/* Tensors in both places of a chunk: nobody knows which are meant. */
+static bool has_tensors_twice(rv_span message)
+{
+  bool now = false, before = false;
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  while (rv_reader_next(&reader, &field)) {
+    if (rv_field_is(&field, 3, RV_WIRE_BYTES)) before = true;
+    if (rv_field_is(&field, 5, RV_WIRE_BYTES) && field.bytes.size > 0) now = true;
+  }
+  return now && before;
+}
+
+static rv_code keep_chunk(loading *work, rv_chunk *owned_chunk, rv_error *err)
+{
+  uint64_t key = rv_chunk_get_meta(owned_chunk)->key;
+  rv_chunk_attach_cache(owned_chunk, rv_store_decode_cache(work->store));
+  rv_code code = RV_OK;
+  if (rv_map_get(&work->by_key, key) != NULL) { /* the first of a key counts, as in Reverb */
+    rv_chunk_unref(owned_chunk);
+    return RV_OK;
+  }
+  if (work->num_chunks == work->chunks_capacity) {
+    size_t capacity = work->chunks_capacity * 2 + 1024;
+    rv_chunk **grown = realloc(work->chunks, capacity * sizeof *grown);
+    if (grown == NULL) code = rv_fail_memory(err, capacity * sizeof *grown);
+    if (grown != NULL) work->chunks = grown;
+    if (grown != NULL) work->chunks_capacity = capacity;
+  }
+  if (code == RV_OK && work->num_chunks >= UINT32_MAX) code = rv_fail(err, RV_DATA_LOSS, "more than 2^32 chunks");
+  if (code == RV_OK && rv_map_put(&work->by_key, key, (uint32_t)work->num_chunks) != RV_OK)
+    code = rv_fail_memory(err, sizeof(rv_map_entry));
+  if (code == RV_OK)
+    work->chunks[work->num_chunks++] = owned_chunk;
+  else
+    rv_chunk_unref(owned_chunk);
+  return code;
+}
+
+static rv_code use_chunk(loading *work, rv_buf *owned_record, rv_error *err)
+{
+  rv_span message = {owned_record->data, owned_record->size};
+  rv_chunk *chunk = NULL;
+  rv_code code = has_tensors_twice(message)
+                     ? rv_fail(err, RV_DATA_LOSS, "a chunk with tensors both in data and in deprecated_data")
+                     : rv_chunk_parse(owned_record, message, false, &chunk, err);
+  rv_buf_unref(owned_record);
+  return code == RV_OK ? keep_chunk(work, chunk, err) : code;
+}
+
+static rv_chunk *find_chunk(void *context, uint64_t key)
+{
+  const loading *work = context;
+  const uint32_t *number = rv_map_get(&work->by_key, key);
+  return number == NULL ? NULL : work->chunks[*number];
+}
+
+/* ---- items ---- */
+
+static rv_code trajectory_of(loading *work, const rv_wire_item *item, const rv_old_item *old, rv_trajectory **out, rv_error *err)
+{
+  rv_layouts *layouts = rv_store_layouts(work->store);
+  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, find_chunk, work, out, err);
+  if (item->num_columns > 0)
+    return rv_fail(err, RV_DATA_LOSS, "item %llu has a trajectory both of today's and of the old form",
+                   (unsigned long long)item->key);
+  return rv_old_item_trajectory(old, item->key, layouts, find_chunk, work, out, err);
+}
+
+static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *item, const rv_old_item *old, rv_error *err)
+{
+  rv_restored_item restored = {
+      .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .inserted_at_ns = item->inserted_at_ns};
+  rv_code code = trajectory_of(work, item, old, &restored.trajectory, err);
+  if (code != RV_OK) return code;
+  code = rv_table_restore_item(table, &restored, err);
+  rv_trajectory_unref(restored.trajectory);
+  work->progress.items++;
+  return code;
+}
+
+/* `table` NULL: the one that the item names. */
+static rv_code read_item(loading *work, rv_span message, rv_table *table, rv_error *err)
+{
+  rv_wire_item item;
+  rv_old_item old = {0};
+  rv_code code = rv_wire_item_parse(message, &item, err);
+  if (code != RV_OK) return code;
+  code = rv_old_item_parse(message, &old, err);
+  if (code == RV_OK && table == NULL) {
+    const saved_table *saved = find_saved(work, item.table);
+    if (saved != NULL) table = saved->table;
+    if (saved == NULL)
+      code = rv_fail(err, RV_DATA_LOSS, "item %llu is of table \"%.*s\", which has no record", (unsigned long long)item.key,
+                     item.table.size > 100 ? 100 : (int)item.table.size, (const char *)item.table.data);
+  }
+  if (code == RV_OK) code = restore_item(work, table, &item, &old, err);
+  rv_old_item_fini(&old);
+  rv_wire_item_fini(&item);
+  return code;
+}
+
+static rv_code use_item(loading *work, rv_buf *owned_record, rv_error *err)
+{
+  work->has_items_file = true;
+  rv_code code = read_item(work, (rv_span){owned_record->data, owned_record->size}, NULL, err);
+  rv_buf_unref(owned_record);
+  return code;
+}
+
+/* Before version 0.8 items stood in their tables' records. */
+static rv_code read_items_of_records(loading *work, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < work->num_tables && code == RV_OK; i++) {
+    saved_table *saved = &work->tables[i];
+    if (saved->record.num_items > 0 && work->has_items_file)
+      return rv_fail(err, RV_DATA_LOSS,
+                     "%s/" RV_TABLES_FILE ": table \"%s\" has items in its record, beside those of " RV_ITEMS_FILE,
+                     work->source->dir, saved->record.name);
+    for (size_t k = 0; k < saved->record.num_items && code == RV_OK; k++) {
+      code = read_item(work, saved->record.items[k], saved->table, err);
+      if (code != RV_OK) rv_error_prefix(err, "%s/" RV_TABLES_FILE, work->source->dir);
+      if (code == RV_OK) code = ask(work, err);
+    }
+  }
+  return code;
+}
+
+/* ---- the whole ---- */
+
+static void restore_counters(loading *work)
+{
+  for (size_t i = 0; i < work->num_tables; i++) {
+    char corrected[256];
+    rv_table_restore_counters(work->tables[i].table, &work->tables[i].record.counters, corrected, sizeof corrected);
+    if (corrected[0] != '\0')
+      rv_log(work->source->env, RV_LOG_WARNING, "%s: table \"%s\": %s; the counters were corrected", work->source->dir,
+             work->tables[i].record.name, corrected);
+  }
+}
+
+static void fini(loading *work)
+{
+  for (size_t i = 0; i < work->num_tables; i++) {
+    rv_table_record_fini(&work->tables[i].record);
+    rv_buf_unref(work->tables[i].message);
+  }
+  for (size_t i = 0; i < work->num_chunks; i++) rv_chunk_unref(work->chunks[i]);
+  rv_map_fini(&work->by_key);
+  rv_store_unref(work->store);
+  free(work->tables);
+  free(work->configs);
+  free(work->chunks);
+}
+
+/* Errors of the machine and of the caller would be the same with any other checkpoint. */
+static bool is_damage(const loading *work, rv_code code)
+{
+  return !work->not_its_fault && code != RV_RESOURCE_EXHAUSTED && code != RV_PERMISSION_DENIED && code != RV_CANCELLED &&
+         code != RV_UNKNOWN;
+}
+
+rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, bool *damaged, rv_error *err)
+{
+  rv_error own; /* codes are read from it */
+  loading work = {.source = source, .progress = {.size = sizeof work.progress, .total_items = -1}};
+  rv_map_init(&work.by_key, rv_entropy64(source->env));
+  size_t room = rv_chunk_room_in_owner(USUAL_TENSORS);
+  rv_code code = read_file(&work, RV_TABLES_FILE, false, 0, use_table, &own);
+  if (code == RV_OK) code = make_store(&work, &own);
+  if (code == RV_OK) code = read_file(&work, RV_CHUNKS_FILE, false, room, use_chunk, &own);
+  if (code == RV_OK) code = read_file(&work, RV_ITEMS_FILE, true, 0, use_item, &own);
+  if (code == RV_OK) code = read_items_of_records(&work, &own);
+  *damaged = code != RV_OK && is_damage(&work, code);
+  if (code == RV_OK) {
+    restore_counters(&work);
+    *out = work.store;
+    work.store = NULL;
+  } else {
+    rv_error_copy(err, &own);
+  }
+  fini(&work);
+  return code;
+}

@@ -1,0 +1,174 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/checkpoint_files.h"
+#include "persist/chunk_log.h"
+#include "persist/table_record.h"
+#include "store/store.h"
+
+typedef struct saving {
+  const char *dir;
+  int level;
+  const rv_checkpoint_watch *watch;
+  rv_checkpoint_progress progress;
+  rv_snapshot **snapshots; /* one a table */
+  size_t num_snapshots;
+  rv_record_writer *items, *chunks;
+  rv_chunk_log *log;
+  rv_writer_buf record;
+  rv_slice_list slices;
+  uint32_t *num_slices; /* per column of the item at hand */
+  bool *squeeze;
+  uint32_t columns_capacity;
+} saving;
+
+rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_progress *progress, rv_error *err)
+{
+  if (watch == NULL || watch->go_on == NULL || watch->go_on(watch->context, progress)) return RV_OK;
+  return rv_fail(err, RV_CANCELLED, "it was given up after %lld items", (long long)progress->items);
+}
+
+/* ---- opening and closing ---- */
+
+/* One table right after the other: no other lock, and no wait, is between them. */
+static rv_code take_snapshots(saving *work, rv_store *store, rv_error *err)
+{
+  size_t n = rv_store_num_tables(store);
+  work->snapshots = calloc(n, sizeof *work->snapshots);
+  if (work->snapshots == NULL) return rv_fail_memory(err, n * sizeof *work->snapshots);
+  for (; work->num_snapshots < n; work->num_snapshots++) {
+    rv_code code = rv_snapshot_new(rv_store_table(store, work->num_snapshots), &work->snapshots[work->num_snapshots], err);
+    if (code != RV_OK) return code;
+    work->progress.total_items += rv_snapshot_get_head(work->snapshots[work->num_snapshots])->num_items;
+  }
+  return RV_OK;
+}
+
+static rv_code open_file(const saving *work, const char *name, rv_record_writer **out, rv_error *err)
+{
+  char *path = rv_path_join(work->dir, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(work->dir));
+  rv_code code = rv_record_writer_new(path, work->level, out, err);
+  free(path);
+  return code;
+}
+
+static void fini(saving *work)
+{
+  for (size_t i = 0; i < work->num_snapshots; i++) rv_snapshot_free(work->snapshots[i]);
+  free(work->snapshots);
+  rv_chunk_log_free(work->log);
+  rv_record_writer_free(work->items);
+  rv_record_writer_free(work->chunks);
+  rv_writer_buf_fini(&work->record);
+  free(work->slices.slices);
+  free(work->num_slices);
+  free(work->squeeze);
+}
+
+static rv_code put_record(const saving *work, rv_record_writer *to, rv_error *err)
+{
+  if (work->record.failed) return rv_fail_memory(err, work->record.size);
+  return rv_record_writer_put(to, work->record.data, work->record.size, err);
+}
+
+/* ---- tables ---- */
+
+static rv_code write_tables(saving *work, rv_error *err)
+{
+  rv_record_writer *file = NULL;
+  rv_code code = open_file(work, RV_TABLES_FILE, &file, err);
+  for (size_t i = 0; i < work->num_snapshots && code == RV_OK; i++) {
+    work->record.size = 0;
+    rv_table_record_serialize(&work->record, rv_snapshot_get_head(work->snapshots[i]));
+    code = put_record(work, file, err);
+  }
+  if (code == RV_OK) code = rv_record_writer_finish(file, err);
+  rv_record_writer_free(file);
+  return code;
+}
+
+/* ---- items ---- */
+
+static rv_code make_room_for_columns(saving *work, uint32_t columns, rv_error *err)
+{
+  if (columns <= work->columns_capacity) return RV_OK;
+  uint32_t *num_slices = realloc(work->num_slices, columns * sizeof *num_slices);
+  if (num_slices != NULL) work->num_slices = num_slices;
+  bool *squeeze = realloc(work->squeeze, columns * sizeof *squeeze);
+  if (squeeze != NULL) work->squeeze = squeeze;
+  if (num_slices == NULL || squeeze == NULL) return rv_fail_memory(err, columns * sizeof *num_slices);
+  work->columns_capacity = columns;
+  return RV_OK;
+}
+
+static rv_code write_item(saving *work, const char *table, const rv_draw *draw, rv_error *err)
+{
+  const rv_trajectory *trajectory = draw->trajectory;
+  rv_code code = make_room_for_columns(work, trajectory->num_columns, err);
+  work->slices.count = 0;
+  for (uint32_t i = 0; i < trajectory->num_columns && code == RV_OK; i++) {
+    const rv_trajectory_column *column = &trajectory->columns[i];
+    size_t before = work->slices.count;
+    for (uint32_t k = 0; k < column->num_slices && code == RV_OK; k++) {
+      rv_slice slice = rv_draw_slice(draw, column->first_slice + k);
+      code = rv_chunk_log_put(work->log, &slice, &work->slices, err);
+    }
+    work->num_slices[i] = (uint32_t)(work->slices.count - before);
+    work->squeeze[i] = column->squeeze;
+  }
+  if (code != RV_OK) return code;
+  const rv_wire_item item = {.key = draw->key,
+                             .table = {(const uint8_t *)table, strlen(table)},
+                             .priority = draw->priority,
+                             .times_sampled = draw->times_sampled,
+                             .inserted_at_ns = draw->inserted_at_ns,
+                             .slices = work->slices.slices,
+                             .num_slices = work->num_slices,
+                             .squeeze = work->squeeze,
+                             .num_columns = trajectory->num_columns,
+                             .total_slices = (uint32_t)work->slices.count};
+  work->record.size = 0;
+  rv_wire_item_serialize(&work->record, &item);
+  return put_record(work, work->items, err);
+}
+
+static rv_code write_items(saving *work, rv_snapshot *snapshot, rv_error *err)
+{
+  const char *table = rv_snapshot_get_head(snapshot)->name;
+  for (;;) {
+    const rv_draw *items;
+    size_t count;
+    rv_code code = rv_snapshot_next(snapshot, &items, &count, err);
+    if (code != RV_OK || count == 0) return code;
+    for (size_t i = 0; i < count; i++) {
+      code = write_item(work, table, &items[i], err);
+      if (code != RV_OK) {
+        if (code == RV_INVALID_ARGUMENT) rv_error_prefix(err, "table \"%s\": item %llu", table, (unsigned long long)items[i].key);
+        return code;
+      }
+    }
+    work->progress.items += (int64_t)count;
+    work->progress.bytes_written = (int64_t)(rv_record_writer_bytes(work->items) + rv_record_writer_bytes(work->chunks));
+    code = rv_checkpoint_ask(work->watch, &work->progress, err);
+    if (code != RV_OK) return code;
+  }
+}
+
+rv_code rv_checkpoint_write(rv_store *store, const char *dir, int level, const rv_checkpoint_watch *watch, rv_error *err)
+{
+  saving work = {.dir = dir, .level = level, .watch = watch, .progress = {.size = sizeof work.progress}};
+  rv_writer_buf_init(&work.record);
+  rv_code code = open_file(&work, RV_ITEMS_FILE, &work.items, err);
+  if (code == RV_OK) code = open_file(&work, RV_CHUNKS_FILE, &work.chunks, err);
+  if (code == RV_OK) code = rv_chunk_log_new(work.chunks, rv_store_env(store), &work.log, err);
+  if (code == RV_OK) code = take_snapshots(&work, store, err);
+  if (code == RV_OK) code = write_tables(&work, err);
+  for (size_t i = 0; i < work.num_snapshots && code == RV_OK; i++) code = write_items(&work, work.snapshots[i], err);
+  if (code == RV_OK) code = rv_record_writer_finish(work.items, err);
+  if (code == RV_OK) code = rv_record_writer_finish(work.chunks, err);
+  fini(&work);
+  return code;
+}

@@ -1,0 +1,225 @@
+#include "reverie/checkpoint.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/checkpoint_files.h"
+#include "persist/record_file.h"
+
+enum { DEFAULT_LEVEL = 1 };
+
+struct rv_checkpointer {
+  atomic_size_t refs;
+  rv_env env;
+  char *path, *fallback;
+  int level;
+  uint32_t keep;
+  atomic_bool saving;
+};
+
+/* ---- making ---- */
+
+static rv_code absolute(const char *path, char **out, rv_error *err)
+{
+  if (path[0] == '/') {
+    *out = strdup(path);
+  } else {
+    char here[PATH_MAX];
+    if (getcwd(here, sizeof here) == NULL) return rv_fail_system(err, errno, "find the directory of", path);
+    *out = rv_path_join(here, path);
+  }
+  if (*out == NULL) return rv_fail_memory(err, strlen(path));
+  for (size_t size = strlen(*out); size > 1 && (*out)[size - 1] == '/'; size--) (*out)[size - 1] = '\0';
+  return RV_OK;
+}
+
+rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_checkpointer **out, rv_error *err)
+{
+  rv_checkpointer_config full = {0};
+  memcpy(&full, config, config->size < sizeof full ? config->size : sizeof full);
+  if (full.path == NULL || full.path[0] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a checkpointer needs the path of a directory");
+  if (full.level < -1 || full.level > 9)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "compression level %d: give 1 (fast) to 9 (small), or -1 for none", (int)full.level);
+  rv_checkpointer *checkpointer = calloc(1, sizeof *checkpointer);
+  if (checkpointer == NULL) return rv_fail_memory(err, sizeof *checkpointer);
+  atomic_init(&checkpointer->refs, 1);
+  atomic_init(&checkpointer->saving, false);
+  rv_env_fill(&checkpointer->env, full.env);
+  checkpointer->level = full.level == 0 ? DEFAULT_LEVEL : full.level < 0 ? 0 : full.level;
+  checkpointer->keep = full.keep == 0 ? 1 : full.keep;
+  rv_code code = absolute(full.path, &checkpointer->path, err);
+  if (code == RV_OK && full.fallback_path != NULL && full.fallback_path[0] != '\0')
+    code = absolute(full.fallback_path, &checkpointer->fallback, err);
+  if (code != RV_OK) {
+    rv_checkpointer_unref(checkpointer);
+    return code;
+  }
+  *out = checkpointer;
+  return RV_OK;
+}
+
+rv_checkpointer *rv_checkpointer_ref(rv_checkpointer *checkpointer)
+{
+  atomic_fetch_add_explicit(&checkpointer->refs, 1, memory_order_relaxed);
+  return checkpointer;
+}
+
+void rv_checkpointer_unref(rv_checkpointer *checkpointer)
+{
+  if (checkpointer == NULL || atomic_fetch_sub_explicit(&checkpointer->refs, 1, memory_order_acq_rel) != 1) return;
+  free(checkpointer->path);
+  free(checkpointer->fallback);
+  free(checkpointer);
+}
+
+const char *rv_checkpointer_path(const rv_checkpointer *checkpointer)
+{
+  return checkpointer->path;
+}
+
+/* ---- saving ---- */
+
+static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path, rv_error *err)
+{
+  const rv_env *env = &checkpointer->env;
+  rv_partial partial;
+  char *made = NULL;
+  rv_code code = rv_partial_begin(checkpointer->path, env, &partial, err);
+  if (code != RV_OK) return code;
+  code = rv_checkpoint_write(store, partial.path, checkpointer->level, watch, err);
+  if (code == RV_OK) code = rv_partial_finish(&partial, checkpointer->path, env, &made, err);
+  rv_partial_drop(&partial, env);
+  if (code != RV_OK) return code;
+  rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
+  if (path != NULL)
+    *path = made;
+  else
+    free(made);
+  return RV_OK;
+}
+
+rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path,
+                             rv_error *err)
+{
+  if (path != NULL) *path = NULL;
+  if (atomic_exchange(&checkpointer->saving, true))
+    return rv_fail(err, RV_FAILED_PRECONDITION, "a checkpoint is being saved to %s already; wait for that one",
+                   checkpointer->path);
+  rv_store_ref(store);
+  rv_code code = save(checkpointer, store, watch, path, err);
+  rv_store_unref(store);
+  atomic_store(&checkpointer->saving, false);
+  if (code != RV_OK) rv_error_prefix(err, "no checkpoint was saved");
+  return code;
+}
+
+/* ---- restoring ---- */
+
+typedef struct restoring {
+  rv_checkpointer *checkpointer;
+  rv_checkpoint_source source;
+  rv_store **out;
+  char **loaded;
+} restoring;
+
+static rv_code load(restoring *work, const char *dir, bool *damaged, rv_error *err)
+{
+  *damaged = false;
+  char *copy = strdup(dir);
+  if (copy == NULL) return rv_fail_memory(err, strlen(dir));
+  work->source.dir = dir;
+  rv_code code = rv_checkpoint_read(&work->source, work->out, damaged, err);
+  if (code == RV_OK) rv_log(&work->checkpointer->env, RV_LOG_INFO, "restored from %s", dir);
+  if (code == RV_OK && work->loaded != NULL)
+    *work->loaded = copy;
+  else
+    free(copy);
+  return code;
+}
+
+/* The newest that is whole. *found: the root has one at all, and the result is about it. */
+static rv_code load_newest(restoring *work, bool *found, rv_error *err)
+{
+  const rv_checkpointer *checkpointer = work->checkpointer;
+  rv_checkpoint_list list;
+  rv_error first, fault;
+  *found = false;
+  rv_code code = rv_checkpoint_list_read(checkpointer->path, &list, err);
+  if (code != RV_OK) return code;
+  for (size_t i = 0; i < list.count; i++) {
+    char *dir = rv_path_join(checkpointer->path, list.entries[i].name);
+    bool damaged = false;
+    if (dir == NULL) {
+      code = rv_fail_memory(err, strlen(checkpointer->path));
+      *found = true;
+      break;
+    }
+    if (!list.entries[i].done) {
+      if (list.entries[i].wall_ns != INT64_MIN)
+        rv_log(&checkpointer->env, RV_LOG_WARNING, "%s has no " RV_DONE_FILE ": it is half written, and passed over", dir);
+      free(dir);
+      continue;
+    }
+    code = load(work, dir, &damaged, &fault);
+    if (code != RV_OK && damaged)
+      rv_log(&checkpointer->env, RV_LOG_WARNING, "%s cannot be used, and is passed over: %s", dir, fault.message);
+    if (code != RV_OK && !damaged) rv_error_prefix(&fault, "%s", dir);
+    free(dir);
+    if (code != RV_OK && !*found) first = fault;
+    *found = true;
+    if (code == RV_OK) break;
+    if (!damaged) {
+      rv_error_copy(err, &fault);
+      break;
+    }
+    rv_error_copy(err, &first);
+    code = first.code;
+  }
+  rv_checkpoint_list_fini(&list);
+  return code;
+}
+
+static rv_code check_fallback(const char *dir, rv_error *err)
+{
+  char *done = rv_path_join(dir, RV_DONE_FILE);
+  if (done == NULL) return rv_fail_memory(err, strlen(dir));
+  rv_code code = access(done, F_OK) == 0 ? RV_OK : rv_fail_system(err, errno, "find", done);
+  free(done);
+  return code;
+}
+
+static bool load_fallback(restoring *work)
+{
+  const rv_checkpointer *checkpointer = work->checkpointer;
+  rv_error err;
+  bool damaged;
+  if (checkpointer->fallback == NULL) return false;
+  rv_code code = check_fallback(checkpointer->fallback, &err);
+  if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &err);
+  if (code != RV_OK)
+    rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s",
+           checkpointer->fallback, err.message);
+  return code == RV_OK;
+}
+
+rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
+                                rv_store **out, char **loaded, rv_error *err)
+{
+  bool found;
+  restoring work = {.checkpointer = checkpointer,
+                    .source = {.config = config, .watch = watch, .env = &checkpointer->env},
+                    .out = out,
+                    .loaded = loaded};
+  if (loaded != NULL) *loaded = NULL;
+  rv_code code = load_newest(&work, &found, err);
+  if (found || code != RV_OK) return code;
+  return load_fallback(&work) ? RV_OK : rv_store_new(config, out, err);
+}

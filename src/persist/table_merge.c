@@ -1,0 +1,103 @@
+#include "persist/table_merge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* The names of fields that differ, one after another. */
+typedef struct differences {
+  char text[320];
+  size_t size;
+} differences;
+
+static void note(differences *all, const char *what)
+{
+  int wrote = snprintf(all->text + all->size, sizeof all->text - all->size, "%s%s", all->size == 0 ? "" : ", ", what);
+  if (wrote > 0) all->size += (size_t)wrote;
+  if (all->size >= sizeof all->text) all->size = sizeof all->text - 1;
+}
+
+static void note_number(differences *all, const char *name, long long saved, long long configured)
+{
+  char what[96];
+  snprintf(what, sizeof what, "%s %lld (configured: %lld)", name, saved, configured);
+  if (saved != configured) note(all, what);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+  return strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
+}
+
+static bool same_selector(const rv_selector_config *a, const rv_selector_config *b)
+{
+  return a->kind == b->kind && a->priority_exponent == b->priority_exponent && same_text(a->name, b->name) &&
+         same_text(a->options, b->options);
+}
+
+static bool same_limiter(const rv_rate_limiter_config *a, const rv_rate_limiter_config *b)
+{
+  return a->samples_per_insert == b->samples_per_insert && a->min_size_to_sample == b->min_size_to_sample &&
+         a->min_diff == b->min_diff && a->max_diff == b->max_diff;
+}
+
+static bool same_spec(const rv_spec *a, const rv_spec *b)
+{
+  if (a->dtype != b->dtype || a->rank != b->rank) return false;
+  for (int32_t i = 0; i < a->rank; i++)
+    if (a->shape[i] != b->shape[i]) return false;
+  return true;
+}
+
+static bool same_signature(const rv_signature *a, const rv_signature *b)
+{
+  size_t n = b == NULL ? 0 : b->num_specs;
+  if (a->num_specs != n) return false;
+  for (size_t i = 0; i < n; i++)
+    if (!same_spec(&a->specs[i], &b->specs[i])) return false;
+  return true;
+}
+
+static void choose_limiter(const rv_table_record *record, rv_table_config *table, const rv_env *env, differences *all)
+{
+  rv_table_config saved = *table;
+  saved.rate_limiter = record->rate_limiter;
+  rv_error err;
+  rv_code code = rv_rate_limiter_check_size(&saved.rate_limiter, saved.max_size, saved.max_times_sampled, &err);
+  if (code != RV_OK) {
+    rv_log(env, RV_LOG_WARNING, "table \"%s\": the configured rate limiter is used, for the saved one is impossible: %s",
+           table->name, err.message);
+    return;
+  }
+  if (!same_limiter(&saved.rate_limiter, &table->rate_limiter)) note(all, "rate_limiter");
+  table->rate_limiter = saved.rate_limiter;
+}
+
+rv_code rv_table_merge(const rv_table_record *record, rv_table_config *table, const rv_env *env, rv_error *err)
+{
+  if (record->sampler.kind == 0 || record->remover.kind == 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\" was saved without a %s, or with one of a kind that is not known",
+                   record->name, record->sampler.kind == 0 ? "sampler" : "remover");
+  if (record->max_size < 1)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\" was saved with max_size %lld", record->name,
+                   (long long)record->max_size);
+  differences all = {.size = 0};
+  int64_t max_size = record->max_size < INT32_MAX ? record->max_size : INT32_MAX;
+  note_number(&all, "max_size", max_size, table->max_size);
+  note_number(&all, "max_times_sampled", record->max_times_sampled, table->max_times_sampled);
+  if (!same_selector(&record->sampler, &table->sampler)) note(&all, "sampler");
+  if (!same_selector(&record->remover, &table->remover)) note(&all, "remover");
+  if (!same_signature(&record->signature, table->signature)) note(&all, "signature");
+  table->max_size = max_size;
+  table->max_times_sampled = record->max_times_sampled;
+  table->sampler = record->sampler;
+  table->remover = record->remover;
+  table->signature = record->signature.num_specs > 0 || record->signature.structure.size > 0 ? &record->signature : NULL;
+  choose_limiter(record, table, env, &all);
+  if (all.size > 0)
+    rv_log(env, RV_LOG_WARNING,
+           "table \"%s\": a restored table keeps the settings it was saved with; these differ from its configuration: %s",
+           table->name, all.text);
+  return RV_OK;
+}
