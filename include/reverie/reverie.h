@@ -14,6 +14,7 @@
 #include "reverie/structured_writer.h"
 #include "reverie/table.h"
 #include "reverie/tensor.h"
+#include "reverie/transitions.h"
 #include "reverie/version.h"
 #include "reverie/writer.h"
 

@@ -54,6 +54,7 @@ from reverie.specs import BoundedTensorSpec, TensorSpec
 from reverie.table import Table
 from reverie.table_info import TableInfo
 from reverie.trajectory_writer import TrajectoryColumn, TrajectoryWriter, WriterStatus
+from reverie.transitions import Transitions
 from reverie.writer import Writer
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "TensorSpec",
     "TrajectoryColumn",
     "TrajectoryWriter",
+    "Transitions",
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",

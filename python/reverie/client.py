@@ -17,6 +17,7 @@ from reverie.samples import ItemInfo
 from reverie.server import Server
 from reverie.table_info import TableInfo
 from reverie.trajectory_writer import TrajectoryWriter
+from reverie.transitions import Transitions
 from reverie.writer import Writer
 
 __all__ = ["Client"]
@@ -201,6 +202,36 @@ class Client(_core.Client):
             else _arguments.positive("max_in_flight_bytes", max_in_flight_bytes, _arguments.MAX_INT64),
             bool(validate_items),
         )
+
+    def transitions(
+        self,
+        table: str,
+        num_envs: int,
+        *,
+        next: Mapping[Any, Any] | None = None,  # noqa: A002 - what the column is
+        stack: Mapping[Any, int] | None = None,
+    ) -> Transitions:
+        """A writer of transitions that stores once what repeats from step to step.
+
+        Parameters
+        ----------
+        table : str
+        num_envs : int
+            Environments that step together: rows of every step.
+        next : mapping, optional
+            ``{"next_obs": "obs"}``: ``next_obs`` is mostly ``obs`` of the same environment one step later, and costs no memory
+            where it is. Columns are named by their place in the data, ``"next_obs/pixels"`` too; the name of a nest stands for all
+            its leaves.
+        stack : mapping, optional
+            ``{"obs": 4}``: ``obs`` is [num_envs, 4, ...frame], a stack of frames with the oldest first, of which each is stored
+            once. It holds for the column's next as well.
+
+        Notes
+        -----
+        A table whose rows come partly from here with `stack` and partly from `add` holds items of two kinds, which
+        `sample_batch` gives only one by one (``unequal="list"``).
+        """
+        return Transitions(self, table, _positive("num_envs", num_envs), next, stack)
 
     # ---- sampling ----
 

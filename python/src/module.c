@@ -126,6 +126,7 @@ static const type_entry type_entries[] = {
     {&history_spec, offsetof(core_state, history_type), "ColumnHistory"},
     {&column_spec, offsetof(core_state, column_type), "TrajectoryColumn"},
     {&reference_spec, offsetof(core_state, reference_type), "RowReference"},
+    {&transitions_spec, offsetof(core_state, transitions_type), "Transitions"},
     {&buffer_spec, offsetof(core_state, buffer_type), NULL},
 };
 

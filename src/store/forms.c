@@ -223,12 +223,11 @@ static rv_chunk *take_spare(rv_table *table, size_t i)
   return spare;
 }
 
-rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity)
+rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, size_t capacity)
 {
-  *capacity = segment_rows(table, form);
   for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) {
     rv_chunk *spare = table->spares[i];
-    if ((size_t)rv_segment_capacity(spare) < (*capacity + 1) / 2 || !fits_form(spare, form)) continue;
+    if ((size_t)rv_segment_capacity(spare) < (capacity + 1) / 2 || !fits_form(spare, form)) continue;
     take_spare(table, i);
     rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
     rv_segment_reuse(spare, &meta);
@@ -236,6 +235,12 @@ rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity)
   }
   rv_chunk_unref(take_spare(table, 0)); /* what nobody wants makes room */
   return NULL;
+}
+
+rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity)
+{
+  *capacity = segment_rows(table, form);
+  return rv_form_take_spare(table, form, *capacity);
 }
 
 static rv_code new_segment(rv_table *table, rv_form *form, rv_chunk **out, rv_error *err)

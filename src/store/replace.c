@@ -19,6 +19,7 @@ typedef struct rv_replacing {
   const double *given; /* NULL: all 1 */
   uint64_t *keys;      /* NULL: not wanted */
   uint16_t number;     /* of the rows' template */
+  int64_t span;        /* rows that each of its items reaches */
   uint32_t same;       /* items that went and used it too */
   uint32_t slots[RV_ROWS_STEP];
   double priorities[RV_ROWS_STEP];
@@ -58,10 +59,10 @@ static void count_out(rv_replacing *work, rv_hold *old, size_t n)
 {
   rv_books *books = &work->table->books;
   work->hold->items += (uint32_t)n;
-  work->hold->live_rows += (int64_t)n;
+  work->hold->live_rows += (int64_t)n * work->span;
   work->same += (uint32_t)n;
   old->items -= (uint32_t)n;
-  old->live_rows -= (int64_t)n;
+  old->live_rows -= (int64_t)n * work->span;
   rv_books_note_sparse(books, old);
   rv_books_drop_if_unused(books, old, &work->turn->garbage);
 }
@@ -164,6 +165,7 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
   work.given = rows->priorities == NULL ? NULL : rows->priorities + rows->done;
   work.keys = rows->keys == NULL ? NULL : rows->keys + rows->done;
   work.number = rows->form->number;
+  work.span = rv_trajectory_box_of(rows->form->template)->span;
   work.same = 0;
   for (size_t i = 0; i < k;) {
     size_t n = replace_run(&work, i, k - i);

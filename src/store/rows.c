@@ -50,6 +50,12 @@ static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hol
 {
   rv_table *table = turn->table;
   rv_form *form = rows->form;
+  if (rows->placed != NULL) {
+    const rv_place *place = &rows->placed[rows->done];
+    *k = 1;
+    *first = place->base;
+    return rv_placed_hold(table, place, hold, err);
+  }
   size_t prepared;
   rv_chunk *segment = rv_rows_prepared(rows, first, &prepared);
   if (segment != NULL) {
@@ -167,7 +173,7 @@ void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage)
 
 /* ---- submitting ---- */
 
-static rv_code check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err)
+rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err)
 {
   if (rows->priorities == NULL) return RV_OK;
   for (size_t i = 0; i < rows->n; i++) {
@@ -236,9 +242,10 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
   rows->done = 0;
   rows->form = NULL;
   rows->prepared = NULL;
+  rows->placed = NULL;
   waiter->code = rows->n > INT64_MAX / 2
                      ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
-                     : check_priorities(table, rows, &waiter->error);
+                     : rv_rows_check_priorities(table, rows, &waiter->error);
   if (waiter->code != RV_OK || rows->n == 0) return RV_SUBMIT_DONE;
   rv_turn turn;
   rv_turn_begin(&turn, table);

@@ -205,6 +205,9 @@ void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code);
 /* One step of the operation at the head of its queue. False: it cannot move. */
 bool rv_insert_step(rv_turn *turn, rv_insert *insert);
 bool rv_rows_step(rv_turn *turn, rv_rows *rows);
+rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err);
+/* Of a segment that its writer goes on filling: it stays open (placed.c). */
+rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv_error *err);
 /* Rows [first, first + k) of the hold become items in the place of the k oldest of a full table. */
 void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k);
 bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling);

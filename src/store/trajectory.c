@@ -260,7 +260,8 @@ rv_code rv_template_new(const rv_trajectory *trajectory, rv_trajectory **out, rv
   return RV_OK;
 }
 
-rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *specs, uint32_t num_columns, rv_trajectory **out, rv_error *err)
+rv_code rv_template_of(rv_layouts *layouts, const rv_template_column *given, uint32_t num_columns, rv_trajectory **out,
+                       rv_error *err)
 {
   rv_trajectory_box *box = NULL;
   rv_layout_column *columns = malloc(num_columns * (sizeof *columns + sizeof(uint32_t)));
@@ -268,15 +269,17 @@ rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *specs, uint32_t 
   uint32_t *num_slices = (uint32_t *)(void *)(columns + num_columns);
   rv_code code = new_box(num_columns, num_columns, 0, &box, err);
   for (uint32_t i = 0; code == RV_OK && i < num_columns; i++) {
+    const rv_spec *row = &given[i].row;
     size_t elements, bytes;
-    code = rv_shape_elements(specs[i].dtype, (uint32_t)specs[i].rank, specs[i].shape, &elements, &bytes, err);
+    code = rv_shape_elements(row->dtype, (uint32_t)row->rank, row->shape, &elements, &bytes, err);
     if (code != RV_OK) break;
-    columns[i] = (rv_layout_column){
-        .spec = {.dtype = specs[i].dtype, .rank = (uint32_t)specs[i].rank, .shape = specs[i].shape, .row_bytes = bytes},
-        .length = 1,
-        .squeeze = true};
+    columns[i] =
+        (rv_layout_column){.spec = {.dtype = row->dtype, .rank = (uint32_t)row->rank, .shape = row->shape, .row_bytes = bytes},
+                           .length = given[i].length,
+                           .squeeze = given[i].squeeze};
     num_slices[i] = 1;
-    box->shown.slices[i] = (rv_slice){.tensor = i, .length = 1};
+    box->shown.slices[i] =
+        (rv_slice){.tensor = given[i].tensor, .offset = (int32_t)given[i].first, .length = (int32_t)given[i].length};
   }
   if (code == RV_OK) code = rv_layout_intern(layouts, columns, num_columns, &box->shown.layout, err);
   if (code == RV_OK) {
@@ -286,6 +289,17 @@ rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *specs, uint32_t 
   } else {
     free(box);
   }
+  free(columns);
+  return code;
+}
+
+rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *specs, uint32_t num_columns, rv_trajectory **out, rv_error *err)
+{
+  rv_template_column *columns = malloc(num_columns * sizeof *columns);
+  if (columns == NULL) return rv_fail_memory(err, num_columns * sizeof *columns);
+  for (uint32_t i = 0; i < num_columns; i++)
+    columns[i] = (rv_template_column){.row = specs[i], .tensor = i, .length = 1, .squeeze = true};
+  rv_code code = rv_template_of(layouts, columns, num_columns, out, err);
   free(columns);
   return code;
 }

@@ -59,6 +59,14 @@ int64_t rv_trajectory_base(const rv_trajectory *trajectory);
 /* The hash of the template that the trajectory would have, and whether `known` is that one. */
 uint64_t rv_template_hash(const rv_trajectory *trajectory, int64_t base);
 bool rv_template_is_of(const rv_trajectory *known, const rv_trajectory *trajectory, int64_t base);
+/* One column of a template: rows [first, first + length) of a tensor, counted from the base row. */
+typedef struct rv_template_column {
+  rv_spec row; /* dtype and shape */
+  uint32_t tensor, first, length;
+  bool squeeze;
+} rv_template_column;
+rv_code rv_template_of(rv_layouts *layouts, const rv_template_column *columns, uint32_t num_columns, rv_trajectory **out,
+                       rv_error *err);
 /* Single rows of every column of a chunk, squeezed: what rows that are inserted without a trajectory look like. */
 rv_code rv_template_of_rows(rv_layouts *layouts, const rv_spec *columns, uint32_t num_columns, rv_trajectory **out,
                             rv_error *err);

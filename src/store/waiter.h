@@ -58,6 +58,12 @@ typedef struct rv_prepared {
   size_t rows;
 } rv_prepared;
 
+/* Where an item's rows lie that its writer has placed itself (placed.h): they are counted from `base`. */
+typedef struct rv_place {
+  rv_chunk *segment; /* the writer's */
+  int64_t base;
+} rv_place;
+
 /* Inserts `n` rows that the caller gives as columns [n, ...], each row an item. */
 typedef struct rv_rows {
   rv_waiter waiter;
@@ -67,6 +73,7 @@ typedef struct rv_rows {
   const double *priorities; /* n, or NULL: 1.0 */
   uint64_t *keys;           /* n, or NULL */
   uint64_t naming;          /* of all of them; 0: not said */
+  const rv_place *placed;   /* n, for rv_table_insert_placed, which reads no columns */
   size_t done;              /* out: rows inserted so far, in order */
   struct rv_form *form;     /* the table's own, and what follows */
   rv_prepared *prepared;    /* segment by segment; NULL: none */

@@ -1,0 +1,181 @@
+"""The transitions writer: steps of environments side by side, of which what repeats is stored once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from numpy.typing import ArrayLike
+
+from reverie import _arguments, _core, _leaving, nest
+from reverie.errors import FailedPreconditionError, InvalidArgumentError, ReverieError
+
+if TYPE_CHECKING:
+    from reverie.client import Client
+
+__all__ = ["Transitions"]
+
+
+class Transitions:
+    """Made by `Client.transitions`. Belongs to one thread at a time.
+
+    Every `add` is one step of all environments, and each environment's row an item of its own, to be sampled at once::
+
+        with client.transitions("replay", envs.num_envs, next={"next_obs": "obs"}, stack={"obs": 4}) as writer:
+            obs, _ = envs.reset()
+            while training:
+                action = policy(obs)
+                next_obs, reward, terminated, truncated, infos = envs.step(action)
+                writer.add({"obs": obs, "action": action, "reward": reward, "next_obs": next_obs, "done": terminated})
+                obs = next_obs
+
+    What is sampled is what was added, as after `Client.add_batch`: the same columns, shapes and dtypes. In the table the rows of
+    ``next_obs`` are those of ``obs`` one step on, and each frame of a stack is stored once. That is found out by comparing
+    contents: a row that does not go on from the last one of its environment, as after a reset, is stored whole, so nothing has
+    to be said about where episodes end, and any data is right.
+
+    The end of the ``with`` block waits until all items are in their table, and closes the writer. An exception that leaves the
+    block is not kept waiting: items get one second, and with KeyboardInterrupt, SystemExit and GeneratorExit none; what is given
+    up then is logged. What is unconfirmed at `close` or deletion is lost.
+    """
+
+    def __init__(
+        self, client: Client, table: str, num_envs: int, following: Mapping[Any, Any] | None, stack: Mapping[Any, int] | None
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._num_envs = num_envs
+        self._next = {str(column): str(of) for column, of in (following or {}).items()}
+        self._stack = {
+            str(column): _arguments.positive(f"stack[{column!r}]", frames, 1024) for column, frames in (stack or {}).items()
+        }
+        self._writer: _core.Transitions | None = None
+        self._closed = False
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that step together."""
+        return self._num_envs
+
+    @property
+    def closed(self) -> bool:
+        """Was `close` called?"""
+        return self._closed
+
+    def add(self, data: Any, priority: ArrayLike | None = None, *, timeout: float | None = 60.0) -> None:
+        """Adds one step of every environment.
+
+        Parameters
+        ----------
+        data : nest of arrays
+            Each leaf is [num_envs, ...row]; of a stack of k frames [num_envs, k, ...frame], the oldest frame first. The first
+            step fixes structure, dtypes and row shapes.
+        priority : float or array_like, optional
+            Of all rows, or [num_envs]; 1.0 by default.
+        timeout : float, optional
+            Seconds; None waits for ever. In process the rows are in the table when this returns, which waits while the rate
+            limiter forbids it. To a server elsewhere they are on their way (`flush`): it waits only until the server has said
+            what its tables expect, once, and while more than 64 MiB are unconfirmed.
+
+        Raises
+        ------
+        ValueError
+            Another structure, number of environments, dtype or row shape than the first step's or the table's signature's; a
+            column of `Client.transitions` that the data does not have, or that is unlike what it is said to be; a NaN priority.
+            Nothing was added.
+        TypeError
+            A leaf that cannot be stored.
+        UnimplementedError
+            A leaf of strings.
+        DeadlineExceededError
+            The sentence says what was waited for, and for how many environments the row is in.
+        """
+        writer = self._writer
+        if writer is not None:
+            writer.add(data, priority, timeout)
+            return
+        if self._closed:
+            raise FailedPreconditionError("close has been called on this transitions writer; make a new one")
+        structure = nest.Structure(data)
+        writer = self._begin(structure)
+        writer.add(data, priority, timeout)
+        self._writer = writer  # from the first step that was added on
+        self._client._remember(self._table, structure)
+
+    def _begin(self, structure: nest.Structure) -> _core.Transitions:
+        """Which leaf is which other's next, and which are stacks."""
+        names = ["/".join(str(part) for part in path) for path in structure.paths()]
+        if not names:
+            raise InvalidArgumentError("the data has no leaves: there is nothing to add")
+        following, frames = [-1] * len(names), [0] * len(names)
+        for column, of in self._next.items():
+            for leaf in self._leaves("next", column, names):
+                counterpart = of + names[leaf][len(column) :]
+                if counterpart not in names:
+                    raise InvalidArgumentError(
+                        f"next says that {names[leaf]!r} is {counterpart!r} one step on, but the data has only {', '.join(names)}"
+                    )
+                following[leaf] = names.index(counterpart)
+        for column, k in self._stack.items():
+            for leaf in self._leaves("stack", column, names):
+                frames[leaf] = k
+        return _core.Transitions(self._client, self._table, self._num_envs, structure, following, frames)
+
+    @staticmethod
+    def _leaves(what: str, column: str, names: list[str]) -> list[int]:
+        found = [i for i, name in enumerate(names) if name == column or name.startswith(column + "/")]
+        if not found:
+            raise InvalidArgumentError(f"{what} names {column!r}, but the data has only {', '.join(names)}")
+        return found
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Waits until everything that was added is in the table; in process it is.
+
+        Raises
+        ------
+        DeadlineExceededError
+            The sentence says what it waits for; the items go on in the background.
+        """
+        if self._closed:
+            raise FailedPreconditionError("close has been called on this transitions writer; make a new one")
+        if self._writer is not None:
+            self._writer.flush(timeout)
+
+    def close(self) -> None:
+        """Drops what is unconfirmed, without waiting. `add` and `flush` fail from then on."""
+        self._close()
+
+    def _close(self) -> int:
+        self._closed = True
+        return 0 if self._writer is None else self._writer.close()
+
+    def __enter__(self) -> Self:
+        if self._closed:
+            raise InvalidArgumentError("a closed Transitions cannot be entered; make a new one")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if self._closed:
+            return
+        if kind is None:
+            try:
+                self.flush()
+            except _leaving.AT_ONCE as error:
+                _leaving.tell_given_up(self._close(), type(error))
+                raise
+            self._close()
+            return
+        if not issubclass(kind, _leaving.AT_ONCE):
+            with contextlib.suppress(ReverieError):
+                self.flush(timeout=_leaving.GRACE)
+        _leaving.tell_given_up(self._close(), kind)
+
+    def __repr__(self) -> str:
+        return (
+            f"Transitions(table={self._table!r}, num_envs={self._num_envs}, next={self._next}, stack={self._stack}, "
+            f"closed={self._closed})"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Transitions cannot be pickled; pickle its client and make a new one")

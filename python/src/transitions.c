@@ -1,0 +1,246 @@
+/* The library's transitions writer, which reverie.Transitions is made of. */
+#include "client.h"
+#include "convert.h"
+
+typedef struct transitions_object {
+  PyObject_HEAD
+  core_state *state;
+  client_object *client;
+  structure_object *structure;
+  rv_transitions *transitions;
+  size_t num_envs;
+  PyThread_type_lock lock; /* a writer belongs to one thread at a time */
+} transitions_object;
+
+/* ---- new and free ---- */
+
+/* Element i of a list of ints, at least `least`. */
+static int number_at(PyObject *list, size_t i, long long least, long long *out)
+{
+  *out = PyLong_AsLongLong(PyList_GetItem(list, (Py_ssize_t)i));
+  if (*out == -1 && PyErr_Occurred()) return -1;
+  if (*out >= least && *out <= UINT32_MAX) return 0;
+  PyErr_Format(PyExc_ValueError, "element %zu is %lld", i, *out);
+  return -1;
+}
+
+static rv_transitions_column *columns_of(scratch *s, structure_object *structure, PyObject *next, PyObject *stack)
+{
+  size_t n = structure->num_leaves;
+  const char *const *names = structure_names(structure);
+  rv_transitions_column *columns = names == NULL ? NULL : scratch_alloc(s, n, sizeof *columns);
+  if (columns == NULL) return NULL;
+  if ((size_t)PyList_Size(next) != n || (size_t)PyList_Size(stack) != n) {
+    PyErr_Format(PyExc_ValueError, "next and stack must have %zu elements, one for each leaf", n);
+    return NULL;
+  }
+  for (size_t i = 0; i < n; i++) {
+    long long of, frames;
+    if (number_at(next, i, -1, &of) < 0 || number_at(stack, i, 0, &frames) < 0) return NULL;
+    columns[i] = (rv_transitions_column){
+        .name = names[i], .stack = (uint32_t)frames, .is_next = of >= 0, .of = of >= 0 ? (uint32_t)of : 0};
+  }
+  return columns;
+}
+
+static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"client", "table", "num_envs", "structure", "following", "stack", NULL};
+  core_state *state = core_state_of_type(type);
+  PyObject *client, *table, *structure, *next, *stack;
+  Py_ssize_t num_envs;
+  if (state == NULL ||
+      !PyArg_ParseTupleAndKeywords(args, kwargs, "O!OnO!O!O!:Transitions", names, state->client_type, &client, &table, &num_envs,
+                                   state->structure_type, &structure, &PyList_Type, &next, &PyList_Type, &stack)) {
+    return NULL;
+  }
+  const char *text = core_text(table, "table");
+  if (text == NULL || client_check((client_object *)client) < 0) return NULL;
+  transitions_object *self = PyObject_New(transitions_object, type);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->transitions = NULL;
+  self->num_envs = (size_t)num_envs;
+  self->lock = PyThread_allocate_lock();
+  Py_INCREF(client);
+  self->client = (client_object *)client;
+  Py_INCREF(structure);
+  self->structure = (structure_object *)structure;
+  scratch s;
+  scratch_init(&s);
+  rv_error err;
+  rv_transitions_config config = {.size = sizeof config,
+                                  .table = text,
+                                  .num_envs = self->num_envs,
+                                  .columns = columns_of(&s, self->structure, next, stack),
+                                  .num_columns = self->structure->num_leaves,
+                                  .naming = structure_naming(self->structure)};
+  bool ok = config.columns != NULL;
+  if (ok && self->lock == NULL) {
+    PyErr_NoMemory();
+    ok = false;
+  }
+  if (ok && rv_transitions_new(self->client->client, &config, &self->transitions, &err) != RV_OK) {
+    core_raise(state, &err);
+    ok = false;
+  }
+  scratch_fini(&s);
+  if (!ok) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static void transitions_dealloc(PyObject *object)
+{
+  transitions_object *self = (transitions_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  rv_transitions *transitions = self->transitions;
+  if (transitions != NULL) {
+    Py_BEGIN_ALLOW_THREADS
+    rv_transitions_free(transitions);
+    Py_END_ALLOW_THREADS
+  }
+  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  Py_DECREF((PyObject *)self->structure);
+  Py_DECREF((PyObject *)self->client);
+  PyObject_Free(object);
+  Py_DECREF((PyObject *)type);
+}
+
+/* ---- steps ---- */
+
+/* The data's leaves as tensors in column order, held by the scratch; NULL with an exception. */
+static rv_tensor *tensors_of(transitions_object *self, PyObject *data, scratch *s, size_t *bytes)
+{
+  size_t n = self->structure->num_leaves;
+  PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
+  rv_tensor *columns = scratch_alloc(s, n, sizeof *columns);
+  if (leaves == NULL || columns == NULL) return NULL;
+  int found = tree_flatten(self->structure->root, data, leaves);
+  if (found == 0) { /* flatten says where it differs */
+    PyObject *list = PyObject_CallMethod((PyObject *)self->structure, "flatten", "O", data);
+    Py_XDECREF(list);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
+  }
+  if (found <= 0) return NULL;
+  bool ok = true;
+  for (size_t i = 0; i < n; i++) ok &= scratch_hold(s, leaves[i]) == 0;
+  for (size_t i = 0; i < n && ok; i++) {
+    ok = tensor_from_object(self->state, s, leaves[i], RV_DTYPE_INVALID, &columns[i]) == 0;
+    if (!ok) {
+      PyObject *type, *value, *traceback;
+      PyErr_Fetch(&type, &value, &traceback);
+      PyObject *paths = tree_paths(self->structure->root, n);
+      PyErr_Restore(type, value, traceback);
+      if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)i));
+      Py_XDECREF(paths);
+      break;
+    }
+    size_t size = rv_dtype_size(columns[i].dtype);
+    for (uint32_t d = 0; d < columns[i].rank; d++) size *= (size_t)columns[i].shape[d];
+    *bytes += size;
+  }
+  return ok ? columns : NULL;
+}
+
+/* One for each environment: all the same, or as given. 0; -1 with an exception. */
+static int priorities_of(const transitions_object *self, PyObject *given, scratch *s, const double **out)
+{
+  *out = NULL;
+  if (given == Py_None) return 0;
+  if (!PyFloat_Check(given) && !PyLong_Check(given)) {
+    *out = client_priorities(given, s, self->num_envs, "environment");
+    return *out == NULL ? -1 : 0;
+  }
+  double one;
+  double *all = scratch_alloc(s, self->num_envs, sizeof *all);
+  if (all == NULL || core_double(given, "priority", &one) < 0) return -1;
+  for (size_t i = 0; i < self->num_envs; i++) all[i] = one;
+  *out = all;
+  return 0;
+}
+
+static const char *const add_names[] = {"data", "priority", "timeout"};
+static const core_signature add_signature = {"add", add_names, 3, 3, 3};
+
+static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  transitions_object *self = (transitions_object *)object;
+  PyObject *given[3];
+  int64_t timeout_ms;
+  if (core_parse(&add_signature, args, nargs, kwnames, given) < 0) return NULL;
+  if (core_timeout(given[2], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  scratch s;
+  scratch_init(&s);
+  size_t bytes = 0;
+  const double *priorities;
+  rv_tensor *columns = tensors_of(self, given[0], &s, &bytes);
+  bool ok = columns != NULL && priorities_of(self, given[1], &s, &priorities) == 0;
+  if (ok && (ok = core_lock(self->lock) == 0)) {
+    rv_error err;
+    core_wait wait;
+    if (self->client->in_process && bytes <= CLIENT_SMALL_BYTES)
+      core_wait_begin_short(&wait, timeout_ms, NULL);
+    else
+      core_wait_begin(&wait, timeout_ms, NULL);
+    rv_code code =
+        rv_transitions_add(self->transitions, columns, self->structure->num_leaves, priorities, NULL, &wait.wait, &err);
+    core_wait_end(&wait, code);
+    PyThread_release_lock(self->lock);
+    ok = code == RV_OK;
+    if (!ok) core_wait_raise(self->state, &wait, &err);
+  }
+  scratch_fini(&s);
+  if (!ok) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
+{
+  transitions_object *self = (transitions_object *)object;
+  int64_t timeout_ms;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(self->lock) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_transitions_flush(self->transitions, &wait.wait, &err);
+  core_wait_end(&wait, code);
+  PyThread_release_lock(self->lock);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *transitions_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  transitions_object *self = (transitions_object *)object;
+  if (core_lock(self->lock) < 0) return NULL;
+  size_t lost;
+  Py_BEGIN_ALLOW_THREADS
+  lost = rv_transitions_close(self->transitions);
+  Py_END_ALLOW_THREADS
+  PyThread_release_lock(self->lock);
+  return PyLong_FromSize_t(lost);
+}
+
+static PyMethodDef transitions_methods[] = {
+    {"add", CORE_METHOD(transitions_add), CORE_FAST,
+     "add($self, data, priority, timeout)\n--\n\nOne step: leaves are [num_envs, ...]."},
+    {"flush", transitions_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
+    {"close", transitions_close, METH_NOARGS, "close($self, /)\n--\n\nCloses without waiting; how many items were given up."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot transitions_slots[] = {
+    {Py_tp_doc,
+     "Transitions(client, table, num_envs, structure, following, stack)\n--\n\n"
+     "The C part of reverie.Transitions. following[i] is the leaf that leaf i is the next of, or -1; stack[i] its frames."},
+    {Py_tp_new, CORE_SLOT(transitions_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(transitions_dealloc)},
+    {Py_tp_methods, transitions_methods},
+    {0, NULL}};
+
+PyType_Spec transitions_spec = {
+    .name = "reverie._core.Transitions",
+    .basicsize = sizeof(transitions_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = transitions_slots,
+};

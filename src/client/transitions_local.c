@@ -1,0 +1,284 @@
+/* Rows into segments of this process: each environment fills its own, so that a transition's rows stand side by side and every
+ * item is a base row and one of two templates. A segment begins with a row that is stored whole; a step is copied before the
+ * table is entered, by several threads where it is large. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/await.h"
+#include "client/transitions.h"
+#include "store/chunk_parts.h"
+#include "store/placed.h"
+
+#define TOGETHER_BYTES ((size_t)1 << 19) /* worth waking somebody for */
+enum { PIECES = 32 };
+
+/* Where an environment is. */
+typedef struct rv_walk {
+  rv_chunk *segment; /* NULL: none yet */
+  int64_t fill;      /* slots written */
+  int64_t newest;    /* the last transition's own slot; -1: none in this segment */
+} rv_walk;
+
+/* Where its present step is. */
+typedef struct rv_stride {
+  rv_kind kind;
+  bool waits; /* for another segment */
+} rv_stride;
+
+struct rv_local_transitions {
+  rv_table *table;
+  rv_form *form[2]; /* by kind */
+  rv_walk *walks;
+  rv_stride *strides;
+  rv_place *places;
+  size_t step_bytes;
+  size_t piece;             /* environments that one thread copies at a time */
+  size_t segment_rows;      /* of most segments */
+  const rv_tensor *columns; /* while a step is copied */
+};
+
+/* ---- new and free ---- */
+
+static rv_code new_form(rv_transitions *transitions, rv_kind kind, const rv_spec *specs, rv_error *err)
+{
+  rv_local_transitions *local = transitions->local;
+  rv_placed_column *columns = malloc(transitions->num_columns * sizeof *columns);
+  if (columns == NULL) return rv_fail_memory(err, transitions->num_columns * sizeof *columns);
+  uint32_t reach = rv_kind_reach(transitions, kind);
+  for (uint32_t i = 0; i < transitions->num_columns; i++) {
+    uint32_t frames = rv_transitions_frames(transitions, i);
+    columns[i] = (rv_placed_column){.tensor = transitions->given[i].kept,
+                                    .first = reach - rv_transitions_back(transitions, kind, i),
+                                    .length = frames,
+                                    .squeeze = frames == 1};
+  }
+  rv_code code =
+      rv_placed_form_new(local->table, specs, transitions->num_kept, columns, transitions->num_columns, &local->form[kind], err);
+  free(columns);
+  return code;
+}
+
+static rv_code check_names(const rv_transitions *transitions, rv_error *err)
+{
+  const char **names = malloc(transitions->num_columns * sizeof *names);
+  if (names == NULL) return rv_fail_memory(err, transitions->num_columns * sizeof *names);
+  for (uint32_t i = 0; i < transitions->num_columns; i++) names[i] = transitions->given[i].name;
+  rv_code code = rv_signature_check_names(rv_table_signature(transitions->local->table), transitions->table, names,
+                                          transitions->num_columns, err);
+  free(names);
+  return code;
+}
+
+static rv_code new_forms(rv_transitions *transitions, rv_error *err)
+{
+  rv_spec *specs = malloc(transitions->num_kept * sizeof *specs);
+  if (specs == NULL) return rv_fail_memory(err, transitions->num_kept * sizeof *specs);
+  for (uint32_t i = 0; i < transitions->num_kept; i++) specs[i] = transitions->kept[i].frame;
+  rv_code code = new_form(transitions, RV_KIND_SHARED, specs, err);
+  if (code == RV_OK) code = new_form(transitions, RV_KIND_APART, specs, err);
+  free(specs);
+  return code;
+}
+
+rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err)
+{
+  size_t n = transitions->num_envs;
+  rv_local_transitions *local = transitions->local = calloc(1, sizeof *local);
+  if (local == NULL) return rv_fail_memory(err, sizeof *local);
+  local->walks = calloc(n, sizeof *local->walks);
+  local->strides = calloc(n, sizeof *local->strides);
+  local->places = calloc(n, sizeof *local->places);
+  rv_code code = RV_OK;
+  if (local->walks == NULL || local->strides == NULL || local->places == NULL)
+    code = rv_fail_memory(err, n * (sizeof *local->walks + sizeof *local->strides + sizeof *local->places));
+  if (code == RV_OK) code = rv_client_find_table(transitions->client, transitions->table, &local->table, err);
+  if (code == RV_OK) code = check_names(transitions, err);
+  if (code == RV_OK) code = new_forms(transitions, err);
+  if (code != RV_OK) {
+    rv_local_transitions_free(transitions);
+    return code;
+  }
+  for (uint32_t i = 0; i < transitions->num_columns; i++) local->step_bytes += n * transitions->given[i].row_bytes;
+  local->piece = local->step_bytes >= TOGETHER_BYTES ? n / PIECES + 1 : n;
+  local->segment_rows = rv_placed_segment_rows(local->table, local->form[RV_KIND_SHARED], n, transitions->reach);
+  return RV_OK;
+}
+
+void rv_local_transitions_free(rv_transitions *transitions)
+{
+  rv_local_transitions *local = transitions->local;
+  transitions->local = NULL;
+  for (size_t i = 0; local->walks != NULL && i < transitions->num_envs; i++)
+    rv_placed_segment_close(local->table, local->walks[i].segment);
+  for (int kind = 0; kind < 2; kind++) rv_placed_form_free(local->table, local->form[kind]);
+  free(local->walks);
+  free(local->strides);
+  free(local->places);
+  free(local);
+}
+
+/* ---- slots ---- */
+
+static uint8_t *slot_at(const rv_walk *walk, uint32_t tensor, int64_t slot)
+{
+  const rv_lane *lane = &walk->segment->lanes[tensor];
+  return (uint8_t *)(uintptr_t)lane->base + (size_t)slot * lane->stride;
+}
+
+/* Writes what a transition has in the slot `back` before its own. */
+static void put_slot(const rv_transitions *transitions, rv_kind kind, size_t env, int64_t slot, uint32_t back)
+{
+  const rv_local_transitions *local = transitions->local;
+  for (uint32_t i = 0; i < transitions->num_kept; i++) {
+    const uint8_t *frame = rv_given_frame(transitions, local->columns, kind, i, env, back);
+    uint8_t *to = slot_at(&local->walks[env], i, slot);
+    size_t bytes = transitions->kept[i].frame_bytes;
+    if (frame == NULL)
+      memset(to, 0, bytes); /* nobody reads it, but it may be sent along */
+    else
+      rv_copy_small(to, frame, bytes);
+  }
+}
+
+/* Its own slot is `reach` behind the first free one: 0 where it goes on from the last transition. */
+static void put_transition(const rv_transitions *transitions, rv_kind kind, size_t env, uint32_t reach)
+{
+  rv_local_transitions *local = transitions->local;
+  rv_walk *walk = &local->walks[env];
+  int64_t own = walk->fill + reach;
+  for (uint32_t back = 0; back <= reach; back++) put_slot(transitions, kind, env, own - back, back);
+  walk->fill = own + 1;
+  for (uint32_t i = 0; i < transitions->num_kept; i++) rv_segment_publish(walk->segment, i, own + 1);
+  local->places[env] = (rv_place){.segment = walk->segment, .base = own - rv_kind_reach(transitions, kind)};
+}
+
+static bool same_frames(const rv_walk *walk, uint32_t tensor, int64_t first, const uint8_t *frames, size_t frame_bytes,
+                        uint32_t n)
+{
+  const rv_lane *lane = &walk->segment->lanes[tensor];
+  const uint8_t *slots = slot_at(walk, tensor, first);
+  if (lane->stride == frame_bytes) return memcmp(slots, frames, n * frame_bytes) == 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (memcmp(slots + i * lane->stride, frames + i * frame_bytes, frame_bytes) != 0) return false;
+  return true;
+}
+
+static bool goes_on(const rv_transitions *transitions, size_t env)
+{
+  const rv_local_transitions *local = transitions->local;
+  const rv_walk *walk = &local->walks[env];
+  if (walk->segment == NULL || walk->newest < 0 || walk->newest != walk->fill - 1) return false;
+  for (uint32_t i = 0; i < transitions->num_kept; i++) {
+    const rv_kept_column *kept = &transitions->kept[i];
+    uint32_t repeats = rv_kept_repeats(kept);
+    if (repeats > 0 && !same_frames(walk, i, walk->newest - repeats + 1,
+                                    rv_given_row(transitions, local->columns, kept->column, env), kept->frame_bytes, repeats))
+      return false;
+  }
+  return true;
+}
+
+/* ---- a step ---- */
+
+static void place(const rv_transitions *transitions, size_t env)
+{
+  rv_local_transitions *local = transitions->local;
+  rv_walk *walk = &local->walks[env];
+  rv_stride *stride = &local->strides[env];
+  stride->kind = rv_given_kind(transitions, local->columns, env);
+  bool on = stride->kind == RV_KIND_SHARED && goes_on(transitions, env);
+  uint32_t reach = on ? 0 : rv_kind_reach(transitions, stride->kind);
+  stride->waits = walk->segment == NULL || walk->fill + reach >= rv_segment_capacity(walk->segment);
+  if (!stride->waits) put_transition(transitions, stride->kind, env, reach);
+}
+
+static void place_piece(void *context, size_t piece)
+{
+  const rv_transitions *transitions = context;
+  size_t first = piece * transitions->local->piece, end = first + transitions->local->piece;
+  for (size_t env = first; env < end && env < transitions->num_envs; env++) place(transitions, env);
+}
+
+/* The first segments are of different lengths, so that environments which step together need their next ones at different
+ * times. */
+static size_t rows_of_next(const rv_transitions *transitions, size_t env)
+{
+  const rv_local_transitions *local = transitions->local;
+  size_t rows = local->segment_rows, least = 2 * ((size_t)transitions->whole_reach + 1);
+  if (local->walks[env].segment == NULL) rows -= rows * env / transitions->num_envs;
+  return rows > least ? rows : least;
+}
+
+static rv_code place_in_next(const rv_transitions *transitions, size_t env, rv_error *err)
+{
+  rv_local_transitions *local = transitions->local;
+  rv_walk *walk = &local->walks[env];
+  rv_kind kind = local->strides[env].kind;
+  rv_chunk *segment;
+  rv_code code = rv_placed_segment_new(local->table, local->form[RV_KIND_SHARED], rows_of_next(transitions, env), &segment, err);
+  if (code != RV_OK) return code;
+  rv_placed_segment_close(local->table, walk->segment);
+  *walk = (rv_walk){.segment = segment, .newest = -1};
+  put_transition(transitions, kind, env, rv_kind_reach(transitions, kind));
+  return RV_OK;
+}
+
+static rv_code insert_run(const rv_transitions *transitions, rv_kind kind, size_t first, size_t n, const double *priorities,
+                          size_t *added, const rv_wait *wait, rv_error *err)
+{
+  rv_local_transitions *local = transitions->local;
+  rv_gate gate;
+  rv_gate_init(&gate);
+  rv_rows rows; /* not cleared: its error is large, and set only when there is one */
+  rv_await_prepare(&rows.waiter, &gate, INT64_MAX);
+  rows.columns = NULL;
+  rows.num_columns = 0;
+  rows.n = n;
+  rows.placed = local->places + first;
+  rows.priorities = priorities == NULL ? NULL : priorities + first;
+  rows.keys = NULL;
+  rows.naming = transitions->naming;
+  rv_code code = RV_OK;
+  if (rv_table_insert_placed(local->table, local->form[kind], &rows) == RV_SUBMIT_PENDING) {
+    rv_patience patience;
+    rv_patience_begin(&patience, &transitions->client->env, wait, NULL, NULL);
+    code = rv_await(&rows.waiter, &gate, &patience, err);
+  }
+  rv_gate_fini(&gate);
+  for (size_t env = first; env < first + rows.done; env++) local->walks[env].newest = local->walks[env].fill - 1;
+  *added += rows.done;
+  if (code != RV_OK) return code;
+  return rows.waiter.code == RV_OK ? RV_OK : rv_error_copy(err, &rows.waiter.error);
+}
+
+/* Environments with the same kind of transition together. */
+static rv_code insert(const rv_transitions *transitions, const double *priorities, size_t *added, const rv_wait *wait,
+                      rv_error *err)
+{
+  const rv_stride *strides = transitions->local->strides;
+  rv_code code = RV_OK;
+  for (size_t first = 0, end; first < transitions->num_envs && code == RV_OK; first = end) {
+    for (end = first + 1; end < transitions->num_envs && strides[end].kind == strides[first].kind;) end++;
+    code = insert_run(transitions, strides[first].kind, first, end - first, priorities, added, wait, err);
+  }
+  return code;
+}
+
+rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
+                                 const rv_wait *wait, rv_error *err)
+{
+  rv_local_transitions *local = transitions->local;
+  size_t n = transitions->num_envs;
+  rv_code code = rv_placed_check_priorities(local->table, priorities, n, err);
+  if (code != RV_OK) return code;
+  local->columns = columns;
+  if (local->piece < n)
+    rv_crew_run(rv_client_crew(transitions->client), (n + local->piece - 1) / local->piece, local->step_bytes, place_piece,
+                transitions);
+  else
+    place_piece(transitions, 0);
+  for (size_t env = 0; env < n && code == RV_OK; env++)
+    if (local->strides[env].waits) code = place_in_next(transitions, env, err);
+  local->columns = NULL;
+  return code == RV_OK ? insert(transitions, priorities, added, wait, err) : code;
+}

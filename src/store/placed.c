@@ -1,0 +1,154 @@
+#include "store/placed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/pages.h"
+#include "store/chunk_parts.h"
+#include "store/forms.h"
+#include "store/signature.h"
+#include "store/table_parts.h"
+
+enum { FIRST_BYTES = 1 << 14, MOST_ROWS = 1 << 15 };
+
+/* ---- forms ---- */
+
+static rv_code make_template(rv_table *table, const rv_form *form, const rv_placed_column *columns, uint32_t num_columns,
+                             rv_trajectory **out, rv_error *err)
+{
+  rv_template_column *all = malloc(num_columns * sizeof *all);
+  if (all == NULL) return rv_fail_memory(err, num_columns * sizeof *all);
+  for (uint32_t i = 0; i < num_columns; i++)
+    all[i] = (rv_template_column){.row = form->specs[columns[i].tensor],
+                                  .tensor = columns[i].tensor,
+                                  .first = columns[i].first,
+                                  .length = columns[i].length,
+                                  .squeeze = columns[i].squeeze};
+  rv_code code = rv_template_of(table->layouts, all, num_columns, out, err);
+  free(all);
+  if (code != RV_OK) return code;
+  code = rv_signature_fits_exactly(table->signature, table->name, (*out)->columns, num_columns, err);
+  if (code != RV_OK) rv_trajectory_unref(*out);
+  return code;
+}
+
+rv_code rv_placed_form_new(rv_table *table, const rv_spec *specs, uint32_t num_specs, const rv_placed_column *columns,
+                           uint32_t num_columns, rv_form **out, rv_error *err)
+{
+  size_t num_sizes = 0;
+  for (uint32_t i = 0; i < num_specs; i++) num_sizes += (size_t)specs[i].rank;
+  size_t bytes = sizeof(rv_form) + num_specs * sizeof(rv_spec) + num_sizes * sizeof(int64_t);
+  rv_form *form = malloc(bytes);
+  if (form == NULL) return rv_fail_memory(err, bytes);
+  *form = (rv_form){.refs = 1, .num_columns = num_specs};
+  form->specs = (rv_spec *)(void *)(form + 1);
+  int64_t *sizes = (int64_t *)(void *)(form->specs + num_specs);
+  for (uint32_t i = 0; i < num_specs; i++) {
+    form->specs[i] = (rv_spec){.name = "", .dtype = specs[i].dtype, .rank = specs[i].rank, .shape = sizes};
+    for (int32_t d = 0; d < specs[i].rank; d++) *sizes++ = specs[i].shape[d];
+  }
+  rv_code code = make_template(table, form, columns, num_columns, &form->template, err);
+  if (code != RV_OK) {
+    free(form);
+    return code;
+  }
+  for (uint32_t i = 0; i < num_specs; i++) {
+    size_t elements, row_bytes;
+    rv_shape_elements(specs[i].dtype, (uint32_t)specs[i].rank, specs[i].shape, &elements, &row_bytes, NULL); /* it could before */
+    form->row_bytes += row_bytes;
+  }
+  *out = form;
+  return RV_OK;
+}
+
+void rv_placed_form_free(rv_table *table, rv_form *form)
+{
+  if (form == NULL) return;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_form_unref(table, form, &turn.garbage);
+  rv_turn_end(&turn);
+}
+
+/* ---- segments ---- */
+
+/* With c rows a segment, a table of m rows repeats m / c of `repeated`, and of each stream about c rows are not in use: in all
+ * least where c^2 = repeated * m / streams. Where rows are small their books count more. */
+size_t rv_placed_segment_rows(const rv_table *table, const rv_form *form, size_t streams, size_t repeated)
+{
+  size_t share = (size_t)table->config.max_size / streams, rows = 1, row = form->row_bytes == 0 ? 1 : form->row_bytes;
+  size_t square = share * repeated; /* max_size is below 2^31 */
+  while (rows < MOST_ROWS && rows * rows < square) rows++;
+  size_t enough = FIRST_BYTES / row;
+  if (rows < enough) rows = enough < share / 16 ? enough : (rows > share / 16 ? rows : share / 16);
+  if (rows > RV_HUGE_PAGE / row) rows = RV_HUGE_PAGE / row;
+  return rows == 0 ? 1 : rows;
+}
+
+rv_code rv_placed_segment_new(rv_table *table, rv_form *form, size_t capacity, rv_chunk **out, rv_error *err)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  *out = rv_form_take_spare(table, form, capacity);
+  rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
+  rv_turn_end(&turn);
+  return *out != NULL ? RV_OK : rv_segment_new(form->specs, form->num_columns, capacity, &meta, out, err);
+}
+
+void rv_placed_segment_close(rv_table *table, rv_chunk *owned_segment)
+{
+  if (owned_segment == NULL) return;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_hold *hold = rv_books_find_hold(&table->books, owned_segment);
+  if (hold == NULL) {
+    rv_turn_leave(&turn);
+    rv_chunk_unref(owned_segment);
+    return;
+  }
+  rv_chunk_unref(owned_segment); /* the hold has its own, so that the table may use the segment again when that goes */
+  hold->open = false;
+  rv_books_note_sparse(&table->books, hold);
+  rv_books_drop_if_unused(&table->books, hold, &turn.garbage);
+  rv_turn_end(&turn);
+}
+
+/* ---- items ---- */
+
+rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv_error *err)
+{
+  rv_code code = rv_books_hold(&table->books, place->segment, out, err);
+  if (code == RV_OK) (*out)->own = (*out)->open = true;
+  return code;
+}
+
+rv_code rv_placed_check_priorities(const rv_table *table, const double *priorities, size_t n, rv_error *err)
+{
+  rv_rows rows;
+  rows.priorities = priorities;
+  rows.n = n;
+  return rv_rows_check_priorities(table, &rows, err);
+}
+
+rv_submitted rv_table_insert_placed(rv_table *table, rv_form *form, rv_rows *rows)
+{
+  rv_waiter *waiter = &rows->waiter;
+  waiter->table = table;
+  waiter->kind = RV_OPERATION_ROWS;
+  waiter->state = RV_WAITER_DONE;
+  rows->done = 0;
+  rows->form = form;
+  rows->prepared = NULL;
+  waiter->code = RV_OK;
+  if (rows->n == 0) return RV_SUBMIT_DONE;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  waiter->code = rv_table_is_closed(table, &waiter->error);
+  if (waiter->code != RV_OK) {
+    rv_turn_end(&turn);
+    return RV_SUBMIT_DONE;
+  }
+  form->refs++;
+  return rv_turn_submit(&turn, waiter, RV_OPERATION_ROWS);
+}

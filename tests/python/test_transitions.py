@@ -1,0 +1,276 @@
+"""Client.transitions: rows that are stored once, against a plain list of what was added."""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnimplementedError
+
+SHARED = {"next": {"next_obs": "obs"}, "stack": {"obs": 3}}
+
+
+class Envs:
+    """Environments side by side with stacks of frames, whose episodes end at random, each at its own time."""
+
+    def __init__(self, n: int, frames: int, shape: tuple[int, ...], dtype: str, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.n, self.frames, self.shape, self.dtype = n, frames, shape, dtype
+        self.obs = np.stack([self._first() for _ in range(n)])
+        self.steps = 0
+
+    def _frame(self) -> np.ndarray:
+        return self.rng.integers(0, 200, self.shape).astype(self.dtype)
+
+    def _first(self) -> np.ndarray:
+        return np.stack([self._frame()] * self.frames) if self.frames > 1 else self._frame()
+
+    def step(self) -> dict[str, np.ndarray]:
+        if self.frames > 1:
+            newest = np.stack([self._frame() for _ in range(self.n)])[:, None]
+            next_obs = np.concatenate([self.obs[:, 1:], newest], axis=1)
+        else:
+            next_obs = np.stack([self._frame() for _ in range(self.n)])
+        done = self.rng.random(self.n) < 0.1
+        row = {
+            "obs": self.obs,
+            "action": self.rng.integers(0, 4, self.n),
+            "reward": self.rng.standard_normal(self.n).astype(np.float32),
+            "next_obs": next_obs,
+            "done": done,
+            "id": np.arange(self.n) + self.steps * self.n,
+        }
+        self.obs = next_obs.copy()
+        for env in np.flatnonzero(done):
+            self.obs[env] = self._first()
+        self.steps += 1
+        return row
+
+
+def together(rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+def same(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None:
+    assert list(got) == list(want)
+    for name, column in want.items():
+        assert got[name].dtype == column.dtype
+        np.testing.assert_array_equal(got[name], column, err_msg=name)
+
+
+@pytest.mark.parametrize(("n", "frames", "shape", "dtype"), [
+    (1, 1, (4,), "float32"), (5, 1, (8, 8, 3), "uint8"), (1, 4, (9, 9), "uint8"), (6, 3, (2,), "float64"), (3, 2, (40, 10), "int16"),
+])  # fmt: skip
+def test_batches_are_what_was_added(connect, n, frames, shape, dtype):
+    client = connect(make_table(sampler=reverie.selectors.Uniform(), max_size=120))
+    envs = Envs(n, frames, shape, dtype, seed=n)
+    stack = {"obs": frames} if frames > 1 else None
+    rows = []
+    with client.transitions("t", n, next={"next_obs": "obs"}, stack=stack) as writer:
+        for i in range(150 // n):
+            rows.append(envs.step())
+            writer.add(rows[-1])
+            if i % 10 < 9:
+                continue
+            writer.flush()
+            added = together(rows)
+            batch = client.sample_batch("t", 50)
+            ids = batch.data["id"]
+            assert ids.min() >= len(added["id"]) - 120
+            same(batch.data, {name: column[ids] for name, column in added.items()})
+            assert all(array.flags.writeable for array in batch.data.values())
+            before = batch.data["next_obs"].copy()
+            batch.data["obs"][...] = 0  # arrays of the caller's own
+            np.testing.assert_array_equal(batch.data["next_obs"], before)
+    assert writer.closed
+
+
+def test_items_are_those_of_add_batch(connect):
+    shared, plain = make_table("t"), make_table("plain")
+    client = connect(shared, plain)
+    envs = Envs(4, 1, (3,), "float32", seed=1)
+    with client.transitions("t", 4, next={"next_obs": "obs"}) as writer:
+        for _ in range(20):
+            row = envs.step()
+            writer.add(row, np.arange(1.0, 5.0))
+            client.add_batch("plain", row, np.arange(1.0, 5.0))
+    pairs = [[client.get(name, key) for key in client.keys(name)] for name in ("t", "plain")]
+    assert len(pairs[0]) == len(pairs[1]) == 80
+    for ours, theirs in zip(*pairs, strict=True):
+        assert ours.info.priority == theirs.info.priority
+        same(ours.data, theirs.data)
+
+
+def test_the_iterator_gives_them_too(connect):
+    client = connect(make_table(max_times_sampled=1))
+    envs = Envs(2, 3, (5,), "uint8", seed=2)
+    rows = [envs.step() for _ in range(6)]
+    with client.transitions("t", 2, **SHARED) as writer:
+        for row in rows:
+            writer.add(row)
+    added = together(rows)
+    for i, sample in enumerate(client.sample("t", 12, emit_timesteps=False)):
+        for got, name in zip(sample.data, sorted(added), strict=True):
+            np.testing.assert_array_equal(got, added[name][i])
+
+
+def memory(client: reverie.Client) -> int:
+    return client.server_info()["t"].memory_bytes
+
+
+@pytest.mark.parametrize(("frames", "shape", "most"), [(1, (32, 32, 3), 0.55), (4, (84, 84), 0.2)])
+def test_what_repeats_takes_no_memory(connect, frames, shape, most):
+    taken = []
+    for write in ("add_batch", "transitions"):
+        client = connect(make_table(max_size=400))
+        envs = Envs(2, frames, shape, "uint8", seed=3)
+        stack = {"obs": frames} if frames > 1 else None
+        with client.transitions("t", 2, next={"next_obs": "obs"}, stack=stack) as writer:
+            for _ in range(300):
+                row = envs.step()
+                if row["done"].any():  # resets are for other tests
+                    envs.obs = row["next_obs"].copy()
+                writer.add(row) if write == "transitions" else client.add_batch("t", row)
+            writer.flush()
+            taken.append(memory(client))
+    if client.server_address.partition(":")[0] not in ("", "inproc"):  # such an item names two chunks, out of line
+        taken[1] -= 400 * 600
+    assert taken[1] <= most * taken[0], taken
+
+
+def test_nests_and_several_shared_columns(connect):
+    client = connect(make_table(sampler=reverie.selectors.Uniform()))
+    rng = np.random.default_rng(0)
+    rows, obs = [], {"image": rng.integers(0, 9, (2, 2, 6), np.uint8), "speed": rng.random((2, 3), np.float32)}
+    with client.transitions("t", 2, next={"next": "now"}, stack={"now/image": 2}) as writer:
+        for i in range(30):
+            image = np.concatenate([obs["image"][:, 1:], rng.integers(0, 9, (2, 1, 6), np.uint8)], axis=1)
+            following = {"image": image, "speed": rng.random((2, 3), np.float32)}
+            rows.append({"now": obs, "next": following, "id": np.arange(2) + 2 * i})
+            writer.add(rows[-1])
+            obs = following
+    data = client.sample_batch("t", 40).data
+    for place in ("now", "next"):
+        for leaf in ("image", "speed"):
+            added = np.concatenate([row[place][leaf] for row in rows])
+            np.testing.assert_array_equal(data[place][leaf], added[data["id"]])
+
+
+def test_any_container_of_columns_will_do(connect):
+    row = collections.namedtuple("Row", "obs next_obs")
+    client = connect()
+    with client.transitions("t", 1, next={"next_obs": "obs"}) as writer:
+        writer.add(row(np.zeros((1, 2)), np.ones((1, 2))))
+    batch = client.sample_batch("t", 1)
+    assert isinstance(batch.data, row)
+    assert batch.data.next_obs.tolist() == [[1, 1]]
+
+
+def test_a_signature_is_of_the_rows_as_they_are_given(connect):
+    spec = reverie.TensorSpec
+    signature = {"next_obs": spec((3, 2), np.uint8), "obs": spec((3, 2), np.uint8), "reward": spec((), np.float32)}
+    client = connect(make_table(signature=signature))
+    stacks = np.zeros((2, 3, 2), np.uint8)
+    row = {"obs": stacks, "next_obs": stacks, "reward": np.zeros(2, np.float32)}
+    with client.transitions("t", 2, **SHARED) as writer:
+        with pytest.raises(ValueError, match="signature of column"):
+            writer.add({**row, "reward": np.zeros(2, np.float64)})
+        writer.add(row)
+    assert len(client.keys("t")) == 2
+    with client.transitions("t", 2, next={"next": "obs"}) as writer, pytest.raises(ValueError, match="next"):
+        writer.add({"obs": stacks, "next": stacks, "reward": row["reward"]})
+    assert len(client.keys("t")) == 2
+
+
+def test_mistakes_are_named(connect):
+    client = connect(make_table(sampler=reverie.selectors.Prioritized(1.0)))
+    envs = Envs(2, 3, (4,), "float32", seed=4)
+    row = envs.step()
+    writer = client.transitions("t", 2, **SHARED)
+    for known in (False, True):
+        for change, sentence in (
+            ({"reward": np.zeros(3)}, "has 3 rows; this writer has 2 environments"),
+            ({"obs": row["obs"][:, :2]}, "a stack of 3 frames"),
+            ({"next_obs": row["next_obs"].astype(np.float64)}, "next_obs.*float64"),
+            ({"done": True}, "0 dimensions"),
+        ):
+            with pytest.raises(ValueError, match=sentence):
+                writer.add({**row, **change})
+        with pytest.raises(UnimplementedError, match="strings"):
+            writer.add({**row, "action": np.array(["left", "right"])})
+        with pytest.raises(ValueError, match="nan"):
+            writer.add(row, [1.0, np.nan])
+        with pytest.raises(ValueError, match="-1"):
+            writer.add(row, [1.0, -1.0])
+        with pytest.raises((ValueError, TypeError)):
+            writer.add(row, [1.0])
+        writer.add(row, 2.0)
+        writer.flush()
+        assert len(client.keys("t")) == 2 * (known + 1)
+    with pytest.raises(ValueError, match="structure"):
+        writer.add({"obs": row["obs"]})
+    writer.close()
+    with pytest.raises((FailedPreconditionError, RuntimeError), match="close"):
+        writer.add(row)
+    with pytest.raises(FailedPreconditionError):
+        writer.flush()
+
+
+def test_columns_that_are_not_there_are_named(connect):
+    client = connect()
+    row = {"obs": np.zeros((1, 2)), "next_obs": np.zeros((1, 2))}
+    for options, sentence in (
+        ({"next": {"nxt": "obs"}}, "'nxt'"),
+        ({"next": {"next_obs": "observation"}}, "'observation'"),
+        ({"stack": {"frames": 4}}, "'frames'"),
+        ({"next": {"next_obs": "next_obs"}}, "next itself"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            client.transitions("t", 1, **options).add(row)
+    for options in ({"stack": {"obs": 0}}, {"stack": {"obs": 5000}}):
+        with pytest.raises(ValueError, match="stack"):
+            client.transitions("t", 1, **options)
+    with pytest.raises(ValueError, match="num_envs"):
+        client.transitions("t", 0)
+    with pytest.raises(NotFoundError):
+        client.transitions("other", 1).add(row)
+    with pytest.raises(TypeError):
+        client.transitions("t", 1).add({"obs": object()})
+
+
+def test_a_step_waits_as_long_as_the_limiter_wants(serve):
+    _, client = serve(make_table(max_times_sampled=1, rate_limiter=reverie.rate_limiters.Queue(3)))
+    writer = client.transitions("t", 2, next={"next_obs": "obs"})
+    obs = np.arange(4.0).reshape(2, 2)
+    writer.add({"obs": obs, "next_obs": obs + 1})
+    with pytest.raises(DeadlineExceededError, match="1 of the step's 2 rows"):
+        writer.add({"obs": obs + 1, "next_obs": obs + 2}, timeout=0.01)
+    drawn = []
+    thread = threading.Thread(target=lambda: drawn.extend(client.sample("t", 5, emit_timesteps=False)))
+    thread.start()
+    writer.add({"obs": obs + 2, "next_obs": obs + 3})
+    thread.join()
+    assert [sample.data[1].tolist() for sample in drawn] == [[0, 1], [2, 3], [1, 2], [2, 3], [4, 5]]
+
+
+def test_it_cannot_be_pickled_and_says_what_it_is(connect):
+    import pickle
+
+    writer = connect().transitions("t", 3, **SHARED)
+    assert "num_envs=3" in repr(writer)
+    assert writer.num_envs == 3
+    with pytest.raises(TypeError, match="pickled"):
+        pickle.dumps(writer)
+
+
+def test_an_exception_leaves_with_what_is_in(connect):
+    client = connect()
+    with pytest.raises(KeyError), client.transitions("t", 1, next={"next_obs": "obs"}) as writer:
+        writer.add({"obs": np.zeros((1, 2)), "next_obs": np.ones((1, 2))})
+        raise KeyError
+    assert writer.closed
+    assert len(client.keys("t")) == 1
