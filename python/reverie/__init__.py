@@ -20,7 +20,8 @@ same machine or across machines::
     client.update_priorities("replay", batch.keys, np.ones(len(batch)))
 """
 
-from reverie import errors, extensions, nest, rate_limiters, selectors
+from reverie import cc, errors, extensions, nest, rate_limiters, selectors, structured_writer
+from reverie import structured_writer as structured
 from reverie._core import Cancel, ReplayBatch
 from reverie._core import version as __version__
 from reverie.batches import BatchIterator
@@ -97,9 +98,12 @@ __all__ = [
     "Writer",
     "WriterStatus",
     "__version__",
+    "cc",
     "errors",
     "extensions",
     "nest",
     "rate_limiters",
     "selectors",
+    "structured",
+    "structured_writer",
 ]

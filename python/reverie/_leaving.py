@@ -5,6 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
+from typing import TYPE_CHECKING, Self
+
+from reverie.errors import ReverbError, ReverieError
+
+if TYPE_CHECKING:
+    from reverie.trajectory_writer import WriterStatus
 
 # These say "end now": nothing is waited for.
 AT_ONCE = (KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -36,3 +42,49 @@ def tell_unconfirmed(items: int, kind: type[BaseException], why: BaseException) 
     """Logs that so many items are still unconfirmed although they got their second."""
     if items > 0:
         _log.warning("a writer was left by %s with %d items unconfirmed: %s", kind.__name__, items, why)
+
+
+def tell_dropped(items: int, why: BaseException) -> None:
+    """Logs that so many items of a writer that was dropped are lost although they got their second."""
+    if items > 0:
+        _log.warning("a writer was dropped with %d items unconfirmed, which are lost: %s", items, why)
+
+
+class Block:
+    """What the ``with`` block of a writer does, over its `flush`, `_flush`, `status` and `close`."""
+
+    if TYPE_CHECKING:
+
+        def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None: ...
+        def _flush(self, keep: int, timeout: float | None, /) -> None: ...
+        def status(self) -> WriterStatus: ...
+        def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if kind is None:
+            try:
+                self.flush()
+            except AT_ONCE as error:
+                self._give_up(type(error))
+                raise
+        elif issubclass(kind, AT_ONCE):
+            self._give_up(kind)
+        elif not issubclass(kind, ReverbError):
+            try:
+                self._flush(0, GRACE)
+            except ReverieError as error:
+                tell_unconfirmed(self._unconfirmed(), kind, error)
+
+    def _unconfirmed(self) -> int:
+        try:
+            return self.status().items_in_flight
+        except (ReverieError, RuntimeError):  # it is closed, was never made, or this is a forked child
+            return 0
+
+    def _give_up(self, kind: type[BaseException]) -> None:
+        items = self._unconfirmed()
+        self.close()
+        tell_given_up(items, kind)

@@ -83,7 +83,7 @@ def encode(nest: Any, depth: int = 0) -> bytes:
     if isinstance(nest, Mapping):
         for key in nest:
             if not isinstance(key, str):
-                raise TypeError(f"a signature's dict keys must be strings, got {key!r}")
+                raise TypeError(f"dict keys must be strings, got {key!r}")
         entries = (field_bytes(1, field_bytes(1, key.encode()) + field_bytes(2, below(nest[key]))) for key in sorted(nest))
         return field_bytes(_DICT, b"".join(entries))
     names = getattr(nest, "_fields", None)

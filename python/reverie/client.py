@@ -15,6 +15,7 @@ from reverie.errors import FailedPreconditionError, InvalidArgumentError
 from reverie.rate_limiters import RateLimiter
 from reverie.samples import ItemInfo
 from reverie.server import Server
+from reverie.structured_writer import Config, StructuredWriter, raw_configs
 from reverie.table_info import TableInfo
 from reverie.trajectory_writer import TrajectoryWriter
 from reverie.transitions import Transitions
@@ -232,6 +233,21 @@ class Client(_core.Client):
         `sample_batch` gives only one by one (``unequal="list"``).
         """
         return Transitions(self, table, _positive("num_envs", num_envs), next, stack)
+
+    def structured_writer(self, configs: Sequence[Config]) -> StructuredWriter:
+        """A writer of steps that makes items by patterns; see `reverie.structured`.
+
+        Parameters
+        ----------
+        configs : sequence
+            What `reverie.structured.create_config` returns; Reverb's own messages are taken, too.
+
+        Raises
+        ------
+        ValueError
+            No configs, or one that can never make an item; the text names its position, and the node or condition.
+        """
+        return StructuredWriter(self, raw_configs(configs))
 
     # ---- sampling ----
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any
 
 from reverie import _arguments, _core, _leaving
-from reverie.errors import ReverbError, ReverieError
 
 __all__ = ["TrajectoryColumn", "TrajectoryWriter", "WriterStatus"]
 
@@ -43,7 +42,7 @@ def _milliseconds(timeout_ms: int | None) -> int | None:
     return None if timeout_ms is None else _arguments.integer("timeout_ms", timeout_ms)
 
 
-class TrajectoryWriter(_core.TrajectoryWriter):
+class TrajectoryWriter(_leaving.Block, _core.TrajectoryWriter):
     """Made by `Client.trajectory_writer`. Belongs to one thread at a time.
 
     Steps are appended as nests of arrays; `history` has the same nest of columns, and indexing those gives what
@@ -131,35 +130,6 @@ class TrajectoryWriter(_core.TrajectoryWriter):
     def status(self) -> WriterStatus:
         """What became of the items so far. May be called from any thread."""
         return WriterStatus(**self._status())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None:
-            try:
-                self.flush()
-            except _leaving.AT_ONCE as error:
-                self._give_up(type(error))
-                raise
-        elif issubclass(kind, _leaving.AT_ONCE):
-            self._give_up(kind)
-        elif not issubclass(kind, ReverbError):
-            try:
-                self._flush(0, _leaving.GRACE)
-            except ReverieError as error:
-                _leaving.tell_unconfirmed(self._unconfirmed(), kind, error)
-
-    def _unconfirmed(self) -> int:
-        try:
-            return self.status().items_in_flight
-        except ReverieError:  # it is closed, or this is a forked child
-            return 0
-
-    def _give_up(self, kind: type[BaseException]) -> None:
-        items = self._unconfirmed()
-        self.close()
-        _leaving.tell_given_up(items, kind)
 
     def __reduce__(self) -> Any:
         raise TypeError("a TrajectoryWriter cannot be pickled; pickle its client and make a new one")

@@ -42,8 +42,8 @@ typedef struct core_state {
   PyTypeObject *scalar_type[CORE_SCALARS]; /* NumPy's numeric scalars ... */
   rv_dtype scalar_dtype[CORE_SCALARS];     /* ... and ours */
   PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
-  PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *history_type, *column_type, *reference_type,
-      *buffer_type, *transitions_type;
+  PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *structured_type, *history_type, *column_type,
+      *reference_type, *buffer_type, *transitions_type;
 } core_state;
 
 /* For type slots and method tables: ISO C has no conversion from function pointers to void pointers. */

@@ -123,6 +123,7 @@ static const type_entry type_entries[] = {
     {&stream_spec, offsetof(core_state, stream_type), "Stream"},
     {&step_writer_spec, offsetof(core_state, step_writer_type), "StepWriter"},
     {&writer_spec, offsetof(core_state, writer_type), "TrajectoryWriter"},
+    {&structured_spec, offsetof(core_state, structured_type), "StructuredWriter"},
     {&history_spec, offsetof(core_state, history_type), "ColumnHistory"},
     {&column_spec, offsetof(core_state, column_type), "TrajectoryColumn"},
     {&reference_spec, offsetof(core_state, reference_type), "RowReference"},

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "client/structured_writer.h"
 #include "client/writer.h"
 #include "convert.h"
 
@@ -8,6 +9,7 @@ static stream_object *stream_around(core_state *state, client_object *client)
   stream_object *self = PyObject_New(stream_object, state->stream_type);
   if (self == NULL) return NULL;
   self->state = state;
+  self->structured = NULL;
   self->writer = NULL;
   self->closed = false;
   self->cancel = NULL;
@@ -23,6 +25,16 @@ static stream_object *stream_around(core_state *state, client_object *client)
   return self;
 }
 
+/* The stream whose writer was made, or could not be. */
+static stream_object *made(stream_object *self, rv_code code, const rv_error *err)
+{
+  if (code == RV_OK) return self;
+  core_state *state = self->state;
+  Py_DECREF((PyObject *)self);
+  core_raise(state, err);
+  return NULL;
+}
+
 stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config)
 {
   stream_object *self = client_check(client) < 0 ? NULL : stream_around(state, client);
@@ -33,19 +45,34 @@ stream_object *stream_new(core_state *state, client_object *client, const rv_wri
   code = rv_cancel_new(&self->cancel, &err);
   if (code == RV_OK) code = rv_writer_new(client->client, config, &self->writer, &err);
   Py_END_ALLOW_THREADS
-  if (code != RV_OK) {
-    Py_DECREF((PyObject *)self);
-    core_raise(state, &err);
-    return NULL;
-  }
-  return self;
+  return made(self, code, &err);
 }
 
-static void free_writer(rv_writer *writer)
+stream_object *stream_new_structured(core_state *state, client_object *client, const rv_structured_writer_config *config)
 {
+  stream_object *self = client_check(client) < 0 ? NULL : stream_around(state, client);
+  if (self == NULL) return NULL;
+  rv_error err;
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = rv_cancel_new(&self->cancel, &err);
+  if (code == RV_OK) code = rv_structured_writer_new(client->client, config, &self->structured, &err);
+  if (code == RV_OK) self->writer = rv_structured_writer_inner(self->structured);
+  Py_END_ALLOW_THREADS
+  return made(self, code, &err);
+}
+
+static void free_writer(stream_object *self)
+{
+  rv_structured_writer *structured = self->structured;
+  rv_writer *writer = self->writer;
   if (writer == NULL) return;
   Py_BEGIN_ALLOW_THREADS
-  rv_writer_free(writer);
+  if (structured != NULL) {
+    rv_structured_writer_free(structured);
+  } else {
+    rv_writer_free(writer);
+  }
   Py_END_ALLOW_THREADS
 }
 
@@ -53,7 +80,7 @@ static void stream_dealloc(PyObject *object)
 {
   stream_object *self = (stream_object *)object;
   PyTypeObject *type = Py_TYPE(object);
-  free_writer(self->writer);
+  free_writer(self);
   if (self->cancel != NULL) rv_cancel_free(self->cancel);
   if (self->lock != NULL) PyThread_free_lock(self->lock);
   Py_XDECREF((PyObject *)self->client);
@@ -132,7 +159,8 @@ PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t ti
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, self->cancel);
-  rv_code code = rv_writer_end_episode(self->writer, clear_buffers, &wait.wait, &err);
+  rv_code code = self->structured != NULL ? rv_structured_writer_end_episode(self->structured, clear_buffers, &wait.wait, &err)
+                                          : rv_writer_end_episode(self->writer, clear_buffers, &wait.wait, &err);
   core_wait_end(&wait, code);
   if (code == RV_OK && clear_buffers) self->generation++;
   stream_leave(self);

@@ -1,5 +1,5 @@
 /* A writer of the library with what Python needs around it: a lock, for it belongs to one thread at a time, and a generation, for
- * rows are numbered from 0 again when the history is cleared. Trajectory writers, their columns and references, legacy writers
+ * rows are numbered from 0 again when the history is cleared. Trajectory writers, their columns and references, structured writers
  * and Client.insert are all made of it. */
 #ifndef RV_PYTHON_STREAM_H
 #define RV_PYTHON_STREAM_H
@@ -11,6 +11,7 @@ typedef struct stream_object {
   PyObject_HEAD
   core_state *state;
   client_object *client;
+  rv_structured_writer *structured; /* whose the writer is; NULL: the writer is this object's own */
   rv_writer *writer;
   bool closed;       /* changed and read with the GIL; the lock is taken after it */
   rv_cancel *cancel; /* fired by close; NULL: a stream that nobody else can close */
@@ -19,6 +20,7 @@ typedef struct stream_object {
 } stream_object;
 
 stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config);
+stream_object *stream_new_structured(core_state *state, client_object *client, const rv_structured_writer_config *config);
 /* Takes the lock; -1 with RuntimeError ("Close has been called") if the stream is closed. */
 int stream_enter(stream_object *self);
 /* Takes the lock to read what was appended, also of a closed stream. */

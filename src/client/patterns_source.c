@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "client/patterns.h"
+#include "store/signature.h"
 
 rv_code rv_pattern_source_begin(rv_pattern_source *source, rv_error *err)
 {
@@ -113,10 +114,12 @@ static void learn(rv_pattern_source *source, const rv_tensor *value)
 static void complain(rv_patterns *patterns, const rv_pattern_source *source)
 {
   rv_error said;
+  char kind[64];
   rv_fail(&said, RV_INVALID_ARGUMENT,
-          "conditions on the value of column %u%s%.120s%s never hold: it is %s, and they need one integer or bool a step",
+          "conditions on the value of column %u%s%.80s%s never hold: it is %s, and they need one integer or bool a step",
           (unsigned)source->column, source->name == NULL ? "" : " (path=", source->name == NULL ? "" : source->name,
-          source->name == NULL ? "" : ")", rv_dtype_name(source->dtype));
+          source->name == NULL ? "" : ")",
+          rv_format_spec(kind, sizeof kind, source->dtype, (int32_t)source->rank, source->shape));
   memcpy(patterns->complaint, said.message, sizeof patterns->complaint - 1);
   patterns->complaint[sizeof patterns->complaint - 1] = '\0';
 }

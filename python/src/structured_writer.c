@@ -1,0 +1,377 @@
+/* The StructuredWriter type: nests of steps into columns; the library makes the items. */
+#include "convert.h"
+#include "stream.h"
+
+typedef struct structured_object {
+  PyObject_HEAD
+  core_state *state;
+  stream_object *stream;  /* NULL: not initialised */
+  structure_object *step; /* of the last step; NULL: none yet */
+  size_t num_leaves;      /* of every step; with `step` */
+} structured_object;
+
+/* ---- configs ---- */
+
+/* (column, start, stop, step), the last three None where they are not given. */
+static int read_node(PyObject *given, rv_pattern_node *out)
+{
+  PyObject *start, *stop, *step;
+  int column;
+  if (!PyArg_ParseTuple(given, "iOOO", &column, &start, &stop, &step)) return -1;
+  *out = (rv_pattern_node){
+      .column = column, .has_start = start != Py_None, .has_stop = stop != Py_None, .has_step = step != Py_None};
+  if (out->has_start) out->start = (int32_t)PyLong_AsLong(start);
+  if (out->has_stop) out->stop = (int32_t)PyLong_AsLong(stop);
+  if (out->has_step) out->step = (int32_t)PyLong_AsLong(step);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* (of, column, test, value, mod, inverse) */
+static int read_condition(PyObject *given, rv_condition *out)
+{
+  int of, column, test, value, mod, inverse;
+  if (!PyArg_ParseTuple(given, "iiiiip", &of, &column, &test, &value, &mod, &inverse)) return -1;
+  *out = (rv_condition){.of = (rv_condition_of)of,
+                        .column = column,
+                        .test = (rv_condition_test)test,
+                        .value = value,
+                        .mod = mod,
+                        .inverse = inverse != 0};
+  return 0;
+}
+
+/* (table, nodes, conditions, (kind, constant, max_weight, column), structure) */
+static int read_config(core_state *state, scratch *s, PyObject *given, rv_pattern_config *out)
+{
+  PyObject *nodes, *conditions, *structure;
+  int kind, column;
+  *out = (rv_pattern_config){.size = sizeof *out};
+  if (!PyArg_ParseTuple(given, "sO!O!(iddi)O!", &out->table, &PyList_Type, &nodes, &PyList_Type, &conditions, &kind,
+                        &out->priority.constant, &out->priority.max_weight, &column, state->structure_type, &structure)) {
+    return -1;
+  }
+  out->priority.kind = (rv_priority_kind)kind;
+  out->priority.column = column;
+  out->num_nodes = (size_t)PyList_Size(nodes);
+  out->num_conditions = (size_t)PyList_Size(conditions);
+  out->naming = structure_naming((structure_object *)structure);
+  rv_pattern_node *node = scratch_alloc(s, out->num_nodes, sizeof *node);
+  rv_condition *condition = scratch_alloc(s, out->num_conditions, sizeof *condition);
+  if (node == NULL || condition == NULL) return -1;
+  for (size_t i = 0; i < out->num_nodes; i++) {
+    if (read_node(PyList_GetItem(nodes, (Py_ssize_t)i), &node[i]) < 0) return -1;
+  }
+  for (size_t i = 0; i < out->num_conditions; i++) {
+    if (read_condition(PyList_GetItem(conditions, (Py_ssize_t)i), &condition[i]) < 0) return -1;
+  }
+  out->nodes = node;
+  out->conditions = condition;
+  return 0;
+}
+
+/* ---- life ---- */
+
+static PyObject *structured_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+  (void)args;
+  (void)kwargs;
+  core_state *state = core_state_of_type(type);
+  allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
+  structured_object *self = state == NULL ? NULL : (structured_object *)alloc(type, 0);
+  if (self == NULL) return NULL;
+  self->state = state;
+  self->stream = NULL;
+  self->step = NULL;
+  self->num_leaves = 0;
+  return (PyObject *)self;
+}
+
+/* Samples of a table get the nest that its items are made in. */
+static int remember(client_object *client, PyObject *config)
+{
+  PyObject *table = PyTuple_GetItem(config, 0), *structure = PyTuple_GetItem(config, 4);
+  return client_remember(client, table, (structure_object *)structure);
+}
+
+static int structured_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"client", "configs", NULL};
+  structured_object *self = (structured_object *)object;
+  PyObject *client, *list;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!:StructuredWriter", names, self->state->client_type, &client, &PyList_Type,
+                                   &list)) {
+    return -1;
+  }
+  scratch s;
+  scratch_init(&s);
+  size_t n = (size_t)PyList_Size(list);
+  rv_pattern_config *configs = scratch_alloc(&s, n, sizeof *configs);
+  bool ok = configs != NULL;
+  for (size_t i = 0; ok && i < n; i++) ok = read_config(self->state, &s, PyList_GetItem(list, (Py_ssize_t)i), &configs[i]) == 0;
+  rv_structured_writer_config config = {.size = sizeof config, .patterns = configs, .num_patterns = n};
+  stream_object *stream = ok ? stream_new_structured(self->state, (client_object *)client, &config) : NULL;
+  scratch_fini(&s);
+  for (size_t i = 0; stream != NULL && i < n; i++) {
+    if (remember((client_object *)client, PyList_GetItem(list, (Py_ssize_t)i)) < 0) Py_CLEAR(stream);
+  }
+  if (stream == NULL) return -1;
+  PyObject *old = (PyObject *)self->stream;
+  self->stream = stream;
+  Py_XDECREF(old);
+  return 0;
+}
+
+static void structured_dealloc(PyObject *object)
+{
+  structured_object *self = (structured_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  Py_XDECREF((PyObject *)self->stream);
+  Py_XDECREF((PyObject *)self->step);
+  freefunc release = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
+  release(object);
+  Py_DECREF((PyObject *)type);
+}
+
+static int check_made(const structured_object *self)
+{
+  if (self->stream != NULL) return 0;
+  PyErr_SetString(PyExc_RuntimeError, "the writer was not initialised; writers are made by Client.structured_writer");
+  return -1;
+}
+
+static int structured_enter(structured_object *self)
+{
+  return check_made(self) < 0 ? -1 : stream_enter(self->stream);
+}
+
+/* ---- append ---- */
+
+/* What the first step says of all: how many columns there are, and what they are called. */
+static int begin(structured_object *self, const structure_object *step)
+{
+  rv_error err;
+  if (rv_structured_writer_set_num_columns(self->stream->structured, step->num_leaves, &err) != RV_OK) {
+    core_raise(self->state, &err);
+    return -1;
+  }
+  PyObject *paths = tree_paths(step->root, step->num_leaves);
+  bool ok = paths != NULL;
+  for (size_t i = 0; ok && i < step->num_leaves; i++) {
+    PyObject *text = PyObject_Repr(PyList_GetItem(paths, (Py_ssize_t)i));
+    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
+    ok = utf8 != NULL;
+    if (ok && rv_structured_writer_name_column(self->stream->structured, (uint32_t)i, utf8, &err) != RV_OK) {
+      core_raise(self->state, &err);
+      ok = false;
+    }
+    Py_XDECREF(text);
+  }
+  Py_XDECREF(paths);
+  return ok ? 0 : -1;
+}
+
+static int take_structure(structured_object *self, PyObject *data)
+{
+  structure_object *step = structure_new(self->state, data);
+  if (step == NULL) return -1;
+  bool ok = true;
+  if (self->step == NULL) {
+    ok = begin(self, step) == 0;
+  } else if (step->num_leaves != self->num_leaves) {
+    PyErr_Format(
+        self->state->errors[RV_INVALID_ARGUMENT],
+        "the flattened data has an unexpected length: %zu leaves, and the first step had %zu; give None for leaves that a "
+        "step lacks",
+        step->num_leaves, self->num_leaves);
+    ok = false;
+  }
+  if (!ok) {
+    Py_DECREF((PyObject *)step);
+    return -1;
+  }
+  PyObject *old = (PyObject *)self->step;
+  self->num_leaves = step->num_leaves;
+  self->step = step;
+  Py_XDECREF(old);
+  return 0;
+}
+
+static PyObject **flatten(structured_object *self, PyObject *data, scratch *s)
+{
+  for (int attempt = 0; attempt < 2; attempt++) {
+    if ((self->step == NULL || attempt > 0) && take_structure(self, data) < 0) return NULL;
+    PyObject **leaves = scratch_alloc(s, self->num_leaves, sizeof *leaves);
+    int found = leaves == NULL ? -1 : tree_flatten(self->step->root, data, leaves);
+    if (found < 0) return NULL;
+    for (size_t i = 0; found > 0 && i < self->num_leaves; i++) {
+      if (scratch_hold(s, leaves[i]) < 0) {
+        while (++i < self->num_leaves) Py_DECREF(leaves[i]);
+        return NULL;
+      }
+    }
+    if (found > 0) return leaves;
+  }
+  PyErr_SetString(self->state->structure_error, "the data changed while it was appended");
+  return NULL;
+}
+
+static int prefix_path(structured_object *self, size_t leaf)
+{
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  PyObject *paths = tree_paths(self->step->root, self->num_leaves);
+  PyErr_Restore(type, error, traceback);
+  if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
+  Py_XDECREF(paths);
+  return -1;
+}
+
+static int append(structured_object *self, PyObject *data, bool partial, scratch *s)
+{
+  PyObject **leaves = flatten(self, data, s);
+  rv_cell *cells = leaves == NULL ? NULL : scratch_alloc(s, self->num_leaves, sizeof *cells);
+  if (cells == NULL) return -1;
+  size_t n = 0, bytes = 0;
+  for (size_t i = 0; i < self->num_leaves; i++) {
+    if (leaves[i] == Py_None) continue;
+    cells[n].column = (uint32_t)i;
+    if (tensor_from_object(self->state, s, leaves[i], RV_DTYPE_INVALID, &cells[n].value) < 0) return prefix_path(self, i);
+    if (PyArray_Check(leaves[i])) bytes += (size_t)PyArray_NBYTES((PyArrayObject *)leaves[i]);
+    n++;
+  }
+  rv_error err;
+  rv_code code;
+  if (bytes <= CLIENT_SMALL_BYTES) {
+    code = rv_structured_writer_append(self->stream->structured, cells, n, partial, &err);
+  } else {
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_structured_writer_append(self->stream->structured, cells, n, partial, &err);
+    Py_END_ALLOW_THREADS
+  }
+  if (code != RV_OK) core_raise(self->state, &err);
+  return code == RV_OK ? 0 : -1;
+}
+
+static const char *const append_names[] = {"data", "partial_step"};
+static const core_signature append_signature = {"append", append_names, 2, 1, 1};
+
+static PyObject *structured_append(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+  structured_object *self = (structured_object *)object;
+  PyObject *given[2];
+  if (core_parse(&append_signature, args, nargs, kwnames, given) < 0) return NULL;
+  int partial = given[1] == NULL ? 0 : PyObject_IsTrue(given[1]);
+  if (partial < 0 || structured_enter(self) < 0) return NULL;
+  scratch s;
+  scratch_init(&s);
+  int bad = append(self, given[0], partial != 0, &s);
+  stream_leave(self->stream);
+  scratch_fini(&s);
+  if (bad < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+/* ---- flush, end_episode, close ---- */
+
+static PyObject *structured_flush(PyObject *object, PyObject *args)
+{
+  structured_object *self = (structured_object *)object;
+  unsigned keep;
+  PyObject *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "IO:_flush", &keep, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  return check_made(self) < 0 ? NULL : stream_flush(self->stream, keep, timeout_ms);
+}
+
+static PyObject *structured_end_episode(PyObject *object, PyObject *args)
+{
+  structured_object *self = (structured_object *)object;
+  int clear_buffers;
+  PyObject *timeout;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "pO:_end_episode", &clear_buffers, &timeout)) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || check_made(self) < 0) return NULL;
+  return stream_end_episode(self->stream, clear_buffers != 0, timeout_ms);
+}
+
+static PyObject *structured_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  structured_object *self = (structured_object *)object;
+  if (self->stream == NULL) Py_RETURN_NONE;
+  return stream_close(self->stream);
+}
+
+static PyObject *structured_status(PyObject *object, PyObject *none)
+{
+  (void)none;
+  structured_object *self = (structured_object *)object;
+  return check_made(self) < 0 ? NULL : stream_status(self->stream);
+}
+
+static PyObject *structured_discard(PyObject *object, PyObject *none)
+{
+  (void)none;
+  structured_object *self = (structured_object *)object;
+  if (structured_enter(self) < 0) return NULL;
+  size_t n = rv_structured_writer_discard_failed(self->stream->structured);
+  stream_leave(self->stream);
+  return PyLong_FromSize_t(n);
+}
+
+static PyObject *structured_step_is_open(PyObject *object, void *closure)
+{
+  (void)closure;
+  structured_object *self = (structured_object *)object;
+  if (structured_enter(self) < 0) return NULL;
+  bool open = rv_structured_writer_step_is_open(self->stream->structured);
+  stream_leave(self->stream);
+  return PyBool_FromLong(open);
+}
+
+PyDoc_STRVAR(
+    append_doc,
+    "append($self, /, data, *, partial_step=False)\n--\n\n"
+    "Adds a step, or a part of one, and makes the items that are due. Never waits; the data is copied.\n\n"
+    "Parameters\n----------\n"
+    "data : nest of arrays and scalars\n    The first step says how many leaves every step has. A leaf that is None has no "
+    "row in this step.\n"
+    "partial_step : bool\n    Leaves the step open: later appends fill other leaves of the same step.\n\n"
+    "Raises\n------\n"
+    "InvalidArgumentError\n    Another number of leaves than the first step, another dtype or shape than a leaf's first "
+    "value, a pattern that refers to\n    a leaf that steps do not have: nothing was added. An item whose priority is nan: "
+    "the step is in, the item is not.\n"
+    "FailedPreconditionError\n    A leaf that was already set in the open step; nothing was added.\n"
+    "ResourceExhaustedError\n    Too much is in flight: flush, or slow down; nothing was added.");
+
+static PyMethodDef structured_methods[] = {
+    {"append", CORE_METHOD(structured_append), CORE_FAST, append_doc},
+    {"_flush", structured_flush, METH_VARARGS, "_flush($self, keep, timeout, /)\n--\n\n"},
+    {"_end_episode", structured_end_episode, METH_VARARGS, "_end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
+    {"_status", structured_status, METH_NOARGS, "_status($self, /)\n--\n\n"},
+    {"discard_failed", structured_discard, METH_NOARGS,
+     "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
+    {"close", structured_close, METH_NOARGS,
+     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, and a flush or end_episode "
+     "that another thread is in\n"
+     "ends with CancelledError. Idempotent."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef structured_getset[] = {
+    {"step_is_open", structured_step_is_open, NULL, "Was the last append a partial step?", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot structured_slots[] = {
+    {Py_tp_doc, "StructuredWriter(client, configs)\n--\n\nThe C part of reverie.structured_writer.StructuredWriter."},
+    {Py_tp_new, CORE_SLOT(structured_tp_new)},
+    {Py_tp_init, CORE_SLOT(structured_init)},
+    {Py_tp_dealloc, CORE_SLOT(structured_dealloc)},
+    {Py_tp_methods, structured_methods},
+    {Py_tp_getset, structured_getset},
+    {0, NULL}};
+
+PyType_Spec structured_spec = {
+    .name = "reverie._core.StructuredWriter",
+    .basicsize = sizeof(structured_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = structured_slots,
+};
