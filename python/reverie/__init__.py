@@ -20,6 +20,9 @@ same machine or across machines::
     client.update_priorities("replay", batch.keys, np.ones(len(batch)))
 """
 
+import importlib
+from typing import Any
+
 from reverie import cc, errors, extensions, nest, rate_limiters, selectors, structured_writer
 from reverie import structured_writer as structured
 from reverie._core import Cancel, ReplayBatch
@@ -57,6 +60,23 @@ from reverie.table_info import TableInfo
 from reverie.trajectory_writer import TrajectoryColumn, TrajectoryWriter, WriterStatus
 from reverie.transitions import Transitions
 from reverie.writer import Writer
+
+# What needs TensorFlow, and where it is: imported when it is first asked for.
+_LAZY = {
+    "TFClient": "reverie.tf_client",
+    "TimestepDataset": "reverie.timestep_dataset",
+    "TrajectoryDataset": "reverie.trajectory_dataset",
+}
+_LAZY_MODULES = ("jax", "tf_client", "timestep_dataset", "torch", "trajectory_dataset")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"reverie.{name}")
+    raise AttributeError(f"module 'reverie' has no attribute {name!r}")
+
 
 __all__ = [
     "AbortedError",

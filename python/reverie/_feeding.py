@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from reverie import _arguments, _core
@@ -62,16 +62,17 @@ class Stream:
         if self.limiter_ms < -1:
             raise ValueError(f"rate_limiter_timeout_ms must be at least 0, or -1 to wait for ever, got {rate_limiter_timeout_ms}")
 
-    def samples(self, client: Client, emit_timesteps: bool, share: tuple[int, int] = (0, 1)) -> Iterator[Any]:
-        """The samples of one of several equal readers: reader `share[0]` of `share[1]`, who divide `max_samples` among them."""
-        number, of = share
-        most = self.max_samples
-        if most > 0:
-            most = most // of + (1 if number < most % of else 0)
-            if most == 0:
-                return iter(())
+    def sampler(self, client: Client, emit_timesteps: bool = False) -> _core.Sampler:
         ahead = (self.in_flight, max(self.workers, 0), max(self.per_stream, 0), self.limiter_ms)
-        return _core.Sampler(client, self.table, most, emit_timesteps, True, True, None, ahead)
+        return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, True, True, None, ahead)
+
+    def share(self, number: int, of: int) -> Stream | None:
+        """For one of several equal readers, who divide `max_samples` among them; None: there is nothing for this one."""
+        if self.max_samples < 0:
+            return self
+        mine = copy.copy(self)
+        mine.max_samples = self.max_samples // of + (1 if number < self.max_samples % of else 0)
+        return mine if mine.max_samples > 0 else None
 
 
 def _positive_or_default(name: str, value: int) -> int:

@@ -201,8 +201,10 @@ class _SampleDataset(IterableDataset[ReplaySample]):
 
     def __iter__(self) -> Iterator[ReplaySample]:
         worker = get_worker_info()
-        share = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        for sample in self._stream.samples(self._source.client(), self._emit_timesteps, share):
+        stream = self._stream if worker is None else self._stream.share(worker.id, worker.num_workers)
+        if stream is None:
+            return
+        for sample in stream.sampler(self._source.client(), self._emit_timesteps):
             steps = sample if self._emit_timesteps else (sample,)
             for step in steps:
                 yield ReplaySample(step.info, nest.map_structure(as_tensor, step.data))

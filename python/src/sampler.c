@@ -1,23 +1,7 @@
 /* The iterator behind Client.sample: one ReplaySample, or the list of its steps, at a time. */
-#include "client.h"
-#include "convert.h"
+#include "sampler.h"
 
-typedef struct sampler_object {
-  PyObject_HEAD
-  core_state *state;
-  client_object *client;
-  PyObject *table;
-  structure_object *structure; /* NULL: flat lists */
-  rv_sampler *sampler;         /* made at the first next */
-  PyThread_type_lock lock;
-  int64_t max_samples;
-  int64_t timeout_ms; /* for each sample */
-  struct {            /* as in rv_sampler_config */
-    unsigned max_in_flight, streams;
-    long long samples_per_stream, limiter_timeout_ms;
-  } ahead;
-  bool emit_timesteps, unpack, copy, ended, endless_allowed;
-} sampler_object;
+#include "convert.h"
 
 static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -48,6 +32,8 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   self->ahead.samples_per_stream = samples_per_stream;
   self->ahead.limiter_timeout_ms = limiter_timeout_ms;
   self->endless_allowed = ahead != NULL;
+  self->held = NULL;
+  self->num_held = self->held_capacity = 0;
   self->emit_timesteps = emit_timesteps;
   self->unpack = unpack;
   self->copy = copy;
@@ -76,6 +62,7 @@ static void sampler_dealloc(PyObject *object)
 {
   sampler_object *self = (sampler_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  sampler_drop_held(self);
   rv_sampler *sampler = self->sampler;
   self->sampler = NULL;
   free_sampler(sampler);
@@ -167,8 +154,9 @@ static PyObject *wrap(sampler_object *self, rv_sample *sample)
 
 /* ---- iteration ---- */
 
-static int open_sampler(sampler_object *self)
+int sampler_open(sampler_object *self)
 {
+  if (self->sampler != NULL) return 0;
   bool endless = self->endless_allowed && self->max_samples == RV_UNLIMITED;
   if (self->max_samples < 1 && !endless) {
     PyErr_Format(PyExc_ValueError, "num_samples (max_samples) must be at least 1, got %lld", (long long)self->max_samples);
@@ -204,7 +192,7 @@ static int open_sampler(sampler_object *self)
 static PyObject *next_locked(sampler_object *self)
 {
   if (self->ended) return NULL;
-  if (self->sampler == NULL && open_sampler(self) < 0) return NULL;
+  if (sampler_open(self) < 0) return NULL;
   rv_sample *sample = NULL;
   rv_error err;
   core_wait wait;
@@ -245,6 +233,7 @@ static PyObject *sampler_close(PyObject *object, PyObject *none)
   self->ended = true;
   if (self->sampler != NULL) rv_sampler_cancel(self->sampler);
   if (core_lock(self->lock) < 0) return NULL;
+  sampler_drop_held(self);
   rv_sampler *sampler = self->sampler;
   self->sampler = NULL;
   free_sampler(sampler);
@@ -259,6 +248,14 @@ static PyObject *sampler_iter(PyObject *object)
 }
 
 static PyMethodDef sampler_methods[] = {
+    {"block", sampler_block, METH_VARARGS,
+     "block($self, least, most, timeout_ms, /)\n--\n\n"
+     "Up to `most` samples that look alike, gathered: (five arrays of their infos, one array a column), each [n, ...].\n\n"
+     "Waits until there are `least`; takes those that are there already beyond them, in multiples of `least`. Fewer only at the "
+     "end of "
+     "the\nsequence, where the time runs out (they are kept, n is 0), or, with least=1, where the next looks otherwise. None: it "
+     "has "
+     "ended.\n\nRaises\n------\nValueError\n    With least > 1, samples that look different."},
     {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
     {NULL, NULL, 0, NULL}};
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python interop jax demo; torch with --all (docs/testing.md).
+# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python interop tensorflow jax demo; torch with --all (docs/testing.md).
 # Ends with "N passed, N failed" over all tiers; fails when anything failed or nothing ran.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/setup.sh
 
 tiers=("$@")
-usual=(lint c-asan c-tsan fuzz python interop jax demo)
+usual=(lint c-asan c-tsan fuzz python interop tensorflow jax demo)
 [ ${#tiers[@]} -gt 0 ] || tiers=("${usual[@]}")
 [ "${tiers[*]}" != --all ] || tiers=("${usual[@]}" torch)
 passed=0
@@ -51,17 +51,20 @@ run_pytest() { # run_pytest NAME PATHS...
   count "$name" "${ok:-0}" "${bad:-0}"
 }
 
-run_framework() { # run_framework NAME REQUIREMENTS...: in a virtual environment of its own, with Reverie as .venv has it
+make_framework() { # make_framework NAME REQUIREMENTS...: a virtual environment of its own
   local name=$1; shift
-  if [ ! -e ".venv-$name/ready" ]; then
-    say "making .venv-$name (a minute or more)"
-    run_quietly "making .venv-$name" python3 -m venv --clear ".venv-$name"
-    run_quietly "installing $name" ".venv-$name/bin/python" -m pip install --disable-pip-version-check -q "$@" ml_dtypes pytest
-    touch ".venv-$name/ready"
-  fi
+  [ ! -e ".venv-$name/ready" ] || return 0
+  say "making .venv-$name (a minute or more)"
+  run_quietly "making .venv-$name" python3 -m venv --clear ".venv-$name"
+  run_quietly "installing $name" ".venv-$name/bin/python" -m pip install --disable-pip-version-check -q "$@" ml_dtypes pytest
+  touch ".venv-$name/ready"
+}
+
+run_framework() { # run_framework NAME PYTHON: with Reverie as .venv has it
+  local name=$1
   mkdir -p build/package
   ln -sfn "$(.venv/bin/python -c 'import pathlib, reverie; print(pathlib.Path(reverie.__file__).parent)')" build/package/reverie
-  PYTHONPATH=build/package PYTEST_PYTHON=".venv-$name/bin/python" run_pytest "$name" "tests/frameworks/test_$name.py"
+  PYTHONPATH=build/package PYTEST_PYTHON=$2 run_pytest "$name" "tests/frameworks/test_$name.py"
 }
 
 for tier in "${tiers[@]}"; do
@@ -75,8 +78,9 @@ for tier in "${tiers[@]}"; do
       (build_release && need_venv test) && run_pytest python tests/python || count python 0 1 ;;
     interop)
       (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" run_pytest interop tests/interop || count interop 0 1 ;;
-    jax) (build_release && need_venv base) && run_framework jax jax || count jax 0 1 ;;
-    torch) (build_release && need_venv base) && run_framework torch torch==2.13.0 || count torch 0 1 ;;
+    jax) (build_release && need_venv base && make_framework jax jax) && run_framework jax .venv-jax/bin/python || count jax 0 1 ;;
+    torch) (build_release && need_venv base && make_framework torch torch==2.13.0) && run_framework torch .venv-torch/bin/python || count torch 0 1 ;;
+    tensorflow) (build_release && need_venv base && tools/dev/peer.sh) && run_framework tensorflow .venv-reverb/bin/python || count tensorflow 0 1 ;;
     demo)
       (build_release && need_venv demo && need_venv test) && run_pytest demo tests/demo || count demo 0 1 ;;
     lint) (need_packages build lint && need_venv test && tools/dev/lint.sh) && count lint 1 0 || count lint 0 1 ;;

@@ -1,0 +1,156 @@
+"""`TFClient`: a client whose calls are TensorFlow operations, eager or inside `tf.function`. Importing this imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from reverie import nest
+from reverie.client import Client
+from reverie.errors import NotFoundError
+from reverie.samples import ReplaySample, SampleInfo
+
+__all__ = ["TFClient"]
+
+
+class _RefusedError(tf.errors.InvalidArgumentError, ValueError):
+    """One error for both worlds: raised as it is when eager, and known as an invalid argument by a graph."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(None, None, message)
+
+
+class TFClient:
+    """Samples, inserts and updates from within a graph.
+
+    Parameters
+    ----------
+    server_address : str
+        Nothing is connected before the first call.
+    shared_name : str, optional
+        Taken for Reverb's sake; every call uses the one connection of this object.
+    name : str
+        Scope of the operations.
+    """
+
+    def __init__(self, server_address: str, shared_name: str | None = None, name: str = "reverb") -> None:
+        self._server_address = server_address
+        self._shared_name = shared_name
+        self._name = name
+        self._client = Client(server_address)
+
+    @property
+    def server_address(self) -> str:
+        return self._server_address
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except NotFoundError as error:
+            raise tf.errors.NotFoundError(None, None, str(error)) from None
+
+    def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
+        """One item's first step; waits as long as the rate limiter wants.
+
+        Parameters
+        ----------
+        table : str or string tensor
+        data_dtypes : nest of dtypes
+            Of a step; the data has this nest.
+        name : str, optional
+            Scope of the operation.
+
+        Returns
+        -------
+        ReplaySample of tensors
+
+        Raises
+        ------
+        tf.errors.InvalidArgumentError
+            The item has another number of columns, or other dtypes.
+        """
+        wanted = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(data_dtypes)]
+
+        def draw(table: bytes) -> list[Any]:
+            (step, *_) = self._called(lambda: next(self._client.sample(_text(table), 1)))
+            columns = nest.flatten(step.data)
+            if len(columns) != len(wanted):
+                raise _RefusedError(
+                    f"the number of columns of the item, {len(columns)}, did not match the number of dtypes, {len(wanted)}"
+                )
+            for i, (column, dtype) in enumerate(zip(columns, wanted, strict=True)):
+                if tf.as_dtype("string" if column.dtype == object else column.dtype) != dtype:
+                    raise _RefusedError(f"Type mismatch: column {i} of the item is {column.dtype}, {dtype.name} was asked for")
+            infos = [np.asarray(value, dtype) for value, dtype in zip(step.info, SampleInfo.dtypes(), strict=True)]
+            return [*infos, *columns]
+
+        with tf.name_scope(name or f"{self._name}_sample"):
+            outputs = [*(tf.as_dtype(dtype) for dtype in SampleInfo.dtypes()), *wanted]
+            leaves = tf.numpy_function(draw, [table], outputs)
+        for leaf in leaves[:5]:
+            leaf.set_shape([])
+        return ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(data_dtypes, leaves[5:]))
+
+    def insert(self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None) -> Any:
+        """Inserts one step as an item into each table; returns once they have it.
+
+        Parameters
+        ----------
+        data : sequence of tensors
+            The step's columns.
+        tables : string tensor [n]
+        priorities : float64 tensor [n]
+        name : str, optional
+            Scope of the operation.
+        """
+        if tables.dtype != tf.string or tables.shape.rank != 1:
+            raise ValueError(f"tables must be a string tensor of rank 1, got {tables.dtype} {tables.shape}")
+        if priorities.dtype != tf.float64 or priorities.shape.rank != 1:
+            raise ValueError(f"priorities must be a float64 tensor of rank 1, got {priorities.dtype} {priorities.shape}")
+        if not tables.shape.is_compatible_with(priorities.shape):
+            raise ValueError(f"tables and priorities must have the same shape, got {tables.shape} and {priorities.shape}")
+
+        def put(tables: Any, priorities: Any, *columns: Any) -> Any:
+            given = {_text(table): float(priority) for table, priority in zip(tables, priorities, strict=True)}
+            self._client.insert(list(columns), given)
+            return np.int32(0)
+
+        with tf.name_scope(name or f"{self._name}_insert"):
+            return _operation(tf.numpy_function(put, [tables, priorities, *data], tf.int32))
+
+    def update_priorities(self, table: Any, keys: Any, priorities: Any, name: str | None = None) -> Any:
+        """Sets the priorities of items by key. Keys that are not in the table are passed over.
+
+        Parameters
+        ----------
+        table : str or string tensor
+        keys : uint64 tensor [n]
+        priorities : float64 tensor [n]
+        name : str, optional
+            Scope of the operation.
+        """
+        keys = tf.convert_to_tensor(keys, tf.uint64)
+        priorities = tf.convert_to_tensor(priorities, tf.float64)
+
+        def update(table: bytes, keys: Any, priorities: Any) -> Any:
+            if keys.ndim != 1 or keys.shape != priorities.shape:
+                raise _RefusedError(
+                    f"keys and priorities must be of rank 1 and equally long, got {list(keys.shape)} and {list(priorities.shape)}"
+                )
+            self._called(lambda: self._client.update_priorities(_text(table), keys, priorities, timeout=None))
+            return np.int32(0)
+
+        with tf.name_scope(name or f"{self._name}_update_priorities"):
+            return _operation(tf.numpy_function(update, [table, keys, priorities], tf.int32))
+
+
+def _text(table: Any) -> str:
+    return table.decode() if isinstance(table, bytes) else str(table)
+
+
+def _operation(done: Any) -> Any:
+    """None where it has run; in a graph, what stands for it."""
+    return None if tf.executing_eagerly() else done.op

@@ -1,0 +1,39 @@
+"""`TrajectoryDataset`: sampled items for `tf.data`. Importing this imports TensorFlow."""
+
+from __future__ import annotations
+
+from reverie._tensorflow import SampleDataset
+
+__all__ = ["TrajectoryDataset"]
+
+
+class TrajectoryDataset(SampleDataset):
+    """One sampled item after another, as `ReplaySample` of tensors: columns [T, ...], squeezed ones [...].
+
+    Parameters
+    ----------
+    server_address, table : str or string tensor
+    dtypes, shapes : nest
+        Of what an item holds: dtypes, and `tf.TensorShape` with None for what varies.
+    max_in_flight_samples_per_worker : int
+        Samples fetched ahead by each stream; they count as sampled.
+    num_workers_per_iterator : int
+        Streams that fetch side by side; with more than one the order is lost. -1: one.
+    max_samples_per_stream : int
+        Then a stream is opened anew, which spreads load behind a balancer. -1: 10,000.
+    rate_limiter_timeout_ms : int
+        The sequence ends when the rate limiter lets nothing through for so long. -1: it waits for ever; 0: at once.
+    max_samples : int
+        Items in all. -1: no bound.
+
+    Raises
+    ------
+    ValueError
+        An argument out of range, or dtypes and shapes of different structure.
+
+    Notes
+    -----
+    ``dataset.batch(n)`` on items of fixed shapes is gathered as batches and takes nothing apart in the graph.
+    """
+
+    _timesteps = False

@@ -1,0 +1,268 @@
+"""Datasets for tf.data and the client of TensorFlow operations."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import reverie
+import tensorflow as tf
+from reverie import ReplaySample, SampleInfo, TFClient, TimestepDataset, TrajectoryDataset
+
+
+def dataset(address, **options):
+    return TrajectoryDataset.from_table_signature(address, "replay", options.pop("ahead", 100), **options)
+
+
+def sequences(serve, lengths, **table):
+    server = serve("127.0.0.1:0", signature={"x": reverie.TensorSpec((None,), np.int64)}, **table)
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=max(lengths)) as writer:
+        for length in lengths:
+            for i in range(length):
+                writer.append({"x": np.int64(i)})
+            writer.create_item("replay", 1.0, {"x": writer.history["x"][-length:]})
+            writer.end_episode()
+    return server.address
+
+
+FIFO = {"sampler": reverie.selectors.Fifo(), "max_times_sampled": 1}
+
+
+def test_elements_are_samples_with_the_nest_of_the_signature(address):
+    made = dataset(address)
+    assert isinstance(made, tf.data.Dataset)
+    assert isinstance(made.element_spec, ReplaySample)
+    assert made.element_spec.data["obs"] == tf.TensorSpec((3, 2), tf.float32)
+    assert made.element_spec.info.key == tf.TensorSpec((), tf.uint64)
+    for sample in made.take(50):
+        assert isinstance(sample, ReplaySample)
+        assert isinstance(sample.info, SampleInfo)
+        action = int(sample.data["action"])
+        assert sample.data["obs"].shape == (3, 2)
+        assert float(sample.data["obs"][0, 0]) == action
+        assert sample.data["name"].numpy() == f"row {action}".encode()
+        assert float(sample.info.priority) == action + 1
+        assert int(sample.info.table_size) == 100
+
+
+def test_dtypes_and_shapes_may_be_named_instead(address):
+    made = TrajectoryDataset(
+        address,
+        "replay",
+        [np.int64, tf.string, tf.float32],
+        [tf.TensorShape([]), tf.TensorShape([]), tf.TensorShape([3, None])],
+        4,
+    )
+    assert isinstance(made.element_spec.data, tuple)
+    action, name, obs = next(iter(made)).data
+    assert name.numpy() == f"row {int(action)}".encode()
+    assert obs.shape == (3, 2)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_batches_are_those_of_the_elements(address, drop):
+    made = dataset(address, max_samples=150).batch(64, drop_remainder=drop)
+    assert made.element_spec.data["obs"].shape.as_list() == [64 if drop else None, 3, 2]
+    batches = list(made)
+    assert [batch.data["obs"].shape[0] for batch in batches] == ([64, 64] if drop else [64, 64, 22])
+    for batch in batches:
+        assert np.array_equal(batch.data["obs"][:, 0, 0], batch.data["action"])
+        assert np.array_equal(batch.info.priority, batch.data["action"].numpy() + 1)
+
+
+def test_exactly_max_samples_are_drawn(address):
+    assert len(list(dataset(address, ahead=7, max_samples=25))) == 25
+    assert reverie.Client(address).server_info()["replay"].rate_limiter_info.sample_stats.completed == 25
+
+
+def test_order_is_kept_and_each_item_comes_once(serve):
+    server = serve("127.0.0.1:0", signature=reverie.TensorSpec((), np.int64), **FIFO)
+    reverie.Client(server).add_batch("replay", np.arange(100))
+    got = dataset(server.address, ahead=9, rate_limiter_timeout_ms=50)
+    assert [int(sample.data) for sample in got] == list(range(100))
+
+
+def test_trajectories_of_different_lengths_follow_each_other(serve):
+    address = sequences(serve, [3, 3, 1, 2, 2, 2], **FIFO)
+    got = [sample.data["x"].numpy().tolist() for sample in dataset(address, rate_limiter_timeout_ms=50)]
+    assert got == [[0, 1, 2], [0, 1, 2], [0], [0, 1], [0, 1], [0, 1]]
+
+
+def test_different_lengths_are_batched_with_padding_by_tf(serve):
+    address = sequences(serve, [3, 1], **FIFO)
+    (batch,) = dataset(address, rate_limiter_timeout_ms=50).padded_batch(2)
+    assert batch.data["x"].numpy().tolist() == [[0, 1, 2], [0, 0, 0]]
+
+
+def test_steps_come_one_by_one(serve):
+    address = sequences(serve, [3, 2], **FIFO)
+    made = TimestepDataset(address, "replay", {"x": tf.int64}, {"x": tf.TensorShape([])}, 10, rate_limiter_timeout_ms=50)
+    got = list(made)
+    assert [int(step.data["x"]) for step in got] == [0, 1, 2, 0, 1]
+    assert len({int(step.info.key) for step in got}) == 2
+
+
+def test_items_without_steps_are_not_decomposed(address):
+    spec = {"obs": tf.TensorShape([2]), "action": tf.TensorShape([]), "name": tf.TensorShape([])}
+    made = TimestepDataset(address, "replay", {"obs": tf.float32, "action": tf.int64, "name": tf.string}, spec, 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="decomposed"):
+        next(iter(made))
+
+
+def test_the_sequence_ends_when_the_limiter_lets_nothing_through(address):
+    reverie.Client(address).reset("replay")
+    assert list(dataset(address, rate_limiter_timeout_ms=50)) == []
+    assert list(dataset(address, rate_limiter_timeout_ms=50).batch(4)) == []
+
+
+def test_what_comes_late_is_waited_for(address):
+    client = reverie.Client(address)
+    client.reset("replay")
+    got = []
+    reader = threading.Thread(target=lambda: got.extend(dataset(address, max_samples=2)))
+    reader.start()
+    client.add("replay", {"obs": np.zeros((3, 2), np.float32), "action": np.int64(7), "name": "late"})
+    reader.join(30)
+    assert [int(sample.data["action"]) for sample in got] == [7, 7]
+
+
+def test_an_iterator_that_waits_can_be_dropped(address):
+    reverie.Client(address).reset("replay")
+    for made in (dataset(address).prefetch(1), dataset(address).batch(4).prefetch(2)):
+        iterator = iter(made)
+        del iterator  # its prefetching thread waits for samples
+
+
+def test_several_iterators_may_be_interleaved(address):
+    made = tf.data.Dataset.range(2).interleave(
+        lambda _: TrajectoryDataset(
+            address,
+            "replay",
+            (tf.int64, tf.string, tf.float32),
+            (tf.TensorShape([]), tf.TensorShape([]), tf.TensorShape([3, 2])),
+            4,
+        ),
+        cycle_length=2,
+        num_parallel_calls=2,
+    )
+    assert len(list(made.take(40))) == 40
+
+
+def test_it_runs_inside_a_function(address):
+    made = dataset(address).batch(8)
+
+    @tf.function
+    def total():
+        result = tf.constant(0.0)
+        for batch in made.take(3):
+            result += tf.reduce_sum(batch.data["obs"]) / 6 - tf.reduce_sum(tf.cast(batch.data["action"], tf.float32))
+        return result
+
+    assert float(total()) == pytest.approx(0, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "shapes", "text"),
+    [
+        ([tf.int64], [[]], "Inconsistent number"),
+        ([tf.int32, tf.string, tf.float32], [[], [], [3, 2]], "incompatible tensor"),
+        ([tf.int64, tf.string, tf.float32], [[], [], [3, 4]], "incompatible tensor"),
+    ],
+)
+def test_other_columns_than_the_dataset_was_made_for_are_refused(address, dtypes, shapes, text):
+    made = TrajectoryDataset(address, "replay", dtypes, [tf.TensorShape(shape) for shape in shapes], 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+        next(iter(made))
+
+
+def test_an_unknown_table_is_named(address):
+    with pytest.raises(ValueError, match='does not contain any table named "nowhere"'):
+        TrajectoryDataset.from_table_signature(address, "nowhere", 1)
+    with pytest.raises(tf.errors.OpError, match='"nowhere"'):
+        next(iter(TrajectoryDataset(address, "nowhere", tf.int64, tf.TensorShape([]), 1)))
+
+
+def test_a_table_without_a_signature_says_so(serve):
+    with pytest.raises(ValueError, match="does not have a signature"):
+        dataset(serve("127.0.0.1:0").address)
+
+
+def test_a_server_that_is_not_there_is_not_waited_for_longer_than_told():
+    with pytest.raises(reverie.DeadlineExceededError):
+        TrajectoryDataset.from_table_signature("localhost:1", "replay", 1, get_signature_timeout_secs=1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"dtypes": (tf.int64, tf.int64)},
+        {"shapes": (3,)},
+        {"max_in_flight_samples_per_worker": 0},
+        {"num_workers_per_iterator": 0},
+        {"max_samples_per_stream": -2},
+        {"max_samples": 0},
+        {"rate_limiter_timeout_ms": -2},
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(wrong):
+    given = {"dtypes": tf.int64, "shapes": tf.TensorShape([]), "max_in_flight_samples_per_worker": 1, **wrong}
+    with pytest.raises(ValueError):
+        TrajectoryDataset("localhost:1", "replay", **given)
+
+
+# ---- TFClient ----
+
+
+@pytest.fixture
+def steps(serve):
+    return TFClient(serve("127.0.0.1:0", sampler=reverie.selectors.MaxHeap()).address)
+
+
+ROW = [tf.constant([1.0, 2.0]), tf.constant(b"text")]
+DTYPES = {"a": tf.float32, "b": tf.string}
+
+
+def put(client, priority=1.0):
+    return client.insert(ROW, tf.constant(["replay"]), tf.constant([priority], tf.float64))
+
+
+def test_what_is_inserted_is_sampled(steps):
+    assert put(steps, 3.0) is None
+    sample = steps.sample("replay", DTYPES)
+    assert sample.data["a"].numpy().tolist() == [1, 2]
+    assert sample.data["b"].numpy() == b"text"
+    assert float(sample.info.priority) == 3
+    assert steps.server_address
+
+
+def test_priorities_are_updated_inside_a_function(steps):
+    put(steps)
+
+    @tf.function
+    def update():
+        sample = steps.sample("replay", DTYPES)
+        with tf.control_dependencies([steps.update_priorities("replay", [sample.info.key], [9.0])]):
+            return steps.sample("replay", DTYPES).info.priority
+
+    assert float(update()) == 9
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda c: c.sample("replay", [tf.float32]), tf.errors.InvalidArgumentError, "did not match"),
+        (lambda c: c.sample("replay", [tf.float32, tf.int64]), tf.errors.InvalidArgumentError, "Type mismatch"),
+        (lambda c: c.sample("nowhere", [tf.float32]), tf.errors.NotFoundError, "nowhere"),
+        (lambda c: c.update_priorities("nowhere", [1], [1.0]), tf.errors.NotFoundError, "nowhere"),
+        (lambda c: c.update_priorities("replay", [1, 2], [1.0]), tf.errors.InvalidArgumentError, "equally long"),
+        (lambda c: c.insert(ROW, tf.constant("replay"), tf.constant([1.0], tf.float64)), ValueError, "tables must"),
+        (lambda c: c.insert(ROW, tf.constant(["replay"]), tf.constant([1.0])), ValueError, "priorities must"),
+        (lambda c: c.insert(ROW, tf.constant(["replay"]), tf.constant([1.0, 2.0], tf.float64)), ValueError, "same shape"),
+        (lambda c: c.insert(ROW, ["replay"], [1.0]), AttributeError, "dtype"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(steps, call, error, text):
+    put(steps)
+    with pytest.raises(error, match=text):
+        call(steps)
