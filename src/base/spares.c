@@ -1,65 +1,157 @@
 #include "base/spares.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { SLOTS = 4 };
+#include "base/lock.h"
+
+enum { SLOTS = 256, LINE = 64, SLACK = 8 };
 
 typedef struct spare_buf {
-  rv_buf buf;        /* first: the two pointers are the same */
-  rv_spares *spares; /* one reference while it is in use */
+  _Alignas(LINE) rv_buf buf; /* first: the two pointers are the same */
+  rv_spares *spares;         /* one reference while it is in use */
+  struct spare_buf *next;    /* while it is about to be freed */
 } spare_buf;
 
 struct rv_spares {
   atomic_size_t refs;
-  _Atomic(spare_buf *) slot[SLOTS];
+  rv_mutex lock; /* guards the rest */
+  size_t max_bytes, bytes;
+  size_t count, least; /* idle ones: now, and at the fewest since the last trim */
+  bool closed, watched;
+  void (*watch)(void *context);
+  void *context;
+  spare_buf *idle[SLOTS]; /* the one that came back last is the last: its bytes may still be in a cache */
 };
 
-rv_spares *rv_spares_new(void)
+rv_spares *rv_spares_new(size_t max_bytes)
 {
   rv_spares *spares = calloc(1, sizeof *spares);
   if (spares == NULL) return NULL;
   atomic_init(&spares->refs, 1);
-  for (size_t i = 0; i < SLOTS; i++) atomic_init(&spares->slot[i], NULL);
+  rv_mutex_init(&spares->lock, RV_RANK_SPARES, "spares");
+  spares->max_bytes = max_bytes;
   return spares;
 }
 
-void rv_spares_unref(rv_spares *spares)
+static void unref(rv_spares *spares)
 {
-  if (spares == NULL || atomic_fetch_sub_explicit(&spares->refs, 1, memory_order_acq_rel) != 1) return;
-  for (size_t i = 0; i < SLOTS; i++) free(atomic_load_explicit(&spares->slot[i], memory_order_relaxed));
+  if (atomic_fetch_sub_explicit(&spares->refs, 1, memory_order_acq_rel) != 1) return;
+  rv_mutex_fini(&spares->lock);
   free(spares);
+}
+
+static void free_all(spare_buf *list)
+{
+  while (list != NULL) {
+    spare_buf *next = list->next;
+    free(list);
+    list = next;
+  }
+}
+
+/* Takes out idle[index]. Under the lock. */
+static spare_buf *take_out(rv_spares *spares, size_t index)
+{
+  spare_buf *spare = spares->idle[index];
+  spares->count--;
+  memmove(spares->idle + index, spares->idle + index + 1, (spares->count - index) * sizeof(spare_buf *));
+  spares->bytes -= spare->buf.capacity;
+  if (spares->count < spares->least) spares->least = spares->count;
+  return spare;
+}
+
+/* Takes out the one that has been idle for the longest, for free_all. Under the lock. */
+static spare_buf *drop_oldest(rv_spares *spares, spare_buf *dropped)
+{
+  spare_buf *oldest = take_out(spares, 0);
+  oldest->next = dropped;
+  return oldest;
+}
+
+void rv_spares_close(rv_spares *spares)
+{
+  if (spares == NULL) return;
+  spare_buf *dropped = NULL;
+  rv_mutex_lock(&spares->lock);
+  spares->closed = true;
+  while (spares->count > 0) dropped = drop_oldest(spares, dropped);
+  rv_mutex_unlock(&spares->lock);
+  free_all(dropped);
+  unref(spares);
+}
+
+void rv_spares_watch(rv_spares *spares, void (*watch)(void *context), void *context)
+{
+  rv_mutex_lock(&spares->lock);
+  spares->watch = watch;
+  spares->context = context;
+  rv_mutex_unlock(&spares->lock);
+}
+
+void rv_spares_set_max(rv_spares *spares, size_t max_bytes)
+{
+  rv_mutex_lock(&spares->lock);
+  spares->max_bytes = max_bytes;
+  rv_mutex_unlock(&spares->lock);
+}
+
+bool rv_spares_trim(rv_spares *spares)
+{
+  spare_buf *dropped = NULL;
+  rv_mutex_lock(&spares->lock);
+  for (size_t n = spares->least; n > 0; n--) dropped = drop_oldest(spares, dropped);
+  spares->least = spares->count;
+  spares->watched = spares->count > 0;
+  bool left = spares->watched;
+  rv_mutex_unlock(&spares->lock);
+  free_all(dropped);
+  return left;
 }
 
 static void give_back(rv_buf *buf)
 {
-  spare_buf *spare = (spare_buf *)(void *)buf;
+  spare_buf *spare = (spare_buf *)(void *)buf, *dropped = NULL;
   rv_spares *spares = spare->spares;
-  bool kept = false;
-  for (size_t i = 0; i < SLOTS && !kept; i++) {
-    spare_buf *empty = NULL;
-    kept = atomic_compare_exchange_strong_explicit(&spares->slot[i], &empty, spare, memory_order_acq_rel, memory_order_relaxed);
+  spare->next = NULL;
+  rv_mutex_lock(&spares->lock);
+  if (spares->closed || buf->capacity > spares->max_bytes) {
+    dropped = spare;
+  } else {
+    while (spares->count > 0 && (spares->count == SLOTS || spares->bytes > spares->max_bytes - buf->capacity))
+      dropped = drop_oldest(spares, dropped);
+    spares->idle[spares->count++] = spare;
+    spares->bytes += buf->capacity;
+    if (!spares->watched && spares->watch != NULL) {
+      spares->watched = true;
+      spares->watch(spares->context);
+    }
   }
-  if (!kept) free(spare);
-  rv_spares_unref(spares);
+  rv_mutex_unlock(&spares->lock);
+  free_all(dropped);
+  unref(spares);
 }
 
-/* One that is large enough; smaller ones make room for those that are wanted now. */
+/* One that has the room, and little more. */
 static spare_buf *find(rv_spares *spares, size_t capacity)
 {
-  for (size_t i = 0; i < SLOTS; i++) {
-    spare_buf *spare = atomic_exchange_explicit(&spares->slot[i], NULL, memory_order_acq_rel);
-    if (spare != NULL && spare->buf.capacity >= capacity) return spare;
-    free(spare);
+  spare_buf *found = NULL;
+  rv_mutex_lock(&spares->lock);
+  for (size_t i = spares->count; i > 0 && found == NULL; i--) {
+    size_t room = spares->idle[i - 1]->buf.capacity;
+    if (room >= capacity && room - capacity <= capacity / SLACK) found = take_out(spares, i - 1);
   }
-  return NULL;
+  rv_mutex_unlock(&spares->lock);
+  return found;
 }
 
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity)
 {
+  if (capacity > SIZE_MAX / 2) return NULL;
+  capacity = (capacity + LINE - 1) / LINE * LINE;
   spare_buf *spare = find(spares, capacity);
   if (spare == NULL) {
-    if (capacity > SIZE_MAX - sizeof *spare) return NULL;
-    spare = malloc(sizeof *spare + capacity);
+    spare = aligned_alloc(LINE, sizeof *spare + capacity);
     if (spare == NULL) return NULL;
     spare->buf.capacity = capacity;
   }

@@ -1,16 +1,31 @@
-/* A few large buffers kept for their next use: memory that is given back to the system and touched again costs more than what is
- * written to it. Thread-safe, without a lock. */
+/* Large buffers kept for their next use: memory that is given back to the system and touched again costs more than what is written to
+ * it. Thread-safe.
+ *
+ * At most so many bytes lie idle. What was not needed between two trims goes at the second, so that after a busy time nothing is left. */
 #ifndef RV_BASE_SPARES_H
 #define RV_BASE_SPARES_H
+
+#include <stdbool.h>
 
 #include "base/buf.h"
 
 typedef struct rv_spares rv_spares;
 
-rv_spares *rv_spares_new(void); /* NULL when memory is out */
-/* Drops the caller's reference; buffers that are still in use are freed when they go. NULL is fine. */
-void rv_spares_unref(rv_spares *spares);
-/* As rv_buf_new; comes back by itself at its last unref. */
+/* Smaller ones malloc has at hand; larger ones are not kept. */
+enum { RV_SPARE_MIN = 16 << 10, RV_SPARE_MAX = 1 << 20 };
+
+/* Keeps at most `max_bytes`. NULL when memory is out. */
+rv_spares *rv_spares_new(size_t max_bytes);
+/* From now on it keeps at most so many. */
+void rv_spares_set_max(rv_spares *spares, size_t max_bytes);
+/* The owner's end: what lies idle is freed, and what is still in use when it comes back. NULL is fine. */
+void rv_spares_close(rv_spares *spares);
+/* Called, on any thread and under a lock, when the first buffer comes back since rv_spares_trim returned false: from then on trims are
+ * due now and then. It may post to a loop, and do little else. */
+void rv_spares_watch(rv_spares *spares, void (*watch)(void *context), void *context);
+/* Frees what was not needed since the last trim. true: some are left. */
+bool rv_spares_trim(rv_spares *spares);
+/* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref. */
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity);
 
 #endif

@@ -13,6 +13,8 @@
 
 #define DEFAULT_MAX_MESSAGE_BYTES ((size_t)256 << 20)
 #define DECODE_CACHE_BYTES ((size_t)64 << 20)
+/* What writers have on its way is confirmed, and written anew, many rows at a time; it is theirs to bound (flush). */
+#define SPARE_BYTES ((size_t)32 << 20)
 
 /* ---- fork ---- */
 
@@ -127,6 +129,7 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   rv_code code = RV_OK;
   rv_mutex_lock(&client->mutex);
   if (client->loop == NULL) code = rv_loop_new(&client->env, "reverie-client", &client->loop, err);
+  if (code == RV_OK) rv_spares_set_max(rv_loop_spares(client->loop), SPARE_BYTES);
   if (code == RV_OK && client->channel == NULL) {
     rv_channel_config config = {
         .env = &client->env, .loop = client->loop, .address = client->address, .max_message_bytes = client->max_message_bytes};

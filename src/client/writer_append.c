@@ -89,8 +89,9 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
   rv_chunk_rule *rule = writer->one_chunk ? &writer->rule : &columns[0]->rule;
   uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
+  rv_spares *spares = writer->stream == NULL ? NULL : rv_loop_spares(writer->client->loop);
   rv_code code = rv_written_new(columns, num_columns, rows, rv_writer_random_key(writer), writer->episode_id,
-                                writer->episode_steps, &chunk, err);
+                                writer->episode_steps, spares, &chunk, err);
   if (code != RV_OK) return code;
   chunk->rule = rule;
   for (uint32_t i = 0; i < num_columns; i++) {

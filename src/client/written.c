@@ -26,7 +26,7 @@ static void retire_segment(rv_written *written)
 }
 
 static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta,
-                           rv_chunk **out, rv_error *err)
+                           rv_spares *spares, rv_chunk **out, rv_error *err)
 {
   rv_chunk *spare = columns[0]->spare;
   if (num_columns == 1 && spare != NULL && rv_segment_capacity(spare) == rows && rv_segment_reuse(spare, meta)) {
@@ -40,7 +40,7 @@ static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint
     if (specs == NULL) return rv_fail_memory(err, num_columns * sizeof *specs);
   }
   for (uint32_t i = 0; i < num_columns; i++) specs[i] = rv_column_spec(columns[i]);
-  rv_code code = rv_segment_new(specs, num_columns, rows, meta, out, err);
+  rv_code code = rv_segment_new_of_spares(specs, num_columns, rows, meta, spares, out, err);
   if (specs != few) free(specs);
   return code;
 }
@@ -51,7 +51,7 @@ static int32_t clamp_step(int64_t step)
 }
 
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
-                       int64_t step, rv_written **out, rv_error *err)
+                       int64_t step, rv_spares *spares, rv_written **out, rv_error *err)
 {
   size_t size = sizeof(rv_written) + num_columns * sizeof(rv_column *);
   rv_written *written = malloc(size);
@@ -64,7 +64,7 @@ rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t
   written->num_columns = num_columns;
   memcpy(written->columns, columns, num_columns * sizeof(rv_column *));
   rv_chunk_meta meta = {.key = key, .episode_id = episode_id, .first_step = clamp_step(step), .last_step = clamp_step(step)};
-  rv_code code = new_segment(columns, num_columns, rows, &meta, &written->segment, err);
+  rv_code code = new_segment(columns, num_columns, rows, &meta, spares, &written->segment, err);
   if (code != RV_OK) {
     free(written);
     return code;

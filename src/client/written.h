@@ -29,9 +29,9 @@ typedef struct rv_written {
 } rv_written;
 
 /* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known; a lone column's last segment is used
- * again if it fits. One reference, one pin. */
+ * again if it fits, else one of `spares` (NULL: none). One reference, one pin. */
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
-                       int64_t step, rv_written **out, rv_error *err);
+                       int64_t step, rv_spares *spares, rv_written **out, rv_error *err);
 rv_written *rv_written_ref(rv_written *written);
 void rv_written_unref(rv_written *written); /* any thread */
 void rv_written_pin(rv_written *written);

@@ -198,7 +198,7 @@ rv_call *rv_call_new(rv_loop *loop, bool server)
   call->server = server;
   call->deadline_ns = INT64_MAX;
   rv_message_reader_init(&call->reader);
-  if (!server) call->reader.spares = loop->spares; /* a server keeps what comes in */
+  call->reader.spares = loop->spares;
   rv_list_init(&call->link);
   rv_list_init(&call->channel_link);
   rv_task_init(&call->task, run_due);

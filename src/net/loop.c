@@ -11,6 +11,8 @@
 /* How often the deferred tasks and flushes that follow from each other are run before the sockets get their turn again. */
 enum { ROUNDS = 8 };
 
+#define TRIM_NS INT64_C(1000000000)
+
 void rv_task_init(rv_task *task, void (*run)(rv_task *task))
 {
   task->run = run;
@@ -221,6 +223,41 @@ static rv_code start_thread(rv_loop *loop, const char *name, rv_error *err)
   return RV_OK;
 }
 
+/* ---- spares ---- */
+
+rv_spares *rv_loop_spares(rv_loop *loop)
+{
+  return loop->spares;
+}
+
+static void trim_later(rv_loop *loop)
+{
+  rv_timer_start(&loop->trim_spares, rv_monotonic_ns(&loop->env) + TRIM_NS);
+}
+
+static void on_trim(rv_timer *timer)
+{
+  if (rv_spares_trim(timer->loop->spares)) trim_later(timer->loop);
+}
+
+static void on_watch(rv_task *task)
+{
+  trim_later(RV_CONTAINER(task, rv_loop, watch_spares));
+}
+
+static void watch(void *context)
+{
+  rv_loop *loop = context;
+  rv_loop_post(loop, &loop->watch_spares);
+}
+
+static void init_spares(rv_loop *loop)
+{
+  rv_task_init(&loop->watch_spares, on_watch);
+  rv_timer_init(&loop->trim_spares, loop, on_trim);
+  rv_spares_watch(loop->spares, watch, loop);
+}
+
 static void init_handles(rv_loop *loop)
 {
   uv_prepare_init(&loop->uv, &loop->before_sleep);
@@ -235,7 +272,7 @@ static void destroy(rv_loop *loop)
 {
   rv_timer_heap_fini(&loop->timers);
   rv_buf_unref(loop->spare_block);
-  rv_spares_unref(loop->spares);
+  rv_spares_close(loop->spares);
   free(loop->scratch);
   rv_mutex_fini(&loop->lock);
   free(loop);
@@ -253,7 +290,7 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   rv_list_init(&loop->inbox);
   rv_mutex_init(&loop->lock, RV_RANK_LOOP, "loop inbox");
   loop->scratch = malloc(RV_LOOP_SCRATCH);
-  loop->spares = rv_spares_new();
+  loop->spares = rv_spares_new(RV_LOOP_SPARE_BYTES);
   if (loop->scratch == NULL || loop->spares == NULL) {
     destroy(loop);
     return rv_fail_memory(err, RV_LOOP_SCRATCH);
@@ -269,6 +306,7 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
                    uv_strerror(rc));
   }
   init_handles(loop);
+  init_spares(loop);
   rv_code code = start_thread(loop, name, err);
   if (code != RV_OK) {
     close_all(loop);

@@ -24,6 +24,9 @@ void rv_timer_heap_remove(rv_timer_heap *heap, rv_timer *timer);
 /* Received bytes of all connections of a loop land here first; big messages have buffers of their own. */
 enum { RV_LOOP_SCRATCH = 64 << 10 };
 
+/* Memory that lies idle for the next large message; a second after it was last of use it is freed. */
+enum { RV_LOOP_SPARE_BYTES = 8 << 20 };
+
 struct rv_loop {
   rv_env env;
   uv_loop_t uv;
@@ -38,8 +41,10 @@ struct rv_loop {
   rv_link connections; /* closed when the loop ends */
   void (*close_connection)(rv_link *link);
   rv_buf *spare_block; /* one block of an rv_output, kept for the next */
-  rv_spares *spares;   /* for large messages that clients receive and soon let go */
-  uint8_t *scratch;    /* RV_LOOP_SCRATCH bytes */
+  rv_spares *spares;   /* for large messages, and what writers put large rows into */
+  rv_task watch_spares;
+  rv_timer trim_spares;
+  uint8_t *scratch; /* RV_LOOP_SCRATCH bytes */
 
   pthread_t thread;
   rv_mutex lock; /* guards the rest */

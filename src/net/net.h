@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/env.h"
 #include "base/list.h"
+#include "base/spares.h"
 
 /* ---- loops ---- */
 
@@ -27,6 +28,8 @@ void rv_loop_post(rv_loop *loop, rv_task *task);
 bool rv_loop_is_current(const rv_loop *loop);
 /* Runs `run(argument)` on the loop and waits for it; directly if already there. */
 void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument);
+/* The loop's buffers for large messages, for whoever makes those on any thread. */
+rv_spares *rv_loop_spares(rv_loop *loop);
 
 /* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
 typedef struct rv_timer {

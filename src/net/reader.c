@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAPACITY = 1 << 20, SPARE_CAPACITY = 64 << 10 };
+enum { FIRST_CAPACITY = 1 << 20 };
 
 void rv_message_reader_init(rv_message_reader *reader)
 {
@@ -41,8 +41,8 @@ static rv_message_reader_result begin(rv_message_reader *reader, size_t limit)
   if (p[0] == 1) return RV_READER_COMPRESSED;
   if (p[0] != 0) return RV_READER_BAD_FLAG;
   if (reader->size > limit) return RV_READER_TOO_LARGE;
-  if (reader->spares != NULL && reader->size >= SPARE_CAPACITY && reader->size <= FIRST_CAPACITY)
-    reader->buf = rv_spares_take(reader->spares, reader->size + reader->size / 8); /* the next may be a little larger */
+  if (reader->spares != NULL && reader->size >= RV_SPARE_MIN && reader->size <= RV_SPARE_MAX)
+    reader->buf = rv_spares_take(reader->spares, reader->size);
   else
     reader->buf = rv_buf_new(reader->size < FIRST_CAPACITY ? reader->size : FIRST_CAPACITY);
   return reader->buf == NULL ? RV_READER_NO_MEMORY : RV_READER_MORE;

@@ -333,7 +333,8 @@ static void receive(rv_session *session)
     }
     turn += (size_t)n;
   }
-  if (turn >= BULK_READ && !full && !session->lost) rv_socket_acknowledge(session->transport.fd);
+  if (turn >= BULK_READ && !full && !session->lost && session->acknowledges)
+    session->acknowledges = rv_socket_acknowledge(session->transport.fd);
   rv_session_touch(session);
 }
 
@@ -384,6 +385,7 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   session->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   session->refs = 1; /* of the poll handle */
   session->transport = transport;
+  session->acknowledges = true;
   rv_list_init(&session->calls);
   rv_list_init(&session->owner_link);
   rv_task_init(&session->flush_task, flush);

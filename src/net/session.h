@@ -75,6 +75,7 @@ struct rv_session {
   bool shutting_down; /* GOAWAY sent or received */
   bool write_blocked; /* the socket is full */
   bool lost;          /* the flush task will close it */
+  bool acknowledges;  /* the socket is of a kind whose sender waits for that */
   bool deaf;          /* nghttp2 has given up on what is received */
   bool room_changed;  /* client: on_room is due */
   rv_session_state state;

@@ -26,8 +26,9 @@ int rv_socket_open(int family);
 /* No delay, keep-alive: what a connection needs so that a peer that vanished is noticed. */
 void rv_socket_tune(int fd);
 /* Acknowledges what was read at once. A system that waits for more to acknowledge keeps a sender waiting, for up to 40 ms a time,
- * whose next segment does not fit into the window: over loopback a segment is as large as a young connection's window. */
-void rv_socket_acknowledge(int fd);
+ * whose next segment does not fit into the window: over loopback a segment is as large as a young connection's window. false: this kind
+ * of socket has nothing to acknowledge. */
+bool rv_socket_acknowledge(int fd);
 /* The peer's name into `out`; "unix:" when it has none. */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 /* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */

@@ -6,7 +6,7 @@
 #ifndef RV_STORE_CHUNK_H
 #define RV_STORE_CHUNK_H
 
-#include "base/buf.h"
+#include "base/spares.h"
 #include "reverie/tensor.h"
 #include "tensor/codec.h"
 
@@ -38,6 +38,9 @@ void rv_chunk_unref(rv_chunk *chunk);
  * known) are copied. */
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err);
+/* The same with rows in a buffer of `spares` (NULL: none), where they are of a size that those keep: for segments that soon go. */
+rv_code rv_segment_new_of_spares(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
+                                 rv_spares *spares, rv_chunk **out, rv_error *err);
 /* Writes one row of one column at its place; row >= the published length, < capacity. String bytes are copied into the segment. */
 rv_code rv_segment_put(rv_chunk *segment, size_t column, int64_t row, const rv_tensor *value, rv_error *err);
 /* Rows below `rows` of that column may now be read, by any thread. Never goes back. */

@@ -22,6 +22,7 @@ typedef struct rv_segment {
   size_t row_bytes; /* of all columns */
   size_t data_bytes, books_bytes;
   uint8_t *data;
+  rv_buf *spare;   /* whose bytes the data are; NULL: they are its own */
   rv_arena *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
@@ -125,8 +126,16 @@ static rv_code describe_columns(rv_chunk *chunk, const rv_spec *specs, int64_t *
   return RV_OK;
 }
 
-rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
-                       rv_error *err)
+static bool take_data(rv_segment *segment, rv_spares *spares)
+{
+  bool kept = spares != NULL && segment->data_bytes >= RV_SPARE_MIN && segment->data_bytes <= RV_SPARE_MAX;
+  segment->spare = kept ? rv_spares_take(spares, segment->data_bytes) : NULL;
+  segment->data = !kept ? rv_pages_alloc(segment->data_bytes) : segment->spare != NULL ? segment->spare->data : NULL;
+  return segment->data != NULL;
+}
+
+rv_code rv_segment_new_of_spares(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
+                                 rv_spares *spares, rv_chunk **out, rv_error *err)
 {
   size_t num_sizes = 0;
   rv_code code = check_specs(columns, num_columns, capacity, &num_sizes, err);
@@ -145,8 +154,7 @@ rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capaci
   code = describe_columns(chunk, columns, shapes, err);
   if (code == RV_OK) code = lay_out(segment, offsets, err);
   if (code != RV_OK) goto fail;
-  segment->data = rv_pages_alloc(segment->data_bytes);
-  if (segment->data == NULL) {
+  if (!take_data(segment, spares)) {
     code = rv_fail_memory(err, segment->data_bytes);
     goto fail;
   }
@@ -157,6 +165,12 @@ rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capaci
 fail:
   free(segment);
   return code;
+}
+
+rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
+                       rv_error *err)
+{
+  return rv_segment_new_of_spares(columns, num_columns, capacity, meta, NULL, out, err);
 }
 
 static void free_arena(rv_segment *segment)
@@ -172,7 +186,10 @@ void rv_segment_free(rv_chunk *chunk)
 {
   rv_segment *segment = segment_of(chunk);
   free_arena(segment);
-  rv_pages_free(segment->data, segment->data_bytes);
+  if (segment->spare != NULL)
+    rv_buf_unref(segment->spare);
+  else
+    rv_pages_free(segment->data, segment->data_bytes);
   free(segment);
 }
 
