@@ -91,6 +91,7 @@ typedef struct rv_books {
   uint32_t num_holds, free_hold; /* places ever taken; the first free one */
   uint32_t present_holds;
   size_t chunk_memory;
+  bool oldest_first; /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
   rv_link sparse;
   size_t num_sparse;
   size_t sparse_memory; /* of their chunks */
@@ -166,7 +167,7 @@ void rv_books_forget_sparse(rv_books *books, rv_hold *hold);
 /* One sparse chunk is left alone, and so are a few among many: those whose oldest items go first die by themselves. */
 static inline bool rv_books_are_sparse(const rv_books *books)
 {
-  return books->num_sparse > 1 && books->sparse_memory >= books->chunk_memory / 8;
+  return books->num_sparse > 1 && books->sparse_memory >= books->chunk_memory / (books->oldest_first ? 8 : 16);
 }
 
 /* ---- looking ---- */

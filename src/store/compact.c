@@ -1,7 +1,7 @@
 /* Live rows move out of chunks that are mostly dead, so that a few long-lived items do not keep whole chunks.
  *
- * A chunk is sparse when its items reach fewer than half of its rows; one that came encoded, when these rows take less than half of
- * its bytes. A few sparse chunks among many are left alone (a table whose oldest items go first always has some, and they
+ * A segment is sparse when its items reach fewer than three quarters of its rows, or half where the oldest items go first; a chunk that
+ * came encoded, when these rows take less than half of its bytes. A few sparse chunks among many are left alone (a table whose oldest items go first always has some, and they
  * die by themselves soon); else items are moved a few at a time. Rows are copied, and decoded where they must be, without the
  * table's lock: the source is held by a reference and never changes, and an item that went or moved in the meantime is left as it
  * is. */

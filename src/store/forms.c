@@ -187,7 +187,7 @@ rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
 
 void rv_spares_keep(rv_table *table, rv_garbage *garbage)
 {
-  size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 16;
+  size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 32;
   while (num_spares < RV_MAX_SPARES && table->spares[num_spares] != NULL) num_spares++;
   for (rv_hold *hold = garbage->holds; hold != NULL && num_spares < RV_MAX_SPARES; hold = hold->next_garbage) {
     rv_chunk *chunk = hold->chunk;

@@ -122,6 +122,7 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
   for (size_t i = 0; i < 6; i++) seeds[i] = rv_random_next(&table->random);
   seeds[1] = key_count;
   rv_books_init(&table->books, epoch, table->config.max_size, seeds);
+  table->books.oldest_first = table->config.remover.kind == RV_SELECTOR_FIFO;
   table->books.slab.sequence = sequence;
   rv_bounds_clear(table);
 }

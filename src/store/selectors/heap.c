@@ -1,17 +1,21 @@
 /* MaxHeap and MinHeap: the item with the highest or lowest priority; among equals the one that was inserted or updated longest
  * ago. A heap of four children a node, whose entries hold what is compared, so that a step down looks at one place in memory. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "store/selectors/selector.h"
 
 enum { CHILDREN = 4 };
 
+/* In halves of words, so that nothing is lost to padding. */
 typedef struct entry {
-  double rank;    /* the lowest goes first */
-  uint64_t order; /* of the last insert or update */
-  uint32_t slot;
+  uint16_t rank[4];  /* a double; the lowest goes first */
+  uint16_t order[3]; /* the low 48 bits, which last nine years at a million a second: of the last insert or update */
+  uint16_t slot[2];
 } entry;
+
+_Static_assert(sizeof(entry) == 18, "without gaps");
 
 typedef struct heap {
   rv_selector base;
@@ -38,15 +42,44 @@ static double rank_of(const heap *self, double priority)
   return self->highest_first ? -priority : priority;
 }
 
+static entry entry_of(double rank, uint64_t order, uint32_t slot)
+{
+  entry made;
+  memcpy(made.rank, &rank, sizeof made.rank);
+  for (int i = 0; i < 3; i++) made.order[i] = (uint16_t)(order >> (16 * i));
+  memcpy(made.slot, &slot, sizeof made.slot);
+  return made;
+}
+
+static double rank_in(const entry *e)
+{
+  double rank;
+  memcpy(&rank, e->rank, sizeof rank);
+  return rank;
+}
+
+static uint64_t order_in(const entry *e)
+{
+  return (uint64_t)e->order[2] << 32 | (uint64_t)e->order[1] << 16 | e->order[0];
+}
+
+static uint32_t slot_in(const entry *e)
+{
+  uint32_t slot;
+  memcpy(&slot, e->slot, sizeof slot);
+  return slot;
+}
+
 static bool before(const entry *a, const entry *b)
 {
-  return a->rank < b->rank || (a->rank == b->rank && a->order < b->order);
+  double x = rank_in(a), y = rank_in(b);
+  return x < y || (x == y && order_in(a) < order_in(b));
 }
 
 static void put(heap *self, uint32_t place, entry moved)
 {
   *at(self, place) = moved;
-  *place_of(self, moved.slot) = place;
+  *place_of(self, slot_in(&moved)) = place;
 }
 
 static void sift_up(heap *self, uint32_t place, entry moved)
@@ -100,8 +133,7 @@ static rv_code heap_insert(rv_selector *base, uint32_t slot, uint64_t key, doubl
   if (has(self, slot)) return rv_selector_misused(err, slot, true);
   if (rv_segarray_grow(&self->entries, (uint64_t)base->count + 1, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
   if (rv_segarray_grow(&self->places, (uint64_t)slot + 1, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-  entry added = {.rank = rank_of(self, priority), .order = self->next_order++, .slot = slot};
-  sift_up(self, base->count++, added);
+  sift_up(self, base->count++, entry_of(rank_of(self, priority), self->next_order++, slot));
   return RV_OK;
 }
 
@@ -119,7 +151,7 @@ static rv_code heap_update(rv_selector *base, uint32_t slot, double priority, rv
 {
   heap *self = (heap *)base;
   if (!has(self, slot)) return rv_selector_misused(err, slot, false);
-  replace(self, *place_of(self, slot), (entry){.rank = rank_of(self, priority), .order = self->next_order++, .slot = slot});
+  replace(self, *place_of(self, slot), entry_of(rank_of(self, priority), self->next_order++, slot));
   return RV_OK;
 }
 
@@ -127,7 +159,7 @@ static uint32_t heap_select(rv_selector *base, rv_random *random, double *probab
 {
   (void)random;
   *probability = 1;
-  return at((heap *)base, 0)->slot;
+  return slot_in(at((heap *)base, 0));
 }
 
 static void heap_clear(rv_selector *base, rv_blocks *garbage)
@@ -147,14 +179,14 @@ static size_t heap_memory(const rv_selector *base)
 static bool heap_min(const rv_selector *base, double *priority)
 {
   const heap *self = (const heap *)base;
-  *priority = at(self, 0)->rank;
+  *priority = rank_in(at(self, 0));
   return !self->highest_first;
 }
 
 static bool heap_max(const rv_selector *base, double *priority)
 {
   const heap *self = (const heap *)base;
-  *priority = -at(self, 0)->rank;
+  *priority = -rank_in(at(self, 0));
   return self->highest_first;
 }
 
