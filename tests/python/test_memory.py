@@ -1,5 +1,8 @@
 """Memory is given back: a table holds about what its items need, whatever was inserted and removed before, near or far."""
 
+import os
+import pathlib
+
 import numpy as np
 import pytest
 import reverie
@@ -65,3 +68,39 @@ def test_sequences_that_stay_do_not_keep_the_chunks_of_others(connect, remover, 
     for sample in client.sample("t", 20, emit_timesteps=False):
         n, x = sorted((np.asarray(column) for column in sample.data), key=np.ndim)
         assert np.array_equal(x[0], cell(int(n[0])))
+
+
+def resident_bytes():
+    """What this process, which has the server too, has of memory; 0 where the system does not say so."""
+    statm = pathlib.Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+
+
+def write(client, row, times):
+    with client.trajectory_writer(1) as writer:
+        for _ in range(times):
+            writer.append([row])
+            writer.create_item("t", 1.0, [writer.history[0][-1:]])
+            writer.flush(8, timeout_ms=20000)
+        writer.flush(timeout_ms=20000)
+
+
+def add_batches(client, row, times):
+    for _ in range(times // 10):
+        client.add_batch("t", [np.stack([row] * 10)])
+
+
+@pytest.mark.parametrize("put", [write, add_batches])
+@pytest.mark.parametrize(("row_bytes", "max_size"), [(40_000, 500), (400_000, 50)])
+def test_large_rows_that_replace_others_take_no_more_memory(connect, put, row_bytes, max_size):
+    client = connect(make_table(max_size=max_size))
+    row = np.random.default_rng(3).integers(0, 256, row_bytes, np.uint8)
+    put(client, row, 2 * max_size)
+    memory, resident = client.server_info()["t"].memory_bytes, resident_bytes()
+    assert memory < 2 * max_size * row_bytes
+    for _ in range(4):
+        put(client, row, 3 * max_size)
+        info = client.server_info()["t"]
+        assert info.current_size == max_size
+        assert info.memory_bytes < memory + max_size * row_bytes // 2
+    assert resident_bytes() < resident + 3 * max_size * row_bytes  # of 12 times that which came and went
