@@ -36,11 +36,19 @@ def text(results: Results) -> str:
             ]
         )
     parts = [table(rows)] if len(rows) > 1 else []
-    rows = [["table's lock held, us of CPU", *PERCENTILES]]
+    rows = [
+        ["table's lock held, us of CPU", *PERCENTILES, "p99.9 of arithmetic as long", "over 20 us, %", "of the arithmetic, %"]
+    ]
     for line, by_percentile in _lines(results.find(what="lock")).items():
         row = dict(line)
-        name = f"{row['operation']}, {row['sampler']}, {row['clients']} C clients"
-        rows.append([name, *(figure(by_percentile.get(name)) for name in PERCENTILES)])
+        head = by_percentile.get("p99.9")
+        rows.append(
+            [
+                f"{row['operation']}, {row['sampler']}, {row['clients']}",
+                *(figure(by_percentile.get(name)) for name in PERCENTILES),
+                *(_note(head, name) for name in ("arithmetic_p99.9_us", "long_percent", "arithmetic_long_percent")),
+            ]
+        )
     parts += [table(rows)] if len(rows) > 1 else []
     machine = [f"{cell.row['operation']}: {figure(cell)} us" for cell in results.find(what="machine")]
     parts += ["The machine's own round trip of 64 bytes: " + "; ".join(machine)] if machine else []

@@ -16,6 +16,10 @@ static void rv_lock_times_given(const rv_mutex *mutex)
 {
   (void)mutex;
 }
+static void rv_lock_times_after(const rv_mutex *mutex)
+{
+  (void)mutex;
+}
 #endif
 
 #ifdef RV_CHECK_LOCKS
@@ -100,6 +104,7 @@ void rv_mutex_unlock(rv_mutex *mutex)
   rv_lock_times_given(mutex);
   note_given(mutex);
   pthread_mutex_unlock(&mutex->mutex);
+  rv_lock_times_after(mutex);
 }
 
 void rv_cond_init(rv_cond *cond)

@@ -7,6 +7,8 @@
 enum {
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
   STEP_BYTES = 1 << 15,  /* copied in one step */
+  STEP_ITEMS = 128,
+  ITEM_STEPS = 2, /* small steps that one is worth, without its bytes */
   BYTES_A_BUDGET_STEP = 128
 };
 
@@ -39,6 +41,7 @@ size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
   size_t bytes = table->plan.item_bytes;
   if (!table->plan.whole || bytes > ITEM_BYTES_MAX) return 0;
   size_t most = STEP_BYTES / (bytes + 1);
+  if (most > STEP_ITEMS) most = STEP_ITEMS;
   return k < most ? k : most;
 }
 
@@ -106,7 +109,7 @@ bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, 
     rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
     table->events[table->num_events - 1].times_sampled = fill->times_sampled[fill->done + i];
   }
-  turn->budget -= (int)(k + table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
+  turn->budget -= (int)(ITEM_STEPS * k + table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
   uint64_t naming = rv_naming_of_all(table);
   fill->naming = fill->done == 0 || fill->naming == naming ? naming : 0;
   fill->done += k;

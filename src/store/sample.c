@@ -7,8 +7,8 @@
 enum { AHEAD = 32, HOLD_AHEAD = 20, CHUNK_AHEAD = 8 };
 
 enum {
-  AT_ONCE = 64,  /* drawn in one step, with references of their own: about 5 us */
-  DRAW_STEPS = 4 /* small steps that one is worth */
+  AT_ONCE = 32,  /* drawn in one step, with references of their own: 2 to 5 us */
+  DRAW_STEPS = 8 /* small steps that one is worth */
 };
 
 /* Fills a draw from an item, with references of its own. */

@@ -128,8 +128,10 @@ rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind k
   rv_list_push_back(insert ? &table->inserts : &table->samples, &waiter->link);
   int64_t begun_ns = rv_rates_begin(table);
   if (alone) step(turn, insert ? &table->inserts : &table->samples); /* mostly that is all there is to do */
-  if (waiter->state == RV_WAITER_INLINE || !alone)
+  if (waiter->state == RV_WAITER_INLINE || !alone) {
+    if (turn->budget <= 0) rv_turn_pause(turn);
     while (rv_turn_serve(turn)) rv_turn_pause(turn);
+  }
   if (begun_ns != 0) rv_rates_worked(table, insert, begun_ns);
   bool done = waiter->state == RV_WAITER_DONE;
   if (waiter->state == RV_WAITER_INLINE) {
