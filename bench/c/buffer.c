@@ -33,8 +33,8 @@ static rv_tensor tensor_of(bench_buffer *buffer, int which, int64_t place, int64
 
 buffer_kind buffer_kind_of(const char *name)
 {
-  static const char *const names[] = {"transition", "sequence", "nstep", "framestack"};
-  for (int i = 0; i < 4; i++)
+  static const char *const names[] = {"transition", "sequence", "nstep", "next", "framestack"};
+  for (int i = 0; i < 5; i++)
     if (strcmp(name, names[i]) == 0) return (buffer_kind)i;
   bench_die("no rows of kind \"%s\"", name);
 }
@@ -59,6 +59,23 @@ int64_t buffer_item_bytes(const buffer_shape *shape)
   }
 }
 
+static const int transition_order[BUFFER_COLUMNS_MAX] = {OBS, ACTION, REWARD, NEXT_OBS, DONE};
+
+static bool shares(const buffer_shape *shape)
+{
+  return shape->kind == BUFFER_NEXT || shape->kind == BUFFER_FRAMESTACK;
+}
+
+static void begin_shared(bench_buffer *buffer)
+{
+  rv_transitions_column columns[BUFFER_COLUMNS_MAX] = {
+      {.stack = (uint32_t)buffer->shape.length}, {0}, {0}, {.is_next = true}, {0}};
+  rv_transitions_config config = {
+      .size = sizeof config, .table = "t", .num_envs = 1, .columns = columns, .num_columns = BUFFER_COLUMNS_MAX};
+  rv_error error;
+  bench_check(rv_transitions_new(buffer->client, &config, &buffer->shared, &error), &error);
+}
+
 void buffer_init(bench_buffer *buffer, const buffer_shape *shape, rv_selector_kind sampler, rv_selector_kind remover)
 {
   *buffer = (bench_buffer){.shape = *shape};
@@ -72,7 +89,9 @@ void buffer_init(bench_buffer *buffer, const buffer_shape *shape, rv_selector_ki
   bench_check(
       rv_client_new(&(rv_client_config){.size = sizeof(rv_client_config), .store = buffer->store}, &buffer->client, &error),
       &error);
-  if (shape->kind != BUFFER_TRANSITION) {
+  if (shares(shape)) {
+    begin_shared(buffer);
+  } else if (shape->kind != BUFFER_TRANSITION) {
     rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = (uint32_t)shape->length + 1};
     bench_check(rv_writer_new(buffer->client, &config, &buffer->writer, &error), &error);
   }
@@ -97,6 +116,7 @@ void buffer_fini(bench_buffer *buffer)
 {
   rv_layout_unref(buffer->layout);
   if (buffer->writer != NULL) rv_writer_free(buffer->writer);
+  rv_transitions_free(buffer->shared);
   rv_client_free(buffer->client);
   rv_store_unref(buffer->store);
   for (int c = 0; c < BUFFER_COLUMNS_MAX; c++) {
@@ -109,8 +129,6 @@ void buffer_fini(bench_buffer *buffer)
   free(buffer->new_priorities);
   free(buffer->times_sampled);
 }
-
-static const int transition_order[BUFFER_COLUMNS_MAX] = {OBS, ACTION, REWARD, NEXT_OBS, DONE};
 
 /* Some spread, so that a MinHeap remover and a Prioritized sampler have something to do. */
 static double priority_of(int64_t number)
@@ -141,13 +159,11 @@ static void create_item(bench_buffer *buffer)
     for (uint32_t c = 0; c < NUM_STEP_COLUMNS; c++) runs[count++] = (rv_run){c, (uint32_t)n, now - n, 1};
   } else {
     if (now < n + 1) return;
-    bool stack = shape->kind == BUFFER_FRAMESTACK;
-    uint32_t frames = stack ? (uint32_t)n : 1;
-    int64_t acted = stack ? now - 2 : now - n - 1; /* the step whose action and reward belong to the item */
-    runs[count++] = (rv_run){OBS, frames, now - n - 1, 1};
+    int64_t acted = now - n - 1; /* the step whose action and rewards belong to the item */
+    runs[count++] = (rv_run){OBS, 1, acted, 1};
     runs[count++] = (rv_run){ACTION, 1, acted, 1};
-    runs[count++] = (rv_run){REWARD, stack ? 1 : (uint32_t)n, acted, 1};
-    runs[count++] = (rv_run){OBS, frames, now - frames, 1};
+    runs[count++] = (rv_run){REWARD, (uint32_t)n, acted, 1};
+    runs[count++] = (rv_run){OBS, 1, now - 1, 1};
     runs[count++] = (rv_run){DONE, 1, now - 2, 1};
   }
   rv_item_column columns[BUFFER_COLUMNS_MAX];
@@ -176,10 +192,34 @@ static void add_step(bench_buffer *buffer)
   }
 }
 
+/* Frames stand one after another in the pool, and so do stacks of them. */
+static void add_shared(bench_buffer *buffer)
+{
+  int64_t frames = buffer->shape.length, place = buffer->added % (BUFFER_POOL - frames);
+  rv_tensor row[BUFFER_COLUMNS_MAX];
+  int64_t shapes[BUFFER_COLUMNS_MAX][3];
+  for (int i = 0; i < BUFFER_COLUMNS_MAX; i++) {
+    int which = transition_order[i] == NEXT_OBS ? OBS : transition_order[i];
+    bool obs = which == OBS, stack = obs && frames > 1;
+    shapes[i][0] = 1;
+    shapes[i][1] = frames;
+    row[i] = tensor_of(buffer, which, place + (transition_order[i] == NEXT_OBS ? 1 : 0), 1, shapes[i]);
+    if (!stack) continue;
+    shapes[i][2] = shapes[i][1];
+    shapes[i][1] = frames;
+    row[i].rank = 3;
+  }
+  rv_error error;
+  bench_check(rv_transitions_add(buffer->shared, row, BUFFER_COLUMNS_MAX, NULL, NULL, NULL, &error), &error);
+  buffer->added++;
+}
+
 void buffer_add(void *context)
 {
   bench_buffer *buffer = context;
-  if (buffer->shape.kind == BUFFER_TRANSITION)
+  if (buffer->shared != NULL)
+    add_shared(buffer);
+  else if (buffer->shape.kind == BUFFER_TRANSITION)
     add_transition(buffer);
   else
     add_step(buffer);

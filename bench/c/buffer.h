@@ -6,7 +6,7 @@
 
 enum { BUFFER_POOL = 1024, BUFFER_EPISODE = 256, BUFFER_ADD_BATCH = 128, BUFFER_COLUMNS_MAX = 5 };
 
-typedef enum buffer_kind { BUFFER_TRANSITION, BUFFER_SEQUENCE, BUFFER_NSTEP, BUFFER_FRAMESTACK } buffer_kind;
+typedef enum buffer_kind { BUFFER_TRANSITION, BUFFER_SEQUENCE, BUFFER_NSTEP, BUFFER_NEXT, BUFFER_FRAMESTACK } buffer_kind;
 
 typedef struct buffer_shape {
   buffer_kind kind;
@@ -27,6 +27,7 @@ typedef struct bench_buffer {
   rv_store *store;
   rv_client *client;
   rv_writer *writer;                       /* of the kinds with several steps */
+  rv_transitions *shared;                  /* of those whose steps go on from one another */
   unsigned char *pool[BUFFER_COLUMNS_MAX]; /* BUFFER_POOL rows of each column */
   int64_t added;
   int64_t episode_step;
@@ -40,7 +41,7 @@ typedef struct bench_buffer {
 /* An empty buffer with one table "t" of that sampler and remover. */
 void buffer_init(bench_buffer *buffer, const buffer_shape *shape, rv_selector_kind sampler, rv_selector_kind remover);
 void buffer_fini(bench_buffer *buffer);
-/* One transition, or one step with the items that it completes. Fits bench_time_calls, as the others do. */
+/* One transition, or one step with the items that it completes (of BUFFER_NEXT and BUFFER_FRAMESTACK always one). Fits bench_time_calls, as the others do. */
 void buffer_add(void *buffer);
 /* BUFFER_ADD_BATCH transitions. */
 void buffer_add_batch(void *buffer);

@@ -12,6 +12,7 @@ void copies_init(bench_copies *copies, const buffer_shape *shape)
   switch (shape->kind) {
   case BUFFER_TRANSITION: copies->row_bytes = copies->piece_bytes = (size_t)buffer_item_bytes(shape); break;
   case BUFFER_SEQUENCE: copies->piece_bytes = copies->row_bytes * (size_t)shape->length; break;
+  case BUFFER_NEXT:
   case BUFFER_NSTEP: copies->piece_bytes = (size_t)buffer_item_bytes(shape); break;
   case BUFFER_FRAMESTACK:
     copies->piece_bytes = copies->row_bytes * (size_t)shape->length;

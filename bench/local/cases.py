@@ -18,7 +18,8 @@ class Case:
 
     `kind` says what a sample is: "transition" (obs, action, reward, next_obs, done as one row); "sequence": the last `length` steps
     of (obs, action, reward, done), a new one every `period` steps; "nstep": obs and action, the discounted sum of the next `length`
-    rewards, and the obs `length` steps on; "framestack": the last `length` frames and those one step on, each frame stored once.
+    rewards, and the obs `length` steps on; "next": a transition whose next_obs is the obs one step on, stored once; "framestack": such
+    a one of stacks of the last `length` frames, each frame stored once.
     """
 
     name: str
@@ -62,6 +63,30 @@ class Case:
             "done": np.arange(POOL) % EPISODE == EPISODE - 1,
         }
 
+    def shared_steps(self, num_envs: int) -> list[dict[str, np.ndarray]]:
+        """Steps of `num_envs` environments, [num_envs, ...] each, that go on from one another for ever: next_obs is the next one's obs."""
+        period = POOL if num_envs == 1 else 32
+        frames = self.observations(POOL, 1)
+        first = np.arange(num_envs) * period % POOL
+        numbers = np.arange(POOL)
+
+        def obs(step: int) -> np.ndarray:
+            if self.kind == "next":
+                return frames[first + step % period]
+            return frames[first[:, None] + (step + np.arange(1 - self.length, 1)) % period]
+
+        columns = [obs(step) for step in range(period)]
+        return [
+            {
+                "obs": columns[step],
+                "action": numbers[:num_envs] % 4,
+                "reward": numbers[:num_envs].astype(np.float32),
+                "next_obs": columns[(step + 1) % period],
+                "done": np.zeros(num_envs, bool),
+            }
+            for step in range(period)
+        ]
+
     def discounts(self) -> np.ndarray:
         """[length]: what each of the n rewards counts."""
         return (0.99 ** np.arange(self.length)).astype(np.float32)
@@ -74,6 +99,7 @@ CASES = {
         Case("image", "transition", (32, 32, 3), "uint8", 100_000, 256),
         Case("atari", "transition", (84, 84, 4), "uint8", 20_000, 256),
         Case("sequence", "sequence", (4,), "float32", 100_000, 32, 32, 16),
+        Case("next", "next", (32, 32, 3), "uint8", 100_000, 256),
         Case("nstep", "nstep", (4,), "float32", 100_000, 256, 5),
         Case("framestack", "framestack", (84, 84), "uint8", 20_000, 256, 4),
     )
@@ -95,4 +121,6 @@ def title(operation: str, case: Case) -> str:
 
 
 def operations(case: Case) -> tuple[str, ...]:
+    if case.kind in ("next", "framestack"):
+        return ("add", "add_batch", "sample")
     return OPERATIONS if case.kind == "transition" else ("add", "sample")

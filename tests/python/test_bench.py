@@ -117,7 +117,7 @@ def test_locks_without_their_build_are_left_out_with_a_reason(results, monkeypat
     assert "locks were not measured" in found.notes[0]
 
 
-@pytest.mark.parametrize("case", ["small", "sequence", "nstep", "framestack"])
+@pytest.mark.parametrize("case", ["small", "sequence", "nstep", "next", "framestack"])
 def test_local_measures_from_python_and_from_c_beside_bare_copies(results, tmp_path, case):
     found = results("local")
     local.run(found, (case,), ("reverie",), ("add", "sample", "update_priorities"), 1, 0.001, quiet)

@@ -17,12 +17,13 @@ class Store:
     def __init__(self, case: Case) -> None:
         self.batch = case.batch
         self.i = 0
+        self.ends = case.kind == "nstep"  # what goes on for ever has no end
         if case.kind == "transition":
             self._begin_transitions(case)
         elif case.kind == "nstep":
             self._begin_nstep(case)
-        elif case.kind == "framestack":
-            self._begin_framestack(case)
+        elif case.kind in ("next", "framestack"):
+            self._begin_shared(case)
         else:
             raise NotSupported("it has no sequences")
 
@@ -85,29 +86,35 @@ class Store:
         self.rows = [{**{name: column[i] for name, column in steps.items()}, "next_obs": following[i]} for i in range(POOL)]
         self._fill(case)
 
-    def _begin_framestack(self, case: Case) -> None:
-        shape = (*case.shape, case.length)
+    def _begin_shared(self, case: Case) -> None:
+        """Its next_of is of one environment's steps: a batch of them is what an environment does in 128 steps."""
+        stack = case.kind == "framestack"
         fields = {
-            "obs": {"shape": shape, "dtype": np.dtype(case.dtype)},
+            "obs": {"shape": (*case.shape, case.length) if stack else case.shape, "dtype": np.dtype(case.dtype)},
             "action": {"dtype": np.int64},
             "reward": {"dtype": np.float32},
             "done": {"dtype": np.bool_},
         }
-        self.uniform = cpprb.ReplayBuffer(case.capacity, fields, next_of="obs", stack_compress="obs")
-        steps = case.steps()
-        frames = np.moveaxis(steps["obs"], 0, -1)
-        frames = np.concatenate([frames, frames[..., : case.length]], axis=-1)
-        self.rows = [
-            {
-                "obs": frames[..., i : i + case.length],
-                "next_obs": frames[..., i + 1 : i + 1 + case.length],
-                "action": steps["action"][i],
-                "reward": steps["reward"][i],
-                "done": steps["done"][i],
-            }
-            for i in range(POOL)
+        options = {"stack_compress": "obs"} if stack else {}
+        self.uniform = cpprb.ReplayBuffer(case.capacity, fields, next_of="obs", **options)
+        self.many = cpprb.ReplayBuffer(case.capacity, fields, next_of="obs", **options)
+        steps = case.shared_steps(1)
+        if stack:  # it wants frames last
+            obs = [np.ascontiguousarray(np.moveaxis(step["obs"], 1, -1)) for step in steps]
+            steps = [{**step, "obs": obs[i], "next_obs": obs[(i + 1) % POOL]} for i, step in enumerate(steps)]
+        self.rows = [{name: column[0] for name, column in step.items()} for step in steps]
+        self.batches = [
+            {name: np.concatenate([step[name] for step in steps[i : i + ADD_BATCH]]) for name in steps[0]}
+            for i in range(0, POOL, ADD_BATCH)
         ]
         self._fill(case)
+        self.add_batch = self._add_shared_batch
+        for _ in range(0, case.capacity, ADD_BATCH):
+            self._add_shared_batch()
+
+    def _add_shared_batch(self) -> None:
+        self.i = (self.i + 1) % len(self.batches)
+        self.many.add(**self.batches[self.i])
 
     def _fill(self, case: Case) -> None:
         self.add = self._add_step
@@ -117,5 +124,5 @@ class Store:
     def _add_step(self) -> None:
         self.uniform.add(**self.rows[self.i % POOL])
         self.i += 1
-        if self.i % EPISODE == 0:
+        if self.i % EPISODE == 0 and self.ends:
             self.uniform.on_episode_end()

@@ -9,12 +9,15 @@ import reverb
 
 from bench.local.cases import POOL, Case
 from bench.local.stores.reverb_like import IN_FLIGHT, History, num_items, table
+from bench.local.worker import NotSupported
 
 
 class Store:
     version = importlib.metadata.version("dm-reverb")
 
     def __init__(self, case: Case) -> None:
+        if case.kind == "next":
+            raise NotSupported("it stores next observations beside the others")
         self.batch = case.batch
         if case.kind == "transition":
             self._begin_transitions(case)

@@ -11,12 +11,15 @@ import jax
 import numpy as np
 
 from bench.local.cases import ADD_BATCH, POOL, Case
+from bench.local.worker import NotSupported
 
 
 class Store:
     version = importlib.metadata.version("flashbax")
 
     def __init__(self, case: Case) -> None:
+        if case.kind == "next":
+            raise NotSupported("it stores next observations beside the others")
         self.i = 0
         self.key = jax.random.PRNGKey(0)
         self.split = jax.jit(functools.partial(jax.random.split, num=2))

@@ -16,6 +16,8 @@ class Store:
         self.batch = case.batch
         if case.kind == "transition":
             self._begin_transitions(case)
+        elif case.kind in ("next", "framestack"):
+            self._begin_shared(case)
         else:
             self._begin_history(case)
 
@@ -63,6 +65,31 @@ class Store:
 
     def _update_priorities(self) -> None:
         self.client.update_priorities("prioritized", self.keys, self.priorities)
+
+    # ---- transitions that share what repeats ----
+
+    def _begin_shared(self, case: Case) -> None:
+        tables = [table(reverie, name, reverie.selectors.Uniform(), case.capacity) for name in ("items", "many")]
+        self.server = reverie.Server(tables, in_process=True)
+        self.client = reverie.Client(self.server)
+        stack = {"obs": case.length} if case.kind == "framestack" else None
+        self.one = self.client.transitions("items", 1, next={"next_obs": "obs"}, stack=stack)
+        self.many = self.client.transitions("many", ADD_BATCH, next={"next_obs": "obs"}, stack=stack)
+        self.rows, self.batches = case.shared_steps(1), case.shared_steps(ADD_BATCH)
+        self.i = self.k = 0
+        self.add, self.add_batch, self.sample = self._add_shared, self._add_shared_batch, self._sample_items
+        for _ in range(case.capacity):
+            self.add()
+        for _ in range(0, case.capacity, ADD_BATCH):
+            self.add_batch()
+
+    def _add_shared(self) -> None:
+        self.one.add(self.rows[self.i])
+        self.i = (self.i + 1) % POOL
+
+    def _add_shared_batch(self) -> None:
+        self.many.add(self.batches[self.k])
+        self.k = (self.k + 1) % len(self.batches)
 
     # ---- items of several steps ----
 
