@@ -61,13 +61,24 @@ from reverie.trajectory_writer import TrajectoryColumn, TrajectoryWriter, Writer
 from reverie.transitions import Transitions
 from reverie.writer import Writer
 
-# What needs TensorFlow, and where it is: imported when it is first asked for.
+# What needs TensorFlow, and what few programs need, with where it is: imported when it is first asked for.
 _LAZY = {
     "TFClient": "reverie.tf_client",
     "TimestepDataset": "reverie.timestep_dataset",
     "TrajectoryDataset": "reverie.trajectory_dataset",
+    "install_as_reverb": "reverie.as_reverb",
 }
-_LAZY_MODULES = ("jax", "tf_client", "timestep_dataset", "torch", "trajectory_dataset")
+_LAZY_MODULES = (
+    "item_selectors",
+    "jax",
+    "pybind",
+    "replay_sample",
+    "reverb_types",
+    "tf_client",
+    "timestep_dataset",
+    "torch",
+    "trajectory_dataset",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -37,6 +37,20 @@ class SampleInfo(NamedTuple):
         return cls(*(np.dtype(name) for name in ("uint64", "float64", "int64", "float64", "int32")))
 
     @classmethod
+    def tf_dtypes(cls) -> SampleInfo:
+        """The same as TensorFlow's dtypes. Imports TensorFlow."""
+        import tensorflow as tf
+
+        return cls(*(tf.as_dtype(dtype) for dtype in cls.dtypes()))
+
+    @classmethod
+    def tf_shapes(cls) -> SampleInfo:
+        """Five times ``tf.TensorShape([])``. Imports TensorFlow."""
+        import tensorflow as tf
+
+        return cls(*(tf.TensorShape([]) for _ in cls._fields))
+
+    @classmethod
     def zeros(cls) -> SampleInfo:
         return cls(0, 0.0, 0, 0.0, 0)
 

@@ -1,0 +1,85 @@
+"""Makes ``import reverb`` mean Reverie, for code that is not ours to change.
+
+In a program, before anything imports reverb::
+
+    import reverie
+    reverie.install_as_reverb()
+
+Around one, its arguments behind it::
+
+    python -m reverie.as_reverb train.py --steps 1000
+    python -m reverie.as_reverb -m package.train --steps 1000
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import pathlib
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+__all__ = ["install_as_reverb"]
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds Reverie's modules by Reverb's names. They are the same modules: a class has one identity under both names."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "reverb" and not name.startswith("reverb."):
+            return None
+        ours = _ours(name)
+        if importlib.util.find_spec(ours) is None:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(_ours(module.__name__))
+
+
+def _ours(name: str) -> str:
+    return "reverie" + name[len("reverb") :]
+
+
+def install_as_reverb() -> None:
+    """From now on ``import reverb``, and any of its modules that Reverie has, gives Reverie. May be called again.
+
+    Raises
+    ------
+    RuntimeError
+        Reverb itself is imported already: some code holds on to its classes.
+    """
+    present = sys.modules.get("reverb")
+    if present is not None and present.__name__ != "reverie":
+        where = getattr(present, "__file__", "from somewhere")
+        raise RuntimeError(f"reverb is already imported ({where}); call install_as_reverb() before anything imports it")
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    importlib.import_module("reverb")
+
+
+def main(arguments: list[str]) -> None:
+    """Runs a script, or with -m a module, in which reverb is Reverie."""
+    if not arguments or arguments[0] in ("-h", "--help") or (arguments[0] == "-m" and len(arguments) < 2):
+        sys.exit(
+            "usage: python -m reverie.as_reverb SCRIPT [ARGUMENT...]\n       python -m reverie.as_reverb -m MODULE [ARGUMENT...]"
+        )
+    install_as_reverb()
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path.insert(0, "")
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, str(pathlib.Path(arguments[0]).resolve().parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

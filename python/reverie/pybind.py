@@ -1,0 +1,36 @@
+"""The names of Reverb's compiled layer that its users touch: the selectors' types, and what they are made from.
+
+The writers, samplers, clients and servers of that layer have other constructors here; those who use them go through
+`reverie.Client` and `reverie.Server`.
+"""
+
+from reverie.rate_limiters import RateLimiter
+from reverie.selectors import Fifo, Lifo, MaxHeap, MinHeap, Prioritized, Selector, Uniform
+from reverie.table_info import KeyDistributionOptions
+
+__all__ = [
+    "FifoSelector",
+    "HeapSelector",
+    "ItemSelector",
+    "LifoSelector",
+    "PrioritizedSelector",
+    "RateLimiter",
+    "UniformSelector",
+    "selector_from_proto",
+]
+
+ItemSelector = Selector
+FifoSelector = Fifo
+LifoSelector = Lifo
+UniformSelector = Uniform
+PrioritizedSelector = Prioritized
+
+
+def HeapSelector(min_heap: bool) -> MinHeap | MaxHeap:
+    """A heap of the lowest, or of the highest, priority."""
+    return MinHeap() if min_heap else MaxHeap()
+
+
+def selector_from_proto(serialized: bytes) -> Selector:
+    """The selector that a serialized `KeyDistributionOptions` describes; ValueError where it describes none."""
+    return KeyDistributionOptions.from_proto(serialized).to_selector()
