@@ -153,7 +153,6 @@ static void *work(void *argument)
   wire_worker *worker = argument;
   const char *operation = worker->job->operation;
   if (strcmp(operation, "both") == 0) operation = worker->number % 2 == 0 ? "insert" : "iterate";
-  bench_board_wait(&worker->job->board);
   if (strcmp(operation, "insert") == 0)
     worker->code = insert(worker);
   else if (strcmp(operation, "iterate") == 0)
@@ -197,11 +196,13 @@ static void run_job(wire_job *job)
     bench_check(
         rv_client_new(&(rv_client_config){.size = sizeof(rv_client_config), .address = job->address}, &worker->client, &error),
         &error);
-    if (pthread_create(&worker->thread, &attributes, work, worker) != 0) bench_die("no thread for client %ld", (long)i);
   }
-  pthread_attr_destroy(&attributes);
   printf("{\"ready\": true}\n");
   fflush(stdout);
+  bench_board_wait(&job->board); /* here, not in 500 threads that keep the machine busy by asking */
+  for (int64_t i = 0; i < job->clients; i++)
+    if (pthread_create(&workers[i].thread, &attributes, work, &workers[i]) != 0) bench_die("no thread for client %ld", (long)i);
+  pthread_attr_destroy(&attributes);
   const wire_worker *failed = NULL;
   for (int64_t i = 0; i < job->clients; i++) {
     pthread_join(workers[i].thread, NULL);

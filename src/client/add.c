@@ -27,7 +27,6 @@ static rv_code add_local(rv_client *client, const rv_add *add, size_t *added, co
     rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
     code = rv_await(&rows.waiter, &gate, &patience, err);
   }
-  rv_gate_fini(&gate);
   *added = rows.done;
   if (code != RV_OK) return code;
   return rows.waiter.code == RV_OK ? RV_OK : rv_error_copy(err, &rows.waiter.error);

@@ -300,6 +300,5 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   if (code == RV_OK && running.code != RV_OK) code = rv_error_copy(err, &running.error);
   if (code == RV_DEADLINE_EXCEEDED && *added == add->n) code = RV_OK;
   rv_mutex_fini(&running.mutex);
-  rv_gate_fini(&running.gate);
   return code;
 }

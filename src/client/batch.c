@@ -109,7 +109,6 @@ rv_code rv_batch_draw_local(rv_batch *batch, const char *name, size_t want, bool
   sampling.rate_limited = false;
   rv_submitted submitted = rv_table_sample(table, &sampling);
   rv_code gave_up = submitted == RV_SUBMIT_PENDING ? rv_await(&sampling.waiter, &gate, patience, err) : RV_OK;
-  rv_gate_fini(&gate);
   batch->size = sampling.count;
   if (gave_up != RV_OK) return batch->size > 0 && !patience->interrupted ? RV_OK : gave_up;
   code = sampling.waiter.code;

@@ -47,7 +47,6 @@ typedef struct batch_stream {
 static void stream_free(batch_stream *stream)
 {
   rv_receiver_fini(&stream->receiver);
-  rv_gate_fini(&stream->gate);
   free(stream);
 }
 

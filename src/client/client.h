@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/crew.h"
+#include "base/lock.h"
 #include "base/random.h"
 #include "client/tables.h"
 #include "client/wait.h"

@@ -133,7 +133,6 @@ static void cancel(rv_sampler *common)
 static void free_sampler(rv_sampler *common)
 {
   local_sampler *sampler = RV_CONTAINER(common, local_sampler, common);
-  rv_gate_fini(&sampler->gate);
   rv_mutex_fini(&sampler->mutex);
   free(common->table);
   free(sampler);

@@ -21,7 +21,6 @@ void rv_remote_sampler_unref(rv_remote_sampler *sampler)
   for (size_t i = 0; i < sampler->count; i++) rv_draw_release(&sampler->ready[(sampler->head + i) & (sampler->capacity - 1)]);
   for (uint32_t i = 0; i < sampler->common.num_streams; i++) rv_receiver_fini(&sampler->streams[i].receiver);
   rv_received_check_fini(&sampler->check);
-  rv_gate_fini(&sampler->gate);
   rv_mutex_fini(&sampler->mutex);
   free(sampler->ready);
   free(sampler->arrived);

@@ -244,7 +244,6 @@ static rv_code insert_run(const rv_transitions *transitions, rv_kind kind, size_
     rv_patience_begin(&patience, &transitions->client->env, wait, NULL, NULL);
     code = rv_await(&rows.waiter, &gate, &patience, err);
   }
-  rv_gate_fini(&gate);
   for (size_t env = first; env < first + rows.done; env++) local->walks[env].newest = local->walks[env].fill - 1;
   *added += rows.done;
   if (code != RV_OK) return code;

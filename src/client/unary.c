@@ -110,7 +110,6 @@ rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *requ
     rv_gate_init(&waiting.gate);
     code = rv_patience_check(patience, err);
     if (code == RV_OK) code = run_with_repeats(&waiting, request, mode, patience, err);
-    rv_gate_fini(&waiting.gate);
     patience->describe = NULL;
   }
   patience->deadline_ns = deadline_ns;

@@ -4,10 +4,16 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/lock.h"
+#include "base/park.h"
 
 #define MILLISECOND INT64_C(1000000)
 #define ASK_NS (90 * MILLISECOND)
+#define LOOK_NS (500 * MILLISECOND) /* at the clock, where nobody is asked: the store's may be another than the kernel's */
 #define FIRST_LOG_NS (10000 * MILLISECOND)
+
+/* A gate's state. */
+enum { CLOSED = 0, OPEN = 1, AWAITED = 2 };
 
 /* ---- rv_cancel ---- */
 
@@ -36,9 +42,10 @@ rv_code rv_cancel_new(rv_cancel **out, rv_error *err)
 /* Wakes the waiting thread without opening the gate. */
 static void poke(rv_gate *gate)
 {
-  rv_mutex_lock(&gate->mutex);
-  rv_cond_signal(&gate->cond);
-  rv_mutex_unlock(&gate->mutex);
+  int state = AWAITED;
+  atomic_thread_fence(memory_order_seq_cst);
+  if (atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_relaxed))
+    rv_unpark(&gate->state);
 }
 
 void rv_cancel_fire(rv_cancel *cancel)
@@ -138,77 +145,38 @@ rv_code rv_patience_check(rv_patience *patience, rv_error *err)
 }
 
 /* ---- gates ----
- * Until somebody waits, the state alone is the gate. From the first wait on it changes under the mutex only: a waiter that takes
- * it has then seen the last of whoever opened the gate, and may free it. */
-
-enum { CLOSED = 0, OPEN = 1, AWAITED = 2 };
+ * The state is all there is: whoever opens a gate does not look at it again, so that whoever it let through may free it. */
 
 void rv_gate_init(rv_gate *gate)
 {
   atomic_init(&gate->state, CLOSED);
-  gate->ready = false;
-}
-
-static void make_ready(rv_gate *gate)
-{
-  if (gate->ready) return;
-  rv_mutex_init(&gate->mutex, RV_RANK_WAIT, "gate");
-  rv_cond_init(&gate->cond);
-  gate->ready = true;
-}
-
-void rv_gate_fini(rv_gate *gate)
-{
-  if (!gate->ready) return;
-  rv_cond_fini(&gate->cond);
-  rv_mutex_fini(&gate->mutex);
 }
 
 void rv_gate_open(rv_gate *gate)
 {
-  int state = CLOSED;
-  if (atomic_compare_exchange_strong_explicit(&gate->state, &state, OPEN, memory_order_acq_rel, memory_order_acquire)) return;
-  if (state == OPEN) return;
-  rv_mutex_lock(&gate->mutex);
-  atomic_store_explicit(&gate->state, OPEN, memory_order_release);
-  rv_cond_signal(&gate->cond); /* under the mutex: the gate may be gone once it is released */
-  rv_mutex_unlock(&gate->mutex);
+  if (atomic_exchange_explicit(&gate->state, OPEN, memory_order_acq_rel) == AWAITED) rv_unpark(&gate->state);
 }
 
-/* An open gate that nobody has waited at is taken without the mutex. */
-static bool take_unawaited(rv_gate *gate)
+static bool take(rv_gate *gate)
 {
   int state = OPEN;
-  return !gate->ready &&
-         atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_acquire);
-}
-
-/* Under the mutex: closes the gate if it is open, and says from here on that somebody may wait. */
-static bool take_awaited(rv_gate *gate)
-{
-  return atomic_exchange_explicit(&gate->state, AWAITED, memory_order_acq_rel) == OPEN;
+  return atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_acquire);
 }
 
 /* Waits for the gate, for a poke, or until ns have passed; true: it was open, and is closed again. */
 static bool wait_slice(rv_gate *gate, const rv_cancel *cancel, int64_t ns)
 {
-  rv_mutex_lock(&gate->mutex);
-  bool opened = take_awaited(gate);
-  if (!opened && ns > 0 && !rv_cancel_fired(cancel)) {
-    rv_cond_wait_for(&gate->cond, &gate->mutex, ns);
-    opened = take_awaited(gate);
-  }
-  rv_mutex_unlock(&gate->mutex);
-  return opened;
+  int state = CLOSED;
+  if (!atomic_compare_exchange_strong_explicit(&gate->state, &state, AWAITED, memory_order_acq_rel, memory_order_acquire))
+    return take(gate);
+  atomic_thread_fence(memory_order_seq_cst); /* with that of poke: it sees AWAITED, or here it has fired */
+  if (!rv_cancel_fired(cancel)) rv_park(&gate->state, AWAITED, ns);
+  return atomic_exchange_explicit(&gate->state, CLOSED, memory_order_acq_rel) == OPEN;
 }
 
 void rv_gate_wait_forever(rv_gate *gate)
 {
-  if (take_unawaited(gate)) return;
-  make_ready(gate);
-  rv_mutex_lock(&gate->mutex);
-  while (!take_awaited(gate)) rv_cond_wait(&gate->cond, &gate->mutex);
-  rv_mutex_unlock(&gate->mutex);
+  while (!wait_slice(gate, NULL, INT64_MAX)) continue;
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -221,12 +189,12 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
   rv_cancel *cancel = patience->wait.cancel;
   waiting_gate waiting;
   rv_code code = RV_OK;
-  *opened = !rv_cancel_fired(cancel) && take_unawaited(gate);
+  *opened = !rv_cancel_fired(cancel) && take(gate);
   if (*opened) return RV_OK;
   if (patience->wait.blocking != NULL) patience->wait.blocking(patience->wait.context);
   patience->wait.blocking = NULL;
-  make_ready(gate);
   listen_to(cancel, &waiting, gate);
+  int64_t slice = patience->wait.interrupted != NULL ? ASK_NS : LOOK_NS;
   int64_t ns = 0; /* first a look at the gate */
   for (;;) {
     *opened = wait_slice(gate, cancel, ns);
@@ -235,7 +203,7 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
     code = check_at(patience, now, err);
     if (code != RV_OK || now >= at_ns) break;
     int64_t until = earlier(earlier(patience->deadline_ns, patience->log_ns), at_ns);
-    ns = earlier(ASK_NS, until - now);
+    ns = earlier(slice, until - now);
   }
   stop_listening(cancel, &waiting);
   if (code != RV_OK && *opened) rv_gate_open(gate); /* whoever looks again finds what it was opened for */

@@ -18,19 +18,15 @@
 
 #include "base/env.h"
 #include "base/list.h"
-#include "base/lock.h"
+#include "base/park.h"
 #include "reverie/client.h"
 
-/* One thread waits at a time. Making one costs nothing: mutex and condition are made by the first wait. */
+/* One thread waits at a time. */
 typedef struct rv_gate {
   atomic_int state;
-  bool ready;     /* mutex and condition are made; the waiting side's */
-  rv_mutex mutex; /* RV_RANK_WAIT: nothing is taken under it */
-  rv_cond cond;
 } rv_gate;
 
 void rv_gate_init(rv_gate *gate);
-void rv_gate_fini(rv_gate *gate); /* when nobody waits and nobody will open it any more */
 void rv_gate_open(rv_gate *gate);
 
 /* What a call to a server elsewhere may take although its caller does not want to wait: the way there and back. */

@@ -123,7 +123,6 @@ void rv_writer_free(rv_writer *writer)
   rv_parts_fini(&writer->parts);
   rv_encode_room_fini(&writer->encode_room);
   free(writer->string_row);
-  rv_gate_fini(&writer->gate);
   rv_mutex_fini(&writer->mutex);
   free(writer);
 }

@@ -129,9 +129,10 @@ rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err);
 /* Any thread. True: the caller frees the item. False: it touches nothing any more, for the writer is being freed and waits for
  * *done, which is set here. `done` may be NULL. */
 bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done);
-/* The pieces of it, under the mutex: no longer counted, returns how many are left; and whoever waits for that is woken. */
+/* The pieces of it, under the mutex: no longer counted, returns how many are left; and whether somebody waits for that, whose gate is
+ * then to be opened. */
 size_t rv_flight_take_off(rv_flight *flight);
-void rv_writer_wake(rv_writer *writer, size_t left);
+bool rv_writer_is_to_wake(rv_writer *writer, size_t left);
 /* It was refused at once, which create_item says: as if it had never begun. */
 void rv_flight_undo(rv_flight *flight);
 /* Drops the references. */

@@ -80,10 +80,11 @@ size_t rv_flight_take_off(rv_flight *flight)
   return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_release) - 1;
 }
 
-void rv_writer_wake(rv_writer *writer, size_t left)
+bool rv_writer_is_to_wake(rv_writer *writer, size_t left)
 {
-  if (writer->closing || (writer->wake_at >= 0 && ((int64_t)left <= writer->wake_at || writer->failures > 0)))
-    rv_gate_open(&writer->gate);
+  if (!writer->closing && (writer->wake_at < 0 || ((int64_t)left > writer->wake_at && writer->failures == 0))) return false;
+  writer->wake_at = -1; /* once */
+  return true;
 }
 
 bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *done)
@@ -96,7 +97,7 @@ bool rv_flight_end(rv_flight *flight, rv_code code, const char *message, bool *d
   } else if (!closing) {
     note_failure(writer, flight, code, message);
   }
-  rv_writer_wake(writer, rv_flight_take_off(flight));
+  if (rv_writer_is_to_wake(writer, rv_flight_take_off(flight))) rv_gate_open(&writer->gate);
   if (done != NULL) *done = true;
   rv_mutex_unlock(&writer->mutex);
   return !closing || done == NULL;

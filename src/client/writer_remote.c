@@ -114,8 +114,9 @@ void rv_writer_take_confirmed(void *context)
     if (reuse) done++;
   }
   atomic_store_explicit(&writer->num_done_items, done, memory_order_relaxed);
-  rv_writer_wake(writer, left);
+  bool wake = rv_writer_is_to_wake(writer, left);
   rv_mutex_unlock(&writer->mutex);
+  if (wake) rv_gate_open(&writer->gate); /* without the mutex, which the writer's thread takes at once */
   for (rv_link *link; (link = rv_list_pop_front(&others)) != NULL;) free_item(item_of(link));
 }
 
