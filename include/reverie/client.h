@@ -41,6 +41,13 @@ typedef struct rv_wait {
 
 typedef struct rv_client rv_client;
 
+/* A client of a server elsewhere has a thread for its connection. Where a process has many clients, they may share a few (one for two
+ * cores, at most four), which cost less the more clients there are: those given the same rv_io do. A thread runs while a client
+ * uses it. Clients take references; a forked child makes an rv_io of its own. */
+typedef struct rv_io rv_io;
+RV_API rv_code rv_io_new(rv_io **out, rv_error *err);
+RV_API void rv_io_unref(rv_io *io);
+
 typedef struct rv_client_config {
   size_t size;              /* sizeof(rv_client_config) */
   const char *address;      /* "host:port", "[::1]:port", "unix:/path"; NULL with `store` */
@@ -49,6 +56,7 @@ typedef struct rv_client_config {
   const rv_env *env;        /* copied; NULL: the default */
   uint32_t gather_threads; /* with `address`: threads that write a large batch into its arrays, the caller included; 0: as many as
                                cores, at most 4. With `store` it is the store's */
+  rv_io *io;               /* with `address`: threads to share, of the default environment; NULL: one of its own */
 } rv_client_config;
 
 /* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed. */

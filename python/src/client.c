@@ -1,6 +1,8 @@
 /* The Client type: life, and the verbs that need no data. Rows are in rows.c, batches in batch.c, keys in change.c. */
 #include "client.h"
 
+#include <unistd.h>
+
 int client_check(client_object *self)
 {
   if (self->client != NULL) return 0;
@@ -28,6 +30,16 @@ static PyObject *client_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   return (PyObject *)self;
 }
 
+/* NULL, and clients then have threads of their own: there is no memory. What a forked child inherits is its parent's, and is left alone. */
+static rv_io *client_io(core_state *state)
+{
+  if (state->io != NULL && state->io_pid == (long)getpid()) return state->io;
+  state->io = NULL;
+  state->io_pid = (long)getpid();
+  if (rv_io_new(&state->io, NULL) != RV_OK) state->io = NULL;
+  return state->io;
+}
+
 static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
   static char *names[] = {"address", "store", "max_message_bytes", NULL};
@@ -44,7 +56,10 @@ static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
     PyErr_SetString(PyExc_TypeError, "store must be a Store or None, max_message_bytes not negative");
     return -1;
   }
-  rv_client_config config = {.size = sizeof config, .address = address, .max_message_bytes = (size_t)max_message_bytes};
+  rv_client_config config = {.size = sizeof config,
+                             .address = address,
+                             .max_message_bytes = (size_t)max_message_bytes,
+                             .io = address == NULL ? NULL : client_io(self->state)};
   if (store != Py_None) config.store = ((store_object *)store)->store;
   rv_error err;
   if (rv_client_new(&config, &self->client, &err) != RV_OK) {

@@ -211,7 +211,9 @@ static int module_clear(PyObject *module)
 
 static void module_free(void *module)
 {
+  core_state *state = PyModule_GetState(module);
   module_clear(module);
+  if (state != NULL) rv_io_unref(state->io);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, CORE_SLOT(module_exec)}, {0, NULL}};

@@ -10,6 +10,7 @@
 /* A lock may be taken only while every lock held has a lower rank. */
 typedef enum rv_lock_rank {
   RV_RANK_CLIENT = 10, /* client, writer, sampler: state shared with the I/O thread */
+  RV_RANK_IO = 15,     /* threads that clients share */
   RV_RANK_SERVER = 20, /* server: connections, writer sessions */
   RV_RANK_TABLE = 30,  /* a table */
   RV_RANK_CHUNK = 40,  /* decode cache, epoch lists */

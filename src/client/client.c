@@ -10,6 +10,7 @@
 #include "client/add_remote.h"
 #include "client/batch.h"
 #include "client/batch_remote.h"
+#include "client/io.h"
 
 #define DEFAULT_MAX_MESSAGE_BYTES ((size_t)256 << 20)
 #define DECODE_CACHE_BYTES ((size_t)64 << 20)
@@ -71,6 +72,7 @@ static rv_code set_up(rv_client *client, const rv_client_config *config, rv_erro
   }
   client->address = strdup(config->address);
   if (client->address == NULL) return rv_fail_memory(err, strlen(config->address) + 1);
+  if (config->io != NULL) client->io = rv_io_ref(config->io);
   rv_code code = rv_crew_new(config->gather_threads, &client->crew, err);
   if (code == RV_OK) code = rv_layouts_new(&client->layouts, err);
   return code == RV_OK ? rv_decode_cache_new(DECODE_CACHE_BYTES, &client->decode_cache, err) : code;
@@ -108,7 +110,11 @@ void rv_client_free(rv_client *client)
   rv_batch_streams_free(client);
   rv_add_streams_free(client);
   if (client->channel != NULL) rv_channel_free(client->channel);
-  if (client->loop != NULL) rv_loop_free(client->loop);
+  if (client->loop != NULL && client->io != NULL)
+    rv_io_give_loop(client->io, client->loop);
+  else if (client->loop != NULL)
+    rv_loop_free(client->loop);
+  rv_io_unref(client->io);
   rv_tables_unref(client->tables);
   rv_batches_free(client->free_batches);
   rv_crew_free(client->crew);
@@ -128,7 +134,9 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   if (atomic_load_explicit(&client->connected, memory_order_acquire)) return RV_OK;
   rv_code code = RV_OK;
   rv_mutex_lock(&client->mutex);
-  if (client->loop == NULL) code = rv_loop_new(&client->env, "reverie-client", &client->loop, err);
+  if (client->loop == NULL)
+    code = client->io != NULL ? rv_io_take_loop(client->io, &client->loop, err)
+                              : rv_loop_new(&client->env, "reverie-client", &client->loop, err);
   if (code == RV_OK) rv_spares_set_max(rv_loop_spares(client->loop), SPARE_BYTES);
   if (code == RV_OK && client->channel == NULL) {
     rv_channel_config config = {
