@@ -20,8 +20,10 @@ typedef struct rv_checkpointer_config {
   /* One checkpoint's own directory, for stores that begin while the root has no checkpoint; NULL: none. One that cannot be used is
    * passed over with a warning. */
   const char *fallback_path;
-  int32_t level;     /* of zlib's compression: 1 (fast) to 9 (small); 0: the default, which is 1; -1: not compressed */
-  uint32_t keep;     /* checkpoints of Reverie's that stay in the root, the newest ones; 0: 1. What others wrote always stays */
+  int32_t level; /* of zlib's compression: 1 (fast) to 9 (small); 0: the default, which is 1; -1: not compressed */
+  uint32_t keep; /* checkpoints of Reverie's that stay in the root, the newest ones; 0: 1. What others wrote always stays */
+  const char
+      *group; /* Reverb's, which does not know any either: one that is not empty makes saving fail with RV_INVALID_ARGUMENT */
   const rv_env *env; /* copied: the time in names, the log; NULL: the default */
 } rv_checkpointer_config;
 

@@ -4,6 +4,7 @@
 #ifndef REVERIE_SERVER_H
 #define REVERIE_SERVER_H
 
+#include "reverie/checkpoint.h"
 #include "reverie/store.h"
 
 #ifdef __cplusplus
@@ -26,6 +27,11 @@ typedef struct rv_server_config {
   const rv_env *env;                 /* copied; NULL: the store's */
   size_t max_stream_chunk_bytes;     /* chunks that one writer's stream keeps on the server for items to come; 0: 1 GiB */
   size_t max_orphan_bytes;           /* inserts that wait although their (Reverb) client has gone, all together; 0: 1 GiB */
+  /* Saves checkpoints of the store, when a client asks and as below; a reference is taken. NULL: none. Saving goes on in a thread of
+   * the server's; stopping the server ends it. What is already saved is not restored by the server: rv_checkpointer_restore. */
+  rv_checkpointer *checkpointer;
+  int64_t checkpoint_every_ms;      /* from the beginning of one to the next; 0: not by time */
+  int64_t checkpoint_every_inserts; /* into all tables together, looked at once a second; 0: not by inserts */
 } rv_server_config;
 
 /* RV_UNAVAILABLE when an address cannot be bound ("port 8000 is in use ..."), RV_INVALID_ARGUMENT when it cannot be parsed. */

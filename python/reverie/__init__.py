@@ -23,7 +23,7 @@ same machine or across machines::
 import importlib
 from typing import Any
 
-from reverie import cc, errors, extensions, nest, rate_limiters, selectors, structured_writer
+from reverie import cc, checkpointers, errors, extensions, nest, platform, rate_limiters, selectors, structured_writer
 from reverie import structured_writer as structured
 from reverie._core import Cancel, ReplayBatch
 from reverie._core import version as __version__
@@ -130,9 +130,11 @@ __all__ = [
     "WriterStatus",
     "__version__",
     "cc",
+    "checkpointers",
     "errors",
     "extensions",
     "nest",
+    "platform",
     "rate_limiters",
     "selectors",
     "structured",

@@ -66,8 +66,10 @@ class Client(_core.Client):
                     "give the server an address and connect to that"
                 )
             super().__init__(store=server._store, max_message_bytes=message_bytes)
+            self._saved_here: tuple[_core.Checkpointer | None, _core.Store] | None = (server._internal, server._store)
         else:
             super().__init__(self._address, max_message_bytes=message_bytes)
+            self._saved_here = None
 
     @property
     def server_address(self) -> str:
@@ -409,8 +411,30 @@ class Client(_core.Client):
         self._set_rate_limiter(table, values, timeout)
 
     def checkpoint(self, *, timeout: float | None = None) -> str:
-        """Has the server write a checkpoint and returns its path. ValueError where the server has no checkpointer."""
-        return self._checkpoint(timeout)
+        """Has the server save all tables as they are now, and returns the checkpoint's path once it is on the disk.
+
+        Inserts and samples go on meanwhile.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever. The server may still finish what has begun.
+
+        Raises
+        ------
+        ValueError
+            The server has no checkpointer, or one with a group.
+        UnavailableError
+            No server is there.
+        ResourceExhaustedError, PermissionDeniedError
+            The disk is full, or may not be written to. The checkpoints that are there stay.
+        """
+        if self._saved_here is None:
+            return self._checkpoint(timeout)
+        checkpointer, store = self._saved_here
+        if checkpointer is None:
+            raise ValueError("no Checkpointer is configured: this server does not write checkpoints")
+        return checkpointer.save(store, timeout)
 
     def __reduce__(self) -> Any:
         if not self._address:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _inproc
+from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, OpenPortWarning, UnavailableError
 from reverie.table import Table
 
@@ -29,6 +33,10 @@ class Server:
     port : int, optional
         Listens on this port of all interfaces (0 or None: a free one, see `port`), without encryption or passwords, as Reverb
         does, and warns that it does (`OpenPortWarning`). Give an `address` instead to say where.
+    checkpointer : reverie.checkpointers.CheckpointerBase, optional
+        Where `Client.checkpoint` has the tables saved. The server begins with the newest whole checkpoint that is there: items, and of
+        each table that was saved everything but its name and extensions; what differs from the tables given is logged. None: a
+        temporary directory, which goes with the server unless a checkpoint was saved in it.
     address : str or sequence of str, optional
         ``"localhost:8000"``, ``"[::1]:0"``, ``"unix:/path"``: listens there and nowhere else.
     in_process : bool
@@ -48,13 +56,17 @@ class Server:
     Raises
     ------
     ValueError
-        No tables, two of one name, an address that cannot be parsed or bound (`AddressInUseError`).
+        No tables, two of one name, an address that cannot be parsed or bound (`AddressInUseError`), a checkpoint with a table that is
+        not among the tables.
+    DataLossError
+        There are checkpoints, and none of them is whole.
     """
 
     def __init__(
         self,
         tables: Sequence[Table] | None = None,
         port: int | None = None,
+        checkpointer: CheckpointerBase | None = None,
         *,
         address: str | Sequence[str] | None = None,
         in_process: bool = False,
@@ -76,7 +88,11 @@ class Server:
         if (address is not None) + (port is not None) + bool(in_process) > 1:
             raise ValueError("give one of port, address and in_process")
         threads = _arguments.not_negative("gather_threads", gather_threads, 64)
-        self._store = _core.Store([table._configuration() for table in self._tables], threads)
+        self._checkpointer, self._remove_directory = _checkpointer(self, checkpointer)
+        self._internal = self._checkpointer.internal_checkpointer()
+        self._store = _core.Store(
+            [table._configuration() for table in self._tables], threads, None if checkpointer is None else self._internal
+        )
         addresses = [] if in_process else _addresses(port, address)
         if addresses:
             self._listen(
@@ -101,7 +117,9 @@ class Server:
         self, addresses: list[str], everywhere: bool, io_threads: int, max_message_bytes: int, max_connections: int
     ) -> None:
         try:
-            self._server = _core.Server(self._store, addresses, io_threads, max_message_bytes, max_connections)
+            self._server = _core.Server(
+                self._store, addresses, io_threads, max_message_bytes, max_connections, checkpointer=self._internal
+            )
         except UnavailableError as error:
             raise AddressInUseError(str(error)) from None
         self._addresses = [
@@ -148,6 +166,7 @@ class Server:
             if self._server is not None:
                 self._server.stop(int(seconds * 1000))
             self._store.close()
+            self._remove_directory()
             self._stopped.set()
 
     def wait(self, *, timeout: float | None = None) -> None:
@@ -192,7 +211,7 @@ class Server:
             self.stop()
 
     def __repr__(self) -> str:
-        return f"Server(port={self._port}, tables={self._tables})"
+        return f"Server(port={self._port}, tables={self._tables}, checkpointer={self._checkpointer})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a Server cannot be pickled: it lives in this process")
@@ -214,6 +233,21 @@ def _check_tables(tables: Sequence[Table] | None) -> list[Table]:
         if table._server_stopped is not None and not table._server_stopped.is_set():
             raise ValueError(f"table {table.name!r} is served by another server; use table.replace() for a new one like it")
     return found
+
+
+def _checkpointer(server: Server, given: CheckpointerBase | None) -> tuple[CheckpointerBase, Callable[[], object]]:
+    """The server's checkpointer, and what to call once it was stopped."""
+    if given is not None:
+        if not isinstance(given, CheckpointerBase):
+            raise TypeError(f"checkpointer must be a reverie.checkpointers.CheckpointerBase, got {given!r}")
+        return given, lambda: None
+    path = tempfile.mkdtemp(prefix="reverie-checkpoints-")
+    return DefaultCheckpointer(path), weakref.finalize(server, _remove_empty, path)
+
+
+def _remove_empty(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
 
 
 def _addresses(port: int | None, address: str | Sequence[str] | None) -> list[str]:

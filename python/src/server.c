@@ -15,22 +15,31 @@ typedef struct server_object {
 
 static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"store",       "addresses",     "io_threads", "max_message_bytes", "max_connections", "max_streams",
-                          "max_writers", "writer_ttl_ms", NULL};
+  static char *names[] = {
+      "store",       "addresses",     "io_threads",   "max_message_bytes",   "max_connections",          "max_streams",
+      "max_writers", "writer_ttl_ms", "checkpointer", "checkpoint_every_ms", "checkpoint_every_inserts", NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  PyObject *store, *list;
+  PyObject *store, *list, *checkpointer = Py_None;
   rv_server_config config = {.size = sizeof config};
   Py_ssize_t message = 0, connections = 0, streams = 0, writers = 0;
-  long long ttl = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnL:Server", names, state->store_type, &store, &PyList_Type, &list,
-                                   &config.io_threads, &message, &connections, &streams, &writers, &ttl)) {
+  long long ttl = 0, every_ms = 0, every_inserts = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLL:Server", names, state->store_type, &store, &PyList_Type, &list,
+                                   &config.io_threads, &message, &connections, &streams, &writers, &ttl, &checkpointer, &every_ms,
+                                   &every_inserts)) {
     return NULL;
   }
   if (message < 0 || connections < 0 || streams < 0 || writers < 0 || ttl < 0) {
     PyErr_SetString(PyExc_ValueError, "a server's limits must not be negative; 0 means the default");
     return NULL;
   }
+  if (checkpointer != Py_None && !PyObject_TypeCheck(checkpointer, state->checkpointer_type)) {
+    PyErr_SetString(PyExc_TypeError, "checkpointer must be a Checkpointer or None");
+    return NULL;
+  }
+  config.checkpointer = checkpointer == Py_None ? NULL : ((checkpointer_object *)checkpointer)->checkpointer;
+  config.checkpoint_every_ms = every_ms;
+  config.checkpoint_every_inserts = every_inserts;
   config.store = ((store_object *)store)->store;
   config.max_message_bytes = (size_t)message;
   config.max_connections = (size_t)connections;

@@ -81,14 +81,39 @@ static int parse_table(scratch *s, PyObject *given, rv_table_config *out)
   return parse_extensions(s, extensions, out);
 }
 
+/* Empty, or with what was saved. */
+static int make(store_object *self, const rv_store_config *config, PyObject *checkpointer)
+{
+  rv_error err;
+  rv_code code;
+  if (checkpointer == Py_None) {
+    code = rv_store_new(config, &self->store, &err);
+    if (code != RV_OK) core_raise(self->state, &err);
+    return code == RV_OK ? 0 : -1;
+  }
+  checkpoint_wait wait;
+  checkpoint_wait_begin(&wait, RV_FOREVER);
+  code =
+      rv_checkpointer_restore(((checkpointer_object *)checkpointer)->checkpointer, config, &wait.watch, &self->store, NULL, &err);
+  core_wait_end(&wait.wait, code);
+  if (code != RV_OK) core_wait_raise(self->state, &wait.wait, &err);
+  return code == RV_OK ? 0 : -1;
+}
+
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"tables", "gather_threads", NULL};
-  PyObject *list;
+  static char *names[] = {"tables", "gather_threads", "checkpointer", NULL};
+  PyObject *list, *checkpointer = Py_None;
   unsigned int gather_threads = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|I:Store", names, &PyList_Type, &list, &gather_threads)) return NULL;
   core_state *state = core_state_of_type(type);
-  store_object *self = state == NULL ? NULL : PyObject_New(store_object, type);
+  if (state == NULL) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IO:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer))
+    return NULL;
+  if (checkpointer != Py_None && !PyObject_TypeCheck(checkpointer, state->checkpointer_type)) {
+    PyErr_SetString(PyExc_TypeError, "checkpointer must be a Checkpointer or None");
+    return NULL;
+  }
+  store_object *self = PyObject_New(store_object, type);
   if (self == NULL) return NULL;
   self->state = state;
   self->store = NULL;
@@ -101,9 +126,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   for (size_t i = 0; ok && i < n; i++) ok = parse_table(&s, PyList_GetItem(list, (Py_ssize_t)i), &tables[i]) == 0;
   if (ok) {
     rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = n, .gather_threads = gather_threads};
-    rv_error err;
-    ok = rv_store_new(&config, &self->store, &err) == RV_OK;
-    if (!ok) core_raise(state, &err);
+    ok = make(self, &config, checkpointer) == 0;
   }
   scratch_fini(&s);
   if (!ok) Py_CLEAR(self);
@@ -196,11 +219,12 @@ static PyMethodDef store_methods[] = {
     {"close", store_close, METH_NOARGS, "close($self, /)\n--\n\nEnds all waits and refuses new work."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot store_slots[] = {{Py_tp_doc, "Store(tables, gather_threads=0)\n--\n\nTables in this process's memory."},
-                                    {Py_tp_new, CORE_SLOT(store_tp_new)},
-                                    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
-                                    {Py_tp_methods, store_methods},
-                                    {0, NULL}};
+static PyType_Slot store_slots[] = {
+    {Py_tp_doc, "Store(tables, gather_threads=0, checkpointer=None)\n--\n\nTables in this process's memory."},
+    {Py_tp_new, CORE_SLOT(store_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
+    {Py_tp_methods, store_methods},
+    {0, NULL}};
 
 PyType_Spec store_spec = {
     .name = "reverie._core.Store",

@@ -7,7 +7,8 @@
 #include "core.h"
 #include "tree.h"
 
-extern PyType_Spec structure_spec, store_spec, server_spec, cancel_spec, client_spec, handle_spec, batch_spec, sample_spec;
+extern PyType_Spec checkpointer_spec, structure_spec, store_spec, server_spec, cancel_spec, client_spec, handle_spec, batch_spec,
+    sample_spec;
 extern PyType_Spec sampler_spec, stream_spec, step_writer_spec, writer_spec, structured_spec, history_spec, column_spec,
     reference_spec, buffer_spec, transitions_spec;
 
@@ -38,6 +39,22 @@ typedef struct store_object {
 
 /* What Python's TableInfo is made from; NULL with an exception. */
 PyObject *table_info_to_dict(const rv_table_info *info);
+
+/* ---- checkpoints ---- */
+typedef struct checkpointer_object {
+  PyObject_HEAD
+  core_state *state;
+  rv_checkpointer *checkpointer;
+} checkpointer_object;
+
+/* Saving and restoring without the GIL; signals and a deadline end it. `wait` is for core_wait_end. */
+typedef struct checkpoint_wait {
+  core_wait wait;
+  rv_checkpoint_watch watch;
+  int64_t deadline_ns, next_look_ns;
+  bool late; /* the deadline ended it */
+} checkpoint_wait;
+void checkpoint_wait_begin(checkpoint_wait *self, int64_t timeout_ms);
 
 typedef struct cancel_object {
   PyObject_HEAD

@@ -35,6 +35,11 @@ static bool has_file(const char *path, const char *name)
   return there;
 }
 
+bool rv_checkpoint_is_done(const char *path)
+{
+  return has_file(path, RV_DONE_FILE);
+}
+
 static int newest_first(const void *a, const void *b)
 {
   const rv_checkpoint_entry *x = a, *y = b;

@@ -43,6 +43,7 @@ typedef struct rv_checkpoint_list {
 /* All directories of the root but those whose names begin with a dot. A root that is not there has none. */
 rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err);
 void rv_checkpoint_list_fini(rv_checkpoint_list *list);
+bool rv_checkpoint_is_done(const char *path); /* it is there, with DONE in it */
 
 /* ---- writing and removing ---- */
 

@@ -13,7 +13,7 @@
 #include "persist/checkpoint_files.h"
 #include "persist/record_file.h"
 
-enum { DEFAULT_LEVEL = 1 };
+enum { DEFAULT_LEVEL = 1, LISTED_AGAIN = 20 };
 
 struct rv_checkpointer {
   atomic_size_t refs;
@@ -21,6 +21,7 @@ struct rv_checkpointer {
   char *path, *fallback;
   int level;
   uint32_t keep;
+  bool has_group;
   atomic_bool saving;
 };
 
@@ -55,6 +56,7 @@ rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_checkpointe
   rv_env_fill(&checkpointer->env, full.env);
   checkpointer->level = full.level == 0 ? DEFAULT_LEVEL : full.level < 0 ? 0 : full.level;
   checkpointer->keep = full.keep == 0 ? 1 : full.keep;
+  checkpointer->has_group = full.group != NULL && full.group[0] != '\0';
   rv_code code = absolute(full.path, &checkpointer->path, err);
   if (code == RV_OK && full.fallback_path != NULL && full.fallback_path[0] != '\0')
     code = absolute(full.fallback_path, &checkpointer->fallback, err);
@@ -110,6 +112,9 @@ rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, con
                              rv_error *err)
 {
   if (path != NULL) *path = NULL;
+  if (checkpointer->has_group)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "no checkpoint was saved: the checkpointer has a group, and there are none; leave it empty");
   if (atomic_exchange(&checkpointer->saving, true))
     return rv_fail(err, RV_FAILED_PRECONDITION, "a checkpoint is being saved to %s already; wait for that one",
                    checkpointer->path);
@@ -145,54 +150,60 @@ static rv_code load(restoring *work, const char *dir, bool *damaged, rv_error *e
   return code;
 }
 
-/* The newest that is whole. *found: the root has one at all, and the result is about it. */
-static rv_code load_newest(restoring *work, bool *found, rv_error *err)
+typedef struct search {
+  bool found;   /* the root has a checkpoint at all, and the result is about it */
+  bool changed; /* one went while it was being read: a server that saves removes older ones */
+  rv_error first;
+} search;
+
+/* Goes on with the one before where it returns RV_OK without a store. */
+static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search *all, rv_error *err)
 {
-  const rv_checkpointer *checkpointer = work->checkpointer;
-  rv_checkpoint_list list;
-  rv_error first, fault;
-  *found = false;
-  rv_code code = rv_checkpoint_list_read(checkpointer->path, &list, err);
-  if (code != RV_OK) return code;
-  for (size_t i = 0; i < list.count; i++) {
-    char *dir = rv_path_join(checkpointer->path, list.entries[i].name);
-    bool damaged = false;
-    if (dir == NULL) {
-      code = rv_fail_memory(err, strlen(checkpointer->path));
-      *found = true;
-      break;
-    }
-    if (!list.entries[i].done) {
-      if (list.entries[i].wall_ns != INT64_MIN)
-        rv_log(&checkpointer->env, RV_LOG_WARNING, "%s has no " RV_DONE_FILE ": it is half written, and passed over", dir);
-      free(dir);
-      continue;
-    }
-    code = load(work, dir, &damaged, &fault);
-    if (code != RV_OK && damaged)
-      rv_log(&checkpointer->env, RV_LOG_WARNING, "%s cannot be used, and is passed over: %s", dir, fault.message);
-    if (code != RV_OK && !damaged) rv_error_prefix(&fault, "%s", dir);
+  const rv_env *env = &work->checkpointer->env;
+  rv_error fault;
+  bool damaged = false;
+  char *dir = rv_path_join(work->checkpointer->path, entry->name);
+  if (dir == NULL) return rv_fail_memory(err, strlen(work->checkpointer->path));
+  rv_code code = RV_OK;
+  if (!entry->done) {
+    if (entry->wall_ns != INT64_MIN)
+      rv_log(env, RV_LOG_WARNING, "%s has no " RV_DONE_FILE ": it is half written, and passed over", dir);
     free(dir);
-    if (code != RV_OK && !*found) first = fault;
-    *found = true;
-    if (code == RV_OK) break;
-    if (!damaged) {
-      rv_error_copy(err, &fault);
-      break;
-    }
-    rv_error_copy(err, &first);
-    code = first.code;
+    return RV_OK;
   }
-  rv_checkpoint_list_fini(&list);
+  code = load(work, dir, &damaged, &fault);
+  if (code != RV_OK && damaged && !rv_checkpoint_is_done(dir)) {
+    all->changed = true;
+    damaged = false;
+  }
+  if (code != RV_OK && damaged) {
+    rv_log(env, RV_LOG_WARNING, "%s cannot be used, and is passed over: %s", dir, fault.message);
+    if (!all->found) all->first = fault;
+    code = RV_OK;
+  } else if (code != RV_OK) {
+    rv_error_prefix(&fault, "%s", dir);
+    rv_error_copy(err, &fault);
+  }
+  all->found = true;
+  free(dir);
   return code;
 }
 
-static rv_code check_fallback(const char *dir, rv_error *err)
+/* The newest that is whole. */
+static rv_code load_newest(restoring *work, search *all, rv_error *err)
 {
-  char *done = rv_path_join(dir, RV_DONE_FILE);
-  if (done == NULL) return rv_fail_memory(err, strlen(dir));
-  rv_code code = access(done, F_OK) == 0 ? RV_OK : rv_fail_system(err, errno, "find", done);
-  free(done);
+  rv_code code = RV_OK;
+  for (int tries = 0; tries < LISTED_AGAIN; tries++) {
+    rv_checkpoint_list list;
+    *all = (search){.found = false};
+    code = rv_checkpoint_list_read(work->checkpointer->path, &list, err);
+    if (code != RV_OK) return code;
+    for (size_t i = 0; i < list.count && code == RV_OK && *work->out == NULL; i++)
+      code = try_one(work, &list.entries[i], all, err);
+    rv_checkpoint_list_fini(&list);
+    if (!all->changed) break;
+  }
+  if (code == RV_OK && *work->out == NULL && all->found) code = rv_error_copy(err, &all->first);
   return code;
 }
 
@@ -202,8 +213,9 @@ static bool load_fallback(restoring *work)
   rv_error err;
   bool damaged;
   if (checkpointer->fallback == NULL) return false;
-  rv_code code = check_fallback(checkpointer->fallback, &err);
-  if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &err);
+  rv_code code = rv_checkpoint_is_done(checkpointer->fallback)
+                     ? load(work, checkpointer->fallback, &damaged, &err)
+                     : rv_fail(&err, RV_NOT_FOUND, "there is no " RV_DONE_FILE " in it");
   if (code != RV_OK)
     rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s",
            checkpointer->fallback, err.message);
@@ -213,13 +225,14 @@ static bool load_fallback(restoring *work)
 rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
                                 rv_store **out, char **loaded, rv_error *err)
 {
-  bool found;
+  search all;
   restoring work = {.checkpointer = checkpointer,
                     .source = {.config = config, .watch = watch, .env = &checkpointer->env},
                     .out = out,
                     .loaded = loaded};
+  *out = NULL;
   if (loaded != NULL) *loaded = NULL;
-  rv_code code = load_newest(&work, &found, err);
-  if (found || code != RV_OK) return code;
+  rv_code code = load_newest(&work, &all, err);
+  if (all.found || code != RV_OK) return code;
   return load_fallback(&work) ? RV_OK : rv_store_new(config, out, err);
 }

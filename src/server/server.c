@@ -22,6 +22,16 @@ static size_t or_default(size_t value, size_t fallback)
   return value == 0 ? fallback : value;
 }
 
+static rv_code start_saver(rv_server *server, const rv_server_config *config, rv_error *err)
+{
+  const rv_saver_config saver = {.store = server->store,
+                                 .checkpointer = config->checkpointer,
+                                 .env = &server->env,
+                                 .every_ms = config->checkpoint_every_ms,
+                                 .every_inserts = config->checkpoint_every_inserts};
+  return rv_saver_new(&saver, &server->saver, err);
+}
+
 static rv_code start(rv_server *server, const rv_server_config *config, rv_error *err)
 {
   rv_grpc_server_config grpc = {
@@ -43,6 +53,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
 
 static void destroy(rv_server *server)
 {
+  rv_saver_free(server->saver);
   rv_cond_fini(&server->changed);
   rv_mutex_fini(&server->lock);
   rv_store_unref(server->store);
@@ -60,6 +71,13 @@ static rv_code check(const rv_server_config *config, rv_error *err)
   if (config->writer_session_ttl_ms < 0 || config->writer_session_ttl_ms > INT64_MAX / 1000000)
     return rv_fail(err, RV_INVALID_ARGUMENT, "writer_session_ttl_ms is %" PRId64 "; it must be a positive number of milliseconds",
                    config->writer_session_ttl_ms);
+  if (config->checkpoint_every_ms < 0 || config->checkpoint_every_ms > INT64_MAX / 1000000 ||
+      config->checkpoint_every_inserts < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "checkpoint_every_ms is %" PRId64 " and checkpoint_every_inserts %" PRId64 "; neither may be negative",
+                   config->checkpoint_every_ms, config->checkpoint_every_inserts);
+  if (config->checkpointer == NULL && (config->checkpoint_every_ms > 0 || config->checkpoint_every_inserts > 0))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "checkpoints are to be saved, but there is no checkpointer; give one");
   return RV_OK;
 }
 
@@ -94,6 +112,7 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   server->session_limits = (rv_writer_session_limits){.max_sessions = or_default(full.max_writer_sessions, default_sessions),
                                                       .ttl_ns = ttl_ms * 1000000};
   code = rv_writer_sessions_of_store(server->store, &server->sessions, err);
+  if (code == RV_OK && full.checkpointer != NULL) code = start_saver(server, &full, err);
   if (code == RV_OK) code = start(server, &full, err);
   if (code != RV_OK) {
     destroy(server);
@@ -161,6 +180,7 @@ static void drain(rv_server *server)
   atomic_store(&server->draining, true);
   sweep_all(server, RV_SWEEP_DRAIN);
   wait_for_streams(server);
+  if (server->saver != NULL) rv_saver_stop(server->saver); /* those who wait for it are answered through their loops */
   sweep_all(server, RV_SWEEP_END);
   rv_grpc_server_stop(server->grpc, LAST_WORDS_MS);
   /* Operations that were completing while they were cancelled still come home through their loops, which must run until then. */

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "net/net.h"
 #include "reverie/server.h"
+#include "server/saver.h"
 #include "server/sessions.h"
 #include "store/store.h"
 #include "wire/proto.h"
@@ -29,6 +30,7 @@ struct rv_server {
   rv_store *store;
   rv_writer_sessions *sessions; /* the store's */
   rv_writer_session_limits session_limits;
+  rv_saver *saver; /* NULL: no checkpointer */
   rv_grpc_server *grpc;
   uint16_t *ports;
   size_t num_addresses;
@@ -107,13 +109,14 @@ rv_code rv_begin_sample_stream(rv_server *server, rv_call *call, const rv_method
                                void **user, rv_error *err);
 rv_code rv_begin_initialize_connection(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
                                        void **user, rv_error *err);
+rv_code rv_begin_checkpoint(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
+                            rv_error *err);
 rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
                               void **user, rv_error *err);
 
 rv_code rv_answer_mutate(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_reset(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_server_info(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_checkpoint(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_items(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_get(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_set_rate_limiter(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);

@@ -16,7 +16,7 @@ static const rv_method methods[] = {
     {.path = REVERB "ServerInfo", .begin = rv_begin_unary, .answer = rv_answer_server_info},
     {.path = REVERB "InitializeConnection", .begin = rv_begin_initialize_connection},
     {.path = REVERB "Reset", .begin = rv_begin_unary, .answer = rv_answer_reset},
-    {.path = REVERB "Checkpoint", .begin = rv_begin_unary, .answer = rv_answer_checkpoint},
+    {.path = REVERB "Checkpoint", .begin = rv_begin_checkpoint},
     {.path = REVERIE "Items", .begin = rv_begin_unary, .answer = rv_answer_items},
     {.path = REVERIE "Get", .begin = rv_begin_unary, .answer = rv_answer_get},
     {.path = REVERIE "SetRateLimiter", .begin = rv_begin_unary, .answer = rv_answer_set_rate_limiter},

@@ -240,3 +240,12 @@ bool rv_table_can_insert(rv_table *table, int64_t n)
   rv_turn_end(&turn);
   return can;
 }
+
+int64_t rv_table_num_inserts(rv_table *table)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  int64_t inserts = table->rates.inserts;
+  rv_turn_leave(&turn);
+  return inserts;
+}

@@ -23,6 +23,8 @@ rv_code rv_table_items(rv_table *table, uint64_t *cursor, rv_item_info *out, siz
 /* Fills *out, whose strings and arrays are the caller's: rv_table_info_fini. */
 rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err);
 void rv_table_info_fini(rv_table_info *info);
+/* Inserts since the table was made; a reset does not take any away. */
+int64_t rv_table_num_inserts(rv_table *table);
 /* The rate limiter alone, as it stands: could so many proceed now? */
 bool rv_table_can_sample(rv_table *table, int64_t n);
 bool rv_table_can_insert(rv_table *table, int64_t n);

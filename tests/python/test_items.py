@@ -218,8 +218,3 @@ def test_server_info_says_who_waits_for_what(connect):
 @pytest.mark.parametrize("timeout", [None, 0, -1, 5, 2.5])
 def test_server_info_takes_reverbs_timeouts(client, timeout):
     assert list(client.server_info(timeout)) == ["t"]
-
-
-def test_checkpoints_need_a_checkpointer(client):
-    with pytest.raises(ValueError, match="(?i)checkpointer"):
-        client.checkpoint()

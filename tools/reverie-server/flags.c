@@ -23,6 +23,10 @@ const char flags_help[] =
     "  --port N             (default 8000; 0: any free port)\n"
     "  --threads N          I/O threads (default 0: one per core, at most 8)\n"
     "  --drain SECONDS      how long calls in progress may take after SIGTERM (default 10)\n"
+    "  --checkpoints DIR    restore the newest checkpoint in DIR at start, and save there when a client asks "
+    "(docs/checkpoints.md);\n"
+    "                         --set checkpoint_every_seconds=N, checkpoint_every_inserts=N, checkpoint_keep=N,\n"
+    "                         checkpoint_fallback=DIR, checkpoint_level=0..9\n"
     "  --log LEVEL          debug, info, warning or error (default info)\n"
     "  --set NAME=VALUE     any setting of the file: max_message_bytes, max_connections, ...\n"
     "  --check              say whether the configuration is right, and exit\n"
@@ -40,8 +44,13 @@ static bool set_pair(settings *all, const char *pair, rv_error *err)
 
 static bool apply(settings *all, const char *flag, const char *value, rv_error *err)
 {
-  static const char *const plain[][2] = {{"--listen", "listen"},   {"--host", "host"},           {"--port", "port"},
-                                         {"--threads", "threads"}, {"--drain", "drain_seconds"}, {"--log", "log"}};
+  static const char *const plain[][2] = {{"--listen", "listen"},
+                                         {"--host", "host"},
+                                         {"--port", "port"},
+                                         {"--threads", "threads"},
+                                         {"--drain", "drain_seconds"},
+                                         {"--log", "log"},
+                                         {"--checkpoints", "checkpoint_path"}};
   bool listen = strcmp(flag, "--listen") == 0;
   if (!all->listen_by_flag && (listen || strcmp(flag, "--host") == 0 || strcmp(flag, "--port") == 0)) all->num_addresses = 0;
   if (!all->listen_by_flag && listen) {
@@ -58,7 +67,7 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 static bool takes_value(const char *flag)
 {
   static const char *const names[] = {"--config",  "--table", "--listen", "--host", "--port",
-                                      "--threads", "--drain", "--log",    "--set"};
+                                      "--threads", "--drain", "--log",    "--set",  "--checkpoints"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

@@ -39,17 +39,43 @@ static void raise_file_limit(void)
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static rv_code make_store(const settings *all, const rv_env *env, rv_store **out, rv_error *err)
+static rv_code make_checkpointer(const settings *all, const rv_env *env, rv_checkpointer **out, rv_error *err)
+{
+  rv_checkpointer_config config = {.size = sizeof config,
+                                   .path = all->checkpoint_path,
+                                   .fallback_path = all->checkpoint_fallback,
+                                   .level = all->checkpoint_level == 0  ? -1
+                                            : all->checkpoint_level < 0 ? 0
+                                                                        : (int32_t)all->checkpoint_level,
+                                   .keep = (uint32_t)all->checkpoint_keep,
+                                   .env = env};
+  return all->checkpoint_path == NULL ? RV_OK : rv_checkpointer_new(&config, out, err);
+}
+
+/* A signal ends the wait for a large checkpoint, too. */
+static bool not_interrupted(void *context, const rv_checkpoint_progress *progress)
+{
+  (void)progress;
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 0 && sigismember(&pending, SIGINT) == 0 && context == NULL;
+}
+
+/* Empty, or with what was saved. Without a checkpointer only the configuration is tried. */
+static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, const rv_env *env, rv_store **out, rv_error *err)
 {
   rv_store_config config = {.size = sizeof config,
                             .env = env,
                             .tables = all->tables,
                             .num_tables = all->num_tables,
                             .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes};
-  return rv_store_new(&config, out, err);
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = not_interrupted};
+  return checkpointer == NULL ? rv_store_new(&config, out, err)
+                              : rv_checkpointer_restore(checkpointer, &config, &watch, out, NULL, err);
 }
 
-static rv_code make_server(const settings *all, rv_store *store, const rv_env *env, rv_server **out, rv_error *err)
+static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer *checkpointer, const rv_env *env,
+                           rv_server **out, rv_error *err)
 {
   rv_server_config config = {.size = sizeof config,
                              .store = store,
@@ -63,7 +89,10 @@ static rv_code make_server(const settings *all, rv_store *store, const rv_env *e
                              .writer_session_ttl_ms = all->writer_session_ttl_ms,
                              .env = env,
                              .max_stream_chunk_bytes = (size_t)all->max_stream_chunk_bytes,
-                             .max_orphan_bytes = (size_t)all->max_orphan_bytes};
+                             .max_orphan_bytes = (size_t)all->max_orphan_bytes,
+                             .checkpointer = checkpointer,
+                             .checkpoint_every_ms = all->checkpoint_every_ms,
+                             .checkpoint_every_inserts = all->checkpoint_every_inserts};
   return rv_server_new(&config, out, err);
 }
 
@@ -136,19 +165,33 @@ static int run(const settings *all, bool only_check)
     rv_address address;
     code = rv_address_parse(all->addresses[i], &address, &err);
   }
-  if (code == RV_OK) code = make_store(all, &env, &store, &err);
+  rv_checkpointer *checkpointer = NULL;
+  if (code == RV_OK) code = make_store(all, NULL, &env, &store, &err);
+  if (code == RV_OK) code = make_checkpointer(all, &env, &checkpointer, &err);
   if (code != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
+    rv_store_unref(store);
     return EXIT_CONFIG;
   }
   if (only_check) {
     printf("the configuration is right: %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");
+    rv_checkpointer_unref(checkpointer);
     rv_store_unref(store);
     return 0;
   }
+  if (checkpointer != NULL) {
+    rv_store_unref(store); /* it has shown that the configuration is right */
+    store = NULL;
+    code = make_store(all, checkpointer, &env, &store, &err);
+    if (code != RV_OK) {
+      fprintf(stderr, "reverie-server: %s\n", err.message);
+      rv_checkpointer_unref(checkpointer);
+      return 1;
+    }
+  }
   raise_file_limit();
   int status = 1;
-  if (make_server(all, store, &env, &server, &err) != RV_OK) {
+  if (make_server(all, store, checkpointer, &env, &server, &err) != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
   } else {
     sigset_t signals;
@@ -160,6 +203,7 @@ static int run(const settings *all, bool only_check)
     status = serve(server, all, &signals);
   }
   rv_server_free(server);
+  rv_checkpointer_unref(checkpointer);
   rv_store_unref(store);
   return status;
 }

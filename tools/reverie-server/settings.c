@@ -9,7 +9,7 @@ enum { DEFAULT_PORT = 8000, DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000
 
 void settings_init(settings *all)
 {
-  *all = (settings){.port = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
+  *all = (settings){.port = -1, .checkpoint_level = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
 }
 
 void settings_free(settings *all)
@@ -26,6 +26,8 @@ void settings_add_address(settings *all, const char *address)
 /* ---- the whole ---- */
 
 typedef enum value_kind { VALUE_INT, VALUE_BYTES, VALUE_SECONDS, VALUE_TEXT, VALUE_LEVEL, VALUE_ADDRESS } value_kind;
+
+#define CHECKPOINT "checkpoint_"
 
 static const struct field {
   const char *name;
@@ -48,6 +50,12 @@ static const struct field {
     {"max_stream_chunk_bytes", VALUE_BYTES, true, offsetof(settings, max_stream_chunk_bytes), 0, 0},
     {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 0, 0},
     {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 0, 0},
+    {CHECKPOINT "path", VALUE_TEXT, false, offsetof(settings, checkpoint_path), 0, 0},
+    {CHECKPOINT "fallback", VALUE_TEXT, false, offsetof(settings, checkpoint_fallback), 0, 0},
+    {CHECKPOINT "every_seconds", VALUE_SECONDS, false, offsetof(settings, checkpoint_every_ms), 0, 0},
+    {CHECKPOINT "every_inserts", VALUE_INT, false, offsetof(settings, checkpoint_every_inserts), 0, INT64_MAX},
+    {CHECKPOINT "keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
+    {CHECKPOINT "level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
 };
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -55,6 +63,14 @@ bool settings_is_limit(const char *name)
 {
   for (size_t i = 0; i < NUM_FIELDS; i++)
     if (strcmp(fields[i].name, name) == 0) return fields[i].is_limit;
+  return false;
+}
+
+bool settings_is_checkpoint(const char *name)
+{
+  size_t prefix = strlen(CHECKPOINT);
+  for (size_t i = 0; i < NUM_FIELDS; i++)
+    if (strncmp(fields[i].name, CHECKPOINT, prefix) == 0 && strcmp(fields[i].name + prefix, name) == 0) return true;
   return false;
 }
 
@@ -72,7 +88,7 @@ static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
 
 static bool unknown_field(const char *name, rv_error *err)
 {
-  char known[320] = "";
+  char known[480] = "";
   for (size_t i = 0, at = 0; i < NUM_FIELDS && at < sizeof known; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", fields[i].name);
   rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"; there are %s, tables", name, known);
@@ -199,6 +215,13 @@ bool settings_finish(settings *all, rv_error *err)
 {
   if (all->num_tables == 0) {
     rv_fail(err, RV_INVALID_ARGUMENT, "no tables: give --table name=NAME, or a file with tables by --config FILE");
+    return false;
+  }
+  if (all->checkpoint_path == NULL &&
+      (all->checkpoint_fallback != NULL || all->checkpoint_every_ms > 0 || all->checkpoint_every_inserts > 0 ||
+       all->checkpoint_keep > 0 || all->checkpoint_level >= 0)) {
+    rv_fail(err, RV_INVALID_ARGUMENT,
+            "checkpoints have no path; give one by --checkpoints DIRECTORY, or path in the file's checkpoints");
     return false;
   }
   if (all->num_addresses > 0 && (all->host != NULL || all->port >= 0)) {

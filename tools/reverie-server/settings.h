@@ -20,6 +20,9 @@ typedef struct settings {
   int64_t max_message_bytes, max_connections, max_streams_per_connection, max_writer_sessions, writer_session_ttl_ms;
   int64_t max_stream_chunk_bytes, max_orphan_bytes, max_decode_cache_bytes;
   int64_t drain_ms;
+  const char *checkpoint_path, *checkpoint_fallback; /* NULL: none */
+  int64_t checkpoint_every_ms, checkpoint_every_inserts, checkpoint_keep;
+  int64_t checkpoint_level; /* -1: not given */
   rv_log_level log_level;
   rv_table_config *tables; /* `name` NULL until it is set */
   size_t num_tables;
@@ -34,6 +37,7 @@ bool settings_finish(settings *all, rv_error *err);
  * ones. */
 bool settings_set(settings *all, const char *name, const char *text, rv_error *err);
 bool settings_is_limit(const char *name);
+bool settings_is_checkpoint(const char *name); /* "path" of the file's mapping: the setting is "checkpoint_path" */
 void settings_add_address(settings *all, const char *address);
 
 /* A table with the defaults, to be set. Valid until the next is added. */

@@ -1,0 +1,196 @@
+#include "server/saver.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "store/store.h"
+
+enum { LOOK_NS = 1000000000 }; /* at how many inserts there are */
+#define TELL_NS INT64_C(10000000000)
+
+struct rv_saver {
+  rv_env env;
+  rv_store *store;
+  rv_checkpointer *checkpointer;
+  int64_t every_ns, every_inserts;
+  pthread_t thread;
+  atomic_bool stopping;
+  rv_mutex lock; /* guards what follows */
+  rv_cond changed;
+  rv_link asked;
+  bool joined; /* the thread is over */
+  /* the thread's own */
+  int64_t last_ns, last_inserts; /* when the last one began, and how many inserts there were */
+  int64_t told_ns;
+  rv_checkpoint_progress progress;
+};
+
+static int64_t num_inserts(const rv_saver *saver)
+{
+  int64_t sum = 0;
+  for (size_t i = 0; i < rv_store_num_tables(saver->store); i++) sum += rv_table_num_inserts(rv_store_table(saver->store, i));
+  return sum;
+}
+
+/* ---- saving ---- */
+
+static bool go_on(void *context, const rv_checkpoint_progress *progress)
+{
+  rv_saver *saver = context;
+  int64_t now = rv_monotonic_ns(&saver->env);
+  saver->progress = *progress;
+  if (now - saver->told_ns >= TELL_NS) {
+    saver->told_ns = now;
+    rv_log(&saver->env, RV_LOG_INFO, "checkpoint: %" PRId64 " of %" PRId64 " items are saved, %" PRId64 " MiB", progress->items,
+           progress->total_items, progress->bytes_written >> 20);
+  }
+  return !atomic_load(&saver->stopping);
+}
+
+static void answer(rv_link *askers, rv_code code, const char *path_or_message)
+{
+  for (rv_link *link; (link = rv_list_pop_front(askers)) != NULL;) {
+    rv_saver_request *request = RV_CONTAINER(link, rv_saver_request, link);
+    request->done(request, code, path_or_message);
+  }
+}
+
+static void save(rv_saver *saver, rv_link *askers)
+{
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = go_on, .context = saver};
+  rv_error err;
+  char *path = NULL;
+  saver->last_ns = saver->told_ns = rv_monotonic_ns(&saver->env);
+  saver->last_inserts = saver->every_inserts > 0 ? num_inserts(saver) : 0;
+  saver->progress = (rv_checkpoint_progress){.size = sizeof saver->progress};
+  rv_code code = rv_checkpointer_save(saver->checkpointer, saver->store, &watch, &path, &err);
+  double seconds = (double)(rv_monotonic_ns(&saver->env) - saver->last_ns) / 1e9;
+  if (code == RV_OK)
+    rv_log(&saver->env, RV_LOG_INFO, "checkpoint: %" PRId64 " items saved to %s in %.3g s", saver->progress.items, path, seconds);
+  else
+    rv_log(&saver->env, code == RV_CANCELLED ? RV_LOG_INFO : RV_LOG_ERROR, "checkpoint: %s", err.message);
+  answer(askers, code, code == RV_OK ? path : err.message);
+  free(path);
+}
+
+/* ---- waiting ---- */
+
+/* How long until one is due; 0: now. */
+static int64_t wait_ns(const rv_saver *saver)
+{
+  int64_t wait = INT64_MAX;
+  if (saver->every_ns > 0) {
+    int64_t passed = rv_monotonic_ns(&saver->env) - saver->last_ns;
+    wait = passed >= saver->every_ns ? 0 : saver->every_ns - passed;
+  }
+  if (saver->every_inserts > 0) {
+    if (num_inserts(saver) - saver->last_inserts >= saver->every_inserts) return 0;
+    if (wait > LOOK_NS) wait = LOOK_NS;
+  }
+  return wait;
+}
+
+/* True: one is to be saved, for those who asked and were moved to `askers`. */
+static bool wait_for_work(rv_saver *saver, rv_link *askers)
+{
+  rv_list_init(askers);
+  for (;;) {
+    int64_t wait = wait_ns(saver); /* asks the tables: not under the lock */
+    rv_mutex_lock(&saver->lock);
+    bool stop = atomic_load(&saver->stopping), due = !rv_list_empty(&saver->asked) || wait == 0;
+    if (!stop && !due && wait == INT64_MAX) rv_cond_wait(&saver->changed, &saver->lock);
+    if (!stop && !due && wait != INT64_MAX) rv_cond_wait_for(&saver->changed, &saver->lock, wait);
+    rv_list_splice(askers, &saver->asked);
+    stop = atomic_load(&saver->stopping);
+    rv_mutex_unlock(&saver->lock);
+    if (stop) return false;
+    if (due || !rv_list_empty(askers)) return true;
+  }
+}
+
+static void *run(void *argument)
+{
+  rv_saver *saver = argument;
+  rv_link askers;
+  while (wait_for_work(saver, &askers)) save(saver, &askers);
+  answer(&askers, RV_UNAVAILABLE, "the server is shutting down");
+  return NULL;
+}
+
+/* ---- life ---- */
+
+static void destroy(rv_saver *saver)
+{
+  rv_cond_fini(&saver->changed);
+  rv_mutex_fini(&saver->lock);
+  rv_checkpointer_unref(saver->checkpointer);
+  rv_store_unref(saver->store);
+  free(saver);
+}
+
+rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err)
+{
+  rv_saver *saver = calloc(1, sizeof *saver);
+  if (saver == NULL) return rv_fail_memory(err, sizeof *saver);
+  rv_env_fill(&saver->env, config->env);
+  saver->store = rv_store_ref(config->store);
+  saver->checkpointer = rv_checkpointer_ref(config->checkpointer);
+  saver->every_ns = config->every_ms * 1000000;
+  saver->every_inserts = config->every_inserts;
+  atomic_init(&saver->stopping, false);
+  rv_mutex_init(&saver->lock, RV_RANK_SERVER, "saver");
+  rv_cond_init(&saver->changed);
+  rv_list_init(&saver->asked);
+  saver->last_ns = rv_monotonic_ns(&saver->env);
+  saver->last_inserts = num_inserts(saver);
+  sigset_t all, before; /* the thread takes no signals, also none for a file that grows too large */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = pthread_create(&saver->thread, NULL, run, saver);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed != 0) {
+    destroy(saver);
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "no thread could be started for checkpoints");
+  }
+  *out = saver;
+  return RV_OK;
+}
+
+void rv_saver_ask(rv_saver *saver, rv_saver_request *request)
+{
+  rv_mutex_lock(&saver->lock);
+  bool late = saver->joined;
+  if (!late) rv_list_push_back(&saver->asked, &request->link);
+  rv_cond_signal(&saver->changed);
+  rv_mutex_unlock(&saver->lock);
+  if (late) request->done(request, RV_UNAVAILABLE, "the server is shutting down");
+}
+
+void rv_saver_stop(rv_saver *saver)
+{
+  rv_mutex_lock(&saver->lock);
+  bool first = !atomic_exchange(&saver->stopping, true);
+  rv_cond_signal(&saver->changed);
+  rv_mutex_unlock(&saver->lock);
+  if (!first) return;
+  pthread_join(saver->thread, NULL);
+  rv_link late;
+  rv_list_init(&late);
+  rv_mutex_lock(&saver->lock);
+  saver->joined = true;
+  rv_list_splice(&late, &saver->asked);
+  rv_mutex_unlock(&saver->lock);
+  answer(&late, RV_UNAVAILABLE, "the server is shutting down");
+}
+
+void rv_saver_free(rv_saver *saver)
+{
+  if (saver == NULL) return;
+  rv_saver_stop(saver);
+  destroy(saver);
+}

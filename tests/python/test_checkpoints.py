@@ -1,0 +1,230 @@
+"""Checkpoints: saved while a server is in use, and what a server begins with."""
+
+import os
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+import reverie
+import server_program
+from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer, TempDirCheckpointer, default_checkpointer
+
+
+def table(name="t", **fields):
+    given = {
+        "name": name,
+        "sampler": reverie.selectors.Prioritized(0.6),
+        "remover": reverie.selectors.Fifo(),
+        "max_size": 1000,
+        "rate_limiter": reverie.rate_limiters.MinSize(1),
+    }
+    return reverie.Table(**(given | fields))
+
+
+def serve(root, *tables, **fields):
+    given = {"in_process": True} | fields
+    return reverie.Server(list(tables) or [table()], checkpointer=DefaultCheckpointer(root), **given)
+
+
+def items(server, name="t"):
+    client = reverie.Client(server)
+    return [(item.key, item.priority, item.times_sampled, item.inserted_at) for item in client.items(name)]
+
+
+@pytest.mark.parametrize("by", ["in process", "network"])
+def test_a_server_begins_with_what_was_saved(tmp_path, by):
+    root = tmp_path / "made" / "when saved"
+    with serve(root, in_process=False, address="localhost:0") as server:
+        client = reverie.Client(server if by == "in process" else server.address)
+        client.add_batch("t", {"x": np.arange(40), "name": np.array(["ä", ""] * 20, object)}, np.arange(40) / 2)
+        client.sample_batch("t", 10)
+        path = client.checkpoint()
+        assert pathlib.Path(path).parent == root
+        before = items(server)
+        info = client.server_info()["t"]
+    with serve(root) as server:
+        assert items(server) == before
+        after = reverie.Client(server).server_info()["t"]
+        assert after.rate_limiter_info == info.rate_limiter_info
+        assert after.num_unique_samples == info.num_unique_samples
+        again = reverie.Client(server)
+        again.add("t", {"x": 40, "name": "like the others"})
+        assert set(again.sample_batch("t", 5).data) == {"x", "name"}, "what columns are called came back, too"
+
+
+def test_tables_show_what_was_restored_and_keep_what_was_saved(tmp_path, capfd):
+    with serve(tmp_path) as server:
+        reverie.Client(server).add_batch("t", {"x": np.arange(40)})
+        reverie.Client(server).checkpoint()
+    smaller = table(max_size=10)
+    with serve(tmp_path, smaller, table("new")):
+        assert smaller.info.current_size == 40
+        assert smaller.info.max_size == 1000
+    assert "max_size 1000 (configured: 10)" in capfd.readouterr().err
+
+
+def test_a_saved_table_must_be_among_the_tables(tmp_path):
+    with serve(tmp_path, table("a"), table("b")) as server:
+        reverie.Client(server).checkpoint()
+    with pytest.raises(ValueError, match='table "b" was not found in provided list'):
+        serve(tmp_path, table("a"))
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, capfd):
+    keep = DefaultCheckpointer(tmp_path, keep=2)
+    with reverie.Server([table()], checkpointer=keep, in_process=True) as server:
+        client = reverie.Client(server)
+        client.add("t", 1)
+        older = client.checkpoint()
+        client.add("t", 2)
+        newer = pathlib.Path(client.checkpoint())
+    bytes_ = bytearray((newer / "items.tfrecord").read_bytes())
+    bytes_[len(bytes_) // 2] ^= 1
+    (newer / "items.tfrecord").write_bytes(bytes_)
+    with serve(tmp_path) as server:
+        assert len(items(server)) == 1
+    said = capfd.readouterr().err
+    assert f"{newer} cannot be used, and is passed over: {newer}/items.tfrecord" in said
+    (pathlib.Path(older) / "tables.tfrecord").write_bytes(b"")
+    (pathlib.Path(older) / "items.tfrecord").write_bytes(b"x")
+    with pytest.raises(reverie.ReverieError, match=r"items\.tfrecord"):
+        serve(tmp_path)
+
+
+def test_the_fallback_is_used_while_the_root_has_none(tmp_path, capfd):
+    with serve(tmp_path / "seed") as server:
+        reverie.Client(server).add_batch("t", {"x": np.arange(3)})
+        seed = reverie.Client(server).checkpoint()
+    with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path / "own", "", seed), in_process=True) as server:
+        assert len(items(server)) == 3
+    with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path / "own", "", "/nowhere"), in_process=True) as server:
+        assert items(server) == []
+    assert "/nowhere cannot be used" in capfd.readouterr().err
+
+
+def test_only_the_newest_stays_and_nothing_of_others_goes(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "zzz").mkdir()
+    with serve(tmp_path) as server:
+        paths = [reverie.Client(server).checkpoint() for _ in range(4)]
+    assert sorted(os.listdir(tmp_path)) == sorted(["mine.txt", "zzz", os.path.basename(paths[-1])])
+
+
+def test_saving_while_others_write_loses_nothing_that_was_there(tmp_path):
+    with serve(tmp_path, in_process=False, address="localhost:0") as server:
+        stop = threading.Event()
+
+        def work():
+            client = reverie.Client(server.address)
+            while not stop.is_set():
+                client.add_batch("t", {"x": np.arange(20)})
+                client.sample_batch("t", 5)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        client = reverie.Client(server)
+        sizes = []
+        for _ in range(5):
+            least = client.server_info()["t"].current_size
+            client.checkpoint()
+            sizes.append(least)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    with serve(tmp_path) as server:
+        info = reverie.Client(server).server_info()["t"]
+        assert info.current_size >= sizes[-1]
+
+
+# ---- the classes ----
+
+
+def test_a_server_without_a_checkpointer_of_its_own_has_a_temporary_directory():
+    with reverie.Server([table()], in_process=True) as server:
+        root = server._checkpointer.path
+        assert os.path.isdir(root)
+    assert not os.path.exists(root), "nothing was saved in it"
+    with reverie.Server([table()], in_process=True) as server:
+        path = reverie.Client(server).checkpoint()
+    assert os.path.isdir(path)
+
+
+def test_a_checkpointer_that_gives_none_means_no_checkpoints():
+    class Nothing(CheckpointerBase):
+        def internal_checkpointer(self):
+            return None
+
+    with reverie.Server([table()], checkpointer=Nothing(), address="localhost:0") as server:
+        for client in (reverie.Client(server), reverie.Client(server.address)):
+            with pytest.raises(ValueError, match="no Checkpointer"):
+                client.checkpoint()
+
+
+def test_a_group_is_refused_when_saving(tmp_path):
+    with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path, group="g"), address="localhost:0") as server:
+        for client in (reverie.Client(server), reverie.Client(server.address)):
+            with pytest.raises(ValueError, match="group"):
+                client.checkpoint()
+
+
+def test_the_classes_are_where_reverbs_users_find_them():
+    assert reverie.platform.checkpointers_lib.DefaultCheckpointer is DefaultCheckpointer
+    assert reverie.platform.default.checkpointers.default_checkpointer is default_checkpointer
+    first, second = TempDirCheckpointer(), default_checkpointer("ignored")
+    assert isinstance(second, TempDirCheckpointer)
+    assert first.path != second.path
+    assert (first.group, first.fallback_checkpoint_path) == ("", None)
+    for one in (first, second):
+        os.rmdir(one.path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"path": ""}, ValueError),
+        ({"path": 3}, TypeError),
+        ({"path": "x", "keep": 0}, ValueError),
+        ({"path": "x", "level": 10}, ValueError),
+        ({"path": "x", "group": None}, TypeError),
+        ({"path": "x", "fallback_checkpoint_path": 1}, TypeError),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, error):
+    with pytest.raises(error):
+        DefaultCheckpointer(**arguments)
+
+
+def test_a_server_takes_nothing_else_for_a_checkpointer():
+    with pytest.raises(TypeError, match="CheckpointerBase"):
+        reverie.Server([table()], checkpointer="/tmp", in_process=True)
+
+
+# ---- the program ----
+
+
+def test_the_program_restores_and_saves(tmp_path):
+    root = tmp_path / "root"
+    flags = ["--port", "0", "--checkpoints", str(root), "--table", "name=t,max_size=100"]
+    with server_program.Server(*flags) as server:
+        client = reverie.Client(server.address)
+        client.add_batch("t", {"x": np.arange(7)})
+        assert pathlib.Path(client.checkpoint()).parent == root
+    with server_program.Server(*flags) as server:
+        assert reverie.Client(server.address).server_info(timeout=10)["t"].current_size == 7
+
+
+def test_the_program_saves_by_itself(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"listen: 127.0.0.1:0\ncheckpoints:\n  path: {tmp_path}/root\n  every_seconds: 0.05\n  keep: 2\n  level: 0\n"
+        "tables:\n  - name: t\n"
+    )
+    with server_program.Server("--config", str(config)) as server:
+        reverie.Client(server.address).add_batch("t", {"x": np.arange(7)})
+        root = tmp_path / "root"
+        seen = set()
+        while len(seen) < 4:
+            seen |= {entry for entry in (os.listdir(root) if root.exists() else []) if not entry.startswith(".")}
+    assert len([entry for entry in os.listdir(root) if not entry.startswith(".")]) <= 3
