@@ -227,7 +227,7 @@ static rv_code put_rows(rv_chunk_log *log, entry *found, rv_slice slice, rv_slic
 
 rv_code rv_chunk_log_put(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err)
 {
-  entry *found;
+  entry *found = NULL;
   bool is_new;
   rv_code code = find_entry(log, slice->chunk, &found, &is_new, err);
   if (code != RV_OK) return code;
