@@ -21,6 +21,12 @@ def wait_until_no_drawer():
     assert drawers() == []
 
 
+@pytest.fixture(autouse=True)
+def nothing_left_by_an_earlier_test():
+    gc.collect()  # an error that a test expected holds on to its frames, and to the iterators in them
+    wait_until_no_drawer()
+
+
 @pytest.fixture
 def client(connect):
     client = connect()
