@@ -2,7 +2,8 @@
  *
  * A config lists nodes, one for each column of the items it makes: rows of one of the steps' columns, counted from the newest.
  * Whenever a step was appended, wholly or in part, each config is looked at in turn; it is applied, at most once a step, if
- * all its conditions hold and all its rows are there. rv_patterns does just that and hands the items to a sink: it keeps which
+ * all its conditions hold and all its rows are there. (A step without a value in any column that some config refers to is a
+ * row like others, but nothing is looked at in it.) rv_patterns does just that and hands the items to a sink: it keeps which
  * rows there are, not the rows themselves. rv_structured_writer (reverie/structured_writer.h) is one with a writer under it. */
 #ifndef REVERIE_PATTERNS_H
 #define REVERIE_PATTERNS_H
@@ -42,7 +43,7 @@ static inline rv_pattern_node rv_pattern_rows(int32_t column, int32_t start, int
 typedef enum rv_condition_of {
   RV_CONDITION_OF_NOTHING = 0,
   RV_CONDITION_OF_STEP_INDEX = 1,          /* of the newest step in its episode, from 0 */
-  RV_CONDITION_OF_STEPS_SINCE_APPLIED = 2, /* of this config; 1 in the first step, and in the step after an application */
+  RV_CONDITION_OF_STEPS_SINCE_APPLIED = 2, /* of this config; 1 in the first step that is looked at, and after an application */
   RV_CONDITION_OF_BUFFER_LENGTH = 3,       /* rows since the buffers were cleared, at most as many as are kept */
   RV_CONDITION_OF_END_EPISODE = 4,         /* 1 while the episode is being ended, else 0; only to be tested for 1 */
   RV_CONDITION_OF_COLUMN = 5 /* the newest row, one integer or bool; where it is missing or anything else nothing holds */

@@ -70,6 +70,7 @@ struct rv_patterns {
   int64_t num_rows;   /* since buffers were cleared, incl. an open step */
   int64_t step_index; /* of the newest step; -1: none in this episode */
   bool step_open;
+  bool step_has_values; /* the newest step, in a column that somebody refers to */
   uint64_t serial;
   char complaint[RV_COMPLAINT_MAX]; /* what should be said once, and by whoever has a log; "" if nothing */
 };

@@ -91,7 +91,14 @@ static void begin_step(rv_patterns *patterns)
 {
   int64_t row = patterns->num_rows++;
   patterns->step_index++;
+  patterns->step_has_values = false;
   for (uint32_t i = 0; i < patterns->num_sources; i++) rv_pattern_source_add_row(&patterns->sources[i], row);
+}
+
+/* The step has its first value: from here on configs are looked at, and it counts for them. */
+static void begin_looking(rv_patterns *patterns)
+{
+  patterns->step_has_values = true;
   for (size_t i = 0; i < patterns->num_patterns; i++) {
     patterns->patterns[i].since_applied++;
     patterns->patterns[i].applied = false;
@@ -104,7 +111,9 @@ void rv_patterns_take(rv_patterns *patterns, const rv_cell *cells, size_t num_ce
   patterns->step_open = partial_step;
   for (size_t i = 0; i < num_cells; i++) {
     rv_pattern_source *source = rv_patterns_source(patterns, cells[i].column);
-    if (source != NULL) rv_pattern_source_put(patterns, source, &cells[i].value, patterns->num_rows - 1);
+    if (source == NULL) continue;
+    rv_pattern_source_put(patterns, source, &cells[i].value, patterns->num_rows - 1);
+    if (!patterns->step_has_values) begin_looking(patterns);
   }
 }
 
@@ -177,7 +186,7 @@ static rv_code apply(rv_patterns *patterns, size_t position, rv_pattern_sink sin
 rv_code rv_patterns_match(rv_patterns *patterns, bool end_episode, rv_pattern_sink sink, void *context, rv_error *err)
 {
   rv_code first = RV_OK;
-  if (patterns->step_index < 0) return RV_OK; /* no step since the episode began */
+  if (patterns->step_index < 0 || !patterns->step_has_values) return RV_OK; /* no step in this episode, or an empty one */
   for (size_t i = 0; i < patterns->num_patterns; i++) {
     if (!is_due(patterns, &patterns->patterns[i], end_episode)) continue;
     rv_code code = apply(patterns, i, sink, context, first == RV_OK ? err : NULL);

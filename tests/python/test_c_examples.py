@@ -36,6 +36,11 @@ def test_the_embedded_buffer_samples(examples):
     assert "sampled 32 of 1000" in run(str(build / "buffer"), env=env)
 
 
+def test_patterns_make_items(examples):
+    build, env = examples
+    assert "transitions: 95 items\nends: 5 items\n" in run(str(build / "structured"), env=env)
+
+
 def test_an_actor_and_a_learner_meet_at_a_server(examples, tmp_path):
     build, env = examples
     address = f"unix:{tmp_path}/socket"

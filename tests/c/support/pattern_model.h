@@ -203,9 +203,24 @@ static inline double model_priority(const pattern_model *m, size_t i, const mode
   return 0.75 * greatest + 0.25 * (sum / count);
 }
 
+/* Has the newest row a value in a column that some config refers to? */
+static inline bool model_has_values(const pattern_model *m)
+{
+  const bool *there = m->there[m->rows - 1];
+  for (size_t i = 0; i < m->num_configs; i++) {
+    for (size_t j = 0; j < m->configs[i].num_nodes; j++) {
+      if (there[m->nodes[i][j].column]) return true;
+    }
+    for (size_t j = 0; j < m->configs[i].num_conditions; j++) {
+      if (m->conditions[i][j].of == RV_CONDITION_OF_COLUMN && there[m->conditions[i][j].column]) return true;
+    }
+  }
+  return false;
+}
+
 static inline void model_match(pattern_model *m, bool ending)
 {
-  if (m->steps == 0) return;
+  if (m->steps == 0 || !model_has_values(m)) return;
   for (size_t i = 0; i < m->num_configs; i++) {
     bool due = !m->applied[i];
     for (size_t j = 0; j < m->configs[i].num_conditions; j++) due = due && model_holds(m, i, &m->conditions[i][j], ending);
@@ -258,11 +273,8 @@ static inline void model_append(pattern_model *m, model_step *step)
     memset(m->there[m->rows], 0, sizeof m->there[0]);
     m->rows++;
     m->steps++;
-    for (size_t i = 0; i < m->num_configs; i++) {
-      m->since[i]++;
-      m->applied[i] = false;
-    }
   }
+  bool counted = model_has_values(m); /* in an earlier part of the step */
   int64_t row = m->rows - 1;
   step->partial = model_below(m, 3) == 0;
   step->num_cells = 0;
@@ -278,6 +290,10 @@ static inline void model_append(pattern_model *m, model_step *step)
         .value = {.dtype = model_dtypes[i], .rank = i == 4, .shape = i == 4 ? model_shape : NULL, .data = step->data[i]}};
   }
   m->open = step->partial;
+  for (size_t i = 0; i < m->num_configs && !counted && model_has_values(m); i++) {
+    m->since[i]++;
+    m->applied[i] = false;
+  }
   model_match(m, false);
 }
 
