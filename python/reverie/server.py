@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import tempfile
@@ -53,6 +54,11 @@ class Server:
         Threads that copy one large batch (512 KiB and more) for clients of this process, the caller included. They are started when first
         needed and sleep in between. 0: one per core, at most 4; 1: the caller alone.
 
+    checkpoint_every_seconds : float
+        A server that listens saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
+    checkpoint_every_inserts : int
+        And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never.
+
     Raises
     ------
     ValueError
@@ -75,6 +81,8 @@ class Server:
         max_message_bytes: int = 0,
         max_connections: int = 0,
         gather_threads: int = 0,
+        checkpoint_every_seconds: float = 0.0,
+        checkpoint_every_inserts: int = 0,
     ) -> None:
         self._process = os.getpid()
         self._stopped = threading.Event()
@@ -88,6 +96,12 @@ class Server:
         if (address is not None) + (port is not None) + bool(in_process) > 1:
             raise ValueError("give one of port, address and in_process")
         threads = _arguments.not_negative("gather_threads", gather_threads, 64)
+        every = _every(checkpoint_every_seconds, checkpoint_every_inserts)
+        if any(every) and (in_process or checkpointer is None):
+            raise ValueError(
+                "checkpoints by time or by inserts need a server that listens and a checkpointer; a server in process is saved by "
+                "Client.checkpoint"
+            )
         self._checkpointer, self._remove_directory = _checkpointer(self, checkpointer)
         self._internal = self._checkpointer.internal_checkpointer()
         self._store = _core.Store(
@@ -101,6 +115,7 @@ class Server:
                 _arguments.not_negative("io_threads", io_threads, 1024),
                 _arguments.not_negative("max_message_bytes", max_message_bytes),
                 _arguments.not_negative("max_connections", max_connections),
+                every,
             )
         if name is not None:
             try:
@@ -114,11 +129,24 @@ class Server:
             table._server_stopped = self._stopped
 
     def _listen(
-        self, addresses: list[str], everywhere: bool, io_threads: int, max_message_bytes: int, max_connections: int
+        self,
+        addresses: list[str],
+        everywhere: bool,
+        io_threads: int,
+        max_message_bytes: int,
+        max_connections: int,
+        every: tuple[int, int],
     ) -> None:
         try:
             self._server = _core.Server(
-                self._store, addresses, io_threads, max_message_bytes, max_connections, checkpointer=self._internal
+                self._store,
+                addresses,
+                io_threads,
+                max_message_bytes,
+                max_connections,
+                checkpointer=self._internal,
+                checkpoint_every_ms=every[0],
+                checkpoint_every_inserts=every[1],
             )
         except UnavailableError as error:
             raise AddressInUseError(str(error)) from None
@@ -243,6 +271,14 @@ def _checkpointer(server: Server, given: CheckpointerBase | None) -> tuple[Check
         return given, lambda: None
     path = tempfile.mkdtemp(prefix="reverie-checkpoints-")
     return DefaultCheckpointer(path), weakref.finalize(server, _remove_empty, path)
+
+
+def _every(seconds: float, inserts: int) -> tuple[int, int]:
+    """Milliseconds and inserts from one checkpoint to the next."""
+    time = _arguments.number("checkpoint_every_seconds", seconds)
+    if not 0 <= time <= 1e9:
+        raise ValueError(f"checkpoint_every_seconds must be a number of seconds from 0 to 1e9, got {seconds!r}")
+    return math.ceil(time * 1000), _arguments.not_negative("checkpoint_every_inserts", inserts)
 
 
 def _remove_empty(path: str) -> None:

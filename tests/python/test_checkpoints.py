@@ -138,6 +138,26 @@ def test_saving_while_others_write_loses_nothing_that_was_there(tmp_path):
         assert info.current_size >= sizes[-1]
 
 
+def test_a_server_saves_by_itself(tmp_path):
+    with serve(tmp_path, in_process=False, address="localhost:0", checkpoint_every_seconds=0.02) as server:
+        reverie.Client(server).add_batch("t", {"x": np.arange(3)})
+        seen = set()
+        while len(seen) < 3:
+            seen |= {entry for entry in os.listdir(tmp_path) if not entry.startswith(".")}
+    with serve(tmp_path) as server:
+        assert len(items(server)) == 3
+
+
+@pytest.mark.parametrize("every", [{"checkpoint_every_seconds": 1}, {"checkpoint_every_inserts": 5}])
+def test_saving_by_itself_needs_a_place_and_a_server_that_listens(tmp_path, every):
+    with pytest.raises(ValueError, match="by time or by inserts"):
+        serve(tmp_path, **every)
+    with pytest.raises(ValueError, match="by time or by inserts"):
+        reverie.Server([table()], address="localhost:0", **every)
+    with pytest.raises(ValueError):
+        serve(tmp_path, in_process=False, address="localhost:0", **dict.fromkeys(every, -1))
+
+
 # ---- the classes ----
 
 
