@@ -84,6 +84,15 @@ static bool is_met(const rv_pattern_config *config, const rv_condition *thing, i
   return false;
 }
 
+/* Conditions on one thing are judged together, at the first of them. */
+static bool is_first(const rv_pattern_config *config, size_t i)
+{
+  for (size_t j = 0; j < i; j++) {
+    if (same_thing(&config->conditions[j], &config->conditions[i])) return false;
+  }
+  return true;
+}
+
 static const char *thing_name(const rv_condition *thing, char *out, size_t capacity)
 {
   switch (thing->of) {
@@ -102,7 +111,7 @@ rv_code rv_conditions_check(const rv_pattern_config *config, size_t position, ui
     const rv_condition *thing = &config->conditions[i];
     /* Values stay far from the ends of int64, so that nothing overflows: conditions are of 32 bits. */
     interval range = {0, INT64_MAX / 4};
-    if (thing->of == RV_CONDITION_OF_END_EPISODE) continue;
+    if (thing->of == RV_CONDITION_OF_END_EPISODE || !is_first(config, i)) continue;
     if (thing->of == RV_CONDITION_OF_STEPS_SINCE_APPLIED) range.low = 1;
     if (thing->of == RV_CONDITION_OF_BUFFER_LENGTH) range = (interval){reach, window};
     if (thing->of == RV_CONDITION_OF_COLUMN) range.low = -range.high;

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "reverie/patterns.h"
 
 static const rv_priority_rule one = {.kind = RV_PRIORITY_CONSTANT, .constant = 1};
@@ -158,6 +159,45 @@ static void conditions_that_some_value_meets_are_taken(void **state)
   assert_conditions(apart, 2, NULL);
 }
 
+/* Numbers from all over the int32s: no config crashes, whatever it says. */
+static void configs_of_any_numbers_are_taken_or_refused(void **state)
+{
+  (void)state;
+  static const int32_t numbers[] = {INT32_MIN, INT32_MIN + 1, -70000,        -9,       -3, -2, -1, 0, 1, 2, 3, 7,
+                                    65534,     65535,         INT32_MAX - 1, INT32_MAX};
+  rv_random random;
+  rv_random_init(&random, 7);
+  print_message("seed 7\n");
+#define ANY numbers[rv_random_below(&random, sizeof numbers / sizeof *numbers)]
+#define COIN (rv_random_below(&random, 2) == 0)
+  size_t taken = 0;
+  for (int i = 0; i < 30000; i++) {
+    rv_pattern_node nodes[2];
+    rv_condition conditions[2];
+    for (int j = 0; j < 2; j++) {
+      nodes[j] = (rv_pattern_node){.column = COIN ? 0 : ANY, .has_start = COIN, .has_stop = COIN, .has_step = COIN};
+      nodes[j].start = ANY;
+      nodes[j].stop = ANY;
+      nodes[j].step = ANY;
+      conditions[j] = (rv_condition){.of = (rv_condition_of)rv_random_below(&random, 7),
+                                     .column = ANY,
+                                     .test = (rv_condition_test)rv_random_below(&random, 5),
+                                     .value = ANY,
+                                     .mod = ANY,
+                                     .inverse = COIN};
+    }
+    rv_pattern_config config = config_of(nodes, 1 + rv_random_below(&random, 2));
+    config.conditions = conditions;
+    config.num_conditions = rv_random_below(&random, 3);
+    if (COIN) config.priority = (rv_priority_rule){.kind = (rv_priority_kind)rv_random_below(&random, 4), .column = ANY};
+    rv_error err = {.message = ""};
+    rv_code code = make(&config, 1, &err);
+    assert_true(code == RV_OK || (code == RV_INVALID_ARGUMENT && err.message[0] != '\0'));
+    taken += code == RV_OK;
+  }
+  assert_true(taken > 100);
+}
+
 static void the_window_is_the_oldest_reference(void **state)
 {
   (void)state;
@@ -189,6 +229,7 @@ int main(void)
       cmocka_unit_test(incomplete_conditions_are_refused),
       cmocka_unit_test(conditions_that_no_value_meets_are_refused),
       cmocka_unit_test(conditions_that_some_value_meets_are_taken),
+      cmocka_unit_test(configs_of_any_numbers_are_taken_or_refused),
       cmocka_unit_test(the_window_is_the_oldest_reference),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
