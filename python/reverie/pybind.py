@@ -4,11 +4,13 @@ The writers, samplers, clients and servers of that layer have other constructors
 `reverie.Client` and `reverie.Server`.
 """
 
+from reverie._core import Checkpointer
 from reverie.rate_limiters import RateLimiter
 from reverie.selectors import Fifo, Lifo, MaxHeap, MinHeap, Prioritized, Selector, Uniform
 from reverie.table_info import KeyDistributionOptions
 
 __all__ = [
+    "Checkpointer",
     "FifoSelector",
     "HeapSelector",
     "ItemSelector",
@@ -16,6 +18,7 @@ __all__ = [
     "PrioritizedSelector",
     "RateLimiter",
     "UniformSelector",
+    "create_default_checkpointer",
     "selector_from_proto",
 ]
 
@@ -34,3 +37,8 @@ def HeapSelector(min_heap: bool) -> MinHeap | MaxHeap:
 def selector_from_proto(serialized: bytes) -> Selector:
     """The selector that a serialized `KeyDistributionOptions` describes; ValueError where it describes none."""
     return KeyDistributionOptions.from_proto(serialized).to_selector()
+
+
+def create_default_checkpointer(name: str, group: str = "", fallback_checkpoint_path: str | None = None) -> Checkpointer:
+    """What `reverie.checkpointers.DefaultCheckpointer` gives a server: `name` is the root directory."""
+    return Checkpointer(name, group, fallback_checkpoint_path or "")

@@ -189,6 +189,18 @@ def test_a_group_is_refused_when_saving(tmp_path):
                 client.checkpoint()
 
 
+def test_a_checkpointer_of_ones_own_may_give_the_librarys(tmp_path):
+    class Mine(CheckpointerBase):
+        def internal_checkpointer(self):
+            return reverie.pybind.create_default_checkpointer(str(tmp_path), "", None)
+
+    with reverie.Server([table()], checkpointer=Mine(), in_process=True) as server:
+        reverie.Client(server).add("t", 1)
+        assert os.path.dirname(reverie.Client(server).checkpoint()) == str(tmp_path)
+    with reverie.Server([table()], checkpointer=Mine(), in_process=True) as server:
+        assert len(items(server)) == 1
+
+
 def test_the_classes_are_where_reverbs_users_find_them():
     assert reverie.platform.checkpointers_lib.DefaultCheckpointer is DefaultCheckpointer
     assert reverie.platform.default.checkpointers.default_checkpointer is default_checkpointer
