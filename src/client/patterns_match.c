@@ -21,14 +21,13 @@ static bool is_same_shape(const rv_pattern_source *source, const rv_tensor *valu
 
 static rv_code fail_kind(const rv_pattern_source *source, const rv_tensor *value, rv_error *err)
 {
-  char got[96], want[96], why[224];
-  rv_error sentence;
-  rv_fail(&sentence, RV_INVALID_ARGUMENT, "got %s, its first row was %s",
+  char got[96], want[96];
+  rv_error why;
+  rv_fail(&why, RV_INVALID_ARGUMENT, "got %s, its first row was %s",
           rv_format_spec(got, sizeof got, value->dtype, (int32_t)value->rank, value->shape),
           rv_format_spec(want, sizeof want, source->dtype, (int32_t)source->rank, source->shape));
-  memcpy(why, sentence.message, sizeof why - 1);
-  why[sizeof why - 1] = '\0';
-  return fail_cell(source, RV_INVALID_ARGUMENT, source->dtype != value->dtype ? "wrong dtype" : "incompatible shape", why, err);
+  const char *what = source->dtype != value->dtype ? "wrong dtype" : "incompatible shape";
+  return fail_cell(source, RV_INVALID_ARGUMENT, what, why.message, err);
 }
 
 static rv_code fail_td_error(const rv_pattern_source *source, const rv_tensor *value, rv_error *err)
@@ -67,8 +66,9 @@ static rv_code check_cell(const rv_patterns *patterns, const rv_pattern_source *
   if (!source->known && source->read_number && !is_td_error(value)) return fail_td_error(source, value, err);
   bool open_row_has_it = patterns->step_open && source->present[(uint64_t)(patterns->num_rows - 1) & source->mask] != 0;
   if (source->mark == patterns->serial || open_row_has_it)
-    return fail_cell(source, RV_FAILED_PRECONDITION, "a value",
-                     "already been set: it was provided by multiple appends to one step; close the step first", err);
+    return fail_cell(source, RV_FAILED_PRECONDITION, "a second value",
+                     "it has already been set, and cannot be provided by multiple appends to one step; close the step first",
+                     err);
   return RV_OK;
 }
 

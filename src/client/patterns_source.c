@@ -1,5 +1,6 @@
 /* Columns that somebody refers to: which rows there are, and the few values that conditions and priorities read. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,8 +121,7 @@ static void complain(rv_patterns *patterns, const rv_pattern_source *source)
           (unsigned)source->column, source->name == NULL ? "" : " (path=", source->name == NULL ? "" : source->name,
           source->name == NULL ? "" : ")",
           rv_format_spec(kind, sizeof kind, source->dtype, (int32_t)source->rank, source->shape));
-  memcpy(patterns->complaint, said.message, sizeof patterns->complaint - 1);
-  patterns->complaint[sizeof patterns->complaint - 1] = '\0';
+  snprintf(patterns->complaint, sizeof patterns->complaint, "%.255s", said.message);
 }
 
 void rv_pattern_source_put(rv_patterns *patterns, rv_pattern_source *source, const rv_tensor *value, int64_t row)

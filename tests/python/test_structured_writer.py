@@ -346,6 +346,18 @@ def test_a_table_that_is_not_there_is_told(connect):
     writer.close()
 
 
+def test_items_that_do_not_fit_the_tables_signature_are_told_and_the_writer_goes_on(connect):
+    client = connect(make_table("t", signature={"x": reverie.TensorSpec((), np.float32)}), make_table("u"))
+    writer = client.structured_writer([config_of(lambda r: {"x": r["a"][-1]}), config_of(lambda r: {"x": r["a"][-1]}, "u")])
+    with pytest.raises(ValueError, match="float32"):
+        writer.append({"a": 1, "b": 1})
+        writer.flush()
+    writer.discard_failed()
+    writer.flush()
+    assert rows(client) == []
+    assert rows(client, "u") == [{"x": 1}]
+
+
 # ---- waiting and leaving ----
 
 
