@@ -41,7 +41,7 @@ typedef struct rv_checkpoint_progress {
   int64_t bytes_written; /* saving, in files so far */
 } rv_checkpoint_progress;
 
-/* Asked every few hundred items; false ends it with RV_CANCELLED. Called without locks, on the thread that saves or restores. */
+/* Asked every few hundred items and every few megabytes; false ends it with RV_CANCELLED. Called without locks, on the thread that saves or restores. */
 typedef struct rv_checkpoint_watch {
   size_t size; /* sizeof(rv_checkpoint_watch) */
   bool (*go_on)(void *context, const rv_checkpoint_progress *progress);
@@ -50,8 +50,9 @@ typedef struct rv_checkpoint_watch {
 
 /* Writes a checkpoint and returns its absolute path (the caller's to free(); `path` may be NULL). Blocks until it is on the disk.
  * Older ones of Reverie's beyond `keep` are then removed. On an error nothing of it stays, and older ones stay as they are.
- * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_FAILED_PRECONDITION: one is being saved already, with
- * this checkpointer or from this store; RV_CANCELLED. `watch` may be NULL. Any thread. */
+ * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
+ * is saving this store. While this checkpointer saves for somebody else the call waits as long as the watch lets it; without one it
+ * fails with RV_FAILED_PRECONDITION. `watch` may be NULL. Any thread. */
 RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path,
                                     rv_error *err);
 

@@ -13,7 +13,7 @@
 #include "wire/messages.h"
 #include "wire/parse.h"
 
-enum { ASK_EACH = 256, LISTED_NAMES = 300, USUAL_TENSORS = 8 };
+enum { ASK_EACH = 256, ASK_BYTES = 1 << 24, LISTED_NAMES = 300, USUAL_TENSORS = 8 };
 
 typedef struct saved_table {
   rv_buf *message; /* what the record borrows from */
@@ -34,16 +34,20 @@ typedef struct loading {
   size_t num_chunks, chunks_capacity;
   bool has_items_file;
   rv_checkpoint_progress progress;
-  uint64_t asked;
+  size_t records, bytes; /* since it asked */
 } loading;
 
 /* ---- files ---- */
 
 typedef rv_code (*use_record)(loading *work, rv_buf *owned_record, rv_error *err);
 
-static rv_code ask(loading *work, rv_error *err)
+/* One record more was read. */
+static rv_code tell(loading *work, size_t bytes, rv_error *err)
 {
-  return work->asked++ % ASK_EACH != 0 ? RV_OK : rv_checkpoint_ask(work->source->watch, &work->progress, err);
+  work->bytes += bytes;
+  if (++work->records < ASK_EACH && work->bytes < ASK_BYTES) return RV_OK;
+  work->records = work->bytes = 0;
+  return rv_checkpoint_ask(work->source->watch, &work->progress, err);
 }
 
 /* Each record is the user's from here on; whatever it finds wrong gets file and record put before it. */
@@ -59,12 +63,13 @@ static rv_code read_file(loading *work, const char *name, bool may_be_absent, si
     rv_buf *record;
     code = rv_record_reader_next(reader, room, &record, err);
     if (code != RV_OK || record == NULL) break;
+    size_t bytes = record->size;
     code = use(work, record, err);
     if (code != RV_OK) {
       rv_record_reader_prefix(reader, err);
       break;
     }
-    code = ask(work, err);
+    code = tell(work, bytes, err);
   }
   rv_record_reader_free(reader);
   return code;
@@ -309,7 +314,7 @@ static rv_code read_items_of_records(loading *work, rv_error *err)
     for (size_t k = 0; k < saved->record.num_items && code == RV_OK; k++) {
       code = read_item(work, saved->record.items[k], saved->table, err);
       if (code != RV_OK) rv_error_prefix(err, "%s/" RV_TABLES_FILE, work->source->dir);
-      if (code == RV_OK) code = ask(work, err);
+      if (code == RV_OK) code = tell(work, saved->record.items[k].size, err);
     }
   }
   return code;

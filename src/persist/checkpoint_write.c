@@ -8,12 +8,14 @@
 #include "persist/table_record.h"
 #include "store/store.h"
 
+enum { ASK_BYTES = 1 << 24 };
+
 typedef struct saving {
   const char *dir;
   int level;
   const rv_checkpoint_watch *watch;
-  rv_checkpoint_progress progress;
-  rv_snapshot **snapshots; /* one a table */
+  rv_checkpoint_progress progress; /* as told last */
+  rv_snapshot **snapshots;         /* one a table */
   size_t num_snapshots;
   rv_record_writer *items, *chunks;
   rv_chunk_log *log;
@@ -135,6 +137,16 @@ static rv_code write_item(saving *work, const char *table, const rv_draw *draw, 
   return put_record(work, work->items, err);
 }
 
+/* One item more is written. */
+static rv_code tell(saving *work, bool ask, rv_error *err)
+{
+  work->progress.items++;
+  int64_t bytes = (int64_t)(rv_record_writer_bytes(work->items) + rv_record_writer_bytes(work->chunks));
+  if (!ask && bytes - work->progress.bytes_written < ASK_BYTES) return RV_OK;
+  work->progress.bytes_written = bytes;
+  return rv_checkpoint_ask(work->watch, &work->progress, err);
+}
+
 static rv_code write_items(saving *work, rv_snapshot *snapshot, rv_error *err)
 {
   const char *table = rv_snapshot_get_head(snapshot)->name;
@@ -145,15 +157,10 @@ static rv_code write_items(saving *work, rv_snapshot *snapshot, rv_error *err)
     if (code != RV_OK || count == 0) return code;
     for (size_t i = 0; i < count; i++) {
       code = write_item(work, table, &items[i], err);
-      if (code != RV_OK) {
-        if (code == RV_INVALID_ARGUMENT) rv_error_prefix(err, "table \"%s\": item %llu", table, (unsigned long long)items[i].key);
-        return code;
-      }
+      if (code == RV_INVALID_ARGUMENT) rv_error_prefix(err, "table \"%s\": item %llu", table, (unsigned long long)items[i].key);
+      if (code == RV_OK) code = tell(work, i + 1 == count, err);
+      if (code != RV_OK) return code;
     }
-    work->progress.items += (int64_t)count;
-    work->progress.bytes_written = (int64_t)(rv_record_writer_bytes(work->items) + rv_record_writer_bytes(work->chunks));
-    code = rv_checkpoint_ask(work->watch, &work->progress, err);
-    if (code != RV_OK) return code;
   }
 }
 

@@ -9,11 +9,12 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
 #include "persist/record_file.h"
 
-enum { DEFAULT_LEVEL = 1, LISTED_AGAIN = 20 };
+enum { DEFAULT_LEVEL = 1, LISTED_AGAIN = 20, WAIT_NS = 20000000 };
 
 struct rv_checkpointer {
   atomic_size_t refs;
@@ -22,7 +23,9 @@ struct rv_checkpointer {
   int level;
   uint32_t keep;
   bool has_group;
-  atomic_bool saving;
+  rv_mutex lock; /* guards: */
+  bool saving;
+  rv_cond saved;
 };
 
 /* ---- making ---- */
@@ -52,7 +55,8 @@ rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_checkpointe
   rv_checkpointer *checkpointer = calloc(1, sizeof *checkpointer);
   if (checkpointer == NULL) return rv_fail_memory(err, sizeof *checkpointer);
   atomic_init(&checkpointer->refs, 1);
-  atomic_init(&checkpointer->saving, false);
+  rv_mutex_init(&checkpointer->lock, RV_RANK_WAIT, "checkpointer");
+  rv_cond_init(&checkpointer->saved);
   rv_env_fill(&checkpointer->env, full.env);
   checkpointer->level = full.level == 0 ? DEFAULT_LEVEL : full.level < 0 ? 0 : full.level;
   checkpointer->keep = full.keep == 0 ? 1 : full.keep;
@@ -77,6 +81,8 @@ rv_checkpointer *rv_checkpointer_ref(rv_checkpointer *checkpointer)
 void rv_checkpointer_unref(rv_checkpointer *checkpointer)
 {
   if (checkpointer == NULL || atomic_fetch_sub_explicit(&checkpointer->refs, 1, memory_order_acq_rel) != 1) return;
+  rv_cond_fini(&checkpointer->saved);
+  rv_mutex_fini(&checkpointer->lock);
   free(checkpointer->path);
   free(checkpointer->fallback);
   free(checkpointer);
@@ -88,6 +94,34 @@ const char *rv_checkpointer_path(const rv_checkpointer *checkpointer)
 }
 
 /* ---- saving ---- */
+
+/* Waits for one that is under way, as long as the watch lets it. */
+static rv_code begin_saving(rv_checkpointer *checkpointer, const rv_checkpoint_watch *watch, rv_error *err)
+{
+  const rv_checkpoint_progress none = {.size = sizeof none};
+  rv_code code = RV_OK;
+  rv_mutex_lock(&checkpointer->lock);
+  while (checkpointer->saving && code == RV_OK) {
+    if (watch == NULL)
+      code = rv_fail(err, RV_FAILED_PRECONDITION, "one is being saved to %s already; wait for that", checkpointer->path);
+    else if (!rv_cond_wait_for(&checkpointer->saved, &checkpointer->lock, WAIT_NS)) {
+      rv_mutex_unlock(&checkpointer->lock);
+      code = rv_checkpoint_ask(watch, &none, err);
+      rv_mutex_lock(&checkpointer->lock);
+    }
+  }
+  if (code == RV_OK) checkpointer->saving = true;
+  rv_mutex_unlock(&checkpointer->lock);
+  return code;
+}
+
+static void end_saving(rv_checkpointer *checkpointer)
+{
+  rv_mutex_lock(&checkpointer->lock);
+  checkpointer->saving = false;
+  rv_cond_signal(&checkpointer->saved);
+  rv_mutex_unlock(&checkpointer->lock);
+}
 
 static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path, rv_error *err)
 {
@@ -115,13 +149,13 @@ rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, con
   if (checkpointer->has_group)
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "no checkpoint was saved: the checkpointer has a group, and there are none; leave it empty");
-  if (atomic_exchange(&checkpointer->saving, true))
-    return rv_fail(err, RV_FAILED_PRECONDITION, "a checkpoint is being saved to %s already; wait for that one",
-                   checkpointer->path);
-  rv_store_ref(store);
-  rv_code code = save(checkpointer, store, watch, path, err);
-  rv_store_unref(store);
-  atomic_store(&checkpointer->saving, false);
+  rv_code code = begin_saving(checkpointer, watch, err);
+  if (code == RV_OK) {
+    rv_store_ref(store);
+    code = save(checkpointer, store, watch, path, err);
+    rv_store_unref(store);
+    end_saving(checkpointer);
+  }
   if (code != RV_OK) rv_error_prefix(err, "no checkpoint was saved");
   return code;
 }

@@ -1,10 +1,12 @@
 /* Saving and restoring whole stores. */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
+#include "persist/record_file.h"
 #include "persist/testing.h"
 #include "wire/messages.h"
 
@@ -231,6 +233,61 @@ static void rows_of_a_step_that_is_still_open_are_saved(void **state)
   rv_store_unref(store);
 }
 
+static size_t count_records(const char *dir, const char *name)
+{
+  char path[400];
+  rv_record_reader *reader;
+  rv_buf *record;
+  rv_error err;
+  size_t n = 0;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  must(rv_record_reader_new(path, &reader, &err), &err);
+  for (;; n++) {
+    must(rv_record_reader_next(reader, 0, &record, &err), &err);
+    if (record == NULL) break;
+    rv_buf_unref(record);
+  }
+  rv_record_reader_free(reader);
+  return n;
+}
+
+/* A writer of which one column has far fewer rows than the other: overlapping items do not write rows again and again. */
+static void rows_of_columns_of_different_lengths_are_written_once(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_spec specs[2] = {{.name = "", .dtype = RV_INT64}, {.name = "", .dtype = RV_FLOAT32}};
+  rv_chunk_meta meta = {.key = 777, .episode_id = 3, .last_step = 99};
+  rv_chunk *segment;
+  must(rv_segment_new(specs, 2, 100, &meta, &segment, &err), &err);
+  for (int64_t i = 0; i < 100; i++) {
+    float half = (float)i / 2;
+    rv_tensor number = {.dtype = RV_INT64, .data = &i}, real = {.dtype = RV_FLOAT32, .data = &half};
+    must(rv_segment_put(segment, 0, i, &number, &err), &err);
+    if (i < 10) must(rv_segment_put(segment, 1, i, &real, &err), &err);
+  }
+  rv_segment_publish(segment, 0, 100);
+  rv_segment_publish(segment, 1, 10);
+  for (uint64_t i = 0; i < 90; i++) { /* every seventh out of order: rows before those that are written */
+    uint64_t at = i % 7 == 0 ? 90 - i : i;
+    rv_slice slices[] = {{segment, 0, (int32_t)at, 10}, {segment, 1, (int32_t)(i % 5), 5}};
+    uint32_t num_slices[] = {1, 1};
+    bool squeeze[] = {false, false};
+    insert_trajectory(store, rv_store_table(store, 1), 1000 + i, 1, slices, num_slices, squeeze, 2);
+  }
+  char *path = save(f, store);
+  assert_in_range(count_records(path, RV_CHUNKS_FILE), 1, 20);
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+  same_items(rv_store_table(store, 1), rv_store_table(back, 1));
+  free(path);
+  rv_store_unref(back);
+  rv_chunk_unref(segment);
+  rv_store_unref(store);
+}
+
 static void a_naming_comes_back(void **state)
 {
   fixture *f = *state;
@@ -324,6 +381,66 @@ static void one_that_is_given_up_leaves_nothing(void **state)
   }
   free(path);
   rv_store_unref(store);
+}
+
+typedef struct turns {
+  rv_checkpointer *checkpointer;
+  rv_store *store;
+  atomic_int first, second; /* times each was asked */
+} turns;
+
+/* Goes on only when the second has been seen to wait. */
+static bool first_goes_on(void *context, const rv_checkpoint_progress *progress)
+{
+  turns *t = context;
+  (void)progress;
+  atomic_fetch_add(&t->first, 1);
+  while (atomic_load(&t->second) == 0) sched_yield();
+  return true;
+}
+
+static bool second_goes_on(void *context, const rv_checkpoint_progress *progress)
+{
+  turns *t = context;
+  (void)progress;
+  atomic_fetch_add(&t->second, 1);
+  return true;
+}
+
+static void *save_first(void *context)
+{
+  turns *t = context;
+  rv_error err;
+  rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = first_goes_on, .context = t};
+  must(rv_checkpointer_save(t->checkpointer, t->store, &watch, NULL, &err), &err);
+  return NULL;
+}
+
+static bool never(void *context, const rv_checkpoint_progress *progress)
+{
+  (void)context, (void)progress;
+  return false;
+}
+
+static void who_comes_while_one_is_saved_waits_its_turn(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_error err;
+  turns t = {.checkpointer = f->checkpointer, .store = new_store(tables, TABLES)};
+  fill(t.store);
+  pthread_t thread;
+  pthread_create(&thread, NULL, save_first, &t);
+  while (atomic_load(&t.first) == 0) sched_yield();
+  assert_int_equal(rv_checkpointer_save(t.checkpointer, t.store, NULL, NULL, &err), RV_FAILED_PRECONDITION);
+  rv_checkpoint_watch impatient = {.size = sizeof impatient, .go_on = never};
+  assert_int_equal(rv_checkpointer_save(t.checkpointer, t.store, &impatient, NULL, &err), RV_CANCELLED);
+  rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = second_goes_on, .context = &t};
+  must(rv_checkpointer_save(t.checkpointer, t.store, &watch, NULL, &err), &err);
+  pthread_join(thread, NULL);
+  assert_int_equal(count_entries(f->root), 2);
+  rv_store_unref(t.store);
 }
 
 /* ---- the root ---- */
@@ -776,9 +893,11 @@ int main(void)
       TEST(a_store_can_be_saved_and_restored_again_and_again),
       TEST(every_level_of_compression_is_read),
       TEST(rows_of_a_step_that_is_still_open_are_saved),
+      TEST(rows_of_columns_of_different_lengths_are_written_once),
       TEST(a_naming_comes_back),
       TEST(what_is_saved_while_others_work_is_whole),
       TEST(one_that_is_given_up_leaves_nothing),
+      TEST(who_comes_while_one_is_saved_waits_its_turn),
       TEST(the_newest_are_kept_and_nothing_of_others_is_removed),
       TEST(a_clock_that_goes_back_does_not_make_the_new_one_old),
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),

@@ -14,12 +14,19 @@ typedef struct piece {
   int64_t first, rows;
 } piece;
 
+/* By first row, without overlaps. */
+typedef struct piece_list {
+  piece *pieces;
+  uint32_t count, capacity;
+} piece_list;
+
 /* A chunk that is written; its address may be another one's by now, whose key then differs. */
 typedef struct entry {
-  uint64_t own_key; /* that the chunk has in the store */
-  uint64_t key;     /* that it is written under, if it is no segment */
-  piece *pieces;    /* of a segment: by first row, without overlaps */
-  uint32_t num_pieces, capacity;
+  uint64_t own_key;      /* that the chunk has in the store */
+  uint64_t key;          /* that it is written under, if it is no segment */
+  piece_list all;        /* of a segment: rows of all its columns */
+  piece_list *by_column; /* rows that some columns do not have: of each column alone; NULL: none yet */
+  uint32_t num_columns;
 } entry;
 
 struct rv_chunk_log {
@@ -48,7 +55,12 @@ rv_code rv_chunk_log_new(rv_record_writer *writer, const rv_env *env, rv_chunk_l
 void rv_chunk_log_free(rv_chunk_log *log)
 {
   if (log == NULL) return;
-  for (size_t i = 0; i < log->count; i++) free(log->entries[i].pieces);
+  for (size_t i = 0; i < log->count; i++) {
+    entry *one = &log->entries[i];
+    free(one->all.pieces);
+    for (uint32_t c = 0; c < one->num_columns && one->by_column != NULL; c++) free(one->by_column[c].pieces);
+    free(one->by_column);
+  }
   free(log->entries);
   rv_map_fini(&log->by_address);
   rv_map_fini(&log->keys);
@@ -93,7 +105,7 @@ static rv_code find_entry(rv_chunk_log *log, const rv_chunk *chunk, entry **out,
   log->entries = entries;
   if (rv_map_put(&log->by_address, address, (uint32_t)log->count) != RV_OK) return rv_fail_memory(err, sizeof(rv_map_entry));
   *out = &log->entries[log->count++];
-  **out = (entry){.own_key = own_key};
+  **out = (entry){.own_key = own_key, .num_columns = (uint32_t)rv_chunk_num_columns(chunk)};
   return RV_OK;
 }
 
@@ -141,18 +153,23 @@ static rv_code write_rows(rv_chunk_log *log, rv_chunk *chunk, uint64_t key, size
   return code;
 }
 
-/* The first piece that ends behind the row; num_pieces: none. */
-static uint32_t find_piece(const entry *found, int64_t row)
+/* The first piece that ends behind the row; list->count: none. */
+static uint32_t find_piece(const piece_list *list, int64_t row)
 {
-  uint32_t low = 0, high = found->num_pieces;
+  uint32_t low = 0, high = list->count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (found->pieces[middle].first + found->pieces[middle].rows <= row)
+    if (list->pieces[middle].first + list->pieces[middle].rows <= row)
       low = middle + 1;
     else
       high = middle;
   }
   return low;
+}
+
+static bool covers(const piece_list *list, uint32_t at, int64_t row)
+{
+  return at < list->count && list->pieces[at].first <= row;
 }
 
 static int64_t rows_of_all_columns(const rv_chunk *chunk)
@@ -165,59 +182,70 @@ static int64_t rows_of_all_columns(const rv_chunk *chunk)
   return rows;
 }
 
-/* As many rows as make a piece of the usual size, and no fewer than are needed. */
-static int64_t end_of_piece(const rv_chunk *chunk, const entry *found, uint32_t at, int64_t first, int64_t needed)
+/* Rows from the slice's first to `end`, but no further than the next piece, and as many as make a piece of the usual size or the slice
+ * needs. */
+static int64_t end_of_piece(const rv_slice *slice, const piece_list *list, uint32_t at, int64_t end)
 {
-  int64_t end = rows_of_all_columns(chunk), most = (int64_t)((size_t)PIECE_BYTES / (rv_segment_row_bytes(chunk) + 1)) + 1;
-  if (at < found->num_pieces && found->pieces[at].first < end) end = found->pieces[at].first;
-  if (end - first > most && end - first > needed) end = first + (most > needed ? most : needed);
-  return end;
+  int64_t most = (int64_t)((size_t)PIECE_BYTES / (rv_segment_row_bytes(slice->chunk) + 1)) + 1;
+  if (most < slice->length) most = slice->length;
+  if (at < list->count && list->pieces[at].first < end) end = list->pieces[at].first;
+  return end - slice->offset > most ? slice->offset + most : end;
 }
 
-static rv_code insert_piece(entry *found, uint32_t at, piece added, rv_error *err)
+static rv_code insert_piece(piece_list *list, uint32_t at, piece added, rv_error *err)
 {
-  if (found->num_pieces == found->capacity) {
-    uint32_t capacity = found->capacity * 2 + 1;
-    piece *grown = realloc(found->pieces, capacity * sizeof *grown);
-    if (grown == NULL) return rv_fail_memory(err, capacity * sizeof *grown);
-    found->pieces = grown;
-    found->capacity = capacity;
-  }
-  for (uint32_t i = found->num_pieces++; i > at; i--) found->pieces[i] = found->pieces[i - 1];
-  found->pieces[at] = added;
+  size_t capacity = list->capacity;
+  piece *grown = grow(list->pieces, list->count, &capacity, sizeof *grown, err);
+  if (grown == NULL) return RV_RESOURCE_EXHAUSTED;
+  list->pieces = grown;
+  list->capacity = (uint32_t)capacity;
+  for (uint32_t i = list->count++; i > at; i--) grown[i] = grown[i - 1];
+  grown[at] = added;
   return RV_OK;
 }
 
-/* Rows of a step that is still open: some columns do not have it yet. They are written for this slice alone. */
-static rv_code put_open_rows(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err)
+/* The piece that has the slice's first row, written now if it is not yet: of all columns, or, where some of them do not have the row, of
+ * the slice's alone; then *index is 0. */
+static rv_code piece_of(rv_chunk_log *log, entry *found, const rv_slice *slice, const piece **out, int32_t *index, rv_error *err)
 {
-  uint64_t key;
-  rv_code code = take_key(log, rv_entropy64(log->env), &key, err);
-  if (code == RV_OK) code = write_rows(log, slice->chunk, key, slice->tensor, slice->offset, slice->length, err);
-  return code == RV_OK ? append(out, (rv_wire_slice){.chunk_key = key, .length = slice->length}, err) : code;
+  piece_list *list = &found->all;
+  uint32_t at = find_piece(list, slice->offset);
+  size_t column = SIZE_MAX;
+  int64_t end = rows_of_all_columns(slice->chunk);
+  *index = (int32_t)slice->tensor;
+  if (!covers(list, at, slice->offset) && end <= slice->offset) {
+    if (found->by_column == NULL) found->by_column = calloc(found->num_columns, sizeof *found->by_column);
+    if (found->by_column == NULL) return rv_fail_memory(err, found->num_columns * sizeof *found->by_column);
+    column = slice->tensor;
+    list = &found->by_column[column];
+    at = find_piece(list, slice->offset);
+    end = rv_chunk_num_rows(slice->chunk, column);
+    *index = 0;
+  }
+  if (!covers(list, at, slice->offset)) {
+    piece added = {.first = slice->offset, .rows = end_of_piece(slice, list, at, end) - slice->offset};
+    rv_code code = take_key(log, found->own_key, &added.key, err);
+    if (code == RV_OK) code = write_rows(log, slice->chunk, added.key, column, added.first, added.rows, err);
+    if (code == RV_OK) code = insert_piece(list, at, added, err);
+    if (code != RV_OK) return code;
+  }
+  *out = &list->pieces[at];
+  return RV_OK;
 }
 
 static rv_code put_rows(rv_chunk_log *log, entry *found, rv_slice slice, rv_slice_list *out, rv_error *err)
 {
   do {
-    uint32_t at = find_piece(found, slice.offset);
-    if (at == found->num_pieces || found->pieces[at].first > slice.offset) {
-      int64_t end = end_of_piece(slice.chunk, found, at, slice.offset, slice.length);
-      if (end <= slice.offset) return put_open_rows(log, &slice, out, err);
-      piece added = {.first = slice.offset, .rows = end - slice.offset};
-      rv_code code = take_key(log, found->own_key, &added.key, err);
-      if (code == RV_OK) code = write_rows(log, slice.chunk, added.key, SIZE_MAX, added.first, added.rows, err);
-      if (code == RV_OK) code = insert_piece(found, at, added, err);
-      if (code != RV_OK) return code;
-    }
-    const piece *from = &found->pieces[at];
+    const piece *from = NULL;
+    rv_wire_slice part = {0};
+    rv_code code = piece_of(log, found, &slice, &from, &part.index, err);
+    if (code != RV_OK) return code;
     int64_t rows = from->first + from->rows - slice.offset;
     if (rows > slice.length) rows = slice.length;
-    rv_wire_slice part = {.chunk_key = from->key,
-                          .offset = (int32_t)(slice.offset - from->first),
-                          .length = (int32_t)rows,
-                          .index = (int32_t)slice.tensor};
-    rv_code code = append(out, part, err);
+    part.chunk_key = from->key;
+    part.offset = (int32_t)(slice.offset - from->first);
+    part.length = (int32_t)rows;
+    code = append(out, part, err);
     if (code != RV_OK) return code;
     slice.offset += (int32_t)rows;
     slice.length -= (int32_t)rows;
