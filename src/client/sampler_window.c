@@ -22,7 +22,8 @@ bool rv_fetching_ahead_is_invisible(const rv_table_info *info)
 static void look_at(rv_remote_sampler *sampler, const rv_tables *tables)
 {
   const rv_table_info *info;
-  if (rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK) sampler->may_grow = rv_fetching_ahead_is_invisible(info);
+  if (rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK)
+    sampler->may_grow = rv_fetching_ahead_is_invisible(info);
 }
 
 typedef struct look {
