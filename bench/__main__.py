@@ -32,8 +32,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "from 10^4 to 10^7 items, and memory. all: these four. table: write the README's table and plot from saved results",
     )
     parser.add_argument("--quick", action="store_true", help="few and short cells, once: to see that it runs, not to quote")
-    parser.add_argument("--rounds", type=int, help="turns of every cell (3)")
-    parser.add_argument("--seconds", type=float, help="of each measurement at least (wire 2, latency 3, local 0.3, growth 0.3)")
+    parser.add_argument("--rounds", type=int, help="turns of every cell (3; local 9)")
+    parser.add_argument("--seconds", type=float, help="of each measurement at least (wire 2, latency 3, local 0.1, growth 0.3)")
     parser.add_argument("--stores", help="comma-separated: only these (reverie, dm-reverb, rlox, cpprb, sb3, flashbax)")
     parser.add_argument("--cases", help="wire: payloads (400B,4kB,40kB,400kB); local: rows (small,image,atari,...)")
     parser.add_argument("--clients", help="wire: client counts (1,2,32,200,2000)")

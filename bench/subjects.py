@@ -65,8 +65,8 @@ def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
         cases,
         _split(options.stores) or tuple(run.STORES),
         _split(options.operations),
-        options.rounds or (1 if options.quick else 3),
-        options.seconds or (0.05 if options.quick else 0.3),
+        options.rounds or (1 if options.quick else 9),  # the machine's own moods last seconds: many short turns meet them all
+        options.seconds or (0.05 if options.quick else 0.1),
         say,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import textwrap
 from typing import Self
@@ -22,6 +23,10 @@ import reverb
 def answer(value):
     print(json.dumps(value), file=answers)
 """
+
+
+class PeerCrashError(AssertionError):
+    """The peer's process ended by a segmentation fault."""
 
 
 class Peer:
@@ -53,7 +58,9 @@ class Peer:
         """The next answered value."""
         line = self.process.stdout.readline()
         if not line:
-            raise AssertionError(f"the peer ended with {self.process.wait()}:\n{self.process.stderr.read()[-3000:]}")
+            status = self.process.wait()
+            kind = PeerCrashError if status == -signal.SIGSEGV else AssertionError
+            raise kind(f"the peer ended with {status}:\n{self.process.stderr.read()[-3000:]}")
         return json.loads(line)
 
 

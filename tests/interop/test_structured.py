@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 
 import pytest
 import reverie
 import structured_scenarios
-from peer import Peer, run
+from peer import Peer, PeerCrashError, run
 
 HERE = str(pathlib.Path(__file__).parent)
 
@@ -29,18 +30,26 @@ if server is not None:
 """
 
 
-@pytest.fixture
-def server():
-    with reverie.Server(structured_scenarios.tables(reverie), address="127.0.0.1:0") as server:
-        yield server
+def in_spite_of_crashes(attempt):
+    """dm-reverb 0.14's structured writer crashes in partial steps, with its own server as with any: about one run of these in ten."""
+    for _ in range(7):
+        try:
+            return attempt()
+        except PeerCrashError as error:
+            crash = error
+    raise crash
 
 
 @pytest.fixture(scope="module")
 def theirs():
     """What their writer makes on their server, and that server's address."""
-    with Peer(_RUN.replace("answer([", "answer([address, "), HERE) as peer:
-        address, items, errors = peer.receive()
-        yield address, items, errors
+    with contextlib.ExitStack() as stack:
+
+        def attempt():
+            peer = stack.enter_context(Peer(_RUN.replace("answer([", "answer([address, "), HERE))
+            return peer.receive()
+
+        yield tuple(in_spite_of_crashes(attempt))
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +82,12 @@ def test_our_writer_makes_the_same_items_on_their_server(ours, theirs):
     assert_same(json.loads(json.dumps(structured_scenarios.run_all(reverie, client))), ours[0])
 
 
-def test_their_writer_makes_the_same_items_on_our_server(ours, server):
-    items, errors = run(_RUN, HERE, f"127.0.0.1:{server.port}")
+def test_their_writer_makes_the_same_items_on_our_server(ours):
+    def attempt():
+        with reverie.Server(structured_scenarios.tables(reverie), address="127.0.0.1:0") as server:
+            return run(_RUN, HERE, f"127.0.0.1:{server.port}")
+
+    items, errors = in_spite_of_crashes(attempt)
     assert_same(items, ours[0])
     assert errors == ours[1]
 
