@@ -1,5 +1,4 @@
-/* Patterns are made whole or not at all, whichever allocation fails; and steps make none. The linker puts these functions in the
- * place of the real ones (CMakeLists.txt). */
+/* Patterns are made whole or not at all, whichever allocation fails; and steps make none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,40 +6,8 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
+#include "base/failing_testing.h"
 #include "reverie/patterns.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-static long until_failure = -1; /* counts down; below zero: never */
-
-static bool fails(void)
-{
-  return until_failure >= 0 && until_failure-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-  return fails() ? NULL : __real_malloc(size);
-}
-void *__wrap_calloc(size_t n, size_t size)
-{
-  return fails() ? NULL : __real_calloc(n, size);
-}
-void *__wrap_realloc(void *old, size_t size)
-{
-  return fails() ? NULL : __real_realloc(old, size);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-  return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 static rv_code make(rv_patterns **out, rv_error *err)
 {

@@ -1,41 +1,8 @@
 /* Every allocation of saving and restoring fails in turn: RV_RESOURCE_EXHAUSTED, nothing half written is left, what was saved before stays,
  * and the same call succeeds afterwards. */
+#include "base/failing_testing.h"
 #include "persist/testing.h"
 #include "store/snapshot.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-static long until_failure = -1; /* counts down; below zero: never */
-
-static bool fails(void)
-{
-  if (until_failure < 0) return false;
-  return until_failure-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-  return fails() ? NULL : __real_malloc(size);
-}
-void *__wrap_calloc(size_t n, size_t size)
-{
-  return fails() ? NULL : __real_calloc(n, size);
-}
-void *__wrap_realloc(void *old, size_t size)
-{
-  return fails() ? NULL : __real_realloc(old, size);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-  return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 typedef struct scene {
   fixture *f;

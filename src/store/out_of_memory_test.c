@@ -1,42 +1,9 @@
 /* Every allocation fails in turn: the call returns RV_RESOURCE_EXHAUSTED, nothing is lost or leaked, and the same call succeeds
- * afterwards. The linker puts these functions in the place of the real ones (CMakeLists.txt). */
+ * afterwards. */
 #include "store/testing.h"
 
+#include "base/failing_testing.h"
 #include "store/chunk_parts.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-
-static long until_failure = -1; /* counts down; below zero: never */
-
-static bool fails(void)
-{
-  if (until_failure < 0) return false;
-  return until_failure-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-  return fails() ? NULL : __real_malloc(size);
-}
-void *__wrap_calloc(size_t n, size_t size)
-{
-  return fails() ? NULL : __real_calloc(n, size);
-}
-void *__wrap_realloc(void *old, size_t size)
-{
-  return fails() ? NULL : __real_realloc(old, size);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-  return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
 
 /* Runs `call` with its first, second, third ... allocation failing, until none does. */
 static int with_each_failure(rv_code (*call)(void *context), void *context)

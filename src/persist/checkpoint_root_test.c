@@ -1,0 +1,243 @@
+/* The directory that checkpoints are in: names, which are kept, and what a server begins with. */
+#include <time.h>
+
+#include "persist/stores_testing.h"
+
+/* ---- the root ---- */
+
+static void the_newest_are_kept_and_nothing_of_others_is_removed(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  char *paths[6], foreign[200];
+  paths[0] = save(f, store);
+  snprintf(foreign, sizeof foreign, "%s/2020-01-01T00:00:00+00:00", f->root);
+  mkdir(foreign, 0777); /* a Reverb's */
+  write_bytes(foreign, "DONE", "", 0);
+  write_bytes(f->root, "notes.txt", "mine", 4);
+  write_bytes(paths[0], "extra", "mine too", 8);
+  for (int i = 1; i < 6; i++) paths[i] = save(f, store);
+  assert_true(is_there(foreign, "DONE"));
+  assert_true(is_there(f->root, "notes.txt"));
+  assert_true(is_there(paths[0], "extra")); /* its own files went, somebody else's did not */
+  assert_false(is_there(paths[0], "DONE"));
+  for (int i = 1; i < 6; i++) assert_int_equal(is_there(paths[i], "DONE"), i >= 3);
+  for (int i = 0; i < 6; i++) free(paths[i]);
+  rv_store_unref(store);
+}
+
+static void a_clock_that_goes_back_does_not_make_the_new_one_old(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  rv_checkpointer *one = checkpointer_of(f, 1, NULL);
+  free(save_with(one, store));
+  f->now_ns -= INT64_C(7200000000000);
+  add_rows(rv_store_table(store, 1), 1, 0);
+  char *path = save_with(one, store), *loaded = NULL;
+  assert_int_equal(count_entries(f->root), 1);
+  must(restore(f, tables, TABLES, &back, &loaded, &err), &err);
+  assert_string_equal(path, loaded);
+  rv_checkpointer_unref(one);
+  rv_store_unref(back);
+  rv_store_unref(store);
+  free(loaded);
+  free(path);
+}
+
+static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  rv_partial crashed, writing;
+  rv_error err;
+  must(rv_partial_begin(f->root, &f->env, &crashed, &err), &err);
+  close(crashed.lock); /* as a process that died */
+  must(rv_partial_begin(f->root, &f->env, &writing, &err), &err);
+  assert_int_not_equal(access(crashed.path, F_OK), 0);
+  logged(f, "whose writer had gone");
+  free(save(f, store));
+  assert_int_equal(access(writing.path, F_OK), 0);
+  rv_partial_drop(&writing, &f->env);
+  assert_int_equal(count_entries(f->root), 1);
+  free(crashed.path);
+  rv_store_unref(store);
+}
+
+static void names_are_times_where_the_process_lives(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *zone;
+    int64_t ns;
+    const char *name;
+  } cases[] = {{"UTC", INT64_C(1763718244112011003), "2025-11-21T09:44:04.112011003+00:00"},
+               {"UTC", INT64_C(1763718244100000000), "2025-11-21T09:44:04.1+00:00"},
+               {"UTC", INT64_C(1763718244000000000), "2025-11-21T09:44:04+00:00"},
+               {"IST-5:30", INT64_C(1763718244000000000), "2025-11-21T15:14:04+05:30"},
+               {"NST3:30", INT64_C(1763718244000000001), "2025-11-21T06:14:04.000000001-03:30"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char name[RV_CHECKPOINT_NAME_MAX];
+    int64_t back;
+    setenv("TZ", cases[i].zone, 1);
+    tzset();
+    rv_checkpoint_name(cases[i].ns, name);
+    assert_string_equal(name, cases[i].name);
+    assert_true(rv_checkpoint_name_parse(name, &back));
+    assert_int_equal(back, cases[i].ns);
+  }
+  unsetenv("TZ");
+  tzset();
+  static const char *const bad[] = {"",
+                                    "best",
+                                    "2025-11-21",
+                                    "2025-11-21T09:44:04",
+                                    "2025-13-21T09:44:04+00:00",
+                                    "2025-11-21T09:44:04.+00:00",
+                                    "2025-11-21T09:44:04+00:00x",
+                                    "2025-11-21T09:44:04+0000",
+                                    "9999-11-21T09:44:04+00:00"};
+  int64_t unused;
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(rv_checkpoint_name_parse(bad[i], &unused));
+}
+
+/* ---- what comes from where ---- */
+
+static void a_store_begins_empty_where_nothing_was_saved(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = NULL;
+  rv_error err;
+  char *loaded = NULL;
+  must(restore(f, tables, TABLES, &store, &loaded, &err), &err);
+  assert_null(loaded);
+  assert_int_equal(rv_store_num_tables(store), TABLES);
+  assert_int_not_equal(access(f->root, F_OK), 0); /* nothing was made */
+  rv_store_unref(store);
+}
+
+static void the_checkpoint_wins_over_the_configuration_and_says_so(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES], other[TABLES];
+  configure(tables);
+  configure(other);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  fill(store);
+  free(save(f, store));
+  other[0].max_size = 20; /* fewer than there are */
+  other[0].rate_limiter = rv_rate_limiter_min_size(3);
+  other[1].sampler.kind = RV_SELECTOR_FIFO;
+  must(restore(f, other, TABLES, &back, NULL, &err), &err);
+  same_stores(store, back);
+  logged(f, "table \"replay\": a restored table keeps the settings");
+  logged(f, "max_size 300 (configured: 20), rate_limiter");
+  logged(f,
+         "table \"mixed\": a restored table keeps the settings it was saved with; these differ from its configuration: sampler");
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
+static void a_table_that_was_not_saved_is_as_configured(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, 2), *back = NULL;
+  rv_error err;
+  fill(store);
+  free(save(f, store));
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+  same_tables(rv_store_table(store, 0), rv_store_table(back, 0));
+  rv_table_info info = info_of(rv_store_table(back, 2));
+  assert_int_equal(info.max_size, 5);
+  assert_int_equal(info.current_size, 0);
+  rv_table_info_fini(&info);
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
+static void a_saved_table_that_nobody_wants_stops_the_start(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  free(save(f, store));
+  assert_int_equal(restore(f, tables, 2, &back, NULL, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "table \"empty\" was not found in provided list of tables: \"replay\", \"mixed\""));
+  assert_null(back);
+  rv_store_unref(store);
+}
+
+static void the_fallback_is_for_a_root_without_checkpoints(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  fill(store);
+  char *seed = save(f, store), *loaded = NULL;
+  rv_checkpointer_unref(f->checkpointer);
+  snprintf(f->root, sizeof f->root, "%s/other", f->top);
+  f->checkpointer = checkpointer_of(f, 1, seed);
+  must(restore(f, tables, TABLES, &back, &loaded, &err), &err);
+  assert_string_equal(loaded, seed);
+  same_stores(store, back);
+  free(loaded);
+  add_rows(rv_store_table(back, 1), 5, 0);
+  char *own = save(f, back);
+  rv_store_unref(back);
+  must(restore(f, tables, TABLES, &back, &loaded, &err), &err);
+  assert_string_equal(loaded, own);
+  rv_store_unref(back);
+  free(loaded);
+  free(own);
+  free(seed);
+  rv_store_unref(store);
+}
+
+static void a_bad_fallback_is_passed_over_with_a_warning(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = NULL;
+  rv_error err;
+  rv_checkpointer_unref(f->checkpointer);
+  f->checkpointer = checkpointer_of(f, 1, "/nowhere/at/all");
+  must(restore(f, tables, TABLES, &store, NULL, &err), &err);
+  logged(f, "the fallback checkpoint /nowhere/at/all cannot be used");
+  rv_store_unref(store);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(the_newest_are_kept_and_nothing_of_others_is_removed),
+      TEST(a_clock_that_goes_back_does_not_make_the_new_one_old),
+      TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
+      TEST(names_are_times_where_the_process_lives),
+      TEST(a_store_begins_empty_where_nothing_was_saved),
+      TEST(the_checkpoint_wins_over_the_configuration_and_says_so),
+      TEST(a_table_that_was_not_saved_is_as_configured),
+      TEST(a_saved_table_that_nobody_wants_stops_the_start),
+      TEST(the_fallback_is_for_a_root_without_checkpoints),
+      TEST(a_bad_fallback_is_passed_over_with_a_warning),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
