@@ -12,12 +12,23 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
-from reverie._protobuf import as_double, expect_bytes, expect_int, field_bytes, field_double, field_varint, fields
+from reverie._protobuf import (
+    as_double,
+    expect_bytes,
+    expect_int,
+    field_bytes,
+    field_double,
+    field_varint,
+    fields,
+    spans,
+    unpacked,
+    varints,
+)
 
-__all__ = ["Field", "Message", "Repeated", "convert"]
+__all__ = ["Field", "Message", "Numbers", "Opaque", "Repeated", "convert"]
 
-_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-_ZERO: dict[str, Any] = {"int32": 0, "bool": False, "double": 0.0, "string": ""}
+INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
+_ZERO: dict[str, Any] = {"int32": 0, "int64": 0, "uint64": 0, "bool": False, "double": 0.0, "string": ""}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +39,10 @@ class Field:
     ----------
     name : str
     number : int
-    kind : {"int32", "bool", "double", "string", "message"}
+    kind : {"int32", "int64", "uint64", "bool", "double", "string", "message"}
     oneof : str, optional
-        The group of fields of which at most one is set. A field of a group, and any message, has presence.
+        The group of fields of which at most one is set. A field of a group, and any message, has presence. An optional field is alone
+        in its group, which is called as it is with a "_" before.
     message : type of Message, optional
         Of the kind "message".
     repeated : bool
@@ -58,10 +70,11 @@ class Descriptor:
 
 def _checked(field: Field, value: Any) -> Any:
     """The value as the field holds it; TypeError and ValueError as protocol buffers raise them."""
-    if field.kind == "int32":
+    if field.kind in INTEGERS:
         number = operator.index(value)
-        if not _INT32_MIN <= number <= _INT32_MAX:
-            raise ValueError(f"Value out of range: {field.name} is an int32, got {number}")
+        least, most = INTEGERS[field.kind]
+        if not least <= number <= most:
+            raise ValueError(f"Value out of range: {field.name} is an {field.kind}, got {number}")
         return number
     if field.kind == "bool":
         return bool(operator.index(value))
@@ -144,14 +157,63 @@ class Repeated(Generic[M]):
         return repr(self._items)
 
 
+class Numbers:
+    """A repeated field's integers."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self._items: list[int] = []
+
+    def append(self, value: int) -> None:
+        self._items.append(_checked(self._field, value))
+
+    def extend(self, values: Iterable[int]) -> None:
+        self._items.extend([_checked(self._field, value) for value in values])
+
+    MergeFrom = extend
+
+    def pop(self, index: int = -1) -> int:
+        return self._items.pop(index)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self._items[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._items[index] = _checked(self._field, value)
+
+    def __delitem__(self, index: int | slice) -> None:
+        del self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (Numbers, list, tuple)):
+            return self._items == list(other)
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
 class Message:
-    """The base of message classes."""
+    """The base of message classes. Fields that a class does not know are kept, as in protocol buffers, and written again."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
     DESCRIPTOR: ClassVar[Descriptor]
     __hash__ = None  # type: ignore[assignment]
 
     _values: dict[str, Any]
+    _unknown: bytes
     _unset: dict[str, Message]  # messages that were looked at and not written to yet
     _parent: tuple[Message, Field] | None
 
@@ -163,13 +225,16 @@ class Message:
 
     def __init__(self, **values: Any) -> None:
         object.__setattr__(self, "_values", {})
+        object.__setattr__(self, "_unknown", b"")
         object.__setattr__(self, "_unset", {})
         object.__setattr__(self, "_parent", None)
         for name, value in values.items():
             field = self._field(name)
             if value is None:
                 continue
-            if field.repeated:
+            if field.repeated and field.message is None:
+                self._get(field).extend(value)
+            elif field.repeated:
                 for each in value:
                     self._get(field).add(**each) if isinstance(each, dict) else self._get(field).append(each)
             elif field.message is not None:
@@ -197,8 +262,7 @@ class Message:
         if field.name in self._values:
             return self._values[field.name]
         if field.repeated:
-            assert field.message is not None
-            return self._values.setdefault(field.name, Repeated(field.message))
+            return self._values.setdefault(field.name, Numbers(field) if field.message is None else Repeated(field.message))
         if field.message is None:
             return _ZERO[field.kind]
         child = self._unset.get(field.name)
@@ -208,7 +272,7 @@ class Message:
         return child
 
     def _set(self, field: Field, value: Any) -> None:
-        if field.message is not None:
+        if field.message is not None or field.repeated:
             raise AttributeError(f'"{field.name}" of {type(self).__name__} cannot be assigned to; use CopyFrom, append or extend')
         self._store(field, _checked(field, value))
 
@@ -254,6 +318,7 @@ class Message:
     def Clear(self) -> None:
         self._values.clear()
         self._unset.clear()
+        object.__setattr__(self, "_unknown", b"")
 
     def ListFields(self) -> list[tuple[Field, Any]]:
         """The fields that are set, in the order of their numbers."""
@@ -277,6 +342,18 @@ class Message:
         """Takes over the fields that the other message of this kind has; repeated ones are appended."""
         self.MergeFromString(convert(type(self), other).SerializeToString())
 
+    def DiscardUnknownFields(self) -> None:
+        """Forgets the fields that this class does not know, in messages inside it, too."""
+        object.__setattr__(self, "_unknown", b"")
+        for field, value in self.ListFields():
+            if field.message is not None:
+                for each in value if field.repeated else [value]:
+                    each.DiscardUnknownFields()
+
+    def FindInitializationErrors(self) -> list[str]:
+        """None: no field is required."""
+        return []
+
     def IsInitialized(self) -> bool:
         return True
 
@@ -288,8 +365,11 @@ class Message:
         out = b""
         for field, value in self.ListFields():
             values = value if field.repeated else [value]
-            out += b"".join(_encode(field, each) for each in values)
-        return out
+            if isinstance(value, Numbers):
+                out += field_bytes(field.number, varints(value))
+            else:
+                out += b"".join(_encode(field, each) for each in values)
+        return out + self._unknown
 
     SerializePartialToString = SerializeToString
 
@@ -301,16 +381,21 @@ class Message:
     def MergeFromString(self, data: bytes) -> int:
         by_number = {field.number: field for field in self.FIELDS}
         try:
-            for number, value in fields(bytes(data)):
+            for number, value, raw in spans(bytes(data)):
                 if number in by_number:
                     self._read(by_number[number], value)
+                else:
+                    object.__setattr__(self, "_unknown", self._unknown + raw)
         except ValueError as error:
             raise ValueError(f"the bytes are no {self.DESCRIPTOR.full_name}: {error}") from None
         self.SetInParent()
         return len(data)
 
     def _read(self, field: Field, value: int | bytes) -> None:
-        if field.repeated:
+        if field.repeated and field.message is None:
+            numbers = unpacked(value) if isinstance(value, bytes) else [value]
+            self._get(field).extend([_wrapped(field, number) for number in numbers])
+        elif field.repeated:
             self._get(field).add().MergeFromString(expect_bytes(value))
         elif field.message is not None:
             self._get(field).MergeFromString(expect_bytes(value))
@@ -321,8 +406,7 @@ class Message:
         elif field.kind == "bool":
             self._store(field, expect_int(value) != 0)
         else:
-            low = expect_int(value) & 0xFFFFFFFF
-            self._store(field, low - (1 << 32) if low >> 31 else low)
+            self._store(field, _wrapped(field, expect_int(value)))
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:
@@ -335,7 +419,7 @@ class Message:
 
     def _canonical(self) -> Any:
         """What equal messages have in common."""
-        return [(field.number, list(value) if field.repeated else value) for field, value in self.ListFields()]
+        return [(field.number, list(value) if field.repeated else value) for field, value in self.ListFields()], self._unknown
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, type(self)):
@@ -351,6 +435,47 @@ class Message:
     def __repr__(self) -> str:
         written = [(field, self._values[field.name]) for field in self.FIELDS if self._is_written(field)]
         return "".join(_text(field, each) for field, value in written for each in (value if field.repeated else [value]))
+
+
+class Opaque(Message):
+    """A message that is kept as it stands on the wire: whoever wants to look inside decodes it."""
+
+    _raw: bytes
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Clear()
+
+    def Clear(self) -> None:
+        object.__setattr__(self, "_raw", b"")
+
+    def SerializeToString(self, *, deterministic: bool | None = None) -> bytes:
+        return self._raw
+
+    SerializePartialToString = SerializeToString
+
+    def MergeFromString(self, data: bytes) -> int:
+        try:
+            for _ in fields(bytes(data)):
+                pass
+        except ValueError as error:
+            raise ValueError(f"the bytes are no {self.DESCRIPTOR.full_name}: {error}") from None
+        object.__setattr__(self, "_raw", self._raw + bytes(data))
+        self.SetInParent()
+        return len(data)
+
+    def _canonical(self) -> Any:
+        return self._raw
+
+    def __repr__(self) -> str:
+        return f"# {len(self._raw)} bytes\n" if self._raw else ""
+
+
+def _wrapped(field: Field, value: int) -> int:
+    """A varint as the field's kind of integer: protocol buffers drop the bits that do not fit."""
+    bits = 32 if field.kind == "int32" else 64
+    low = value & ((1 << bits) - 1)
+    return low - (1 << bits) if field.kind != "uint64" and low >> (bits - 1) else low
 
 
 def _encode(field: Field, value: Any) -> bytes:
@@ -373,7 +498,13 @@ def _text(field: Field, value: Any) -> str:
     if field.kind == "string":
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         return f'{field.name}: "{escaped}"\n'
-    return f"{field.name}: {value:g}\n" if field.kind == "double" else f"{field.name}: {value}\n"
+    return f"{field.name}: {_number(value)}\n" if field.kind == "double" else f"{field.name}: {value}\n"
+
+
+def _number(value: float) -> str:
+    """The shortest of the ways to write a double that is read as the same."""
+    short = f"{value:g}"
+    return short if float(short) == value or value != value else f"{value:.17g}"
 
 
 def convert(kind: type[M], value: Any) -> M:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -65,15 +65,36 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return result & ((1 << 64) - 1), at
 
 
+def varints(values: Iterable[int]) -> bytes:
+    """What a packed field of integers holds."""
+    return b"".join(varint(value) for value in values)
+
+
+def unpacked(data: bytes) -> list[int]:
+    """The integers of a packed field."""
+    found, at = [], 0
+    while at < len(data):
+        value, at = read_varint(data, at)
+        found.append(value)
+    return found
+
+
 def fields(data: bytes) -> Iterator[tuple[int, Value]]:
     """Each field's number and value: an int for a varint, else bytes. ValueError for what is no message."""
+    for number, value, _ in spans(data):
+        yield number, value
+
+
+def spans(data: bytes) -> Iterator[tuple[int, Value, bytes]]:
+    """As `fields`, with the bytes that number and value stand in."""
     at = 0
     while at < len(data):
+        begin = at
         tag, at = read_varint(data, at)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
             value, at = read_varint(data, at)
-            yield number, value
+            yield number, value, data[begin:at]
             continue
         if kind == BYTES:
             size, at = read_varint(data, at)
@@ -83,7 +104,7 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
             raise ValueError(f"field {number} has wire type {kind}")
         if number == 0 or size > len(data) - at:
             raise ValueError(f"field {number} does not fit into its message")
-        yield number, data[at : at + size]
+        yield number, data[at : at + size], data[begin : at + size]
         at += size
 
 

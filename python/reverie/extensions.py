@@ -6,13 +6,14 @@ with options after a colon: ``"diffusion:steps=5,decay=0.7"``.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reverie import _arguments
 
-__all__ = ["Diffusion", "Extension", "Statistics"]
+__all__ = ["Diffusion", "Extension", "Statistics", "TableExtensionBase"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +50,24 @@ class Diffusion(Extension):
         super().__init__("diffusion", f"steps={int(steps)},decay={float(decay)!r}")
 
 
-def as_extensions(given: Iterable[Any]) -> tuple[Extension, ...]:
-    """The extensions that names, "name:options" strings and `Extension` objects stand for."""
-    if isinstance(given, (str, Extension)):
+class TableExtensionBase(metaclass=abc.ABCMeta):
+    """Makes extensions for a table once its name is known; Reverb's way to give a table some."""
+
+    @abc.abstractmethod
+    def build_internal_extensions(self, table_name: str) -> Sequence[Extension]:
+        """The extensions for the table of this name: `Extension` objects, or names as `reverie.Table` takes them."""
+
+
+def as_extensions(given: Iterable[Any], table_name: str) -> tuple[Extension, ...]:
+    """The extensions that names, "name:options" strings, `Extension` and `TableExtensionBase` objects stand for."""
+    if isinstance(given, (str, Extension, TableExtensionBase)):
         raise TypeError(f"extensions must be a sequence of names or extensions, got {given!r} alone: put it into a list")
     found = []
     for each in _arguments.listed("extensions", given, "names or extensions"):
         if isinstance(each, Extension):
             found.append(each)
+        elif isinstance(each, TableExtensionBase):
+            found.extend(as_extensions(each.build_internal_extensions(table_name), table_name))
         elif isinstance(each, str) and each:
             name, _, options = each.partition(":")
             found.append(Extension(name, options))

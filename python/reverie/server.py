@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 from reverie import _arguments, _core, _inproc
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, OpenPortWarning, UnavailableError
+from reverie.extensions import TableExtensionBase
 from reverie.table import Table
 
 if TYPE_CHECKING:
     from reverie.client import Client
 
-__all__ = ["Server"]
+__all__ = ["Server", "Table", "TableExtensionBase"]
 
 
 class Server:

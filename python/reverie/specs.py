@@ -160,7 +160,7 @@ def as_spec(leaf: Any, path: tuple[Any, ...]) -> TensorSpec:
 
 def canonical_signature(signature: Any) -> Any | None:
     """The signature with every leaf a `TensorSpec`; None for one that says nothing (None, and empty containers)."""
-    if signature is None or (not signature and isinstance(signature, (dict, list, tuple))):
+    if signature is None or (isinstance(signature, (dict, list, tuple)) and not signature):
         return None
     paths = nest.paths(signature)
     leaves = [as_spec(leaf, path) for path, leaf in zip(paths, nest.flatten(signature), strict=True)]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from reverie import _arguments, _dtypes, _structured_value, extensions, nest, selectors, specs, table_info
 from reverie import rate_limiters as limiters
-from reverie.table_info import KeyDistributionOptions, RateLimiterInfo, TableInfo, TableWorkerTime
+from reverie.cc.schema_pb2 import RateLimiterInfo, TableWorkerTime
+from reverie.table_info import TableInfo, options_of
 
 if TYPE_CHECKING:
     from reverie import _core
@@ -38,7 +39,7 @@ class Table:
         When inserts and samples may proceed.
     max_times_sampled : int
         An item goes when it was sampled so often; below 1: no bound.
-    extensions : sequence of str or reverie.extensions.Extension
+    extensions : sequence of str, reverie.extensions.Extension or reverie.extensions.TableExtensionBase
         What the table does besides; a string may carry options: ``"diffusion:steps=5,decay=0.7"``.
     signature : nest of reverie.TensorSpec, optional
         What the items' columns must be: one spec for each column, with the time dimension where the column has one. Anything
@@ -80,7 +81,7 @@ class Table:
             raise ValueError(f"max_size must be a positive integer, got {max_size}")
         self._rate_limiter = rate_limiter
         self._max_times_sampled = _integer("max_times_sampled", max_times_sampled)
-        self._extensions = _as_extensions(extensions)
+        self._extensions = _as_extensions(extensions, name)
         self._signature = specs.canonical_signature(signature)
         self._encoded = None if self._signature is None else _encode_signature(self._signature)
         self._store: _core.Store | None = None
@@ -108,12 +109,17 @@ class Table:
         limiter = self._rate_limiter
         return TableInfo(
             name=self._name,
-            sampler_options=KeyDistributionOptions.from_selector(self._sampler),
-            remover_options=KeyDistributionOptions.from_selector(self._remover),
+            sampler_options=options_of(self._sampler),
+            remover_options=options_of(self._remover),
             max_size=self._max_size,
             max_times_sampled=self._max_times_sampled,
             rate_limiter_info=RateLimiterInfo(
-                limiter.samples_per_insert, limiter.min_diff, limiter.max_diff, limiter.min_size_to_sample
+                samples_per_insert=limiter.samples_per_insert,
+                min_diff=limiter.min_diff,
+                max_diff=limiter.max_diff,
+                min_size_to_sample=limiter.min_size_to_sample,
+                insert_stats={},
+                sample_stats={},
             ),
             signature=None if self._encoded is None else table_info.decode_signature(*self._encoded),
             current_size=0,
@@ -187,8 +193,8 @@ class Table:
         raise TypeError("a Table cannot be pickled: it stands for memory of this process")
 
 
-def _as_extensions(given: Sequence[Any]) -> tuple[extensions.Extension, ...]:
-    return extensions.as_extensions(given)
+def _as_extensions(given: Sequence[Any], table_name: str) -> tuple[extensions.Extension, ...]:
+    return extensions.as_extensions(given, table_name)
 
 
 def _positive(name: str, value: Any) -> int:

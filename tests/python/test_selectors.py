@@ -6,6 +6,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie import selectors, table_info
+from reverie.server_executable.server_from_proto import selector_from_proto
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_an_exponent_that_no_table_takes_is_refused_at_once(exponent):
 
 
 def test_an_exponent_of_another_server_is_shown_though_ours_would_refuse_it():
-    options = table_info.KeyDistributionOptions.from_kind(selectors.Prioritized.kind, -1.0)
+    options = table_info.options_of_kind(selectors.Prioritized.kind, -1.0)
     assert options.WhichOneof("distribution") == "prioritized"
     assert options.prioritized.priority_exponent == -1.0
 
@@ -160,7 +161,7 @@ def test_options_are_reported_as_protocol_buffers_spell_them(connect):
     assert info.remover_options.HasField("heap")
     assert info.remover_options.heap.min_heap
     assert info.remover_options.is_deterministic
-    assert info.sampler_options.to_selector() == selectors.Prioritized(0.75)
+    assert selector_from_proto(info.sampler_options) == selectors.Prioritized(0.75)
     with pytest.raises(ValueError, match="oneof"):
         info.sampler_options.WhichOneof("other")
 

@@ -1,7 +1,6 @@
 """Table: arguments, info, can_sample and can_insert, replace."""
 
 import copy
-import dataclasses
 import pickle
 
 import numpy as np
@@ -195,5 +194,5 @@ def test_the_time_a_table_has_spent_is_told_to_the_nanosecond_by_either_way(conn
     client = connect(make_table())
     client.add("t", {"x": 1})
     client.sample_batch("t", 1)
-    times = dataclasses.astuple(client.server_info()["t"].table_worker_time)
+    times = [value for field, value in client.server_info()["t"].table_worker_time.ListFields() if field.name.endswith("_ns")]
     assert any(ns % 1_000_000 for ns in times)

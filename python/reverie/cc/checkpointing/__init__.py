@@ -1,0 +1,1 @@
+"""The messages of checkpoints, where Reverb keeps them."""
