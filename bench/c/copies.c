@@ -19,6 +19,10 @@ void copies_init(bench_copies *copies, const buffer_shape *shape)
     copies->num_pieces *= 2;
     break;
   }
+  const size_t columns[BUFFER_COLUMNS_MAX] = {(size_t)shape->obs_bytes, 8, 4, 1,
+                                              shape->kind == BUFFER_TRANSITION ? (size_t)shape->obs_bytes : 0};
+  memcpy(copies->column_bytes, columns, sizeof columns);
+  copies->column_rows = shape->kind == BUFFER_SEQUENCE ? (size_t)shape->length : 1;
   size_t size = copies->row_bytes * (size_t)copies->num_rows + copies->piece_bytes;
   copies->rows = bench_alloc(size);
   memset(copies->rows, 1, size);
@@ -34,6 +38,10 @@ void copies_init(bench_copies *copies, const buffer_shape *shape)
 
 void copies_fini(bench_copies *copies)
 {
+  for (int c = 0; c < BUFFER_COLUMNS_MAX; c++) {
+    free(copies->columns[c]);
+    free(copies->outs[c]);
+  }
   free(copies->rows);
   free(copies->row);
   free(copies->out);
@@ -65,4 +73,46 @@ void copies_sample(void *context)
   unsigned char *out = copies->out;
   for (int64_t i = 0; i < copies->num_pieces; i++, out += copies->piece_bytes)
     memcpy(out, copies->rows + places[i] * copies->row_bytes, copies->piece_bytes);
+}
+
+static void make_columns(bench_copies *copies)
+{
+  for (int c = 0; c < BUFFER_COLUMNS_MAX; c++) {
+    size_t bytes = copies->column_bytes[c], size = bytes * ((size_t)copies->num_rows + copies->column_rows);
+    if (bytes == 0) continue;
+    copies->columns[c] = bench_alloc(size);
+    memset(copies->columns[c], 3, size);
+    copies->outs[c] = bench_alloc(bytes * copies->column_rows * (size_t)copies->num_pieces);
+  }
+}
+
+/* The sizes that rows have here are written out, as in any plain buffer that knows its columns. */
+#define GATHER_EACH(bytes)                                                                                                       \
+  case bytes:                                                                                                                    \
+    for (int64_t i = 0; i < n; i++) memcpy(out + i * bytes, from + (size_t)places[i] * bytes, bytes);                            \
+    return
+
+static void gather_column(unsigned char *out, const unsigned char *from, const uint32_t *places, int64_t n, size_t bytes,
+                          size_t rows)
+{
+  switch (rows == 1 ? bytes : 0) {
+    GATHER_EACH(1);
+    GATHER_EACH(4);
+    GATHER_EACH(8);
+    GATHER_EACH(16);
+  default: break;
+  }
+  for (int64_t i = 0; i < n; i++) memcpy(out + (size_t)i * bytes * rows, from + places[i] * bytes, bytes * rows);
+}
+
+void copies_gather(void *context)
+{
+  bench_copies *copies = context;
+  if (copies->columns[0] == NULL) make_columns(copies);
+  copies->turn = (copies->turn + 1) % copies->num_turns;
+  const uint32_t *places = copies->places + (size_t)copies->turn * (size_t)copies->num_pieces;
+  for (int c = 0; c < BUFFER_COLUMNS_MAX; c++)
+    if (copies->columns[c] != NULL)
+      gather_column(copies->outs[c], copies->columns[c], places, copies->num_pieces, copies->column_bytes[c],
+                    copies->column_rows);
 }

@@ -40,6 +40,8 @@ static void serve_copies(const buffer_shape *shape)
     if (strcmp(operation, "add") == 0) function = copies_add;
     if (strcmp(operation, "add_batch") == 0) function = copies_add_batch;
     if (strcmp(operation, "sample") == 0) function = copies_sample;
+    if (strcmp(operation, "gather") == 0 && (shape->kind == BUFFER_TRANSITION || shape->kind == BUFFER_SEQUENCE))
+      function = copies_gather;
     answer(function, &copies, seconds);
   }
   copies_fini(&copies);

@@ -1,4 +1,5 @@
-"""Runs the growth benchmark: Reverie from C at each number of items beside bare copies; memory an item; memory after many inserts."""
+"""Runs the growth benchmark: Reverie from C at each number of items beside bare copies of rows, and a bare gather of the same columns
+out of plain arrays; memory an item; memory after many inserts."""
 
 from __future__ import annotations
 
@@ -81,6 +82,9 @@ def _times(results: Results, rows: str, items: int, options: Options, say: Calla
                 row = {"what": "time", "rows": rows, "operation": title, "items": str(items), "store": store}
                 cell = results.cell(row, "us", "" if store == "machine" else "lower")
                 measurements.append(Measurement(cell, functools.partial(table.measure, operation, options.seconds)))
+                if store == "machine" and operation == "sample":
+                    cell = results.cell({**row, "store": "gather"}, "us", "")
+                    measurements.append(Measurement(cell, functools.partial(table.measure, "gather", options.seconds)))
         run_turns(measurements, options.rounds, say)
 
 

@@ -65,7 +65,7 @@ class Case:
 
     def shared_steps(self, num_envs: int) -> list[dict[str, np.ndarray]]:
         """Steps of `num_envs` environments, [num_envs, ...] each, that go on from one another for ever: next_obs is the next one's obs."""
-        period = POOL if num_envs == 1 else 32
+        period = POOL // num_envs
         frames = self.observations(POOL, 1)
         first = np.arange(num_envs) * period % POOL
         numbers = np.arange(POOL)

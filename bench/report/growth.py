@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pathlib
 
-from ..cells import Results
+from ..cells import Cell, Results
 from .markdown import figure, groups, number, table
 from .plot import pyplot
+
+
+def _ratios(cells: list[Cell], operation: str, store: str, ours: dict[str, Cell], sizes: list[str]) -> list[str]:
+    """At each size, our time by that of the uniform operation in `store`."""
+    plain = operation.removeprefix("PER ")
+    theirs = {cell.row["items"]: cell for cell in cells if cell.row["store"] == store and cell.row["operation"] == plain}
+    out = []
+    for size in sizes:
+        mine, bare = ours.get(size), theirs.get(size)
+        out.append(f"{mine.median / bare.median:.2f}" if mine and bare and mine.values and bare.values else "")
+    return out
 
 
 def _times(results: Results) -> str:
@@ -21,22 +32,18 @@ def _times(results: Results) -> str:
                 store: {
                     cell.row["items"]: cell for cell in mine if cell.row["operation"] == operation and cell.row["store"] == store
                 }
-                for store in ("reverie", "machine")
+                for store in ("reverie", "machine", "gather")
             }
             lines.append([operation, *(figure(by_store["reverie"].get(size)) for size in sizes)])
             if by_store["machine"]:
                 lines.append([f"{operation}, bare copies", *(figure(by_store["machine"].get(size)) for size in sizes)])
+            if by_store["gather"]:
+                lines.append([f"{operation}, bare gather", *(figure(by_store["gather"].get(size)) for size in sizes)])
             if "sample" in operation:
-                gather = {
-                    cell.row["items"]: cell
-                    for cell in mine
-                    if cell.row["store"] == "machine" and cell.row["operation"] == operation.removeprefix("PER ")
-                }
-                ratios = []
-                for size in sizes:
-                    ours, bare = by_store["reverie"].get(size), gather.get(size)
-                    ratios.append(f"{ours.median / bare.median:.2f}" if ours and bare and ours.values and bare.values else "")
-                lines.append([f"{operation}: times a bare gather", *ratios])
+                for store, words in (("machine", "times bare copies"), ("gather", "times a bare gather")):
+                    ratios = _ratios(mine, operation, store, by_store["reverie"], sizes)
+                    if any(ratios):
+                        lines.append([f"{operation}: {words}", *ratios])
         parts.append(table(lines))
     return "\n\n".join(parts)
 
@@ -76,7 +83,7 @@ def plot(results: Results, path: pathlib.Path) -> None:
             mine = [cell for cell in cells if cell.row["rows"] == rows_name]
             for line, by_size in groups(mine, "items").items():
                 row = dict(line)
-                bare = row["store"] == "machine"
+                bare = {"machine": ", bare copies", "gather": ", bare gather"}.get(row["store"], "")
                 axis.errorbar(
                     [int(size) for size in by_size],
                     [cell.median for cell in by_size.values()],
@@ -86,7 +93,7 @@ def plot(results: Results, path: pathlib.Path) -> None:
                     ],
                     fmt="x--" if bare else "o-",
                     capsize=2,
-                    label=row["operation"] + (", bare copies" if bare else ""),
+                    label=row["operation"] + bare,
                 )
             axis.set_xscale("log")
             axis.set_yscale("log")

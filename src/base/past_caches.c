@@ -9,26 +9,58 @@
 
 enum { LINE = 64 };
 
+typedef struct rv_line {
+  __m128i part[4];
+} rv_line;
+
+static inline rv_line load(const uint8_t *from)
+{
+  const __m128i *in = (const __m128i *)(const void *)from;
+  return (rv_line){{_mm_loadu_si128(in), _mm_loadu_si128(in + 1), _mm_loadu_si128(in + 2), _mm_loadu_si128(in + 3)}};
+}
+
+static inline void stream(uint8_t *to, rv_line line)
+{
+  for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)(void *)to + i, line.part[i]);
+}
+
+static inline void store(uint8_t *to, rv_line line)
+{
+  for (int i = 0; i < 4; i++) _mm_storeu_si128((__m128i *)(void *)to + i, line.part[i]);
+}
+
+/* Up to the first whole line of `out`. */
+static size_t head_of(const uint8_t *out, size_t size)
+{
+  return size < RV_PAST_CACHES_LEAST ? size : (size_t)(-(uintptr_t)out) % LINE;
+}
+
 void rv_copy_past_caches(void *to, const void *from, size_t size)
 {
   uint8_t *out = to;
   const uint8_t *in = from;
-  size_t head = (size_t)(-(uintptr_t)out) % LINE;
-  if (size < RV_PAST_CACHES_LEAST) head = size;
-  memcpy(out, in, head);
-  size_t i = head;
-  for (; size - i >= LINE; i += LINE) {
-    const __m128i *line = (const __m128i *)(const void *)(in + i);
-    __m128i *place = (__m128i *)(void *)(out + i);
-    __m128i a = _mm_loadu_si128(line), b = _mm_loadu_si128(line + 1), c = _mm_loadu_si128(line + 2),
-            d = _mm_loadu_si128(line + 3);
-    _mm_stream_si128(place, a);
-    _mm_stream_si128(place + 1, b);
-    _mm_stream_si128(place + 2, c);
-    _mm_stream_si128(place + 3, d);
-  }
+  size_t i = head_of(out, size);
+  memcpy(out, in, i);
+  for (; size - i >= LINE; i += LINE) stream(out + i, load(in + i));
   memcpy(out + i, in + i, size - i);
   _mm_sfence(); /* such stores are not ordered before a release by themselves */
+}
+
+void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+{
+  uint8_t *out = to, *copy = near;
+  const uint8_t *in = from;
+  size_t i = head_of(out, size);
+  memcpy(out, in, i);
+  memcpy(copy, in, i);
+  for (; size - i >= LINE; i += LINE) {
+    rv_line line = load(in + i);
+    stream(out + i, line);
+    store(copy + i, line);
+  }
+  memcpy(out + i, in + i, size - i);
+  memcpy(copy + i, in + i, size - i);
+  _mm_sfence();
 }
 
 #else
@@ -36,6 +68,12 @@ void rv_copy_past_caches(void *to, const void *from, size_t size)
 void rv_copy_past_caches(void *to, const void *from, size_t size)
 {
   memcpy(to, from, size);
+}
+
+void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+{
+  memcpy(to, from, size);
+  memcpy(near, from, size);
 }
 
 #endif

@@ -12,5 +12,7 @@ enum {
 
 /* The blocks do not overlap. Done, for other threads too, when it returns and they have synchronised as they would after memcpy. */
 void rv_copy_past_caches(void *to, const void *from, size_t size);
+/* The same, and a copy that is read soon, written as usual. */
+void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size);
 
 #endif

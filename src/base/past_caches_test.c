@@ -13,7 +13,7 @@ static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
 {
   (void)state;
   enum { MOST = 3000, ROOM = MOST + 256 };
-  static uint8_t from[ROOM], to[ROOM];
+  static uint8_t from[ROOM], to[ROOM], near[ROOM];
   for (size_t i = 0; i < ROOM; i++) from[i] = (uint8_t)(i * 7 % 251);
   for (size_t size = 0; size <= MOST; size += size < 1100 ? 13 : 61)
     for (size_t place = 0; place < 70; place += 3) {
@@ -23,6 +23,15 @@ static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
       assert_memory_equal(to + place, from + source, size);
       for (size_t i = 0; i < place; i++) assert_int_equal(to[i], 255);
       for (size_t i = place + size; i < ROOM; i++) assert_int_equal(to[i], 255);
+      memset(to, 255, sizeof to);
+      memset(near, 255, sizeof near);
+      rv_copy_past_caches_and_to(to + place, near + source, from + source, size);
+      assert_memory_equal(to + place, from + source, size);
+      assert_memory_equal(near + source, from + source, size);
+      for (size_t i = 0; i < ROOM; i++) {
+        if (i < place || i >= place + size) assert_int_equal(to[i], 255);
+        if (i < source || i >= source + size) assert_int_equal(near[i], 255);
+      }
     }
 }
 

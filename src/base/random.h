@@ -37,15 +37,20 @@ static inline uint64_t rv_random_next(rv_random *random)
   return result;
 }
 
-/* Uniform in [0, n), n > 0, without bias (Lemire 2019). */
-static inline uint32_t rv_random_below(rv_random *random, uint32_t n)
+/* Uniform in [0, n), n > 0, without bias (Lemire 2019): of 32 random bits, and of more where those do not decide. */
+static inline uint32_t rv_random_below_of(rv_random *random, uint32_t bits, uint32_t n)
 {
-  uint64_t product = (uint64_t)(uint32_t)rv_random_next(random) * n;
+  uint64_t product = (uint64_t)bits * n;
   if ((uint32_t)product < n) {
     uint32_t threshold = (0U - n) % n;
     while ((uint32_t)product < threshold) product = (uint64_t)(uint32_t)rv_random_next(random) * n;
   }
   return (uint32_t)(product >> 32);
+}
+
+static inline uint32_t rv_random_below(rv_random *random, uint32_t n)
+{
+  return rv_random_below_of(random, (uint32_t)rv_random_next(random), n);
 }
 
 /* Uniform in [0, 1), 53 bits. */

@@ -37,7 +37,21 @@ static rv_code add_rows(rv_client *client, const rv_add *add, size_t *added, con
   return client->store != NULL ? add_local(client, add, added, wait, err) : rv_add_remote(client, add, added, wait, err);
 }
 
-/* ---- one row: its columns get a leading dimension of 1 ---- */
+/* ---- one row: where it cannot be taken in at once, its columns get a leading dimension of 1 ---- */
+
+static bool add_at_once(rv_client *client, const char *name, uint64_t naming, const rv_tensor *columns, size_t num_columns,
+                        const double *priority, uint64_t *key)
+{
+  rv_table *table;
+  if (rv_client_find_table(client, name, &table, NULL) != RV_OK) return false;
+  rv_rows row; /* not cleared: no error is set */
+  row.columns = columns;
+  row.num_columns = num_columns;
+  row.priorities = priority;
+  row.keys = key;
+  row.naming = naming;
+  return rv_table_add_row(table, &row);
+}
 
 typedef struct stretched {
   rv_tensor few[STACK_COLUMNS];
@@ -93,6 +107,7 @@ rv_code rv_client_add_named(rv_client *client, const char *table, uint64_t namin
   rv_code code = rv_client_check_table(client, table, err);
   if (code != RV_OK) return code;
   if (num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a row needs at least one column");
+  if (client->store != NULL && add_at_once(client, table, naming, columns, num_columns, &priority, key)) return RV_OK;
   stretched memory;
   rv_tensor *rows = NULL;
   code = stretch(&memory, columns, num_columns, &rows, err);

@@ -4,13 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/past_caches.h"
 #include "client/await.h"
 #include "client/transitions.h"
 #include "store/chunk_parts.h"
 #include "store/placed.h"
 
 #define TOGETHER_BYTES ((size_t)1 << 19) /* worth waking somebody for */
-enum { PIECES = 32 };
+#define RECENT_BYTES ((size_t)1 << 22)   /* more than this leaves the caches between two steps */
+enum { PIECES = 32, LINE = 64, BOOKS_BYTES = 4 * LINE };
 
 /* Where an environment is. */
 typedef struct rv_walk {
@@ -35,6 +37,10 @@ struct rv_local_transitions {
   size_t piece;             /* environments that one thread copies at a time */
   size_t segment_rows;      /* of most segments */
   const rv_tensor *columns; /* while a step is copied */
+  /* Copies of each environment's newest frames, as many as the next row must repeat, by kept column: there a row is compared with them,
+   * so that what goes into the table is not read again, and may be written past the caches. NULL: it is compared with the table's. */
+  uint8_t **recent;
+  bool past_caches; /* the table is larger than the caches are */
 };
 
 /* ---- new and free ---- */
@@ -80,6 +86,24 @@ static rv_code new_forms(rv_transitions *transitions, rv_error *err)
   return code;
 }
 
+/* Large frames have copies, as far as these stay in the caches. */
+static rv_code new_recent(rv_transitions *transitions, rv_error *err)
+{
+  rv_local_transitions *local = transitions->local;
+  local->recent = calloc(transitions->num_kept, sizeof *local->recent);
+  if (local->recent == NULL) return rv_fail_memory(err, transitions->num_kept * sizeof *local->recent);
+  size_t room = RECENT_BYTES;
+  for (uint32_t i = 0; i < transitions->num_kept; i++) {
+    const rv_kept_column *kept = &transitions->kept[i];
+    size_t frames = transitions->num_envs * rv_kept_repeats(kept); /* at most 2^26 */
+    if (frames == 0 || kept->frame_bytes < RV_PAST_CACHES_LEAST || kept->frame_bytes > room / frames) continue;
+    room -= frames * kept->frame_bytes;
+    local->recent[i] = malloc(frames * kept->frame_bytes);
+    if (local->recent[i] == NULL) return rv_fail_memory(err, frames * kept->frame_bytes);
+  }
+  return RV_OK;
+}
+
 rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err)
 {
   size_t n = transitions->num_envs;
@@ -94,6 +118,7 @@ rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err)
   if (code == RV_OK) code = rv_client_find_table(transitions->client, transitions->table, &local->table, err);
   if (code == RV_OK) code = check_names(transitions, err);
   if (code == RV_OK) code = new_forms(transitions, err);
+  if (code == RV_OK) code = new_recent(transitions, err);
   if (code != RV_OK) {
     rv_local_transitions_free(transitions);
     return code;
@@ -111,6 +136,8 @@ void rv_local_transitions_free(rv_transitions *transitions)
   for (size_t i = 0; local->walks != NULL && i < transitions->num_envs; i++)
     rv_placed_segment_close(local->table, local->walks[i].segment);
   for (int kind = 0; kind < 2; kind++) rv_placed_form_free(local->table, local->form[kind]);
+  for (uint32_t i = 0; local->recent != NULL && i < transitions->num_kept; i++) free(local->recent[i]);
+  free(local->recent);
   free(local->walks);
   free(local->strides);
   free(local->places);
@@ -125,18 +152,40 @@ static uint8_t *slot_at(const rv_walk *walk, uint32_t tensor, int64_t slot)
   return (uint8_t *)(uintptr_t)lane->base + (size_t)slot * lane->stride;
 }
 
+/* The copy of a slot's frame; NULL: there are none. */
+static uint8_t *recent_at(const rv_transitions *transitions, uint32_t index, size_t env, int64_t slot)
+{
+  uint8_t *recent = transitions->local->recent[index];
+  const rv_kept_column *kept = &transitions->kept[index];
+  size_t repeats = rv_kept_repeats(kept);
+  return recent == NULL ? NULL : recent + (env * repeats + (size_t)slot % repeats) * kept->frame_bytes;
+}
+
+/* Writes a frame into its slot and, where it is one of those that the next row must repeat, its copy. */
+static void put_frame(const rv_transitions *transitions, uint8_t *to, uint8_t *copy, const uint8_t *frame, size_t bytes)
+{
+  if (frame == NULL) { /* nobody reads it, but it may be sent along */
+    memset(to, 0, bytes);
+    if (copy != NULL) memset(copy, 0, bytes);
+  } else if (copy == NULL) {
+    rv_copy_small(to, frame, bytes);
+  } else if (transitions->local->past_caches) {
+    rv_copy_past_caches_and_to(to, copy, frame, bytes);
+  } else {
+    memcpy(to, frame, bytes);
+    memcpy(copy, frame, bytes);
+  }
+}
+
 /* Writes what a transition has in the slot `back` before its own. */
 static void put_slot(const rv_transitions *transitions, rv_kind kind, size_t env, int64_t slot, uint32_t back)
 {
   const rv_local_transitions *local = transitions->local;
   for (uint32_t i = 0; i < transitions->num_kept; i++) {
+    const rv_kept_column *kept = &transitions->kept[i];
     const uint8_t *frame = rv_given_frame(transitions, local->columns, kind, i, env, back);
-    uint8_t *to = slot_at(&local->walks[env], i, slot);
-    size_t bytes = transitions->kept[i].frame_bytes;
-    if (frame == NULL)
-      memset(to, 0, bytes); /* nobody reads it, but it may be sent along */
-    else
-      rv_copy_small(to, frame, bytes);
+    uint8_t *copy = back < rv_kept_repeats(kept) ? recent_at(transitions, i, env, slot) : NULL;
+    put_frame(transitions, slot_at(&local->walks[env], i, slot), copy, frame, kept->frame_bytes);
   }
 }
 
@@ -152,14 +201,20 @@ static void put_transition(const rv_transitions *transitions, rv_kind kind, size
   local->places[env] = (rv_place){.segment = walk->segment, .base = own - rv_kind_reach(transitions, kind)};
 }
 
-static bool same_frames(const rv_walk *walk, uint32_t tensor, int64_t first, const uint8_t *frames, size_t frame_bytes,
-                        uint32_t n)
+/* Do the environment's newest slots have these frames? */
+static bool same_frames(const rv_transitions *transitions, uint32_t index, size_t env, const uint8_t *frames, uint32_t n)
 {
-  const rv_lane *lane = &walk->segment->lanes[tensor];
-  const uint8_t *slots = slot_at(walk, tensor, first);
-  if (lane->stride == frame_bytes) return memcmp(slots, frames, n * frame_bytes) == 0;
-  for (uint32_t i = 0; i < n; i++)
-    if (memcmp(slots + i * lane->stride, frames + i * frame_bytes, frame_bytes) != 0) return false;
+  const rv_walk *walk = &transitions->local->walks[env];
+  size_t bytes = transitions->kept[index].frame_bytes;
+  int64_t first = walk->newest - n + 1;
+  if (transitions->local->recent[index] == NULL) {
+    const rv_lane *lane = &walk->segment->lanes[index];
+    if (lane->stride == bytes) return memcmp(slot_at(walk, index, first), frames, n * bytes) == 0;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    const uint8_t *copy = recent_at(transitions, index, env, first + i);
+    if (memcmp(copy != NULL ? copy : slot_at(walk, index, first + i), frames + i * bytes, bytes) != 0) return false;
+  }
   return true;
 }
 
@@ -169,11 +224,9 @@ static bool goes_on(const rv_transitions *transitions, size_t env)
   const rv_walk *walk = &local->walks[env];
   if (walk->segment == NULL || walk->newest < 0 || walk->newest != walk->fill - 1) return false;
   for (uint32_t i = 0; i < transitions->num_kept; i++) {
-    const rv_kept_column *kept = &transitions->kept[i];
-    uint32_t repeats = rv_kept_repeats(kept);
-    if (repeats > 0 && !same_frames(walk, i, walk->newest - repeats + 1,
-                                    rv_given_row(transitions, local->columns, kept->column, env), kept->frame_bytes, repeats))
-      return false;
+    uint32_t repeats = rv_kept_repeats(&transitions->kept[i]);
+    const uint8_t *frames = rv_given_row(transitions, local->columns, transitions->kept[i].column, env);
+    if (repeats > 0 && !same_frames(transitions, i, env, frames, repeats)) return false;
   }
   return true;
 }
@@ -192,11 +245,23 @@ static void place(const rv_transitions *transitions, size_t env)
   if (!stride->waits) put_transition(transitions, stride->kind, env, reach);
 }
 
+/* The books of an environment's segment: what lies between two visits has put them out of the caches. */
+static void fetch(const rv_walk *walk)
+{
+  for (int at = 0; at < BOOKS_BYTES && walk->segment != NULL; at += LINE)
+    __builtin_prefetch((const uint8_t *)walk->segment + at, 1);
+}
+
 static void place_piece(void *context, size_t piece)
 {
   const rv_transitions *transitions = context;
-  size_t first = piece * transitions->local->piece, end = first + transitions->local->piece;
-  for (size_t env = first; env < end && env < transitions->num_envs; env++) place(transitions, env);
+  const rv_local_transitions *local = transitions->local;
+  size_t first = piece * local->piece, end = first + local->piece;
+  if (end > transitions->num_envs) end = transitions->num_envs;
+  for (size_t env = first; env < end; env++) {
+    if (env + 1 < end) fetch(&local->walks[env + 1]);
+    place(transitions, env);
+  }
 }
 
 /* The first segments are of different lengths, so that environments which step together need their next ones at different
@@ -218,6 +283,7 @@ static rv_code place_in_next(const rv_transitions *transitions, size_t env, rv_e
   rv_code code = rv_placed_segment_new(local->table, local->form[RV_KIND_SHARED], rows_of_next(transitions, env), &segment, err);
   if (code != RV_OK) return code;
   rv_placed_segment_close(local->table, walk->segment);
+  local->past_caches = rv_placed_outgrows_caches(local->table);
   *walk = (rv_walk){.segment = segment, .newest = -1};
   put_transition(transitions, kind, env, rv_kind_reach(transitions, kind));
   return RV_OK;

@@ -13,7 +13,12 @@
 #include "wire/messages.h"
 #include "wire/parse.h"
 
-enum { ASK_EACH = 256, ASK_BYTES = 1 << 24, LISTED_NAMES = 300, USUAL_TENSORS = 8 };
+enum {
+  ASK_EACH = 256,
+  ASK_BYTES = 1 << 24,
+  LISTED_NAMES = 300,
+  COPY_BELOW = 16 << 10 /* a small chunk is one block of memory */
+};
 
 typedef struct saved_table {
   rv_buf *message; /* what the record borrows from */
@@ -51,7 +56,7 @@ static rv_code tell(loading *work, size_t bytes, rv_error *err)
 }
 
 /* Each record is the user's from here on; whatever it finds wrong gets file and record put before it. */
-static rv_code read_file(loading *work, const char *name, bool may_be_absent, size_t room, use_record use, rv_error *err)
+static rv_code read_file(loading *work, const char *name, bool may_be_absent, use_record use, rv_error *err)
 {
   char *path = rv_path_join(work->source->dir, name);
   rv_record_reader *reader = NULL;
@@ -61,7 +66,7 @@ static rv_code read_file(loading *work, const char *name, bool may_be_absent, si
   if (code == RV_NOT_FOUND && may_be_absent) return RV_OK;
   while (code == RV_OK) {
     rv_buf *record;
-    code = rv_record_reader_next(reader, room, &record, err);
+    code = rv_record_reader_next(reader, &record, err);
     if (code != RV_OK || record == NULL) break;
     size_t bytes = record->size;
     code = use(work, record, err);
@@ -236,7 +241,7 @@ static rv_code use_chunk(loading *work, rv_buf *owned_record, rv_error *err)
   rv_chunk *chunk = NULL;
   rv_code code = has_tensors_twice(message)
                      ? rv_fail(err, RV_DATA_LOSS, "a chunk with tensors both in data and in deprecated_data")
-                     : rv_chunk_parse(owned_record, message, false, &chunk, err);
+                     : rv_chunk_parse(owned_record, message, message.size < COPY_BELOW, &chunk, err);
   rv_buf_unref(owned_record);
   return code == RV_OK ? keep_chunk(work, chunk, err) : code;
 }
@@ -359,11 +364,10 @@ rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, b
   rv_error own; /* codes are read from it */
   loading work = {.source = source, .progress = {.size = sizeof work.progress, .total_items = -1}};
   rv_map_init(&work.by_key, rv_entropy64(source->env));
-  size_t room = rv_chunk_room_in_owner(USUAL_TENSORS);
-  rv_code code = read_file(&work, RV_TABLES_FILE, false, 0, use_table, &own);
+  rv_code code = read_file(&work, RV_TABLES_FILE, false, use_table, &own);
   if (code == RV_OK) code = make_store(&work, &own);
-  if (code == RV_OK) code = read_file(&work, RV_CHUNKS_FILE, false, room, use_chunk, &own);
-  if (code == RV_OK) code = read_file(&work, RV_ITEMS_FILE, true, 0, use_item, &own);
+  if (code == RV_OK) code = read_file(&work, RV_CHUNKS_FILE, false, use_chunk, &own);
+  if (code == RV_OK) code = read_file(&work, RV_ITEMS_FILE, true, use_item, &own);
   if (code == RV_OK) code = read_items_of_records(&work, &own);
   *damaged = code != RV_OK && is_damage(&work, code);
   if (code == RV_OK) {

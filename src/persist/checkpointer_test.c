@@ -117,7 +117,7 @@ static size_t count_records(const char *dir, const char *name)
   snprintf(path, sizeof path, "%s/%s", dir, name);
   must(rv_record_reader_new(path, &reader, &err), &err);
   for (;; n++) {
-    must(rv_record_reader_next(reader, 0, &record, &err), &err);
+    must(rv_record_reader_next(reader, &record, &err), &err);
     if (record == NULL) break;
     rv_buf_unref(record);
   }

@@ -37,9 +37,9 @@ void rv_record_writer_free(rv_record_writer *writer);            /* NULL is fine
 typedef struct rv_record_reader rv_record_reader;
 
 rv_code rv_record_reader_new(const char *path, rv_record_reader **out, rv_error *err);
-/* The next record, alone in a buffer with `room` bytes behind it; NULL at the end. Memory is taken as bytes arrive, whatever
+/* The next record, alone in a buffer; NULL at the end. Memory is taken as bytes arrive, whatever
  * length is announced. */
-rv_code rv_record_reader_next(rv_record_reader *reader, size_t room, rv_buf **out, rv_error *err);
+rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *err);
 /* RV_DATA_LOSS with a sentence about the record read last: "<file>: record 3 (at byte 120 of its contents): <what>". */
 rv_code rv_record_reader_fail(const rv_record_reader *reader, rv_error *err, const char *format, ...) RV_PRINTF(3, 4);
 void rv_record_reader_prefix(const rv_record_reader *reader, rv_error *err); /* the same before a sentence that is there */

@@ -88,7 +88,7 @@ static rv_code read_and_sum(size_t *count, uint32_t *sum, rv_error *err)
   *sum = 0;
   rv_code code = rv_record_reader_new(path, &reader, err);
   while (code == RV_OK) {
-    code = rv_record_reader_next(reader, 0, &buf, err);
+    code = rv_record_reader_next(reader, &buf, err);
     if (code != RV_OK || buf == NULL) break;
     ++*count;
     *sum = rv_crc32c(*sum, buf->data, buf->size);
@@ -168,15 +168,14 @@ static void records_of_any_size_come_back_at_every_level(void **state)
     must(rv_record_reader_new(path, &reader, &err), &err);
     for (size_t i = 0; i < 6; i++) {
       rv_buf *buf;
-      must(rv_record_reader_next(reader, 100, &buf, &err), &err);
+      must(rv_record_reader_next(reader, &buf, &err), &err);
       assert_non_null(buf);
       assert_int_equal(buf->size, sizes[i]);
-      assert_true(buf->capacity >= buf->size + 100);
       assert_memory_equal(buf->data, records[i].data, sizes[i]);
       rv_buf_unref(buf);
     }
     rv_buf *end;
-    must(rv_record_reader_next(reader, 0, &end, &err), &err);
+    must(rv_record_reader_next(reader, &end, &err), &err);
     assert_null(end);
     rv_record_reader_free(reader);
   }
@@ -199,7 +198,7 @@ static void pieces_are_one_record(void **state)
   must(rv_record_writer_finish(writer, &err), &err);
   rv_record_writer_free(writer);
   must(rv_record_reader_new(path, &reader, &err), &err);
-  must(rv_record_reader_next(reader, 0, &buf, &err), &err);
+  must(rv_record_reader_next(reader, &buf, &err), &err);
   assert_int_equal(buf->size, 17);
   assert_memory_equal(buf->data, "smallshared bytes", 17);
   rv_buf_unref(buf);

@@ -186,10 +186,10 @@ static rv_code check_end(rv_record_reader *reader, rv_error *err)
 }
 
 /* The contents come in steps, so that a length that was announced costs nothing by itself. */
-static rv_code read_contents(rv_record_reader *reader, size_t size, size_t room, rv_buf **out, rv_error *err)
+static rv_code read_contents(rv_record_reader *reader, size_t size, rv_buf **out, rv_error *err)
 {
   size_t capacity = size < FIRST_BYTES ? size : FIRST_BYTES;
-  rv_buf *buf = rv_buf_new(capacity + (capacity == size ? room : 0));
+  rv_buf *buf = rv_buf_new(capacity);
   if (buf == NULL) return rv_fail_memory(err, capacity);
   for (;;) {
     rv_code code = read_all(reader, buf->data + buf->size, capacity - buf->size, err);
@@ -200,7 +200,7 @@ static rv_code read_contents(rv_record_reader *reader, size_t size, size_t room,
     buf->size = capacity;
     if (capacity == size) break;
     capacity = size / 2 < capacity ? size : 2 * capacity;
-    rv_buf *grown = rv_buf_new(capacity + (capacity == size ? room : 0));
+    rv_buf *grown = rv_buf_new(capacity);
     if (grown != NULL) memcpy(grown->data, buf->data, buf->size);
     if (grown != NULL) grown->size = buf->size;
     rv_buf_unref(buf);
@@ -211,7 +211,7 @@ static rv_code read_contents(rv_record_reader *reader, size_t size, size_t room,
   return RV_OK;
 }
 
-rv_code rv_record_reader_next(rv_record_reader *reader, size_t room, rv_buf **out, rv_error *err)
+rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *err)
 {
   *out = NULL;
   reader->record_offset = reader->offset;
@@ -232,7 +232,7 @@ rv_code rv_record_reader_next(rv_record_reader *reader, size_t room, rv_buf **ou
     return damaged(reader, err, what);
   }
   rv_buf *buf = NULL;
-  code = read_contents(reader, (size_t)size, room, &buf, err);
+  code = read_contents(reader, (size_t)size, &buf, err);
   if (code == RV_OK) code = read_all(reader, footer, sizeof footer, err);
   if (code == RV_OK && rv_frame_get32(footer) != rv_frame_mask(rv_crc32c(0, buf->data, buf->size)))
     code = damaged(reader, err, "its checksum does not match: the file is damaged");

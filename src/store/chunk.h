@@ -54,9 +54,9 @@ int64_t rv_segment_capacity(const rv_chunk *segment);
  * tensors' numbers of rows differ. */
 rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, rv_buf *owner,
                              const uint8_t *wire, size_t wire_size, rv_chunk **out, rv_error *err);
-/* Room that an owner may have behind its bytes: a chunk of so many tensors of few dimensions is then made there, and costs no memory
- * of its own. Only where the owner is nobody else's and its bytes are the chunk's. */
-size_t rv_chunk_room_in_owner(size_t num_tensors);
+/* The same with a copy of the wire bytes, in one block of memory with the chunk: for small ones, which then pin no message. */
+rv_code rv_chunk_new_encoded_copy(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, const uint8_t *wire,
+                                  size_t wire_size, rv_chunk **out, rv_error *err);
 
 /* ---- reading it ---- */
 

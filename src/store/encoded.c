@@ -4,18 +4,28 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 
+/* A tensor's content as it came; what it looks like is the chunk's column. */
+typedef struct rv_content {
+  const uint8_t *data;
+  uint64_t size : 63;
+  uint64_t delta : 1;
+} rv_content;
+
+/* One block with lanes, columns, shapes and, where some tensor is not one literal, an rv_decoded for each. It stands behind the owner's
+ * bytes where the chunk made that itself. */
 typedef struct rv_encoded_chunk {
   rv_chunk chunk;
   rv_buf *owner;
   const uint8_t *wire;
-  size_t wire_size, books_bytes;
-  rv_encoded *tensors;
-  rv_decoded *decoded;
+  size_t wire_size;
   rv_decode_cache *cache; /* NULL: nothing is kept */
-  bool in_owner;          /* this stands behind the owner's bytes */
+  uint32_t books_bytes;
+  bool in_owner;
+  bool decodes; /* some tensor is read by decoding it */
+  rv_content tensors[];
 } rv_encoded_chunk;
 
-enum { MOST_IN_OWNER = 16, FEW_DIMENSIONS = 4, ALIGNMENT = 16 };
+enum { ALIGNMENT = 16 };
 
 static rv_encoded_chunk *encoded_of(rv_chunk *chunk)
 {
@@ -24,6 +34,12 @@ static rv_encoded_chunk *encoded_of(rv_chunk *chunk)
 static const rv_encoded_chunk *encoded_of_const(const rv_chunk *chunk)
 {
   return (const rv_encoded_chunk *)chunk;
+}
+
+/* Only of a chunk that decodes. */
+static rv_decoded *decoded_of(rv_encoded_chunk *encoded, size_t column)
+{
+  return (rv_decoded *)(void *)(encoded->tensors + encoded->chunk.num_columns) + column;
 }
 
 static const uint8_t nothing[1]; /* where rows of no bytes lie */
@@ -51,79 +67,118 @@ static rv_code check_tensors(const rv_encoded *tensors, size_t num_tensors, size
   return RV_OK;
 }
 
-static rv_code describe_tensor(rv_encoded_chunk *encoded, size_t index, const rv_encoded *tensor, int64_t *shape, rv_error *err)
+static void describe_tensor(rv_encoded_chunk *encoded, size_t index, const rv_encoded *tensor, size_t row_bytes, int64_t *shape)
 {
   memcpy(shape, tensor->shape, tensor->rank * sizeof *shape);
-  size_t elements, bytes;
-  rv_code code = rv_shape_elements(tensor->dtype, tensor->rank - 1, shape + 1, &elements, &bytes, err);
-  if (code != RV_OK) return code;
   rv_chunk *chunk = &encoded->chunk;
-  encoded->tensors[index] = *tensor;
-  encoded->tensors[index].shape = shape;
-  rv_list_init(&encoded->decoded[index].link);
-  encoded->decoded[index].buf = NULL;
-  encoded->decoded[index].joined = false;
+  encoded->tensors[index] =
+      (rv_content){.data = tensor->content, .size = tensor->content_size & SIZE_MAX >> 1, .delta = tensor->delta};
   chunk->columns[index] =
-      (rv_chunk_column){.dtype = tensor->dtype, .rank = tensor->rank - 1, .shape = shape + 1, .row_bytes = bytes};
+      (rv_chunk_column){.dtype = tensor->dtype, .rank = tensor->rank - 1, .shape = shape + 1, .row_bytes = row_bytes};
   if (tensor->dtype == RV_STRING) chunk->has_strings = true;
   rv_lane *lane = &chunk->lanes[index];
-  lane->row_bytes = lane->stride = bytes;
-  lane->base = bytes == 0 || shape[0] == 0 ? nothing : rv_encoded_raw(&encoded->tensors[index]);
+  lane->row_bytes = lane->stride = row_bytes;
+  lane->base = row_bytes == 0 || shape[0] == 0 ? nothing : rv_encoded_raw(tensor);
   atomic_init(&lane->published, shape[0]);
+  if (!encoded->decodes) return;
+  rv_decoded *decoded = decoded_of(encoded, index);
+  rv_list_init(&decoded->link);
+  decoded->buf = NULL;
+  decoded->joined = false;
+}
+
+/* What is known of the tensors before there is memory. */
+typedef struct rv_measured {
+  size_t num_sizes, struct_bytes, books_bytes;
+  bool decodes;
+} rv_measured;
+
+static rv_code measure_row(const rv_encoded *tensor, size_t index, size_t *row_bytes, rv_error *err)
+{
+  size_t elements;
+  rv_code code = rv_shape_elements(tensor->dtype, tensor->rank - 1, tensor->shape + 1, &elements, row_bytes, err);
+  if (code != RV_OK) rv_error_prefix(err, "tensor %zu", index);
+  return code;
+}
+
+static rv_code measure(const rv_encoded *tensors, size_t num_tensors, rv_measured *out, rv_error *err)
+{
+  *out = (rv_measured){0};
+  rv_code code = check_tensors(tensors, num_tensors, &out->num_sizes, err);
+  for (size_t i = 0; i < num_tensors && code == RV_OK; i++) {
+    size_t row_bytes = 0;
+    code = measure_row(&tensors[i], i, &row_bytes, err);
+    out->decodes |= code == RV_OK && row_bytes > 0 && tensors[i].shape[0] > 0 && rv_encoded_raw(&tensors[i]) == NULL;
+  }
+  if (code != RV_OK) return code;
+  out->struct_bytes = sizeof(rv_encoded_chunk) + num_tensors * sizeof(rv_content);
+  if (out->decodes) out->struct_bytes += num_tensors * sizeof(rv_decoded);
+  out->books_bytes = rv_chunk_books_size(out->struct_bytes, num_tensors, out->num_sizes); /* at most 65,536 tensors of 9 sizes */
   return RV_OK;
 }
 
-static size_t own_bytes(size_t num_tensors)
+/* Fills the memory with a chunk; the caller adds whose the bytes are. */
+static void lay_out(rv_encoded_chunk *encoded, const rv_measured *measured, const rv_chunk_meta *meta, const rv_encoded *tensors,
+                    size_t num_tensors)
 {
-  return sizeof(rv_encoded_chunk) + num_tensors * (sizeof(rv_encoded) + sizeof(rv_decoded));
-}
-
-size_t rv_chunk_room_in_owner(size_t num_tensors)
-{
-  if (num_tensors > MOST_IN_OWNER) return 0;
-  return ALIGNMENT + rv_chunk_books_size(own_bytes(num_tensors), num_tensors, num_tensors * FEW_DIMENSIONS);
-}
-
-/* NULL: it does not fit there. */
-static rv_encoded_chunk *place_in_owner(rv_buf *owner, const uint8_t *wire, size_t wire_size, size_t bytes)
-{
-  if (wire != owner->data || wire_size != owner->size || owner->release != NULL ||
-      atomic_load_explicit(&owner->refs, memory_order_relaxed) != 1)
-    return NULL;
-  uintptr_t end = (uintptr_t)owner->data + owner->size, at = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return at - (uintptr_t)owner->data + bytes <= owner->capacity ? (rv_encoded_chunk *)at : NULL;
+  int64_t *shapes = rv_chunk_books_init(&encoded->chunk, measured->struct_bytes, num_tensors, meta, false);
+  encoded->books_bytes = (uint32_t)measured->books_bytes;
+  encoded->cache = NULL;
+  encoded->decodes = measured->decodes;
+  for (size_t i = 0; i < num_tensors; i++) {
+    size_t row_bytes = 0;
+    (void)measure_row(&tensors[i], i, &row_bytes, NULL); /* it could before */
+    describe_tensor(encoded, i, &tensors[i], row_bytes, shapes);
+    shapes += tensors[i].rank;
+  }
 }
 
 rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, rv_buf *owner,
                              const uint8_t *wire, size_t wire_size, rv_chunk **out, rv_error *err)
 {
-  size_t num_sizes = 0;
-  rv_code code = check_tensors(tensors, num_tensors, &num_sizes, err);
+  rv_measured measured;
+  rv_code code = measure(tensors, num_tensors, &measured, err);
   if (code != RV_OK) return code;
-  size_t struct_bytes = own_bytes(num_tensors);
-  size_t books = rv_chunk_books_size(struct_bytes, num_tensors, num_sizes);
-  rv_encoded_chunk *encoded = place_in_owner(owner, wire, wire_size, books);
-  bool in_owner = encoded != NULL;
-  if (!in_owner) encoded = malloc(books);
-  if (encoded == NULL) return rv_fail_memory(err, books);
-  int64_t *shapes = rv_chunk_books_init(&encoded->chunk, struct_bytes, num_tensors, meta, false);
-  encoded->tensors = (rv_encoded *)(void *)(encoded + 1);
-  encoded->decoded = (rv_decoded *)(void *)(encoded->tensors + num_tensors);
+  rv_encoded_chunk *encoded = malloc(measured.books_bytes);
+  if (encoded == NULL) return rv_fail_memory(err, measured.books_bytes);
+  lay_out(encoded, &measured, meta, tensors, num_tensors);
+  encoded->owner = rv_buf_ref(owner);
   encoded->wire = wire;
   encoded->wire_size = wire_size;
-  encoded->books_bytes = books;
-  encoded->cache = NULL;
-  encoded->in_owner = in_owner;
-  for (size_t i = 0; i < num_tensors; i++) {
-    code = describe_tensor(encoded, i, &tensors[i], shapes, err);
-    if (code != RV_OK) {
-      rv_error_prefix(err, "tensor %zu", i);
-      if (!in_owner) free(encoded);
-      return code;
-    }
-    shapes += tensors[i].rank;
+  encoded->in_owner = false;
+  *out = &encoded->chunk;
+  return RV_OK;
+}
+
+static void rebase(rv_encoded_chunk *encoded, const uint8_t *from, const uint8_t *to)
+{
+  for (uint32_t i = 0; i < encoded->chunk.num_columns; i++) {
+    rv_content *content = &encoded->tensors[i];
+    rv_lane *lane = &encoded->chunk.lanes[i];
+    if (content->size > 0) content->data = to + (content->data - from);
+    if (lane->base != NULL && lane->base != nothing) lane->base = to + (lane->base - from);
   }
-  encoded->owner = rv_buf_ref(owner);
+}
+
+rv_code rv_chunk_new_encoded_copy(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, const uint8_t *wire,
+                                  size_t wire_size, rv_chunk **out, rv_error *err)
+{
+  rv_measured measured;
+  rv_code code = measure(tensors, num_tensors, &measured, err);
+  if (code != RV_OK) return code;
+  size_t books = ALIGNMENT + measured.books_bytes;
+  rv_buf *owner = wire_size > SIZE_MAX - books ? NULL : rv_buf_new(wire_size + books);
+  if (owner == NULL) return rv_fail_memory(err, wire_size);
+  memcpy(owner->data, wire, wire_size);
+  owner->size = wire_size;
+  uintptr_t end = (uintptr_t)owner->data + wire_size;
+  rv_encoded_chunk *encoded = (rv_encoded_chunk *)((end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  lay_out(encoded, &measured, meta, tensors, num_tensors);
+  rebase(encoded, wire, owner->data);
+  encoded->owner = owner;
+  encoded->wire = owner->data;
+  encoded->wire_size = wire_size;
+  encoded->in_owner = true;
   *out = &encoded->chunk;
   return RV_OK;
 }
@@ -132,7 +187,8 @@ void rv_encoded_free(rv_chunk *chunk)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
   if (encoded->cache != NULL) {
-    for (uint32_t i = 0; i < chunk->num_columns; i++) rv_decode_cache_forget(encoded->cache, &encoded->decoded[i]);
+    for (uint32_t i = 0; encoded->decodes && i < chunk->num_columns; i++)
+      rv_decode_cache_forget(encoded->cache, decoded_of(encoded, i));
     rv_decode_cache_unref(encoded->cache);
   }
   rv_buf *owner = encoded->owner;
@@ -167,27 +223,36 @@ rv_buf *rv_chunk_wire(const rv_chunk *chunk, const uint8_t **wire, size_t *wire_
 bool rv_chunk_encoded(const rv_chunk *chunk, size_t column, rv_encoded *out)
 {
   if (chunk->is_segment || column >= chunk->num_columns) return false;
-  *out = encoded_of_const(chunk)->tensors[column];
+  const rv_chunk_column *spec = &chunk->columns[column];
+  const rv_content *content = &encoded_of_const(chunk)->tensors[column];
+  *out = (rv_encoded){.dtype = spec->dtype,
+                      .rank = spec->rank + 1,
+                      .shape = spec->shape - 1, /* the number of rows stands before a row's sizes */
+                      .delta = content->delta != 0,
+                      .content = content->data,
+                      .content_size = content->size};
   return true;
 }
 
 rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *err)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
-  if (encoded->cache != NULL) {
-    *out = rv_decode_cache_get(encoded->cache, &encoded->decoded[column]);
+  rv_decoded *decoded = encoded->cache == NULL || !encoded->decodes ? NULL : decoded_of(encoded, column);
+  if (decoded != NULL) {
+    *out = rv_decode_cache_get(encoded->cache, decoded);
     if (*out != NULL) return RV_OK;
   }
-  const rv_encoded *tensor = &encoded->tensors[column];
-  size_t bytes = chunk->lanes[column].row_bytes * (size_t)tensor->shape[0]; /* rv_encoded_check has seen that it fits */
+  rv_encoded tensor;
+  rv_chunk_encoded(chunk, column, &tensor);
+  size_t bytes = chunk->lanes[column].row_bytes * (size_t)tensor.shape[0]; /* rv_encoded_check has seen that it fits */
   rv_buf *buf = rv_buf_new(bytes);
   if (buf == NULL) return rv_fail_memory(err, bytes);
-  rv_code code = rv_decode(tensor, buf->data, bytes, err);
+  rv_code code = rv_decode(&tensor, buf->data, bytes, err);
   if (code != RV_OK) {
     rv_buf_unref(buf);
     return code;
   }
   buf->size = bytes;
-  *out = encoded->cache == NULL ? buf : rv_decode_cache_put(encoded->cache, &encoded->decoded[column], buf);
+  *out = decoded == NULL ? buf : rv_decode_cache_put(encoded->cache, decoded, buf);
   return RV_OK;
 }

@@ -8,6 +8,7 @@ enum {
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
   STEP_BYTES = 1 << 15,  /* copied in one step */
   STEP_ITEMS = 128,
+  BLOCK = 64,     /* looked up while those before it are copied */
   ITEM_STEPS = 2, /* small steps that one is worth, without its bytes */
   BYTES_A_BUDGET_STEP = 128
 };
@@ -47,11 +48,12 @@ size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
 
 /* Each item, and where its rows begin. */
 typedef struct rv_filled {
-  rv_item *item[RV_DRAWS_STEP];
-  const uint8_t *rows[RV_DRAWS_STEP];
+  rv_item *item[BLOCK];
+  const uint8_t *rows[BLOCK];
 } rv_filled;
 
-static bool find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled)
+/* How many of the slots' items, from the first on, are as planned; their rows are fetched. */
+static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled)
 {
   const rv_slab *slab = &table->books.slab;
   const ptrdiff_t stride = (ptrdiff_t)table->plan.stride;
@@ -61,14 +63,15 @@ static bool find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_fille
   for (size_t i = 0; i < k; i++) {
     rv_item *item = rv_slab_at(slab, slots[i]);
     rv_hold *hold = item->data;
-    if (item->template_number != number || (hold->plan != serial && !hold_fits(table, hold))) return false;
+    if (item->template_number != number || (hold->plan != serial && !hold_fits(table, hold))) return i;
     const uint8_t *rows = hold->rows + item->base_row * stride;
     filled->item[i] = item;
     filled->rows[i] = rows;
-    __builtin_prefetch(rows);
-    __builtin_prefetch(rows + reach - 1);
+    /* into the second cache, which takes more at a time; it is where they wait for little */
+    __builtin_prefetch(rows, 0, 2);
+    __builtin_prefetch(rows + reach - 1, 0, 2);
   }
-  return true;
+  return k;
 }
 
 /* The items are drawn: counted, and told to the caller. */
@@ -91,31 +94,50 @@ static void count(rv_table *table, rv_item *const *items, size_t k, rv_fill *fil
   table->num_unique_samples += unique;
 }
 
-bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)
+static void fill_block(rv_turn *turn, rv_fill *fill, const uint32_t *slots, const rv_filled *filled, size_t k)
 {
   rv_table *table = turn->table;
-  rv_fill *fill = sampling->fill;
-  rv_filled filled;
-  if (!find_rows(table, slots, k, &filled)) return false;
   for (size_t i = 0; i < k && table->snapshot != NULL; i++) rv_snapshot_changes(table, slots[i]);
-  count(table, filled.item, k, fill);
+  count(table, filled->item, k, fill);
   for (uint32_t c = 0; c < table->plan.num_columns; c++) {
     if (fill->columns[c] == NULL) continue;
     size_t bytes = table->plan.column[c].row_bytes * (size_t)table->plan.column[c].length;
-    rv_row_plan_copy(&table->plan, c, filled.rows, k, (uint8_t *)fill->columns[c] + fill->done * bytes);
+    rv_row_plan_copy(&table->plan, c, filled->rows, k, (uint8_t *)fill->columns[c] + fill->done * bytes);
   }
   for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
-    const rv_item *item = filled.item[i];
+    const rv_item *item = filled->item[i];
     rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
     table->events[table->num_events - 1].times_sampled = fill->times_sampled[fill->done + i];
   }
-  turn->budget -= (int)(ITEM_STEPS * k + table->plan.item_bytes * k / BYTES_A_BUDGET_STEP);
-  uint64_t naming = rv_naming_of_all(table);
-  fill->naming = fill->done == 0 || fill->naming == naming ? naming : 0;
   fill->done += k;
+}
+
+static size_t at_most(size_t n, size_t most)
+{
+  return n < most ? n : most;
+}
+
+size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)
+{
+  rv_table *table = turn->table;
+  rv_fill *fill = sampling->fill;
+  rv_filled filled[2];
+  size_t begun = fill->done, done = 0, ready = find_rows(table, slots, at_most(k, BLOCK), &filled[0]);
+  /* the next block's rows are on their way while this one's are copied */
+  for (unsigned i = 0; ready > 0; i ^= 1) {
+    size_t next = done + ready, wanted = ready < BLOCK ? 0 : at_most(k - next, BLOCK);
+    size_t found = find_rows(table, slots + next, wanted, &filled[i ^ 1]);
+    fill_block(turn, fill, slots + done, &filled[i], ready);
+    done = next;
+    ready = found;
+  }
+  if (done == 0) return 0;
+  turn->budget -= (int)(ITEM_STEPS * done + table->plan.item_bytes * done / BYTES_A_BUDGET_STEP);
+  uint64_t naming = rv_naming_of_all(table);
+  fill->naming = begun == 0 || fill->naming == naming ? naming : 0;
   fill->table_size = (int64_t)table->books.slab.count;
-  sampling->count += k;
-  return true;
+  sampling->count += done;
+  return done;
 }
 
 /* The items are of another layout than the caller's arrays: it is told which, and makes new ones. */

@@ -69,8 +69,10 @@ static inline void rv_pick_any(const rv_slab *slab, rv_random *random, size_t n,
   const uint32_t used = slab->used;
   const bool holes = slab->count < used;
   rv_random own = *random; /* in registers */
+  uint64_t bits = 0;
   for (size_t i = 0; i < n; i++) {
-    uint32_t slot = rv_random_below(&own, used);
+    bits = i % 2 == 0 ? rv_random_next(&own) : bits >> 32;
+    uint32_t slot = rv_random_below_of(&own, (uint32_t)bits, used);
     slots[i] = slot;
     __builtin_prefetch(rv_slab_at(slab, slot), 1);
   }

@@ -114,6 +114,15 @@ void rv_placed_segment_close(rv_table *table, rv_chunk *owned_segment)
   rv_turn_end(&turn);
 }
 
+bool rv_placed_outgrows_caches(rv_table *table)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  bool outgrows = rv_table_outgrows_caches(table);
+  rv_turn_leave(&turn);
+  return outgrows;
+}
+
 /* ---- items ---- */
 
 rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv_error *err)

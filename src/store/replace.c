@@ -152,21 +152,42 @@ static void replace_one(rv_replacing *work, size_t i)
   rv_books_link_compact(books, slot, work->hold, work->first_row + (int64_t)i, work->number);
 }
 
-void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k)
+/* ---- a step's rows ---- */
+
+static void begin(rv_replacing *work, rv_turn *turn, const rv_rows *rows)
 {
   rv_table *table = turn->table;
+  work->turn = turn;
+  work->table = table;
+  work->slab = &table->books.slab;
+  work->now_ns = rv_stamp_now(&table->stamp, table->env);
+  work->given = rows->priorities == NULL ? NULL : rows->priorities + rows->done;
+  work->keys = rows->keys == NULL ? NULL : rows->keys + rows->done;
+  work->number = rows->form->number;
+  work->span = rv_trajectory_box_of(rows->form->template)->span;
+  work->same = 0;
+}
+
+static void end(rv_replacing *work, size_t k)
+{
+  rv_table *table = work->table;
+  table->books.templates.entry[work->number].items -= work->same; /* the new ones use it */
+  if (table->config.sampler.kind == RV_SELECTOR_UNIFORM) {
+    /* nothing depends on priorities */
+  } else if (k == 1) {
+    rv_pick_update(&table->sampler, work->slots[0], work->priorities[0], NULL);
+  } else {
+    rv_pick_update_many(&table->sampler, work->slots, work->priorities, k);
+  }
+  table->changes += k;
+}
+
+void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k)
+{
   rv_replacing work;
-  work.turn = turn;
-  work.table = table;
-  work.slab = &table->books.slab;
+  begin(&work, turn, rows);
   work.hold = hold;
   work.first_row = first;
-  work.now_ns = rv_stamp_now(&table->stamp, table->env);
-  work.given = rows->priorities == NULL ? NULL : rows->priorities + rows->done;
-  work.keys = rows->keys == NULL ? NULL : rows->keys + rows->done;
-  work.number = rows->form->number;
-  work.span = rv_trajectory_box_of(rows->form->template)->span;
-  work.same = 0;
   for (size_t i = 0; i < k;) {
     size_t n = replace_run(&work, i, k - i);
     if (n == 0) {
@@ -175,13 +196,32 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
     }
     i += n;
   }
-  table->books.templates.entry[work.number].items -= work.same; /* the new ones use it */
-  if (table->config.sampler.kind == RV_SELECTOR_UNIFORM) {
-    /* nothing depends on priorities */
-  } else if (k == 1) {
-    rv_pick_update(&table->sampler, work.slots[0], work.priorities[0], NULL);
-  } else {
-    rv_pick_update_many(&table->sampler, work.slots, work.priorities, k);
+  end(&work, k);
+}
+
+/* The items that go, but for the first, and what they are linked to. */
+static void fetch_oldest(const rv_slab *slab, size_t k)
+{
+  uint32_t slot = slab->oldest;
+  for (size_t i = 0; i < k && slot != RV_NO_SLOT; i++) {
+    const rv_item *item = rv_slab_at(slab, slot);
+    __builtin_prefetch(item->data, 1);
+    if (item->template_number != RV_LOOSE && item->hold_next != RV_NO_SLOT)
+      __builtin_prefetch(rv_slab_at(slab, item->hold_next), 1);
+    slot = item->next;
   }
-  table->changes += k;
+}
+
+void rv_rows_replace_placed(rv_turn *turn, rv_rows *rows, rv_hold *const *holds, size_t k)
+{
+  rv_replacing work;
+  begin(&work, turn, rows);
+  fetch_oldest(work.slab, k);
+  const rv_place *placed = rows->placed + rows->done;
+  for (size_t i = 0; i < k; i++) {
+    work.hold = holds[i];
+    work.first_row = placed[i].base - (int64_t)i;
+    if (replace_run(&work, i, 1) == 0) replace_one(&work, i);
+  }
+  end(&work, k);
 }

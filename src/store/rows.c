@@ -112,6 +112,11 @@ static rv_code add_items(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t fi
   return RV_OK;
 }
 
+static bool is_full(const rv_table *table)
+{
+  return table->replaces && (int64_t)table->books.slab.count == table->config.max_size;
+}
+
 /* Makes items of k rows that lie in the hold. */
 static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k, size_t *added, int64_t *removed,
                        rv_error *err)
@@ -122,7 +127,7 @@ static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t firs
   if (code != RV_OK) return code;
   bool was_open = hold->open;
   hold->open = true; /* it must outlast the step even if the remover takes every item */
-  if (table->replaces && (int64_t)table->books.slab.count == table->config.max_size) {
+  if (is_full(table)) {
     rv_rows_replace(turn, rows, hold, first, k);
     *added = k;
     *removed = (int64_t)k;
@@ -134,6 +139,21 @@ static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t firs
   hold->open = was_open;
   if (hold == form->hold && first == form->fill) publish(form, *added);
   if (!was_open) rv_books_note_sparse(&table->books, hold);
+  return code;
+}
+
+/* Replaces the oldest items by rows that their writer has placed, each in a hold of its own; what is added is removed, too. */
+static rv_code take_in_placed(rv_turn *turn, rv_rows *rows, size_t k, size_t *added, rv_error *err)
+{
+  rv_hold *holds[RV_ROWS_STEP];
+  size_t n = 0;
+  rv_code code = RV_OK;
+  while (n < k && (code = rv_placed_hold(turn->table, &rows->placed[rows->done + n], &holds[n], err)) == RV_OK) n++;
+  if (n == 0) return code;
+  rv_code used = rv_form_use_template(turn->table, rows->form, (uint32_t)n, err);
+  if (used != RV_OK) return used;
+  rv_rows_replace_placed(turn, rows, holds, n);
+  *added = n;
   return code;
 }
 
@@ -150,8 +170,14 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   if (table->replaces && room > 0 && (int64_t)k > room) k = (size_t)room;
   uint64_t before = table->books.slab.sequence;
   rv_hold *hold = NULL;
-  rv_code code = place_rows(turn, rows, &k, &hold, &first, err);
-  if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
+  rv_code code;
+  if (rows->placed != NULL && is_full(table)) {
+    code = take_in_placed(turn, rows, k, &added, err);
+    removed = (int64_t)added;
+  } else {
+    code = place_rows(turn, rows, &k, &hold, &first, err);
+    if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
+  }
   if (hold != NULL && hold->items == 0) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
   if (added > 0) rv_naming_inserted(table, rows->naming, before);
   rows->done += added;
@@ -233,12 +259,26 @@ static bool add_at_once(rv_turn *turn, rv_rows *rows)
   return true;
 }
 
+bool rv_table_add_row(rv_table *table, rv_rows *row)
+{
+  if (row->priorities != NULL && !rv_priority_fine(table, row->priorities[0])) return false;
+  row->n = 1;
+  row->bare = true;
+  row->done = 0;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  bool added = add_at_once(&turn, row);
+  rv_turn_end(&turn);
+  return added;
+}
+
 rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
 {
   rv_waiter *waiter = &rows->waiter;
   waiter->table = table;
   waiter->kind = RV_OPERATION_ROWS;
   waiter->state = RV_WAITER_DONE;
+  rows->bare = false;
   rows->done = 0;
   rows->form = NULL;
   rows->prepared = NULL;

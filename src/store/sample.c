@@ -135,12 +135,14 @@ static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
   double *chances = fillable > 0 ? sampling->fill->probabilities + sampling->count : probabilities;
   if (fillable > 0) k = fillable;
   rv_pick_select_many(&table->sampler, slab, &table->random, k, slots, chances);
-  if (fillable > 0 && rv_fill_slots(turn, sampling, slots, k)) return k;
-  for (size_t i = 0; i < k && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
-  draw_slots(table, sampling, slots, chances, k);
-  note_draws(turn, sampling, slots, k);
-  turn->budget -= DRAW_STEPS * (int)k;
-  sampling->count += k;
+  size_t filled = fillable > 0 ? rv_fill_slots(turn, sampling, slots, k) : 0, rest = k - filled;
+  if (rest == 0) return k;
+  const uint32_t *others = slots + filled;
+  for (size_t i = 0; i < rest && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, others[i]), 1);
+  draw_slots(table, sampling, others, chances + filled, rest);
+  note_draws(turn, sampling, others, rest);
+  turn->budget -= DRAW_STEPS * (int)rest;
+  sampling->count += rest;
   return k;
 }
 

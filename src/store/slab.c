@@ -4,10 +4,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 
 _Static_assert(sizeof(rv_item) == 64, "an item is one cache line");
 
-enum { SMALLEST_BLOCK = 64 };
+enum {
+  SMALLEST_BLOCK = 64,
+  GROUP = RV_HUGE_PAGE / (RV_SLAB_LENGTH * (int)sizeof(rv_item)), /* blocks of a huge page */
+  GROUPS_FROM = 1                                                 /* the first block that may be in one */
+};
 
 void rv_slab_init(rv_slab *slab, uint64_t max_slots)
 {
@@ -16,7 +21,10 @@ void rv_slab_init(rv_slab *slab, uint64_t max_slots)
 
 void rv_slab_fini(rv_slab *slab)
 {
-  for (size_t i = 0; i < slab->num_blocks; i++) free(slab->block[i]);
+  size_t grouped = GROUPS_FROM + slab->num_groups * GROUP;
+  for (size_t i = 0; i < slab->num_blocks; i++)
+    if (i < GROUPS_FROM || i >= grouped) free(slab->block[i]);
+  for (size_t i = GROUPS_FROM; i < grouped && slab->num_groups > 0; i += GROUP) rv_pages_free(slab->block[i], RV_HUGE_PAGE);
   free(slab->block);
   rv_slab_init(slab, slab->max_slots);
 }
@@ -28,10 +36,11 @@ size_t rv_slab_memory(const rv_slab *slab)
          slab->directory_capacity * sizeof(rv_item *);
 }
 
+/* Room for a group's blocks. */
 static rv_code grow_directory(rv_slab *slab, rv_error *err)
 {
-  if (slab->num_blocks < slab->directory_capacity) return RV_OK;
-  size_t capacity = slab->directory_capacity == 0 ? 4 : slab->directory_capacity * 2;
+  if (slab->directory_capacity >= slab->num_blocks + GROUP) return RV_OK;
+  size_t capacity = slab->directory_capacity == 0 ? 2 * GROUP : slab->directory_capacity * 2;
   rv_item **grown = realloc(slab->block, capacity * sizeof *grown);
   if (grown == NULL) return rv_fail_memory(err, capacity * sizeof *grown);
   slab->block = grown;
@@ -55,6 +64,32 @@ static rv_code grow_first_block(rv_slab *slab, rv_error *err)
   return RV_OK;
 }
 
+/* Where most of a huge page will be used, and the groups so far are followed by no single block. */
+static bool wants_group(const rv_slab *slab)
+{
+  uint64_t slots = (uint64_t)slab->num_blocks << RV_SLAB_SHIFT;
+  return slab->num_blocks == GROUPS_FROM + slab->num_groups * GROUP && slab->max_slots > slots + GROUP / 2 * RV_SLAB_LENGTH;
+}
+
+static rv_code add_group(rv_slab *slab, rv_error *err)
+{
+  rv_item *items = rv_pages_alloc(RV_HUGE_PAGE);
+  if (items == NULL) return rv_fail_memory(err, RV_HUGE_PAGE);
+  for (size_t i = 0; i < GROUP; i++) slab->block[slab->num_blocks++] = items + (i << RV_SLAB_SHIFT);
+  slab->num_groups++;
+  slab->last_capacity = RV_SLAB_LENGTH;
+  return RV_OK;
+}
+
+static rv_code add_block(rv_slab *slab, rv_error *err)
+{
+  rv_item *block = aligned_alloc(sizeof(rv_item), RV_SLAB_LENGTH * sizeof(rv_item));
+  if (block == NULL) return rv_fail_memory(err, RV_SLAB_LENGTH * sizeof(rv_item));
+  slab->block[slab->num_blocks++] = block;
+  slab->last_capacity = RV_SLAB_LENGTH;
+  return RV_OK;
+}
+
 rv_code rv_slab_grow(rv_slab *slab, rv_error *err)
 {
   if (slab->used >= slab->max_slots)
@@ -64,9 +99,5 @@ rv_code rv_slab_grow(rv_slab *slab, rv_error *err)
   if (code != RV_OK) return code;
   if (slab->num_blocks == 0 || (slab->num_blocks == 1 && slab->last_capacity < RV_SLAB_LENGTH))
     return grow_first_block(slab, err);
-  rv_item *block = aligned_alloc(sizeof(rv_item), RV_SLAB_LENGTH * sizeof(rv_item));
-  if (block == NULL) return rv_fail_memory(err, RV_SLAB_LENGTH * sizeof(rv_item));
-  slab->block[slab->num_blocks++] = block;
-  slab->last_capacity = RV_SLAB_LENGTH;
-  return RV_OK;
+  return wants_group(slab) ? add_group(slab, err) : add_block(slab, err);
 }

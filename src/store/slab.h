@@ -1,4 +1,5 @@
-/* Items by slot: 64 bytes each, in blocks of 4096 that never move, linked in the order of insertion.
+/* Items by slot: 64 bytes each, in blocks of 4096 that never move, linked in the order of insertion. Of a larger table eight blocks are
+ * a huge page, for it is looked up in places far apart.
  *
  * A slot is used again soon after it was given back, so that the books of a table at its bound stay in few cache lines. */
 #ifndef RV_STORE_SLAB_H
@@ -30,6 +31,7 @@ typedef struct rv_item {
 typedef struct rv_slab {
   rv_item **block;
   size_t num_blocks, directory_capacity;
+  size_t num_groups;    /* of blocks that share a huge page: from the second block on */
   size_t last_capacity; /* items of the last block: fewer in a small table */
   uint64_t max_slots;
   uint32_t used; /* slots that were ever taken */

@@ -210,6 +210,8 @@ rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_
 rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv_error *err);
 /* Rows [first, first + k) of the hold become items in the place of the k oldest of a full table. */
 void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k);
+/* The same of the next k placed rows, each in its own of the holds. */
+void rv_rows_replace_placed(rv_turn *turn, rv_rows *rows, rv_hold *const *holds, size_t k);
 bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling);
 void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage); /* drops what the table keeps in it */
 
@@ -217,9 +219,9 @@ void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage); /* drops 
 
 /* How many of the next k draws may be filled in one step; 0: this table's items cannot. An item is present. */
 size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k);
-/* Counts and copies the items at these slots; fill->probabilities are the caller's to set. False: some item cannot be copied this
- * way, and nothing was done. After rv_fill_most. */
-bool rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k);
+/* Counts and copies the items at these slots, up to the first that cannot be copied this way; how many. fill->probabilities are the
+ * caller's to set. After rv_fill_most. */
+size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k);
 /* True: the items are not of the layout that the fill has room for, and the operation is complete. */
 bool rv_fill_mismatch(rv_turn *turn, rv_sampling *sampling);
 

@@ -229,6 +229,7 @@ static rv_code read_tensors(tensor_room *room, rv_span message, const outline *c
   return RV_OK;
 }
 
+/* Without an owner the bytes are copied. */
 static rv_code make(rv_buf *owner, rv_span message, const outline *chunk, bool *in_values, rv_chunk **out, rv_error *err)
 {
   tensor_room room;
@@ -236,7 +237,9 @@ static rv_code make(rv_buf *owner, rv_span message, const outline *chunk, bool *
   if (code != RV_OK) return code;
   code = read_tensors(&room, message, chunk, in_values, err);
   if (code == RV_OK && !*in_values)
-    code = rv_chunk_new_encoded(&chunk->meta, room.tensors, room.count, owner, message.data, message.size, out, err);
+    code = owner == NULL
+               ? rv_chunk_new_encoded_copy(&chunk->meta, room.tensors, room.count, message.data, message.size, out, err)
+               : rv_chunk_new_encoded(&chunk->meta, room.tensors, room.count, owner, message.data, message.size, out, err);
   room_fini(&room);
   return code;
 }
@@ -262,18 +265,7 @@ rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out
   rv_code code = parse_outline(message, &chunk, err);
   if (code != RV_OK) return code;
   if (chunk.num_tensors == 0) return make_rewritten(message, &chunk, out, err);
-  rv_buf *own = NULL;
-  rv_span bytes = message;
-  if (copy) {
-    own = rv_buf_new(message.size + rv_chunk_room_in_owner(chunk.num_tensors)); /* both far below SIZE_MAX / 2 */
-    if (own == NULL) return rv_fail_memory(err, message.size);
-    memcpy(own->data, message.data, message.size);
-    own->size = message.size;
-    owner = own;
-    bytes = (rv_span){own->data, own->size};
-  }
   bool in_values = false;
-  code = make(owner, bytes, &chunk, &in_values, out, err);
-  rv_buf_unref(own);
+  code = make(copy ? NULL : owner, message, &chunk, &in_values, out, err);
   return code == RV_OK && in_values ? make_rewritten(message, &chunk, out, err) : code;
 }

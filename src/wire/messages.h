@@ -14,8 +14,8 @@
 /* ---- ChunkData ---- */
 
 /* Parses a serialized ChunkData that lies inside `owner` and makes the chunk. With `copy`, its bytes are copied into a buffer of
- * their own first (small chunks, which would otherwise pin their message). Also reads `deprecated_data` and strings in
- * string_val: such a chunk is written anew, as readers expect it today. */
+ * their own (small chunks, which would otherwise pin their message), and the owner is not looked at. Also reads `deprecated_data` and
+ * strings in string_val: such a chunk is written anew, as readers expect it today. */
 rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out, rv_error *err);
 
 /* Appends a ChunkData (without the field header around it) for rows [first, first + count) of all or one column of a segment

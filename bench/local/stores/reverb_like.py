@@ -1,4 +1,4 @@
-"""What Reverie and dm-reverb have in common: tables, and the trajectory writer through which steps become items of several steps."""
+"""What Reverie and dm-reverb have in common: tables; and the trajectory writer through which dm-reverb makes items of several steps."""
 
 from __future__ import annotations
 

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import reverie
+from reverie import structured
 
-from bench.local.cases import ADD_BATCH, POOL, Case
-from bench.local.stores.reverb_like import History, num_items, table
+from bench.local.cases import ADD_BATCH, EPISODE, POOL, Case
+from bench.local.stores.reverb_like import IN_FLIGHT, num_items, table
+
+
+def _items(case: Case, step: dict[str, Any]) -> Any:
+    """Which rows make an item, and when: what `reverb_like.History` says at each step."""
+    n = case.length
+
+    def sequence(ref: dict[str, Any]) -> dict[str, Any]:
+        return {name: ref[name][-n:] for name in ("obs", "action", "reward", "done")}
+
+    def nstep(ref: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "obs": ref["obs"][-n - 1],
+            "action": ref["action"][-n - 1],
+            "reward": ref["reward"][-n - 1 : -1],
+            "next_obs": ref["obs"][-1],
+            "done": ref["done"][-2],
+        }
+
+    if case.kind == "nstep":
+        return structured.create_config(structured.pattern_from_transform(step, nstep), "items")
+    due = structured.Condition.step_index() % case.period == (n - 1) % case.period
+    conditions = [structured.Condition.step_index() >= n - 1, due]
+    return structured.create_config(structured.pattern_from_transform(step, sequence), "items", conditions)
 
 
 class Store:
@@ -91,17 +117,28 @@ class Store:
         self.many.add(self.batches[self.k])
         self.k = (self.k + 1) % len(self.batches)
 
-    # ---- items of several steps ----
+    # ---- items of several steps: their patterns are said once, to a structured writer ----
 
     def _begin_history(self, case: Case) -> None:
         self.server = reverie.Server([table(reverie, "items", reverie.selectors.Uniform(), num_items(case))], in_process=True)
         self.client = reverie.Client(self.server)
         self.discounts = case.discounts()
-        history = History(self.client.trajectory_writer(num_keep_alive_refs=case.length + 1), case)
+        steps = {name: column for name, column in case.steps().items() if name != "next_obs"}
+        self.rows = [{name: column[i] for name, column in steps.items()} for i in range(POOL)]
+        self.writer = self.client.structured_writer([_items(case, self.rows[0])])
+        self.i = 0
         for _ in range(case.capacity):
-            history.add()
-        self.add = history.add
+            self._add_step()
+        self.add = self._add_step
         self.sample = self._sample_nstep if case.kind == "nstep" else self._sample_items
+
+    def _add_step(self) -> None:
+        self.writer.append(self.rows[self.i % POOL])
+        self.i += 1
+        if self.i % EPISODE == 0:
+            self.writer.end_episode()
+        else:
+            self.writer.flush(IN_FLIGHT)
 
     def _sample_items(self) -> None:
         self.client.sample_batch("items", self.batch)
