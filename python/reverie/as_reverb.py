@@ -74,7 +74,8 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path.insert(0, "")
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        module = _ours(arguments[1]) if arguments[1].startswith("reverb.") else arguments[1]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
         sys.argv = arguments
         sys.path.insert(0, str(pathlib.Path(arguments[0]).resolve().parent))

@@ -49,6 +49,12 @@ def test_a_module_runs_unchanged(tmp_path):
     assert done.stdout.endswith("'-x']\n")
 
 
+def test_a_module_of_reverbs_runs_as_reveries():
+    done = run("-m", "reverie.as_reverb", "-m", "reverb.server_executable.server_main", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--config TEXT" in done.stdout
+
+
 def test_a_program_may_ask_for_it_itself():
     done = run("-c", "import reverie; reverie.install_as_reverb(); reverie.install_as_reverb()\n" + SCRIPT)
     assert done.stderr == ""
