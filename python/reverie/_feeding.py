@@ -62,9 +62,10 @@ class Stream:
         if self.limiter_ms < -1:
             raise ValueError(f"rate_limiter_timeout_ms must be at least 0, or -1 to wait for ever, got {rate_limiter_timeout_ms}")
 
-    def sampler(self, client: Client, emit_timesteps: bool = False) -> _core.Sampler:
+    def sampler(self, client: Client, emit_timesteps: bool = False, unpack: bool = True) -> _core.Sampler:
+        """With `unpack`, which gives samples the nest of the table's signature, the first one waits until the server has told it."""
         ahead = (self.in_flight, max(self.workers, 0), max(self.per_stream, 0), self.limiter_ms)
-        return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, True, True, None, ahead)
+        return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, unpack, True, None, ahead)
 
     def share(self, number: int, of: int) -> Stream | None:
         """For one of several equal readers, who divide `max_samples` among them; None: there is nothing for this one."""

@@ -117,6 +117,7 @@ class SampleDataset(tf.compat.v1.data.Dataset):
     def element_spec(self) -> Any:
         return ReplaySample(SampleInfo(*_info_specs(())), tf.nest.pack_sequence_as(self._structure, self._specs))
 
+    @tf.autograph.experimental.do_not_convert
     def batch(
         self,
         batch_size: Any,
@@ -143,6 +144,7 @@ class SampleDataset(tf.compat.v1.data.Dataset):
         return flat.map(lambda *leaves: ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(structure, leaves[5:])))
 
     @classmethod
+    @tf.autograph.experimental.do_not_convert
     def from_table_signature(
         cls,
         server_address: str,
@@ -202,7 +204,7 @@ def _generator(arguments: tuple[int, ...], timesteps: bool, cut: _Cut, specs: li
     def generate(server_address: bytes, table: bytes) -> Iterator[Any]:
         name = table.decode()
         stream = Stream(name, *arguments)
-        sampler = stream.sampler(Client(server_address.decode()))
+        sampler = stream.sampler(Client(server_address.decode()), unpack=False)
         nothing = _nothing(specs, cut)
         most = cut.round_down(min(stream.in_flight * max(stream.workers, 1), _BLOCK))
         try:

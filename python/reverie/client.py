@@ -166,6 +166,7 @@ class Client(_core.Client):
         num_keep_alive_refs: int,
         *,
         validate_items: bool = True,
+        get_signature_timeout_ms: int | None = None,
         chunk_length: int | None = None,
         delta_encoded: bool = False,
         compression: str = "auto",
@@ -180,6 +181,9 @@ class Client(_core.Client):
             Steps that items may still refer to; at least 1.
         validate_items : bool
             Check items against the tables' signatures here, at `TrajectoryWriter.create_item`.
+        get_signature_timeout_ms : int, optional
+            Wait here until the server has answered, for so many milliseconds at most; 0 and negative values wait for ever. Acme
+            0.4.0 asks for it, as Reverb took it until 2022. None, the default, does not wait: items do.
         chunk_length : int, optional
             Steps sent together; chosen by the writer by default.
         delta_encoded : bool
@@ -188,11 +192,19 @@ class Client(_core.Client):
             ``"auto"`` compresses what becomes at least a fifth smaller by it.
         max_in_flight_items, max_in_flight_bytes : int, optional
             Above these `TrajectoryWriter.create_item` and `TrajectoryWriter.append` fail; 100,000 and 64 MiB by default.
+
+        Raises
+        ------
+        DeadlineExceededError
+            No answer within `get_signature_timeout_ms`.
         """
         keep = _positive("num_keep_alive_refs", num_keep_alive_refs)
         chunk = 0 if chunk_length is None else _positive("chunk_length", chunk_length)
         if not isinstance(compression, str) or compression not in _COMPRESSION:
             raise ValueError(f"compression must be one of {', '.join(_COMPRESSION)}, got {compression!r}")
+        if get_signature_timeout_ms is not None:
+            milliseconds = _arguments.integer("get_signature_timeout_ms", get_signature_timeout_ms)
+            self.server_info(max(0, min(milliseconds, _arguments.MAX_INT64)) / 1000)
         return TrajectoryWriter(
             self,
             keep,

@@ -134,6 +134,13 @@ def test_an_iterator_that_waits_can_be_dropped(address):
         del iterator  # its prefetching thread waits for samples
 
 
+def test_an_iterator_that_waits_for_a_server_can_be_dropped():
+    made = TrajectoryDataset("127.0.0.1:1", "replay", tf.int64, tf.TensorShape([]), 4)
+    for piped in (made.prefetch(1), tf.data.Dataset.range(2).interleave(lambda _: made, num_parallel_calls=2).prefetch(2)):
+        iterator = iter(piped)
+        del iterator  # its prefetching thread waits for a server
+
+
 def test_several_iterators_may_be_interleaved(address):
     made = tf.data.Dataset.range(2).interleave(
         lambda _: TrajectoryDataset(
@@ -147,6 +154,14 @@ def test_several_iterators_may_be_interleaved(address):
         num_parallel_calls=2,
     )
     assert len(list(made.take(40))) == 40
+
+
+def test_autograph_leaves_datasets_alone(address, monkeypatch):
+    warned = []
+    monkeypatch.setattr(tf.get_logger(), "handle", warned.append)
+    made = tf.data.Dataset.range(2).interleave(lambda _: dataset(address).batch(4, drop_remainder=True))
+    assert next(iter(made)).data["obs"].shape == (4, 3, 2)
+    assert [record.getMessage() for record in warned] == []
 
 
 def test_it_runs_inside_a_function(address):

@@ -117,6 +117,13 @@ def test_a_legacy_writer_that_no_server_tells_what_tables_expect():
         reverie.Client("127.0.0.1:1").writer(1, timeout=SOON)
 
 
+def test_a_trajectory_writer_waits_for_the_server_only_where_that_is_asked_for():
+    client = reverie.Client("127.0.0.1:1")
+    client.trajectory_writer(1).close()
+    with pytest.raises(DeadlineExceededError, match="127.0.0.1"):
+        client.trajectory_writer(1, get_signature_timeout_ms=50)
+
+
 @pytest.mark.parametrize("bad", [-1, float("nan"), "1", [1]])
 def test_a_bad_timeout_is_refused_before_anything_is_done(client, bad):
     error = ValueError if isinstance(bad, (int, float)) else TypeError

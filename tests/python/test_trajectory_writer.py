@@ -484,8 +484,8 @@ def test_at_least_one_row_is_kept(connect, refs):
         client.trajectory_writer(refs)
     with pytest.raises(TypeError, match="integer"):
         client.trajectory_writer(1.5)
-    with pytest.raises(TypeError, match="get_signature_timeout_ms"):
-        client.trajectory_writer(1, get_signature_timeout_ms=1)
+    with pytest.raises(TypeError, match="get_signature_timeout_ms must be an integer"):
+        client.trajectory_writer(1, get_signature_timeout_ms=1.5)
     with pytest.raises(ValueError, match="compression"):
         client.trajectory_writer(1, compression="zip")
 

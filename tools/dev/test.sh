@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python interop tensorflow jax demo; torch with --all (docs/testing.md).
+# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python interop tensorflow jax demo; with --all torch,
+# acme and tf-agents, too (docs/testing.md).
 # Ends with "N passed, N failed" over all tiers; fails when anything failed or nothing ran.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -7,8 +8,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 tiers=("$@")
 usual=(lint c-asan c-tsan fuzz python interop tensorflow jax demo)
+rest=(torch acme tf-agents)
 [ ${#tiers[@]} -gt 0 ] || tiers=("${usual[@]}")
-[ "${tiers[*]}" != --all ] || tiers=("${usual[@]}" torch)
+[ "${tiers[*]}" != --all ] || tiers=("${usual[@]}" "${rest[@]}")
 passed=0
 failed=0
 
@@ -60,11 +62,11 @@ make_framework() { # make_framework NAME REQUIREMENTS...: a virtual environment 
   touch ".venv-$name/ready"
 }
 
-run_framework() { # run_framework NAME PYTHON: with Reverie as .venv has it
+run_framework() { # run_framework NAME PYTHON [FILE]: with Reverie as .venv has it
   local name=$1
   mkdir -p build/package
   ln -sfn "$(.venv/bin/python -c 'import pathlib, reverie; print(pathlib.Path(reverie.__file__).parent)')" build/package/reverie
-  PYTHONPATH=build/package PYTEST_PYTHON=$2 run_pytest "$name" "tests/frameworks/test_$name.py"
+  PYTHONPATH=build/package PYTEST_PYTHON=$2 run_pytest "$name" "${3:-tests/frameworks/test_$name.py}"
 }
 
 for tier in "${tiers[@]}"; do
@@ -75,16 +77,18 @@ for tier in "${tiers[@]}"; do
     c-tsan) TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run_ctest c-tsan tsan -LE fuzz ;;
     fuzz) run_ctest fuzz asan -L fuzz ;;
     python)
-      (build_release && need_venv test) && run_pytest python tests/python || count python 0 1 ;;
+      (build_release && need_venv test) && run_pytest python tests/python tests/consumers/test_recorded.py || count python 0 1 ;;
     interop)
       (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" run_pytest interop tests/interop || count interop 0 1 ;;
     jax) (build_release && need_venv base && make_framework jax jax) && run_framework jax .venv-jax/bin/python || count jax 0 1 ;;
     torch) (build_release && need_venv base && make_framework torch torch==2.13.0) && run_framework torch .venv-torch/bin/python || count torch 0 1 ;;
     tensorflow) (build_release && need_venv base && tools/dev/peer.sh) && run_framework tensorflow .venv-reverb/bin/python || count tensorflow 0 1 ;;
+    acme) (build_release && need_venv base && tools/dev/consumers.sh) && run_framework acme .venv-consumers/bin/python tests/consumers/test_acme.py || count acme 0 1 ;;
+    tf-agents) (build_release && need_venv base && tools/dev/consumers.sh) && run_framework tf-agents .venv-consumers/bin/python tests/consumers/test_tf_agents.py || count tf-agents 0 1 ;;
     demo)
       (build_release && need_venv demo && need_venv test) && run_pytest demo tests/demo || count demo 0 1 ;;
     lint) (need_packages build lint && need_venv test && tools/dev/lint.sh) && count lint 1 0 || count lint 0 1 ;;
-    *) echo "no tier \"$tier\"; there are: ${usual[*]} torch" >&2; exit 2 ;;
+    *) echo "no tier \"$tier\"; there are: ${usual[*]} ${rest[*]}" >&2; exit 2 ;;
   esac
   printf '== %s took %d s\n' "$tier" $((SECONDS - begin))
 done
