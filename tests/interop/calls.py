@@ -166,7 +166,7 @@ CALLS = [
     ("client.trajectory_writer('a')", None, None),
     ("client.trajectory_writer(1.5)", None, None),
     ("client.trajectory_writer()", None, None),
-    ("client.trajectory_writer(1, get_signature_timeout_ms=5)", None, None),
+    ("client.trajectory_writer(1, get_signature_timeout_ms=5)", None, "ours takes what older Acme gives"),
     ("writer(0).history", "history", None),
     ("result = writer(0).episode_steps, writer(3).episode_steps", None, None),
     ("w = writer(3); result = sorted(writer(2).history), len(w.history['x'])", None, None),
