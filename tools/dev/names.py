@@ -30,6 +30,14 @@ PAGE = ROOT / "docs/reverb-names.md"
 PROTOCOLS = ("__enter__", "__exit__", "__getitem__", "__iter__", "__len__")
 NUMBERS = {1: "double", 3: "int64", 4: "uint64", 5: "int32", 8: "bool", 9: "string", 11: "message"}
 
+# Of these, what an instance has is looked at, too: attributes that only its constructor makes.
+INSTANCES = {
+    "DefaultCheckpointer": lambda package: package.checkpointers.DefaultCheckpointer("root"),
+    "RateLimiter": lambda package: package.rate_limiters.MinSize(1),
+    "Table": lambda package: package.Table.queue("table", 1),
+    "TableInfo": lambda package: package.Table.queue("table", 1).info,
+}
+
 # ---- what a package says of itself; runs in the wheel's environment, once for each package ----
 
 
@@ -83,7 +91,7 @@ def describe(thing, root):
 
 
 def members(owner, root):
-    """Those of its own and of bases that the package has."""
+    """Those of its own and of bases that the package has, and those of an instance."""
     found = {}
     for base in reversed(owner.__mro__):
         if base.__module__.split(".")[0] != root:
@@ -98,6 +106,11 @@ def members(owner, root):
                 found[name] = {"kind": "method", "parameters": None if is_protocol else parameters(raw, True)}
             else:
                 found[name] = {"kind": "attribute"}
+    instance = INSTANCES.get(owner.__name__, lambda _: None)(importlib.import_module(root))
+    if instance is not None and isinstance(instance, owner):
+        for name in dir(instance):
+            if not name.startswith("_"):
+                found.setdefault(name, {"kind": "attribute"})
     return found
 
 

@@ -7,6 +7,8 @@ _COMPILED = "a compiled file of the wheel's own"
 _PROTO3 = "Reverb's messages have no extensions"
 _HEAPS = "a function of `min_heap`: the heaps are the classes `MinHeap` and `MaxHeap` here, which `isinstance` takes"
 
+_INTERNAL = "the compiled layer's object, which has no counterpart here"
+
 REASONS = {
     "reverb.PatternDataset": "not in this version; `Client.structured_writer` makes the same items",
     "reverb.pattern_dataset": "not in this version; `Client.structured_writer` makes the same items",
@@ -17,6 +19,8 @@ REASONS = {
     "reverb.item_selectors.MinHeap": "a class, so that `isinstance` takes it; called alike",
     "reverb.pybind.HeapSelector": _HEAPS,
     "reverb.reverb_types.Heap": _HEAPS,
+    "reverb.rate_limiters.RateLimiter.internal_limiter": _INTERNAL,
+    "reverb.server.Table.internal_table": _INTERNAL,
     "reverb.pybind.Client": _NATIVE.format("Client"),
     "reverb.pybind.Sampler": _NATIVE.format("Client.sample"),
     "reverb.pybind.Server": _NATIVE.format("Server"),
