@@ -36,7 +36,7 @@ def mean_return(environment, policy, episodes):
 
 def main():
     parser = argparse.ArgumentParser(description="TF-Agents' DQN on CartPole, with Reverie")
-    parser.add_argument("--iterations", type=int, default=3000)
+    parser.add_argument("--iterations", type=int, default=10_000)
     options = parser.parse_args()
 
     environment, evaluation = suite_gym.load("CartPole-v0"), suite_gym.load("CartPole-v0")
@@ -49,7 +49,9 @@ def main():
         q_network=q_network.QNetwork(time_step_spec.observation, action_spec, fc_layer_params=(64,)),
         optimizer=tf.keras.optimizers.Adam(1e-3),
         td_errors_loss_fn=common.element_wise_squared_loss,
-        target_update_period=50,
+        target_update_tau=0.05,
+        target_update_period=5,
+        gamma=0.99,
     )
     agent.initialize()
     agent.train = common.function(agent.train)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from reverie import nest
 from reverie.client import Client
-from reverie.errors import NotFoundError
+from reverie.errors import InvalidArgumentError, NotFoundError
 from reverie.samples import ReplaySample, SampleInfo
 
 __all__ = ["TFClient"]
@@ -51,6 +51,8 @@ class TFClient:
             return call()
         except NotFoundError as error:
             raise tf.errors.NotFoundError(None, None, str(error)) from None
+        except InvalidArgumentError as error:
+            raise _RefusedError(str(error)) from None
 
     def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
         """One item's first step; waits as long as the rate limiter wants.
@@ -105,6 +107,11 @@ class TFClient:
         priorities : float64 tensor [n]
         name : str, optional
             Scope of the operation.
+
+        Raises
+        ------
+        tf.errors.InvalidArgumentError
+            No such table, a NaN priority, data that does not fit a signature.
         """
         if tables.dtype != tf.string or tables.shape.rank != 1:
             raise ValueError(f"tables must be a string tensor of rank 1, got {tables.dtype} {tables.shape}")
@@ -115,7 +122,10 @@ class TFClient:
 
         def put(tables: Any, priorities: Any, *columns: Any) -> Any:
             given = {_text(table): float(priority) for table, priority in zip(tables, priorities, strict=True)}
-            self._client.insert(list(columns), given)
+            try:
+                self._client.insert(list(columns), given)
+            except (InvalidArgumentError, NotFoundError) as error:  # a table that is not there has no signature to fit
+                raise _RefusedError(str(error)) from None
             return np.int32(0)
 
         with tf.name_scope(name or f"{self._name}_insert"):

@@ -236,6 +236,7 @@ def steps(serve):
 
 ROW = [tf.constant([1.0, 2.0]), tf.constant(b"text")]
 DTYPES = {"a": tf.float32, "b": tf.string}
+ONE = tf.constant([1.0], tf.float64)
 
 
 def put(client, priority=1.0):
@@ -249,6 +250,11 @@ def test_what_is_inserted_is_sampled(steps):
     assert sample.data["b"].numpy() == b"text"
     assert float(sample.info.priority) == 3
     assert steps.server_address
+
+
+def test_what_does_not_fit_the_signature_is_refused_as_tensorflow_refuses(address):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="its signature has 3 columns"):
+        put(TFClient(address))
 
 
 def test_priorities_are_updated_inside_a_function(steps):
@@ -275,6 +281,9 @@ def test_priorities_are_updated_inside_a_function(steps):
         (lambda c: c.insert(ROW, tf.constant(["replay"]), tf.constant([1.0])), ValueError, "priorities must"),
         (lambda c: c.insert(ROW, tf.constant(["replay"]), tf.constant([1.0, 2.0], tf.float64)), ValueError, "same shape"),
         (lambda c: c.insert(ROW, ["replay"], [1.0]), AttributeError, "dtype"),
+        (lambda c: c.insert(ROW, tf.constant(["nowhere"]), ONE), tf.errors.InvalidArgumentError, "nowhere"),
+        (lambda c: c.insert(ROW, tf.constant(["replay"]), float("nan") * ONE), tf.errors.InvalidArgumentError, "nan"),
+        (lambda c: c.insert([], tf.constant(["replay"]), ONE), tf.errors.InvalidArgumentError, "no leaves"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(steps, call, error, text):
