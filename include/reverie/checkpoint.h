@@ -66,6 +66,26 @@ RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *sto
 RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config,
                                        const rv_checkpoint_watch *watch, rv_store **out, char **loaded, rv_error *err);
 
+/* ---- saving by itself ---- */
+
+/* A thread that saves a store as often as configured. A server has one of its own (rv_server_config.checkpoint_every_ms); this is for
+ * stores that none serves. Each save is logged (level info), and so is one that fails; then the next is tried when it is due. */
+typedef struct rv_saver rv_saver;
+
+typedef struct rv_saver_config {
+  size_t size;     /* sizeof(rv_saver_config) */
+  rv_store *store; /* a reference is taken, and of this one: */
+  rv_checkpointer *checkpointer;
+  const rv_env *env;     /* copied; NULL: the store's */
+  int64_t every_ms;      /* from the beginning of one to the next; 0: not by time */
+  int64_t every_inserts; /* into all tables together, looked at once a second; 0: not by inserts */
+} rv_saver_config;
+
+/* RV_INVALID_ARGUMENT: something is missing or negative; RV_RESOURCE_EXHAUSTED: no thread, no memory. */
+RV_API rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err);
+/* Ends what is being saved (nothing of it stays), and waits for the thread. NULL is fine. */
+RV_API void rv_saver_free(rv_saver *saver);
+
 #ifdef __cplusplus
 }
 #endif

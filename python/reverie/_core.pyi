@@ -22,6 +22,11 @@ class Checkpointer:
     def save(self, store: Store, timeout: float | None = None, /) -> str: ...
 
 @final
+class Saver:
+    def __new__(cls, store: Store, checkpointer: Checkpointer, every_ms: int, every_inserts: int) -> Saver: ...
+    def stop(self) -> None: ...
+
+@final
 class Store:
     def __new__(
         cls, tables: list[tuple[Any, ...]], gather_threads: int = 0, checkpointer: Checkpointer | None = None

@@ -56,9 +56,10 @@ class Server:
         needed and sleep in between. 0: one per core, at most 4; 1: the caller alone.
 
     checkpoint_every_seconds : float
-        A server that listens saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
+        The server saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
     checkpoint_every_inserts : int
-        And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never.
+        And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never. Either needs a
+        checkpointer. Each save is logged, and so is one that fails; the next is tried when it is due.
 
     Raises
     ------
@@ -98,13 +99,15 @@ class Server:
             raise ValueError("give one of port, address and in_process")
         threads = _arguments.not_negative("gather_threads", gather_threads, 64)
         every = _every(checkpoint_every_seconds, checkpoint_every_inserts)
-        if any(every) and (in_process or checkpointer is None):
-            raise ValueError(
-                "checkpoints by time or by inserts need a server that listens and a checkpointer; a server in process is saved by "
-                "Client.checkpoint"
-            )
+        if any(every) and checkpointer is None:
+            raise ValueError("checkpoints by time or by inserts need a checkpointer, which says where they go")
+        self._saver: _core.Saver | None = None
         self._checkpointer, self._remove_directory = _checkpointer(self, checkpointer)
         self._internal = self._checkpointer.internal_checkpointer()
+        if any(every) and self._internal is None:
+            raise ValueError(
+                "checkpoints by time or by inserts need a checkpointer that saves; this one has no internal_checkpointer()"
+            )
         self._store = _core.Store(
             [table._configuration() for table in self._tables], threads, None if checkpointer is None else self._internal
         )
@@ -118,6 +121,8 @@ class Server:
                 _arguments.not_negative("max_connections", max_connections),
                 every,
             )
+        elif any(every) and self._internal is not None:
+            self._saver = _core.Saver(self._store, self._internal, *every)
         if name is not None:
             try:
                 _inproc.register(name, self)
@@ -194,6 +199,8 @@ class Server:
                 _inproc.unregister(self._name, self)
             if self._server is not None:
                 self._server.stop(int(seconds * 1000))
+            if self._saver is not None:
+                self._saver.stop()
             self._store.close()
             self._remove_directory()
             self._stopped.set()

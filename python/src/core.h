@@ -41,7 +41,7 @@ typedef struct core_state {
   rv_dtype ml_dtype[5];                    /* ... and ours */
   PyTypeObject *scalar_type[CORE_SCALARS]; /* NumPy's numeric scalars ... */
   rv_dtype scalar_dtype[CORE_SCALARS];     /* ... and ours */
-  PyTypeObject *checkpointer_type;
+  PyTypeObject *checkpointer_type, *saver_type;
   PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
   PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *structured_type, *history_type, *column_type,
       *reference_type, *buffer_type, *transitions_type;

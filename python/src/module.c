@@ -113,6 +113,7 @@ typedef struct type_entry {
 static const type_entry type_entries[] = {
     {&structure_spec, offsetof(core_state, structure_type), "Structure"},
     {&checkpointer_spec, offsetof(core_state, checkpointer_type), "Checkpointer"},
+    {&saver_spec, offsetof(core_state, saver_type), "Saver"},
     {&store_spec, offsetof(core_state, store_type), "Store"},
     {&server_spec, offsetof(core_state, server_type), "Server"},
     {&cancel_spec, offsetof(core_state, cancel_type), "Cancel"},

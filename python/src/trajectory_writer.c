@@ -93,6 +93,12 @@ static int writer_enter(writer_object *self)
   return check_made(self) < 0 ? -1 : stream_enter(self->stream);
 }
 
+/* What can be asked of a closed writer, too. */
+static int writer_enter_to_read(writer_object *self)
+{
+  return check_made(self) < 0 ? -1 : stream_enter_to_read(self->stream);
+}
+
 /* ---- growing ---- */
 
 static int configure_column(writer_object *self, uint32_t column, PyObject *config)
@@ -421,7 +427,7 @@ static PyObject *writer_episode_steps(PyObject *object, void *closure)
 {
   (void)closure;
   writer_object *self = (writer_object *)object;
-  if (writer_enter(self) < 0) return NULL;
+  if (writer_enter_to_read(self) < 0) return NULL;
   int64_t steps = rv_writer_episode_steps(self->stream->writer);
   stream_leave(self->stream);
   return PyLong_FromLongLong(steps);
@@ -431,7 +437,7 @@ static PyObject *writer_step_is_open(PyObject *object, void *closure)
 {
   (void)closure;
   writer_object *self = (writer_object *)object;
-  if (writer_enter(self) < 0) return NULL;
+  if (writer_enter_to_read(self) < 0) return NULL;
   bool open = rv_writer_step_is_open(self->stream->writer);
   stream_leave(self->stream);
   return PyBool_FromLong(open);

@@ -24,7 +24,8 @@ static size_t or_default(size_t value, size_t fallback)
 
 static rv_code start_saver(rv_server *server, const rv_server_config *config, rv_error *err)
 {
-  const rv_saver_config saver = {.store = server->store,
+  const rv_saver_config saver = {.size = sizeof saver,
+                                 .store = server->store,
                                  .checkpointer = config->checkpointer,
                                  .env = &server->env,
                                  .every_ms = config->checkpoint_every_ms,

@@ -12,7 +12,7 @@
 #include "base/lock.h"
 #include "net/net.h"
 #include "reverie/server.h"
-#include "server/saver.h"
+#include "persist/saver.h"
 #include "server/sessions.h"
 #include "store/store.h"
 #include "wire/proto.h"

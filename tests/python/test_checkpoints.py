@@ -138,22 +138,54 @@ def test_saving_while_others_write_loses_nothing_that_was_there(tmp_path):
         assert info.current_size >= sizes[-1]
 
 
-def test_a_server_saves_by_itself(tmp_path):
-    with serve(tmp_path, in_process=False, address="localhost:0", checkpoint_every_seconds=0.02) as server:
+@pytest.mark.parametrize("where", [{"in_process": True}, {"in_process": False, "address": "localhost:0"}])
+def test_a_server_saves_by_itself(tmp_path, where):
+    with serve(tmp_path, **where, checkpoint_every_seconds=0.02) as server:
         reverie.Client(server).add_batch("t", {"x": np.arange(3)})
         seen = set()
         while len(seen) < 3:
             seen |= {entry for entry in os.listdir(tmp_path) if not entry.startswith(".")}
+        reverie.Client(server).checkpoint()  # beside those that it saves by itself
     with serve(tmp_path) as server:
         assert len(items(server)) == 3
 
 
+def test_a_server_in_process_saves_after_so_many_inserts(tmp_path):
+    with serve(tmp_path, checkpoint_every_inserts=3) as server:
+        reverie.Client(server).add_batch("t", {"x": np.arange(2)})
+        assert os.listdir(tmp_path) == []
+        reverie.Client(server).add_batch("t", {"x": np.arange(5)})
+        while not [entry for entry in os.listdir(tmp_path) if not entry.startswith(".")]:
+            pass
+    with serve(tmp_path) as server:
+        assert len(items(server)) == 7
+
+
+def test_a_server_in_process_that_cannot_save_says_so_and_goes_on(tmp_path, capfd):
+    with serve(tmp_path / "root", checkpoint_every_seconds=0.01) as server:
+        client = reverie.Client(server)
+        client.add("t", 1)
+        while not (tmp_path / "root").exists():
+            pass
+        (tmp_path / "root").rename(tmp_path / "moved")
+        (tmp_path / "root").write_text("not a directory")
+        said = ""
+        while "no checkpoint was saved" not in said:
+            said += capfd.readouterr().err
+        assert client.sample_batch("t", 1).data == [1]
+
+
 @pytest.mark.parametrize("every", [{"checkpoint_every_seconds": 1}, {"checkpoint_every_inserts": 5}])
-def test_saving_by_itself_needs_a_place_and_a_server_that_listens(tmp_path, every):
-    with pytest.raises(ValueError, match="by time or by inserts"):
-        serve(tmp_path, **every)
-    with pytest.raises(ValueError, match="by time or by inserts"):
-        reverie.Server([table()], address="localhost:0", **every)
+def test_saving_by_itself_needs_a_place(tmp_path, every):
+    class Nothing(CheckpointerBase):
+        def internal_checkpointer(self):
+            return None
+
+    for where in ({"in_process": True}, {"address": "localhost:0"}):
+        with pytest.raises(ValueError, match="by time or by inserts"):
+            reverie.Server([table()], **where, **every)
+        with pytest.raises(ValueError, match="by time or by inserts"):
+            reverie.Server([table()], checkpointer=Nothing(), **where, **every)
     with pytest.raises(ValueError):
         serve(tmp_path, in_process=False, address="localhost:0", **dict.fromkeys(every, -1))
 

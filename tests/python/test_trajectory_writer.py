@@ -440,6 +440,8 @@ def test_a_closed_writers_history_can_still_be_read(queue):
     writer.close()
     assert column.numpy().tolist() == [1, 2]
     assert writer.history[0][-1].numpy() == 2
+    assert writer.episode_steps == 3
+    assert not writer.step_is_open
 
 
 def test_closing_drops_what_was_not_confirmed(connect):

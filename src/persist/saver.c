@@ -1,9 +1,10 @@
-#include "server/saver.h"
+#include "persist/saver.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -133,15 +134,29 @@ static void destroy(rv_saver *saver)
   free(saver);
 }
 
+static rv_code check(const rv_saver_config *config, rv_error *err)
+{
+  if (config->store == NULL || config->checkpointer == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "saving checkpoints needs a store and a checkpointer");
+  if (config->every_ms < 0 || config->every_ms > INT64_MAX / 1000000 || config->every_inserts < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "every_ms is %" PRId64 " and every_inserts %" PRId64 "; neither may be negative",
+                   config->every_ms, config->every_inserts);
+  return RV_OK;
+}
+
 rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err)
 {
+  rv_saver_config full = {0};
+  if (config != NULL) memcpy(&full, config, config->size < sizeof full ? config->size : sizeof full);
+  rv_code code = check(&full, err);
+  if (code != RV_OK) return code;
   rv_saver *saver = calloc(1, sizeof *saver);
   if (saver == NULL) return rv_fail_memory(err, sizeof *saver);
-  rv_env_fill(&saver->env, config->env);
-  saver->store = rv_store_ref(config->store);
-  saver->checkpointer = rv_checkpointer_ref(config->checkpointer);
-  saver->every_ns = config->every_ms * 1000000;
-  saver->every_inserts = config->every_inserts;
+  rv_env_fill(&saver->env, full.env != NULL ? full.env : rv_store_env(full.store));
+  saver->store = rv_store_ref(full.store);
+  saver->checkpointer = rv_checkpointer_ref(full.checkpointer);
+  saver->every_ns = full.every_ms * 1000000;
+  saver->every_inserts = full.every_inserts;
   atomic_init(&saver->stopping, false);
   rv_mutex_init(&saver->lock, RV_RANK_SERVER, "saver");
   rv_cond_init(&saver->changed);

@@ -1,0 +1,123 @@
+/* Saving by itself, for a store that no server serves. The savers' checkpointers have no part in the fixture: its time and its log are
+ * for one thread. */
+#include <sched.h>
+
+#include "persist/saver.h"
+#include "persist/stores_testing.h"
+
+static rv_saver *saver_of(fixture *f, rv_store *store, int64_t every_ms, int64_t every_inserts)
+{
+  rv_error err;
+  rv_saver *saver = NULL;
+  rv_checkpointer *own = NULL;
+  const rv_checkpointer_config root = {.size = sizeof root, .path = f->root, .keep = 3};
+  must(rv_checkpointer_new(&root, &own, &err), &err);
+  const rv_saver_config config = {
+      .size = sizeof config, .store = store, .checkpointer = own, .every_ms = every_ms, .every_inserts = every_inserts};
+  must(rv_saver_new(&config, &saver, &err), &err);
+  rv_checkpointer_unref(own);
+  return saver;
+}
+
+/* What the newest checkpoint has in its second table; waited for without an end, which the test's own time limit is. */
+static void wait_for_items(fixture *f, int64_t items)
+{
+  for (int64_t found = -1; found != items; sched_yield()) {
+    rv_table_config tables[TABLES];
+    configure(tables);
+    rv_store *back = NULL;
+    rv_error err;
+    rv_table_info info;
+    must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+    must(rv_table_get_info(rv_store_table(back, 1), &info, &err), &err);
+    found = info.current_size;
+    rv_table_info_fini(&info);
+    rv_store_unref(back);
+  }
+}
+
+static rv_store *two_rows(void)
+{
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  add_rows(rv_store_table(store, 1), 2, 0);
+  return store;
+}
+
+static void a_store_is_saved_by_time(void **state)
+{
+  fixture *f = *state;
+  rv_store *store = two_rows();
+  rv_saver *saver = saver_of(f, store, 5, 0);
+  wait_for_items(f, 2);
+  add_rows(rv_store_table(store, 1), 3, 0);
+  wait_for_items(f, 5);
+  rv_saver_free(saver);
+  rv_store_unref(store);
+}
+
+static void a_store_is_saved_after_so_many_inserts(void **state)
+{
+  fixture *f = *state;
+  rv_store *store = two_rows();
+  rv_saver *saver = saver_of(f, store, 0, 3);
+  add_rows(rv_store_table(store, 1), 2, 0);
+  add_rows(rv_store_table(store, 0), 1, 0);
+  wait_for_items(f, 4);
+  rv_saver_free(saver);
+  rv_store_unref(store);
+}
+
+static void one_that_is_freed_leaves_nothing_half_written(void **state)
+{
+  fixture *f = *state;
+  rv_store *store = two_rows();
+  for (int i = 0; i < 20; i++) {
+    rv_saver *saver = saver_of(f, store, 1, 0);
+    for (int j = 0; j < 100 * i; j++) sched_yield();
+    rv_saver_free(saver);
+    rv_error err;
+    rv_store *back = NULL;
+    rv_table_config tables[TABLES];
+    configure(tables);
+    must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+    rv_store_unref(back);
+  }
+  assert_null(strstr(f->log, "cannot be used"));
+  rv_saver_free(NULL);
+  rv_store_unref(store);
+}
+
+static void what_is_missing_or_negative_is_refused(void **state)
+{
+  fixture *f = *state;
+  rv_store *store = two_rows();
+  rv_saver *saver;
+  rv_error err;
+  const rv_saver_config good = {.size = sizeof good, .store = store, .checkpointer = f->checkpointer},
+                        none = {.size = sizeof none};
+  rv_saver_config config = none;
+  assert_int_equal(rv_saver_new(&config, &saver, &err), RV_INVALID_ARGUMENT);
+  config = good;
+  config.every_ms = -1;
+  assert_int_equal(rv_saver_new(&config, &saver, &err), RV_INVALID_ARGUMENT);
+  config = good;
+  config.every_inserts = -1;
+  assert_int_equal(rv_saver_new(&config, &saver, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "every_inserts -1"));
+  rv_store_unref(store);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(a_store_is_saved_by_time),
+      TEST(a_store_is_saved_after_so_many_inserts),
+      TEST(one_that_is_freed_leaves_nothing_half_written),
+      TEST(what_is_missing_or_negative_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
