@@ -63,6 +63,11 @@ class Peer:
             raise kind(f"the peer ended with {status}:\n{self.process.stderr.read()[-3000:]}")
         return json.loads(line)
 
+    def tell(self, line: str) -> None:
+        """A line for the script's standard input."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
 
 def run(script: str, *arguments: str) -> object:
     """Runs a script to its first answer and ends it."""

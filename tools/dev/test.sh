@@ -10,6 +10,7 @@ tiers=("$@")
 usual=(lint c-asan c-tsan fuzz python interop tensorflow jax demo)
 rest=(torch acme tf-agents)
 [ ${#tiers[@]} -gt 0 ] || tiers=("${usual[@]}")
+[ "${tiers[*]}" != --all ] || export RV_TEST_ALL=1 # the long form of what has a short one
 [ "${tiers[*]}" != --all ] || tiers=("${usual[@]}" "${rest[@]}")
 passed=0
 failed=0
