@@ -558,7 +558,6 @@ class Errors:
             "writer in flight 0": lambda: client.writer(2, max_in_flight_items=0),
             "trajectory 0": lambda: client.trajectory_writer(0),
             "trajectory float": lambda: client.trajectory_writer(1.5),
-            "trajectory old keyword": lambda: client.trajectory_writer(1, get_signature_timeout_ms=5),
             "sample 0": lambda: next(client.sample("queue", 0)),
             "sample -2": lambda: next(client.sample("queue", -2)),
         }

@@ -65,6 +65,10 @@ class Differences:
         return outcome(lambda: client.server_info(1.5))
 
     @staticmethod
+    def a_keyword_that_older_releases_had(module, client):
+        return outcome(lambda: client.trajectory_writer(1, get_signature_timeout_ms=5000))
+
+    @staticmethod
     def priorities_that_are_no_mapping(module, client):
         return outcome(lambda: client.insert([1], [1.0]))
 
@@ -170,6 +174,7 @@ STATED = {
     "the_length_of_a_strided_column": ("client", [2], [3]),
     "a_condition_that_no_step_meets": ("client", raised(), raised("ValueError")),
     "seconds_that_are_not_whole": ("client", raised("TypeError"), raised()),
+    "a_keyword_that_older_releases_had": ("client", raised("TypeError"), raised()),
     "priorities_that_are_no_mapping": ("client", raised("AttributeError"), raised("TypeError")),
     "minus_one_samples": ("client", raised("StopIteration"), raised("ValueError")),
 }
