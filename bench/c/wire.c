@@ -1,4 +1,5 @@
-/* Clients of a Reverie server, each a thread with a connection of its own, told what to do by lines on standard input:
+/* Clients of a Reverie server, each a thread with a connection of its own (they share I/O threads, as those of a Python process do), told what
+ * to do by lines on standard input:
  *
  *   ADDRESS OPERATION SAMPLER TABLES ELEMENTS FIRST CLIENTS IN_FLIGHT BATCH STEP BOARD
  *
@@ -174,7 +175,7 @@ static bool read_job(wire_job *job)
   return true;
 }
 
-static void run_job(wire_job *job)
+static void run_job(wire_job *job, rv_io *io)
 {
   job->board = bench_board_open(job->board_path);
   wire_worker *workers = bench_alloc((size_t)job->clients * sizeof *workers);
@@ -193,9 +194,8 @@ static void run_job(wire_job *job)
     worker->row = bench_alloc((size_t)job->elements * sizeof(float));
     bench_random_floats(&random, worker->row, (size_t)job->elements);
     rv_error error;
-    bench_check(
-        rv_client_new(&(rv_client_config){.size = sizeof(rv_client_config), .address = job->address}, &worker->client, &error),
-        &error);
+    rv_client_config config = {.size = sizeof config, .address = job->address, .io = io};
+    bench_check(rv_client_new(&config, &worker->client, &error), &error);
   }
   printf("{\"ready\": true}\n");
   fflush(stdout);
@@ -222,5 +222,9 @@ int main(void)
 {
   bench_die_with_parent();
   wire_job job;
-  while (read_job(&job)) run_job(&job);
+  rv_io *io;
+  rv_error error;
+  bench_check(rv_io_new(&io, &error), &error);
+  while (read_job(&job)) run_job(&job, io);
+  rv_io_unref(io);
 }

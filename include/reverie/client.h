@@ -1,7 +1,8 @@
 /* A client: the same verbs over a store in this process or a server elsewhere. The address decides.
  *
- * One client may be used from many threads. A remote client runs one I/O thread of its own (signals masked). A client does
- * not survive fork(): in the child every call fails with RV_FAILED_PRECONDITION that says to make a new one. */
+ * One client may be used from many threads. A remote client runs one I/O thread of its own (signals masked); programs with many
+ * clients give them one rv_io, so that they share a few. A client does not survive fork(): in the child every call fails with
+ * RV_FAILED_PRECONDITION that says to make a new one. */
 #ifndef REVERIE_CLIENT_H
 #define REVERIE_CLIENT_H
 
@@ -42,8 +43,9 @@ typedef struct rv_wait {
 typedef struct rv_client rv_client;
 
 /* A client of a server elsewhere has a thread for its connection. Where a process has many clients, they may share a few (one for two
- * cores, at most four), which cost less the more clients there are: those given the same rv_io do. A thread runs while a client
- * uses it. Clients take references; a forked child makes an rv_io of its own. */
+ * cores, at most four), which cost less the more clients there are: those given the same rv_io do, and none of them waits for another
+ * that stands still. A thread runs while a client uses it. Clients take references: the maker's may go as soon as the last client
+ * is made. A forked child makes an rv_io of its own. */
 typedef struct rv_io rv_io;
 RV_API rv_code rv_io_new(rv_io **out, rv_error *err);
 RV_API void rv_io_unref(rv_io *io);

@@ -11,6 +11,11 @@
 /* How often the deferred tasks and flushes that follow from each other are run before the sockets get their turn again. */
 enum { ROUNDS = 8 };
 
+/* With more than 1,024 sockets ready libuv asks for their events again and again, 48 times, before anything else has its turn, and before
+ * the system hears which sockets are to be watched for what. So after so many events the inbox and the timers are looked at, and after so
+ * many those sockets. */
+enum { EVENTS_A_LOOK = 16, EVENTS_A_ROUND = 1024 };
+
 #define TRIM_NS INT64_C(1000000000)
 
 void rv_task_init(rv_task *task, void (*run)(rv_task *task))
@@ -40,15 +45,32 @@ void rv_loop_defer_flush(rv_loop *loop, rv_task *task)
   if (rv_list_empty(&task->link)) rv_list_push_back(&loop->flushing, &task->link);
 }
 
+void rv_loop_turn(rv_loop *loop, rv_task *task)
+{
+  RV_LOOP_CHECK(loop);
+  if (rv_list_empty(&task->link)) rv_list_push_back(&loop->turns, &task->link);
+}
+
+void rv_loop_watch_later(rv_loop *loop, rv_task *task)
+{
+  if (rv_list_empty(&task->link)) rv_list_push_back(&loop->unwatched, &task->link);
+}
+
+static bool run_first(rv_link *list)
+{
+  rv_link *node = rv_list_pop_front(list);
+  if (node == NULL) return false;
+  rv_task *task = RV_CONTAINER(node, rv_task, link);
+  task->run(task);
+  return true;
+}
+
 static void run_all(rv_link *list)
 {
   rv_link batch;
   rv_list_init(&batch);
   rv_list_splice(&batch, list);
-  for (rv_link *node = rv_list_pop_front(&batch); node != NULL; node = rv_list_pop_front(&batch)) {
-    rv_task *task = RV_CONTAINER(node, rv_task, link);
-    task->run(task);
-  }
+  while (run_first(&batch)) continue;
 }
 
 static void take_inbox(rv_loop *loop)
@@ -62,28 +84,71 @@ static void take_inbox(rv_loop *loop)
   run_all(&batch);
 }
 
-/* Runs what was posted and deferred, then lets connections send. true: nothing is left. */
-static bool run_queues(rv_loop *loop)
+/* Runs what was deferred, then lets connections send. */
+static void settle(rv_loop *loop)
 {
-  take_inbox(loop);
   for (int round = 0; round < ROUNDS; round++) {
     for (int inner = 0; inner < ROUNDS && !rv_list_empty(&loop->deferred); inner++) run_all(&loop->deferred);
     if (rv_list_empty(&loop->flushing)) break;
     run_all(&loop->flushing);
   }
-  return rv_list_empty(&loop->deferred) && rv_list_empty(&loop->flushing);
 }
 
-static void on_alarm(uv_timer_t *alarm)
+static void run_inbox(rv_loop *loop)
 {
-  rv_loop *loop = alarm->data;
-  loop->alarm_at = INT64_MAX;
+  take_inbox(loop);
+  settle(loop);
+}
+
+/* One turn for each of those who wait for one now. */
+static void run_turns(rv_loop *loop)
+{
+  rv_link batch;
+  rv_list_init(&batch);
+  rv_list_splice(&batch, &loop->turns);
+  while (run_first(&batch)) settle(loop);
+}
+
+/* They stay listed until the system hears of them. */
+static void look_at_unwatched(rv_loop *loop)
+{
+  rv_link batch;
+  rv_list_init(&batch);
+  rv_list_splice(&batch, &loop->unwatched);
+  for (rv_link *node; (node = rv_list_pop_front(&batch)) != NULL; settle(loop)) {
+    rv_list_push_back(&loop->unwatched, node);
+    rv_task *task = RV_CONTAINER(node, rv_task, link);
+    task->run(task);
+  }
+}
+
+static void fire_timers(rv_loop *loop)
+{
+  if (loop->timers.count == 0) return;
   int64_t now = rv_monotonic_ns(&loop->env);
   while (loop->timers.count > 0 && loop->timers.timer[0]->at_ns <= now) {
     rv_timer *timer = loop->timers.timer[0];
     rv_timer_heap_remove(&loop->timers, timer);
     timer->fire(timer);
   }
+}
+
+void rv_loop_event_done(rv_loop *loop)
+{
+  settle(loop);
+  if (run_first(&loop->turns)) settle(loop);
+  if (++loop->events % EVENTS_A_LOOK != 0) return;
+  run_inbox(loop);
+  fire_timers(loop);
+  settle(loop);
+  if (loop->events % EVENTS_A_ROUND == 0) look_at_unwatched(loop);
+}
+
+static void on_alarm(uv_timer_t *alarm)
+{
+  rv_loop *loop = alarm->data;
+  loop->alarm_at = INT64_MAX;
+  fire_timers(loop);
 }
 
 static void set_alarm(rv_loop *loop)
@@ -110,27 +175,38 @@ static void close_all(rv_loop *loop)
   uv_close((uv_handle_t *)&loop->wake, NULL);
   uv_close((uv_handle_t *)&loop->before_sleep, NULL);
   uv_close((uv_handle_t *)&loop->after_sleep, NULL);
+  uv_close((uv_handle_t *)&loop->busy, NULL);
   uv_close((uv_handle_t *)&loop->alarm, NULL);
+}
+
+static void on_busy(uv_idle_t *busy)
+{
+  (void)busy;
 }
 
 static void on_before_sleep(uv_prepare_t *prepare)
 {
   rv_loop *loop = prepare->data;
-  bool done = run_queues(loop);
+  run_inbox(loop);
+  run_turns(loop);
   set_alarm(loop);
+  loop->events = 0;
+  while (rv_list_pop_front(&loop->unwatched) != NULL) continue; /* libuv tells the system of them now */
+  bool done = rv_list_empty(&loop->deferred) && rv_list_empty(&loop->flushing) && rv_list_empty(&loop->turns);
   rv_mutex_lock(&loop->lock);
   bool posted = !rv_list_empty(&loop->inbox), stopping = loop->stopping;
   loop->asleep = done && !posted && !stopping;
   rv_mutex_unlock(&loop->lock);
   if (!done || posted)
-    uv_async_send(&loop->wake);
-  else if (stopping)
-    close_all(loop);
+    uv_idle_start(&loop->busy, on_busy);
+  else
+    uv_idle_stop(&loop->busy);
+  if (done && !posted && stopping) close_all(loop);
 }
 
 static void on_after_sleep(uv_check_t *check)
 {
-  run_queues(check->data);
+  run_inbox(check->data);
 }
 static void on_wake(uv_async_t *wake)
 {
@@ -196,7 +272,8 @@ static void *run_loop(void *argument)
   rv_mutex_lock(&loop->lock); /* rv_loop_new holds it until `thread` is set */
   rv_mutex_unlock(&loop->lock);
   uv_run(&loop->uv, UV_RUN_DEFAULT);
-  run_queues(loop); /* what closing has deferred */
+  do run_inbox(loop), run_turns(loop); /* what closing has left */
+  while (!rv_list_empty(&loop->turns));
   uv_run(&loop->uv, UV_RUN_DEFAULT);
   return NULL;
 }
@@ -262,6 +339,7 @@ static void init_handles(rv_loop *loop)
 {
   uv_prepare_init(&loop->uv, &loop->before_sleep);
   uv_check_init(&loop->uv, &loop->after_sleep);
+  uv_idle_init(&loop->uv, &loop->busy);
   uv_timer_init(&loop->uv, &loop->alarm);
   loop->before_sleep.data = loop->after_sleep.data = loop->alarm.data = loop;
   uv_prepare_start(&loop->before_sleep, on_before_sleep);
@@ -286,6 +364,8 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   loop->alarm_at = INT64_MAX;
   rv_list_init(&loop->deferred);
   rv_list_init(&loop->flushing);
+  rv_list_init(&loop->turns);
+  rv_list_init(&loop->unwatched);
   rv_list_init(&loop->connections);
   rv_list_init(&loop->inbox);
   rv_mutex_init(&loop->lock, RV_RANK_LOOP, "loop inbox");

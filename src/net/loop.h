@@ -33,11 +33,15 @@ struct rv_loop {
   uv_async_t wake;
   uv_prepare_t before_sleep;
   uv_check_t after_sleep;
+  uv_idle_t busy; /* runs while somebody waits for a turn: then the loop only looks at its sockets */
   uv_timer_t alarm;
   int64_t alarm_at; /* what the alarm is set to; INT64_MAX: not set */
   rv_timer_heap timers;
   rv_link deferred;    /* rv_task: to run before the loop sleeps */
   rv_link flushing;    /* rv_task: connections with something to send; after all that is deferred */
+  rv_link turns;       /* rv_task: more work for somebody who has had a turn, first come, first served */
+  rv_link unwatched;   /* rv_task: sockets whose wishes the system is told of when the loop next waits */
+  unsigned events;     /* of sockets since it last waited */
   rv_link connections; /* closed when the loop ends */
   void (*close_connection)(rv_link *link);
   rv_buf *spare_block; /* one block of an rv_output, kept for the next */
@@ -61,11 +65,12 @@ void rv_loop_check(const rv_loop *loop, const char *function);
 #define RV_LOOP_CHECK(loop) ((void)0)
 #endif
 
-/* Runs the task before the loop sleeps again, never from within this call. On the loop's thread; a task that is queued already
- * stays where it is. */
-void rv_loop_defer(rv_loop *loop, rv_task *task);
+/* As rv_loop_defer, after all that is deferred. */
 void rv_loop_defer_flush(rv_loop *loop, rv_task *task);
-/* A task is known to be queued by its link: make it so before the first use. */
-void rv_task_init(rv_task *task, void (*run)(rv_task *task));
+/* What a socket's event ends with: what it has caused is done and sent before the next socket is looked at, and one of those who wait
+ * for a turn gets it. However many sockets are ready, none waits for all others, and what is sent is still in the cache. */
+void rv_loop_event_done(rv_loop *loop);
+/* The task looks at its socket itself, should the loop not come to wait, and so to watch it as is wished, for long. */
+void rv_loop_watch_later(rv_loop *loop, rv_task *task);
 
 #endif

@@ -1,4 +1,5 @@
 #include "net/echo_testing.h"
+#include "net/loop.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -164,12 +165,122 @@ static void timers_fire_in_order_and_stopped_ones_do_not(void **state)
   free(all);
 }
 
+/* ---- turns ---- */
+
+enum { WORKERS = 5, PIECES = 200, EVENTS = 4000 };
+
+typedef struct worker {
+  rv_task task;
+  rv_loop *loop;
+  int done;
+  const struct worker *all;
+  atomic_int *finished;
+} worker;
+
+/* A piece of work; nobody is more than one piece ahead of anybody. */
+static void work(rv_task *task)
+{
+  worker *self = RV_CONTAINER(task, worker, task);
+  self->done++;
+  for (int i = 0; i < WORKERS; i++) assert_in_range(self->all[i].done + 1, self->done, self->done + 2);
+  if (self->done < PIECES)
+    rv_loop_turn(self->loop, &self->task);
+  else
+    atomic_fetch_add(self->finished, 1);
+}
+
+static void begin_work(void *argument)
+{
+  worker *all = argument;
+  for (int i = 0; i < WORKERS; i++) {
+    rv_loop_turn(all[i].loop, &all[i].task);
+    rv_loop_turn(all[i].loop, &all[i].task); /* it waits already */
+  }
+}
+
+static void who_wants_turns_gets_them_by_turns_and_holds_up_no_task(void **state)
+{
+  (void)state;
+  rv_loop *loop = make_loop(NULL);
+  atomic_int finished = 0;
+  worker all[WORKERS];
+  for (int i = 0; i < WORKERS; i++) {
+    all[i] = (worker){.loop = loop, .all = all, .finished = &finished};
+    rv_task_init(&all[i].task, work);
+  }
+  rv_loop_call(loop, begin_work, all);
+  while (atomic_load(&finished) < WORKERS) {
+    bool called = false;
+    rv_loop_call(loop, set_true, &called);
+    assert_true(called);
+  }
+  for (int i = 0; i < WORKERS; i++) assert_int_equal(all[i].done, PIECES);
+  rv_loop_free(loop);
+}
+
+/* Sockets that are always ready: their events follow one another, and the loop does not come to wait. */
+typedef struct crowd {
+  rv_loop *loop;
+  int event, seen_turn, seen_post, seen_timer, looks;
+  rv_task turn, post, look;
+  rv_timer timer;
+} crowd;
+
+static void see_turn(rv_task *task)
+{
+  crowd *all = RV_CONTAINER(task, crowd, turn);
+  all->seen_turn = all->event;
+}
+static void see_post(rv_task *task)
+{
+  crowd *all = RV_CONTAINER(task, crowd, post);
+  all->seen_post = all->event;
+}
+static void see_look(rv_task *task)
+{
+  crowd *all = RV_CONTAINER(task, crowd, look);
+  all->looks++;
+}
+static void see_timer(rv_timer *timer)
+{
+  crowd *all = RV_CONTAINER(timer, crowd, timer);
+  all->seen_timer = all->event;
+}
+
+static void run_crowd(void *argument)
+{
+  crowd *all = argument;
+  rv_task_init(&all->turn, see_turn);
+  rv_task_init(&all->post, see_post);
+  rv_task_init(&all->look, see_look);
+  rv_timer_init(&all->timer, all->loop, see_timer);
+  rv_loop_turn(all->loop, &all->turn);
+  rv_loop_post(all->loop, &all->post);
+  rv_loop_watch_later(all->loop, &all->look);
+  rv_timer_start(&all->timer, 0);
+  for (all->event = 1; all->event <= EVENTS; all->event++) rv_loop_event_done(all->loop);
+}
+
+static void however_many_sockets_are_ready_others_are_served_between_them(void **state)
+{
+  (void)state;
+  crowd all = {.loop = make_loop(NULL)};
+  rv_loop_call(all.loop, run_crowd, &all);
+  assert_int_equal(all.seen_turn, 1);
+  assert_in_range(all.seen_post, 1, 16);
+  assert_in_range(all.seen_timer, 1, 16);
+  assert_int_equal(all.looks, EVENTS / 1024); /* again and again, for as long as the loop does not wait */
+  rv_loop_free(all.loop);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tasks_posted_by_many_threads_all_run_in_their_order),
       cmocka_unit_test(a_call_runs_on_the_loop_with_signals_masked),
       cmocka_unit_test(timers_fire_in_order_and_stopped_ones_do_not),
+      cmocka_unit_test(who_wants_turns_gets_them_by_turns_and_holds_up_no_task),
+      cmocka_unit_test(however_many_sockets_are_ready_others_are_served_between_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,13 @@ typedef struct rv_task {
 } rv_task;
 /* Any thread. The task's memory is the caller's and must stay until it has run. Tasks run in the order they were posted. */
 void rv_loop_post(rv_loop *loop, rv_task *task);
+/* The same on the loop's own thread, for tasks made by rv_task_init; one that is queued already stays where it is.
+ * defer: soon, when what the loop is just doing has returned. turn: when others have had theirs, so that a piece of work that is too
+ * large for one go is done in several. */
+void rv_loop_defer(rv_loop *loop, rv_task *task);
+void rv_loop_turn(rv_loop *loop, rv_task *task);
+/* A task is known to be queued by its link: make it so before the first use. */
+void rv_task_init(rv_task *task, void (*run)(rv_task *task));
 bool rv_loop_is_current(const rv_loop *loop);
 /* Runs `run(argument)` on the loop and waits for it; directly if already there. */
 void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument);
@@ -53,7 +60,7 @@ typedef struct rv_call_events {
   void (*on_message)(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size);
   /* The client has sent its last message (server side only). May be NULL. */
   void (*on_half_close)(rv_call *call, void *user);
-  /* rv_call_queued fell below the low-water mark (256 KiB) after having been above it. May be NULL. */
+  /* rv_call_queued fell below the low-water mark (64 KiB) after having been above it. May be NULL. */
   void (*on_writable)(rv_call *call, void *user);
   /* The call is over: on the client side with the status that the server sent (or UNAVAILABLE with the reason the connection
    * broke, DEADLINE_EXCEEDED, CANCELLED); on the server side RV_OK after rv_call_finish was sent out, RV_CANCELLED when the

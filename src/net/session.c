@@ -92,6 +92,7 @@ static void close_now(rv_session *session)
   session->state = RV_SESSION_GONE;
   rv_timer_stop(&session->timer);
   rv_list_remove(&session->flush_task.link);
+  rv_list_remove(&session->look_task.link);
   rv_list_remove(&session->link);
   rv_list_remove(&session->owner_link);
   end_calls(session, session->reason);
@@ -217,6 +218,7 @@ static void choose_events(rv_session *session)
   if (events == session->poll_events) return;
   session->poll_events = events;
   uv_poll_start(&session->poll, events, on_poll);
+  rv_loop_watch_later(session->loop, &session->look_task);
 }
 
 static void flush(rv_task *task)
@@ -345,13 +347,22 @@ static void read_rest(rv_session *session)
     if (read_some(session, &full) <= 0) break;
 }
 
+static void look(rv_task *task)
+{
+  rv_session *session = RV_CONTAINER(task, rv_session, look_task);
+  if ((session->poll_events & UV_READABLE) != 0) receive(session);
+  rv_session_touch(session);
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
   rv_session *session = poll->data;
+  rv_loop *loop = session->loop;
   if (session->state == RV_SESSION_GONE) return;
   if (status < 0) session->poll_events = 0; /* libuv has stopped the handle; reading tells the error */
   if (status < 0 || (events & UV_READABLE) != 0) receive(session);
   if ((events & UV_WRITABLE) != 0) rv_session_touch(session);
+  rv_loop_event_done(loop); /* the session may be gone */
 }
 
 /* ---- the beginning ---- */
@@ -389,6 +400,7 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   rv_list_init(&session->calls);
   rv_list_init(&session->owner_link);
   rv_task_init(&session->flush_task, flush);
+  rv_task_init(&session->look_task, look);
   rv_timer_init(&session->timer, session->loop, on_timer);
   rv_output_init(&session->output, &session->loop->spare_block);
   rv_socket_peer(owned_fd, session->peer);

@@ -23,7 +23,7 @@ enum {
   RV_MAX_FRAME = 1 << 20,     /* DATA frames we take */
   RV_SEND_FRAME = 256 << 10,  /* DATA frames we send: small enough that calls take turns */
   RV_OUTPUT_HIGH = 256 << 10, /* more is left with the calls until the socket has taken this */
-  RV_LOW_WATER = 256 << 10,   /* of rv_call_queued, for on_writable */
+  RV_LOW_WATER = 64 << 10,    /* of rv_call_queued, for on_writable */
   RV_MAX_HEADER_LIST = 16 << 10,
   RV_MAX_PAIRS = 48,                /* of a user's own metadata that we send in one call */
   RV_HEADER_LIST_FATAL = 256 << 10, /* beyond it the connection ends, not only the call */
@@ -87,6 +87,7 @@ struct rv_session {
   int poll_events;
   rv_output output;
   rv_task flush_task;
+  rv_task look_task;  /* while poll_events are not watched for yet */
   rv_timer timer;     /* handshake, then the end */
   rv_link link;       /* the loop's connections */
   rv_link owner_link; /* for the owner; taken out before on_gone */

@@ -17,7 +17,7 @@ static void on_answers_task(rv_task *task)
 
 void rv_insert_answers_init(rv_insert_call *call)
 {
-  call->answers_task.run = on_answers_task;
+  rv_task_init(&call->answers_task, on_answers_task);
 }
 
 static void drop_failures(rv_insert_call *call)
@@ -74,7 +74,7 @@ void rv_insert_answer_again(rv_insert_call *call, uint64_t key, rv_code code, co
   if (call->answers_posted) return;
   call->answers_posted = true;
   rv_server_stream_ref(&call->stream);
-  rv_loop_post(call->stream.loop, &call->answers_task);
+  rv_loop_defer(call->stream.loop, &call->answers_task);
 }
 
 void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_code code, const char *message)

@@ -220,12 +220,12 @@ static void post_turn(rv_insert_call *call)
   if (call->turn_posted) return;
   call->turn_posted = true;
   rv_server_stream_ref(&call->stream);
-  rv_loop_post(call->stream.loop, &call->turn_task);
+  rv_loop_turn(call->stream.loop, &call->turn_task);
 }
 
 void rv_insert_items_init(rv_insert_call *call)
 {
-  call->turn_task.run = on_turn_task;
+  rv_task_init(&call->turn_task, on_turn_task);
   rv_list_init(&call->pending);
   atomic_init(&call->completed, NULL);
   call->completed_task.run = on_completed_task;

@@ -18,13 +18,13 @@
 enum {
   FIRST_BATCH = 128,
   WHOLE_BATCH = 1024, /* the first of a request that wants all its samples together */
-  BATCH_MAX = 4096,
-  BATCH_BYTES = 1 << 20,
   FEW_UNCOUNTED = 16,
   RESPONSE_BYTES = 2 << 20,
   PACK_BYTES = 1 << 18, /* of small samples in one message: the memory for it is still in the cache when it is used again */
-  QUEUED_MAX = 2 << 20, /* bytes waiting for the socket above which nothing is drawn */
-  TURN_BYTES = 1 << 20  /* sent in one go, before others on the loop, and news of the client's end, get their turn */
+  DRAW_BYTES = 256,     /* a sample is counted as at least so much when it is asked for: its draw takes memory, too */
+  TURN_MIN = 64 << 10,
+  TURN_MAX = 1 << 20,
+  TURNS_OF_ALL = 32 << 20 /* of a loop's sample streams */
 };
 
 typedef struct sample_call {
@@ -51,6 +51,14 @@ typedef struct sample_call {
 } sample_call;
 
 static void serve(sample_call *call);
+
+/* Bytes that the stream may send in one go, before others on the loop, and news of the client's end, get their turn. Twice as much may wait
+ * for its socket: what the clients of a loop that do not read make it hold is bounded, however many they are. */
+static size_t turn_of(const sample_call *call)
+{
+  size_t share = TURNS_OF_ALL / call->stream.home->num_samplers;
+  return share < TURN_MIN ? TURN_MIN : share > TURN_MAX ? TURN_MAX : share;
+}
 
 static void finish_request(sample_call *call)
 {
@@ -86,8 +94,9 @@ static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error 
   rv_pieces_init(&response);
   call->naming = rv_draws_naming(draws, n);
   rv_code code = RV_OK;
+  size_t pack_bytes = turn_of(call) < PACK_BYTES ? turn_of(call) : PACK_BYTES;
   for (size_t i = 0; i < n && code == RV_OK && rv_server_stream_is_open(&call->stream);) {
-    size_t packed = call->packed ? rv_sample_pack_count(draws + i, n - i, PACK_BYTES) : 0;
+    size_t packed = call->packed ? rv_sample_pack_count(draws + i, n - i, pack_bytes) : 0;
     if (packed == 0) {
       code = send_entries(call, &response, &draws[i++], err);
       continue;
@@ -199,10 +208,11 @@ static rv_code reserve_draws(sample_call *call, size_t want, rv_error *err)
   return RV_OK;
 }
 
-/* Counting bytes makes each draw dearer, so small ones are drawn without it, as many as stay far below the bound. */
+/* Counting bytes makes each draw dearer, so small ones are drawn without it, as many as stay below the bound. */
 static size_t without_counting(const sample_call *call, size_t want)
 {
-  size_t most = call->mean_bytes == 0 ? 0 : BATCH_BYTES / 4 / call->mean_bytes;
+  size_t bytes = turn_of(call) < PACK_BYTES ? turn_of(call) : PACK_BYTES;
+  size_t most = call->mean_bytes == 0 ? 0 : bytes / call->mean_bytes;
   if (most < FEW_UNCOUNTED) return 0;
   return want < most ? want : most;
 }
@@ -210,7 +220,8 @@ static size_t without_counting(const sample_call *call, size_t want)
 static void ask(sample_call *call)
 {
   rv_server *server = call->stream.server;
-  size_t want = call->last_batch * 2 < BATCH_MAX ? call->last_batch * 2 : BATCH_MAX;
+  size_t want = call->last_batch * 2, most = turn_of(call) / DRAW_BYTES;
+  if (want > most) want = most;
   if ((int64_t)want > call->remaining) want = (size_t)call->remaining;
   rv_error err;
   if (reserve_draws(call, want, &err) != RV_OK) {
@@ -226,7 +237,7 @@ static void ask(sample_call *call)
   call->ask = (rv_sampling){.want = want,
                             .partial = true,
                             .same_layout = call->same_layout,
-                            .max_bytes = uncounted > 0 ? 0 : BATCH_BYTES,
+                            .max_bytes = uncounted > 0 ? 0 : turn_of(call),
                             .draws = call->draws,
                             .waiter = {.complete = on_complete, .deadline_ns = deadline, .peer = call->peer}};
   call->asking = true;
@@ -266,20 +277,20 @@ static void post_turn(sample_call *call)
   if (call->turn_posted) return;
   call->turn_posted = true;
   rv_server_stream_ref(&call->stream);
-  rv_loop_post(call->stream.loop, &call->turn_task);
+  rv_loop_turn(call->stream.loop, &call->turn_task);
 }
 
 static bool can_ask(const sample_call *call)
 {
   return rv_server_stream_is_open(&call->stream) && call->in_request && !call->asking &&
-         rv_call_queued(call->stream.call) < QUEUED_MAX;
+         rv_call_queued(call->stream.call) < 2 * turn_of(call);
 }
 
 /* Goes on until it must wait: for the limiter, for the client to read, for the next request, or for its next turn. */
 static void serve(sample_call *call)
 {
   call->turn_bytes = 0;
-  while (can_ask(call) && call->turn_bytes < TURN_BYTES) ask(call);
+  while (can_ask(call) && call->turn_bytes < turn_of(call)) ask(call);
   if (can_ask(call)) post_turn(call);
   if (!call->in_request && !call->asking) {
     if (call->half_closed) rv_server_stream_finish(&call->stream, RV_OK, "");
@@ -376,6 +387,7 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
 static void destroy(rv_server_stream *stream)
 {
   sample_call *call = RV_CONTAINER(stream, sample_call, stream);
+  if (stream->home != NULL) stream->home->num_samplers--;
   free(call->draws);
   free(call->peer);
   free(call);
@@ -392,13 +404,14 @@ rv_code rv_begin_sample_stream(rv_server *server, rv_call *net_call, const rv_me
   call->peer = strdup(rv_call_peer(net_call));
   call->last_batch = FIRST_BATCH / 2;
   call->completed_task.run = on_completed_task;
-  call->turn_task.run = on_turn_task;
+  rv_task_init(&call->turn_task, on_turn_task);
   rv_code code =
       call->peer == NULL ? rv_fail_memory(err, 64) : rv_server_stream_begin(&call->stream, &sample_ops, server, net_call, err);
   if (code != RV_OK) {
     destroy(&call->stream);
     return code;
   }
+  call->stream.home->num_samplers++;
   rv_timer_init(&call->timer, call->stream.loop, on_timer);
   *events = &sample_events;
   *user = call;

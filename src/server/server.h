@@ -19,10 +19,11 @@
 
 enum { RV_SERVER_LOOPS_MAX = 256 };
 
-/* The streams of one loop; the list is that loop's. */
+/* The streams of one loop; all but `loop` is that loop's. */
 typedef struct rv_server_loop {
   rv_loop *loop;
   rv_link streams;
+  size_t num_samplers; /* of them, sample streams */
 } rv_server_loop;
 
 struct rv_server {
@@ -65,8 +66,9 @@ struct rv_server_stream {
   const rv_server_stream_ops *ops;
   rv_server *server;
   rv_loop *loop;
-  rv_call *call; /* NULL once on_close has come */
-  bool finished; /* rv_call_finish was called */
+  rv_server_loop *home; /* where it is listed */
+  rv_call *call;        /* NULL once on_close has come */
+  bool finished;        /* rv_call_finish was called */
   atomic_uint refs;
   rv_link link; /* in its loop's list */
 };

@@ -31,6 +31,7 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   rv_mutex_unlock(&server->lock);
   if (loop == NULL)
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
+  stream->home = loop;
   rv_list_push_back(&loop->streams, &stream->link);
   return RV_OK;
 }
