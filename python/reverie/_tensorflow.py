@@ -228,7 +228,8 @@ def _generator(arguments: tuple[int, ...], timesteps: bool, cut: _Cut, specs: li
 def _nothing(specs: list[Any], cut: _Cut) -> tuple[Any, ...]:
     leading = [0, *(size or 0 for size in cut.leading()[1:])]
     rows = [
-        np.zeros([*leading, *(size or 0 for size in spec.shape.as_list() if spec.shape.rank)], _numpy(spec)) for spec in specs
+        np.zeros([*leading, *(size or 0 for size in (spec.shape.as_list() if spec.shape.rank else []))], _numpy(spec))
+        for spec in specs
     ]
     return (*(np.zeros(leading, dtype) for dtype in SampleInfo.dtypes()), *rows)
 

@@ -60,6 +60,15 @@ def test_dtypes_and_shapes_may_be_named_instead(address):
     assert obs.shape == (3, 2)
 
 
+@pytest.mark.parametrize("kind", [TrajectoryDataset, TimestepDataset])
+def test_shapes_may_be_unknown_and_the_table_empty(serve, kind):
+    address = sequences(serve, [2, 3], **FIFO)
+    made = kind(address, "replay", [tf.int64], [tf.TensorShape(None)], 4, rate_limiter_timeout_ms=100)
+    found = [sample.data[0].numpy().tolist() for sample in made]
+    assert found == ([[0, 1], [0, 1, 2]] if kind is TrajectoryDataset else [0, 1, 0, 1, 2])
+    assert list(made) == []
+
+
 @pytest.mark.parametrize("drop", [False, True])
 def test_batches_are_those_of_the_elements(address, drop):
     made = dataset(address, max_samples=150).batch(64, drop_remainder=drop)
