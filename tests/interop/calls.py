@@ -272,3 +272,93 @@ CALLS = [
     ("result = type(reverb.checkpointers.default_checkpointer()).__name__", None, None),
     ("result = server.stop()", None, None),
 ]  # fmt: skip
+
+TENSORFLOW_SETUP = (
+    SETUP
+    + """
+import tensorflow as tf
+address = client.server_address
+for value in range(4):
+    client.insert({"x": np.full(2, value, np.float32)}, {"s": 1.0})
+tf_client = reverb.TFClient(address)
+F32, S = tf.float32, tf.TensorShape
+STRINGS, DOUBLES = tf.constant(["t"]), tf.constant([1.0], tf.float64)
+
+def trajectories(table="s", dtypes={"x": F32}, shapes={"x": S([None, 2])}, ahead=1, kind=reverb.TrajectoryDataset, **options):
+    return kind(address, table, dtypes, shapes, ahead, **options)
+
+def signed(table="s", kind=reverb.TrajectoryDataset, **options):
+    return kind.from_table_signature(address, table, 1, **options)
+
+def first(dataset):
+    return next(dataset.as_numpy_iterator())
+"""
+)
+
+_GRAPH = "inside a graph ours is an InvalidArgumentError"
+
+TENSORFLOW_CALLS = [
+    ("result = isinstance(trajectories(), tf.data.Dataset), isinstance(signed(kind=reverb.TimestepDataset), tf.data.Dataset)", None, None),
+    ("result = [str(each.dtype) for each in tf.nest.flatten(trajectories().element_spec)]", None, None),
+    ("result = [str(each.shape) for each in tf.nest.flatten(signed().element_spec)]", None, None),
+    ("result = type(trajectories().element_spec).__name__, type(trajectories().element_spec.info).__name__", None, None),
+    ("result = type(trajectories(dtypes=[F32], shapes=[S([None, 2])]).element_spec.data).__name__", None, None),
+    ("result = int(trajectories().cardinality())", None, None),
+    ("result = len(list(signed(max_samples=5)))", None, None),
+    ("result = len(list(trajectories(kind=reverb.TimestepDataset, shapes={'x': S([2])}, max_samples=5)))", None,
+     "theirs compares a step with the signature of a trajectory"),
+    ("result = len(list(trajectories('p', [F32, tf.int64], [S([2]), S([])], kind=reverb.TimestepDataset, max_samples=5)))", None, None),
+    ("result = first(signed(max_samples=1)).data['x'].shape", None, None),
+    ("result = [str(each.dtype) for each in first(signed(max_samples=1)).info]", None, None),
+    ("result = len(list(trajectories(table='empty', dtypes=[F32], shapes=[S(None)], rate_limiter_timeout_ms=100)))", None, None),
+    ("trajectories(shapes={'y': S([None, 2])})", None, None),
+    ("trajectories(shapes=[S([None, 2])])", None, None),
+    ("trajectories(ahead=0)", None, None),
+    ("trajectories(ahead=-1)", None, None),
+    ("trajectories(num_workers_per_iterator=0)", None, None),
+    ("trajectories(num_workers_per_iterator=-2)", None, None),
+    ("trajectories(max_samples_per_stream=0)", None, None),
+    ("trajectories(max_samples=0)", None, None),
+    ("trajectories(max_samples=-2)", None, None),
+    ("trajectories(rate_limiter_timeout_ms=-2)", None, None),
+    ("trajectories(kind=reverb.TimestepDataset, ahead=0)", None, None),
+    ("reverb.TrajectoryDataset(address, 's', {'x': F32})", None, None),
+    ("signed('nope')", "does not contain", None),
+    ("signed('t')", "does not have a signature", None),
+    ("signed('s', get_signature_timeout_secs=0.5)", None, _KINDER),
+    ("reverb.TrajectoryDataset.from_table_signature('localhost:1', 's', 1, get_signature_timeout_secs=1)", None, None),
+    ("first(trajectories(table='nope'))", None, _GRAPH),
+    ("first(trajectories(dtypes={'x': tf.float64}))", None, None),
+    ("first(trajectories(shapes={'x': S([None, 3])}))", None, None),
+    ("first(trajectories(dtypes=[F32, F32], shapes=[S(None), S(None)]))", None, None),
+    ("first(trajectories('uneven', [F32, tf.int64], [S([]), S([])], kind=reverb.TimestepDataset))", None, None),
+    ("result = tf_client.server_address == address", None, None),
+    ("reverb.TFClient()", None, None),
+    ("result = tf_client.sample('p', [F32, tf.int64]).data[0].shape.as_list()", None, None),
+    ("result = sorted(tf_client.sample('p', {'x': F32, 'y': tf.int64}).data)", None, None),
+    ("result = [each.dtype.name for each in tf_client.sample('p', [F32, tf.int64]).info]", None, None),
+    ("tf_client.sample('p', [F32])", "did not match", None),
+    ("tf_client.sample('p', [F32, F32])", "Type mismatch", None),
+    ("tf_client.sample('nope', [F32])", None, None),
+    ("result = tf_client.insert([tf.constant(1.0)], tf.constant(['q']), DOUBLES)", None, None),
+    ("tf_client.insert([tf.constant(1.0)], tf.constant('q'), DOUBLES)", "tables must", None),
+    ("tf_client.insert([tf.constant(1.0)], tf.constant([1]), DOUBLES)", "tables must", None),
+    ("tf_client.insert([tf.constant(1.0)], STRINGS, tf.constant(1.0, tf.float64))", "priorities must", None),
+    ("tf_client.insert([tf.constant(1.0)], STRINGS, tf.constant([1.0], tf.float32))", "priorities must", None),
+    ("tf_client.insert([tf.constant(1.0)], tf.constant(['t', 'q']), DOUBLES)", "same shape", None),
+    ("tf_client.insert([tf.constant(1.0)], ['t'], [1.0])", None, None),
+    ("tf_client.insert([tf.constant(1.0)], tf.constant(['nope']), DOUBLES)", None, None),
+    ("result = tf_client.update_priorities('t', tf.constant([1], tf.uint64), DOUBLES)", None, None),
+    ("result = tf_client.update_priorities('t', [1, 2], [1.0, 2.0])", None, None),
+    ("tf_client.update_priorities('t', tf.constant([1], tf.int64), DOUBLES)", None, None),
+    ("tf_client.update_priorities('t', tf.constant([1], tf.uint64), tf.constant([1.0], F32))", None, None),
+    ("tf_client.update_priorities('t', tf.constant(1, tf.uint64), tf.constant(1.0, tf.float64))", None, None),
+    ("tf_client.update_priorities('t', tf.constant([1, 2], tf.uint64), DOUBLES)", None, None),
+    ("tf_client.update_priorities('nope', tf.constant([1], tf.uint64), DOUBLES)", None, None),
+    ("result = [each.name for each in reverb.SampleInfo.tf_dtypes()], [str(each) for each in reverb.SampleInfo.tf_shapes()]", None, None),
+    ("table(signature={'x': tf.RaggedTensorSpec([None], F32)})", None, None),
+    ("result = type(table(signature={'x': tf.TensorSpec([2], F32, 'name')}).info.signature['x']).__name__", None, None),
+    ("result = table(signature={'x': tf.TensorSpec([2], F32, 'name')}).info.signature['x'].name", None, None),
+    ("result = client.insert([tf.constant([1.0, 2.0])], {'q': 1.0})", None, None),
+    ("server.stop()", None, None),
+]  # fmt: skip

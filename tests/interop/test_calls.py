@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import warnings
 
 import pytest
 import reverie
-from calls import CALLS, SETUP
+from calls import CALLS, SETUP, TENSORFLOW_CALLS, TENSORFLOW_SETUP
 from peer import Peer
 
 RUN = """
@@ -30,18 +31,34 @@ def outcome(code, names):
 """
 
 
+TENSORFLOW = "import tensorflow as tf\nspec = lambda shape, dtype: tf.TensorSpec(shape, dtype)\n"
+
+
+def in_peer(setup, calls, *arguments):
+    """The outcomes of the calls in the interpreter that has dm-reverb and TensorFlow."""
+    loop = "for code in json.loads(sys.stdin.readline()):\n    answer(outcome(code, globals()))\n"
+    with Peer(setup + RUN + loop, *arguments) as peer:
+        peer.process.stdin.write(json.dumps([code for code, _, _ in calls]) + "\n")
+        peer.process.stdin.flush()
+        return {code: peer.receive() for code, _, _ in calls}
+
+
 @pytest.fixture(scope="module")
 def theirs():
-    script = (
-        "import tensorflow as tf\nspec = lambda shape, dtype: tf.TensorSpec(shape, dtype)\n"
-        + SETUP
-        + RUN
-        + "for code in json.loads(sys.stdin.readline()):\n    answer(outcome(code, globals()))\n"
-    )
-    with Peer(script) as peer:
-        peer.process.stdin.write(json.dumps([code for code, _, _ in CALLS]) + "\n")
-        peer.process.stdin.flush()
-        yield {code: peer.receive() for code, _, _ in CALLS}
+    return in_peer(TENSORFLOW + SETUP, CALLS)
+
+
+@pytest.fixture(scope="module")
+def theirs_in_tensorflow():
+    return in_peer(TENSORFLOW + TENSORFLOW_SETUP, TENSORFLOW_CALLS)
+
+
+@pytest.fixture(scope="module")
+def ours_in_tensorflow(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "reverie").symlink_to(pathlib.Path(reverie.__file__).parent)
+    ours = "sys.path.insert(0, sys.argv[1])\nimport reverie\nreverb = reverie\n"
+    return in_peer(ours + TENSORFLOW + TENSORFLOW_SETUP, TENSORFLOW_CALLS, str(folder))
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +77,7 @@ def end(outcome):
     return how, what if how == "returned" else what[0]
 
 
-@pytest.mark.parametrize(("code", "words", "purpose"), CALLS, ids=[code for code, _, _ in CALLS])
-def test_a_call_ends_alike(theirs, ours, code, words, purpose):
+def check(theirs, ours, code, words, purpose):
     how, what, text = theirs[code]
     our_how, our_what, our_text = ours[code]
     if purpose is not None:
@@ -74,3 +90,13 @@ def test_a_call_ends_alike(theirs, ours, code, words, purpose):
     assert what[0] in our_what, f"theirs is {what[0]}: {text}; ours {our_what}: {our_text}"
     assert words is None or words in text, f"{words!r} is not in theirs: {text}"
     assert words is None or words in our_text, f"{words!r} is not in ours: {our_text}"
+
+
+@pytest.mark.parametrize(("code", "words", "purpose"), CALLS, ids=[code for code, _, _ in CALLS])
+def test_a_call_ends_alike(theirs, ours, code, words, purpose):
+    check(theirs, ours, code, words, purpose)
+
+
+@pytest.mark.parametrize(("code", "words", "purpose"), TENSORFLOW_CALLS, ids=[code for code, _, _ in TENSORFLOW_CALLS])
+def test_a_call_of_tensorflow_ends_alike(theirs_in_tensorflow, ours_in_tensorflow, code, words, purpose):
+    check(theirs_in_tensorflow, ours_in_tensorflow, code, words, purpose)
