@@ -18,7 +18,7 @@ typedef struct rv_server_config {
   rv_store *store;                   /* a reference is taken */
   const char *const *addresses;      /* "host:port", "[::]:port", "unix:/path"; port 0: any free one */
   size_t num_addresses;              /* >= 1 */
-  unsigned io_threads;               /* 0: one per core, at most 8 */
+  unsigned io_threads;               /* 0: one for two cores, at most 8 */
   size_t max_message_bytes;          /* 0: 256 MiB; a longer one ends its stream with RV_RESOURCE_EXHAUSTED */
   size_t max_connections;            /* 0: 10,000 */
   size_t max_streams_per_connection; /* 0: 10,000 */

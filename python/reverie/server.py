@@ -46,7 +46,7 @@ class Server:
     name : str, optional
         Clients of this process find it as ``"inproc://name"``, whether or not it listens as well.
     io_threads : int
-        0: one per core, at most 8.
+        0: one for two cores, at most 8.
     max_message_bytes : int
         0: 256 MiB. A longer message ends its stream.
     max_connections : int

@@ -16,7 +16,7 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-enum { ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_CONNECTIONS = 65536 };
+enum { ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
 
 typedef struct io_thread {
@@ -316,9 +316,16 @@ static rv_code make_watches(rv_grpc_server *server, rv_error *err)
   return RV_OK;
 }
 
+/* The other half of the cores is for those who fill and read the tables. */
+static size_t default_threads(void)
+{
+  long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  return half < 1 ? 1 : half > DEFAULT_THREADS_MAX ? DEFAULT_THREADS_MAX : (size_t)half;
+}
+
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
 {
-  size_t count = threads == 0 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+  size_t count = threads == 0 ? default_threads() : threads > MAX_THREADS ? MAX_THREADS : threads;
   server->io = calloc(count, sizeof *server->io);
   if (server->io == NULL) return rv_fail_memory(err, count * sizeof *server->io);
   for (size_t i = 0; i < count; i++) {

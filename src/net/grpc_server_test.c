@@ -323,6 +323,18 @@ static void draining_lets_open_calls_end_well(void **state)
   client_close(&client);
 }
 
+static void who_does_not_say_gets_a_loop_for_two_cores(void **state)
+{
+  (void)state;
+  const char *address = "127.0.0.1:0";
+  rv_grpc_server_config config = {.addresses = &address, .num_addresses = 1, .on_call = echo_on_call};
+  rv_grpc_server *server;
+  assert_int_equal(rv_grpc_server_new(&config, &server, NULL), RV_OK);
+  long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  assert_int_equal(rv_grpc_server_num_loops(server), half < 1 ? 1 : half > 8 ? 8 : half);
+  rv_grpc_server_free(server);
+}
+
 static void connections_are_spread_over_the_loops_and_bounded(void **state)
 {
   (void)state;
@@ -389,6 +401,7 @@ int main(void)
       cmocka_unit_test(a_client_finds_a_server_that_was_started_again),
       cmocka_unit_test(stopping_ends_open_calls_with_unavailable),
       cmocka_unit_test(draining_lets_open_calls_end_well),
+      cmocka_unit_test(who_does_not_say_gets_a_loop_for_two_cores),
       cmocka_unit_test(connections_are_spread_over_the_loops_and_bounded),
       cmocka_unit_test(a_loop_that_ends_closes_what_is_open),
   };

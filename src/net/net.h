@@ -100,7 +100,7 @@ typedef struct rv_grpc_server_config {
   const rv_env *env;
   const char *const *addresses;
   size_t num_addresses;
-  unsigned io_threads;
+  unsigned io_threads; /* 0: one for two cores, at most 8 */
   size_t max_message_bytes, max_connections, max_streams_per_connection;
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
    * content-type, encoding or timeout is wrong never get here. On the loop's thread. */

@@ -21,7 +21,7 @@ const char flags_help[] =
     "  --listen ADDRESS     HOST:PORT, [IPV6]:PORT or unix:/PATH; may be repeated\n"
     "  --host HOST          where to listen (default 127.0.0.1; 0.0.0.0 or :: for other machines too)\n"
     "  --port N             (default 8000; 0: any free port)\n"
-    "  --threads N          I/O threads (default 0: one per core, at most 8)\n"
+    "  --threads N          I/O threads (default 0: one for two cores, at most 8)\n"
     "  --drain SECONDS      how long calls in progress may take after SIGTERM (default 10)\n"
     "  --checkpoints DIR    restore the newest checkpoint in DIR at start, and save there when a client asks "
     "(docs/checkpoints.md);\n"
