@@ -1,7 +1,8 @@
 """A Python client of Reverie or dm-reverb; the first argument, ``reverie`` or ``reverb``, names the module.
 
-Inserting and iterating are the same calls on both; only batches are fetched in each store's own way. Reads jobs as lines from standard
-input; answers each with ``{"ready": true}`` and, when its clients have stopped, with ``{"done": true}`` or ``{"error": "..."}``.
+Inserting, iterating and datasets are the same calls on both; only batches are fetched in each store's own way. Reads jobs as lines
+from standard input; answers each with ``{"ready": true}`` and, when its clients have stopped, with ``{"done": true}`` or
+``{"error": "..."}``.
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ def reverie_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
     return work
 
 
-def reverb_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
+def dataset(job: Job, i: int, board: Board) -> Callable[[], None]:
     import numpy as np
     import tensorflow as tf
 
-    dataset = store.TrajectoryDataset(
+    samples = store.TrajectoryDataset(
         server_address=job.address,
         table=job.table(i),
         dtypes=[np.dtype(np.float32)],
@@ -85,12 +86,12 @@ def reverb_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
     )
     options = tf.data.Options()
     options.threading.private_threadpool_size = 2  # the one of all datasets comes to a halt when there are 100 of them
-    dataset = dataset.batch(job.batch).prefetch(1).with_options(options)
+    samples = samples.batch(job.batch).prefetch(1).with_options(options)
     line = (i + 1) * LINE_WORDS
 
     def work() -> None:
         items = 0
-        batches = iter(dataset)  # fetches at once: not before the clock runs
+        batches = iter(samples)  # fetches at once: not before the clock runs
         while board[0] == GO:
             next(batches)
             items += job.batch
@@ -99,7 +100,7 @@ def reverb_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
     return work
 
 
-MAKE = {"insert": insert, "iterate": iterate, "batch": reverie_batch if sys.argv[1] == "reverie" else reverb_batch}
+MAKE = {"insert": insert, "iterate": iterate, "batch": reverie_batch if sys.argv[1] == "reverie" else dataset, "dataset": dataset}
 
 
 def open_board(path: str) -> Board:

@@ -38,7 +38,7 @@ class Job:
     """
 
     address: str
-    operation: str  # insert, iterate, batch, both (even clients insert, odd ones iterate), idle
+    operation: str  # insert, iterate, batch, dataset (of tf.data), both (even clients insert, odd ones iterate), idle
     sampler: str  # uniform, prioritized: the table's name
     tables: int  # with more than one, client i uses the table named sampler + str(i % tables)
     elements: int

@@ -8,8 +8,9 @@ from .job import PAYLOADS
 from .side import Pace, Work
 
 STORES = ("reverie", "dm-reverb")
-OPERATIONS = ("insert", "iterate", "batch", "both")
+OPERATIONS = ("insert", "iterate", "batch", "dataset", "both")
 MANY = 2000  # C clients, from four processes
+FEW = 2  # clients with a tf.data dataset: more learners than that share no machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +44,15 @@ def works(payload: str, options: Options) -> list[tuple[str, Work]]:
     made: list[Work] = []
     for operation in options.operations:
         for clients in options.clients:
-            if operation == "both" and clients < 2:
+            if (operation == "both" and clients < 2) or (operation == "dataset" and clients > FEW):
                 continue
             if "python" in options.languages and clients < MANY:
                 made.append(Work(operation, clients))
-            if "c" in options.languages and (clients < MANY or (small and operation != "both")):
+            if "c" in options.languages and operation != "dataset" and (clients < MANY or (small and operation != "both")):
                 made.append(Work(operation, clients, "c"))
     if options.variants:
         middle = [clients for clients in options.clients if clients in (2, 32)]
-        wanted = [operation for operation in options.operations if operation != "both"]
+        wanted = [operation for operation in options.operations if operation not in ("both", "dataset")]
         if "python" in options.languages:
             if small:
                 made += [Work(operation, clients, sampler="prioritized") for operation in wanted for clients in middle]

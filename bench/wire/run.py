@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import subprocess
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable
 from .. import limits
 from ..cells import Results
 from ..processes import ProcessError
+from ..programs import REVERB_PYTHON, has_tensorflow
 from ..turns import Measurement, run_turns
 from . import copied
 from .board import Board
@@ -103,6 +105,9 @@ def note_versions(results: Results, stores: Iterable[str]) -> None:
 def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
     """Adds the cells to `results` as they are measured."""
     note_versions(results, options.stores)
+    if "dataset" in options.operations and not has_tensorflow():
+        results.notes.append(f"datasets were not measured: {REVERB_PYTHON} has no TensorFlow; tools/dev/peer.sh makes it")
+        options = dataclasses.replace(options, operations=tuple(each for each in options.operations if each != "dataset"))
     board = Board(max(MANY, *options.clients))
     try:
         for payload in options.payloads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import pathlib
 import sys
 import tempfile
@@ -34,6 +35,11 @@ class Work:
     sampler: str = "uniform"
     tables: int = 1
 
+    @property
+    def program(self) -> str:
+        """Which kind of client process does it."""
+        return "tensorflow" if self.operation == "dataset" else self.language
+
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
@@ -63,7 +69,7 @@ class Side:
         self.elements = elements
         self.board = board
         self.client_env = client_env
-        self.clients: dict[str, list[Process]] = {"python": [], "c": []}
+        self.clients: dict[str, list[Process]] = {"python": [], "tensorflow": [], "c": []}
         self.folder = tempfile.TemporaryDirectory(prefix="reverie-bench-")
         self.socket = f"{self.folder.name}/s"
         size = str(table_size(elements) if items is None else items)
@@ -75,15 +81,31 @@ class Side:
             self.stop(0)
             raise
 
-    def processes(self, language: str, number: int) -> list[Process]:
-        """So many client processes of that language."""
-        started = self.clients[language]
+    def processes(self, kind: str, number: int) -> list[Process]:
+        """So many client processes of that kind."""
+        started = self.clients[kind]
         while len(started) < number:
-            if language == "c":
-                started.append(Process(program("wire"), env=self.client_env))
-            else:
-                started.append(Process(PYTHON[self.store], str(HERE / "client.py"), MODULE[self.store], env=self.client_env))
+            started.append(self._client(kind))
         return started[:number]
+
+    def _client(self, kind: str) -> Process:
+        if kind == "c":
+            return Process(program("wire"), env=self.client_env)
+        command, env = [str(HERE / "client.py"), MODULE[self.store]], dict(self.client_env or {})
+        if kind == "python":
+            return Process(PYTHON[self.store], *command, env=env)
+        if self.store == "reverie":
+            env["PYTHONPATH"] = self._package()
+        return Process(REVERB_PYTHON, *command, env=env)
+
+    def _package(self) -> str:
+        """A folder with nothing but our package, for an interpreter that has its own of everything else."""
+        folder = pathlib.Path(self.folder.name, "package")
+        if not folder.exists():
+            folder.mkdir()
+            (places,) = importlib.util.find_spec("reverie").submodule_search_locations
+            (folder / "reverie").symlink_to(places)
+        return str(folder)
 
     def drop_clients(self, patience: float = 0) -> None:
         for processes in self.clients.values():
@@ -122,7 +144,7 @@ class Side:
         """
         if self.server.process.poll() is not None:
             raise self.server.failed(f"ended with status {self.server.process.returncode}")
-        processes = self.processes(work.language, min(2 if work.clients <= 500 else 4, work.clients))
+        processes = self.processes(work.program, min(2 if work.clients <= 500 else 4, work.clients))
         self.board.hold()
         try:
             for process, job in zip(processes, self.jobs(work, len(processes)), strict=True):
@@ -155,7 +177,7 @@ class Side:
                     raise ProcessError(f"no answer in {pace.no_answer:.0f} s")
                 break
         at_edges()
-        unit = batch_size(self.elements, work.clients) if work.operation == "batch" else 1
+        unit = batch_size(self.elements, work.clients) if work.operation in ("batch", "dataset") else 1
         wanted = pace.units * unit * work.clients
         first, first_cpu, start = moved, self._cpu(processes), time.monotonic()
         last_total, last_change = int(first.sum()), start

@@ -53,9 +53,10 @@ typedef struct rv_sampler_config {
   size_t size; /* sizeof(rv_sampler_config) */
   const char *table;
   int64_t max_samples;             /* exactly so many are drawn; RV_UNLIMITED */
-  uint32_t max_in_flight_samples;  /* fetched ahead per stream, at most 1,000,000; 0: 1, growing with what was taken where nobody
-                                           can tell (a random selector, no max_times_sampled, no limit on samples per insert). In
-                                           process nothing is fetched ahead */
+  uint32_t max_in_flight_samples;  /* fetched ahead per stream, at most 1,000,000; 0: 1, growing with what was taken. Where nobody
+                                           can tell (a random selector, no max_times_sampled, no limit on samples per insert) it is
+                                           more: as many as were taken in the last 10 ms, at most 1,024 and 4 MiB. In process
+                                           nothing is fetched ahead */
   uint32_t num_streams;            /* 0: 1; with more, order is lost */
   int64_t max_samples_per_stream;  /* then it is opened anew, which spreads load behind a balancer; 0: 10,000 */
   int64_t rate_limiter_timeout_ms; /* the sequence ends when the limiter lets nothing through for so long;
@@ -67,6 +68,9 @@ RV_API rv_code rv_sampler_new(rv_client *client, const rv_sampler_config *config
 /* The next sample, the caller's to unref. RV_OUT_OF_RANGE: the end of the sequence (max_samples, or the limiter's timeout). Samples
  * already fetched are given before either. RV_DEADLINE_EXCEEDED: `wait` ran out; the sequence goes on. One thread at a time. */
 RV_API rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err);
+/* How many samples are on their way or fetched at most, now: as told, or more (max_in_flight_samples). Who takes many in a row can take so
+ * many without being further ahead than was allowed. The caller of rv_sampler_next only. */
+RV_API int64_t rv_sampler_window(rv_sampler *sampler);
 /* Ends a waiting rv_sampler_next, and every later one, with RV_CANCELLED. Any thread. */
 RV_API void rv_sampler_cancel(rv_sampler *sampler);
 RV_API void rv_sampler_free(rv_sampler *sampler);

@@ -63,6 +63,7 @@ from reverie.writer import Writer
 
 # What needs TensorFlow, and what few programs need, with where it is: imported when it is first asked for.
 _LAZY = {
+    "PatternDataset": "reverie.pattern_dataset",
     "TFClient": "reverie.tf_client",
     "TimestepDataset": "reverie.timestep_dataset",
     "TrajectoryDataset": "reverie.trajectory_dataset",
@@ -71,6 +72,7 @@ _LAZY = {
 _LAZY_MODULES = (
     "item_selectors",
     "jax",
+    "pattern_dataset",
     "pybind",
     "replay_sample",
     "reverb_types",

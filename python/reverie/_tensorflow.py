@@ -1,20 +1,23 @@
 """What the dataset modules share: samples that enter a `tf.data` graph in blocks.
 
-A Python generator that gives one element at a time costs a call into Python for each. This one gives as many samples as are there
-already, gathered into one array a column, and the graph takes them apart. Where `batch` follows at once, it gives whole batches, and
-nothing is taken apart. While nothing can be sampled it gives empty blocks, so that the graph can be cancelled.
+A call into Python for each element would cost more than all else. Here one call gives as many samples as are there already, gathered
+into one array a column, and the graph takes them apart. Where `batch` follows at once, it gives whole batches, and only small ones are
+taken apart. While nothing can be sampled it gives empty blocks, so that the graph can be cancelled.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import math
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from reverie import _core
 from reverie._feeding import Stream
+from reverie._graph import Streams, call, tf_dtype, tuples
+from reverie._iteration import QuickDataset, QuickIteration
 from reverie.client import Client
 from reverie.samples import ReplaySample, SampleInfo
 
@@ -23,28 +26,35 @@ __all__ = ["SampleDataset"]
 _WAIT_MS = 100  # between looks at whether anybody still wants samples
 _BLOCK = 1024  # samples that enter the graph at once, at most
 _BLOCK_BYTES = 4 << 20
+_BATCH_BYTES = 256 << 10  # of a batch that is a block of its own: taking it apart would copy it
 
 
 @dataclasses.dataclass(frozen=True)
 class _Cut:
-    """How blocks are cut: into single samples, or into batches."""
+    """How blocks are cut: into single samples (`batch` is None), into batches, or not at all: then a block is a batch."""
 
-    size: int = 1
+    batch: int | None = None
     drop_remainder: bool = False
+    alone: bool = False
+
+    @property
+    def least(self) -> int:
+        return self.batch or 1
 
     def leading(self) -> tuple[int | None, ...]:
-        if self.size == 1:
+        """The dimensions of a block in front of a sample's."""
+        if self.batch is None or self.alone:
             return (None,)
-        return (None, self.size if self.drop_remainder else None)
+        return (None, self.batch if self.drop_remainder else None)
 
-    def round_down(self, samples: int) -> int:
-        return max(samples // self.size, 1) * self.size
+    def most(self, samples: int) -> int:
+        return self.least if self.alone else max(samples // self.least, 1) * self.least
 
     def shape(self, array: Any) -> Any:
         """[n, ...] as [batches, size, ...]; what is too little for a batch is one, shorter."""
-        if self.size == 1:
+        if self.batch is None or self.alone:
             return array
-        size = min(self.size, len(array))
+        size = min(self.batch, len(array))
         return array.reshape(-1, size, *array.shape[1:])
 
 
@@ -52,19 +62,7 @@ def _info_specs(leading: tuple[int | None, ...]) -> list[Any]:
     return [tf.TensorSpec(leading, dtype) for dtype in SampleInfo.dtypes()]
 
 
-def _tuples(nest: Any) -> Any:
-    """Lists become tuples, as everywhere in tf.data."""
-    if isinstance(nest, list):
-        return tuple(_tuples(each) for each in nest)
-    if isinstance(nest, tuple):
-        made = [_tuples(each) for each in nest]
-        return type(nest)(*made) if hasattr(nest, "_fields") else tuple(made)
-    if isinstance(nest, dict):
-        return type(nest)((key, _tuples(value)) for key, value in nest.items())
-    return nest
-
-
-class SampleDataset(tf.compat.v1.data.Dataset):
+class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
     """Items of a table, or their steps, as a dataset. See `reverie.TrajectoryDataset` and `reverie.TimestepDataset`."""
 
     _timesteps: bool
@@ -81,7 +79,7 @@ class SampleDataset(tf.compat.v1.data.Dataset):
         rate_limiter_timeout_ms: int = -1,
         max_samples: int = -1,
     ) -> None:
-        dtypes, shapes = _tuples(dtypes), _tuples(shapes)
+        dtypes, shapes = tuples(dtypes), tuples(shapes)
         try:
             tf.nest.assert_same_structure(dtypes, shapes, check_types=False)
         except (TypeError, ValueError) as error:
@@ -111,7 +109,7 @@ class SampleDataset(tf.compat.v1.data.Dataset):
         return []
 
     def _as_variant_tensor(self) -> Any:
-        return self._blocks(_Cut()).unbatch()._variant_tensor
+        return self._samples(_Cut())._variant_tensor
 
     @property
     def element_spec(self) -> Any:
@@ -132,16 +130,37 @@ class SampleDataset(tf.compat.v1.data.Dataset):
         fixed = all(spec.shape.is_fully_defined() for spec in self._specs)
         if size is None or drop is None or size < 1 or self._timesteps or not fixed:
             return super().batch(batch_size, drop_remainder, num_parallel_calls, deterministic, name)
-        return self._blocks(_Cut(int(size), bool(drop))).unbatch()
+        bytes_ = int(size) * sum(math.prod(spec.shape) * spec.dtype.size for spec in self._specs)
+        return QuickDataset(self._samples(_Cut(int(size), bool(drop), bytes_ >= _BATCH_BYTES)))
 
-    def _blocks(self, cut: _Cut) -> Any:
-        """Elements with a dimension more than is wanted, in front."""
+    @tf.autograph.experimental.do_not_convert
+    def _samples(self, cut: _Cut) -> Any:
+        """Samples, or batches of them."""
         leading = cut.leading()
-        signature = (*_info_specs(leading), *(_preceded(leading, spec) for spec in self._specs))
-        generate = _generator(self._arguments, self._timesteps, cut, self._specs)
-        flat = tf.data.Dataset.from_generator(generate, args=self._source, output_signature=signature)
-        structure = self._structure
-        return flat.map(lambda *leaves: ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(structure, leaves[5:])))
+        specs = [*_info_specs(leading), *(_preceded(leading, spec) for spec in self._specs)]
+        streams = Streams(
+            lambda server, table: _Blocks(server.decode(), table.decode(), self._arguments, self._timesteps, cut, self._specs),
+            _Blocks.close,
+        )
+
+        def block(number: Any) -> tuple[Any, Any]:
+            going, *leaves = call(lambda number: streams[number].next(), [number], [tf.TensorSpec([], tf.bool), *specs])
+            return going, ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(self._structure, leaves[5:]))
+
+        blocks = streams.numbers(self._source).map(block)
+        blocks = blocks.take_while(lambda going, sample: going).map(lambda going, sample: sample)
+        if cut.alone:
+            return self._whole(blocks.filter(lambda sample: tf.size(sample.info.key) > 0), cut)
+        return blocks.unbatch()
+
+    @staticmethod
+    def _whole(batches: Any, cut: _Cut) -> Any:
+        """Says of batches, now that none is empty, that they are whole."""
+        if not cut.drop_remainder:
+            return batches
+        return batches.map(
+            lambda sample: tf.nest.map_structure(lambda leaf: tf.ensure_shape(leaf, [cut.batch, *leaf.shape[1:]]), sample)
+        )
 
     @classmethod
     @tf.autograph.experimental.do_not_convert
@@ -181,11 +200,11 @@ rate_limiter_timeout_ms, max_samples
         signature = tables[table].signature
         if not signature:
             raise ValueError(f'table "{table}" at {server_address} does not have a signature; name dtypes and shapes instead')
-        signature = _tuples(signature)
+        signature = tuples(signature)
         return cls(
             server_address,
             table,
-            tf.nest.map_structure(lambda spec: tf.as_dtype("string" if spec.dtype == object else spec.dtype), signature),
+            tf.nest.map_structure(lambda spec: tf_dtype(spec.dtype), signature),
             tf.nest.map_structure(lambda spec: tf.TensorShape(spec.shape), signature),
             max_in_flight_samples_per_worker,
             num_workers_per_iterator,
@@ -200,29 +219,37 @@ def _preceded(leading: tuple[int | None, ...], spec: Any) -> Any:
     return tf.TensorSpec(None if shape.rank is None else [*leading, *shape.as_list()], spec.dtype)
 
 
-def _generator(arguments: tuple[int, ...], timesteps: bool, cut: _Cut, specs: list[Any]) -> Callable[..., Iterator[Any]]:
-    def generate(server_address: bytes, table: bytes) -> Iterator[Any]:
-        name = table.decode()
-        stream = Stream(name, *arguments)
-        sampler = stream.sampler(Client(server_address.decode()), unpack=False)
-        nothing = _nothing(specs, cut)
-        most = cut.round_down(min(stream.in_flight * max(stream.workers, 1), _BLOCK))
-        try:
-            while (drawn := sampler.block(cut.size, most, _WAIT_MS)) is not None:
-                infos, columns = drawn
-                n = len(infos[0])
-                if n == 0 or (n < cut.size and cut.drop_remainder):
-                    yield nothing
-                    continue
-                most = cut.round_down(min(most, _BLOCK_BYTES // max(sum(array.nbytes for array in columns) // n, 1)))
-                if timesteps:
-                    infos, columns = _steps(infos, columns)
-                _check(columns, specs, name)
-                yield tuple(cut.shape(array) for array in (*infos, *columns))
-        finally:
-            sampler.close()
+class _Blocks:
+    """The samples of one iterator."""
 
-    return generate
+    def __init__(self, server: str, table: str, arguments: tuple[int, ...], timesteps: bool, cut: _Cut, specs: list[Any]) -> None:
+        stream = Stream(table, *arguments)
+        self._table = table
+        self._timesteps = timesteps
+        self._cut = cut
+        self._specs = specs
+        self._sampler: _core.Sampler = stream.sampler(Client(server), unpack=False)
+        self._most = cut.most(_BLOCK)
+        self._nothing = _nothing(specs, cut)
+
+    def next(self) -> list[Any]:
+        """Whether the sequence goes on, and then the infos and columns of a block."""
+        cut = self._cut
+        drawn = self._sampler.block(cut.least, self._most, _WAIT_MS)
+        if drawn is None:
+            return [np.False_, *self._nothing]
+        infos, columns = drawn
+        n = len(infos[0])
+        if n == 0 or (n < cut.least and cut.drop_remainder):
+            return [np.True_, *self._nothing]
+        self._most = cut.most(min(self._most, _BLOCK_BYTES // max(sum(array.nbytes for array in columns) // n, 1)))
+        if self._timesteps:
+            infos, columns = _steps(infos, columns)
+        _check(columns, self._specs, self._table)
+        return [np.True_, *(cut.shape(array) for array in (*infos, *columns))]
+
+    def close(self) -> None:
+        self._sampler.close()
 
 
 def _nothing(specs: list[Any], cut: _Cut) -> tuple[Any, ...]:
@@ -256,7 +283,7 @@ def _check(columns: list[Any], specs: list[Any], table: str) -> None:
             f'Inconsistent number of tensors: items of table "{table}" have {len(columns)}, the dataset was made for {len(specs)}'
         )
     for i, (column, spec) in enumerate(zip(columns, specs, strict=True)):
-        dtype = tf.string if column.dtype == object else tf.as_dtype(column.dtype)
+        dtype = tf_dtype(column.dtype)
         if dtype != spec.dtype or not spec.shape.is_compatible_with(column.shape[1:]):
             raise ValueError(
                 f'Received incompatible tensor from table "{table}": tensor {i} is {dtype.name} {list(column.shape[1:])}, '

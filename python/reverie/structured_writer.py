@@ -26,11 +26,15 @@ makes the items whose conditions hold and whose rows are all there::
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NewType
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reverie import _arguments, _core, _dtypes, _leaving, nest
 from reverie._messages import convert
+from reverie._patterns import ItemStream, columns_of
 from reverie.cc import patterns_pb2
 from reverie.errors import ReverieError
 from reverie.specs import TensorSpec
@@ -49,6 +53,7 @@ __all__ = [
     "create_reference_step",
     "infer_signature",
     "pattern_from_transform",
+    "pattern_items",
     "patterns_pb2",
     "td_error",
     "unpack_pattern",
@@ -417,6 +422,85 @@ def raw_configs(configs: Any) -> list[tuple[Any, ...]]:
     if not given:
         raise ValueError("At least one config is needed, see reverie.structured.create_config")
     return [raw_config(config) for config in given]
+
+
+# ---- items without a table ----
+
+
+def _text(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"of objects only str and bytes can be in a step, got {value!r}")
+
+
+def _one_row(leaf: Any) -> NDArray[Any]:
+    """[1, ...]"""
+    array = np.asarray(leaf, order="C")
+    if array.dtype.kind in "USO":
+        texts = np.empty(array.shape, object)
+        for at in np.ndindex(array.shape):
+            texts[at] = _text(array[at])
+        array = texts
+    return array.astype(array.dtype.newbyteorder("="), copy=False)[None]
+
+
+def pattern_items(
+    steps: Iterable[Any],
+    configs: Sequence[patterns_pb2.StructuredWriterConfig],
+    respect_episode_boundaries: bool,
+    is_end_of_episode: Callable[[Any], Any],
+) -> Iterator[Any]:
+    """The items that a structured writer would make of these steps, in its order, without a table: what `PatternDataset` is for
+    tf.data.
+
+    Parameters
+    ----------
+    steps : iterable of nests
+        All of one structure. A leaf that is None has no row in that step.
+    configs : sequence
+        What `create_config` returns. Their tables and priorities play no part.
+    respect_episode_boundaries : bool
+        No item reaches back across the end of an episode.
+    is_end_of_episode : callable
+        ``is_end_of_episode(step) -> bool``: does the episode end with this step?
+
+    Yields
+    ------
+    nest of ndarray
+        Like the pattern of the item's config; each [T, ...], or [...] for a row without a time dimension. A step is only asked for when
+        all items of those before it were taken.
+
+    Raises
+    ------
+    ValueError
+        A config that cannot be applied, or to these steps; a leaf whose dtype or shape changes.
+    """
+    raw = raw_configs(configs)
+    used = set(columns_of(raw))
+    bounded = bool(respect_episode_boundaries)
+    ItemStream(raw, nest.Structure([None] * (max(used, default=0) + 1)), bounded)  # says now what is wrong with them
+    return _pattern_items(iter(steps), raw, used, bounded, is_end_of_episode)
+
+
+def _pattern_items(
+    steps: Iterator[Any], raw: list[tuple[Any, ...]], used: set[int], bounded: bool, is_end_of_episode: Callable[[Any], Any]
+) -> Iterator[Any]:
+    structure: nest.Structure | None = None
+    for step in steps:
+        if structure is None:
+            structure = nest.Structure(step)
+            stream = ItemStream(raw, structure, bounded)
+        columns = [
+            None if leaf is None or index not in used else _one_row(leaf) for index, leaf in enumerate(structure.flatten(step))
+        ]
+        items = stream.append(columns, np.array([bool(is_end_of_episode(step))]))
+        for config, leaves in zip(items.configs, items, strict=True):
+            yield raw[config][4].unflatten(leaves)
+
+
+# ---- the writer's timeouts ----
 
 
 def _milliseconds(timeout_ms: int | None) -> float | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from reverie import nest
+from reverie._graph import call
 from reverie.client import Client
 from reverie.errors import InvalidArgumentError, NotFoundError
 from reverie.samples import ReplaySample, SampleInfo
@@ -46,14 +47,6 @@ class TFClient:
     def server_address(self) -> str:
         return self._server_address
 
-    def _called(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except NotFoundError as error:
-            raise tf.errors.NotFoundError(None, None, str(error)) from None
-        except InvalidArgumentError as error:
-            raise _RefusedError(str(error)) from None
-
     def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
         """One item's first step; waits as long as the rate limiter wants.
 
@@ -77,7 +70,10 @@ class TFClient:
         wanted = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(data_dtypes)]
 
         def draw(table: bytes) -> list[Any]:
-            (step, *_) = self._called(lambda: next(self._client.sample(_text(table), 1)))
+            try:
+                (step, *_) = next(self._client.sample(_text(table), 1))
+            except InvalidArgumentError as error:
+                raise _RefusedError(str(error)) from None
             columns = nest.flatten(step.data)
             if len(columns) != len(wanted):
                 raise _RefusedError(
@@ -90,10 +86,8 @@ class TFClient:
             return [*infos, *columns]
 
         with tf.name_scope(name or f"{self._name}_sample"):
-            outputs = [*(tf.as_dtype(dtype) for dtype in SampleInfo.dtypes()), *wanted]
-            leaves = tf.numpy_function(draw, [table], outputs)
-        for leaf in leaves[:5]:
-            leaf.set_shape([])
+            specs = [tf.TensorSpec([], dtype) for dtype in SampleInfo.dtypes()] + [tf.TensorSpec(None, dtype) for dtype in wanted]
+            leaves = call(draw, [table], specs)
         return ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(data_dtypes, leaves[5:]))
 
     def insert(self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None) -> Any:
@@ -150,7 +144,12 @@ class TFClient:
                 raise _RefusedError(
                     f"keys and priorities must be of rank 1 and equally long, got {list(keys.shape)} and {list(priorities.shape)}"
                 )
-            self._called(lambda: self._client.update_priorities(_text(table), keys, priorities, timeout=None))
+            try:
+                self._client.update_priorities(_text(table), keys, priorities, timeout=None)
+            except NotFoundError as error:
+                raise tf.errors.NotFoundError(None, None, str(error)) from None
+            except InvalidArgumentError as error:
+                raise _RefusedError(str(error)) from None
             return np.int32(0)
 
         with tf.name_scope(name or f"{self._name}_update_priorities"):

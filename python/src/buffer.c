@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include "client.h"
+#include "convert.h"
 
 #define POOL_SLOTS 32
 #define POOL_BYTES ((size_t)1 << 30)
@@ -113,6 +114,19 @@ PyObject *buffer_new(core_state *state, pool *p, size_t size, void **data)
   }
   *data = self->data;
   return (PyObject *)self;
+}
+
+PyArrayObject *result_array(core_state *state, pool *p, size_t pooled, rv_dtype dtype, uint32_t rank, const int64_t *shape,
+                            size_t bytes)
+{
+  if (p == NULL || dtype == RV_STRING || bytes < pooled || state->descr[dtype & (CORE_DTYPES - 1)] == NULL)
+    return array_new(state, dtype, rank, shape);
+  void *data;
+  PyObject *buffer = buffer_new(state, p, bytes, &data);
+  if (buffer == NULL) return NULL;
+  PyArrayObject *array = array_over(state, dtype, rank, shape, data, buffer, true);
+  Py_DECREF(buffer);
+  return array;
 }
 
 static void buffer_dealloc(PyObject *object)

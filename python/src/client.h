@@ -17,6 +17,10 @@ pool *pool_new(void);
 void pool_unref(pool *p);
 /* An object that owns `size` bytes (64-aligned) and gives them back to the pool when it goes. `p` may be NULL. */
 PyObject *buffer_new(core_state *state, pool *p, size_t size, void **data);
+/* A new array of `bytes` bytes for a result. From `pooled` bytes on its memory comes from the pool (NULL: there is none), unless it is
+ * of strings. Its elements are not set. */
+PyArrayObject *result_array(core_state *state, pool *p, size_t pooled, rv_dtype dtype, uint32_t rank, const int64_t *shape,
+                            size_t bytes);
 
 /* ---- tables ---- */
 

@@ -32,23 +32,13 @@ static uint32_t batch_shape(const gathering *g, size_t i, int64_t *shape)
   return rank;
 }
 
-/* An array of its own memory where that is small, else in memory from the pool. */
 static PyObject *fresh_array(gathering *g, size_t i)
 {
   int64_t shape[RV_MAX_RANK + 4];
   uint32_t rank = batch_shape(g, i, shape);
-  core_state *state = g->client->state;
   const rv_sample_column *column = &g->columns[i];
-  if (column->dtype == RV_STRING || column->bytes < CLIENT_SMALL_BYTES ||
-      state->descr[column->dtype & (CORE_DTYPES - 1)] == NULL) {
-    return (PyObject *)array_new(state, column->dtype, rank, shape);
-  }
-  void *data;
-  PyObject *buffer = buffer_new(state, g->client->buffers, column->bytes, &data);
-  if (buffer == NULL) return NULL;
-  PyObject *array = (PyObject *)array_over(state, column->dtype, rank, shape, data, buffer, true);
-  Py_DECREF(buffer);
-  return array;
+  return (PyObject *)result_array(g->client->state, g->client->buffers, CLIENT_SMALL_BYTES, column->dtype, rank, shape,
+                                  column->bytes);
 }
 
 /* What the caller's function makes: memory of a kind that we know nothing of. */

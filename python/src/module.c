@@ -126,6 +126,7 @@ static const type_entry type_entries[] = {
     {&step_writer_spec, offsetof(core_state, step_writer_type), "StepWriter"},
     {&writer_spec, offsetof(core_state, writer_type), "TrajectoryWriter"},
     {&structured_spec, offsetof(core_state, structured_type), "StructuredWriter"},
+    {&patterns_spec, offsetof(core_state, patterns_type), "Patterns"},
     {&history_spec, offsetof(core_state, history_type), "ColumnHistory"},
     {&column_spec, offsetof(core_state, column_type), "TrajectoryColumn"},
     {&reference_spec, offsetof(core_state, reference_type), "RowReference"},

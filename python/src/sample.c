@@ -2,7 +2,7 @@
 #include "client.h"
 #include "convert.h"
 
-enum { POOLED_BYTES = 131072 };
+enum { POOLED_BYTES = 131072 }; /* pages that are touched for the first time cost more than the copy */
 
 /* What keeps a sample alive while views of it are. */
 typedef struct sample_object {
@@ -50,21 +50,6 @@ static PyArrayObject *copy_strings(rv_sample *sample, size_t i, const rv_sample_
   return owned_array;
 }
 
-/* Large arrays come from memory that is used again: pages that are touched for the first time cost more than the copy. */
-static PyArrayObject *make_array(core_state *state, pool *buffers, const rv_sample_column *column, uint32_t rank,
-                                 const int64_t *shape)
-{
-  if (buffers == NULL || column->bytes < POOLED_BYTES || column->dtype == RV_STRING ||
-      state->descr[column->dtype & (CORE_DTYPES - 1)] == NULL)
-    return array_new(state, column->dtype, rank, shape);
-  void *data;
-  PyObject *buffer = buffer_new(state, buffers, column->bytes, &data);
-  if (buffer == NULL) return NULL;
-  PyArrayObject *array = array_over(state, column->dtype, rank, shape, data, buffer, true);
-  Py_DECREF(buffer);
-  return array;
-}
-
 static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyObject *holder, pool *buffers)
 {
   rv_error err;
@@ -79,7 +64,7 @@ static PyObject *one_column(core_state *state, rv_sample *sample, size_t i, PyOb
     const void *view = rv_sample_view(sample, i);
     if (view != NULL) return (PyObject *)array_over(state, column.dtype, rank, shape, (void *)(uintptr_t)view, holder, false);
   }
-  PyArrayObject *array = make_array(state, buffers, &column, rank, shape);
+  PyArrayObject *array = result_array(state, buffers, POOLED_BYTES, column.dtype, rank, shape, column.bytes);
   if (array == NULL) return NULL;
   rv_code code = RV_OK;
   if (column.dtype == RV_STRING) {

@@ -29,9 +29,12 @@ static int hold(sampler_object *self, rv_sample *owned_sample)
   return 0;
 }
 
-/* Draws until `least` are held, and on to `most` as far as nobody has to wait. -1 with an exception; what was drawn stays held. */
+/* Draws until `least` are held, and on to `most`, or as many as may be fetched ahead, as far as nobody has to wait. -1 with an exception; what was drawn stays held. */
 static int draw(sampler_object *self, size_t least, size_t most, int64_t timeout_ms)
 {
+  if (self->ended) return 0; /* there may be no sampler */
+  int64_t window = rv_sampler_window(self->sampler);
+  if ((int64_t)most > window) most = window > (int64_t)least ? (size_t)window : least;
   while (self->num_held < most && !self->ended) {
     bool enough = self->num_held >= least;
     rv_sample *sample = NULL;
@@ -87,7 +90,8 @@ static PyObject *gather_column(const sampler_object *self, size_t c, const rv_sa
   shape[rank++] = (int64_t)n;
   if (!column->squeezed) shape[rank++] = column->length;
   for (uint32_t d = 0; d < column->rank; d++) shape[rank++] = column->shape[d];
-  PyArrayObject *array = array_new(state, column->dtype, rank, shape);
+  PyArrayObject *array =
+      result_array(state, self->client->buffers, CLIENT_SMALL_BYTES, column->dtype, rank, shape, n * column->bytes);
   if (array == NULL) return NULL;
   bool strings = column->dtype == RV_STRING;
   char *at = strings ? PyMem_Malloc(column->bytes + 1) : PyArray_BYTES(array);

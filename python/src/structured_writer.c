@@ -1,4 +1,5 @@
 /* The StructuredWriter type: nests of steps into columns; the library makes the items. */
+#include "configs.h"
 #include "convert.h"
 #include "stream.h"
 
@@ -9,65 +10,6 @@ typedef struct structured_object {
   structure_object *step; /* of the last step; NULL: none yet */
   size_t num_leaves;      /* of every step; with `step` */
 } structured_object;
-
-/* ---- configs ---- */
-
-/* (column, start, stop, step), the last three None where they are not given. */
-static int read_node(PyObject *given, rv_pattern_node *out)
-{
-  PyObject *start, *stop, *step;
-  int column;
-  if (!PyArg_ParseTuple(given, "iOOO", &column, &start, &stop, &step)) return -1;
-  *out = (rv_pattern_node){
-      .column = column, .has_start = start != Py_None, .has_stop = stop != Py_None, .has_step = step != Py_None};
-  if (out->has_start) out->start = (int32_t)PyLong_AsLong(start);
-  if (out->has_stop) out->stop = (int32_t)PyLong_AsLong(stop);
-  if (out->has_step) out->step = (int32_t)PyLong_AsLong(step);
-  return PyErr_Occurred() ? -1 : 0;
-}
-
-/* (of, column, test, value, mod, inverse) */
-static int read_condition(PyObject *given, rv_condition *out)
-{
-  int of, column, test, value, mod, inverse;
-  if (!PyArg_ParseTuple(given, "iiiiip", &of, &column, &test, &value, &mod, &inverse)) return -1;
-  *out = (rv_condition){.of = (rv_condition_of)of,
-                        .column = column,
-                        .test = (rv_condition_test)test,
-                        .value = value,
-                        .mod = mod,
-                        .inverse = inverse != 0};
-  return 0;
-}
-
-/* (table, nodes, conditions, (kind, constant, max_weight, column), structure) */
-static int read_config(core_state *state, scratch *s, PyObject *given, rv_pattern_config *out)
-{
-  PyObject *nodes, *conditions, *structure;
-  int kind, column;
-  *out = (rv_pattern_config){.size = sizeof *out};
-  if (!PyArg_ParseTuple(given, "sO!O!(iddi)O!", &out->table, &PyList_Type, &nodes, &PyList_Type, &conditions, &kind,
-                        &out->priority.constant, &out->priority.max_weight, &column, state->structure_type, &structure)) {
-    return -1;
-  }
-  out->priority.kind = (rv_priority_kind)kind;
-  out->priority.column = column;
-  out->num_nodes = (size_t)PyList_Size(nodes);
-  out->num_conditions = (size_t)PyList_Size(conditions);
-  out->naming = structure_naming((structure_object *)structure);
-  rv_pattern_node *node = scratch_alloc(s, out->num_nodes, sizeof *node);
-  rv_condition *condition = scratch_alloc(s, out->num_conditions, sizeof *condition);
-  if (node == NULL || condition == NULL) return -1;
-  for (size_t i = 0; i < out->num_nodes; i++) {
-    if (read_node(PyList_GetItem(nodes, (Py_ssize_t)i), &node[i]) < 0) return -1;
-  }
-  for (size_t i = 0; i < out->num_conditions; i++) {
-    if (read_condition(PyList_GetItem(conditions, (Py_ssize_t)i), &condition[i]) < 0) return -1;
-  }
-  out->nodes = node;
-  out->conditions = condition;
-  return 0;
-}
 
 /* ---- life ---- */
 
@@ -105,11 +47,9 @@ static int structured_init(PyObject *object, PyObject *args, PyObject *kwargs)
   scratch s;
   scratch_init(&s);
   size_t n = (size_t)PyList_Size(list);
-  rv_pattern_config *configs = scratch_alloc(&s, n, sizeof *configs);
-  bool ok = configs != NULL;
-  for (size_t i = 0; ok && i < n; i++) ok = read_config(self->state, &s, PyList_GetItem(list, (Py_ssize_t)i), &configs[i]) == 0;
+  rv_pattern_config *configs = configs_read(self->state, &s, list);
   rv_structured_writer_config config = {.size = sizeof config, .patterns = configs, .num_patterns = n};
-  stream_object *stream = ok ? stream_new_structured(self->state, (client_object *)client, &config) : NULL;
+  stream_object *stream = configs == NULL ? NULL : stream_new_structured(self->state, (client_object *)client, &config);
   scratch_fini(&s);
   for (size_t i = 0; stream != NULL && i < n; i++) {
     if (remember((client_object *)client, PyList_GetItem(list, (Py_ssize_t)i)) < 0) Py_CLEAR(stream);
@@ -146,6 +86,11 @@ static int structured_enter(structured_object *self)
 
 /* ---- append ---- */
 
+static rv_code name_column(void *writer, uint32_t column, const char *name, rv_error *err)
+{
+  return rv_structured_writer_name_column(writer, column, name, err);
+}
+
 /* What the first step says of all: how many columns there are, and what they are called. */
 static int begin(structured_object *self, const structure_object *step)
 {
@@ -154,20 +99,7 @@ static int begin(structured_object *self, const structure_object *step)
     core_raise(self->state, &err);
     return -1;
   }
-  PyObject *paths = tree_paths(step->root, step->num_leaves);
-  bool ok = paths != NULL;
-  for (size_t i = 0; ok && i < step->num_leaves; i++) {
-    PyObject *text = PyObject_Repr(PyList_GetItem(paths, (Py_ssize_t)i));
-    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
-    ok = utf8 != NULL;
-    if (ok && rv_structured_writer_name_column(self->stream->structured, (uint32_t)i, utf8, &err) != RV_OK) {
-      core_raise(self->state, &err);
-      ok = false;
-    }
-    Py_XDECREF(text);
-  }
-  Py_XDECREF(paths);
-  return ok ? 0 : -1;
+  return configs_name_columns(step, name_column, self->stream->structured);
 }
 
 static int take_structure(structured_object *self, PyObject *data)

@@ -60,6 +60,11 @@ rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_sample **ou
   return code == RV_OK ? sampler->ops->next(sampler, wait, out, err) : code;
 }
 
+int64_t rv_sampler_window(rv_sampler *sampler)
+{
+  return rv_client_check(sampler->client, NULL) == RV_OK ? sampler->ops->window(sampler) : 0;
+}
+
 void rv_sampler_cancel(rv_sampler *sampler)
 {
   if (rv_client_check(sampler->client, NULL) == RV_OK) sampler->ops->cancel(sampler);

@@ -6,6 +6,7 @@
 
 typedef struct rv_sampler_ops {
   rv_code (*next)(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err);
+  int64_t (*window)(rv_sampler *sampler);
   void (*cancel)(rv_sampler *sampler); /* any thread */
   void (*free)(rv_sampler *sampler);
 } rv_sampler_ops;

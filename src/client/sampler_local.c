@@ -138,7 +138,12 @@ static void free_sampler(rv_sampler *common)
   free(sampler);
 }
 
-static const rv_sampler_ops ops = {.next = next, .cancel = cancel, .free = free_sampler};
+static int64_t window(rv_sampler *common)
+{
+  return (int64_t)common->max_in_flight_samples * common->num_streams;
+}
+
+static const rv_sampler_ops ops = {.next = next, .window = window, .cancel = cancel, .free = free_sampler};
 
 rv_code rv_sampler_new_local(const rv_sampler *owned_common, rv_sampler **out, rv_error *err)
 {

@@ -240,7 +240,17 @@ static void free_sampler(rv_sampler *common)
   rv_remote_sampler_unref(sampler);
 }
 
-static const rv_sampler_ops ops = {.next = next, .cancel = cancel, .free = free_sampler};
+static int64_t window(rv_sampler *common)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_mutex_lock(&sampler->mutex);
+  int64_t each = sampler->window;
+  rv_mutex_unlock(&sampler->mutex);
+  if (each < common->max_in_flight_samples) each = common->max_in_flight_samples;
+  return each * common->num_streams;
+}
+
+static const rv_sampler_ops ops = {.next = next, .window = window, .cancel = cancel, .free = free_sampler};
 
 static void init_streams(void *context)
 {

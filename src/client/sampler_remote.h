@@ -48,10 +48,14 @@ struct rv_remote_sampler {
 
   /* the loop's */
   rv_task pump;
-  bool closed;   /* the owner is gone */
-  bool may_grow; /* nobody can tell what is fetched ahead */
-  bool looked;   /* the table's options were asked for, or need not be */
-  int64_t asked; /* for max_samples: handed out, ready or outstanding */
+  bool closed;                    /* the owner is gone */
+  bool may_grow;                  /* nobody can tell what is fetched ahead */
+  bool looked;                    /* the table's options were asked for, or need not be */
+  int64_t asked;                  /* for max_samples: handed out, ready or outstanding */
+  struct {                        /* how fast samples are taken */
+    int64_t since_ns, handed_out; /* when it was last looked at, and how many there were then */
+    int64_t lately;               /* taken in PACE_NS */
+  } pace;
   size_t bytes_received, samples_received;
   rv_draw *arrived;
   size_t arrived_capacity;

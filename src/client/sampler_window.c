@@ -1,5 +1,7 @@
-/* How far ahead a sampler fetches when it was not told: one sample, as Reverb does, and more where nobody can tell the
- * difference. */
+/* How far ahead a sampler fetches: as it was told, or one sample, as Reverb does; and more where nobody can tell the difference.
+ *
+ * Who takes many samples a second gets them the cheaper the more of them are in a message, and what was taken within some milliseconds
+ * is not old when it is used. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -9,6 +11,7 @@
 
 enum { WINDOW_MAX = 1024 };
 #define WINDOW_BYTES_MAX ((size_t)4 << 20)
+#define PACE_NS INT64_C(10000000)
 
 /* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many
  * samples, and where samples and inserts are held in step. */
@@ -70,14 +73,32 @@ static void look_once(rv_remote_sampler *sampler)
   rv_tables_unref(tables);
 }
 
-int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out)
+static void note_pace(rv_remote_sampler *sampler, int64_t handed_out)
 {
-  if (sampler->common.max_in_flight_samples > 0) return sampler->common.max_in_flight_samples;
-  if (!sampler->looked && handed_out > 0) look_once(sampler);
-  if (!sampler->may_grow || handed_out <= 1) return 1;
-  int64_t window = handed_out < WINDOW_MAX ? handed_out : WINDOW_MAX;
+  int64_t now = rv_monotonic_ns(&sampler->common.client->env), passed = now - sampler->pace.since_ns;
+  if (passed < PACE_NS) return;
+  double taken = (double)(handed_out - sampler->pace.handed_out);
+  sampler->pace.lately = (int64_t)(taken * (double)PACE_NS / (double)passed);
+  sampler->pace.since_ns = now;
+  sampler->pace.handed_out = handed_out;
+}
+
+/* `wished` samples, at least `least`, as far as they are not too many or too large. */
+static int64_t bounded(const rv_remote_sampler *sampler, int64_t wished, int64_t least)
+{
   size_t average = sampler->bytes_received / (sampler->samples_received + 1) + 1;
   int64_t affordable = (int64_t)(WINDOW_BYTES_MAX / average);
-  if (window > affordable) window = affordable;
-  return window < 1 ? 1 : window;
+  if (wished > WINDOW_MAX) wished = WINDOW_MAX;
+  if (wished > affordable) wished = affordable;
+  return wished < least ? least : wished;
+}
+
+int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out)
+{
+  int64_t told = sampler->common.max_in_flight_samples;
+  if (told > 0) note_pace(sampler, handed_out);
+  int64_t wished = told == 0 ? handed_out : sampler->pace.lately, least = told == 0 ? 1 : told;
+  bool matters = told == 0 ? handed_out > 0 : wished > told;
+  if (!sampler->looked && matters) look_once(sampler);
+  return sampler->may_grow ? bounded(sampler, wished, least) : least;
 }

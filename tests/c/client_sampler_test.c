@@ -49,9 +49,8 @@ static int64_t samples_of(fixture *f, const char *table)
   return samples;
 }
 
-static void take_all(fixture *f, rv_sampler *sampler, int64_t n)
+static void take_some(rv_sampler *sampler, int64_t n)
 {
-  (void)f;
   rv_error err;
   rv_sample *sample;
   for (int64_t i = 0; i < n; i++) {
@@ -59,6 +58,14 @@ static void take_all(fixture *f, rv_sampler *sampler, int64_t n)
     sample_value(sample);
     rv_sample_unref(sample);
   }
+}
+
+static void take_all(fixture *f, rv_sampler *sampler, int64_t n)
+{
+  (void)f;
+  rv_error err;
+  rv_sample *sample;
+  take_some(sampler, n);
   for (int i = 0; i < 2; i++) assert_code(rv_sampler_next(sampler, &long_enough, &sample, &err), RV_OUT_OF_RANGE);
 }
 
@@ -112,6 +119,22 @@ TEST(no_more_is_fetched_ahead_than_was_allowed)
     rv_sample_unref(sample);
     assert_true(samples_of(f, "fifo") - before <= i + 10);
   }
+  rv_sampler_free(sampler);
+}
+
+TEST(a_sampler_goes_further_ahead_than_told_only_where_nobody_can_tell)
+{
+  add_values(f->client, "fifo", 10);
+  rv_sampler *sampler = open_sampler(f, "fifo", RV_UNLIMITED, 4, 2, RV_FOREVER);
+  take_some(sampler, 5000);
+  assert_int_equal(rv_sampler_window(sampler), 8);
+  assert_true(samples_of(f, "fifo") <= 5000 + 8);
+  rv_sampler_free(sampler);
+  add_values(f->client, "replay", 10);
+  sampler = open_sampler(f, "replay", RV_UNLIMITED, 4, 2, RV_FOREVER);
+  take_some(sampler, 5000);
+  assert_true(rv_sampler_window(sampler) >= 8 && rv_sampler_window(sampler) <= 2 * 1024);
+  assert_true(samples_of(f, "replay") <= 5000 + 2 * 1024);
   rv_sampler_free(sampler);
 }
 
@@ -299,6 +322,7 @@ int main(void)
                                      EVERY_WAY(exactly_max_samples_are_drawn),
                                      EVERY_WAY(streams_are_opened_anew_after_their_quota),
                                      EVERY_WAY(no_more_is_fetched_ahead_than_was_allowed),
+                                     EVERY_WAY(a_sampler_goes_further_ahead_than_told_only_where_nobody_can_tell),
                                      EVERY_WAY(the_limiters_timeout_ends_the_sequence_after_what_there_is),
                                      EVERY_WAY(the_limiters_timeout_does_not_count_while_nobody_waits),
                                      EVERY_WAY(a_waiting_sampler_can_be_cancelled),

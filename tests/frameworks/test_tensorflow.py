@@ -80,6 +80,44 @@ def test_batches_are_those_of_the_elements(address, drop):
         assert np.array_equal(batch.info.priority, batch.data["action"].numpy() + 1)
 
 
+def test_batches_of_one_have_a_dimension_for_it(address):
+    assert [batch.data["obs"].shape for batch in dataset(address, max_samples=3).batch(1)] == [(1, 3, 2)] * 3
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_large_batches_are_those_of_the_elements(serve, drop):
+    """They are not taken apart in the graph."""
+    server = serve("127.0.0.1:0", signature=reverie.TensorSpec((30_000,), np.float32), **FIFO)
+    reverie.Client(server).add_batch("replay", np.repeat(np.arange(10, dtype=np.float32)[:, None], 30_000, axis=1))
+    made = dataset(server.address, rate_limiter_timeout_ms=50).batch(4, drop_remainder=drop)
+    assert made.element_spec.data.shape.as_list() == [4 if drop else None, 30_000]
+    batches = [batch.data.numpy() for batch in made.prefetch(2)]
+    assert np.array_equal(np.concatenate(batches), np.repeat(np.arange(8 if drop else 10)[:, None], 30_000, axis=1))
+
+
+@pytest.mark.parametrize(
+    "follow", [lambda d: d, lambda d: d.batch(3), lambda d: d.batch(3).prefetch(1), lambda d: d.take(9).repeat(2)]
+)
+def test_an_eager_loop_and_a_graph_see_the_same_elements(serve, follow):
+    server = serve(
+        "127.0.0.1:0", signature={"b": (reverie.TensorSpec((), np.int64),), "a": reverie.TensorSpec((2,), np.float32)}, **FIFO
+    )
+    reverie.Client(server).add_batch("replay", {"b": (np.arange(30),), "a": np.zeros((30, 2), np.float32)})
+    iterator = iter(follow(dataset(server.address, max_samples=30)))
+    assert isinstance(iterator, tf.data.Iterator)
+
+    @tf.function
+    def in_graph(iterator):
+        return next(iterator)
+
+    for i, sample in enumerate([next(iterator), in_graph(iterator), next(iterator), in_graph(iterator)]):
+        tf.nest.map_structure(lambda spec, leaf: spec.shape.assert_is_compatible_with(leaf.shape), iterator.element_spec, sample)
+        assert list(sample.data) == list(iterator.element_spec.data)
+        assert isinstance(sample.info, SampleInfo)
+        expected = [i] if sample.data["b"][0].shape.rank == 0 else [3 * i, 3 * i + 1, 3 * i + 2]
+        assert tf.reshape(sample.data["b"][0], [-1]).numpy().tolist() == expected
+
+
 def test_exactly_max_samples_are_drawn(address):
     assert len(list(dataset(address, ahead=7, max_samples=25))) == 25
     assert reverie.Client(address).server_info()["replay"].rate_limiter_info.sample_stats.completed == 25
@@ -203,7 +241,7 @@ def test_other_columns_than_the_dataset_was_made_for_are_refused(address, dtypes
 def test_an_unknown_table_is_named(address):
     with pytest.raises(ValueError, match='does not contain any table named "nowhere"'):
         TrajectoryDataset.from_table_signature(address, "nowhere", 1)
-    with pytest.raises(tf.errors.OpError, match='"nowhere"'):
+    with pytest.raises(tf.errors.NotFoundError, match='"nowhere"'):
         next(iter(TrajectoryDataset(address, "nowhere", tf.int64, tf.TensorShape([]), 1)))
 
 
@@ -264,6 +302,12 @@ def test_what_is_inserted_is_sampled(steps):
 def test_what_does_not_fit_the_signature_is_refused_as_tensorflow_refuses(address):
     with pytest.raises(tf.errors.InvalidArgumentError, match="its signature has 3 columns"):
         put(TFClient(address))
+
+
+def test_an_unknown_table_is_not_found_in_a_graph_whatever_of_the_sample_is_used(steps):
+    for use in (lambda sample: sample.info.key, lambda sample: sample.data["a"]):
+        with pytest.raises(tf.errors.NotFoundError, match='"nowhere"'):
+            tf.function(lambda use=use: use(steps.sample("nowhere", DTYPES)))()
 
 
 def test_priorities_are_updated_inside_a_function(steps):

@@ -59,7 +59,8 @@ def is_there(pid: int) -> bool:
 
 def test_wire_measures_every_operation_language_and_variant(results, tmp_path):
     found = results("wire")
-    options = plan.Options(payloads=("400B",), clients=(2,), stores=("reverie",), rounds=1, pace=SHORT)
+    without = tuple(operation for operation in plan.OPERATIONS if operation != "dataset")
+    options = plan.Options(payloads=("400B",), operations=without, clients=(2,), stores=("reverie",), rounds=1, pace=SHORT)
     wire.run(found, options, quiet)
     assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
     rows = [cell.row for cell in found.cells if cell.row["store"] == "reverie" and "language" in cell.row]
@@ -75,6 +76,14 @@ def test_wire_measures_every_operation_language_and_variant(results, tmp_path):
     text = report.save(found, tmp_path)
     assert "insert" in text
     assert Results.load(tmp_path / "wire.json").cells == found.cells
+
+
+def test_datasets_without_tensorflow_are_left_out_with_a_reason(results, monkeypatch):
+    found = results("wire")
+    monkeypatch.setattr(wire, "has_tensorflow", lambda: False)
+    wire.run(found, plan.Options(payloads=("400B",), operations=("dataset",), stores=("reverie",), variants=False), quiet)
+    assert found.cells == []
+    assert "datasets were not measured" in found.notes[0]
 
 
 def test_latency_tells_percentiles_of_each_load(results, tmp_path):

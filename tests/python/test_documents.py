@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def test_the_structured_writers_page_runs_from_top_to_bottom():
     page = (ROOT / "docs/structured-writer.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names = {"__name__": "page"}
     exec(compile("\n".join(blocks), "docs/structured-writer.md", "exec"), names)
     assert names["batch"].data["obs"].shape == (4, 8, 4)

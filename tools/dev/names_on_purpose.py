@@ -10,8 +10,6 @@ _HEAPS = "a function of `min_heap`: the heaps are the classes `MinHeap` and `Max
 _INTERNAL = "the compiled layer's object, which has no counterpart here"
 
 REASONS = {
-    "reverb.PatternDataset": "not in this version; `Client.structured_writer` makes the same items",
-    "reverb.pattern_dataset": "not in this version; `Client.structured_writer` makes the same items",
     "reverb.Writer": _MADE_BY.format("writer"),
     "reverb.client.Writer": _MADE_BY.format("writer"),
     "reverb.structured_writer.StructuredWriter": _MADE_BY.format("structured_writer"),

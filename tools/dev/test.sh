@@ -67,7 +67,7 @@ run_framework() { # run_framework NAME PYTHON [FILE]: with Reverie as .venv has 
   local name=$1
   mkdir -p build/package
   ln -sfn "$(.venv/bin/python -c 'import pathlib, reverie; print(pathlib.Path(reverie.__file__).parent)')" build/package/reverie
-  PYTHONPATH=build/package PYTEST_PYTHON=$2 run_pytest "$name" "${3:-tests/frameworks/test_$name.py}"
+  PYTHONPATH=build/package PYTEST_PYTHON=$2 run_pytest "$name" ${3:-tests/frameworks/test_$name*.py}
 }
 
 for tier in "${tiers[@]}"; do
