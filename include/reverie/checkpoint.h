@@ -79,6 +79,8 @@ typedef struct rv_saver_config {
   const rv_env *env;     /* copied; NULL: the store's */
   int64_t every_ms;      /* from the beginning of one to the next; 0: not by time */
   int64_t every_inserts; /* into all tables together, looked at once a second; 0: not by inserts */
+  /* Where the store has a journal (reverie/journal.h): when that has so many bytes on the disk, looked at once a second; 0: 4 GiB. */
+  int64_t every_journal_bytes;
 } rv_saver_config;
 
 /* RV_INVALID_ARGUMENT: something is missing or negative; RV_RESOURCE_EXHAUSTED: no thread, no memory. */

@@ -69,7 +69,7 @@ RV_API void rv_client_free(rv_client *client);
 /* ---- looking in ---- */
 
 typedef struct rv_server_info {
-  uint64_t state_id[2]; /* changes when the server restarts */
+  uint64_t state_id[2]; /* changes when the server restarts, unless it goes on from a journal */
   rv_table_info *tables;
   size_t num_tables;
 } rv_server_info;

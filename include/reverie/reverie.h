@@ -5,6 +5,7 @@
 #include "reverie/checkpoint.h"
 #include "reverie/client.h"
 #include "reverie/env.h"
+#include "reverie/journal.h"
 #include "reverie/patterns.h"
 #include "reverie/sampler.h"
 #include "reverie/server.h"

@@ -5,6 +5,7 @@
 #define REVERIE_SERVER_H
 
 #include "reverie/checkpoint.h"
+#include "reverie/journal.h"
 #include "reverie/store.h"
 
 #ifdef __cplusplus
@@ -32,6 +33,10 @@ typedef struct rv_server_config {
   rv_checkpointer *checkpointer;
   int64_t checkpoint_every_ms;      /* from the beginning of one to the next; 0: not by time */
   int64_t checkpoint_every_inserts; /* into all tables together, looked at once a second; 0: not by inserts */
+  /* The store's (rv_journal_recover); a reference is taken. NULL: none. In the mode RV_JOURNAL_ALWAYS inserts are confirmed, and updates,
+   * deletes, resets and limiters answered, when they are on the disk. */
+  rv_journal *journal;
+  int64_t checkpoint_journal_bytes; /* with both: a checkpoint is saved when the journal has so many on the disk; 0: 4 GiB */
 } rv_server_config;
 
 /* RV_UNAVAILABLE when an address cannot be bound ("port 8000 is in use ..."), RV_INVALID_ARGUMENT when it cannot be parsed. */

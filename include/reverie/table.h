@@ -151,7 +151,8 @@ typedef enum rv_wait_reason {
   RV_WAIT_TOO_MANY_SAMPLES = 2, /* sample: samples are ahead of inserts (min_diff) */
   RV_WAIT_TOO_MANY_INSERTS = 3, /* insert: inserts are ahead of samples (max_diff) */
   RV_WAIT_TURN = 4,             /* others of its kind came first */
-  RV_WAIT_EMPTY = 5             /* sample: no item is present */
+  RV_WAIT_EMPTY = 5,            /* sample: no item is present */
+  RV_WAIT_JOURNAL = 6           /* too much waits to be written to the store's journal (reverie/journal.h) */
 } rv_wait_reason;
 
 typedef struct rv_waiting_caller {

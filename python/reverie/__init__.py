@@ -52,6 +52,7 @@ from reverie.errors import (
     UnimplementedError,
     UnknownError,
 )
+from reverie.journal import Journal, JournalStats
 from reverie.samples import ItemInfo, ReplaySample, SampleInfo
 from reverie.server import Server
 from reverie.specs import BoundedTensorSpec, TensorSpec
@@ -106,6 +107,8 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "ItemInfo",
+    "Journal",
+    "JournalStats",
     "NotFoundError",
     "OpenPortWarning",
     "OutOfRangeError",

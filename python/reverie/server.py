@@ -17,6 +17,7 @@ from reverie import _arguments, _core, _inproc
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, OpenPortWarning, UnavailableError
 from reverie.extensions import TableExtensionBase
+from reverie.journal import Journal, JournalStats
 from reverie.table import Table
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ class Server:
         And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never. Either needs a
         checkpointer. Each save is logged, and so is one that fails; the next is tried when it is due.
 
+    journal : Journal, optional
+        Every change is written to disk, and a server that begins again with the same journal and checkpointer goes on where the last one
+        was, killed or not: nothing that was confirmed is lost or there twice. Needs a checkpointer.
+
     Raises
     ------
     ValueError
         No tables, two of one name, an address that cannot be parsed or bound (`AddressInUseError`), a checkpoint with a table that is
         not among the tables.
     DataLossError
-        There are checkpoints, and none of them is whole.
+        There are checkpoints, and none of them is whole; the journal is damaged.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Server:
         gather_threads: int = 0,
         checkpoint_every_seconds: float = 0.0,
         checkpoint_every_inserts: int = 0,
+        journal: Journal | None = None,
     ) -> None:
         self._process = os.getpid()
         self._stopped = threading.Event()
@@ -102,14 +108,26 @@ class Server:
         if any(every) and checkpointer is None:
             raise ValueError("checkpoints by time or by inserts need a checkpointer, which says where they go")
         self._saver: _core.Saver | None = None
+        if journal is not None and not isinstance(journal, Journal):
+            raise TypeError(f"journal must be a reverie.Journal, got {journal!r}")
+        if journal is not None and checkpointer is None:
+            raise ValueError("a journal goes on from checkpoints: give a checkpointer, too")
+        self._journal = journal
         self._checkpointer, self._remove_directory = _checkpointer(self, checkpointer)
         self._internal = self._checkpointer.internal_checkpointer()
+        if journal is not None and self._internal is None:
+            raise ValueError(
+                "a journal goes on from checkpoints: its checkpointer must save; this one has no internal_checkpointer()"
+            )
         if any(every) and self._internal is None:
             raise ValueError(
                 "checkpoints by time or by inserts need a checkpointer that saves; this one has no internal_checkpointer()"
             )
         self._store = _core.Store(
-            [table._configuration() for table in self._tables], threads, None if checkpointer is None else self._internal
+            [table._configuration() for table in self._tables],
+            threads,
+            None if checkpointer is None else self._internal,
+            None if journal is None else journal._configuration(),
         )
         addresses = [] if in_process else _addresses(port, address)
         if addresses:
@@ -121,8 +139,8 @@ class Server:
                 _arguments.not_negative("max_connections", max_connections),
                 every,
             )
-        elif any(every) and self._internal is not None:
-            self._saver = _core.Saver(self._store, self._internal, *every)
+        elif (any(every) or journal is not None) and self._internal is not None:
+            self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
         if name is not None:
             try:
                 _inproc.register(name, self)
@@ -153,6 +171,7 @@ class Server:
                 checkpointer=self._internal,
                 checkpoint_every_ms=every[0],
                 checkpoint_every_inserts=every[1],
+                checkpoint_journal_bytes=0 if self._journal is None else self._journal.checkpoint_bytes,
             )
         except UnavailableError as error:
             raise AddressInUseError(str(error)) from None
@@ -204,6 +223,36 @@ class Server:
             self._store.close()
             self._remove_directory()
             self._stopped.set()
+
+    def sync_journal(self, *, timeout: float | None = 60.0) -> None:
+        """Returns when everything that happened in the tables before the call is on the disk.
+
+        Remote writers need not call it: with ``mode="always"`` what is confirmed to them is on the disk. It is for a process that adds
+        to its own server (`Client(server)`), where an add returns when the item is in its table.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever.
+
+        Raises
+        ------
+        DeadlineExceededError
+            It is not there yet; the sentence says what the disk says.
+        FailedPreconditionError
+            The server has no journal, or was stopped.
+        """
+        self._store.sync_journal(timeout)
+
+    def journal_stats(self) -> JournalStats:
+        """The journal's numbers: bytes, fsyncs, how far the disk is behind.
+
+        Raises
+        ------
+        FailedPreconditionError
+            The server has no journal, or was stopped.
+        """
+        return JournalStats(**self._store.journal_stats())
 
     def wait(self, *, timeout: float | None = None) -> None:
         """Returns once the server was stopped. On Ctrl-C it stops the server and raises KeyboardInterrupt.

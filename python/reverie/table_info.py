@@ -55,7 +55,8 @@ class WaitingCaller:
     operation : str
         ``"insert"`` or ``"sample"``.
     reason : str
-        ``"min size"``, ``"too many samples"``, ``"too many inserts"``, ``"turn"`` (others came first) or ``"empty"``.
+        ``"min size"``, ``"too many samples"``, ``"too many inserts"``, ``"turn"`` (others came first), ``"empty"`` or
+        ``"journal"`` (too much waits to be written to it).
     wanted : int
         Inserts or samples still wanted.
     waiting, remaining : float
@@ -129,7 +130,7 @@ class TableInfo:
         )
 
 
-_REASONS = ("", "min size", "too many samples", "too many inserts", "turn", "empty")
+_REASONS = ("", "min size", "too many samples", "too many inserts", "turn", "empty", "journal")
 
 
 def decode_signature(structure: bytes, specs: list[tuple[str, int, tuple[int, ...] | None]]) -> Any:

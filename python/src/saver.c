@@ -13,13 +13,13 @@ typedef struct saver_object {
 
 static PyObject *saver_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"store", "checkpointer", "every_ms", "every_inserts", NULL};
+  static char *names[] = {"store", "checkpointer", "every_ms", "every_inserts", "every_journal_bytes", NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
   PyObject *store, *checkpointer;
-  long long every_ms, every_inserts;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!LL:Saver", names, state->store_type, &store, state->checkpointer_type,
-                                   &checkpointer, &every_ms, &every_inserts)) {
+  long long every_ms, every_inserts, journal_bytes = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!LL|L:Saver", names, state->store_type, &store, state->checkpointer_type,
+                                   &checkpointer, &every_ms, &every_inserts, &journal_bytes)) {
     return NULL;
   }
   saver_object *self = PyObject_New(saver_object, type);
@@ -30,7 +30,8 @@ static PyObject *saver_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                                   .store = ((store_object *)store)->store,
                                   .checkpointer = ((checkpointer_object *)checkpointer)->checkpointer,
                                   .every_ms = every_ms,
-                                  .every_inserts = every_inserts};
+                                  .every_inserts = every_inserts,
+                                  .every_journal_bytes = journal_bytes};
   rv_error err;
   if (rv_saver_new(&config, &self->saver, &err) != RV_OK) {
     core_raise(state, &err);

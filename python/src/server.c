@@ -15,18 +15,28 @@ typedef struct server_object {
 
 static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {
-      "store",       "addresses",     "io_threads",   "max_message_bytes",   "max_connections",          "max_streams",
-      "max_writers", "writer_ttl_ms", "checkpointer", "checkpoint_every_ms", "checkpoint_every_inserts", NULL};
+  static char *names[] = {"store",
+                          "addresses",
+                          "io_threads",
+                          "max_message_bytes",
+                          "max_connections",
+                          "max_streams",
+                          "max_writers",
+                          "writer_ttl_ms",
+                          "checkpointer",
+                          "checkpoint_every_ms",
+                          "checkpoint_every_inserts",
+                          "checkpoint_journal_bytes",
+                          NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
   PyObject *store, *list, *checkpointer = Py_None;
   rv_server_config config = {.size = sizeof config};
   Py_ssize_t message = 0, connections = 0, streams = 0, writers = 0;
-  long long ttl = 0, every_ms = 0, every_inserts = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLL:Server", names, state->store_type, &store, &PyList_Type, &list,
+  long long ttl = 0, every_ms = 0, every_inserts = 0, journal_bytes = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLLL:Server", names, state->store_type, &store, &PyList_Type, &list,
                                    &config.io_threads, &message, &connections, &streams, &writers, &ttl, &checkpointer, &every_ms,
-                                   &every_inserts)) {
+                                   &every_inserts, &journal_bytes)) {
     return NULL;
   }
   if (message < 0 || connections < 0 || streams < 0 || writers < 0 || ttl < 0) {
@@ -40,6 +50,8 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   config.checkpointer = checkpointer == Py_None ? NULL : ((checkpointer_object *)checkpointer)->checkpointer;
   config.checkpoint_every_ms = every_ms;
   config.checkpoint_every_inserts = every_inserts;
+  config.journal = ((store_object *)store)->journal;
+  config.checkpoint_journal_bytes = journal_bytes;
   config.store = ((store_object *)store)->store;
   config.max_message_bytes = (size_t)message;
   config.max_connections = (size_t)connections;

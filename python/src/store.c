@@ -81,8 +81,8 @@ static int parse_table(scratch *s, PyObject *given, rv_table_config *out)
   return parse_extensions(s, extensions, out);
 }
 
-/* Empty, or with what was saved. */
-static int make(store_object *self, const rv_store_config *config, PyObject *checkpointer)
+/* Empty, or with what was saved, and with what the journal (path NULL: none) says happened since. */
+static int make(store_object *self, const rv_store_config *config, PyObject *checkpointer, const rv_journal_config *journal)
 {
   rv_error err;
   rv_code code;
@@ -93,30 +93,56 @@ static int make(store_object *self, const rv_store_config *config, PyObject *che
   }
   checkpoint_wait wait;
   checkpoint_wait_begin(&wait, RV_FOREVER);
-  code =
-      rv_checkpointer_restore(((checkpointer_object *)checkpointer)->checkpointer, config, &wait.watch, &self->store, NULL, &err);
+  rv_checkpointer *from = ((checkpointer_object *)checkpointer)->checkpointer;
+  code = journal->path == NULL ? rv_checkpointer_restore(from, config, &wait.watch, &self->store, NULL, &err)
+                               : rv_journal_recover(journal, from, config, &wait.watch, &self->store, &self->journal, &err);
   core_wait_end(&wait.wait, code);
   if (code != RV_OK) core_wait_raise(self->state, &wait.wait, &err);
   return code == RV_OK ? 0 : -1;
 }
 
+/* (path, mode, period_ms, max_queued_bytes, salvage), or None. */
+static int parse_journal(PyObject *given, rv_journal_config *out)
+{
+  const char *path;
+  int mode, salvage;
+  long long period_ms;
+  Py_ssize_t queued;
+  if (given == Py_None) return 0;
+  if (!PyArg_ParseTuple(given, "yiLnp", &path, &mode, &period_ms, &queued, &salvage)) return -1;
+  out->path = path;
+  out->mode = (rv_journal_mode)mode;
+  out->period_ms = period_ms;
+  out->max_queued_bytes = queued < 0 ? 0 : (size_t)queued;
+  out->salvage = salvage != 0;
+  return 0;
+}
+
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"tables", "gather_threads", "checkpointer", NULL};
-  PyObject *list, *checkpointer = Py_None;
+  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", NULL};
+  PyObject *list, *checkpointer = Py_None, *journal = Py_None;
+  rv_journal_config journaled = {.size = sizeof journaled};
   unsigned int gather_threads = 0;
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IO:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOO:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
+                                   &journal) ||
+      parse_journal(journal, &journaled) < 0)
     return NULL;
   if (checkpointer != Py_None && !PyObject_TypeCheck(checkpointer, state->checkpointer_type)) {
     PyErr_SetString(PyExc_TypeError, "checkpointer must be a Checkpointer or None");
+    return NULL;
+  }
+  if (checkpointer == Py_None && journal != Py_None) {
+    PyErr_SetString(PyExc_ValueError, "a journal needs a checkpointer");
     return NULL;
   }
   store_object *self = PyObject_New(store_object, type);
   if (self == NULL) return NULL;
   self->state = state;
   self->store = NULL;
+  self->journal = NULL;
   self->pid = getpid();
   scratch s;
   scratch_init(&s);
@@ -126,7 +152,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   for (size_t i = 0; ok && i < n; i++) ok = parse_table(&s, PyList_GetItem(list, (Py_ssize_t)i), &tables[i]) == 0;
   if (ok) {
     rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = n, .gather_threads = gather_threads};
-    ok = make(self, &config, checkpointer) == 0;
+    ok = make(self, &config, checkpointer, &journaled) == 0;
   }
   scratch_fini(&s);
   if (!ok) Py_CLEAR(self);
@@ -137,10 +163,15 @@ static void store_dealloc(PyObject *object)
 {
   PyTypeObject *type = Py_TYPE(object);
   rv_store *store = ((store_object *)object)->store;
-  if (((store_object *)object)->pid != getpid()) store = NULL;
+  rv_journal *journal = ((store_object *)object)->journal;
+  if (((store_object *)object)->pid != getpid()) { /* a forked child: the journal's thread is not here */
+    store = NULL;
+    journal = NULL;
+  }
   PyObject_Free(object);
   Py_DECREF(type);
   Py_BEGIN_ALLOW_THREADS /* a large store takes a while to free */
+  rv_journal_unref(journal);
   if (store != NULL) rv_store_unref(store);
   Py_END_ALLOW_THREADS
 }
@@ -204,10 +235,68 @@ static PyObject *store_close(PyObject *object, PyObject *none)
   (void)none;
   rv_store *store = ((store_object *)object)->store;
   if (((store_object *)object)->pid != getpid()) Py_RETURN_NONE;
+  rv_journal *journal = ((store_object *)object)->journal;
+  ((store_object *)object)->journal = NULL;
   Py_BEGIN_ALLOW_THREADS
   rv_store_close(store);
+  rv_journal_unref(journal); /* writes what is left */
   Py_END_ALLOW_THREADS
   Py_RETURN_NONE;
+}
+
+/* ---- the journal ---- */
+
+/* A reference, with which it stays while the GIL is let go; NULL with an exception. */
+static rv_journal *take_journal(store_object *self)
+{
+  if (self->journal != NULL && self->pid == getpid()) return rv_journal_ref(self->journal);
+  PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION], "the server has no journal, or was stopped");
+  return NULL;
+}
+
+static PyObject *store_sync_journal(PyObject *object, PyObject *args)
+{
+  enum { SLICE_MS = 100 };
+  store_object *self = (store_object *)object;
+  PyObject *timeout = Py_None;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "|O:sync_journal", &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  rv_journal *journal = take_journal(self);
+  if (journal == NULL) return NULL;
+  rv_error err;
+  rv_code code;
+  bool interrupted = false;
+  do {
+    int64_t slice = timeout_ms < 0 || timeout_ms > SLICE_MS ? SLICE_MS : timeout_ms;
+    if (timeout_ms > 0) timeout_ms -= slice;
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_journal_sync(journal, slice, &err);
+    Py_END_ALLOW_THREADS
+    interrupted = PyErr_CheckSignals() < 0;
+  } while (code == RV_DEADLINE_EXCEEDED && timeout_ms != 0 && !interrupted);
+  Py_BEGIN_ALLOW_THREADS
+  rv_journal_unref(journal);
+  Py_END_ALLOW_THREADS
+  if (interrupted) return NULL;
+  if (code != RV_OK) return core_raise(self->state, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *store_journal_stats(PyObject *object, PyObject *none)
+{
+  (void)none;
+  rv_journal *journal = take_journal((store_object *)object);
+  if (journal == NULL) return NULL;
+  rv_journal_stats stats = {.size = sizeof stats};
+  rv_journal_get_stats(journal, &stats);
+  Py_BEGIN_ALLOW_THREADS
+  rv_journal_unref(journal);
+  Py_END_ALLOW_THREADS
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:d,s:d,s:L,s:L,s:s}", "changes", (long long)stats.changes, "groups",
+                       (long long)stats.groups, "bytes", (long long)stats.bytes, "fsyncs", (long long)stats.fsyncs, "errors",
+                       (long long)stats.errors, "queued_bytes", (long long)stats.queued_bytes, "lag_seconds",
+                       (double)stats.lag_ns / 1e9, "max_fsync_seconds", (double)stats.max_fsync_ns / 1e9, "disk_bytes",
+                       (long long)stats.disk_bytes, "segment", (long long)stats.segment, "fault", stats.fault);
 }
 
 static PyMethodDef store_methods[] = {
@@ -216,11 +305,14 @@ static PyMethodDef store_methods[] = {
      "can_sample($self, table, n, /)\n--\n\nDoes the limiter let n samples through?"},
     {"can_insert", store_can_insert, METH_VARARGS,
      "can_insert($self, table, n, /)\n--\n\nDoes the limiter let n inserts through?"},
+    {"sync_journal", store_sync_journal, METH_VARARGS,
+     "sync_journal($self, timeout=None, /)\n--\n\nReturns when all that happened before is on the disk."},
+    {"journal_stats", store_journal_stats, METH_NOARGS, "journal_stats($self, /)\n--\n\nThe journal's numbers as a dict."},
     {"close", store_close, METH_NOARGS, "close($self, /)\n--\n\nEnds all waits and refuses new work."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot store_slots[] = {
-    {Py_tp_doc, "Store(tables, gather_threads=0, checkpointer=None)\n--\n\nTables in this process's memory."},
+    {Py_tp_doc, "Store(tables, gather_threads=0, checkpointer=None, journal=None)\n--\n\nTables in this process's memory."},
     {Py_tp_new, CORE_SLOT(store_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
     {Py_tp_methods, store_methods},

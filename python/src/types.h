@@ -34,7 +34,8 @@ typedef struct store_object {
   PyObject_HEAD
   core_state *state;
   rv_store *store;
-  pid_t pid; /* of the process that made it; in a forked child its locks may be held for ever */
+  rv_journal *journal; /* NULL: none, or closed */
+  pid_t pid;           /* of the process that made it; in a forked child its locks may be held for ever */
 } store_object;
 
 /* What Python's TableInfo is made from; NULL with an exception. */

@@ -101,7 +101,7 @@ void rv_checkpoint_list_fini(rv_checkpoint_list *list)
  * else in the directory is not ours, and keeps it. */
 static rv_code remove_ours(const char *path, rv_error *err)
 {
-  static const char *const files[] = {RV_DONE_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
+  static const char *const files[] = {RV_DONE_FILE, RV_LINK_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
   int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (dir < 0) return rv_fail_system(err, errno, "open", path);
   rv_code code = RV_OK;
@@ -135,7 +135,7 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
 
 /* ---- writing ---- */
 
-static rv_code make_directories(const char *path, rv_error *err)
+rv_code rv_make_directories(const char *path, rv_error *err)
 {
   char *copy = strdup(path);
   if (copy == NULL) return rv_fail_memory(err, strlen(path));
@@ -227,7 +227,7 @@ static rv_code write_small(const char *dir, const char *name, const char *text, 
 rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err)
 {
   *out = (rv_partial){.lock = -1};
-  rv_code code = make_directories(root, err);
+  rv_code code = rv_make_directories(root, err);
   if (code != RV_OK) return code;
   remove_left_behind(root, env);
   char name[64];
@@ -243,6 +243,11 @@ rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, r
   code = write_small(path, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
   if (code != RV_OK) rv_partial_drop(out, env);
   return code;
+}
+
+rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err)
+{
+  return write_small(partial->path, name, text, NULL, err);
 }
 
 /* Later than all that are there, whatever the clock says. */

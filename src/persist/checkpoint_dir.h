@@ -14,6 +14,7 @@
 #define RV_CHUNKS_FILE "chunks.tfrecord"
 #define RV_DONE_FILE "DONE"
 #define RV_OURS_FILE "REVERIE"
+#define RV_LINK_FILE "JOURNAL" /* which journal goes on from it (journal.h); not always there */
 
 enum { RV_CHECKPOINT_NAME_MAX = 64 };
 
@@ -26,6 +27,9 @@ bool rv_checkpoint_name_parse(const char *name, int64_t *wall_ns);
 
 /* dir/name; NULL when memory is out. free(). */
 char *rv_path_join(const char *dir, const char *name);
+
+/* The directory and those above it that are not there. */
+rv_code rv_make_directories(const char *path, rv_error *err);
 
 /* ---- listing ---- */
 
@@ -54,6 +58,8 @@ typedef struct rv_partial {
 
 /* Makes root, and a directory in it to write to. What crashes left behind is removed. */
 rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err);
+/* A small file beside the others. */
+rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err);
 /* Writes DONE and gives the directory its name: a time later than any other's in the root. *path is the caller's to free(). */
 rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err);
 void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */

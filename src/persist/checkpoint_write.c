@@ -4,7 +4,8 @@
 #include "base/error.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
-#include "persist/chunk_log.h"
+#include "persist/item_record.h"
+#include "persist/record_file.h"
 #include "persist/table_record.h"
 #include "store/store.h"
 
@@ -20,10 +21,7 @@ typedef struct saving {
   rv_record_writer *items, *chunks;
   rv_chunk_log *log;
   rv_writer_buf record;
-  rv_slice_list slices;
-  uint32_t *num_slices; /* per column of the item at hand */
-  bool *squeeze;
-  uint32_t columns_capacity;
+  rv_item_scratch scratch;
 } saving;
 
 rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_progress *progress, rv_error *err)
@@ -65,9 +63,7 @@ static void fini(saving *work)
   rv_record_writer_free(work->items);
   rv_record_writer_free(work->chunks);
   rv_writer_buf_fini(&work->record);
-  free(work->slices.slices);
-  free(work->num_slices);
-  free(work->squeeze);
+  rv_item_scratch_fini(&work->scratch);
 }
 
 static rv_code put_record(const saving *work, rv_record_writer *to, rv_error *err)
@@ -94,47 +90,16 @@ static rv_code write_tables(saving *work, rv_error *err)
 
 /* ---- items ---- */
 
-static rv_code make_room_for_columns(saving *work, uint32_t columns, rv_error *err)
+static rv_code put_chunk(void *context, rv_pieces *chunk, rv_error *err)
 {
-  if (columns <= work->columns_capacity) return RV_OK;
-  uint32_t *num_slices = realloc(work->num_slices, columns * sizeof *num_slices);
-  if (num_slices != NULL) work->num_slices = num_slices;
-  bool *squeeze = realloc(work->squeeze, columns * sizeof *squeeze);
-  if (squeeze != NULL) work->squeeze = squeeze;
-  if (num_slices == NULL || squeeze == NULL) return rv_fail_memory(err, columns * sizeof *num_slices);
-  work->columns_capacity = columns;
-  return RV_OK;
+  return rv_record_writer_put_pieces(context, chunk, err);
 }
 
 static rv_code write_item(saving *work, const char *table, const rv_draw *draw, rv_error *err)
 {
-  const rv_trajectory *trajectory = draw->trajectory;
-  rv_code code = make_room_for_columns(work, trajectory->num_columns, err);
-  work->slices.count = 0;
-  for (uint32_t i = 0; i < trajectory->num_columns && code == RV_OK; i++) {
-    const rv_trajectory_column *column = &trajectory->columns[i];
-    size_t before = work->slices.count;
-    for (uint32_t k = 0; k < column->num_slices && code == RV_OK; k++) {
-      rv_slice slice = rv_draw_slice(draw, column->first_slice + k);
-      code = rv_chunk_log_put(work->log, &slice, &work->slices, err);
-    }
-    work->num_slices[i] = (uint32_t)(work->slices.count - before);
-    work->squeeze[i] = column->squeeze;
-  }
-  if (code != RV_OK) return code;
-  const rv_wire_item item = {.key = draw->key,
-                             .table = {(const uint8_t *)table, strlen(table)},
-                             .priority = draw->priority,
-                             .times_sampled = draw->times_sampled,
-                             .inserted_at_ns = draw->inserted_at_ns,
-                             .slices = work->slices.slices,
-                             .num_slices = work->num_slices,
-                             .squeeze = work->squeeze,
-                             .num_columns = trajectory->num_columns,
-                             .total_slices = (uint32_t)work->slices.count};
   work->record.size = 0;
-  rv_wire_item_serialize(&work->record, &item);
-  return put_record(work, work->items, err);
+  rv_code code = rv_item_record_put(&work->scratch, work->log, table, 0, draw, &work->record, err);
+  return code == RV_OK ? put_record(work, work->items, err) : code;
 }
 
 /* One item more is written. */
@@ -170,7 +135,7 @@ rv_code rv_checkpoint_write(rv_store *store, const char *dir, int level, const r
   rv_writer_buf_init(&work.record);
   rv_code code = open_file(&work, RV_ITEMS_FILE, &work.items, err);
   if (code == RV_OK) code = open_file(&work, RV_CHUNKS_FILE, &work.chunks, err);
-  if (code == RV_OK) code = rv_chunk_log_new(work.chunks, rv_store_env(store), &work.log, err);
+  if (code == RV_OK) code = rv_chunk_log_new((rv_chunk_sink){put_chunk, work.chunks}, rv_store_env(store), &work.log, err);
   if (code == RV_OK) code = take_snapshots(&work, store, err);
   if (code == RV_OK) code = write_tables(&work, err);
   for (size_t i = 0; i < work.num_snapshots && code == RV_OK; i++) code = write_items(&work, work.snapshots[i], err);

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
+#include "persist/journal.h"
 #include "persist/record_file.h"
 
 enum { DEFAULT_LEVEL = 1, LISTED_AGAIN = 20, WAIT_NS = 20000000 };
@@ -123,18 +124,49 @@ static void end_saving(rv_checkpointer *checkpointer)
   rv_mutex_unlock(&checkpointer->lock);
 }
 
-static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path, rv_error *err)
+/* Which items of which writer are in is in the journal alone: what the checkpoint holds of them must be there before it counts. */
+static rv_code link_journal(const rv_partial *partial, rv_journal *journal, uint64_t segment, const rv_checkpoint_watch *watch,
+                            rv_error *err)
+{
+  rv_journal_link link;
+  char text[128];
+  rv_code code = rv_journal_settle(journal, watch, err);
+  if (code != RV_OK) return code;
+  rv_journal_get_link(journal, segment, &link);
+  rv_journal_link_text(&link, text);
+  return rv_partial_put(partial, RV_LINK_FILE, text, err);
+}
+
+static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, rv_journal *journal,
+                                const rv_checkpoint_watch *watch, char **path, rv_error *err)
 {
   const rv_env *env = &checkpointer->env;
   rv_partial partial;
-  char *made = NULL;
+  uint64_t segment = 0;
   rv_code code = rv_partial_begin(checkpointer->path, env, &partial, err);
   if (code != RV_OK) return code;
-  code = rv_checkpoint_write(store, partial.path, checkpointer->level, watch, err);
-  if (code == RV_OK) code = rv_partial_finish(&partial, checkpointer->path, env, &made, err);
+  bool begun = false;
+  if (journal != NULL) {
+    code = rv_journal_begin_checkpoint(journal, watch, &segment, err);
+    begun = code == RV_OK;
+  }
+  if (code == RV_OK) code = rv_checkpoint_write(store, partial.path, checkpointer->level, watch, err);
+  if (begun && code == RV_OK) code = link_journal(&partial, journal, segment, watch, err);
+  if (code == RV_OK) code = rv_partial_finish(&partial, checkpointer->path, env, path, err);
   rv_partial_drop(&partial, env);
+  if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
+  if (begun && code == RV_OK) rv_journal_prune(journal, checkpointer->path);
+  if (begun) rv_journal_end_checkpoint(journal);
+  return code;
+}
+
+static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path, rv_error *err)
+{
+  char *made = NULL;
+  rv_journal *journal = rv_journal_of(store);
+  rv_code code = write_checkpoint(checkpointer, store, journal, watch, &made, err);
+  rv_journal_unref(journal);
   if (code != RV_OK) return code;
-  rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
   if (path != NULL)
     *path = made;
   else

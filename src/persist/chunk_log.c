@@ -30,7 +30,7 @@ typedef struct entry {
 } entry;
 
 struct rv_chunk_log {
-  rv_record_writer *writer;
+  rv_chunk_sink sink;
   const rv_env *env;
   rv_map by_address; /* to the entry's number */
   rv_map keys;       /* that are taken */
@@ -39,11 +39,11 @@ struct rv_chunk_log {
   rv_writer_buf scratch;
 };
 
-rv_code rv_chunk_log_new(rv_record_writer *writer, const rv_env *env, rv_chunk_log **out, rv_error *err)
+rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err)
 {
   rv_chunk_log *log = calloc(1, sizeof *log);
   if (log == NULL) return rv_fail_memory(err, sizeof *log);
-  log->writer = writer;
+  log->sink = sink;
   log->env = env;
   rv_map_init(&log->by_address, rv_entropy64(env));
   rv_map_init(&log->keys, rv_entropy64(env));
@@ -52,15 +52,28 @@ rv_code rv_chunk_log_new(rv_record_writer *writer, const rv_env *env, rv_chunk_l
   return RV_OK;
 }
 
-void rv_chunk_log_free(rv_chunk_log *log)
+void rv_chunk_log_clear(rv_chunk_log *log)
 {
-  if (log == NULL) return;
   for (size_t i = 0; i < log->count; i++) {
     entry *one = &log->entries[i];
     free(one->all.pieces);
     for (uint32_t c = 0; c < one->num_columns && one->by_column != NULL; c++) free(one->by_column[c].pieces);
     free(one->by_column);
   }
+  log->count = 0;
+  rv_map_clear(&log->by_address);
+  rv_map_clear(&log->keys);
+}
+
+size_t rv_chunk_log_count(const rv_chunk_log *log)
+{
+  return log->count;
+}
+
+void rv_chunk_log_free(rv_chunk_log *log)
+{
+  if (log == NULL) return;
+  rv_chunk_log_clear(log);
   free(log->entries);
   rv_map_fini(&log->by_address);
   rv_map_fini(&log->keys);
@@ -126,14 +139,15 @@ static rv_code write_wire(rv_chunk_log *log, const rv_chunk *chunk, uint64_t key
   const uint8_t *wire;
   size_t size;
   rv_buf *owner = rv_chunk_wire(chunk, &wire, &size);
-  if (key == rv_chunk_get_meta(chunk)->key) return rv_record_writer_put(log->writer, wire, size, err);
   rv_pieces pieces;
   rv_pieces_init(&pieces);
-  log->scratch.size = 0;
-  rv_put_varint_always(&log->scratch, 1, key);
-  bool fine = !log->scratch.failed && rv_pieces_share(&pieces, owner, wire, size) == RV_OK &&
-              rv_pieces_copy(&pieces, log->scratch.data, log->scratch.size) == RV_OK;
-  rv_code code = fine ? rv_record_writer_put_pieces(log->writer, &pieces, err) : rv_fail_memory(err, size);
+  bool fine = rv_pieces_share(&pieces, owner, wire, size) == RV_OK;
+  if (key != rv_chunk_get_meta(chunk)->key) {
+    log->scratch.size = 0;
+    rv_put_varint_always(&log->scratch, 1, key);
+    fine = fine && !log->scratch.failed && rv_pieces_copy(&pieces, log->scratch.data, log->scratch.size) == RV_OK;
+  }
+  rv_code code = fine ? log->sink.put(log->sink.context, &pieces, err) : rv_fail_memory(err, size);
   rv_pieces_fini(&pieces);
   return code;
 }
@@ -148,7 +162,7 @@ static rv_code write_rows(rv_chunk_log *log, rv_chunk *chunk, uint64_t key, size
   log->scratch.size = 0;
   const rv_chunk_encoding encoding = {.key = key, .column = column, .first = first, .count = count, .scratch = &log->scratch};
   rv_code code = rv_chunk_serialize(&pieces, chunk, &encoding, err);
-  if (code == RV_OK) code = rv_record_writer_put_pieces(log->writer, &pieces, err);
+  if (code == RV_OK) code = log->sink.put(log->sink.context, &pieces, err);
   rv_pieces_fini(&pieces);
   return code;
 }

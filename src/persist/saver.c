@@ -9,16 +9,20 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "persist/journal.h"
 #include "store/store.h"
 
 enum { LOOK_NS = 1000000000 }; /* at how many inserts there are */
 #define TELL_NS INT64_C(10000000000)
+#define RETRY_NS INT64_C(60000000000)
+
+static const int64_t default_journal_bytes = (int64_t)4 << 30;
 
 struct rv_saver {
   rv_env env;
   rv_store *store;
   rv_checkpointer *checkpointer;
-  int64_t every_ns, every_inserts;
+  int64_t every_ns, every_inserts, every_journal_bytes;
   pthread_t thread;
   atomic_bool stopping;
   rv_mutex lock; /* guards what follows */
@@ -29,6 +33,7 @@ struct rv_saver {
   int64_t last_ns, last_inserts; /* when the last one began, and how many inserts there were */
   int64_t told_ns;
   rv_checkpoint_progress progress;
+  bool failed; /* the last one: a journal that is long is then no reason to try again at once */
 };
 
 static int64_t num_inserts(const rv_saver *saver)
@@ -77,6 +82,7 @@ static void save(rv_saver *saver, rv_link *askers)
     rv_log(&saver->env, code == RV_CANCELLED ? RV_LOG_INFO : RV_LOG_ERROR, "checkpoint: %s", err.message);
   answer(askers, code, code == RV_OK ? path : err.message);
   free(path);
+  saver->failed = code != RV_OK;
 }
 
 /* ---- waiting ---- */
@@ -91,6 +97,14 @@ static int64_t wait_ns(const rv_saver *saver)
   }
   if (saver->every_inserts > 0) {
     if (num_inserts(saver) - saver->last_inserts >= saver->every_inserts) return 0;
+    if (wait > LOOK_NS) wait = LOOK_NS;
+  }
+  rv_journal *journal = rv_journal_of(saver->store);
+  if (journal != NULL) {
+    bool again = !saver->failed || rv_monotonic_ns(&saver->env) - saver->last_ns >= RETRY_NS;
+    bool is_long = rv_journal_disk_bytes(journal) >= saver->every_journal_bytes;
+    rv_journal_unref(journal);
+    if (again && is_long) return 0;
     if (wait > LOOK_NS) wait = LOOK_NS;
   }
   return wait;
@@ -138,9 +152,11 @@ static rv_code check(const rv_saver_config *config, rv_error *err)
 {
   if (config->store == NULL || config->checkpointer == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "saving checkpoints needs a store and a checkpointer");
-  if (config->every_ms < 0 || config->every_ms > INT64_MAX / 1000000 || config->every_inserts < 0)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "every_ms is %" PRId64 " and every_inserts %" PRId64 "; neither may be negative",
-                   config->every_ms, config->every_inserts);
+  if (config->every_ms < 0 || config->every_ms > INT64_MAX / 1000000 || config->every_inserts < 0 ||
+      config->every_journal_bytes < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "every_ms is %" PRId64 ", every_inserts %" PRId64 " and every_journal_bytes %" PRId64 "; none may be negative",
+                   config->every_ms, config->every_inserts, config->every_journal_bytes);
   return RV_OK;
 }
 
@@ -157,6 +173,7 @@ rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *er
   saver->checkpointer = rv_checkpointer_ref(full.checkpointer);
   saver->every_ns = full.every_ms * 1000000;
   saver->every_inserts = full.every_inserts;
+  saver->every_journal_bytes = full.every_journal_bytes == 0 ? default_journal_bytes : full.every_journal_bytes;
   atomic_init(&saver->stopping, false);
   rv_mutex_init(&saver->lock, RV_RANK_SERVER, "saver");
   rv_cond_init(&saver->changed);

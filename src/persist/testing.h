@@ -34,7 +34,7 @@ static inline void keep_line(void *context, rv_log_level level, const char *line
 static inline int64_t later(void *context)
 {
   fixture *f = context;
-  return f->now_ns += 1000000001;
+  return __atomic_add_fetch(&f->now_ns, 1000000001, __ATOMIC_RELAXED);
 }
 
 static inline rv_checkpointer *checkpointer_of(fixture *f, uint32_t keep, const char *fallback)

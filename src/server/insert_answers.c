@@ -48,6 +48,7 @@ static bool push_key(rv_insert_call *call, uint64_t key)
   if (keys == NULL) return false;
   call->keys = keys;
   keys[call->num_keys++] = key;
+  rv_insert_journal_note(call);
   return true;
 }
 
@@ -96,23 +97,35 @@ void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_
     rv_insert_call_end(call, code, message);
 }
 
+static void take_keys(rv_insert_call *call, size_t n)
+{
+  call->num_keys -= n;
+  call->waiting_keys = call->waiting_keys > n ? call->waiting_keys - n : 0;
+  if (call->num_keys > 0) memmove(call->keys, call->keys + n, call->num_keys * sizeof *call->keys);
+}
+
 void rv_insert_answers_send(rv_insert_call *call, bool always)
 {
   if (rv_insert_answers_unsent(call) == 0 || !rv_server_stream_is_open(&call->stream)) return;
   if (!always && rv_call_queued(call->stream.call) > RV_ANSWER_BYTES_QUEUED_MAX) return; /* on_writable comes */
+  size_t ready = rv_insert_journal_ready(call);
+  if (call->opening || ready + call->num_failures == 0) return;
   rv_insert_response response = {
-      .keys = call->keys, .num_keys = call->num_keys, .failures = call->failures, .num_failures = call->num_failures};
+      .keys = call->keys, .num_keys = ready, .failures = call->failures, .num_failures = call->num_failures};
   rv_writer_buf body;
   rv_pieces pieces;
   rv_error err;
   rv_writer_buf_init(&body);
   rv_pieces_init(&pieces);
   rv_insert_response_serialize(&body, &response);
-  call->num_keys = 0;
+  take_keys(call, ready);
   drop_failures(call);
   if (rv_server_put(&pieces, &body, &err) == RV_OK)
     rv_call_send(call->stream.call, &pieces);
   else
     rv_insert_call_end(call, err.code, err.message);
   rv_pieces_fini(&pieces);
+  /* the rest waits from here on, unless it is written by now */
+  if (call->num_keys > 0 && rv_server_stream_is_open(&call->stream) && rv_insert_journal_ready(call) > 0)
+    rv_insert_answers_send(call, always);
 }

@@ -163,6 +163,8 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   insert->priority = item->priority;
   insert->times_sampled = item->times_sampled;
   insert->naming = item->naming;
+  insert->number = call->session == NULL ? 0 : item->sequence;
+  if (insert->number != 0) rv_writer_session_id(call->session, insert->writer);
   insert->trajectory = owned_trajectory;
   insert->waiter.complete = on_complete;
   insert->waiter.context = NULL;

@@ -15,7 +15,7 @@ enum {
 
 static bool is_busy(const rv_insert_call *call)
 {
-  return call->in_request || call->num_pending > 0 || call->waits_for_session;
+  return call->in_request || call->num_pending > 0 || call->waits_for_session || rv_insert_journal_is_busy(call);
 }
 
 static void give_session_back(rv_insert_call *call)
@@ -79,6 +79,7 @@ void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
     rv_insert_answers_send(call, true);
     rv_server_stream_finish(&call->stream, code, message);
   }
+  rv_insert_journal_cancel(call);
   if (code != RV_OK) rv_insert_items_drop_request(call);
   if (call->by_reverie) rv_insert_items_cancel(call);
   give_session_back(call);
@@ -210,7 +211,8 @@ static void on_close(rv_call *net_call, void *user, rv_code code, const char *me
   rv_insert_call *call = user;
   (void)net_call, (void)code, (void)message;
   call->stream.call = NULL;
-  call->num_keys = 0; /* nobody will read them, and the rest of a message must not wait for that */
+  call->num_keys = call->waiting_keys = 0; /* nobody will read them, and the rest of a message must not wait for that */
+  rv_insert_journal_cancel(call);
   if (call->by_reverie) {
     rv_insert_items_drop_request(call);
     rv_insert_items_cancel(call);
@@ -258,6 +260,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   if (call == NULL) return rv_fail_memory(err, sizeof *call);
   rv_insert_items_init(call);
   rv_insert_answers_init(call);
+  rv_insert_journal_init(call);
   rv_chunk_map_init(&call->chunks, rv_entropy64(&server->env), server->max_stream_chunk_bytes);
   snprintf(call->peer, sizeof call->peer, "%s", rv_call_peer(net_call));
   rv_code code = rv_server_stream_begin(&call->stream, &insert_ops, server, net_call, err);
@@ -275,7 +278,8 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
     rv_insert_call_end(call, refused.code, refused.message);
     return RV_OK;
   }
-  rv_call_send_headers(net_call); /* the writer learns whom it talks to before its first item is in */
+  if (rv_insert_journal_open(call))
+    rv_call_send_headers(net_call); /* the writer learns whom it talks to before its first item is in */
   set_reading(call);
   return RV_OK;
 }

@@ -1,8 +1,8 @@
 /* InsertStream, one call: chunks and items come in, confirmations go out (docs/protocol.md).
  *
  * The life of an item: its message is received (insert_stream.c), it becomes an operation that is submitted to its table, which
- * may complete it at once or later on any thread (insert_items.c); the answer is gathered with others and sent
- * (insert_answers.c). A message is worked off item by item: while too much waits, the rest of it waits too and no further message
+ * may complete it at once or later on any thread (insert_items.c); the answer is gathered with others, waits for the disk where the
+ * journal says so (insert_journal.c), and is sent (insert_answers.c). A message is worked off item by item: while too much waits, the rest of it waits too and no further message
  * is read.
  *
  * What happens when the call is over before its items are in: of a plain Reverb client they go in all the same ("orphans"); of a
@@ -75,6 +75,14 @@ struct rv_insert_call {
   bool answers_posted;
   rv_task answers_task;
 
+  /* the journal: what of `keys` it must have on the disk first (insert_journal.c) */
+  rv_journal_waiter journal_waiter;
+  rv_task journal_task;
+  bool waits_for_journal; /* the waiter is queued, with a reference, or its task posted */
+  bool opening;           /* it waits for the writer's session to be on the disk; no header and no answer goes out before */
+  size_t waiting_keys;    /* the first so many wait for the waiter's ticket */
+  uint64_t last_ticket;   /* of the newest answer */
+
   bool half_closed, draining, paused;
 };
 
@@ -103,6 +111,17 @@ void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_
 void rv_insert_answer_again(rv_insert_call *call, uint64_t key, rv_code code, const char *message);
 /* Sends what has gathered, unless the client is not reading (`always`: even so). */
 void rv_insert_answers_send(rv_insert_call *call, bool always);
+/* insert_journal.c: nothing of it matters where there is no journal */
+void rv_insert_journal_init(rv_insert_call *call);
+/* The writer's session was attached. True: headers may go out; false: they will. */
+bool rv_insert_journal_open(rv_insert_call *call);
+/* An item is in, and its key was pushed. */
+void rv_insert_journal_note(rv_insert_call *call);
+/* How many of `keys` may be sent; the others wait, and are sent when they may be. */
+size_t rv_insert_journal_ready(rv_insert_call *call);
+bool rv_insert_journal_is_busy(const rv_insert_call *call); /* something waits that must be answered before the call ends well */
+void rv_insert_journal_cancel(rv_insert_call *call);
+
 static inline size_t rv_insert_answers_unsent(const rv_insert_call *call)
 {
   return call->num_keys + call->num_failures;

@@ -29,7 +29,8 @@ static rv_code start_saver(rv_server *server, const rv_server_config *config, rv
                                  .checkpointer = config->checkpointer,
                                  .env = &server->env,
                                  .every_ms = config->checkpoint_every_ms,
-                                 .every_inserts = config->checkpoint_every_inserts};
+                                 .every_inserts = config->checkpoint_every_inserts,
+                                 .every_journal_bytes = config->checkpoint_journal_bytes};
   return rv_saver_new(&saver, &server->saver, err);
 }
 
@@ -55,6 +56,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
 static void destroy(rv_server *server)
 {
   rv_saver_free(server->saver);
+  rv_journal_unref(server->journal);
   rv_cond_fini(&server->changed);
   rv_mutex_fini(&server->lock);
   rv_store_unref(server->store);
@@ -79,6 +81,11 @@ static rv_code check(const rv_server_config *config, rv_error *err)
                    config->checkpoint_every_ms, config->checkpoint_every_inserts);
   if (config->checkpointer == NULL && (config->checkpoint_every_ms > 0 || config->checkpoint_every_inserts > 0))
     return rv_fail(err, RV_INVALID_ARGUMENT, "checkpoints are to be saved, but there is no checkpointer; give one");
+  if (config->journal != NULL && rv_journal_store(config->journal) != config->store)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the journal is another store's: give the store that it was recovered with");
+  if (config->checkpoint_journal_bytes < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "checkpoint_journal_bytes is %" PRId64 "; it must not be negative",
+                   config->checkpoint_journal_bytes);
   return RV_OK;
 }
 
@@ -111,8 +118,10 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   snprintf(server->state_id, sizeof server->state_id, "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
   int64_t ttl_ms = full.writer_session_ttl_ms == 0 ? default_session_ttl_ms : full.writer_session_ttl_ms;
   server->session_limits = (rv_writer_session_limits){.max_sessions = or_default(full.max_writer_sessions, default_sessions),
-                                                      .ttl_ns = ttl_ms * 1000000};
-  code = rv_writer_sessions_of_store(server->store, &server->sessions, err);
+                                                      .ttl_ns = ttl_ms * 1000000,
+                                                      .journal = full.journal};
+  if (full.journal != NULL) server->journal = rv_journal_ref(full.journal);
+  code = rv_writer_sessions_of_store(server->store, server->journal, &server->sessions, err);
   if (code == RV_OK && full.checkpointer != NULL) code = start_saver(server, &full, err);
   if (code == RV_OK) code = start(server, &full, err);
   if (code != RV_OK) {
@@ -190,6 +199,8 @@ static void drain(rv_server *server)
   rv_mutex_unlock(&server->lock);
   rv_grpc_server_free(server->grpc);
   server->grpc = NULL;
+  rv_journal_unref(server->journal); /* whoever begins anew with it need not wait until this server is freed */
+  server->journal = NULL;
 }
 
 void rv_server_stop(rv_server *server, int64_t drain_ms)

@@ -31,7 +31,8 @@ struct rv_server {
   rv_store *store;
   rv_writer_sessions *sessions; /* the store's */
   rv_writer_session_limits session_limits;
-  rv_saver *saver; /* NULL: no checkpointer */
+  rv_saver *saver;     /* NULL: no checkpointer */
+  rv_journal *journal; /* one reference; NULL: none */
   rv_grpc_server *grpc;
   uint16_t *ports;
   size_t num_addresses;
@@ -98,6 +99,7 @@ struct rv_method {
   /* For unary methods (whose `begin` is rv_begin_unary): reads the request, appends the response. */
   rv_code (*answer)(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
   bool while_draining; /* answered although the server drains */
+  bool changes;        /* what it answers is to be in the journal first */
 };
 
 /* As rv_grpc_server_config.on_call; `context` is the server. */

@@ -12,14 +12,14 @@
 static const rv_method methods[] = {
     {.path = REVERB "InsertStream", .begin = rv_begin_insert_stream},
     {.path = REVERB "SampleStream", .begin = rv_begin_sample_stream},
-    {.path = REVERB "MutatePriorities", .begin = rv_begin_unary, .answer = rv_answer_mutate},
+    {.path = REVERB "MutatePriorities", .begin = rv_begin_unary, .answer = rv_answer_mutate, .changes = true},
     {.path = REVERB "ServerInfo", .begin = rv_begin_unary, .answer = rv_answer_server_info},
     {.path = REVERB "InitializeConnection", .begin = rv_begin_initialize_connection},
-    {.path = REVERB "Reset", .begin = rv_begin_unary, .answer = rv_answer_reset},
+    {.path = REVERB "Reset", .begin = rv_begin_unary, .answer = rv_answer_reset, .changes = true},
     {.path = REVERB "Checkpoint", .begin = rv_begin_checkpoint},
     {.path = REVERIE "Items", .begin = rv_begin_unary, .answer = rv_answer_items},
     {.path = REVERIE "Get", .begin = rv_begin_unary, .answer = rv_answer_get},
-    {.path = REVERIE "SetRateLimiter", .begin = rv_begin_unary, .answer = rv_answer_set_rate_limiter},
+    {.path = REVERIE "SetRateLimiter", .begin = rv_begin_unary, .answer = rv_answer_set_rate_limiter, .changes = true},
     {.path = HEALTH "Check", .begin = rv_begin_unary, .answer = rv_answer_health_check, .while_draining = true},
     {.path = HEALTH "Watch", .begin = rv_begin_health_watch, .while_draining = true},
 };

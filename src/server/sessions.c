@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/lock.h"
-#include "server/done_set.h"
+#include "persist/done_set.h"
 
 enum { REFUSALS_MAX = 4096 };
 
@@ -46,17 +46,6 @@ struct rv_writer_sessions {
 static void free_attached(rv_store_attachment *attachment)
 {
   rv_writer_sessions_free(RV_CONTAINER(attachment, rv_writer_sessions, attachment));
-}
-
-rv_code rv_writer_sessions_of_store(rv_store *store, rv_writer_sessions **out, rv_error *err)
-{
-  rv_writer_sessions *candidate;
-  rv_code code = rv_writer_sessions_new(rv_store_env(store), &candidate, err);
-  if (code != RV_OK) return code;
-  rv_store_attachment *attached = rv_store_attach(store, &candidate->attachment);
-  if (attached != &candidate->attachment) rv_writer_sessions_free(candidate);
-  *out = RV_CONTAINER(attached, rv_writer_sessions, attachment);
-  return RV_OK;
 }
 
 rv_code rv_writer_sessions_new(const rv_env *env, rv_writer_sessions **out, rv_error *err)
@@ -110,8 +99,9 @@ void rv_writer_sessions_free(rv_writer_sessions *sessions)
   free(sessions);
 }
 
-static void forget(rv_writer_sessions *sessions, rv_writer_session *session)
+static void forget(rv_writer_sessions *sessions, rv_journal *journal, rv_writer_session *session)
 {
+  if (journal != NULL) rv_journal_note_writer(journal, session->id, true);
   rv_writer_session **at = &sessions->buckets[bucket_of(sessions, session->id)];
   while (*at != session) at = &(*at)->next;
   *at = session->next;
@@ -120,13 +110,13 @@ static void forget(rv_writer_sessions *sessions, rv_writer_session *session)
   session_free(session);
 }
 
-static void forget_expired(rv_writer_sessions *sessions, int64_t ttl_ns)
+static void forget_expired(rv_writer_sessions *sessions, const rv_writer_session_limits *limits)
 {
   int64_t now = rv_monotonic_ns(&sessions->env);
   while (!rv_list_empty(&sessions->idle)) {
     rv_writer_session *oldest = RV_CONTAINER(sessions->idle.next, rv_writer_session, idle);
-    if (now - oldest->idle_since_ns < ttl_ns) return;
-    forget(sessions, oldest);
+    if (now - oldest->idle_since_ns < limits->ttl_ns) return;
+    forget(sessions, limits->journal, oldest);
   }
 }
 
@@ -170,14 +160,14 @@ static bool parse_id(const char *text, uint64_t id[2])
   return digits == 32;
 }
 
-static rv_code make_session(rv_writer_sessions *sessions, size_t max_sessions, const uint64_t id[2], rv_writer_session **out,
-                            rv_error *err)
+static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, size_t max_sessions, const uint64_t id[2],
+                            rv_writer_session **out, rv_error *err)
 {
   while (sessions->count >= max_sessions) {
     if (rv_list_empty(&sessions->idle))
       return rv_fail(err, RV_RESOURCE_EXHAUSTED,
                      "this server already serves %zu writers; close some, or raise its max_writer_sessions", sessions->count);
-    forget(sessions, RV_CONTAINER(sessions->idle.next, rv_writer_session, idle));
+    forget(sessions, journal, RV_CONTAINER(sessions->idle.next, rv_writer_session, idle));
   }
   rv_writer_session *session = calloc(1, sizeof *session);
   if (session == NULL) return rv_fail_memory(err, sizeof *session);
@@ -190,7 +180,44 @@ static rv_code make_session(rv_writer_sessions *sessions, size_t max_sessions, c
   session->next = *bucket;
   *bucket = session;
   sessions->count++;
+  if (journal != NULL) rv_journal_note_writer(journal, id, false);
   *out = session;
+  return RV_OK;
+}
+
+/* What was known of writers before this process began. */
+static rv_code take_over(rv_writer_sessions *sessions, const rv_journal *journal, rv_error *err)
+{
+  const rv_journal_writer *writer = NULL;
+  while (journal != NULL && (writer = rv_journal_recovered_writer(journal, writer)) != NULL) {
+    rv_writer_session *session;
+    rv_code code = make_session(sessions, NULL, SIZE_MAX, writer->id, &session, err);
+    if (code == RV_OK) code = rv_done_set_copy(&session->done, &writer->done, err);
+    if (code != RV_OK) return code;
+    session->idle_since_ns = rv_monotonic_ns(&sessions->env);
+    rv_list_push_back(&sessions->idle, &session->idle);
+  }
+  return RV_OK;
+}
+
+rv_code rv_writer_sessions_of_store(rv_store *store, const rv_journal *journal, rv_writer_sessions **out, rv_error *err)
+{
+  rv_store_attachment *there = rv_store_attached(store);
+  if (there != NULL) {
+    *out = RV_CONTAINER(there, rv_writer_sessions, attachment);
+    return RV_OK;
+  }
+  rv_writer_sessions *candidate;
+  rv_code code = rv_writer_sessions_new(rv_store_env(store), &candidate, err);
+  if (code != RV_OK) return code;
+  code = take_over(candidate, journal, err);
+  if (code != RV_OK) {
+    rv_writer_sessions_free(candidate);
+    return code;
+  }
+  rv_store_attachment *attached = rv_store_attach(store, &candidate->attachment);
+  if (attached != &candidate->attachment) rv_writer_sessions_free(candidate);
+  *out = RV_CONTAINER(attached, rv_writer_sessions, attachment);
   return RV_OK;
 }
 
@@ -205,7 +232,7 @@ static void evict(rv_writer_session_user *user)
 static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limits *limits, const uint64_t id[2], bool resumes,
                       rv_writer_session_user *user, rv_writer_session **out, bool *granted, rv_error *err)
 {
-  forget_expired(sessions, limits->ttl_ns);
+  forget_expired(sessions, limits);
   rv_writer_session *session = sessions->buckets[bucket_of(sessions, id)];
   while (session != NULL && (session->id[0] != id[0] || session->id[1] != id[1])) session = session->next;
   if (session == NULL && resumes)
@@ -219,7 +246,7 @@ static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limi
                    "the server could not remember all of the writer's items, so it is not known which were inserted; "
                    "make a new writer");
   if (session == NULL) {
-    rv_code code = make_session(sessions, limits->max_sessions, id, &session, err);
+    rv_code code = make_session(sessions, limits->journal, limits->max_sessions, id, &session, err);
     if (code != RV_OK) return code;
   }
   *out = session;
@@ -276,6 +303,12 @@ size_t rv_writer_sessions_count(rv_writer_sessions *sessions)
 }
 
 /* ---- one session, by its owner ---- */
+
+void rv_writer_session_id(const rv_writer_session *session, uint64_t out[2])
+{
+  out[0] = session->id[0];
+  out[1] = session->id[1];
+}
 
 bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, rv_code *code, const char **message)
 {

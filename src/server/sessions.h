@@ -8,6 +8,7 @@
 #ifndef RV_SERVER_SESSIONS_H
 #define RV_SERVER_SESSIONS_H
 
+#include "persist/journal.h"
 #include "store/store.h"
 
 typedef struct rv_writer_sessions rv_writer_sessions;
@@ -24,11 +25,13 @@ typedef struct rv_writer_session_user {
 /* How much a server lets be remembered; each asks for its own when it attaches a stream. */
 typedef struct rv_writer_session_limits {
   size_t max_sessions;
-  int64_t ttl_ns; /* of sessions that nobody uses */
+  int64_t ttl_ns;      /* of sessions that nobody uses */
+  rv_journal *journal; /* is told which sessions there are; NULL: none */
 } rv_writer_session_limits;
 
-/* The store's registry, made with the first server; it lives as long as the store, and tells time by the store's clock. */
-rv_code rv_writer_sessions_of_store(rv_store *store, rv_writer_sessions **out, rv_error *err);
+/* The store's registry, made with the first server; it lives as long as the store, and tells time by the store's clock. What the
+ * journal (may be NULL) knew of writers when it was recovered is in it. */
+rv_code rv_writer_sessions_of_store(rv_store *store, const rv_journal *journal, rv_writer_sessions **out, rv_error *err);
 
 rv_code rv_writer_sessions_new(const rv_env *env, rv_writer_sessions **out, rv_error *err);
 /* No session may have an owner. */
@@ -44,6 +47,7 @@ rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const rv_writer_
 void rv_writer_sessions_detach(rv_writer_sessions *sessions, rv_writer_session *session, rv_writer_session_user *user);
 size_t rv_writer_sessions_count(rv_writer_sessions *sessions);
 
+void rv_writer_session_id(const rv_writer_session *session, uint64_t out[2]);
 /* Has the item with that number been answered before, and how? Returns false if not. *code is RV_OK for one that was inserted,
  * else the error it was refused with, whose sentence is *message (the session's, until the next call). */
 bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, rv_code *code, const char **message);

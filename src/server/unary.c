@@ -7,33 +7,81 @@
 typedef struct unary {
   rv_server_stream stream;
   const rv_method *method;
+  /* of an answer that waits until what it says is on the disk */
+  rv_pieces response;
+  rv_journal_waiter waiter;
+  rv_task task;
+  bool waits; /* one reference to the stream */
 } unary;
+
+static void send_response(unary *self)
+{
+  if (!rv_server_stream_is_open(&self->stream)) return;
+  rv_call_send(self->stream.call, &self->response);
+  rv_server_stream_finish(&self->stream, RV_OK, "");
+}
+
+/* On the journal's thread. */
+static void on_written(rv_journal_waiter *waiter)
+{
+  unary *self = RV_CONTAINER(waiter, unary, waiter);
+  rv_loop_post(self->stream.loop, &self->task);
+}
+
+static void on_task(rv_task *task)
+{
+  unary *self = RV_CONTAINER(task, unary, task);
+  self->waits = false;
+  send_response(self);
+  rv_server_stream_unref(&self->stream);
+}
+
+static bool wait_for_disk(unary *self)
+{
+  rv_journal *journal = self->stream.server->journal;
+  if (journal == NULL || !self->method->changes || !rv_journal_is_always(journal)) return false;
+  self->waiter = (rv_journal_waiter){.done = on_written, .ticket = rv_journal_ticket(journal)};
+  self->task.run = on_task;
+  self->waits = true;
+  rv_server_stream_ref(&self->stream);
+  if (rv_journal_wait(journal, &self->waiter)) return true;
+  self->waits = false;
+  rv_server_stream_unref(&self->stream); /* the call holds another */
+  return false;
+}
+
+static void stop_waiting(unary *self)
+{
+  if (!self->waits || !rv_journal_cancel(self->stream.server->journal, &self->waiter)) return;
+  self->waits = false;
+  rv_server_stream_unref(&self->stream); /* the caller holds another */
+}
 
 static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
 {
   unary *self = user;
-  (void)buf;
-  if (!rv_server_stream_is_open(&self->stream)) return;
-  rv_pieces response;
-  rv_pieces_init(&response);
+  (void)call, (void)buf;
+  if (!rv_server_stream_is_open(&self->stream) || self->waits) return;
   rv_error err = {.code = RV_OK, .message = ""};
-  rv_code code = self->method->answer(self->stream.server, (rv_span){.data = data, .size = size}, &response, &err);
-  if (code == RV_OK) rv_call_send(call, &response);
-  rv_pieces_fini(&response);
-  rv_server_stream_finish(&self->stream, code, err.message);
+  rv_code code = self->method->answer(self->stream.server, (rv_span){.data = data, .size = size}, &self->response, &err);
+  if (code != RV_OK)
+    rv_server_stream_finish(&self->stream, code, err.message);
+  else if (!wait_for_disk(self))
+    send_response(self);
 }
 
 static void on_half_close(rv_call *call, void *user)
 {
   unary *self = user;
   (void)call;
-  rv_server_stream_finish(&self->stream, RV_INVALID_ARGUMENT, "the call ended without a request message");
+  if (!self->waits) rv_server_stream_finish(&self->stream, RV_INVALID_ARGUMENT, "the call ended without a request message");
 }
 
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)
 {
   unary *self = user;
   (void)call, (void)code, (void)message;
+  stop_waiting(self);
   rv_server_stream_closed(&self->stream);
 }
 
@@ -46,7 +94,9 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
 
 static void destroy(rv_server_stream *stream)
 {
-  free(RV_CONTAINER(stream, unary, stream));
+  unary *self = RV_CONTAINER(stream, unary, stream);
+  rv_pieces_fini(&self->response);
+  free(self);
 }
 
 static const rv_server_stream_ops unary_ops = {.sweep = sweep, .destroy = destroy};
@@ -57,6 +107,7 @@ rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method
   unary *self = calloc(1, sizeof *self);
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
   self->method = method;
+  rv_pieces_init(&self->response);
   rv_code code = rv_server_stream_begin(&self->stream, &unary_ops, server, call, err);
   if (code != RV_OK) {
     free(self);

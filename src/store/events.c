@@ -1,7 +1,7 @@
 /* What extensions are told, and what they may change. */
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
-#include "store/table_parts.h"
 
 struct rv_edit {
   rv_table *table;
@@ -40,7 +40,8 @@ rv_code rv_edit_set_priority(rv_edit *edit, uint64_t key, double priority)
   if (!rv_priority_fine(table, priority)) return RV_INVALID_ARGUMENT;
   uint32_t slot = rv_books_find(&table->books, key);
   if (slot == RV_NO_SLOT) return RV_NOT_FOUND;
-  return rv_table_set_priority(table, slot, priority, NULL);
+  rv_code code = rv_changes_reserve(table, 1 + RV_CHANGE_STEP, 0, NULL);
+  return code == RV_OK ? rv_table_set_priority(table, slot, priority, NULL) : code;
 }
 
 rv_code rv_edit_priority(rv_edit *edit, uint64_t key, double *priority)

@@ -1,6 +1,7 @@
 #include "store/fill.h"
 
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
 
@@ -104,6 +105,7 @@ static void fill_block(rv_turn *turn, rv_fill *fill, const uint32_t *slots, cons
     size_t bytes = table->plan.column[c].row_bytes * (size_t)table->plan.column[c].length;
     rv_row_plan_copy(&table->plan, c, filled->rows, k, (uint8_t *)fill->columns[c] + fill->done * bytes);
   }
+  for (size_t i = 0; i < k && table->log != NULL; i++) rv_changes_note(table, RV_CHANGE_SAMPLE, filled->item[i]);
   for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
     const rv_item *item = filled->item[i];
     rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);

@@ -21,6 +21,7 @@ static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool fir
   if (first) {
     out->reason = rv_rate_limiter_explain(&table->limiter, insert, unused, sizeof unused);
     if (out->reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) out->reason = RV_WAIT_EMPTY;
+    if (out->reason == RV_WAIT_NONE && table->log != NULL && table->log->blocked) out->reason = RV_WAIT_JOURNAL;
   }
   out->waiting_ns = now_ns > waiter->since_ns ? now_ns - waiter->since_ns : 0;
   out->remaining_ns = waiter->deadline_ns == INT64_MAX ? INT64_MAX

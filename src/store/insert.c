@@ -1,5 +1,6 @@
 /* Items come in: one with a trajectory at a time, or an update where the key is known. */
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
 
@@ -19,7 +20,7 @@ static void drop(rv_turn *turn, uint32_t slot)
   rv_books_give(&turn->table->books, slot);
 }
 
-rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error *err)
+rv_code rv_table_show(rv_turn *turn, uint32_t slot, rv_error *err)
 {
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
@@ -38,6 +39,15 @@ rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error 
   rv_bound_add(&table->highest, item->priority, false);
   table->changes++;
   rv_table_note(turn, RV_EVENT_INSERT, item, item->priority, item->priority);
+  return RV_OK;
+}
+
+rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_code code = rv_table_show(turn, slot, err);
+  if (code != RV_OK) return code;
+  if (table->log != NULL) rv_changes_put_insert(table, rv_slab_at(&table->books.slab, slot));
   while ((int64_t)table->books.slab.count > table->config.max_size) {
     double unused;
     uint32_t gone = rv_pick_select(&table->remover, &table->books.slab, &table->random, &unused);
@@ -52,6 +62,7 @@ void rv_table_remove(rv_turn *turn, uint32_t slot)
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
   rv_table_note(turn, RV_EVENT_DELETE, item, item->priority, item->priority);
+  rv_changes_note(table, RV_CHANGE_DELETE, item);
   rv_snapshot_leaves(table, slot);
   if (item->marked) rv_marks_leave(table, slot);
   rv_bound_remove(&table->lowest, item->priority);
@@ -81,6 +92,7 @@ rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, r
   rv_snapshot_changes(table, slot);
   item->priority = priority;
   table->changes++;
+  rv_changes_note(table, RV_CHANGE_UPDATE, item);
   return RV_OK;
 }
 
@@ -106,6 +118,7 @@ static rv_code update(rv_turn *turn, rv_insert *insert, uint32_t slot)
   if (code != RV_OK) return code;
   insert->updated = true;
   table->updates++;
+  if (table->log != NULL && insert->number != 0) rv_changes_put_done(table);
   rv_table_note(turn, RV_EVENT_UPDATE, item, insert->priority, old);
   return RV_OK;
 }
@@ -147,8 +160,11 @@ bool rv_insert_step(rv_turn *turn, rv_insert *insert)
   rv_table *table = turn->table;
   if (!rv_rate_limiter_can_insert(&table->limiter, 1)) return false;
   turn->budget -= INSERT_STEPS + (int)(insert->trajectory->num_slices / 8);
+  if (!rv_changes_have_room(table, 1)) return false;
   uint32_t slot = insert->choose_key ? RV_NO_SLOT : rv_books_find(&table->books, insert->key);
-  rv_code code = slot != RV_NO_SLOT ? update(turn, insert, slot) : add(turn, insert);
+  rv_changes_from(table, insert->naming, insert->writer, insert->number);
+  rv_code code = rv_changes_reserve(table, 2, 1, &insert->waiter.error);
+  if (code == RV_OK) code = slot != RV_NO_SLOT ? update(turn, insert, slot) : add(turn, insert);
   if (code != RV_OK) rv_error_prefix(&insert->waiter.error, "table \"%s\"", table->name);
   rv_turn_complete(turn, &insert->waiter, code);
   return true;

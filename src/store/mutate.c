@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/snapshot_parts.h"
 
 enum {
@@ -35,11 +36,13 @@ static void hold_on(rv_mutation *mutation, size_t updates)
   mutation->in_hold += updates;
 }
 
-static void delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, bool with_pauses)
+static rv_code delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, bool with_pauses, rv_error *err)
 {
   rv_table *table = mutation->turn.table;
   for (size_t i = 0; i < n; i++) {
     if (with_pauses) hold_on(mutation, DELETE_COST);
+    rv_code code = rv_changes_reserve(table, 1, 0, err);
+    if (code != RV_OK) return code;
     uint32_t slot = rv_books_find(&table->books, keys[i]);
     if (slot == RV_NO_SLOT) {
       not_there(mutation, keys[i]);
@@ -48,6 +51,7 @@ static void delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n, b
     rv_table_remove(&mutation->turn, slot);
     rv_rate_limiter_deleted(&table->limiter, 1);
   }
+  return RV_OK;
 }
 
 /* What the selectors take is settled beforehand; only selectors of somebody else's may still refuse. */
@@ -102,6 +106,7 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
     change_bounds(table, item->priority, priorities[i]);
     rv_snapshot_changes(table, slot);
     item->priority = priorities[i];
+    rv_changes_note(table, RV_CHANGE_UPDATE, item);
   }
   rv_pick_update_many(&table->sampler, slots, given, found);
   rv_pick_update_many(&table->remover, slots, given, found);
@@ -112,16 +117,19 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
   table->changes++;
 }
 
-static void update_keys(rv_mutation *mutation, const uint64_t *keys, const double *priorities, size_t n)
+static rv_code update_keys(rv_mutation *mutation, const uint64_t *keys, const double *priorities, size_t n, rv_error *err)
 {
   for (size_t begin = 0; begin < n; begin += BATCH) {
     size_t count = n - begin < BATCH ? n - begin : BATCH;
     hold_on(mutation, count);
+    rv_code code = rv_changes_reserve(mutation->turn.table, count, 0, err);
+    if (code != RV_OK) return code;
     update_batch(mutation, keys + begin, priorities + begin, count);
   }
+  return RV_OK;
 }
 
-static void update_pairs(rv_mutation *mutation, const rv_key_priority *updates, size_t n)
+static rv_code update_pairs(rv_mutation *mutation, const rv_key_priority *updates, size_t n, rv_error *err)
 {
   uint64_t keys[BATCH];
   double priorities[BATCH];
@@ -131,8 +139,10 @@ static void update_pairs(rv_mutation *mutation, const rv_key_priority *updates, 
       keys[i] = updates[begin + i].key;
       priorities[i] = updates[begin + i].priority;
     }
-    update_keys(mutation, keys, priorities, count);
+    rv_code code = update_keys(mutation, keys, priorities, count, err);
+    if (code != RV_OK) return code;
   }
+  return RV_OK;
 }
 
 /* ---- updates that a registered selector may refuse ---- */
@@ -172,6 +182,18 @@ static void undo_fini(rv_undo *undo)
   free(undo->new);
 }
 
+static void undo_all(rv_mutation *mutation, rv_undo *undo)
+{
+  rv_table *table = mutation->turn.table;
+  rv_changes *log = table->log;
+  while (undo->n-- > 0) {
+    /* without memory it is undone all the same, and what was written down is what was refused */
+    if (rv_changes_reserve(table, 1, 0, NULL) != RV_OK) table->log = NULL;
+    rv_table_set_priority(table, undo->slots[undo->n], undo->old[undo->n], NULL);
+    table->log = log;
+  }
+}
+
 /* Updates first, those of keys that will be deleted left out, so that a refusal can be undone. */
 static rv_code try_updates(rv_mutation *mutation, rv_undo *undo, const rv_key_priority *updates, size_t num_updates,
                            size_t num_deletes, rv_error *err)
@@ -185,9 +207,10 @@ static rv_code try_updates(rv_mutation *mutation, rv_undo *undo, const rv_key_pr
     undo->slots[undo->n] = slot;
     undo->old[undo->n] = rv_slab_at(&table->books.slab, slot)->priority;
     undo->new[undo->n] = updates[i].priority;
-    rv_code code = rv_table_set_priority(table, slot, updates[i].priority, err);
+    rv_code code = rv_changes_reserve(table, 2, 0, err); /* the other to take it back */
+    if (code == RV_OK) code = rv_table_set_priority(table, slot, updates[i].priority, err);
     if (code != RV_OK) {
-      while (undo->n-- > 0) rv_table_set_priority(table, undo->slots[undo->n], undo->old[undo->n], NULL);
+      undo_all(mutation, undo);
       rv_error_prefix(err, "table \"%s\": key %llu", table->name, (unsigned long long)key);
       return code;
     }
@@ -207,9 +230,10 @@ static rv_code mutate_with_undo(rv_mutation *mutation, const rv_key_priority *up
   rv_code code = undo_init(&undo, num_updates, deletes, num_deletes, err);
   rv_turn_begin(&mutation->turn, table);
   if (code == RV_OK) code = rv_table_is_closed(table, err);
+  if (code == RV_OK) code = rv_changes_allow(table, err);
   if (code == RV_OK) code = try_updates(mutation, &undo, updates, num_updates, num_deletes, err);
+  if (code == RV_OK) code = delete_keys(mutation, deletes, num_deletes, false, err);
   if (code == RV_OK) {
-    delete_keys(mutation, deletes, num_deletes, false);
     for (size_t i = 0; i < num_updates; i++)
       if (rv_books_find(&table->books, updates[i].key) == RV_NO_SLOT) not_there(mutation, updates[i].key);
   }
@@ -251,10 +275,9 @@ rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t 
   } else {
     rv_turn_begin(&mutation.turn, table);
     code = rv_table_is_closed(table, err);
-    if (code == RV_OK) {
-      delete_keys(&mutation, deletes, num_deletes, true);
-      update_pairs(&mutation, updates, num_updates);
-    }
+    if (code == RV_OK) code = rv_changes_allow(table, err);
+    if (code == RV_OK) code = delete_keys(&mutation, deletes, num_deletes, true, err);
+    if (code == RV_OK) code = update_pairs(&mutation, updates, num_updates, err);
   }
   rv_turn_finish(&mutation.turn);
   if (num_deletes >= MANY_DELETES) rv_table_compact(table, num_deletes); /* as much as these deletions made room for */
@@ -282,10 +305,9 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
   rv_mutation mutation = {.unknown = unknown};
   rv_turn_begin(&mutation.turn, table);
   rv_code code = rv_table_is_closed(table, err);
-  if (code == RV_OK) {
-    update_keys(&mutation, keys, priorities, n);
-    *num_unknown = mutation.num_unknown;
-  }
+  if (code == RV_OK) code = rv_changes_allow(table, err);
+  if (code == RV_OK) code = update_keys(&mutation, keys, priorities, n, err);
+  if (code == RV_OK) *num_unknown = mutation.num_unknown;
   rv_turn_finish(&mutation.turn);
   return code;
 }
@@ -297,7 +319,9 @@ rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config 
   rv_code code = rv_table_is_closed(table, err);
   if (code == RV_OK) {
     code = rv_rate_limiter_check_size(config, table->config.max_size, table->config.max_times_sampled, err);
+    if (code == RV_OK) code = rv_changes_reserve(table, 1, 1, err);
     if (code == RV_OK) code = rv_rate_limiter_configure(&table->limiter, config, err);
+    if (code == RV_OK && table->log != NULL) rv_changes_put_limiter(table, config);
     if (code != RV_OK) rv_error_prefix(err, "table \"%s\": rate_limiter", table->name);
   }
   rv_turn_finish(&turn);
@@ -313,8 +337,11 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
   bool kept = false; /* a snapshot has the old books now */
   rv_turn_begin(&turn, table);
   rv_code code = rv_table_is_closed(table, err);
+  if (code == RV_OK) code = rv_changes_allow(table, err);
+  if (code == RV_OK && table->num_events > 0) rv_table_tell(table);
+  if (code == RV_OK) code = rv_changes_reserve(table, 1, 0, err);
   if (code == RV_OK) {
-    if (table->num_events > 0) rv_table_tell(table);
+    if (table->log != NULL) rv_changes_put(table, RV_CHANGE_RESET, 0, 0, 0);
     *old = table->books;
     kept = table->snapshot != NULL;
     if (kept) rv_snapshot_take_books(table->snapshot, old);

@@ -1,5 +1,6 @@
 /* Rows come in: each an item of its own, many at a time, without a trajectory and without an allocation. */
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 #include "store/prepare.h"
@@ -163,18 +164,19 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   rv_error *err = &rows->waiter.error;
   size_t k = rows->n - rows->done < RV_ROWS_STEP ? rows->n - rows->done : RV_ROWS_STEP, added = 0;
   int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
-  if (allowed <= 0) return false;
+  if (allowed <= 0 || !rv_changes_have_room(table, 1)) return false;
   k = (size_t)allowed;
   /* up to the bound first, so that from there on every slot has an item */
   int64_t room = table->config.max_size - (int64_t)table->books.slab.count;
   if (table->replaces && room > 0 && (int64_t)k > room) k = (size_t)room;
   uint64_t before = table->books.slab.sequence;
   rv_hold *hold = NULL;
-  rv_code code;
-  if (rows->placed != NULL && is_full(table)) {
+  rv_changes_from(table, rows->naming, NULL, 0);
+  rv_code code = rv_changes_reserve(table, 2 * k, k, err);
+  if (code == RV_OK && rows->placed != NULL && is_full(table)) {
     code = take_in_placed(turn, rows, k, &added, err);
     removed = (int64_t)added;
-  } else {
+  } else if (code == RV_OK) {
     code = place_rows(turn, rows, &k, &hold, &first, err);
     if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
   }

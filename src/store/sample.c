@@ -1,5 +1,6 @@
 /* Items go out: drawn one by one as the limiter allows, many in one step where a draw does not change the next one's odds. */
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
 
@@ -80,6 +81,7 @@ static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *s
     int32_t times = item->times_sampled;
     unique += times == 0 ? 1 : 0;
     item->times_sampled = times += times < INT32_MAX ? 1 : 0;
+    rv_changes_note(table, RV_CHANGE_SAMPLE, item);
     bool loose = item->template_number == RV_LOOSE;
     rv_trajectory *trajectory = loose ? ((rv_loose *)item->data)->trajectory : templates[item->template_number].trajectory;
     if (trajectory != last) {
@@ -157,6 +159,7 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling)
   draw->rate_limited = sampling->rate_limited;
   rv_snapshot_changes(table, slot);
   count_draw(table, item);
+  rv_changes_note(table, RV_CHANGE_SAMPLE, item);
   fill_draw(table, item, draw);
   rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
   if (table->config.max_times_sampled <= 0 || item->times_sampled != table->config.max_times_sampled) return false;
@@ -221,6 +224,12 @@ bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
     return true;
   }
   if (sampling->fill != NULL && rv_fill_mismatch(turn, sampling)) return true;
+  if (!rv_changes_have_room(table, 2)) return blocked(turn, sampling);
+  rv_code reserved = rv_changes_reserve(table, RV_DRAWS_STEP, 0, &sampling->waiter.error);
+  if (reserved != RV_OK) {
+    rv_turn_complete(turn, &sampling->waiter, sampling->count > 0 ? RV_OK : reserved);
+    return true;
+  }
   k = (size_t)allowed;
   bool in_turn = table->config.max_times_sampled > 0 || sampling->max_bytes > 0;
   size_t drawn;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
 
@@ -45,7 +46,11 @@ static rv_code begin(rv_snapshot *snapshot, rv_error *err)
     rv_turn_begin(&turn, table);
     slots = table->books.slab.used;
     bool busy = table->snapshot != NULL, enough = slots <= snapshot->num_blocks << RV_KEPT_SHIFT;
-    if (!busy && enough) {
+    code = rv_changes_reserve(table, 1, 0, err);
+    if (!busy && enough && code == RV_OK) {
+      if (table->log != NULL)
+        rv_changes_put(table, RV_CHANGE_SNAPSHOT, atomic_load_explicit(&table->log->shared->snapshot, memory_order_relaxed), 0,
+                       0);
       fill_head(table, snapshot);
       snapshot->books = &table->books;
       snapshot->cursor = table->books.slab.oldest;
@@ -57,7 +62,7 @@ static rv_code begin(rv_snapshot *snapshot, rv_error *err)
     if (busy)
       return rv_fail(err, RV_FAILED_PRECONDITION, "table \"%s\": another checkpoint of it is being taken; wait for that one",
                      table->name);
-    if (enough) return RV_OK;
+    if (enough || code != RV_OK) return code;
   }
 }
 

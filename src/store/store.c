@@ -19,6 +19,7 @@ struct rv_store {
   rv_decode_cache *cache;
   rv_crew *crew;
   _Atomic(rv_store_attachment *) attachment; /* set once */
+  _Atomic(rv_change_log *) log;              /* of all tables; NULL: none */
   size_t num_tables;
   rv_table *tables[];
 };
@@ -101,6 +102,7 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   atomic_init(&store->refs, 1);
   atomic_init(&store->closed, false);
   atomic_init(&store->attachment, NULL);
+  atomic_init(&store->log, NULL);
   rv_env_fill(&store->env, config.env);
   store->state_id[0] = rv_entropy64(&store->env);
   store->state_id[1] = rv_entropy64(&store->env);
@@ -209,4 +211,40 @@ rv_store_attachment *rv_store_attach(rv_store *store, rv_store_attachment *candi
   bool first =
       atomic_compare_exchange_strong_explicit(&store->attachment, &there, candidate, memory_order_acq_rel, memory_order_acquire);
   return first ? candidate : there;
+}
+
+rv_store_attachment *rv_store_attached(const rv_store *store)
+{
+  return atomic_load_explicit(&store->attachment, memory_order_acquire);
+}
+
+void rv_store_set_state_id(rv_store *store, const uint64_t id[2])
+{
+  store->state_id[0] = id[0];
+  store->state_id[1] = id[1];
+}
+
+/* ---- changes ---- */
+
+rv_code rv_store_keep_changes(rv_store *store, rv_change_log *log, rv_error *err)
+{
+  for (size_t i = 0; i < store->num_tables; i++) {
+    rv_code code = rv_table_keep_changes(store->tables[i], log, err);
+    if (code == RV_OK) continue;
+    while (i-- > 0) rv_table_drop_changes(store->tables[i]);
+    return code;
+  }
+  atomic_store_explicit(&store->log, log, memory_order_release);
+  return RV_OK;
+}
+
+void rv_store_drop_changes(rv_store *store)
+{
+  atomic_store_explicit(&store->log, NULL, memory_order_release);
+  for (size_t i = 0; i < store->num_tables; i++) rv_table_drop_changes(store->tables[i]);
+}
+
+rv_change_log *rv_store_change_log(rv_store *store)
+{
+  return atomic_load_explicit(&store->log, memory_order_acquire);
 }

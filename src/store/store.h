@@ -5,6 +5,7 @@
 #include "base/crew.h"
 #include "base/env.h"
 #include "reverie/store.h"
+#include "store/changes.h"
 #include "store/table.h"
 
 /* A table lives as long as its store. RV_NOT_FOUND: the sentence lists the names there are. */
@@ -18,6 +19,14 @@ rv_crew *rv_store_crew(rv_store *store);                        /* helps with la
 void rv_store_state_id(const rv_store *store, uint64_t out[2]); /* random, made with the store */
 bool rv_store_is_closed(const rv_store *store);
 
+/* A store that goes on where another was: before anybody has asked. */
+void rv_store_set_state_id(rv_store *store, const uint64_t id[2]);
+
+/* All tables keep their changes for that log from now on (changes.h), or none does any more. RV_FAILED_PRECONDITION: they have one. */
+rv_code rv_store_keep_changes(rv_store *store, rv_change_log *log, rv_error *err);
+void rv_store_drop_changes(rv_store *store);
+rv_change_log *rv_store_change_log(rv_store *store); /* NULL: none */
+
 /* What a layer above keeps with the store, because it must last as long (the server: what it remembers of writers). */
 typedef struct rv_store_attachment {
   void (*free)(struct rv_store_attachment *attachment); /* when the store goes */
@@ -25,5 +34,6 @@ typedef struct rv_store_attachment {
 /* Attaches it if nothing is attached yet. Returns what is attached then: if that is not `candidate`, the caller keeps it. Any
  * thread. */
 rv_store_attachment *rv_store_attach(rv_store *store, rv_store_attachment *candidate);
+rv_store_attachment *rv_store_attached(const rv_store *store); /* NULL: nothing */
 
 #endif

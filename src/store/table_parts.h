@@ -15,6 +15,7 @@
 #include "base/past_caches.h"
 #include "base/random.h"
 #include "store/books.h"
+#include "store/changes.h"
 #include "store/extensions/extension.h"
 #include "store/pick.h"
 #include "store/rate_limiter.h"
@@ -112,8 +113,7 @@ struct rv_table {
   char *name;
   rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL */
   rv_signature *signature;
-  bool weighs;   /* some selector takes no negative and no infinite priority */
-  bool replaces; /* when it is full, a new item may take the oldest one's slot and its place in the sampler (replace.c) */
+  bool weighs; /* some selector takes no negative and no infinite priority */
   rv_extension *extensions;
   size_t num_extensions;
   atomic_uint contenders; /* threads that wait for the mutex */
@@ -149,6 +149,9 @@ struct rv_table {
   uint64_t pages;
 
   struct rv_snapshot *snapshot; /* being taken; NULL: none (snapshot.h) */
+  rv_changes *log;              /* what changed, for somebody who writes it down; NULL: nobody does (changes.h) */
+  bool replaces; /* when it is full, a new item may take the oldest one's slot and its place in the sampler (replace.c) */
+  bool replaces_without_changes; /* what `replaces` is when nobody writes down */
 
   bool compacting;
   rv_hold *compact_into;
@@ -233,8 +236,9 @@ static inline bool rv_priority_fine(const rv_table *table, double priority)
   return table->weighs ? priority >= 0 && priority <= 1.7976931348623157e308 : priority == priority;
 }
 
-/* An item that is in the books becomes visible: selectors, bounds, event; over the bound the remover takes one away. On an error
- * the item is gone again. The limiter is the caller's. */
+/* An item that is in the books becomes visible: selectors, bounds, event. On an error it is gone again. The limiter is the caller's. */
+rv_code rv_table_show(rv_turn *turn, uint32_t slot, rv_error *err);
+/* The same for a new item; it is written down, and over the bound the remover takes one away. */
 rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error *err);
 /* Takes the item out of everything but the limiter's counts. */
 void rv_table_remove(rv_turn *turn, uint32_t slot);

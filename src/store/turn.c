@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "store/changes_parts.h"
 #include "store/chunk_parts.h"
-#include "store/table_parts.h"
 
 static void lock(rv_table *table)
 {
@@ -57,6 +57,10 @@ void rv_turn_leave(rv_turn *turn)
   if (table->num_events > 0) rv_table_tell(table);
   if (turn->garbage.holds != NULL) rv_spares_keep(turn->table, &turn->garbage);
   bool some = take_completed(table, &completed);
+  if (table->log != NULL && table->log->fresh) {
+    table->log->fresh = false;
+    table->log->shared->wake(table->log->shared, table->log->pressed);
+  }
   rv_mutex_unlock(&table->mutex);
   rv_garbage_free(&turn->garbage);
   if (some) deliver(table, &completed);
@@ -208,6 +212,10 @@ rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity)
   if (reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) {
     reason = RV_WAIT_EMPTY;
     snprintf(sentence, sizeof sentence, "waits for an item (none is present)");
+  }
+  if (reason == RV_WAIT_NONE && !rv_changes_have_room(table, insert ? 1 : 2)) {
+    reason = RV_WAIT_JOURNAL;
+    rv_changes_explain(table->log, sentence, sizeof sentence);
   }
   rv_turn_end(&turn);
   if (ahead > 0) {

@@ -48,6 +48,8 @@ typedef struct rv_insert {
   int32_t times_sampled;     /* to begin with; usually 0 */
   rv_trajectory *trajectory; /* the caller's reference is kept by the caller; the table takes its own */
   uint64_t naming;           /* 0: not said (reverie/client.h) */
+  uint64_t writer[2];        /* who sends it, and */
+  uint64_t number;           /* as which of its items, for the journal; 0: nobody who numbers them */
   bool updated;              /* out: the key was there */
 } rv_insert;
 

@@ -87,7 +87,7 @@ static rv_code parse_caller(rv_span message, rv_waiting_caller *out, rv_error *e
   while (rv_reader_next(&reader, &field)) {
     if (rv_field_is(&field, 1, RV_WIRE_VARINT)) out->id = field.value;
     if (rv_field_is(&field, 2, RV_WIRE_VARINT)) out->is_insert = field.value != 0;
-    if (rv_field_is(&field, 3, RV_WIRE_VARINT) && field.value <= RV_WAIT_EMPTY) out->reason = (rv_wait_reason)field.value;
+    if (rv_field_is(&field, 3, RV_WIRE_VARINT) && field.value <= RV_WAIT_JOURNAL) out->reason = (rv_wait_reason)field.value;
     if (rv_field_is(&field, 4, RV_WIRE_VARINT)) out->waiting_ns = (int64_t)field.value;
     if (rv_field_is(&field, 5, RV_WIRE_VARINT)) out->remaining_ns = (int64_t)field.value;
     if (rv_field_is(&field, 6, RV_WIRE_VARINT)) out->wanted = (int64_t)field.value;

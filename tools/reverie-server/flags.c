@@ -27,6 +27,10 @@ const char flags_help[] =
     "(docs/checkpoints.md);\n"
     "                         --set checkpoint_every_seconds=N, checkpoint_every_inserts=N, checkpoint_keep=N,\n"
     "                         checkpoint_fallback=DIR, checkpoint_level=0..9\n"
+    "  --journal DIR        write every change to a journal in DIR, so that nothing confirmed is lost (docs/journal.md); with "
+    "--checkpoints;\n"
+    "                         --set journal_mode=always|periodic, journal_period_seconds=N, journal_max_queued_bytes=N,\n"
+    "                         journal_checkpoint_bytes=N, journal_salvage=1\n"
     "  --log LEVEL          debug, info, warning or error (default info)\n"
     "  --set NAME=VALUE     any setting of the file: max_message_bytes, max_connections, ...\n"
     "  --check              say whether the configuration is right, and exit\n"
@@ -50,7 +54,8 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
                                          {"--threads", "threads"},
                                          {"--drain", "drain_seconds"},
                                          {"--log", "log"},
-                                         {"--checkpoints", "checkpoint_path"}};
+                                         {"--checkpoints", "checkpoint_path"},
+                                         {"--journal", "journal_path"}};
   bool listen = strcmp(flag, "--listen") == 0;
   if (!all->listen_by_flag && (listen || strcmp(flag, "--host") == 0 || strcmp(flag, "--port") == 0)) all->num_addresses = 0;
   if (!all->listen_by_flag && listen) {
@@ -66,8 +71,8 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 
 static bool takes_value(const char *flag)
 {
-  static const char *const names[] = {"--config",  "--table", "--listen", "--host", "--port",
-                                      "--threads", "--drain", "--log",    "--set",  "--checkpoints"};
+  static const char *const names[] = {"--config", "--table", "--listen", "--host",        "--port",   "--threads",
+                                      "--drain",  "--log",   "--set",    "--checkpoints", "--journal"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

@@ -61,8 +61,9 @@ static bool not_interrupted(void *context, const rv_checkpoint_progress *progres
   return sigismember(&pending, SIGTERM) == 0 && sigismember(&pending, SIGINT) == 0 && context == NULL;
 }
 
-/* Empty, or with what was saved. Without a checkpointer only the configuration is tried. */
-static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, const rv_env *env, rv_store **out, rv_error *err)
+/* Empty, or with what was saved, and with what the journal says happened since. Without a checkpointer only the configuration is tried. */
+static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, const rv_env *env, rv_store **out,
+                          rv_journal **journal, rv_error *err)
 {
   rv_store_config config = {.size = sizeof config,
                             .env = env,
@@ -70,12 +71,21 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                             .num_tables = all->num_tables,
                             .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes};
   const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = not_interrupted};
+  const rv_journal_config journaled = {.size = sizeof journaled,
+                                       .path = all->journal_path,
+                                       .mode = all->journal_mode == 0 ? RV_JOURNAL_ALWAYS : (rv_journal_mode)all->journal_mode,
+                                       .period_ms = all->journal_period_ms,
+                                       .max_queued_bytes = (size_t)all->journal_max_queued_bytes,
+                                       .salvage = all->journal_salvage != 0,
+                                       .env = env};
+  if (checkpointer != NULL && all->journal_path != NULL)
+    return rv_journal_recover(&journaled, checkpointer, &config, &watch, out, journal, err);
   return checkpointer == NULL ? rv_store_new(&config, out, err)
                               : rv_checkpointer_restore(checkpointer, &config, &watch, out, NULL, err);
 }
 
-static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer *checkpointer, const rv_env *env,
-                           rv_server **out, rv_error *err)
+static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer *checkpointer, rv_journal *journal,
+                           const rv_env *env, rv_server **out, rv_error *err)
 {
   rv_server_config config = {.size = sizeof config,
                              .store = store,
@@ -92,7 +102,9 @@ static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer
                              .max_orphan_bytes = (size_t)all->max_orphan_bytes,
                              .checkpointer = checkpointer,
                              .checkpoint_every_ms = all->checkpoint_every_ms,
-                             .checkpoint_every_inserts = all->checkpoint_every_inserts};
+                             .checkpoint_every_inserts = all->checkpoint_every_inserts,
+                             .journal = journal,
+                             .checkpoint_journal_bytes = all->journal_checkpoint_bytes};
   return rv_server_new(&config, out, err);
 }
 
@@ -166,7 +178,8 @@ static int run(const settings *all, bool only_check)
     code = rv_address_parse(all->addresses[i], &address, &err);
   }
   rv_checkpointer *checkpointer = NULL;
-  if (code == RV_OK) code = make_store(all, NULL, &env, &store, &err);
+  rv_journal *journal = NULL;
+  if (code == RV_OK) code = make_store(all, NULL, &env, &store, &journal, &err);
   if (code == RV_OK) code = make_checkpointer(all, &env, &checkpointer, &err);
   if (code != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
@@ -182,7 +195,7 @@ static int run(const settings *all, bool only_check)
   if (checkpointer != NULL) {
     rv_store_unref(store); /* it has shown that the configuration is right */
     store = NULL;
-    code = make_store(all, checkpointer, &env, &store, &err);
+    code = make_store(all, checkpointer, &env, &store, &journal, &err);
     if (code != RV_OK) {
       fprintf(stderr, "reverie-server: %s\n", err.message);
       rv_checkpointer_unref(checkpointer);
@@ -191,7 +204,7 @@ static int run(const settings *all, bool only_check)
   }
   raise_file_limit();
   int status = 1;
-  if (make_server(all, store, checkpointer, &env, &server, &err) != RV_OK) {
+  if (make_server(all, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
   } else {
     sigset_t signals;
@@ -203,6 +216,7 @@ static int run(const settings *all, bool only_check)
     status = serve(server, all, &signals);
   }
   rv_server_free(server);
+  rv_journal_unref(journal);
   rv_checkpointer_unref(checkpointer);
   rv_store_unref(store);
   return status;

@@ -25,9 +25,18 @@ void settings_add_address(settings *all, const char *address)
 
 /* ---- the whole ---- */
 
-typedef enum value_kind { VALUE_INT, VALUE_BYTES, VALUE_SECONDS, VALUE_TEXT, VALUE_LEVEL, VALUE_ADDRESS } value_kind;
+typedef enum value_kind {
+  VALUE_INT,
+  VALUE_BYTES,
+  VALUE_SECONDS,
+  VALUE_TEXT,
+  VALUE_LEVEL,
+  VALUE_ADDRESS,
+  VALUE_JOURNAL_MODE
+} value_kind;
 
 #define CHECKPOINT "checkpoint_"
+#define JOURNAL "journal_"
 
 static const struct field {
   const char *name;
@@ -56,6 +65,12 @@ static const struct field {
     {CHECKPOINT "every_inserts", VALUE_INT, false, offsetof(settings, checkpoint_every_inserts), 0, INT64_MAX},
     {CHECKPOINT "keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
     {CHECKPOINT "level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
+    {JOURNAL "path", VALUE_TEXT, false, offsetof(settings, journal_path), 0, 0},
+    {JOURNAL "mode", VALUE_JOURNAL_MODE, false, offsetof(settings, journal_mode), 0, 0},
+    {JOURNAL "period_seconds", VALUE_SECONDS, false, offsetof(settings, journal_period_ms), 0, 0},
+    {JOURNAL "max_queued_bytes", VALUE_BYTES, false, offsetof(settings, journal_max_queued_bytes), 0, 0},
+    {JOURNAL "checkpoint_bytes", VALUE_BYTES, false, offsetof(settings, journal_checkpoint_bytes), 0, 0},
+    {JOURNAL "salvage", VALUE_INT, false, offsetof(settings, journal_salvage), 0, 1},
 };
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -66,12 +81,30 @@ bool settings_is_limit(const char *name)
   return false;
 }
 
+static bool has_field(const char *prefix, const char *name)
+{
+  size_t size = strlen(prefix);
+  for (size_t i = 0; i < NUM_FIELDS; i++)
+    if (strncmp(fields[i].name, prefix, size) == 0 && strcmp(fields[i].name + size, name) == 0) return true;
+  return false;
+}
+
 bool settings_is_checkpoint(const char *name)
 {
-  size_t prefix = strlen(CHECKPOINT);
-  for (size_t i = 0; i < NUM_FIELDS; i++)
-    if (strncmp(fields[i].name, CHECKPOINT, prefix) == 0 && strcmp(fields[i].name + prefix, name) == 0) return true;
-  return false;
+  return has_field(CHECKPOINT, name);
+}
+
+bool settings_is_journal(const char *name)
+{
+  return has_field(JOURNAL, name);
+}
+
+static bool parse_journal_mode(const char *text, int64_t *out, rv_error *err)
+{
+  bool always = strcmp(text, "always") == 0, periodic = strcmp(text, "periodic") == 0;
+  if (!always && !periodic) rv_fail(err, RV_INVALID_ARGUMENT, "expected always or periodic, got \"%s\"", text);
+  *out = always ? RV_JOURNAL_ALWAYS : RV_JOURNAL_PERIODIC;
+  return always || periodic;
 }
 
 static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
@@ -88,7 +121,7 @@ static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
 
 static bool unknown_field(const char *name, rv_error *err)
 {
-  char known[480] = "";
+  char known[720] = "";
   for (size_t i = 0, at = 0; i < NUM_FIELDS && at < sizeof known; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", fields[i].name);
   rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"; there are %s, tables", name, known);
@@ -108,6 +141,7 @@ bool settings_set(settings *all, const char *name, const char *text, rv_error *e
   case VALUE_TEXT: *(const char **)(void *)place = arena_copy(&all->memory, text, strlen(text)); return true;
   case VALUE_LEVEL: return parse_level(text, &all->log_level, err);
   case VALUE_ADDRESS: settings_add_address(all, text); return true;
+  case VALUE_JOURNAL_MODE: return parse_journal_mode(text, (int64_t *)(void *)place, err);
   }
   return false;
 }
@@ -222,6 +256,17 @@ bool settings_finish(settings *all, rv_error *err)
        all->checkpoint_keep > 0 || all->checkpoint_level >= 0)) {
     rv_fail(err, RV_INVALID_ARGUMENT,
             "checkpoints have no path; give one by --checkpoints DIRECTORY, or path in the file's checkpoints");
+    return false;
+  }
+  if (all->journal_path == NULL && (all->journal_mode != 0 || all->journal_period_ms > 0 || all->journal_max_queued_bytes > 0 ||
+                                    all->journal_checkpoint_bytes > 0 || all->journal_salvage != 0)) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "the journal has no path; give one by --journal DIRECTORY, or path in the file's journal");
+    return false;
+  }
+  if (all->journal_path != NULL && all->checkpoint_path == NULL) {
+    rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "a journal goes on from checkpoints; give those a path, too: --checkpoints DIRECTORY, or path in the file's checkpoints");
     return false;
   }
   if (all->num_addresses > 0 && (all->host != NULL || all->port >= 0)) {

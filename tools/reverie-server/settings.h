@@ -23,6 +23,10 @@ typedef struct settings {
   const char *checkpoint_path, *checkpoint_fallback; /* NULL: none */
   int64_t checkpoint_every_ms, checkpoint_every_inserts, checkpoint_keep;
   int64_t checkpoint_level; /* -1: not given */
+  const char *journal_path; /* NULL: none */
+  int64_t journal_mode;     /* rv_journal_mode; 0: not given */
+  int64_t journal_period_ms, journal_max_queued_bytes, journal_checkpoint_bytes;
+  int64_t journal_salvage;
   rv_log_level log_level;
   rv_table_config *tables; /* `name` NULL until it is set */
   size_t num_tables;
@@ -37,7 +41,9 @@ bool settings_finish(settings *all, rv_error *err);
  * ones. */
 bool settings_set(settings *all, const char *name, const char *text, rv_error *err);
 bool settings_is_limit(const char *name);
-bool settings_is_checkpoint(const char *name); /* "path" of the file's mapping: the setting is "checkpoint_path" */
+/* "path" of the file's mapping "checkpoints" or "journal": the setting is "checkpoint_path" or "journal_path". */
+bool settings_is_checkpoint(const char *name);
+bool settings_is_journal(const char *name);
 void settings_add_address(settings *all, const char *address);
 
 /* A table with the defaults, to be set. Valid until the next is added. */

@@ -200,7 +200,9 @@ static bool read_limits(settings *all, const yaml_place *at, rv_error *err)
   return true;
 }
 
-static bool read_checkpoints(settings *all, const yaml_place *at, rv_error *err)
+/* A mapping whose fields are settings with a prefix: "checkpoints" and "journal". */
+static bool read_group(settings *all, const char *group, const char *prefix, bool (*has)(const char *name), const yaml_place *at,
+                       rv_error *err)
 {
   if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a mapping with the path of a directory");
   for (size_t i = 0; i < yaml_length(at); i++) {
@@ -208,9 +210,8 @@ static bool read_checkpoints(settings *all, const yaml_place *at, rv_error *err)
     char name[64];
     yaml_place value;
     if (!yaml_entry(&all->memory, at, i, &key, &value, err)) return false;
-    if (!settings_is_checkpoint(key))
-      return yaml_fail(&value, err, "checkpoints have no field \"%s\"; docs/server.md lists them", key);
-    snprintf(name, sizeof name, "checkpoint_%s", key);
+    if (!has(key)) return yaml_fail(&value, err, "%s no field \"%s\"; docs/server.md lists them", group, key);
+    snprintf(name, sizeof name, "%s%s", prefix, key);
     if (!read_setting(all, name, &value, err)) return false;
   }
   return true;
@@ -229,7 +230,9 @@ static bool read_top(settings *all, const yaml_place *at, rv_error *err)
     } else if (strcmp(key, "limits") == 0) {
       ok = read_limits(all, &value, err);
     } else if (strcmp(key, "checkpoints") == 0) {
-      ok = read_checkpoints(all, &value, err);
+      ok = read_group(all, "checkpoints have", "checkpoint_", settings_is_checkpoint, &value, err);
+    } else if (strcmp(key, "journal") == 0) {
+      ok = read_group(all, "the journal has", "journal_", settings_is_journal, &value, err);
     } else if (strcmp(key, "listen") == 0 && yaml_is_sequence(&value)) {
       ok = true;
       for (size_t k = 0; ok && k < yaml_length(&value); k++) {

@@ -1,4 +1,4 @@
-#include "server/done_set.h"
+#include "persist/done_set.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "server/done_set.h"
+#include "persist/done_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,5 +81,24 @@ rv_code rv_done_set_add(rv_done_set *set, uint64_t number, rv_error *err)
   memmove(set->runs + i + 1, set->runs + i, (set->count - i) * sizeof *set->runs);
   set->runs[i] = (rv_done_run){.first = number, .last = number};
   set->count++;
+  return RV_OK;
+}
+
+rv_code rv_done_set_append(rv_done_set *set, uint64_t first, uint64_t last, rv_error *err)
+{
+  if (last < first || (set->count > 0 && (first == 0 || set->runs[set->count - 1].last >= first - 1)))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the runs of a writer's numbers are not in order");
+  rv_code code = make_room(set, err);
+  if (code == RV_OK) set->runs[set->count++] = (rv_done_run){.first = first, .last = last};
+  return code;
+}
+
+rv_code rv_done_set_copy(rv_done_set *set, const rv_done_set *from, rv_error *err)
+{
+  if (from->count == 0) return RV_OK;
+  set->runs = malloc(from->count * sizeof *set->runs);
+  if (set->runs == NULL) return rv_fail_memory(err, from->count * sizeof *set->runs);
+  memcpy(set->runs, from->runs, from->count * sizeof *set->runs);
+  set->count = set->capacity = from->count;
   return RV_OK;
 }

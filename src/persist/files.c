@@ -1,0 +1,54 @@
+#include "persist/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static int create(void *context, const char *path)
+{
+  (void)context;
+  return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static ssize_t write_some(void *context, int file, const struct iovec *pieces, int count)
+{
+  (void)context;
+  return writev(file, pieces, count);
+}
+
+static int sync_file(void *context, int file)
+{
+  (void)context;
+  return fdatasync(file);
+}
+
+static int sync_directory(void *context, const char *path)
+{
+  (void)context;
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return -1;
+  int result = fsync(dir), number = errno;
+  close(dir);
+  if (result != 0 && (number == EINVAL || number == ENOTSUP)) return 0; /* some file systems have nothing to force there */
+  errno = number;
+  return result;
+}
+
+static int truncate_file(void *context, int file, off_t size)
+{
+  (void)context;
+  return ftruncate(file, size);
+}
+
+static int remove_file(void *context, const char *path)
+{
+  (void)context;
+  return unlink(path);
+}
+
+const rv_files rv_files_of_system = {.create = create,
+                                     .write = write_some,
+                                     .sync = sync_file,
+                                     .sync_directory = sync_directory,
+                                     .truncate = truncate_file,
+                                     .remove = remove_file};

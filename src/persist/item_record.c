@@ -1,0 +1,58 @@
+#include "persist/item_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void rv_item_scratch_fini(rv_item_scratch *scratch)
+{
+  free(scratch->slices.slices);
+  free(scratch->num_slices);
+  free(scratch->squeeze);
+  *scratch = (rv_item_scratch){0};
+}
+
+static rv_code make_room_for_columns(rv_item_scratch *scratch, uint32_t columns, rv_error *err)
+{
+  if (columns <= scratch->columns_capacity) return RV_OK;
+  uint32_t *num_slices = realloc(scratch->num_slices, columns * sizeof *num_slices);
+  if (num_slices != NULL) scratch->num_slices = num_slices;
+  bool *squeeze = realloc(scratch->squeeze, columns * sizeof *squeeze);
+  if (squeeze != NULL) scratch->squeeze = squeeze;
+  if (num_slices == NULL || squeeze == NULL) return rv_fail_memory(err, columns * sizeof *num_slices);
+  scratch->columns_capacity = columns;
+  return RV_OK;
+}
+
+rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const char *table, uint64_t naming, const rv_draw *draw,
+                           rv_writer_buf *out, rv_error *err)
+{
+  const rv_trajectory *trajectory = draw->trajectory;
+  rv_code code = make_room_for_columns(scratch, trajectory->num_columns, err);
+  scratch->slices.count = 0;
+  for (uint32_t i = 0; i < trajectory->num_columns && code == RV_OK; i++) {
+    const rv_trajectory_column *column = &trajectory->columns[i];
+    size_t before = scratch->slices.count;
+    for (uint32_t k = 0; k < column->num_slices && code == RV_OK; k++) {
+      rv_slice slice = rv_draw_slice(draw, column->first_slice + k);
+      code = rv_chunk_log_put(log, &slice, &scratch->slices, err);
+    }
+    scratch->num_slices[i] = (uint32_t)(scratch->slices.count - before);
+    scratch->squeeze[i] = column->squeeze;
+  }
+  if (code != RV_OK) return code;
+  const rv_wire_item item = {.key = draw->key,
+                             .table = {(const uint8_t *)table, strlen(table)},
+                             .priority = draw->priority,
+                             .times_sampled = draw->times_sampled,
+                             .inserted_at_ns = draw->inserted_at_ns,
+                             .naming = naming,
+                             .slices = scratch->slices.slices,
+                             .num_slices = scratch->num_slices,
+                             .squeeze = scratch->squeeze,
+                             .num_columns = trajectory->num_columns,
+                             .total_slices = (uint32_t)scratch->slices.count};
+  rv_wire_item_serialize(out, &item);
+  return out->failed ? rv_fail_memory(err, out->size) : RV_OK;
+}

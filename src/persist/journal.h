@@ -1,0 +1,87 @@
+/* The journal behind the opaque rv_journal, for the layers above and for checkpoints.
+ *
+ * A thread of the journal's goes round: it counts `cycle` up, takes what has changed from every table, encodes it, writes it, waits for
+ * the disk, and says that this cycle is written. In the mode `always` it does so whenever there is something, and what comes meanwhile
+ * goes together in the next round; in `periodic` once a period, or earlier when much waits. Where writing fails it says so once, keeps
+ * what it has, and tries again in a new segment; tables let inserts wait when too much has gathered.
+ *
+ * Who must not answer before the disk has it takes a ticket after the change and waits for that: rv_journal_wait calls back from the
+ * journal's thread, without locks, when it is time. */
+#ifndef RV_PERSIST_JOURNAL_H
+#define RV_PERSIST_JOURNAL_H
+
+#include "base/list.h"
+#include "persist/files.h"
+#include "persist/journal_file.h"
+#include "persist/journal_writers.h"
+#include "reverie/journal.h"
+#include "store/store.h"
+
+/* ---- for servers ---- */
+
+bool rv_journal_is_always(const rv_journal *journal);
+const rv_store *rv_journal_store(const rv_journal *journal);
+
+/* Covers every change that was made before the call. */
+uint64_t rv_journal_ticket(const rv_journal *journal);
+bool rv_journal_is_written(const rv_journal *journal, uint64_t ticket);
+
+typedef struct rv_journal_waiter {
+  void (*done)(struct rv_journal_waiter *waiter); /* once, on the journal's thread, without locks */
+  uint64_t ticket;
+  rv_link link;
+} rv_journal_waiter;
+
+/* False: it is written, and `done` will not be called. */
+bool rv_journal_wait(rv_journal *journal, rv_journal_waiter *waiter);
+/* True: `done` will not be called. False: it was or will be. */
+bool rv_journal_cancel(rv_journal *journal, rv_journal_waiter *waiter);
+
+/* A writer's session begins, or is over. Without memory for it the writer is as if it were unknown after a crash. */
+void rv_journal_note_writer(rv_journal *journal, const uint64_t id[2], bool forgotten);
+/* What the journal knew of writers when it was recovered; begin with NULL. Until the first rv_journal_note_writer. */
+const rv_journal_writer *rv_journal_recovered_writer(const rv_journal *journal, const rv_journal_writer *after);
+
+int64_t rv_journal_disk_bytes(const rv_journal *journal);
+
+/* ---- for checkpoints ---- */
+
+/* The store's journal, with a reference; NULL: none. */
+rv_journal *rv_journal_of(rv_store *store);
+/* Begins a new generation: what a checkpoint whose snapshots are taken from here on goes on from. One at a time, until
+ * rv_journal_end_checkpoint. RV_FAILED_PRECONDITION: another one is being saved. */
+rv_code rv_journal_begin_checkpoint(rv_journal *journal, const rv_checkpoint_watch *watch, uint64_t *segment, rv_error *err);
+void rv_journal_end_checkpoint(rv_journal *journal);
+/* Waits until all so far is on the disk. */
+rv_code rv_journal_settle(rv_journal *journal, const rv_checkpoint_watch *watch, rv_error *err);
+/* Removes the segments that no checkpoint in that directory goes on from. */
+void rv_journal_prune(rv_journal *journal, const char *checkpoints);
+
+/* RV_LINK_FILE: which journal goes on from the checkpoint, and with which segment. */
+typedef struct rv_journal_link {
+  uint64_t id[2], segment;
+} rv_journal_link;
+void rv_journal_get_link(const rv_journal *journal, uint64_t segment, rv_journal_link *out);
+void rv_journal_link_text(const rv_journal_link *link, char out[128]);
+/* false: there is none. */
+bool rv_journal_link_read(const char *checkpoint, rv_journal_link *out);
+
+/* ---- for recovery and tests ---- */
+
+typedef struct rv_journal_start {
+  const rv_journal_config *config; /* whole, with nothing left to default but the environment */
+  const char *dir;
+  int lock; /* the directory's; the journal's from here on, whatever is returned */
+  rv_store *store;
+  uint64_t id[2], segment, generation, next_group; /* the last segment that is there, and what comes next */
+  rv_journal_writers *writers;                     /* taken over */
+  int64_t disk_bytes;                              /* of the segments that are there */
+} rv_journal_start;
+
+rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv_journal **out, rv_error *err);
+/* The same as rv_journal_recover with files of the caller's. */
+rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files *files, rv_checkpointer *checkpointer,
+                                const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,
+                                rv_journal **journal, rv_error *err);
+
+#endif

@@ -1,0 +1,250 @@
+/* Every write, fsync and the like fails in turn: nothing that was confirmed is lost or doubled, and the journal goes on. */
+#include "persist/journal_testing.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#include "base/error.h"
+
+/* ---- files that fail ---- */
+
+typedef struct faulty {
+  atomic_long until;  /* calls that succeed before the first that fails; negative: none fails */
+  atomic_long faults; /* so many in a row fail */
+  atomic_long calls;
+  int number; /* errno; 0: a write that is cut short */
+} faulty;
+
+static bool fails(faulty *f)
+{
+  atomic_fetch_add(&f->calls, 1);
+  long left = atomic_load(&f->until);
+  if (left < 0) return false;
+  if (left > 0) {
+    atomic_fetch_sub(&f->until, 1);
+    return false;
+  }
+  if (atomic_fetch_sub(&f->faults, 1) <= 1) atomic_store(&f->until, -1);
+  errno = f->number;
+  return f->number != 0;
+}
+
+static int faulty_create(void *context, const char *path)
+{
+  return fails(context) ? -1 : rv_files_of_system.create(NULL, path);
+}
+static ssize_t faulty_write(void *context, int file, const struct iovec *pieces, int count)
+{
+  faulty *f = context;
+  bool due = atomic_load(&f->until) == 0;
+  if (fails(f)) return -1;
+  if (!due) return rv_files_of_system.write(NULL, file, pieces, count);
+  struct iovec half = {pieces[0].iov_base, pieces[0].iov_len / 2 + 1};
+  return rv_files_of_system.write(NULL, file, &half, 1);
+}
+static int faulty_sync(void *context, int file)
+{
+  return fails(context) ? -1 : rv_files_of_system.sync(NULL, file);
+}
+static int faulty_sync_directory(void *context, const char *path)
+{
+  return fails(context) ? -1 : rv_files_of_system.sync_directory(NULL, path);
+}
+static int faulty_truncate(void *context, int file, off_t size)
+{
+  return fails(context) ? -1 : rv_files_of_system.truncate(NULL, file, size);
+}
+static int faulty_remove(void *context, const char *path)
+{
+  return fails(context) ? -1 : rv_files_of_system.remove(NULL, path);
+}
+
+static rv_files files_of(faulty *f)
+{
+  return (rv_files){.create = faulty_create,
+                    .write = faulty_write,
+                    .sync = faulty_sync,
+                    .sync_directory = faulty_sync_directory,
+                    .truncate = faulty_truncate,
+                    .remove = faulty_remove,
+                    .context = f};
+}
+
+/* ---- every call in turn ---- */
+
+enum { STEPS = 6 };
+
+/* Inserts, confirmed one by one, with a checkpoint between; what is on the disk is looked at after each confirmation. */
+static long run_with_faults(fixture *fixed, long first, long many, int number)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  faulty f = {.number = number};
+  atomic_init(&f.until, -1);
+  atomic_init(&f.faults, many);
+  atomic_init(&f.calls, 0);
+  rv_files files = files_of(&f);
+  disk d = disk_of(fixed, "first");
+  char command[200];
+  snprintf(command, sizeof command, "rm -rf %s", d.dir);
+  assert_int_equal(system(command), 0);
+  journaled j = open_with(&d, (how){.files = &files}, &config, 1);
+  atomic_store(&f.calls, 0);
+  atomic_store(&f.until, first);
+  for (uint64_t step = 1; step <= STEPS; step++) {
+    must(insert_value(j.store, rv_store_table(j.store, 0), step, 1, (int64_t)step), &err);
+    sync_all(&j); /* it is confirmed */
+    if (step == STEPS / 2) must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+    if (step != STEPS / 2 && step != STEPS) continue;
+    disk copy = copy_of(&d, "copy");
+    journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
+    same_stores(j.store, again.store);
+    close_all(&again);
+    disk_fini(&copy);
+  }
+  long calls = atomic_load(&f.calls);
+  close_all(&j);
+  disk_fini(&d);
+  return calls;
+}
+
+static void each_call_in_turn(fixture *fixed, long many, int number)
+{
+  long calls = run_with_faults(fixed, -1, 0, number);
+  assert_true(calls > 3 * STEPS / 2);
+  for (long first = 0; first < calls; first++) run_with_faults(fixed, first, many, number);
+}
+
+static void nothing_confirmed_is_lost_or_doubled_whichever_call_fails_with_an_io_error(void **state)
+{
+  each_call_in_turn(*state, 1, EIO);
+}
+static void nothing_confirmed_is_lost_or_doubled_whichever_call_finds_the_disk_full_for_a_while(void **state)
+{
+  each_call_in_turn(*state, 4, ENOSPC);
+}
+static void nothing_confirmed_is_lost_or_doubled_whichever_write_is_cut_short(void **state)
+{
+  each_call_in_turn(*state, 1, 0);
+}
+
+static void a_journal_that_cannot_begin_says_why_and_the_next_try_succeeds(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  faulty f = {.number = EACCES};
+  atomic_init(&f.calls, 0);
+  rv_files files = files_of(&f);
+  disk d = disk_of(*state, "first");
+  journaled j;
+  rv_code code = RV_UNKNOWN;
+  for (long first = 0; first < 3; first++) {
+    atomic_init(&f.until, first);
+    atomic_init(&f.faults, 1);
+    code = try_open(&d, (how){.files = &files}, &config, 1, &j, &err);
+    assert_int_equal(code, RV_PERMISSION_DENIED);
+    assert_non_null(strstr(err.message, ".journal"));
+  }
+  atomic_store(&f.until, -1);
+  j = open_with(&d, (how){.files = &files}, &config, 1);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* ---- a disk that takes nothing for long ---- */
+
+typedef struct waiting {
+  rv_insert insert;
+  atomic_bool done;
+} waiting;
+
+static void on_done(rv_waiter *waiter)
+{
+  atomic_store(&RV_CONTAINER(waiter, waiting, insert.waiter)->done, true);
+}
+
+static void while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not(void **state)
+{
+  rv_error err;
+  char why[256];
+  rv_table_config config = rv_table_config_default("replay", 100000);
+  faulty f = {.number = ENOSPC};
+  atomic_init(&f.until, -1);
+  atomic_init(&f.faults, LONG_MAX);
+  atomic_init(&f.calls, 0);
+  rv_files files = files_of(&f);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.files = &files, .max_queued_bytes = 10000}, &config, 1);
+  rv_table *table = rv_store_table(j.store, 0);
+  atomic_store(&f.until, 0);
+  waiting last = {.insert = {.priority = 1, .trajectory = single(j.store, 5, 1)}};
+  atomic_init(&last.done, false);
+  last.insert.waiter.deadline_ns = INT64_MAX;
+  last.insert.waiter.complete = on_done;
+  uint64_t inserted = 0;
+  do {
+    last.insert.key = ++inserted;
+    assert_true(inserted < 10000);
+  } while (rv_table_insert(table, &last.insert) == RV_SUBMIT_DONE);
+  rv_journal_stats stats = {.size = sizeof stats};
+  do rv_journal_get_stats(j.journal, &stats);
+  while (stats.fault[0] == '\0');
+  assert_non_null(strstr(stats.fault, "No space left on device"));
+  assert_true(stats.queued_bytes < 12000);
+  assert_int_equal(rv_waiter_explain(&last.insert.waiter, why, sizeof why), RV_WAIT_JOURNAL);
+  assert_non_null(strstr(why, "No space left on device"));
+  assert_int_equal(rv_journal_sync(j.journal, 1, &err), RV_DEADLINE_EXCEEDED);
+  assert_non_null(strstr(err.message, "No space left on device"));
+  assert_int_equal(size_of(j.store, 0), (int64_t)inserted - 1); /* looking goes on */
+  atomic_store(&f.until, -1);
+  sync_all(&j);
+  while (!atomic_load(&last.done)) sync_all(&j);
+  sync_all(&j);
+  logged(*state, "journal: it can be written again");
+  disk copy = copy_of(&d, "copy");
+  journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(again.store, 0), (int64_t)inserted);
+  same_stores(j.store, again.store);
+  close_all(&again);
+  rv_trajectory_unref(last.insert.trajectory);
+  close_all(&j);
+  disk_fini(&copy);
+  disk_fini(&d);
+}
+
+static void a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  faulty f = {.number = ENOSPC};
+  atomic_init(&f.until, -1);
+  atomic_init(&f.faults, LONG_MAX);
+  atomic_init(&f.calls, 0);
+  rv_files files = files_of(&f);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.files = &files}, &config, 1);
+  must(insert_value(j.store, rv_store_table(j.store, 0), 1, 1, 1), &err);
+  sync_all(&j);
+  atomic_store(&f.until, 0);
+  must(insert_value(j.store, rv_store_table(j.store, 0), 2, 1, 2), &err);
+  close_all(&j);
+  logged(*state, "are not on the disk");
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 1); /* what was confirmed */
+  close_all(&j);
+  disk_fini(&d);
+}
+
+int main(void)
+{
+#define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      WITH_DISK(nothing_confirmed_is_lost_or_doubled_whichever_call_fails_with_an_io_error),
+      WITH_DISK(nothing_confirmed_is_lost_or_doubled_whichever_call_finds_the_disk_full_for_a_while),
+      WITH_DISK(nothing_confirmed_is_lost_or_doubled_whichever_write_is_cut_short),
+      WITH_DISK(a_journal_that_cannot_begin_says_why_and_the_next_try_succeeds),
+      WITH_DISK(while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not),
+      WITH_DISK(a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+#include "persist/journal_read.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/record_file.h"
+
+static rv_code read_at(int file, void *out, size_t size, off_t offset, size_t *got)
+{
+  *got = 0;
+  while (*got < size) {
+    ssize_t n = pread(file, (uint8_t *)out + *got, size - *got, offset + (off_t)*got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return RV_UNKNOWN;
+    if (n == 0) break;
+    *got += (size_t)n;
+  }
+  return RV_OK;
+}
+
+/* ---- one segment ---- */
+
+typedef struct rv_segment_bytes {
+  uint8_t *data;
+  size_t size;
+} rv_segment_bytes;
+
+static rv_code load(const char *dir, uint64_t number, uint64_t bytes, rv_segment_bytes *out, rv_error *err)
+{
+  char name[RV_JOURNAL_NAME_MAX];
+  rv_segment_name(number, name);
+  char *path = rv_path_join(dir, name);
+  *out = (rv_segment_bytes){.data = malloc(bytes + 1)};
+  rv_code code = RV_OK;
+  if (path == NULL || out->data == NULL) {
+    code = rv_fail_memory(err, bytes);
+  } else {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || read_at(file, out->data, bytes, 0, &out->size) != RV_OK) code = rv_fail_system(err, errno, "read", path);
+    if (file >= 0) close(file);
+  }
+  free(path);
+  return code;
+}
+
+/* A group whose every byte is right. */
+static bool group_at(const rv_segment_bytes *segment, size_t offset, rv_group_header *out)
+{
+  const uint8_t *at = segment->data + offset;
+  size_t left = segment->size - offset;
+  return rv_group_header_get(at, left, out) && out->bytes <= left - RV_JOURNAL_GROUP_HEADER &&
+         rv_crc32c(0, at + RV_JOURNAL_GROUP_HEADER, out->bytes) == out->crc;
+}
+
+/* The next whole group behind `offset` whose number is none before `least`; segment->size: none. */
+static size_t find_group(const rv_segment_bytes *segment, size_t offset, uint64_t least, rv_group_header *out)
+{
+  while (offset < segment->size) {
+    const uint8_t *found = memmem(segment->data + offset, segment->size - offset, "RVGROUP", 8);
+    if (found == NULL) return segment->size;
+    offset = (size_t)(found - segment->data);
+    if (group_at(segment, offset, out) && out->number >= least) return offset;
+    offset++;
+  }
+  return segment->size;
+}
+
+/* ---- the directory ---- */
+
+static int by_number(const void *a, const void *b)
+{
+  const rv_segment_entry *x = a, *y = b;
+  return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* A segment whose header is damaged still has its groups. */
+static rv_code look_for_groups(const char *dir, rv_segment_entry *entry, rv_error *err)
+{
+  rv_segment_bytes segment;
+  rv_group_header group;
+  rv_code code = load(dir, entry->number, entry->bytes, &segment, err);
+  if (code == RV_OK && segment.size > RV_JOURNAL_SEGMENT_HEADER) {
+    entry->whole = find_group(&segment, RV_JOURNAL_SEGMENT_HEADER, 0, &group) < segment.size;
+    if (entry->whole) entry->header = (rv_segment_header){.segment = entry->number, .first_group = group.number};
+  }
+  free(segment.data);
+  return code;
+}
+
+static rv_code read_entry(const char *dir, const char *name, rv_segment_entry *entry, rv_error *err)
+{
+  char *path = rv_path_join(dir, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(dir));
+  uint8_t header[RV_JOURNAL_SEGMENT_HEADER];
+  struct stat info;
+  size_t got = 0;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  rv_code code = RV_OK;
+  if (file < 0 || fstat(file, &info) != 0 || read_at(file, header, sizeof header, 0, &got) != RV_OK)
+    code = rv_fail_system(err, errno, "read", path);
+  if (file >= 0) close(file);
+  free(path);
+  if (code != RV_OK) return code;
+  entry->bytes = (uint64_t)info.st_size;
+  entry->whole = rv_segment_header_get(header, got, &entry->header) && entry->header.segment == entry->number;
+  entry->damaged = !entry->whole;
+  return entry->whole ? RV_OK : look_for_groups(dir, entry, err);
+}
+
+rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err)
+{
+  *out = (rv_segment_list){.count = 0};
+  DIR *opened = opendir(dir);
+  if (opened == NULL) return errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "read the directory", dir);
+  rv_code code = RV_OK;
+  for (const struct dirent *found; code == RV_OK && (found = readdir(opened)) != NULL;) {
+    rv_segment_entry entry = {.number = 0};
+    if (!rv_segment_name_parse(found->d_name, &entry.number)) continue;
+    rv_segment_entry *grown = realloc(out->entries, (out->count + 1) * sizeof *grown);
+    if (grown == NULL) {
+      code = rv_fail_memory(err, (out->count + 1) * sizeof *grown);
+      break;
+    }
+    out->entries = grown;
+    code = read_entry(dir, found->d_name, &entry, err);
+    if (code == RV_OK) grown[out->count++] = entry;
+  }
+  closedir(opened);
+  if (code != RV_OK) rv_segment_list_fini(out);
+  if (out->count > 1) qsort(out->entries, out->count, sizeof *out->entries, by_number);
+  return code;
+}
+
+void rv_segment_list_fini(rv_segment_list *list)
+{
+  free(list->entries);
+  *list = (rv_segment_list){.count = 0};
+}
+
+/* ---- reading ---- */
+
+struct rv_journal_reader {
+  const char *dir;
+  const rv_segment_list *list;
+  size_t at;      /* in the list */
+  uint64_t limit; /* groups from here on are the next segment's; UINT64_MAX: there is none */
+  rv_segment_bytes segment;
+  size_t offset;
+  uint64_t expected; /* group */
+  uint64_t cut;
+};
+
+static size_t next_whole(const rv_segment_list *list, size_t at)
+{
+  for (at++; at < list->count && !list->entries[at].whole;) at++;
+  return at;
+}
+
+static rv_code load_next(rv_journal_reader *reader, rv_error *err)
+{
+  const rv_segment_entry *entry = &reader->list->entries[reader->at];
+  size_t next = next_whole(reader->list, reader->at);
+  free(reader->segment.data);
+  reader->offset = RV_JOURNAL_SEGMENT_HEADER;
+  reader->limit = next < reader->list->count ? reader->list->entries[next].header.first_group : UINT64_MAX;
+  return load(reader->dir, entry->number, entry->bytes, &reader->segment, err);
+}
+
+rv_code rv_journal_reader_new(const char *dir, const rv_segment_list *list, uint64_t first_segment, rv_journal_reader **out,
+                              rv_error *err)
+{
+  rv_journal_reader *reader = calloc(1, sizeof *reader);
+  if (reader == NULL) return rv_fail_memory(err, sizeof *reader);
+  reader->dir = dir;
+  reader->list = list;
+  while (reader->at < list->count && (list->entries[reader->at].number < first_segment || !list->entries[reader->at].whole))
+    reader->at++;
+  rv_code code = RV_OK;
+  if (reader->at < list->count) {
+    reader->expected = list->entries[reader->at].header.first_group;
+    code = load_next(reader, err);
+  }
+  if (code == RV_OK)
+    *out = reader;
+  else
+    rv_journal_reader_free(reader);
+  return code;
+}
+
+void rv_journal_reader_free(rv_journal_reader *reader)
+{
+  if (reader == NULL) return;
+  free(reader->segment.data);
+  free(reader);
+}
+
+uint64_t rv_journal_reader_next_group(const rv_journal_reader *reader)
+{
+  return reader->expected;
+}
+uint64_t rv_journal_reader_segment(const rv_journal_reader *reader)
+{
+  return reader->at < reader->list->count ? reader->list->entries[reader->at].number : 0;
+}
+uint64_t rv_journal_reader_cut(const rv_journal_reader *reader)
+{
+  return reader->cut;
+}
+
+/* The highest group that anything behind here knows to have been on the disk. */
+static uint64_t synced_behind(const rv_journal_reader *reader, size_t offset)
+{
+  uint64_t synced = 0;
+  rv_group_header group;
+  for (; (offset = find_group(&reader->segment, offset, reader->expected, &group)) < reader->segment.size; offset++)
+    if (group.number < reader->limit && group.synced > synced) synced = group.synced;
+  if (reader->limit != UINT64_MAX && reader->limit - 1 > synced) synced = reader->limit - 1; /* what a segment goes on from was */
+  return synced;
+}
+
+/* What the header of a damaged group says of it, if it is whole. */
+static int64_t changes_at(const rv_journal_reader *reader, size_t offset, uint64_t groups)
+{
+  rv_group_header group;
+  if (groups != 1 || offset >= reader->segment.size ||
+      !rv_group_header_get(reader->segment.data + offset, reader->segment.size - offset, &group))
+    return -1;
+  return group.number == reader->expected ? (int64_t)group.changes : -1;
+}
+
+static void fill_gap(const rv_journal_reader *reader, uint64_t up_to, rv_journal_gap *gap)
+{
+  *gap = (rv_journal_gap){.segment = rv_journal_reader_segment(reader),
+                          .offset = reader->offset,
+                          .first = reader->expected,
+                          .groups = up_to - reader->expected,
+                          .changes = changes_at(reader, reader->offset, up_to - reader->expected)};
+}
+
+static rv_code next_segment(rv_journal_reader *reader, rv_error *err)
+{
+  reader->cut += reader->segment.size > reader->offset ? reader->segment.size - reader->offset : 0;
+  reader->at = next_whole(reader->list, reader->at);
+  if (reader->at < reader->list->count) return load_next(reader, err);
+  for (size_t i = reader->list->count; i > 0 && !reader->list->entries[i - 1].whole; i--)
+    reader->cut += reader->list->entries[i - 1].bytes;
+  return RV_OK;
+}
+
+rv_code rv_journal_reader_next(rv_journal_reader *reader, rv_journal_found *found, rv_group_header *group, rv_span *records,
+                               rv_journal_gap *gap, rv_error *err)
+{
+  while (reader->at < reader->list->count) {
+    if (reader->expected < reader->limit && group_at(&reader->segment, reader->offset, group) &&
+        group->number == reader->expected) {
+      *records = (rv_span){reader->segment.data + reader->offset + RV_JOURNAL_GROUP_HEADER, group->bytes};
+      reader->offset += RV_JOURNAL_GROUP_HEADER + group->bytes;
+      reader->expected++;
+      *found = RV_FOUND_GROUP;
+      return RV_OK;
+    }
+    uint64_t synced = reader->expected < reader->limit ? synced_behind(reader, reader->offset) : 0;
+    if (synced >= reader->expected) {
+      rv_group_header later;
+      size_t offset = find_group(&reader->segment, reader->offset, reader->expected + 1, &later);
+      uint64_t up_to = offset < reader->segment.size && later.number < reader->limit ? later.number : reader->limit;
+      if (up_to == UINT64_MAX) up_to = synced + 1;
+      fill_gap(reader, up_to, gap);
+      reader->expected = up_to;
+      reader->offset = offset;
+      *found = RV_FOUND_GAP;
+      return RV_OK;
+    }
+    rv_code code = next_segment(reader, err);
+    if (code != RV_OK) return code;
+  }
+  *found = RV_FOUND_END;
+  return RV_OK;
+}

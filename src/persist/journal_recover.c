@@ -1,0 +1,327 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/checkpoint_files.h"
+#include "persist/journal.h"
+#include "persist/journal_read.h"
+#include "persist/journal_replay.h"
+#include "persist/record_file.h"
+
+enum { DEFAULT_PERIOD_MS = 1000, ASK_EACH = 16, GAPS_TOLD = 20 };
+
+static const size_t default_queued_bytes = (size_t)256 << 20;
+
+typedef struct recovery {
+  rv_journal_config config; /* whole */
+  rv_env env;
+  char *dir;
+  int lock;
+  rv_checkpointer *checkpointer;
+  const rv_checkpoint_watch *watch;
+  rv_store *store;
+  char *checkpoint; /* that was loaded; NULL: none */
+  rv_segment_list segments;
+  rv_journal_writers writers;
+  uint64_t id[2], next_group;
+  bool known;  /* the journal goes on: its id is the store's */
+  size_t gaps; /* that were passed over */
+} recovery;
+
+/* ---- beginning ---- */
+
+static rv_code lock_directory(recovery *work, rv_error *err)
+{
+  char *path = rv_path_join(work->dir, "LOCK");
+  if (path == NULL) return rv_fail_memory(err, strlen(work->dir));
+  work->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  rv_code code = RV_OK;
+  if (work->lock < 0)
+    code = rv_fail_system(err, errno, "open", path);
+  else if (flock(work->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    code = rv_fail(err, RV_FAILED_PRECONDITION, "another process has the journal in %s; end that one, or give another directory",
+                   work->dir);
+  free(path);
+  return code;
+}
+
+static rv_code begin(recovery *work, const rv_journal_config *given, const rv_store_config *store_config, rv_error *err)
+{
+  memcpy(&work->config, given, given->size < sizeof work->config ? given->size : sizeof work->config);
+  rv_journal_config *config = &work->config;
+  if (config->path == NULL || config->path[0] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a journal needs the path of a directory");
+  if (config->mode != RV_JOURNAL_PERIODIC && config->mode != RV_JOURNAL_ALWAYS)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "journal mode %d: give RV_JOURNAL_PERIODIC or RV_JOURNAL_ALWAYS", (int)config->mode);
+  if (config->period_ms < 0 || config->period_ms > INT32_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "journal period_ms is %" PRId64 "; give 1 to %d", config->period_ms, INT32_MAX);
+  if (work->checkpointer == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a journal needs a checkpointer: what a checkpoint holds goes from the journal");
+  if (config->period_ms == 0) config->period_ms = DEFAULT_PERIOD_MS;
+  if (config->max_queued_bytes == 0) config->max_queued_bytes = default_queued_bytes;
+  rv_env_fill(&work->env, config->env != NULL ? config->env : store_config->env);
+  char whole[PATH_MAX] = "";
+  if (config->path[0] != '/' && getcwd(whole, sizeof whole) == NULL)
+    return rv_fail_system(err, errno, "find the directory of", config->path);
+  work->dir = config->path[0] == '/' ? strdup(config->path) : rv_path_join(whole, config->path);
+  if (work->dir == NULL) return rv_fail_memory(err, strlen(config->path));
+  rv_code code = rv_make_directories(work->dir, err);
+  if (code == RV_OK) code = lock_directory(work, err);
+  if (code == RV_OK) code = rv_segment_list_read(work->dir, &work->segments, err);
+  if (code == RV_OK) rv_journal_writers_init(&work->writers, rv_entropy64(&work->env));
+  return code;
+}
+
+static void fini(recovery *work)
+{
+  rv_segment_list_fini(&work->segments);
+  rv_journal_writers_fini(&work->writers);
+  rv_store_unref(work->store);
+  if (work->lock >= 0) close(work->lock);
+  free(work->checkpoint);
+  free(work->dir);
+}
+
+/* ---- going through the groups ---- */
+
+typedef struct reading {
+  recovery *work;
+  rv_journal_reader *reader;
+  rv_journal_replay *replay; /* NULL: only to see what there is */
+  int64_t groups, changes, lost_changes;
+  uint64_t lost_groups;
+  bool lost_some_unknown;
+  rv_journal_gap first_gap;
+} reading;
+
+static void note_gap(reading *all, const rv_journal_gap *gap)
+{
+  recovery *work = all->work;
+  if (all->lost_groups == 0) all->first_gap = *gap;
+  all->lost_groups += gap->groups;
+  if (gap->changes < 0)
+    all->lost_some_unknown = true;
+  else
+    all->lost_changes += gap->changes;
+  if (all->replay == NULL || work->gaps++ >= GAPS_TOLD) return;
+  rv_log(&work->env, RV_LOG_ERROR,
+         "journal: segment %" PRIu64 " is damaged at byte %" PRIu64 ": groups %" PRIu64 " to %" PRIu64 " are lost", gap->segment,
+         gap->offset, gap->first, gap->first + gap->groups - 1);
+}
+
+static rv_code replay_one(reading *all, const rv_group_header *group, rv_span records, rv_error *err)
+{
+  const rv_checkpoint_progress progress = {.size = sizeof progress, .items = all->changes, .total_items = -1};
+  rv_code code = rv_journal_replay_group(all->replay, records, all->lost_groups > 0, err);
+  if (code != RV_OK)
+    rv_error_prefix(err, "segment %" PRIu64 ", group %" PRIu64, rv_journal_reader_segment(all->reader), group->number);
+  if (code == RV_OK && all->groups % ASK_EACH == 0) code = rv_checkpoint_ask(all->work->watch, &progress, err);
+  return code;
+}
+
+static rv_code read_groups(reading *all, rv_error *err)
+{
+  for (;;) {
+    rv_journal_found found;
+    rv_group_header group;
+    rv_span records;
+    rv_journal_gap gap;
+    rv_code code = rv_journal_reader_next(all->reader, &found, &group, &records, &gap, err);
+    if (code != RV_OK || found == RV_FOUND_END) return code;
+    if (found == RV_FOUND_GAP) {
+      note_gap(all, &gap);
+      continue;
+    }
+    all->groups++;
+    all->changes += group.changes;
+    if (all->replay != NULL) code = replay_one(all, &group, records, err);
+    if (code != RV_OK) return code;
+  }
+}
+
+static rv_code fail_damaged(const recovery *work, const reading *all, rv_error *err)
+{
+  char changes[64] = "changes of unknown number";
+  if (!all->lost_some_unknown) snprintf(changes, sizeof changes, "%" PRId64 " changes", all->lost_changes);
+  return rv_fail(err, RV_DATA_LOSS,
+                 "the journal in %s is damaged: segment %" PRIu64 " from byte %" PRIu64 " on; %" PRIu64
+                 " groups with %s cannot be read, %" PRId64 " groups with %" PRId64
+                 " changes can. Put the file back as it was, or start once with salvage to go on without them",
+                 work->dir, all->first_gap.segment, all->first_gap.offset, all->lost_groups, changes, all->groups, all->changes);
+}
+
+/* What there is, before anything is done with it. */
+static rv_code look(recovery *work, uint64_t first, reading *all, rv_error *err)
+{
+  *all = (reading){.work = work};
+  rv_code code = rv_journal_reader_new(work->dir, &work->segments, first, &all->reader, err);
+  if (code == RV_OK) code = read_groups(all, err);
+  rv_journal_reader_free(all->reader);
+  all->reader = NULL;
+  return code;
+}
+
+/* ---- which checkpoint, which segments ---- */
+
+static const rv_segment_entry *find_segment(const recovery *work, uint64_t number)
+{
+  for (size_t i = 0; i < work->segments.count; i++)
+    if (work->segments.entries[i].number == number && work->segments.entries[i].whole) return &work->segments.entries[i];
+  return NULL;
+}
+
+static uint64_t last_segment(const recovery *work)
+{
+  return work->segments.count == 0 ? 0 : work->segments.entries[work->segments.count - 1].number;
+}
+
+/* Segments that no checkpoint goes on from: fine as long as nothing stands in them, which is so when the first start was cut short. */
+static rv_code without_checkpoint(recovery *work, const char *why, rv_error *err)
+{
+  reading all;
+  rv_code code = look(work, 0, &all, err);
+  if (code != RV_OK) return code;
+  if (all.changes == 0 && all.lost_groups == 0) return RV_OK;
+  if (work->config.salvage) {
+    rv_log(&work->env, RV_LOG_ERROR, "journal: %s; its %" PRId64 " changes are lost", why, all.changes);
+    return RV_OK;
+  }
+  return rv_fail(err, work->checkpoint == NULL ? RV_DATA_LOSS : RV_FAILED_PRECONDITION,
+                 "the journal in %s has %" PRId64
+                 " changes, but %s: put the checkpoint that belongs to it back, or start once with salvage to lose them",
+                 work->dir, all.changes, why);
+}
+
+static void say_recovered(const recovery *work, const reading *all, uint64_t cut, int64_t begun_ns)
+{
+  const rv_replay_counts *counts = rv_journal_replay_get_counts(all->replay);
+  rv_log(&work->env, work->gaps > 0 ? RV_LOG_WARNING : RV_LOG_INFO,
+         "journal: %" PRId64 " changes (%" PRId64 " inserts) in %" PRId64
+         " groups made again after %s in %.3g s, %zu writers known; %" PRIu64
+         " bytes at the end were never confirmed, and left out",
+         counts->changes, counts->inserts, counts->groups, work->checkpoint,
+         (double)(rv_monotonic_ns(&work->env) - begun_ns) / 1e9, work->writers.count, cut);
+  if (counts->lost_items + counts->unknown > 0)
+    rv_log(&work->env, RV_LOG_ERROR,
+           "journal: %" PRId64 " items are lost with their rows, and %" PRId64 " changes were of items that are not there",
+           counts->lost_items, counts->unknown);
+}
+
+static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
+{
+  int64_t begun_ns = rv_monotonic_ns(&work->env);
+  reading all;
+  rv_code code = look(work, segment, &all, err);
+  if (code != RV_OK) return code;
+  if (all.lost_groups > 0 && !work->config.salvage) return fail_damaged(work, &all, err);
+  all = (reading){.work = work};
+  code = rv_journal_replay_new(work->store, segment, &work->writers, &all.replay, err);
+  if (code == RV_OK) code = rv_journal_reader_new(work->dir, &work->segments, segment, &all.reader, err);
+  if (code == RV_OK) code = read_groups(&all, err);
+  if (code == RV_OK) {
+    rv_journal_replay_end(all.replay);
+    work->next_group = rv_journal_reader_next_group(all.reader);
+    say_recovered(work, &all, rv_journal_reader_cut(all.reader), begun_ns);
+  } else {
+    rv_error_prefix(err, "the journal in %s", work->dir);
+  }
+  rv_journal_reader_free(all.reader);
+  rv_journal_replay_free(all.replay);
+  return code;
+}
+
+/* Makes the store as it was. */
+static rv_code restore(recovery *work, const rv_store_config *store_config, rv_error *err)
+{
+  rv_journal_link link;
+  char why[512];
+  rv_code code = rv_checkpointer_restore(work->checkpointer, store_config, work->watch, &work->store, &work->checkpoint, err);
+  if (code != RV_OK) return code;
+  bool linked = work->checkpoint != NULL && rv_journal_link_read(work->checkpoint, &link);
+  if (work->segments.count == 0) {
+    if (linked)
+      rv_log(&work->env, RV_LOG_WARNING, "journal: %s has none, but %s had one: what happened after it is not known", work->dir,
+             work->checkpoint);
+    return RV_OK;
+  }
+  if (!linked) {
+    snprintf(why, sizeof why, work->checkpoint == NULL ? "there is no checkpoint" : "%s was saved without it", work->checkpoint);
+    return without_checkpoint(work, why, err);
+  }
+  const rv_segment_entry *first = find_segment(work, link.segment);
+  bool ours = first != NULL && (first->damaged || (first->header.id[0] == link.id[0] && first->header.id[1] == link.id[1]));
+  if (!ours) {
+    snprintf(why, sizeof why, "%s goes on with segment %" PRIu64 " of %s", work->checkpoint, link.segment,
+             first == NULL ? "it, which is not there" : "another");
+    return without_checkpoint(work, why, err);
+  }
+  code = replay_from(work, link.segment, err);
+  work->known = code == RV_OK && work->gaps == 0;
+  if (work->known) {
+    work->id[0] = link.id[0];
+    work->id[1] = link.id[1];
+    rv_store_set_state_id(work->store, link.id);
+  } else {
+    rv_journal_writers_fini(&work->writers); /* the store is another: whoever had items on their way is told */
+  }
+  return code;
+}
+
+/* ---- the whole ---- */
+
+static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **out, rv_error *err)
+{
+  rv_store_state_id(work->store, work->id); /* of the journal, too */
+  rv_journal_start start = {.config = &work->config,
+                            .dir = work->dir,
+                            .lock = work->lock,
+                            .store = work->store,
+                            .id = {work->id[0], work->id[1]},
+                            .segment = last_segment(work),
+                            .generation = last_segment(work) + 1,
+                            .next_group = work->next_group == 0 ? 1 : work->next_group,
+                            .writers = &work->writers};
+  if (work->known) {
+    for (size_t i = 0; i < work->segments.count; i++) {
+      start.disk_bytes += (int64_t)work->segments.entries[i].bytes;
+      if (work->segments.entries[i].whole && !work->segments.entries[i].damaged)
+        start.generation = work->segments.entries[i].header.generation;
+    }
+  }
+  work->lock = -1;
+  return rv_journal_open(&start, files, out, err);
+}
+
+rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files *files, rv_checkpointer *checkpointer,
+                                const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,
+                                rv_journal **journal, rv_error *err)
+{
+  recovery work = {.lock = -1, .checkpointer = checkpointer, .watch = watch};
+  rv_code code = begin(&work, config, store_config, err);
+  if (code == RV_OK) code = restore(&work, store_config, err);
+  if (code == RV_OK) code = open_journal(&work, files, journal, err);
+  if (code == RV_OK && !work.known) {
+    code = rv_checkpointer_save(checkpointer, work.store, watch, NULL, err);
+    if (code != RV_OK) rv_journal_unref(*journal);
+  }
+  if (code == RV_OK) {
+    *store = work.store;
+    work.store = NULL;
+  }
+  fini(&work);
+  return code;
+}
+
+rv_code rv_journal_recover(const rv_journal_config *config, rv_checkpointer *checkpointer, const rv_store_config *store_config,
+                           const rv_checkpoint_watch *watch, rv_store **store, rv_journal **journal, rv_error *err)
+{
+  return rv_journal_recover_with(config, &rv_files_of_system, checkpointer, store_config, watch, store, journal, err);
+}

@@ -1,0 +1,348 @@
+#include "persist/journal_replay.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/map.h"
+#include "store/replay.h"
+#include "wire/messages.h"
+
+typedef struct replayed_table {
+  rv_table *table;
+  bool begun; /* its snapshot was seen */
+} replayed_table;
+
+struct rv_journal_replay {
+  rv_store *store;
+  uint64_t snapshot;
+  rv_journal_writers *writers;
+  replayed_table *tables; /* in the store's order */
+  uint32_t *by_index;     /* of the segment's TABLE records: number in `tables` */
+  size_t num_indices;
+  rv_map by_key; /* chunk key to its place */
+  rv_chunk **chunks;
+  size_t num_chunks, chunks_capacity;
+  bool lossy;
+  rv_replay_counts counts;
+};
+
+rv_code rv_journal_replay_new(rv_store *store, uint64_t snapshot, rv_journal_writers *writers, rv_journal_replay **out,
+                              rv_error *err)
+{
+  size_t n = rv_store_num_tables(store);
+  rv_journal_replay *replay = calloc(1, sizeof *replay);
+  replayed_table *tables = calloc(n, sizeof *tables);
+  if (replay == NULL || tables == NULL) {
+    free(replay);
+    free(tables);
+    return rv_fail_memory(err, sizeof *replay);
+  }
+  replay->store = store;
+  replay->snapshot = snapshot;
+  replay->writers = writers;
+  replay->tables = tables;
+  for (size_t i = 0; i < n; i++) tables[i] = (replayed_table){.table = rv_store_table(store, i), .begun = snapshot == 0};
+  rv_map_init(&replay->by_key, rv_entropy64(rv_store_env(store)));
+  *out = replay;
+  return RV_OK;
+}
+
+static void forget_chunks(rv_journal_replay *replay)
+{
+  for (size_t i = 0; i < replay->num_chunks; i++) rv_chunk_unref(replay->chunks[i]);
+  replay->num_chunks = 0;
+  rv_map_clear(&replay->by_key);
+}
+
+void rv_journal_replay_free(rv_journal_replay *replay)
+{
+  if (replay == NULL) return;
+  forget_chunks(replay);
+  rv_map_fini(&replay->by_key);
+  free(replay->chunks);
+  free(replay->by_index);
+  free(replay->tables);
+  free(replay);
+}
+
+const rv_replay_counts *rv_journal_replay_get_counts(const rv_journal_replay *replay)
+{
+  return &replay->counts;
+}
+
+static rv_code no_record(rv_error *err, const char *what)
+{
+  return rv_fail(err, RV_DATA_LOSS, "%s", what);
+}
+
+/* ---- tables ---- */
+
+static rv_code use_table(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  uint64_t index;
+  rv_table *table;
+  if (!rv_take_varint(&body, &index) || index > UINT16_MAX) return no_record(err, "a table without its number");
+  rv_error unknown;
+  if (rv_store_find(replay->store, (const char *)body.data, body.size, &table, &unknown) != RV_OK)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the journal has a table that is not configured: %s; add such a table",
+                   unknown.message);
+  if (index >= replay->num_indices) {
+    uint32_t *grown = realloc(replay->by_index, (index + 1) * sizeof *grown);
+    if (grown == NULL) return rv_fail_memory(err, (index + 1) * sizeof *grown);
+    for (size_t i = replay->num_indices; i <= index; i++) grown[i] = UINT32_MAX;
+    replay->by_index = grown;
+    replay->num_indices = index + 1;
+  }
+  for (uint32_t i = 0; i < rv_store_num_tables(replay->store); i++)
+    if (replay->tables[i].table == table) replay->by_index[index] = i;
+  return RV_OK;
+}
+
+static rv_code take_table(rv_journal_replay *replay, rv_span *body, replayed_table **out, rv_error *err)
+{
+  uint64_t index;
+  if (!rv_take_varint(body, &index) || index >= replay->num_indices || replay->by_index[index] == UINT32_MAX)
+    return no_record(err, "a change of a table that was not named");
+  *out = &replay->tables[replay->by_index[index]];
+  return RV_OK;
+}
+
+/* ---- writers ---- */
+
+static bool take_id(rv_span *body, uint64_t id[2])
+{
+  return rv_take_fixed64(body, &id[0]) && rv_take_fixed64(body, &id[1]);
+}
+
+/* One that so much cannot be remembered of is forgotten, and will be told. */
+static rv_code note_done(rv_journal_replay *replay, const uint64_t id[2], uint64_t number, rv_error *err)
+{
+  rv_journal_writer *writer = rv_journal_writers_get(replay->writers, id);
+  if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
+  if (rv_done_set_add(&writer->done, number, err) == RV_OK) return RV_OK;
+  if (writer->done.count < RV_DONE_RUNS_MAX) return RV_RESOURCE_EXHAUSTED;
+  rv_journal_writers_forget(replay->writers, id);
+  return RV_OK;
+}
+
+/* All that is done of it so far: in the place of what was known. */
+static rv_code use_writer(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  uint64_t id[2], first, last;
+  if (!take_id(&body, id)) return no_record(err, "a writer without its id");
+  rv_journal_writer *writer = rv_journal_writers_get(replay->writers, id);
+  if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
+  rv_done_set_fini(&writer->done);
+  while (body.size > 0) {
+    if (!rv_take_varint(&body, &first) || !rv_take_varint(&body, &last)) return no_record(err, "a writer's numbers that are cut");
+    rv_code code = rv_done_set_append(&writer->done, first, last, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+static rv_code use_done(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  uint64_t id[2], number;
+  if (!take_id(&body, id) || !rv_take_varint(&body, &number)) return no_record(err, "a writer's number that is none");
+  return note_done(replay, id, number, err);
+}
+
+/* ---- chunks ---- */
+
+static rv_code keep_chunk(rv_journal_replay *replay, rv_chunk *owned_chunk, rv_error *err)
+{
+  uint64_t key = rv_chunk_get_meta(owned_chunk)->key;
+  const uint32_t *place = rv_map_get(&replay->by_key, key);
+  if (place != NULL) {
+    rv_chunk_unref(replay->chunks[*place]);
+    replay->chunks[*place] = owned_chunk;
+    return RV_OK;
+  }
+  if (replay->num_chunks == replay->chunks_capacity) {
+    size_t capacity = 2 * replay->chunks_capacity + 256;
+    rv_chunk **grown = realloc(replay->chunks, capacity * sizeof *grown);
+    if (grown != NULL) {
+      replay->chunks = grown;
+      replay->chunks_capacity = capacity;
+    }
+  }
+  if (replay->num_chunks == replay->chunks_capacity || rv_map_put(&replay->by_key, key, (uint32_t)replay->num_chunks) != RV_OK) {
+    rv_chunk_unref(owned_chunk);
+    return rv_fail_memory(err, sizeof owned_chunk);
+  }
+  replay->chunks[replay->num_chunks++] = owned_chunk;
+  return RV_OK;
+}
+
+static rv_code use_chunk(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  rv_buf *copy = rv_buf_copy(body.data, body.size);
+  if (copy == NULL) return rv_fail_memory(err, body.size);
+  rv_chunk *chunk = NULL;
+  rv_code code = rv_chunk_parse(copy, (rv_span){copy->data, copy->size}, false, &chunk, err);
+  rv_buf_unref(copy);
+  if (code != RV_OK) return code;
+  rv_chunk_attach_cache(chunk, rv_store_decode_cache(replay->store));
+  return keep_chunk(replay, chunk, err);
+}
+
+static rv_chunk *find_chunk(void *context, uint64_t key)
+{
+  const rv_journal_replay *replay = context;
+  const uint32_t *place = rv_map_get(&replay->by_key, key);
+  return place == NULL ? NULL : replay->chunks[*place];
+}
+
+/* ---- changes ---- */
+
+static rv_code insert(rv_journal_replay *replay, rv_table *table, const rv_wire_item *item, rv_error *err)
+{
+  rv_restored_item restored = {
+      .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .inserted_at_ns = item->inserted_at_ns};
+  rv_code code = rv_wire_item_trajectory(item, rv_store_layouts(replay->store), find_chunk, replay, &restored.trajectory, err);
+  if (code != RV_OK && code != RV_RESOURCE_EXHAUSTED && replay->lossy) {
+    replay->counts.lost_items++;
+    return RV_OK;
+  }
+  if (code != RV_OK) return code;
+  code = rv_table_replay_insert(table, &restored, item->naming, err);
+  rv_trajectory_unref(restored.trajectory);
+  return code;
+}
+
+static rv_code use_insert(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  uint64_t id[2], number;
+  rv_code code = take_table(replay, &body, &table, err);
+  if (code != RV_OK) return code;
+  if (!take_id(&body, id) || !rv_take_varint(&body, &number)) return no_record(err, "an insert without its writer");
+  if (number != 0) code = note_done(replay, id, number, err);
+  if (code != RV_OK || !table->begun) return code;
+  rv_wire_item item;
+  code = rv_wire_item_parse(body, &item, err);
+  if (code != RV_OK) return code;
+  code = insert(replay, table->table, &item, err);
+  if (code != RV_OK) rv_error_prefix(err, "item %" PRIu64, item.key);
+  rv_wire_item_fini(&item);
+  replay->counts.changes++;
+  replay->counts.inserts++;
+  return code;
+}
+
+static rv_code use_keys(rv_journal_replay *replay, uint8_t kind, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  rv_code code = take_table(replay, &body, &table, err);
+  while (code == RV_OK && table->begun && body.size > 0) {
+    uint64_t key, bits = 0;
+    uint32_t times = 0;
+    double priority;
+    bool fine = rv_take_fixed64(&body, &key);
+    if (kind == RV_RECORD_UPDATE) fine = fine && rv_take_fixed64(&body, &bits);
+    if (kind == RV_RECORD_SAMPLE) fine = fine && rv_take_fixed32(&body, &times);
+    if (!fine || times > INT32_MAX) return no_record(err, "keys that are cut");
+    memcpy(&priority, &bits, sizeof priority);
+    if (kind == RV_RECORD_DELETE) code = rv_table_replay_delete(table->table, key);
+    if (kind == RV_RECORD_UPDATE) code = rv_table_replay_update(table->table, key, priority, err);
+    if (kind == RV_RECORD_SAMPLE) code = rv_table_replay_sample(table->table, key, (int32_t)times);
+    replay->counts.changes++;
+    if (code != RV_NOT_FOUND) continue;
+    replay->counts.unknown++;
+    code = RV_OK;
+  }
+  return code;
+}
+
+static rv_code use_limiter(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  uint64_t bits[4];
+  double numbers[3];
+  rv_code code = take_table(replay, &body, &table, err);
+  if (code != RV_OK || !table->begun) return code;
+  for (size_t i = 0; i < 4; i++)
+    if (!rv_take_fixed64(&body, &bits[i])) return no_record(err, "a limiter that is cut");
+  memcpy(numbers, bits, sizeof numbers);
+  replay->counts.changes++;
+  const rv_rate_limiter_config limiter = {
+      .samples_per_insert = numbers[0], .min_diff = numbers[1], .max_diff = numbers[2], .min_size_to_sample = (int64_t)bits[3]};
+  return rv_table_set_rate_limiter(table->table, &limiter, err);
+}
+
+static rv_code use_reset(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  rv_code code = take_table(replay, &body, &table, err);
+  if (code != RV_OK || !table->begun) return code;
+  replay->counts.changes++;
+  return rv_table_reset(table->table, err);
+}
+
+static rv_code use_snapshot(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  uint64_t number;
+  rv_code code = take_table(replay, &body, &table, err);
+  if (code != RV_OK) return code;
+  if (!rv_take_fixed64(&body, &number)) return no_record(err, "a snapshot without its number");
+  if (number == replay->snapshot) table->begun = true;
+  return RV_OK;
+}
+
+static rv_code use_record(rv_journal_replay *replay, uint8_t kind, rv_span body, rv_error *err)
+{
+  switch (kind) {
+  case RV_RECORD_TABLE: return use_table(replay, body, err);
+  case RV_RECORD_WRITER: return use_writer(replay, body, err);
+  case RV_RECORD_CHUNK: return use_chunk(replay, body, err);
+  case RV_RECORD_INSERT: return use_insert(replay, body, err);
+  case RV_RECORD_DELETE:
+  case RV_RECORD_UPDATE:
+  case RV_RECORD_SAMPLE: return use_keys(replay, kind, body, err);
+  case RV_RECORD_RESET: return use_reset(replay, body, err);
+  case RV_RECORD_LIMITER: return use_limiter(replay, body, err);
+  case RV_RECORD_DONE: return use_done(replay, body, err);
+  case RV_RECORD_SNAPSHOT: return use_snapshot(replay, body, err);
+  case RV_RECORD_FORGET_CHUNKS: forget_chunks(replay); return RV_OK;
+  case RV_RECORD_FORGET_WRITER: {
+    uint64_t id[2];
+    if (!take_id(&body, id)) return no_record(err, "a writer without its id");
+    rv_journal_writers_forget(replay->writers, id);
+    return RV_OK;
+  }
+  default: return rv_fail(err, RV_DATA_LOSS, "a record of kind %d, which this version does not know", (int)kind);
+  }
+}
+
+rv_code rv_journal_replay_group(rv_journal_replay *replay, rv_span records, bool lossy, rv_error *err)
+{
+  uint8_t kind;
+  rv_span body;
+  bool broken = false;
+  replay->lossy = lossy;
+  replay->counts.groups++;
+  while (rv_journal_record_next(&records, &kind, &body, &broken)) {
+    rv_code code = use_record(replay, kind, body, err);
+    if (code == RV_DATA_LOSS && lossy) { /* it needs something that is missing */
+      replay->counts.unknown++;
+      code = RV_OK;
+    }
+    if (code != RV_OK) return code;
+  }
+  return broken ? no_record(err, "a record that is longer than its group") : RV_OK;
+}
+
+void rv_journal_replay_end(rv_journal_replay *replay)
+{
+  for (size_t i = 0; i < rv_store_num_tables(replay->store); i++) {
+    char corrected[256];
+    rv_table_replay_end(replay->tables[i].table, corrected, sizeof corrected);
+    if (corrected[0] != '\0')
+      rv_log(rv_store_env(replay->store), RV_LOG_WARNING, "journal: table \"%s\": %s; the counters were corrected",
+             rv_table_name(replay->tables[i].table), corrected);
+  }
+}

@@ -1,0 +1,396 @@
+/* What was confirmed is there again after a crash, once. */
+#include "persist/journal_testing.h"
+
+#include "base/error.h"
+#include "base/random.h"
+
+/* ---- doing something of everything ---- */
+
+static void something(rv_store *store, rv_random *random)
+{
+  rv_error err;
+  uint64_t keys[8];
+  double priorities[8];
+  size_t unknown, n = 1 + rv_random_below(random, 8);
+  rv_table *table = rv_store_table(store, rv_random_below(random, 2));
+  for (size_t i = 0; i < 8; i++) keys[i] = rv_random_below(random, 200), priorities[i] = (double)rv_random_below(random, 100);
+  switch (rv_random_below(random, 10)) {
+  case 0: must(rv_table_mutate(table, NULL, 0, keys, n, NULL, &unknown, &err), &err); break;
+  case 1: must(rv_table_update_priorities(table, keys, priorities, n, NULL, &unknown, &err), &err); break;
+  case 2:
+    if (rv_table_can_sample(table, 1)) draw_some(table, 1 + rv_random_below(random, 60));
+    break;
+  case 3: {
+    rv_chunk *chunk = wire_chunk(rv_random_next(random), 50 + n, 100, 20, n % 2 == 0, n % 3 == 0);
+    for (uint64_t i = 0; i < n; i++) {
+      rv_slice slices[] = {{chunk, 0, (int32_t)i, 5}, {chunk, 1, (int32_t)i, 1}};
+      uint32_t num_slices[] = {1, 1};
+      bool squeeze[] = {false, true};
+      insert_trajectory(store, table, keys[i], priorities[i], slices, num_slices, squeeze, 2);
+    }
+    rv_chunk_unref(chunk);
+    break;
+  }
+  case 4:
+    if (rv_random_below(random, 60) == 0) must(rv_table_reset(table, &err), &err);
+    break;
+  case 5:
+  case 6: must(insert_value(store, table, keys[0], priorities[0], (int64_t)rv_random_below(random, 1000)), &err); break;
+  default: add_rows(table, 1 + rv_random_below(random, 50), (int64_t)rv_random_below(random, 1000)); break;
+  }
+}
+
+static void configure_plain(rv_table_config tables[TABLES])
+{
+  configure(tables);
+  tables[0].rate_limiter = rv_rate_limiter_min_size(1);
+}
+
+static uint64_t seed_of_test(void)
+{
+  const char *given = getenv("RV_TEST_SEED");
+  uint64_t seed = given == NULL ? 20261121 : strtoull(given, NULL, 10);
+  print_message("seed %llu\n", (unsigned long long)seed);
+  return seed;
+}
+
+/* ---- recovering ---- */
+
+static void what_was_synced_is_there_again_whatever_happened_and_checkpoints_in_between(void **state)
+{
+  rv_error err;
+  rv_random random;
+  rv_table_config tables[TABLES];
+  configure_plain(tables);
+  rv_random_init(&random, seed_of_test());
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, tables, TABLES);
+  for (int round = 0; round < 12; round++) {
+    char name[16];
+    for (int i = 0; i < 60; i++) something(j.store, &random);
+    if (round % 4 == 1) must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+    for (int i = 0; i < 30; i++) something(j.store, &random);
+    sync_all(&j);
+    snprintf(name, sizeof name, "copy%d", round);
+    disk copy = copy_of(&d, name);
+    journaled again = open_with(&copy, (how){.mode = 0}, tables, TABLES);
+    same_stores(j.store, again.store);
+    close_all(&j); /* the copy goes on */
+    disk_fini(&d);
+    d = copy;
+    j = again;
+  }
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_journal_that_was_closed_has_everything(void **state)
+{
+  for (int mode = RV_JOURNAL_PERIODIC; mode <= RV_JOURNAL_ALWAYS; mode++) {
+    rv_table_config tables[TABLES];
+    configure_plain(tables);
+    disk d = disk_of(*state, mode == RV_JOURNAL_ALWAYS ? "always" : "periodic");
+    journaled j = open_with(&d, (how){.mode = (rv_journal_mode)mode, .period_ms = 3600000}, tables, TABLES);
+    fill(j.store);
+    rv_store *kept = rv_store_ref(j.store);
+    close_all(&j);
+    j = open_with(&d, (how){.mode = (rv_journal_mode)mode}, tables, TABLES);
+    same_stores(kept, j.store);
+    rv_store_unref(kept);
+    close_all(&j);
+    disk_fini(&d);
+  }
+}
+
+static void numbered(rv_store *store, uint64_t key, uint64_t writer, uint64_t number)
+{
+  rv_error err;
+  rv_insert insert = {.key = key, .priority = 1, .writer = {writer, 7}, .number = number, .trajectory = single(store, 5, 1)};
+  insert.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_insert(rv_store_table(store, 0), &insert), RV_SUBMIT_DONE);
+  must(insert.waiter.code, &insert.waiter.error);
+  rv_trajectory_unref(insert.trajectory);
+  (void)err;
+}
+
+static size_t numbers_of(const journaled *j, uint64_t writer, uint64_t *last)
+{
+  const rv_journal_writer *found = NULL;
+  *last = 0;
+  while ((found = rv_journal_recovered_writer(j->journal, found)) != NULL)
+    if (found->id[0] == writer) break;
+  if (found == NULL) return SIZE_MAX;
+  if (found->done.count > 0) *last = found->done.runs[found->done.count - 1].last;
+  return found->done.count;
+}
+
+static void which_items_of_which_writer_are_in_is_known_again_across_checkpoints(void **state)
+{
+  rv_error err;
+  uint64_t last, before[2], after[2];
+  const uint64_t gone[2] = {3, 7}, quiet[2] = {4, 7};
+  rv_table_config config = rv_table_config_default("replay", 100);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  for (uint64_t i = 1; i <= 5; i++) numbered(j.store, i, 1, i);
+  numbered(j.store, 1, 1, 6); /* an update is an item of the writer's, too */
+  numbered(j.store, 20, 1, 8);
+  numbered(j.store, 21, 3, 1);
+  rv_journal_note_writer(j.journal, quiet, false);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  rv_journal_note_writer(j.journal, gone, true);
+  numbered(j.store, 22, 2, 1);
+  sync_all(&j);
+  rv_store_state_id(j.store, before);
+  disk copy = copy_of(&d, "copy");
+  journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
+  rv_store_state_id(again.store, after);
+  assert_memory_equal(before, after, sizeof before); /* writers see that it is the same store */
+  assert_int_equal(numbers_of(&again, 1, &last), 2); /* 1 to 6, 8 */
+  assert_int_equal(last, 8);
+  assert_int_equal(numbers_of(&again, 2, &last), 1);
+  assert_int_equal(numbers_of(&again, 3, &last), SIZE_MAX);
+  assert_int_equal(numbers_of(&again, 4, &last), 0);
+  close_all(&again);
+  close_all(&j);
+  disk_fini(&copy);
+  disk_fini(&d);
+}
+
+static void segments_that_a_checkpoint_covers_go(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  rv_journal_stats stats = {.size = sizeof stats};
+  add_rows(rv_store_table(j.store, 0), 500, 0);
+  sync_all(&j);
+  rv_journal_get_stats(j.journal, &stats);
+  int64_t before = stats.disk_bytes;
+  assert_true(before > 4000);
+  assert_int_equal(stats.errors, 0);
+  assert_int_equal(stats.changes, 500);
+  assert_true(stats.fsyncs >= 2);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  rv_journal_get_stats(j.journal, &stats);
+  assert_true(stats.disk_bytes < 1000);
+  rv_segment_list list;
+  must(rv_segment_list_read(d.journal, &list, &err), &err);
+  assert_int_equal(list.count, 1);
+  rv_segment_list_fini(&list);
+  rv_store *kept = rv_store_ref(j.store);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  same_stores(kept, j.store);
+  rv_store_unref(kept);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* ---- damage ---- */
+
+static void a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX], path[400];
+  uint8_t *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  sync_all(&j);
+  last_segment_name(&d, name);
+  size_t whole = read_bytes(d.journal, name, &bytes);
+  free(bytes);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  sync_all(&j);
+  size_t all = read_bytes(d.journal, name, &bytes);
+  assert_true(all > whole + RV_JOURNAL_GROUP_HEADER);
+  for (size_t size = whole; size <= all; size++) {
+    disk copy = copy_of(&d, "copy");
+    snprintf(path, sizeof path, "%s/%s", copy.journal, name);
+    assert_int_equal(truncate(path, (off_t)size), 0);
+    journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
+    assert_int_equal(size_of(again.store, 0), size == all ? 5 : 3);
+    if (size % 8 == all % 8) { /* and it goes on from there */
+      add_rows(rv_store_table(again.store, 0), 4, 20);
+      close_all(&again);
+      again = open_with(&copy, (how){.mode = 0}, &config, 1);
+      assert_int_equal(size_of(again.store, 0), size == all ? 9 : 7);
+    }
+    close_all(&again);
+    disk_fini(&copy);
+  }
+  free(bytes);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1), again;
+  size_t last_group = 0, reported = 0, harmless = 0, cut = 0;
+  last_segment_name(&d, name);
+  for (int i = 0; i < 3; i++) {
+    last_group = read_bytes(d.journal, name, &bytes);
+    free(bytes);
+    add_rows(rv_store_table(j.store, 0), 1, i);
+    sync_all(&j);
+  }
+  size_t all = read_bytes(d.journal, name, &bytes);
+  for (size_t at = 0; at < all; at++) {
+    disk copy = copy_of(&d, "copy");
+    bytes[at] ^= 0x10;
+    write_bytes(copy.journal, name, bytes, all);
+    bytes[at] ^= 0x10;
+    rv_code code = try_open(&copy, (how){.mode = 0}, &config, 1, &again, &err);
+    if (code == RV_OK) {
+      int64_t size = size_of(again.store, 0);
+      assert_true(size == 3 || (size == 2 && at >= last_group));
+      *(size == 3 ? &harmless : &cut) += 1;
+    } else {
+      assert_int_equal(code, RV_DATA_LOSS);
+      assert_non_null(strstr(err.message, "cannot be read"));
+      assert_non_null(strstr(err.message, "salvage"));
+      if (reported++ % 16 != 0) {
+        disk_fini(&copy);
+        continue;
+      }
+      again = open_with(&copy, (how){.salvage = true}, &config, 1);
+      assert_true(size_of(again.store, 0) < 3);
+    }
+    close_all(&again);
+    disk_fini(&copy);
+  }
+  print_message("%zu bytes: %zu reported, %zu cut the last group, %zu harmless\n", all, reported, cut, harmless);
+  assert_true(reported > 0 && cut > 0);
+  free(bytes);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char command[400], name[RV_JOURNAL_NAME_MAX];
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  last_segment_name(&d, name);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 2, 0);
+  close_all(&j);
+
+  disk copy = copy_of(&d, "segment");
+  snprintf(command, sizeof command, "rm %s/%s", copy.journal, name);
+  assert_int_equal(system(command), 0);
+  assert_int_not_equal(try_open(&copy, (how){.mode = 0}, &config, 1, &j, &err), RV_OK);
+  assert_non_null(strstr(err.message, "2 changes"));
+  j = open_with(&copy, (how){.salvage = true}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 0);
+  close_all(&j);
+  disk_fini(&copy);
+
+  copy = copy_of(&d, "checkpoint");
+  snprintf(command, sizeof command, "rm -r %s", copy.checkpoints);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(try_open(&copy, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  assert_non_null(strstr(err.message, "there is no checkpoint"));
+  j = open_with(&copy, (how){.salvage = true}, &config, 1);
+  close_all(&j);
+  j = open_with(&copy, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  disk_fini(&copy);
+  disk_fini(&d);
+}
+
+static void a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  rv_store *other = new_store(&config, 1);
+  must(rv_checkpointer_save(d.checkpointer, other, NULL, NULL, &err), &err);
+  rv_store_unref(other);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "was saved without it"));
+  disk_fini(&d);
+}
+
+static void one_process_has_a_journal_at_a_time(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1), second;
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &second, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "another process has the journal"));
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* ---- waiting ---- */
+
+typedef struct called {
+  rv_journal_waiter waiter;
+  atomic_int times;
+} called;
+
+static void on_written(rv_journal_waiter *waiter)
+{
+  atomic_fetch_add(&RV_CONTAINER(waiter, called, waiter)->times, 1);
+}
+
+static void who_waits_is_called_once_when_it_is_written(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = RV_JOURNAL_PERIODIC, .period_ms = 3600000}, &config, 1);
+  called c = {.waiter = {.done = on_written}};
+  atomic_init(&c.times, 0);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  c.waiter.ticket = rv_journal_ticket(j.journal);
+  assert_false(rv_journal_is_written(j.journal, c.waiter.ticket)); /* the period is an hour */
+  rv_journal_stats stats = {.size = sizeof stats};
+  rv_journal_get_stats(j.journal, &stats);
+  assert_true(stats.queued_bytes > 0 && stats.lag_ns > 0);
+  bool waits = rv_journal_wait(j.journal, &c.waiter);
+  sync_all(&j);
+  assert_true(rv_journal_is_written(j.journal, c.waiter.ticket));
+  sync_all(&j); /* a cycle later everybody was called */
+  assert_int_equal(atomic_load(&c.times), waits ? 1 : 0);
+  assert_false(rv_journal_wait(j.journal, &c.waiter));
+  assert_false(rv_journal_cancel(j.journal, &c.waiter));
+  close_all(&j);
+  disk_fini(&d);
+}
+
+int main(void)
+{
+#define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      WITH_DISK(what_was_synced_is_there_again_whatever_happened_and_checkpoints_in_between),
+      WITH_DISK(a_journal_that_was_closed_has_everything),
+      WITH_DISK(which_items_of_which_writer_are_in_is_known_again_across_checkpoints),
+      WITH_DISK(segments_that_a_checkpoint_covers_go),
+      WITH_DISK(a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it),
+      WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),
+      WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
+      WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
+      WITH_DISK(one_process_has_a_journal_at_a_time),
+      WITH_DISK(who_waits_is_called_once_when_it_is_written),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+/* Which items of which writer are in, as the journal has it: what a server must know to let none of them in twice. */
+#ifndef RV_PERSIST_JOURNAL_WRITERS_H
+#define RV_PERSIST_JOURNAL_WRITERS_H
+
+#include "persist/done_set.h"
+
+typedef struct rv_journal_writer {
+  uint64_t id[2];
+  rv_done_set done;
+  struct rv_journal_writer *next; /* in its bucket */
+} rv_journal_writer;
+
+typedef struct rv_journal_writers {
+  rv_journal_writer **buckets;
+  size_t num_buckets, count;
+  uint64_t seed;
+} rv_journal_writers;
+
+void rv_journal_writers_init(rv_journal_writers *writers, uint64_t seed);
+void rv_journal_writers_fini(rv_journal_writers *writers);
+/* Finds or adds; NULL: memory is out. */
+rv_journal_writer *rv_journal_writers_get(rv_journal_writers *writers, const uint64_t id[2]);
+void rv_journal_writers_forget(rv_journal_writers *writers, const uint64_t id[2]);
+/* All of them: begin with NULL, goes on until NULL. */
+rv_journal_writer *rv_journal_writers_next(const rv_journal_writers *writers, const rv_journal_writer *after);
+
+#endif

@@ -1,0 +1,18 @@
+/* Changes that were written down (changes.h), made again one by one in a table that nobody else uses yet. No limiter is asked, nothing
+ * waits, and the remover takes nothing away: what went is among the changes. Extensions hear of inserts and deletes. */
+#ifndef RV_STORE_REPLAY_H
+#define RV_STORE_REPLAY_H
+
+#include "store/restore.h"
+
+/* The newest item of the table from here on; counted as an insert. An item that has the key gets the priority instead. */
+rv_code rv_table_replay_insert(rv_table *table, const rv_restored_item *item, uint64_t naming, rv_error *err);
+/* RV_NOT_FOUND, without a sentence: no item has the key, and nothing was changed. */
+rv_code rv_table_replay_delete(rv_table *table, uint64_t key);
+rv_code rv_table_replay_update(rv_table *table, uint64_t key, double priority, rv_error *err);
+rv_code rv_table_replay_sample(rv_table *table, uint64_t key, int32_t times_sampled);
+/* After the last one: items beyond max_size, whose deletes were not written down any more, go; counters are corrected as by
+ * rv_table_restore_counters. */
+void rv_table_replay_end(rv_table *table, char *corrected, size_t capacity);
+
+#endif

@@ -1,0 +1,256 @@
+"""A server with a journal is killed again and again: nothing that was confirmed is lost, nothing is there twice (docs/journal.md)."""
+
+import collections
+import os
+import random
+import socket
+import threading
+
+import numpy as np
+import pytest
+import reverie
+import server_program
+from conftest import make_table
+from reverie.checkpointers import DefaultCheckpointer
+
+KILLS = int(os.environ.get("RV_TEST_KILLS", "8"))
+SEED = int(os.environ.get("RV_TEST_SEED", random.SystemRandom().randrange(2**32)))
+LONG = 120.0  # a bound on what should take a moment
+WRITERS = 3
+
+
+class Journaled:
+    """reverie-server with a journal, on a port that stays the same over its deaths."""
+
+    def __init__(self, folder, *more):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.arguments = [
+            "--listen",
+            self.address,
+            "--table",
+            "name=t,max_size=10000000,sampler=prioritized:1",
+            "--table",
+            "name=q",
+        ]
+        self.arguments += ["--checkpoints", str(folder / "checkpoints"), "--journal", str(folder / "journal"), *more]
+        self.server = None
+
+    def start(self):
+        self.server = server_program.Server(*self.arguments)
+
+    def kill(self):
+        if self.server is not None:
+            self.server.kill()
+            self.server = None
+
+
+class Load(threading.Thread):
+    """Calls `step` over and over until it is told to stop; what it raised is in `failure`."""
+
+    def __init__(self, stop, address):
+        super().__init__(daemon=True)
+        self.stop, self.client, self.failure = stop, reverie.Client(address), None
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                self.step()
+        except BaseException as error:
+            self.failure = error
+
+    def step(self):
+        raise NotImplementedError
+
+
+class Writing(Load):
+    """Items whose priorities are numbers that nobody uses twice; those that were confirmed."""
+
+    def __init__(self, stop, address, number, seed):
+        super().__init__(stop, address)
+        self.random, self.next, self.confirmed = random.Random(seed), number * 10_000_000 + 1, set()
+        self.writer = self.client.trajectory_writer(num_keep_alive_refs=4)
+
+    def step(self):
+        values = []
+        for _ in range(self.random.randint(1, 30)):
+            self.writer.append([np.int64(self.next)])
+            self.writer.create_item("t", float(self.next), [self.writer.history[0][-1]])
+            values.append(self.next)
+            self.next += 1
+        self.writer.flush(timeout_ms=int(LONG * 1000))
+        self.confirmed.update(values)
+
+
+class Changing(Load):
+    """Items of its own that it updates and deletes; what it was told that became of them."""
+
+    def __init__(self, stop, address, number, seed):
+        super().__init__(stop, address)
+        self.random, self.next = random.Random(seed), number * 10_000_000 + 1
+        self.updated, self.deleted, self.doubtful = {}, set(), set()
+
+    def mutate(self, **changes):
+        while True:
+            try:
+                return self.client.mutate_priorities("t", timeout=LONG, **changes)
+            except reverie.UnavailableError:
+                pass  # it was killed: the same again
+
+    def step(self):
+        value, self.next = self.next, self.next + 1
+        try:
+            key = self.client.add("t", [np.int64(value)], float(value), timeout=LONG)
+        except reverie.ReverieError:
+            self.doubtful.add(value)
+            return
+        if self.random.random() < 0.5:
+            self.mutate(updates={key: value + 0.5})
+            self.updated[value] = key
+        else:
+            self.mutate(deletes=[key])
+            self.deleted.add(value)
+
+
+class Sampling(Load):
+    """Draws, so that counts change all the time."""
+
+    def step(self):
+        try:
+            batch = self.client.sample_batch("t", 16, timeout=1.0)
+            assert np.array_equal(np.floor(batch.priorities), batch.data[0]), "an item has another's data"
+        except (reverie.UnavailableError, reverie.DeadlineExceededError):
+            pass
+        self.stop.wait(0.005)  # samples are not what this is about
+
+
+def check(client, writing, changing):
+    confirmed = set().union(*(set(one.confirmed) for one in writing))
+    updated, deleted = dict(changing.updated), set(changing.deleted)
+    there = collections.Counter(item.priority for item in client.items("t", timeout=LONG))
+    twice = [priority for priority, n in there.items() if n > 1]
+    assert not twice, f"there twice: {twice[:10]}"
+    lost = [value for value in confirmed if float(value) not in there]
+    assert not lost, f"{len(lost)} of {len(confirmed)} confirmed items are lost: {sorted(lost)[:10]}"
+    assert all(value + 0.5 in there and float(value) not in there for value in updated), "a confirmed priority is lost"
+    assert not any(float(value) in there or value + 0.5 in there for value in deleted), "a deleted item is there"
+    return len(confirmed), len(updated), len(deleted)
+
+
+def wait_for_progress(load, writing, stop):
+    """Until a writer was told that something more is in: clients need a moment to come back after a kill."""
+    before = sum(len(one.confirmed) for one in writing)
+    while sum(len(one.confirmed) for one in writing) == before and all(one.is_alive() for one in load):
+        stop.wait(0.002)
+
+
+def test_nothing_confirmed_is_lost_or_doubled_when_the_server_is_killed_under_load(tmp_path):
+    print(f"seed {SEED}, {KILLS} kills")
+    moments = random.Random(SEED)
+    server = Journaled(tmp_path, "--set", "checkpoint_every_seconds=0.5")
+    server.start()
+    stop = threading.Event()
+    writing = [Writing(stop, server.address, i, SEED + i) for i in range(WRITERS)]
+    changing = Changing(stop, server.address, WRITERS, SEED + WRITERS)
+    load = [*writing, changing, Sampling(stop, server.address)]
+    client = reverie.Client(server.address)
+    try:
+        for one in load:
+            one.start()
+        for kill in range(KILLS):
+            wait_for_progress(load, writing, stop)
+            stop.wait(moments.uniform(0.0, 0.4))  # a random moment
+            server.kill()
+            server.start()
+            assert all(one.failure is None for one in load), [one.failure for one in load]
+            if kill % 10 == 5:
+                check(client, writing, changing)
+        stop.set()
+        for one in load:
+            one.join(2 * LONG)
+            assert not one.is_alive()
+            assert one.failure is None, one.failure
+        counts = check(client, writing, changing)
+        server.kill()
+        server.start()
+        assert check(client, writing, changing) == counts
+        inserts, updates, deletes = counts
+        print(f"confirmed {inserts} inserts, {updates} updates, {deletes} deletes; {len(changing.doubtful)} inserts in doubt")
+        assert counts[0] > 0
+    finally:
+        stop.set()
+        server.kill()
+
+
+def test_a_server_of_a_python_program_goes_on_where_it_was(tmp_path):
+    checkpointer = DefaultCheckpointer(tmp_path / "checkpoints")
+    journal = reverie.Journal(tmp_path / "journal")
+    with reverie.Server([make_table()], address="localhost:0", checkpointer=checkpointer, journal=journal) as server:
+        client = reverie.Client(server.address)
+        keys = [client.add("t", [np.int64(i)], float(i + 1)) for i in range(10)]
+        client.mutate_priorities("t", {keys[3]: 30.0}, [keys[4]])
+        client.sample_batch("t", 4)
+        before = [(item.key, item.priority, item.times_sampled) for item in client.items("t")]
+        server.sync_journal()
+        stats = server.journal_stats()
+        assert stats.changes >= 16
+        assert stats.fsyncs > 0
+        assert stats.fault == ""
+    with reverie.Server([make_table()], address="localhost:0", checkpointer=checkpointer, journal=journal) as server:
+        client = reverie.Client(server.address)
+        assert [(item.key, item.priority, item.times_sampled) for item in client.items("t")] == before
+
+
+def test_a_program_that_adds_to_its_own_server_says_when_it_must_be_on_the_disk(tmp_path):
+    checkpointer = DefaultCheckpointer(tmp_path / "checkpoints")
+    journal = reverie.Journal(tmp_path / "journal", "periodic", period_seconds=3600)
+    server = reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal)
+    client = reverie.Client(server)
+    client.add_batch("t", [np.arange(100)])
+    assert server.journal_stats().queued_bytes > 0
+    server.sync_journal()
+    assert server.journal_stats().queued_bytes == 0
+    assert server.journal_stats().lag_seconds == 0.0
+    server.stop()
+    with pytest.raises(reverie.FailedPreconditionError):
+        server.sync_journal()
+    server = reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal)
+    assert server._store.info("t")["current_size"] == 100
+    server.stop()
+
+
+def test_one_server_has_a_journal_at_a_time(tmp_path):
+    checkpointer = DefaultCheckpointer(tmp_path / "checkpoints")
+    journal = reverie.Journal(tmp_path / "journal")
+    with (
+        reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal),
+        pytest.raises(reverie.FailedPreconditionError, match="another process has the journal"),
+    ):
+        reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal)
+
+
+def test_mistakes_are_told():
+    with pytest.raises(ValueError, match="mode must be"):
+        reverie.Journal("/tmp/x", "sometimes")
+    with pytest.raises(ValueError, match="path"):
+        reverie.Journal("")
+    with pytest.raises(ValueError, match="period_seconds"):
+        reverie.Journal("/tmp/x", "periodic", period_seconds=0)
+    with pytest.raises(ValueError, match="checkpointer"):
+        reverie.Server([make_table()], in_process=True, journal=reverie.Journal("/tmp/x"))
+    with pytest.raises(reverie.FailedPreconditionError, match="no journal"):
+        reverie.Server([make_table()], in_process=True).journal_stats()
+
+
+def test_the_programs_settings_are_checked(tmp_path):
+    out = server_program.run("--table", "name=t", "--journal", str(tmp_path), "--check")
+    assert out.returncode == 2
+    assert "checkpoints" in out.stderr
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"checkpoints: {{path: {tmp_path}/c}}\njournal: {{path: {tmp_path}/j, mode: often}}\ntables: [{{name: t}}]\n"
+    )
+    out = server_program.run("--config", str(config), "--check")
+    assert out.returncode == 2
+    assert "expected always or periodic" in out.stderr
