@@ -66,6 +66,15 @@ static bool shares(const buffer_shape *shape)
   return shape->kind == BUFFER_NEXT || shape->kind == BUFFER_FRAMESTACK;
 }
 
+static void describe_rows(bench_buffer *buffer)
+{
+  buffer->rows = bench_alloc(BUFFER_POOL * sizeof *buffer->rows);
+  buffer->row_shapes = bench_alloc(2 * BUFFER_COLUMNS_MAX * sizeof *buffer->row_shapes);
+  for (int64_t row = 0; row < BUFFER_POOL; row++)
+    for (int i = 0; i < BUFFER_COLUMNS_MAX; i++)
+      buffer->rows[row][i] = tensor_of(buffer, transition_order[i], row, 0, buffer->row_shapes + 2 * i);
+}
+
 static void begin_shared(bench_buffer *buffer)
 {
   rv_transitions_column columns[BUFFER_COLUMNS_MAX] = {
@@ -103,6 +112,7 @@ void buffer_init(bench_buffer *buffer, const buffer_shape *shape, rv_selector_ki
   }
   for (int i = 0; i < BUFFER_POOL; i++) buffer->pool[DONE][i] = i % BUFFER_EPISODE == BUFFER_EPISODE - 1;
   bench_random_floats(&random, (float *)buffer->pool[REWARD], BUFFER_POOL);
+  if (shape->kind == BUFFER_TRANSITION) describe_rows(buffer);
   size_t batch = (size_t)shape->batch;
   buffer->keys = bench_alloc(batch * sizeof *buffer->keys);
   buffer->probabilities = bench_alloc(batch * sizeof(double));
@@ -114,6 +124,8 @@ void buffer_init(bench_buffer *buffer, const buffer_shape *shape, rv_selector_ki
 
 void buffer_fini(bench_buffer *buffer)
 {
+  free(buffer->rows);
+  free(buffer->row_shapes);
   rv_layout_unref(buffer->layout);
   if (buffer->writer != NULL) rv_writer_free(buffer->writer);
   rv_transitions_free(buffer->shared);
@@ -138,10 +150,7 @@ static double priority_of(int64_t number)
 
 static void add_transition(bench_buffer *buffer)
 {
-  rv_tensor row[BUFFER_COLUMNS_MAX];
-  int64_t shapes[BUFFER_COLUMNS_MAX][2];
-  for (int i = 0; i < BUFFER_COLUMNS_MAX; i++)
-    row[i] = tensor_of(buffer, transition_order[i], buffer->added % BUFFER_POOL, 0, shapes[i]);
+  const rv_tensor *row = buffer->rows[buffer->added % BUFFER_POOL];
   rv_error error;
   bench_check(rv_client_add(buffer->client, "t", row, BUFFER_COLUMNS_MAX, priority_of(buffer->added), NULL, NULL, &error),
               &error);

@@ -29,6 +29,9 @@ typedef struct bench_buffer {
   rv_writer *writer;                       /* of the kinds with several steps */
   rv_transitions *shared;                  /* of those whose steps go on from one another */
   unsigned char *pool[BUFFER_COLUMNS_MAX]; /* BUFFER_POOL rows of each column */
+  rv_tensor (
+      *rows)[BUFFER_COLUMNS_MAX]; /* of the pool, as a program keeps descriptions of its own arrays; of BUFFER_TRANSITION */
+  int64_t *row_shapes;
   int64_t added;
   int64_t episode_step;
   void *outs[BUFFER_COLUMNS_MAX];
