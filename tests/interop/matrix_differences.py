@@ -55,12 +55,6 @@ class Differences:
         return outcome(lambda: client.insert({"b": np.int64(1)}, {"signed": 1.0}))
 
     @staticmethod
-    def a_dataset_of_no_table(module, client):
-        tf = tensorflow()
-        made = module.TrajectoryDataset(client.server_address, "nothing", (tf.int64,), (tf.TensorShape([1]),), 1)
-        return outcome(lambda: next(iter(made)))
-
-    @staticmethod
     def seconds_that_are_not_whole(module, client):
         return outcome(lambda: client.server_info(1.5))
 
@@ -169,7 +163,6 @@ STATED = {
         [raised("RuntimeError"), raised()],
     ),
     "names_that_are_not_the_signatures": ("client", raised(), raised("ValueError")),
-    "a_dataset_of_no_table": ("client", raised("NotFoundError"), raised("InvalidArgumentError")),
     "a_modulo_that_is_not_compared_for_equality": ("client", raised(), raised("ValueError")),
     "the_length_of_a_strided_column": ("client", [2], [3]),
     "a_condition_that_no_step_meets": ("client", raised(), raised("ValueError")),
