@@ -25,21 +25,21 @@ from acme.utils import loggers
 
 
 class Corridor(dm_env.Environment):
-    """Nine cells; the way right to the end is worth 1, every step costs 0.02, and left of the first cell it is over."""
+    """Six cells, from the first to the last, which is worth 1; every step costs 0.02, and after 40 it is over."""
 
-    cells = 9
+    cells = 6
 
     def reset(self):
-        self._cell, self._steps = 2, 0
+        self._cell, self._steps = 0, 0
         return dm_env.restart(self._seen())
 
     def step(self, action):
-        self._cell += 1 if action == 1 else -1
+        self._cell = max(self._cell + (1 if action == 1 else -1), 0)
         self._steps += 1
         if self._cell == self.cells - 1:
             return dm_env.termination(1.0, self._seen())
-        if self._cell == 0 or self._steps == 40:
-            return dm_env.termination(-0.5, self._seen())
+        if self._steps == 40:
+            return dm_env.truncation(-0.02, self._seen())
         return dm_env.transition(-0.02, self._seen())
 
     def _seen(self):

@@ -48,5 +48,5 @@ def test_acmes_own_tests_pass(module):
 
 def test_a_dqn_agent_learns():
     said = with_reverie(str(ROOT / "examples/acme_dqn.py"), "--episodes", "150").stdout
-    first, last = map(float, re.findall(r"mean return (-?[\d.]+) at first, (-?[\d.]+) at last", said)[0])
-    assert last > max(first, 0.5), said
+    (last,) = map(float, re.findall(r"mean return -?[\d.]+ at first, (-?[\d.]+) at last", said))
+    assert last > 0.7, said  # 0.92 is the most; who turns by chance gets 0.3
