@@ -102,6 +102,7 @@ static rv_code use_table(rv_journal_replay *replay, rv_span body, rv_error *err)
 
 static rv_code take_table(rv_journal_replay *replay, rv_span *body, replayed_table **out, rv_error *err)
 {
+  *out = NULL;
   uint64_t index;
   if (!rv_take_varint(body, &index) || index >= replay->num_indices || replay->by_index[index] == UINT32_MAX)
     return no_record(err, "a change of a table that was not named");
