@@ -466,7 +466,7 @@ class Errors:
     def tables(module, what):
         tf = tensorflow()
         signature = {"x": tf.TensorSpec([2], tf.float32), "y": tf.TensorSpec([None], tf.int64)}
-        return [queue(module), table(module, "signed", signature=signature)]
+        return [queue(module), table(module, "signed", signature=signature), table(module, "plain")]
 
     @staticmethod
     def run(module, client, what):
@@ -659,7 +659,7 @@ class Errors:
         tf = tensorflow()
         address = client.server_address
         x, y = np.zeros(2, np.float32), np.zeros(3, np.int64)
-        client.insert({"x": x, "y": y}, {"signed": 1.0, "queue": 1.0})
+        client.insert({"x": x, "y": y}, {"signed": 1.0, "plain": 1.0})
 
         def made(table, dtypes, shapes, *more, **options):
             return module.TrajectoryDataset(
@@ -673,19 +673,19 @@ class Errors:
         calls = {
             "of no table": (lambda: module.TrajectoryDataset.from_table_signature(address, "nothing", 1), "does not contain"),
             "of no signature": (
-                lambda: module.TrajectoryDataset.from_table_signature(address, "queue", 1),
+                lambda: module.TrajectoryDataset.from_table_signature(address, "plain", 1),
                 "does not have a signature",
             ),
-            "structure": (lambda: made("queue", both, (shape([2]),)),),
-            "in flight 0": (lambda: made("queue", both, (shape([2]), shape([3])), 0),),
-            "workers 0": (lambda: made("queue", both, (shape([2]), shape([3])), num_workers_per_iterator=0),),
-            "samples 0": (lambda: made("queue", both, (shape([2]), shape([3])), max_samples=0),),
-            "stream 0": (lambda: made("queue", both, (shape([2]), shape([3])), max_samples_per_stream=0),),
+            "structure": (lambda: made("plain", both, (shape([2]),)),),
+            "in flight 0": (lambda: made("plain", both, (shape([2]), shape([3])), 0),),
+            "workers 0": (lambda: made("plain", both, (shape([2]), shape([3])), num_workers_per_iterator=0),),
+            "samples 0": (lambda: made("plain", both, (shape([2]), shape([3])), max_samples=0),),
+            "stream 0": (lambda: made("plain", both, (shape([2]), shape([3])), max_samples_per_stream=0),),
             "dtype of signature": (first("signed", (tf.float64, tf.int64), (shape([None, 2]), shape([None, None]))),),
             "columns of signature": (first("signed", (tf.float32,), (shape([None, 2]),)),),
-            "dtype of data": (first("queue", (tf.float64, tf.int64), (shape([None, 2]), shape([None, 3]))),),
-            "shape of data": (first("queue", both, (shape([None, 4]), shape([None, 3]))),),
-            "columns of data": (first("queue", (tf.float32,), (shape([None, 2]),)),),
+            "dtype of data": (first("plain", (tf.float64, tf.int64), (shape([None, 2]), shape([None, 3]))),),
+            "shape of data": (first("plain", both, (shape([None, 4]), shape([None, 3]))),),
+            "columns of data": (first("plain", (tf.float32,), (shape([None, 2]),)),),
         }
         reader = module.TFClient(address)
         calls |= {

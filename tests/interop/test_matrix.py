@@ -32,21 +32,25 @@ def directions(operation):
     return [each for each in found if operation is Differences or set(each) != {"T", ">"}]
 
 
-def chosen(operation, parameters, short):
-    """The directions that run: the short form takes the two mixed readers only where an operation has few cells."""
-    if WHOLE:
-        return directions(operation)
-    if not short:
-        return []
-    few = len(operation.steps) == 1 or sum(each for _, each in operation.cells) <= 8
-    return directions(operation) if few else ["T>O>T", "O>T>O", "T>O>O", "O>O>T"]
+def cells(operation):
+    """(parameters, direction) of all cells that run.
+
+    In the short form an operation of many cells takes four of its seven directions: each end of ours with theirs, what our server sends of
+    our chunks to their reader, and in turn another.
+    """
+    short = [parameters for parameters, short in operation.cells if short]
+    if WHOLE or len(operation.steps) == 1 or len(short) <= 8:
+        for parameters, _ in operation.cells if WHOLE else [(each, True) for each in short]:
+            yield from ((parameters, direction) for direction in directions(operation))
+        return
+    for parameters, other in zip(short, itertools.cycle(("T>O>O", "O>T>T", "T>T>O")), strict=False):
+        yield from ((parameters, direction) for direction in ("T>O>T", "O>T>O", "O>O>T", other))
 
 
 CELLS = [
     pytest.param(operation.name, parameters, direction, id=f"{operation.name}-{direction}-{json.dumps(parameters)}")
     for operation in OPERATIONS.values()
-    for parameters, short in operation.cells
-    for direction in chosen(operation, parameters, short)
+    for parameters, direction in cells(operation)
 ]
 
 
