@@ -89,7 +89,8 @@ class LegacyWriter:
             writer.create_item("queue", 4, 9.0)
             writer.flush()
             writer.append({"x": values(dtype, shape, 30), "y": np.int64(30)})
-            writer.create_item("queue", 5, 10.0)
+            # Across a flush Reverb's writer may have forgotten the chunks of five steps: see matrix_differences.py.
+            writer.create_item("queue", 2 if chunk is None else 5, 10.0)
 
     @staticmethod
     def read(module, client, dtype, shape, delta, chunk):

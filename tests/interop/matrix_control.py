@@ -671,6 +671,7 @@ class Errors:
 
         shape, both = tf.TensorShape, (tf.float32, tf.int64)
         calls = {
+            "unknown table": (first("nothing", both, (shape([1, 2]), shape([1, 3]))), "was not found"),
             "of no table": (lambda: module.TrajectoryDataset.from_table_signature(address, "nothing", 1), "does not contain"),
             "of no signature": (
                 lambda: module.TrajectoryDataset.from_table_signature(address, "plain", 1),
