@@ -6,6 +6,7 @@
 #ifndef REVERIE_CLIENT_H
 #define REVERIE_CLIENT_H
 
+#include "reverie/security.h"
 #include "reverie/store.h"
 
 #ifdef __cplusplus
@@ -59,6 +60,9 @@ typedef struct rv_client_config {
   uint32_t gather_threads; /* with `address`: threads that write a large batch into its arrays, the caller included; 0: as many as
                                cores, at most 4. With `store` it is the store's */
   rv_io *io;               /* with `address`: threads to share, of the default environment; NULL: one of its own */
+  const rv_tls_config *tls; /* with `address`: NULL: none. Not for a unix socket. Copied */
+  const char *token; /* with `address`: who the client is to a server that asks; NULL: nobody. Copied. Without TLS it is only sent
+                               to this machine */
 } rv_client_config;
 
 /* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed. */

@@ -8,6 +8,7 @@
 #include "reverie/journal.h"
 #include "reverie/patterns.h"
 #include "reverie/sampler.h"
+#include "reverie/security.h"
 #include "reverie/server.h"
 #include "reverie/status.h"
 #include "reverie/step_writer.h"

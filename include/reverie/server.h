@@ -6,6 +6,7 @@
 
 #include "reverie/checkpoint.h"
 #include "reverie/journal.h"
+#include "reverie/security.h"
 #include "reverie/store.h"
 
 #ifdef __cplusplus
@@ -37,10 +38,16 @@ typedef struct rv_server_config {
    * deletes, resets and limiters answered, when they are on the disk. */
   rv_journal *journal;
   int64_t checkpoint_journal_bytes; /* with both: a checkpoint is saved when the journal has so many on the disk; 0: 4 GiB */
+  const rv_tls_config *tls;         /* on all addresses but unix sockets; NULL: none. Copied */
+  const rv_identity *identities;    /* who may call, and what he may do; NULL: everybody everything. Copied */
+  size_t num_identities;
 } rv_server_config;
 
 /* RV_UNAVAILABLE when an address cannot be bound ("port 8000 is in use ..."), RV_INVALID_ARGUMENT when it cannot be parsed. */
 RV_API rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error *err);
+/* Reads the files of its TLS again, for connections that begin from now on. RV_INVALID_ARGUMENT when they cannot be used: those that were
+ * read before stay. RV_FAILED_PRECONDITION: it has no TLS. Any thread. */
+RV_API rv_code rv_server_reload_tls(rv_server *server, rv_error *err);
 /* The port that address number `index` is bound to; 0 for a unix socket. */
 RV_API uint16_t rv_server_port(const rv_server *server, size_t index);
 /* Refuses new calls (health says NOT_SERVING), lets those in progress finish for up to drain_ms, ends the rest with

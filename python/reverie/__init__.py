@@ -54,6 +54,7 @@ from reverie.errors import (
 )
 from reverie.journal import Journal, JournalStats
 from reverie.samples import ItemInfo, ReplaySample, SampleInfo
+from reverie.security import TLS, Identity
 from reverie.server import Server
 from reverie.specs import BoundedTensorSpec, TensorSpec
 from reverie.table import Table
@@ -93,6 +94,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "TLS",
     "AbortedError",
     "AddressInUseError",
     "AlreadyExistsError",
@@ -104,6 +106,7 @@ __all__ = [
     "DataLossError",
     "DeadlineExceededError",
     "FailedPreconditionError",
+    "Identity",
     "InternalError",
     "InvalidArgumentError",
     "ItemInfo",

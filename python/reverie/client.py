@@ -14,6 +14,7 @@ from reverie.batches import BatchIterator
 from reverie.errors import FailedPreconditionError, InvalidArgumentError
 from reverie.rate_limiters import RateLimiter
 from reverie.samples import ItemInfo
+from reverie.security import TLS, from_environment, raw_tls
 from reverie.server import Server
 from reverie.structured_writer import Config, StructuredWriter, raw_configs
 from reverie.table_info import TableInfo
@@ -37,6 +38,11 @@ class Client(_core.Client):
         connected before the first call.
     max_message_bytes : int
         The longest message to receive; 0: 256 MiB.
+    tls : TLS, optional
+        For a server that has TLS. None: as the environment says (``REVERIE_TLS_AUTHORITY``, ``REVERIE_TLS_CERTIFICATE``,
+        ``REVERIE_TLS_KEY``), else none.
+    token : str, optional
+        Who the client is, to a server that asks; without TLS it is sent to this machine only. None: ``REVERIE_TOKEN``, else nobody.
 
     Notes
     -----
@@ -45,7 +51,14 @@ class Client(_core.Client):
     Ctrl-C.
     """
 
-    def __init__(self, server_address: str | bytes | Server, *, max_message_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        server_address: str | bytes | Server,
+        *,
+        max_message_bytes: int = 0,
+        tls: TLS | None = None,
+        token: str | None = None,
+    ) -> None:
         server: Server | None = None
         if isinstance(server_address, bytes):
             server_address = server_address.decode()
@@ -68,7 +81,9 @@ class Client(_core.Client):
             super().__init__(store=server._store, max_message_bytes=message_bytes)
             self._saved_here: tuple[_core.Checkpointer | None, _core.Store] | None = (server._internal, server._store)
         else:
-            super().__init__(self._address, max_message_bytes=message_bytes)
+            if not self._address.startswith("unix:"):
+                tls, token = from_environment(tls, token)
+            super().__init__(self._address, max_message_bytes=message_bytes, tls=raw_tls(tls), token=token)
             self._saved_here = None
 
     @property

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _inproc
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
-from reverie.errors import AddressInUseError, DeadlineExceededError, OpenPortWarning, UnavailableError
+from reverie.errors import AddressInUseError, DeadlineExceededError, FailedPreconditionError, OpenPortWarning, UnavailableError
 from reverie.extensions import TableExtensionBase
 from reverie.journal import Journal, JournalStats
+from reverie.security import TLS, Identity, raw_identities, raw_tls
 from reverie.table import Table
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class Server:
     checkpoint_every_inserts : int
         And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never. Either needs a
         checkpointer. Each save is logged, and so is one that fails; the next is tried when it is due.
+    tls : TLS, optional
+        On all addresses but unix sockets. Without it everything is sent in the clear.
+    identities : sequence of Identity, optional
+        Who may call, and what they may do. None: everybody everything. Clients of this process are never asked.
 
     journal : Journal, optional
         Every change is written to disk, and a server that begins again with the same journal and checkpointer goes on where the last one
@@ -91,6 +96,8 @@ class Server:
         checkpoint_every_seconds: float = 0.0,
         checkpoint_every_inserts: int = 0,
         journal: Journal | None = None,
+        tls: TLS | None = None,
+        identities: Sequence[Identity] | None = None,
     ) -> None:
         self._process = os.getpid()
         self._stopped = threading.Event()
@@ -130,6 +137,10 @@ class Server:
             None if journal is None else journal._configuration(),
         )
         addresses = [] if in_process else _addresses(port, address)
+        if in_process and (tls is not None or identities is not None):
+            raise ValueError(
+                "a server in process is reached by this process alone, which is asked for nothing: leave tls and identities out"
+            )
         if addresses:
             self._listen(
                 addresses,
@@ -138,6 +149,8 @@ class Server:
                 _arguments.not_negative("max_message_bytes", max_message_bytes),
                 _arguments.not_negative("max_connections", max_connections),
                 every,
+                tls,
+                identities,
             )
         elif (any(every) or journal is not None) and self._internal is not None:
             self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
@@ -160,6 +173,8 @@ class Server:
         max_message_bytes: int,
         max_connections: int,
         every: tuple[int, int],
+        tls: TLS | None,
+        identities: Sequence[Identity] | None,
     ) -> None:
         try:
             self._server = _core.Server(
@@ -172,6 +187,8 @@ class Server:
                 checkpoint_every_ms=every[0],
                 checkpoint_every_inserts=every[1],
                 checkpoint_journal_bytes=0 if self._journal is None else self._journal.checkpoint_bytes,
+                tls=raw_tls(tls),
+                identities=raw_identities(identities),
             )
         except UnavailableError as error:
             raise AddressInUseError(str(error)) from None
@@ -180,7 +197,7 @@ class Server:
             for address, port in zip(addresses, self._server.ports(), strict=True)
         ]
         self._port = next((port for port in self._server.ports() if port != 0), None)
-        if everywhere:
+        if everywhere and identities is None:
             warnings.warn(
                 f"port {self._port} is open to everybody who reaches this machine, without encryption or passwords; "
                 f'give address="localhost:{self._port}" to keep it to this machine',
@@ -197,6 +214,20 @@ class Server:
     def address(self) -> str | None:
         """The first address it listens on, with the port that was bound; None if it listens nowhere."""
         return None if self._server is None else self._addresses[0]
+
+    def reload_tls(self) -> None:
+        """Reads the files of its `tls` again, for connections that begin from now on.
+
+        Raises
+        ------
+        ValueError
+            They cannot be used; those that were read before stay.
+        FailedPreconditionError
+            It has no TLS.
+        """
+        if self._server is None:
+            raise FailedPreconditionError("the server listens nowhere and has no TLS")
+        self._server.reload_tls()
 
     def stop(self, drain: float = 0.0) -> None:
         """Stops serving. Idempotent.

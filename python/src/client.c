@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "security.h"
 int client_check(client_object *self)
 {
   if (self->client != NULL) return 0;
@@ -42,12 +43,13 @@ static rv_io *client_io(core_state *state)
 
 static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"address", "store", "max_message_bytes", NULL};
+  static char *names[] = {"address", "store", "max_message_bytes", "tls", "token", NULL};
   client_object *self = (client_object *)object;
-  const char *address = NULL;
-  PyObject *store = Py_None;
+  const char *address = NULL, *token = NULL;
+  PyObject *store = Py_None, *tls = Py_None;
   Py_ssize_t max_message_bytes = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOn:Client", names, &address, &store, &max_message_bytes)) return -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOnOz:Client", names, &address, &store, &max_message_bytes, &tls, &token))
+    return -1;
   if (self->client != NULL) {
     PyErr_SetString(PyExc_RuntimeError, "the client is initialised already");
     return -1;
@@ -60,6 +62,12 @@ static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
                              .address = address,
                              .max_message_bytes = (size_t)max_message_bytes,
                              .io = address == NULL ? NULL : client_io(self->state)};
+  rv_tls_config files;
+  if (tls != Py_None) {
+    if (!security_tls(tls, &files)) return -1;
+    config.tls = &files;
+  }
+  config.token = token;
   if (store != Py_None) config.store = ((store_object *)store)->store;
   rv_error err;
   if (rv_client_new(&config, &self->client, &err) != RV_OK) {

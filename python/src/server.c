@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "scratch.h"
+#include "security.h"
 #include "types.h"
 
 typedef struct server_object {
@@ -27,16 +28,18 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
                           "checkpoint_every_ms",
                           "checkpoint_every_inserts",
                           "checkpoint_journal_bytes",
+                          "tls",
+                          "identities",
                           NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  PyObject *store, *list, *checkpointer = Py_None;
+  PyObject *store, *list, *checkpointer = Py_None, *tls = Py_None, *identities = Py_None;
   rv_server_config config = {.size = sizeof config};
   Py_ssize_t message = 0, connections = 0, streams = 0, writers = 0;
   long long ttl = 0, every_ms = 0, every_inserts = 0, journal_bytes = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLLL:Server", names, state->store_type, &store, &PyList_Type, &list,
-                                   &config.io_threads, &message, &connections, &streams, &writers, &ttl, &checkpointer, &every_ms,
-                                   &every_inserts, &journal_bytes)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLLLOO:Server", names, state->store_type, &store, &PyList_Type,
+                                   &list, &config.io_threads, &message, &connections, &streams, &writers, &ttl, &checkpointer,
+                                   &every_ms, &every_inserts, &journal_bytes, &tls, &identities)) {
     return NULL;
   }
   if (message < 0 || connections < 0 || streams < 0 || writers < 0 || ttl < 0) {
@@ -72,6 +75,12 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     addresses[i] = core_text(PyList_GetItem(list, (Py_ssize_t)i), "an address");
     ok = addresses[i] != NULL;
   }
+  rv_tls_config files;
+  if (ok && tls != Py_None) {
+    ok = security_tls(tls, &files);
+    config.tls = &files;
+  }
+  if (ok && identities != Py_None) ok = security_identities(&s, identities, &config.identities, &config.num_identities);
   if (ok) {
     config.addresses = addresses;
     rv_error err;
@@ -124,7 +133,22 @@ static PyObject *server_stop(PyObject *object, PyObject *args)
   Py_RETURN_NONE;
 }
 
+static PyObject *server_reload_tls(PyObject *object, PyObject *none)
+{
+  (void)none;
+  server_object *self = (server_object *)object;
+  rv_error err;
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = rv_server_reload_tls(self->server, &err);
+  Py_END_ALLOW_THREADS
+  if (code == RV_OK) Py_RETURN_NONE;
+  core_raise(self->state, &err);
+  return NULL;
+}
+
 static PyMethodDef server_methods[] = {
+    {"reload_tls", server_reload_tls, METH_NOARGS, "reload_tls($self, /)\n--\n\nReads the files of its TLS again."},
     {"ports", server_ports, METH_NOARGS, "ports($self, /)\n--\n\nThe port each address is bound to; 0 for a unix socket."},
     {"stop", server_stop, METH_VARARGS,
      "stop($self, drain_ms=0, /)\n--\n\nStops serving; calls in progress get drain_ms to finish."},

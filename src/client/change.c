@@ -38,8 +38,7 @@ static rv_code remote_mutate(rv_client *client, const char *table, const rv_key_
   rv_code code = rv_client_unary(client, RV_PATH_MUTATE, &request, mode, &patience, &owner, &response, err);
   rv_client_note_change(client);
   if (code != RV_OK) return code;
-  size_t capacity = unknown != NULL ? num_updates + num_deletes : 0;
-  code = rv_mutate_response_parse(response, unknown, capacity, num_unknown, err);
+  code = rv_mutate_response_parse(response, unknown, num_updates + num_deletes, num_unknown, err);
   rv_buf_unref(owner);
   return code;
 }

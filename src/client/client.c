@@ -11,6 +11,7 @@
 #include "client/batch.h"
 #include "client/batch_remote.h"
 #include "client/io.h"
+#include "net/address.h"
 
 #define DEFAULT_MAX_MESSAGE_BYTES ((size_t)256 << 20)
 #define DECODE_CACHE_BYTES ((size_t)64 << 20)
@@ -60,6 +61,33 @@ static rv_code check_config(const rv_client_config *config, rv_error *err)
   return config->address != NULL ? rv_address_check(config->address, err) : RV_OK;
 }
 
+/* A token that could be read on its way would be anybody's. */
+static bool stays_here(const rv_address *address)
+{
+  return address->is_unix || strcmp(address->host, "localhost") == 0 || strcmp(address->host, "::1") == 0 ||
+         strncmp(address->host, "127.", 4) == 0;
+}
+
+static rv_code make_secure(rv_client *client, const rv_client_config *config, rv_error *err)
+{
+  rv_address address;
+  rv_code code = config->tls != NULL ? rv_tls_new(config->tls, false, &client->tls, err) : RV_OK;
+  if (code == RV_OK) code = rv_address_parse(config->address, &address, err);
+  if (code == RV_OK && address.is_unix && config->tls != NULL)
+    code = rv_fail(err, RV_INVALID_ARGUMENT, "%.200s is a unix socket, which needs no TLS; leave it out", address.text);
+  if (code != RV_OK || config->token == NULL) return code;
+  if (client->tls == NULL && !stays_here(&address))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the token would be sent to %.200s in the clear; use TLS, there and here",
+                   address.text);
+  size_t size = strlen(config->token) + sizeof "Bearer ";
+  client->authorization = malloc(size);
+  if (client->authorization == NULL) return rv_fail_memory(err, size);
+  snprintf(client->authorization, size, "Bearer %s", config->token);
+  for (const char *at = config->token; *at != '\0'; at++)
+    if (*at <= ' ' || *at > '~') return rv_fail(err, RV_INVALID_ARGUMENT, "the token has characters other than visible ASCII");
+  return RV_OK;
+}
+
 static rv_code set_up(rv_client *client, const rv_client_config *config, rv_error *err)
 {
   client->alive = make_alive();
@@ -73,7 +101,8 @@ static rv_code set_up(rv_client *client, const rv_client_config *config, rv_erro
   client->address = strdup(config->address);
   if (client->address == NULL) return rv_fail_memory(err, strlen(config->address) + 1);
   if (config->io != NULL) client->io = rv_io_ref(config->io);
-  rv_code code = rv_crew_new(config->gather_threads, &client->crew, err);
+  rv_code code = make_secure(client, config, err);
+  if (code == RV_OK) code = rv_crew_new(config->gather_threads, &client->crew, err);
   if (code == RV_OK) code = rv_layouts_new(&client->layouts, err);
   return code == RV_OK ? rv_decode_cache_new(DECODE_CACHE_BYTES, &client->decode_cache, err) : code;
 }
@@ -123,6 +152,8 @@ void rv_client_free(rv_client *client)
   if (client->store != NULL) rv_store_unref(client->store);
   if (client->alive != NULL) munmap((void *)(uintptr_t)client->alive, (size_t)sysconf(_SC_PAGESIZE));
   rv_mutex_fini(&client->mutex);
+  rv_tls_unref(client->tls);
+  free(client->authorization);
   free(client->address);
   free(client);
 }
@@ -139,8 +170,12 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
                               : rv_loop_new(&client->env, "reverie-client", &client->loop, err);
   if (code == RV_OK) rv_spares_set_max(rv_loop_spares(client->loop), SPARE_BYTES);
   if (code == RV_OK && client->channel == NULL) {
-    rv_channel_config config = {
-        .env = &client->env, .loop = client->loop, .address = client->address, .max_message_bytes = client->max_message_bytes};
+    rv_channel_config config = {.env = &client->env,
+                                .loop = client->loop,
+                                .address = client->address,
+                                .max_message_bytes = client->max_message_bytes,
+                                .tls = client->tls,
+                                .authorization = client->authorization};
     code = rv_channel_new(&config, &client->channel, err);
   }
   if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);

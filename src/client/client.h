@@ -24,9 +24,11 @@ enum { RV_ALIVE = 1, RV_ALIVE_UNSURE = 2 };
 
 struct rv_client {
   rv_env env;
-  rv_store *store; /* embedded; one reference; NULL: remote */
-  char *address;   /* remote; NULL: embedded */
-  rv_io *io;       /* remote: where the loop is from; one reference; NULL: it is its own */
+  rv_store *store;     /* embedded; one reference; NULL: remote */
+  char *address;       /* remote; NULL: embedded */
+  rv_tls *tls;         /* remote: one reference; NULL: none */
+  char *authorization; /* remote: the header for its token; NULL: none */
+  rv_io *io;           /* remote: where the loop is from; one reference; NULL: it is its own */
   size_t max_message_bytes;
   volatile unsigned char *alive; /* a page that reads RV_ALIVE here and 0 in a forked child; RV_ALIVE_UNSURE: ask the kernel */
   pid_t pid;                     /* of the process that made it */

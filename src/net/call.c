@@ -290,6 +290,11 @@ const char *rv_call_peer(rv_call *call)
 {
   return call->session == NULL ? "unknown" : call->session->peer;
 }
+const char *rv_call_peer_name(rv_call *call)
+{
+  rv_session *session = call->session;
+  return session == NULL || session->transport.ops == NULL ? "" : session->transport.ops->peer_name(&session->transport);
+}
 size_t rv_call_queued(const rv_call *call)
 {
   return call->sendq.bytes;

@@ -17,6 +17,8 @@ struct rv_channel {
   rv_loop *loop;
   rv_address address;
   size_t max_message_bytes;
+  rv_tls *tls;             /* NULL: none */
+  char *authorization;     /* NULL: none */
   rv_connector *connector; /* connecting */
   rv_session *session;     /* the one for new calls; perhaps not ready yet */
   rv_link sessions;        /* this one, and those that the server shuts down */
@@ -131,7 +133,9 @@ static void on_connected(void *user, int fd, const char *message)
                               .events = &session_events,
                               .owner = channel,
                               .max_message_bytes = channel->max_message_bytes,
-                              .address = channel->address.text};
+                              .address = channel->address.text,
+                              .tls = channel->tls,
+                              .host = channel->address.host};
   rv_error error;
   if (rv_session_new(&config, fd, &channel->session, &error) != RV_OK) {
     channel->session = NULL;
@@ -168,9 +172,21 @@ rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_err
 {
   rv_code code = rv_address_check(config->address, err);
   if (code != RV_OK) return code;
+  rv_address address;
+  rv_address_parse(config->address, &address, NULL);
+  if (address.is_unix && config->tls != NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "%.200s is a unix socket, which needs no TLS; leave it out", address.text);
   rv_channel *channel = calloc(1, sizeof *channel);
   if (channel == NULL) return rv_fail_memory(err, sizeof *channel);
-  rv_address_parse(config->address, &channel->address, NULL);
+  if (config->authorization != NULL) {
+    channel->authorization = strdup(config->authorization);
+    if (channel->authorization == NULL) {
+      free(channel);
+      return rv_fail_memory(err, strlen(config->authorization) + 1);
+    }
+  }
+  channel->address = address;
+  channel->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
   channel->loop = config->loop;
   channel->max_message_bytes = config->max_message_bytes;
   channel->backoff_ns = BACKOFF_FIRST_NS;
@@ -206,6 +222,8 @@ static void close_channel(void *argument)
   if (channel->connector != NULL) rv_connector_cancel(channel->connector);
   rv_timer_stop(&channel->retry);
   rv_mutex_fini(&channel->lock);
+  rv_tls_unref(channel->tls);
+  free(channel->authorization);
   free(channel);
 }
 
@@ -225,6 +243,10 @@ void rv_channel_free(rv_channel *channel)
 static bool copy_metadata(rv_call *call, const rv_call_config *config)
 {
   if (config->num_metadata > RV_MAX_PAIRS) return false;
+  const char *authorization = call->channel->authorization;
+  if (authorization != NULL &&
+      !rv_metadata_store_add(&call->to_send, "authorization", sizeof "authorization" - 1, authorization, strlen(authorization)))
+    return false;
   for (size_t i = 0; i < config->num_metadata; i++) {
     const char *name = config->metadata[i].name, *value = config->metadata[i].value;
     if (nghttp2_check_header_name((const uint8_t *)name, strlen(name)) == 0 || name[0] == ':' ||

@@ -36,7 +36,7 @@ struct echo_server {
   size_t opened, closed, half_closed, messages;
   size_t closed_by_code[RV_UNAUTHENTICATED + 1];
   rv_call *paused; /* the last call of "pause" */
-  char peer[160];
+  char peer[160], peer_name[160];
 };
 
 static inline void echo_reply(rv_call *call, rv_buf *buf, const uint8_t *data, size_t size)
@@ -149,6 +149,7 @@ static inline bool echo_on_call(void *context, rv_call *call, const char *path, 
   rv_mutex_lock(&server->lock);
   server->opened++;
   snprintf(server->peer, sizeof server->peer, "%s", rv_call_peer(call));
+  snprintf(server->peer_name, sizeof server->peer_name, "%s", rv_call_peer_name(call));
   rv_cond_broadcast(&server->changed);
   rv_mutex_unlock(&server->lock);
   if (rv_call_metadata(call, "echo-header") != NULL) {
@@ -160,8 +161,8 @@ static inline bool echo_on_call(void *context, rv_call *call, const char *path, 
   return true;
 }
 
-static inline rv_code echo_try_start(echo_server *server, const char *address, unsigned threads, size_t max_message,
-                                     rv_error *err)
+static inline rv_code echo_try_start_tls(echo_server *server, const char *address, unsigned threads, size_t max_message,
+                                         rv_tls *tls, rv_error *err)
 {
   memset(server, 0, sizeof *server);
   rv_mutex_init(&server->lock, RV_RANK_CLIENT, "echo server");
@@ -170,9 +171,16 @@ static inline rv_code echo_try_start(echo_server *server, const char *address, u
                                   .num_addresses = 1,
                                   .io_threads = threads,
                                   .max_message_bytes = max_message,
+                                  .tls = tls,
                                   .on_call = echo_on_call,
                                   .context = server};
   return rv_grpc_server_new(&config, &server->grpc, err);
+}
+
+static inline rv_code echo_try_start(echo_server *server, const char *address, unsigned threads, size_t max_message,
+                                     rv_error *err)
+{
+  return echo_try_start_tls(server, address, threads, max_message, NULL, err);
 }
 
 static inline void echo_start(echo_server *server, const char *address, unsigned threads)
@@ -213,14 +221,19 @@ typedef struct echo_client {
   char address[200];
 } echo_client;
 
-static inline void client_open(echo_client *client, const char *address)
+static inline void client_open_tls(echo_client *client, const char *address, rv_tls *tls)
 {
   rv_error error = {0};
   memset(client, 0, sizeof *client);
   snprintf(client->address, sizeof client->address, "%s", address);
   if (rv_loop_new(NULL, "client", &client->loop, &error) != RV_OK) fail_msg("%s", error.message);
-  rv_channel_config config = {.loop = client->loop, .address = address};
+  rv_channel_config config = {.loop = client->loop, .address = address, .tls = tls};
   if (rv_channel_new(&config, &client->channel, &error) != RV_OK) fail_msg("%s", error.message);
+}
+
+static inline void client_open(echo_client *client, const char *address)
+{
+  client_open_tls(client, address, NULL);
 }
 
 static inline void client_open_server(echo_client *client, const echo_server *server)

@@ -30,6 +30,7 @@ typedef struct io_thread {
 typedef struct watch {
   uv_poll_t poll;
   rv_grpc_server *server;
+  rv_tls *tls; /* the server's, or NULL */
   int fd;
 } watch;
 
@@ -38,6 +39,7 @@ struct rv_grpc_server {
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
   void *context;
   size_t max_message_bytes, max_connections, max_streams;
+  rv_tls *tls; /* NULL: none */
   io_thread *io;
   size_t num_io, next_io;
   rv_listener *listener;
@@ -84,7 +86,7 @@ static void on_gone(void *owner, rv_session *session, bool ready, const char *me
 
 static const rv_session_owner session_events = {.on_request = on_request, .on_gone = on_gone};
 
-static void adopt(io_thread *io, int fd)
+static void adopt(io_thread *io, int fd, rv_tls *tls)
 {
   const rv_grpc_server *server = io->server;
   rv_session_config config = {.loop = io->loop,
@@ -92,7 +94,8 @@ static void adopt(io_thread *io, int fd)
                               .owner = io,
                               .server = true,
                               .max_message_bytes = server->max_message_bytes,
-                              .max_streams = server->max_streams};
+                              .max_streams = server->max_streams,
+                              .tls = tls};
   rv_session *session;
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
@@ -106,20 +109,21 @@ static void adopt(io_thread *io, int fd)
 typedef struct hand_over {
   rv_task task;
   io_thread *io;
+  rv_tls *tls;
   int fd;
 } hand_over;
 
 static void run_hand_over(rv_task *task)
 {
   hand_over *over = RV_CONTAINER(task, hand_over, task);
-  adopt(over->io, over->fd);
+  adopt(over->io, over->fd, over->tls);
   free(over);
 }
 
-static void give(io_thread *io, int fd)
+static void give(io_thread *io, int fd, rv_tls *tls)
 {
   if (rv_loop_is_current(io->loop)) {
-    adopt(io, fd);
+    adopt(io, fd, tls);
     return;
   }
   hand_over *over = malloc(sizeof *over);
@@ -129,6 +133,7 @@ static void give(io_thread *io, int fd)
     return;
   }
   over->io = io;
+  over->tls = tls;
   over->fd = fd;
   rv_task_init(&over->task, run_hand_over);
   rv_loop_post(io->loop, &over->task);
@@ -185,7 +190,7 @@ static void on_listening(uv_poll_t *poll, int status, int events)
       turn_away(server, fd);
       continue;
     }
-    give(&server->io[server->next_io++ % server->num_io], fd);
+    give(&server->io[server->next_io++ % server->num_io], fd, watched->tls);
   }
 }
 
@@ -207,6 +212,7 @@ static void start_listening(void *argument)
       watch *watched = server->watching[at++];
       watched->server = server;
       watched->fd = server->listener[i].fd[k];
+      watched->tls = server->listener[i].address.is_unix ? NULL : server->tls;
       uv_poll_init(&server->io[0].loop->uv, &watched->poll, watched->fd);
       watched->poll.data = watched;
     }
@@ -277,6 +283,7 @@ void rv_grpc_server_free(rv_grpc_server *server)
   for (size_t i = 0; i < server->num_listeners; i++) rv_listener_close(&server->listener[i]);
   rv_cond_fini(&server->drained);
   rv_mutex_fini(&server->lock);
+  rv_tls_unref(server->tls);
   free(server->watching);
   free(server->listener);
   free(server->io);
@@ -353,6 +360,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   server->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   server->max_connections = config->max_connections > 0 ? config->max_connections : DEFAULT_CONNECTIONS;
   server->max_streams = config->max_streams_per_connection;
+  server->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);
   rv_socket_raise_limit();

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/random.h"
+#include "net/session.h"
 
 typedef struct world {
   echo_server server;
@@ -253,9 +255,12 @@ static void pings_that_are_not_read_end_the_connection(void **state)
 static void a_flood_of_resets_ends_the_connection_but_thousands_do_not(void **state)
 {
   world *w = *state;
+  rv_env env;
+  rv_env_default(&env);
   int fd = connect_raw(w);
   send_raw(fd, preface, PREFACE);
   uint8_t bytes[400];
+  int64_t begin = rv_monotonic_ns(&env);
   for (uint32_t stream = 1; stream < 2 * 100000; stream += 2) {
     size_t n = request(bytes, "/echo/hang", stream, 4);
     n += frame(bytes + n, 4, NGHTTP2_RST_STREAM, 0, stream);
@@ -264,7 +269,9 @@ static void a_flood_of_resets_ends_the_connection_but_thousands_do_not(void **st
   }
   assert_int_not_equal(end_raw(fd), -1);
   size_t opened = echo_count(&w->server, &w->server.opened);
-  assert_true(opened > 20000 && opened < 99000);
+  int64_t seconds = (rv_monotonic_ns(&env) - begin) / 1000000000 + 2;
+  bool slow = RV_RESET_BURST + seconds * RV_RESETS_PER_SECOND >= 99000; /* on a busy machine it is no flood */
+  assert_true(opened > RV_RESET_BURST && (opened < 99000 || slow));
 }
 
 static void more_than_the_window_resets_the_stream(void **state)

@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/list.h"
 #include "base/spares.h"
+#include "net/tls.h"
 
 /* ---- loops ---- */
 
@@ -73,6 +74,8 @@ rv_loop *rv_call_loop(rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
 const char *rv_call_metadata(rv_call *call, const char *name);
 const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:" */
+/* The name in the certificate that the peer showed; "": none. Valid while the connection is open. */
+const char *rv_call_peer_name(rv_call *call);
 /* Queues one message and takes its pieces (empty afterwards). Never blocks, sets no bound: look at rv_call_queued. After the call
  * is closing the pieces are dropped. */
 void rv_call_send(rv_call *call, rv_pieces *pieces);
@@ -102,6 +105,7 @@ typedef struct rv_grpc_server_config {
   size_t num_addresses;
   unsigned io_threads; /* 0: one for two cores, at most 8 */
   size_t max_message_bytes, max_connections, max_streams_per_connection;
+  rv_tls *tls; /* on all addresses but unix sockets; NULL: none. A reference is taken */
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
    * content-type, encoding or timeout is wrong never get here. On the loop's thread. */
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
@@ -130,6 +134,8 @@ typedef struct rv_channel_config {
   rv_loop *loop;
   const char *address;
   size_t max_message_bytes;
+  rv_tls *tls;               /* NULL: none; a reference is taken. Not for a unix socket */
+  const char *authorization; /* sent with every call; NULL: nothing. Copied */
 } rv_channel_config;
 
 /* Connects when the first call is made, and again (back-off 10 ms doubling to 1 s, jittered) as calls ask for it. */

@@ -9,7 +9,7 @@
 #include "net/percent.h"
 #include "reverie/version.h"
 
-enum { MAX_PAIRS = RV_MAX_PAIRS + 9 };
+enum { MAX_PAIRS = RV_MAX_PAIRS + 10 };
 
 static size_t add_headers(const rv_call *call, nghttp2_nv *nv, char timeout[RV_GRPC_TIMEOUT_CAPACITY])
 {

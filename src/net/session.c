@@ -182,10 +182,15 @@ static bool gather(rv_session *session)
 
 static void read_rest(rv_session *session);
 
+static const char *problem_of(const rv_session *session, int error)
+{
+  return session->transport.problem != NULL ? session->transport.problem : strerror(error);
+}
+
 static void write_failed(rv_session *session, int error)
 {
   read_rest(session); /* the peer may have said why */
-  rv_session_lose(session, "%s", strerror(error));
+  rv_session_lose(session, "%s", problem_of(session, error));
 }
 
 static void send_all(rv_session *session)
@@ -214,7 +219,9 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 static void choose_events(rv_session *session)
 {
   bool flooded = session->write_blocked && nghttp2_session_get_outbound_queue_size(session->http) > (size_t)RV_OUTBOUND_FRAMES;
-  int events = (flooded ? 0 : UV_READABLE) | (session->write_blocked ? UV_WRITABLE : 0);
+  const rv_transport *transport = &session->transport;
+  bool write = (session->write_blocked && !transport->write_awaits_readable) || transport->read_awaits_writable;
+  int events = (flooded ? 0 : UV_READABLE) | (write ? UV_WRITABLE : 0);
   if (events == session->poll_events) return;
   session->poll_events = events;
   uv_poll_start(&session->poll, events, on_poll);
@@ -330,14 +337,27 @@ static void receive(rv_session *session)
       else if (n == 0)
         rv_session_lose(session, "the peer closed it");
       else
-        rv_session_lose(session, "%s", strerror((int)-n));
+        rv_session_lose(session, "%s", problem_of(session, (int)-n));
       break;
     }
     turn += (size_t)n;
   }
   if (turn >= BULK_READ && !full && !session->lost && session->acknowledges)
     session->acknowledges = rv_socket_acknowledge(session->transport.fd);
+  if (!session->lost && !session->reads_on && session->transport.ops->pending(&session->transport)) {
+    session->reads_on = true;
+    rv_session_ref(session);
+    rv_loop_post(session->loop, &session->read_task);
+  }
   rv_session_touch(session);
+}
+
+static void read_on(rv_task *task)
+{
+  rv_session *session = RV_CONTAINER(task, rv_session, read_task);
+  session->reads_on = false;
+  if (session->state != RV_SESSION_GONE) receive(session);
+  rv_session_unref(session);
 }
 
 static void read_rest(rv_session *session)
@@ -360,7 +380,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
   rv_loop *loop = session->loop;
   if (session->state == RV_SESSION_GONE) return;
   if (status < 0) session->poll_events = 0; /* libuv has stopped the handle; reading tells the error */
-  if (status < 0 || (events & UV_READABLE) != 0) receive(session);
+  bool read = (events & UV_READABLE) != 0 || ((events & UV_WRITABLE) != 0 && session->transport.read_awaits_writable);
+  if (status < 0 || read) receive(session);
   if ((events & UV_WRITABLE) != 0) rv_session_touch(session);
   rv_loop_event_done(loop); /* the session may be gone */
 }
@@ -385,9 +406,13 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   rv_transport transport;
   rv_transport_init_socket(&transport, owned_fd);
   rv_session *session = calloc(1, sizeof *session);
-  if (session == NULL) {
+  rv_code code = session == NULL       ? rv_fail_memory(err, sizeof *session)
+                 : config->tls != NULL ? rv_transport_init_tls(&transport, owned_fd, config->tls, config->host, err)
+                                       : RV_OK;
+  if (code != RV_OK) {
     transport.ops->close(&transport);
-    return rv_fail_memory(err, sizeof *session);
+    free(session);
+    return code;
   }
   session->loop = config->loop;
   session->events = config->events;
@@ -401,11 +426,12 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   rv_list_init(&session->owner_link);
   rv_task_init(&session->flush_task, flush);
   rv_task_init(&session->look_task, look);
+  rv_task_init(&session->read_task, read_on);
   rv_timer_init(&session->timer, session->loop, on_timer);
   rv_output_init(&session->output, &session->loop->spare_block);
   rv_socket_peer(owned_fd, session->peer);
   snprintf(session->address, sizeof session->address, "%s", config->address != NULL ? config->address : session->peer);
-  rv_code code = start(session, config, err);
+  code = start(session, config, err);
   if (code != RV_OK) {
     transport.ops->close(&session->transport);
     free(session);

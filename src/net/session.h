@@ -15,6 +15,7 @@
 #include "net/loop.h"
 #include "net/output.h"
 #include "net/socket.h"
+#include "net/tls.h"
 
 enum {
   /* A stream's initial window. A paused call may hold this much; a gigabyte a second over a round trip of 1 ms needs it. */
@@ -57,6 +58,8 @@ typedef struct rv_session_config {
   size_t max_message_bytes;
   size_t max_streams;
   const char *address; /* client: the name for people and for :authority */
+  rv_tls *tls;         /* NULL: none; a reference is taken */
+  const char *host;    /* client, with tls: whose certificate is expected */
 } rv_session_config;
 
 typedef enum rv_session_state {
@@ -78,6 +81,7 @@ struct rv_session {
   bool acknowledges;  /* the socket is of a kind whose sender waits for that */
   bool deaf;          /* nghttp2 has given up on what is received */
   bool room_changed;  /* client: on_room is due */
+  bool reads_on;      /* read_task is posted, and holds a reference */
   rv_session_state state;
   size_t max_message_bytes;
 
@@ -88,6 +92,7 @@ struct rv_session {
   rv_output output;
   rv_task flush_task;
   rv_task look_task;  /* while poll_events are not watched for yet */
+  rv_task read_task;  /* goes on with what the socket does not know of any more */
   rv_timer timer;     /* handshake, then the end */
   rv_link link;       /* the loop's connections */
   rv_link owner_link; /* for the owner; taken out before on_gone */

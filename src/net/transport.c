@@ -31,6 +31,18 @@ static ssize_t socket_write(rv_transport *transport, const struct iovec *vec, in
   }
 }
 
+static bool socket_pending(const rv_transport *transport)
+{
+  (void)transport;
+  return false;
+}
+
+static const char *socket_peer_name(rv_transport *transport)
+{
+  (void)transport;
+  return "";
+}
+
 static void socket_shut_down(rv_transport *transport)
 {
   shutdown(transport->fd, SHUT_WR);
@@ -44,7 +56,11 @@ static void socket_close(rv_transport *transport)
 
 void rv_transport_init_socket(rv_transport *transport, int owned_fd)
 {
-  static const rv_transport_ops ops = {
-      .read = socket_read, .write = socket_write, .shut_down = socket_shut_down, .close = socket_close};
+  static const rv_transport_ops ops = {.read = socket_read,
+                                       .write = socket_write,
+                                       .pending = socket_pending,
+                                       .peer_name = socket_peer_name,
+                                       .shut_down = socket_shut_down,
+                                       .close = socket_close};
   *transport = (rv_transport){.ops = &ops, .fd = owned_fd};
 }

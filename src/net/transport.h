@@ -1,4 +1,4 @@
-/* The bytes under a connection: a plain socket here; encryption would be another set of these functions. */
+/* The bytes under a connection: a plain socket here, TLS over one in tls.h. */
 #ifndef RV_NET_TRANSPORT_H
 #define RV_NET_TRANSPORT_H
 
@@ -10,16 +10,24 @@
 typedef struct rv_transport rv_transport;
 
 typedef struct rv_transport_ops {
-  /* Bytes moved, 0 at the end of the stream (read only), or a negated errno; -EAGAIN: wait for the socket. */
+  /* Bytes moved, 0 at the end of the stream (read only), or a negated errno; -EAGAIN: wait for the socket. What was not taken by a write
+   * must be the beginning of the next. */
   ssize_t (*read)(rv_transport *transport, const struct iovec *vec, int count);
   ssize_t (*write)(rv_transport *transport, const struct iovec *vec, int count);
+  /* Bytes can be read although the socket has none. */
+  bool (*pending)(const rv_transport *transport);
+  /* The name in the certificate that the peer showed; "": it showed none. Valid until close. */
+  const char *(*peer_name)(rv_transport *transport);
   void (*shut_down)(rv_transport *transport); /* no more writes */
   void (*close)(rv_transport *transport);
 } rv_transport_ops;
 
 struct rv_transport {
   const rv_transport_ops *ops;
-  int fd; /* what to poll */
+  int fd;              /* what to poll */
+  void *state;         /* of the ops */
+  const char *problem; /* why the last read or write failed, where an errno does not say it; NULL: it does */
+  bool read_awaits_writable, write_awaits_readable; /* what the last -EAGAIN of each waits for instead */
 };
 
 void rv_transport_init_socket(rv_transport *transport, int owned_fd);

@@ -32,6 +32,12 @@ static rv_code send_path(checkpoint_call *call, rv_error *err)
   return code;
 }
 
+static void audit(const checkpoint_call *call, rv_code code)
+{
+  rv_server_audit(call->stream.server, call->stream.caller, rv_call_peer(call->stream.call), "saved a checkpoint",
+                  (rv_span){.data = NULL}, code);
+}
+
 /* On the call's loop. */
 static void on_task(rv_task *task)
 {
@@ -39,6 +45,7 @@ static void on_task(rv_task *task)
   rv_error err;
   if (rv_server_stream_is_open(&call->stream)) {
     rv_code code = call->code == RV_OK ? send_path(call, &err) : rv_fail(&err, call->code, "%s", call->message);
+    audit(call, code);
     rv_server_stream_finish(&call->stream, code, code == RV_OK ? "" : err.message);
   }
   rv_server_stream_unref(&call->stream);
@@ -63,6 +70,12 @@ static void on_message(rv_call *net_call, void *user, rv_buf *buf, const uint8_t
   checkpoint_call *call = user;
   (void)net_call, (void)buf, (void)data, (void)size; /* a CheckpointRequest is empty */
   if (!rv_server_stream_is_open(&call->stream) || call->asked) return;
+  rv_error err;
+  if (rv_caller_check(call->stream.caller, RV_RIGHT_ADMIN, (rv_span){.data = NULL}, &err) != RV_OK) {
+    audit(call, err.code);
+    rv_server_stream_finish(&call->stream, err.code, err.message);
+    return;
+  }
   rv_saver *saver = call->stream.server->saver;
   if (saver == NULL) {
     rv_server_stream_finish(&call->stream, RV_INVALID_ARGUMENT,

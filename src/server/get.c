@@ -3,14 +3,14 @@
 #include "wire/messages.h"
 #include "wire/unary.h"
 
-rv_code rv_answer_get(rv_server *server, rv_span request, rv_pieces *response, rv_error *err)
+rv_code rv_answer_get(const rv_request *request, rv_pieces *response, rv_error *err)
 {
   rv_span name;
   uint64_t key;
   rv_table *table;
   rv_draw draw;
-  rv_code code = rv_get_request_parse(request, &name, &key, err);
-  if (code == RV_OK) code = rv_server_find_table(server, name, &table, err);
+  rv_code code = rv_get_request_parse(request->body, &name, &key, err);
+  if (code == RV_OK) code = rv_request_find_table(request, name, RV_RIGHT_READ, &table, err);
   if (code == RV_OK) code = rv_table_get(table, key, &draw, err);
   if (code != RV_OK) return code;
   uint32_t next = 0;

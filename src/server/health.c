@@ -40,15 +40,15 @@ static rv_code put_status(rv_pieces *response, serving_status status, rv_error *
   return rv_server_put(response, &body, err);
 }
 
-rv_code rv_answer_health_check(rv_server *server, rv_span request, rv_pieces *response, rv_error *err)
+rv_code rv_answer_health_check(const rv_request *request, rv_pieces *response, rv_error *err)
 {
   rv_span service;
-  rv_code code = parse_service(request, &service, err);
+  rv_code code = parse_service(request->body, &service, err);
   if (code != RV_OK) return code;
   if (!is_known(service))
     return rv_fail(err, RV_NOT_FOUND, "no service \"%.*s\" here", service.size > 128 ? 128 : (int)service.size,
                    (const char *)service.data);
-  return put_status(response, health(server), err);
+  return put_status(response, health(request->server), err);
 }
 
 /* ---- Watch ---- */
@@ -118,7 +118,7 @@ static void destroy(rv_server_stream *stream)
   free(RV_CONTAINER(stream, watch, stream));
 }
 
-static const rv_server_stream_ops watch_ops = {.sweep = sweep, .destroy = destroy, .lingers = true};
+static const rv_server_stream_ops watch_ops = {.sweep = sweep, .destroy = destroy, .lingers = true, .open_to_all = true};
 
 rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
                               void **user, rv_error *err)

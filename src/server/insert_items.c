@@ -98,7 +98,9 @@ static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
     const char *last = rv_table_name(call->last_table);
     if (strlen(last) == name.size && memcmp(last, name.data, name.size) == 0) return RV_OK;
   }
-  return rv_server_find_table(call->stream.server, name, &call->last_table, err);
+  call->last_table = NULL;
+  rv_code code = rv_caller_check(call->stream.caller, RV_RIGHT_INSERT, name, err);
+  return code == RV_OK ? rv_server_find_table(call->stream.server, name, &call->last_table, err) : code;
 }
 
 /* A trajectory that could not be made is the least of an item's faults: an unknown chunk comes first, then an unknown table. */

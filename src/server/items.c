@@ -6,12 +6,12 @@
 
 enum { PAGE_MAX = 10000, PAGE_DEFAULT = 1000 };
 
-rv_code rv_answer_items(rv_server *server, rv_span request, rv_pieces *response, rv_error *err)
+rv_code rv_answer_items(const rv_request *request, rv_pieces *response, rv_error *err)
 {
   rv_items_request parsed;
   rv_table *table;
-  rv_code code = rv_items_request_parse(request, &parsed, err);
-  if (code == RV_OK) code = rv_server_find_table(server, parsed.table, &table, err);
+  rv_code code = rv_items_request_parse(request->body, &parsed, err);
+  if (code == RV_OK) code = rv_request_find_table(request, parsed.table, RV_RIGHT_READ, &table, err);
   if (code != RV_OK) return code;
   size_t capacity = parsed.capacity == 0 ? PAGE_DEFAULT : parsed.capacity > PAGE_MAX ? PAGE_MAX : (size_t)parsed.capacity;
   rv_item_info *items = malloc(capacity * sizeof *items);

@@ -4,10 +4,10 @@
 #include "server/server.h"
 #include "wire/unary.h"
 
-static rv_code mutate(rv_server *server, const rv_mutate_request *request, rv_pieces *response, rv_error *err)
+static rv_code mutate(const rv_request *asked, const rv_mutate_request *request, rv_pieces *response, rv_error *err)
 {
   rv_table *table;
-  rv_code code = rv_server_find_table(server, request->table, &table, err);
+  rv_code code = rv_request_find_table(asked, request->table, RV_RIGHT_UPDATE, &table, err);
   if (code != RV_OK) return code;
   size_t keys = request->num_updates + request->num_deletes, num_unknown = 0;
   uint64_t *unknown = malloc((keys == 0 ? 1 : keys) * sizeof *unknown);
@@ -24,12 +24,12 @@ static rv_code mutate(rv_server *server, const rv_mutate_request *request, rv_pi
   return code;
 }
 
-rv_code rv_answer_mutate(rv_server *server, rv_span request, rv_pieces *response, rv_error *err)
+rv_code rv_answer_mutate(const rv_request *request, rv_pieces *response, rv_error *err)
 {
   rv_mutate_request parsed;
-  rv_code code = rv_mutate_request_parse(request, &parsed, err);
+  rv_code code = rv_mutate_request_parse(request->body, &parsed, err);
   if (code != RV_OK) return code;
-  code = mutate(server, &parsed, response, err);
+  code = mutate(request, &parsed, response, err);
   rv_mutate_request_fini(&parsed);
   return code;
 }

@@ -306,7 +306,8 @@ static rv_code take_request(sample_call *call, rv_span message, rv_error *err)
   if (code != RV_OK) return code;
   if (request.num_samples <= 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "num_samples must be > 0, got %lld", (long long)request.num_samples);
-  code = rv_server_find_table(call->stream.server, request.table, &call->table, err);
+  code = rv_caller_check(call->stream.caller, RV_RIGHT_READ, request.table, err);
+  if (code == RV_OK) code = rv_server_find_table(call->stream.server, request.table, &call->table, err);
   if (code != RV_OK) return code;
   call->remaining = request.num_samples;
   call->timeout_ns =

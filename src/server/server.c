@@ -44,6 +44,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .max_message_bytes = or_default(config->max_message_bytes, default_message_bytes),
       .max_connections = or_default(config->max_connections, default_connections),
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
+      .tls = server->tls,
       .on_call = rv_service_on_call,
       .context = server,
   };
@@ -53,10 +54,20 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
   return RV_OK;
 }
 
+static rv_code make_secure(rv_server *server, const rv_server_config *config, rv_error *err)
+{
+  rv_code code = config->tls != NULL ? rv_tls_new(config->tls, true, &server->tls, err) : RV_OK;
+  if (code == RV_OK && config->identities != NULL)
+    code = rv_access_new(config->identities, config->num_identities, &server->access, err);
+  return code;
+}
+
 static void destroy(rv_server *server)
 {
   rv_saver_free(server->saver);
   rv_journal_unref(server->journal);
+  rv_access_free(server->access);
+  rv_tls_unref(server->tls);
   rv_cond_fini(&server->changed);
   rv_mutex_fini(&server->lock);
   rv_store_unref(server->store);
@@ -122,6 +133,7 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
                                                       .journal = full.journal};
   if (full.journal != NULL) server->journal = rv_journal_ref(full.journal);
   code = rv_writer_sessions_of_store(server->store, server->journal, &server->sessions, err);
+  if (code == RV_OK) code = make_secure(server, &full, err);
   if (code == RV_OK && full.checkpointer != NULL) code = start_saver(server, &full, err);
   if (code == RV_OK) code = start(server, &full, err);
   if (code != RV_OK) {
@@ -130,6 +142,12 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   }
   *out = server;
   return RV_OK;
+}
+
+rv_code rv_server_reload_tls(rv_server *server, rv_error *err)
+{
+  if (server->tls == NULL) return rv_fail(err, RV_FAILED_PRECONDITION, "the server has no TLS whose files could be read again");
+  return rv_tls_reload(server->tls, err);
 }
 
 uint16_t rv_server_port(const rv_server *server, size_t index)

@@ -11,8 +11,9 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "net/net.h"
-#include "reverie/server.h"
 #include "persist/saver.h"
+#include "reverie/server.h"
+#include "server/access.h"
 #include "server/sessions.h"
 #include "store/store.h"
 #include "wire/proto.h"
@@ -33,6 +34,8 @@ struct rv_server {
   rv_writer_session_limits session_limits;
   rv_saver *saver;     /* NULL: no checkpointer */
   rv_journal *journal; /* one reference; NULL: none */
+  rv_access *access;   /* NULL: nobody is asked */
+  rv_tls *tls;         /* NULL: none */
   rv_grpc_server *grpc;
   uint16_t *ports;
   size_t num_addresses;
@@ -61,20 +64,23 @@ typedef struct rv_server_stream_ops {
   void (*sweep)(rv_server_stream *stream, rv_sweep sweep);
   void (*destroy)(rv_server_stream *stream); /* the last reference went: on the loop's thread */
   bool lingers;                              /* a drain does not wait for it */
+  bool open_to_all;                          /* nobody is asked who he is */
 } rv_server_stream_ops;
 
 struct rv_server_stream {
   const rv_server_stream_ops *ops;
   rv_server *server;
   rv_loop *loop;
-  rv_server_loop *home; /* where it is listed */
-  rv_call *call;        /* NULL once on_close has come */
-  bool finished;        /* rv_call_finish was called */
+  rv_server_loop *home;    /* where it is listed */
+  rv_call *call;           /* NULL once on_close has come */
+  const rv_caller *caller; /* NULL: nobody is asked */
+  bool finished;           /* rv_call_finish was called */
   atomic_uint refs;
   rv_link link; /* in its loop's list */
 };
 
-/* Joins the server's streams with one reference, which is the call's: rv_server_stream_closed drops it. */
+/* Joins the server's streams with one reference, which is the call's: rv_server_stream_closed drops it. RV_UNAUTHENTICATED: the server
+ * does not know who calls. */
 rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
                                rv_error *err);
 void rv_server_stream_ref(rv_server_stream *stream);
@@ -90,6 +96,14 @@ static inline bool rv_server_stream_is_open(const rv_server_stream *stream)
 
 /* ---- methods ---- */
 
+/* What a unary method is asked. */
+typedef struct rv_request {
+  rv_server *server;
+  const rv_caller *caller;
+  const char *peer;
+  rv_span body;
+} rv_request;
+
 typedef struct rv_method rv_method;
 struct rv_method {
   const char *path;
@@ -97,9 +111,10 @@ struct rv_method {
   rv_code (*begin)(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
                    rv_error *err);
   /* For unary methods (whose `begin` is rv_begin_unary): reads the request, appends the response. */
-  rv_code (*answer)(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+  rv_code (*answer)(const rv_request *request, rv_pieces *response, rv_error *err);
   bool while_draining; /* answered although the server drains */
   bool changes;        /* what it answers is to be in the journal first */
+  bool open_to_all;    /* answered whoever asks */
 };
 
 /* As rv_grpc_server_config.on_call; `context` is the server. */
@@ -118,13 +133,13 @@ rv_code rv_begin_checkpoint(rv_server *server, rv_call *call, const rv_method *m
 rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
                               void **user, rv_error *err);
 
-rv_code rv_answer_mutate(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_reset(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_server_info(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_items(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_get(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_set_rate_limiter(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
-rv_code rv_answer_health_check(rv_server *server, rv_span request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_mutate(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_reset(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_server_info(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_items(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_get(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_set_rate_limiter(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_health_check(const rv_request *request, rv_pieces *response, rv_error *err);
 
 /* ---- what several of them need ---- */
 
@@ -133,6 +148,15 @@ static inline rv_code rv_server_find_table(rv_server *server, rv_span name, rv_t
 {
   return rv_store_find(server->store, (const char *)name.data, name.size, out, err);
 }
+/* The same, for a caller who needs that right on it. */
+static inline rv_code rv_request_find_table(const rv_request *request, rv_span name, rv_right right, rv_table **out,
+                                            rv_error *err)
+{
+  rv_code code = rv_caller_check(request->caller, right, name, err);
+  return code == RV_OK ? rv_server_find_table(request->server, name, out, err) : code;
+}
+/* A line in the log for what an administrator did or tried; `what` as in "reset table". */
+void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code);
 /* Appends a flat buffer's bytes and frees the buffer; RV_RESOURCE_EXHAUSTED when memory was out, then or before. */
 rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err);
 

@@ -4,9 +4,9 @@
 #include "server/server.h"
 #include "wire/unary.h"
 
-rv_code rv_answer_server_info(rv_server *server, rv_span request, rv_pieces *response, rv_error *err)
+rv_code rv_answer_server_info(const rv_request *request, rv_pieces *response, rv_error *err)
 {
-  (void)request; /* it has no fields */
+  rv_server *server = request->server; /* the message has no fields */
   rv_server_info info = {.num_tables = 0};
   size_t num_tables = rv_store_num_tables(server->store);
   info.tables = calloc(num_tables, sizeof *info.tables);

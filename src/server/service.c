@@ -20,7 +20,11 @@ static const rv_method methods[] = {
     {.path = REVERIE "Items", .begin = rv_begin_unary, .answer = rv_answer_items},
     {.path = REVERIE "Get", .begin = rv_begin_unary, .answer = rv_answer_get},
     {.path = REVERIE "SetRateLimiter", .begin = rv_begin_unary, .answer = rv_answer_set_rate_limiter, .changes = true},
-    {.path = HEALTH "Check", .begin = rv_begin_unary, .answer = rv_answer_health_check, .while_draining = true},
+    {.path = HEALTH "Check",
+     .begin = rv_begin_unary,
+     .answer = rv_answer_health_check,
+     .while_draining = true,
+     .open_to_all = true},
     {.path = HEALTH "Watch", .begin = rv_begin_health_watch, .while_draining = true},
 };
 
@@ -65,6 +69,13 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   greet(server, call);
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(call, &err, events, user);
   return true;
+}
+
+void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code)
+{
+  rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%.*s%s: %s",
+         rv_caller_name(caller), peer, what, name.data != NULL ? " \"" : "", name.size > 128 ? 128 : (int)name.size,
+         name.data != NULL ? (const char *)name.data : "", name.data != NULL ? "\"" : "", rv_code_name(code));
 }
 
 rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err)

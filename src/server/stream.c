@@ -21,6 +21,9 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->loop = rv_call_loop(call);
   stream->call = call;
   stream->finished = false;
+  stream->caller = NULL;
+  rv_code code = ops->open_to_all ? RV_OK : rv_access_find(server->access, call, &stream->caller, err);
+  if (code != RV_OK) return code;
   atomic_init(&stream->refs, 1);
   rv_mutex_lock(&server->lock);
   rv_server_loop *loop = find_loop(server, stream->loop);

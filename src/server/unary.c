@@ -63,7 +63,11 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   (void)call, (void)buf;
   if (!rv_server_stream_is_open(&self->stream) || self->waits) return;
   rv_error err = {.code = RV_OK, .message = ""};
-  rv_code code = self->method->answer(self->stream.server, (rv_span){.data = data, .size = size}, &self->response, &err);
+  const rv_request request = {.server = self->stream.server,
+                              .caller = self->stream.caller,
+                              .peer = rv_call_peer(call),
+                              .body = {.data = data, .size = size}};
+  rv_code code = self->method->answer(&request, &self->response, &err);
   if (code != RV_OK)
     rv_server_stream_finish(&self->stream, code, err.message);
   else if (!wait_for_disk(self))
@@ -100,6 +104,7 @@ static void destroy(rv_server_stream *stream)
 }
 
 static const rv_server_stream_ops unary_ops = {.sweep = sweep, .destroy = destroy};
+static const rv_server_stream_ops open_ops = {.sweep = sweep, .destroy = destroy, .open_to_all = true};
 
 rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
                        rv_error *err)
@@ -108,7 +113,7 @@ rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
   self->method = method;
   rv_pieces_init(&self->response);
-  rv_code code = rv_server_stream_begin(&self->stream, &unary_ops, server, call, err);
+  rv_code code = rv_server_stream_begin(&self->stream, method->open_to_all ? &open_ops : &unary_ops, server, call, err);
   if (code != RV_OK) {
     free(self);
     return code;

@@ -80,6 +80,16 @@ TEST(mutate_updates_deletes_and_names_the_unknown)
   assert_int_equal(table_size(f, "per"), 2);
 }
 
+TEST(who_does_not_ask_which_keys_were_unknown_hears_how_many)
+{
+  rv_error err;
+  const rv_key_priority strangers[] = {{.key = 1, .priority = 2.0}, {.key = 2, .priority = 2.0}};
+  const uint64_t more = 3;
+  size_t num_unknown;
+  assert_ok(rv_client_mutate(f->client, "per", strangers, 2, &more, 1, NULL, &num_unknown, &long_enough, &err));
+  assert_int_equal(num_unknown, 3);
+}
+
 TEST(a_refused_priority_changes_nothing)
 {
   rv_error err;
@@ -157,6 +167,7 @@ int main(void)
                                      EVERY_WAY(items_come_in_pages_in_order),
                                      EVERY_WAY(get_shows_an_item_and_does_not_count_it),
                                      EVERY_WAY(mutate_updates_deletes_and_names_the_unknown),
+                                     EVERY_WAY(who_does_not_ask_which_keys_were_unknown_hears_how_many),
                                      EVERY_WAY(a_refused_priority_changes_nothing),
                                      EVERY_WAY(reset_empties_a_table),
                                      EVERY_WAY(set_rate_limiter_lets_others_through),

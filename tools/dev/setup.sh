@@ -1,6 +1,6 @@
 # Sourced by ./dev and its scripts: installs what is missing, builds, makes .venv. Every step is skipped when nothing changed.
 
-packages_build="gcc libc6-dev cmake ninja-build pkg-config python3-dev python3-venv libnghttp2-dev libuv1-dev libsnappy-dev libyaml-dev zlib1g-dev"
+packages_build="gcc libc6-dev cmake ninja-build pkg-config python3-dev python3-venv libnghttp2-dev libuv1-dev libssl-dev libsnappy-dev libyaml-dev zlib1g-dev"
 packages_test="libcmocka-dev nginx-light git"
 packages_lint="clang-format clang-tidy"
 packages_bench=""

@@ -31,6 +31,10 @@ const char flags_help[] =
     "--checkpoints;\n"
     "                         --set journal_mode=always|periodic, journal_period_seconds=N, journal_max_queued_bytes=N,\n"
     "                         journal_checkpoint_bytes=N, journal_salvage=1\n"
+    "  --tls-certificate FILE, --tls-key FILE, --tls-authority FILE\n"
+    "                       speak TLS; with an authority clients must show a certificate that it signed (docs/security.md). "
+    "SIGHUP\n"
+    "                         reads the files again\n"
     "  --log LEVEL          debug, info, warning or error (default info)\n"
     "  --set NAME=VALUE     any setting of the file: max_message_bytes, max_connections, ...\n"
     "  --check              say whether the configuration is right, and exit\n"
@@ -55,7 +59,10 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
                                          {"--drain", "drain_seconds"},
                                          {"--log", "log"},
                                          {"--checkpoints", "checkpoint_path"},
-                                         {"--journal", "journal_path"}};
+                                         {"--journal", "journal_path"},
+                                         {"--tls-certificate", "tls_certificate"},
+                                         {"--tls-key", "tls_key"},
+                                         {"--tls-authority", "tls_authority"}};
   bool listen = strcmp(flag, "--listen") == 0;
   if (!all->listen_by_flag && (listen || strcmp(flag, "--host") == 0 || strcmp(flag, "--port") == 0)) all->num_addresses = 0;
   if (!all->listen_by_flag && listen) {
@@ -71,8 +78,9 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 
 static bool takes_value(const char *flag)
 {
-  static const char *const names[] = {"--config", "--table", "--listen", "--host",        "--port",   "--threads",
-                                      "--drain",  "--log",   "--set",    "--checkpoints", "--journal"};
+  static const char *const names[] = {"--config",  "--table",           "--listen",  "--host",         "--port",
+                                      "--threads", "--drain",           "--log",     "--set",          "--checkpoints",
+                                      "--journal", "--tls-certificate", "--tls-key", "--tls-authority"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

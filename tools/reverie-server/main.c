@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "net/address.h"
+#include "server/access.h"
 #include "settings.h"
 
 enum { EXIT_CONFIG = 2 };
@@ -84,9 +85,37 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                               : rv_checkpointer_restore(checkpointer, &config, &watch, out, NULL, err);
 }
 
+static bool has_tls(const settings *all)
+{
+  return all->tls_certificate != NULL || all->tls_key != NULL || all->tls_authority != NULL;
+}
+
+static rv_tls_config tls_of(const settings *all)
+{
+  return (rv_tls_config){.size = sizeof(rv_tls_config),
+                         .certificate_file = all->tls_certificate,
+                         .key_file = all->tls_key,
+                         .authority_file = all->tls_authority};
+}
+
+/* Whether TLS and identities would be taken, without a server. */
+static rv_code check_security(const settings *all, rv_error *err)
+{
+  const rv_tls_config config = tls_of(all);
+  rv_tls *tls = NULL;
+  rv_access *access = NULL;
+  rv_code code = has_tls(all) ? rv_tls_new(&config, true, &tls, err) : RV_OK;
+  if (code == RV_OK) code = rv_access_new(all->identities, all->num_identities, &access, err);
+  rv_tls_unref(tls);
+  rv_access_free(access);
+  return code;
+}
+
 static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer *checkpointer, rv_journal *journal,
                            const rv_env *env, rv_server **out, rv_error *err)
 {
+  const rv_tls_config tls = tls_of(all);
+  const rv_identity nobody = {0};
   rv_server_config config = {.size = sizeof config,
                              .store = store,
                              .addresses = all->addresses,
@@ -104,7 +133,12 @@ static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer
                              .checkpoint_every_ms = all->checkpoint_every_ms,
                              .checkpoint_every_inserts = all->checkpoint_every_inserts,
                              .journal = journal,
-                             .checkpoint_journal_bytes = all->journal_checkpoint_bytes};
+                             .checkpoint_journal_bytes = all->journal_checkpoint_bytes,
+                             .identities = all->num_identities > 0 ? all->identities
+                                           : all->asks             ? &nobody
+                                                                   : NULL,
+                             .num_identities = all->num_identities};
+  if (has_tls(all)) config.tls = &tls;
   return rv_server_new(&config, out, err);
 }
 
@@ -141,11 +175,24 @@ static void *run_stopper(void *argument)
   return NULL;
 }
 
+static void reload(rv_server *server)
+{
+  rv_error err;
+  rv_code code = rv_server_reload_tls(server, &err);
+  if (code == RV_OK)
+    fprintf(stderr, "reverie-server: SIGHUP: the certificates were read again\n");
+  else
+    fprintf(stderr, "reverie-server: SIGHUP: %s; all is as before\n", err.message);
+}
+
 /* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
 static int serve(rv_server *server, const settings *all, const sigset_t *signals)
 {
   int signal_number = 0, status = 0;
-  while (signal_number != SIGTERM && signal_number != SIGINT) sigwait(signals, &signal_number);
+  while (signal_number != SIGTERM && signal_number != SIGINT) {
+    sigwait(signals, &signal_number);
+    if (signal_number == SIGHUP) reload(server);
+  }
   fprintf(stderr, "reverie-server: %s: finishing calls in progress for up to %g s; a second signal ends them\n",
           strsignal(signal_number), (double)all->drain_ms / 1000);
   stopper self = {.server = server, .drain_ms = all->drain_ms, .main_thread = pthread_self()};
@@ -154,7 +201,9 @@ static int serve(rv_server *server, const settings *all, const sigset_t *signals
     rv_server_stop(server, all->drain_ms);
     return 0;
   }
-  sigwait(signals, &signal_number);
+  do {
+    sigwait(signals, &signal_number);
+  } while (signal_number == SIGHUP);
   if (signal_number != SIGUSR1) {
     status = 128 + signal_number;
     rv_server_stop(server, 0);
@@ -181,6 +230,7 @@ static int run(const settings *all, bool only_check)
   rv_journal *journal = NULL;
   if (code == RV_OK) code = make_store(all, NULL, &env, &store, &journal, &err);
   if (code == RV_OK) code = make_checkpointer(all, &env, &checkpointer, &err);
+  if (code == RV_OK) code = check_security(all, &err);
   if (code != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
     rv_store_unref(store);
@@ -212,6 +262,7 @@ static int run(const settings *all, bool only_check)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGHUP);
     announce(all, server);
     status = serve(server, all, &signals);
   }
@@ -230,6 +281,7 @@ int main(int argc, char **argv)
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
 

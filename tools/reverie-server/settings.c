@@ -35,9 +35,6 @@ typedef enum value_kind {
   VALUE_JOURNAL_MODE
 } value_kind;
 
-#define CHECKPOINT "checkpoint_"
-#define JOURNAL "journal_"
-
 static const struct field {
   const char *name;
   value_kind kind;
@@ -59,18 +56,21 @@ static const struct field {
     {"max_stream_chunk_bytes", VALUE_BYTES, true, offsetof(settings, max_stream_chunk_bytes), 0, 0},
     {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 0, 0},
     {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 0, 0},
-    {CHECKPOINT "path", VALUE_TEXT, false, offsetof(settings, checkpoint_path), 0, 0},
-    {CHECKPOINT "fallback", VALUE_TEXT, false, offsetof(settings, checkpoint_fallback), 0, 0},
-    {CHECKPOINT "every_seconds", VALUE_SECONDS, false, offsetof(settings, checkpoint_every_ms), 0, 0},
-    {CHECKPOINT "every_inserts", VALUE_INT, false, offsetof(settings, checkpoint_every_inserts), 0, INT64_MAX},
-    {CHECKPOINT "keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
-    {CHECKPOINT "level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
-    {JOURNAL "path", VALUE_TEXT, false, offsetof(settings, journal_path), 0, 0},
-    {JOURNAL "mode", VALUE_JOURNAL_MODE, false, offsetof(settings, journal_mode), 0, 0},
-    {JOURNAL "period_seconds", VALUE_SECONDS, false, offsetof(settings, journal_period_ms), 0, 0},
-    {JOURNAL "max_queued_bytes", VALUE_BYTES, false, offsetof(settings, journal_max_queued_bytes), 0, 0},
-    {JOURNAL "checkpoint_bytes", VALUE_BYTES, false, offsetof(settings, journal_checkpoint_bytes), 0, 0},
-    {JOURNAL "salvage", VALUE_INT, false, offsetof(settings, journal_salvage), 0, 1},
+    {"checkpoint_path", VALUE_TEXT, false, offsetof(settings, checkpoint_path), 0, 0},
+    {"checkpoint_fallback", VALUE_TEXT, false, offsetof(settings, checkpoint_fallback), 0, 0},
+    {"checkpoint_every_seconds", VALUE_SECONDS, false, offsetof(settings, checkpoint_every_ms), 0, 0},
+    {"checkpoint_every_inserts", VALUE_INT, false, offsetof(settings, checkpoint_every_inserts), 0, INT64_MAX},
+    {"checkpoint_keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
+    {"checkpoint_level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
+    {"tls_certificate", VALUE_TEXT, false, offsetof(settings, tls_certificate), 0, 0},
+    {"tls_key", VALUE_TEXT, false, offsetof(settings, tls_key), 0, 0},
+    {"tls_authority", VALUE_TEXT, false, offsetof(settings, tls_authority), 0, 0},
+    {"journal_path", VALUE_TEXT, false, offsetof(settings, journal_path), 0, 0},
+    {"journal_mode", VALUE_JOURNAL_MODE, false, offsetof(settings, journal_mode), 0, 0},
+    {"journal_period_seconds", VALUE_SECONDS, false, offsetof(settings, journal_period_ms), 0, 0},
+    {"journal_max_queued_bytes", VALUE_BYTES, false, offsetof(settings, journal_max_queued_bytes), 0, 0},
+    {"journal_checkpoint_bytes", VALUE_BYTES, false, offsetof(settings, journal_checkpoint_bytes), 0, 0},
+    {"journal_salvage", VALUE_INT, false, offsetof(settings, journal_salvage), 0, 1},
 };
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -81,22 +81,13 @@ bool settings_is_limit(const char *name)
   return false;
 }
 
-static bool has_field(const char *prefix, const char *name)
+bool settings_is_of(const char *mapping, const char *name)
 {
-  size_t size = strlen(prefix);
+  char whole[64];
+  snprintf(whole, sizeof whole, "%s_%s", mapping, name);
   for (size_t i = 0; i < NUM_FIELDS; i++)
-    if (strncmp(fields[i].name, prefix, size) == 0 && strcmp(fields[i].name + size, name) == 0) return true;
+    if (strcmp(fields[i].name, whole) == 0) return true;
   return false;
-}
-
-bool settings_is_checkpoint(const char *name)
-{
-  return has_field(CHECKPOINT, name);
-}
-
-bool settings_is_journal(const char *name)
-{
-  return has_field(JOURNAL, name);
 }
 
 static bool parse_journal_mode(const char *text, int64_t *out, rv_error *err)
@@ -144,6 +135,23 @@ bool settings_set(settings *all, const char *name, const char *text, rv_error *e
   case VALUE_JOURNAL_MODE: return parse_journal_mode(text, (int64_t *)(void *)place, err);
   }
   return false;
+}
+
+/* ---- identities ---- */
+
+rv_identity *settings_add_identity(settings *all)
+{
+  all->identities = arena_append(&all->memory, all->identities, all->num_identities, sizeof *all->identities);
+  return &all->identities[all->num_identities++];
+}
+
+rv_grant *identity_add_grant(arena *memory, rv_identity *identity)
+{
+  /* The array is ours, made by arena_append: only its public type is const. */
+  rv_grant *grants = (rv_grant *)(void *)(uintptr_t)identity->grants;
+  grants = arena_append(memory, grants, identity->num_grants, sizeof *grants);
+  identity->grants = grants;
+  return &grants[identity->num_grants++];
 }
 
 /* ---- tables ---- */

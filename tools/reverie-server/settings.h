@@ -27,6 +27,10 @@ typedef struct settings {
   int64_t journal_mode;     /* rv_journal_mode; 0: not given */
   int64_t journal_period_ms, journal_max_queued_bytes, journal_checkpoint_bytes;
   int64_t journal_salvage;
+  const char *tls_certificate, *tls_key, *tls_authority; /* NULL: none */
+  rv_identity *identities;
+  size_t num_identities;
+  bool asks; /* identities were given, if only an empty list */
   rv_log_level log_level;
   rv_table_config *tables; /* `name` NULL until it is set */
   size_t num_tables;
@@ -41,11 +45,13 @@ bool settings_finish(settings *all, rv_error *err);
  * ones. */
 bool settings_set(settings *all, const char *name, const char *text, rv_error *err);
 bool settings_is_limit(const char *name);
-/* "path" of the file's mapping "checkpoints" or "journal": the setting is "checkpoint_path" or "journal_path". */
-bool settings_is_checkpoint(const char *name);
-bool settings_is_journal(const char *name);
+/* Fields of the file's mapping of that name: "path" of "checkpoint" is the setting "checkpoint_path". */
+bool settings_is_of(const char *mapping, const char *name);
 void settings_add_address(settings *all, const char *address);
 
+/* An empty one, and its next grant. Valid until the next is added. */
+rv_identity *settings_add_identity(settings *all);
+rv_grant *identity_add_grant(arena *memory, rv_identity *identity);
 /* A table with the defaults, to be set. Valid until the next is added. */
 rv_table_config *settings_add_table(settings *all);
 /* Sets a field of a table: name, sampler, remover, max_size, max_times_sampled, rate_limiter, preset, extension. */
@@ -58,7 +64,8 @@ bool settings_add_table_text(settings *all, const char *text, rv_error *err);
 
 bool parse_int(const char *text, int64_t min, int64_t max, int64_t *out, rv_error *err);
 bool parse_double(const char *text, double *out, rv_error *err);
-bool parse_bytes(const char *text, int64_t *out, rv_error *err); /* "65536", "64KiB", "1GiB" */
+bool parse_bytes(const char *text, int64_t *out, rv_error *err);     /* "65536", "64KiB", "1GiB" */
+bool parse_right(const char *text, unsigned *rights, rv_error *err); /* "read"; added to *rights */
 bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err);
 /* "uniform", "prioritized:0.6", "custom:NAME:OPTIONS" */
 bool parse_selector(arena *memory, const char *text, rv_selector_config *out, rv_error *err);

@@ -51,6 +51,18 @@ bool parse_bytes(const char *text, int64_t *out, rv_error *err)
   return false;
 }
 
+bool parse_right(const char *text, unsigned *rights, rv_error *err)
+{
+  static const char *const names[] = {"read", "insert", "update", "admin"};
+  for (unsigned i = 0; i < 4; i++)
+    if (strcmp(names[i], text) == 0) {
+      *rights |= 1U << i;
+      return true;
+    }
+  rv_fail(err, RV_INVALID_ARGUMENT, "expected read, insert, update or admin, got \"%.64s\"", text);
+  return false;
+}
+
 bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err)
 {
   double seconds;

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "settings.h"
+#include "yaml_identities.h"
 #include "yaml_signature.h"
 #include "yaml_tree.h"
 
@@ -200,19 +201,18 @@ static bool read_limits(settings *all, const yaml_place *at, rv_error *err)
   return true;
 }
 
-/* A mapping whose fields are settings with a prefix: "checkpoints" and "journal". */
-static bool read_group(settings *all, const char *group, const char *prefix, bool (*has)(const char *name), const yaml_place *at,
-                       rv_error *err)
+/* A mapping whose fields are settings "NAME_field". */
+static bool read_group(settings *all, const char *name, const yaml_place *at, rv_error *err)
 {
-  if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a mapping with the path of a directory");
+  if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a mapping");
   for (size_t i = 0; i < yaml_length(at); i++) {
     const char *key;
-    char name[64];
+    char setting[64];
     yaml_place value;
     if (!yaml_entry(&all->memory, at, i, &key, &value, err)) return false;
-    if (!has(key)) return yaml_fail(&value, err, "%s no field \"%s\"; docs/server.md lists them", group, key);
-    snprintf(name, sizeof name, "%s%s", prefix, key);
-    if (!read_setting(all, name, &value, err)) return false;
+    if (!settings_is_of(name, key)) return yaml_fail(&value, err, "no field \"%s\" here; docs/server.md lists them", key);
+    snprintf(setting, sizeof setting, "%s_%s", name, key);
+    if (!read_setting(all, setting, &value, err)) return false;
   }
   return true;
 }
@@ -230,9 +230,13 @@ static bool read_top(settings *all, const yaml_place *at, rv_error *err)
     } else if (strcmp(key, "limits") == 0) {
       ok = read_limits(all, &value, err);
     } else if (strcmp(key, "checkpoints") == 0) {
-      ok = read_group(all, "checkpoints have", "checkpoint_", settings_is_checkpoint, &value, err);
+      ok = read_group(all, "checkpoint", &value, err);
     } else if (strcmp(key, "journal") == 0) {
-      ok = read_group(all, "the journal has", "journal_", settings_is_journal, &value, err);
+      ok = read_group(all, "journal", &value, err);
+    } else if (strcmp(key, "tls") == 0) {
+      ok = read_group(all, "tls", &value, err);
+    } else if (strcmp(key, "identities") == 0) {
+      ok = yaml_identities(all, &value, err);
     } else if (strcmp(key, "listen") == 0 && yaml_is_sequence(&value)) {
       ok = true;
       for (size_t k = 0; ok && k < yaml_length(&value); k++) {

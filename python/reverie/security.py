@@ -1,0 +1,109 @@
+"""Who may connect to a server, and what they may do: TLS, and identities with rights (docs/security.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reverie import _arguments
+
+__all__ = ["TLS", "Identity"]
+
+_RIGHTS = {"read": 1, "insert": 2, "update": 4, "admin": 8}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TLS:
+    """Files in PEM, read when the server or client is made. TLS 1.2 and 1.3.
+
+    Parameters
+    ----------
+    certificate : path, optional
+        One's own, followed by those that link it to its authority. A server needs one; a client shows it to a server that asks
+        (mutual TLS).
+    key : path, optional
+        Of the certificate; None: it is in the certificate's file.
+    authority : path, optional
+        Whom to trust. Of a server: clients must show a certificate that one of these has signed; None: none is asked for. Of a client:
+        None means the system's authorities.
+    server_name : str, optional
+        Of a client: the name that the server's certificate must have; None: the address's host.
+    """
+
+    certificate: str | os.PathLike[str] | None = None
+    key: str | os.PathLike[str] | None = None
+    authority: str | os.PathLike[str] | None = None
+    server_name: str | None = None
+
+    def _raw(self) -> tuple[str | None, ...]:
+        return (
+            *(None if path is None else os.fspath(path) for path in (self.certificate, self.key, self.authority)),
+            self.server_name,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Who a caller is, by the token it sends or the certificate it shows, and what it may do.
+
+    Parameters
+    ----------
+    name : str
+        For people: in errors and in the log.
+    rights : mapping of str to str or collection of str
+        Table names, or ``"*"`` for every table, to some of ``"read"`` (sample, get and list items), ``"insert"``, ``"update"`` (change
+        priorities, delete items) and ``"admin"`` (reset, change the rate limiter; with ``"*"``: save checkpoints).
+    token : str, optional
+        At least 16 visible ASCII characters.
+    certificate_name : str, optional
+        The common name in its certificate, or the first DNS name where that is missing.
+    """
+
+    name: str
+    rights: Mapping[str, str | Collection[str]]
+    token: str | None = field(default=None, repr=False)
+    certificate_name: str | None = None
+
+    def _raw(self) -> tuple[str, str | None, str | None, list[tuple[str | None, int]]]:
+        if not isinstance(self.rights, Mapping):
+            raise TypeError(f"rights must be a dict {{table: rights}}, such as {{'replay': ['read']}}, got {self.rights!r}")
+        grants = []
+        for table, given in self.rights.items():
+            names = [given] if isinstance(given, str) else list(given)
+            unknown = [name for name in names if name not in _RIGHTS]
+            if unknown or not names:
+                raise ValueError(f"the rights on {table!r} must be some of {', '.join(_RIGHTS)}, got {given!r}")
+            grants.append((None if table == "*" else table, sum(_RIGHTS[name] for name in set(names))))
+        return self.name, self.token, self.certificate_name, grants
+
+
+def raw_tls(tls: Any) -> tuple[str | None, ...] | None:
+    """What the core takes for a `TLS`, or None."""
+    if tls is not None and not isinstance(tls, TLS):
+        raise TypeError(f"tls must be a reverie.TLS, got {tls!r}")
+    return None if tls is None else tls._raw()
+
+
+def raw_identities(identities: Sequence[Identity] | None) -> list[Any] | None:
+    """What the core takes for identities, or None: nobody is asked."""
+    if identities is None:
+        return None
+    found = _arguments.listed("identities", identities, "reverie.Identity")
+    for identity in found:
+        if not isinstance(identity, Identity):
+            raise TypeError(f"identities must be reverie.Identity objects, got {identity!r}")
+    return [identity._raw() for identity in found]
+
+
+def from_environment(tls: TLS | None, token: str | None) -> tuple[TLS | None, str | None]:
+    """What a client of another machine was not given, by REVERIE_TOKEN, REVERIE_TLS_AUTHORITY, _CERTIFICATE and _KEY.
+
+    So nobody need write a token into a program, and processes that a framework starts have theirs.
+    """
+    if tls is None:
+        names = ("certificate", "key", "authority")
+        files = {name: value for name in names if (value := os.environ.get(f"REVERIE_TLS_{name.upper()}"))}
+        tls = TLS(**files) if files else None
+    return tls, token if token is not None else os.environ.get("REVERIE_TOKEN") or None

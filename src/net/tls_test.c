@@ -1,0 +1,304 @@
+/* Calls over TLS: all that calls promise holds there too, and whoever is not trusted is told why. */
+#include "net/echo_testing.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/certificates_testing.h"
+
+typedef struct world {
+  char folder[64];
+  test_authority ours, theirs; /* `theirs` nobody trusts */
+} world;
+
+static const char *path(const world *w, const char *name)
+{
+  static char room[4][128]; /* of the last four */
+  static unsigned next;
+  char *at = room[next++ % 4];
+  snprintf(at, sizeof room[0], "%.60s/%.40s", w->folder, name);
+  return at;
+}
+
+static int set_up(void **state)
+{
+  world *w = calloc(1, sizeof *w);
+  snprintf(w->folder, sizeof w->folder, "/tmp/reverie-tls-XXXXXX");
+  assert_non_null(mkdtemp(w->folder));
+  authority_init(&w->ours, "our authority");
+  authority_init(&w->theirs, "another authority");
+  authority_write(&w->ours, path(w, "ours.pem"));
+  authority_write(&w->theirs, path(w, "theirs.pem"));
+  authority_issue(&w->ours, path(w, "server.pem"), "server", "DNS:replay.example,IP:127.0.0.1", 3600);
+  authority_issue(&w->ours, path(w, "elsewhere.pem"), "server", "DNS:elsewhere.example", 3600);
+  authority_issue(&w->ours, path(w, "expired.pem"), "server", "IP:127.0.0.1", -3600);
+  authority_issue(&w->ours, path(w, "client.pem"), "actor-7", NULL, 3600);
+  authority_issue(&w->ours, path(w, "dns_client.pem"), NULL, "DNS:actor.example", 3600);
+  authority_issue(&w->theirs, path(w, "stranger.pem"), "actor-7", NULL, 3600);
+  *state = w;
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  static const char *const files[] = {"ours.pem",   "theirs.pem",     "server.pem",   "elsewhere.pem", "expired.pem",
+                                      "client.pem", "dns_client.pem", "stranger.pem", "broken.pem"};
+  world *w = *state;
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) unlink(path(w, files[i]));
+  assert_int_equal(rmdir(w->folder), 0);
+  authority_fini(&w->ours);
+  authority_fini(&w->theirs);
+  free(w);
+  return 0;
+}
+
+static rv_tls *tls_of(bool server, const char *certificate, const char *authority, const char *name)
+{
+  rv_tls_config config = {
+      .size = sizeof config, .certificate_file = certificate, .authority_file = authority, .server_name = name};
+  rv_tls *tls;
+  rv_error error;
+  if (rv_tls_new(&config, server, &tls, &error) != RV_OK) fail_msg("%s", error.message);
+  return tls;
+}
+
+static void start(echo_server *server, rv_tls *owned_tls)
+{
+  rv_error error;
+  if (echo_try_start_tls(server, "127.0.0.1:0", 2, 0, owned_tls, &error) != RV_OK) fail_msg("%s", error.message);
+  rv_tls_unref(owned_tls);
+}
+
+static void open_client(echo_client *client, const echo_server *server, rv_tls *owned_tls)
+{
+  char address[64];
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)rv_grpc_server_port(server->grpc, 0));
+  client_open_tls(client, address, owned_tls);
+  rv_tls_unref(owned_tls);
+}
+
+/* ---- what holds ---- */
+
+static void calls_are_answered_over_tls(void **state)
+{
+  const world *w = *state;
+  echo_server server;
+  echo_client client;
+  start(&server, tls_of(true, path(w, "server.pem"), NULL, NULL));
+  open_client(&client, &server, tls_of(false, NULL, path(w, "ours.pem"), NULL));
+  char answer[64];
+  assert_int_equal(call_unary(&client, "/echo/unary", "hello", answer), RV_OK);
+  assert_string_equal(answer, "hello");
+  assert_string_equal(server.peer_name, "");
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void large_messages_come_whole_both_ways(void **state)
+{
+  const world *w = *state;
+  echo_server server;
+  echo_client client;
+  start(&server, tls_of(true, path(w, "server.pem"), NULL, NULL));
+  open_client(&client, &server, tls_of(false, NULL, path(w, "ours.pem"), NULL));
+  enum { SIZE = 20000003 };
+  uint8_t *data = malloc(SIZE);
+  for (size_t i = 0; i < SIZE; i++) data[i] = (uint8_t)(i * 31 >> 3);
+  test_call call;
+  call_init(&call, &client, "/echo/stream");
+  call_start(&call);
+  for (int i = 0; i < 3; i++) {
+    call_send(&call, data, SIZE - (size_t)i);
+    call_send(&call, data, 17);
+  }
+  call_half_close(&call);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.messages, 6);
+  assert_int_equal(call.bytes, 3 * (SIZE + 17) - 3);
+  assert_int_equal(call.checksum, sum(data, 17));
+  call_fini(&call);
+  free(data);
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void a_server_that_sends_much_is_not_left_waiting(void **state)
+{
+  const world *w = *state;
+  echo_server server;
+  echo_client client;
+  start(&server, tls_of(true, path(w, "server.pem"), NULL, NULL));
+  open_client(&client, &server, tls_of(false, NULL, path(w, "ours.pem"), NULL));
+  test_call call;
+  call_init(&call, &client, "/echo/source");
+  call_add(&call, "echo-count", "2000");
+  call_add(&call, "echo-size", "40001");
+  call_start(&call);
+  call_send(&call, "go", 2);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.bytes, 2000 * 40001);
+  call_fini(&call);
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void a_client_is_known_by_the_name_in_its_certificate(void **state)
+{
+  const world *w = *state;
+  static const char *const file[] = {"client.pem", "dns_client.pem"}, *const name[] = {"actor-7", "actor.example"};
+  echo_server server;
+  start(&server, tls_of(true, path(w, "server.pem"), path(w, "ours.pem"), NULL));
+  for (size_t i = 0; i < 2; i++) {
+    echo_client client;
+    open_client(&client, &server, tls_of(false, path(w, file[i]), path(w, "ours.pem"), NULL));
+    assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
+    assert_string_equal(server.peer_name, name[i]);
+    client_close(&client);
+  }
+  echo_stop(&server);
+}
+
+static void a_new_certificate_is_used_without_a_restart(void **state)
+{
+  world *w = *state;
+  authority_issue(&w->theirs, path(w, "broken.pem"), "server", "IP:127.0.0.1", 3600);
+  rv_tls *tls = tls_of(true, path(w, "broken.pem"), NULL, NULL);
+  echo_server server;
+  start(&server, rv_tls_ref(tls));
+  echo_client before, after;
+  open_client(&before, &server, tls_of(false, NULL, path(w, "theirs.pem"), NULL));
+  assert_int_equal(call_unary(&before, "/echo/unary", "hello", NULL), RV_OK);
+  FILE *file = fopen(path(w, "broken.pem"), "w");
+  fputs("half a certificate", file);
+  fclose(file);
+  rv_error error;
+  assert_int_equal(rv_tls_reload(tls, &error), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(error.message, "broken.pem"));
+  assert_int_equal(call_unary(&before, "/echo/unary", "hello", NULL), RV_OK);
+  authority_issue(&w->ours, path(w, "broken.pem"), "server", "IP:127.0.0.1", 3600);
+  assert_int_equal(rv_tls_reload(tls, &error), RV_OK);
+  open_client(&after, &server, tls_of(false, NULL, path(w, "ours.pem"), NULL));
+  assert_int_equal(call_unary(&after, "/echo/unary", "hello", NULL), RV_OK);
+  assert_int_equal(call_unary(&before, "/echo/unary", "hello", NULL), RV_OK);
+  client_close(&before);
+  client_close(&after);
+  echo_stop(&server);
+  rv_tls_unref(tls);
+}
+
+/* ---- what is refused ---- */
+
+static void fails(echo_server *server, rv_tls *owned_tls, const char *why)
+{
+  echo_client client;
+  test_call call;
+  open_client(&client, server, owned_tls);
+  call_init(&call, &client, "/echo/unary");
+  call_start(&call);
+  call_send(&call, "hello", 5);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_UNAVAILABLE);
+  if (strstr(call.message, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", call.message, why);
+  call_fini(&call);
+  client_close(&client);
+}
+
+static void who_is_not_trusted_is_told_why(void **state)
+{
+  const world *w = *state;
+  echo_server server;
+  start(&server, tls_of(true, path(w, "server.pem"), path(w, "ours.pem"), NULL));
+  fails(&server, tls_of(false, path(w, "client.pem"), path(w, "theirs.pem"), NULL), "is not trusted");
+  fails(&server, tls_of(false, path(w, "client.pem"), path(w, "ours.pem"), "other.example"),
+        "for another name than \"other.example\"");
+  fails(&server, tls_of(false, NULL, path(w, "ours.pem"), NULL), "wants a certificate of this client");
+  fails(&server, tls_of(false, path(w, "stranger.pem"), path(w, "ours.pem"), NULL), "does not trust our certificate");
+  fails(&server, NULL, "does it expect TLS");
+  assert_int_equal(server.opened, 0);
+  echo_client client; /* the others are served as before */
+  open_client(&client, &server, tls_of(false, path(w, "client.pem"), path(w, "ours.pem"), "replay.example"));
+  assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
+  client_close(&client);
+  echo_stop(&server);
+}
+
+static void the_address_must_be_in_the_certificate(void **state)
+{
+  const world *w = *state;
+  echo_server server;
+  start(&server, tls_of(true, path(w, "elsewhere.pem"), NULL, NULL));
+  fails(&server, tls_of(false, NULL, path(w, "ours.pem"), NULL), "for another name than \"127.0.0.1\"");
+  echo_stop(&server);
+}
+
+static void a_server_without_tls_is_told_apart(void **state)
+{
+  const world *w = *state;
+  echo_server server;
+  echo_start(&server, "127.0.0.1:0", 1);
+  fails(&server, tls_of(false, NULL, path(w, "ours.pem"), NULL), "does not speak TLS");
+  echo_stop(&server);
+}
+
+static void refuses(const rv_tls_config *config, bool server, const char *why)
+{
+  rv_tls *tls;
+  rv_error error;
+  assert_int_equal(rv_tls_new(config, server, &tls, &error), RV_INVALID_ARGUMENT);
+  if (strstr(error.message, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", error.message, why);
+}
+
+static void files_that_cannot_be_used_are_named(void **state)
+{
+  const world *w = *state;
+  rv_tls_config config = {.size = sizeof config};
+  refuses(&config, true, "needs a certificate");
+  config.certificate_file = path(w, "nowhere.pem");
+  refuses(&config, true, "nowhere.pem\" cannot be read: No such file");
+  config.certificate_file = path(w, "expired.pem");
+  refuses(&config, true, "expired.pem\" has expired");
+  config.certificate_file = path(w, "server.pem");
+  config.key_file = path(w, "client.pem");
+  refuses(&config, true, "client.pem\" cannot be used");
+  config.key_file = NULL;
+  config.authority_file = path(w, "broken.pem");
+  FILE *file = fopen(config.authority_file, "w");
+  fclose(file);
+  refuses(&config, true, "broken.pem\" cannot be used");
+  config = (rv_tls_config){.size = sizeof config, .key_file = path(w, "client.pem")};
+  refuses(&config, false, "no certificate");
+}
+
+static void a_unix_socket_takes_no_tls(void **state)
+{
+  const world *w = *state;
+  rv_loop *loop;
+  rv_channel *channel;
+  rv_error error;
+  rv_tls *tls = tls_of(false, NULL, path(w, "ours.pem"), NULL);
+  assert_int_equal(rv_loop_new(NULL, "client", &loop, &error), RV_OK);
+  rv_channel_config config = {.loop = loop, .address = "unix:/tmp/socket", .tls = tls};
+  assert_int_equal(rv_channel_new(&config, &channel, &error), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(error.message, "needs no TLS"));
+  rv_loop_free(loop);
+  rv_tls_unref(tls);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(calls_are_answered_over_tls),
+      cmocka_unit_test(large_messages_come_whole_both_ways),
+      cmocka_unit_test(a_server_that_sends_much_is_not_left_waiting),
+      cmocka_unit_test(a_client_is_known_by_the_name_in_its_certificate),
+      cmocka_unit_test(a_new_certificate_is_used_without_a_restart),
+      cmocka_unit_test(who_is_not_trusted_is_told_why),
+      cmocka_unit_test(the_address_must_be_in_the_certificate),
+      cmocka_unit_test(a_server_without_tls_is_told_apart),
+      cmocka_unit_test(files_that_cannot_be_used_are_named),
+      cmocka_unit_test(a_unix_socket_takes_no_tls),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

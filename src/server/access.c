@@ -1,0 +1,219 @@
+#include "server/access.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { DIGEST = 32, TOKEN_MIN = 16, ALL_RIGHTS = RV_RIGHT_READ | RV_RIGHT_INSERT | RV_RIGHT_UPDATE | RV_RIGHT_ADMIN };
+
+typedef struct grant {
+  char *table; /* NULL: every table */
+  unsigned rights;
+} grant;
+
+struct rv_caller {
+  char *name;
+  char *certificate_name; /* NULL: none */
+  bool has_token;
+  unsigned char token[DIGEST]; /* its SHA-256: what is compared has one length, and is of no use to who sees it */
+  grant *grants;
+  size_t num_grants;
+};
+
+struct rv_access {
+  rv_caller *callers;
+  size_t count;
+};
+
+/* ---- making one ---- */
+
+static bool digest(const char *token, unsigned char out[DIGEST])
+{
+  size_t size;
+  return EVP_Q_digest(NULL, "SHA256", NULL, token, strlen(token), out, &size) == 1 && size == DIGEST;
+}
+
+static rv_code check_identity(const rv_access *access, const rv_identity *identity, rv_error *err)
+{
+  if (identity->name == NULL || identity->name[0] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT, "identity number %zu has no name; give one, for errors and the log", access->count);
+  if (identity->token == NULL && identity->certificate_name == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "identity \"%.100s\" has neither a token nor a certificate_name; give one",
+                   identity->name);
+  if (identity->token != NULL && strlen(identity->token) < TOKEN_MIN)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "the token of identity \"%.100s\" is too short to be secret; use at least %d characters", identity->name,
+                   TOKEN_MIN);
+  for (const char *at = identity->token; at != NULL && *at != '\0'; at++)
+    if (*at <= ' ' || *at > '~')
+      return rv_fail(err, RV_INVALID_ARGUMENT, "the token of identity \"%.100s\" has characters other than visible ASCII",
+                     identity->name);
+  for (size_t i = 0; i < identity->num_grants; i++)
+    if (identity->grants[i].rights == 0 || (identity->grants[i].rights & ~(unsigned)ALL_RIGHTS) != 0)
+      return rv_fail(err, RV_INVALID_ARGUMENT,
+                     "grant number %zu of identity \"%.100s\" has the rights %u; add up some of rv_right", i, identity->name,
+                     identity->grants[i].rights);
+  return RV_OK;
+}
+
+static rv_code check_unique(const rv_access *access, const rv_caller *added, rv_error *err)
+{
+  for (size_t i = 0; i < access->count; i++) {
+    const rv_caller *other = &access->callers[i];
+    bool token = added->has_token && other->has_token && memcmp(added->token, other->token, DIGEST) == 0;
+    bool certificate = added->certificate_name != NULL && other->certificate_name != NULL &&
+                       strcmp(added->certificate_name, other->certificate_name) == 0;
+    if (token || certificate)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "identities \"%.100s\" and \"%.100s\" have the same %s; give each its own",
+                     other->name, added->name, token ? "token" : "certificate_name");
+  }
+  return RV_OK;
+}
+
+static rv_code copy_grants(rv_caller *caller, const rv_identity *identity, rv_error *err)
+{
+  caller->grants = calloc(identity->num_grants + 1, sizeof *caller->grants);
+  if (caller->grants == NULL) return rv_fail_memory(err, identity->num_grants * sizeof *caller->grants);
+  for (size_t i = 0; i < identity->num_grants; i++) {
+    const rv_grant *given = &identity->grants[i];
+    caller->grants[i] = (grant){.table = given->table != NULL ? strdup(given->table) : NULL, .rights = given->rights};
+    caller->num_grants++;
+    if (given->table != NULL && caller->grants[i].table == NULL) return rv_fail_memory(err, strlen(given->table) + 1);
+  }
+  return RV_OK;
+}
+
+static rv_code add(rv_access *access, const rv_identity *identity, rv_error *err)
+{
+  rv_code code = check_identity(access, identity, err);
+  if (code != RV_OK) return code;
+  rv_caller *caller = &access->callers[access->count];
+  caller->name = strdup(identity->name);
+  caller->has_token = identity->token != NULL;
+  caller->certificate_name = identity->certificate_name != NULL ? strdup(identity->certificate_name) : NULL;
+  bool digested = !caller->has_token || digest(identity->token, caller->token);
+  code = copy_grants(caller, identity, err);
+  if (code == RV_OK &&
+      (caller->name == NULL || !digested || (identity->certificate_name != NULL && caller->certificate_name == NULL)))
+    code = rv_fail_memory(err, strlen(identity->name) + 1);
+  if (code == RV_OK) code = check_unique(access, caller, err);
+  access->count++; /* also after an error: what was copied is freed with the rest */
+  return code;
+}
+
+rv_code rv_access_new(const rv_identity *identities, size_t num_identities, rv_access **out, rv_error *err)
+{
+  rv_access *access = calloc(1, sizeof *access);
+  if (access == NULL) return rv_fail_memory(err, sizeof *access);
+  access->callers = calloc(num_identities + 1, sizeof *access->callers);
+  rv_code code = access->callers == NULL ? rv_fail_memory(err, num_identities * sizeof *access->callers) : RV_OK;
+  for (size_t i = 0; i < num_identities && code == RV_OK; i++) code = add(access, &identities[i], err);
+  if (code != RV_OK) {
+    rv_access_free(access);
+    return code;
+  }
+  *out = access;
+  return RV_OK;
+}
+
+void rv_access_free(rv_access *access)
+{
+  if (access == NULL) return;
+  for (size_t i = 0; i < access->count; i++) {
+    rv_caller *caller = &access->callers[i];
+    for (size_t k = 0; k < caller->num_grants; k++) free(caller->grants[k].table);
+    free(caller->grants);
+    free(caller->name);
+    free(caller->certificate_name);
+  }
+  free(access->callers);
+  free(access);
+}
+
+/* ---- who calls ---- */
+
+static const rv_caller *find_token(const rv_access *access, const char *token)
+{
+  unsigned char presented[DIGEST];
+  const rv_caller *found = NULL;
+  if (!digest(token, presented)) return NULL;
+  for (size_t i = 0; i < access->count; i++) /* all of them, however early one fits: the time says nothing */
+    if (access->callers[i].has_token && CRYPTO_memcmp(access->callers[i].token, presented, DIGEST) == 0)
+      found = &access->callers[i];
+  return found;
+}
+
+static const rv_caller *find_certificate(const rv_access *access, const char *name)
+{
+  for (size_t i = 0; i < access->count; i++) {
+    const char *known = access->callers[i].certificate_name;
+    if (known != NULL && name[0] != '\0' && strcmp(known, name) == 0) return &access->callers[i];
+  }
+  return NULL;
+}
+
+rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller **out, rv_error *err)
+{
+  *out = NULL;
+  if (access == NULL) return RV_OK;
+  static const char scheme[] = "Bearer ";
+  const char *authorization = rv_call_metadata(call, "authorization");
+  if (authorization != NULL) {
+    if (strncmp(authorization, scheme, sizeof scheme - 1) != 0)
+      return rv_fail(err, RV_UNAUTHENTICATED, "the authorization header is not \"Bearer TOKEN\"");
+    *out = find_token(access, authorization + sizeof scheme - 1);
+    return *out != NULL ? RV_OK : rv_fail(err, RV_UNAUTHENTICATED, "the server does not know this token; is it the right one?");
+  }
+  const char *name = rv_call_peer_name(call);
+  *out = find_certificate(access, name);
+  if (*out != NULL) return RV_OK;
+  if (name[0] == '\0') return rv_fail(err, RV_UNAUTHENTICATED, "the server asks who calls; give the client a token");
+  return rv_fail(err, RV_UNAUTHENTICATED, "the server does not know the name \"%.100s\" of this client's certificate", name);
+}
+
+/* ---- what he may do ---- */
+
+static const char *verb_of(rv_right right)
+{
+  return right == RV_RIGHT_READ ? "read" : right == RV_RIGHT_INSERT ? "insert" : right == RV_RIGHT_UPDATE ? "update" : "admin";
+}
+
+static bool covers(const grant *given, rv_span table)
+{
+  return given->table == NULL ||
+         (table.data != NULL && strlen(given->table) == table.size && memcmp(given->table, table.data, table.size) == 0);
+}
+
+static unsigned rights_on(const rv_caller *caller, rv_span table)
+{
+  unsigned rights = 0;
+  for (size_t i = 0; i < caller->num_grants; i++)
+    if (covers(&caller->grants[i], table)) rights |= caller->grants[i].rights;
+  return rights;
+}
+
+rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, rv_error *err)
+{
+  if (caller == NULL) return RV_OK;
+  unsigned rights = rights_on(caller, table);
+  if ((rights & (unsigned)right) != 0) return RV_OK;
+  char has[64] = "";
+  for (unsigned bit = RV_RIGHT_READ; bit <= RV_RIGHT_ADMIN; bit <<= 1)
+    if ((rights & bit) != 0)
+      snprintf(has + strlen(has), sizeof has - strlen(has), "%s%s", has[0] != '\0' ? ", " : "", verb_of(bit));
+  if (table.data == NULL)
+    return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"%s\" on every table (it has: %s)", caller->name,
+                   verb_of(right), has[0] != '\0' ? has : "none");
+  return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"%s\" on table \"%.*s\" (it has: %s)", caller->name,
+                 verb_of(right), table.size > 128 ? 128 : (int)table.size, (const char *)table.data,
+                 has[0] != '\0' ? has : "none");
+}
+
+const char *rv_caller_name(const rv_caller *caller)
+{
+  return caller != NULL ? caller->name : "anybody";
+}

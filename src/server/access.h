@@ -1,0 +1,23 @@
+/* Who calls, and what he may do (docs/security.md). Fixed when the server is made; read by all threads. */
+#ifndef RV_SERVER_ACCESS_H
+#define RV_SERVER_ACCESS_H
+
+#include "net/net.h"
+#include "reverie/security.h"
+#include "wire/proto.h"
+
+typedef struct rv_access rv_access;
+typedef struct rv_caller rv_caller; /* one of the identities; lives as long as the access */
+
+/* Copies the identities. RV_INVALID_ARGUMENT names the one that is wrong. */
+rv_code rv_access_new(const rv_identity *identities, size_t num_identities, rv_access **out, rv_error *err);
+void rv_access_free(rv_access *access); /* NULL is fine */
+
+/* By the call's token, else by the certificate its connection showed. *out is NULL where nobody is asked (`access` is NULL).
+ * RV_UNAUTHENTICATED: nobody known. */
+rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller **out, rv_error *err);
+/* RV_PERMISSION_DENIED says what the caller may do. A NULL caller may do everything. `table`: with data NULL, every table is needed. */
+rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, rv_error *err);
+const char *rv_caller_name(const rv_caller *caller); /* "anybody" for NULL */
+
+#endif

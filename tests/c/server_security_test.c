@@ -1,0 +1,304 @@
+/* A server that asks who calls: what each identity may do and what it is told, over TLS and without. */
+#include "client_fixture.h"
+
+#include "net/certificates_testing.h"
+
+static const char actor_token[] = "token-of-the-actors", learner_token[] = "token-of-the-learner",
+                  admin_token[] = "token-of-the-admin";
+
+typedef struct secured {
+  fixture f;
+  char log[4096];
+  pthread_mutex_t lock; /* guards log */
+} secured;
+
+static void note(void *context, rv_log_level level, const char *line)
+{
+  secured *s = context;
+  (void)level;
+  pthread_mutex_lock(&s->lock);
+  size_t length = strlen(s->log);
+  snprintf(s->log + length, sizeof s->log - length, "%s\n", line);
+  pthread_mutex_unlock(&s->lock);
+}
+
+static void open_server(secured *s, const rv_tls_config *tls, const rv_identity *identities, size_t num_identities)
+{
+  rv_error err;
+  rv_env env;
+  *s = (secured){.f = {.way = LOOPBACK}};
+  pthread_mutex_init(&s->lock, NULL);
+  new_store(&s->f);
+  rv_env_default(&env);
+  env.log = note;
+  env.context = s;
+  env.log_level = RV_LOG_INFO;
+  const char *address = "127.0.0.1:0";
+  rv_server_config config = {.size = sizeof config,
+                             .store = s->f.store,
+                             .addresses = &address,
+                             .num_addresses = 1,
+                             .env = &env,
+                             .tls = tls,
+                             .identities = identities,
+                             .num_identities = num_identities};
+  assert_ok(rv_server_new(&config, &s->f.server, &err));
+  s->f.port = rv_server_port(s->f.server, 0);
+  snprintf(s->f.address, sizeof s->f.address, "127.0.0.1:%u", (unsigned)s->f.port);
+}
+
+static void close_server(secured *s)
+{
+  stop_server(&s->f);
+  rv_store_unref(s->f.store);
+  pthread_mutex_destroy(&s->lock);
+}
+
+static void open_with_tokens(secured *s)
+{
+  const rv_grant actor[] = {{"replay", RV_RIGHT_INSERT}, {"per", RV_RIGHT_INSERT | RV_RIGHT_UPDATE}};
+  const rv_grant learner[] = {{NULL, RV_RIGHT_READ | RV_RIGHT_UPDATE}}, admin[] = {{NULL, RV_RIGHT_ADMIN}};
+  const rv_identity identities[] = {{.name = "actors", .token = actor_token, .grants = actor, .num_grants = 2},
+                                    {.name = "learner", .token = learner_token, .grants = learner, .num_grants = 1},
+                                    {.name = "admin", .token = admin_token, .grants = admin, .num_grants = 1}};
+  open_server(s, NULL, identities, 3);
+}
+
+static rv_client *client_of(const secured *s, const char *token, const rv_tls_config *tls)
+{
+  rv_error err;
+  rv_client *client;
+  rv_client_config config = {.size = sizeof config, .address = s->f.address, .token = token, .tls = tls};
+  assert_ok(rv_client_new(&config, &client, &err));
+  return client;
+}
+
+static rv_code sample(rv_client *client, const char *table, rv_error *err)
+{
+  rv_batch *batch;
+  rv_code code = rv_client_sample_batch(client, table, 1, RV_UNEQUAL_ERROR, &long_enough, &batch, err);
+  if (code == RV_OK) rv_batch_free(batch);
+  return code;
+}
+
+static rv_code update(rv_client *client, const char *table, rv_error *err)
+{
+  rv_key_priority unknown_key = {.key = 1, .priority = 2.0};
+  size_t unknown;
+  return rv_client_mutate(client, table, &unknown_key, 1, NULL, 0, NULL, &unknown, &long_enough, err);
+}
+
+static void each_may_do_what_it_was_granted(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  rv_client *actor = client_of(&s, actor_token, NULL), *learner = client_of(&s, learner_token, NULL),
+            *admin = client_of(&s, admin_token, NULL);
+  assert_ok(add_value(actor, "replay", 1, 1.0, NULL, &long_enough, &err));
+  assert_ok(sample(learner, "replay", &err));
+  assert_ok(update(learner, "replay", &err));
+  assert_ok(update(actor, "per", &err));
+  assert_ok(rv_client_reset(admin, "replay", &long_enough, &err));
+  assert_int_equal(table_size(&s.f, "replay"), 0);
+  rv_client_free(actor);
+  rv_client_free(learner);
+  rv_client_free(admin);
+  close_server(&s);
+}
+
+static void what_was_not_granted_is_refused_by_name(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  rv_client *actor = client_of(&s, actor_token, NULL), *learner = client_of(&s, learner_token, NULL),
+            *admin = client_of(&s, admin_token, NULL);
+  assert_code(sample(actor, "replay", &err), RV_PERMISSION_DENIED);
+  assert_says("\"actors\" has not the right \"read\" on table \"replay\" (it has: insert)");
+  assert_code(update(actor, "replay", &err), RV_PERMISSION_DENIED);
+  assert_code(add_value(actor, "fifo", 1, 1.0, NULL, &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_says("\"actors\" has not the right \"insert\" on table \"fifo\" (it has: none)");
+  assert_code(add_value(learner, "replay", 1, 1.0, NULL, &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_code(rv_client_reset(learner, "replay", &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_code(add_value(admin, "replay", 1, 1.0, NULL, &long_enough, &err), RV_PERMISSION_DENIED);
+  rv_item_info item;
+  uint64_t cursor = 0;
+  size_t count;
+  assert_code(rv_client_items(actor, "replay", &cursor, &item, 1, &count, &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_int_equal(table_size(&s.f, "replay"), 0);
+  assert_int_equal(table_size(&s.f, "fifo"), 0);
+  assert_ok(add_value(actor, "replay", 1, 1.0, NULL, &long_enough, &err)); /* a refusal ends nothing else */
+  rv_client_free(actor);
+  rv_client_free(learner);
+  rv_client_free(admin);
+  close_server(&s);
+}
+
+static void who_is_not_known_gets_nowhere(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  static const char *const tokens[] = {NULL, "another-long-token", "token-of-the-actor"};
+  for (size_t i = 0; i < 3; i++) {
+    rv_client *client = client_of(&s, tokens[i], NULL);
+    rv_server_info *info;
+    assert_code(rv_client_server_info(client, &long_enough, &info, &err), RV_UNAUTHENTICATED);
+    assert_says(tokens[i] == NULL ? "give the client a token" : "does not know this token");
+    assert_code(add_value(client, "replay", 1, 1.0, NULL, &long_enough, &err), RV_UNAUTHENTICATED);
+    assert_code(sample(client, "replay", &err), RV_UNAUTHENTICATED);
+    rv_client_free(client);
+  }
+  assert_int_equal(table_size(&s.f, "replay"), 0);
+  close_server(&s);
+}
+
+static void what_administrators_do_is_in_the_log(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  rv_client *admin = client_of(&s, admin_token, NULL), *learner = client_of(&s, learner_token, NULL);
+  assert_ok(rv_client_reset(admin, "replay", &long_enough, &err));
+  assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
+  pthread_mutex_lock(&s.lock);
+  assert_non_null(strstr(s.log, "audit: admin from ipv4:127.0.0.1:"));
+  assert_non_null(strstr(s.log, "reset table \"replay\": OK"));
+  assert_non_null(strstr(s.log, "audit: learner from ipv4:127.0.0.1:"));
+  assert_non_null(strstr(s.log, "reset table \"per\": PERMISSION_DENIED"));
+  assert_null(strstr(s.log, admin_token));
+  pthread_mutex_unlock(&s.lock);
+  rv_client_free(admin);
+  rv_client_free(learner);
+  close_server(&s);
+}
+
+static void a_certificate_tells_who_calls(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  char folder[] = "/tmp/rv-test-XXXXXX", ours[64], server[64], client_file[64], stranger[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(ours, sizeof ours, "%s/ours.pem", folder);
+  snprintf(server, sizeof server, "%s/server.pem", folder);
+  snprintf(client_file, sizeof client_file, "%s/client.pem", folder);
+  snprintf(stranger, sizeof stranger, "%s/stranger.pem", folder);
+  test_authority authority;
+  authority_init(&authority, "ours");
+  authority_write(&authority, ours);
+  authority_issue(&authority, server, "server", "IP:127.0.0.1", 3600);
+  authority_issue(&authority, client_file, "actor-7", NULL, 3600);
+  authority_issue(&authority, stranger, "actor-8", NULL, 3600);
+  const rv_grant grants[] = {{"replay", RV_RIGHT_INSERT}};
+  const rv_identity identity = {.name = "seventh", .certificate_name = "actor-7", .grants = grants, .num_grants = 1};
+  const rv_tls_config tls = {.size = sizeof tls, .certificate_file = server, .authority_file = ours};
+  open_server(&s, &tls, &identity, 1);
+  rv_tls_config mine = {.size = sizeof mine, .certificate_file = client_file, .authority_file = ours};
+  rv_client *known = client_of(&s, NULL, &mine);
+  assert_ok(add_value(known, "replay", 1, 1.0, NULL, &long_enough, &err));
+  assert_code(sample(known, "replay", &err), RV_PERMISSION_DENIED);
+  assert_says("seventh");
+  mine.certificate_file = stranger;
+  rv_client *unknown = client_of(&s, NULL, &mine);
+  assert_code(add_value(unknown, "replay", 1, 1.0, NULL, &long_enough, &err), RV_UNAUTHENTICATED);
+  assert_says("the name \"actor-8\"");
+  assert_ok(rv_server_reload_tls(s.f.server, &err));
+  unlink(server);
+  assert_code(rv_server_reload_tls(s.f.server, &err), RV_INVALID_ARGUMENT);
+  assert_ok(add_value(known, "replay", 1, 1.0, NULL, &long_enough, &err));
+  rv_client_free(known);
+  rv_client_free(unknown);
+  close_server(&s);
+  unlink(ours);
+  unlink(client_file);
+  unlink(stranger);
+  rmdir(folder);
+  authority_fini(&authority);
+}
+
+static void without_identities_everybody_may_do_everything(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_server(&s, NULL, NULL, 0);
+  rv_client *client = client_of(&s, "a-token-nobody-asks-for", NULL);
+  assert_ok(add_value(client, "replay", 1, 1.0, NULL, &long_enough, &err));
+  assert_ok(rv_client_reset(client, "replay", &long_enough, &err));
+  assert_code(rv_server_reload_tls(s.f.server, &err), RV_FAILED_PRECONDITION);
+  rv_client_free(client);
+  close_server(&s);
+}
+
+/* ---- what cannot be ---- */
+
+static void a_token_is_not_sent_in_the_clear_to_another_machine(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_client *client;
+  rv_client_config config = {.size = sizeof config, .address = "replay.example:8000", .token = actor_token};
+  assert_code(rv_client_new(&config, &client, &err), RV_INVALID_ARGUMENT);
+  assert_says("in the clear; use TLS");
+  config.address = "127.0.0.1:8000";
+  config.token = "two words, as it were";
+  assert_code(rv_client_new(&config, &client, &err), RV_INVALID_ARGUMENT);
+  config.address = "unix:/tmp/socket";
+  config.token = NULL;
+  const rv_tls_config tls = {.size = sizeof tls};
+  config.tls = &tls;
+  assert_code(rv_client_new(&config, &client, &err), RV_INVALID_ARGUMENT);
+  assert_says("needs no TLS");
+}
+
+static void refuses(fixture *f, const rv_identity *identities, size_t count, const char *why)
+{
+  rv_error err;
+  rv_server *server;
+  const char *address = "127.0.0.1:0";
+  rv_server_config config = {.size = sizeof config,
+                             .store = f->store,
+                             .addresses = &address,
+                             .num_addresses = 1,
+                             .identities = identities,
+                             .num_identities = count};
+  assert_code(rv_server_new(&config, &server, &err), RV_INVALID_ARGUMENT);
+  assert_says(why);
+}
+
+static void identities_that_make_no_sense_are_refused(void **state)
+{
+  (void)state;
+  fixture f = {.way = IN_PROCESS};
+  new_store(&f);
+  refuses(&f, &(rv_identity){.token = actor_token}, 1, "has no name");
+  refuses(&f, &(rv_identity){.name = "x"}, 1, "neither a token nor a certificate_name");
+  refuses(&f, &(rv_identity){.name = "x", .token = "short"}, 1, "too short");
+  refuses(&f, &(rv_identity){.name = "x", .token = "with spaces in the middle"}, 1, "visible ASCII");
+  rv_grant grant = {"replay", 0};
+  refuses(&f, &(rv_identity){.name = "x", .token = actor_token, .grants = &grant, .num_grants = 1}, 1, "rights");
+  const rv_identity twice[] = {{.name = "one", .token = actor_token}, {.name = "other", .token = actor_token}};
+  refuses(&f, twice, 2, "\"one\" and \"other\" have the same token");
+  rv_store_unref(f.store);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_may_do_what_it_was_granted),
+      cmocka_unit_test(what_was_not_granted_is_refused_by_name),
+      cmocka_unit_test(who_is_not_known_gets_nowhere),
+      cmocka_unit_test(what_administrators_do_is_in_the_log),
+      cmocka_unit_test(a_certificate_tells_who_calls),
+      cmocka_unit_test(without_identities_everybody_may_do_everything),
+      cmocka_unit_test(a_token_is_not_sent_in_the_clear_to_another_machine),
+      cmocka_unit_test(identities_that_make_no_sense_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

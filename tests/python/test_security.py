@@ -1,0 +1,249 @@
+"""TLS and identities: who may call a server, what it may do, and what others are told; with our own client and with grpcio."""
+
+import os
+import re
+import signal
+import time
+
+import grpc
+import numpy as np
+import pytest
+import reverie
+import server_program
+import trustme
+from conftest import make_table
+
+ACTOR, LEARNER = "token-of-the-actors", "token-of-the-learner"
+
+
+class Files:
+    """An authority, a server's certificate for 127.0.0.1, and a client's for "actor-7"."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.trust = trustme.CA()
+        self.authority = str(folder / "authority.pem")
+        self.trust.cert_pem.write_to_path(self.authority)
+        self.server = self.issue("server.pem", "127.0.0.1", "localhost")
+        self.client = self.issue("client.pem", "actor.example", common_name="actor-7")
+
+    def issue(self, name, *names, authority=None, **options):
+        path = str(self.folder / name)
+        (authority or self.trust).issue_cert(*names, **options).private_key_and_cert_chain_pem.write_to_path(path)
+        return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path)
+
+
+def identities():
+    return [
+        reverie.Identity(name="actors", token=ACTOR, rights={"t": "insert"}),
+        reverie.Identity(name="learner", token=LEARNER, rights={"*": ["read", "update"]}),
+        reverie.Identity(name="seventh", certificate_name="actor-7", rights={"t": ["insert", "admin"]}),
+    ]
+
+
+def serve(**options):
+    return reverie.Server([make_table("t"), make_table("other")], address="127.0.0.1:0", **options)
+
+
+# ---- TLS ----
+
+
+def test_rows_go_over_tls_as_they_do_without(files):
+    once = make_table("t", max_times_sampled=1)
+    with reverie.Server([once], address="127.0.0.1:0", tls=reverie.TLS(certificate=files.server)) as server:
+        client = reverie.Client(server.address, tls=reverie.TLS(authority=files.authority))
+        rows = np.random.default_rng(0).integers(0, 255, (64, 40000), dtype=np.uint8)
+        client.add_batch("t", {"obs": rows})
+        batch = client.sample_batch("t", 64)
+        np.testing.assert_array_equal(batch.data["obs"], rows)
+
+
+def test_a_client_without_trust_is_told_what_to_give(files):
+    with serve(tls=reverie.TLS(certificate=files.server)) as server:
+        with pytest.raises(reverie.ReverieError, match="is not trusted.*authority"):
+            reverie.Client(server.address, tls=reverie.TLS()).server_info(timeout=0.5)
+        with pytest.raises(reverie.ReverieError, match="does it expect TLS"):
+            reverie.Client(server.address).server_info(timeout=0.5)
+    with serve() as server, pytest.raises(reverie.ReverieError, match="does not speak TLS"):
+        reverie.Client(server.address, tls=reverie.TLS(authority=files.authority)).server_info(timeout=0.5)
+
+
+def test_certificates_are_read_again_while_it_runs(files):
+    with serve(tls=reverie.TLS(certificate=files.server)) as server:
+        before = reverie.Client(server.address, tls=reverie.TLS(authority=files.authority))
+        before.add("t", 1.0)
+        other = trustme.CA()
+        other.cert_pem.write_to_path(str(files.folder / "other.pem"))
+        files.issue("server.pem", "127.0.0.1", authority=other)
+        server.reload_tls()
+        reverie.Client(server.address, tls=reverie.TLS(authority=files.folder / "other.pem")).add("t", 2.0)
+        os.truncate(files.server, 10)
+        with pytest.raises(ValueError, match="server.pem"):
+            server.reload_tls()
+        before.add("t", 3.0)
+
+
+def test_files_that_cannot_be_used_are_named(files):
+    with pytest.raises(ValueError, match="nowhere.pem.*No such file"):
+        serve(tls=reverie.TLS(certificate=files.folder / "nowhere.pem"))
+    with pytest.raises(ValueError, match="certificate"):
+        serve(tls=reverie.TLS())
+    with pytest.raises(TypeError, match="reverie.TLS"):
+        serve(tls=files.server)
+
+
+# ---- identities ----
+
+
+def test_each_may_do_what_it_was_granted_and_no_more():
+    with serve(identities=identities()) as server:
+        actor, learner = (reverie.Client(server.address, token=token) for token in (ACTOR, LEARNER))
+        key = actor.add("t", 1.0)
+        assert learner.sample_batch("t", 1).keys[0] == key
+        learner.mutate_priorities("t", updates={int(key): 2.0})
+        with pytest.raises(reverie.PermissionDeniedError, match='"actors" has not the right "read" on table "t"'):
+            actor.sample_batch("t", 1, timeout=5)
+        with pytest.raises(reverie.PermissionDeniedError, match='"insert" on table "other"'):
+            actor.add("other", 1.0)
+        with pytest.raises(reverie.PermissionDeniedError, match="admin"):
+            learner.reset("t")
+        with pytest.raises(reverie.PermissionDeniedError, match="every table"):
+            learner.checkpoint()
+        # The owner's own process is asked for nothing.
+        assert reverie.Client(server).sample_batch("t", 1).keys[0] == key
+
+
+def test_writers_and_samplers_end_with_the_reason():
+    with serve(identities=identities()) as server:
+        learner, actor = reverie.Client(server.address, token=LEARNER), reverie.Client(server.address, token=ACTOR)
+        denied = pytest.raises(reverie.PermissionDeniedError, match='"learner" has not the right "insert"')
+        with denied, learner.trajectory_writer(1) as writer:
+            writer.append({"x": 1.0})
+            writer.create_item("t", 1.0, {"x": writer.history["x"][-1:]})
+            writer.flush(timeout_ms=20000)
+        with pytest.raises(reverie.PermissionDeniedError, match='"read"'):
+            next(iter(actor.sample("t", 1)))
+
+
+def test_nobody_known_gets_nothing():
+    with serve(identities=identities()) as server:
+        for token in (None, "token-of-nobody-at-all"):
+            with pytest.raises(reverie.UnauthenticatedError, match="token"):
+                reverie.Client(server.address, token=token).server_info(timeout=20)
+    with serve(identities=[]) as server, pytest.raises(reverie.UnauthenticatedError):
+        reverie.Client(server.address).server_info(timeout=20)
+
+
+def test_a_certificate_says_who_calls(files):
+    with serve(tls=reverie.TLS(certificate=files.server, authority=files.authority), identities=identities()) as server:
+        client = reverie.Client(server.address, tls=reverie.TLS(certificate=files.client, authority=files.authority))
+        client.add("t", 1.0)
+        with pytest.raises(reverie.PermissionDeniedError, match="seventh"):
+            client.sample_batch("t", 1, timeout=5)
+        client.reset("t")
+
+
+def test_the_environment_gives_what_a_program_does_not(files, monkeypatch):
+    monkeypatch.setenv("REVERIE_TOKEN", ACTOR)
+    monkeypatch.setenv("REVERIE_TLS_AUTHORITY", files.authority)
+    with serve(tls=reverie.TLS(certificate=files.server), identities=identities()) as server:
+        reverie.Client(server.address).add("t", 1.0)
+        assert reverie.Client(server.address, token=LEARNER).sample_batch("t", 1).data == [1.0]
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="in the clear; use TLS"):
+        reverie.Client("replay.example:8000", token=ACTOR)
+    with pytest.raises(ValueError, match="too short"):
+        serve(identities=[reverie.Identity(name="x", token="short", rights={})])
+    with pytest.raises(ValueError, match="read, insert, update, admin"):
+        serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={"t": "write"})])
+    with pytest.raises(ValueError, match="leave tls and identities out"):
+        reverie.Server([make_table()], in_process=True, identities=[])
+    assert ACTOR not in repr(identities()[0])
+
+
+# ---- another implementation of gRPC ----
+
+
+def test_grpcio_speaks_tls_and_tokens_with_the_server(files, tmp_path_factory):
+    server_program.generate_stubs(tmp_path_factory.mktemp("stubs"))
+    from deepmind.reverb import reverb_service_pb2, reverb_service_pb2_grpc
+
+    trust = grpc.ssl_channel_credentials(files.trust.cert_pem.bytes())
+    with (
+        serve(tls=reverie.TLS(certificate=files.server), identities=identities()) as server,
+        grpc.secure_channel(f"localhost:{server.port}", trust) as channel,
+    ):
+        stub = reverb_service_pb2_grpc.ReverbServiceStub(channel)
+        request = reverb_service_pb2.ServerInfoRequest()
+        answer = stub.ServerInfo(request, timeout=20, metadata=[("authorization", f"Bearer {LEARNER}")])
+        assert [table.name for table in answer.table_info] == ["t", "other"]
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.ServerInfo(request, timeout=20)
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert health(b"", timeout=20) == b"\x08\x01"  # asked of nobody: SERVING
+
+
+# ---- reverie-server ----
+
+
+def test_the_program_reads_identities_and_certificates_again_on_sighup(files):
+    (files.folder / "token").write_text(f"{ACTOR}\n")
+    config = files.folder / "server.yaml"
+    config.write_text(
+        f"""
+listen: 127.0.0.1:0
+tls: {{certificate: {files.server}}}
+identities:
+  - {{name: actors, token_file: {files.folder / "token"}, rights: {{t: insert}}}}
+  - {{name: learner, token: {LEARNER}, rights: {{"*": [read, update]}}}}
+tables:
+  - name: t
+"""
+    )
+    assert server_program.run("--config", str(config), "--check").returncode == 0
+    with server_program.Server("--config", str(config)) as server:
+        tls = reverie.TLS(authority=files.authority)
+        reverie.Client(server.address, tls=tls, token=ACTOR).add("t", 1.0)
+        assert reverie.Client(server.address, tls=tls, token=LEARNER).sample_batch("t", 1).data == [1.0]
+        with pytest.raises(reverie.PermissionDeniedError):
+            reverie.Client(server.address, tls=tls, token=LEARNER).add("t", 1.0)
+        other = trustme.CA()
+        other.cert_pem.write_to_path(str(files.folder / "other.pem"))
+        files.issue("server.pem", "127.0.0.1", authority=other)
+        server.signal(signal.SIGHUP)
+        renewed = reverie.TLS(authority=files.folder / "other.pem")
+        deadline = time.monotonic() + 20
+        while True:  # the signal is on its way
+            try:
+                reverie.Client(server.address, tls=renewed, token=LEARNER).server_info(timeout=0.5)
+                break
+            except reverie.ReverieError:
+                assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tls: {certificate: /nowhere.pem}", "/nowhere.pem.*No such file"),
+        ("tls: {cert: x}", "no field"),
+        ("identities: [{name: x, token: 0123456789abcdef, rights: {t: [write]}}]", "read, insert, update or admin"),
+        ("identities: [{name: x, token: short, rights: {t: [read]}}]", "too short"),
+        ("identities: [{name: x, token_file: /nowhere, rights: {}}]", "/nowhere.*No such file"),
+        ("identities: [{name: x, password: y}]", "no field"),
+        ("identities: x", "expected a list of identities"),
+    ],
+)
+def test_the_program_names_what_is_wrong(tmp_path, text, said):
+    path = tmp_path / "server.yaml"
+    path.write_text(f"{text}\ntables: [{{name: t}}]\n")
+    out = server_program.run("--config", str(path), "--check")
+    assert out.returncode == 2
+    assert re.search(said, out.stderr), out.stderr

@@ -1,0 +1,89 @@
+#include "yaml_identities.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TOKEN_MAX = 4096 };
+
+/* The file's first line. */
+static bool read_token(arena *memory, const yaml_place *at, const char *path, const char **out, rv_error *err)
+{
+  char line[TOKEN_MAX];
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(errno));
+  bool read = fgets(line, sizeof line, file) != NULL;
+  fclose(file);
+  size_t length = read ? strcspn(line, "\r\n") : 0;
+  if (length == 0) return yaml_fail(at, err, "the file \"%.200s\" has no token in its first line", path);
+  *out = arena_copy(memory, line, length);
+  return true;
+}
+
+static bool read_grant(arena *memory, const char *table, const yaml_place *at, rv_identity *identity, rv_error *err)
+{
+  rv_grant *grant = identity_add_grant(memory, identity);
+  grant->table = strcmp(table, "*") == 0 ? NULL : table;
+  grant->rights = 0;
+  const char *text;
+  if (yaml_is_scalar(at))
+    return yaml_scalar(memory, at, "a right", &text, err) && (parse_right(text, &grant->rights, err) || yaml_fail_here(at, err));
+  if (!yaml_is_sequence(at) || yaml_length(at) == 0) return yaml_fail(at, err, "expected a list of rights: [read, insert]");
+  for (size_t i = 0; i < yaml_length(at); i++) {
+    yaml_place element;
+    if (!yaml_element(memory, at, i, &element, err) || !yaml_scalar(memory, &element, "a right", &text, err)) return false;
+    if (!parse_right(text, &grant->rights, err)) return yaml_fail_here(&element, err);
+  }
+  return true;
+}
+
+static bool read_rights(arena *memory, const yaml_place *at, rv_identity *identity, rv_error *err)
+{
+  if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a mapping of tables, or \"*\", to rights");
+  for (size_t i = 0; i < yaml_length(at); i++) {
+    const char *table;
+    yaml_place value;
+    if (!yaml_entry(memory, at, i, &table, &value, err) || !read_grant(memory, table, &value, identity, err)) return false;
+  }
+  return true;
+}
+
+static bool read_identity(settings *all, const yaml_place *at, rv_error *err)
+{
+  if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected an identity: a mapping with a name");
+  rv_identity *identity = settings_add_identity(all);
+  *identity = (rv_identity){0};
+  for (size_t i = 0; i < yaml_length(at); i++) {
+    const char *key, *text = NULL;
+    yaml_place value;
+    if (!yaml_entry(&all->memory, at, i, &key, &value, err)) return false;
+    if (strcmp(key, "rights") == 0) {
+      if (!read_rights(&all->memory, &value, identity, err)) return false;
+      continue;
+    }
+    if (!yaml_scalar(&all->memory, &value, "a text", &text, err)) return false;
+    if (strcmp(key, "name") == 0)
+      identity->name = text;
+    else if (strcmp(key, "token") == 0)
+      identity->token = text;
+    else if (strcmp(key, "certificate_name") == 0)
+      identity->certificate_name = text;
+    else if (strcmp(key, "token_file") != 0)
+      return yaml_fail(&value, err, "an identity has no field \"%s\"; it has name, token, token_file, certificate_name, rights",
+                       key);
+    else if (!read_token(&all->memory, &value, text, &identity->token, err))
+      return false;
+  }
+  return true;
+}
+
+bool yaml_identities(settings *all, const yaml_place *at, rv_error *err)
+{
+  if (!yaml_is_sequence(at)) return yaml_fail(at, err, "expected a list of identities");
+  all->asks = true;
+  for (size_t i = 0; i < yaml_length(at); i++) {
+    yaml_place element;
+    if (!yaml_element(&all->memory, at, i, &element, err) || !read_identity(all, &element, err)) return false;
+  }
+  return true;
+}
