@@ -26,17 +26,18 @@ class Source:
     def client(self) -> Client:
         if self._client is None or self._process != os.getpid():
             server = self._server
-            if isinstance(server, Client) and server.server_address:
-                server = server.server_address
-            self._client = server if isinstance(server, Client) else Client(server)
+            if isinstance(server, Client):
+                self._client = copy.copy(server) if server.server_address else server
+            else:
+                self._client = Client(server)
             self._process = os.getpid()
         return self._client
 
     def __getstate__(self) -> dict[str, Any]:
-        server = self._server.server_address if isinstance(self._server, Client) else self._server
-        if not isinstance(server, str) or not server:
+        address = self._server.server_address if isinstance(self._server, Client) else self._server
+        if not isinstance(address, str) or not address:
             raise TypeError("only a source with an address can go to another process; give the server an address and name that")
-        return {"_server": server, "_client": None, "_process": 0}
+        return {"_server": self._server, "_client": None, "_process": 0}
 
 
 class Stream:

@@ -85,6 +85,7 @@ class Client(_core.Client):
                 tls, token = from_environment(tls, token)
             super().__init__(self._address, max_message_bytes=message_bytes, tls=raw_tls(tls), token=token)
             self._saved_here = None
+        self._security = tls, token
 
     @property
     def server_address(self) -> str:
@@ -466,10 +467,14 @@ class Client(_core.Client):
     def __reduce__(self) -> Any:
         if not self._address:
             raise TypeError("a client of a nameless server of this process cannot be pickled; give the server a name or a port")
-        return (type(self), (self._address,))
+        return _connect, (type(self), self._address, *self._security)
 
     def __repr__(self) -> str:
         return f"Client, server_address={self._address or 'in process'}"
+
+
+def _connect(kind: type[Client], address: str, tls: TLS | None, token: str | None) -> Client:
+    return kind(address, tls=tls, token=token)
 
 
 def _positive(name: str, value: Any) -> int:

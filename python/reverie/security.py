@@ -71,6 +71,8 @@ class Identity:
             raise TypeError(f"rights must be a dict {{table: rights}}, such as {{'replay': ['read']}}, got {self.rights!r}")
         grants = []
         for table, given in self.rights.items():
+            if not isinstance(table, str):
+                raise TypeError(f"rights must name tables, or '*' for every table, got {table!r}")
             names = [given] if isinstance(given, str) else list(given)
             unknown = [name for name in names if name not in _RIGHTS]
             if unknown or not names:

@@ -197,9 +197,10 @@ class Server:
             for address, port in zip(addresses, self._server.ports(), strict=True)
         ]
         self._port = next((port for port in self._server.ports() if port != 0), None)
-        if everywhere and identities is None:
+        missing = [what for what, given in (("encryption", tls), ("passwords", identities)) if given is None]
+        if everywhere and missing:
             warnings.warn(
-                f"port {self._port} is open to everybody who reaches this machine, without encryption or passwords; "
+                f"port {self._port} is open to everybody who reaches this machine, without {' or '.join(missing)}; "
                 f'give address="localhost:{self._port}" to keep it to this machine',
                 OpenPortWarning,
                 stacklevel=3,
@@ -308,13 +309,19 @@ class Server:
             self.stop()
             raise
 
-    def localhost_client(self) -> Client:
-        """A client that talks to it over the network stack, or in process if it listens nowhere."""
+    def localhost_client(self, *, tls: TLS | None = None, token: str | None = None) -> Client:
+        """A client that talks to it over the network stack, or in process if it listens nowhere.
+
+        Parameters
+        ----------
+        tls, token : optional
+            As `Client`'s, for a server that asks for them.
+        """
         from reverie.client import Client
 
         if self._port is not None:
-            return Client(f"localhost:{self._port}")
-        return Client(self if self.address is None else self.address)
+            return Client(f"localhost:{self._port}", tls=tls, token=token)
+        return Client(self) if self.address is None else Client(self.address, tls=tls, token=token)
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,9 @@ static rv_code check_config(const rv_client_config *config, rv_error *err)
 /* A token that could be read on its way would be anybody's. */
 static bool stays_here(const rv_address *address)
 {
+  unsigned char v4[4];
   return address->is_unix || strcmp(address->host, "localhost") == 0 || strcmp(address->host, "::1") == 0 ||
-         strncmp(address->host, "127.", 4) == 0;
+         (inet_pton(AF_INET, address->host, v4) == 1 && v4[0] == 127);
 }
 
 static rv_code make_secure(rv_client *client, const rv_client_config *config, rv_error *err)

@@ -4,6 +4,7 @@
 
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,18 @@ static inline void authority_issue(test_authority *authority, const char *path, 
   certificates_must(PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL) == 1);
   fclose(file);
   X509_free(certificate);
+  EVP_PKEY_free(key);
+}
+
+/* A key alone, of another kind than the certificates'; `password`: what it is encrypted with, or NULL. */
+static inline void key_write(const char *path, const char *password)
+{
+  EVP_PKEY *key = EVP_RSA_gen(2048);
+  certificates_must(key != NULL);
+  FILE *file = fopen(path, "w");
+  const EVP_CIPHER *cipher = password != NULL ? EVP_aes_256_cbc() : NULL;
+  certificates_must(file != NULL && PEM_write_PrivateKey(file, key, cipher, NULL, 0, NULL, (void *)(uintptr_t)password) == 1);
+  fclose(file);
   EVP_PKEY_free(key);
 }
 

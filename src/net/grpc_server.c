@@ -142,13 +142,13 @@ static void give(io_thread *io, int fd, rv_tls *tls)
 /* ---- accepting ---- */
 
 /* Empty SETTINGS, then GOAWAY(ENHANCE_YOUR_CALM) with a reason: what a client that is one too many gets. */
-static void turn_away(rv_grpc_server *server, int fd)
+static void turn_away(rv_grpc_server *server, int fd, bool encrypted)
 {
   static const char frames[] = "\0\0\0\x04\0\0\0\0\0"
                                "\0\0\x1c\x07\0\0\0\0\0"
                                "\0\0\0\0\0\0\0\x0b"
                                "too many connections";
-  ssize_t sent = send(fd, frames, sizeof frames - 1, MSG_NOSIGNAL);
+  ssize_t sent = encrypted ? 0 : send(fd, frames, sizeof frames - 1, MSG_NOSIGNAL); /* in a handshake it would make no sense */
   (void)sent;
   close(fd);
   if (!server->full_logged)
@@ -187,7 +187,7 @@ static void on_listening(uv_poll_t *poll, int status, int events)
     }
     if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
       atomic_fetch_sub(&server->connections, 1);
-      turn_away(server, fd);
+      turn_away(server, fd, watched->tls != NULL);
       continue;
     }
     give(&server->io[server->next_io++ % server->num_io], fd, watched->tls);

@@ -15,7 +15,7 @@ static size_t add_headers(const rv_call *call, nghttp2_nv *nv, char timeout[RV_G
 {
   size_t count = 0;
   nv[count++] = rv_pair(":method", "POST", RV_PAIR_CONSTANT);
-  nv[count++] = rv_pair(":scheme", "http", RV_PAIR_CONSTANT);
+  nv[count++] = rv_pair(":scheme", call->session->encrypted ? "https" : "http", RV_PAIR_CONSTANT);
   nv[count++] = rv_pair(":path", call->path, NGHTTP2_NV_FLAG_NO_COPY_NAME);
   bool local = strncmp(call->session->address, "unix:", 5) == 0;
   nv[count++] = rv_pair(":authority", local ? "localhost" : call->session->address, NGHTTP2_NV_FLAG_NO_COPY_NAME);

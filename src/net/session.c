@@ -98,7 +98,7 @@ static void close_now(rv_session *session)
   end_calls(session, session->reason);
   uv_poll_stop(&session->poll);
   uv_close((uv_handle_t *)&session->poll, on_poll_closed); /* before the descriptor's number can be another's */
-  if (session->write_blocked) rv_socket_reset_when_closed(session->transport.fd);
+  if (session->write_blocked && !session->transport.write_awaits_readable) rv_socket_reset_when_closed(session->transport.fd);
   session->transport.ops->close(&session->transport);
   nghttp2_session_del(session->http);
   session->http = NULL;
@@ -356,7 +356,7 @@ static void read_on(rv_task *task)
 {
   rv_session *session = RV_CONTAINER(task, rv_session, read_task);
   session->reads_on = false;
-  if (session->state != RV_SESSION_GONE) receive(session);
+  if (session->state != RV_SESSION_GONE && (session->poll_events & UV_READABLE) != 0) receive(session); /* else `look` goes on */
   rv_session_unref(session);
 }
 
@@ -418,6 +418,7 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   session->events = config->events;
   session->owner = config->owner;
   session->server = config->server;
+  session->encrypted = config->tls != NULL;
   session->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   session->refs = 1; /* of the poll handle */
   session->transport = transport;

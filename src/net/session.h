@@ -73,7 +73,7 @@ struct rv_session {
   const rv_session_owner *events;
   void *owner; /* NULL once it does not want to hear of us */
   size_t refs; /* of the loop's thread: its calls, its poll handle, whoever asks */
-  bool server, ready;
+  bool server, ready, encrypted;
   bool useful;        /* client: the peer has answered something on it */
   bool shutting_down; /* GOAWAY sent or received */
   bool write_blocked; /* the socket is full */

@@ -50,7 +50,7 @@ static rv_code use_certificate(const rv_tls *tls, SSL_CTX *context, rv_error *er
   if (code != RV_OK) return code;
   if (SSL_CTX_use_certificate_chain_file(context, path) != 1)
     return fail_file("certificate file", path, "it must have a certificate in PEM", err);
-  if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
+  if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(context) != 1)
     return fail_file("key file", key, "it must have the certificate's key in PEM, without a password", err);
   return check_dates(context, path, err);
 }
@@ -75,6 +75,13 @@ static rv_code use_authorities(const rv_tls *tls, SSL_CTX *context, rv_error *er
 
 /* ---- contexts ---- */
 
+/* OpenSSL would ask the terminal. */
+static int no_password(char *out, int size, int writing, void *context)
+{
+  (void)out, (void)size, (void)writing, (void)context;
+  return -1;
+}
+
 /* gRPC is HTTP/2 alone: a peer that can do other protocols only is told so in the handshake. */
 static int select_http2(SSL *ssl, const unsigned char **out, unsigned char *out_size, const unsigned char *offered,
                         unsigned offered_size, void *context)
@@ -93,6 +100,7 @@ static rv_code make_context(const rv_tls *tls, SSL_CTX **out, rv_error *err)
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_default_passwd_cb(context, no_password);
   SSL_CTX_set_session_id_context(context, http2, sizeof http2 - 1);
   if (tls->server)
     SSL_CTX_set_alpn_select_cb(context, select_http2, NULL);

@@ -262,6 +262,11 @@ static void files_that_cannot_be_used_are_named(void **state)
   config.certificate_file = path(w, "server.pem");
   config.key_file = path(w, "client.pem");
   refuses(&config, true, "client.pem\" cannot be used");
+  key_write(path(w, "broken.pem"), NULL);
+  config.key_file = path(w, "broken.pem"); /* of another kind, as when a renewal is half copied */
+  refuses(&config, true, "broken.pem\" cannot be used");
+  key_write(config.key_file, "a password that nobody is asked for");
+  refuses(&config, true, "without a password");
   config.key_file = NULL;
   config.authority_file = path(w, "broken.pem");
   FILE *file = fopen(config.authority_file, "w");

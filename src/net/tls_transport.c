@@ -21,10 +21,12 @@ typedef struct tls_state {
   rv_tls *tls; /* one reference */
   SSL *ssl;
   int fd;
-  bool ended;  /* the socket's */
-  bool agreed; /* the handshake is over, and what came out of it is right */
-  int error;   /* the socket's last; 0: none */
-  char *host;  /* a client's; NULL at a server */
+  bool ended;       /* the socket's */
+  bool agreed;      /* the handshake is over, and what came out of it is right */
+  bool has_outcome; /* the next read's, `outcome`: what ended this one came behind bytes */
+  ssize_t outcome;
+  int error;  /* the socket's last; 0: none */
+  char *host; /* a client's; NULL at a server */
   char peer_name[PEER_NAME];
   char problem[256];
 } tls_state;
@@ -121,8 +123,10 @@ static ssize_t outcome(rv_transport *transport, int rc, bool reads)
   tls_state *state = transport->state;
   int error = SSL_get_error(state->ssl, rc);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
-    transport->read_awaits_writable = reads && error == SSL_ERROR_WANT_WRITE;
-    transport->write_awaits_readable = !reads && error == SSL_ERROR_WANT_READ;
+    if (reads)
+      transport->read_awaits_writable = error == SSL_ERROR_WANT_WRITE;
+    else
+      transport->write_awaits_readable = error == SSL_ERROR_WANT_READ;
     return -EAGAIN;
   }
   if (error == SSL_ERROR_ZERO_RETURN || (error == SSL_ERROR_SYSCALL && state->ended)) return reads ? 0 : -EPIPE;
@@ -159,7 +163,7 @@ static void note_peer_name(tls_state *state)
 static ssize_t agree(rv_transport *transport, bool reads)
 {
   tls_state *state = transport->state;
-  if (transport->problem != NULL) return -EPROTO;
+  if (transport->problem != NULL && !state->agreed) return -EPROTO;
   if (state->agreed) return 0;
   int rc = SSL_do_handshake(state->ssl);
   if (rc != 1) {
@@ -193,11 +197,18 @@ static ssize_t tls_read(rv_transport *transport, const struct iovec *vec, int co
   transport->read_awaits_writable = false;
   ssize_t failed = agree(transport, true), total = 0;
   if (failed != 0) return failed;
+  if (state->has_outcome) return state->outcome;
   for (int i = 0; i < count; i++)
     for (size_t at = 0; at < vec[i].iov_len;) {
       size_t n;
       int rc = SSL_read_ex(state->ssl, (char *)vec[i].iov_base + at, vec[i].iov_len - at, &n);
-      if (rc != 1) return total > 0 ? total : outcome(transport, rc, true);
+      if (rc != 1) {
+        ssize_t end = outcome(transport, rc, true);
+        if (total == 0 || end == -EAGAIN) return total > 0 ? total : end;
+        state->has_outcome = true;
+        state->outcome = end;
+        return total;
+      }
       at += n;
       total += (ssize_t)n;
     }
@@ -244,7 +255,7 @@ static ssize_t tls_write(rv_transport *transport, const struct iovec *vec, int c
 static bool tls_pending(const rv_transport *transport)
 {
   const tls_state *state = transport->state;
-  return SSL_pending(state->ssl) > 0;
+  return state->has_outcome || SSL_pending(state->ssl) > 0;
 }
 
 static const char *tls_peer_name(rv_transport *transport)

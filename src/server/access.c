@@ -19,7 +19,8 @@ struct rv_caller {
   char *name;
   char *certificate_name; /* NULL: none */
   bool has_token;
-  unsigned char token[DIGEST]; /* its SHA-256: what is compared has one length, and is of no use to who sees it */
+  unsigned char token[DIGEST];  /* its SHA-256: what is compared has one length, and is of no use to who sees it */
+  unsigned char digest[DIGEST]; /* of its name */
   grant *grants;
   size_t num_grants;
 };
@@ -95,7 +96,7 @@ static rv_code add(rv_access *access, const rv_identity *identity, rv_error *err
   caller->name = strdup(identity->name);
   caller->has_token = identity->token != NULL;
   caller->certificate_name = identity->certificate_name != NULL ? strdup(identity->certificate_name) : NULL;
-  bool digested = !caller->has_token || digest(identity->token, caller->token);
+  bool digested = digest(identity->name, caller->digest) && (!caller->has_token || digest(identity->token, caller->token));
   code = copy_grants(caller, identity, err);
   if (code == RV_OK &&
       (caller->name == NULL || !digested || (identity->certificate_name != NULL && caller->certificate_name == NULL)))
@@ -211,6 +212,20 @@ rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, 
   return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"%s\" on table \"%.*s\" (it has: %s)", caller->name,
                  verb_of(right), table.size > 128 ? 128 : (int)table.size, (const char *)table.data,
                  has[0] != '\0' ? has : "none");
+}
+
+bool rv_caller_may_somewhere(const rv_caller *caller, rv_right right)
+{
+  bool may = caller == NULL;
+  for (size_t i = 0; !may && i < caller->num_grants; i++) may = (caller->grants[i].rights & (unsigned)right) != 0;
+  return may;
+}
+
+uint64_t rv_caller_id(const rv_caller *caller)
+{
+  uint64_t id = 0;
+  if (caller != NULL) memcpy(&id, caller->digest, sizeof id);
+  return id;
 }
 
 const char *rv_caller_name(const rv_caller *caller)

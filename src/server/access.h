@@ -18,6 +18,10 @@ void rv_access_free(rv_access *access); /* NULL is fine */
 rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller **out, rv_error *err);
 /* RV_PERMISSION_DENIED says what the caller may do. A NULL caller may do everything. `table`: with data NULL, every table is needed. */
 rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, rv_error *err);
+/* On whichever table. */
+bool rv_caller_may_somewhere(const rv_caller *caller, rv_right right);
+/* Tells callers apart, also after a restart; 0 for NULL. */
+uint64_t rv_caller_id(const rv_caller *caller);
 const char *rv_caller_name(const rv_caller *caller); /* "anybody" for NULL */
 
 #endif

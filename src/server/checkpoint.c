@@ -11,6 +11,7 @@ typedef struct checkpoint_call {
   rv_saver_request request;
   rv_task task;
   bool asked;
+  char *peer;   /* for the log, also when the caller has gone; NULL: memory was out for it */
   rv_code code; /* of the saver, and what follows */
   char *path;   /* NULL: memory was out for it */
   char message[RV_ERROR_MESSAGE_MAX];
@@ -34,7 +35,7 @@ static rv_code send_path(checkpoint_call *call, rv_error *err)
 
 static void audit(const checkpoint_call *call, rv_code code)
 {
-  rv_server_audit(call->stream.server, call->stream.caller, rv_call_peer(call->stream.call), "saved a checkpoint",
+  rv_server_audit(call->stream.server, call->stream.caller, call->peer != NULL ? call->peer : "unknown", "saved a checkpoint",
                   (rv_span){.data = NULL}, code);
 }
 
@@ -43,9 +44,9 @@ static void on_task(rv_task *task)
 {
   checkpoint_call *call = RV_CONTAINER(task, checkpoint_call, task);
   rv_error err;
+  audit(call, call->code);
   if (rv_server_stream_is_open(&call->stream)) {
     rv_code code = call->code == RV_OK ? send_path(call, &err) : rv_fail(&err, call->code, "%s", call->message);
-    audit(call, code);
     rv_server_stream_finish(&call->stream, code, code == RV_OK ? "" : err.message);
   }
   rv_server_stream_unref(&call->stream);
@@ -78,6 +79,7 @@ static void on_message(rv_call *net_call, void *user, rv_buf *buf, const uint8_t
   }
   rv_saver *saver = call->stream.server->saver;
   if (saver == NULL) {
+    audit(call, RV_INVALID_ARGUMENT);
     rv_server_stream_finish(&call->stream, RV_INVALID_ARGUMENT,
                             "no Checkpointer is configured: this server does not write checkpoints");
     return;
@@ -112,6 +114,7 @@ static void destroy(rv_server_stream *stream)
 {
   checkpoint_call *call = RV_CONTAINER(stream, checkpoint_call, stream);
   free(call->path);
+  free(call->peer);
   free(call);
 }
 
@@ -124,9 +127,11 @@ rv_code rv_begin_checkpoint(rv_server *server, rv_call *net_call, const rv_metho
   checkpoint_call *call = calloc(1, sizeof *call);
   if (call == NULL) return rv_fail_memory(err, sizeof *call);
   call->request.done = on_done;
+  call->peer = strdup(rv_call_peer(net_call));
   call->task.run = on_task;
   rv_code code = rv_server_stream_begin(&call->stream, &checkpoint_ops, server, net_call, err);
   if (code != RV_OK) {
+    free(call->peer);
     free(call);
     return code;
   }

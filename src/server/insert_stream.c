@@ -121,11 +121,15 @@ static void on_granted(rv_writer_session_user *user)
 static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error *err)
 {
   rv_server *server = call->stream.server;
+  if (!rv_caller_may_somewhere(call->stream.caller, RV_RIGHT_INSERT))
+    return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"insert\" on any table",
+                   rv_caller_name(call->stream.caller));
   const char *seen = rv_call_metadata(call->stream.call, "reverie-server-state");
   bool resumes = seen != NULL && strcmp(seen, server->state_id) == 0, granted;
   call->evict_task.run = on_evict_task;
   call->granted_task.run = on_granted_task;
-  call->session_user = (rv_writer_session_user){.evict = on_evict, .granted = on_granted};
+  call->session_user =
+      (rv_writer_session_user){.evict = on_evict, .granted = on_granted, .caller = rv_caller_id(call->stream.caller)};
   rv_code code = rv_writer_sessions_attach(server->sessions, &server->session_limits, writer, resumes, &call->session_user,
                                            &call->session, &granted, err);
   if (code == RV_OK) call->waits_for_session = !granted;

@@ -78,6 +78,8 @@ static void destroy(rv_server *server)
 static rv_code check(const rv_server_config *config, rv_error *err)
 {
   if (config == NULL || config->store == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs a store");
+  if (config->identities == NULL && config->num_identities > 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "num_identities is %zu, but there are no identities", config->num_identities);
   if (config->addresses == NULL || config->num_addresses == 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs at least one address, such as \"127.0.0.1:8000\"");
   if (config->io_threads > RV_SERVER_LOOPS_MAX)

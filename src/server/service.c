@@ -66,16 +66,27 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
     rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
     return refuse(call, &err, events, user);
   }
-  greet(server, call);
+  const rv_caller *caller;
+  if (rv_access_find(server->access, call, &caller, NULL) == RV_OK) greet(server, call);
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(call, &err, events, user);
   return true;
 }
 
+/* A caller chooses the name: it must not be able to write lines of its own. */
+static void copy_printable(char *out, size_t capacity, rv_span name)
+{
+  size_t n = name.size < capacity - 1 ? name.size : capacity - 1;
+  for (size_t i = 0; i < n; i++) out[i] = name.data[i] < 0x20 || name.data[i] == 0x7f ? '?' : (char)name.data[i];
+  out[n] = '\0';
+}
+
 void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code)
 {
-  rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%.*s%s: %s",
-         rv_caller_name(caller), peer, what, name.data != NULL ? " \"" : "", name.size > 128 ? 128 : (int)name.size,
-         name.data != NULL ? (const char *)name.data : "", name.data != NULL ? "\"" : "", rv_code_name(code));
+  char printable[129] = "";
+  if (name.data != NULL) copy_printable(printable, sizeof printable, name);
+  const char *quote = name.data != NULL ? "\"" : "";
+  rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%s%s%s: %s",
+         rv_caller_name(caller), peer, what, name.data != NULL ? " " : "", quote, printable, quote, rv_code_name(code));
 }
 
 rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err)

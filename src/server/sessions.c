@@ -24,8 +24,9 @@ struct rv_writer_session {
   rv_link idle;            /* in the registry's list while it has no users */
   int64_t idle_since_ns;
   rv_writer_session_user *owner, *successor;
-  size_t users; /* attached and not detached: owner, successor, and successors that were replaced */
-  bool broken;  /* something could not be remembered */
+  size_t users;    /* attached and not detached: owner, successor, and successors that were replaced */
+  uint64_t caller; /* whose it is; 0: not known */
+  bool broken;     /* something could not be remembered */
   rv_done_set done;
   refusal *refusals; /* a ring once it is full: the oldest goes */
   size_t num_refusals, refusals_capacity, oldest_refusal;
@@ -241,6 +242,8 @@ static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limi
                    " s after its last use, and at most %zu are kept), so it is no longer known "
                    "which of its unconfirmed items were inserted; make a new writer",
                    limits->ttl_ns / 1000000000, limits->max_sessions);
+  if (session != NULL && session->caller != 0 && session->caller != user->caller)
+    return rv_fail(err, RV_PERMISSION_DENIED, "the writer's session belongs to another identity; make a new writer");
   if (session != NULL && session->broken)
     return rv_fail(err, RV_FAILED_PRECONDITION,
                    "the server could not remember all of the writer's items, so it is not known which were inserted; "
@@ -250,6 +253,7 @@ static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limi
     if (code != RV_OK) return code;
   }
   *out = session;
+  session->caller = user->caller;
   user->evicted = false;
   session->users++;
   *granted = session->owner == NULL;

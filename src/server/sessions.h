@@ -20,6 +20,7 @@ typedef struct rv_writer_session_user {
   void (*evict)(struct rv_writer_session_user *user);   /* a newer stream of the writer is here: cancel, then detach */
   void (*granted)(struct rv_writer_session_user *user); /* the session is yours now */
   bool evicted;                                         /* the registry's */
+  uint64_t caller; /* rv_caller_id: a session that one has begun is not another's; 0: nobody was asked */
 } rv_writer_session_user;
 
 /* How much a server lets be remembered; each asks for its own when it attaches a stream. */
@@ -39,7 +40,7 @@ void rv_writer_sessions_free(rv_writer_sessions *sessions);
 
 /* Finds or makes the session of a writer: 32 hexadecimal digits, dashes ignored. `resumes`: the writer has seen this very store
  * before, so that a session which is not there has expired: RV_FAILED_PRECONDITION. *granted: the user is the owner now;
- * otherwise `granted` will be called. RV_RESOURCE_EXHAUSTED: too many writers at once. */
+ * otherwise `granted` will be called. RV_RESOURCE_EXHAUSTED: too many writers at once. RV_PERMISSION_DENIED: it is another caller's. */
 rv_code rv_writer_sessions_attach(rv_writer_sessions *sessions, const rv_writer_session_limits *limits, const char *writer,
                                   bool resumes, rv_writer_session_user *user, rv_writer_session **out, bool *granted,
                                   rv_error *err);

@@ -76,6 +76,27 @@ static void a_recorded_item_is_found_by_the_next_stream(void **state)
   rv_writer_sessions_free(sessions);
 }
 
+static void a_session_that_one_caller_began_is_no_others(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user(), b = make_user();
+  a.user.caller = 1;
+  b.user.caller = 2;
+  rv_writer_session *session = NULL, *stolen = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &b.user, &stolen, &granted, NULL),
+                   RV_PERMISSION_DENIED);
+  assert_int_equal(a.evictions, 0);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, true, &b.user, &stolen, &granted, NULL),
+                   RV_PERMISSION_DENIED);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, true, &a.user, &session, &granted, NULL), RV_OK);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  rv_writer_sessions_free(sessions);
+}
+
 static void a_newer_stream_evicts_the_owner_and_waits_for_it(void **state)
 {
   (void)state;
@@ -192,6 +213,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_recorded_item_is_found_by_the_next_stream),
+      cmocka_unit_test(a_session_that_one_caller_began_is_no_others),
       cmocka_unit_test(a_newer_stream_evicts_the_owner_and_waits_for_it),
       cmocka_unit_test(a_session_that_somebody_was_evicted_from_stays_until_they_leave),
       cmocka_unit_test(an_expired_session_is_not_resumed_silently),

@@ -173,6 +173,10 @@ static void what_administrators_do_is_in_the_log(void **state)
   assert_non_null(strstr(s.log, "reset table \"per\": PERMISSION_DENIED"));
   assert_null(strstr(s.log, admin_token));
   pthread_mutex_unlock(&s.lock);
+  assert_code(rv_client_reset(learner, "x\nforged", &long_enough, &err), RV_PERMISSION_DENIED);
+  pthread_mutex_lock(&s.lock);
+  assert_non_null(strstr(s.log, "x?forged"));
+  pthread_mutex_unlock(&s.lock);
   rv_client_free(admin);
   rv_client_free(learner);
   close_server(&s);

@@ -1,6 +1,7 @@
 """TLS and identities: who may call a server, what it may do, and what others are told; with our own client and with grpcio."""
 
 import os
+import pickle
 import re
 import signal
 import time
@@ -163,9 +164,27 @@ def test_what_makes_no_sense_is_refused():
         serve(identities=[reverie.Identity(name="x", token="short", rights={})])
     with pytest.raises(ValueError, match="read, insert, update, admin"):
         serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={"t": "write"})])
+    with pytest.raises(TypeError, match="must name tables"):
+        serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={None: "admin"})])
+    with pytest.raises(ValueError, match="in the clear; use TLS"):
+        reverie.Client("127.replay.example:8000", token=ACTOR)
     with pytest.raises(ValueError, match="leave tls and identities out"):
         reverie.Server([make_table()], in_process=True, identities=[])
     assert ACTOR not in repr(identities()[0])
+
+
+def test_clients_of_other_processes_are_who_their_client_is(files):
+    with serve(tls=reverie.TLS(certificate=files.server), identities=identities()) as server:
+        client = reverie.Client(server.address, tls=reverie.TLS(authority=files.authority), token=ACTOR)
+        pickle.loads(pickle.dumps(client)).add("t", 1.0)
+        server.localhost_client(tls=reverie.TLS(authority=files.authority), token=ACTOR).add("t", 2.0)
+
+
+def test_listening_everywhere_says_what_is_missing(files):
+    with pytest.warns(reverie.OpenPortWarning, match="without passwords;"):
+        reverie.Server([make_table()], port=0, tls=reverie.TLS(certificate=files.server)).stop()
+    with pytest.warns(reverie.OpenPortWarning, match="without encryption;"):
+        reverie.Server([make_table()], port=0, identities=identities()).stop()
 
 
 # ---- another implementation of gRPC ----
