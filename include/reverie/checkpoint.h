@@ -49,7 +49,9 @@ typedef struct rv_checkpoint_watch {
 } rv_checkpoint_watch;
 
 /* Writes a checkpoint and returns its absolute path (the caller's to free(); `path` may be NULL). Blocks until it is on the disk.
- * Older ones of Reverie's beyond `keep` are then removed. On an error nothing of it stays, and older ones stay as they are.
+ * Older ones of Reverie's beyond `keep` are then removed. On an error nothing of it stays, and older ones stay as they are; it stays
+ * only where its name could not be forced to the disk, and the sentence says so. Of a store's journal it covers what came before only in
+ * the directory that the journal was recovered with; anywhere else it is a copy.
  * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
  * is saving this store. While this checkpointer saves for somebody else the call waits as long as the watch lets it; without one it
  * fails with RV_FAILED_PRECONDITION. `watch` may be NULL. Any thread. */
@@ -79,7 +81,8 @@ typedef struct rv_saver_config {
   const rv_env *env;     /* copied; NULL: the store's */
   int64_t every_ms;      /* from the beginning of one to the next; 0: not by time */
   int64_t every_inserts; /* into all tables together, looked at once a second; 0: not by inserts */
-  /* Where the store has a journal (reverie/journal.h): when that has so many bytes on the disk, looked at once a second; 0: 4 GiB. */
+  /* Where the store has a journal (reverie/journal.h): when so many bytes were written to it since the last checkpoint, looked at once a
+   * second; 0: 4 GiB. The checkpointer must then be of the directory that the journal was recovered with. */
   int64_t every_journal_bytes;
 } rv_saver_config;
 

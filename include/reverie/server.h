@@ -34,10 +34,11 @@ typedef struct rv_server_config {
   rv_checkpointer *checkpointer;
   int64_t checkpoint_every_ms;      /* from the beginning of one to the next; 0: not by time */
   int64_t checkpoint_every_inserts; /* into all tables together, looked at once a second; 0: not by inserts */
-  /* The store's (rv_journal_recover); a reference is taken. NULL: none. In the mode RV_JOURNAL_ALWAYS inserts are confirmed, and updates,
-   * deletes, resets and limiters answered, when they are on the disk. */
+  /* The store's (rv_journal_recover); a reference is taken. NULL: the one that the store has, if any. In the mode RV_JOURNAL_ALWAYS inserts
+   * are confirmed, and updates, deletes, resets and limiters answered, when they are on the disk. The checkpointer must be of the directory
+   * that the journal was recovered with. */
   rv_journal *journal;
-  int64_t checkpoint_journal_bytes; /* with both: a checkpoint is saved when the journal has so many on the disk; 0: 4 GiB */
+  int64_t checkpoint_journal_bytes; /* with both: saved when the journal grew by so many since the last one; 0: 4 GiB */
   const rv_tls_config *tls;         /* on all addresses but unix sockets; NULL: none. Copied */
   const rv_identity *identities;    /* who may call, and what he may do; NULL: everybody everything. Copied */
   size_t num_identities;

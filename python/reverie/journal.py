@@ -28,7 +28,7 @@ class Journal:
     max_queued_bytes : int
         Changes that are not on the disk yet, with their rows; beyond it inserts wait. 0: 256 MiB.
     checkpoint_bytes : int
-        The server saves a checkpoint when the journal has so many bytes on the disk; what that covers goes. 0: 4 GiB.
+        The server saves a checkpoint when the journal grew by so many bytes since the last; what that covers goes. 0: 4 GiB.
     salvage : bool
         Where the journal is damaged other than at its end, the server does not start and says what going on would cost
         (`DataLossError`). True: it goes on without.

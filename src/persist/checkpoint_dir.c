@@ -291,9 +291,12 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
   partial->path = NULL;
   close(partial->lock);
   partial->lock = -1;
-  rv_error unsure;
-  if (sync_directory(root, &unsure) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", unsure.message);
-  return RV_OK;
+  code = sync_directory(root, err);
+  if (code == RV_OK) return RV_OK;
+  rv_error_prefix(err, "%s is whole, but a power cut may take it away, so older ones stay", *path);
+  free(*path);
+  *path = NULL;
+  return code;
 }
 
 void rv_partial_drop(rv_partial *partial, const rv_env *env)

@@ -60,7 +60,8 @@ typedef struct rv_partial {
 rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err);
 /* A small file beside the others. */
 rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err);
-/* Writes DONE and gives the directory its name: a time later than any other's in the root. *path is the caller's to free(). */
+/* Writes DONE and gives the directory its name: a time later than any other's in the root. *path is the caller's to free(). Where the
+ * name cannot be forced to the disk it stays, but that is an error: nothing may be removed that it would take the place of. */
 rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err);
 void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -32,6 +33,7 @@ struct rv_journal {
   rv_env env;
   rv_store *store; /* one reference */
   char *dir;
+  char *checkpoints; /* the directory that it goes on from */
   int dir_lock;
   rv_journal_mode mode;
   int64_t period_ns;
@@ -45,6 +47,7 @@ struct rv_journal {
   bool wants_generation, saving; /* for a checkpoint; one is being saved */
   uint64_t generations;          /* begun so far, and the segment of the last */
   uint64_t last_generation;
+  int64_t generation_bytes, covered_bytes;  /* of stats.bytes: before the last generation; before that of the last checkpoint */
   int64_t pending_since_ns, batch_since_ns; /* 0: nothing waits there */
   rv_link waiters;
   writer_note *notes, *last_note;
@@ -54,8 +57,9 @@ struct rv_journal {
   rv_journal_file file;
   rv_journal_encoder encoder;
   rv_journal_writers writers;
-  int64_t began_ns; /* the last cycle */
-  bool head;        /* the segment at hand has its tables */
+  rv_change_list *lists; /* one a table */
+  int64_t began_ns;      /* the last cycle */
+  bool head;             /* the segment at hand has its tables */
   bool new_generation, forget_chunks;
   bool told; /* that it cannot write */
 };
@@ -326,6 +330,9 @@ static bool begin_generation(rv_journal *journal)
 {
   rv_journal_encoder_clear(&journal->encoder);
   rv_journal_encoder_forget_chunks(&journal->encoder);
+  rv_mutex_lock(&journal->lock);
+  journal->generation_bytes = journal->stats.bytes;
+  rv_mutex_unlock(&journal->lock);
   journal->new_generation = true;
   bool fine = write_all(journal);
   journal->new_generation = false;
@@ -350,15 +357,12 @@ static bool run_cycle(rv_journal *journal, cycle *now)
 static void *run(void *argument)
 {
   rv_journal *journal = argument;
-  size_t num_tables = rv_store_num_tables(journal->store);
-  cycle now = {.lists = calloc(num_tables, sizeof *now.lists)};
-  bool fine = now.lists != NULL;
+  cycle now = {.lists = journal->lists};
+  bool fine;
   do {
-    if (!fine) break;
     begin_cycle(journal, &now);
     fine = run_cycle(journal, &now);
-  } while (!now.last);
-  free(now.lists);
+  } while (fine && !now.last);
   rv_mutex_lock(&journal->lock);
   journal->stopped = true;
   rv_cond_broadcast(&journal->done);
@@ -534,6 +538,15 @@ void rv_journal_get_link(const rv_journal *journal, uint64_t segment, rv_journal
   *out = (rv_journal_link){.id = {journal->id[0], journal->id[1]}, .segment = segment};
 }
 
+bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints)
+{
+  struct stat own, other;
+  if (strcmp(checkpoints, journal->checkpoints) == 0) return true;
+  return stat(checkpoints, &other) == 0 && stat(journal->checkpoints, &own) == 0 && own.st_dev == other.st_dev &&
+         own.st_ino == other.st_ino;
+}
+
+/* False: none is. What cannot be looked at may need all: *least is 0. */
 static bool least_needed(const rv_journal *journal, const char *root, uint64_t *least)
 {
   rv_checkpoint_list list;
@@ -541,11 +554,16 @@ static bool least_needed(const rv_journal *journal, const char *root, uint64_t *
   if (rv_checkpoint_list_read(root, &list, NULL) != RV_OK) return false;
   for (size_t i = 0; i < list.count; i++) {
     rv_journal_link link;
+    rv_error err;
+    bool found = false;
     char *path = rv_path_join(root, list.entries[i].name);
-    if (path != NULL && list.entries[i].done && rv_journal_link_read(path, &link) && link.id[0] == journal->id[0] &&
-        link.id[1] == journal->id[1] && link.segment < *least)
+    rv_code code = path == NULL ? rv_fail_memory(&err, strlen(root)) : rv_journal_link_read(path, &found, &link, &err);
+    if (code != RV_OK) {
+      *least = 0;
+      rv_log(&journal->env, RV_LOG_WARNING, "journal: all its segments stay: %s", err.message);
+    } else if (found && link.id[0] == journal->id[0] && link.id[1] == journal->id[1] && link.segment < *least) {
       *least = link.segment;
-    if (path == NULL) *least = 0;
+    }
     free(path);
   }
   rv_checkpoint_list_fini(&list);
@@ -558,6 +576,10 @@ void rv_journal_prune(rv_journal *journal, const char *checkpoints)
   rv_segment_list list;
   uint64_t least;
   int64_t left = 0;
+  if (!rv_journal_goes_on_from(journal, checkpoints)) return;
+  rv_mutex_lock(&journal->lock);
+  journal->covered_bytes = journal->generation_bytes;
+  rv_mutex_unlock(&journal->lock);
   if (!least_needed(journal, checkpoints, &least) || rv_segment_list_read(journal->dir, &list, NULL) != RV_OK) return;
   for (size_t i = 0; i < list.count; i++) {
     char name[RV_JOURNAL_NAME_MAX];
@@ -578,12 +600,11 @@ void rv_journal_prune(rv_journal *journal, const char *checkpoints)
 
 /* ---- looking ---- */
 
-int64_t rv_journal_disk_bytes(const rv_journal *journal)
+int64_t rv_journal_fresh_bytes(rv_journal *journal)
 {
-  rv_journal *whole = (rv_journal *)(uintptr_t)journal;
-  rv_mutex_lock(&whole->lock);
-  int64_t bytes = whole->stats.disk_bytes;
-  rv_mutex_unlock(&whole->lock);
+  rv_mutex_lock(&journal->lock);
+  int64_t bytes = journal->stats.bytes - journal->covered_bytes;
+  rv_mutex_unlock(&journal->lock);
   return bytes;
 }
 
@@ -612,6 +633,8 @@ static void destroy(rv_journal *journal)
   rv_mutex_fini(&journal->lock);
   if (journal->dir_lock >= 0) close(journal->dir_lock);
   rv_store_unref(journal->store);
+  free(journal->lists);
+  free(journal->checkpoints);
   free(journal->dir);
   free(journal);
 }
@@ -656,6 +679,8 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   rv_env_fill(&journal->env, config->env != NULL ? config->env : rv_store_env(start->store));
   journal->store = rv_store_ref(start->store);
   journal->dir = strdup(start->dir);
+  journal->checkpoints = strdup(start->checkpoints);
+  journal->lists = calloc(rv_store_num_tables(start->store), sizeof *journal->lists);
   journal->dir_lock = start->lock;
   journal->mode = config->mode;
   journal->period_ns = config->period_ms * 1000000;
@@ -667,11 +692,13 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   rv_cond_init(&journal->done);
   rv_list_init(&journal->waiters);
   journal->stats.disk_bytes = start->disk_bytes;
+  journal->covered_bytes = -start->fresh_bytes;
   journal->writers = *start->writers;
   rv_journal_writers_init(start->writers, 0);
   rv_journal_file_init(&journal->file, files, journal->dir, start->id, start->segment, start->generation, start->next_group);
   rv_code code = rv_journal_encoder_init(&journal->encoder, start->store, err);
-  if (code == RV_OK && journal->dir == NULL) code = rv_fail_memory(err, strlen(start->dir));
+  if (code == RV_OK && (journal->dir == NULL || journal->checkpoints == NULL || journal->lists == NULL))
+    code = rv_fail_memory(err, strlen(start->dir));
   if (code == RV_OK) code = rv_journal_encode_forget_chunks(&journal->encoder, err);
   if (code == RV_OK) code = begin(journal, err);
   if (code == RV_OK) {

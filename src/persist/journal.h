@@ -42,7 +42,8 @@ void rv_journal_note_writer(rv_journal *journal, const uint64_t id[2], bool forg
 /* What the journal knew of writers when it was recovered; begin with NULL. Until the first rv_journal_note_writer. */
 const rv_journal_writer *rv_journal_recovered_writer(const rv_journal *journal, const rv_journal_writer *after);
 
-int64_t rv_journal_disk_bytes(const rv_journal *journal);
+/* That were written since the last checkpoint began: what the next one would cover. */
+int64_t rv_journal_fresh_bytes(rv_journal *journal);
 
 /* ---- for checkpoints ---- */
 
@@ -54,7 +55,10 @@ rv_code rv_journal_begin_checkpoint(rv_journal *journal, const rv_checkpoint_wat
 void rv_journal_end_checkpoint(rv_journal *journal);
 /* Waits until all so far is on the disk. */
 rv_code rv_journal_settle(rv_journal *journal, const rv_checkpoint_watch *watch, rv_error *err);
-/* Removes the segments that no checkpoint in that directory goes on from. */
+/* The checkpoints in that directory are those that the journal goes on from. */
+bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints);
+/* The checkpoint that was begun is on the disk, in that directory: removes the segments that no checkpoint there goes on from, where that
+ * is the directory that the journal goes on from. A checkpoint that may have a link that cannot be read keeps all of them. */
 void rv_journal_prune(rv_journal *journal, const char *checkpoints);
 
 /* RV_LINK_FILE: which journal goes on from the checkpoint, and with which segment. */
@@ -63,19 +67,21 @@ typedef struct rv_journal_link {
 } rv_journal_link;
 void rv_journal_get_link(const rv_journal *journal, uint64_t segment, rv_journal_link *out);
 void rv_journal_link_text(const rv_journal_link *link, char out[128]);
-/* false: there is none. */
-bool rv_journal_link_read(const char *checkpoint, rv_journal_link *out);
+/* *found false: there is none. RV_DATA_LOSS: it is damaged; others where it cannot be read. */
+rv_code rv_journal_link_read(const char *checkpoint, bool *found, rv_journal_link *out, rv_error *err);
 
 /* ---- for recovery and tests ---- */
 
 typedef struct rv_journal_start {
   const rv_journal_config *config; /* whole, with nothing left to default but the environment */
   const char *dir;
-  int lock; /* the directory's; the journal's from here on, whatever is returned */
+  const char *checkpoints; /* the directory that it goes on from */
+  int lock;                /* the directory's; the journal's from here on, whatever is returned */
   rv_store *store;
   uint64_t id[2], segment, generation, next_group; /* the last segment that is there, and what comes next */
   rv_journal_writers *writers;                     /* taken over */
   int64_t disk_bytes;                              /* of the segments that are there */
+  int64_t fresh_bytes;                             /* of those that its checkpoint does not cover */
 } rv_journal_start;
 
 rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv_journal **out, rv_error *err);

@@ -31,9 +31,9 @@ typedef struct recovery {
   char *checkpoint; /* that was loaded; NULL: none */
   rv_segment_list segments;
   rv_journal_writers writers;
-  uint64_t id[2], next_group;
-  bool known;  /* the journal goes on: its id is the store's */
-  size_t gaps; /* that were passed over */
+  uint64_t id[2], next_group, from; /* the first segment that the checkpoint does not cover */
+  bool known;                       /* the journal goes on: its id is the store's */
+  size_t gaps;                      /* that were passed over */
 } recovery;
 
 /* ---- beginning ---- */
@@ -66,6 +66,9 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
   if (work->checkpointer == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a journal needs a checkpointer: what a checkpoint holds goes from the journal");
   if (config->period_ms == 0) config->period_ms = DEFAULT_PERIOD_MS;
+  if (config->max_queued_bytes > SIZE_MAX / 4)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "journal max_queued_bytes is %zu; give %zu at most", config->max_queued_bytes,
+                   SIZE_MAX / 4);
   if (config->max_queued_bytes == 0) config->max_queued_bytes = default_queued_bytes;
   rv_env_fill(&work->env, config->env != NULL ? config->env : store_config->env);
   char whole[PATH_MAX] = "";
@@ -245,7 +248,9 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
   char why[512];
   rv_code code = rv_checkpointer_restore(work->checkpointer, store_config, work->watch, &work->store, &work->checkpoint, err);
   if (code != RV_OK) return code;
-  bool linked = work->checkpoint != NULL && rv_journal_link_read(work->checkpoint, &link);
+  bool linked = false;
+  if (work->checkpoint != NULL) code = rv_journal_link_read(work->checkpoint, &linked, &link, err);
+  if (code != RV_OK && !(code == RV_DATA_LOSS && work->config.salvage)) return code;
   if (work->segments.count == 0) {
     if (linked)
       rv_log(&work->env, RV_LOG_WARNING, "journal: %s has none, but %s had one: what happened after it is not known", work->dir,
@@ -264,6 +269,7 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
     return without_checkpoint(work, why, err);
   }
   code = replay_from(work, link.segment, err);
+  work->from = link.segment;
   work->known = code == RV_OK && work->gaps == 0;
   if (work->known) {
     work->id[0] = link.id[0];
@@ -282,6 +288,7 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
   rv_store_state_id(work->store, work->id); /* of the journal, too */
   rv_journal_start start = {.config = &work->config,
                             .dir = work->dir,
+                            .checkpoints = rv_checkpointer_path(work->checkpointer),
                             .lock = work->lock,
                             .store = work->store,
                             .id = {work->id[0], work->id[1]},
@@ -292,6 +299,7 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
   if (work->known) {
     for (size_t i = 0; i < work->segments.count; i++) {
       start.disk_bytes += (int64_t)work->segments.entries[i].bytes;
+      if (work->segments.entries[i].number >= work->from) start.fresh_bytes += (int64_t)work->segments.entries[i].bytes;
       if (work->segments.entries[i].whole && !work->segments.entries[i].damaged)
         start.generation = work->segments.entries[i].header.generation;
     }

@@ -102,7 +102,7 @@ static int64_t wait_ns(const rv_saver *saver)
   rv_journal *journal = rv_journal_of(saver->store);
   if (journal != NULL) {
     bool again = !saver->failed || rv_monotonic_ns(&saver->env) - saver->last_ns >= RETRY_NS;
-    bool is_long = rv_journal_disk_bytes(journal) >= saver->every_journal_bytes;
+    bool is_long = rv_journal_fresh_bytes(journal) >= saver->every_journal_bytes;
     rv_journal_unref(journal);
     if (again && is_long) return 0;
     if (wait > LOOK_NS) wait = LOOK_NS;
@@ -157,7 +157,17 @@ static rv_code check(const rv_saver_config *config, rv_error *err)
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "every_ms is %" PRId64 ", every_inserts %" PRId64 " and every_journal_bytes %" PRId64 "; none may be negative",
                    config->every_ms, config->every_inserts, config->every_journal_bytes);
-  return RV_OK;
+  rv_journal *journal = rv_journal_of(config->store);
+  const char *path = rv_checkpointer_path(config->checkpointer);
+  rv_code code = RV_OK;
+  if (journal != NULL && !rv_journal_goes_on_from(journal, path))
+    code =
+        rv_fail(err, RV_INVALID_ARGUMENT,
+                "the store's journal was recovered with the checkpoints of another directory than %s, and goes from it only when "
+                "checkpoints are saved there: give the checkpointer that it was recovered with",
+                path);
+  rv_journal_unref(journal);
+  return code;
 }
 
 rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err)

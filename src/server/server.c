@@ -126,14 +126,14 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   atomic_init(&server->draining, false);
   rv_mutex_init(&server->lock, RV_RANK_SERVER, "server");
   rv_cond_init(&server->changed);
+  server->journal = full.journal != NULL ? rv_journal_ref(full.journal) : rv_journal_of(server->store);
   uint64_t id[2];
   rv_store_state_id(server->store, id);
   snprintf(server->state_id, sizeof server->state_id, "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
   int64_t ttl_ms = full.writer_session_ttl_ms == 0 ? default_session_ttl_ms : full.writer_session_ttl_ms;
   server->session_limits = (rv_writer_session_limits){.max_sessions = or_default(full.max_writer_sessions, default_sessions),
                                                       .ttl_ns = ttl_ms * 1000000,
-                                                      .journal = full.journal};
-  if (full.journal != NULL) server->journal = rv_journal_ref(full.journal);
+                                                      .journal = server->journal};
   code = rv_writer_sessions_of_store(server->store, server->journal, &server->sessions, err);
   if (code == RV_OK) code = make_secure(server, &full, err);
   if (code == RV_OK && full.checkpointer != NULL) code = start_saver(server, &full, err);

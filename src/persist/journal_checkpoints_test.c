@@ -1,0 +1,184 @@
+/* What checkpoints may take from a journal, and what they may not. */
+#include <errno.h>
+#include <sys/syscall.h>
+
+#include "persist/journal_testing.h"
+#include "persist/saver.h"
+
+/* ---- a disk whose directories cannot be forced ---- */
+
+static char no_sync[160]; /* the directory that cannot; "": none */
+
+/* In the place of the C library's. */
+int fsync(int file)
+{
+  struct stat own, other;
+  if (no_sync[0] != '\0' && fstat(file, &own) == 0 && stat(no_sync, &other) == 0 && own.st_ino == other.st_ino &&
+      own.st_dev == other.st_dev) {
+    errno = EIO;
+    return -1;
+  }
+  return (int)syscall(SYS_fsync, file);
+}
+
+/* Newest first. */
+static rv_checkpoint_list checkpoints_of(const disk *d)
+{
+  rv_error err;
+  rv_checkpoint_list list;
+  must(rv_checkpoint_list_read(d->checkpoints, &list, &err), &err);
+  return list;
+}
+
+static void same_after_a_crash(const disk *d, const journaled *j, const rv_table_config *config)
+{
+  disk copy = copy_of(d, "crashed");
+  journaled again = open_with(&copy, (how){.mode = 0}, config, 1);
+  same_stores(j->store, again.store);
+  close_all(&again);
+  disk_fini(&copy);
+}
+
+static void keep_three(disk *d)
+{
+  rv_error err;
+  rv_checkpointer_unref(d->checkpointer);
+  rv_checkpointer_config config = {.size = sizeof config, .path = d->checkpoints, .keep = 3, .env = &d->f->env};
+  must(rv_checkpointer_new(&config, &d->checkpointer, &err), &err);
+}
+
+static void a_checkpoint_that_a_power_cut_may_take_away_takes_nothing_with_it(void **state)
+{
+  rv_error err;
+  char command[400];
+  char *path = NULL;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  snprintf(no_sync, sizeof no_sync, "%s", d.checkpoints);
+  rv_code code = rv_checkpointer_save(d.checkpointer, j.store, NULL, &path, &err);
+  no_sync[0] = '\0';
+  assert_int_not_equal(code, RV_OK);
+  assert_null(path);
+  assert_non_null(strstr(err.message, "a power cut may take it away"));
+  rv_checkpoint_list list = checkpoints_of(&d);
+  assert_int_equal(list.count, 2);
+  same_after_a_crash(&d, &j, &config);
+  snprintf(command, sizeof command, "rm -r '%s/%s'", d.checkpoints, list.entries[0].name);
+  assert_int_equal(system(command), 0);
+  same_after_a_crash(&d, &j, &config);
+  rv_checkpoint_list_fini(&list);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err); /* and the next one is as any other */
+  list = checkpoints_of(&d);
+  assert_int_equal(list.count, 1);
+  rv_checkpoint_list_fini(&list);
+  same_after_a_crash(&d, &j, &config);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_checkpoint_that_cannot_be_asked_what_it_needs_keeps_all_segments(void **state)
+{
+  rv_error err;
+  char command[700];
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  keep_three(&d);
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  sync_all(&j);
+  rv_checkpoint_list list = checkpoints_of(&d);
+  assert_int_equal(list.count, 1);
+  /* a directory can be opened, but not read */
+  snprintf(command, sizeof command, "cd '%s/%s' && mv JOURNAL kept && mkdir JOURNAL", d.checkpoints, list.entries[0].name);
+  assert_int_equal(system(command), 0);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  logged(d.f, "all its segments stay");
+  snprintf(command, sizeof command, "cd '%s/%s' && rmdir JOURNAL && mv kept JOURNAL", d.checkpoints, list.entries[0].name);
+  assert_int_equal(system(command), 0);
+  rv_checkpoint_list_fini(&list);
+  list = checkpoints_of(&d);
+  assert_int_equal(list.count, 2);
+  snprintf(command, sizeof command, "rm -r '%s/%s'", d.checkpoints, list.entries[0].name); /* what keeping is for */
+  assert_int_equal(system(command), 0);
+  same_after_a_crash(&d, &j, &config);
+  rv_checkpoint_list_fini(&list);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_copy_elsewhere_takes_nothing_from_the_journal(void **state)
+{
+  rv_error err;
+  rv_saver *saver = NULL;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first"), other = disk_of(*state, "other");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  must(rv_checkpointer_save(other.checkpointer, j.store, NULL, NULL, &err), &err);
+  add_rows(rv_store_table(j.store, 0), 2, 9);
+  sync_all(&j);
+  same_after_a_crash(&d, &j, &config);
+  const rv_saver_config elsewhere = {.size = sizeof elsewhere, .store = j.store, .checkpointer = other.checkpointer};
+  assert_int_equal(rv_saver_new(&elsewhere, &saver, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "give the checkpointer that it was recovered with"));
+  close_all(&j);
+  disk_fini(&other);
+  disk_fini(&d);
+}
+
+static void checkpoints_that_are_kept_do_not_call_for_more(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  keep_three(&d);
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 500, 0);
+  sync_all(&j);
+  assert_true(rv_journal_fresh_bytes(j.journal) > 4000);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  for (int opened = 0; opened < 2; opened++) { /* also when it begins again */
+    rv_journal_stats stats = {.size = sizeof stats};
+    rv_journal_get_stats(j.journal, &stats);
+    assert_true(stats.disk_bytes > 4000);
+    assert_true(rv_journal_fresh_bytes(j.journal) < 1000);
+    close_all(&j);
+    j = open_with(&d, (how){.mode = 0}, &config, 1);
+  }
+  add_rows(rv_store_table(j.store, 0), 500, 0);
+  sync_all(&j);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_true(rv_journal_fresh_bytes(j.journal) > 4000);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_bound_whose_multiples_do_not_fit_is_refused(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j;
+  assert_int_equal(try_open(&d, (how){.max_queued_bytes = SIZE_MAX / 4 + 1}, &config, 1, &j, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "max_queued_bytes"));
+  j = open_with(&d, (how){.max_queued_bytes = SIZE_MAX / 4}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+int main(void)
+{
+#define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      WITH_DISK(a_checkpoint_that_a_power_cut_may_take_away_takes_nothing_with_it),
+      WITH_DISK(a_checkpoint_that_cannot_be_asked_what_it_needs_keeps_all_segments),
+      WITH_DISK(a_copy_elsewhere_takes_nothing_from_the_journal),
+      WITH_DISK(checkpoints_that_are_kept_do_not_call_for_more),
+      WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
