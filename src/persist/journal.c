@@ -34,7 +34,7 @@ struct rv_journal {
   rv_store *store; /* one reference */
   char *dir;
   char *checkpoints; /* the directory that it goes on from */
-  int dir_lock;
+  rv_journal_lock *dir_lock;
   rv_journal_mode mode;
   int64_t period_ns;
   uint64_t id[2];
@@ -631,7 +631,7 @@ static void destroy(rv_journal *journal)
   rv_cond_fini(&journal->work);
   rv_cond_fini(&journal->done);
   rv_mutex_fini(&journal->lock);
-  if (journal->dir_lock >= 0) close(journal->dir_lock);
+  rv_journal_lock_free(journal->dir_lock);
   rv_store_unref(journal->store);
   free(journal->lists);
   free(journal->checkpoints);
@@ -670,7 +670,7 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
 {
   rv_journal *journal = calloc(1, sizeof *journal);
   if (journal == NULL) {
-    if (start->lock >= 0) close(start->lock);
+    rv_journal_lock_free(start->lock);
     return rv_fail_memory(err, sizeof *journal);
   }
   const rv_journal_config *config = start->config;

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "persist/files.h"
 #include "persist/journal_file.h"
+#include "persist/journal_lock.h"
 #include "persist/journal_writers.h"
 #include "reverie/journal.h"
 #include "store/store.h"
@@ -76,7 +77,7 @@ typedef struct rv_journal_start {
   const rv_journal_config *config; /* whole, with nothing left to default but the environment */
   const char *dir;
   const char *checkpoints; /* the directory that it goes on from */
-  int lock;                /* the directory's; the journal's from here on, whatever is returned */
+  rv_journal_lock *lock;   /* the directory's; the journal's from here on, whatever is returned */
   rv_store *store;
   uint64_t id[2], segment, generation, next_group; /* the last segment that is there, and what comes next */
   rv_journal_writers *writers;                     /* taken over */

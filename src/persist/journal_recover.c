@@ -1,11 +1,9 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -24,7 +22,7 @@ typedef struct recovery {
   rv_journal_config config; /* whole */
   rv_env env;
   char *dir;
-  int lock;
+  rv_journal_lock *lock;
   rv_checkpointer *checkpointer;
   const rv_checkpoint_watch *watch;
   rv_store *store;
@@ -37,21 +35,6 @@ typedef struct recovery {
 } recovery;
 
 /* ---- beginning ---- */
-
-static rv_code lock_directory(recovery *work, rv_error *err)
-{
-  char *path = rv_path_join(work->dir, "LOCK");
-  if (path == NULL) return rv_fail_memory(err, strlen(work->dir));
-  work->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  rv_code code = RV_OK;
-  if (work->lock < 0)
-    code = rv_fail_system(err, errno, "open", path);
-  else if (flock(work->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    code = rv_fail(err, RV_FAILED_PRECONDITION, "another process has the journal in %s; end that one, or give another directory",
-                   work->dir);
-  free(path);
-  return code;
-}
 
 static rv_code begin(recovery *work, const rv_journal_config *given, const rv_store_config *store_config, rv_error *err)
 {
@@ -77,7 +60,7 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
   work->dir = config->path[0] == '/' ? strdup(config->path) : rv_path_join(whole, config->path);
   if (work->dir == NULL) return rv_fail_memory(err, strlen(config->path));
   rv_code code = rv_make_directories(work->dir, err);
-  if (code == RV_OK) code = lock_directory(work, err);
+  if (code == RV_OK) code = rv_journal_lock_new(work->dir, &work->env, &work->lock, err);
   if (code == RV_OK) code = rv_segment_list_read(work->dir, &work->segments, err);
   if (code == RV_OK) rv_journal_writers_init(&work->writers, rv_entropy64(&work->env));
   return code;
@@ -88,7 +71,7 @@ static void fini(recovery *work)
   rv_segment_list_fini(&work->segments);
   rv_journal_writers_fini(&work->writers);
   rv_store_unref(work->store);
-  if (work->lock >= 0) close(work->lock);
+  rv_journal_lock_free(work->lock);
   free(work->checkpoint);
   free(work->dir);
 }
@@ -304,7 +287,7 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
         start.generation = work->segments.entries[i].header.generation;
     }
   }
-  work->lock = -1;
+  work->lock = NULL;
   return rv_journal_open(&start, files, out, err);
 }
 
@@ -312,7 +295,7 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
                                 const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,
                                 rv_journal **journal, rv_error *err)
 {
-  recovery work = {.lock = -1, .checkpointer = checkpointer, .watch = watch};
+  recovery work = {.checkpointer = checkpointer, .watch = watch};
   rv_code code = begin(&work, config, store_config, err);
   if (code == RV_OK) code = restore(&work, store_config, err);
   if (code == RV_OK) code = open_journal(&work, files, journal, err);

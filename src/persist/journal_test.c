@@ -1,6 +1,9 @@
 /* What was confirmed is there again after a crash, once. */
 #include "persist/journal_testing.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "base/error.h"
 #include "base/random.h"
 
@@ -341,6 +344,45 @@ static void one_process_has_a_journal_at_a_time(void **state)
   disk_fini(&d);
 }
 
+/* A server that is killed, and a child that it forked and that lives on. */
+static void a_child_of_a_killed_server_does_not_keep_the_journal(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  int ready[2], end[2], status;
+  char byte;
+  assert_int_equal(pipe(ready) | pipe(end), 0);
+  pid_t server = fork();
+  assert_true(server >= 0);
+  if (server == 0) {
+    close(end[1]);
+    journaled own = open_with(&d, (how){.mode = 0}, &config, 1);
+    add_rows(rv_store_table(own.store, 0), 3, 0);
+    sync_all(&own);
+    pid_t child = fork();
+    if (child == 0) {
+      close(ready[1]);
+      _exit(read(end[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    if (child < 0 || write(ready[1], "r", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  rv_error err;
+  journaled j;
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_FAILED_PRECONDITION); /* it lives */
+  kill(server, SIGKILL);
+  assert_int_equal(waitpid(server, &status, 0), server);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close(end[1]); /* now the child ends, too */
+  close(end[0]);
+  close(ready[0]);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 /* ---- waiting ---- */
 
 typedef struct called {
@@ -390,6 +432,7 @@ int main(void)
       WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
       WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
       WITH_DISK(one_process_has_a_journal_at_a_time),
+      WITH_DISK(a_child_of_a_killed_server_does_not_keep_the_journal),
       WITH_DISK(who_waits_is_called_once_when_it_is_written),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,117 @@
+/* flock() is of an open file, which a forked child has, too: a child that outlived a killed server would keep the journal. Record locks
+ * are not inherited, but go when the process closes any other descriptor of the file. So the file is opened by a thread with a table
+ * of descriptors of its own, which fork() in any other thread does not copy, and which ends with the process. */
+#include "persist/journal_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/lock.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/record_file.h"
+
+struct rv_journal_lock {
+  const rv_env *env; /* until it is answered, and so are these two */
+  const char *dir;
+  rv_error err;
+  char *path;
+  pthread_t thread;
+  rv_mutex lock; /* guards what follows */
+  rv_cond changed;
+  rv_code code;
+  bool answered, over;
+};
+
+/* The file, locked; -1: it failed. */
+static int take(rv_journal_lock *lock, rv_code *code)
+{
+  *code = RV_OK;
+  int file = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) {
+    *code = rv_fail_system(&lock->err, errno, "open", lock->path);
+    return -1;
+  }
+  if (flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+  if (errno != EWOULDBLOCK) {
+    rv_log(lock->env, RV_LOG_WARNING, "journal: nothing keeps another process from writing to %s at the same time: flock: %s",
+           lock->dir, strerrordesc_np(errno));
+    return file;
+  }
+  close(file);
+  *code =
+      rv_fail(&lock->err, RV_FAILED_PRECONDITION,
+              "another process has the journal in %s, or this one already; end that one, or give another directory", lock->dir);
+  return -1;
+}
+
+static void *hold(void *argument)
+{
+  rv_journal_lock *lock = argument;
+  rv_code code;
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_UNSHARE); /* a system that does not let us has the lock with children, too */
+  int file = take(lock, &code);
+  rv_mutex_lock(&lock->lock);
+  lock->code = code;
+  lock->answered = true;
+  rv_cond_signal(&lock->changed);
+  while (!lock->over) rv_cond_wait(&lock->changed, &lock->lock);
+  rv_mutex_unlock(&lock->lock);
+  if (file >= 0) close(file);
+  return NULL;
+}
+
+static void destroy(rv_journal_lock *lock)
+{
+  rv_cond_fini(&lock->changed);
+  rv_mutex_fini(&lock->lock);
+  free(lock->path);
+  free(lock);
+}
+
+rv_code rv_journal_lock_new(const char *dir, const rv_env *env, rv_journal_lock **out, rv_error *err)
+{
+  rv_journal_lock *lock = calloc(1, sizeof *lock);
+  if (lock == NULL) return rv_fail_memory(err, sizeof *lock);
+  lock->env = env;
+  lock->dir = dir;
+  rv_mutex_init(&lock->lock, RV_RANK_WAIT, "journal's directory");
+  rv_cond_init(&lock->changed);
+  lock->path = rv_path_join(dir, "LOCK");
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = lock->path == NULL ? ENOMEM : pthread_create(&lock->thread, NULL, hold, lock);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed != 0) {
+    destroy(lock);
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "no thread could be started for the lock of the journal in %s", dir);
+  }
+  rv_mutex_lock(&lock->lock);
+  while (!lock->answered) rv_cond_wait(&lock->changed, &lock->lock);
+  rv_code code = lock->code;
+  rv_mutex_unlock(&lock->lock);
+  if (code == RV_OK) {
+    *out = lock;
+    return RV_OK;
+  }
+  rv_error_copy(err, &lock->err);
+  rv_journal_lock_free(lock);
+  return code;
+}
+
+void rv_journal_lock_free(rv_journal_lock *lock)
+{
+  if (lock == NULL) return;
+  rv_mutex_lock(&lock->lock);
+  lock->over = true;
+  rv_cond_signal(&lock->changed);
+  rv_mutex_unlock(&lock->lock);
+  pthread_join(lock->thread, NULL);
+  destroy(lock);
+}
