@@ -84,12 +84,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   rv_journal_writers writers;
   rv_journal_writers_init(&writers, 1);
   RV_FUZZ_CHECK(rv_store_new(&config, &store, &err) == RV_OK);
-  RV_FUZZ_CHECK(rv_journal_replay_new(store, 0, &writers, &replay, &err) == RV_OK);
+  RV_FUZZ_CHECK(rv_journal_replay_new(store, 0, NULL, &writers, &replay, &err) == RV_OK);
   if (data[0] == 0)
     replay_segment(replay, data + 1, size - 1);
   else
     replay_records(replay, data + 1, size - 1, data[0] == 2);
-  rv_journal_replay_end(replay);
+  RV_FUZZ_CHECK(rv_journal_replay_end(replay, true, &err) == RV_OK);
   rv_table_info info;
   RV_FUZZ_CHECK(rv_table_get_info(rv_store_table(store, 0), &info, &err) == RV_OK);
   RV_FUZZ_CHECK(info.current_size <= info.max_size && info.inserts - info.deletes == info.current_size);

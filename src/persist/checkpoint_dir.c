@@ -135,6 +135,36 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
 
 /* ---- writing ---- */
 
+static rv_code sync_directory(const char *path, rv_error *err)
+{
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return rv_fail_system(err, errno, "open", path);
+  /* some file systems have nothing to force there */
+  bool fine = fsync(dir) == 0 || errno == EINVAL || errno == ENOTSUP;
+  rv_code code = fine ? RV_OK : rv_fail_system(err, errno, "write", path);
+  close(dir);
+  return code;
+}
+
+/* `slash` is where the last name of `path` begins; what is above it learns of it. */
+static rv_code sync_above(char *path, char *slash, rv_error *err)
+{
+  if (slash == NULL) return sync_directory(".", err);
+  if (slash == path) return sync_directory("/", err);
+  *slash = '\0';
+  rv_code code = sync_directory(path, err);
+  *slash = '/';
+  return code;
+}
+
+/* A directory that is made is known to the one above before anything in it counts. */
+static rv_code make_directory(char *path, rv_error *err)
+{
+  if (mkdir(path, 0777) == 0) return sync_above(path, strrchr(path, '/'), err);
+  if (errno == EEXIST || (errno == EACCES && access(path, F_OK) == 0)) return RV_OK;
+  return rv_fail_system(err, errno, "make the directory", path);
+}
+
 rv_code rv_make_directories(const char *path, rv_error *err)
 {
   char *copy = strdup(path);
@@ -144,8 +174,7 @@ rv_code rv_make_directories(const char *path, rv_error *err)
     char c = *at;
     if (c != '/' && c != '\0') continue;
     *at = '\0';
-    if (mkdir(copy, 0777) != 0 && errno != EEXIST && !(errno == EACCES && access(copy, F_OK) == 0))
-      code = rv_fail_system(err, errno, "make the directory", copy);
+    code = make_directory(copy, err);
     *at = c;
     if (c == '\0') break;
   }
@@ -185,17 +214,6 @@ static void remove_left_behind(const char *root, const rv_env *env)
     free(path);
   }
   if (dir != NULL) closedir(dir);
-}
-
-static rv_code sync_directory(const char *path, rv_error *err)
-{
-  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir < 0) return rv_fail_system(err, errno, "open", path);
-  /* some file systems have nothing to force there */
-  bool fine = fsync(dir) == 0 || errno == EINVAL || errno == ENOTSUP;
-  rv_code code = fine ? RV_OK : rv_fail_system(err, errno, "write", path);
-  close(dir);
-  return code;
 }
 
 /* A file of one line, on the disk; *keep (may be NULL) gets it open. */

@@ -359,6 +359,20 @@ static bool is_damage(const loading *work, rv_code code)
          code != RV_UNKNOWN;
 }
 
+rv_code rv_checkpoint_tables(const char *dir, rv_store *store, bool *held, rv_error *err)
+{
+  const rv_checkpoint_source source = {.dir = dir};
+  loading work = {.source = &source, .progress = {.size = sizeof work.progress, .total_items = -1}};
+  rv_map_init(&work.by_key, 0);
+  rv_code code = read_file(&work, RV_TABLES_FILE, false, use_table, err);
+  for (size_t i = 0; i < rv_store_num_tables(store) && code == RV_OK; i++) {
+    const char *name = rv_table_name(rv_store_table(store, i));
+    held[i] = find_saved(&work, (rv_span){(const uint8_t *)name, strlen(name)}) != NULL;
+  }
+  fini(&work);
+  return code;
+}
+
 rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, bool *damaged, rv_error *err)
 {
   rv_error own; /* codes are read from it */

@@ -302,3 +302,10 @@ rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_co
   if (all.found || code != RV_OK) return code;
   return load_fallback(&work) ? RV_OK : rv_store_new(config, out, err);
 }
+
+bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint)
+{
+  size_t size = strlen(checkpointer->path);
+  return strncmp(checkpoint, checkpointer->path, size) == 0 && checkpoint[size] == '/' &&
+         strchr(checkpoint + size + 1, '/') == NULL;
+}

@@ -235,6 +235,78 @@ static void a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_i
   disk_fini(&d);
 }
 
+/* ---- what is recovered ---- */
+
+typedef struct forced {
+  char first[RV_JOURNAL_NAME_MAX]; /* to be forced before anything is written */
+  bool file, directory, too_late;
+} forced;
+
+static int noted_create(void *context, const char *path)
+{
+  forced *noted = context;
+  if (!noted->file || !noted->directory) noted->too_late = true;
+  return rv_files_of_system.create(NULL, path);
+}
+static int noted_sync(void *context, int file)
+{
+  forced *noted = context;
+  char name[64], path[256] = "";
+  snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+  if (readlink(name, path, sizeof path - 1) > 0 && strstr(path, noted->first) != NULL) noted->file = true;
+  return rv_files_of_system.sync(NULL, file);
+}
+static int noted_sync_directory(void *context, const char *path)
+{
+  ((forced *)context)->directory = true;
+  return rv_files_of_system.sync_directory(NULL, path);
+}
+
+static void what_is_recovered_is_forced_to_the_disk_before_anything_builds_on_it(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  must(insert_value(j.store, rv_store_table(j.store, 0), 1, 1, 1), &err);
+  close_all(&j);
+  forced noted = {.file = false};
+  last_segment_name(&d, noted.first);
+  rv_files files = rv_files_of_system;
+  files.create = noted_create;
+  files.sync = noted_sync;
+  files.sync_directory = noted_sync_directory;
+  files.context = &noted;
+  j = open_with(&d, (how){.files = &files}, &config, 1);
+  assert_true(noted.file && noted.directory && !noted.too_late);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  must(insert_value(j.store, rv_store_table(j.store, 0), 1, 1, 1), &err);
+  close_all(&j);
+  faulty f = {.number = EIO};
+  rv_files files = files_of(&f);
+  atomic_init(&f.calls, 0);
+  for (long first = 0; first < 2; first++) { /* the segment, the directory */
+    size_t there = count_entries(d.journal);
+    atomic_init(&f.until, first);
+    atomic_init(&f.faults, 1);
+    assert_int_not_equal(try_open(&d, (how){.files = &files}, &config, 1, &j, &err), RV_OK);
+    assert_int_equal(count_entries(d.journal), there);
+  }
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 1);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 int main(void)
 {
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -244,6 +316,8 @@ int main(void)
       WITH_DISK(nothing_confirmed_is_lost_or_doubled_whichever_write_is_cut_short),
       WITH_DISK(a_journal_that_cannot_begin_says_why_and_the_next_try_succeeds),
       WITH_DISK(while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not),
+      WITH_DISK(what_is_recovered_is_forced_to_the_disk_before_anything_builds_on_it),
+      WITH_DISK(what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed),
       WITH_DISK(a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

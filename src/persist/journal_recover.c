@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ static const size_t default_queued_bytes = (size_t)256 << 20;
 
 typedef struct recovery {
   rv_journal_config config; /* whole */
+  const rv_files *files;
   rv_env env;
   char *dir;
   rv_journal_lock *lock;
@@ -169,6 +171,32 @@ static uint64_t last_segment(const recovery *work)
   return work->segments.count == 0 ? 0 : work->segments.entries[work->segments.count - 1].number;
 }
 
+/* The checkpoint goes on with a segment that is not to be had: what came after it is elsewhere, or lost. A link is written when its segment
+ * is on the disk, so that no crash leaves this. */
+static rv_code without_segment(recovery *work, uint64_t segment, const rv_segment_entry *found, rv_error *err)
+{
+  reading all;
+  rv_code code = look(work, 0, &all, err);
+  if (code != RV_OK) return code;
+  const char *why = work->segments.count == 0 ? "that directory has no journal"
+                    : found == NULL           ? "that one is not there, or cannot be read"
+                                              : "that one is another journal's";
+  if (work->config.salvage) {
+    rv_log(&work->env, RV_LOG_ERROR,
+           "journal: %s goes on with segment %" PRIu64
+           " of the journal in %s, but %s: what happened after the checkpoint is lost, "
+           "and %" PRId64 " changes in other segments",
+           work->checkpoint, segment, work->dir, why, all.changes);
+    return RV_OK;
+  }
+  return rv_fail(
+      err, RV_DATA_LOSS,
+      "%s goes on with segment %" PRIu64 " of the journal in %s, but %s: what was confirmed after the checkpoint would be "
+      "lost, and %" PRId64 " changes in other segments. Mount that directory or put it back as it was, give the one that "
+      "has the journal, or start once with salvage to lose them",
+      work->checkpoint, segment, work->dir, why, all.changes);
+}
+
 /* Segments that no checkpoint goes on from: fine as long as nothing stands in them, which is so when the first start was cut short. */
 static rv_code without_checkpoint(recovery *work, const char *why, rv_error *err)
 {
@@ -201,6 +229,44 @@ static void say_recovered(const recovery *work, const reading *all, uint64_t cut
            counts->lost_items, counts->unknown);
 }
 
+static rv_code force_segment(const recovery *work, uint64_t number, rv_error *err)
+{
+  char name[RV_JOURNAL_NAME_MAX];
+  rv_segment_name(number, name);
+  char *path = rv_path_join(work->dir, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(work->dir));
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  rv_code code = RV_OK;
+  if (file < 0)
+    code = rv_fail_system(err, errno, "open", path);
+  else if (work->files->sync(work->files->context, file) != 0)
+    code = rv_fail_system(err, errno, "force to the disk", path);
+  if (file >= 0) close(file);
+  free(path);
+  return code;
+}
+
+/* What was read may be in memory alone: a process that was killed had perhaps not waited for the disk, and from here on it counts. */
+static rv_code force_to_disk(const recovery *work, uint64_t from, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < work->segments.count && code == RV_OK; i++)
+    if (work->segments.entries[i].number >= from) code = force_segment(work, work->segments.entries[i].number, err);
+  if (code == RV_OK && work->files->sync_directory(work->files->context, work->dir) != 0)
+    code = rv_fail_system(err, errno, "force to the disk", work->dir);
+  return code;
+}
+
+static rv_code new_replay(recovery *work, uint64_t segment, rv_journal_replay **out, rv_error *err)
+{
+  bool *held = calloc(rv_store_num_tables(work->store), sizeof *held);
+  if (held == NULL) return rv_fail_memory(err, rv_store_num_tables(work->store));
+  rv_code code = rv_checkpoint_tables(work->checkpoint, work->store, held, err);
+  if (code == RV_OK) code = rv_journal_replay_new(work->store, segment, held, &work->writers, out, err);
+  free(held);
+  return code;
+}
+
 static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
 {
   int64_t begun_ns = rv_monotonic_ns(&work->env);
@@ -209,11 +275,13 @@ static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
   if (code != RV_OK) return code;
   if (all.lost_groups > 0 && !work->config.salvage) return fail_damaged(work, &all, err);
   all = (reading){.work = work};
-  code = rv_journal_replay_new(work->store, segment, &work->writers, &all.replay, err);
+  code = force_to_disk(work, segment, err);
+  if (code == RV_OK) code = new_replay(work, segment, &all.replay, err);
   if (code == RV_OK) code = rv_journal_reader_new(work->dir, &work->segments, segment, &all.reader, err);
   if (code == RV_OK) code = read_groups(&all, err);
+  if (code == RV_OK) code = rv_journal_replay_end(all.replay, work->config.salvage, err);
   if (code == RV_OK) {
-    rv_journal_replay_end(all.replay);
+    work->gaps += (size_t)rv_journal_replay_get_counts(all.replay)->not_begun;
     work->next_group = rv_journal_reader_next_group(all.reader);
     say_recovered(work, &all, rv_journal_reader_cut(all.reader), begun_ns);
   } else {
@@ -234,21 +302,16 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
   bool linked = false;
   if (work->checkpoint != NULL) code = rv_journal_link_read(work->checkpoint, &linked, &link, err);
   if (code != RV_OK && !(code == RV_DATA_LOSS && work->config.salvage)) return code;
-  if (work->segments.count == 0) {
-    if (linked)
-      rv_log(&work->env, RV_LOG_WARNING, "journal: %s has none, but %s had one: what happened after it is not known", work->dir,
-             work->checkpoint);
-    return RV_OK;
-  }
+  if (!linked && work->segments.count == 0) return RV_OK;
   if (!linked) {
     snprintf(why, sizeof why, work->checkpoint == NULL ? "there is no checkpoint" : "%s was saved without it", work->checkpoint);
     return without_checkpoint(work, why, err);
   }
   const rv_segment_entry *first = find_segment(work, link.segment);
   bool ours = first != NULL && (first->damaged || (first->header.id[0] == link.id[0] && first->header.id[1] == link.id[1]));
+  if (!ours && rv_checkpointer_has(work->checkpointer, work->checkpoint)) return without_segment(work, link.segment, first, err);
   if (!ours) {
-    snprintf(why, sizeof why, "%s goes on with segment %" PRIu64 " of %s", work->checkpoint, link.segment,
-             first == NULL ? "it, which is not there" : "another");
+    snprintf(why, sizeof why, "%s, the fallback, goes on with another", work->checkpoint);
     return without_checkpoint(work, why, err);
   }
   code = replay_from(work, link.segment, err);
@@ -295,7 +358,7 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
                                 const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,
                                 rv_journal **journal, rv_error *err)
 {
-  recovery work = {.checkpointer = checkpointer, .watch = watch};
+  recovery work = {.files = files, .checkpointer = checkpointer, .watch = watch};
   rv_code code = begin(&work, config, store_config, err);
   if (code == RV_OK) code = restore(&work, store_config, err);
   if (code == RV_OK) code = open_journal(&work, files, journal, err);

@@ -11,7 +11,7 @@
 
 typedef struct replayed_table {
   rv_table *table;
-  bool begun; /* its snapshot was seen */
+  bool begun; /* its snapshot was seen, or there is none */
 } replayed_table;
 
 struct rv_journal_replay {
@@ -28,8 +28,8 @@ struct rv_journal_replay {
   rv_replay_counts counts;
 };
 
-rv_code rv_journal_replay_new(rv_store *store, uint64_t snapshot, rv_journal_writers *writers, rv_journal_replay **out,
-                              rv_error *err)
+rv_code rv_journal_replay_new(rv_store *store, uint64_t snapshot, const bool *held, rv_journal_writers *writers,
+                              rv_journal_replay **out, rv_error *err)
 {
   size_t n = rv_store_num_tables(store);
   rv_journal_replay *replay = calloc(1, sizeof *replay);
@@ -43,7 +43,8 @@ rv_code rv_journal_replay_new(rv_store *store, uint64_t snapshot, rv_journal_wri
   replay->snapshot = snapshot;
   replay->writers = writers;
   replay->tables = tables;
-  for (size_t i = 0; i < n; i++) tables[i] = (replayed_table){.table = rv_store_table(store, i), .begun = snapshot == 0};
+  for (size_t i = 0; i < n; i++)
+    tables[i] = (replayed_table){.table = rv_store_table(store, i), .begun = held == NULL || !held[i]};
   rv_map_init(&replay->by_key, rv_entropy64(rv_store_env(store)));
   *out = replay;
   return RV_OK;
@@ -337,13 +338,37 @@ rv_code rv_journal_replay_group(rv_journal_replay *replay, rv_span records, bool
   return broken ? no_record(err, "a record that is longer than its group") : RV_OK;
 }
 
-void rv_journal_replay_end(rv_journal_replay *replay)
+/* Where its snapshot was, and so which of its changes the checkpoint has, is not known. */
+static rv_code miss_snapshot(rv_journal_replay *replay, const replayed_table *table, bool salvage, rv_error *err)
+{
+  const char *name = rv_table_name(table->table);
+  replay->counts.not_begun++;
+  if (!salvage)
+    return rv_fail(
+        err, RV_DATA_LOSS,
+        "where the changes of table \"%s\" go on from the checkpoint was not found, so that they would be lost; put the "
+        "files back as they were, or start once with salvage to go on without them",
+        name);
+  rv_log(
+      rv_store_env(replay->store), RV_LOG_ERROR,
+      "journal: where the changes of table \"%s\" go on from the checkpoint was not found: it is as the checkpoint has it, and "
+      "what happened in it afterwards is lost",
+      name);
+  return RV_OK;
+}
+
+rv_code rv_journal_replay_end(rv_journal_replay *replay, bool salvage, rv_error *err)
 {
   for (size_t i = 0; i < rv_store_num_tables(replay->store); i++) {
     char corrected[256];
+    if (!replay->tables[i].begun) {
+      rv_code code = miss_snapshot(replay, &replay->tables[i], salvage, err);
+      if (code != RV_OK) return code;
+    }
     rv_table_replay_end(replay->tables[i].table, corrected, sizeof corrected);
     if (corrected[0] != '\0')
       rv_log(rv_store_env(replay->store), RV_LOG_WARNING, "journal: table \"%s\": %s; the counters were corrected",
              rv_table_name(replay->tables[i].table), corrected);
   }
+  return RV_OK;
 }
