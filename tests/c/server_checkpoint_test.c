@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/env.h"
+#include "persist/journal.h"
 #include "support/rig.h"
 
 static test_rig rig;
@@ -214,6 +215,56 @@ static void times_without_a_checkpointer_are_refused(void **state)
   rv_store_unref(store);
 }
 
+static rv_checkpointer *checkpointer_in(const char *name)
+{
+  rv_error err;
+  char path[100];
+  rv_checkpointer *made = NULL;
+  snprintf(path, sizeof path, "%s/%s", root, name);
+  const rv_checkpointer_config config = {.size = sizeof config, .path = path};
+  assert_int_equal(rv_checkpointer_new(&config, &made, &err), RV_OK);
+  return made;
+}
+
+static void a_server_takes_its_stores_journal_and_only_the_checkpoints_that_it_goes_on_from(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_store *store;
+  rv_journal *journal, *taken;
+  rv_server *server;
+  char path[100];
+  const char *address = "127.0.0.1:0";
+  const rv_table_config table = rig_table("t");
+  const rv_store_config store_config = {.size = sizeof store_config, .tables = &table, .num_tables = 1};
+  strcpy(root, "/tmp/rv_server.XXXXXX");
+  assert_non_null(mkdtemp(root));
+  checkpointer = checkpointer_in("checkpoints");
+  rv_checkpointer *other = checkpointer_in("other");
+  snprintf(path, sizeof path, "%s/journal", root);
+  const rv_journal_config journaled = {.size = sizeof journaled, .path = path, .mode = RV_JOURNAL_ALWAYS};
+  assert_int_equal(rv_journal_recover(&journaled, checkpointer, &store_config, NULL, &store, &journal, &err), RV_OK);
+  rv_server_config config = {.size = sizeof config,
+                             .store = store,
+                             .addresses = &address,
+                             .num_addresses = 1,
+                             .checkpointer = other,
+                             .journal = journal};
+  assert_int_equal(rv_server_new(&config, &server, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "give the checkpointer that it was recovered with"));
+  config.checkpointer = checkpointer;
+  config.journal = NULL;
+  assert_int_equal(rv_server_new(&config, &server, &err), RV_OK);
+  rv_journal_unref(journal);
+  taken = rv_journal_of(store);
+  assert_ptr_equal(taken, journal); /* the server has it */
+  rv_journal_unref(taken);
+  rv_server_free(server);
+  rv_store_unref(store);
+  rv_checkpointer_unref(other);
+  clean();
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -226,6 +277,7 @@ int main(void)
       cmocka_unit_test_teardown(a_server_saves_by_time, tear_down),
       cmocka_unit_test_teardown(a_server_saves_by_inserts, tear_down),
       cmocka_unit_test(times_without_a_checkpointer_are_refused),
+      cmocka_unit_test(a_server_takes_its_stores_journal_and_only_the_checkpoints_that_it_goes_on_from),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
