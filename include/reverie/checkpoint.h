@@ -76,7 +76,7 @@ typedef struct rv_saver rv_saver;
 
 typedef struct rv_saver_config {
   size_t size;     /* sizeof(rv_saver_config) */
-  rv_store *store; /* a reference is taken, and of this one: */
+  rv_store *store; /* a reference is taken, of its journal (if any), and of this one: */
   rv_checkpointer *checkpointer;
   const rv_env *env;     /* copied; NULL: the store's */
   int64_t every_ms;      /* from the beginning of one to the next; 0: not by time */

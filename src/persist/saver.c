@@ -21,6 +21,7 @@ static const int64_t default_journal_bytes = (int64_t)4 << 30;
 struct rv_saver {
   rv_env env;
   rv_store *store;
+  rv_journal *journal; /* the store's, with a reference: it must not go while it is asked; NULL: none */
   rv_checkpointer *checkpointer;
   int64_t every_ns, every_inserts, every_journal_bytes;
   pthread_t thread;
@@ -99,11 +100,9 @@ static int64_t wait_ns(const rv_saver *saver)
     if (num_inserts(saver) - saver->last_inserts >= saver->every_inserts) return 0;
     if (wait > LOOK_NS) wait = LOOK_NS;
   }
-  rv_journal *journal = rv_journal_of(saver->store);
-  if (journal != NULL) {
+  if (saver->journal != NULL) {
     bool again = !saver->failed || rv_monotonic_ns(&saver->env) - saver->last_ns >= RETRY_NS;
-    bool is_long = rv_journal_fresh_bytes(journal) >= saver->every_journal_bytes;
-    rv_journal_unref(journal);
+    bool is_long = rv_journal_fresh_bytes(saver->journal) >= saver->every_journal_bytes;
     if (again && is_long) return 0;
     if (wait > LOOK_NS) wait = LOOK_NS;
   }
@@ -144,6 +143,7 @@ static void destroy(rv_saver *saver)
   rv_cond_fini(&saver->changed);
   rv_mutex_fini(&saver->lock);
   rv_checkpointer_unref(saver->checkpointer);
+  rv_journal_unref(saver->journal);
   rv_store_unref(saver->store);
   free(saver);
 }
@@ -157,17 +157,19 @@ static rv_code check(const rv_saver_config *config, rv_error *err)
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "every_ms is %" PRId64 ", every_inserts %" PRId64 " and every_journal_bytes %" PRId64 "; none may be negative",
                    config->every_ms, config->every_inserts, config->every_journal_bytes);
-  rv_journal *journal = rv_journal_of(config->store);
-  const char *path = rv_checkpointer_path(config->checkpointer);
-  rv_code code = RV_OK;
-  if (journal != NULL && !rv_journal_goes_on_from(journal, path))
-    code =
-        rv_fail(err, RV_INVALID_ARGUMENT,
-                "the store's journal was recovered with the checkpoints of another directory than %s, and goes from it only when "
-                "checkpoints are saved there: give the checkpointer that it was recovered with",
-                path);
-  rv_journal_unref(journal);
-  return code;
+  return RV_OK;
+}
+
+static rv_code take_journal(rv_saver *saver, rv_error *err)
+{
+  const char *path = rv_checkpointer_path(saver->checkpointer);
+  saver->journal = rv_journal_of(saver->store);
+  if (saver->journal == NULL || rv_journal_goes_on_from(saver->journal, path)) return RV_OK;
+  return rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "the store's journal was recovered with the checkpoints of another directory than %s, and goes from it only when "
+      "checkpoints are saved there: give the checkpointer that it was recovered with",
+      path);
 }
 
 rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err)
@@ -190,6 +192,11 @@ rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *er
   rv_list_init(&saver->asked);
   saver->last_ns = rv_monotonic_ns(&saver->env);
   saver->last_inserts = num_inserts(saver);
+  code = take_journal(saver, err);
+  if (code != RV_OK) {
+    destroy(saver);
+    return code;
+  }
   sigset_t all, before; /* the thread takes no signals, also none for a file that grows too large */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -221,6 +228,8 @@ void rv_saver_stop(rv_saver *saver)
   rv_mutex_unlock(&saver->lock);
   if (!first) return;
   pthread_join(saver->thread, NULL);
+  rv_journal_unref(saver->journal); /* who stops a server may open its journal again before he frees it */
+  saver->journal = NULL;
   rv_link late;
   rv_list_init(&late);
   rv_mutex_lock(&saver->lock);
