@@ -24,6 +24,8 @@ static const uint64_t segment_bytes = (uint64_t)64 << 20;
 typedef struct writer_note {
   uint64_t id[2];
   bool forgotten;
+  bool taken;       /* the writers know of it */
+  rv_done_set done; /* then: what was done of one that began, before the changes of the cycle */
   struct writer_note *next;
 } writer_note;
 
@@ -128,19 +130,41 @@ static void begin_cycle(rv_journal *journal, cycle *now)
 
 /* ---- encoding ---- */
 
+/* Once, before anything of the cycle is noted as done: a record that named a number whose item comes behind it would make of an item that
+ * a crash cuts off one that is in. */
+static rv_code take_notes(rv_journal *journal, writer_note *notes, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (writer_note *note = notes; note != NULL && code == RV_OK; note = note->next) {
+    if (note->taken) continue;
+    rv_journal_writer *writer = rv_journal_writers_get(&journal->writers, note->id);
+    if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
+    if (note->forgotten) {
+      rv_journal_writer_lose(writer, true); /* not gone yet: the cycle may still have items of it */
+    } else {
+      code = rv_done_set_copy(&note->done, &writer->done, err);
+      if (code == RV_OK) writer->lost = writer->over = false;
+    }
+    note->taken = code == RV_OK;
+  }
+  return code;
+}
+
 static rv_code encode_notes(rv_journal *journal, const writer_note *notes, rv_error *err)
 {
   rv_code code = RV_OK;
-  for (const writer_note *note = notes; note != NULL && code == RV_OK; note = note->next) {
-    if (note->forgotten) {
-      rv_journal_writers_forget(&journal->writers, note->id);
-      code = rv_journal_encode_forget_writer(&journal->encoder, note->id, err);
-      continue;
-    }
-    rv_journal_writer *writer = rv_journal_writers_get(&journal->writers, note->id);
-    code = writer == NULL ? rv_fail_memory(err, sizeof *writer)
-                          : rv_journal_encode_writer(&journal->encoder, note->id, &writer->done, err);
-  }
+  for (const writer_note *note = notes; note != NULL && code == RV_OK; note = note->next)
+    code = note->forgotten ? rv_journal_encode_forget_writer(&journal->encoder, note->id, err)
+                           : rv_journal_encode_writer(&journal->encoder, note->id, &note->done, err);
+  return code;
+}
+
+/* That a writer is lost is encoded where it happens, which is once. */
+static rv_code encode_lost(rv_journal *journal, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (rv_journal_writer *writer = NULL; code == RV_OK && (writer = rv_journal_writers_next(&journal->writers, writer)) != NULL;)
+    if (writer->lost) code = rv_journal_encode_forget_writer(&journal->encoder, writer->id, err);
   return code;
 }
 
@@ -148,8 +172,11 @@ static rv_code encode(rv_journal *journal, const cycle *now, rv_error *err)
 {
   rv_journal_encoder *encoder = &journal->encoder;
   rv_code code = RV_OK;
-  if (journal->forget_chunks) code = rv_journal_encode_forget_chunks(encoder, err);
+  bool again = journal->forget_chunks;
+  if (again) code = rv_journal_encode_forget_chunks(encoder, err);
+  if (code == RV_OK) code = take_notes(journal, now->notes, err);
   if (code == RV_OK) code = encode_notes(journal, now->notes, err);
+  if (code == RV_OK && again) code = encode_lost(journal, err);
   for (uint32_t i = 0; i < rv_store_num_tables(journal->store) && code == RV_OK; i++)
     code = rv_journal_encode_changes(encoder, i, &now->lists[i], &journal->writers, err);
   if (code == RV_OK) {
@@ -175,7 +202,8 @@ static rv_code put_head(rv_journal *journal, int *number, rv_error *err)
   if (code == RV_OK && journal->new_generation) code = rv_journal_encode_forget_chunks(&head, err);
   for (rv_journal_writer *writer = NULL;
        code == RV_OK && journal->new_generation && (writer = rv_journal_writers_next(&journal->writers, writer)) != NULL;)
-    code = rv_journal_encode_writer(&head, writer->id, &writer->done, err);
+    code = writer->lost ? rv_journal_encode_forget_writer(&head, writer->id, err)
+                        : rv_journal_encode_writer(&head, writer->id, &writer->done, err);
   for (size_t i = 0; i < head.num_groups && code == RV_OK; i++)
     code = rv_journal_file_put(&journal->file, &head.groups[i].records, 0, number, err);
   rv_journal_encoder_fini(&head);
@@ -290,11 +318,15 @@ static void release(rv_journal *journal, cycle *now)
     bytes += now->lists[i].bytes;
     rv_change_list_fini(&now->lists[i]);
   }
+  bool over = false;
   while (now->notes != NULL) {
+    over |= now->notes->forgotten;
     writer_note *next = now->notes->next;
+    rv_done_set_fini(&now->notes->done);
     free(now->notes);
     now->notes = next;
   }
+  if (over) rv_journal_writers_drop_over(&journal->writers);
   rv_journal_encoder_clear(&journal->encoder);
   atomic_fetch_sub(&journal->log.bytes, bytes);
 }

@@ -183,14 +183,14 @@ rv_code rv_journal_encode_forget_writer(rv_journal_encoder *encoder, const uint6
 
 /* ---- changes ---- */
 
-/* A writer of whom not everything can be remembered is forgotten: when it comes back it is told so. */
+/* A writer of whom not everything can be remembered is lost: when it comes back it is told so. */
 static rv_code note_done(rv_journal_encoder *encoder, rv_journal_writers *writers, const rv_change_extra *extra, rv_error *err)
 {
   if (extra->number == 0) return RV_OK;
   rv_journal_writer *writer = rv_journal_writers_get(writers, extra->writer);
-  if (writer != NULL && rv_done_set_add(&writer->done, extra->number, NULL) == RV_OK) return RV_OK;
+  if (writer != NULL && (writer->lost || rv_done_set_add(&writer->done, extra->number, NULL) == RV_OK)) return RV_OK;
   if (writer == NULL || writer->done.count < RV_DONE_RUNS_MAX) return no_memory(err);
-  rv_journal_writers_forget(writers, extra->writer);
+  rv_journal_writer_lose(writer, false);
   return rv_journal_encode_forget_writer(encoder, extra->writer, err);
 }
 

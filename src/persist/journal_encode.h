@@ -38,6 +38,7 @@ void rv_journal_encoder_forget_chunks(rv_journal_encoder *encoder);
 rv_code rv_journal_encode_tables(rv_journal_encoder *encoder, rv_error *err);
 rv_code rv_journal_encode_forget_chunks(rv_journal_encoder *encoder, rv_error *err);
 rv_code rv_journal_encode_writer(rv_journal_encoder *encoder, const uint64_t id[2], const rv_done_set *done, rv_error *err);
+/* Until the writer is encoded again, its numbers say nothing. */
 rv_code rv_journal_encode_forget_writer(rv_journal_encoder *encoder, const uint64_t id[2], rv_error *err);
 /* Of table number `table`; what is done is noted in `writers`. */
 rv_code rv_journal_encode_changes(rv_journal_encoder *encoder, uint32_t table, const rv_change_list *list,

@@ -88,8 +88,13 @@ static rv_code look_for_groups(const char *dir, rv_segment_entry *entry, rv_erro
   rv_group_header group;
   rv_code code = load(dir, entry->number, entry->bytes, &segment, err);
   if (code == RV_OK && segment.size > RV_JOURNAL_SEGMENT_HEADER) {
-    entry->whole = find_group(&segment, RV_JOURNAL_SEGMENT_HEADER, 0, &group) < segment.size;
-    if (entry->whole) entry->header = (rv_segment_header){.segment = entry->number, .first_group = group.number};
+    entry->found_offset = find_group(&segment, RV_JOURNAL_SEGMENT_HEADER, 0, &group);
+    entry->whole = entry->found_offset < segment.size;
+    /* a segment begins with what comes behind the last group on the disk, and so does whatever was written together with that */
+    if (entry->whole) {
+      entry->header = (rv_segment_header){.segment = entry->number, .first_group = group.synced + 1};
+      entry->found_group = group.number;
+    }
   }
   free(segment.data);
   return code;
@@ -155,6 +160,7 @@ struct rv_journal_reader {
   rv_segment_bytes segment;
   size_t offset;
   uint64_t expected; /* group */
+  bool headless;     /* the first segment of all has no header, and no group where its first one would be */
   uint64_t cut;
 };
 
@@ -185,7 +191,9 @@ rv_code rv_journal_reader_new(const char *dir, const rv_segment_list *list, uint
     reader->at++;
   rv_code code = RV_OK;
   if (reader->at < list->count) {
-    reader->expected = list->entries[reader->at].header.first_group;
+    const rv_segment_entry *first = &list->entries[reader->at];
+    reader->expected = first->header.first_group;
+    reader->headless = first_segment != 0 && first->damaged && first->found_offset != RV_JOURNAL_SEGMENT_HEADER;
     code = load_next(reader, err);
   }
   if (code == RV_OK)
@@ -255,9 +263,28 @@ static rv_code next_segment(rv_journal_reader *reader, rv_error *err)
   return RV_OK;
 }
 
+/* How many groups stood before the first one that is whole is known to nobody: at least one did, and was on the disk. */
+static void fill_headless_gap(rv_journal_reader *reader, rv_journal_gap *gap)
+{
+  const rv_segment_entry *first = &reader->list->entries[reader->at];
+  bool ours = first->found_group < reader->limit;
+  uint64_t up_to = ours ? first->found_group : reader->limit;
+  if (reader->expected >= up_to) reader->expected = up_to - 1;
+  fill_gap(reader, up_to, gap);
+  gap->changes = -1;
+  reader->expected = up_to;
+  reader->offset = ours ? (size_t)first->found_offset : reader->segment.size;
+  reader->headless = false;
+}
+
 rv_code rv_journal_reader_next(rv_journal_reader *reader, rv_journal_found *found, rv_group_header *group, rv_span *records,
                                rv_journal_gap *gap, rv_error *err)
 {
+  if (reader->headless) {
+    fill_headless_gap(reader, gap);
+    *found = RV_FOUND_GAP;
+    return RV_OK;
+  }
   while (reader->at < reader->list->count) {
     if (reader->expected < reader->limit && group_at(&reader->segment, reader->offset, group) &&
         group->number == reader->expected) {

@@ -11,6 +11,7 @@ typedef struct rv_segment_entry {
   bool whole;   /* the header is, or it has groups all the same: then only segment and first_group of `header` are known */
   bool damaged; /* the header is not */
   rv_segment_header header;
+  uint64_t found_offset, found_group; /* of a damaged one: the first group that is whole */
 } rv_segment_entry;
 
 typedef struct rv_segment_list {
@@ -31,7 +32,7 @@ typedef struct rv_journal_gap {
 
 typedef struct rv_journal_reader rv_journal_reader;
 
-/* Begins with that segment, whose first group must be the first of all. `list` is borrowed. */
+/* Begins with that segment, which was on the disk from its first group on; 0: with whichever is there. `list` is borrowed. */
 rv_code rv_journal_reader_new(const char *dir, const rv_segment_list *list, uint64_t first_segment, rv_journal_reader **out,
                               rv_error *err);
 void rv_journal_reader_free(rv_journal_reader *reader);

@@ -118,14 +118,14 @@ static bool take_id(rv_span *body, uint64_t id[2])
   return rv_take_fixed64(body, &id[0]) && rv_take_fixed64(body, &id[1]);
 }
 
-/* One that so much cannot be remembered of is forgotten, and will be told. */
+/* One that so much cannot be remembered of is lost, and will be told. */
 static rv_code note_done(rv_journal_replay *replay, const uint64_t id[2], uint64_t number, rv_error *err)
 {
   rv_journal_writer *writer = rv_journal_writers_get(replay->writers, id);
   if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
-  if (rv_done_set_add(&writer->done, number, err) == RV_OK) return RV_OK;
+  if (writer->lost || rv_done_set_add(&writer->done, number, err) == RV_OK) return RV_OK;
   if (writer->done.count < RV_DONE_RUNS_MAX) return RV_RESOURCE_EXHAUSTED;
-  rv_journal_writers_forget(replay->writers, id);
+  rv_journal_writer_lose(writer, true);
   return RV_OK;
 }
 
@@ -137,6 +137,7 @@ static rv_code use_writer(rv_journal_replay *replay, rv_span body, rv_error *err
   rv_journal_writer *writer = rv_journal_writers_get(replay->writers, id);
   if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
   rv_done_set_fini(&writer->done);
+  writer->lost = writer->over = false;
   while (body.size > 0) {
     if (!rv_take_varint(&body, &first) || !rv_take_varint(&body, &last)) return no_record(err, "a writer's numbers that are cut");
     rv_code code = rv_done_set_append(&writer->done, first, last, err);
@@ -295,6 +296,17 @@ static rv_code use_snapshot(rv_journal_replay *replay, rv_span body, rv_error *e
   return RV_OK;
 }
 
+/* Whether its session is over or too much was done in it: numbers without a session that began say nothing. */
+static rv_code forget_writer(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  uint64_t id[2];
+  if (!take_id(&body, id)) return no_record(err, "a writer without its id");
+  rv_journal_writer *writer = rv_journal_writers_get(replay->writers, id);
+  if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
+  rv_journal_writer_lose(writer, true);
+  return RV_OK;
+}
+
 static rv_code use_record(rv_journal_replay *replay, uint8_t kind, rv_span body, rv_error *err)
 {
   switch (kind) {
@@ -310,12 +322,7 @@ static rv_code use_record(rv_journal_replay *replay, uint8_t kind, rv_span body,
   case RV_RECORD_DONE: return use_done(replay, body, err);
   case RV_RECORD_SNAPSHOT: return use_snapshot(replay, body, err);
   case RV_RECORD_FORGET_CHUNKS: forget_chunks(replay); return RV_OK;
-  case RV_RECORD_FORGET_WRITER: {
-    uint64_t id[2];
-    if (!take_id(&body, id)) return no_record(err, "a writer without its id");
-    rv_journal_writers_forget(replay->writers, id);
-    return RV_OK;
-  }
+  case RV_RECORD_FORGET_WRITER: return forget_writer(replay, body, err);
   default: return rv_fail(err, RV_DATA_LOSS, "a record of kind %d, which this version does not know", (int)kind);
   }
 }
@@ -359,6 +366,7 @@ static rv_code miss_snapshot(rv_journal_replay *replay, const replayed_table *ta
 
 rv_code rv_journal_replay_end(rv_journal_replay *replay, bool salvage, rv_error *err)
 {
+  rv_journal_writers_drop_over(replay->writers); /* whoever comes back begins a session */
   for (size_t i = 0; i < rv_store_num_tables(replay->store); i++) {
     char corrected[256];
     if (!replay->tables[i].begun) {

@@ -383,6 +383,123 @@ static void a_child_of_a_killed_server_does_not_keep_the_journal(void **state)
   disk_fini(&d);
 }
 
+/* The damage that a crash leaves in the last segment: nothing that it holds was forced to the disk. */
+static void a_last_segment_whose_beginning_was_torn_costs_nothing(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_group_header group;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  last_segment_name(&d, name);
+  size_t size = read_bytes(d.journal, name, &bytes);
+  assert_true(rv_group_header_get(bytes + RV_JOURNAL_SEGMENT_HEADER, size - RV_JOURNAL_SEGMENT_HEADER, &group));
+  size_t second = RV_JOURNAL_SEGMENT_HEADER + RV_JOURNAL_GROUP_HEADER + group.bytes;
+  assert_true(size > second); /* written together with the first */
+  memset(bytes, 0, second);
+  write_bytes(d.journal, name, bytes, size);
+  free(bytes);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void what_is_lost_at_the_beginning_of_the_first_segment_is_reported(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_segment_list list;
+  rv_journal_reader *reader;
+  rv_journal_found found;
+  rv_group_header group;
+  rv_span records;
+  rv_journal_gap gap;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  for (int i = 0; i < 3; i++) {
+    add_rows(rv_store_table(j.store, 0), 1, i);
+    sync_all(&j);
+  }
+  close_all(&j);
+  last_segment_name(&d, name);
+  size_t size = read_bytes(d.journal, name, &bytes), at = RV_JOURNAL_SEGMENT_HEADER;
+  for (int lost = 1; lost <= 4; lost++) {
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    at += RV_JOURNAL_GROUP_HEADER + group.bytes;
+    assert_true(at < size);
+    memset(bytes, 0, at);
+    write_bytes(d.journal, name, bytes, size);
+    must(rv_segment_list_read(d.journal, &list, &err), &err);
+    must(rv_journal_reader_new(d.journal, &list, list.entries[0].number, &reader, &err), &err);
+    must(rv_journal_reader_next(reader, &found, &group, &records, &gap, &err), &err);
+    assert_int_equal(found, RV_FOUND_GAP);
+    assert_int_equal(gap.changes, -1); /* who knows */
+    must(rv_journal_reader_next(reader, &found, &group, &records, &gap, &err), &err);
+    assert_int_equal(found, RV_FOUND_GROUP);
+    rv_journal_reader_free(reader);
+    rv_segment_list_fini(&list);
+    assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+    assert_non_null(strstr(err.message, "salvage"));
+  }
+  free(bytes);
+  disk_fini(&d);
+}
+
+/* ---- writers of whom too much would have to be remembered ---- */
+
+static size_t recovered_of(const disk *d, const rv_table_config *config, uint64_t writer, const char *name)
+{
+  uint64_t last;
+  disk copy = copy_of(d, name);
+  journaled again = open_with(&copy, (how){.mode = 0}, config, 1);
+  size_t runs = numbers_of(&again, writer, &last);
+  close_all(&again);
+  disk_fini(&copy);
+  return runs;
+}
+
+static void a_writer_that_was_forgotten_stays_so_whatever_it_still_does(void **state)
+{
+  rv_error err;
+  const uint64_t id[2] = {1, 7};
+  rv_table_config config = rv_table_config_default("replay", 100);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = RV_JOURNAL_PERIODIC, .period_ms = 3600000}, &config, 1);
+  uint64_t number = 0;
+  rv_journal_note_writer(j.journal, id, false);
+  for (size_t i = 0; i <= RV_DONE_RUNS_MAX; i++) numbered(j.store, 1, 1, number += 2);
+  for (size_t i = 0; i < 10; i++) numbered(j.store, 1, 1, number += 2);
+  sync_all(&j);
+  assert_int_equal(recovered_of(&d, &config, 1, "same"), SIZE_MAX);
+  numbered(j.store, 1, 1, number += 2);
+  sync_all(&j);
+  assert_int_equal(recovered_of(&d, &config, 1, "later"), SIZE_MAX);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  numbered(j.store, 1, 1, number += 2);
+  sync_all(&j);
+  assert_int_equal(recovered_of(&d, &config, 1, "checkpoint"), SIZE_MAX);
+  rv_journal_note_writer(j.journal, id, false); /* a new session */
+  numbered(j.store, 1, 1, 1);
+  sync_all(&j);
+  assert_int_equal(recovered_of(&d, &config, 1, "anew"), 1);
+  numbered(j.store, 1, 1, 3);
+  rv_journal_note_writer(j.journal, id, true); /* over, with an item of it in the same cycle */
+  sync_all(&j);
+  assert_int_equal(recovered_of(&d, &config, 1, "over"), SIZE_MAX);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  assert_int_equal(recovered_of(&d, &config, 1, "still"), SIZE_MAX);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 /* ---- what a start depends on ---- */
 
 static void a_table_that_was_added_keeps_what_was_confirmed_into_it(void **state)
@@ -557,6 +674,9 @@ int main(void)
       WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
       WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
       WITH_DISK(one_process_has_a_journal_at_a_time),
+      WITH_DISK(a_last_segment_whose_beginning_was_torn_costs_nothing),
+      WITH_DISK(what_is_lost_at_the_beginning_of_the_first_segment_is_reported),
+      WITH_DISK(a_writer_that_was_forgotten_stays_so_whatever_it_still_does),
       WITH_DISK(a_table_that_was_added_keeps_what_was_confirmed_into_it),
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),

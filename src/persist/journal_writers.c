@@ -72,16 +72,27 @@ rv_journal_writer *rv_journal_writers_get(rv_journal_writers *writers, const uin
   return writer;
 }
 
-void rv_journal_writers_forget(rv_journal_writers *writers, const uint64_t id[2])
+void rv_journal_writer_lose(rv_journal_writer *writer, bool over)
 {
-  if (writers->num_buckets == 0) return;
-  rv_journal_writer **at = &writers->buckets[bucket_of(writers, id, writers->num_buckets)];
-  while (*at != NULL && ((*at)->id[0] != id[0] || (*at)->id[1] != id[1])) at = &(*at)->next;
-  if (*at == NULL) return;
-  rv_journal_writer *writer = *at;
-  *at = writer->next;
-  free_writer(writer);
-  writers->count--;
+  rv_done_set_fini(&writer->done);
+  writer->lost = true;
+  writer->over |= over;
+}
+
+void rv_journal_writers_drop_over(rv_journal_writers *writers)
+{
+  for (size_t i = 0; i < writers->num_buckets; i++) {
+    for (rv_journal_writer **at = &writers->buckets[i]; *at != NULL;) {
+      rv_journal_writer *writer = *at;
+      if (!writer->over) {
+        at = &writer->next;
+        continue;
+      }
+      *at = writer->next;
+      free_writer(writer);
+      writers->count--;
+    }
+  }
 }
 
 rv_journal_writer *rv_journal_writers_next(const rv_journal_writers *writers, const rv_journal_writer *after)
