@@ -115,6 +115,7 @@ void rv_insert_stream_take_writer_id(rv_insert_stream *stream)
   snprintf(stream->writer_id, sizeof stream->writer_id, "%016" PRIx64 "%016" PRIx64, rv_entropy64(stream->env),
            rv_entropy64(stream->env));
   stream->next_sequence = 1;
+  stream->server_state[0] = '\0'; /* no server has answered this id yet: one that does not know it has not forgotten it */
 }
 
 static void on_headers(rv_call *call, void *user)
