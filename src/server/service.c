@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "reverie/version.h"
 #include "server/server.h"
 
 #define REVERB "/deepmind.reverb.ReverbService/"
@@ -47,14 +46,6 @@ static bool refuse(rv_call *call, const rv_error *err, const rv_call_events **ev
   return true;
 }
 
-/* Whoever shows itself as Reverie is told who answers; a plain Reverb client is told nothing it does not know. */
-static void greet(rv_server *server, rv_call *call)
-{
-  if (rv_call_metadata(call, "reverie-writer") == NULL && rv_call_metadata(call, "reverie-version") == NULL) return;
-  rv_call_set_header(call, "reverie-version", RV_VERSION);
-  rv_call_set_header(call, "reverie-server-state", server->state_id);
-}
-
 bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user)
 {
   rv_server *server = context;
@@ -66,8 +57,6 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
     rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
     return refuse(call, &err, events, user);
   }
-  const rv_caller *caller;
-  if (rv_access_find(server->access, call, &caller, NULL) == RV_OK) greet(server, call);
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(call, &err, events, user);
   return true;
 }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "reverie/version.h"
 #include "server/server.h"
 
 /* The list of the loop; the first call on a loop adds it. NULL: more loops than there is room for. Holding the lock. */
@@ -13,6 +14,14 @@ static rv_server_loop *find_loop(rv_server *server, rv_loop *loop)
   return added;
 }
 
+/* Whoever shows itself as Reverie is told who answers; a plain Reverb client is told nothing it does not know. */
+static void greet(rv_server *server, rv_call *call)
+{
+  if (rv_call_metadata(call, "reverie-writer") == NULL && rv_call_metadata(call, "reverie-version") == NULL) return;
+  rv_call_set_header(call, "reverie-version", RV_VERSION);
+  rv_call_set_header(call, "reverie-server-state", server->state_id);
+}
+
 rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
                                rv_error *err)
 {
@@ -24,6 +33,7 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->caller = NULL;
   rv_code code = ops->open_to_all ? RV_OK : rv_access_find(server->access, call, &stream->caller, err);
   if (code != RV_OK) return code;
+  if (!ops->open_to_all) greet(server, call);
   atomic_init(&stream->refs, 1);
   rv_mutex_lock(&server->lock);
   rv_server_loop *loop = find_loop(server, stream->loop);
