@@ -1,0 +1,69 @@
+/* What the journal's files share: the journal itself (journal.c makes and ends it), its thread's round (journal_cycle.c), those who wait for
+ * a round (journal_wait.c) and what checkpoints ask (journal_generations.c). */
+#ifndef RV_PERSIST_JOURNAL_PARTS_H
+#define RV_PERSIST_JOURNAL_PARTS_H
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "persist/journal.h"
+#include "persist/journal_encode.h"
+
+/* A writer's session that began or ended. */
+typedef struct rv_writer_note {
+  uint64_t id[2];
+  bool forgotten;
+  bool taken;       /* the writers know of it */
+  rv_done_set done; /* then: what was done of one that began, before the changes of the cycle */
+  struct rv_writer_note *next;
+} rv_writer_note;
+
+struct rv_journal {
+  rv_change_log log; /* the tables' */
+  atomic_size_t refs;
+  rv_env env;
+  rv_store *store; /* one reference */
+  char *dir;
+  char *checkpoints; /* the directory that it goes on from */
+  rv_journal_lock *dir_lock;
+  rv_journal_mode mode;
+  int64_t period_ns;
+  uint64_t id[2];
+  pthread_t thread;
+  _Atomic(uint64_t) written; /* cycle */
+
+  rv_mutex lock; /* guards what follows */
+  rv_cond work, done;
+  bool pending, urgent, stopping, stopped;
+  bool wants_generation, saving; /* for a checkpoint; one is being saved */
+  uint64_t generations;          /* begun so far, and the segment of the last */
+  uint64_t last_generation;
+  int64_t generation_bytes, covered_bytes;  /* of stats.bytes: before the last generation; before that of the last checkpoint */
+  int64_t pending_since_ns, batch_since_ns; /* 0: nothing waits there */
+  rv_link waiters;
+  rv_writer_note *notes, *last_note;
+  rv_journal_stats stats;
+
+  /* the thread's own */
+  rv_journal_file file;
+  rv_journal_encoder encoder;
+  rv_journal_writers writers;
+  rv_change_list *lists; /* one a table */
+  int64_t began_ns;      /* the last cycle */
+  bool head;             /* the segment at hand has its tables */
+  bool new_generation, forget_chunks;
+  bool told; /* that it cannot write */
+};
+
+/* The thread, until the journal stops. */
+void *rv_journal_run(void *journal);
+/* Writes what is encoded, in a new segment where one is due, and waits for the disk; *number is the errno of a failure. */
+rv_code rv_journal_write_once(rv_journal *journal, int *number, rv_error *err);
+void rv_journal_note_success(rv_journal *journal, int64_t bytes);
+
+/* Waits until `there` is true of the journal and `what`. `watch` (asked without the lock) and `deadline_ns` (monotonic; INT64_MAX: none) end it.
+ * Holding the lock, which it lets go meanwhile. */
+rv_code rv_journal_await(rv_journal *journal, bool (*there)(const rv_journal *journal, uint64_t what), uint64_t what,
+                         const rv_checkpoint_watch *watch, int64_t deadline_ns, rv_error *err);
+
+#endif

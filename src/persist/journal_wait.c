@@ -1,0 +1,89 @@
+/* Those who wait until the disk has what they changed. */
+#include "base/error.h"
+#include "persist/checkpoint_files.h"
+#include "persist/journal_parts.h"
+
+enum { LOOK_NS = 20000000 }; /* how often a caller that blocks is asked whether it goes on */
+
+uint64_t rv_journal_ticket(const rv_journal *journal)
+{
+  return atomic_load(&journal->log.cycle) + 1;
+}
+
+bool rv_journal_is_written(const rv_journal *journal, uint64_t ticket)
+{
+  return atomic_load(&journal->written) >= ticket;
+}
+
+/* Holding the lock: a cycle must come that has nothing to write, perhaps. */
+static void hurry(rv_journal *journal)
+{
+  journal->pending = journal->urgent = true;
+  rv_cond_signal(&journal->work);
+}
+
+bool rv_journal_wait(rv_journal *journal, rv_journal_waiter *waiter)
+{
+  rv_list_init(&waiter->link);
+  if (rv_journal_is_written(journal, waiter->ticket)) return false;
+  rv_mutex_lock(&journal->lock);
+  bool written = rv_journal_is_written(journal, waiter->ticket);
+  if (!written) {
+    rv_list_push_back(&journal->waiters, &waiter->link);
+    hurry(journal);
+  }
+  rv_mutex_unlock(&journal->lock);
+  return !written;
+}
+
+bool rv_journal_cancel(rv_journal *journal, rv_journal_waiter *waiter)
+{
+  rv_mutex_lock(&journal->lock);
+  bool there = false;
+  for (const rv_link *link = journal->waiters.next; link != &journal->waiters && !there; link = link->next)
+    there = link == &waiter->link;
+  if (there) rv_list_remove(&waiter->link);
+  rv_mutex_unlock(&journal->lock);
+  return there;
+}
+
+rv_code rv_journal_await(rv_journal *journal, bool (*there)(const rv_journal *journal, uint64_t what), uint64_t what,
+                         const rv_checkpoint_watch *watch, int64_t deadline_ns, rv_error *err)
+{
+  const rv_checkpoint_progress none = {.size = sizeof none};
+  rv_code code = RV_OK;
+  while (code == RV_OK && !there(journal, what)) {
+    if (journal->stopped) {
+      code = rv_fail(err, RV_CANCELLED, "the journal has ended");
+    } else if (rv_monotonic_ns(&journal->env) >= deadline_ns) {
+      code = rv_fail(err, RV_DEADLINE_EXCEEDED, "the journal is not on the disk yet: %s",
+                     journal->stats.fault[0] != '\0' ? journal->stats.fault : "the disk is slow");
+    } else if (!rv_cond_wait_for(&journal->done, &journal->lock, LOOK_NS)) {
+      rv_mutex_unlock(&journal->lock);
+      code = rv_checkpoint_ask(watch, &none, err);
+      rv_mutex_lock(&journal->lock);
+    }
+  }
+  return code;
+}
+
+static rv_code wait_for_all(rv_journal *journal, const rv_checkpoint_watch *watch, int64_t deadline_ns, rv_error *err)
+{
+  rv_mutex_lock(&journal->lock);
+  hurry(journal);
+  rv_code code = rv_journal_await(journal, rv_journal_is_written, rv_journal_ticket(journal), watch, deadline_ns, err);
+  rv_mutex_unlock(&journal->lock);
+  return code;
+}
+
+rv_code rv_journal_sync(rv_journal *journal, int64_t timeout_ms, rv_error *err)
+{
+  int64_t now = rv_monotonic_ns(&journal->env), deadline_ns = INT64_MAX;
+  if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - now) / 1000000) deadline_ns = now + timeout_ms * 1000000;
+  return wait_for_all(journal, NULL, deadline_ns, err);
+}
+
+rv_code rv_journal_settle(rv_journal *journal, const rv_checkpoint_watch *watch, rv_error *err)
+{
+  return wait_for_all(journal, watch, INT64_MAX, err);
+}
