@@ -139,6 +139,8 @@ class Trajectory:
                     writer.create_item("queue", step + 0.5, trajectory)
                 if step == 4:
                     writer.flush(block_until_num_items=1)
+                if big:  # two of them are more than may be on its way to a server
+                    writer.flush()
             steps.append(writer.episode_steps)
             writer.end_episode()
             steps.append(writer.episode_steps)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from matrix_bulk import queue
-from matrix_control import table
+from matrix_tables import table
 from matrix_tensorflow import tensorflow
 from matrix_values import number, outcome
 

@@ -11,8 +11,12 @@ there: matrix_differences.py says what both do then.
 from __future__ import annotations
 
 from matrix_bulk import Insert, LegacyWriter, LongRun, Trajectory
-from matrix_control import Checkpoint, Errors, Info, Limiter, Mutate, Reset, Selector, Timeouts
+from matrix_changes import Mutate, Reset
+from matrix_checkpoint import Checkpoint
 from matrix_differences import Differences
+from matrix_errors import Errors
+from matrix_info import Info
+from matrix_limits import Limiter, Selector, Timeouts
 from matrix_shapes import SharedChunks, Structured, TrajectoryShapes
 from matrix_tensorflow import Dataset, TensorFlowClient
 
