@@ -24,17 +24,6 @@ static void put_limiter(rv_writer_buf *out, const rv_snapshot_head *head)
   rv_put_close(out, mark);
 }
 
-static void put_signature(rv_writer_buf *out, const rv_signature *signature)
-{
-  if (signature->structure.size > 0) {
-    rv_put_bytes_always(out, 9, signature->structure.data, signature->structure.size);
-  } else if (signature->num_specs > 0) {
-    size_t mark = rv_put_open(out, 9);
-    rv_signature_serialize(out, signature);
-    rv_put_close(out, mark);
-  }
-}
-
 void rv_table_record_serialize(rv_writer_buf *out, const rv_snapshot_head *head)
 {
   rv_put_string(out, 1, head->name);
@@ -44,7 +33,7 @@ void rv_table_record_serialize(rv_writer_buf *out, const rv_snapshot_head *head)
   rv_put_varint(out, 6, (uint64_t)head->max_size);
   rv_put_int32(out, 7, head->max_times_sampled);
   rv_put_varint(out, 8, (uint64_t)head->num_deleted_episodes);
-  put_signature(out, head->signature);
+  rv_signature_put(out, 9, head->signature);
   rv_put_varint(out, 10, (uint64_t)head->num_unique_samples);
   rv_put_fixed64(out, 1000, head->naming);
 }

@@ -21,17 +21,8 @@ static rv_code add(rv_turn *turn, const rv_restored_item *from, uint64_t naming,
   uint32_t slot;
   uint64_t before = table->books.slab.sequence;
   make_room(turn, table->config.max_size);
-  rv_code code = rv_books_take(&table->books, from->key, false, &slot, err);
+  rv_code code = rv_restored_into_books(turn, from, &slot, err);
   if (code != RV_OK) return code;
-  rv_item *item = rv_slab_at(&table->books.slab, slot);
-  item->priority = from->priority;
-  item->times_sampled = from->times_sampled;
-  item->inserted_at_ns = from->inserted_at_ns;
-  code = rv_books_attach(&table->books, slot, from->trajectory, &turn->garbage, err);
-  if (code != RV_OK) {
-    rv_books_give(&table->books, slot);
-    return code;
-  }
   code = rv_table_show(turn, slot, err);
   if (code != RV_OK) return code;
   rv_naming_inserted(table, naming, before);

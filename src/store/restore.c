@@ -18,23 +18,28 @@ static rv_code check(const rv_table *table, const rv_restored_item *item, rv_err
   return RV_OK;
 }
 
+rv_code rv_restored_into_books(rv_turn *turn, const rv_restored_item *from, uint32_t *slot, rv_error *err)
+{
+  rv_books *books = &turn->table->books;
+  rv_code code = rv_books_take(books, from->key, false, slot, err);
+  if (code != RV_OK) return code;
+  rv_item *item = rv_slab_at(&books->slab, *slot);
+  item->priority = from->priority;
+  item->times_sampled = from->times_sampled;
+  item->inserted_at_ns = from->inserted_at_ns;
+  code = rv_books_attach(books, *slot, from->trajectory, &turn->garbage, err);
+  if (code != RV_OK) rv_books_give(books, *slot);
+  return code;
+}
+
 static rv_code take_in(rv_turn *turn, const rv_restored_item *from, rv_error *err)
 {
   rv_table *table = turn->table;
   rv_code code = check(table, from, err);
   if (code != RV_OK) return code;
   uint32_t slot;
-  code = rv_books_take(&table->books, from->key, false, &slot, err);
+  code = rv_restored_into_books(turn, from, &slot, err);
   if (code != RV_OK) return code;
-  rv_item *item = rv_slab_at(&table->books.slab, slot);
-  item->priority = from->priority;
-  item->times_sampled = from->times_sampled;
-  item->inserted_at_ns = from->inserted_at_ns;
-  code = rv_books_attach(&table->books, slot, from->trajectory, &turn->garbage, err);
-  if (code != RV_OK) {
-    rv_books_give(&table->books, slot);
-    return code;
-  }
   int64_t removed = 0; /* none: there was room */
   return rv_table_admit(turn, slot, &removed, err);
 }

@@ -19,6 +19,7 @@
 #include "store/extensions/extension.h"
 #include "store/pick.h"
 #include "store/rate_limiter.h"
+#include "store/restore.h"
 #include "store/row_plan.h"
 #include "store/stamp.h"
 #include "store/table.h"
@@ -236,6 +237,8 @@ static inline bool rv_priority_fine(const rv_table *table, double priority)
   return table->weighs ? priority >= 0 && priority <= 1.7976931348623157e308 : priority == priority;
 }
 
+/* An item that the table had before (restore.h), with its trajectory, in the books; nobody sees it yet. On an error it is in neither. */
+rv_code rv_restored_into_books(rv_turn *turn, const rv_restored_item *from, uint32_t *slot, rv_error *err);
 /* An item that is in the books becomes visible: selectors, bounds, event. On an error it is gone again. The limiter is the caller's. */
 rv_code rv_table_show(rv_turn *turn, uint32_t slot, rv_error *err);
 /* The same for a new item; it is written down, and over the bound the remover takes one away. */

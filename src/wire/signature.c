@@ -358,3 +358,14 @@ void rv_signature_serialize(rv_writer_buf *out, const rv_signature *signature)
   }
   rv_put_close(out, list);
 }
+
+void rv_signature_put(rv_writer_buf *out, uint32_t field, const rv_signature *signature)
+{
+  if (signature->structure.size > 0) {
+    rv_put_bytes_always(out, field, signature->structure.data, signature->structure.size);
+  } else if (signature->num_specs > 0) {
+    size_t mark = rv_put_open(out, field);
+    rv_signature_serialize(out, signature);
+    rv_put_close(out, mark);
+  }
+}

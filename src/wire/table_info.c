@@ -208,17 +208,6 @@ static void put_worker_time(rv_writer_buf *out, const rv_table_info *info)
   rv_put_close(out, mark);
 }
 
-static void put_signature(rv_writer_buf *out, const rv_signature *signature)
-{
-  if (signature->structure.size > 0) {
-    rv_put_bytes_always(out, 6, signature->structure.data, signature->structure.size);
-  } else if (signature->num_specs > 0) {
-    size_t mark = rv_put_open(out, 6);
-    rv_signature_serialize(out, signature);
-    rv_put_close(out, mark);
-  }
-}
-
 static void put_waiting(rv_writer_buf *out, const rv_waiting_caller *caller)
 {
   size_t mark = rv_put_open(out, 1005);
@@ -255,7 +244,7 @@ void rv_table_info_put(rv_writer_buf *out, uint32_t field, const rv_table_info *
   rv_put_varint(out, 3, (uint64_t)info->max_size);
   rv_put_int32(out, 4, info->max_times_sampled);
   rv_rate_limiter_put(out, 5, &info->rate_limiter, info->inserts, info->samples);
-  put_signature(out, &info->signature);
+  rv_signature_put(out, 6, &info->signature);
   rv_put_varint(out, 7, (uint64_t)info->current_size);
   rv_put_string(out, 8, info->name);
   rv_put_varint(out, 9, (uint64_t)info->num_episodes);

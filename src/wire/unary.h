@@ -41,6 +41,8 @@ rv_code rv_signature_parse_places(rv_span structured_value, rv_signature *out, r
 void rv_signature_fini(rv_signature *signature);
 /* A StructuredValue that is a list of the specs, for signatures that were given without a structure. */
 void rv_signature_serialize(rv_writer_buf *out, const rv_signature *signature);
+/* As a field of the message that is being written: its structure, or such a list; nothing without either. */
+void rv_signature_put(rv_writer_buf *out, uint32_t field, const rv_signature *signature);
 
 /* Extension service reverie.Reverie (docs/protocol.md): Items, Get, SetRateLimiter. */
 typedef struct rv_items_request {
