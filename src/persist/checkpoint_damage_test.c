@@ -190,6 +190,34 @@ static void a_directory_without_permission_is_named(void **state)
   rv_store_unref(store);
 }
 
+/* Not as if it were half written, which an older one takes the place of and the next one removes. */
+static void a_checkpoint_that_nobody_may_look_into_stops_the_start(void **state)
+{
+  fixture *f = *state;
+  two t;
+  save_two(f, &t);
+  chmod(f->top, 0755);
+  chmod(f->root, 0755);
+  chmod(t.newer, 0);
+  pid_t child = fork();
+  if (child == 0) {
+    rv_error err;
+    rv_store *back;
+    bool fine = geteuid() != 0 || seteuid(65534) == 0;
+    fine =
+        fine && restore(f, t.tables, TABLES, &back, NULL, &err) == RV_PERMISSION_DENIED && strstr(err.message, t.newer) != NULL;
+    rv_checkpoints_retain(f->root, 1, &f->env);
+    fine = fine && access(t.newer, F_OK) == 0;
+    _exit(fine ? 0 : 1);
+  }
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  chmod(t.newer, 0755);
+  assert_true(is_there(t.newer, "DONE"));
+  free_two(&t);
+}
+
 static void a_root_that_is_a_file_is_named(void **state)
 {
   fixture *f = *state;
@@ -236,6 +264,7 @@ int main(void)
       TEST(nothing_is_started_where_every_checkpoint_is_damaged),
       TEST(a_full_disk_keeps_the_checkpoint_before),
       TEST(a_directory_without_permission_is_named),
+      TEST(a_checkpoint_that_nobody_may_look_into_stops_the_start),
       TEST(a_root_that_is_a_file_is_named),
       TEST(a_wrong_configuration_is_blamed_and_not_the_checkpoint),
   };

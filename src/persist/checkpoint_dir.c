@@ -27,17 +27,21 @@ char *rv_path_join(const char *dir, const char *name)
 
 /* ---- listing ---- */
 
-static bool has_file(const char *path, const char *name)
+/* Is the file there? 0, or why nobody can say. */
+static int look_for(const char *path, const char *name, bool *there)
 {
   char *file = rv_path_join(path, name);
-  bool there = file != NULL && access(file, F_OK) == 0;
+  if (file == NULL) return ENOMEM;
+  *there = access(file, F_OK) == 0;
+  int number = *there || errno == ENOENT || errno == ENOTDIR ? 0 : errno;
   free(file);
-  return there;
+  return number;
 }
 
 bool rv_checkpoint_is_done(const char *path)
 {
-  return has_file(path, RV_DONE_FILE);
+  bool there = false;
+  return look_for(path, RV_DONE_FILE, &there) != 0 || there;
 }
 
 static int newest_first(const void *a, const void *b)
@@ -52,13 +56,16 @@ static rv_code add_entry(const char *root, const char *name, rv_checkpoint_list 
   char *path = rv_path_join(root, name);
   struct stat info;
   if (path == NULL) return rv_fail_memory(err, strlen(root));
-  if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) { /* gone meanwhile, or a file */
+  rv_checkpoint_entry added = {.unknown = stat(path, &info) == 0 ? 0 : errno};
+  if (added.unknown == ENOENT || (added.unknown == 0 && !S_ISDIR(info.st_mode))) { /* gone meanwhile, or a file */
     free(path);
     return RV_OK;
   }
   rv_checkpoint_entry *grown = realloc(list->entries, (list->count + 1) * sizeof *grown);
   if (grown != NULL) list->entries = grown;
-  rv_checkpoint_entry added = {.name = strdup(name), .done = has_file(path, RV_DONE_FILE), .ours = has_file(path, RV_OURS_FILE)};
+  added.name = strdup(name);
+  if (added.unknown == 0) added.unknown = look_for(path, RV_DONE_FILE, &added.done);
+  if (added.unknown == 0) added.unknown = look_for(path, RV_OURS_FILE, &added.ours);
   free(path);
   if (grown == NULL || added.name == NULL) {
     free(added.name);
@@ -123,7 +130,7 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
   uint32_t kept = 0;
   for (size_t i = 0; i < list.count; i++) {
     const rv_checkpoint_entry *entry = &list.entries[i];
-    if (!entry->ours || entry->wall_ns == INT64_MIN) continue; /* renamed: somebody wants to keep it */
+    if (entry->unknown != 0 || !entry->ours || entry->wall_ns == INT64_MIN) continue; /* renamed: somebody wants to keep it */
     if (entry->done && kept++ < keep) continue;
     char *path = rv_path_join(root, entry->name);
     if (path == NULL || remove_ours(path, &err) != RV_OK)

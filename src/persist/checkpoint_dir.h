@@ -37,6 +37,7 @@ typedef struct rv_checkpoint_entry {
   char *name;
   int64_t wall_ns; /* by its name; INT64_MIN: the name is no time */
   bool done, ours;
+  int unknown; /* errno of who tried to look into it; 0: `done` and `ours` are so */
 } rv_checkpoint_entry;
 
 typedef struct rv_checkpoint_list {
@@ -47,7 +48,7 @@ typedef struct rv_checkpoint_list {
 /* All directories of the root but those whose names begin with a dot. A root that is not there has none. */
 rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err);
 void rv_checkpoint_list_fini(rv_checkpoint_list *list);
-bool rv_checkpoint_is_done(const char *path); /* it is there, with DONE in it */
+bool rv_checkpoint_is_done(const char *path); /* it is there, with DONE in it, or nobody can say: reading it will */
 
 /* ---- writing and removing ---- */
 

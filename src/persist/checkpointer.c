@@ -231,9 +231,13 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
   char *dir = rv_path_join(work->checkpointer->path, entry->name);
   if (dir == NULL) return rv_fail_memory(err, strlen(work->checkpointer->path));
   rv_code code = RV_OK;
-  if (!entry->done) {
+  if (entry->unknown == 0 && !entry->done) {
     if (entry->wall_ns != INT64_MIN)
       rv_log(env, RV_LOG_WARNING, "%s has no " RV_DONE_FILE ": it is half written, and passed over", dir);
+    free(dir);
+    return RV_OK;
+  }
+  if (entry->unknown != 0 && entry->wall_ns == INT64_MIN) { /* lost+found, say */
     free(dir);
     return RV_OK;
   }
