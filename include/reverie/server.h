@@ -49,6 +49,10 @@ RV_API rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv
 /* Reads the files of its TLS again, for connections that begin from now on. RV_INVALID_ARGUMENT when they cannot be used: those that were
  * read before stay. RV_FAILED_PRECONDITION: it has no TLS. Any thread. */
 RV_API rv_code rv_server_reload_tls(rv_server *server, rv_error *err);
+/* Takes the place of the identities that it was made with; an empty list: nobody may call. Calls in progress of an identity that is
+ * not in the list as it was (name, secrets and rights) end with RV_UNAUTHENTICATED, others go on. Returns when they have ended.
+ * RV_INVALID_ARGUMENT names what is wrong: all is as before. RV_FAILED_PRECONDITION: it is stopped. Any thread but a callback's. */
+RV_API rv_code rv_server_set_identities(rv_server *server, const rv_identity *identities, size_t num_identities, rv_error *err);
 /* The port that address number `index` is bound to; 0 for a unix socket. */
 RV_API uint16_t rv_server_port(const rv_server *server, size_t index);
 /* Refuses new calls (health says NOT_SERVING), lets those in progress finish for up to drain_ms, ends the rest with

@@ -230,6 +230,31 @@ class Server:
             raise FailedPreconditionError("the server listens nowhere and has no TLS")
         self._server.reload_tls()
 
+    def set_identities(self, identities: Sequence[Identity]) -> None:
+        """Who may call from now on, in place of those that the server was made with.
+
+        Calls in progress of an identity that is not in the list as it was (name, token, certificate name and rights) end with
+        `UnauthenticatedError`; others go on. Returns when they have ended.
+
+        Parameters
+        ----------
+        identities : sequence of Identity
+            Empty: nobody may call.
+
+        Raises
+        ------
+        ValueError
+            One of them cannot be used; all is as before.
+        FailedPreconditionError
+            The server listens nowhere, or is stopped.
+        """
+        raw = raw_identities(identities)
+        if raw is None:
+            raise TypeError("identities is None; a server that asks who calls cannot stop asking")
+        if self._server is None:
+            raise FailedPreconditionError("the server listens nowhere, so nobody is asked")
+        self._server.set_identities(raw)
+
     def stop(self, drain: float = 0.0) -> None:
         """Stops serving. Idempotent.
 

@@ -147,8 +147,31 @@ static PyObject *server_reload_tls(PyObject *object, PyObject *none)
   return NULL;
 }
 
+static PyObject *server_set_identities(PyObject *object, PyObject *list)
+{
+  server_object *self = (server_object *)object;
+  rv_error err = {.code = RV_OK};
+  const rv_identity *identities;
+  size_t count;
+  scratch s;
+  scratch_init(&s);
+  rv_code code = RV_OK;
+  bool ok = security_identities(&s, list, &identities, &count);
+  if (ok) {
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_server_set_identities(self->server, identities, count, &err);
+    Py_END_ALLOW_THREADS
+    if (code != RV_OK) core_raise(self->state, &err);
+  }
+  scratch_fini(&s);
+  if (!ok || code != RV_OK) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef server_methods[] = {
     {"reload_tls", server_reload_tls, METH_NOARGS, "reload_tls($self, /)\n--\n\nReads the files of its TLS again."},
+    {"set_identities", server_set_identities, METH_O,
+     "set_identities($self, identities, /)\n--\n\nTakes the place of those that it has."},
     {"ports", server_ports, METH_NOARGS, "ports($self, /)\n--\n\nThe port each address is bound to; 0 for a unix socket."},
     {"stop", server_stop, METH_VARARGS,
      "stop($self, drain_ms=0, /)\n--\n\nStops serving; calls in progress get drain_ms to finish."},

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct rv_caller {
 };
 
 struct rv_access {
+  atomic_uint refs;
   rv_caller *callers;
   size_t count;
 };
@@ -110,20 +112,27 @@ rv_code rv_access_new(const rv_identity *identities, size_t num_identities, rv_a
 {
   rv_access *access = calloc(1, sizeof *access);
   if (access == NULL) return rv_fail_memory(err, sizeof *access);
+  atomic_init(&access->refs, 1);
   access->callers = calloc(num_identities + 1, sizeof *access->callers);
   rv_code code = access->callers == NULL ? rv_fail_memory(err, num_identities * sizeof *access->callers) : RV_OK;
   for (size_t i = 0; i < num_identities && code == RV_OK; i++) code = add(access, &identities[i], err);
   if (code != RV_OK) {
-    rv_access_free(access);
+    rv_access_unref(access);
     return code;
   }
   *out = access;
   return RV_OK;
 }
 
-void rv_access_free(rv_access *access)
+rv_access *rv_access_ref(rv_access *access)
 {
-  if (access == NULL) return;
+  if (access != NULL) atomic_fetch_add_explicit(&access->refs, 1, memory_order_relaxed);
+  return access;
+}
+
+void rv_access_unref(rv_access *access)
+{
+  if (access == NULL || atomic_fetch_sub_explicit(&access->refs, 1, memory_order_acq_rel) != 1) return;
   for (size_t i = 0; i < access->count; i++) {
     rv_caller *caller = &access->callers[i];
     for (size_t k = 0; k < caller->num_grants; k++) free(caller->grants[k].table);
@@ -174,6 +183,30 @@ rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller *
   if (*out != NULL) return RV_OK;
   if (name[0] == '\0') return rv_fail(err, RV_UNAUTHENTICATED, "the server asks who calls; give the client a token");
   return rv_fail(err, RV_UNAUTHENTICATED, "the server does not know the name \"%.100s\" of this client's certificate", name);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+  return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool same_grants(const rv_caller *a, const rv_caller *b)
+{
+  if (a->num_grants != b->num_grants) return false;
+  for (size_t i = 0; i < a->num_grants; i++)
+    if (a->grants[i].rights != b->grants[i].rights || !same_text(a->grants[i].table, b->grants[i].table)) return false;
+  return true;
+}
+
+bool rv_access_has(const rv_access *access, const rv_caller *caller)
+{
+  for (size_t i = 0; i < access->count; i++) {
+    const rv_caller *now = &access->callers[i];
+    if (strcmp(now->name, caller->name) == 0 && same_text(now->certificate_name, caller->certificate_name) &&
+        now->has_token == caller->has_token && CRYPTO_memcmp(now->token, caller->token, DIGEST) == 0 && same_grants(now, caller))
+      return true;
+  }
+  return false;
 }
 
 /* ---- what he may do ---- */

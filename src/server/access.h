@@ -1,4 +1,4 @@
-/* Who calls, and what he may do (docs/security.md). Fixed when the server is made; read by all threads. */
+/* Who calls, and what he may do (docs/security.md). Read by all threads; what changes is which one a server has. */
 #ifndef RV_SERVER_ACCESS_H
 #define RV_SERVER_ACCESS_H
 
@@ -7,11 +7,12 @@
 #include "wire/proto.h"
 
 typedef struct rv_access rv_access;
-typedef struct rv_caller rv_caller; /* one of the identities; lives as long as the access */
+typedef struct rv_caller rv_caller; /* one of the identities; lives as long as its access */
 
-/* Copies the identities. RV_INVALID_ARGUMENT names the one that is wrong. */
+/* Copies the identities; one reference. RV_INVALID_ARGUMENT names the one that is wrong. */
 rv_code rv_access_new(const rv_identity *identities, size_t num_identities, rv_access **out, rv_error *err);
-void rv_access_free(rv_access *access); /* NULL is fine */
+rv_access *rv_access_ref(rv_access *access); /* NULL is fine */
+void rv_access_unref(rv_access *access);     /* NULL is fine */
 
 /* By the call's token, else by the certificate its connection showed. *out is NULL where nobody is asked (`access` is NULL).
  * RV_UNAUTHENTICATED: nobody known. */
@@ -20,6 +21,8 @@ rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller *
 rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, rv_error *err);
 /* On whichever table. */
 bool rv_caller_may_somewhere(const rv_caller *caller, rv_right right);
+/* It has the identity that the caller was found as, with the same secrets and rights. */
+bool rv_access_has(const rv_access *access, const rv_caller *caller);
 /* Tells callers apart, also after a restart; 0 for NULL. */
 uint64_t rv_caller_id(const rv_caller *caller);
 const char *rv_caller_name(const rv_caller *caller); /* "anybody" for NULL */

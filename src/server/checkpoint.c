@@ -107,7 +107,7 @@ static const rv_call_events checkpoint_events = {.on_message = on_message, .on_h
 
 static void sweep(rv_server_stream *stream, rv_sweep kind)
 {
-  if (kind == RV_SWEEP_END) rv_server_stream_finish(stream, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+  if (kind != RV_SWEEP_DRAIN) rv_server_stream_swept(stream, kind);
 }
 
 static void destroy(rv_server_stream *stream)

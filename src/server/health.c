@@ -107,8 +107,8 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
 {
   watch *self = RV_CONTAINER(stream, watch, stream);
   if (!rv_server_stream_is_open(stream)) return;
-  if (kind == RV_SWEEP_END)
-    rv_server_stream_finish(stream, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+  if (kind != RV_SWEEP_DRAIN)
+    rv_server_stream_swept(stream, kind);
   else if (self->asked && self->known)
     tell(self, NOT_SERVING);
 }

@@ -48,8 +48,7 @@ static const rv_call_events initialize_connection_events = {
 
 static void sweep(rv_server_stream *stream, rv_sweep kind)
 {
-  (void)kind;
-  rv_server_stream_finish(stream, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+  rv_server_stream_swept(stream, kind); /* a drain does not wait for it */
 }
 
 static void destroy(rv_server_stream *stream)

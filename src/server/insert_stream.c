@@ -236,10 +236,12 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
   rv_insert_call *call = RV_CONTAINER(stream, rv_insert_call, stream);
   rv_server_stream_ref(stream);
   call->draining = true;
-  if (kind == RV_SWEEP_END) {
+  if (kind != RV_SWEEP_DRAIN) {
+    const char *message;
+    rv_code code = rv_sweep_says(kind, &message);
     rv_insert_items_drop_request(call);
     rv_insert_items_cancel(call);
-    rv_insert_call_end(call, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+    rv_insert_call_end(call, code, message);
   }
   rv_insert_call_update(call);
   rv_server_stream_unref(stream);

@@ -370,16 +370,16 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
   sample_call *call = RV_CONTAINER(stream, sample_call, stream);
   rv_server_stream_ref(stream);
   call->draining = true;
-  if (kind == RV_SWEEP_END) {
+  if (kind != RV_SWEEP_DRAIN) {
     bool waited = call->asking && take_back(call);
     if (waited) {
       call->ask.waiter.code = RV_OK;
       settle(call); /* what it already held goes out */
     }
-    if (waited)
+    if (waited && kind == RV_SWEEP_END)
       rv_server_stream_finish(stream, RV_CANCELLED, "the server is shutting down while the sample waits for its table");
     else
-      rv_server_stream_finish(stream, RV_UNAVAILABLE, "Cancelling all calls: the server is shutting down");
+      rv_server_stream_swept(stream, kind);
   }
   serve(call);
   rv_server_stream_unref(stream);

@@ -66,7 +66,7 @@ static void destroy(rv_server *server)
 {
   rv_saver_free(server->saver);
   rv_journal_unref(server->journal);
-  rv_access_free(server->access);
+  rv_access_unref(server->access);
   rv_tls_unref(server->tls);
   rv_cond_fini(&server->changed);
   rv_mutex_fini(&server->lock);
@@ -157,12 +157,21 @@ uint16_t rv_server_port(const rv_server *server, size_t index)
   return index < server->num_addresses ? server->ports[index] : 0;
 }
 
-/* ---- stopping ---- */
+/* ---- all streams ---- */
 
 typedef struct sweep_of_loop {
   rv_server_loop *loop;
   rv_sweep kind;
+  const rv_access *access; /* of RV_SWEEP_REVOKE: the new one */
+  size_t ended;            /* by RV_SWEEP_REVOKE */
 } sweep_of_loop;
+
+static bool concerns(const sweep_of_loop *sweep, const rv_server_stream *stream)
+{
+  if (sweep->kind != RV_SWEEP_REVOKE) return true;
+  if (stream->ops->open_to_all || stream->access == sweep->access) return false;
+  return stream->caller == NULL || !rv_access_has(sweep->access, stream->caller);
+}
 
 /* On the loop's thread. A sweep may end its own stream, but no other. */
 static void sweep_loop(void *argument)
@@ -171,20 +180,59 @@ static void sweep_loop(void *argument)
   for (rv_link *link = sweep->loop->streams.next, *next; link != &sweep->loop->streams; link = next) {
     next = link->next;
     rv_server_stream *stream = RV_CONTAINER(link, rv_server_stream, link);
+    if (!concerns(sweep, stream)) continue;
+    sweep->ended += rv_server_stream_is_open(stream);
     stream->ops->sweep(stream, sweep->kind);
   }
 }
 
-static void sweep_all(rv_server *server, rv_sweep kind)
+/* How many calls were open that it concerned. */
+static size_t sweep_all(rv_server *server, rv_sweep kind, const rv_access *access)
 {
+  size_t ended = 0;
   rv_mutex_lock(&server->lock);
   size_t num_loops = server->num_loops; /* entries below it do not change any more */
   rv_mutex_unlock(&server->lock);
   for (size_t i = 0; i < num_loops; i++) {
-    sweep_of_loop sweep = {.loop = &server->loops[i], .kind = kind};
+    sweep_of_loop sweep = {.loop = &server->loops[i], .kind = kind, .access = access};
     rv_loop_call(sweep.loop->loop, sweep_loop, &sweep);
+    ended += sweep.ended;
   }
+  return ended;
 }
+
+rv_code rv_server_set_identities(rv_server *server, const rv_identity *identities, size_t num_identities, rv_error *err)
+{
+  if (identities == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "identities is NULL; a server that asks who calls cannot stop asking");
+  rv_access *access;
+  rv_code code = rv_access_new(identities, num_identities, &access, err);
+  if (code != RV_OK) return code;
+  rv_mutex_lock(&server->lock);
+  while (server->num_sweepers > 0) rv_cond_wait(&server->changed, &server->lock); /* another's list: first come, first served */
+  bool runs = server->phase == RV_SERVER_RUNS;
+  rv_access *before = server->access;
+  if (runs) {
+    server->access = rv_access_ref(access);
+    server->num_sweepers++;
+  }
+  rv_mutex_unlock(&server->lock);
+  if (!runs) {
+    rv_access_unref(access);
+    return rv_fail(err, RV_FAILED_PRECONDITION, "the server is stopped, or about to be");
+  }
+  rv_access_unref(before);
+  size_t ended = sweep_all(server, RV_SWEEP_REVOKE, access);
+  rv_mutex_lock(&server->lock);
+  server->num_sweepers--;
+  rv_cond_broadcast(&server->changed);
+  rv_mutex_unlock(&server->lock);
+  rv_access_unref(access);
+  rv_log(&server->env, RV_LOG_INFO, "%zu identities are in force; calls of others that were ended: %zu", num_identities, ended);
+  return RV_OK;
+}
+
+/* ---- stopping ---- */
 
 static int64_t deadline_in(const rv_server *server, int64_t ms)
 {
@@ -208,14 +256,14 @@ static void wait_for_streams(rv_server *server)
 static void drain(rv_server *server)
 {
   atomic_store(&server->draining, true);
-  sweep_all(server, RV_SWEEP_DRAIN);
+  sweep_all(server, RV_SWEEP_DRAIN, NULL);
   wait_for_streams(server);
   if (server->saver != NULL) rv_saver_stop(server->saver); /* those who wait for it are answered through their loops */
-  sweep_all(server, RV_SWEEP_END);
+  sweep_all(server, RV_SWEEP_END, NULL);
   rv_grpc_server_stop(server->grpc, LAST_WORDS_MS);
   /* Operations that were completing while they were cancelled still come home through their loops, which must run until then. */
   rv_mutex_lock(&server->lock);
-  while (server->num_streams > 0) rv_cond_wait_for(&server->changed, &server->lock, 10000000);
+  while (server->num_streams > 0 || server->num_sweepers > 0) rv_cond_wait_for(&server->changed, &server->lock, 10000000);
   rv_mutex_unlock(&server->lock);
   rv_grpc_server_free(server->grpc);
   server->grpc = NULL;

@@ -34,7 +34,6 @@ struct rv_server {
   rv_writer_session_limits session_limits;
   rv_saver *saver;     /* NULL: no checkpointer */
   rv_journal *journal; /* one reference; NULL: none */
-  rv_access *access;   /* NULL: nobody is asked */
   rv_tls *tls;         /* NULL: none */
   rv_grpc_server *grpc;
   uint16_t *ports;
@@ -44,19 +43,24 @@ struct rv_server {
   atomic_size_t orphan_bytes;
   rv_mutex lock; /* guards everything below */
   rv_cond changed;
+  rv_access *access; /* one reference; NULL: nobody is asked */
   size_t num_streams, num_lingering;
+  size_t num_sweepers;                       /* who need the loops, which therefore stay */
   rv_server_loop loops[RV_SERVER_LOOPS_MAX]; /* `loop` is set once, under the lock */
   size_t num_loops;
   enum { RV_SERVER_RUNS, RV_SERVER_DRAINS, RV_SERVER_STOPPED } phase;
   int64_t drain_until_ns;
-  atomic_bool draining; /* for those who only look */
+  int64_t refusals_since_ns; /* when they began to be counted */
+  size_t num_refusals;       /* calls of nobody known, and of who may not, since */
+  atomic_bool draining;      /* for those who only look */
 };
 
 /* ---- streams ---- */
 
 typedef enum rv_sweep {
   RV_SWEEP_DRAIN, /* end when what is in progress is done */
-  RV_SWEEP_END    /* end now; waits on tables are cancelled */
+  RV_SWEEP_END,   /* end now; waits on tables are cancelled */
+  RV_SWEEP_REVOKE /* the same, because its identity is gone */
 } rv_sweep;
 
 typedef struct rv_server_stream rv_server_stream;
@@ -73,7 +77,8 @@ struct rv_server_stream {
   rv_loop *loop;
   rv_server_loop *home;    /* where it is listed */
   rv_call *call;           /* NULL once on_close has come */
-  const rv_caller *caller; /* NULL: nobody is asked */
+  rv_access *access;       /* that was in force when it began; NULL: nobody was asked */
+  const rv_caller *caller; /* of it; NULL: nobody was asked */
   bool finished;           /* rv_call_finish was called */
   atomic_uint refs;
   rv_link link; /* in its loop's list */
@@ -89,6 +94,10 @@ void rv_server_stream_unref(rv_server_stream *stream); /* on the loop's thread *
 void rv_server_stream_closed(rv_server_stream *stream);
 /* Sends the trailers; the first time counts. RV_OK takes no message. */
 void rv_server_stream_finish(rv_server_stream *stream, rv_code code, const char *message);
+/* Ends it as a sweep that is no drain does. */
+void rv_server_stream_swept(rv_server_stream *stream, rv_sweep kind);
+/* What callers are told whom a sweep ends. */
+rv_code rv_sweep_says(rv_sweep kind, const char **message);
 static inline bool rv_server_stream_is_open(const rv_server_stream *stream)
 {
   return stream->call != NULL && !stream->finished;

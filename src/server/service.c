@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,8 @@
 #define REVERB "/deepmind.reverb.ReverbService/"
 #define REVERIE "/reverie.Reverie/"
 #define HEALTH "/grpc.health.v1.Health/"
+
+enum { REFUSALS_LOGGED = 10, REFUSALS_NS = 1000000000 };
 
 static const rv_method methods[] = {
     {.path = REVERB "InsertStream", .begin = rv_begin_insert_stream},
@@ -38,8 +41,38 @@ static void ignore_close(rv_call *call, void *user, rv_code code, const char *me
 }
 static const rv_call_events refused_events = {.on_message = ignore_message, .on_close = ignore_close};
 
-static bool refuse(rv_call *call, const rv_error *err, const rv_call_events **events, void **user)
+/* Part of it is a caller's choice, who must not be able to write lines of its own. */
+static void copy_printable(char *out, size_t capacity, rv_span text)
 {
+  size_t n = text.size < capacity - 1 ? text.size : capacity - 1;
+  for (size_t i = 0; i < n; i++) out[i] = text.data[i] < 0x20 || text.data[i] == 0x7f ? '?' : (char)text.data[i];
+  out[n] = '\0';
+}
+
+/* Who is refused may go on asking: REFUSALS_LOGGED lines a second are written. `more`: how many were not. */
+static bool may_log_refusal(rv_server *server, char more[64])
+{
+  int64_t now = rv_monotonic_ns(&server->env);
+  more[0] = '\0';
+  rv_mutex_lock(&server->lock);
+  if (now - server->refusals_since_ns >= REFUSALS_NS) {
+    if (server->num_refusals > REFUSALS_LOGGED)
+      snprintf(more, 64, " (before it %zu more that are not in the log)", server->num_refusals - REFUSALS_LOGGED);
+    server->refusals_since_ns = now;
+    server->num_refusals = 0;
+  }
+  bool may = ++server->num_refusals <= REFUSALS_LOGGED;
+  rv_mutex_unlock(&server->lock);
+  return may;
+}
+
+static bool refuse(rv_server *server, rv_call *call, const rv_error *err, const rv_call_events **events, void **user)
+{
+  char printable[256], more[64];
+  if (err->code == RV_UNAUTHENTICATED && may_log_refusal(server, more)) {
+    copy_printable(printable, sizeof printable, (rv_span){(const uint8_t *)err->message, strlen(err->message)});
+    rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was refused: %s%s", rv_call_peer(call), printable, more);
+  }
   *events = &refused_events;
   *user = NULL;
   rv_call_finish(call, err->code, err->message);
@@ -55,27 +88,20 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   rv_error err;
   if (atomic_load(&server->draining) && !method->while_draining) {
     rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
-    return refuse(call, &err, events, user);
+    return refuse(server, call, &err, events, user);
   }
-  if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(call, &err, events, user);
+  if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(server, call, &err, events, user);
   return true;
-}
-
-/* A caller chooses the name: it must not be able to write lines of its own. */
-static void copy_printable(char *out, size_t capacity, rv_span name)
-{
-  size_t n = name.size < capacity - 1 ? name.size : capacity - 1;
-  for (size_t i = 0; i < n; i++) out[i] = name.data[i] < 0x20 || name.data[i] == 0x7f ? '?' : (char)name.data[i];
-  out[n] = '\0';
 }
 
 void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code)
 {
-  char printable[129] = "";
+  char printable[129] = "", more[64] = "";
+  if (code == RV_PERMISSION_DENIED && !may_log_refusal(server, more)) return;
   if (name.data != NULL) copy_printable(printable, sizeof printable, name);
   const char *quote = name.data != NULL ? "\"" : "";
-  rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%s%s%s: %s",
-         rv_caller_name(caller), peer, what, name.data != NULL ? " " : "", quote, printable, quote, rv_code_name(code));
+  rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%s%s%s: %s%s",
+         rv_caller_name(caller), peer, what, name.data != NULL ? " " : "", quote, printable, quote, rv_code_name(code), more);
 }
 
 rv_code rv_server_put(rv_pieces *response, rv_writer_buf *owned_body, rv_error *err)

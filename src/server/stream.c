@@ -22,6 +22,16 @@ static void greet(rv_server *server, rv_call *call)
   rv_call_set_header(call, "reverie-server-state", server->state_id);
 }
 
+/* What the server counts, and the stream's access. */
+static void leave(rv_server *server, rv_access *access, bool lingers)
+{
+  rv_access_unref(access);
+  rv_mutex_lock(&server->lock);
+  server->num_lingering -= lingers;
+  if (--server->num_streams == server->num_lingering) rv_cond_broadcast(&server->changed);
+  rv_mutex_unlock(&server->lock);
+}
+
 rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
                                rv_error *err)
 {
@@ -30,14 +40,13 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->loop = rv_call_loop(call);
   stream->call = call;
   stream->finished = false;
+  stream->access = NULL;
   stream->caller = NULL;
-  rv_code code = ops->open_to_all ? RV_OK : rv_access_find(server->access, call, &stream->caller, err);
-  if (code != RV_OK) return code;
-  if (!ops->open_to_all) greet(server, call);
   atomic_init(&stream->refs, 1);
   rv_mutex_lock(&server->lock);
   rv_server_loop *loop = find_loop(server, stream->loop);
   if (loop != NULL) {
+    if (!ops->open_to_all) stream->access = rv_access_ref(server->access);
     server->num_streams++;
     server->num_lingering += ops->lingers;
   }
@@ -45,6 +54,12 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   if (loop == NULL)
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
   stream->home = loop;
+  rv_code code = rv_access_find(stream->access, call, &stream->caller, err);
+  if (code != RV_OK) {
+    leave(server, stream->access, ops->lingers);
+    return code;
+  }
+  if (!ops->open_to_all) greet(server, call);
   rv_list_push_back(&loop->streams, &stream->link);
   return RV_OK;
 }
@@ -58,13 +73,11 @@ void rv_server_stream_unref(rv_server_stream *stream)
 {
   if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
   rv_server *server = stream->server;
+  rv_access *access = stream->access;
   bool lingers = stream->ops->lingers;
   rv_list_remove(&stream->link);
   stream->ops->destroy(stream);
-  rv_mutex_lock(&server->lock);
-  server->num_lingering -= lingers;
-  if (--server->num_streams == server->num_lingering) rv_cond_broadcast(&server->changed);
-  rv_mutex_unlock(&server->lock);
+  leave(server, access, lingers);
 }
 
 void rv_server_stream_closed(rv_server_stream *stream)
@@ -78,4 +91,22 @@ void rv_server_stream_finish(rv_server_stream *stream, rv_code code, const char 
   if (!rv_server_stream_is_open(stream)) return;
   stream->finished = true;
   rv_call_finish(stream->call, code, code == RV_OK ? "" : message);
+}
+
+rv_code rv_sweep_says(rv_sweep kind, const char **message)
+{
+  if (kind == RV_SWEEP_REVOKE) {
+    *message =
+        "the server's identities were changed, and the one of this call is not among them any more, or may do other things";
+    return RV_UNAUTHENTICATED;
+  }
+  *message = "Cancelling all calls: the server is shutting down";
+  return RV_UNAVAILABLE;
+}
+
+void rv_server_stream_swept(rv_server_stream *stream, rv_sweep kind)
+{
+  const char *message;
+  rv_code code = rv_sweep_says(kind, &message);
+  rv_server_stream_finish(stream, code, message);
 }

@@ -2,6 +2,7 @@
 #include "client_fixture.h"
 
 #include "net/certificates_testing.h"
+#include "reverie/step_writer.h"
 
 static const char actor_token[] = "token-of-the-actors", learner_token[] = "token-of-the-learner",
                   admin_token[] = "token-of-the-admin";
@@ -9,8 +10,18 @@ static const char actor_token[] = "token-of-the-actors", learner_token[] = "toke
 typedef struct secured {
   fixture f;
   char log[4096];
-  pthread_mutex_t lock; /* guards log */
+  pthread_mutex_t lock;    /* guards log */
+  _Atomic int64_t stopped; /* what the server's clock says; 0: the time */
 } secured;
+
+static int64_t now_of(void *context)
+{
+  secured *s = context;
+  struct timespec now;
+  if (s->stopped != 0) return s->stopped;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
 
 static void note(void *context, rv_log_level level, const char *line)
 {
@@ -31,6 +42,7 @@ static void open_server(secured *s, const rv_tls_config *tls, const rv_identity 
   new_store(&s->f);
   rv_env_default(&env);
   env.log = note;
+  env.monotonic_ns = now_of;
   env.context = s;
   env.log_level = RV_LOG_INFO;
   const char *address = "127.0.0.1:0";
@@ -157,6 +169,34 @@ static void who_is_not_known_gets_nowhere(void **state)
   close_server(&s);
 }
 
+static size_t count_in_log(secured *s, const char *what)
+{
+  pthread_mutex_lock(&s->lock);
+  size_t count = 0;
+  for (const char *at = s->log; (at = strstr(at, what)) != NULL; at++) count++;
+  pthread_mutex_unlock(&s->lock);
+  return count;
+}
+
+static void who_is_refused_is_in_the_log_but_cannot_fill_it(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  s.stopped = now_of(&s);
+  rv_client *unknown = client_of(&s, "token-of-nobody-at-all", NULL);
+  rv_server_info *info;
+  for (int i = 0; i < 30; i++) assert_code(rv_client_server_info(unknown, &long_enough, &info, &err), RV_UNAUTHENTICATED);
+  assert_int_equal(count_in_log(&s, "was refused: the server does not know this token"), 10);
+  s.stopped += 1000000000;
+  assert_code(rv_client_server_info(unknown, &long_enough, &info, &err), RV_UNAUTHENTICATED);
+  assert_int_equal(count_in_log(&s, "(before it 20 more that are not in the log)"), 1);
+  s.stopped = 0;
+  rv_client_free(unknown);
+  close_server(&s);
+}
+
 static void what_administrators_do_is_in_the_log(void **state)
 {
   (void)state;
@@ -224,6 +264,71 @@ static void a_certificate_tells_who_calls(void **state)
   unlink(stranger);
   rmdir(folder);
   authority_fini(&authority);
+}
+
+typedef struct waiting_sample {
+  rv_client *client;
+  rv_code code;
+  rv_error err;
+} waiting_sample;
+
+static void *wait_for_sample(void *context)
+{
+  waiting_sample *waiting = context;
+  rv_batch *batch;
+  waiting->code = rv_client_sample_batch(waiting->client, "fifo", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &waiting->err);
+  return NULL;
+}
+
+/* In a stream that stays open. */
+static void write_step(rv_step_writer *writer, float value)
+{
+  rv_error err;
+  const rv_tensor row = {RV_FLOAT32, 0, NULL, &value};
+  assert_ok(rv_step_writer_append(writer, &row, 1, &long_enough, &err));
+  assert_ok(rv_step_writer_create_item(writer, "replay", 1, 1.0, &long_enough, NULL, &err));
+  assert_ok(rv_step_writer_flush(writer, &long_enough, &err));
+}
+
+static void who_is_taken_off_the_list_is_out_at_once_and_others_go_on(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  rv_client *actor = client_of(&s, actor_token, NULL), *admin = client_of(&s, admin_token, NULL);
+  waiting_sample waiting = {.client = client_of(&s, learner_token, NULL)};
+  const rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1, .chunk_length = 1};
+  rv_step_writer *writer;
+  assert_ok(rv_step_writer_new(actor, &config, &writer, &err));
+  write_step(writer, 1);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, wait_for_sample, &waiting), 0);
+  wait_for_waiting(&s.f, "fifo", 0, 1);
+  const rv_grant grants[] = {{"replay", RV_RIGHT_INSERT}, {"per", RV_RIGHT_INSERT | RV_RIGHT_UPDATE}};
+  const rv_identity now[] = {{.name = "actors", .token = actor_token, .grants = grants, .num_grants = 2},
+                             {.name = "new", .token = learner_token, .grants = grants, .num_grants = 1}};
+  const rv_identity wrong = {.name = "short", .token = "short"};
+  assert_code(rv_server_set_identities(s.f.server, &wrong, 1, &err), RV_INVALID_ARGUMENT);
+  assert_code(rv_server_set_identities(s.f.server, NULL, 0, &err), RV_INVALID_ARGUMENT);
+  wait_for_waiting(&s.f, "fifo", 0, 1); /* nothing changed */
+  assert_ok(rv_server_set_identities(s.f.server, now, 2, &err));
+  wait_for_waiting(&s.f, "fifo", 0, 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(waiting.code, RV_UNAUTHENTICATED);
+  assert_non_null(strstr(waiting.err.message, "identities were changed"));
+  write_step(writer, 2);
+  assert_code(rv_client_reset(admin, "replay", &long_enough, &err), RV_UNAUTHENTICATED);
+  assert_ok(add_value(waiting.client, "replay", 1, 1.0, NULL, &long_enough, &err)); /* the token is somebody else's now */
+  assert_int_equal(table_size(&s.f, "replay"), 3);
+  assert_non_null(strstr(s.log, "2 identities are in force"));
+  rv_step_writer_free(writer);
+  rv_client_free(actor);
+  rv_client_free(admin);
+  rv_client_free(waiting.client);
+  rv_server_stop(s.f.server, 0);
+  assert_code(rv_server_set_identities(s.f.server, now, 2, &err), RV_FAILED_PRECONDITION);
+  close_server(&s);
 }
 
 static void without_identities_everybody_may_do_everything(void **state)
@@ -298,8 +403,10 @@ int main(void)
       cmocka_unit_test(each_may_do_what_it_was_granted),
       cmocka_unit_test(what_was_not_granted_is_refused_by_name),
       cmocka_unit_test(who_is_not_known_gets_nowhere),
+      cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),
       cmocka_unit_test(what_administrators_do_is_in_the_log),
       cmocka_unit_test(a_certificate_tells_who_calls),
+      cmocka_unit_test(who_is_taken_off_the_list_is_out_at_once_and_others_go_on),
       cmocka_unit_test(without_identities_everybody_may_do_everything),
       cmocka_unit_test(a_token_is_not_sent_in_the_clear_to_another_machine),
       cmocka_unit_test(identities_that_make_no_sense_are_refused),

@@ -140,6 +140,29 @@ def test_nobody_known_gets_nothing():
         reverie.Client(server.address).server_info(timeout=20)
 
 
+def test_identities_change_while_the_server_runs():
+    with serve(identities=identities()) as server:
+        actor, learner = (reverie.Client(server.address, token=token) for token in (ACTOR, LEARNER))
+        with actor.trajectory_writer(1) as writer:
+            for value in (1.0, 2.0):
+                writer.append({"x": value})
+                writer.create_item("t", 1.0, {"x": writer.history["x"][-1:]})
+                writer.flush(timeout_ms=20000)
+                server.set_identities([each for each in identities() if each.name != "learner"])
+        with pytest.raises(reverie.UnauthenticatedError):
+            learner.sample_batch("t", 1, timeout=20)
+        with pytest.raises(ValueError, match="too short"):
+            server.set_identities([reverie.Identity(name="x", token="short", rights={})])
+        assert actor.add("t", {"x": 3.0})
+        server.set_identities([])
+        with pytest.raises(reverie.UnauthenticatedError):
+            actor.add("t", {"x": 4.0}, timeout=20)
+        with pytest.raises(TypeError, match="cannot stop asking"):
+            server.set_identities(None)
+    with pytest.raises(reverie.FailedPreconditionError):
+        server.set_identities([])
+
+
 def test_a_certificate_says_who_calls(files):
     with serve(tls=reverie.TLS(certificate=files.server, authority=files.authority), identities=identities()) as server:
         client = reverie.Client(server.address, tls=reverie.TLS(certificate=files.client, authority=files.authority))
@@ -237,6 +260,7 @@ tables:
         other = trustme.CA()
         other.cert_pem.write_to_path(str(files.folder / "other.pem"))
         files.issue("server.pem", "127.0.0.1", authority=other)
+        (files.folder / "token").write_text("another-token-of-the-actors\n")
         server.signal(signal.SIGHUP)
         renewed = reverie.TLS(authority=files.folder / "other.pem")
         deadline = time.monotonic() + 20
@@ -246,6 +270,14 @@ tables:
                 break
             except reverie.ReverieError:
                 assert time.monotonic() < deadline
+        while True:
+            try:
+                reverie.Client(server.address, tls=renewed, token="another-token-of-the-actors").add("t", 1.0, timeout=0.5)
+                break
+            except reverie.UnauthenticatedError:
+                assert time.monotonic() < deadline
+        with pytest.raises(reverie.UnauthenticatedError):
+            reverie.Client(server.address, tls=renewed, token=ACTOR).add("t", 1.0, timeout=20)
 
 
 @pytest.mark.parametrize(

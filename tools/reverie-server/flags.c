@@ -34,7 +34,7 @@ const char flags_help[] =
     "  --tls-certificate FILE, --tls-key FILE, --tls-authority FILE\n"
     "                       speak TLS; with an authority clients must show a certificate that it signed (docs/security.md). "
     "SIGHUP\n"
-    "                         reads the files again\n"
+    "                         reads the files, and the file's identities, again\n"
     "  --log LEVEL          debug, info, warning or error (default info)\n"
     "  --set NAME=VALUE     any setting of the file: max_message_bytes, max_connections, ...\n"
     "  --check              say whether the configuration is right, and exit\n"
@@ -117,6 +117,7 @@ bool read_flags(settings *all, int argc, char **argv, flags_action *action, rv_e
     }
     if (value == NULL) value = argv[++i];
     if (strcmp(flag, "--config") == 0) {
+      all->config_path = value;
       if (!read_config_file(all, value, err)) return false;
     } else if (!apply(all, flag, value, err)) {
       rv_error_prefix(err, "%s", flag);

@@ -107,15 +107,22 @@ static rv_code check_security(const settings *all, rv_error *err)
   rv_code code = has_tls(all) ? rv_tls_new(&config, true, &tls, err) : RV_OK;
   if (code == RV_OK) code = rv_access_new(all->identities, all->num_identities, &access, err);
   rv_tls_unref(tls);
-  rv_access_free(access);
+  rv_access_unref(access);
   return code;
+}
+
+static const rv_identity nobody = {0};
+
+/* What a server takes: NULL where nobody is asked. */
+static const rv_identity *identities_of(const settings *all)
+{
+  return all->num_identities > 0 ? all->identities : all->asks ? &nobody : NULL;
 }
 
 static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer *checkpointer, rv_journal *journal,
                            const rv_env *env, rv_server **out, rv_error *err)
 {
   const rv_tls_config tls = tls_of(all);
-  const rv_identity nobody = {0};
   rv_server_config config = {.size = sizeof config,
                              .store = store,
                              .addresses = all->addresses,
@@ -134,9 +141,7 @@ static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer
                              .checkpoint_every_inserts = all->checkpoint_every_inserts,
                              .journal = journal,
                              .checkpoint_journal_bytes = all->journal_checkpoint_bytes,
-                             .identities = all->num_identities > 0 ? all->identities
-                                           : all->asks             ? &nobody
-                                                                   : NULL,
+                             .identities = identities_of(all),
                              .num_identities = all->num_identities};
   if (has_tls(all)) config.tls = &tls;
   return rv_server_new(&config, out, err);
@@ -175,14 +180,31 @@ static void *run_stopper(void *argument)
   return NULL;
 }
 
-static void reload(rv_server *server)
+static void say_reloaded(const char *what, rv_code code, const rv_error *err)
 {
-  rv_error err;
-  rv_code code = rv_server_reload_tls(server, &err);
   if (code == RV_OK)
-    fprintf(stderr, "reverie-server: SIGHUP: the certificates were read again\n");
+    fprintf(stderr, "reverie-server: SIGHUP: the %s were read again\n", what);
   else
-    fprintf(stderr, "reverie-server: SIGHUP: %s; all is as before\n", err.message);
+    fprintf(stderr, "reverie-server: SIGHUP: %s; the %s are as before\n", err->message, what);
+}
+
+/* The file's identities, with the tokens in the files that it names. */
+static rv_code reload_identities(rv_server *server, const char *config_path, rv_error *err)
+{
+  settings again;
+  settings_init(&again);
+  rv_code code = RV_INVALID_ARGUMENT;
+  if (read_config_file(&again, config_path, err))
+    code = rv_server_set_identities(server, identities_of(&again), again.num_identities, err);
+  settings_free(&again);
+  return code;
+}
+
+static void reload(rv_server *server, const settings *all)
+{
+  rv_error err = {.message = ""};
+  if (has_tls(all) || !all->asks) say_reloaded("certificates", rv_server_reload_tls(server, &err), &err);
+  if (all->asks) say_reloaded("identities", reload_identities(server, all->config_path, &err), &err);
 }
 
 /* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
@@ -191,7 +213,7 @@ static int serve(rv_server *server, const settings *all, const sigset_t *signals
   int signal_number = 0, status = 0;
   while (signal_number != SIGTERM && signal_number != SIGINT) {
     sigwait(signals, &signal_number);
-    if (signal_number == SIGHUP) reload(server);
+    if (signal_number == SIGHUP) reload(server, all);
   }
   fprintf(stderr, "reverie-server: %s: finishing calls in progress for up to %g s; a second signal ends them\n",
           strsignal(signal_number), (double)all->drain_ms / 1000);

@@ -10,7 +10,8 @@
 #include "reverie/reverie.h"
 
 typedef struct settings {
-  arena memory; /* of everything below */
+  arena memory;            /* of everything below */
+  const char *config_path; /* the last --config; NULL: none */
   const char **addresses;
   size_t num_addresses;
   bool listen_by_flag; /* the file's addresses were dropped */
