@@ -4,6 +4,7 @@ packages_build="gcc libc6-dev cmake ninja-build pkg-config python3-dev python3-v
 packages_test="libcmocka-dev nginx-light git"
 packages_lint="clang-format clang-tidy"
 packages_bench=""
+packages_fuzz="clang libclang-rt-dev"
 
 say() { printf '\033[2mdev: %s\033[0m\n' "$*" >&2; }
 
