@@ -79,6 +79,21 @@ def _growth(results: Results, options: argparse.Namespace, say: Say) -> None:
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _checkpoint(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .checkpoint import run
+
+    chosen = run.quick() if options.quick else run.Options()
+    changes: dict = {
+        "payload": options.cases,
+        "parts": _split(options.operations),
+        "stores": _split(options.stores),
+        "items": options.items,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
 SUBJECTS = {
     "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
     "latency": Subject(_latency, {"dm-reverb": "peer.sh"}),
@@ -87,4 +102,5 @@ SUBJECTS = {
         {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},
     ),
     "growth": Subject(_growth, {}),
+    "checkpoint": Subject(_checkpoint, {"dm-reverb": "peer.sh"}),
 }

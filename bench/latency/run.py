@@ -8,6 +8,7 @@ import functools
 import pathlib
 import tempfile
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -55,11 +56,19 @@ def quick() -> Options:
     )
 
 
+class Serving(Protocol):
+    """Whose server is called."""
+
+    store: str
+    elements: int
+    port: int
+
+
 class Caller:
     """A process of clients that call on a schedule."""
 
-    def __init__(self, side: Side, language: str, folder: str) -> None:
-        self.side = side
+    def __init__(self, side: Serving, language: str, folder: str, tables: dict[str, str] = TABLES) -> None:
+        self.side, self.tables = side, tables
         self.path = f"{folder}/{side.store}-{language}"
         if language == "c":
             self.process = Process(program("latency"))
@@ -71,7 +80,7 @@ class Caller:
         """Operations a second, and [n, 2] nanoseconds from the intended and from the actual start."""
         address = f"127.0.0.1:{self.side.port}"
         self.process.send(
-            f"{address} {operation} {TABLES[operation]} {self.side.elements} {clients} {rate} {seconds} {self.path}"
+            f"{address} {operation} {self.tables[operation]} {self.side.elements} {clients} {rate} {seconds} {self.path}"
         )
         answer = self.process.receive(60 + 3 * seconds)
         return answer["count"] / answer["seconds"], np.fromfile(self.path, np.int64).reshape(-1, 2)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 
 from ..cells import Results
-from . import growth, latency, local, wire
+from . import checkpoint, growth, latency, local, wire
 
-TEXTS = {"wire": wire.text, "latency": latency.text, "local": local.text, "growth": growth.text}
-PLOTS = {"wire": wire.plot, "latency": latency.plot, "local": local.plot, "growth": growth.plot}
+TEXTS = {"wire": wire.text, "latency": latency.text, "local": local.text, "growth": growth.text, "checkpoint": checkpoint.text}
+PLOTS = {"wire": wire.plot, "latency": latency.plot, "local": local.plot, "growth": growth.plot, "checkpoint": checkpoint.plot}
 
 
 def save(results: Results, folder: pathlib.Path) -> str:

@@ -64,7 +64,9 @@ class Side:
         items: int | None = None,
         server_env: dict[str, str] | None = None,
         client_env: dict[str, str] | None = None,
+        command: list[str] | None = None,
     ) -> None:
+        """`command` is the server's in place of server.py; it prints its port as that does."""
         self.store = store
         self.elements = elements
         self.board = board
@@ -73,8 +75,9 @@ class Side:
         self.folder = tempfile.TemporaryDirectory(prefix="reverie-bench-")
         self.socket = f"{self.folder.name}/s"
         size = str(table_size(elements) if items is None else items)
-        script = str(HERE / "server.py")
-        self.server = Process(PYTHON[store], script, MODULE[store], str(elements), size, self.socket, *tables, env=server_env)
+        if command is None:
+            command = [str(HERE / "server.py"), MODULE[store], str(elements), size, self.socket, *tables]
+        self.server = Process(PYTHON[store], *command, env=server_env)
         try:
             self.port = int(self.server.receive_word("port", FILL_TIMEOUT))
         except BaseException:

@@ -14,6 +14,7 @@ import pytest
 
 from bench import limits, report, turns
 from bench.cells import Cell, Results
+from bench.checkpoint import run as checkpoint
 from bench.growth import run as growth
 from bench.latency import histogram, locks
 from bench.latency import run as latency
@@ -145,6 +146,29 @@ def test_growth_measures_times_memory_and_creep(results, tmp_path):
     text = report.save(found, tmp_path)
     assert "times a bare gather" in text
     assert "min_heap" in text
+
+
+def test_checkpoint_measures_waits_memory_speed_and_the_journals_cost(results, tmp_path):
+    found = results("checkpoint")
+    options = checkpoint.Options(
+        items=2000,
+        stores=("reverie",),
+        calls=100.0,
+        insert_megabytes=4.0,
+        seconds=0.2,
+        journal_payloads=("400B",),
+        journal_items=500,
+        journal_pace=SHORT,
+    )
+    checkpoint.run(found, options, quiet)
+    assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
+    assert {cell.row["checkpoint"] for cell in found.find(what="wait")} == {"none", "running"}
+    assert {cell.row["journal"] for cell in found.find(what="journal")} == set(checkpoint.MODES)
+    assert {cell.row["store"] for cell in found.find(what="load")} == {"reverie", "machine"}
+    assert {cell.row["inserts"] for cell in found.find(what="memory")} == {"none", "4 MB/s"}
+    text = report.save(found, tmp_path)
+    assert "p99.9" in text
+    assert "periodic" in text
 
 
 def test_the_machines_limits_are_told():

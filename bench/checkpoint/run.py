@@ -1,0 +1,292 @@
+"""Runs the checkpoint benchmark: what others wait, memory and speed while one is saved, loading one, and what a journal costs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ..cells import Results
+from ..latency.histogram import PERCENTILES, percentiles
+from ..latency.run import Caller
+from ..processes import Process, ProcessError
+from ..turns import Measurement, run_turns
+from ..wire.board import Board
+from ..wire.job import PAYLOADS
+from ..wire.run import note_versions
+from ..wire.side import MODULE, PYTHON, Pace, Side, Work
+from . import disk
+
+HERE = pathlib.Path(__file__).parent
+PARTS = ("waits", "memory", "speed", "journal")
+MODES = ("off", "periodic", "always")
+FILL_TIMEOUT = 300.0
+SAVE_TIMEOUT = 600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is asked for on the command line."""
+
+    payload: str = "4kB"
+    items: int = 1_000_000
+    peer_items: int = 50_000  # of dm-reverb, which compresses while all wait
+    stores: tuple[str, ...] = ("reverie", "dm-reverb")
+    parts: tuple[str, ...] = PARTS
+    calls: float = 500.0  # inserts a second, and as many samples, whose waits are measured
+    insert_megabytes: float = 240.0  # a second, while memory is measured
+    seconds: float = 10.0
+    rounds: int = 1
+    journal_payloads: tuple[str, ...] = ("400B", "4kB")
+    journal_items: int = 100_000
+    journal_pace: Pace = dataclasses.field(default_factory=lambda: Pace(2.0, 0.5, 6.0, 50, 8.0))
+
+
+def quick() -> Options:
+    return Options(
+        items=20_000,
+        peer_items=2_000,
+        calls=200.0,
+        insert_megabytes=40.0,
+        seconds=1.0,
+        journal_payloads=("400B",),
+        journal_items=2_000,
+        journal_pace=Pace(0.2, 0.1, 2.0, 2, 8.0),
+    )
+
+
+class Host:
+    """A server process with a checkpointer."""
+
+    def __init__(self, store: str, elements: int, items: int, root: pathlib.Path, *, fill: int = 0, journal: str = "off") -> None:
+        self.store, self.elements, self.items = store, elements, items
+        words = [str(HERE / "server.py"), MODULE[store], str(elements), str(items), str(fill), str(root), journal]
+        self.server = Process(PYTHON[store], *words)
+        try:
+            self.started_in = float(self.server.receive_word("made", FILL_TIMEOUT))
+            self.port = int(self.server.receive_word("port", FILL_TIMEOUT))
+        except BaseException:
+            self.server.stop(0)
+            raise
+
+    @property
+    def data_bytes(self) -> int:
+        return 4 * self.elements * self.items
+
+    def save(self) -> dict:
+        self.server.send("save")
+        return self.server.receive(SAVE_TIMEOUT)
+
+    def anonymous_bytes(self) -> int:
+        """What the process itself takes: files that the system keeps in memory are not its."""
+        for line in pathlib.Path(f"/proc/{self.server.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        raise ProcessError("the system does not tell the server's memory")
+
+
+def files_of(checkpoint: str) -> list[pathlib.Path]:
+    return sorted(path for path in pathlib.Path(checkpoint).iterdir() if path.suffix == ".tfrecord")
+
+
+def size_of(checkpoint: str) -> int:
+    return sum(path.stat().st_size for path in files_of(checkpoint))
+
+
+# ---- what others wait ----
+
+
+class Waits:
+    """Inserts and samples on a schedule, from two clients each, with and without a checkpoint being saved."""
+
+    def __init__(self, host: Host, folder: str, options: Options, results: Results) -> None:
+        self.host, self.options, self.results = host, options, results
+        language = "c" if host.store == "reverie" else "python"
+        self.row = {"what": "wait", "items": str(host.items), "language": language, "store": host.store}
+        self.callers: dict[str, Caller] = {}
+        for operation in ("insert", "sample"):
+            own = pathlib.Path(folder, f"{host.store}-{operation}")
+            own.mkdir()
+            self.callers[operation] = Caller(host, language, str(own), {operation: "uniform"})
+
+    def measure(self, saving: bool) -> None:
+        saves: list[float] = []
+        with ThreadPoolExecutor(2) as pool:
+            asked = {
+                operation: pool.submit(caller.call, operation, 2, self.options.calls, self.options.seconds)
+                for operation, caller in self.callers.items()
+            }
+            while saving and not all(each.done() for each in asked.values()):
+                saves.append(self.host.save()["seconds"])
+        for operation, each in asked.items():
+            rate, trips = each.result()
+            self.note(operation, "running" if saving else "none", rate, trips, saves)
+
+    def note(self, operation: str, checkpoint: str, rate: float, trips: np.ndarray, saves: list[float]) -> None:
+        values, counts = np.unique(trips[:, 0], return_counts=True)
+        found = percentiles(zip(values.tolist(), counts.tolist(), strict=True))
+        details = {"rate": rate, "count": float(len(trips)), "over_2_ms": float((trips[:, 0] > 2_000_000).sum())}
+        if saves:
+            details |= {"saves": float(len(saves)), "save_seconds": float(np.median(saves))}
+        row = {**self.row, "operation": operation, "checkpoint": checkpoint}
+        for name in PERCENTILES:
+            self.results.cell({**row, "percentile": name}, "us", "lower").add(found[name], details if name == "p50" else None)
+
+    def stop(self) -> None:
+        for caller in self.callers.values():
+            caller.process.stop(2)
+
+
+# ---- memory and speed ----
+
+
+@contextlib.contextmanager
+def most_memory(host: Host) -> Iterator[Callable[[], int]]:
+    """Watches the server; what is yielded tells by how much it grew at most."""
+    before = most = host.anonymous_bytes()
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.005):
+            most = max(most, host.anonymous_bytes())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield lambda: max(most, host.anonymous_bytes()) - before
+    finally:
+        done.set()
+        thread.join()
+
+
+def _save(host: Host, inserts: str, results: Results) -> tuple[float, dict[str, float]]:
+    """MB/s, with the memory's cell filled beside."""
+    with most_memory(host) as grown:
+        answer = host.save()
+        percent = 100 * grown() / host.data_bytes
+    size = size_of(answer["path"])
+    row = {"what": "memory", "items": str(host.items), "inserts": inserts, "store": host.store}
+    results.cell(row, "% of the data", "lower").add(percent, {"MB": percent * host.data_bytes / 1e8})
+    return size / answer["seconds"] / 1e6, {"seconds": answer["seconds"], "MB": size / 1e6}
+
+
+def _insert_meanwhile(host: Host, options: Options, results: Results) -> None:
+    rate = options.insert_megabytes * 1e6 / (4 * host.elements)
+    writer = Process(PYTHON[host.store], str(HERE / "inserts.py"), f"localhost:{host.port}", str(host.elements), str(rate))
+    try:
+        time.sleep(min(2.0, options.seconds))  # until the server has the memory that inserts take anyway
+        inserts = f"{options.insert_megabytes:g} MB/s"
+        speed, details = _save(host, inserts, results)
+        writer.process.stdin.close()
+        answer = writer.receive(60)
+    finally:
+        writer.stop(2)
+    row = {"what": "save", "items": str(host.items), "inserts": inserts, "store": host.store}
+    inserted = answer["count"] * 4e-6 * host.elements / answer["seconds"]
+    results.cell(row, "MB/s", "higher").add(speed, {**details, "inserted_MBps": inserted})
+
+
+def _speed(host: Host, root: pathlib.Path, options: Options, results: Results, say: Callable[[str], None]) -> None:
+    """Saving beside plain writes, in turns; the last checkpoint stays for loading."""
+    size = size_of(host.save()["path"])
+    row = {"what": "save", "items": str(host.items), "inserts": "none"}
+    measurements = [
+        Measurement(results.cell({**row, "store": host.store}, "MB/s", "higher"), lambda: _save(host, "none", results)),
+        Measurement(results.cell({**row, "store": "machine"}, "MB/s", ""), lambda: disk.write(root.parent, size)),
+    ]
+    run_turns(measurements, max(2, options.rounds), say)
+
+
+def _load(store: str, host: Host, root: pathlib.Path, options: Options, results: Results, say: Callable[[str], None]) -> None:
+    checkpoint = max(path for path in root.iterdir() if not path.name.startswith("."))
+    files, size = files_of(str(checkpoint)), size_of(str(checkpoint))
+
+    def load() -> tuple[float, dict[str, float]]:
+        disk.forget(files)
+        loaded = Host(store, host.elements, host.items, root)
+        loaded.server.stop(30)
+        return size / loaded.started_in / 1e6, {"seconds": loaded.started_in}
+
+    row = {"what": "load", "items": str(host.items), "inserts": "none"}
+    measurements = [
+        Measurement(results.cell({**row, "store": store}, "MB/s", "higher"), load),
+        Measurement(results.cell({**row, "store": "machine"}, "MB/s", ""), lambda: disk.read(files)),
+    ]
+    run_turns(measurements, max(2, options.rounds), say)
+
+
+def _store(store: str, folder: str, options: Options, results: Results, say: Callable[[str], None]) -> None:
+    items = options.items if store == "reverie" else options.peer_items
+    root = pathlib.Path(folder, store, "checkpoints")
+    root.parent.mkdir()
+    say(f"{store}: filling with {items:,} items of {options.payload}")
+    with contextlib.ExitStack() as stack:
+        host = Host(store, PAYLOADS[options.payload], items, root, fill=items)
+        stack.callback(host.server.stop, 30)
+        if "waits" in options.parts:
+            waits = Waits(host, folder, options, results)
+            stack.callback(waits.stop)
+            for saving in (False, True) * options.rounds:
+                waits.measure(saving)
+                say(f"{store}: {'with' if saving else 'without'} checkpoints: waits are measured")
+        if "memory" in options.parts and store == "reverie":
+            _insert_meanwhile(host, options, results)
+        if "speed" in options.parts:
+            _speed(host, root, options, results, say)
+    if "speed" in options.parts:
+        _load(store, host, root, options, results, say)
+
+
+# ---- the journal ----
+
+
+def _journal(folder: str, options: Options, results: Results, say: Callable[[str], None]) -> None:
+    """Inserts a second of two C clients, confirmed, where a journal is kept."""
+    board = Board(2)
+    try:
+        for payload in options.journal_payloads:
+            with contextlib.ExitStack() as stack:
+                measurements = []
+                for mode in MODES:
+                    root = pathlib.Path(folder, f"journal-{payload}-{mode}", "checkpoints")
+                    root.parent.mkdir()
+                    elements = PAYLOADS[payload]
+                    items = min(options.journal_items, 400_000_000 // (4 * elements))
+                    command = [str(HERE / "server.py"), "reverie", str(elements), str(items), str(items), str(root), mode]
+                    side = Side("reverie", elements, board, [], command=command)
+                    stack.callback(side.stop)
+                    row = {"what": "journal", "payload": payload, "journal": mode, "clients": "2", "store": "reverie"}
+                    cell = results.cell(row, "items/s", "higher")
+                    work = Work("insert", 2, "c")
+                    measurements.append(Measurement(cell, functools.partial(side.measure, work, options.journal_pace)))
+                run_turns(measurements, max(2, options.rounds), say)
+    finally:
+        board.close()
+
+
+def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
+    """Adds the cells to `results` as they are measured."""
+    note_versions(results, options.stores)
+    for store in options.stores:
+        if not {"waits", "memory", "speed"} & set(options.parts):
+            continue
+        with tempfile.TemporaryDirectory(prefix="reverie-bench-") as folder:
+            try:
+                _store(store, folder, options, results, say)
+            except ProcessError as error:
+                results.notes.append(f"{store} is left out from here on: {error}")
+                say(f"FAILED: {store}: {error}")
+    if "reverie" in options.stores and "journal" in options.parts:
+        with tempfile.TemporaryDirectory(prefix="reverie-bench-") as folder:
+            _journal(folder, options, results, say)
+    if "dm-reverb" in options.stores:
+        results.notes.append(f"dm-reverb held {options.peer_items:,} items, Reverie {options.items:,}")

@@ -1,0 +1,46 @@
+"""A server of Reverie or dm-reverb with a checkpointer: ``server.py MODULE ELEMENTS ITEMS FILL ROOT JOURNAL``.
+
+Its table "uniform" begins with the newest checkpoint in ROOT, and is then filled with FILL items of one row. JOURNAL is off, periodic or
+always; its directory stands beside ROOT. Prints ``made SECONDS``, the time that making the server took, and ``port PORT``, and saves a
+checkpoint for each line: ``{"seconds": ..., "path": ...}``. Ends with standard input.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from bench.child import die_with_parent
+from bench.wire.job import in_flight, random_row
+
+die_with_parent()
+module, elements, items, fill, root, journal = sys.argv[1:]
+store, row_elements = importlib.import_module(module), int(elements)
+table = store.Table("uniform", store.selectors.Uniform(), store.selectors.Fifo(), int(items), store.rate_limiters.MinSize(1))
+# Both listen on a free port; Reverie would warn that it listens where other machines can reach it, as dm-reverb does.
+options: dict = {"address": "127.0.0.1:0"} if module == "reverie" else {}
+if journal != "off":
+    options["journal"] = store.Journal(pathlib.Path(root).with_name("journal"), mode=journal)
+begin = time.monotonic()
+server = store.Server([table], checkpointer=store.checkpointers.DefaultCheckpointer(root), **options)
+made = time.monotonic() - begin
+client = store.Client(f"localhost:{server.port}")
+if int(fill):
+    writer = client.trajectory_writer(1, validate_items=False)
+    rows = [random_row(row_elements, seed) for seed in range(32)]
+    for i in range(int(fill)):
+        writer.append([rows[i % 32]])
+        writer.create_item("uniform", 1.0, [writer.history[0][-1]])
+        writer.flush(in_flight(row_elements, 1))
+    writer.flush()
+print(f"\nmade {made}\nport {server.port}", flush=True)
+for _ in sys.stdin:
+    begin = time.monotonic()
+    path = client.checkpoint()
+    print(json.dumps({"seconds": time.monotonic() - begin, "path": path}), flush=True)
+server.stop()

@@ -1,0 +1,89 @@
+"""The checkpoint benchmark's tables and plot."""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+
+from ..cells import Cell, Results
+from .markdown import figure, groups, number, table
+from .plot import pyplot
+
+PERCENTILES = ("p50", "p99", "p99.9", "max")
+
+
+def _lines(results: Results) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
+    return groups(results.find(what="wait"), "percentile")
+
+
+def _note(cell: Cell | None, name: str) -> str:
+    return number(statistics.median(cell.details[name])) if cell is not None and name in cell.details else ""
+
+
+def _waits(results: Results) -> list[str]:
+    rows = [["wait, us from the intended start", "checkpoint", *PERCENTILES, "calls", "over 2 ms", "s a checkpoint"]]
+    for line, cells in _lines(results).items():
+        row, head = dict(line), cells.get("p50")
+        who = f"{row['operation']}, {row['store']}, {int(row['items']):,} items"
+        notes = (_note(head, name) for name in ("count", "over_2_ms", "save_seconds"))
+        rows.append([who, row["checkpoint"], *(figure(cells.get(name)) for name in PERCENTILES), *notes])
+    return [table(rows)] if len(rows) > 1 else []
+
+
+def _speeds(results: Results) -> list[str]:
+    rows = [["MB/s", "inserts", "items", "store", "plain file", "%", "seconds", "memory beyond, % of the data"]]
+    for what in ("save", "load"):
+        for cell in results.find(what=what):
+            if cell.row["store"] == "machine":
+                continue
+            same = {name: cell.row[name] for name in ("what", "items", "inserts")}
+            plain = next(iter(results.find(**same, store="machine")), None)
+            memory = (
+                next(iter(results.find(**{**same, "what": "memory"}, store=cell.row["store"])), None) if what == "save" else None
+            )
+            share = number(100 * cell.median / plain.median) if plain is not None and plain.values and cell.values else ""
+            rows.append(
+                [
+                    f"{what}, {cell.row['store']}",
+                    cell.row["inserts"],
+                    f"{int(cell.row['items']):,}",
+                    figure(cell),
+                    figure(plain),
+                    share,
+                    _note(cell, "seconds"),
+                    figure(memory),
+                ]
+            )
+    return [table(rows)] if len(rows) > 1 else []
+
+
+def _journal(results: Results) -> list[str]:
+    cells = results.find(what="journal")
+    modes = list(dict.fromkeys(cell.row["journal"] for cell in cells))
+    rows = [["inserts/s of two C clients, journal", *modes]]
+    for line, by_mode in groups(cells, "journal").items():
+        rows.append([dict(line)["payload"], *(figure(by_mode.get(mode)) for mode in modes)])
+    return [table(rows)] if cells else []
+
+
+def text(results: Results) -> str:
+    return "\n\n".join([*_waits(results), *_speeds(results), *_journal(results)])
+
+
+def plot(results: Results, path: pathlib.Path) -> None:
+    """Waits by percentile, with a checkpoint under way and without."""
+    lines = {line: cells for line, cells in _lines(results).items() if all(cells[name].values for name in PERCENTILES)}
+    if not lines:
+        return
+    with pyplot() as plt:
+        figure_, axis = plt.subplots(figsize=(6, 4))
+        for line, cells in lines.items():
+            row = dict(line)
+            label = f"{row['operation']}, {row['store']}, checkpoint: {row['checkpoint']}"
+            axis.plot(PERCENTILES, [cells[name].median for name in PERCENTILES], marker="o", label=label)
+        axis.axhline(2000, color="grey", linewidth=0.5)
+        axis.set_yscale("log")
+        axis.set_ylabel("us")
+        axis.legend(fontsize=6)
+        figure_.tight_layout()
+        figure_.savefig(path, dpi=100)
