@@ -1,5 +1,6 @@
 /* InsertStreamRequest as a server reads it: its chunks, its items, and the items' trajectories over those chunks. */
 #include "fuzz.h"
+#include "wire/insert_pack.h"
 
 enum { MAX_CHUNKS = 64 };
 
@@ -16,6 +17,19 @@ static rv_chunk *find(void *context, uint64_t key)
   return NULL;
 }
 
+/* A small chunk is compared with those before it, and is the same in the end. */
+static void read_alike(rv_chunk_forms *forms, rv_span bytes, rv_code expected)
+{
+  rv_chunk *chunk = NULL;
+  rv_error err;
+  rv_code code = rv_chunk_parse_alike(forms, bytes, &chunk, &err);
+  rv_fuzz_check_failure(code, &err);
+  RV_FUZZ_CHECK(code == expected);
+  if (code != RV_OK) return;
+  rv_fuzz_read_chunk(chunk);
+  rv_chunk_unref(chunk);
+}
+
 static void read_item(rv_span bytes, stream *s, rv_layouts *layouts)
 {
   rv_wire_item item;
@@ -24,10 +38,29 @@ static void read_item(rv_span bytes, stream *s, rv_layouts *layouts)
   rv_fuzz_check_failure(code, &err);
   if (code != RV_OK) return;
   rv_trajectory *trajectory = NULL;
-  code = rv_wire_item_trajectory(&item, layouts, find, s, &trajectory, &err);
+  code = rv_wire_item_trajectory(&item, layouts, NULL, find, s, &trajectory, &err);
   rv_fuzz_check_failure(code, &err);
   if (code == RV_OK) rv_trajectory_unref(trajectory);
   rv_wire_item_fini(&item);
+}
+
+static void read_pack(rv_span message, rv_layouts *layouts)
+{
+  rv_insert_pack pack;
+  rv_error err;
+  rv_code code = rv_insert_pack_begin(&pack, message, &err);
+  rv_fuzz_check_failure(code, &err);
+  while (code == RV_OK && pack.next < pack.count) {
+    code = rv_insert_pack_next(&pack, &err);
+    rv_fuzz_check_failure(code, &err);
+    if (code != RV_OK) break;
+    for (size_t i = 0; i < pack.num_chunks; i++) rv_fuzz_read_chunk(pack.chunks[i]);
+    rv_trajectory *trajectory = NULL;
+    rv_code made = rv_wire_item_trajectory(&pack.item, layouts, NULL, rv_insert_pack_find, &pack, &trajectory, &err);
+    rv_fuzz_check_failure(made, &err);
+    if (made == RV_OK) rv_trajectory_unref(trajectory);
+  }
+  rv_insert_pack_fini(&pack);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -44,11 +77,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   rv_fuzz_check_failure(code, &err);
   if (code == RV_OK) {
     stream s = {0};
+    rv_chunk_forms forms = {0};
     for (size_t i = 0; i < request.num_chunks && s.num_chunks < MAX_CHUNKS; i++) {
       code = rv_chunk_parse(owner, request.chunks[i], i % 2 == 0, &s.chunks[s.num_chunks], &err);
       rv_fuzz_check_failure(code, &err);
+      read_alike(&forms, request.chunks[i], code);
       if (code == RV_OK) rv_fuzz_read_chunk(s.chunks[s.num_chunks++]);
     }
+    rv_chunk_forms_fini(&forms);
+    if (request.pack.data != NULL) read_pack(request.pack, layouts);
     for (size_t i = 0; i < request.num_items; i++) read_item(request.items[i], &s, layouts);
     for (size_t i = 0; i < s.num_chunks; i++) rv_chunk_unref(s.chunks[i]);
     rv_insert_request_fini(&request);

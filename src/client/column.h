@@ -8,6 +8,7 @@
 #include "client/chunk_rule.h"
 #include "client/written.h"
 #include "reverie/writer.h"
+#include "wire/chunk_stamp.h"
 
 enum { RV_MAX_COLUMNS = 65535, RV_LABEL_MAX = 160 };
 
@@ -35,7 +36,9 @@ struct rv_column {
   uint32_t keep;
   rv_chunk_rule rule;
   rv_trial trial;
-  rv_row_span *spans; /* oldest first, from `head` on */
+  rv_chunk_stamp stamp; /* of the chunks that it has alone */
+  uint64_t stamp_form;  /* their form (insert_stream.h) */
+  rv_row_span *spans;   /* oldest first, from `head` on */
   size_t head, num_spans, capacity;
   rv_written *open; /* takes the next row, as tensor `tensor`; NULL: none */
   uint32_t tensor, open_rows;

@@ -13,6 +13,7 @@
 #define PATH "/deepmind.reverb.ReverbService/InsertStream"
 #define SERVER_STATE "reverie-server-state"
 #define WRITER_ID "reverie-writer"
+#define PACKS "reverie-packs"
 
 /* So far a confirmation's item is looked for from the oldest on. */
 enum { LOOK_AHEAD = 8 };
@@ -123,6 +124,7 @@ static void on_headers(rv_call *call, void *user)
   rv_insert_stream *stream = user;
   const char *state = rv_call_metadata(call, SERVER_STATE);
   snprintf(stream->server_state, sizeof stream->server_state, "%s", state == NULL ? "" : state);
+  stream->packs = rv_call_metadata(call, PACKS) != NULL;
   rv_mutex_lock(&stream->mutex);
   stream->status.peer = state == NULL ? RV_PEER_REVERB : RV_PEER_REVERIE;
   rv_mutex_unlock(&stream->mutex);
@@ -219,6 +221,7 @@ static void open_call(rv_insert_stream *stream)
                            .deadline_ns = INT64_MAX,
                            .wait_for_ready = true};
   stream->connection++;
+  stream->packs = false; /* until this server has said so */
   stream->broken = RV_OK;
   stream->call = rv_channel_call(stream->channel, &config, &events, stream);
   if (stream->call == NULL) retry_later(stream); /* out of memory */

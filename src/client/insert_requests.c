@@ -78,11 +78,31 @@ static rv_code put_keep_keys(rv_insert_stream *stream, rv_pieces *message)
   return rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
 }
 
+/* The first of the queue is in the message. */
+static void note_sent(rv_insert_stream *stream, rv_stream_item *item)
+{
+  rv_list_remove(&item->link);
+  rv_list_push_back(&stream->sent, &item->link);
+  item->sent = true;
+  stream->queue_count--;
+  stream->sent_count++;
+  rv_stream_item_unpin(item);
+}
+
+static rv_code put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *num_items)
+{
+  rv_code code = rv_insert_stream_put_pack(stream, message, num_items);
+  for (size_t i = 0; i < *num_items && code == RV_OK; i++)
+    note_sent(stream, RV_CONTAINER(stream->queue.next, rv_stream_item, link));
+  return code;
+}
+
 /* Takes items from the queue until the request is full. Its first request may be chunks alone, when one item needs that many. */
 static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
 {
-  rv_code code = RV_OK;
   size_t num_items = 0;
+  rv_code code = stream->packs ? put_pack(stream, message, &num_items) : RV_OK;
+  if (code != RV_OK) return code;
   while (!rv_list_empty(&stream->queue) && message->bytes < stream->request_bytes) {
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
     uint32_t i = 0;
@@ -94,13 +114,9 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
     if (i < item->num_chunks) break;
     code = put_item(stream, message, item);
     if (code != RV_OK) return code;
-    rv_list_remove(&item->link);
-    rv_list_push_back(&stream->sent, &item->link);
-    item->sent = true;
-    stream->queue_count--;
-    stream->sent_count++;
-    rv_stream_item_unpin(item);
+    note_sent(stream, item);
     num_items++;
+    if (rv_insert_stream_has_pack(stream)) break;
   }
   return num_items > 0 ? put_keep_keys(stream, message) : RV_OK;
 }

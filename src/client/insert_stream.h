@@ -1,7 +1,8 @@
 /* One InsertStream call to a server, kept alive across lost connections: the way of every item that leaves this process.
  *
  * Items are handed over in order, with the encoded chunks they refer to. The stream numbers them, sends each chunk once per
- * connection, puts many items into one request when many wait, tells the server which chunks to keep, and completes each item
+ * connection, puts many items into one request when many wait (as a pack those that look alike, where the server takes packs), tells the
+ * server which chunks to keep, and completes each item
  * exactly once: when the server has confirmed it, when it was refused, or when the stream is freed. When the connection is lost
  * it is opened again and whatever was not confirmed is sent again in order, with its chunks.
  *
@@ -31,6 +32,9 @@ typedef struct rv_insert_stream rv_insert_stream;
 
 /* ---- chunks ---- */
 
+/* Chunks, and pieces of longer ones, up to this size are copied into the request: cheaper than a reference each. */
+#define RV_STREAM_COPY_BYTES ((size_t)4096)
+
 /* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new
  * items that refer to it (a writer's history): when neither a pin nor an unsent item is left, the server is told to let it go. */
 typedef struct rv_stream_chunk {
@@ -40,6 +44,10 @@ typedef struct rv_stream_chunk {
   rv_pieces data;   /* the serialized ChunkData, if it is long */
   size_t flat_size; /* bytes behind the struct, if it is short */
   size_t flat_room;
+  /* Chunks of one form differ in key, range and rows alone (rv_chunk_stamp): of those, which have a flat form, these bytes are all that
+   * a pack of items needs. 0: it has none. */
+  uint64_t form;
+  uint32_t own_size, rows_at, row_bytes; /* key and range stand first */
   /* the loop's */
   uint64_t sent_on; /* number of the connection whose server holds it; 0: none */
   rv_link link;     /* in the stream's list of those */
@@ -57,6 +65,8 @@ void rv_stream_spares_fini(rv_stream_spares *spares);
 /* Takes the pieces, or copies and clears them where they are short: empty afterwards, also on failure, and to be finished by whoever
  * made them. `spares` may be NULL. The caller owns one reference and one pin. */
 rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
+/* A short one, at most RV_STREAM_COPY_BYTES, whose flat_size bytes the caller writes. */
+rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk);
 void rv_stream_chunk_unref(rv_stream_chunk *chunk);
 /* The same, and keeps a short chunk's memory if it was the last reference. */
@@ -73,6 +83,10 @@ typedef struct rv_stream_item {
   uint64_t key;
   uint8_t *body; /* the serialized PrioritizedItem, without a sequence number */
   size_t body_size;
+  uint64_t
+      form; /* the bodies of items of one form differ in key, priority and chunks alone, and each slice is of a chunk of its own,
+                    in their order; 0: it has none */
+  double priority;
   rv_stream_chunk **chunks; /* distinct; one reference each */
   uint32_t num_chunks;
   /* the stream's */

@@ -2,6 +2,7 @@
  *
  *   stream_item.c      chunks and items
  *   insert_requests.c  from the queue into requests
+ *   insert_packs.c     items that look alike into a pack
  *   insert_call.c      confirmations, calls that end and are opened again
  *   insert_stream.c    life, and hand-over from the writer's thread
  *   stream_slots.c     items by key */
@@ -12,8 +13,6 @@
 #include "client/insert_stream.h"
 #include "client/stream_slots.h"
 
-/* Pieces of a chunk up to this size are copied into the request: cheaper than a reference each. */
-#define RV_STREAM_COPY_BYTES ((size_t)4096)
 /* A request is closed once it has so many bytes: less after a call has ended, until confirmations come, or a line that is cut all
  * the time would never let a whole request through. */
 #define RV_STREAM_REQUEST_BYTES ((size_t)256 << 10)
@@ -46,6 +45,7 @@ struct rv_insert_stream {
   uint64_t bytes_sent;
   rv_stream_slots slots; /* by key, items that were sent at least once, as far as they are indexed */
   rv_link held;          /* chunks that the server holds for this call */
+  bool packs;            /* the server of this call takes packs of items */
   uint64_t next_sequence;
   char writer_id[33];
   char server_state[128]; /* "": not a Reverie server, or not known yet */
@@ -64,6 +64,11 @@ struct rv_insert_stream {
 void rv_stream_item_pin(const rv_stream_item *item);
 void rv_stream_item_unpin(const rv_stream_item *item);
 
+/* Puts the items at the head of the queue that look alike into a pack, as far as the message has room; 0 where that are fewer than two.
+ * They are then to be noted as sent. */
+rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count);
+/* So many at the head of the queue look alike that a request of their own is worth it. */
+bool rv_insert_stream_has_pack(const rv_insert_stream *stream);
 /* Sends what the call will take; false: out of memory, and the call is of no use any more. */
 bool rv_insert_stream_send(rv_insert_stream *stream);
 /* Opens the call if need be, and sends. */

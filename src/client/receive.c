@@ -109,7 +109,7 @@ static rv_code finish_sample(rv_receiver *receiver, rv_draw *out, rv_error *err)
 {
   const rv_wire_sample_info *info = &receiver->info;
   rv_trajectory *trajectory;
-  rv_code code = rv_wire_item_trajectory(&info->item, receiver->layouts, find, receiver, &trajectory, err);
+  rv_code code = rv_wire_item_trajectory(&info->item, receiver->layouts, NULL, find, receiver, &trajectory, err);
   if (code != RV_OK) return code;
   *out = (rv_draw){.key = info->item.key,
                    .probability = info->probability,

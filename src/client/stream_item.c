@@ -28,7 +28,7 @@ void rv_stream_spares_fini(rv_stream_spares *spares)
 }
 
 /* NULL: out of memory. */
-static rv_stream_chunk *make_chunk(size_t flat, rv_stream_spares *spares)
+static rv_stream_chunk *take_memory(size_t flat, rv_stream_spares *spares)
 {
   rv_link *link = flat > 0 && spares != NULL ? rv_list_pop_front(&spares->chunks) : NULL;
   if (link != NULL) {
@@ -42,29 +42,42 @@ static rv_stream_chunk *make_chunk(size_t flat, rv_stream_spares *spares)
   return chunk;
 }
 
+static rv_code make_chunk(uint64_t key, size_t flat, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
+{
+  rv_stream_chunk *chunk = take_memory(flat, spares);
+  if (chunk == NULL) return rv_fail_memory(err, sizeof *chunk + flat);
+  atomic_init(&chunk->refs, 1);
+  atomic_init(&chunk->pins, 1);
+  chunk->key = key;
+  chunk->sent_on = 0;
+  chunk->flat_size = 0;
+  chunk->form = 0;
+  rv_list_init(&chunk->link);
+  rv_pieces_init(&chunk->data);
+  *out = chunk;
+  return RV_OK;
+}
+
+rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
+{
+  rv_code code = make_chunk(key, size, spares, out, err);
+  if (code == RV_OK) (*out)->flat_size = size;
+  return code;
+}
+
 rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
 {
   size_t flat = owned_data->bytes <= RV_STREAM_COPY_BYTES ? owned_data->bytes
                                                           : 0; /* small ones must not hold a buffer with room for more */
-  rv_stream_chunk *chunk = make_chunk(flat, spares);
-  if (chunk != NULL) {
-    atomic_init(&chunk->refs, 1);
-    atomic_init(&chunk->pins, 1);
-    chunk->key = key;
-    chunk->sent_on = 0;
-    chunk->flat_size = 0;
-    rv_list_init(&chunk->link);
-    rv_pieces_init(&chunk->data);
-    if (flat > 0) {
-      flatten(chunk, owned_data);
-    } else {
-      chunk->data = *owned_data;
-      rv_pieces_init(owned_data);
-    }
-    *out = chunk;
+  rv_code code = make_chunk(key, flat, spares, out, err);
+  if (code == RV_OK && flat > 0) {
+    flatten(*out, owned_data);
+  } else if (code == RV_OK) {
+    (*out)->data = *owned_data;
+    rv_pieces_init(owned_data);
   }
   rv_pieces_clear(owned_data);
-  return chunk != NULL ? RV_OK : rv_fail_memory(err, sizeof *chunk + flat);
+  return code;
 }
 
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk)

@@ -46,8 +46,9 @@ static rv_code connect_remote(rv_writer *writer, rv_error *err)
   code = rv_insert_stream_new(&config, &writer->stream, err);
   if (code != RV_OK) return code;
   if (!writer->config.no_validation) writer->snapshot = rv_client_known_tables(client);
-  writer->tables_known = writer->config.no_validation || writer->snapshot != NULL;
-  return writer->tables_known ? RV_OK : rv_writer_fetch_tables(writer, err);
+  bool known = writer->config.no_validation || writer->snapshot != NULL;
+  atomic_init(&writer->tables_known, known);
+  return known ? RV_OK : rv_writer_fetch_tables(writer, err);
 }
 
 rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err)

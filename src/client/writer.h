@@ -22,6 +22,8 @@
 typedef struct rv_tables_fetch rv_tables_fetch;
 typedef struct rv_remote_item rv_remote_item;
 
+enum { RV_FORM_SLICES = 64 }; /* items of more are of no form */
+
 /* A table that items were created for. */
 typedef struct rv_writer_table {
   char *name;
@@ -46,6 +48,22 @@ typedef struct rv_parts {
   uint32_t num_chunks, chunk_room;
 } rv_parts;
 
+/* What the item before looked like (insert_stream.h, form). */
+typedef struct rv_item_form {
+  uint64_t number; /* 0: none */
+  const rv_writer_table *table;
+  uint64_t naming;
+  uint32_t num_columns, num_slices; /* RV_FORM_SLICES at most */
+  struct {
+    uint32_t num_slices;
+    bool squeeze;
+  } columns[RV_FORM_SLICES];
+  struct {
+    uint32_t tensor;
+    int32_t offset, length;
+  } slices[RV_FORM_SLICES];
+} rv_item_form;
+
 struct rv_writer {
   rv_client *client;
   rv_writer_config config; /* with defaults filled in */
@@ -63,6 +81,8 @@ struct rv_writer {
   rv_random random;
   rv_parts parts;
   rv_encode_room encode_room;
+  rv_item_form item_form;
+  uint64_t item_forms; /* so far */
   rv_writer_table **tables;
   size_t num_tables, table_room;
   rv_tables *snapshot; /* NULL: not known */
@@ -86,11 +106,11 @@ struct rv_writer {
   bool failure_told;
   rv_error failure; /* the first */
   bool closing;
-  bool closed;           /* the writer's thread's: there is no stream and nothing in flight any more */
-  bool tables_known;     /* or never to be known: items go straight to the stream */
-  rv_error tables_error; /* code not RV_OK: why not */
-  rv_link unchecked;     /* items that wait for the tables */
-  rv_link done_items;    /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's
+  bool closed;              /* the writer's thread's: there is no stream and nothing in flight any more */
+  atomic_bool tables_known; /* or never to be known: items go straight to the stream. Set once, under the mutex */
+  rv_error tables_error;    /* code not RV_OK: why not */
+  rv_link unchecked;        /* items that wait for the tables */
+  rv_link done_items; /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's
                             memory */
   atomic_size_t num_done_items; /* changed under the mutex, read without */
   rv_tables_fetch *fetch;       /* the loop's; NULL: none runs */

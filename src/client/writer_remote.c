@@ -148,6 +148,55 @@ void rv_writer_reclaim(rv_writer *writer)
 
 /* ---- making one ---- */
 
+/* Each slice is of a chunk of its own, in their order: then an item is the item before with other chunks. */
+static bool has_form(const rv_parts *parts)
+{
+  if (parts->num_slices > RV_FORM_SLICES || parts->num_slices != parts->num_chunks || parts->num_columns > RV_FORM_SLICES)
+    return false;
+  for (size_t i = 0; i < parts->num_slices; i++)
+    if (parts->owners[i] != parts->chunks[i]) return false;
+  return true;
+}
+
+static bool is_of_form(const rv_item_form *form, const rv_parts *parts, const rv_writer_table *table, uint64_t naming)
+{
+  if (form->number == 0 || form->table != table || form->naming != naming || form->num_columns != parts->num_columns ||
+      form->num_slices != parts->num_slices)
+    return false;
+  for (uint32_t i = 0; i < form->num_columns; i++)
+    if (form->columns[i].num_slices != parts->column_slices[i] || form->columns[i].squeeze != parts->squeeze[i]) return false;
+  for (uint32_t i = 0; i < form->num_slices; i++) {
+    const rv_slice *slice = &parts->slices[i];
+    if (form->slices[i].tensor != slice->tensor || form->slices[i].offset != slice->offset ||
+        form->slices[i].length != slice->length)
+      return false;
+  }
+  return true;
+}
+
+static uint64_t form_of(rv_writer *writer, const rv_writer_table *table)
+{
+  const rv_parts *parts = &writer->parts;
+  rv_item_form *form = &writer->item_form;
+  if (!has_form(parts)) return 0;
+  if (is_of_form(form, parts, table, writer->naming)) return form->number;
+  form->number = ++writer->item_forms;
+  form->table = table;
+  form->naming = writer->naming;
+  form->num_columns = parts->num_columns;
+  form->num_slices = (uint32_t)parts->num_slices;
+  for (uint32_t i = 0; i < form->num_columns; i++) {
+    form->columns[i].num_slices = parts->column_slices[i];
+    form->columns[i].squeeze = parts->squeeze[i];
+  }
+  for (uint32_t i = 0; i < form->num_slices; i++) {
+    form->slices[i].tensor = parts->slices[i].tensor;
+    form->slices[i].offset = parts->slices[i].offset;
+    form->slices[i].length = parts->slices[i].length;
+  }
+  return form->number;
+}
+
 static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   rv_parts *parts = &writer->parts;
@@ -181,6 +230,8 @@ static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
   item->stream.key = item->flight.key;
   item->stream.body = item->body.data;
   item->stream.body_size = item->body.size;
+  item->stream.form = form_of(writer, item->flight.table);
+  item->stream.priority = item->priority;
   return RV_OK;
 }
 
@@ -277,13 +328,16 @@ static void unpin_encoded(const rv_remote_item *item)
 /* Items from the writer's thread, each with its pins on `written` still held. */
 static void hand_over(rv_writer *writer, rv_link *items)
 {
-  rv_mutex_lock(&writer->mutex);
-  bool known = writer->tables_known;
+  bool known = atomic_load_explicit(&writer->tables_known, memory_order_acquire);
   if (!known) {
-    RV_LIST_EACH(link, items) pin_encoded(item_of(link));
-    rv_list_splice(&writer->unchecked, items);
+    rv_mutex_lock(&writer->mutex);
+    known = atomic_load_explicit(&writer->tables_known, memory_order_relaxed); /* meanwhile */
+    if (!known) {
+      RV_LIST_EACH(link, items) pin_encoded(item_of(link));
+      rv_list_splice(&writer->unchecked, items);
+    }
+    rv_mutex_unlock(&writer->mutex);
   }
-  rv_mutex_unlock(&writer->mutex);
   if (known) rv_insert_stream_add(writer->stream, items);
 }
 
@@ -350,7 +404,8 @@ void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables)
   for (;;) {
     rv_mutex_lock(&writer->mutex);
     rv_list_splice(&items, &writer->unchecked);
-    if (rv_list_empty(&items)) writer->tables_known = true; /* only now may later items go straight to the stream */
+    if (rv_list_empty(&items)) /* only now may later items go straight to the stream */
+      atomic_store_explicit(&writer->tables_known, true, memory_order_release);
     rv_mutex_unlock(&writer->mutex);
     rv_link *link = rv_list_pop_front(&items);
     if (link == NULL) return;

@@ -148,6 +148,7 @@ void rv_encode_room_init(rv_encode_room *room)
   rv_pieces_init(&room->pieces);
   rv_writer_buf_init(&room->scratch);
   rv_stream_spares_init(&room->spares);
+  room->forms = 0;
 }
 
 void rv_encode_room_fini(rv_encode_room *room)
@@ -155,6 +156,78 @@ void rv_encode_room_fini(rv_encode_room *room)
   rv_pieces_fini(&room->pieces);
   rv_writer_buf_fini(&room->scratch);
   rv_stream_spares_fini(&room->spares);
+}
+
+/* Do its chunks differ in nothing but key, range and rows? Otherwise their sizes do. */
+static bool can_stamp(const rv_written *written, bool delta, bool snappy)
+{
+  const rv_chunk_column *spec = &written->columns[0]->spec;
+  return written->num_columns == 1 && spec->dtype != RV_STRING && !snappy && !(delta && written->rows > 1) && written->rows > 0 &&
+         spec->row_bytes <= RV_STREAM_COPY_BYTES / written->rows;
+}
+
+static rv_chunk_meta meta_of(const rv_written *written)
+{
+  rv_chunk_meta meta = rv_chunk_meta_of_rows(written->segment, 0, written->rows);
+  meta.key = written->key;
+  return meta;
+}
+
+static void note_form(const rv_written *written, const rv_chunk_meta *meta)
+{
+  const rv_column *column = written->columns[0];
+  rv_stream_chunk *encoded = written->encoded;
+  encoded->form = column->stamp_form;
+  encoded->own_size = (uint32_t)rv_chunk_stamp_own_size(meta);
+  encoded->rows_at = encoded->own_size + (uint32_t)column->stamp.head_size;
+  encoded->row_bytes = (uint32_t)column->stamp.row_bytes;
+}
+
+/* *done: it was. */
+static rv_code stamp(rv_written *written, rv_encode_room *room, bool *done, rv_error *err)
+{
+  const rv_chunk_stamp *stamp = &written->columns[0]->stamp;
+  *done = false;
+  if (stamp->num_rows != written->rows) return RV_OK;
+  rv_chunk_meta meta = meta_of(written);
+  size_t size = rv_chunk_stamp_size(stamp, &meta), row_bytes = written->columns[0]->spec.row_bytes, stride = 0;
+  if (size > RV_STREAM_COPY_BYTES) return RV_OK;
+  const void *rows = rv_chunk_rows_in_place(written->segment, 0, 0, written->rows, &stride);
+  if (rows == NULL || (stride != row_bytes && written->rows > 1)) return RV_OK;
+  rv_code code = rv_stream_chunk_new_flat(written->key, size, &room->spares, &written->encoded, err);
+  if (code != RV_OK) return code;
+  rv_chunk_stamp_write(stamp, &meta, rows, written->encoded->flat);
+  note_form(written, &meta);
+  *done = true;
+  return RV_OK;
+}
+
+static void learn_stamp(const rv_written *written, rv_encode_room *room)
+{
+  const rv_stream_chunk *encoded = written->encoded;
+  rv_column *column = written->columns[0];
+  rv_chunk_meta meta = meta_of(written);
+  if (encoded->flat_size == 0) return;
+  rv_chunk_stamp_learn(&column->stamp, encoded->flat, encoded->flat_size, &meta, written->rows,
+                       column->spec.row_bytes * written->rows);
+  if (column->stamp.num_rows == 0) return;
+  column->stamp_form = ++room->forms;
+  note_form(written, &meta);
+}
+
+static rv_code serialize(rv_written *written, bool delta, rv_span snappy, rv_encode_room *room, rv_error *err)
+{
+  rv_chunk_encoding encoding = {.key = written->key,
+                                .column = SIZE_MAX,
+                                .first = 0,
+                                .count = written->rows,
+                                .delta = delta,
+                                .snappy = snappy,
+                                .scratch = &room->scratch};
+  rv_code code = rv_chunk_serialize(&room->pieces, written->segment, &encoding, err);
+  if (code == RV_OK) return rv_stream_chunk_new(written->key, &room->pieces, &room->spares, &written->encoded, err);
+  rv_pieces_clear(&room->pieces);
+  return code;
 }
 
 rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_encode_room *room, rv_error *err)
@@ -166,16 +239,12 @@ rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_e
     if (snappy == NULL) return rv_fail_memory(err, written->num_columns);
   }
   for (uint32_t i = 0; i < written->num_columns; i++) snappy[i] = compresses(written, i, delta, (rv_compression)compression);
-  rv_chunk_encoding encoding = {.key = written->key,
-                                .column = SIZE_MAX,
-                                .first = 0,
-                                .count = written->rows,
-                                .delta = delta,
-                                .snappy = {snappy, written->num_columns},
-                                .scratch = &room->scratch};
-  rv_code code = rv_chunk_serialize(&room->pieces, written->segment, &encoding, err);
+  bool can = can_stamp(written, delta, snappy[0] != 0), done = false;
+  rv_code code = can ? stamp(written, room, &done, err) : RV_OK;
+  if (code == RV_OK && !done) {
+    code = serialize(written, delta, (rv_span){snappy, written->num_columns}, room, err);
+    if (code == RV_OK && can) learn_stamp(written, room);
+  }
   if (snappy != few) free(snappy);
-  if (code == RV_OK) return rv_stream_chunk_new(written->key, &room->pieces, &room->spares, &written->encoded, err);
-  rv_pieces_clear(&room->pieces);
   return code;
 }

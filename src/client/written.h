@@ -44,6 +44,7 @@ typedef struct rv_encode_room {
   rv_pieces pieces;
   rv_writer_buf scratch;
   rv_stream_spares spares;
+  uint64_t forms; /* of chunks, so far */
 } rv_encode_room;
 void rv_encode_room_init(rv_encode_room *room);
 void rv_encode_room_fini(rv_encode_room *room);

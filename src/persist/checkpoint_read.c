@@ -258,7 +258,7 @@ static rv_chunk *find_chunk(void *context, uint64_t key)
 static rv_code trajectory_of(loading *work, const rv_wire_item *item, const rv_old_item *old, rv_trajectory **out, rv_error *err)
 {
   rv_layouts *layouts = rv_store_layouts(work->store);
-  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, find_chunk, work, out, err);
+  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, find_chunk, work, out, err);
   if (item->num_columns > 0)
     return rv_fail(err, RV_DATA_LOSS, "item %llu has a trajectory both of today's and of the old form",
                    (unsigned long long)item->key);

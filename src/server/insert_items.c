@@ -2,7 +2,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "reverie/sampler.h"
 #include "server/insert_stream.h"
+
+enum { MANY_SLICES = 1024 }; /* room for so many is not kept for the next item */
 
 /* ---- completion ---- */
 
@@ -103,11 +106,17 @@ static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
   return code == RV_OK ? rv_server_find_table(call->stream.server, name, &call->last_table, err) : code;
 }
 
+/* Where an item's chunks are to be looked for. */
+typedef struct chunk_source {
+  rv_chunk *(*find)(void *context, uint64_t key);
+  void *context;
+} chunk_source;
+
 /* A trajectory that could not be made is the least of an item's faults: an unknown chunk comes first, then an unknown table. */
-static rv_code worst_fault(rv_insert_call *call, const rv_wire_item *item, rv_error *err)
+static rv_code worst_fault(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from, rv_error *err)
 {
   for (uint32_t i = 0; i < item->total_slices; i++)
-    if (rv_chunk_map_get(&call->chunks, item->slices[i].chunk_key) == NULL) return err->code;
+    if (from->find(from->context, item->slices[i].chunk_key) == NULL) return err->code;
   rv_error table;
   return find_table(call, item->table, &table) == RV_OK ? err->code : rv_error_copy(err, &table);
 }
@@ -187,8 +196,16 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   return RV_OK;
 }
 
+/* Items of a stream mostly look alike. */
+static void note_layout(rv_insert_call *call, rv_layout *layout)
+{
+  if (layout == call->last_layout) return;
+  rv_layout_unref(call->last_layout);
+  call->last_layout = rv_layout_ref(layout);
+}
+
 /* RV_OK: it was prepared, or has been answered already. */
-static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, rv_error *err)
+static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from, rv_error *err)
 {
   rv_code code;
   const char *message;
@@ -197,9 +214,11 @@ static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, rv_er
     return RV_OK;
   }
   rv_trajectory *trajectory;
-  code = rv_wire_item_trajectory(item, rv_store_layouts(call->stream.server->store), find_chunk, &call->chunks, &trajectory, err);
+  code = rv_wire_item_trajectory(item, rv_store_layouts(call->stream.server->store), call->last_layout, from->find, from->context,
+                                 &trajectory, err);
   if (code == RV_RESOURCE_EXHAUSTED) return code;
-  if (code != RV_OK) return worst_fault(call, item, err);
+  if (code != RV_OK) return worst_fault(call, item, from, err);
+  note_layout(call, trajectory->layout);
   code = find_table(call, item->table, err);
   if (code != RV_OK) {
     rv_trajectory_unref(trajectory);
@@ -239,20 +258,28 @@ void rv_insert_items_fini(rv_insert_call *call)
 {
   rv_insert_items_drop_request(call);
   while (call->num_spares > 0) free(new_operation(call));
+  rv_item_room_fini(&call->item_room);
+  rv_layout_unref(call->last_layout);
 }
 
 void rv_insert_items_drop_request(rv_insert_call *call)
 {
   if (!call->in_request) return;
   call->in_request = false;
+  rv_insert_pack_fini(&call->pack);
   rv_insert_request_fini(&call->request);
   rv_buf_unref(call->message);
   call->message = NULL;
 }
 
+static bool is_packed(const rv_insert_call *call)
+{
+  return call->pack.next < call->pack.count;
+}
+
 static bool has_items(const rv_insert_call *call)
 {
-  return call->in_request && call->next_item < call->request.num_items;
+  return call->in_request && (is_packed(call) || call->next_item < call->request.num_items);
 }
 
 static bool too_much_waits(const rv_insert_call *call)
@@ -262,24 +289,35 @@ static bool too_much_waits(const rv_insert_call *call)
          rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
 }
 
+static void take_or_refuse(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from)
+{
+  rv_error err;
+  if (insert_item(call, item, from, &err) == RV_OK) return;
+  uint64_t key = item->key, sequence = item->sequence; /* a pack goes with its message when the call ends */
+  submit(call);                                        /* what came before it goes in, also where this ends the call */
+  rv_insert_answer(call, key, sequence, err.code, err.message);
+}
+
 /* The next item of the message joins the group, or is answered. */
 static void take_item(rv_insert_call *call)
 {
   rv_wire_item item;
   rv_error err;
-  rv_span bytes = call->request.items[call->next_item++];
-  rv_code code = rv_wire_item_parse(bytes, &item, &err);
+  bool packed = is_packed(call);
+  rv_code code = packed ? rv_insert_pack_next(&call->pack, &err)
+                        : rv_wire_item_parse_in(&call->item_room, call->request.items[call->next_item++], &item, &err);
   if (code != RV_OK) {
     submit(call);
     rv_insert_call_end(call, err.code, err.message);
     return;
   }
-  code = insert_item(call, &item, &err);
-  if (code != RV_OK) {
-    submit(call); /* what came before it goes in, also where this ends the call */
-    rv_insert_answer(call, item.key, item.sequence, err.code, err.message);
+  if (packed) {
+    take_or_refuse(call, &call->pack.item, &(chunk_source){rv_insert_pack_find, &call->pack});
+    if (!is_packed(call)) rv_insert_pack_fini(&call->pack);
+    return;
   }
-  rv_wire_item_fini(&item);
+  take_or_refuse(call, &item, &(chunk_source){find_chunk, &call->chunks});
+  if (call->item_room.num_slices > MANY_SLICES || call->item_room.num_columns > MANY_SLICES) rv_item_room_fini(&call->item_room);
 }
 
 static void finish_request(rv_insert_call *call)

@@ -146,7 +146,7 @@ static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_er
     rv_span bytes = call->request.chunks[i];
     bool copy = bytes.size < COPY_BELOW || bytes.size < pinned / COPY_SHARE;
     rv_chunk *chunk;
-    rv_code code = rv_chunk_parse(buf, bytes, copy, &chunk, err);
+    rv_code code = copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err) : rv_chunk_parse(buf, bytes, false, &chunk, err);
     if (code != RV_OK) return code;
     rv_chunk_attach_cache(chunk, cache);
     code = rv_chunk_map_put(&call->chunks, chunk, err);
@@ -162,15 +162,18 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   call->message = rv_buf_ref(buf);
   call->next_item = 0;
   call->in_request = true;
-  if (call->request.num_chunks == 0 && call->request.num_items == 0)
+  bool packed = call->request.pack.data != NULL;
+  if (call->request.num_chunks == 0 && call->request.num_items == 0 && !packed)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the request has neither chunks nor items");
-  code = take_chunks(call, buf, size, err);
+  if (packed) code = rv_insert_pack_begin(&call->pack, call->request.pack, err);
+  if (code == RV_OK) code = take_chunks(call, buf, size, err);
   if (code != RV_OK) return code;
   call->chunk_bytes += size;
-  if (call->request.num_items == 0) {
+  size_t num_items = call->request.num_items + call->pack.count;
+  if (num_items == 0) {
     rv_insert_items_drop_request(call);
   } else {
-    call->bytes_per_item = call->chunk_bytes / call->request.num_items + 1;
+    call->bytes_per_item = call->chunk_bytes / num_items + 1;
     call->chunk_bytes = 0;
   }
   return RV_OK;
@@ -253,6 +256,7 @@ static void destroy(rv_server_stream *stream)
   rv_insert_items_fini(call);
   rv_insert_answers_fini(call);
   rv_chunk_map_fini(&call->chunks);
+  rv_chunk_forms_fini(&call->forms);
   free(call);
 }
 
@@ -279,6 +283,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   const char *writer = rv_call_metadata(net_call, "reverie-writer");
   if (writer == NULL) return RV_OK;
   call->by_reverie = true;
+  rv_call_set_header(net_call, "reverie-packs", "1");
   rv_error refused;
   if (attach_session(call, writer, &refused) != RV_OK) {
     rv_insert_call_end(call, refused.code, refused.message);

@@ -12,7 +12,7 @@
 
 #include "server/chunk_map.h"
 #include "server/server.h"
-#include "wire/messages.h"
+#include "wire/insert_pack.h"
 
 typedef struct rv_insert_call rv_insert_call;
 
@@ -37,6 +37,7 @@ struct rv_insert_call {
   rv_server_stream stream;
   char peer[64];
   rv_chunk_map chunks;
+  rv_chunk_forms forms; /* of the small ones */
 
   /* exactly once */
   bool by_reverie;            /* refused items are answered one by one, and the call goes on */
@@ -49,7 +50,10 @@ struct rv_insert_call {
   bool in_request;
   rv_buf *message;
   rv_insert_request request;
+  rv_insert_pack pack; /* comes in before the message's items */
   size_t next_item, bytes_per_item;
+  rv_item_room item_room;
+  rv_layout *last_layout; /* of the item before; one reference, or NULL */
   bool turn_posted;
   rv_task turn_task;
   size_t chunk_bytes; /* of messages that brought chunks only; shared among the next items */

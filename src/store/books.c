@@ -59,6 +59,8 @@ void rv_books_fini(rv_books *books)
 
 void rv_garbage_free(rv_garbage *garbage)
 {
+  for (const rv_hold *hold = garbage->holds; hold != NULL; hold = hold->next_garbage)
+    if (hold->chunk != NULL) rv_chunk_prefetch_owner(hold->chunk); /* waited for once, not by each */
   while (garbage->holds != NULL) {
     rv_hold *hold = garbage->holds;
     garbage->holds = hold->next_garbage;

@@ -57,6 +57,12 @@ rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensor
 /* The same with a copy of the wire bytes, in one block of memory with the chunk: for small ones, which then pin no message. */
 rv_code rv_chunk_new_encoded_copy(const rv_chunk_meta *meta, const rv_encoded *tensors, size_t num_tensors, const uint8_t *wire,
                                   size_t wire_size, rv_chunk **out, rv_error *err);
+/* Was it made so, and do all its rows lie there as they are? */
+bool rv_chunk_is_plain_copy(const rv_chunk *chunk);
+/* A plain copy like `model`, which is one: its serialized ChunkData, which is given in parts, differs from the model's only in the rows and
+ * in what stands before the tensors, as the caller has seen. Nothing is checked again. */
+rv_code rv_chunk_new_alike(const rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts,
+                           rv_chunk **out, rv_error *err);
 
 /* ---- reading it ---- */
 
@@ -89,6 +95,7 @@ typedef struct rv_decode_cache rv_decode_cache;
 rv_code rv_decode_cache_new(size_t max_bytes, rv_decode_cache **out, rv_error *err);
 rv_decode_cache *rv_decode_cache_ref(rv_decode_cache *cache);
 void rv_decode_cache_unref(rv_decode_cache *cache);
-void rv_chunk_attach_cache(rv_chunk *chunk, rv_decode_cache *cache); /* before the chunk is shared */
+/* Before the chunk is shared; of one that needs no decoding nothing comes of it. */
+void rv_chunk_attach_cache(rv_chunk *chunk, rv_decode_cache *cache);
 
 #endif

@@ -73,6 +73,8 @@ size_t rv_segment_memory(const rv_chunk *segment);
 /* ---- encoded chunks ---- */
 
 void rv_encoded_free(rv_chunk *chunk);
+/* Fetches what letting go of the chunk needs and is not in its books. */
+void rv_chunk_prefetch_owner(const rv_chunk *chunk);
 size_t rv_encoded_memory(const rv_chunk *chunk);
 
 /* A column of an encoded chunk in the decode cache. */

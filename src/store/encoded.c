@@ -150,6 +150,30 @@ rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensor
   return RV_OK;
 }
 
+/* A buffer with the wire's bytes, and behind them room for a chunk's books. NULL: out of memory. */
+static rv_buf *copy_wire(const rv_bytes *parts, size_t num_parts, size_t books_bytes, rv_encoded_chunk **books)
+{
+  size_t size = 0, more = ALIGNMENT + books_bytes;
+  for (size_t i = 0; i < num_parts; i++) size += parts[i].size;
+  rv_buf *owner = size > SIZE_MAX - more ? NULL : rv_buf_new(size + more);
+  if (owner == NULL) return NULL;
+  for (size_t i = 0; i < num_parts; i++) {
+    if (parts[i].size > 0) memcpy(owner->data + owner->size, parts[i].data, parts[i].size);
+    owner->size += parts[i].size;
+  }
+  uintptr_t end = (uintptr_t)owner->data + size;
+  *books = (rv_encoded_chunk *)((end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  return owner;
+}
+
+static void own_wire(rv_encoded_chunk *encoded, rv_buf *owner)
+{
+  encoded->owner = owner;
+  encoded->wire = owner->data;
+  encoded->wire_size = owner->size;
+  encoded->in_owner = true;
+}
+
 static void rebase(rv_encoded_chunk *encoded, const uint8_t *from, const uint8_t *to)
 {
   for (uint32_t i = 0; i < encoded->chunk.num_columns; i++) {
@@ -166,19 +190,52 @@ rv_code rv_chunk_new_encoded_copy(const rv_chunk_meta *meta, const rv_encoded *t
   rv_measured measured;
   rv_code code = measure(tensors, num_tensors, &measured, err);
   if (code != RV_OK) return code;
-  size_t books = ALIGNMENT + measured.books_bytes;
-  rv_buf *owner = wire_size > SIZE_MAX - books ? NULL : rv_buf_new(wire_size + books);
+  rv_encoded_chunk *encoded = NULL;
+  rv_buf *owner = copy_wire(&(rv_bytes){wire, wire_size}, 1, measured.books_bytes, &encoded);
   if (owner == NULL) return rv_fail_memory(err, wire_size);
-  memcpy(owner->data, wire, wire_size);
-  owner->size = wire_size;
-  uintptr_t end = (uintptr_t)owner->data + wire_size;
-  rv_encoded_chunk *encoded = (rv_encoded_chunk *)((end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
   lay_out(encoded, &measured, meta, tensors, num_tensors);
   rebase(encoded, wire, owner->data);
-  encoded->owner = owner;
-  encoded->wire = owner->data;
-  encoded->wire_size = wire_size;
-  encoded->in_owner = true;
+  own_wire(encoded, owner);
+  *out = &encoded->chunk;
+  return RV_OK;
+}
+
+bool rv_chunk_is_plain_copy(const rv_chunk *chunk)
+{
+  return !chunk->is_segment && encoded_of_const(chunk)->in_owner && !encoded_of_const(chunk)->decodes;
+}
+
+rv_code rv_chunk_new_alike(const rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts,
+                           rv_chunk **out, rv_error *err)
+{
+  const rv_encoded_chunk *known = encoded_of_const(model);
+  rv_encoded_chunk *encoded = NULL;
+  rv_buf *owner = copy_wire(wire, num_parts, known->books_bytes, &encoded);
+  if (owner == NULL) return rv_fail_memory(err, known->wire_size);
+  size_t n = model->num_columns, struct_bytes = sizeof *encoded + n * sizeof(rv_content);
+  int64_t *shapes = rv_chunk_books_init(&encoded->chunk, struct_bytes, n, meta, false);
+  const uint8_t *their_end = known->wire + known->wire_size, *end = owner->data + owner->size;
+  for (size_t i = 0; i < n; i++) { /* all contents stand as far from the end as the model's */
+    const rv_chunk_column *column = &model->columns[i];
+    const rv_lane *lane = &model->lanes[i];
+    const rv_content *content = &known->tensors[i];
+    memcpy(shapes, column->shape - 1, (column->rank + 1) * sizeof *shapes); /* the number of rows stands before a row's sizes */
+    encoded->chunk.columns[i] = *column;
+    encoded->chunk.columns[i].shape = shapes + 1;
+    shapes += column->rank + 1;
+    encoded->tensors[i] = *content;
+    if (content->size > 0) encoded->tensors[i].data = end - (their_end - content->data);
+    rv_lane *own = &encoded->chunk.lanes[i];
+    own->base = lane->base == nothing ? nothing : end - (their_end - lane->base);
+    own->stride = lane->stride;
+    own->row_bytes = lane->row_bytes;
+    atomic_init(&own->published, rv_chunk_num_rows(model, i));
+  }
+  encoded->chunk.has_strings = model->has_strings;
+  encoded->books_bytes = known->books_bytes;
+  encoded->cache = NULL;
+  encoded->decodes = false;
+  own_wire(encoded, owner);
   *out = &encoded->chunk;
   return RV_OK;
 }
@@ -196,6 +253,11 @@ void rv_encoded_free(rv_chunk *chunk)
   rv_buf_unref(owner);
 }
 
+void rv_chunk_prefetch_owner(const rv_chunk *chunk)
+{
+  if (!chunk->is_segment) __builtin_prefetch(encoded_of_const(chunk)->owner, 1);
+}
+
 size_t rv_encoded_memory(const rv_chunk *chunk)
 {
   const rv_encoded_chunk *encoded = encoded_of_const(chunk);
@@ -204,7 +266,7 @@ size_t rv_encoded_memory(const rv_chunk *chunk)
 
 void rv_chunk_attach_cache(rv_chunk *chunk, rv_decode_cache *cache)
 {
-  if (chunk->is_segment) return;
+  if (chunk->is_segment || !encoded_of(chunk)->decodes) return;
   rv_encoded_chunk *encoded = encoded_of(chunk);
   rv_decode_cache *old = encoded->cache;
   encoded->cache = rv_decode_cache_ref(cache);

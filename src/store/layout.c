@@ -86,7 +86,7 @@ static uint64_t hash_columns(uint64_t seed, const rv_layout_column *columns, uin
   return hash;
 }
 
-static bool same_columns(const rv_layout *layout, const rv_layout_column *columns, uint32_t num_columns)
+bool rv_layout_is_of(const rv_layout *layout, const rv_layout_column *columns, uint32_t num_columns)
 {
   if (layout->num_columns != num_columns) return false;
   for (uint32_t i = 0; i < num_columns; i++) {
@@ -170,7 +170,7 @@ static rv_layout *find_layout(rv_layouts *layouts, uint64_t hash, const rv_layou
 {
   uint32_t *found = rv_map_get(&layouts->by_hash, hash);
   rv_layout *layout = found == NULL ? NULL : place_at(layouts, *found)->first;
-  while (layout != NULL && !same_columns(layout, columns, num_columns)) layout = layout->next;
+  while (layout != NULL && !rv_layout_is_of(layout, columns, num_columns)) layout = layout->next;
   return layout;
 }
 

@@ -157,6 +157,15 @@ static void fill_columns(rv_trajectory_box *box, const uint32_t *num_slices, con
   }
 }
 
+static rv_code find_layout(rv_layouts *layouts, const rv_trajectory_desc *desc, const rv_layout_column *columns, rv_layout **out,
+                           rv_error *err)
+{
+  if (desc->like == NULL || !rv_layout_is_of(desc->like, columns, desc->num_columns))
+    return rv_layout_intern(layouts, columns, desc->num_columns, out, err);
+  *out = rv_layout_ref(desc->like);
+  return RV_OK;
+}
+
 rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, rv_trajectory **out, rv_error *err)
 {
   if (desc->num_columns == 0)
@@ -177,7 +186,7 @@ rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, r
     memcpy(box->shown.slices, desc->slices, num_slices * sizeof(rv_slice));
     code = gather_chunks(&box->shown, err);
   }
-  if (code == RV_OK) code = rv_layout_intern(layouts, columns, desc->num_columns, &box->shown.layout, err);
+  if (code == RV_OK) code = find_layout(layouts, desc, columns, &box->shown.layout, err);
   if (columns != few) free(columns);
   if (code != RV_OK) {
     free(box);

@@ -44,6 +44,7 @@ typedef struct rv_trajectory_desc {
   const uint32_t *num_slices; /* per column */
   const bool *squeeze;        /* per column */
   uint32_t num_columns;
+  rv_layout *like; /* the layout that it probably has, held by the caller; NULL: nothing is known */
 } rv_trajectory_desc;
 
 /* Builds one that refers to its chunks (a reference is taken to each). RV_INVALID_ARGUMENT: no columns, a column without slices, an offset or

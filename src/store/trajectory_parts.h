@@ -28,6 +28,7 @@ struct rv_layout {
 /* The one layout of these columns; the caller gets a reference. Columns are copied. */
 rv_code rv_layout_intern(rv_layouts *layouts, const rv_layout_column *columns, uint32_t num_columns, rv_layout **out,
                          rv_error *err);
+bool rv_layout_is_of(const rv_layout *layout, const rv_layout_column *columns, uint32_t num_columns);
 size_t rv_layouts_count(rv_layouts *layouts);
 
 /* ---- trajectories ---- */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "wire/chunk_forms.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
 #include "wire/tensor_proto.h"
@@ -14,7 +15,7 @@ typedef struct outline {
   size_t num_tensors, num_deprecated;
 } outline;
 
-static bool parse_range(rv_span message, rv_chunk_meta *meta)
+bool rv_sequence_range_parse(rv_span message, rv_chunk_meta *meta)
 {
   rv_reader reader;
   rv_field field;
@@ -53,7 +54,7 @@ static rv_code parse_outline(rv_span message, outline *out, rv_error *err)
     if (rv_field_is(&field, 1, RV_WIRE_VARINT))
       out->meta.key = field.value;
     else if (rv_field_is(&field, 2, RV_WIRE_BYTES))
-      good = parse_range(field.bytes, &out->meta);
+      good = rv_sequence_range_parse(field.bytes, &out->meta);
     else if (rv_field_is(&field, 3, RV_WIRE_BYTES))
       out->num_deprecated++;
     else if (rv_field_is(&field, 4, RV_WIRE_VARINT))

@@ -1,16 +1,21 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "wire/insert_pack.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
 #include "wire/put.h"
 
 /* ---- InsertStreamRequest ---- */
 
-static void count_request(rv_reader *reader, rv_insert_request *out)
+static void count_request(rv_reader *reader, rv_insert_request *out, size_t *num_packs)
 {
   rv_field field;
   while (rv_reader_next(reader, &field)) {
+    if (rv_field_is(&field, RV_INSERT_PACK, RV_WIRE_BYTES)) {
+      out->pack = field.bytes;
+      ++*num_packs;
+    }
     if (rv_field_is(&field, 1, RV_WIRE_BYTES)) out->num_chunks++;
     if (rv_field_is(&field, 2, RV_WIRE_BYTES)) out->num_items++;
     if (field.number == 3) out->num_keep_chunk_keys += rv_field_count_values(&field, RV_WIRE_VARINT);
@@ -22,8 +27,11 @@ rv_code rv_insert_request_parse(rv_span message, rv_insert_request *out, rv_erro
   *out = (rv_insert_request){0};
   rv_reader reader;
   rv_reader_init(&reader, message);
-  count_request(&reader, out);
+  size_t num_packs = 0;
+  count_request(&reader, out, &num_packs);
   if (reader.broken) return rv_fail_parse(err, "InsertStreamRequest");
+  if (num_packs > 1)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "an InsertStreamRequest with %zu packs of items; it has one or none", num_packs);
   /* One block: chunks, items, keys. What is counted takes at least a byte each, so it is at most 8 times the message. */
   size_t size = (out->num_chunks + out->num_items) * sizeof(rv_span) + out->num_keep_chunk_keys * sizeof(uint64_t);
   if (size == 0) return RV_OK;

@@ -7,29 +7,6 @@
 
 enum { NS_PER_S = 1000000000 };
 
-static bool count_column(rv_span column, uint64_t *slices)
-{
-  rv_reader reader;
-  rv_field field;
-  rv_reader_init(&reader, column);
-  while (rv_reader_next(&reader, &field))
-    if (rv_field_is(&field, 1, RV_WIRE_BYTES)) ++*slices;
-  return !reader.broken;
-}
-
-static bool count_trajectory(rv_span trajectory, uint64_t *columns, uint64_t *slices)
-{
-  rv_reader reader;
-  rv_field field;
-  rv_reader_init(&reader, trajectory);
-  while (rv_reader_next(&reader, &field))
-    if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
-      ++*columns;
-      if (!count_column(field.bytes, slices)) return false;
-    }
-  return !reader.broken;
-}
-
 static bool parse_slice(rv_span message, rv_wire_slice *out)
 {
   rv_reader reader;
@@ -49,29 +26,43 @@ static bool parse_slice(rv_span message, rv_wire_slice *out)
   return !reader.broken;
 }
 
-static bool parse_trajectory(rv_span trajectory, rv_wire_item *item)
+/* What an item has, as far as it was counted: more than there is room for is counted all the same. */
+typedef struct rv_item_counts {
+  uint64_t columns, slices;
+} rv_item_counts;
+
+static bool parse_column(rv_span message, const rv_item_room *room, rv_item_counts *counts)
 {
-  rv_reader columns;
-  rv_field column;
-  rv_reader_init(&columns, trajectory);
-  while (rv_reader_next(&columns, &column)) {
-    if (!rv_field_is(&column, 1, RV_WIRE_BYTES)) continue;
-    uint32_t first = item->total_slices;
-    bool squeeze = false;
-    rv_reader reader;
-    rv_field field;
-    rv_reader_init(&reader, column.bytes);
-    while (rv_reader_next(&reader, &field)) {
-      if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
-        if (!parse_slice(field.bytes, &item->slices[item->total_slices++])) return false;
-      } else if (rv_field_is(&field, 2, RV_WIRE_VARINT)) {
-        squeeze = field.value != 0;
-      }
+  uint64_t first = counts->slices;
+  bool squeeze = false;
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  while (rv_reader_next(&reader, &field)) {
+    if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
+      rv_wire_slice beyond;
+      if (!parse_slice(field.bytes, counts->slices < room->num_slices ? &room->slices[counts->slices] : &beyond)) return false;
+      counts->slices++;
+    } else if (rv_field_is(&field, 2, RV_WIRE_VARINT)) {
+      squeeze = field.value != 0;
     }
-    item->num_slices[item->num_columns] = item->total_slices - first;
-    item->squeeze[item->num_columns++] = squeeze;
   }
-  return true; /* counting has read all of it before */
+  if (counts->columns < room->num_columns) {
+    room->slices_of[counts->columns] = (uint32_t)(counts->slices - first);
+    room->squeeze[counts->columns] = squeeze;
+  }
+  counts->columns++;
+  return !reader.broken;
+}
+
+static bool parse_trajectory(rv_span message, const rv_item_room *room, rv_item_counts *counts)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  while (rv_reader_next(&reader, &field))
+    if (rv_field_is(&field, 1, RV_WIRE_BYTES) && !parse_column(field.bytes, room, counts)) return false;
+  return !reader.broken;
 }
 
 static bool parse_timestamp(rv_span message, int64_t *seconds, int64_t *nanos)
@@ -96,24 +87,36 @@ static int64_t join_time(int64_t seconds, int64_t nanos)
 }
 
 /* One block: slices, then the counts, then the flags. */
-static rv_code make_room(rv_wire_item *item, uint64_t columns, uint64_t slices, rv_error *err)
+static rv_code make_room(rv_item_room *room, const rv_item_counts *counts, rv_error *err)
 {
-  if (columns == 0) return RV_OK;
-  if (columns > UINT32_MAX / 64 || slices > UINT32_MAX / 64)
+  if (counts->columns > UINT32_MAX / 64 || counts->slices > UINT32_MAX / 64)
     return rv_fail(err, RV_INVALID_ARGUMENT, "an item of %llu columns and %llu slices; at most %u of either are possible",
-                   (unsigned long long)columns, (unsigned long long)slices, UINT32_MAX / 64);
-  size_t size = slices * sizeof *item->slices + columns * (sizeof *item->num_slices + sizeof *item->squeeze);
-  item->slices = malloc(size);
-  if (item->slices == NULL) return rv_fail_memory(err, size);
-  item->num_slices = (uint32_t *)(void *)(item->slices + slices);
-  item->squeeze = (bool *)(item->num_slices + columns);
+                   (unsigned long long)counts->columns, (unsigned long long)counts->slices, UINT32_MAX / 64);
+  size_t slices = counts->slices > room->num_slices ? (size_t)counts->slices : room->num_slices;
+  size_t columns = counts->columns > room->num_columns ? (size_t)counts->columns : room->num_columns;
+  size_t size = slices * sizeof *room->slices + columns * (sizeof *room->slices_of + sizeof *room->squeeze);
+  rv_wire_slice *block = malloc(size);
+  if (block == NULL) return rv_fail_memory(err, size);
+  rv_item_room_fini(room);
+  uint32_t *slices_of = (uint32_t *)(void *)(block + slices);
+  *room = (rv_item_room){.slices = block,
+                         .slices_of = slices_of,
+                         .squeeze = (bool *)(slices_of + columns),
+                         .num_slices = slices,
+                         .num_columns = columns};
   return RV_OK;
 }
 
-rv_code rv_wire_item_parse(rv_span message, rv_wire_item *out, rv_error *err)
+void rv_item_room_fini(rv_item_room *room)
+{
+  free(room->slices);
+  *room = (rv_item_room){0};
+}
+
+static rv_code read_item(const rv_item_room *room, rv_span message, rv_wire_item *out, rv_item_counts *counts, rv_error *err)
 {
   *out = (rv_wire_item){0};
-  uint64_t columns = 0, slices = 0;
+  *counts = (rv_item_counts){0};
   int64_t seconds = 0, nanos = 0;
   rv_reader reader;
   rv_field field;
@@ -131,24 +134,40 @@ rv_code rv_wire_item_parse(rv_span message, rv_wire_item *out, rv_error *err)
     else if (rv_field_is(&field, 7, RV_WIRE_BYTES))
       good = parse_timestamp(field.bytes, &seconds, &nanos);
     else if (rv_field_is(&field, 8, RV_WIRE_BYTES))
-      good = count_trajectory(field.bytes, &columns, &slices);
+      good = parse_trajectory(field.bytes, room, counts);
     else if (rv_field_is(&field, 1000, RV_WIRE_VARINT))
       out->sequence = field.value;
     else if (rv_field_is(&field, 1001, RV_WIRE_FIXED64))
       out->naming = field.value;
   }
   if (!good || reader.broken) return rv_fail_parse(err, "PrioritizedItem");
-  rv_code code = rv_check_text(out->table, "the table name of an item", err);
-  if (code != RV_OK) return code;
   out->inserted_at_ns = join_time(seconds, nanos);
-  code = make_room(out, columns, slices, err);
-  if (code != RV_OK || columns == 0) return code;
-  rv_reader_init(&reader, message);
-  while (good && rv_reader_next(&reader, &field))
-    if (rv_field_is(&field, 8, RV_WIRE_BYTES)) good = parse_trajectory(field.bytes, out);
-  if (good) return RV_OK;
-  rv_wire_item_fini(out);
-  return rv_fail_parse(err, "PrioritizedItem");
+  return rv_check_text(out->table, "the table name of an item", err);
+}
+
+rv_code rv_wire_item_parse_in(rv_item_room *room, rv_span message, rv_wire_item *out, rv_error *err)
+{
+  rv_item_counts counts;
+  rv_code code = read_item(room, message, out, &counts, err);
+  if (code == RV_OK && (counts.columns > room->num_columns || counts.slices > room->num_slices)) {
+    code = make_room(room, &counts, err);
+    if (code == RV_OK) code = read_item(room, message, out, &counts, err);
+  }
+  if (code != RV_OK || counts.columns == 0) return code;
+  out->slices = room->slices;
+  out->num_slices = room->slices_of;
+  out->squeeze = room->squeeze;
+  out->num_columns = (uint32_t)counts.columns;
+  out->total_slices = (uint32_t)counts.slices;
+  return RV_OK;
+}
+
+rv_code rv_wire_item_parse(rv_span message, rv_wire_item *out, rv_error *err)
+{
+  rv_item_room own = {0};
+  rv_code code = rv_wire_item_parse_in(&own, message, out, err);
+  if (code != RV_OK) rv_item_room_fini(&own);
+  return code;
 }
 
 void rv_wire_item_fini(rv_wire_item *item)

@@ -22,16 +22,19 @@ static rv_code resolve(const rv_wire_item *item, rv_chunk *(*find)(void *context
   return RV_OK;
 }
 
-rv_code rv_wire_item_trajectory(const rv_wire_item *item, rv_layouts *layouts, rv_chunk *(*find)(void *context, uint64_t key),
-                                void *context, rv_trajectory **out, rv_error *err)
+rv_code rv_wire_item_trajectory(const rv_wire_item *item, rv_layouts *layouts, rv_layout *like,
+                                rv_chunk *(*find)(void *context, uint64_t key), void *context, rv_trajectory **out, rv_error *err)
 {
   rv_slice few[FEW_SLICES], *slices = few;
   if (item->total_slices > FEW_SLICES) slices = malloc(item->total_slices * sizeof *slices);
   if (slices == NULL) return rv_fail_memory(err, item->total_slices * sizeof *slices);
   rv_code code = resolve(item, find, context, slices, err);
   if (code == RV_OK) {
-    const rv_trajectory_desc desc = {
-        .slices = slices, .num_slices = item->num_slices, .squeeze = item->squeeze, .num_columns = item->num_columns};
+    const rv_trajectory_desc desc = {.slices = slices,
+                                     .num_slices = item->num_slices,
+                                     .squeeze = item->squeeze,
+                                     .num_columns = item->num_columns,
+                                     .like = like};
     code = rv_trajectory_new(layouts, &desc, out, err);
   }
   if (slices != few) free(slices);

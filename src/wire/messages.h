@@ -54,6 +54,17 @@ typedef struct rv_wire_item {
 
 rv_code rv_wire_item_parse(rv_span message, rv_wire_item *out, rv_error *err);
 void rv_wire_item_fini(rv_wire_item *item);
+
+/* Room for one item's arrays, to be used again by the next; zeroed, it has none yet. */
+typedef struct rv_item_room {
+  rv_wire_slice *slices; /* owned, and all there is */
+  uint32_t *slices_of;   /* per column */
+  bool *squeeze;
+  size_t num_slices, num_columns;
+} rv_item_room;
+void rv_item_room_fini(rv_item_room *room);
+/* The same with the arrays in `room`, until it is used again: no rv_wire_item_fini. */
+rv_code rv_wire_item_parse_in(rv_item_room *room, rv_span message, rv_wire_item *out, rv_error *err);
 void rv_wire_item_serialize(rv_writer_buf *out, const rv_wire_item *item); /* without the field header */
 
 /* ---- InsertStream ---- */
@@ -65,6 +76,7 @@ typedef struct rv_insert_request {
   size_t num_items;
   uint64_t *keep_chunk_keys;
   size_t num_keep_chunk_keys;
+  rv_span pack; /* extension 1000: items that come in before the others (wire/insert_pack.h); data NULL: none */
 } rv_insert_request;
 rv_code rv_insert_request_parse(rv_span message, rv_insert_request *out, rv_error *err);
 void rv_insert_request_fini(rv_insert_request *request);
@@ -136,8 +148,9 @@ rv_code rv_sample_entry_serialize(rv_pieces *out, const rv_draw *draw, const cha
 /* ---- turning a wire item into a trajectory ---- */
 
 /* Looks up each slice's chunk by key and builds the trajectory. `find` returns a borrowed chunk or NULL; a key it does not know
- * is RV_INTERNAL, as in Reverb. */
-rv_code rv_wire_item_trajectory(const rv_wire_item *item, rv_layouts *layouts, rv_chunk *(*find)(void *context, uint64_t key),
-                                void *context, rv_trajectory **out, rv_error *err);
+ * is RV_INTERNAL, as in Reverb. `like`: as in rv_trajectory_desc; may be NULL. */
+rv_code rv_wire_item_trajectory(const rv_wire_item *item, rv_layouts *layouts, rv_layout *like,
+                                rv_chunk *(*find)(void *context, uint64_t key), void *context, rv_trajectory **out,
+                                rv_error *err);
 
 #endif

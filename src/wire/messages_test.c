@@ -98,6 +98,33 @@ static void random_items_come_back_as_they_went(void **state)
   }
 }
 
+static void items_that_are_read_into_the_same_room_are_read_as_alone(void **state)
+{
+  (void)state;
+  /* one column of two slices; two of one; none; one whose table is no text; two columns again, in two parts */
+  const rv_span messages[] = {SPAN("\x08\x09\x42\x0A\x0A\x08\x0A\x02\x08\x03\x0A\x02\x08\x04"),
+                              SPAN("\x42\x10\x0A\x06\x0A\x02\x08\x05\x10\x01\x0A\x06\x0A\x02\x08\x06\x10\x00"), SPAN("\x08\x07"),
+                              SPAN("\x12\x02\xC3\x28"), SPAN("\x42\x06\x0A\x04\x0A\x02\x08\x03\x42\x06\x0A\x04\x0A\x02\x08\x04")};
+  rv_item_room room = {0};
+  for (size_t round = 0; round < 25; round++) {
+    rv_span message = messages[(round * 7 + round / 5) % 5];
+    rv_wire_item alone, item;
+    rv_error alone_error, error;
+    rv_code code = rv_wire_item_parse(message, &alone, &alone_error);
+    assert_int_equal(rv_wire_item_parse_in(&room, message, &item, &error), code);
+    if (code != RV_OK) {
+      assert_string_equal(error.message, alone_error.message);
+      continue;
+    }
+    assert_true(item.key == alone.key && item.num_columns == alone.num_columns && item.total_slices == alone.total_slices);
+    for (uint32_t i = 0; i < item.total_slices; i++) assert_memory_equal(&item.slices[i], &alone.slices[i], 20);
+    for (uint32_t i = 0; i < item.num_columns; i++)
+      assert_true(item.num_slices[i] == alone.num_slices[i] && item.squeeze[i] == alone.squeeze[i]);
+    rv_wire_item_fini(&alone);
+  }
+  rv_item_room_fini(&room);
+}
+
 static void hostile_items_are_refused(void **state)
 {
   (void)state;
@@ -263,6 +290,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_item_has_the_bytes_that_protobuf_writes),
       cmocka_unit_test(random_items_come_back_as_they_went),
+      cmocka_unit_test(items_that_are_read_into_the_same_room_are_read_as_alone),
       cmocka_unit_test(hostile_items_are_refused),
       cmocka_unit_test(an_insert_request_is_its_parts),
       cmocka_unit_test(an_insert_response_carries_keys_and_failures),

@@ -155,7 +155,8 @@ static void check_same(fixture *f, receiver *r, const rv_draw *draw)
   rv_draw back = *draw;
   back.chunk = NULL;
   rv_error err;
-  if (rv_wire_item_trajectory(&info->item, f->layouts, find, r, &back.trajectory, &err) != RV_OK) fail_msg("%s", err.message);
+  if (rv_wire_item_trajectory(&info->item, f->layouts, NULL, find, r, &back.trajectory, &err) != RV_OK)
+    fail_msg("%s", err.message);
   assert_ptr_equal(back.trajectory->layout, draw->trajectory->layout);
   for (uint32_t i = 0; i < draw->trajectory->num_columns; i++) {
     const rv_trajectory_column *column = &draw->trajectory->columns[i];
@@ -368,7 +369,7 @@ static void a_chunk_that_was_not_sent_is_named(void **state)
   receiver r = {0};
   rv_trajectory *trajectory = NULL;
   rv_error err;
-  assert_int_equal(rv_wire_item_trajectory(&item, f->layouts, find, &r, &trajectory, &err), RV_INTERNAL);
+  assert_int_equal(rv_wire_item_trajectory(&item, f->layouts, NULL, find, &r, &trajectory, &err), RV_INTERNAL);
   assert_non_null(strstr(err.message, "4711"));
 }
 

@@ -1,0 +1,151 @@
+/* Packs: of items that look alike only what is their own is sent (wire/insert_pack.h). */
+#include "client/insert_stream_parts.h"
+#include "wire/insert_pack.h"
+
+enum {
+  ITEM_BYTES = 2 * sizeof(uint64_t), /* key and priority */
+  WORTH_A_REQUEST = 8
+};
+
+/* Nobody else will ever refer to the chunk: its only pin is the item's that is being sent, and only who has one can give another. */
+static bool is_own(const rv_stream_chunk *chunk)
+{
+  return chunk->form != 0 && atomic_load_explicit(&chunk->pins, memory_order_acquire) == 1;
+}
+
+static bool can_pack(const rv_insert_stream *stream, const rv_stream_item *item)
+{
+  if (item->form == 0 || item->num_chunks == 0 || item->num_chunks > RV_PACK_CHUNKS_MAX) return false;
+  for (uint32_t i = 0; i < item->num_chunks; i++)
+    if (!is_own(item->chunks[i]) || item->chunks[i]->sent_on == stream->connection) return false;
+  return true;
+}
+
+/* Its number, if it were the next to be sent. */
+static uint64_t number_of(const rv_insert_stream *stream, const rv_stream_item *item, size_t before)
+{
+  return item->sequence != 0 ? item->sequence : stream->next_sequence + before;
+}
+
+static bool is_alike(const rv_stream_item *item, const rv_stream_item *first)
+{
+  if (item->form != first->form || item->num_chunks != first->num_chunks) return false;
+  for (uint32_t i = 0; i < item->num_chunks; i++)
+    if (item->chunks[i]->form != first->chunks[i]->form) return false;
+  return true;
+}
+
+/* Of the fields key and range, and the rows. */
+static size_t own_bytes(const rv_stream_item *item)
+{
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += item->chunks[i]->own_size + item->chunks[i]->row_bytes;
+  return bytes;
+}
+
+/* How many from the head of the queue on go into one pack of at most about so many items and bytes, and what those behind the first
+ * have of their own. */
+static size_t count_alike(const rv_insert_stream *stream, size_t max_items, size_t max_bytes, size_t *rest)
+{
+  const rv_stream_item *first = NULL;
+  size_t count = 0, unnumbered = 0;
+  uint64_t number = 0;
+  *rest = 0;
+  RV_LIST_EACH(link, &stream->queue)
+  {
+    const rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (!can_pack(stream, item) || (first != NULL && !is_alike(item, first))) break;
+    uint64_t own = number_of(stream, item, unnumbered);
+    if (first != NULL && own != number + 1) break;
+    if (first != NULL) *rest += own_bytes(item);
+    if (first == NULL) first = item;
+    number = own;
+    unnumbered += item->sequence == 0;
+    count++;
+    if (count == max_items || *rest + count * ITEM_BYTES >= max_bytes) break;
+  }
+  return count;
+}
+
+static void put_first(rv_writer_buf *out, const rv_stream_item *item)
+{
+  size_t mark = rv_put_open(out, RV_PACK_ITEM);
+  rv_put_varint(out, 1000, item->sequence);
+  rv_put_raw(out, item->body, item->body_size);
+  rv_put_close(out, mark);
+  for (uint32_t i = 0; i < item->num_chunks; i++)
+    rv_put_bytes_always(out, RV_PACK_CHUNKS, item->chunks[i]->flat, item->chunks[i]->flat_size);
+}
+
+static rv_code put_own(rv_pieces *message, const rv_stream_item *item)
+{
+  rv_code code = RV_OK;
+  for (uint32_t i = 0; i < item->num_chunks && code == RV_OK; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    code = rv_pieces_copy(message, chunk->flat, chunk->own_size);
+    if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat + chunk->rows_at, chunk->row_bytes);
+  }
+  return code;
+}
+
+/* What all have, with the header of the pack before it: the message follows, and then keys and priorities. */
+static rv_code put_beginning(rv_insert_stream *stream, rv_pieces *message, size_t count, size_t rest)
+{
+  rv_writer_buf *scratch = &stream->scratch;
+  size_t words = (count - 1) * sizeof(uint64_t);
+  scratch->size = 0;
+  put_first(scratch, RV_CONTAINER(stream->queue.next, rv_stream_item, link));
+  rv_put_header(scratch, RV_PACK_REST, rest);
+  size_t first = scratch->size, size = first + rest + 2 * (1 + rv_varint_size(words) + words);
+  rv_put_header(scratch, RV_INSERT_PACK, size);
+  if (scratch->failed) return RV_RESOURCE_EXHAUSTED;
+  rv_code code = rv_pieces_copy(message, scratch->data + first, scratch->size - first);
+  return code == RV_OK ? rv_pieces_copy(message, scratch->data, first) : code;
+}
+
+/* Takes the items in order: their numbers, and their chunks; keys and priorities gather in the scratch. */
+static rv_code put_rest(rv_insert_stream *stream, rv_pieces *message, size_t count)
+{
+  rv_writer_buf *scratch = &stream->scratch;
+  size_t words = (count - 1) * sizeof(uint64_t);
+  const rv_link *link = stream->queue.next;
+  rv_code code = RV_OK;
+  scratch->size = 0;
+  rv_put_header(scratch, RV_PACK_KEYS, words);
+  for (size_t i = 1; i < count; i++) {
+    link = link->next;
+    rv_put_raw(scratch, &RV_CONTAINER(link, rv_stream_item, link)->key, sizeof(uint64_t));
+  }
+  rv_put_header(scratch, RV_PACK_PRIORITIES, words);
+  link = stream->queue.next;
+  for (size_t i = 1; i < count && code == RV_OK; i++) {
+    link = link->next;
+    const rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    rv_put_raw(scratch, &item->priority, sizeof item->priority);
+    code = put_own(message, item);
+  }
+  if (scratch->failed) return RV_RESOURCE_EXHAUSTED;
+  return code == RV_OK ? rv_pieces_copy(message, scratch->data, scratch->size) : code;
+}
+
+bool rv_insert_stream_has_pack(const rv_insert_stream *stream)
+{
+  size_t rest;
+  return stream->packs && count_alike(stream, WORTH_A_REQUEST, SIZE_MAX, &rest) == WORTH_A_REQUEST;
+}
+
+rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count)
+{
+  size_t rest = 0, n = count_alike(stream, SIZE_MAX, stream->request_bytes, &rest);
+  *count = 0;
+  if (n < 2) return RV_OK;
+  const rv_link *link = stream->queue.next;
+  for (size_t i = 0; i < n; i++, link = link->next) {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (item->sequence == 0) item->sequence = stream->next_sequence++;
+  }
+  rv_code code = put_beginning(stream, message, n, rest);
+  if (code == RV_OK) code = put_rest(stream, message, n);
+  if (code == RV_OK) *count = n;
+  return code;
+}

@@ -1,0 +1,156 @@
+#include "wire/chunk_forms.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "wire/messages.h"
+#include "wire/parse.h"
+
+enum { PATIENCE_MAX = 1023 };
+
+void rv_chunk_forms_fini(rv_chunk_forms *forms)
+{
+  for (uint32_t i = 0; i < forms->count; i++) rv_chunk_unref(forms->form[i].model);
+  *forms = (rv_chunk_forms){0};
+}
+
+/* What differs from chunk to chunk besides the rows, where it stands first as every writer puts it; `rest` is what follows. */
+static bool read_head(rv_span message, rv_chunk_meta *meta, rv_span *rest)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  *meta = (rv_chunk_meta){0};
+  if (!rv_reader_next(&reader, &field)) return false;
+  if (rv_field_is(&field, 1, RV_WIRE_VARINT)) { /* a key of 0 is not written */
+    meta->key = field.value;
+    if (!rv_reader_next(&reader, &field)) return false;
+  }
+  if (!rv_field_is(&field, 2, RV_WIRE_BYTES)) return false;
+  *rest = (rv_span){reader.at, (size_t)(reader.end - reader.at)};
+  return rv_sequence_range_parse(field.bytes, meta);
+}
+
+/* All but the rows is the same, byte by byte. */
+static bool is_alike(const rv_chunk_form *form, rv_span rest)
+{
+  if (form->fixed_bytes != rest.size) return false;
+  const uint8_t *wire;
+  size_t size;
+  rv_chunk_wire(form->model, &wire, &size);
+  const uint8_t *begin = wire + (size - rest.size), *at = begin;
+  for (uint32_t i = 0; i < form->model->num_columns; i++) {
+    const rv_lane *lane = &form->model->lanes[i];
+    size_t bytes = lane->row_bytes * (size_t)rv_chunk_num_rows(form->model, i);
+    if (bytes == 0) continue; /* then it has no rows there */
+    if (memcmp(at, rest.data + (at - begin), (size_t)(lane->base - at)) != 0) return false;
+    at = lane->base + bytes;
+  }
+  return memcmp(at, rest.data + (at - begin), (size_t)(wire + size - at)) == 0;
+}
+
+/* A key or a range behind the first would count instead of it. */
+static bool says_it_once(rv_span rest)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, rest);
+  while (rv_reader_next(&reader, &field))
+    if (field.number == 1 || field.number == 2) return false;
+  return !reader.broken;
+}
+
+static void put(rv_chunk_forms *forms, rv_chunk_form form)
+{
+  if (forms->count < RV_CHUNK_FORMS) {
+    forms->form[forms->count++] = form;
+    return;
+  }
+  rv_chunk_form *oldest = &forms->form[forms->hand++ % RV_CHUNK_FORMS];
+  if (!oldest->used) {
+    forms->patience = forms->patience < PATIENCE_MAX ? 2 * forms->patience + 1 : PATIENCE_MAX;
+    forms->to_skip = forms->patience;
+  }
+  rv_chunk_unref(oldest->model);
+  *oldest = form;
+}
+
+/* Forms that no chunk had again are not worth another copy: the more of them go, the fewer come. Without memory it is simply not known. */
+static void learn(rv_chunk_forms *forms, rv_span message, rv_span rest, const rv_chunk *chunk)
+{
+  if (message.size > RV_CHUNK_FORM_BYTES || !rv_chunk_is_plain_copy(chunk)) return;
+  if (forms->to_skip > 0) {
+    forms->to_skip--;
+    return;
+  }
+  rv_chunk *model;
+  if (!says_it_once(rest)) return;
+  if (rv_chunk_new_alike(chunk, rv_chunk_get_meta(chunk), &(rv_bytes){message.data, message.size}, 1, &model, NULL) != RV_OK)
+    return;
+  put(forms, (rv_chunk_form){.model = model, .fixed_bytes = rest.size});
+}
+
+rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **out, rv_error *err)
+{
+  rv_chunk_meta meta;
+  rv_span rest;
+  if (!read_head(message, &meta, &rest)) return rv_chunk_parse(NULL, message, true, out, err);
+  for (uint32_t tried = 0; tried < forms->count; tried++) {
+    rv_chunk_form *form = &forms->form[forms->next];
+    forms->next = forms->next + 1 < forms->count ? forms->next + 1 : 0;
+    if (!is_alike(form, rest)) continue;
+    form->used = true;
+    forms->patience = 0;
+    return rv_chunk_new_alike(form->model, &meta, &(rv_bytes){message.data, message.size}, 1, out, err);
+  }
+  rv_code code = rv_chunk_parse(NULL, message, true, out, err);
+  if (code == RV_OK) learn(forms, message, rest, *out);
+  return code;
+}
+
+/* ---- one form by itself ---- */
+
+rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
+{
+  const uint8_t *wire = NULL;
+  size_t size = 0;
+  rv_chunk_meta meta;
+  rv_span rest;
+  rv_chunk_wire(chunk, &wire, &size);
+  if (chunk->num_columns != 1 || !rv_chunk_is_plain_copy(chunk) || !read_head((rv_span){wire, size}, &meta, &rest) ||
+      !says_it_once(rest))
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "chunk %llu, of which others are to have the form, must be one tensor that is not compressed, behind its key and "
+        "its range",
+        (unsigned long long)chunk->meta.key);
+  *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size};
+  return RV_OK;
+}
+
+void rv_chunk_form_fini(rv_chunk_form *form)
+{
+  if (form->model != NULL) rv_chunk_unref(form->model);
+  form->model = NULL;
+}
+
+rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, rv_chunk **out, rv_error *err)
+{
+  const rv_lane *lane = &form->model->lanes[0];
+  const uint8_t *wire = NULL;
+  size_t size = 0, row_bytes = lane->row_bytes * (size_t)rv_chunk_num_rows(form->model, 0);
+  rv_chunk_wire(form->model, &wire, &size);
+  const uint8_t *fixed = wire + (size - form->fixed_bytes);
+  size_t before = row_bytes == 0 ? form->fixed_bytes : (size_t)(lane->base - fixed);
+  rv_chunk_meta meta;
+  rv_span rest;
+  if (!read_head(*bytes, &meta, &rest) || rest.size < row_bytes)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "key, range and %zu bytes of rows of a chunk are not there", row_bytes);
+  const rv_bytes parts[] = {{bytes->data, bytes->size - rest.size},
+                            {fixed, before},
+                            {rest.data, row_bytes},
+                            {fixed + before + row_bytes, form->fixed_bytes - before - row_bytes}};
+  *bytes = (rv_span){rest.data + row_bytes, rest.size - row_bytes};
+  return rv_chunk_new_alike(form->model, &meta, parts, sizeof parts / sizeof *parts, out, err);
+}

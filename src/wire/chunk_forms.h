@@ -1,0 +1,43 @@
+/* Chunks of one stream mostly look alike: their messages have the same bytes but for the key, the range of steps and the rows. What
+ * was found of one is then true of the next, which is compared with it instead of being read. */
+#ifndef RV_WIRE_CHUNK_FORMS_H
+#define RV_WIRE_CHUNK_FORMS_H
+
+#include "store/chunk.h"
+#include "wire/proto.h"
+
+enum { RV_CHUNK_FORMS = 8, RV_CHUNK_FORM_BYTES = 2048 };
+
+typedef struct rv_chunk_form {
+  rv_chunk *model;    /* a copy of the first such chunk, which nobody else has */
+  size_t fixed_bytes; /* of it: from behind the range to the end */
+  bool used;
+} rv_chunk_form;
+
+/* Of one stream; zeroed, it is empty. */
+typedef struct rv_chunk_forms {
+  rv_chunk_form form[RV_CHUNK_FORMS];
+  uint32_t count, next;       /* the one that is expected: chunks of several columns come in turns */
+  uint32_t hand;              /* the next to go */
+  uint32_t to_skip, patience; /* chunks that are not looked at, as long as forms go that no chunk had */
+} rv_chunk_forms;
+
+void rv_chunk_forms_fini(rv_chunk_forms *forms);
+
+/* As rv_chunk_parse with `copy`: the same chunk, and the same errors. */
+rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **out, rv_error *err);
+
+/* ---- one form by itself: a pack of inserts brings its own (wire/insert_pack.h) ---- */
+
+/* Takes a reference to the chunk, of which nothing but its form is looked at later. RV_INVALID_ARGUMENT: others cannot be like it: it has
+ * not exactly one tensor, this is not one literal, or key and range do not stand first in it. */
+rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err);
+void rv_chunk_form_fini(rv_chunk_form *form);
+/* The chunk of this form whose key, range and rows are next in `bytes`, which moves on behind them. RV_INVALID_ARGUMENT: they are not
+ * there. */
+rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, rv_chunk **out, rv_error *err);
+
+/* A SequenceRange; false: the bytes are none. */
+bool rv_sequence_range_parse(rv_span message, rv_chunk_meta *meta);
+
+#endif

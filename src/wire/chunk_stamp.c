@@ -1,0 +1,81 @@
+#include "wire/chunk_stamp.h"
+
+#include <string.h>
+
+#include "wire/proto.h"
+
+static uint8_t *put_varint(uint8_t *at, uint64_t value)
+{
+  for (; value >= 0x80; value >>= 7) *at++ = (uint8_t)(value | 0x80);
+  *at++ = (uint8_t)value;
+  return at;
+}
+
+static uint8_t *put_number(uint8_t *at, uint32_t field, uint64_t value)
+{
+  if (value == 0) return at;
+  *at++ = (uint8_t)(field << 3 | RV_WIRE_VARINT);
+  return put_varint(at, value);
+}
+
+static uint64_t step(int32_t value)
+{
+  return (uint64_t)(int64_t)value;
+}
+
+static size_t number_size(uint64_t value)
+{
+  return value == 0 ? 0 : 1 + rv_varint_size(value);
+}
+
+static size_t range_size(const rv_chunk_meta *meta)
+{
+  return number_size(meta->episode_id) + number_size(step(meta->first_step)) + number_size(step(meta->last_step)) +
+         number_size(meta->sparse);
+}
+
+/* The range is below 128 bytes. */
+size_t rv_chunk_stamp_own_size(const rv_chunk_meta *meta)
+{
+  return number_size(meta->key) + 2 + range_size(meta);
+}
+
+static uint8_t *put_own(uint8_t *at, const rv_chunk_meta *meta)
+{
+  at = put_number(at, 1, meta->key);
+  *at++ = 2 << 3 | RV_WIRE_BYTES;
+  *at++ = (uint8_t)range_size(meta);
+  at = put_number(at, 1, meta->episode_id);
+  at = put_number(at, 2, step(meta->first_step));
+  at = put_number(at, 3, step(meta->last_step));
+  return put_number(at, 4, meta->sparse);
+}
+
+void rv_chunk_stamp_learn(rv_chunk_stamp *stamp, const uint8_t *message, size_t size, const rv_chunk_meta *meta, int64_t num_rows,
+                          size_t row_bytes)
+{
+  size_t own = rv_chunk_stamp_own_size(meta);
+  size_t tail = number_size(1) + number_size(row_bytes); /* the numbers of tensors and of their bytes */
+  *stamp = (rv_chunk_stamp){0};
+  if (own + row_bytes + tail > size || size - own - row_bytes > RV_CHUNK_STAMP_BYTES) return;
+  stamp->num_rows = num_rows;
+  stamp->row_bytes = row_bytes;
+  stamp->tail_size = tail;
+  stamp->head_size = size - own - row_bytes - tail;
+  memcpy(stamp->fixed, message + own, stamp->head_size);
+  memcpy(stamp->fixed + stamp->head_size, message + size - tail, tail);
+}
+
+size_t rv_chunk_stamp_size(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta)
+{
+  return rv_chunk_stamp_own_size(meta) + stamp->head_size + stamp->row_bytes + stamp->tail_size;
+}
+
+void rv_chunk_stamp_write(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, const void *rows, uint8_t *out)
+{
+  uint8_t *at = put_own(out, meta);
+  memcpy(at, stamp->fixed, stamp->head_size);
+  at += stamp->head_size;
+  if (stamp->row_bytes > 0) memcpy(at, rows, stamp->row_bytes);
+  memcpy(at + stamp->row_bytes, stamp->fixed + stamp->head_size, stamp->tail_size);
+}

@@ -1,0 +1,50 @@
+/* PackedItems: many items that look alike, each with chunks of its own, in one message (between Reverie's own ends, docs/protocol.md).
+ *
+ * The first item and its chunks are there as they would be by themselves. Of every further item there is only what is its own: key,
+ * priority, and of each chunk the key, the range of steps and the rows. So an item costs its bytes, and what is said of the first is
+ * read, and checked, once. */
+#ifndef RV_WIRE_INSERT_PACK_H
+#define RV_WIRE_INSERT_PACK_H
+
+#include "wire/chunk_forms.h"
+#include "wire/messages.h"
+
+enum {
+  RV_INSERT_PACK = 1000,  /* its field in InsertStreamRequest */
+  RV_PACK_CHUNKS_MAX = 64 /* of one item */
+};
+
+/* Fields of PackedItems. */
+enum {
+  RV_PACK_ITEM = 1,       /* PrioritizedItem, the first */
+  RV_PACK_CHUNKS = 2,     /* ChunkData, its chunks, as its slices name them */
+  RV_PACK_KEYS = 3,       /* of the further items, 8 bytes each */
+  RV_PACK_PRIORITIES = 4, /* as many, likewise */
+  RV_PACK_REST = 5 /* for each further item, and each of its chunks: the fields key and range of ChunkData, then the rows */
+};
+
+/* One that is read item by item. */
+typedef struct rv_insert_pack {
+  size_t count, next; /* items, and how many were taken */
+  rv_wire_item item;  /* the one that was taken last; its arrays are in `room` */
+  rv_chunk **chunks;  /* its own, num_chunks; one reference each, or NULL */
+  size_t num_chunks, found;
+  /* what follows is the pack's own */
+  rv_item_room room;
+  rv_chunk_form *forms; /* num_chunks, in one block with `chunks` and `chunk_of` */
+  uint32_t *chunk_of;   /* of each slice */
+  uint64_t first_sequence;
+  const uint8_t *keys, *priorities;
+  rv_span rest;
+} rv_insert_pack;
+
+/* Reads the first item and its chunks; what lies in `message` stays there. RV_INVALID_ARGUMENT: arrays that do not belong together, an
+ * item that names another chunk, chunks of which others cannot have the form (rv_chunk_form_init). */
+rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, rv_error *err);
+void rv_insert_pack_fini(rv_insert_pack *pack); /* again is fine; so is one that is all zeros */
+/* Takes the next item, there being one. Numbers of items follow each other from the first one's. */
+rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err);
+/* One of the taken item's chunks, borrowed; NULL: it has none of that key. `pack` is an rv_insert_pack. */
+rv_chunk *rv_insert_pack_find(void *pack, uint64_t key);
+
+#endif

@@ -1,0 +1,493 @@
+/* Items that come in packs: what they are once they are in, how they are answered, and packs that are none. */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "store/chunk_parts.h"
+#include "store/table.h"
+#include "support/rig.h"
+#include "wire/insert_pack.h"
+
+#define WRITER "000102030405060708090a0b0c0d0e0f"
+
+enum { MANY = 40, MAX_OWN = 3 };
+
+static test_rig rig;
+static test_peer peer;
+
+static int set_up(void **state)
+{
+  (void)state;
+  rv_table_config tables[] = {rig_table("alone"), rig_table("packed"), rig_table("q")};
+  tables[2].max_times_sampled = 1;
+  tables[2].sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
+  tables[2].rate_limiter = rv_rate_limiter_queue(2);
+  rig_start(&rig, tables, 3);
+  peer_open(&peer, rig.address);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  peer_close(&peer);
+  rig_stop(&rig);
+  return 0;
+}
+
+static test_stream *open_writer(void)
+{
+  static const rv_metadata metadata[] = {{"reverie-writer", WRITER}};
+  return stream_open(&peer, INSERT, metadata, 1);
+}
+
+/* ---- items of chunks of their own ---- */
+
+typedef struct like {
+  const char *table;
+  size_t num_chunks;
+  int64_t rows[MAX_OWN], width[MAX_OWN];
+  bool squeeze;
+} like;
+
+typedef struct one {
+  uint64_t key, chunks[MAX_OWN], episode;
+  double priority;
+  int32_t first_step, value;
+} one;
+
+static one some_item(rv_random *random, uint64_t key)
+{
+  one item = {.key = key,
+              .episode = rv_random_next(random) >> rv_random_below(random, 64),
+              .priority = rv_random_below(random, 4) == 0 ? 0 : rv_random_unit(random),
+              .first_step = (int32_t)rv_random_below(random, 1000),
+              .value = (int32_t)rv_random_below(random, 1 << 30)};
+  for (size_t i = 0; i < MAX_OWN; i++) item.chunks[i] = rv_random_next(random) >> rv_random_below(random, 60);
+  return item;
+}
+
+/* The ChunkData of an item's chunk. */
+static rv_buf *chunk_of(const one *item, const like *as, size_t chunk)
+{
+  int64_t rows = as->rows[chunk], width = as->width[chunk];
+  rv_spec spec = {"", RV_INT32, 1, &width};
+  rv_chunk_meta meta = {.key = item->chunks[chunk],
+                        .episode_id = item->episode,
+                        .first_step = item->first_step,
+                        .last_step = item->first_step + (int32_t)rows - 1};
+  rv_chunk *segment = NULL;
+  assert_int_equal(rv_segment_new(&spec, 1, (size_t)rows, &meta, &segment, NULL), RV_OK);
+  int32_t values[64];
+  assert_true(width <= 64);
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t i = 0; i < width; i++) values[i] = item->value + (int32_t)(row * width + i);
+    rv_tensor tensor = {.dtype = RV_INT32, .rank = 1, .shape = &width, .data = values};
+    assert_int_equal(rv_segment_put(segment, 0, row, &tensor, NULL), RV_OK);
+  }
+  rv_segment_publish(segment, 0, rows);
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  const rv_chunk_encoding encoding = {.key = meta.key, .column = SIZE_MAX, .count = rows};
+  assert_int_equal(rv_chunk_serialize(&pieces, segment, &encoding, NULL), RV_OK);
+  rv_buf *flat = rv_buf_new(pieces.bytes);
+  for (size_t i = 0; i < pieces.count; i++) {
+    memcpy(flat->data + flat->size, pieces.piece[i].data, pieces.piece[i].size);
+    flat->size += pieces.piece[i].size;
+  }
+  rv_pieces_fini(&pieces);
+  rv_chunk_unref(segment);
+  return flat;
+}
+
+static void put_own_item(rv_writer_buf *out, uint32_t field, const one *item, const like *as, uint64_t sequence)
+{
+  rv_wire_slice slices[MAX_OWN];
+  uint32_t num_slices[MAX_OWN];
+  bool squeeze[MAX_OWN];
+  for (size_t i = 0; i < as->num_chunks; i++) {
+    slices[i] = (rv_wire_slice){.chunk_key = item->chunks[i], .length = (int32_t)as->rows[i]};
+    num_slices[i] = 1;
+    squeeze[i] = as->squeeze;
+  }
+  rv_wire_item wire = {.key = item->key,
+                       .table = {(const uint8_t *)as->table, strlen(as->table)},
+                       .priority = item->priority,
+                       .sequence = sequence,
+                       .slices = slices,
+                       .num_slices = num_slices,
+                       .squeeze = squeeze,
+                       .num_columns = (uint32_t)as->num_chunks,
+                       .total_slices = (uint32_t)as->num_chunks};
+  size_t mark = rv_put_open(out, field);
+  rv_wire_item_serialize(out, &wire);
+  rv_put_close(out, mark);
+}
+
+static void insert_alone(test_stream *call, const one *item, const like *as, uint64_t sequence)
+{
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  for (size_t i = 0; i < as->num_chunks; i++) {
+    rv_buf *chunk = chunk_of(item, as, i);
+    rv_put_bytes_always(&body, 1, chunk->data, chunk->size);
+    rv_buf_unref(chunk);
+  }
+  put_own_item(&body, 2, item, as, sequence);
+  stream_send(call, &body);
+}
+
+/* Key and range, as they stand first, and the rows, behind which only the numbers of tensors and bytes stand. */
+static void put_own_parts(rv_writer_buf *out, const rv_buf *chunk, size_t row_bytes)
+{
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, (rv_span){chunk->data, chunk->size});
+  size_t own = 0, rows_end = 0;
+  while (rv_reader_next(&reader, &field)) {
+    if (field.number == 2) own = (size_t)(reader.at - chunk->data);
+    if (field.number == 5) rows_end = (size_t)(reader.at - chunk->data);
+  }
+  rv_put_raw(out, chunk->data, own);
+  rv_put_raw(out, chunk->data + rows_end - row_bytes, row_bytes);
+}
+
+static void put_pack(rv_writer_buf *out, const one *items, size_t n, const like *as, uint64_t sequence)
+{
+  size_t pack = rv_put_open(out, RV_INSERT_PACK);
+  put_own_item(out, RV_PACK_ITEM, &items[0], as, sequence);
+  for (size_t i = 0; i < as->num_chunks; i++) {
+    rv_buf *chunk = chunk_of(&items[0], as, i);
+    rv_put_bytes_always(out, RV_PACK_CHUNKS, chunk->data, chunk->size);
+    rv_buf_unref(chunk);
+  }
+  uint64_t keys[MANY];
+  double priorities[MANY];
+  size_t rest = rv_put_open(out, RV_PACK_REST);
+  for (size_t i = 1; i < n; i++) {
+    keys[i - 1] = items[i].key;
+    priorities[i - 1] = items[i].priority;
+    for (size_t c = 0; c < as->num_chunks; c++) {
+      rv_buf *chunk = chunk_of(&items[i], as, c);
+      put_own_parts(out, chunk, (size_t)(as->rows[c] * as->width[c]) * sizeof(int32_t));
+      rv_buf_unref(chunk);
+    }
+  }
+  rv_put_close(out, rest);
+  rv_put_bytes_always(out, RV_PACK_KEYS, keys, (n - 1) * sizeof *keys);
+  rv_put_bytes_always(out, RV_PACK_PRIORITIES, priorities, (n - 1) * sizeof *priorities);
+  rv_put_close(out, pack);
+}
+
+static void insert_packed(test_stream *call, const one *items, size_t n, const like *as, uint64_t sequence)
+{
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_pack(&body, items, n, as, sequence);
+  stream_send(call, &body);
+}
+
+static rv_table_info info_of(const char *table)
+{
+  rv_table_info info = {.size = sizeof info};
+  assert_int_equal(rv_table_get_info(rig_find(&rig, table), &info, NULL), RV_OK);
+  rv_table_info numbers = info;
+  rv_table_info_fini(&info);
+  return numbers;
+}
+
+/* ---- what is in ---- */
+
+static void check_same_item(uint64_t key, const like *as)
+{
+  rv_draw a, b;
+  assert_int_equal(rv_table_get(rig_find(&rig, "alone"), key, &a, NULL), RV_OK);
+  assert_int_equal(rv_table_get(rig_find(&rig, "packed"), key, &b, NULL), RV_OK);
+  assert_true(a.priority == b.priority && a.times_sampled == b.times_sampled && a.naming == b.naming);
+  assert_ptr_equal(a.trajectory->layout, b.trajectory->layout);
+  assert_int_equal(a.trajectory->num_slices, as->num_chunks);
+  assert_int_equal(b.trajectory->num_slices, as->num_chunks);
+  for (uint32_t i = 0; i < a.trajectory->num_slices; i++) {
+    rv_slice x = rv_draw_slice(&a, i), y = rv_draw_slice(&b, i);
+    assert_true(x.tensor == y.tensor && x.offset == y.offset && x.length == y.length);
+    assert_ptr_not_equal(x.chunk, y.chunk);
+    const rv_chunk_meta *p = rv_chunk_get_meta(x.chunk), *q = rv_chunk_get_meta(y.chunk);
+    assert_true(p->key == q->key && p->episode_id == q->episode_id && p->first_step == q->first_step &&
+                p->last_step == q->last_step && p->sparse == q->sparse);
+    const uint8_t *wire_x, *wire_y; /* what is sent, saved and journaled */
+    size_t size_x, size_y;
+    assert_true(rv_chunk_wire(x.chunk, &wire_x, &size_x) != NULL && rv_chunk_wire(y.chunk, &wire_y, &size_y) != NULL);
+    assert_int_equal(size_x, size_y);
+    assert_memory_equal(wire_x, wire_y, size_x);
+    assert_int_equal(rv_chunk_memory(x.chunk), rv_chunk_memory(y.chunk));
+  }
+  rv_draw_release(&a);
+  rv_draw_release(&b);
+}
+
+static void the_items_of_a_pack_are_what_each_would_be_alone(void **state)
+{
+  (void)state;
+  rv_random random;
+  uint64_t seed = (uint64_t)time(NULL), next_key = 1;
+  const char *given = getenv("RV_TEST_SEED");
+  if (given != NULL) seed = strtoull(given, NULL, 0);
+  print_message("seed %" PRIu64 " (RV_TEST_SEED repeats it)\n", seed);
+  rv_random_init(&random, seed);
+  test_stream *call = open_writer();
+  assert_string_equal(stream_header(call, "reverie-packs"), "1");
+  uint64_t sequence = 1, confirmed[2 * MANY];
+  for (int round = 0; round < 12; round++) {
+    like as = {.num_chunks = 1 + rv_random_below(&random, MAX_OWN), .squeeze = rv_random_below(&random, 2) == 0};
+    for (size_t i = 0; i < as.num_chunks; i++) {
+      as.rows[i] = as.squeeze ? 1 : 1 + rv_random_below(&random, 4);
+      as.width[i] = rv_random_below(&random, 33);
+    }
+    one items[MANY];
+    size_t n = 1 + rv_random_below(&random, MANY);
+    for (size_t i = 0; i < n; i++) items[i] = some_item(&random, next_key++);
+    as.table = "alone";
+    for (size_t i = 0; i < n; i++) insert_alone(call, &items[i], &as, sequence++);
+    as.table = "packed";
+    insert_packed(call, items, n, &as, sequence);
+    sequence += n;
+    expect_keys(call, confirmed, 2 * n);
+    for (size_t i = 0; i < n; i++) {
+      assert_int_equal(confirmed[2 * i], items[i].key);
+      check_same_item(items[i].key, &as);
+    }
+  }
+  rv_table_info alone = info_of("alone"), packed = info_of("packed");
+  assert_true(alone.inserts == packed.inserts && alone.updates == packed.updates && alone.current_size == packed.current_size &&
+              alone.num_episodes == packed.num_episodes && alone.num_unique_samples == packed.num_unique_samples);
+  uint64_t cursors[2] = {0, 0};
+  do { /* and in the same order */
+    rv_item_info a[7], b[7];
+    size_t counts[2];
+    assert_int_equal(rv_table_items(rig_find(&rig, "alone"), &cursors[0], a, 7, &counts[0], NULL), RV_OK);
+    assert_int_equal(rv_table_items(rig_find(&rig, "packed"), &cursors[1], b, 7, &counts[1], NULL), RV_OK);
+    assert_int_equal(counts[0], counts[1]);
+    for (size_t i = 0; i < counts[0]; i++) assert_true(a[i].key == b[i].key && a[i].length == b[i].length);
+  } while (cursors[0] != 0);
+  assert_int_equal(cursors[1], 0);
+  stream_free(call);
+}
+
+/* ---- answers ---- */
+
+static const like plain = {.table = "packed", .num_chunks = 1, .rows = {1}, .width = {2}, .squeeze = true};
+
+static void make_items(one *items, size_t n, uint64_t first_key)
+{
+  for (size_t i = 0; i < n; i++)
+    items[i] = (one){.key = first_key + i, .chunks = {1000 + i}, .episode = 1, .priority = 1, .value = (int32_t)i};
+}
+
+static void items_of_a_pack_that_were_in_are_confirmed_and_not_inserted_again(void **state)
+{
+  (void)state;
+  one items[6];
+  uint64_t keys[6];
+  make_items(items, 6, 1);
+  test_stream *call = open_writer();
+  insert_packed(call, items, 3, &plain, 1);
+  expect_keys(call, keys, 3);
+  size_t unknown;
+  assert_int_equal(rv_table_mutate(rig_find(&rig, "packed"), NULL, 0, &items[1].key, 1, NULL, &unknown, NULL), RV_OK);
+  insert_packed(call, items, 6, &plain, 1);
+  expect_keys(call, keys, 6);
+  for (size_t i = 0; i < 6; i++) assert_int_equal(keys[i], i + 1);
+  rv_table_info info = info_of("packed");
+  assert_true(info.inserts == 6 && info.updates == 0 && info.current_size == 5);
+  stream_free(call);
+}
+
+static void an_item_of_a_pack_that_is_refused_leaves_the_others(void **state)
+{
+  (void)state;
+  one items[5];
+  uint64_t keys[5], key;
+  char message[RV_ERROR_MESSAGE_MAX];
+  make_items(items, 5, 1);
+  items[2].priority = (double)NAN;
+  test_stream *call = open_writer();
+  insert_packed(call, items, 5, &plain, 1);
+  assert_int_equal(expect_failure(call, &key, message), RV_INVALID_ARGUMENT);
+  assert_int_equal(key, 3);
+  assert_int_equal(info_of("packed").inserts, 4);
+  like nowhere = plain;
+  nowhere.table = "nowhere";
+  make_items(items, 1, 20);
+  insert_packed(call, items, 1, &nowhere, 6);
+  assert_int_equal(expect_failure(call, &key, message), RV_NOT_FOUND);
+  assert_int_equal(key, 20);
+  make_items(items, 2, 30);
+  insert_packed(call, items, 2, &plain, 7); /* and the stream goes on */
+  expect_keys(call, keys, 2);
+  stream_free(call);
+}
+
+static void items_of_a_pack_wait_for_the_limiter_one_by_one(void **state)
+{
+  (void)state;
+  one items[6];
+  uint64_t keys[6];
+  make_items(items, 6, 1);
+  like queued = plain;
+  queued.table = "q";
+  test_stream *call = open_writer();
+  insert_packed(call, items, 6, &queued, 1);
+  rig_wait_for_waiting(&rig, "q", 4, 0);
+  test_stream *sampler = stream_open(&peer, SAMPLE, NULL, 0);
+  ask_samples(sampler, "q", 6, -1);
+  assert_int_equal(read_samples(sampler, keys, 6), 6);
+  for (size_t i = 0; i < 6; i++) assert_int_equal(keys[i], i + 1);
+  expect_keys(call, keys, 6);
+  stream_free(sampler);
+  stream_free(call);
+}
+
+/* A pack's chunks are its items' own. */
+static void no_other_item_can_have_the_chunks_of_a_pack(void **state)
+{
+  (void)state;
+  one items[2];
+  uint64_t keys[2], key;
+  char message[RV_ERROR_MESSAGE_MAX];
+  make_items(items, 2, 1);
+  test_stream *call = open_writer();
+  insert_packed(call, items, 2, &plain, 1);
+  expect_keys(call, keys, 2);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_item(&body, 9, (item_options){.table = "packed", .priority = 1, .chunk = 1000, .sequence = 3});
+  stream_send(call, &body);
+  assert_int_equal(expect_failure(call, &key, message), RV_INTERNAL);
+  stream_free(call);
+}
+
+/* ---- packs that are none ---- */
+
+static void expect_refusal(const void *bytes, size_t size, const char *why)
+{
+  char message[RV_ERROR_MESSAGE_MAX];
+  test_stream *call = open_writer();
+  stream_send_bytes(call, bytes, size);
+  assert_int_equal(stream_end(call, message), RV_INVALID_ARGUMENT);
+  if (strstr(message, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", message, why);
+  stream_free(call);
+}
+
+static void refuse_fields(const one *items, size_t n, const like *as, uint32_t field, const void *bytes, size_t size,
+                          const char *why)
+{
+  rv_writer_buf body, pack;
+  rv_writer_buf_init(&body);
+  rv_writer_buf_init(&pack);
+  put_pack(&pack, items, n, as, 1);
+  rv_reader reader;
+  rv_field outer;
+  rv_reader_init(&reader, (rv_span){pack.data, pack.size});
+  assert_true(rv_reader_next(&reader, &outer));
+  size_t mark = rv_put_open(&body, RV_INSERT_PACK);
+  rv_put_raw(&body, outer.bytes.data, outer.bytes.size);
+  rv_put_bytes_always(&body, field, bytes, size); /* what comes last counts */
+  rv_put_close(&body, mark);
+  expect_refusal(body.data, body.size, why);
+  rv_writer_buf_fini(&pack);
+  rv_writer_buf_fini(&body);
+}
+
+static void packs_that_do_not_fit_together_end_the_stream_with_a_sentence(void **state)
+{
+  (void)state;
+  one items[3];
+  make_items(items, 3, 1);
+  static const uint8_t zeros[256];
+  refuse_fields(items, 3, &plain, RV_PACK_KEYS, zeros, 15, "8 an item");
+  refuse_fields(items, 3, &plain, RV_PACK_PRIORITIES, zeros, 8, "8 an item");
+  refuse_fields(items, 3, &plain, RV_PACK_REST, zeros, 0, "are not there");
+  refuse_fields(items, 1, &plain, RV_PACK_REST, zeros, 9, "behind the last");
+  refuse_fields(items, 3, &plain, RV_PACK_ITEM, "\x08\x05\x42\x06\x0A\x04\x0A\x02\x08\x63", 10, "which is not in the pack");
+  refuse_fields(items, 3, &plain, RV_PACK_ITEM, "\x12\x02\xC3\x28", 4, "UTF-8");
+  refuse_fields(items, 3, &plain, RV_PACK_CHUNKS, "\x08\x05", 2, "without tensors");
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_pack(&body, items, 2, &plain, 1);
+  put_pack(&body, items, 2, &plain, 3);
+  expect_refusal(body.data, body.size, "one or none");
+  rv_writer_buf_fini(&body);
+}
+
+static void a_chunk_that_others_cannot_be_like_is_refused(void **state)
+{
+  (void)state;
+  one items[2];
+  make_items(items, 2, 1);
+  /* a tensor of one uint8 */
+#define TENSOR 0x0A, 0x0D, 0x08, 0x04, 0x12, 0x04, 0x12, 0x02, 0x08, 0x01, 0x22, 0x03, 0x01, 0x00, 0x61
+  static const uint8_t two_tensors[] = {0x08, 0x05, 0x12, 0x02, 0x10, 0x01, 0x2A, 0x1E, TENSOR, TENSOR};
+  static const uint8_t no_range[] = {0x08, 0x05, 0x2A, 0x0F, TENSOR};
+#undef TENSOR
+  refuse_fields(items, 2, &plain, RV_PACK_CHUNKS, two_tensors, sizeof two_tensors, "one tensor");
+  refuse_fields(items, 2, &plain, RV_PACK_CHUNKS, no_range, sizeof no_range, "one tensor");
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  size_t pack = rv_put_open(&body, RV_INSERT_PACK);
+  for (int i = 0; i <= RV_PACK_CHUNKS_MAX; i++) rv_put_bytes_always(&body, RV_PACK_CHUNKS, no_range, sizeof no_range);
+  rv_put_close(&body, pack);
+  expect_refusal(body.data, body.size, "at most 64");
+  rv_writer_buf_fini(&body);
+}
+
+/* Cut and changed anywhere: an answer of some kind, and a server that goes on. */
+static void mangled_packs_harm_nobody(void **state)
+{
+  (void)state;
+  rv_random random;
+  rv_random_init(&random, 5);
+  one items[4];
+  make_items(items, 4, 1);
+  for (int round = 0; round < 150; round++) {
+    rv_writer_buf body;
+    rv_writer_buf_init(&body);
+    put_pack(&body, items, 4, &plain, 1);
+    for (uint32_t n = rv_random_below(&random, 3); n > 0; n--)
+      body.data[rv_random_below(&random, (uint32_t)body.size)] = (uint8_t)rv_random_next(&random);
+    if (rv_random_below(&random, 3) == 0) body.size = rv_random_below(&random, (uint32_t)body.size) + 1;
+    test_stream *call = stream_open(&peer, INSERT, NULL, 0);
+    stream_send(call, &body);
+    stream_half_close(call);
+    (void)stream_end(call, NULL);
+    stream_free(call);
+  }
+  uint64_t keys[4];
+  make_items(items, 4, 500);
+  test_stream *call = open_writer();
+  insert_packed(call, items, 4, &plain, 1);
+  expect_keys(call, keys, 4);
+  stream_free(call);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(the_items_of_a_pack_are_what_each_would_be_alone, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(items_of_a_pack_that_were_in_are_confirmed_and_not_inserted_again, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(an_item_of_a_pack_that_is_refused_leaves_the_others, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(items_of_a_pack_wait_for_the_limiter_one_by_one, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(no_other_item_can_have_the_chunks_of_a_pack, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(packs_that_do_not_fit_together_end_the_stream_with_a_sentence, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_chunk_that_others_cannot_be_like_is_refused, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(mangled_packs_harm_nobody, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
