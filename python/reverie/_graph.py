@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from reverie.errors import NotFoundError
+from reverie.errors import NotFoundError, ResourceExhaustedError, ReverieError
 
-__all__ = ["Streams", "call", "tf_dtype", "tuples"]
+__all__ = ["Streams", "call", "operation", "tf_dtype", "tuples"]
 
 Stream = TypeVar("Stream")
 
@@ -55,8 +55,50 @@ class Streams(Generic[Stream]):
 def call(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], specs: Sequence[Any]) -> tuple[Any, ...]:
     """The tensors of these specs that a Python function returns as arrays. Arrays that are 64-aligned are not copied.
 
-    What the function raises is an `InvalidArgumentError` or `UnknownError` in a graph, but a `reverie.NotFoundError` is one of that name,
-    wherever a result is used: a graph leaves out what nobody needs.
+    What the function raises is TensorFlow's error of its kind, in a graph as far as `_later` knows it.
+    """
+    if tf.executing_eagerly():
+        made = [tf.convert_to_tensor(each) for each in _now(function, inputs)]
+    else:
+        missing, *made = tf.numpy_function(_later(function, specs), inputs, [tf.string, *(spec.dtype for spec in specs)])
+        with tf.control_dependencies([_found(missing)]):
+            made = [tf.identity(tensor) for tensor in made]
+    for tensor, spec in zip(made, specs, strict=True):
+        tensor.set_shape(spec.shape)
+    return tuple(made)
+
+
+def operation(function: Callable[..., None], inputs: Sequence[Any]) -> Any:
+    """Calls a Python function for what it does; errors as in `call`. None; in a graph, the operation that does it."""
+
+    def run(*arguments: Any) -> tuple[()]:
+        function(*arguments)
+        return ()
+
+    if tf.executing_eagerly():
+        _now(run, inputs)
+        return None
+    return _found(tf.numpy_function(_later(run, ()), inputs, [tf.string])[0]).op
+
+
+# ---- errors: a graph's have the kind of the operation that fails ----
+
+
+def _now(function: Callable[..., Sequence[Any]], inputs: Sequence[Any]) -> Sequence[Any]:
+    try:
+        return function(*(each.numpy() if tf.is_tensor(each) else each for each in inputs))
+    except ReverieError as error:
+        kinds = (getattr(tf.errors, kind.__name__, None) for kind in type(error).__mro__)  # TensorFlow's have the same names
+        raise next(filter(None, kinds), tf.errors.UnknownError)(None, None, str(error)) from None
+    except (TypeError, ValueError) as error:
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
+
+
+def _later(function: Callable[..., Sequence[Any]], specs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """For `numpy_function`: what the function returns after an empty text, or zeros after the text of a `NotFoundError`.
+
+    Of Python's errors `numpy_function` knows ValueError and TypeError as INVALID_ARGUMENT, MemoryError as RESOURCE_EXHAUSTED and
+    NotImplementedError as UNIMPLEMENTED. All others are UNKNOWN.
     """
 
     def run(*arguments: Any) -> list[Any]:
@@ -64,20 +106,31 @@ def call(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], specs: S
             return [b"", *function(*arguments)]
         except NotFoundError as error:
             return [_as_path(error), *(_zeros(spec) for spec in specs)]
+        except ResourceExhaustedError as error:
+            raise MemoryError(str(error)) from None
 
-    missing, *made = tf.numpy_function(run, inputs, [tf.string, *(spec.dtype for spec in specs)])
+    return run
+
+
+def _found(missing: Any) -> Any:
     missing.set_shape([])
-    # A graph's errors have the kind of the operation that fails. This one's, of a file that is not there, is the one wanted.
-    with tf.control_dependencies([tf.cond(tf.equal(missing, ""), lambda: missing, lambda: tf.io.read_file(missing))]):
-        made = [tf.identity(tensor) for tensor in made]
-    for tensor, spec in zip(made, specs, strict=True):
-        tensor.set_shape(spec.shape)
-    return tuple(made)
+    return tf.cond(tf.equal(missing, ""), lambda: missing, lambda: _read(missing))
+
+
+def _read(path: Any) -> Any:
+    """Reads the file, which is not there. The assertion is why a graph cannot leave it out where nobody needs what it says."""
+    said = tf.io.read_file(path)
+    with tf.control_dependencies([tf.debugging.Assert(False, [said])]):
+        return tf.identity(said)
 
 
 def _as_path(error: NotFoundError) -> bytes:
-    """The error's text as what no file is called: a path may not be long, nor begin like an address."""
-    return str(error).encode()[:200].replace(b"://", b": //").replace(b"\0", b"") + b" /"
+    """The error's text as what no file is called: reading it is an operation that fails with NOT_FOUND and says so.
+
+    A part of a path may not be long, nor begin like an address.
+    """
+    text = str(error).encode()[:200].decode("utf-8", "ignore").replace("://", ": //").replace("\0", "")
+    return f"{text} (in a graph TensorFlow adds:) /".encode()
 
 
 def _zeros(spec: Any) -> Any:
@@ -86,8 +139,8 @@ def _zeros(spec: Any) -> Any:
 
 
 def tf_dtype(dtype: Any) -> Any:
-    """TensorFlow's dtype for one of ours."""
-    return tf.as_dtype("string" if np.dtype(dtype) == np.dtype(object) else dtype)
+    """TensorFlow's dtype for one of ours, or of its own."""
+    return dtype if isinstance(dtype, tf.DType) else tf.as_dtype("string" if np.dtype(dtype) == np.dtype(object) else dtype)
 
 
 def tuples(nest: Any) -> Any:

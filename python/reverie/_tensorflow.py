@@ -21,7 +21,7 @@ from reverie._iteration import QuickDataset, QuickIteration
 from reverie.client import Client
 from reverie.samples import ReplaySample, SampleInfo
 
-__all__ = ["SampleDataset"]
+__all__ = ["SampleDataset", "first_step"]
 
 _WAIT_MS = 100  # between looks at whether anybody still wants samples
 _BLOCK = 1024  # samples that enter the graph at once, at most
@@ -238,13 +238,13 @@ class _Blocks:
         drawn = self._sampler.block(cut.least, self._most, _WAIT_MS)
         if drawn is None:
             return [np.False_, *self._nothing]
-        infos, columns = drawn
+        infos, columns, squeezed = drawn
         n = len(infos[0])
         if n == 0 or (n < cut.least and cut.drop_remainder):
             return [np.True_, *self._nothing]
         self._most = cut.most(min(self._most, _BLOCK_BYTES // max(sum(array.nbytes for array in columns) // n, 1)))
         if self._timesteps:
-            infos, columns = _steps(infos, columns)
+            infos, columns = _steps(infos, columns, squeezed)
         _check(columns, self._specs, self._table)
         return [np.True_, *(cut.shape(array) for array in (*infos, *columns))]
 
@@ -265,15 +265,30 @@ def _numpy(spec: Any) -> Any:
     return spec.dtype.as_numpy_dtype
 
 
-def _steps(infos: list[Any], columns: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Items [n, T, ...] as steps [n * T, ...], each with its item's info."""
-    if any(column.ndim < 2 for column in columns) or len({column.shape[1] for column in columns}) != 1:
-        shapes = ", ".join(str(list(column.shape[1:])) for column in columns)
+def _steps(infos: list[Any], columns: list[Any], squeezed: list[bool]) -> tuple[list[Any], list[Any]]:
+    """Items [n, T, ...] as steps [n * T, ...], each with its item's info. A squeezed column has one step."""
+    lengths = [1 if single else column.shape[1] for column, single in zip(columns, squeezed, strict=True)]
+    if len(set(lengths)) != 1:
         raise ValueError(
-            f"items cannot be decomposed into steps where their columns are of shapes {shapes}; read trajectories instead"
+            f"items cannot be decomposed into steps where their columns are of {', '.join(map(str, lengths))} steps; "
+            "read trajectories instead"
         )
-    length = columns[0].shape[1]
-    return [np.repeat(array, length) for array in infos], [column.reshape(-1, *column.shape[2:]) for column in columns]
+    return [np.repeat(array, lengths[0]) for array in infos], [
+        column if single else column.reshape(-1, *column.shape[2:]) for column, single in zip(columns, squeezed, strict=True)
+    ]
+
+
+def first_step(client: Client, table: str) -> tuple[list[Any], list[Any]]:
+    """Infos and columns of one item's first step, as arrays. Waits as long as the rate limiter wants."""
+    sampler = Stream(table, 1, -1, -1, -1, 1).sampler(client, unpack=False)
+    try:
+        drawn = None
+        while drawn is None or len(drawn[0][0]) == 0:
+            drawn = sampler.block(1, 1, _WAIT_MS)
+    finally:
+        sampler.close()
+    infos, columns = _steps(*drawn)
+    return [array[0, ...] for array in infos], [array[0, ...] for array in columns]
 
 
 def _check(columns: list[Any], specs: list[Any], table: str) -> None:

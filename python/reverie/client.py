@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,11 @@ class Client(_core.Client):
         seconds = _arguments.timeout(timeout)
         if not priorities:
             raise ValueError("priorities must name at least one item: {table: priority}")
-        checked = {table: _priority(f"the priority for table {table!r}", given) for table, given in priorities.items()}
+        self._insert(data, priorities.items(), seconds)
+
+    def _insert(self, data: Any, priorities: Iterable[tuple[str, float]], seconds: float | None) -> None:
+        """The same for tables that may be named more than once: each time an item."""
+        checked = [(table, _priority(f"the priority for table {table!r}", given)) for table, given in priorities]
         structure = nest.Structure(data)
         leaves = structure.flatten(data)
         if not leaves:
@@ -136,7 +140,7 @@ class Client(_core.Client):
                 writer.close()
                 writer = _core.Stream(self)
                 writer.append(leaves)
-            for table, priority in checked.items():
+            for table, priority in checked:
                 writer.create_item(table, priority, structure)
                 self._remember(table, structure)
             writer.end_episode(True, seconds)

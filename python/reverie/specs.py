@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -165,3 +166,27 @@ def canonical_signature(signature: Any) -> Any | None:
     paths = nest.paths(signature)
     leaves = [as_spec(leaf, path) for path, leaf in zip(paths, nest.flatten(signature), strict=True)]
     return nest.unflatten_as(signature, leaves)
+
+
+def shown(signature: Any | None) -> Any | None:
+    """The signature as who asks for it expects it: with tf.TensorSpec leaves where "reverb" is this package and TensorFlow is loaded.
+
+    Code that was written for Reverb may ask a spec for what only TensorFlow's has, such as ``spec.shape.as_list()``.
+    """
+    tensorflow = sys.modules.get("tensorflow")
+    if (
+        signature is None
+        or not hasattr(tensorflow, "as_dtype")
+        or getattr(sys.modules.get("reverb"), "__name__", "") != "reverie"
+    ):
+        return signature
+    return nest.map_structure(lambda spec: _of_tensorflow(tensorflow, spec), signature)
+
+
+def _of_tensorflow(tensorflow: Any, spec: TensorSpec) -> Any:
+    dtype = tensorflow.as_dtype("string" if spec.dtype.hasobject else spec.dtype)
+    if not isinstance(spec, BoundedTensorSpec):
+        return tensorflow.TensorSpec(spec.shape, dtype, spec.name)
+    from tensorflow.python.framework.tensor_spec import BoundedTensorSpec as Bounded
+
+    return Bounded(spec.shape, dtype, spec.minimum, spec.maximum, spec.name)

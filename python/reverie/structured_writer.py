@@ -37,7 +37,7 @@ from reverie._messages import convert
 from reverie._patterns import ItemStream, columns_of
 from reverie.cc import patterns_pb2
 from reverie.errors import ReverieError
-from reverie.specs import TensorSpec
+from reverie.specs import TensorSpec, shown
 from reverie.trajectory_writer import WriterStatus
 
 __all__ = [
@@ -365,9 +365,8 @@ def infer_signature(configs: Sequence[patterns_pb2.StructuredWriterConfig], step
     flat_specs = nest.flatten(step_spec)
     structure = _structure(known[0])
     specs = [[_spec_of(node, flat_specs) for node in config.flat] for config in known]
-    return structure.unflatten(
-        [_merge(path, list(each)) for path, each in zip(structure.paths(), zip(*specs, strict=True), strict=True)]
-    )
+    merged = [_merge(path, list(each)) for path, each in zip(structure.paths(), zip(*specs, strict=True), strict=True)]
+    return shown(structure.unflatten(merged))
 
 
 def _key(config: patterns_pb2.StructuredWriterConfig) -> Any:

@@ -121,7 +121,7 @@ class Table:
                 insert_stats={},
                 sample_stats={},
             ),
-            signature=None if self._encoded is None else table_info.decode_signature(*self._encoded),
+            signature=None if self._encoded is None else specs.shown(table_info.decode_signature(*self._encoded)),
             current_size=0,
             num_episodes=0,
             num_deleted_episodes=0,

@@ -9,7 +9,7 @@ from typing import Any
 from reverie import _dtypes, _structured_value, selectors
 from reverie.cc import schema_pb2
 from reverie.cc.schema_pb2 import KeyDistributionOptions, RateLimiterInfo, TableWorkerTime
-from reverie.specs import TensorSpec
+from reverie.specs import TensorSpec, shown
 
 __all__ = ["TableInfo", "WaitingCaller"]
 
@@ -116,7 +116,7 @@ class TableInfo:
             max_size=message.max_size,
             max_times_sampled=message.max_times_sampled,
             rate_limiter_info=message.rate_limiter_info,
-            signature=message.signature.decode() if message.HasField("signature") else None,
+            signature=shown(message.signature.decode()) if message.HasField("signature") else None,
             current_size=message.current_size,
             num_episodes=message.num_episodes,
             num_deleted_episodes=message.num_deleted_episodes,
@@ -172,7 +172,7 @@ def from_raw(raw: dict[str, Any]) -> TableInfo:
         max_size=raw["max_size"],
         max_times_sampled=raw["max_times_sampled"],
         rate_limiter_info=limiter,
-        signature=decode_signature(raw["structure"], raw["specs"]),
+        signature=shown(decode_signature(raw["structure"], raw["specs"])),
         current_size=raw["current_size"],
         num_episodes=raw["num_episodes"],
         num_deleted_episodes=raw["num_deleted_episodes"],

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from reverie import nest
-from reverie._graph import call
+from reverie._graph import call, operation, tf_dtype
+from reverie._tensorflow import first_step
 from reverie.client import Client
 from reverie.errors import InvalidArgumentError, NotFoundError
 from reverie.samples import ReplaySample, SampleInfo
 
 __all__ = ["TFClient"]
-
-
-class _RefusedError(tf.errors.InvalidArgumentError, ValueError):
-    """One error for both worlds: raised as it is when eager, and known as an invalid argument by a graph."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(None, None, message)
 
 
 class TFClient:
@@ -47,6 +39,7 @@ class TFClient:
     def server_address(self) -> str:
         return self._server_address
 
+    @tf.autograph.experimental.do_not_convert
     def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
         """One item's first step; waits as long as the rate limiter wants.
 
@@ -64,25 +57,24 @@ class TFClient:
 
         Raises
         ------
+        tf.errors.NotFoundError
+            No such table.
         tf.errors.InvalidArgumentError
             The item has another number of columns, or other dtypes.
         """
         wanted = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(data_dtypes)]
 
         def draw(table: bytes) -> list[Any]:
-            try:
-                (step, *_) = next(self._client.sample(_text(table), 1))
-            except InvalidArgumentError as error:
-                raise _RefusedError(str(error)) from None
-            columns = nest.flatten(step.data)
+            infos, columns = first_step(self._client, _text(table))
             if len(columns) != len(wanted):
-                raise _RefusedError(
+                raise InvalidArgumentError(
                     f"the number of columns of the item, {len(columns)}, did not match the number of dtypes, {len(wanted)}"
                 )
             for i, (column, dtype) in enumerate(zip(columns, wanted, strict=True)):
-                if tf.as_dtype("string" if column.dtype == object else column.dtype) != dtype:
-                    raise _RefusedError(f"Type mismatch: column {i} of the item is {column.dtype}, {dtype.name} was asked for")
-            infos = [np.asarray(value, dtype) for value, dtype in zip(step.info, SampleInfo.dtypes(), strict=True)]
+                if tf_dtype(column.dtype) != dtype:
+                    raise InvalidArgumentError(
+                        f"Type mismatch: column {i} of the item is {column.dtype}, {dtype.name} was asked for"
+                    )
             return [*infos, *columns]
 
         with tf.name_scope(name or f"{self._name}_sample"):
@@ -90,6 +82,7 @@ class TFClient:
             leaves = call(draw, [table], specs)
         return ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(data_dtypes, leaves[5:]))
 
+    @tf.autograph.experimental.do_not_convert
     def insert(self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None) -> Any:
         """Inserts one step as an item into each table; returns once they have it.
 
@@ -114,17 +107,17 @@ class TFClient:
         if not tables.shape.is_compatible_with(priorities.shape):
             raise ValueError(f"tables and priorities must have the same shape, got {tables.shape} and {priorities.shape}")
 
-        def put(tables: Any, priorities: Any, *columns: Any) -> Any:
-            given = {_text(table): float(priority) for table, priority in zip(tables, priorities, strict=True)}
+        def put(tables: Any, priorities: Any, *columns: Any) -> None:
+            given = [(_text(table), float(priority)) for table, priority in zip(tables, priorities, strict=True)]
             try:
-                self._client.insert(list(columns), given)
-            except (InvalidArgumentError, NotFoundError) as error:  # a table that is not there has no signature to fit
-                raise _RefusedError(str(error)) from None
-            return np.int32(0)
+                self._client._insert(list(columns), given, None)
+            except NotFoundError as error:  # a table that is not there has no signature to fit
+                raise InvalidArgumentError(str(error)) from None
 
         with tf.name_scope(name or f"{self._name}_insert"):
-            return _operation(tf.numpy_function(put, [tables, priorities, *data], tf.int32))
+            return operation(put, [tables, priorities, *map(tf.convert_to_tensor, data)])
 
+    @tf.autograph.experimental.do_not_convert
     def update_priorities(self, table: Any, keys: Any, priorities: Any, name: str | None = None) -> Any:
         """Sets the priorities of items by key. Keys that are not in the table are passed over.
 
@@ -135,31 +128,27 @@ class TFClient:
         priorities : float64 tensor [n]
         name : str, optional
             Scope of the operation.
+
+        Raises
+        ------
+        tf.errors.NotFoundError
+            No such table.
+        tf.errors.InvalidArgumentError
+            Keys and priorities of other ranks or lengths, a priority that the table refuses.
         """
         keys = tf.convert_to_tensor(keys, tf.uint64)
         priorities = tf.convert_to_tensor(priorities, tf.float64)
 
-        def update(table: bytes, keys: Any, priorities: Any) -> Any:
+        def update(table: bytes, keys: Any, priorities: Any) -> None:
             if keys.ndim != 1 or keys.shape != priorities.shape:
-                raise _RefusedError(
+                raise InvalidArgumentError(
                     f"keys and priorities must be of rank 1 and equally long, got {list(keys.shape)} and {list(priorities.shape)}"
                 )
-            try:
-                self._client.update_priorities(_text(table), keys, priorities, timeout=None)
-            except NotFoundError as error:
-                raise tf.errors.NotFoundError(None, None, str(error)) from None
-            except InvalidArgumentError as error:
-                raise _RefusedError(str(error)) from None
-            return np.int32(0)
+            self._client.update_priorities(_text(table), keys, priorities, timeout=None)
 
         with tf.name_scope(name or f"{self._name}_update_priorities"):
-            return _operation(tf.numpy_function(update, [table, keys, priorities], tf.int32))
+            return operation(update, [table, keys, priorities])
 
 
 def _text(table: Any) -> str:
     return table.decode() if isinstance(table, bytes) else str(table)
-
-
-def _operation(done: Any) -> Any:
-    """None where it has run; in a graph, what stands for it."""
-    return None if tf.executing_eagerly() else done.op

@@ -250,7 +250,9 @@ static PyObject *sampler_iter(PyObject *object)
 static PyMethodDef sampler_methods[] = {
     {"block", sampler_block, METH_VARARGS,
      "block($self, least, most, timeout_ms, /)\n--\n\n"
-     "Up to `most` samples that look alike, gathered: (five arrays of their infos, one array a column), each [n, ...].\n\n"
+     "Up to `most` samples that look alike, gathered: (five arrays of their infos, one array a column, whether each column is "
+     "squeezed);\n"
+     "arrays are [n, ...].\n\n"
      "Waits until there are `least`; takes those that are there already beyond them, in multiples of `least`. Fewer only at the "
      "end of "
      "the\nsequence, where the time runs out (they are kept, n is 0), or, with least=1, where the next looks otherwise. None: it "

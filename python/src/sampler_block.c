@@ -141,6 +141,16 @@ static PyObject *gather_infos(const sampler_object *self, size_t n)
   return out;
 }
 
+/* Of each column, whether it has no time dimension. */
+static PyObject *list_squeezed(const rv_sample_column *columns, size_t num_columns)
+{
+  PyObject *out = PyList_New((Py_ssize_t)num_columns);
+  for (size_t c = 0; out != NULL && c < num_columns; c++) {
+    if (PyList_SetItem(out, (Py_ssize_t)c, PyBool_FromLong(columns[c].squeezed)) < 0) Py_CLEAR(out);
+  }
+  return out;
+}
+
 static void drop_first(sampler_object *self, size_t n)
 {
   for (size_t i = 0; i < n; i++) rv_sample_unref(self->held[i]);
@@ -148,7 +158,7 @@ static void drop_first(sampler_object *self, size_t n)
   memmove((void *)self->held, (void *)(self->held + n), self->num_held * sizeof *self->held);
 }
 
-/* The first that are held, as two lists of arrays. They are let go of. */
+/* The first that are held, as two lists of arrays, and which columns are squeezed. They are let go of. */
 static PyObject *give(sampler_object *self, size_t least, size_t most)
 {
   size_t n = self->num_held < most ? self->num_held : most;
@@ -157,7 +167,7 @@ static PyObject *give(sampler_object *self, size_t least, size_t most)
   size_t num_columns = n == 0 ? 0 : rv_sample_num_columns(self->held[0]);
   rv_sample_column *columns = PyMem_Calloc(num_columns + 1, sizeof *columns);
   if (columns == NULL) return PyErr_NoMemory();
-  PyObject *infos = NULL, *arrays = NULL;
+  PyObject *infos = NULL, *arrays = NULL, *squeezed = NULL;
   for (size_t c = 0; c < num_columns; c++) {
     if (rv_sample_get_column(self->held[0], c, &columns[c], &err) == RV_OK) continue;
     PyMem_Free(columns);
@@ -176,13 +186,15 @@ static PyObject *give(sampler_object *self, size_t least, size_t most)
       if (array == NULL || PyList_SetItem(arrays, (Py_ssize_t)c, array) < 0) Py_CLEAR(arrays);
     }
   }
+  if (arrays != NULL) squeezed = list_squeezed(columns, num_columns);
   PyMem_Free(columns);
-  if (arrays == NULL) {
+  if (squeezed == NULL) {
     Py_XDECREF(infos);
+    Py_XDECREF(arrays);
     return NULL;
   }
   drop_first(self, n);
-  return Py_BuildValue("(NN)", infos, arrays);
+  return Py_BuildValue("(NNN)", infos, arrays, squeezed);
 }
 
 PyObject *sampler_block(PyObject *object, PyObject *args)

@@ -134,8 +134,9 @@ static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, co
   for (uint32_t d = 0; d < column->spec->rank && rank <= RV_MAX_RANK; d++) shape[rank++] = column->spec->shape[d];
   bool one_row =
       !column->squeeze && column->length == 1 && spec->dtype == column->spec->dtype && shape_fits(spec, -1, column->spec);
-  return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": signature of column %u \"%s\" is %s, got %s%s", table, (unsigned)index,
-                 spec->name, rv_format_spec(want, sizeof want, spec->dtype, spec->rank, spec->shape),
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "table \"%s\": signature of column %u \"%s\" is %s, got %s, which is inconsistent with it%s", table,
+                 (unsigned)index, spec->name, rv_format_spec(want, sizeof want, spec->dtype, spec->rank, spec->shape),
                  rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape),
                  one_row ? "; squeeze its one row (history[-1], not history[-1:])" : "");
 }
@@ -160,7 +161,8 @@ static rv_code fits(const rv_signature *signature, const char *table, const rv_t
   if (signature->num_specs == 0) return RV_OK;
   if (signature->num_specs != num_columns) {
     char names[200];
-    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": its signature has %zu columns (%s), got %u", table,
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "table \"%s\": its signature has %zu columns (%s), got %u, which is inconsistent with it", table,
                    signature->num_specs, name_columns(names, sizeof names, signature), (unsigned)num_columns);
   }
   for (uint32_t i = 0; i < num_columns; i++)

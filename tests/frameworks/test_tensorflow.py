@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import reverie
 import tensorflow as tf
 from reverie import ReplaySample, SampleInfo, TFClient, TimestepDataset, TrajectoryDataset
+from reverie._graph import operation
 
 
 def dataset(address, **options):
@@ -118,6 +121,37 @@ def test_an_eager_loop_and_a_graph_see_the_same_elements(serve, follow):
         assert tf.reshape(sample.data["b"][0], [-1]).numpy().tolist() == expected
 
 
+AS_REVERB = """
+import reverie
+reverie.install_as_reverb()
+import reverb
+signature = {"x": (reverie.TensorSpec([None, 2], "float32", "x"),), "y": reverie.TensorSpec([], str),
+             "z": reverie.specs.BoundedTensorSpec([], "int64", 0, 9)}
+table = reverb.Table.queue("queue", 10, signature=signature)
+server = reverb.Server([table], port=None)
+ours = table.info.signature
+assert isinstance(ours["y"], reverie.TensorSpec), ours
+import tensorflow as tf
+for given in (table.info.signature, server.localhost_client().server_info()["queue"].signature):
+    assert given["x"][0] == tf.TensorSpec([None, 2], tf.float32, "x"), given
+    assert given["y"].dtype == tf.string and given["y"].shape.as_list() == [], given
+    assert given["z"].maximum == 9 and isinstance(given["z"], tf.TensorSpec), given
+    assert table.replace(signature=given).info.signature == given
+    dtypes, shapes = (tf.nest.map_structure(lambda spec: getattr(spec, name), given) for name in ("dtype", "shape"))
+    made = reverb.TrajectoryDataset(f"localhost:{server.port}", "queue", dtypes, shapes, 1)
+    assert made.element_spec.data["x"][0] == tf.TensorSpec([None, 2], tf.float32)
+assert reverb.TrajectoryDataset.from_table_signature(f"localhost:{server.port}", "queue", 1).element_spec == made.element_spec
+pattern = reverb.structured.pattern_from_transform(given, lambda step: {"y": step["y"][-2:]})
+config = reverb.structured.create_config(pattern, "queue")
+assert reverb.structured.infer_signature([config], given) == {"y": tf.TensorSpec([2], tf.string, "y")}
+server.stop()
+"""
+
+
+def test_code_that_was_written_for_reverb_gets_the_specs_of_tensorflow():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", AS_REVERB], check=True, timeout=120)
+
+
 def test_exactly_max_samples_are_drawn(address):
     assert len(list(dataset(address, ahead=7, max_samples=25))) == 25
     assert reverie.Client(address).server_info()["replay"].rate_limiter_info.sample_stats.completed == 25
@@ -150,11 +184,33 @@ def test_steps_come_one_by_one(serve):
     assert len({int(step.info.key) for step in got}) == 2
 
 
-def test_items_without_steps_are_not_decomposed(address):
-    spec = {"obs": tf.TensorShape([2]), "action": tf.TensorShape([]), "name": tf.TensorShape([])}
-    made = TimestepDataset(address, "replay", {"obs": tf.float32, "action": tf.int64, "name": tf.string}, spec, 1)
+def squeezed(serve, length):
+    """An item of `length` rows of x, and of one squeezed row of y."""
+    server = serve("127.0.0.1:0")
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=2) as writer:
+        for i in range(2):
+            writer.append({"x": np.full(3, i, np.float32), "y": np.int64(i)})
+        x = writer.history["x"][-1] if length is None else writer.history["x"][-length:]
+        writer.create_item("replay", 1.0, {"x": x, "y": writer.history["y"][-1]})
+    return server.address
+
+
+@pytest.mark.parametrize("length", [None, 1])
+def test_a_squeezed_item_is_one_step(serve, length):
+    address = squeezed(serve, length)
+    made = TimestepDataset(address, "replay", [tf.float32, tf.int64], [tf.TensorShape([3]), tf.TensorShape([])], 1, max_samples=2)
+    for step in (*made, TFClient(address).sample("replay", [tf.float32, tf.int64])):
+        assert [leaf.numpy().tolist() for leaf in step.data] == [[1, 1, 1], 1]
+        assert int(step.info.table_size) == 1
+
+
+def test_items_without_steps_are_not_decomposed(serve):
+    address = squeezed(serve, 2)
+    made = TimestepDataset(address, "replay", [tf.float32, tf.int64], [tf.TensorShape([3]), tf.TensorShape([])], 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="decomposed"):
         next(iter(made))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="decomposed"):
+        TFClient(address).sample("replay", [tf.float32, tf.int64])
 
 
 def test_the_sequence_ends_when_the_limiter_lets_nothing_through(address):
@@ -299,6 +355,13 @@ def test_what_is_inserted_is_sampled(steps):
     assert steps.server_address
 
 
+def test_columns_are_converted_as_tensorflow_converts_and_each_table_named_gets_an_item(steps):
+    steps.insert([1.0, 2, "text"], tf.constant(["replay", "replay"]), tf.constant([1.0, 2.0], tf.float64))
+    sample = steps.sample(tf.constant("replay"), [tf.float32, tf.int32, tf.string])
+    assert [leaf.numpy() for leaf in sample.data] == [1.0, 2, b"text"]
+    assert [int(sample.info.table_size), float(sample.info.priority)] == [2, 2.0]
+
+
 def test_what_does_not_fit_the_signature_is_refused_as_tensorflow_refuses(address):
     with pytest.raises(tf.errors.InvalidArgumentError, match="its signature has 3 columns"):
         put(TFClient(address))
@@ -308,6 +371,48 @@ def test_an_unknown_table_is_not_found_in_a_graph_whatever_of_the_sample_is_used
     for use in (lambda sample: sample.info.key, lambda sample: sample.data["a"]):
         with pytest.raises(tf.errors.NotFoundError, match='"nowhere"'):
             tf.function(lambda use=use: use(steps.sample("nowhere", DTYPES)))()
+
+
+def one(priority):
+    return tf.constant([priority], tf.float64)
+
+
+WRONG_IN_GRAPHS = [
+    (lambda c: c.sample("nowhere", [tf.float32]).info.key, tf.errors.NotFoundError, '"nowhere" was not found'),
+    (lambda c: c.update_priorities("nowhere", [1], [1.0]), tf.errors.NotFoundError, '"nowhere" was not found'),
+    (lambda c: c.update_priorities("replay", [1, 2], [1.0]), tf.errors.InvalidArgumentError, "equally long"),
+    (lambda c: c.insert([1.0], tf.constant(["nowhere"]), one(1.0)), tf.errors.InvalidArgumentError, '"nowhere" was not found'),
+    (lambda c: c.insert([1.0], tf.constant(["replay"]), one(float("nan"))), tf.errors.InvalidArgumentError, "nan"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), WRONG_IN_GRAPHS)
+def test_what_fails_in_a_graph_has_the_kind_of_the_error_though_nobody_asks_for_it(steps, call, error, text):
+    put(steps)
+
+    @tf.function
+    def run():
+        call(steps)
+        return tf.constant(1)
+
+    with pytest.raises(error, match=text):
+        run()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        made = call(steps)
+        with pytest.raises(error, match=text):
+            session.run(made)
+
+
+def test_a_bound_that_is_reached_is_resource_exhausted_in_a_graph_too():
+    def full(*_):
+        raise reverie.ResourceExhaustedError("too many bytes")
+
+    def run():
+        operation(full, [1])
+
+    for call in (run, tf.function(run)):
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="too many bytes"):
+            call()
 
 
 def test_priorities_are_updated_inside_a_function(steps):

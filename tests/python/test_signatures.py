@@ -301,7 +301,7 @@ def test_without_validation_names_are_not_compared(connect):
 def test_a_trajectory_with_a_time_dimension_that_the_signature_lacks_is_refused(connect):
     client = connect(make_table(signature={"x": TensorSpec([2], "float32")}))
     step = {"x": np.zeros(2, np.float32)}
-    with pytest.raises(ValueError, match=r"float32\[2\], got float32\[1,2\]; squeeze its one row"):
+    with pytest.raises(ValueError, match=r"float32\[2\], got float32\[1,2\], which is inconsistent with it; squeeze its one row"):
         write_item(client, step, lambda history: {"x": history["x"][-1:]})
     write_item(client, step, lambda history: {"x": history["x"][-1]})
     assert client.server_info()["t"].current_size == 1
