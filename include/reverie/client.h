@@ -76,6 +76,7 @@ typedef struct rv_server_info {
   uint64_t state_id[2]; /* changes when the server restarts, unless it goes on from a journal */
   rv_table_info *tables;
   size_t num_tables;
+  rv_memory_info memory; /* all 0 from a plain Reverb server */
 } rv_server_info;
 RV_API rv_code rv_client_server_info(rv_client *client, const rv_wait *wait, rv_server_info **out, rv_error *err);
 RV_API void rv_server_info_free(rv_server_info *info);

@@ -23,7 +23,20 @@ typedef struct rv_store_config {
   /* Threads that copy one large batch (512 KiB and more) in or out, the caller included; 0: as many as this process may use cores, at
    * most 4; 1: the caller alone. They are started when first needed and sleep in between. */
   uint32_t gather_threads;
+  /* Bytes that all tables may take, with their books and with what streams have brought that is no item's yet; a chunk counts once,
+   * whoever refers to it. A sixteenth below it inserts begin to wait (RV_WAIT_MEMORY), first come, first served, until something goes. Not counted:
+   * what the program takes besides (connections, about 30 KB each, decoded chunks, samples that were copied). 0: no bound. */
+  size_t memory_limit;
 } rv_store_config;
+
+/* What a store, and the server that offers it, take. */
+typedef struct rv_memory_info {
+  int64_t used_bytes;  /* what memory_limit bounds */
+  int64_t limit_bytes; /* 0: none */
+  int64_t
+      stream_bytes; /* of used_bytes, about: what insert streams and inserts under way keep that is no item's, or may not be */
+  int64_t connection_bytes; /* besides: messages that are half received, or that wait to be read by their clients */
+} rv_memory_info;
 
 /* RV_INVALID_ARGUMENT names the table and the field that is wrong; RV_NOT_FOUND a selector or extension that is not
  * registered. The caller owns one reference to *out. */

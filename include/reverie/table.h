@@ -139,6 +139,9 @@ typedef struct rv_table_config {
   const rv_signature *signature; /* NULL: anything goes */
   const rv_extension_config *extensions;
   size_t num_extensions;
+  /* Bytes that items may take, with their chunks and what is written down of both (rv_table_info.item_bytes); 0: no bound. Where one
+   * more would take it beyond that, the remover takes items away first, as at max_size. */
+  int64_t max_bytes;
 } rv_table_config;
 
 /* An unbounded-sampling uniform table with a FIFO remover and min size 1: the usual replay buffer, to be adjusted. */
@@ -152,7 +155,8 @@ typedef enum rv_wait_reason {
   RV_WAIT_TOO_MANY_INSERTS = 3, /* insert: inserts are ahead of samples (max_diff) */
   RV_WAIT_TURN = 4,             /* others of its kind came first */
   RV_WAIT_EMPTY = 5,            /* sample: no item is present */
-  RV_WAIT_JOURNAL = 6           /* too much waits to be written to the store's journal (reverie/journal.h) */
+  RV_WAIT_JOURNAL = 6,          /* too much waits to be written to the store's journal (reverie/journal.h) */
+  RV_WAIT_MEMORY = 7            /* insert: the store's memory is near its limit (rv_store_config.memory_limit) */
 } rv_wait_reason;
 
 typedef struct rv_waiting_caller {
@@ -191,6 +195,8 @@ typedef struct rv_table_info {
   double min_priority, max_priority;                /* of present items; NaN for an empty table */
   char *
       extensions; /* what the table's extensions describe and what its registered selectors did wrong, a line each; "" for none */
+  int64_t max_bytes;  /* 0: no bound */
+  int64_t item_bytes; /* what max_bytes bounds: memory_bytes without what the table keeps for items to come */
 } rv_table_info;
 
 /* One item, as listings give it. */

@@ -58,7 +58,7 @@ from reverie.security import TLS, Identity
 from reverie.server import Server
 from reverie.specs import BoundedTensorSpec, TensorSpec
 from reverie.table import Table
-from reverie.table_info import TableInfo
+from reverie.table_info import MemoryInfo, TableInfo
 from reverie.trajectory_writer import TrajectoryColumn, TrajectoryWriter, WriterStatus
 from reverie.transitions import Transitions
 from reverie.writer import Writer
@@ -112,6 +112,7 @@ __all__ = [
     "ItemInfo",
     "Journal",
     "JournalStats",
+    "MemoryInfo",
     "NotFoundError",
     "OpenPortWarning",
     "OutOfRangeError",

@@ -17,7 +17,7 @@ from reverie.samples import ItemInfo
 from reverie.security import TLS, from_environment, raw_tls
 from reverie.server import Server
 from reverie.structured_writer import Config, StructuredWriter, raw_configs
-from reverie.table_info import TableInfo
+from reverie.table_info import MemoryInfo, TableInfo
 from reverie.trajectory_writer import TrajectoryWriter
 from reverie.transitions import Transitions
 from reverie.writer import Writer
@@ -433,6 +433,16 @@ class Client(_core.Client):
         if timeout is not None and _arguments.number("timeout", timeout) <= 0:
             timeout = None
         return {raw["name"]: table_info.from_raw(raw) for raw in self._server_info(timeout)}
+
+    def memory_info(self, *, timeout: float | None = DEFAULT_TIMEOUT) -> MemoryInfo:
+        """What the server's tables, streams and connections take, in bytes.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever.
+        """
+        return MemoryInfo(*self._memory_info(timeout))
 
     def set_rate_limiter(self, table: str, rate_limiter: RateLimiter, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Gives a running table another rate limiter; its counters go on. Callers that wait are looked at again."""

@@ -56,6 +56,9 @@ class Server:
     gather_threads : int
         Threads that copy one large batch (512 KiB and more) for clients of this process, the caller included. They are started when first
         needed and sleep in between. 0: one per core, at most 4; 1: the caller alone.
+    memory_limit : int
+        Bytes that all tables may take, with their books and with what streams have brought that is no item's yet; a chunk counts
+        once, whoever refers to it. Near it inserts wait until something goes (reason ``"memory"`` in `TableInfo.waiting`). 0: no limit.
 
     checkpoint_every_seconds : float
         The server saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
@@ -93,6 +96,7 @@ class Server:
         max_message_bytes: int = 0,
         max_connections: int = 0,
         gather_threads: int = 0,
+        memory_limit: int = 0,
         checkpoint_every_seconds: float = 0.0,
         checkpoint_every_inserts: int = 0,
         journal: Journal | None = None,
@@ -135,6 +139,7 @@ class Server:
             threads,
             None if checkpointer is None else self._internal,
             None if journal is None else journal._configuration(),
+            _arguments.not_negative("memory_limit", memory_limit),
         )
         addresses = [] if in_process else _addresses(port, address)
         if in_process and (tls is not None or identities is not None):

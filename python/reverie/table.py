@@ -44,6 +44,9 @@ class Table:
     signature : nest of reverie.TensorSpec, optional
         What the items' columns must be: one spec for each column, with the time dimension where the column has one. Anything
         with a shape and a dtype will do for a spec. Without a signature anything goes.
+    max_bytes : int
+        Bytes that items may take, with their chunks and what is written down of both (`TableInfo.item_bytes`). Where one more would
+        take it beyond that, the remover takes items away first, as at `max_size`. 0: no bound.
 
     Raises
     ------
@@ -63,6 +66,8 @@ class Table:
         max_times_sampled: int = 0,
         extensions: Sequence[Any] = (),
         signature: Any | None = None,
+        *,
+        max_bytes: int = 0,
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
@@ -81,6 +86,7 @@ class Table:
             raise ValueError(f"max_size must be a positive integer, got {max_size}")
         self._rate_limiter = rate_limiter
         self._max_times_sampled = _integer("max_times_sampled", max_times_sampled)
+        self._max_bytes = _arguments.not_negative("max_bytes", max_bytes)
         self._extensions = _as_extensions(extensions, name)
         self._signature = specs.canonical_signature(signature)
         self._encoded = None if self._signature is None else _encode_signature(self._signature)
@@ -127,6 +133,7 @@ class Table:
             num_deleted_episodes=0,
             num_unique_samples=0,
             table_worker_time=TableWorkerTime(),
+            max_bytes=self._max_bytes,
         )
 
     def can_sample(self, num_samples: int) -> bool:
@@ -154,6 +161,8 @@ class Table:
         max_times_sampled: int | None = None,
         extensions: Sequence[Any] | None = None,
         signature: Any | None = None,
+        *,
+        max_bytes: int | None = None,
     ) -> Table:
         """A new, empty table like this one but for what is given."""
         return Table(
@@ -165,6 +174,7 @@ class Table:
             max_times_sampled=self._max_times_sampled if max_times_sampled is None else max_times_sampled,
             extensions=self._extensions if extensions is None else extensions,
             signature=self._signature if signature is None else signature,
+            max_bytes=self._max_bytes if max_bytes is None else max_bytes,
         )
 
     def _configuration(self) -> tuple[Any, ...]:
@@ -179,10 +189,12 @@ class Table:
             (limiter.samples_per_insert, limiter.min_size_to_sample, limiter.min_diff, limiter.max_diff),
             self._encoded,
             [(each.name, each.options) for each in self._extensions],
+            self._max_bytes,
         )
 
     def __repr__(self) -> str:
         extra = f", extensions={list(self._extensions)}" if self._extensions else ""
+        extra += f", max_bytes={self._max_bytes}" if self._max_bytes else ""
         return (
             f"Table(sampler={self._sampler}, remover={self._remover}, max_size={self._max_size}, "
             f"max_times_sampled={self._max_times_sampled}, name={self._name}, rate_limiter={self._rate_limiter}, "

@@ -11,7 +11,7 @@ from reverie.cc import schema_pb2
 from reverie.cc.schema_pb2 import KeyDistributionOptions, RateLimiterInfo, TableWorkerTime
 from reverie.specs import TensorSpec, shown
 
-__all__ = ["TableInfo", "WaitingCaller"]
+__all__ = ["MemoryInfo", "TableInfo", "WaitingCaller"]
 
 
 def options_of(selector: selectors.Selector) -> KeyDistributionOptions:
@@ -55,8 +55,8 @@ class WaitingCaller:
     operation : str
         ``"insert"`` or ``"sample"``.
     reason : str
-        ``"min size"``, ``"too many samples"``, ``"too many inserts"``, ``"turn"`` (others came first), ``"empty"`` or
-        ``"journal"`` (too much waits to be written to it).
+        ``"min size"``, ``"too many samples"``, ``"too many inserts"``, ``"turn"`` (others came first), ``"empty"``,
+        ``"journal"`` (too much waits to be written to it) or ``"memory"`` (the server's is near its limit).
     wanted : int
         Inserts or samples still wanted.
     waiting, remaining : float
@@ -71,13 +71,35 @@ class WaitingCaller:
     remaining: float
 
 
+@dataclasses.dataclass(frozen=True)
+class MemoryInfo:
+    """What a server's tables, streams and connections take, in bytes. All zero from a plain Reverb server.
+
+    Attributes
+    ----------
+    used : int
+        What `limit` bounds: of all tables, a chunk once whoever refers to it, with their books, and what streams have brought.
+    limit : int
+        The server's `memory_limit`; 0: none.
+    streams : int
+        Of `used`, about: what insert streams, and inserts under way, keep for items to come.
+    connections : int
+        Besides: messages that are half received, or that wait to be read by their clients.
+    """
+
+    used: int
+    limit: int
+    streams: int
+    connections: int
+
+
 @dataclasses.dataclass
 class TableInfo:
     """A table's options and what happened to it since it was made or last reset.
 
     The fields up to `table_worker_time` are Reverb's; those after it are zero when a plain Reverb server answered.
     Rates are per second over the last ten seconds or so; `memory_bytes` counts the chunks that the table's items hold and its
-    own books.
+    own books, `item_bytes` those of them that go with the items, which is what `max_bytes` bounds (0: no bound).
     """
 
     name: str
@@ -103,6 +125,8 @@ class TableInfo:
     num_waiting_samples: int = 0
     waiting: tuple[WaitingCaller, ...] = ()
     extensions: str = ""
+    max_bytes: int = 0
+    item_bytes: int = 0
 
     @classmethod
     def from_serialized_proto(cls, proto_string: bytes) -> TableInfo:
@@ -130,7 +154,7 @@ class TableInfo:
         )
 
 
-_REASONS = ("", "min size", "too many samples", "too many inserts", "turn", "empty", "journal")
+_REASONS = ("", "min size", "too many samples", "too many inserts", "turn", "empty", "journal", "memory")
 
 
 def decode_signature(structure: bytes, specs: list[tuple[str, int, tuple[int, ...] | None]]) -> Any:
@@ -189,4 +213,6 @@ def from_raw(raw: dict[str, Any]) -> TableInfo:
         num_waiting_samples=raw["num_waiting_samples"],
         waiting=callers,
         extensions=raw["extensions"],
+        max_bytes=raw["max_bytes"],
+        item_bytes=raw["item_bytes"],
     )

@@ -113,9 +113,9 @@ static PyObject *info_list(const rv_server_info *info)
   return out;
 }
 
-static PyObject *client_server_info(PyObject *object, PyObject *timeout)
+/* The caller's to free; NULL with an exception. */
+static rv_server_info *ask_info(client_object *self, PyObject *timeout)
 {
-  client_object *self = (client_object *)object;
   int64_t timeout_ms;
   if (client_check(self) < 0 || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
   rv_server_info *info = NULL;
@@ -124,10 +124,28 @@ static PyObject *client_server_info(PyObject *object, PyObject *timeout)
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
   core_wait_end(&wait, code);
-  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  if (code == RV_OK) return info;
+  core_wait_raise(self->state, &wait, &err);
+  return NULL;
+}
+
+static PyObject *client_server_info(PyObject *object, PyObject *timeout)
+{
+  rv_server_info *info = ask_info((client_object *)object, timeout);
+  if (info == NULL) return NULL;
   PyObject *out = info_list(info);
   rv_server_info_free(info);
   return out;
+}
+
+static PyObject *client_memory_info(PyObject *object, PyObject *timeout)
+{
+  rv_server_info *info = ask_info((client_object *)object, timeout);
+  if (info == NULL) return NULL;
+  rv_memory_info memory = info->memory;
+  rv_server_info_free(info);
+  return Py_BuildValue("(LLLL)", (long long)memory.used_bytes, (long long)memory.limit_bytes, (long long)memory.stream_bytes,
+                       (long long)memory.connection_bytes);
 }
 
 static PyObject *client_reset(PyObject *object, PyObject *args)
@@ -284,6 +302,7 @@ static PyMethodDef client_methods[] = {
     {"_mutate", client_mutate, METH_VARARGS, "_mutate($self, table, keys, priorities, deletes, timeout, /)\n--\n\n"},
     {"_items_page", client_items_page, METH_VARARGS, "_items_page($self, table, cursor, size, only_keys, timeout, /)\n--\n\n"},
     {"_server_info", client_server_info, METH_O, "_server_info($self, timeout, /)\n--\n\n"},
+    {"_memory_info", client_memory_info, METH_O, "_memory_info($self, timeout, /)\n--\n\n"},
     {"_reset", client_reset, METH_VARARGS, "_reset($self, table, timeout, /)\n--\n\n"},
     {"_set_rate_limiter", client_set_rate_limiter, METH_VARARGS, "_set_rate_limiter($self, table, limiter, timeout, /)\n--\n\n"},
     {"_checkpoint", client_checkpoint, METH_O, "_checkpoint($self, timeout, /)\n--\n\n"},

@@ -47,7 +47,7 @@ PyObject *table_info_to_dict(const rv_table_info *info)
 {
   const rv_rate_limiter_config *limiter = &info->rate_limiter;
   return Py_BuildValue("{s:N,s:(id),s:(id),s:L,s:i,s:(dddL),s:y#,s:N,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d,s:d,s:L,s:(LLLLLL),s:N,"
-                       "s:L,s:L,s:d,s:d,s:N}",
+                       "s:L,s:L,s:d,s:d,s:N,s:L,s:L}",
                        "name", text(info->name),                                                                                //
                        "sampler", (int)info->sampler.kind, info->sampler.priority_exponent,                                     //
                        "remover", (int)info->remover.kind, info->remover.priority_exponent,                                     //
@@ -69,5 +69,6 @@ PyObject *table_info_to_dict(const rv_table_info *info)
                        (long long)info->waiting_for_inserts_ns,                                                         //
                        "waiting", waiting_list(info), "num_waiting_inserts", (long long)info->num_waiting_inserts,      //
                        "num_waiting_samples", (long long)info->num_waiting_samples, "min_priority", info->min_priority, //
-                       "max_priority", info->max_priority, "extensions", text(info->extensions));
+                       "max_priority", info->max_priority, "extensions", text(info->extensions), "max_bytes",
+                       (long long)info->max_bytes, "item_bytes", (long long)info->item_bytes);
 }

@@ -61,14 +61,15 @@ static int parse_table(scratch *s, PyObject *given, rv_table_config *out)
 {
   PyObject *signature, *extensions;
   int sampler, remover;
-  long long max_size, min_size;
+  long long max_size, min_size, max_bytes;
   *out = (rv_table_config){.size = sizeof *out};
-  if (!PyArg_ParseTuple(given, "s(id)(id)Li(dLdd)OO!", &out->name, &sampler, &out->sampler.priority_exponent, &remover,
+  if (!PyArg_ParseTuple(given, "s(id)(id)Li(dLdd)OO!L", &out->name, &sampler, &out->sampler.priority_exponent, &remover,
                         &out->remover.priority_exponent, &max_size, &out->max_times_sampled,
                         &out->rate_limiter.samples_per_insert, &min_size, &out->rate_limiter.min_diff,
-                        &out->rate_limiter.max_diff, &signature, &PyList_Type, &extensions)) {
+                        &out->rate_limiter.max_diff, &signature, &PyList_Type, &extensions, &max_bytes)) {
     return -1;
   }
+  out->max_bytes = max_bytes;
   out->sampler.kind = (rv_selector_kind)sampler;
   out->remover.kind = (rv_selector_kind)remover;
   out->max_size = max_size;
@@ -120,14 +121,15 @@ static int parse_journal(PyObject *given, rv_journal_config *out)
 
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", NULL};
+  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", "memory_limit", NULL};
   PyObject *list, *checkpointer = Py_None, *journal = Py_None;
   rv_journal_config journaled = {.size = sizeof journaled};
   unsigned int gather_threads = 0;
+  Py_ssize_t memory_limit = 0;
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOO:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
-                                   &journal) ||
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOn:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
+                                   &journal, &memory_limit) ||
       parse_journal(journal, &journaled) < 0)
     return NULL;
   if (checkpointer != Py_None && !PyObject_TypeCheck(checkpointer, state->checkpointer_type)) {
@@ -151,7 +153,11 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   bool ok = tables != NULL;
   for (size_t i = 0; ok && i < n; i++) ok = parse_table(&s, PyList_GetItem(list, (Py_ssize_t)i), &tables[i]) == 0;
   if (ok) {
-    rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = n, .gather_threads = gather_threads};
+    rv_store_config config = {.size = sizeof config,
+                              .tables = tables,
+                              .num_tables = n,
+                              .gather_threads = gather_threads,
+                              .memory_limit = memory_limit < 0 ? 0 : (size_t)memory_limit};
     ok = make(self, &config, checkpointer, &journaled) == 0;
   }
   scratch_fini(&s);

@@ -1,5 +1,7 @@
 #include "client/await.h"
 
+#include "store/table.h"
+
 static void complete(rv_waiter *waiter)
 {
   rv_gate_open(waiter->context);
@@ -22,8 +24,10 @@ rv_code rv_await(rv_waiter *waiter, rv_gate *gate, rv_patience *patience, rv_err
 {
   patience->describe = describe;
   patience->context = waiter;
+  patience->memory = rv_table_memory(waiter->table);
   rv_code code = rv_gate_wait(gate, patience, err);
   patience->describe = NULL;
+  patience->memory = NULL;
   if (code == RV_OK || rv_waiter_cancel(waiter)) return code;
   rv_gate_wait_forever(gate); /* it is completing */
   return RV_OK;

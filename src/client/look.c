@@ -29,6 +29,7 @@ static rv_code local_info(rv_store *store, rv_server_info **out, rv_error *err)
     }
     info->num_tables++;
   }
+  rv_store_memory_info(store, &info->memory);
   *out = info;
   return RV_OK;
 }

@@ -102,6 +102,7 @@ void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *
   patience->interrupted = false;
   patience->describe = describe;
   patience->context = context;
+  patience->memory = NULL;
 }
 
 static void describe(rv_patience *patience, char *out, size_t capacity)
@@ -199,6 +200,7 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
   for (;;) {
     *opened = wait_slice(gate, cancel, ns);
     if (*opened && !rv_cancel_fired(cancel)) break;
+    if (patience->memory != NULL) rv_memory_serve(patience->memory);
     int64_t now = rv_monotonic_ns(patience->env);
     code = check_at(patience, now, err);
     if (code != RV_OK || now >= at_ns) break;

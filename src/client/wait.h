@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/park.h"
 #include "reverie/client.h"
+#include "store/memory.h"
 
 /* One thread waits at a time. */
 typedef struct rv_gate {
@@ -44,6 +45,8 @@ typedef struct rv_patience {
    * is held. May be NULL. */
   void (*describe)(void *context, char *out, size_t capacity);
   void *context;
+  rv_memory *
+      memory; /* of the store that is waited for, which is looked at now and then: what is freed outside of its tables tells nobody; or NULL */
 } rv_patience;
 
 /* `wait` NULL: RV_DEFAULT_TIMEOUT_MS. */

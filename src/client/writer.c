@@ -187,6 +187,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
   if (has_landed(writer, keep_in_flight) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
   rv_patience patience;
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
+  if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
   writer->ask_server = patience.wait.timeout_ms < 0 || patience.wait.timeout_ms >= PATIENT_MS;
   rv_code code = RV_OK;
   for (;;) {
@@ -228,6 +229,7 @@ rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *e
   if (code != RV_OK || writer->stream == NULL) return code;
   rv_patience patience;
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
+  if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
   for (;;) {
     rv_mutex_lock(&writer->mutex);
     bool known = writer->tables_known;

@@ -56,6 +56,12 @@ static void drop_received(rv_call *call)
   forget(call, call->held_bytes);
 }
 
+void rv_call_drop_queued(rv_call *call)
+{
+  if (call->server && call->session != NULL) call->session->queued_bytes -= call->sendq.bytes;
+  rv_sendq_fini(&call->sendq);
+}
+
 static bool wants_messages(const rv_call *call)
 {
   return !(call->server && (call->no_more || call->over));
@@ -213,7 +219,7 @@ void rv_call_free(rv_call *call)
   rv_list_remove(&call->link);
   rv_list_remove(&call->channel_link);
   rv_list_remove(&call->task.link);
-  rv_sendq_fini(&call->sendq);
+  rv_call_drop_queued(call);
   free(call->held.message);
   rv_metadata_store_fini(&call->received);
   rv_metadata_store_fini(&call->to_send);
@@ -264,7 +270,7 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
     rv_session_touch(call->session);
   }
   call->stream_id = 0;
-  rv_sendq_fini(&call->sendq);
+  rv_call_drop_queued(call);
   if (call->server && !call->closing) {
     call->closing = true;
     call->session->num_closing++;
@@ -315,12 +321,16 @@ void rv_call_send(rv_call *call, rv_pieces *pieces)
     rv_pieces_fini(pieces);
     return;
   }
+  size_t bytes = RV_MESSAGE_PREFIX + pieces->bytes;
   if (!rv_sendq_push(&call->sendq, pieces)) {
-    size_t bytes = pieces->bytes;
     rv_pieces_fini(pieces);
-    refuse(call, RV_RESOURCE_EXHAUSTED, "a message of %zu bytes could not be queued: %s", bytes,
+    refuse(call, RV_RESOURCE_EXHAUSTED, "a message of %zu bytes could not be queued: %s", bytes - RV_MESSAGE_PREFIX,
            bytes > UINT32_MAX ? "gRPC's messages are smaller than 4 GiB" : "out of memory");
     return;
+  }
+  if (call->server) {
+    call->session->queued_bytes += bytes;
+    rv_session_count_waiting(call->session);
   }
   if (call->sendq.bytes >= RV_LOW_WATER) call->was_full = true;
   if (call->server && !call->headers_sent)

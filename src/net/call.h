@@ -65,6 +65,8 @@ struct rv_call {
 
 /* NULL: out of memory. */
 rv_call *rv_call_new(rv_loop *loop, bool server);
+/* What waits to be sent is not sent any more. */
+void rv_call_drop_queued(rv_call *call);
 /* Frees a call that nobody was told of; others free themselves after on_close. */
 void rv_call_free(rv_call *call);
 

@@ -302,6 +302,11 @@ static rv_code start_thread(rv_loop *loop, const char *name, rv_error *err)
 
 /* ---- spares ---- */
 
+size_t rv_loop_waiting_bytes(rv_loop *loop)
+{
+  return atomic_load_explicit(&loop->waiting_bytes, memory_order_relaxed);
+}
+
 rv_spares *rv_loop_spares(rv_loop *loop)
 {
   return loop->spares;

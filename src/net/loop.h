@@ -48,7 +48,8 @@ struct rv_loop {
   rv_spares *spares;   /* for large messages, and what writers put large rows into */
   rv_task watch_spares;
   rv_timer trim_spares;
-  uint8_t *scratch; /* RV_LOOP_SCRATCH bytes */
+  uint8_t *scratch;            /* RV_LOOP_SCRATCH bytes */
+  atomic_size_t waiting_bytes; /* of all its connections: half received, or not yet taken by a socket */
 
   pthread_t thread;
   rv_mutex lock; /* guards the rest */

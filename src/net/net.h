@@ -38,6 +38,9 @@ bool rv_loop_is_current(const rv_loop *loop);
 void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument);
 /* The loop's buffers for large messages, for whoever makes those on any thread. */
 rv_spares *rv_loop_spares(rv_loop *loop);
+/* Bytes of messages that are half received, wait for paused calls, or wait to be taken by sockets; of all its servers' connections. Any
+ * thread. */
+size_t rv_loop_waiting_bytes(rv_loop *loop);
 
 /* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
 typedef struct rv_timer {

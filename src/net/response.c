@@ -78,7 +78,7 @@ static void set_status(rv_call *call, rv_code code, const char *message)
 void rv_call_reject(rv_call *call, rv_code code, const char *message)
 {
   if (call->over) return;
-  rv_sendq_fini(&call->sendq);
+  rv_call_drop_queued(call);
   call->no_more = true;
   if (call->stream_id != 0 && !call->trailers_submitted) {
     set_status(call, code, message);

@@ -81,6 +81,13 @@ void rv_session_lose(rv_session *session, const char *format, ...)
   rv_session_touch(session);
 }
 
+void rv_session_count_waiting(rv_session *session)
+{
+  size_t bytes = session->state == RV_SESSION_GONE ? 0 : session->held_bytes + session->queued_bytes + session->output.bytes;
+  atomic_fetch_add_explicit(&session->loop->waiting_bytes, bytes - session->counted, memory_order_relaxed); /* modulo 2^N */
+  session->counted = bytes;
+}
+
 static void on_poll_closed(uv_handle_t *handle)
 {
   rv_session *session = handle->data;
@@ -103,6 +110,7 @@ static void close_now(rv_session *session)
   nghttp2_session_del(session->http);
   session->http = NULL;
   rv_output_fini(&session->output);
+  rv_session_count_waiting(session);
   if (session->owner != NULL) session->events->on_gone(session->owner, session, session->ready, session->reason);
 }
 
@@ -218,6 +226,7 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void choose_events(rv_session *session)
 {
+  rv_session_count_waiting(session);
   bool flooded = session->write_blocked && nghttp2_session_get_outbound_queue_size(session->http) > (size_t)RV_OUTBOUND_FRAMES;
   const rv_transport *transport = &session->transport;
   bool write = (session->write_blocked && !transport->write_awaits_readable) || transport->read_awaits_writable;

@@ -97,10 +97,12 @@ struct rv_session {
   rv_link link;       /* the loop's connections */
   rv_link owner_link; /* for the owner; taken out before on_gone */
 
-  rv_link calls;      /* open calls, rv_call.link */
-  size_t num_streams; /* client: streams that nghttp2 has not closed yet */
-  size_t num_closing; /* calls whose owner is about to hear that they are over */
-  size_t held_bytes;  /* of messages that are incomplete or wait for paused calls */
+  rv_link calls;       /* open calls, rv_call.link */
+  size_t num_streams;  /* client: streams that nghttp2 has not closed yet */
+  size_t num_closing;  /* calls whose owner is about to hear that they are over */
+  size_t held_bytes;   /* of messages that are incomplete or wait for paused calls */
+  size_t queued_bytes; /* server: of messages that wait to be sent */
+  size_t counted;      /* of both, and of output, in the loop's waiting_bytes */
 
   /* The DATA frame being received. */
   int32_t frame_stream;
@@ -128,6 +130,8 @@ void rv_session_shut_down(rv_session *session);
 void rv_session_finish(rv_session *session, rv_code code, const char *message);
 /* The connection is lost, or is to be given up at once: calls end with UNAVAILABLE and this reason. */
 void rv_session_lose(rv_session *session, const char *format, ...) RV_PRINTF(2, 3);
+/* Its loop's waiting_bytes learn what waits now. */
+void rv_session_count_waiting(rv_session *session);
 /* Something is to be sent: it is, before the loop sleeps. */
 void rv_session_touch(rv_session *session);
 /* Client: how many more calls may be started. */

@@ -325,6 +325,7 @@ static void finish_request(rv_insert_call *call)
   rv_error err;
   rv_code code = rv_chunk_map_keep(&call->chunks, call->request.keep_chunk_keys, call->request.num_keep_chunk_keys, &err);
   rv_insert_items_drop_request(call);
+  if (code == RV_OK) code = rv_insert_call_count(call, &err);
   if (code != RV_OK) rv_insert_call_end(call, err.code, err.message);
 }
 

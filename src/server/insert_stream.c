@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/memory.h"
 
 enum {
   COPY_BELOW = 16 << 10, /* a chunk smaller than this, */
@@ -47,10 +48,48 @@ static void count_orphans(rv_insert_call *call)
   count_orphans(call);
 }
 
+/* ---- memory ---- */
+
+static rv_memory *account_of(const rv_insert_call *call)
+{
+  return rv_store_memory(call->stream.server->store);
+}
+
+static void set_on_the_way(rv_insert_call *call, size_t bytes)
+{
+  if (bytes > call->on_the_way)
+    rv_memory_begin_way(account_of(call), bytes - call->on_the_way);
+  else if (bytes < call->on_the_way)
+    rv_memory_end_way(account_of(call), call->on_the_way - bytes);
+  call->on_the_way = bytes;
+}
+
+rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
+{
+  rv_server *server = call->stream.server;
+  rv_memory *memory = account_of(call);
+  size_t kept = call->chunks.bytes;
+  set_on_the_way(call, kept > call->pending_bytes ? kept : call->pending_bytes);
+  size_t share = rv_memory_for_the_way(memory), inserters = atomic_load_explicit(&server->num_inserters, memory_order_relaxed);
+  if (rv_memory_on_the_way(memory) <= share || call->num_pending > 0 || call->in_request || kept <= share / inserters)
+    return RV_OK;
+  char have[32], may[32];
+  rv_memory_format(kept, have, sizeof have);
+  rv_memory_format(share, may, sizeof may);
+  return rv_fail(
+      err, RV_RESOURCE_EXHAUSTED,
+      "the stream keeps %s of chunks for items to come, and the %zu insert streams together may keep %s (a quarter of the "
+      "store's memory_limit); create items from them, keep fewer chunks, or raise memory_limit",
+      have, inserters, may);
+}
+
 static void set_reading(rv_insert_call *call)
 {
   if (!rv_server_stream_is_open(&call->stream)) return;
-  bool pause = call->waits_for_session || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
+  rv_memory *memory = account_of(call);
+  bool short_of_memory = call->num_pending > 0 && rv_memory_is_awaited(memory);
+  if (short_of_memory) rv_server_stream_waits(&call->stream);
+  bool pause = call->waits_for_session || short_of_memory || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
                call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX || rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
   if (pause == call->paused) return;
   call->paused = pause;
@@ -70,6 +109,7 @@ void rv_insert_call_update(rv_insert_call *call)
   }
   if (!rv_server_stream_is_open(&call->stream)) give_session_back(call);
   count_orphans(call);
+  rv_insert_call_count(call, NULL);
   set_reading(call);
 }
 
@@ -149,6 +189,7 @@ static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_er
     rv_code code = copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err) : rv_chunk_parse(buf, bytes, false, &chunk, err);
     if (code != RV_OK) return code;
     rv_chunk_attach_cache(chunk, cache);
+    rv_chunk_count(chunk, account_of(call));
     code = rv_chunk_map_put(&call->chunks, chunk, err);
     if (code != RV_OK) return code;
   }
@@ -172,6 +213,7 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   size_t num_items = call->request.num_items + call->pack.count;
   if (num_items == 0) {
     rv_insert_items_drop_request(call);
+    return rv_insert_call_count(call, err);
   } else {
     call->bytes_per_item = call->chunk_bytes / num_items + 1;
     call->chunk_bytes = 0;
@@ -257,6 +299,8 @@ static void destroy(rv_server_stream *stream)
   rv_insert_answers_fini(call);
   rv_chunk_map_fini(&call->chunks);
   rv_chunk_forms_fini(&call->forms);
+  set_on_the_way(call, 0);
+  atomic_fetch_sub_explicit(&call->stream.server->num_inserters, 1, memory_order_relaxed);
   free(call);
 }
 
@@ -273,6 +317,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   rv_insert_journal_init(call);
   rv_chunk_map_init(&call->chunks, rv_entropy64(&server->env), server->max_stream_chunk_bytes);
   snprintf(call->peer, sizeof call->peer, "%s", rv_call_peer(net_call));
+  atomic_fetch_add_explicit(&server->num_inserters, 1, memory_order_relaxed);
   rv_code code = rv_server_stream_begin(&call->stream, &insert_ops, server, net_call, err);
   if (code != RV_OK) {
     destroy(&call->stream);

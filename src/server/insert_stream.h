@@ -57,6 +57,7 @@ struct rv_insert_call {
   bool turn_posted;
   rv_task turn_task;
   size_t chunk_bytes; /* of messages that brought chunks only; shared among the next items */
+  size_t on_the_way;  /* what of it the store's account has there */
 
   /* operations */
   rv_table *last_table;
@@ -93,6 +94,10 @@ struct rv_insert_call {
 /* insert_stream.c */
 /* Ends the call with that status, once; what is unanswered and pending is dealt with as above. */
 void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message);
+
+/* The account learns what the stream has that is no table's. RV_RESOURCE_EXHAUSTED: all streams have more than the store's limit leaves
+ * them, this one has more than its share of that, and none of its items waits that would let it go. */
+rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err);
 
 /* insert_items.c */
 void rv_insert_items_init(rv_insert_call *call);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/memory.h"
 
 enum {
   LAST_WORDS_MS = 500 /* for trailers to reach clients that read, after everything was ended */
@@ -122,7 +123,10 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   server->num_addresses = full.num_addresses;
   server->max_stream_chunk_bytes = or_default(full.max_stream_chunk_bytes, default_chunk_bytes);
   server->max_orphan_bytes = or_default(full.max_orphan_bytes, default_orphan_bytes);
+  size_t most_orphans = rv_memory_for_the_way(rv_store_memory(full.store)) / 2;
+  if (server->max_orphan_bytes > most_orphans) server->max_orphan_bytes = most_orphans;
   atomic_init(&server->orphan_bytes, 0);
+  atomic_init(&server->num_inserters, 0);
   atomic_init(&server->draining, false);
   rv_mutex_init(&server->lock, RV_RANK_SERVER, "server");
   rv_cond_init(&server->changed);

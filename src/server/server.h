@@ -24,7 +24,8 @@ enum { RV_SERVER_LOOPS_MAX = 256 };
 typedef struct rv_server_loop {
   rv_loop *loop;
   rv_link streams;
-  size_t num_samplers; /* of them, sample streams */
+  size_t num_samplers;   /* of them, sample streams */
+  rv_timer memory_timer; /* runs while one of its inserts waits for memory: what is freed outside of tables tells nobody */
 } rv_server_loop;
 
 struct rv_server {
@@ -41,7 +42,8 @@ struct rv_server {
   size_t max_stream_chunk_bytes, max_orphan_bytes;
   char state_id[33]; /* the store's, in hexadecimal */
   atomic_size_t orphan_bytes;
-  rv_mutex lock; /* guards everything below */
+  atomic_size_t num_inserters; /* insert streams */
+  rv_mutex lock;               /* guards everything below */
   rv_cond changed;
   rv_access *access; /* one reference; NULL: nobody is asked */
   size_t num_streams, num_lingering;
@@ -90,6 +92,8 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
                                rv_error *err);
 void rv_server_stream_ref(rv_server_stream *stream);
 void rv_server_stream_unref(rv_server_stream *stream); /* on the loop's thread */
+/* An insert of the stream waits for memory: it is looked at again before long, whatever happens elsewhere. */
+void rv_server_stream_waits(rv_server_stream *stream);
 /* What on_close must call, last. */
 void rv_server_stream_closed(rv_server_stream *stream);
 /* Sends the trailers; the first time counts. RV_OK takes no message. */

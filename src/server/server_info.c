@@ -19,6 +19,11 @@ rv_code rv_answer_server_info(const rv_request *request, rv_pieces *response, rv
     code = rv_table_get_info(rv_store_table(server->store, info.num_tables), table, err);
     if (code == RV_OK) info.num_tables++;
   }
+  rv_store_memory_info(server->store, &info.memory);
+  rv_mutex_lock(&server->lock);
+  for (size_t i = 0; i < server->num_loops; i++)
+    info.memory.connection_bytes += (int64_t)rv_loop_waiting_bytes(server->loops[i].loop);
+  rv_mutex_unlock(&server->lock);
   if (code == RV_OK) {
     rv_writer_buf body;
     rv_writer_buf_init(&body);

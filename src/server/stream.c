@@ -1,6 +1,28 @@
 #include "base/error.h"
 #include "reverie/version.h"
 #include "server/server.h"
+#include "store/memory.h"
+
+enum { MEMORY_MS = 100 };
+
+/* The stream that started it is on the list. */
+static void look_at_memory(rv_timer *timer)
+{
+  rv_server_loop *loop = RV_CONTAINER(timer, rv_server_loop, memory_timer);
+  if (rv_list_empty(&loop->streams)) return;
+  rv_server_stream *stream = RV_CONTAINER(loop->streams.next, rv_server_stream, link);
+  rv_server *server = stream->server;
+  rv_server_stream_ref(stream);
+  rv_memory_serve(rv_store_memory(server->store));
+  if (rv_memory_is_awaited(rv_store_memory(server->store))) rv_server_stream_waits(stream);
+  rv_server_stream_unref(stream);
+}
+
+void rv_server_stream_waits(rv_server_stream *stream)
+{
+  rv_timer *timer = &stream->home->memory_timer;
+  if (timer->heap_index == SIZE_MAX) rv_timer_start(timer, rv_monotonic_ns(&stream->server->env) + MEMORY_MS * 1000000);
+}
 
 /* The list of the loop; the first call on a loop adds it. NULL: more loops than there is room for. Holding the lock. */
 static rv_server_loop *find_loop(rv_server *server, rv_loop *loop)
@@ -11,6 +33,7 @@ static rv_server_loop *find_loop(rv_server *server, rv_loop *loop)
   rv_server_loop *added = &server->loops[server->num_loops++];
   added->loop = loop;
   rv_list_init(&added->streams);
+  rv_timer_init(&added->memory_timer, loop, look_at_memory);
   return added;
 }
 
@@ -77,6 +100,7 @@ void rv_server_stream_unref(rv_server_stream *stream)
   bool lingers = stream->ops->lingers;
   rv_list_remove(&stream->link);
   stream->ops->destroy(stream);
+  rv_memory_serve(rv_store_memory(server->store)); /* what it held may be what others wait for */
   leave(server, access, lingers);
 }
 

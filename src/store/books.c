@@ -6,9 +6,10 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 
-void rv_books_init(rv_books *books, uint64_t epoch, int64_t max_size, const uint64_t seeds[6])
+void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t max_size, const uint64_t seeds[6])
 {
   memset(books, 0, sizeof *books);
+  books->memory = memory;
   books->epoch = epoch;
   rv_slab_init(&books->slab, (uint64_t)max_size + 1);
   while (books->slot_bits < 32 && (UINT64_C(1) << books->slot_bits) < (uint64_t)max_size + 1) books->slot_bits++;
@@ -78,7 +79,7 @@ size_t rv_books_memory(const rv_books *books)
 {
   return rv_slab_memory(&books->slab) + rv_map_memory(&books->by_key) + rv_map_memory(&books->by_chunk) +
          rv_map_memory(&books->episodes) + rv_map_memory(&books->layouts) + rv_segarray_memory(&books->holds) +
-         books->present_holds * sizeof(rv_hold);
+         books->present_holds * sizeof(rv_hold) + books->loose_memory;
 }
 
 /* ---- keys ---- */
@@ -179,6 +180,14 @@ static void drop_loose(rv_books *books, rv_loose *loose, uint32_t linked, rv_gar
   garbage->looses = loose;
 }
 
+static size_t loose_bytes(const rv_loose *loose)
+{
+  const rv_trajectory *trajectory = loose->trajectory;
+  return sizeof *loose + loose->num_links * sizeof(rv_loose_link) + sizeof(rv_trajectory_box) +
+         trajectory->num_columns * sizeof(rv_trajectory_column) + trajectory->num_slices * sizeof(rv_slice) +
+         trajectory->num_chunks * sizeof(rv_chunk *);
+}
+
 static void note_reach(rv_loose_link *link, const rv_slice *slice)
 {
   int64_t end = (int64_t)slice->offset + slice->length;
@@ -244,6 +253,7 @@ static rv_code attach_loose(rv_books *books, uint32_t slot, rv_trajectory *traje
     link->hold->num_loose++;
     link->hold->live_rows += link->rows;
   }
+  books->loose_memory += loose_bytes(loose);
   rv_item *item = rv_slab_at(&books->slab, slot);
   item->data = loose;
   item->base_row = 0;
@@ -277,6 +287,7 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage)
   if (item->template_number == RV_LOOSE) {
     rv_loose *loose = item->data;
     uncount_layout(books, loose->trajectory->layout);
+    books->loose_memory -= loose_bytes(loose);
     drop_loose(books, loose, loose->num_links, garbage);
   } else {
     rv_hold *hold = item->data;

@@ -90,8 +90,10 @@ typedef struct rv_books {
   rv_segarray holds;             /* rv_hold * by index; a free place holds the next free one */
   uint32_t num_holds, free_hold; /* places ever taken; the first free one */
   uint32_t present_holds;
+  rv_memory *memory; /* the store's account */
   size_t chunk_memory;
-  bool oldest_first; /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
+  size_t loose_memory; /* of loose items */
+  bool oldest_first;   /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
   rv_link sparse;
   size_t num_sparse;
   size_t sparse_memory; /* of their chunks */
@@ -104,10 +106,15 @@ typedef struct rv_books {
   rv_templates templates;
 } rv_books;
 
-void rv_books_init(rv_books *books, uint64_t epoch, int64_t max_size, const uint64_t seeds[6]);
+void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t max_size, const uint64_t seeds[6]);
 /* Everything; not under a lock. */
 void rv_books_fini(rv_books *books);
-size_t rv_books_memory(const rv_books *books);
+size_t rv_books_memory(const rv_books *books); /* without chunks */
+/* What would go if all items went: their chunks, and what is written down of both. */
+static inline size_t rv_books_of_items(const rv_books *books)
+{
+  return books->chunk_memory + books->loose_memory + books->present_holds * sizeof(rv_hold) + books->slab.count * sizeof(rv_item);
+}
 
 /* RV_NO_SLOT: no item has that key. */
 uint32_t rv_books_find(const rv_books *books, uint64_t key);
@@ -143,6 +150,8 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
 
 /* The pieces of a compact attachment, for those who have hold and template at hand. */
 rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err);
+/* Counts what the chunk has grown by: strings. */
+void rv_books_measure(rv_books *books, rv_hold *hold);
 /* The table lets the chunk go: it is no longer marked as held here. */
 void rv_books_unmark(rv_books *books, rv_hold *hold);
 /* NULL: the table does not hold the chunk. */

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "store/chunk_parts.h"
+#include "store/memory.h"
 
 size_t rv_chunk_books_size(size_t size, size_t num_columns, size_t num_sizes)
 {
@@ -22,6 +23,8 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
   atomic_init(&chunk->held, 0);
   atomic_init(&chunk->num_holds, 0);
   atomic_init(&chunk->num_sparse, 0);
+  atomic_init(&chunk->account, NULL);
+  atomic_init(&chunk->counted, 0);
   chunk->steps = NULL;
   chunk->num_columns = (uint32_t)num_columns;
   chunk->is_segment = is_segment;
@@ -46,11 +49,14 @@ void rv_chunk_ref_many(rv_chunk *chunk, size_t n)
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
 {
   if (atomic_fetch_sub_explicit(&chunk->refs, n, memory_order_acq_rel) != n) return;
+  rv_memory *account = atomic_load_explicit(&chunk->account, memory_order_relaxed);
+  size_t counted = rv_chunk_counted(chunk);
   free(chunk->steps);
   if (chunk->is_segment)
     rv_segment_free(chunk);
   else
     rv_encoded_free(chunk);
+  if (account != NULL) rv_memory_take_away(account, counted);
 }
 
 void rv_chunk_unref(rv_chunk *chunk)
@@ -153,6 +159,23 @@ size_t rv_chunk_memory(const rv_chunk *chunk)
   if (!chunk->is_segment) return rv_encoded_memory(chunk);
   size_t steps = chunk->steps == NULL ? 0 : (size_t)rv_segment_capacity(chunk) * sizeof *chunk->steps;
   return rv_segment_memory(chunk) + steps;
+}
+
+void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)
+{
+  rv_memory *account = NULL;
+  if (atomic_compare_exchange_strong_explicit(&chunk->account, &account, memory, memory_order_relaxed, memory_order_relaxed))
+    account = memory;
+  size_t bytes = rv_chunk_memory(chunk), before = atomic_exchange_explicit(&chunk->counted, bytes, memory_order_relaxed);
+  if (bytes > before)
+    rv_memory_add(account, bytes - before);
+  else if (bytes < before)
+    rv_memory_take_away(account, before - bytes); /* two threads that looked at the same time */
+}
+
+size_t rv_chunk_counted(const rv_chunk *chunk)
+{
+  return atomic_load_explicit(&chunk->counted, memory_order_relaxed);
 }
 
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b)

@@ -11,6 +11,7 @@
 #include "tensor/codec.h"
 
 typedef struct rv_chunk rv_chunk;
+typedef struct rv_memory rv_memory; /* memory.h */
 
 typedef struct rv_chunk_column {
   rv_dtype dtype;
@@ -76,6 +77,9 @@ size_t rv_chunk_num_columns(const rv_chunk *chunk);
 const rv_chunk_column *rv_chunk_get_column(const rv_chunk *chunk, size_t column);
 int64_t rv_chunk_num_rows(const rv_chunk *chunk, size_t column); /* published */
 size_t rv_chunk_memory(const rv_chunk *chunk);                   /* bytes it pins, books included */
+/* Counts them in the account until the chunk goes, unless it is in one; later, what it has grown by. The chunk's store is there. */
+void rv_chunk_count(rv_chunk *chunk, rv_memory *memory);
+size_t rv_chunk_counted(const rv_chunk *chunk); /* in an account; 0: it is in none */
 
 /* Copies rows [first, first + count) of a column one after another. Strings are copied as rv_bytes that point into the chunk.
  * RV_OUT_OF_RANGE, RV_DATA_LOSS. Encoded chunks are decoded once and kept decoded while the cache has room (rv_decode_cache). */

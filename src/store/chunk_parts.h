@@ -24,6 +24,8 @@ struct rv_chunk {
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;
+  _Atomic(rv_memory *) account; /* where its bytes are counted; NULL: nowhere yet */
+  atomic_size_t counted;
   rv_lane *lanes;
   rv_chunk_column *columns;
   rv_chunk_meta meta; /* a segment's last_step and sparse change: read and written with __atomic */

@@ -292,6 +292,7 @@ static void publish(rv_table *table)
 {
   rv_chunk *chunk = table->compact_into->chunk;
   for (uint32_t c = 0; c < chunk->num_columns; c++) rv_segment_publish(chunk, c, table->compact_fill);
+  if (chunk->has_strings) rv_books_measure(&table->books, table->compact_into);
 }
 
 /* Nothing can be moved now: others hold the chunks. */

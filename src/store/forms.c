@@ -8,7 +8,14 @@
 #include "store/forms.h"
 #include "store/signature.h"
 
-enum { FIRST_BYTES = 1 << 14, MOST_BYTES = RV_HUGE_PAGE, MOST_ROWS = 1 << 17, LINE = 64, SPARE_BYTES = 2 * RV_HUGE_PAGE };
+enum {
+  FIRST_BYTES = 1 << 14,
+  MOST_BYTES = RV_HUGE_PAGE,
+  MOST_ROWS = 1 << 17,
+  LINE = 64,
+  SPARE_BYTES = 2 * RV_HUGE_PAGE,
+  SEGMENT_BOOKS = 1024
+};
 
 bool rv_form_is_of(const rv_form *form, const rv_rows *rows)
 {
@@ -94,6 +101,14 @@ rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_erro
     form->column_bytes[i] = form->template->columns[i].spec->row_bytes;
     form->row_bytes += form->column_bytes[i];
   }
+  if (table->bounded) {
+    code = rv_table_check_bytes(table, form->row_bytes + form->num_columns * LINE + SEGMENT_BOOKS, "a row", err);
+    if (code != RV_OK) {
+      rv_trajectory_unref(form->template);
+      free(form);
+      return code;
+    }
+  }
   *out = form;
   return RV_OK;
 }
@@ -148,14 +163,29 @@ void rv_forms_free(rv_table *table)
 
 /* ---- segments ---- */
 
-/* How many rows the form's next segment has. Large enough that books cost little, small enough that the newest and
- * the oldest segment of a full table weigh little against the others. */
-static size_t segment_rows(const rv_table *table, rv_form *form)
+/* The largest of the form's segments. Large enough that books cost little, small enough that the newest and the oldest segment of a
+ * full table weigh little against the others. */
+static size_t most_bytes(const rv_table *table, const rv_form *form)
 {
   size_t row = form->row_bytes == 0 ? 1 : form->row_bytes;
   size_t most = (size_t)table->config.max_size > SIZE_MAX / row ? MOST_BYTES : (size_t)table->config.max_size * row / 16;
   if (most > MOST_BYTES) most = MOST_BYTES;
   if (most < FIRST_BYTES) most = FIRST_BYTES;
+  return most < rv_table_most_at_once(table) ? most : rv_table_most_at_once(table);
+}
+
+size_t rv_form_comes(const rv_table *table, const rv_form *form)
+{
+  if (form->epoch == table->books.epoch && form->hold != NULL && form->fill < form->capacity) return 0;
+  size_t most = most_bytes(table, form), bytes = form->next_bytes < most ? form->next_bytes : most;
+  size_t least = form->row_bytes + form->num_columns * LINE;
+  return (bytes > least ? bytes : least) + SEGMENT_BOOKS;
+}
+
+/* How many rows the form's next segment has. */
+static size_t segment_rows(const rv_table *table, rv_form *form)
+{
+  size_t row = form->row_bytes == 0 ? 1 : form->row_bytes, most = most_bytes(table, form);
   size_t bytes = form->next_bytes < most ? form->next_bytes : most;
   if (form->next_bytes < most) form->next_bytes *= 2;
   size_t margin = (size_t)form->num_columns * LINE; /* columns begin on cache lines of their own */
@@ -189,6 +219,7 @@ rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
 
 void rv_spares_keep(rv_table *table, rv_garbage *garbage)
 {
+  if (rv_memory_is_awaited(table->memory)) return;
   size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 32;
   while (num_spares < RV_MAX_SPARES && table->spares[num_spares] != NULL) num_spares++;
   for (rv_hold *hold = garbage->holds; hold != NULL && num_spares < RV_MAX_SPARES; hold = hold->next_garbage) {

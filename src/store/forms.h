@@ -14,6 +14,8 @@ rv_form *rv_forms_find(rv_table *table, const rv_rows *rows);
 void rv_forms_add(rv_table *table, rv_form *form, rv_garbage *garbage);
 void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage);
 
+/* How many bytes of segments come with the form's next row: 0 where the open one has room. */
+size_t rv_form_comes(const rv_table *table, const rv_form *form);
 /* An open segment with room for at least one row. */
 rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err);
 /* Counts `items` more that use the form's template; form->number is its number. */

@@ -26,8 +26,9 @@ static rv_hold **place_at(const rv_books *books, uint32_t index)
 }
 
 /* Strings may have joined a segment since it was measured. */
-static void measure(rv_books *books, rv_hold *hold)
+void rv_books_measure(rv_books *books, rv_hold *hold)
 {
+  rv_chunk_count(hold->chunk, books->memory);
   size_t memory = rv_chunk_memory(hold->chunk);
   books->chunk_memory += memory - hold->memory;
   if (!rv_list_empty(&hold->sparse)) books->sparse_memory += memory - hold->memory;
@@ -177,7 +178,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   *place_at(books, hold->index) = hold;
   books->present_holds++;
   rv_chunk_ref(chunk);
-  measure(books, hold);
+  rv_books_measure(books, hold);
   if (!chunk->is_segment && hold->sparse_below > 0) note_recent(books, hold);
   *out = hold;
   return RV_OK;
@@ -192,7 +193,7 @@ rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error 
 {
   *out = rv_books_find_hold(books, chunk);
   if (*out == NULL) return add_hold(books, chunk, out, err);
-  if (chunk->has_strings) measure(books, *out);
+  if (chunk->has_strings) rv_books_measure(books, *out);
   return RV_OK;
 }
 

@@ -22,6 +22,7 @@ static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool fir
     out->reason = rv_rate_limiter_explain(&table->limiter, insert, unused, sizeof unused);
     if (out->reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) out->reason = RV_WAIT_EMPTY;
     if (out->reason == RV_WAIT_NONE && table->log != NULL && table->log->blocked) out->reason = RV_WAIT_JOURNAL;
+    if (out->reason == RV_WAIT_NONE && insert && table->waits_for_memory) out->reason = RV_WAIT_MEMORY;
   }
   out->waiting_ns = now_ns > waiter->since_ns ? now_ns - waiter->since_ns : 0;
   out->remaining_ns = waiter->deadline_ns == INT64_MAX ? INT64_MAX
@@ -103,6 +104,7 @@ static void show_counts(const rv_table *table, rv_table_info *out)
   const rv_books *books = &table->books;
   out->max_size = table->config.max_size;
   out->max_times_sampled = table->config.max_times_sampled;
+  out->max_bytes = table->config.max_bytes;
   out->rate_limiter = table->limiter.config;
   out->current_size = (int64_t)books->slab.count;
   out->num_episodes = (int64_t)books->episodes.count;
@@ -114,6 +116,7 @@ static void show_counts(const rv_table *table, rv_table_info *out)
   out->updates = table->updates;
   out->memory_bytes = (int64_t)(sizeof *table + books->chunk_memory + rv_books_memory(books) + rv_pick_memory(&table->sampler) +
                                 rv_pick_memory(&table->remover) + rv_spares_memory(table));
+  out->item_bytes = (int64_t)rv_books_of_items(books);
   out->num_waiting_inserts = table->pending_inserts;
   out->num_waiting_samples = table->pending_samples;
 }
@@ -195,6 +198,7 @@ rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)
   int64_t now = rv_monotonic_ns(table->env);
   rv_turn turn;
   rv_turn_begin(&turn, table);
+  rv_table_count_books(table);
   show_counts(table, out);
   rv_rates_report(table, now, out);
   out->num_waiting = show_waiting(table, now, out->waiting);

@@ -106,7 +106,8 @@ static rv_code check_insert(rv_table *table, const rv_insert *insert, rv_error *
     return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": times_sampled is %d; an item starts with 0 or more", table->name,
                    (int)insert->times_sampled);
   rv_code code = rv_priority_check(table, insert->priority, err);
-  return code != RV_OK ? code : rv_table_check_layout(table, insert->trajectory, err);
+  if (code == RV_OK) code = rv_table_check_layout(table, insert->trajectory, err);
+  return code == RV_OK && table->bounded ? rv_insert_check_bytes(table, insert->trajectory, err) : code;
 }
 
 static rv_code update(rv_turn *turn, rv_insert *insert, uint32_t slot)
@@ -155,6 +156,13 @@ static rv_code add(rv_turn *turn, rv_insert *insert)
 /* Small steps that an item is worth: eight of a group of sixteen in one hold, about 4 us. */
 enum { INSERT_STEPS = 32 };
 
+static rv_room make_room(rv_turn *turn, rv_insert *insert)
+{
+  size_t comes, uncounted;
+  rv_insert_comes(turn->table, insert->trajectory, &comes, &uncounted);
+  return rv_table_make_room(turn, comes, uncounted, &insert->waiter.error);
+}
+
 bool rv_insert_step(rv_turn *turn, rv_insert *insert)
 {
   rv_table *table = turn->table;
@@ -162,8 +170,10 @@ bool rv_insert_step(rv_turn *turn, rv_insert *insert)
   turn->budget -= INSERT_STEPS + (int)(insert->trajectory->num_slices / 8);
   if (!rv_changes_have_room(table, 1)) return false;
   uint32_t slot = insert->choose_key ? RV_NO_SLOT : rv_books_find(&table->books, insert->key);
+  rv_room room = table->bounded && slot == RV_NO_SLOT ? make_room(turn, insert) : RV_ROOM_THERE;
+  if (room == RV_ROOM_SOON || room == RV_ROOM_NONE) return room == RV_ROOM_SOON;
   rv_changes_from(table, insert->naming, insert->writer, insert->number);
-  rv_code code = rv_changes_reserve(table, 2, 1, &insert->waiter.error);
+  rv_code code = room == RV_ROOM_FAILED ? RV_RESOURCE_EXHAUSTED : rv_changes_reserve(table, 2, 1, &insert->waiter.error);
   if (code == RV_OK) code = slot != RV_NO_SLOT ? update(turn, insert, slot) : add(turn, insert);
   if (code != RV_OK) rv_error_prefix(&insert->waiter.error, "table \"%s\"", table->name);
   rv_turn_complete(turn, &insert->waiter, code);

@@ -360,5 +360,6 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
   if (code == RV_OK && !kept) rv_books_fini(old);
   rv_blocks_free(&blocks);
   if (!kept) free(old);
+  rv_memory_serve(table->memory);
   return code;
 }

@@ -58,6 +58,14 @@ rv_code rv_placed_form_new(rv_table *table, const rv_spec *specs, uint32_t num_s
     rv_shape_elements(specs[i].dtype, (uint32_t)specs[i].rank, specs[i].shape, &elements, &row_bytes, NULL); /* it could before */
     form->row_bytes += row_bytes;
   }
+  code = table->bounded
+             ? rv_table_check_bytes(table, form->row_bytes * (size_t)rv_trajectory_box_of(form->template)->span, "an item", err)
+             : RV_OK;
+  if (code != RV_OK) {
+    rv_trajectory_unref(form->template);
+    free(form);
+    return code;
+  }
   *out = form;
   return RV_OK;
 }
@@ -83,6 +91,8 @@ size_t rv_placed_segment_rows(const rv_table *table, const rv_form *form, size_t
   size_t enough = FIRST_BYTES / row;
   if (rows < enough) rows = enough < share / 16 ? enough : (rows > share / 16 ? rows : share / 16);
   if (rows > RV_HUGE_PAGE / row) rows = RV_HUGE_PAGE / row;
+  size_t most = rv_table_most_at_once(table) / streams;
+  if (rows > most / row) rows = most / row;
   return rows == 0 ? 1 : rows;
 }
 

@@ -144,6 +144,14 @@ static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment 
   }
 }
 
+static void put_on_the_way(rv_table *table, rv_rows *rows, rv_chunk *segment)
+{
+  rv_chunk_count(segment, table->memory);
+  size_t bytes = rv_chunk_counted(segment);
+  rows->on_the_way += bytes;
+  rv_memory_begin_way(table->memory, bytes);
+}
+
 static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *make, bool past_caches, rv_error *err)
 {
   const rv_form *form = rows->form;
@@ -153,6 +161,7 @@ static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *
     rv_prepared *part = &rows->prepared[i];
     if (part->segment == NULL) {
       code = rv_segment_new(form->specs, form->num_columns, make[i].capacity, &make[i].meta, &part->segment, err);
+      if (code == RV_OK) put_on_the_way(table, rows, part->segment);
     }
     if (code == RV_OK) code = copy_part(table, rows, part, done, past_caches, err);
     done += part->rows;
@@ -163,13 +172,14 @@ static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *
 rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
   rv_table *table = turn->table;
-  size_t n = PREPARED_MAX / rows->form->row_bytes;
+  size_t most = rv_table_most_at_once(table) < PREPARED_MAX ? rv_table_most_at_once(table) : PREPARED_MAX;
+  size_t n = most / rows->form->row_bytes;
   rv_new_segment make[MOST_PARTS];
   if (n > rows->n) n = rows->n;
   if (n == 0) n = 1;
   rows->prepared = malloc(MOST_PARTS * sizeof *rows->prepared);
   if (rows->prepared == NULL) return rv_fail_memory(err, MOST_PARTS * sizeof *rows->prepared);
-  rows->num_prepared = 0;
+  rows->num_prepared = rows->on_the_way = 0;
   plan_parts(table, rows, n, make);
   bool past_caches = rv_table_outgrows_caches(table);
   rv_turn_end(turn);
@@ -200,4 +210,5 @@ void rv_rows_unprepare(rv_rows *rows)
   for (size_t i = 0; i < rows->num_prepared; i++) rv_chunk_unref(rows->prepared[i].segment);
   free(rows->prepared);
   rows->prepared = NULL;
+  rv_memory_end_way(rows->waiter.table->memory, rows->on_the_way);
 }

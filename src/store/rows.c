@@ -18,17 +18,18 @@ static const uint8_t *row_of(const rv_rows *rows, size_t column, size_t row_byte
 
 /* ---- one step ---- */
 
-static rv_code copy_strings(const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
+static rv_code copy_strings(rv_books *books, const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
 {
   rv_code code = RV_OK;
   for (uint32_t c = 0; c < form->num_columns && code == RV_OK; c++)
     code = rv_segment_fill(form->hold->chunk, c, form->fill, row_of(rows, c, form->column_bytes[c]), k, err);
+  rv_books_measure(books, form->hold);
   return code;
 }
 
-static rv_code copy_rows(const rv_table *table, const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
+static rv_code copy_rows(rv_table *table, const rv_rows *rows, rv_form *form, size_t k, rv_error *err)
 {
-  if (form->has_strings) return copy_strings(rows, form, k, err);
+  if (form->has_strings) return copy_strings(&table->books, rows, form, k, err);
   const rv_lane *lane = form->hold->chunk->lanes, *end = lane + form->num_columns;
   const rv_tensor *column = rows->columns;
   size_t fill = (size_t)form->fill, done = rows->done;
@@ -158,6 +159,35 @@ static rv_code take_in_placed(rv_turn *turn, rv_rows *rows, size_t k, size_t *ad
   return code;
 }
 
+/* Where the next row goes, if that is known before its turn. */
+static const rv_chunk *next_segment(const rv_rows *rows)
+{
+  int64_t first;
+  size_t left;
+  return rows->placed != NULL ? rows->placed[rows->done].segment : rv_rows_prepared(rows, &first, &left);
+}
+
+/* Room in memory for the next of *k rows; a segment that is new to the table comes with one row alone. */
+static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t *k, rv_error *err)
+{
+  const rv_table *table = turn->table;
+  const rv_chunk *segment = next_segment(rows);
+  size_t comes = 0, uncounted = 0;
+  if (segment == NULL) {
+    comes = uncounted = rv_form_comes(table, rows->form);
+  } else if (rv_books_find_hold(&table->books, segment) == NULL) {
+    comes = rv_chunk_memory(segment);
+    uncounted = rv_chunk_counted(segment) > 0 ? 0 : comes;
+    *k = 1;
+  } else if (rows->placed != NULL) {
+    size_t held = 1;
+    while (held < *k && rv_books_find_hold(&table->books, rows->placed[rows->done + held].segment) != NULL) held++;
+    *k = held;
+  }
+  size_t books = *k * sizeof(rv_item) + (comes > 0 ? sizeof(rv_hold) : 0);
+  return rv_table_make_room(turn, comes + books, uncounted + books, err);
+}
+
 bool rv_rows_step(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
@@ -166,13 +196,15 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
   if (allowed <= 0 || !rv_changes_have_room(table, 1)) return false;
   k = (size_t)allowed;
+  rv_room room = table->bounded ? make_room(turn, rows, &k, err) : RV_ROOM_THERE;
+  if (room == RV_ROOM_SOON || room == RV_ROOM_NONE) return room == RV_ROOM_SOON;
   /* up to the bound first, so that from there on every slot has an item */
-  int64_t room = table->config.max_size - (int64_t)table->books.slab.count;
-  if (table->replaces && room > 0 && (int64_t)k > room) k = (size_t)room;
+  int64_t left = table->config.max_size - (int64_t)table->books.slab.count;
+  if (table->replaces && left > 0 && (int64_t)k > left) k = (size_t)left;
   uint64_t before = table->books.slab.sequence;
   rv_hold *hold = NULL;
   rv_changes_from(table, rows->naming, NULL, 0);
-  rv_code code = rv_changes_reserve(table, 2 * k, k, err);
+  rv_code code = room == RV_ROOM_FAILED ? RV_RESOURCE_EXHAUSTED : rv_changes_reserve(table, 2 * k, k, err);
   if (code == RV_OK && rows->placed != NULL && is_full(table)) {
     code = take_in_placed(turn, rows, k, &added, err);
     removed = (int64_t)added;

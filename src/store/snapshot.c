@@ -305,6 +305,7 @@ static void detach(rv_snapshot *snapshot)
 void rv_snapshot_free(rv_snapshot *snapshot)
 {
   if (snapshot == NULL) return;
+  rv_memory *memory = snapshot->table->memory;
   detach(snapshot);
   free_gone(snapshot->gone);
   for (size_t i = 0; i < snapshot->out_count; i++) rv_draw_release(&snapshot->out[i]);
@@ -319,4 +320,5 @@ void rv_snapshot_free(rv_snapshot *snapshot)
   free(snapshot->heap);
   free(snapshot->out);
   free(snapshot);
+  rv_memory_serve(memory);
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "store/chunk_parts.h"
+#include "store/memory.h"
 #include "store/table_parts.h"
 
 enum { DECODE_CACHE_BYTES = 1 << 26, LISTED_NAMES = 300 };
@@ -18,6 +19,7 @@ struct rv_store {
   rv_layouts *layouts;
   rv_decode_cache *cache;
   rv_crew *crew;
+  rv_memory *memory;
   _Atomic(rv_store_attachment *) attachment; /* set once */
   _Atomic(rv_change_log *) log;              /* of all tables; NULL: none */
   size_t num_tables;
@@ -84,6 +86,7 @@ static void free_store(rv_store *store)
   rv_decode_cache_unref(store->cache);
   rv_layouts_unref(store->layouts);
   rv_crew_free(store->crew);
+  rv_memory_release(store->memory);
   free(store);
 }
 
@@ -108,13 +111,16 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   store->state_id[1] = rv_entropy64(&store->env);
   size_t cache_bytes = config.max_decode_cache_bytes == 0 ? DECODE_CACHE_BYTES : config.max_decode_cache_bytes;
   code = rv_crew_new(config.gather_threads, &store->crew, err);
+  if (code == RV_OK) code = rv_memory_new(config.memory_limit, &store->memory, err);
   if (code == RV_OK) code = rv_layouts_new(&store->layouts, err);
   if (code == RV_OK) code = rv_decode_cache_new(cache_bytes, &store->cache, err);
+  if (code == RV_OK) store->memory->tables = store->tables;
   for (size_t i = 0; i < config.num_tables && code == RV_OK; i++) {
     rv_table_config whole = whole_config(table_config(&config, i));
-    code = rv_table_new(&whole, &store->env, config.registry, store->layouts, store->cache, store->crew, &store->tables[i], err);
+    code = rv_table_new(&whole, &store->env, config.registry, store->layouts, store->cache, store->crew, store->memory,
+                        &store->tables[i], err);
     if (code == RV_OK)
-      store->num_tables++;
+      store->memory->num_tables = ++store->num_tables;
     else
       rv_error_prefix(err, "table \"%s\"", whole.name);
   }
@@ -193,6 +199,17 @@ rv_decode_cache *rv_store_decode_cache(rv_store *store)
 rv_crew *rv_store_crew(rv_store *store)
 {
   return store->crew;
+}
+rv_memory *rv_store_memory(rv_store *store)
+{
+  return store->memory;
+}
+void rv_store_memory_info(rv_store *store, rv_memory_info *out)
+{
+  const rv_memory *memory = store->memory;
+  *out = (rv_memory_info){.used_bytes = (int64_t)rv_memory_used(memory),
+                          .limit_bytes = memory->limit == SIZE_MAX ? 0 : (int64_t)memory->limit,
+                          .stream_bytes = (int64_t)rv_memory_on_the_way(memory)};
 }
 bool rv_store_is_closed(const rv_store *store)
 {

@@ -15,8 +15,10 @@ rv_table *rv_store_table(rv_store *store, size_t index);
 const rv_env *rv_store_env(const rv_store *store);
 rv_layouts *rv_store_layouts(rv_store *store);
 rv_decode_cache *rv_store_decode_cache(rv_store *store);
-rv_crew *rv_store_crew(rv_store *store);                        /* helps with large batches */
-void rv_store_state_id(const rv_store *store, uint64_t out[2]); /* random, made with the store */
+rv_crew *rv_store_crew(rv_store *store);                         /* helps with large batches */
+rv_memory *rv_store_memory(rv_store *store);                     /* its account (memory.h) */
+void rv_store_memory_info(rv_store *store, rv_memory_info *out); /* connection_bytes is the server's to set */
+void rv_store_state_id(const rv_store *store, uint64_t out[2]);  /* random, made with the store */
 bool rv_store_is_closed(const rv_store *store);
 
 /* A store that goes on where another was: before anybody has asked. */

@@ -47,6 +47,9 @@ rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *
   if (code == RV_OK) code = prefixed(rv_selector_check(&config->remover, registry, err), "remover", err);
   if (code == RV_OK && (config->max_size < 1 || config->max_size > INT32_MAX))
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)config->max_size);
+  if (code == RV_OK && config->max_bytes < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "max_bytes is %lld; give a number of bytes, or 0 for no bound",
+                   (long long)config->max_bytes);
   if (code == RV_OK)
     code = prefixed(rv_rate_limiter_check_size(&config->rate_limiter, config->max_size, config->max_times_sampled, err),
                     "rate_limiter", err);
@@ -121,14 +124,14 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
   uint64_t seeds[6];
   for (size_t i = 0; i < 6; i++) seeds[i] = rv_random_next(&table->random);
   seeds[1] = key_count;
-  rv_books_init(&table->books, epoch, table->config.max_size, seeds);
+  rv_books_init(&table->books, table->memory, epoch, table->config.max_size, seeds);
   table->books.oldest_first = table->config.remover.kind == RV_SELECTOR_FIFO;
   table->books.slab.sequence = sequence;
   rv_bounds_clear(table);
 }
 
 rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
-                     rv_decode_cache *cache, rv_crew *crew, rv_table **out, rv_error *err)
+                     rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out, rv_error *err)
 {
   rv_table *table = calloc(1, sizeof *table);
   if (table == NULL) return rv_fail_memory(err, sizeof *table);
@@ -136,6 +139,9 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   table->layouts = rv_layouts_ref(layouts);
   table->cache = rv_decode_cache_ref(cache);
   table->crew = crew;
+  table->memory = memory;
+  table->max_bytes = config->max_bytes > 0 ? (size_t)config->max_bytes : SIZE_MAX;
+  table->bounded = table->max_bytes < SIZE_MAX || memory->limit < SIZE_MAX;
   rv_mutex_init(&table->mutex, RV_RANK_TABLE, "table");
   atomic_init(&table->contenders, 0);
   rv_list_init(&table->inserts);
@@ -168,6 +174,7 @@ void rv_table_free(rv_table *table)
   rv_forms_free(table);
   rv_books_fini(&table->books);
   rv_spares_free(table);
+  rv_memory_take_away(table->memory, table->counted_books);
   rv_pick_fini(&table->sampler);
   rv_pick_fini(&table->remover);
   for (size_t i = 0; i < table->num_extensions; i++) rv_extension_fini(&table->extensions[i]);

@@ -31,6 +31,9 @@ bool rv_table_can_insert(rv_table *table, int64_t n);
 /* Does an item of these columns fit the table's signature? Column i has dtype and row shape spec[i], `length` rows, squeezed or not. The
  * sentence names table, column and what was expected. RV_INVALID_ARGUMENT. */
 rv_code rv_table_check_layout(const rv_table *table, const rv_trajectory *trajectory, rv_error *err);
+/* There may be room in memory again: who waits for it goes on. With no lock held that comes after a table's. */
+void rv_table_serve_memory(rv_table *table);
+rv_memory *rv_table_memory(const rv_table *table);             /* its store's account */
 const rv_signature *rv_table_signature(const rv_table *table); /* num_specs 0: none */
 
 #endif

@@ -17,6 +17,7 @@
 #include "store/books.h"
 #include "store/changes.h"
 #include "store/extensions/extension.h"
+#include "store/memory.h"
 #include "store/pick.h"
 #include "store/rate_limiter.h"
 #include "store/restore.h"
@@ -110,7 +111,10 @@ struct rv_table {
   const rv_env *env;
   rv_layouts *layouts;
   rv_decode_cache *cache;
-  rv_crew *crew; /* the store's */
+  rv_crew *crew;     /* the store's */
+  rv_memory *memory; /* the store's */
+  size_t max_bytes;  /* of items; SIZE_MAX: no bound */
+  bool bounded;      /* there is a bound in bytes, its own or the store's */
   char *name;
   rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL */
   rv_signature *signature;
@@ -161,12 +165,15 @@ struct rv_table {
   uint32_t compact_wait;  /* how long the next pause is where nothing can be moved */
   size_t compact_stuck;   /* sparse chunks when that was found; a pause ends with one more */
 
+  size_t counted_books;  /* in the store's account */
+  bool waits_for_memory; /* the first insert in the queue does, or did when it was looked at last */
+
   rv_rates rates;
   rv_stamp stamp;
 };
 
 rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
-                     rv_decode_cache *cache, rv_crew *crew, rv_table **out, rv_error *err);
+                     rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out, rv_error *err);
 void rv_table_free(rv_table *table);
 void rv_table_close(rv_table *table);
 rv_code rv_table_is_closed(const rv_table *table, rv_error *err); /* the sentence: RV_CANCELLED */
@@ -218,6 +225,31 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
 void rv_rows_replace_placed(rv_turn *turn, rv_rows *rows, rv_hold *const *holds, size_t k);
 bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling);
 void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage); /* drops what the table keeps in it */
+
+/* ---- room in memory (room.c) ---- */
+
+typedef enum rv_room {
+  RV_ROOM_THERE,
+  RV_ROOM_SOON,  /* items have gone, and more may have to: ask again */
+  RV_ROOM_NONE,  /* whoever was told so is served when there is room */
+  RV_ROOM_FAILED /* the error says why */
+} rv_room;
+
+/* Before what takes so many bytes comes to a table that is bounded; `uncounted` of them are not in the store's account yet. */
+rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_error *err);
+/* How much comes with an item. */
+void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted);
+/* RV_INVALID_ARGUMENT: that fits under no circumstances. Without the lock. */
+rv_code rv_table_check_bytes(const rv_table *table, size_t bytes, const char *what, rv_error *err);
+rv_code rv_insert_check_bytes(const rv_table *table, const rv_trajectory *trajectory, rv_error *err);
+/* The most that is taken in one piece for items that may come. */
+static inline size_t rv_table_most_at_once(const rv_table *table)
+{
+  size_t share = table->memory->limit / 64, own = table->max_bytes / 16;
+  return share < own ? share : own;
+}
+/* The account learns what the books take now. */
+void rv_table_count_books(rv_table *table);
 
 /* ---- draws copied at once (fill.h) ---- */
 

@@ -64,11 +64,15 @@ void rv_turn_leave(rv_turn *turn)
   rv_mutex_unlock(&table->mutex);
   rv_garbage_free(&turn->garbage);
   if (some) deliver(table, &completed);
+  if (table->bounded) rv_memory_serve(table->memory);
 }
 
 void rv_turn_pause(rv_turn *turn)
 {
+  bool compact =
+      turn->table->max_bytes < SIZE_MAX && rv_table_wants_compaction(turn->table); /* else too many items would go for it */
   rv_turn_leave(turn);
+  if (compact) rv_table_compact(turn->table, RV_COMPACT_STAYS);
   if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();
   turn->budget = RV_TURN_BUDGET;
   lock(turn->table);
@@ -136,7 +140,10 @@ rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind k
     if (turn->budget <= 0) rv_turn_pause(turn);
     while (rv_turn_serve(turn)) rv_turn_pause(turn);
   }
-  if (begun_ns != 0) rv_rates_worked(table, insert, begun_ns);
+  if (begun_ns != 0) {
+    rv_rates_worked(table, insert, begun_ns);
+    rv_table_count_books(table);
+  }
   bool done = waiter->state == RV_WAITER_DONE;
   if (waiter->state == RV_WAITER_INLINE) {
     waiter->state = RV_WAITER_PENDING;
@@ -216,6 +223,10 @@ rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity)
   if (reason == RV_WAIT_NONE && !rv_changes_have_room(table, insert ? 1 : 2)) {
     reason = RV_WAIT_JOURNAL;
     rv_changes_explain(table->log, sentence, sizeof sentence);
+  }
+  if (reason == RV_WAIT_NONE && insert && table->waits_for_memory) {
+    reason = RV_WAIT_MEMORY;
+    rv_memory_explain(table->memory, sentence, sizeof sentence);
   }
   rv_turn_end(&turn);
   if (ahead > 0) {

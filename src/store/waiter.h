@@ -81,6 +81,7 @@ typedef struct rv_rows {
   struct rv_form *form;     /* the table's own, and what follows */
   rv_prepared *prepared;    /* segment by segment; NULL: none */
   size_t num_prepared;
+  size_t on_the_way; /* their bytes, as counted in the store's account */
 } rv_rows;
 
 /* Draws items one by one as the limiter allows. */

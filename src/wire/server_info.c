@@ -30,6 +30,18 @@ static rv_code count_tables(rv_span message, size_t *count, rv_error *err)
   return reader.broken ? rv_fail_parse(err, "ServerInfoResponse") : RV_OK;
 }
 
+static void parse_memory(const rv_field *field, rv_memory_info *out)
+{
+  int64_t value = (int64_t)field->value;
+  switch (field->number) {
+  case 1000: out->used_bytes = value; break;
+  case 1001: out->limit_bytes = value; break;
+  case 1002: out->stream_bytes = value; break;
+  case 1003: out->connection_bytes = value; break;
+  default: break;
+  }
+}
+
 static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_info *info, rv_error *err)
 {
   rv_reader reader;
@@ -41,6 +53,7 @@ static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_inf
       code = rv_fail_parse(err, "ServerInfoResponse");
     if (rv_field_is(&field, 2, RV_WIRE_BYTES))
       code = rv_table_info_parse(field.bytes, budget, &info->tables[info->num_tables++], err);
+    if (field.type == RV_WIRE_VARINT) parse_memory(&field, &info->memory);
   }
   return code;
 }
@@ -73,4 +86,8 @@ void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info)
   rv_put_varint(out, 2, info->state_id[1]);
   rv_put_close(out, id);
   for (size_t i = 0; i < info->num_tables; i++) rv_table_info_put(out, 2, &info->tables[i]);
+  rv_put_varint(out, 1000, (uint64_t)info->memory.used_bytes);
+  rv_put_varint(out, 1001, (uint64_t)info->memory.limit_bytes);
+  rv_put_varint(out, 1002, (uint64_t)info->memory.stream_bytes);
+  rv_put_varint(out, 1003, (uint64_t)info->memory.connection_bytes);
 }

@@ -87,7 +87,7 @@ static rv_code parse_caller(rv_span message, rv_waiting_caller *out, rv_error *e
   while (rv_reader_next(&reader, &field)) {
     if (rv_field_is(&field, 1, RV_WIRE_VARINT)) out->id = field.value;
     if (rv_field_is(&field, 2, RV_WIRE_VARINT)) out->is_insert = field.value != 0;
-    if (rv_field_is(&field, 3, RV_WIRE_VARINT) && field.value <= RV_WAIT_JOURNAL) out->reason = (rv_wait_reason)field.value;
+    if (rv_field_is(&field, 3, RV_WIRE_VARINT) && field.value <= RV_WAIT_MEMORY) out->reason = (rv_wait_reason)field.value;
     if (rv_field_is(&field, 4, RV_WIRE_VARINT)) out->waiting_ns = (int64_t)field.value;
     if (rv_field_is(&field, 5, RV_WIRE_VARINT)) out->remaining_ns = (int64_t)field.value;
     if (rv_field_is(&field, 6, RV_WIRE_VARINT)) out->wanted = (int64_t)field.value;
@@ -136,6 +136,8 @@ static void parse_varint(const rv_field *field, rv_table_info *out)
   case 1004: out->memory_bytes = value; break;
   case 1006: out->num_waiting_inserts = value; break;
   case 1007: out->num_waiting_samples = value; break;
+  case 1011: out->max_bytes = value; break;
+  case 1012: out->item_bytes = value; break;
   default: break;
   }
 }
@@ -234,6 +236,8 @@ static void put_extensions(rv_writer_buf *out, const rv_table_info *info)
   if (!isnan(info->min_priority)) rv_put_double_always(out, 1008, info->min_priority);
   if (!isnan(info->max_priority)) rv_put_double_always(out, 1009, info->max_priority);
   rv_put_string(out, 1010, info->extensions);
+  rv_put_varint(out, 1011, (uint64_t)info->max_bytes);
+  rv_put_varint(out, 1012, (uint64_t)info->item_bytes);
 }
 
 void rv_table_info_put(rv_writer_buf *out, uint32_t field, const rv_table_info *info)

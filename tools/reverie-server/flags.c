@@ -12,6 +12,7 @@ const char flags_help[] =
     "  --table FIELDS       add a table: name=NAME[,FIELD=VALUE]... with the fields\n"
     "                         sampler, remover    uniform, fifo, lifo, max_heap, min_heap, prioritized:EXPONENT, custom:NAME\n"
     "                         max_size            items (default 1000000)\n"
+    "                         max_bytes           of items and their chunks: 4GiB (default 0: no bound)\n"
     "                         max_times_sampled   samples after which an item goes (default 0: never)\n"
     "                         rate_limiter        min_size:N, sample_to_insert_ratio:RATIO:MIN_SIZE:ERROR_BUFFER, queue:N, "
     "stack:N,\n"
@@ -22,6 +23,7 @@ const char flags_help[] =
     "  --host HOST          where to listen (default 127.0.0.1; 0.0.0.0 or :: for other machines too)\n"
     "  --port N             (default 8000; 0: any free port)\n"
     "  --threads N          I/O threads (default 0: one for two cores, at most 8)\n"
+    "  --memory-limit BYTES of all tables and streams, such as 16GiB: near it inserts wait (default 0: no limit)\n"
     "  --drain SECONDS      how long calls in progress may take after SIGTERM (default 10)\n"
     "  --checkpoints DIR    restore the newest checkpoint in DIR at start, and save there when a client asks "
     "(docs/checkpoints.md);\n"
@@ -58,6 +60,7 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
                                          {"--threads", "threads"},
                                          {"--drain", "drain_seconds"},
                                          {"--log", "log"},
+                                         {"--memory-limit", "memory_limit"},
                                          {"--checkpoints", "checkpoint_path"},
                                          {"--journal", "journal_path"},
                                          {"--tls-certificate", "tls_certificate"},
@@ -78,9 +81,10 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 
 static bool takes_value(const char *flag)
 {
-  static const char *const names[] = {"--config",  "--table",           "--listen",  "--host",         "--port",
-                                      "--threads", "--drain",           "--log",     "--set",          "--checkpoints",
-                                      "--journal", "--tls-certificate", "--tls-key", "--tls-authority"};
+  static const char *const names[] = {
+      "--config",          "--table",   "--listen",       "--host",        "--port",         "--threads",
+      "--drain",           "--log",     "--set",          "--checkpoints", "--memory-limit", "--journal",
+      "--tls-certificate", "--tls-key", "--tls-authority"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

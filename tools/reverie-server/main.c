@@ -70,7 +70,8 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                             .env = env,
                             .tables = all->tables,
                             .num_tables = all->num_tables,
-                            .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes};
+                            .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes,
+                            .memory_limit = (size_t)all->memory_limit};
   const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = not_interrupted};
   const rv_journal_config journaled = {.size = sizeof journaled,
                                        .path = all->journal_path,

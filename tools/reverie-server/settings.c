@@ -56,6 +56,7 @@ static const struct field {
     {"max_stream_chunk_bytes", VALUE_BYTES, true, offsetof(settings, max_stream_chunk_bytes), 0, 0},
     {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 0, 0},
     {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 0, 0},
+    {"memory_limit", VALUE_BYTES, true, offsetof(settings, memory_limit), 0, 0},
     {"checkpoint_path", VALUE_TEXT, false, offsetof(settings, checkpoint_path), 0, 0},
     {"checkpoint_fallback", VALUE_TEXT, false, offsetof(settings, checkpoint_fallback), 0, 0},
     {"checkpoint_every_seconds", VALUE_SECONDS, false, offsetof(settings, checkpoint_every_ms), 0, 0},
@@ -112,7 +113,7 @@ static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
 
 static bool unknown_field(const char *name, rv_error *err)
 {
-  char known[720] = "";
+  char known[760] = "";
   for (size_t i = 0, at = 0; i < NUM_FIELDS && at < sizeof known; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", fields[i].name);
   rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"; there are %s, tables", name, known);
@@ -224,11 +225,12 @@ bool table_set(arena *memory, rv_table_config *table, const char *name, const ch
     table->max_times_sampled = (int32_t)times;
     return true;
   }
+  if (strcmp(name, "max_bytes") == 0) return parse_bytes(text, &table->max_bytes, err);
   if (strcmp(name, "preset") == 0) return set_preset(table, text, err);
   if (strcmp(name, "extension") == 0) return set_extension(memory, table, text);
   rv_fail(err, RV_INVALID_ARGUMENT,
-          "a table has no field \"%.64s\"; it has name, preset, sampler, remover, max_size, max_times_sampled, rate_limiter, "
-          "extension, and in a file signature and extensions",
+          "a table has no field \"%.64s\"; it has name, preset, sampler, remover, max_size, max_bytes, max_times_sampled, "
+          "rate_limiter, extension, and in a file signature and extensions",
           name);
   return false;
 }

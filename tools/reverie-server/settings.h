@@ -19,7 +19,7 @@ typedef struct settings {
   int64_t port;        /* -1: not given */
   int64_t threads;
   int64_t max_message_bytes, max_connections, max_streams_per_connection, max_writer_sessions, writer_session_ttl_ms;
-  int64_t max_stream_chunk_bytes, max_orphan_bytes, max_decode_cache_bytes;
+  int64_t max_stream_chunk_bytes, max_orphan_bytes, max_decode_cache_bytes, memory_limit;
   int64_t drain_ms;
   const char *checkpoint_path, *checkpoint_fallback; /* NULL: none */
   int64_t checkpoint_every_ms, checkpoint_every_inserts, checkpoint_keep;
@@ -55,7 +55,7 @@ rv_identity *settings_add_identity(settings *all);
 rv_grant *identity_add_grant(arena *memory, rv_identity *identity);
 /* A table with the defaults, to be set. Valid until the next is added. */
 rv_table_config *settings_add_table(settings *all);
-/* Sets a field of a table: name, sampler, remover, max_size, max_times_sampled, rate_limiter, preset, extension. */
+/* Sets a field of a table: name, sampler, remover, max_size, max_bytes, max_times_sampled, rate_limiter, preset, extension. */
 bool table_set(arena *memory, rv_table_config *table, const char *name, const char *text, rv_error *err);
 void table_add_extension(arena *memory, rv_table_config *table, const char *name, const char *options);
 /* "name=replay,sampler=prioritized:0.6,..." */

@@ -14,11 +14,12 @@ rv_table_config rig_table(const char *name)
   return rv_table_config_default(name, 1000);
 }
 
-void rig_start_with(test_rig *rig, const rv_table_config *tables, size_t num_tables, rv_server_config config)
+static void start(test_rig *rig, const rv_table_config *tables, size_t num_tables, size_t memory_limit, rv_server_config config)
 {
   static const char *const address = "127.0.0.1:0";
   rv_error err = {.message = ""};
-  rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables, .env = config.env};
+  rv_store_config store = {
+      .size = sizeof store, .tables = tables, .num_tables = num_tables, .env = config.env, .memory_limit = memory_limit};
   if (rv_store_new(&store, &rig->store, &err) != RV_OK) fail_msg("store: %s", err.message);
   config.size = sizeof config;
   config.store = rig->store;
@@ -27,6 +28,16 @@ void rig_start_with(test_rig *rig, const rv_table_config *tables, size_t num_tab
   if (config.io_threads == 0) config.io_threads = 2;
   if (rv_server_new(&config, &rig->server, &err) != RV_OK) fail_msg("server: %s", err.message);
   snprintf(rig->address, sizeof rig->address, "127.0.0.1:%u", (unsigned)rv_server_port(rig->server, 0));
+}
+
+void rig_start_with(test_rig *rig, const rv_table_config *tables, size_t num_tables, rv_server_config config)
+{
+  start(rig, tables, num_tables, 0, config);
+}
+
+void rig_start_limited(test_rig *rig, const rv_table_config *tables, size_t num_tables, size_t memory_limit)
+{
+  start(rig, tables, num_tables, memory_limit, (rv_server_config){0});
 }
 
 void rig_start(test_rig *rig, const rv_table_config *tables, size_t num_tables)

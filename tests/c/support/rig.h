@@ -22,6 +22,8 @@ rv_table_config rig_table(const char *name); /* uniform, fifo, 1000 items, min s
 void rig_start(test_rig *rig, const rv_table_config *tables, size_t num_tables);
 /* With other server settings than the defaults; `config` without store, addresses and size. */
 void rig_start_with(test_rig *rig, const rv_table_config *tables, size_t num_tables, rv_server_config config);
+/* With a store that may take so many bytes. */
+void rig_start_limited(test_rig *rig, const rv_table_config *tables, size_t num_tables, size_t memory_limit);
 void rig_stop(test_rig *rig);
 rv_table *rig_find(test_rig *rig, const char *name);
 int64_t rig_size(test_rig *rig, const char *table); /* items now */

@@ -1,0 +1,94 @@
+#include "store/memory.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "store/table.h"
+
+rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
+{
+  rv_memory *memory = calloc(1, sizeof *memory);
+  if (memory == NULL) return rv_fail_memory(err, sizeof *memory);
+  memory->limit = limit == 0 ? SIZE_MAX : limit;
+  atomic_init(&memory->bytes, 1);
+  atomic_init(&memory->on_the_way, 0);
+  atomic_init(&memory->wanted, SIZE_MAX);
+  atomic_init(&memory->serving, false);
+  *out = memory;
+  return RV_OK;
+}
+
+void rv_memory_take_away(rv_memory *memory, size_t bytes)
+{
+  if (atomic_fetch_sub(&memory->bytes, bytes) == bytes) free(memory);
+}
+
+void rv_memory_release(rv_memory *memory)
+{
+  if (memory != NULL) rv_memory_take_away(memory, 1);
+}
+
+bool rv_memory_has_room(const rv_memory *memory, size_t more)
+{
+  size_t used = atomic_load(&memory->bytes) - 1, way = rv_memory_on_the_way(memory), share = rv_memory_for_the_way(memory);
+  if (used <= memory->limit && more <= memory->limit - used) return true;
+  if (way <= share) return false;
+  size_t tables = used > way ? used - way : 0, theirs = memory->limit - share;
+  return tables <= theirs && more <= theirs - tables;
+}
+
+bool rv_memory_ask(rv_memory *memory, size_t more)
+{
+  if (memory->limit == SIZE_MAX || rv_memory_has_room(memory, more)) return true;
+  size_t wanted = atomic_load(&memory->wanted);
+  while (more < wanted && !atomic_compare_exchange_weak(&memory->wanted, &wanted, more)) continue;
+  return rv_memory_has_room(memory, more); /* who made room before that did not know of it */
+}
+
+static bool is_due(const rv_memory *memory)
+{
+  size_t wanted = atomic_load(&memory->wanted);
+  return wanted != SIZE_MAX && rv_memory_has_room(memory, wanted);
+}
+
+/* One thread at a time: whoever finds another at it leaves it to him, who looks again when he is done. */
+void rv_memory_serve_waiting(rv_memory *memory)
+{
+  while (is_due(memory)) {
+    if (atomic_exchange(&memory->serving, true)) return;
+    atomic_store(&memory->wanted, SIZE_MAX);
+    for (size_t i = 0; i < memory->num_tables; i++) rv_table_serve_memory(memory->tables[i]);
+    atomic_store(&memory->serving, false);
+  }
+}
+
+/* ---- words ---- */
+
+static const char *unit_of(size_t bytes, double *in)
+{
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  *in = 1;
+  while (unit + 1 < sizeof units / sizeof units[0] && (double)bytes / *in >= 1024) {
+    *in *= 1024;
+    unit++;
+  }
+  return units[unit];
+}
+
+void rv_memory_format(size_t bytes, char *out, size_t capacity)
+{
+  double in;
+  const char *unit = unit_of(bytes, &in);
+  snprintf(out, capacity, in == 1 ? "%.0f %s" : "%.1f %s", (double)bytes / in, unit);
+}
+
+void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity)
+{
+  double in;
+  const char *unit = unit_of(memory->limit, &in);
+  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used)", (double)rv_memory_used(memory) / in,
+           (double)memory->limit / in, unit);
+}

@@ -1,0 +1,90 @@
+/* How many bytes a store's chunks and books take, and how many they may: the store's account (docs/architecture.md, Memory).
+ *
+ * A chunk is counted once, from when its store first sees it (a stream has received it, a table holds it) until its last reference goes,
+ * whoever has that: tables, streams, a sample on its way. Books are what tables need besides, as each says now and then. At a
+ * sixteenth below the limit inserts that would make tables grow wait, at the limit also those of tables that are full, where an item goes for
+ * each that comes. */
+#ifndef RV_STORE_MEMORY_H
+#define RV_STORE_MEMORY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <stdint.h>
+
+#include "reverie/status.h"
+
+typedef struct rv_table rv_table;
+
+typedef struct rv_memory {
+  size_t limit;            /* SIZE_MAX: none */
+  rv_table *const *tables; /* the store's: who waits for room waits in one of them */
+  size_t num_tables;
+  atomic_size_t bytes;      /* and one more while the store is there: whoever takes the last away frees the account */
+  atomic_size_t on_the_way; /* of them: of what came and is no item's yet, or that its stream keeps for items to come */
+  atomic_size_t wanted;     /* the least that an insert waits for; SIZE_MAX: none does */
+  atomic_bool serving;      /* a thread looks whether it has it */
+} rv_memory;
+
+/* limit 0: none. The caller's until rv_memory_release; chunks may still be counted then. */
+rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err);
+void rv_memory_release(rv_memory *memory);
+
+static inline void rv_memory_add(rv_memory *memory, size_t bytes)
+{
+  atomic_fetch_add_explicit(&memory->bytes, bytes, memory_order_relaxed);
+}
+void rv_memory_take_away(rv_memory *memory, size_t bytes);
+static inline size_t rv_memory_used(const rv_memory *memory)
+{
+  return atomic_load_explicit(&memory->bytes, memory_order_relaxed) - 1;
+}
+
+/* What waits to get in must not stop the tables for ever: a quarter of the limit is theirs whatever is on the way, and so much may be. */
+static inline size_t rv_memory_for_the_way(const rv_memory *memory)
+{
+  return memory->limit / 4;
+}
+static inline void rv_memory_begin_way(rv_memory *memory, size_t bytes)
+{
+  atomic_fetch_add_explicit(&memory->on_the_way, bytes, memory_order_relaxed);
+}
+static inline void rv_memory_end_way(rv_memory *memory, size_t bytes)
+{
+  atomic_fetch_sub_explicit(&memory->on_the_way, bytes, memory_order_relaxed);
+}
+static inline size_t rv_memory_on_the_way(const rv_memory *memory)
+{
+  return atomic_load_explicit(&memory->on_the_way, memory_order_relaxed);
+}
+
+/* What stays free while tables grow, for those that are full: with each item that comes to them one goes, but a little later. */
+static inline size_t rv_memory_margin(const rv_memory *memory)
+{
+  return memory->limit / 16;
+}
+
+/* May tables take so many bytes more? */
+bool rv_memory_has_room(const rv_memory *memory, size_t more);
+/* The same for an insert, which waits where they may not, and is looked at again when they may. */
+bool rv_memory_ask(rv_memory *memory, size_t more);
+
+static inline bool rv_memory_is_awaited(const rv_memory *memory)
+{
+  return atomic_load(&memory->wanted) != SIZE_MAX;
+}
+void rv_memory_serve_waiting(rv_memory *memory);
+/* Lets those go on who wait for room, where there is some. With no lock held that is a table's, or comes after it. Whoever leaves a table calls
+ * it; so does who drops chunks elsewhere. */
+static inline void rv_memory_serve(rv_memory *memory)
+{
+  if (rv_memory_is_awaited(memory)) rv_memory_serve_waiting(memory);
+}
+
+/* "waits for memory (3.9 of 4.0 GiB used)" */
+void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity);
+/* "3.9 GiB" */
+void rv_memory_format(size_t bytes, char *out, size_t capacity);
+
+#endif

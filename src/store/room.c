@@ -1,0 +1,105 @@
+/* Room in memory for what comes: a table's own bound is kept by its remover, as its number of items is; at the store's inserts wait. */
+#include <stdint.h>
+
+#include "base/error.h"
+#include "store/changes_parts.h"
+#include "store/chunk_parts.h"
+
+enum {
+  EVICTED_AT_ONCE = 16,
+  EVICTION_STEPS = 8, /* small steps that an item's going is worth */
+  NEARLY = 16 /* with less than this part of its bound left a table is full: how much goes with an item is not its to choose */
+};
+
+/* Items go until the rest, and what comes, are within the bound; some of them. */
+static rv_room evict(rv_turn *turn, size_t bound, rv_error *err)
+{
+  rv_table *table = turn->table;
+  rv_books *books = &table->books;
+  if (rv_changes_reserve(table, EVICTED_AT_ONCE, 0, err) != RV_OK) return RV_ROOM_FAILED;
+  int gone = 0;
+  for (; gone < EVICTED_AT_ONCE && books->slab.count > 0 && rv_books_of_items(books) > bound; gone++) {
+    double unused;
+    rv_table_remove(turn, rv_pick_select(&table->remover, &books->slab, &table->random, &unused));
+  }
+  rv_rate_limiter_deleted(&table->limiter, gone);
+  turn->budget -= gone * EVICTION_STEPS;
+  return RV_ROOM_SOON;
+}
+
+rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_error *err)
+{
+  rv_table *table = turn->table;
+  const rv_books *books = &table->books;
+  size_t most = table->max_bytes, bound = most > comes ? most - comes : 0, held = rv_books_of_items(books);
+  if (held > bound && books->slab.count > 0) return evict(turn, bound, err);
+  bool full = (int64_t)books->slab.count >= table->config.max_size || (most < SIZE_MAX && held > bound - bound / NEARLY);
+  size_t margin = full ? 0 : rv_memory_margin(table->memory);
+  table->waits_for_memory = !rv_memory_ask(table->memory, uncounted + margin);
+  return table->waits_for_memory ? RV_ROOM_NONE : RV_ROOM_THERE;
+}
+
+rv_code rv_table_check_bytes(const rv_table *table, size_t bytes, const char *what, rv_error *err)
+{
+  const char *name = "max_bytes";
+  size_t most = table->max_bytes;
+  if (table->memory->limit - rv_memory_margin(table->memory) < most) {
+    name = "the store's memory_limit";
+    most = table->memory->limit - rv_memory_margin(table->memory);
+  }
+  if (bytes <= most) return RV_OK;
+  char have[32], may[32];
+  rv_memory_format(bytes, have, sizeof have);
+  rv_memory_format(most, may, sizeof may);
+  return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\": %s takes %s and never fits: %s leaves room for %s", table->name, what,
+                 have, name, may);
+}
+
+/* ---- how much comes ---- */
+
+void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted)
+{
+  *comes = *uncounted = sizeof(rv_item);
+  for (uint32_t i = 0; i < trajectory->num_chunks; i++) {
+    const rv_chunk *chunk = trajectory->chunks[i];
+    if (rv_books_find_hold(&table->books, chunk) != NULL) continue;
+    size_t bytes = rv_chunk_memory(chunk);
+    *comes += bytes + sizeof(rv_hold);
+    *uncounted += sizeof(rv_hold) + (rv_chunk_counted(chunk) > 0 ? 0 : bytes);
+  }
+}
+
+rv_code rv_insert_check_bytes(const rv_table *table, const rv_trajectory *trajectory, rv_error *err)
+{
+  size_t bytes = sizeof(rv_item);
+  for (uint32_t i = 0; i < trajectory->num_chunks; i++) bytes += rv_chunk_memory(trajectory->chunks[i]) + sizeof(rv_hold);
+  return rv_table_check_bytes(table, bytes, "an item with its chunks", err);
+}
+
+/* ---- those who wait ---- */
+
+rv_memory *rv_table_memory(const rv_table *table)
+{
+  return table->memory;
+}
+
+void rv_table_serve_memory(rv_table *table)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  if (table->waits_for_memory)
+    rv_turn_finish(&turn);
+  else
+    rv_turn_leave(&turn);
+}
+
+void rv_table_count_books(rv_table *table)
+{
+  size_t bytes =
+      sizeof *table + rv_books_memory(&table->books) + rv_pick_memory(&table->sampler) + rv_pick_memory(&table->remover);
+  if (bytes > table->counted_books)
+    rv_memory_add(table->memory, bytes - table->counted_books);
+  else if (bytes < table->counted_books)
+    rv_memory_take_away(table->memory, table->counted_books - bytes);
+  table->counted_books = bytes;
+}

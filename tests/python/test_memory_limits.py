@@ -1,0 +1,120 @@
+"""Memory under control: a table's bound in bytes, a server's limit, and what they say of themselves."""
+
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+
+LIMIT = 4 << 20
+ROW = 16 << 10
+
+
+def row(number: int) -> dict[str, np.ndarray]:
+    x = np.random.default_rng(number).integers(0, 1 << 60, ROW // 8)  # as large on the wire
+    x[0] = number
+    return {"x": x}
+
+
+@pytest.fixture(params=["in process", "tcp"])
+def limited(request):
+    """limited(*tables): a client of a new server that may take LIMIT bytes."""
+    servers = []
+
+    def make(*tables):
+        where = {"in_process": True} if request.param == "in process" else {"address": "127.0.0.1:0"}
+        servers.append(reverie.Server(tables, memory_limit=LIMIT, **where))
+        return reverie.Client(servers[-1] if servers[-1].address is None else servers[-1].address)
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+def fill(client: reverie.Client) -> tuple[int, str]:
+    """Adds rows until one has to wait; how many are in, and what the wait was told."""
+    for number in range(LIMIT // ROW + 1):
+        try:
+            client.add("t", row(number), timeout=2.0 if number > LIMIT // ROW // 2 else 60.0)
+        except reverie.errors.DeadlineExceededError as error:
+            return number, str(error)
+    raise AssertionError("nothing waited")
+
+
+def test_an_add_that_waits_for_memory_says_so():
+    with reverie.Server([make_table(max_size=100_000)], in_process=True, memory_limit=LIMIT) as server:
+        said = fill(reverie.Client(server))[1]
+    assert 'waits for memory in table "t"' in said
+    assert "of 4.0 MiB used" in said
+
+
+def test_near_the_limit_an_add_waits(limited):
+    client = limited(make_table(max_size=100_000))
+    added, said = fill(client)
+    assert "waits for" in said
+    assert added > LIMIT // ROW // 2
+    memory = client.memory_info()
+    assert LIMIT // 2 < memory.used <= LIMIT
+    assert memory.limit == LIMIT
+
+
+def test_who_waits_for_memory_is_seen_and_goes_on_when_items_go(limited):
+    client = limited(make_table(max_size=100_000))
+    fill(client)
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (client.add("t", row(1)), done.set()))
+    thread.start()
+    while not (waiting := client.server_info()["t"].waiting):
+        pass
+    assert (waiting[0].operation, waiting[0].reason) == ("insert", "memory")
+    client.reset("t")
+    thread.join(60)
+    assert done.is_set()
+
+
+@pytest.mark.parametrize("remover", [reverie.selectors.Fifo(), reverie.selectors.Uniform()])
+def test_a_table_with_max_bytes_removes_what_does_not_fit(connect, remover):
+    bound = 1 << 20
+    client = connect(make_table(max_size=100_000, max_bytes=bound, remover=remover))
+    for number in range(3 * bound // ROW):
+        client.add("t", row(number))
+    info = client.server_info()["t"]
+    assert info.max_bytes == bound
+    assert info.item_bytes <= bound * 9 // 8
+    assert info.current_size >= bound // ROW // 2
+    assert info.num_deletes == 3 * bound // ROW - info.current_size
+    if isinstance(remover, reverie.selectors.Fifo):
+        newest = client.sample_batch("t", 1).data["x"]
+        assert newest[0, 0] == 3 * bound // ROW - info.current_size
+
+
+def test_trajectories_that_share_chunks_keep_the_bound_too(connect):
+    bound = 8 << 20
+    client = connect(make_table(max_size=100_000, max_bytes=bound))
+    with client.trajectory_writer(4, chunk_length=4) as writer:
+        for number in range(900):
+            writer.append(row(number))
+            if number >= 3:
+                writer.create_item("t", 1.0, {"x": writer.history["x"][-4:]})
+                writer.flush(timeout_ms=60_000)
+    info = client.server_info()["t"]
+    assert info.item_bytes <= bound
+    assert info.current_size >= 200
+
+
+def test_what_never_fits_is_an_error_at_once(limited):
+    client = limited(make_table(max_bytes=1 << 20))
+    with pytest.raises(reverie.errors.InvalidArgumentError, match="max_bytes leaves room for 1.0 MiB"):
+        client.add("t", {"x": np.random.default_rng(1).integers(0, 1 << 60, 1 << 18)})
+
+
+def test_max_bytes_is_kept_by_replace_and_shown_before_the_table_is_served():
+    table = make_table(max_bytes=12345)
+    assert table.info.max_bytes == table.replace(max_size=7).info.max_bytes == 12345
+    assert table.replace(max_bytes=0).info.max_bytes == 0
+    assert "max_bytes=12345" in repr(table)
+    with pytest.raises(ValueError, match="max_bytes"):
+        make_table(max_bytes=-1)
+    with pytest.raises(ValueError, match="memory_limit"):
+        reverie.Server([table], in_process=True, memory_limit=-1)
