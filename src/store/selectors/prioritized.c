@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/selectors/dense.h"
+#include "store/selectors/counts.h"
+#include "store/selectors/selector.h"
 #include "store/selectors/sum_tree.h"
 #include "store/selectors/weights.h"
 
@@ -17,7 +18,7 @@ typedef struct prioritized {
   double exponent;
   double last_priority, last_weight; /* of those that came alone: one by one, items mostly come with the same priority */
   rv_sum_tree tree;
-  rv_dense dense; /* for the uniform choice */
+  rv_counts present; /* for the uniform choice */
 } prioritized;
 
 /* The leaf of a slot without an item is 0.0, all bits zero. An item of weight zero has -0.0, which counts the same: so an update,
@@ -49,7 +50,7 @@ static void prioritized_free(rv_selector *base)
 {
   prioritized *self = (prioritized *)base;
   rv_sum_tree_fini(&self->tree);
-  rv_dense_fini(&self->dense);
+  rv_counts_fini(&self->present);
   free(self);
 }
 
@@ -60,9 +61,9 @@ static rv_code prioritized_insert(rv_selector *base, uint32_t slot, uint64_t key
   if (is_here(self, slot)) return rv_selector_misused(err, slot, true);
   rv_code code = rv_selector_accepts(base, priority, err);
   if (code != RV_OK) return code;
-  if (rv_dense_reserve(&self->dense, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
+  if (rv_counts_reserve(&self->present, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
   if (rv_sum_tree_reserve(&self->tree, slot, err) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-  rv_dense_add(&self->dense, slot);
+  rv_counts_change(&self->present, slot, 1);
   rv_sum_tree_set(&self->tree, slot, weigh_one(self, priority));
   base->count++;
   return RV_OK;
@@ -72,7 +73,7 @@ static void prioritized_remove(rv_selector *base, uint32_t slot)
 {
   prioritized *self = (prioritized *)base;
   if (!is_here(self, slot)) return;
-  rv_dense_remove(&self->dense, slot);
+  rv_counts_change(&self->present, slot, UINT32_MAX);
   rv_sum_tree_set(&self->tree, slot, 0);
   base->count--;
 }
@@ -116,6 +117,15 @@ static rv_code prioritized_update(rv_selector *base, uint32_t slot, double prior
   return code;
 }
 
+/* Any of those that are present, each as likely as the others. */
+static uint32_t draw_present(const prioritized *self, rv_random *random)
+{
+  uint32_t k = rv_random_below(random, self->base.count), slot = rv_counts_find(&self->present, &k) << RV_COUNTED_SHIFT;
+  for (;; slot++) {
+    if (is_here(self, slot) && k-- == 0) return slot;
+  }
+}
+
 static void prioritized_select_many(rv_selector *base, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
 {
   const prioritized *self = (const prioritized *)base;
@@ -125,7 +135,7 @@ static void prioritized_select_many(rv_selector *base, rv_random *random, size_t
     return;
   }
   for (size_t i = 0; i < n; i++) {
-    slots[i] = rv_dense_draw(&self->dense, random);
+    slots[i] = draw_present(self, random);
     probabilities[i] = 1.0 / base->count;
   }
 }
@@ -141,14 +151,14 @@ static void prioritized_clear(rv_selector *base, rv_blocks *garbage)
 {
   prioritized *self = (prioritized *)base;
   rv_sum_tree_clear(&self->tree, garbage);
-  rv_dense_clear(&self->dense, garbage);
+  rv_counts_clear(&self->present, garbage);
   base->count = 0;
 }
 
 static size_t prioritized_memory(const rv_selector *base)
 {
   const prioritized *self = (const prioritized *)base;
-  return sizeof *self + rv_sum_tree_memory(&self->tree) + rv_dense_memory(&self->dense);
+  return sizeof *self + rv_sum_tree_memory(&self->tree) + rv_counts_memory(&self->present);
 }
 
 static const rv_selector_class prioritized_class = {
@@ -170,7 +180,7 @@ rv_code rv_selector_prioritized_new(double exponent, uint64_t expected, rv_selec
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
   *self = (prioritized){.base = {.class = &prioritized_class}, .exponent = exponent, .last_priority = NAN};
   rv_sum_tree_init(&self->tree, expected);
-  rv_dense_init(&self->dense, expected);
+  rv_counts_init(&self->present, expected);
   *out = &self->base;
   return RV_OK;
 }

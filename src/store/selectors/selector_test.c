@@ -487,6 +487,18 @@ static void memory_follows_the_slots_in_use_and_goes_with_them(void **state)
   }
 }
 
+/* A weight, and its share of the sums: 8 bytes and a quarter of that, and what the last blocks have to spare. */
+static void a_prioritized_item_takes_less_than_eleven_bytes(void **state)
+{
+  (void)state;
+  enum { N = 260000 };
+  const rv_selector_config config = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6};
+  rv_selector *selector = make(&config, N);
+  for (uint32_t slot = 0; slot < N; slot++) assert_int_equal(rv_selector_insert(selector, slot, slot, 1, NULL), RV_OK);
+  assert_true(rv_selector_memory(selector) < 11 * (size_t)N);
+  rv_selector_free(selector);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -500,6 +512,7 @@ int main(void)
       cmocka_unit_test(a_registered_selector_that_chooses_what_is_not_there_is_replaced_by_chance),
       cmocka_unit_test(only_what_repeats_itself_is_called_deterministic),
       cmocka_unit_test(memory_follows_the_slots_in_use_and_goes_with_them),
+      cmocka_unit_test(a_prioritized_item_takes_less_than_eleven_bytes),
   };
   return cmocka_run_group_tests(tests, with_registry, without_registry);
 }
