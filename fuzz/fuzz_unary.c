@@ -26,6 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   rv_fuzz_check_failure(rv_get_request_parse(message, &text, &number, &err), &err);
   rv_rate_limiter_config limiter;
   rv_fuzz_check_failure(rv_set_rate_limiter_parse(message, &text, &limiter, &err), &err);
+  rv_table_bounds bounds;
+  rv_fuzz_check_failure(rv_set_bounds_parse(message, &text, &bounds, &err), &err);
   rv_fuzz_check_failure(rv_checkpoint_response_parse(message, &text, &err), &err);
   return 0;
 }

@@ -63,6 +63,9 @@ typedef struct rv_client_config {
   const rv_tls_config *tls; /* with `address`: NULL: none. Not for a unix socket. Copied */
   const char *token; /* with `address`: who the client is to a server that asks; NULL: nobody. Copied. Without TLS it is only sent
                                to this machine */
+  /* With `address`: a connection whose other end gives no sign of life for so long is lost, and another is made: 0: 10 s; negative: never.
+   * A Reverie server is asked whether it is there; of another, TCP knows whether its system answers. */
+  int64_t peer_timeout_ms;
 } rv_client_config;
 
 /* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed. */
@@ -110,6 +113,12 @@ RV_API rv_code rv_client_reset(rv_client *client, const char *table, const rv_wa
 /* Changes the limiter of a running table (in process or Reverie servers). Waiting callers are looked at again. */
 RV_API rv_code rv_client_set_rate_limiter(rv_client *client, const char *table, const rv_rate_limiter_config *limiter,
                                           const rv_wait *wait, rv_error *err);
+/* Changes the bounds of a running table (in process or Reverie servers): max_size, 1 to 2^31 - 1, and max_times_sampled, 0 for none; either
+ * may be RV_UNCHANGED. Where there are more items than the new max_size the remover takes the rest away, a few at a time, and others go
+ * on in between; it returns when that is done. Items that were sampled as often as the new max_times_sampled already go when they are sampled next. RV_INVALID_ARGUMENT: out of range, or the table's
+ * rate limiter waits for more items than there could be. RV_ABORTED: another change of its bounds came in between, and holds. */
+RV_API rv_code rv_client_set_bounds(rv_client *client, const char *table, int64_t max_size, int32_t max_times_sampled,
+                                    const rv_wait *wait, rv_error *err);
 /* Asks the server to write a checkpoint; *path is the caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
 RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait, rv_error *err);
 

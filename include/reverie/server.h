@@ -42,6 +42,12 @@ typedef struct rv_server_config {
   const rv_tls_config *tls;         /* on all addresses but unix sockets; NULL: none. Copied */
   const rv_identity *identities;    /* who may call, and what he may do; NULL: everybody everything. Copied */
   size_t num_identities;
+  /* A connection whose other end gives no sign of life for so long is lost, and what it held is free: 0: 10 s; negative: never. */
+  int64_t peer_timeout_ms;
+  size_t max_connections_per_address; /* of one IP address (an IPv6 network of 64 bits); 0: nine tenths of max_connections */
+  size_t max_streams_per_identity;    /* calls open at a time; 0: 50,000 */
+  size_t
+      max_bytes_per_identity; /* of chunks kept for items to come, and inserts that wait: beyond it inserts wait longer; 0: 16 GiB */
 } rv_server_config;
 
 /* RV_UNAVAILABLE when an address cannot be bound ("port 8000 is in use ..."), RV_INVALID_ARGUMENT when it cannot be parsed. */

@@ -144,6 +144,9 @@ typedef struct rv_table_config {
   int64_t max_bytes;
 } rv_table_config;
 
+/* For a bound that is to stay as it is (rv_client_set_bounds). */
+#define RV_UNCHANGED (-1)
+
 /* An unbounded-sampling uniform table with a FIFO remover and min size 1: the usual replay buffer, to be adjusted. */
 RV_API rv_table_config rv_table_config_default(const char *name, int64_t max_size);
 

@@ -58,6 +58,16 @@ def timeout(seconds: Any) -> float | None:
     return value
 
 
+def peer_timeout(seconds: Any) -> int:
+    """Seconds until a silent peer is given up, as the extension takes them: milliseconds, -1 for None (never)."""
+    if seconds is None:
+        return -1
+    value = number("peer_timeout", seconds)
+    if not 0.001 <= value <= 1e9:
+        raise ValueError(f"peer_timeout must be a number of seconds > 0, or None to wait for ever, got {seconds!r}")
+    return int(value * 1000)
+
+
 def listed(name: str, value: Any, of: str) -> list[Any]:
     """A list of the elements; TypeError for text and for what has no elements. `of` says what they should be."""
     if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable):

@@ -25,6 +25,7 @@ from reverie.writer import Writer
 __all__ = ["Client"]
 
 DEFAULT_TIMEOUT = 60.0
+_UNCHANGED = -1
 _COMPRESSION = {"auto": 0, "none": 1, "snappy": 2}
 
 
@@ -43,6 +44,8 @@ class Client(_core.Client):
         ``REVERIE_TLS_KEY``), else none.
     token : str, optional
         Who the client is, to a server that asks; without TLS it is sent to this machine only. None: ``REVERIE_TOKEN``, else nobody.
+    peer_timeout : float, optional
+        Seconds; a connection whose server gives no sign of life for so long is lost, and another is made. None: never.
 
     Notes
     -----
@@ -58,6 +61,7 @@ class Client(_core.Client):
         max_message_bytes: int = 0,
         tls: TLS | None = None,
         token: str | None = None,
+        peer_timeout: float | None = 10.0,
     ) -> None:
         server: Server | None = None
         if isinstance(server_address, bytes):
@@ -72,6 +76,7 @@ class Client(_core.Client):
             if server_address.startswith(_inproc.PREFIX):
                 server = _inproc.find(server_address[len(_inproc.PREFIX) :])
         message_bytes = _arguments.not_negative("max_message_bytes", max_message_bytes)
+        peer_timeout_ms = _arguments.peer_timeout(peer_timeout)
         if server is not None:
             if server._process != os.getpid():  # its memory here is a copy, which nobody else reads
                 raise FailedPreconditionError(
@@ -83,9 +88,15 @@ class Client(_core.Client):
         else:
             if not self._address.startswith("unix:"):
                 tls, token = from_environment(tls, token)
-            super().__init__(self._address, max_message_bytes=message_bytes, tls=raw_tls(tls), token=token)
+            super().__init__(
+                self._address,
+                max_message_bytes=message_bytes,
+                tls=raw_tls(tls),
+                token=token,
+                peer_timeout_ms=peer_timeout_ms,
+            )
             self._saved_here = None
-        self._security = tls, token
+        self._connection = tls, token, peer_timeout
 
     @property
     def server_address(self) -> str:
@@ -452,6 +463,41 @@ class Client(_core.Client):
         values = (limiter.samples_per_insert, limiter.min_size_to_sample, limiter.min_diff, limiter.max_diff)
         self._set_rate_limiter(table, values, timeout)
 
+    def set_bounds(
+        self,
+        table: str,
+        *,
+        max_size: int | None = None,
+        max_times_sampled: int | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Gives a running table other bounds. Callers of the table go on meanwhile.
+
+        Parameters
+        ----------
+        max_size : int, optional
+            Items, 1 to 2^31 - 1. Where there are more, the remover takes them away before this returns, a few at a time. None: as it is.
+        max_times_sampled : int, optional
+            Samples after which an item goes, 0: never. One that was sampled so often already goes when it is sampled next. None: as it is.
+        timeout : float, optional
+            Seconds; None waits for ever. What has begun goes on.
+
+        Raises
+        ------
+        ValueError
+            Out of range, or the table's rate limiter waits for more items than there could be.
+        AbortedError
+            Another change of its bounds came in between, and holds.
+        """
+        self._set_bounds(
+            table,
+            _UNCHANGED if max_size is None else _arguments.positive("max_size", max_size, _arguments.MAX_INT32),
+            _UNCHANGED
+            if max_times_sampled is None
+            else _arguments.not_negative("max_times_sampled", max_times_sampled, _arguments.MAX_INT32),
+            timeout,
+        )
+
     def checkpoint(self, *, timeout: float | None = None) -> str:
         """Has the server save all tables as they are now, and returns the checkpoint's path once it is on the disk.
 
@@ -481,14 +527,14 @@ class Client(_core.Client):
     def __reduce__(self) -> Any:
         if not self._address:
             raise TypeError("a client of a nameless server of this process cannot be pickled; give the server a name or a port")
-        return _connect, (type(self), self._address, *self._security)
+        return _connect, (type(self), self._address, *self._connection)
 
     def __repr__(self) -> str:
         return f"Client, server_address={self._address or 'in process'}"
 
 
-def _connect(kind: type[Client], address: str, tls: TLS | None, token: str | None) -> Client:
-    return kind(address, tls=tls, token=token)
+def _connect(kind: type[Client], address: str, tls: TLS | None, token: str | None, peer_timeout: float | None) -> Client:
+    return kind(address, tls=tls, token=token, peer_timeout=peer_timeout)
 
 
 def _positive(name: str, value: Any) -> int:

@@ -69,6 +69,15 @@ class Server:
         On all addresses but unix sockets. Without it everything is sent in the clear.
     identities : sequence of Identity, optional
         Who may call, and what they may do. None: everybody everything. Clients of this process are never asked.
+    peer_timeout : float, optional
+        Seconds; a connection whose other end gives no sign of life for so long is lost, and what it held is free. None: never.
+    max_connections_per_address : int
+        Of one IP address (an IPv6 network of 64 bits). 0: nine tenths of `max_connections`.
+    max_streams_per_identity : int
+        Calls that are open at a time by one of the `identities`. 0: 50,000. Beyond it, and beyond the next where nothing waits that could
+        make room, they end with `ResourceExhaustedError`.
+    max_bytes_per_identity : int
+        Of chunks that are kept for items to come, and of inserts that wait, which wait longer beyond it. 0: 16 GiB.
 
     journal : Journal, optional
         Every change is written to disk, and a server that begins again with the same journal and checkpointer goes on where the last one
@@ -102,6 +111,10 @@ class Server:
         journal: Journal | None = None,
         tls: TLS | None = None,
         identities: Sequence[Identity] | None = None,
+        peer_timeout: float | None = 10.0,
+        max_connections_per_address: int = 0,
+        max_streams_per_identity: int = 0,
+        max_bytes_per_identity: int = 0,
     ) -> None:
         self._process = os.getpid()
         self._stopped = threading.Event()
@@ -156,6 +169,10 @@ class Server:
                 every,
                 tls,
                 identities,
+                peer_timeout_ms=_arguments.peer_timeout(peer_timeout),
+                max_connections_per_address=_arguments.not_negative("max_connections_per_address", max_connections_per_address),
+                max_streams_per_identity=_arguments.not_negative("max_streams_per_identity", max_streams_per_identity),
+                max_bytes_per_identity=_arguments.not_negative("max_bytes_per_identity", max_bytes_per_identity),
             )
         elif (any(every) or journal is not None) and self._internal is not None:
             self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
@@ -180,6 +197,7 @@ class Server:
         every: tuple[int, int],
         tls: TLS | None,
         identities: Sequence[Identity] | None,
+        **limits: int,
     ) -> None:
         try:
             self._server = _core.Server(
@@ -194,6 +212,7 @@ class Server:
                 checkpoint_journal_bytes=0 if self._journal is None else self._journal.checkpoint_bytes,
                 tls=raw_tls(tls),
                 identities=raw_identities(identities),
+                **limits,
             )
         except UnavailableError as error:
             raise AddressInUseError(str(error)) from None

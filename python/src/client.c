@@ -43,12 +43,14 @@ static rv_io *client_io(core_state *state)
 
 static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"address", "store", "max_message_bytes", "tls", "token", NULL};
+  static char *names[] = {"address", "store", "max_message_bytes", "tls", "token", "peer_timeout_ms", NULL};
   client_object *self = (client_object *)object;
   const char *address = NULL, *token = NULL;
   PyObject *store = Py_None, *tls = Py_None;
   Py_ssize_t max_message_bytes = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOnOz:Client", names, &address, &store, &max_message_bytes, &tls, &token))
+  long long peer_timeout_ms = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOnOzL:Client", names, &address, &store, &max_message_bytes, &tls, &token,
+                                   &peer_timeout_ms))
     return -1;
   if (self->client != NULL) {
     PyErr_SetString(PyExc_RuntimeError, "the client is initialised already");
@@ -68,6 +70,7 @@ static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
     config.tls = &files;
   }
   config.token = token;
+  config.peer_timeout_ms = peer_timeout_ms;
   if (store != Py_None) config.store = ((store_object *)store)->store;
   rv_error err;
   if (rv_client_new(&config, &self->client, &err) != RV_OK) {
@@ -183,6 +186,27 @@ static PyObject *client_set_rate_limiter(PyObject *object, PyObject *args)
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_client_set_rate_limiter(self->client, text, &limiter, &wait.wait, &err);
+  core_wait_end(&wait, code);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *client_set_bounds(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *table, *timeout;
+  long long max_size;
+  int max_times_sampled;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OLiO:_set_bounds", &table, &max_size, &max_times_sampled, &timeout)) {
+    return NULL;
+  }
+  const char *text = core_text(table, "table");
+  if (text == NULL || core_timeout(timeout, CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_set_bounds(self->client, text, max_size, max_times_sampled, &wait.wait, &err);
   core_wait_end(&wait, code);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
@@ -304,6 +328,8 @@ static PyMethodDef client_methods[] = {
     {"_server_info", client_server_info, METH_O, "_server_info($self, timeout, /)\n--\n\n"},
     {"_memory_info", client_memory_info, METH_O, "_memory_info($self, timeout, /)\n--\n\n"},
     {"_reset", client_reset, METH_VARARGS, "_reset($self, table, timeout, /)\n--\n\n"},
+    {"_set_bounds", client_set_bounds, METH_VARARGS,
+     "_set_bounds($self, table, max_size, max_times_sampled, timeout, /)\n--\n\n"},
     {"_set_rate_limiter", client_set_rate_limiter, METH_VARARGS, "_set_rate_limiter($self, table, limiter, timeout, /)\n--\n\n"},
     {"_checkpoint", client_checkpoint, METH_O, "_checkpoint($self, timeout, /)\n--\n\n"},
     {"_remember", client_py_remember, METH_VARARGS, "_remember($self, table, structure, /)\n--\n\n"},

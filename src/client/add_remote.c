@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/add_chunk.h"
+#include "client/explain.h"
 #include "client/insert_stream.h"
 #include "store/signature.h"
 
@@ -120,6 +121,7 @@ static rv_code check(rv_client *client, const rv_add *add, rv_patience *patience
 typedef struct running_add {
   rv_client *client;
   const rv_add *add;
+  bool ask_server; /* there is time for it */
   rv_gate gate;
   rv_mutex mutex; /* guards what follows; the loop's thread writes it */
   size_t unconfirmed, confirmed;
@@ -270,8 +272,12 @@ static void describe(void *context, char *out, size_t capacity)
   rv_mutex_lock(&running->mutex);
   size_t unconfirmed = running->unconfirmed;
   rv_mutex_unlock(&running->mutex);
-  snprintf(out, capacity, "waits for %s to confirm %zu rows of table \"%s\"", running->client->address, unconfirmed,
-           running->add->table);
+  char reason[256];
+  if (running->ask_server && rv_explain_table(running->client, running->add->table, true, reason, sizeof reason))
+    snprintf(out, capacity, "%s; %zu rows are not confirmed by %s", reason, unconfirmed, running->client->address);
+  else
+    snprintf(out, capacity, "waits for %s to confirm %zu rows of table \"%s\"", running->client->address, unconfirmed,
+             running->add->table);
 }
 
 rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err)
@@ -288,6 +294,7 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   if (code != RV_OK) return code;
   rv_gate_init(&running.gate);
   rv_mutex_init(&running.mutex, RV_RANK_CLIENT, "add");
+  running.ask_server = rv_patience_is_long(&patience);
   patience.describe = describe;
   patience.context = &running;
   code = send_all(&running, stream, &patience, err);

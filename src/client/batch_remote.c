@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/backoff.h"
 #include "client/batch_ahead.h"
+#include "client/explain.h"
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/receive.h"
@@ -18,7 +20,6 @@
 #define WAY_BACK_MOST_NS (1000 * MILLISECOND)
 #define WAY_BACK_LEAST_NS (100 * MILLISECOND)
 #define FIRST_BACKOFF_NS (10 * MILLISECOND)
-#define MAX_BACKOFF_NS (1000 * MILLISECOND)
 
 enum { IDLE_STREAMS_MAX = 8 };
 
@@ -248,6 +249,7 @@ void rv_batch_streams_free(rv_client *client)
 typedef struct waiting_batch {
   batch_stream *stream;
   const char *table;
+  bool ask_server;  /* there is time for it */
   char reason[256]; /* why the server's limiter let nothing through, when it said so */
 } waiting_batch;
 
@@ -259,11 +261,11 @@ static void describe(void *context, char *out, size_t capacity)
   rv_client_state(client, state, sizeof state);
   if (waiting->reason[0] != '\0')
     snprintf(out, capacity, "%s", waiting->reason);
-  else if (strncmp(state, "connected", 9) == 0)
+  else if (strncmp(state, "connected", 9) != 0)
+    rv_describe_server(client, "SampleStream", out, capacity);
+  else if (!waiting->ask_server || !rv_explain_table(client, waiting->table, false, out, capacity))
     snprintf(out, capacity, "waits for %zu sample%s of table \"%s\" from %s", waiting->stream->want,
              waiting->stream->want == 1 ? "" : "s", waiting->table, client->address);
-  else
-    rv_describe_server(client, "SampleStream", out, capacity);
 }
 
 static void set_timeout(rv_sample_request *request, const rv_patience *patience)
@@ -305,8 +307,8 @@ static rv_code ask(batch_stream *stream, rv_patience *patience, rv_error *err)
 static rv_code back_off(batch_stream *stream, int64_t *backoff, rv_patience *patience, rv_error *err)
 {
   bool opened;
-  rv_code code = rv_gate_wait_until(&stream->gate, patience, rv_monotonic_ns(patience->env) + *backoff, &opened, err);
-  *backoff = *backoff * 2 < MAX_BACKOFF_NS ? *backoff * 2 : MAX_BACKOFF_NS;
+  int64_t at_ns = rv_monotonic_ns(patience->env) + rv_backoff_next(backoff, patience->env);
+  rv_code code = rv_gate_wait_until(&stream->gate, patience, at_ns, &opened, err);
   return code;
 }
 
@@ -373,7 +375,7 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   stream->want = want;
   stream->count = stream->bytes = 0;
   stream->sink = sink;
-  waiting_batch waiting = {.stream = stream, .table = table};
+  waiting_batch waiting = {.stream = stream, .table = table, .ask_server = rv_patience_is_long(patience)};
   patience->describe = describe;
   patience->context = &waiting;
   code = fetch(&waiting, same_layout, patience, err);

@@ -1,4 +1,5 @@
-/* The verbs that change a table: mutate, update_priorities, reset, set_rate_limiter; and checkpoint. */
+/* The verbs that change a table: mutate, update_priorities, reset, set_rate_limiter, set_bounds; and checkpoint. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,11 +115,43 @@ rv_code rv_client_set_rate_limiter(rv_client *client, const char *table, const r
     rv_writer_buf request;
     rv_writer_buf_init(&request);
     rv_set_rate_limiter_serialize(&request, table, limiter);
-    return tell(client, RV_PATH_SET_RATE_LIMITER, &request, RV_UNARY_REPEAT, wait, err);
+    code = tell(client, RV_PATH_SET_RATE_LIMITER, &request, RV_UNARY_REPEAT, wait, err);
+    rv_client_forget_tables(client);
+    return code;
   }
   rv_table *local;
   code = rv_client_find_table(client, table, &local, err);
   return code == RV_OK ? rv_table_set_rate_limiter(local, limiter, err) : code;
+}
+
+static void describe_bounds(void *context, char *out, size_t capacity)
+{
+  snprintf(out, capacity, "takes the items that are too many out of table \"%s\"", (const char *)context);
+}
+
+rv_code rv_client_set_bounds(rv_client *client, const char *table, int64_t max_size, int32_t max_times_sampled,
+                             const rv_wait *wait, rv_error *err)
+{
+  rv_bounds_change change = {.bounds = {.max_size = max_size, .max_times_sampled = max_times_sampled}};
+  rv_code code = rv_client_check_table(client, table, err);
+  if (code != RV_OK) return code;
+  if (client->store == NULL) {
+    rv_writer_buf request;
+    rv_writer_buf_init(&request);
+    rv_set_bounds_serialize(&request, table, &change.bounds);
+    code = tell(client, RV_PATH_SET_BOUNDS, &request, RV_UNARY_REPEAT, wait, err);
+    rv_client_forget_tables(client);
+    return code;
+  }
+  rv_table *local;
+  code = rv_client_find_table(client, table, &local, err);
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, wait, describe_bounds, (void *)(uintptr_t)table);
+  while (code == RV_OK && !change.done) {
+    code = rv_table_change_bounds(local, &change, err);
+    if (code == RV_OK && !change.done) code = rv_patience_check(&patience, err);
+  }
+  return code;
 }
 
 static rv_code copy_path(rv_span path, char **out, rv_error *err)

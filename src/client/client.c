@@ -121,6 +121,7 @@ rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error 
   rv_env_fill(&client->env, env);
   client->pid = getpid();
   client->max_message_bytes = filled.max_message_bytes != 0 ? filled.max_message_bytes : DEFAULT_MAX_MESSAGE_BYTES;
+  client->peer_timeout_ms = filled.peer_timeout_ms;
   rv_mutex_init(&client->mutex, RV_RANK_CLIENT, "client");
   rv_random_init(&client->random, rv_entropy64(&client->env));
   rv_list_init(&client->batch_streams);
@@ -177,7 +178,8 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
                                 .address = client->address,
                                 .max_message_bytes = client->max_message_bytes,
                                 .tls = client->tls,
-                                .authorization = client->authorization};
+                                .authorization = client->authorization,
+                                .peer_timeout_ms = client->peer_timeout_ms};
     code = rv_channel_new(&config, &client->channel, err);
   }
   if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/backoff.h"
 #include "client/insert_stream_parts.h"
 
 #define REQUEST_BYTES_MIN ((size_t)2 << 10)
-#define BACKOFF_MAX_NS INT64_C(1000000000)
 
 #define PATH "/deepmind.reverb.ReverbService/InsertStream"
 #define SERVER_STATE "reverie-server-state"
@@ -165,18 +165,19 @@ static void fail_sent(rv_insert_stream *stream, rv_code code, const char *messag
   }
 }
 
+/* ABORTED: a server lets the stream of a writer go that it believes to be the older one. Where a call of a connection that is lost was
+ * held up on its way, and reaches the server after the next connection's, that is the wrong one; the next call puts it right, and the
+ * numbers of the items see to it that none is inserted twice. */
 static bool is_transient(rv_code code, const char *message)
 {
-  return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED ||
+  return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED || code == RV_ABORTED ||
          (code == RV_UNKNOWN && strcmp(message, "Stream removed") == 0);
 }
 
 static void retry_later(rv_insert_stream *stream)
 {
   stream->request_bytes = stream->request_bytes / 4 > REQUEST_BYTES_MIN ? stream->request_bytes / 4 : REQUEST_BYTES_MIN;
-  int64_t jitter = (int64_t)(rv_entropy64(stream->env) % (uint64_t)(stream->backoff_ns / 4));
-  rv_timer_start(&stream->retry, rv_monotonic_ns(stream->env) + stream->backoff_ns + jitter);
-  stream->backoff_ns = 2 * stream->backoff_ns < BACKOFF_MAX_NS ? 2 * stream->backoff_ns : BACKOFF_MAX_NS;
+  rv_timer_start(&stream->retry, rv_monotonic_ns(stream->env) + rv_backoff_next(&stream->backoff_ns, stream->env));
 }
 
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)

@@ -376,13 +376,12 @@ static void a_chunk_is_sent_once_and_kept_while_it_is_pinned(void **state)
   tear_down(&bench);
 }
 
-static void what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers(void **state)
+static void sent_again_after(rv_code code)
 {
-  (void)state;
   test_bench bench;
   set_up(&bench, "s1");
   bench.server.end_after = 5;
-  bench.server.end_code = RV_UNAVAILABLE;
+  bench.server.end_code = code;
   bench.server.confirm_until = 2;
   rv_stream_chunk *chunk = make_chunk(9, 10);
   test_item items[5];
@@ -410,6 +409,19 @@ static void what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers
       assert_true(server->items[i].sequence > server->items[i - 1].sequence);
   }
   tear_down(&bench);
+}
+
+static void what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers(void **state)
+{
+  (void)state;
+  sent_again_after(RV_UNAVAILABLE);
+}
+
+/* A call that was held up on a connection that is lost may reach the server after the one that followed it, and take its place. */
+static void a_stream_that_an_older_one_was_preferred_to_goes_on(void **state)
+{
+  (void)state;
+  sent_again_after(RV_ABORTED);
 }
 
 static void a_plain_server_is_not_waited_for(void **state)
@@ -702,6 +714,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chunk_is_sent_once_and_kept_while_it_is_pinned),
       cmocka_unit_test(what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers),
+      cmocka_unit_test(a_stream_that_an_older_one_was_preferred_to_goes_on),
       cmocka_unit_test(a_plain_server_is_not_waited_for),
       cmocka_unit_test(items_that_are_left_to_be_found_are_found_whatever_the_server_does),
       cmocka_unit_test(items_that_fill_every_buffer_all_arrive),

@@ -10,7 +10,7 @@
 #define RV_LIMITER_TIMEOUT_TEXT "Rate Limiter: Timeout exceeded before the right to insert was acquired."
 
 bool rv_is_limiter_timeout(rv_code code, const char *message);
-/* "waits for 3 more items in table ...", if the server said so; else "". Points into message. */
+/* "table "replay": sampling waits for 10 items, has 7 (min_size_to_sample)", if the server said so; else "". Points into message. */
 const char *rv_limiter_timeout_reason(const char *message);
 
 /* Is the stream to be opened again? The server went away, or its table was closed, or a plain Reverb's own way of saying so. */

@@ -10,6 +10,7 @@
 
 #define RV_PATH_GET "/reverie.Reverie/Get"
 #define RV_PATH_ITEMS "/reverie.Reverie/Items"
+#define RV_PATH_SET_BOUNDS "/reverie.Reverie/SetBounds"
 #define RV_PATH_SET_RATE_LIMITER "/reverie.Reverie/SetRateLimiter"
 
 #endif

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/backoff.h"
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/sampler_remote.h"
@@ -9,7 +10,6 @@
 
 #define MILLISECOND INT64_C(1000000)
 #define FIRST_BACKOFF_NS (10 * MILLISECOND)
-#define MAX_BACKOFF_NS (1000 * MILLISECOND)
 
 /* How the consumer stands, as the loop sees it. */
 typedef struct consumer_state {
@@ -230,8 +230,8 @@ static void on_retry(rv_timer *timer)
 
 static void retry_later(rv_sample_stream *stream)
 {
-  stream->retry_at_ns = rv_monotonic_ns(&stream->sampler->common.client->env) + stream->backoff_ns;
-  stream->backoff_ns = smaller(stream->backoff_ns * 2, MAX_BACKOFF_NS);
+  const rv_env *env = &stream->sampler->common.client->env;
+  stream->retry_at_ns = rv_monotonic_ns(env) + rv_backoff_next(&stream->backoff_ns, env);
   rv_timer_start(&stream->retry, stream->retry_at_ns);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/explain.h"
 #include "client/sample.h"
 #include "store/gather.h"
 
@@ -176,10 +177,10 @@ static void describe(void *context, char *out, size_t capacity)
   rv_client *client = sampler->common.client;
   char state[64];
   rv_client_state(client, state, sizeof state);
-  if (strncmp(state, "connected", 9) == 0)
-    snprintf(out, capacity, "waits for a sample of table \"%s\" from %s", sampler->common.table, client->address);
-  else
+  if (strncmp(state, "connected", 9) != 0)
     rv_describe_server(client, "SampleStream", out, capacity);
+  else if (!sampler->ask_server || !rv_explain_table(client, sampler->common.table, false, out, capacity))
+    snprintf(out, capacity, "waits for a sample of table \"%s\" from %s", sampler->common.table, client->address);
 }
 
 /* What is there already needs no clock. */
@@ -198,6 +199,7 @@ static rv_code take_and_check(rv_remote_sampler *sampler, const rv_wait *wait, b
   rv_client *client = sampler->common.client;
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, describe, sampler);
+  sampler->ask_server = rv_patience_is_long(&patience);
   rv_code code = taken ? RV_OK : take(sampler, &patience, draw, err);
   if (code != RV_OK) return code;
   code = rv_check_received(&sampler->check, client, sampler->common.table, draw, &patience, err);

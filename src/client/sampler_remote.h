@@ -61,6 +61,7 @@ struct rv_remote_sampler {
   size_t arrived_capacity;
 
   /* the consumer's */
+  bool ask_server; /* there is time for it */
   rv_received_check check;
 
   rv_sample_stream streams[]; /* common.num_streams */

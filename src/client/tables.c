@@ -35,9 +35,30 @@ rv_tables *rv_client_known_tables(rv_client *client)
   return tables;
 }
 
+void rv_client_forget_tables(rv_client *client)
+{
+  rv_mutex_lock(&client->mutex);
+  rv_tables *tables = client->tables;
+  client->tables = NULL;
+  rv_mutex_unlock(&client->mutex);
+  rv_tables_unref(tables);
+}
+
+/* What can change while a server runs, of what is looked at here. */
+static bool same_settings(const rv_table_info *a, const rv_table_info *b)
+{
+  const rv_rate_limiter_config *x = &a->rate_limiter, *y = &b->rate_limiter;
+  return a->max_size == b->max_size && a->max_times_sampled == b->max_times_sampled &&
+         x->samples_per_insert == y->samples_per_insert && x->min_size_to_sample == y->min_size_to_sample &&
+         x->min_diff == y->min_diff && x->max_diff == y->max_diff;
+}
+
 static bool same_state(const rv_tables *a, const rv_tables *b)
 {
-  return a != NULL && memcmp(a->info->state_id, b->info->state_id, sizeof a->info->state_id) == 0;
+  if (a == NULL || memcmp(a->info->state_id, b->info->state_id, sizeof a->info->state_id) != 0) return false;
+  bool same = a->info->num_tables == b->info->num_tables;
+  for (size_t i = 0; same && i < a->info->num_tables; i++) same = same_settings(&a->info->tables[i], &b->info->tables[i]);
+  return same;
 }
 
 rv_code rv_client_learn_tables(rv_client *client, rv_span server_info, rv_tables **out, rv_error *err)

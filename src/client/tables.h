@@ -14,11 +14,14 @@ typedef struct rv_tables rv_tables;
 rv_tables *rv_tables_ref(rv_tables *tables);
 void rv_tables_unref(rv_tables *tables);
 
-/* The client's snapshot, fetched if there is none yet or if `refresh`; the caller gets one reference. With an unchanged state id
- * a refresh gives the old snapshot again. */
+/* The client's snapshot, fetched if there is none yet or if `refresh`; the caller gets one reference. Where neither the
+ * state id nor a table's limiter or bounds have changed, a refresh gives the old snapshot again. */
 rv_code rv_client_tables(rv_client *client, bool refresh, rv_patience *patience, rv_tables **out, rv_error *err);
 /* The snapshot if there is one already, without asking anybody; else NULL. One reference. */
 rv_tables *rv_client_known_tables(rv_client *client);
+
+/* What the tables' settings are is to be asked again. */
+void rv_client_forget_tables(rv_client *client);
 
 /* Takes in a serialized ServerInfoResponse. *out (may be NULL) is as rv_client_tables gives it. */
 rv_code rv_client_learn_tables(rv_client *client, rv_span server_info, rv_tables **out, rv_error *err);

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/backoff.h"
 #include "client/unary_call.h"
 
 #define FIRST_BACKOFF_NS INT64_C(20000000)
-#define MAX_BACKOFF_NS INT64_C(1000000000)
 
 typedef struct waiting_call {
   rv_unary_call call;
@@ -67,9 +67,9 @@ static rv_code run_with_repeats(waiting_call *waiting, const rv_writer_buf *requ
     if (code == RV_OK) code = run(waiting, patience, err);
     if (code != RV_UNAVAILABLE || mode != RV_UNARY_REPEAT) return code;
     bool opened;
-    code = rv_gate_wait_until(&waiting->gate, patience, rv_monotonic_ns(patience->env) + backoff, &opened, err);
+    code = rv_gate_wait_until(&waiting->gate, patience, rv_monotonic_ns(patience->env) + rv_backoff_next(&backoff, patience->env),
+                              &opened, err);
     if (code != RV_OK) return code;
-    backoff = backoff * 2 < MAX_BACKOFF_NS ? backoff * 2 : MAX_BACKOFF_NS;
   }
 }
 

@@ -52,6 +52,11 @@ typedef struct rv_patience {
 /* `wait` NULL: RV_DEFAULT_TIMEOUT_MS. */
 void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *wait,
                        void (*describe)(void *context, char *out, size_t capacity), void *context);
+/* The caller gave so much time that a moment more may be spent on asking a server what it waited for. */
+static inline bool rv_patience_is_long(const rv_patience *patience)
+{
+  return patience->wait.timeout_ms < 0 || patience->wait.timeout_ms >= 100;
+}
 /* RV_OK while it lasts; else RV_DEADLINE_EXCEEDED or RV_CANCELLED with a sentence that says what was waited for. Does not wait;
  * `interrupted` is asked. */
 rv_code rv_patience_check(rv_patience *patience, rv_error *err);

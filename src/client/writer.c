@@ -9,7 +9,7 @@
 #include "reverie/sampler.h"
 
 #define DEFAULT_MAX_BYTES ((size_t)64 << 20)
-enum { DEFAULT_MAX_ITEMS = 100000, MAX_KEEP = 1 << 30, PATIENT_MS = 100 };
+enum { DEFAULT_MAX_ITEMS = 100000, MAX_KEEP = 1 << 30 };
 
 /* ---- new and free ---- */
 
@@ -188,7 +188,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
   rv_patience patience;
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
   if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
-  writer->ask_server = patience.wait.timeout_ms < 0 || patience.wait.timeout_ms >= PATIENT_MS;
+  writer->ask_server = rv_patience_is_long(&patience);
   rv_code code = RV_OK;
   for (;;) {
     rv_mutex_lock(&writer->mutex);

@@ -17,6 +17,7 @@ struct rv_channel {
   rv_loop *loop;
   rv_address address;
   size_t max_message_bytes;
+  int64_t peer_timeout_ms;
   rv_tls *tls;             /* NULL: none */
   char *authorization;     /* NULL: none */
   rv_connector *connector; /* connecting */
@@ -133,6 +134,7 @@ static void on_connected(void *user, int fd, const char *message)
                               .events = &session_events,
                               .owner = channel,
                               .max_message_bytes = channel->max_message_bytes,
+                              .peer_timeout_ms = channel->peer_timeout_ms,
                               .address = channel->address.text,
                               .tls = channel->tls,
                               .host = channel->address.host};
@@ -189,6 +191,7 @@ rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_err
   channel->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
   channel->loop = config->loop;
   channel->max_message_bytes = config->max_message_bytes;
+  channel->peer_timeout_ms = config->peer_timeout_ms;
   channel->backoff_ns = BACKOFF_FIRST_NS;
   rv_list_init(&channel->sessions);
   rv_list_init(&channel->calls);

@@ -9,6 +9,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "net/listener.h"
 #include "net/session.h"
 
@@ -38,7 +39,8 @@ struct rv_grpc_server {
   rv_env env;
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
   void *context;
-  size_t max_message_bytes, max_connections, max_streams;
+  size_t max_message_bytes, max_connections, max_per_machine, max_streams;
+  int64_t peer_timeout_ms;
   rv_tls *tls; /* NULL: none */
   io_thread *io;
   size_t num_io, next_io;
@@ -47,16 +49,39 @@ struct rv_grpc_server {
   watch **watching; /* one a listening socket; the first loop's */
   size_t num_watching;
   rv_timer accept_again; /* when files have run out */
-  bool full_logged;
+  bool full_logged, machine_logged;
   atomic_size_t connections;
   int64_t drain_ms;
   bool stopped;  /* of the thread that stops */
-  rv_mutex lock; /* guards `draining` */
+  rv_mutex lock; /* guards what follows */
   rv_cond drained;
   size_t draining;
+  rv_map machines; /* connections of each (rv_socket_peer_machine) */
 };
 
 /* ---- connections ---- */
+
+/* One more of that machine. false: it has as many as it may, or memory is out. */
+static bool count_in(rv_grpc_server *server, uint64_t machine)
+{
+  if (machine == 0) return true;
+  rv_mutex_lock(&server->lock);
+  uint32_t *count = rv_map_get(&server->machines, machine);
+  bool fine = count != NULL ? *count < server->max_per_machine : rv_map_put(&server->machines, machine, 0) == RV_OK;
+  if (fine) ++*rv_map_get(&server->machines, machine);
+  rv_mutex_unlock(&server->lock);
+  return fine;
+}
+
+static void count_out(rv_grpc_server *server, uint64_t machine)
+{
+  atomic_fetch_sub(&server->connections, 1);
+  if (machine == 0) return;
+  rv_mutex_lock(&server->lock);
+  uint32_t *count = rv_map_get(&server->machines, machine);
+  if (count != NULL && --*count == 0) rv_map_remove(&server->machines, machine);
+  rv_mutex_unlock(&server->lock);
+}
 
 static bool on_request(void *owner, rv_call *call, const char *path, const rv_call_events **events, void **user)
 {
@@ -80,27 +105,29 @@ static void on_gone(void *owner, rv_session *session, bool ready, const char *me
   (void)ready;
   io_thread *io = owner;
   rv_log(&io->server->env, RV_LOG_DEBUG, "connection from %s ended: %s", session->peer, message);
-  atomic_fetch_sub(&io->server->connections, 1);
+  count_out(io->server, session->machine);
   note_drained(io);
 }
 
 static const rv_session_owner session_events = {.on_request = on_request, .on_gone = on_gone};
 
-static void adopt(io_thread *io, int fd, rv_tls *tls)
+static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
 {
   const rv_grpc_server *server = io->server;
   rv_session_config config = {.loop = io->loop,
                               .events = &session_events,
                               .owner = io,
                               .server = true,
+                              .machine = machine,
                               .max_message_bytes = server->max_message_bytes,
                               .max_streams = server->max_streams,
+                              .peer_timeout_ms = server->peer_timeout_ms,
                               .tls = tls};
   rv_session *session;
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
     rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s", error.message);
-    atomic_fetch_sub(&io->server->connections, 1);
+    count_out(io->server, machine);
     return;
   }
   rv_list_push_back(&io->sessions, &session->owner_link);
@@ -110,30 +137,32 @@ typedef struct hand_over {
   rv_task task;
   io_thread *io;
   rv_tls *tls;
+  uint64_t machine;
   int fd;
 } hand_over;
 
 static void run_hand_over(rv_task *task)
 {
   hand_over *over = RV_CONTAINER(task, hand_over, task);
-  adopt(over->io, over->fd, over->tls);
+  adopt(over->io, over->fd, over->machine, over->tls);
   free(over);
 }
 
-static void give(io_thread *io, int fd, rv_tls *tls)
+static void give(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
 {
   if (rv_loop_is_current(io->loop)) {
-    adopt(io, fd, tls);
+    adopt(io, fd, machine, tls);
     return;
   }
   hand_over *over = malloc(sizeof *over);
   if (over == NULL) {
+    count_out(io->server, machine);
     close(fd);
-    atomic_fetch_sub(&io->server->connections, 1);
     return;
   }
   over->io = io;
   over->tls = tls;
+  over->machine = machine;
   over->fd = fd;
   rv_task_init(&over->task, run_hand_over);
   rv_loop_post(io->loop, &over->task);
@@ -142,19 +171,42 @@ static void give(io_thread *io, int fd, rv_tls *tls)
 /* ---- accepting ---- */
 
 /* Empty SETTINGS, then GOAWAY(ENHANCE_YOUR_CALM) with a reason: what a client that is one too many gets. */
-static void turn_away(rv_grpc_server *server, int fd, bool encrypted)
+static void turn_away(int fd, bool encrypted, const char *reason)
 {
-  static const char frames[] = "\0\0\0\x04\0\0\0\0\0"
-                               "\0\0\x1c\x07\0\0\0\0\0"
-                               "\0\0\0\0\0\0\0\x0b"
-                               "too many connections";
-  ssize_t sent = encrypted ? 0 : send(fd, frames, sizeof frames - 1, MSG_NOSIGNAL); /* in a handshake it would make no sense */
+  uint8_t frames[128] = "\0\0\0\x04\0\0\0\0\0"
+                        "\0\0\0\x07\0\0\0\0\0"
+                        "\0\0\0\0\0\0\0\x0b";
+  const size_t head = 26, size = strlen(reason);
+  frames[11] = (uint8_t)(8 + size);
+  memcpy(frames + head, reason, size);
+  ssize_t sent = encrypted ? 0 : send(fd, frames, head + size, MSG_NOSIGNAL); /* in a handshake it would make no sense */
   (void)sent;
   close(fd);
-  if (!server->full_logged)
-    rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
-           server->max_connections);
-  server->full_logged = true;
+}
+
+/* One more connection; false: it was turned away. */
+static bool let_in(rv_grpc_server *server, int fd, uint64_t machine, bool encrypted)
+{
+  if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
+    atomic_fetch_sub(&server->connections, 1);
+    turn_away(fd, encrypted, "too many connections");
+    if (!server->full_logged)
+      rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
+             server->max_connections);
+    server->full_logged = true;
+    return false;
+  }
+  if (count_in(server, machine)) return true;
+  char peer[RV_PEER_MAX];
+  rv_socket_peer(fd, peer);
+  atomic_fetch_sub(&server->connections, 1);
+  turn_away(fd, encrypted, "too many connections from this address (max_connections_per_address)");
+  if (!server->machine_logged)
+    rv_log(&server->env, RV_LOG_WARNING,
+           "%zu connections of one address are open, and more of %s are refused; raise max_connections_per_address",
+           server->max_per_machine, peer);
+  server->machine_logged = true;
+  return false;
 }
 
 static void watch_all(rv_grpc_server *server, bool on);
@@ -185,12 +237,9 @@ static void on_listening(uv_poll_t *poll, int status, int events)
       accept_failed(server, -fd);
       return;
     }
-    if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
-      atomic_fetch_sub(&server->connections, 1);
-      turn_away(server, fd, watched->tls != NULL);
-      continue;
-    }
-    give(&server->io[server->next_io++ % server->num_io], fd, watched->tls);
+    uint64_t machine = rv_socket_peer_machine(fd);
+    if (!let_in(server, fd, machine, watched->tls != NULL)) continue;
+    give(&server->io[server->next_io++ % server->num_io], fd, machine, watched->tls);
   }
 }
 
@@ -284,6 +333,7 @@ void rv_grpc_server_free(rv_grpc_server *server)
   rv_cond_fini(&server->drained);
   rv_mutex_fini(&server->lock);
   rv_tls_unref(server->tls);
+  rv_map_fini(&server->machines);
   free(server->watching);
   free(server->listener);
   free(server->io);
@@ -359,10 +409,14 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   server->context = config->context;
   server->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   server->max_connections = config->max_connections > 0 ? config->max_connections : DEFAULT_CONNECTIONS;
+  server->max_per_machine = config->max_connections_per_address > 0 ? config->max_connections_per_address
+                                                                    : server->max_connections - server->max_connections / 10;
   server->max_streams = config->max_streams_per_connection;
+  server->peer_timeout_ms = config->peer_timeout_ms;
   server->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);
+  rv_map_init(&server->machines, rv_entropy64(&server->env));
   rv_socket_raise_limit();
   rv_code code = open_listeners(server, config, err);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);

@@ -335,9 +335,8 @@ static void who_does_not_say_gets_a_loop_for_two_cores(void **state)
   rv_grpc_server_free(server);
 }
 
-static void connections_are_spread_over_the_loops_and_bounded(void **state)
+static void takes_three_connections(size_t max_connections, size_t max_connections_per_address, const char *says)
 {
-  (void)state;
   echo_server server = {0};
   rv_mutex_init(&server.lock, RV_RANK_CLIENT, "echo server");
   rv_cond_init(&server.changed);
@@ -345,7 +344,8 @@ static void connections_are_spread_over_the_loops_and_bounded(void **state)
   rv_grpc_server_config config = {.addresses = &address,
                                   .num_addresses = 1,
                                   .io_threads = 3,
-                                  .max_connections = 3,
+                                  .max_connections = max_connections,
+                                  .max_connections_per_address = max_connections_per_address,
                                   .on_call = echo_on_call,
                                   .context = &server};
   rv_env env;
@@ -360,9 +360,15 @@ static void connections_are_spread_over_the_loops_and_bounded(void **state)
     assert_int_equal(call_unary(&client[i], "/echo/unary", "x", NULL), RV_OK);
   }
   client_open_server(&client[3], &server);
-  assert_int_equal(call_unary(&client[3], "/echo/unary", "x", NULL), RV_UNAVAILABLE);
-  client_close(&client[0]);
-  test_call call; /* there is room again */
+  test_call call;
+  call_init(&call, &client[3], "/echo/unary");
+  call_start(&call);
+  call_send(&call, "x", 1);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_UNAVAILABLE);
+  if (strstr(call.message, says) == NULL) fail_msg("%s", call.message);
+  call_fini(&call);
+  client_close(&client[0]); /* there is room again */
   call_init(&call, &client[3], "/echo/unary");
   call.config.wait_for_ready = true;
   call_start(&call);
@@ -372,6 +378,18 @@ static void connections_are_spread_over_the_loops_and_bounded(void **state)
   call_fini(&call);
   for (int i = 1; i < 4; i++) client_close(&client[i]);
   echo_stop(&server);
+}
+
+static void connections_are_spread_over_the_loops_and_bounded(void **state)
+{
+  (void)state;
+  takes_three_connections(3, 0, "too many connections");
+}
+
+static void connections_of_one_address_are_bounded(void **state)
+{
+  (void)state;
+  takes_three_connections(10, 3, "too many connections from this address (max_connections_per_address)");
 }
 
 static void a_loop_that_ends_closes_what_is_open(void **state)
@@ -403,6 +421,7 @@ int main(void)
       cmocka_unit_test(draining_lets_open_calls_end_well),
       cmocka_unit_test(who_does_not_say_gets_a_loop_for_two_cores),
       cmocka_unit_test(connections_are_spread_over_the_loops_and_bounded),
+      cmocka_unit_test(connections_of_one_address_are_bounded),
       cmocka_unit_test(a_loop_that_ends_closes_what_is_open),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,7 @@ static void on_settings(rv_session *session, const nghttp2_frame *frame)
   }
   session->ready = true;
   rv_timer_stop(&session->timer);
+  rv_pulse_start(session);
   if (!session->server && session->owner != NULL) session->events->on_ready(session->owner, session);
 }
 
@@ -104,7 +105,7 @@ static void on_goaway(rv_session *session, const nghttp2_frame *frame)
   if (frame->goaway.error_code != NGHTTP2_NO_ERROR && session->reason[0] == '\0')
     snprintf(session->reason, sizeof session->reason, "the peer at %.80s closed the connection: %s%s%.*s", session->address,
              nghttp2_http2_strerror(frame->goaway.error_code), frame->goaway.opaque_data_len > 0 ? ", " : "",
-             frame->goaway.opaque_data_len < 60 ? (int)frame->goaway.opaque_data_len : 60,
+             frame->goaway.opaque_data_len < 80 ? (int)frame->goaway.opaque_data_len : 80,
              frame->goaway.opaque_data_len > 0 ? (const char *)frame->goaway.opaque_data : "");
   if (session->server) return; /* it only says that the server will open no more streams */
   bool first = !session->shutting_down;
@@ -269,11 +270,12 @@ static nghttp2_option *make_options(void)
 
 static int greet(rv_session *session, nghttp2_session *http, size_t max_streams)
 {
-  nghttp2_settings_entry entry[5];
+  nghttp2_settings_entry entry[6];
   size_t count = 0;
   entry[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, RV_STREAM_WINDOW};
   entry[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_FRAME_SIZE, RV_MAX_FRAME};
   entry[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, RV_MAX_HEADER_LIST};
+  entry[count++] = (nghttp2_settings_entry){RV_SETTING_SIGNS_OF_LIFE, 1};
   uint32_t streams = max_streams > INT32_MAX ? INT32_MAX : (uint32_t)max_streams;
   if (session->server)
     entry[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams};

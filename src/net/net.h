@@ -108,7 +108,9 @@ typedef struct rv_grpc_server_config {
   size_t num_addresses;
   unsigned io_threads; /* 0: one for two cores, at most 8 */
   size_t max_message_bytes, max_connections, max_streams_per_connection;
-  rv_tls *tls; /* on all addresses but unix sockets; NULL: none. A reference is taken */
+  size_t max_connections_per_address; /* 0: nine tenths of max_connections. Not of unix sockets */
+  int64_t peer_timeout_ms; /* a connection whose other end gives no sign of life for so long is lost; 0: 10 s; negative: never */
+  rv_tls *tls;             /* on all addresses but unix sockets; NULL: none. A reference is taken */
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
    * content-type, encoding or timeout is wrong never get here. On the loop's thread. */
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
@@ -139,6 +141,7 @@ typedef struct rv_channel_config {
   size_t max_message_bytes;
   rv_tls *tls;               /* NULL: none; a reference is taken. Not for a unix socket */
   const char *authorization; /* sent with every call; NULL: nothing. Copied */
+  int64_t peer_timeout_ms;   /* as the server's */
 } rv_channel_config;
 
 /* Connects when the first call is made, and again (back-off 10 ms doubling to 1 s, jittered) as calls ask for it. */

@@ -132,7 +132,9 @@ void rv_call_reset_by_peer(rv_call *call, uint32_t error_code)
 {
   char text[256];
   const char *address = call->session->address;
-  if (error_code == NGHTTP2_REFUSED_STREAM && call->session->shutting_down)
+  if (error_code == NGHTTP2_REFUSED_STREAM && call->session->shutting_down && call->session->reason[0] != '\0')
+    snprintf(text, sizeof text, "%s", call->session->reason);
+  else if (error_code == NGHTTP2_REFUSED_STREAM && call->session->shutting_down)
     snprintf(text, sizeof text, "the server at %.120s is shutting down and did not take the call", address);
   else
     snprintf(text, sizeof text, "the server at %.120s reset the call: %s", address, nghttp2_http2_strerror(error_code));

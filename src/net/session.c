@@ -98,6 +98,7 @@ static void close_now(rv_session *session)
 {
   session->state = RV_SESSION_GONE;
   rv_timer_stop(&session->timer);
+  rv_timer_stop(&session->pulse);
   rv_list_remove(&session->flush_task.link);
   rv_list_remove(&session->look_task.link);
   rv_list_remove(&session->link);
@@ -126,7 +127,8 @@ static void on_timer(rv_timer *timer)
   rv_session *session = RV_CONTAINER(timer, rv_session, timer);
   rv_socket_reset_when_closed(session->transport.fd);
   if (session->ready || session->server)
-    rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within 20 s");
+    rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within %g s",
+                    (double)session->peer_timeout_ns * 1e-9);
   else
     rv_session_lose(
         session,
@@ -266,26 +268,21 @@ static const char *kind_of_greeting(const uint8_t *greeting)
   return "its first bytes are something else";
 }
 
-/* The first frame of a server is SETTINGS: a frame of that type, on stream 0, not an acknowledgement. */
+/* A server that does not begin with SETTINGS is none; with fewer than five bytes it cannot be said what it is. */
 static bool check_greeting(rv_session *session, const uint8_t *data, size_t size)
 {
-  for (; size > 0 && session->greeting_have < sizeof session->greeting; size--)
-    session->greeting[session->greeting_have++] = *data++;
-  const uint8_t *g = session->greeting;
-  bool wrong = (session->greeting_have > 3 && g[3] != NGHTTP2_SETTINGS) || (session->greeting_have > 0 && g[0] != 0);
-  if (session->greeting_have == sizeof session->greeting)
-    wrong = wrong || (g[4] & NGHTTP2_FLAG_ACK) != 0 || (g[5] | g[6] | g[7] | g[8]) != 0;
-  if (!wrong) return true;
-  if (session->greeting_have < 5) return true; /* too little to say what it is */
+  rv_greeting *greeting = &session->greeting;
+  bool fine = rv_greeting_take(greeting, data, size);
+  if (fine || session->server || greeting->have < 5) return true;
   rv_session_lose(session, "the peer at %.100s does not speak HTTP/2 (gRPC): %s; is it a Reverie or Reverb server?",
-                  session->address, kind_of_greeting(g));
+                  session->address, kind_of_greeting(greeting->head));
   return false;
 }
 
 static void feed(rv_session *session, const uint8_t *data, size_t size)
 {
   if (size == 0 || session->lost || session->deaf || session->state != RV_SESSION_OPEN) return;
-  if (!session->server && session->greeting_have < sizeof session->greeting && !check_greeting(session, data, size)) return;
+  if (!session->greeting.over && !check_greeting(session, data, size)) return;
   ssize_t n = nghttp2_session_mem_recv(session->http, data, size);
   if (n >= 0 || session->lost) return;
   session->deaf = true;
@@ -324,13 +321,14 @@ static ssize_t read_some(rv_session *session, bool *full)
   *full = n > 0 && (size_t)n == room + behind;
   session->receives_bulk = *full && (room >= RV_LOOP_SCRATCH || (room > 0 && session->receives_bulk));
   if (n <= 0) return n;
+  session->heard = true;
   size_t size = (size_t)n, first = size < room ? size : room;
   if (first > 0) feed(session, direct, first);
   feed(session, scratch, size - first);
   return n;
 }
 
-static void receive(rv_session *session)
+void rv_session_receive(rv_session *session)
 {
   size_t turn = 0;
   bool full = true;
@@ -365,7 +363,8 @@ static void read_on(rv_task *task)
 {
   rv_session *session = RV_CONTAINER(task, rv_session, read_task);
   session->reads_on = false;
-  if (session->state != RV_SESSION_GONE && (session->poll_events & UV_READABLE) != 0) receive(session); /* else `look` goes on */
+  if (session->state != RV_SESSION_GONE && (session->poll_events & UV_READABLE) != 0)
+    rv_session_receive(session); /* else `look` goes on */
   rv_session_unref(session);
 }
 
@@ -379,7 +378,7 @@ static void read_rest(rv_session *session)
 static void look(rv_task *task)
 {
   rv_session *session = RV_CONTAINER(task, rv_session, look_task);
-  if ((session->poll_events & UV_READABLE) != 0) receive(session);
+  if ((session->poll_events & UV_READABLE) != 0) rv_session_receive(session);
   rv_session_touch(session);
 }
 
@@ -390,8 +389,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
   if (session->state == RV_SESSION_GONE) return;
   if (status < 0) session->poll_events = 0; /* libuv has stopped the handle; reading tells the error */
   bool read = (events & UV_READABLE) != 0 || ((events & UV_WRITABLE) != 0 && session->transport.read_awaits_writable);
-  if (status < 0 || read) receive(session);
-  if ((events & UV_WRITABLE) != 0) rv_session_touch(session);
+  if (status < 0 || read) rv_session_receive(session);
+  if ((events & UV_WRITABLE) != 0) {
+    session->heard = session->heard || session->write_blocked; /* room comes with the peer's acknowledgements */
+    rv_session_touch(session);
+  }
   rv_loop_event_done(loop); /* the session may be gone */
 }
 
@@ -438,8 +440,16 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   rv_task_init(&session->look_task, look);
   rv_task_init(&session->read_task, read_on);
   rv_timer_init(&session->timer, session->loop, on_timer);
+  int64_t timeout_ms = config->peer_timeout_ms;
+  session->peer_timeout_ns = timeout_ms == 0                                      ? RV_DEFAULT_PEER_TIMEOUT_NS
+                             : timeout_ms < 0 || timeout_ms > INT64_MAX / 1000000 ? INT64_MAX
+                                                                                  : timeout_ms * 1000000;
+  rv_greeting_init(&session->greeting, config->server);
+  rv_pulse_init(session);
+  rv_socket_probe(owned_fd, session->peer_timeout_ns);
   rv_output_init(&session->output, &session->loop->spare_block);
   rv_socket_peer(owned_fd, session->peer);
+  session->machine = config->machine;
   snprintf(session->address, sizeof session->address, "%s", config->address != NULL ? config->address : session->peer);
   code = start(session, config, err);
   if (code != RV_OK) {
@@ -449,7 +459,8 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   }
   session->loop->close_connection = close_with_loop;
   rv_list_push_back(&session->loop->connections, &session->link);
-  rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + RV_HANDSHAKE_NS);
+  int64_t patience = session->peer_timeout_ns != INT64_MAX ? session->peer_timeout_ns : RV_DEFAULT_PEER_TIMEOUT_NS;
+  rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + patience);
   choose_events(session);
   rv_session_touch(session);
   *out = session;

@@ -12,6 +12,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "net/greeting.h"
 #include "net/loop.h"
 #include "net/output.h"
 #include "net/socket.h"
@@ -35,7 +36,7 @@ enum {
   RV_OUTBOUND_FRAMES = 20000 /* control frames waiting for a peer that does not read; then we do not read either */
 };
 #define RV_DEFAULT_MAX_MESSAGE ((size_t)256 << 20)
-#define RV_HANDSHAKE_NS (INT64_C(20) * 1000000000)
+#define RV_DEFAULT_PEER_TIMEOUT_NS (INT64_C(10) * 1000000000)
 #define RV_LINGER_NS (INT64_C(1) * 1000000000)
 
 typedef struct rv_session rv_session;
@@ -57,9 +58,11 @@ typedef struct rv_session_config {
   bool server;
   size_t max_message_bytes;
   size_t max_streams;
-  const char *address; /* client: the name for people and for :authority */
-  rv_tls *tls;         /* NULL: none; a reference is taken */
-  const char *host;    /* client, with tls: whose certificate is expected */
+  int64_t peer_timeout_ms; /* as in net.h */
+  uint64_t machine;        /* server: rv_socket_peer_machine */
+  const char *address;     /* client: the name for people and for :authority */
+  rv_tls *tls;             /* NULL: none; a reference is taken */
+  const char *host;        /* client, with tls: whose certificate is expected */
 } rv_session_config;
 
 typedef enum rv_session_state {
@@ -94,6 +97,7 @@ struct rv_session {
   rv_task look_task;  /* while poll_events are not watched for yet */
   rv_task read_task;  /* goes on with what the socket does not know of any more */
   rv_timer timer;     /* handshake, then the end */
+  rv_timer pulse;     /* looks whether the peer is still there (pulse.c) */
   rv_link link;       /* the loop's connections */
   rv_link owner_link; /* for the owner; taken out before on_gone */
 
@@ -108,10 +112,16 @@ struct rv_session {
   int32_t frame_stream;
   size_t frame_left;
   bool frame_padded;
-  bool receives_bulk;  /* the last read brought much of a large message */
-  uint8_t greeting[9]; /* client: the first bytes, which must be a SETTINGS frame's header */
-  size_t greeting_have;
+  bool receives_bulk; /* the last read brought much of a large message */
+  rv_greeting greeting;
 
+  /* signs of life */
+  int64_t peer_timeout_ns;
+  bool heard;    /* bytes came, or the socket took some that it had no room for, since the last look */
+  bool asked;    /* there was no sign at the last look */
+  size_t unsent; /* bytes in the socket then that the peer had not acknowledged */
+
+  uint64_t machine; /* rv_socket_peer_machine */
   char peer[RV_PEER_MAX];
   char address[RV_ADDRESS_TEXT_MAX];
   char error[128];  /* what nghttp2 last found wrong */
@@ -136,6 +146,14 @@ void rv_session_count_waiting(rv_session *session);
 void rv_session_touch(rv_session *session);
 /* Client: how many more calls may be started. */
 size_t rv_session_room(const rv_session *session);
+
+/* Reads what is there; the connection may be lost afterwards. */
+void rv_session_receive(rv_session *session);
+
+/* ---- pulse.c ---- */
+
+void rv_pulse_init(rv_session *session);
+void rv_pulse_start(rv_session *session);
 
 /* ---- http.c ---- */
 

@@ -23,12 +23,21 @@ uint16_t rv_sockaddr_port(const rv_sockaddr *address);
 
 /* A non-blocking, close-on-exec socket, or a negated errno. */
 int rv_socket_open(int family);
-/* No delay, keep-alive: what a connection needs so that a peer that vanished is noticed. */
+/* What is sent is sent at once. */
 void rv_socket_tune(int fd);
+/* The system asks a silent peer whether it is there, so that one that vanished is noticed within that time; INT64_MAX: never. There is
+ * no TCP_USER_TIMEOUT: it also ends connections whose peer is there and does not read. */
+void rv_socket_probe(int fd, int64_t timeout_ns);
+/* Bytes that were written and that the peer's system has not acknowledged; 0 also where that is not known. */
+size_t rv_socket_unsent(int fd);
+/* Something was sent, and no acknowledgement has come for so long. false also where that is not known. */
+bool rv_socket_is_unheard(int fd, int64_t ns);
 /* Acknowledges what was read at once. A system that waits for more to acknowledge keeps a sender waiting, for up to 40 ms a time,
  * whose next segment does not fit into the window: over loopback a segment is as large as a young connection's window. false: this kind
  * of socket has nothing to acknowledge. */
 bool rv_socket_acknowledge(int fd);
+/* A number that stands for the peer's machine: its IPv4 address, or the network (64 bits) of its IPv6 address; 0: it has none. */
+uint64_t rv_socket_peer_machine(int fd);
 /* The peer's name into `out`; "unix:" when it has none. */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 /* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */

@@ -55,8 +55,14 @@ void rv_journal_note_writer(rv_journal *journal, const uint64_t id[2], bool forg
   rv_mutex_lock(&journal->lock);
   *(journal->last_note == NULL ? &journal->notes : &journal->last_note->next) = note;
   journal->last_note = note;
+  atomic_fetch_add(&journal->log.bytes, sizeof *note);
   call_for_work(journal);
   rv_mutex_unlock(&journal->lock);
+}
+
+bool rv_journal_takes_writers(const rv_journal *journal)
+{
+  return atomic_load(&journal->log.bytes) < 4 * journal->log.max_bytes;
 }
 
 const rv_journal_writer *rv_journal_recovered_writer(const rv_journal *journal, const rv_journal_writer *after)

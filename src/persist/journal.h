@@ -40,6 +40,8 @@ bool rv_journal_cancel(rv_journal *journal, rv_journal_waiter *waiter);
 
 /* A writer's session begins, or is over. Without memory for it the writer is as if it were unknown after a crash. */
 void rv_journal_note_writer(rv_journal *journal, const uint64_t id[2], bool forgotten);
+/* False: so much waits for the disk that no session may begin. */
+bool rv_journal_takes_writers(const rv_journal *journal);
 /* What the journal knew of writers when it was recovered; begin with NULL. Until the first rv_journal_note_writer. */
 const rv_journal_writer *rv_journal_recovered_writer(const rv_journal *journal, const rv_journal_writer *after);
 

@@ -247,6 +247,7 @@ static void release(rv_journal *journal, cycle *now)
   bool over = false;
   while (now->notes != NULL) {
     over |= now->notes->forgotten;
+    bytes += sizeof *now->notes;
     rv_writer_note *next = now->notes->next;
     rv_done_set_fini(&now->notes->done);
     free(now->notes);

@@ -275,13 +275,16 @@ static rv_code put_run(rv_journal_encoder *encoder, uint32_t table, const rv_cha
 static rv_code put_alone(rv_journal_encoder *encoder, uint32_t table, const rv_change *change, const rv_change_extra *extra,
                          rv_error *err)
 {
-  uint8_t body[18];
+  uint8_t body[22];
   size_t n = rv_put_plain_varint(body, table);
   rv_frame_put64(body + n, change->key);
   switch ((rv_change_kind)change->kind) {
   case RV_CHANGE_INSERT: return put_insert(encoder, table, extra, err);
   case RV_CHANGE_LIMITER: return put_limiter(encoder, table, &extra->limiter, err);
   case RV_CHANGE_DONE: return put_done(encoder, extra, err);
+  case RV_CHANGE_BOUNDS:
+    rv_frame_put32(body + n + 8, (uint32_t)change->times_sampled);
+    return put_small(encoder, RV_RECORD_BOUNDS, body, n + 12, 1, err);
   case RV_CHANGE_RESET: return put_small(encoder, RV_RECORD_RESET, body, n, 1, err);
   case RV_CHANGE_SNAPSHOT: return put_small(encoder, RV_RECORD_SNAPSHOT, body, n + 8, 0, err);
   case RV_CHANGE_DELETE:

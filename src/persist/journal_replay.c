@@ -277,6 +277,21 @@ static rv_code use_limiter(rv_journal_replay *replay, rv_span body, rv_error *er
   return rv_table_set_rate_limiter(table->table, &limiter, err);
 }
 
+static rv_code use_bounds(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  uint64_t max_size;
+  uint32_t times;
+  rv_code code = take_table(replay, &body, &table, err);
+  if (code != RV_OK || !table->begun) return code;
+  if (!rv_take_fixed64(&body, &max_size) || !rv_take_fixed32(&body, &times) || max_size > INT32_MAX)
+    return no_record(err, "bounds that are none");
+  replay->counts.changes++;
+  rv_bounds_change change = {.bounds = {.max_size = (int64_t)max_size, .max_times_sampled = (int32_t)times}};
+  while (code == RV_OK && !change.done) code = rv_table_change_bounds(table->table, &change, err);
+  return code;
+}
+
 static rv_code use_reset(rv_journal_replay *replay, rv_span body, rv_error *err)
 {
   replayed_table *table;
@@ -320,6 +335,7 @@ static rv_code use_record(rv_journal_replay *replay, uint8_t kind, rv_span body,
   case RV_RECORD_SAMPLE: return use_keys(replay, kind, body, err);
   case RV_RECORD_RESET: return use_reset(replay, body, err);
   case RV_RECORD_LIMITER: return use_limiter(replay, body, err);
+  case RV_RECORD_BOUNDS: return use_bounds(replay, body, err);
   case RV_RECORD_DONE: return use_done(replay, body, err);
   case RV_RECORD_SNAPSHOT: return use_snapshot(replay, body, err);
   case RV_RECORD_FORGET_CHUNKS: forget_chunks(replay); return RV_OK;

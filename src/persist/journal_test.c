@@ -17,7 +17,7 @@ static void something(rv_store *store, rv_random *random)
   size_t unknown, n = 1 + rv_random_below(random, 8);
   rv_table *table = rv_store_table(store, rv_random_below(random, 2));
   for (size_t i = 0; i < 8; i++) keys[i] = rv_random_below(random, 200), priorities[i] = (double)rv_random_below(random, 100);
-  switch (rv_random_below(random, 10)) {
+  switch (rv_random_below(random, 11)) {
   case 0: must(rv_table_mutate(table, NULL, 0, keys, n, NULL, &unknown, &err), &err); break;
   case 1: must(rv_table_update_priorities(table, keys, priorities, n, NULL, &unknown, &err), &err); break;
   case 2:
@@ -36,6 +36,13 @@ static void something(rv_store *store, rv_random *random)
   }
   case 4:
     if (rv_random_below(random, 60) == 0) must(rv_table_reset(table, &err), &err);
+    break;
+  case 10:
+    if (rv_random_below(random, 8) == 0) {
+      rv_bounds_change change = {.bounds = {.max_size = 20 + (int64_t)rv_random_below(random, 600),
+                                            .max_times_sampled = (int32_t)rv_random_below(random, 4)}};
+      while (!change.done) must(rv_table_change_bounds(table, &change, &err), &err);
+    }
     break;
   case 5:
   case 6: must(insert_value(store, table, keys[0], priorities[0], (int64_t)rv_random_below(random, 1000)), &err); break;

@@ -16,6 +16,11 @@ typedef struct grant {
   unsigned rights;
 } grant;
 
+/* What is open and held on his behalf now. */
+typedef struct account {
+  atomic_size_t streams, bytes;
+} account;
+
 struct rv_caller {
   char *name;
   char *certificate_name; /* NULL: none */
@@ -24,6 +29,7 @@ struct rv_caller {
   unsigned char digest[DIGEST]; /* of its name */
   grant *grants;
   size_t num_grants;
+  account *account;
 };
 
 struct rv_access {
@@ -98,12 +104,17 @@ static rv_code add(rv_access *access, const rv_identity *identity, rv_error *err
   caller->name = strdup(identity->name);
   caller->has_token = identity->token != NULL;
   caller->certificate_name = identity->certificate_name != NULL ? strdup(identity->certificate_name) : NULL;
+  caller->account = malloc(sizeof *caller->account);
   bool digested = digest(identity->name, caller->digest) && (!caller->has_token || digest(identity->token, caller->token));
   code = copy_grants(caller, identity, err);
-  if (code == RV_OK &&
-      (caller->name == NULL || !digested || (identity->certificate_name != NULL && caller->certificate_name == NULL)))
+  if (code == RV_OK && (caller->name == NULL || caller->account == NULL || !digested ||
+                        (identity->certificate_name != NULL && caller->certificate_name == NULL)))
     code = rv_fail_memory(err, strlen(identity->name) + 1);
   if (code == RV_OK) code = check_unique(access, caller, err);
+  if (caller->account != NULL) {
+    atomic_init(&caller->account->streams, 0);
+    atomic_init(&caller->account->bytes, 0);
+  }
   access->count++; /* also after an error: what was copied is freed with the rest */
   return code;
 }
@@ -137,6 +148,7 @@ void rv_access_unref(rv_access *access)
     rv_caller *caller = &access->callers[i];
     for (size_t k = 0; k < caller->num_grants; k++) free(caller->grants[k].table);
     free(caller->grants);
+    free(caller->account);
     free(caller->name);
     free(caller->certificate_name);
   }
@@ -245,6 +257,33 @@ rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, 
   return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"%s\" on table \"%.*s\" (it has: %s)", caller->name,
                  verb_of(right), table.size > 128 ? 128 : (int)table.size, (const char *)table.data,
                  has[0] != '\0' ? has : "none");
+}
+
+/* ---- how much ---- */
+
+rv_code rv_caller_take_stream(const rv_caller *caller, const rv_caller_limits *limits, rv_error *err)
+{
+  if (caller == NULL) return RV_OK;
+  if (atomic_fetch_add(&caller->account->streams, 1) < limits->max_streams) return RV_OK;
+  atomic_fetch_sub(&caller->account->streams, 1);
+  return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                 "\"%.80s\" has %zu calls open, and may have no more; end some, or raise the server's max_streams_per_identity",
+                 caller->name, limits->max_streams);
+}
+
+void rv_caller_give_stream(const rv_caller *caller)
+{
+  if (caller != NULL) atomic_fetch_sub(&caller->account->streams, 1);
+}
+
+size_t rv_caller_count_bytes(const rv_caller *caller, size_t more)
+{
+  return caller == NULL ? 0 : atomic_fetch_add(&caller->account->bytes, more) + more;
+}
+
+size_t rv_caller_bytes(const rv_caller *caller)
+{
+  return caller == NULL ? 0 : atomic_load_explicit(&caller->account->bytes, memory_order_relaxed);
 }
 
 bool rv_caller_may_somewhere(const rv_caller *caller, rv_right right)

@@ -19,6 +19,17 @@ void rv_access_unref(rv_access *access);     /* NULL is fine */
 rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller **out, rv_error *err);
 /* RV_PERMISSION_DENIED says what the caller may do. A NULL caller may do everything. `table`: with data NULL, every table is needed. */
 rv_code rv_caller_check(const rv_caller *caller, rv_right right, rv_span table, rv_error *err);
+/* How much those who call by one identity may have at a time, all together. */
+typedef struct rv_caller_limits {
+  size_t max_streams;
+  size_t max_bytes; /* of chunks that are kept for items to come, and of inserts that wait */
+} rv_caller_limits;
+/* One more call is open; RV_RESOURCE_EXHAUSTED: it may not be. Nothing is counted for NULL. Any thread. */
+rv_code rv_caller_take_stream(const rv_caller *caller, const rv_caller_limits *limits, rv_error *err);
+void rv_caller_give_stream(const rv_caller *caller);
+/* Bytes that one of its streams has more (modulo 2^N: or less), and how many all have then. */
+size_t rv_caller_count_bytes(const rv_caller *caller, size_t more);
+size_t rv_caller_bytes(const rv_caller *caller); /* 0 for NULL */
 /* On whichever table. */
 bool rv_caller_may_somewhere(const rv_caller *caller, rv_right right);
 /* It has the identity that the caller was found as, with the same secrets and rights. */

@@ -285,7 +285,7 @@ static bool has_items(const rv_insert_call *call)
 static bool too_much_waits(const rv_insert_call *call)
 {
   return call->num_pending >= RV_INSERTS_PENDING_MAX ||
-         (call->num_pending > 0 && call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX) ||
+         (call->num_pending > 0 && call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX) || rv_insert_call_is_held(call) ||
          rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
 }
 

@@ -89,8 +89,9 @@ static void set_reading(rv_insert_call *call)
   rv_memory *memory = account_of(call);
   bool short_of_memory = call->num_pending > 0 && rv_memory_is_awaited(memory);
   if (short_of_memory) rv_server_stream_waits(&call->stream);
-  bool pause = call->waits_for_session || short_of_memory || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
-               call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX || rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
+  bool pause = call->waits_for_session || short_of_memory || call->in_request || rv_insert_call_is_held(call) ||
+               call->num_pending >= RV_INSERTS_PENDING_MAX || call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX ||
+               rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
   if (pause == call->paused) return;
   call->paused = pause;
   if (pause)
@@ -99,8 +100,29 @@ static void set_reading(rv_insert_call *call)
     rv_call_resume(call->stream.call); /* may call on_message: nothing comes after it */
 }
 
+/* Keeps its caller's account. What waits for tables waits longer when he has too much; chunks that are kept go only with their streams. */
+static void count_bytes(rv_insert_call *call)
+{
+  const rv_caller *caller = call->stream.caller;
+  if (caller == NULL) return;
+  const rv_caller_limits *limits = &call->stream.server->caller_limits;
+  size_t kept = call->chunks.bytes, bytes = kept + call->pending_bytes + (call->in_request ? call->message->size : 0);
+  size_t more = bytes - call->caller_bytes; /* modulo 2^N: it may be less */
+  bool grew = bytes > call->caller_bytes;
+  call->caller_bytes = bytes;
+  if (rv_caller_count_bytes(caller, more) <= limits->max_bytes || !grew || kept == 0 || call->num_pending > 0) return;
+  char text[RV_ERROR_MESSAGE_MAX];
+  snprintf(
+      text, sizeof text,
+      "the streams of \"%.80s\" keep more than the %zu bytes they may; create items from their chunks, or keep fewer, or raise "
+      "the server's max_bytes_per_identity",
+      rv_caller_name(caller), limits->max_bytes);
+  rv_insert_call_end(call, RV_RESOURCE_EXHAUSTED, text);
+}
+
 void rv_insert_call_update(rv_insert_call *call)
 {
+  count_bytes(call);
   if (rv_server_stream_is_open(&call->stream) && !is_busy(call)) {
     if (call->half_closed)
       rv_insert_call_end(call, RV_OK, "");
@@ -297,6 +319,7 @@ static void destroy(rv_server_stream *stream)
   rv_insert_call *call = RV_CONTAINER(stream, rv_insert_call, stream);
   rv_insert_items_fini(call);
   rv_insert_answers_fini(call);
+  rv_caller_count_bytes(stream->caller, 0 - call->caller_bytes);
   rv_chunk_map_fini(&call->chunks);
   rv_chunk_forms_fini(&call->forms);
   set_on_the_way(call, 0);

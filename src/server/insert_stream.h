@@ -71,6 +71,7 @@ struct rv_insert_call {
   _Atomic(rv_insert_operation *) completed; /* pushed by any thread; whoever finds it empty posts the task */
   rv_task completed_task;
   size_t orphan_bytes; /* what this call has on the server's account */
+  size_t caller_bytes; /* and on its caller's */
 
   /* answers */
   uint64_t *keys;
@@ -98,6 +99,11 @@ void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
 /* The account learns what the stream has that is no table's. RV_RESOURCE_EXHAUSTED: all streams have more than the store's limit leaves
  * them, this one has more than its share of that, and none of its items waits that would let it go. */
 rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err);
+/* Its caller has as many bytes here as he may, and something of this call waits: more of it waits too. */
+static inline bool rv_insert_call_is_held(const rv_insert_call *call)
+{
+  return call->num_pending > 0 && rv_caller_bytes(call->stream.caller) >= call->stream.server->caller_limits.max_bytes;
+}
 
 /* insert_items.c */
 void rv_insert_items_init(rv_insert_call *call);

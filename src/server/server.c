@@ -13,7 +13,8 @@ enum {
 };
 
 static const size_t default_message_bytes = (size_t)256 << 20, default_connections = 10000, default_streams = 10000,
-                    default_sessions = 100000, default_chunk_bytes = (size_t)1 << 30, default_orphan_bytes = (size_t)1 << 30;
+                    default_sessions = 100000, default_chunk_bytes = (size_t)1 << 30, default_orphan_bytes = (size_t)1 << 30,
+                    default_caller_streams = 50000, default_caller_bytes = (size_t)16 << 30;
 static const int64_t default_session_ttl_ms = 3600 * 1000;
 
 /* ---- making one ---- */
@@ -44,7 +45,9 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .io_threads = config->io_threads,
       .max_message_bytes = or_default(config->max_message_bytes, default_message_bytes),
       .max_connections = or_default(config->max_connections, default_connections),
+      .max_connections_per_address = config->max_connections_per_address,
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
+      .peer_timeout_ms = config->peer_timeout_ms,
       .tls = server->tls,
       .on_call = rv_service_on_call,
       .context = server,
@@ -125,6 +128,8 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   server->max_orphan_bytes = or_default(full.max_orphan_bytes, default_orphan_bytes);
   size_t most_orphans = rv_memory_for_the_way(rv_store_memory(full.store)) / 2;
   if (server->max_orphan_bytes > most_orphans) server->max_orphan_bytes = most_orphans;
+  server->caller_limits = (rv_caller_limits){.max_streams = or_default(full.max_streams_per_identity, default_caller_streams),
+                                             .max_bytes = or_default(full.max_bytes_per_identity, default_caller_bytes)};
   atomic_init(&server->orphan_bytes, 0);
   atomic_init(&server->num_inserters, 0);
   atomic_init(&server->draining, false);

@@ -40,6 +40,7 @@ struct rv_server {
   uint16_t *ports;
   size_t num_addresses;
   size_t max_stream_chunk_bytes, max_orphan_bytes;
+  rv_caller_limits caller_limits;
   char state_id[33]; /* the store's, in hexadecimal */
   atomic_size_t orphan_bytes;
   atomic_size_t num_inserters; /* insert streams */
@@ -109,12 +110,20 @@ static inline bool rv_server_stream_is_open(const rv_server_stream *stream)
 
 /* ---- methods ---- */
 
+/* Of an answer that takes more than one turn of the loop: the method is called again, with what it noted, until there is no `more`; also
+ * when the caller has gone. */
+typedef struct rv_progress {
+  uint64_t number; /* the method's; 0 at first */
+  bool more;
+} rv_progress;
+
 /* What a unary method is asked. */
 typedef struct rv_request {
   rv_server *server;
   const rv_caller *caller;
   const char *peer;
   rv_span body;
+  rv_progress *progress;
 } rv_request;
 
 typedef struct rv_method rv_method;
@@ -152,6 +161,7 @@ rv_code rv_answer_server_info(const rv_request *request, rv_pieces *response, rv
 rv_code rv_answer_items(const rv_request *request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_get(const rv_request *request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_set_rate_limiter(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_set_bounds(const rv_request *request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_health_check(const rv_request *request, rv_pieces *response, rv_error *err);
 
 /* ---- what several of them need ---- */

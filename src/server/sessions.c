@@ -170,6 +170,8 @@ static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, s
                      "this server already serves %zu writers; close some, or raise its max_writer_sessions", sessions->count);
     forget(sessions, journal, RV_CONTAINER(sessions->idle.next, rv_writer_session, idle));
   }
+  if (journal != NULL && !rv_journal_takes_writers(journal))
+    return rv_fail(err, RV_UNAVAILABLE, "the server takes no new writers now: too much waits to be written to its journal");
   rv_writer_session *session = calloc(1, sizeof *session);
   if (session == NULL) return rv_fail_memory(err, sizeof *session);
   session->id[0] = id[0];

@@ -78,7 +78,9 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
   stream->home = loop;
   rv_code code = rv_access_find(stream->access, call, &stream->caller, err);
+  if (code == RV_OK) code = rv_caller_take_stream(stream->caller, &server->caller_limits, err);
   if (code != RV_OK) {
+    stream->caller = NULL; /* it goes with its access */
     leave(server, stream->access, ops->lingers);
     return code;
   }
@@ -98,6 +100,7 @@ void rv_server_stream_unref(rv_server_stream *stream)
   rv_server *server = stream->server;
   rv_access *access = stream->access;
   bool lingers = stream->ops->lingers;
+  rv_caller_give_stream(stream->caller);
   rv_list_remove(&stream->link);
   stream->ops->destroy(stream);
   rv_memory_serve(rv_store_memory(server->store)); /* what it held may be what others wait for */

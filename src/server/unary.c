@@ -1,5 +1,6 @@
 /* Unary calls: one request, one answer. Each method is a function from bytes to bytes (rv_method.answer). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "server/server.h"
@@ -7,6 +8,12 @@
 typedef struct unary {
   rv_server_stream stream;
   const rv_method *method;
+  /* of one that takes its turns: what was asked, and a reference to the stream */
+  rv_buf *request;
+  rv_span body;
+  rv_progress progress;
+  char *peer;
+  rv_task turn_task;
   /* of an answer that waits until what it says is on the disk */
   rv_pieces response;
   rv_journal_waiter waiter;
@@ -57,28 +64,52 @@ static void stop_waiting(unary *self)
   rv_server_stream_unref(&self->stream); /* the caller holds another */
 }
 
-static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+/* Calls the method; true: it is to be called again. */
+static bool answer(unary *self, const char *peer, rv_span body)
 {
-  unary *self = user;
-  (void)call, (void)buf;
-  if (!rv_server_stream_is_open(&self->stream) || self->waits) return;
   rv_error err = {.code = RV_OK, .message = ""};
-  const rv_request request = {.server = self->stream.server,
-                              .caller = self->stream.caller,
-                              .peer = rv_call_peer(call),
-                              .body = {.data = data, .size = size}};
+  const rv_request request = {
+      .server = self->stream.server, .caller = self->stream.caller, .peer = peer, .body = body, .progress = &self->progress};
   rv_code code = self->method->answer(&request, &self->response, &err);
   if (code != RV_OK)
     rv_server_stream_finish(&self->stream, code, err.message);
+  else if (self->progress.more)
+    return true;
   else if (!wait_for_disk(self))
     send_response(self);
+  return false;
+}
+
+static void on_turn_task(rv_task *task)
+{
+  unary *self = RV_CONTAINER(task, unary, turn_task);
+  if (answer(self, self->peer != NULL ? self->peer : "unknown", self->body)) {
+    rv_loop_turn(self->stream.loop, &self->turn_task);
+    return;
+  }
+  rv_buf_unref(self->request);
+  self->request = NULL;
+  rv_server_stream_unref(&self->stream);
+}
+
+static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  unary *self = user;
+  if (!rv_server_stream_is_open(&self->stream) || self->waits || self->request != NULL) return;
+  self->body = (rv_span){.data = data, .size = size};
+  if (!answer(self, rv_call_peer(call), self->body)) return;
+  self->request = rv_buf_ref(buf);
+  self->peer = strdup(rv_call_peer(call)); /* NULL: memory was out for it */
+  rv_server_stream_ref(&self->stream);
+  rv_loop_turn(self->stream.loop, &self->turn_task);
 }
 
 static void on_half_close(rv_call *call, void *user)
 {
   unary *self = user;
   (void)call;
-  if (!self->waits) rv_server_stream_finish(&self->stream, RV_INVALID_ARGUMENT, "the call ended without a request message");
+  if (!self->waits && self->request == NULL)
+    rv_server_stream_finish(&self->stream, RV_INVALID_ARGUMENT, "the call ended without a request message");
 }
 
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)
@@ -100,6 +131,7 @@ static void destroy(rv_server_stream *stream)
 {
   unary *self = RV_CONTAINER(stream, unary, stream);
   rv_pieces_fini(&self->response);
+  free(self->peer);
   free(self);
 }
 
@@ -113,6 +145,7 @@ rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
   self->method = method;
   rv_pieces_init(&self->response);
+  rv_task_init(&self->turn_task, on_turn_task);
   rv_code code = rv_server_stream_begin(&self->stream, method->open_to_all ? &open_ops : &unary_ops, server, call, err);
   if (code != RV_OK) {
     free(self);

@@ -6,14 +6,20 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 
+/* With as few bits as so many need. */
+static void name_slots(rv_books *books, uint64_t slots)
+{
+  while (books->slot_bits < 32 && (UINT64_C(1) << books->slot_bits) < slots) books->slot_bits++;
+  books->key_mask = (UINT64_C(1) << books->slot_bits) - 1;
+}
+
 void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t max_size, const uint64_t seeds[6])
 {
   memset(books, 0, sizeof *books);
   books->memory = memory;
   books->epoch = epoch;
   rv_slab_init(&books->slab, (uint64_t)max_size + 1);
-  while (books->slot_bits < 32 && (UINT64_C(1) << books->slot_bits) < (uint64_t)max_size + 1) books->slot_bits++;
-  books->key_mask = (UINT64_C(1) << books->slot_bits) - 1;
+  name_slots(books, (uint64_t)max_size + 1);
   books->key_tag = seeds[0] & UINT64_C(0x7F00000000000000);
   books->key_count = seeds[1];
   rv_map_init(&books->by_key, seeds[2]);
@@ -84,12 +90,43 @@ size_t rv_books_memory(const rv_books *books)
 
 /* ---- keys ---- */
 
+void rv_books_set_max_size(rv_books *books, int64_t max_size)
+{
+  uint64_t slots = (uint64_t)max_size + 1;
+  unsigned bits = books->slot_bits;
+  if (slots <= books->slab.max_slots) return;
+  books->slab.max_slots = slots;
+  name_slots(books, slots);
+  if (bits == books->slot_bits || books->slab.count == 0) return;
+  books->old_bits |= UINT32_C(1) << bits;
+  books->old_until = books->slab.sequence;
+}
+
+static bool is_at(const rv_books *books, uint32_t slot, uint64_t key)
+{
+  if (slot >= books->slab.used) return false;
+  const rv_item *item = rv_slab_at(&books->slab, slot);
+  return item->key == key && item->template_number != RV_FREE_SLOT;
+}
+
+/* As keys were made when the table's bound was lower. */
+static uint32_t find_by_old_name(const rv_books *books, uint64_t key)
+{
+  if (rv_books_slot_named(books, key) == RV_NO_SLOT) return RV_NO_SLOT;
+  for (unsigned bits = 0; bits < books->slot_bits; bits++) {
+    uint32_t slot = (uint32_t)(key & ((UINT64_C(1) << bits) - 1));
+    if ((books->old_bits >> bits & 1U) != 0 && is_at(books, slot, key)) return slot;
+  }
+  return RV_NO_SLOT;
+}
+
 uint32_t rv_books_find(const rv_books *books, uint64_t key)
 {
   uint32_t slot = rv_books_slot_named(books, key);
-  if (slot < books->slab.used) {
-    const rv_item *item = rv_slab_at(&books->slab, slot);
-    if (item->key == key && item->template_number != RV_FREE_SLOT) return slot;
+  if (is_at(books, slot, key)) return slot;
+  if (books->old_bits != 0) {
+    slot = find_by_old_name(books, key);
+    if (slot != RV_NO_SLOT) return slot;
   }
   if (books->by_key.count == 0) return RV_NO_SLOT;
   const uint32_t *found = rv_map_get(&books->by_key, key);
@@ -110,8 +147,7 @@ rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *
 
 void rv_books_give(rv_books *books, uint32_t slot)
 {
-  uint64_t key = rv_slab_at(&books->slab, slot)->key;
-  if (rv_books_slot_named(books, key) != slot) rv_map_remove(&books->by_key, key);
+  rv_books_forget_key(books, rv_slab_at(&books->slab, slot)->key, slot);
   rv_slab_give(&books->slab, slot);
 }
 

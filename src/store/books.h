@@ -85,9 +85,11 @@ typedef struct rv_books {
   uint64_t key_tag, key_mask; /* see rv_books_make_key */
   uint64_t key_count;
   unsigned slot_bits;
-  rv_map by_chunk;               /* of chunks that another table had first */
-  uint32_t hold_tag;             /* marks chunks as held here, see holds.c */
-  rv_segarray holds;             /* rv_hold * by index; a free place holds the next free one */
+  uint32_t old_bits;  /* what slot_bits was before the table's bound grew, a bit each: keys of then name their slots so */
+  uint64_t old_until; /* the newest item that may have such a key, in the order of insertion */
+  rv_map by_chunk;    /* of chunks that another table had first */
+  uint32_t hold_tag;  /* marks chunks as held here, see holds.c */
+  rv_segarray holds;  /* rv_hold * by index; a free place holds the next free one */
   uint32_t num_holds, free_hold; /* places ever taken; the first free one */
   uint32_t present_holds;
   rv_memory *memory; /* the store's account */
@@ -116,6 +118,8 @@ static inline size_t rv_books_of_items(const rv_books *books)
   return books->chunk_memory + books->loose_memory + books->present_holds * sizeof(rv_hold) + books->slab.count * sizeof(rv_item);
 }
 
+/* Another bound, of at least as many items as there are. */
+void rv_books_set_max_size(rv_books *books, int64_t max_size);
 /* RV_NO_SLOT: no item has that key. */
 uint32_t rv_books_find(const rv_books *books, uint64_t key);
 /* ---- keys ---- */
@@ -126,12 +130,26 @@ static inline uint32_t rv_books_slot_named(const rv_books *books, uint64_t key)
   return (key & UINT64_C(0xFF00000000000000)) == books->key_tag ? (uint32_t)(key & books->key_mask) : RV_NO_SLOT;
 }
 
+/* The item that has the key goes from the slot, or gets another key. */
+static inline void rv_books_forget_key(rv_books *books, uint64_t key, uint32_t slot)
+{
+  if (rv_books_slot_named(books, key) != slot || books->old_bits != 0) rv_map_remove(&books->by_key, key);
+}
+
+/* No item is left whose key names its slot in an older way. */
+static inline void rv_books_forget_old_names(rv_books *books)
+{
+  const rv_slab *slab = &books->slab;
+  if (books->old_bits == 0) return;
+  if (slab->count == 0 || rv_item_sequence(rv_slab_at(slab, slab->oldest)) > books->old_until) books->old_bits = 0;
+}
+
 /* A key that no item has and that names the slot: seven random bits, a count, the slot. */
 static inline uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
 {
   uint64_t key;
   do key = books->key_tag | ((++books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
-  while (books->by_key.count > 0 && rv_map_get(&books->by_key, key) != NULL);
+  while ((books->by_key.count > 0 || books->old_bits != 0) && rv_books_find(books, key) != RV_NO_SLOT);
   return key;
 }
 

@@ -64,6 +64,12 @@ static size_t replay(rv_table *from, rv_change_log *log, rv_table *to)
       case RV_CHANGE_SAMPLE: assert_int_equal(rv_table_replay_sample(to, change->key, change->times_sampled), RV_OK); break;
       case RV_CHANGE_RESET: must(rv_table_reset(to, &err), &err); break;
       case RV_CHANGE_LIMITER: must(rv_table_set_rate_limiter(to, &extra->limiter, &err), &err); break;
+      case RV_CHANGE_BOUNDS: {
+        rv_bounds_change bounds = {.bounds = {.max_size = (int64_t)change->key, .max_times_sampled = change->times_sampled}};
+        must(rv_table_change_bounds(to, &bounds, &err), &err);
+        assert_true(bounds.done); /* in one step: what went was deleted one by one before */
+        break;
+      }
       case RV_CHANGE_DONE:
       case RV_CHANGE_SNAPSHOT: break;
       }
@@ -89,6 +95,8 @@ static void same_tables(rv_table *a, rv_table *b)
   assert_int_equal(p->limiter.config.min_size_to_sample, q->limiter.config.min_size_to_sample);
   assert_int_equal(p->num_unique_samples, q->num_unique_samples);
   assert_int_equal(p->num_items, q->num_items);
+  assert_int_equal(p->max_size, q->max_size);
+  assert_int_equal(p->max_times_sampled, q->max_times_sampled);
   for (;;) {
     const rv_draw *s, *t;
     size_t n, m;
@@ -131,7 +139,7 @@ static void something(rv_store *store, rv_table *table, rv_random *random)
   size_t unknown, n = 1 + rv_random_below(random, 8);
   for (size_t i = 0; i < 8; i++) keys[i] = rv_random_below(random, KEYS), priorities[i] = (double)rv_random_below(random, 100);
   for (size_t i = 0; i < 40; i++) values[i] = (int64_t)rv_random_below(random, 1000000);
-  switch (rv_random_below(random, 12)) {
+  switch (rv_random_below(random, 13)) {
   case 0: must(rv_table_mutate(table, NULL, 0, keys, n, NULL, &unknown, &err), &err); break;
   case 1: must(rv_table_update_priorities(table, keys, priorities, n, NULL, &unknown, &err), &err); break;
   case 2:
@@ -144,6 +152,13 @@ static void something(rv_store *store, rv_table *table, rv_random *random)
   case 7: {
     rv_rate_limiter_config limiter = rv_rate_limiter_min_size(1 + (int64_t)rv_random_below(random, 3));
     must(rv_table_set_rate_limiter(table, &limiter, &err), &err);
+    break;
+  }
+  case 8: {
+    rv_bounds_change bounds = {
+        .bounds = {.max_size = 3 + (int64_t)rv_random_below(random, 3 * KEYS),
+                   .max_times_sampled = rv_random_below(random, 2) == 0 ? RV_UNCHANGED : (int32_t)rv_random_below(random, 5)}};
+    while (!bounds.done) must(rv_table_change_bounds(table, &bounds, &err), &err);
     break;
   }
   default: must(insert_value(store, table, keys[0], priorities[0], values[0]), &err); break;
@@ -251,7 +266,7 @@ static void inserts_wait_for_room_say_so_and_go_on_when_there_is(void **state)
   assert_int_equal(rv_table_insert(table, &insert), RV_SUBMIT_PENDING);
   atomic_store(&log.fault, 28);
   assert_int_equal(rv_waiter_explain(&insert.waiter, why, sizeof why), RV_WAIT_JOURNAL);
-  assert_non_null(strstr(why, "waits for the journal in table \"replay\""));
+  assert_non_null(strstr(why, "table \"replay\": inserting waits for the journal"));
   assert_non_null(strstr(why, "No space left on device"));
   draw(table, 1); /* samples go on a while longer */
   rv_change_list list;

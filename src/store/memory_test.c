@@ -117,7 +117,7 @@ static void near_the_limit_inserts_wait_and_say_why(void **state)
   assert_true(used(store) <= LIMIT);
   char why[256];
   assert_int_equal(rv_waiter_explain(&waiting.insert.waiter, why, sizeof why), RV_WAIT_MEMORY);
-  if (strstr(why, "waits for memory in table \"replay\" (0.") != why || strstr(why, " of 1.0 MiB used)") == NULL)
+  if (strstr(why, "table \"replay\": inserting waits for memory (0.") != why || strstr(why, " of 1.0 MiB used)") == NULL)
     fail_msg("%s", why);
   rv_table_info info = info_of(table);
   assert_int_equal(info.num_waiting, 1);

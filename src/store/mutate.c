@@ -317,6 +317,7 @@ rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config 
   rv_turn turn;
   rv_turn_begin(&turn, table);
   rv_code code = rv_table_is_closed(table, err);
+  if (code == RV_OK) code = rv_changes_allow(table, err);
   if (code == RV_OK) {
     code = rv_rate_limiter_check_size(config, table->config.max_size, table->config.max_times_sampled, err);
     if (code == RV_OK) code = rv_changes_reserve(table, 1, 1, err);

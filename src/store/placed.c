@@ -83,9 +83,13 @@ void rv_placed_form_free(rv_table *table, rv_form *form)
 
 /* With c rows a segment, a table of m rows repeats m / c of `repeated`, and of each stream about c rows are not in use: in all
  * least where c^2 = repeated * m / streams. Where rows are small their books count more. */
-size_t rv_placed_segment_rows(const rv_table *table, const rv_form *form, size_t streams, size_t repeated)
+size_t rv_placed_segment_rows(rv_table *table, const rv_form *form, size_t streams, size_t repeated)
 {
-  size_t share = (size_t)table->config.max_size / streams, rows = 1, row = form->row_bytes == 0 ? 1 : form->row_bytes;
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  size_t max_size = (size_t)table->config.max_size;
+  rv_turn_leave(&turn);
+  size_t share = max_size / streams, rows = 1, row = form->row_bytes == 0 ? 1 : form->row_bytes;
   size_t square = share * repeated; /* max_size is below 2^31 */
   while (rows < MOST_ROWS && rows * rows < square) rows++;
   size_t enough = FIRST_BYTES / row;

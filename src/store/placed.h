@@ -28,7 +28,7 @@ void rv_placed_form_free(rv_table *table, rv_form *form);
 /* How many rows a segment should have of a writer that fills `streams` of them side by side, all into one table, and begins
  * each with `repeated` rows that the one before has too: few cost memory by what is repeated, many by what is not yet, or no
  * longer, in use. */
-size_t rv_placed_segment_rows(const rv_table *table, const rv_form *form, size_t streams, size_t repeated);
+size_t rv_placed_segment_rows(rv_table *table, const rv_form *form, size_t streams, size_t repeated);
 /* An empty segment of about so many rows, the caller's reference: one of the table's that died, where there is one. */
 rv_code rv_placed_segment_new(rv_table *table, rv_form *form, size_t capacity, rv_chunk **out, rv_error *err);
 /* No more rows come into it. Takes the reference; NULL is fine. */

@@ -246,14 +246,30 @@ static rv_wait_reason explain_insert(const rv_rate_limiter *limiter, char *out, 
   return RV_WAIT_TOO_MANY_INSERTS;
 }
 
+enum { GROUPED = 32 };
+
+/* 1,234,567 */
+static void group(int64_t n, char out[GROUPED])
+{
+  char digits[GROUPED];
+  int length = snprintf(digits, sizeof digits, "%lld", (long long)n), at = 0;
+  for (int i = 0; i < length; i++) {
+    if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-') out[at++] = ',';
+    out[at++] = digits[i];
+  }
+  out[at] = '\0';
+}
+
 static rv_wait_reason explain_sample(const rv_rate_limiter *limiter, char *out, size_t capacity)
 {
   const rv_rate_limiter_config *config = &limiter->config;
   int64_t present = limiter->inserts - limiter->deletes;
   if (present < config->min_size_to_sample) {
-    int64_t more = config->min_size_to_sample - present;
-    snprintf(out, capacity, "waits for %lld more item%s (min_size_to_sample %lld, %lld present)", (long long)more,
-             more == 1 ? "" : "s", (long long)config->min_size_to_sample, (long long)present);
+    char wanted[GROUPED], has[GROUPED];
+    group(config->min_size_to_sample, wanted);
+    group(present, has);
+    snprintf(out, capacity, "waits for %s item%s, has %s (min_size_to_sample)", wanted,
+             config->min_size_to_sample == 1 ? "" : "s", has);
     return RV_WAIT_MIN_SIZE;
   }
   double after = (double)limiter->inserts * config->samples_per_insert - (double)limiter->samples - 1;

@@ -35,7 +35,7 @@ void rv_rate_limiter_reset(rv_rate_limiter *limiter);
 /* Counters from a checkpoint. RV_INVALID_ARGUMENT: negative, or deletes > inserts. */
 rv_code rv_rate_limiter_restore(rv_rate_limiter *limiter, int64_t inserts, int64_t samples, int64_t deletes, rv_error *err);
 
-/* What the next insert or sample waits for, as part of a sentence: "waits for 3 more items (min_size_to_sample 10, 7 present)".
+/* What the next insert or sample waits for, as part of a sentence: "waits for 10 items, has 7 (min_size_to_sample)".
  * RV_WAIT_NONE and "may proceed" when it need not wait. NUL-terminated for capacity > 0. */
 rv_wait_reason rv_rate_limiter_explain(const rv_rate_limiter *limiter, bool insert, char *out, size_t capacity);
 

@@ -296,8 +296,11 @@ static void what_is_waited_for_is_told_in_numbers(void **state)
   (void)state;
   rv_rate_limiter limiter = made(rv_rate_limiter_min_size(10));
   rv_rate_limiter_inserted(&limiter, 7);
-  explained(&limiter, false, RV_WAIT_MIN_SIZE, "waits for 3 more items (min_size_to_sample 10, 7 present)");
+  explained(&limiter, false, RV_WAIT_MIN_SIZE, "waits for 10 items, has 7 (min_size_to_sample)");
   explained(&limiter, true, RV_WAIT_NONE, "may proceed");
+  limiter = made(rv_rate_limiter_min_size(1000000));
+  rv_rate_limiter_inserted(&limiter, 12345);
+  explained(&limiter, false, RV_WAIT_MIN_SIZE, "waits for 1,000,000 items, has 12,345");
   limiter = made(rv_rate_limiter_queue(2));
   rv_rate_limiter_inserted(&limiter, 2);
   explained(&limiter, true, RV_WAIT_TOO_MANY_INSERTS, "waits for 1 more sample (max_diff 2;");

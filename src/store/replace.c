@@ -74,6 +74,7 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
   rv_slab *slab = work->slab;
   rv_books *books = &work->table->books;
   if (books->by_key.count > 0) return 0;       /* a new key might be there already */
+  if (books->old_bits != 0) return 0;          /* likewise */
   if (work->table->snapshot != NULL) return 0; /* each item that goes must be looked at */
   const uint64_t tag = books->key_tag, mask = books->key_mask, named = UINT64_C(0xFF00000000000000) | mask;
   const unsigned slot_bits = books->slot_bits;
@@ -137,7 +138,7 @@ static void replace_one(rv_replacing *work, size_t i)
     rv_marks_leave(table, slot);
     item->marked = 0;
   }
-  if (rv_books_slot_named(books, item->key) != slot) rv_map_remove(&books->by_key, item->key);
+  rv_books_forget_key(books, item->key, slot);
   rv_books_detach(books, slot, &work->turn->garbage);
   rv_slab_renew(work->slab, slot);
   rv_item_set_sequence(item, ++work->slab->sequence);
@@ -159,6 +160,7 @@ static void begin(rv_replacing *work, rv_turn *turn, const rv_rows *rows)
   rv_table *table = turn->table;
   work->turn = turn;
   work->table = table;
+  rv_books_forget_old_names(&table->books);
   work->slab = &table->books.slab;
   work->now_ns = rv_stamp_now(&table->stamp, table->env);
   work->given = rows->priorities == NULL ? NULL : rows->priorities + rows->done;

@@ -162,7 +162,7 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling)
   rv_changes_note(table, RV_CHANGE_SAMPLE, item);
   fill_draw(table, item, draw);
   rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
-  if (table->config.max_times_sampled <= 0 || item->times_sampled != table->config.max_times_sampled) return false;
+  if (table->config.max_times_sampled <= 0 || item->times_sampled < table->config.max_times_sampled) return false;
   rv_table_remove(turn, slot);
   return true;
 }

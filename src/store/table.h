@@ -16,6 +16,17 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
                                    size_t *num_unknown, rv_error *err);
 rv_code rv_table_reset(rv_table *table, rv_error *err);
 rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config *config, rv_error *err);
+/* As rv_client_set_bounds, a part of it at a time (about 1,000 items): until it fails, or `done`. */
+typedef struct rv_table_bounds {
+  int64_t max_size;          /* or RV_UNCHANGED, and so the next */
+  int32_t max_times_sampled; /* 0: none */
+} rv_table_bounds;
+typedef struct rv_bounds_change {
+  rv_table_bounds bounds;
+  uint64_t number; /* 0 to begin with; the table's, which tells it from a later one */
+  bool done;
+} rv_bounds_change;
+rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_error *err);
 /* Looks at an item without counting it; the caller releases *out. RV_NOT_FOUND. */
 rv_code rv_table_get(rv_table *table, uint64_t key, rv_draw *out, rv_error *err);
 /* A page of items in order of insertion; as rv_client_items. */

@@ -116,7 +116,9 @@ struct rv_table {
   size_t max_bytes;  /* of items; SIZE_MAX: no bound */
   bool bounded;      /* there is a bound in bytes, its own or the store's */
   char *name;
-  rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL */
+  rv_table_config
+      config; /* name, selector texts and extensions point into copies; signature NULL. Its max_size and max_times_sampled
+                             may change, under the lock */
   rv_signature *signature;
   bool weighs; /* some selector takes no negative and no infinite priority */
   rv_extension *extensions;
@@ -131,6 +133,7 @@ struct rv_table {
   rv_books books;
   int64_t num_unique_samples, updates;
   rv_bound lowest, highest;
+  uint64_t bounds_changes;
   uint64_t changes;      /* of items or priorities, for those who look in slices */
   uint64_t naming;       /* of the items inserted last */
   uint64_t naming_since; /* the first of them, in the order of insertion; 0: no other item is present */

@@ -218,7 +218,7 @@ rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity)
   rv_wait_reason reason = rv_rate_limiter_explain(&table->limiter, insert, sentence, sizeof sentence);
   if (reason == RV_WAIT_NONE && !insert && table->books.slab.count == 0) {
     reason = RV_WAIT_EMPTY;
-    snprintf(sentence, sizeof sentence, "waits for an item (none is present)");
+    snprintf(sentence, sizeof sentence, "waits for an item, has none");
   }
   if (reason == RV_WAIT_NONE && !rv_changes_have_room(table, insert ? 1 : 2)) {
     reason = RV_WAIT_JOURNAL;
@@ -229,16 +229,12 @@ rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity)
     rv_memory_explain(table->memory, sentence, sizeof sentence);
   }
   rv_turn_end(&turn);
+  const char *what = insert ? "inserting" : "sampling";
   if (ahead > 0) {
-    snprintf(out, capacity, "waits for its turn in table \"%s\": %zu%s %s came first, the first of which %s", table->name, ahead,
-             ahead == COUNTED_AHEAD ? " or more" : "", insert ? "inserts" : "samples", sentence);
+    snprintf(out, capacity, "table \"%s\": %s waits for its turn, %zu%s came first, the first of which %s", table->name, what,
+             ahead, ahead == COUNTED_AHEAD ? " or more" : "", sentence);
     return RV_WAIT_TURN;
   }
-  /* "waits for 3 more items (...)": the table's name goes before the numbers */
-  const char *numbers = sentence;
-  while (*numbers != '\0' && *numbers != '(') numbers++;
-  int words = (int)(numbers - sentence);
-  while (words > 0 && sentence[words - 1] == ' ') words--;
-  snprintf(out, capacity, "%.*s in table \"%s\"%s%s", words, sentence, table->name, *numbers == '\0' ? "" : " ", numbers);
+  snprintf(out, capacity, "table \"%s\": %s %s", table->name, what, sentence);
   return reason;
 }

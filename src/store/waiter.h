@@ -113,7 +113,7 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows);
 bool rv_table_add_row(rv_table *table, rv_rows *row);
 rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling);
 bool rv_waiter_cancel(rv_waiter *waiter);
-/* "waits for 3 more items in table \"replay\" (min_size_to_sample 10, 7 present)": what a pending operation waits for now. Also right
+/* "table \"replay\": sampling waits for 10 items, has 7 (min_size_to_sample)": what a pending operation waits for now. Also right
  * after cancelling. Returns the reason. */
 rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity);
 

@@ -235,9 +235,9 @@ static void what_is_waited_for_is_said_in_numbers(void **state)
   submit_ask(&w, &first, 1, &notes, 1);
   submit_ask(&w, &second, 5, &notes, 2);
   assert_int_equal(rv_waiter_explain(&first.sampling.waiter, sentence, sizeof sentence), RV_WAIT_MIN_SIZE);
-  assert_non_null(strstr(sentence, "waits for 3 more items in table \"queue\" (min_size_to_sample 10, 7 present)"));
+  assert_non_null(strstr(sentence, "table \"queue\": sampling waits for 10 items, has 7"));
   assert_int_equal(rv_waiter_explain(&second.sampling.waiter, sentence, sizeof sentence), RV_WAIT_TURN);
-  assert_non_null(strstr(sentence, "waits for its turn in table \"queue\": 1 samples came first"));
+  assert_non_null(strstr(sentence, "table \"queue\": sampling waits for its turn, 1 came first"));
   rv_table_info info = info_of(w.table);
   assert_int_equal(info.num_waiting, 2);
   assert_int_equal(info.num_waiting_samples, 2);

@@ -3,6 +3,7 @@
 #define RV_WIRE_UNARY_H
 
 #include "reverie/client.h"
+#include "store/table.h"
 #include "wire/proto.h"
 
 typedef struct rv_mutate_request {
@@ -44,7 +45,7 @@ void rv_signature_serialize(rv_writer_buf *out, const rv_signature *signature);
 /* As a field of the message that is being written: its structure, or such a list; nothing without either. */
 void rv_signature_put(rv_writer_buf *out, uint32_t field, const rv_signature *signature);
 
-/* Extension service reverie.Reverie (docs/protocol.md): Items, Get, SetRateLimiter. */
+/* Extension service reverie.Reverie (docs/protocol.md): Items, Get, SetRateLimiter, SetBounds. */
 typedef struct rv_items_request {
   rv_span table;
   uint64_t cursor;
@@ -62,6 +63,10 @@ void rv_get_request_serialize(rv_writer_buf *out, const char *table, uint64_t ke
 
 rv_code rv_set_rate_limiter_parse(rv_span message, rv_span *table, rv_rate_limiter_config *out, rv_error *err);
 void rv_set_rate_limiter_serialize(rv_writer_buf *out, const char *table, const rv_rate_limiter_config *limiter);
+
+/* What is to stay as it is is absent. */
+rv_code rv_set_bounds_parse(rv_span message, rv_span *table, rv_table_bounds *out, rv_error *err);
+void rv_set_bounds_serialize(rv_writer_buf *out, const char *table, const rv_table_bounds *bounds);
 
 /* CheckpointResponse. */
 rv_code rv_checkpoint_response_parse(rv_span message, rv_span *path, rv_error *err);

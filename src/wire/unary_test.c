@@ -158,6 +158,24 @@ static void a_rate_limiter_comes_back(void **state)
   assert_int_equal(rv_set_rate_limiter_parse(SPAN("\x12\x02\x09\x01"), &table, &back, NULL), RV_INVALID_ARGUMENT);
 }
 
+static void bounds_come_back_and_what_is_absent_stays_as_it_is(void **state)
+{
+  (void)state;
+  const rv_table_bounds all[] = {{5000000000, 0}, {RV_UNCHANGED, 7}, {3, RV_UNCHANGED}};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    rv_writer_buf out;
+    rv_writer_buf_init(&out);
+    rv_set_bounds_serialize(&out, "replay", &all[i]);
+    rv_buf *buf = written(&out);
+    rv_span table;
+    rv_table_bounds back;
+    assert_int_equal(rv_set_bounds_parse(span_of(buf), &table, &back, NULL), RV_OK);
+    assert_true(span_is(table, "replay") && back.max_size == all[i].max_size);
+    assert_int_equal(back.max_times_sampled, all[i].max_times_sampled);
+    rv_buf_unref(buf);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -168,6 +186,7 @@ int main(void)
       cmocka_unit_test(small_requests_come_back_as_they_went),
       cmocka_unit_test(a_page_of_items_comes_back),
       cmocka_unit_test(a_rate_limiter_comes_back),
+      cmocka_unit_test(bounds_come_back_and_what_is_absent_stays_as_it_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,7 +281,7 @@ TEST(a_timeout_says_what_was_waited_for)
   assert_int_equal(waiting.code, RV_DEADLINE_EXCEEDED);
   rv_error err = waiting.err;
   assert_says("five");
-  assert_says("2 more items");
+  assert_says("sampling waits for 5 items, has 3");
 }
 
 enum { THREADS = 4, ROUNDS = 20 };

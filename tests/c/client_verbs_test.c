@@ -131,6 +131,28 @@ TEST(set_rate_limiter_lets_others_through)
   assert_code(rv_client_set_rate_limiter(f->client, "five", &limiter, &long_enough, &err), RV_INVALID_ARGUMENT);
 }
 
+TEST(set_bounds_changes_a_running_table)
+{
+  rv_error err;
+  for (int i = 0; i < 3; i++) add_values(f->client, "fifo", 1000);
+  assert_ok(rv_client_set_bounds(f->client, "fifo", 7, RV_UNCHANGED, &long_enough, &err));
+  assert_int_equal(table_size(f, "fifo"), 7);
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "fifo", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  assert_int_equal(rv_batch_info(batch, 0)->table_size, 7); /* the oldest of the newest seven */
+  rv_batch_free(batch);
+  assert_ok(rv_client_set_bounds(f->client, "fifo", RV_UNCHANGED, 1, &long_enough, &err));
+  assert_ok(rv_client_sample_batch(f->client, "fifo", 7, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+  rv_batch_free(batch);
+  assert_int_equal(table_size(f, "fifo"), 0);
+  assert_ok(rv_client_set_bounds(f->client, "fifo", 2000, 0, &long_enough, &err));
+  add_values(f->client, "fifo", 1500);
+  assert_int_equal(table_size(f, "fifo"), 1500);
+  assert_code(rv_client_set_bounds(f->client, "five", 4, RV_UNCHANGED, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("min_size_to_sample is 5");
+  assert_code(rv_client_set_bounds(f->client, "fifo", 0, RV_UNCHANGED, &long_enough, &err), RV_INVALID_ARGUMENT);
+}
+
 TEST(checkpoint_without_a_checkpointer_is_refused)
 {
   rv_error err;
@@ -157,6 +179,7 @@ TEST(an_unknown_table_is_not_found_by_any_verb)
               RV_NOT_FOUND);
   assert_code(rv_client_reset(f->client, "nowhere", &long_enough, &err), RV_NOT_FOUND);
   assert_code(rv_client_set_rate_limiter(f->client, "nowhere", &limiter, &long_enough, &err), RV_NOT_FOUND);
+  assert_code(rv_client_set_bounds(f->client, "nowhere", 5, RV_UNCHANGED, &long_enough, &err), RV_NOT_FOUND);
   assert_code(rv_client_sample_batch(f->client, "nowhere", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err), RV_NOT_FOUND);
   assert_code(rv_client_reset(f->client, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
 }
@@ -171,6 +194,7 @@ int main(void)
                                      EVERY_WAY(a_refused_priority_changes_nothing),
                                      EVERY_WAY(reset_empties_a_table),
                                      EVERY_WAY(set_rate_limiter_lets_others_through),
+                                     EVERY_WAY(set_bounds_changes_a_running_table),
                                      EVERY_WAY(checkpoint_without_a_checkpointer_is_refused),
                                      EVERY_WAY(an_unknown_table_is_not_found_by_any_verb)};
   return cmocka_run_group_tests(tests, NULL, NULL);

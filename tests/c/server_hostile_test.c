@@ -22,6 +22,7 @@ static const char *const methods[] = {INSERT,
                                       "/reverie.Reverie/Items",
                                       "/reverie.Reverie/Get",
                                       "/reverie.Reverie/SetRateLimiter",
+                                      "/reverie.Reverie/SetBounds",
                                       "/grpc.health.v1.Health/Check",
                                       "/grpc.health.v1.Health/Watch"};
 enum { NUM_METHODS = sizeof methods / sizeof methods[0] };

@@ -3,9 +3,12 @@
 
 #include "net/certificates_testing.h"
 #include "reverie/step_writer.h"
+#include "support/rig.h"
 
 static const char actor_token[] = "token-of-the-actors", learner_token[] = "token-of-the-learner",
                   admin_token[] = "token-of-the-admin";
+
+enum { MOST_STREAMS = 20, MOST_BYTES = 100000 };
 
 typedef struct secured {
   fixture f;
@@ -53,7 +56,9 @@ static void open_server(secured *s, const rv_tls_config *tls, const rv_identity 
                              .env = &env,
                              .tls = tls,
                              .identities = identities,
-                             .num_identities = num_identities};
+                             .num_identities = num_identities,
+                             .max_streams_per_identity = MOST_STREAMS,
+                             .max_bytes_per_identity = MOST_BYTES};
   assert_ok(rv_server_new(&config, &s->f.server, &err));
   s->f.port = rv_server_port(s->f.server, 0);
   snprintf(s->f.address, sizeof s->f.address, "127.0.0.1:%u", (unsigned)s->f.port);
@@ -146,6 +151,95 @@ static void what_was_not_granted_is_refused_by_name(void **state)
   rv_client_free(actor);
   rv_client_free(learner);
   rv_client_free(admin);
+  close_server(&s);
+}
+
+static const rv_metadata as_actor = {"authorization", "Bearer token-of-the-actors"},
+                         as_learner = {"authorization", "Bearer token-of-the-learner"};
+
+static void an_identity_has_so_many_calls_open_and_no_more(void **state)
+{
+  (void)state;
+  secured s;
+  test_peer peer, other;
+  test_stream *open[MOST_STREAMS];
+  char message[RV_ERROR_MESSAGE_MAX];
+  open_with_tokens(&s);
+  peer_open(&peer, s.f.address);
+  peer_open(&other, s.f.address); /* the bound is the identity's, not a connection's */
+  for (int i = 0; i < MOST_STREAMS; i++) {
+    open[i] = stream_open(i % 2 == 0 ? &peer : &other, SAMPLE, &as_learner, 1);
+    ask_samples(open[i], "five", 1, -1);
+  }
+  wait_for_waiting(&s.f, "five", 0, MOST_STREAMS);
+  test_stream *more = stream_open(&peer, SAMPLE, &as_learner, 1);
+  assert_int_equal(stream_end(more, message), RV_RESOURCE_EXHAUSTED);
+  assert_string_equal(message, "\"learner\" has 20 calls open, and may have no more; end some, or raise the server's "
+                               "max_streams_per_identity");
+  stream_free(more);
+  rv_client *actor = client_of(&s, actor_token, NULL);
+  rv_error err;
+  assert_ok(add_value(actor, "replay", 1, 1.0, NULL, &long_enough, &err)); /* others have their own */
+  stream_free(open[0]);
+  wait_for_waiting(&s.f, "five", 0, MOST_STREAMS - 1);
+  open[0] = stream_open(&peer, SAMPLE, &as_learner, 1);
+  ask_samples(open[0], "five", 1, -1);
+  wait_for_waiting(&s.f, "five", 0, MOST_STREAMS);
+  for (int i = 0; i < MOST_STREAMS; i++) stream_free(open[i]);
+  rv_client_free(actor);
+  peer_close(&peer);
+  peer_close(&other);
+  close_server(&s);
+}
+
+/* A chunk of about 60 kB that no item refers to. */
+static void send_chunk(test_stream *stream)
+{
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_chunk(&body, 1, 0, 15000, 0);
+  stream_send(stream, &body);
+}
+
+/* One small item; the chunk stays. */
+static void insert_and_keep(test_stream *stream, uint64_t key)
+{
+  const uint64_t kept = 1;
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_chunk(&body, key, 0, 1, 0);
+  put_item(&body, key, (item_options){.table = "replay", .priority = 1, .chunk = key});
+  put_keep(&body, &kept, 1);
+  stream_send(stream, &body);
+}
+
+static void an_identity_keeps_so_many_bytes_and_no_more(void **state)
+{
+  (void)state;
+  secured s;
+  test_peer peer;
+  char message[RV_ERROR_MESSAGE_MAX];
+  uint64_t key;
+  open_with_tokens(&s);
+  peer_open(&peer, s.f.address);
+  test_stream *first = stream_open(&peer, INSERT, &as_actor, 1), *second = stream_open(&peer, INSERT, &as_actor, 1);
+  send_chunk(first);
+  insert_and_keep(first, 7); /* when it is confirmed, what came before is in */
+  expect_keys(first, &key, 1);
+  send_chunk(second);
+  assert_int_equal(stream_end(second, message), RV_RESOURCE_EXHAUSTED);
+  assert_non_null(strstr(message, "\"actors\""));
+  assert_non_null(strstr(message, "max_bytes_per_identity"));
+  stream_free(second);
+  stream_half_close(first);
+  assert_int_equal(stream_end(first, NULL), RV_OK);
+  stream_free(first);
+  first = stream_open(&peer, INSERT, &as_actor, 1); /* what it kept went with it */
+  send_chunk(first);
+  insert_and_keep(first, 8);
+  expect_keys(first, &key, 1);
+  stream_free(first);
+  peer_close(&peer);
   close_server(&s);
 }
 
@@ -402,6 +496,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_may_do_what_it_was_granted),
       cmocka_unit_test(what_was_not_granted_is_refused_by_name),
+      cmocka_unit_test(an_identity_has_so_many_calls_open_and_no_more),
+      cmocka_unit_test(an_identity_keeps_so_many_bytes_and_no_more),
       cmocka_unit_test(who_is_not_known_gets_nowhere),
       cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),
       cmocka_unit_test(what_administrators_do_is_in_the_log),

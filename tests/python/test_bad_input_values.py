@@ -81,6 +81,7 @@ UNKNOWN = {
     "keys": lambda client: client.keys("nowhere"),
     "items": lambda client: list(client.items("nowhere")),
     "get": lambda client: client.get("nowhere", 1),
+    "set_bounds": lambda client: client.set_bounds("nowhere", max_size=1),
     "set_rate_limiter": lambda client: client.set_rate_limiter("nowhere", reverie.rate_limiters.MinSize(1)),
 }
 

@@ -210,6 +210,11 @@ def test_reveries_own_methods(stubs, channel):
     stub.SetRateLimiter(request, timeout=10)
     info = stubs.Reverb(channel).ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
     assert {i.name: i.rate_limiter_info.min_size_to_sample for i in info.table_info}["t"] == 4
+    stub.SetBounds(stubs.reverie.SetBoundsRequest(table="t", max_times_sampled=3), timeout=10)
+    after = stubs.Reverb(channel).ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
+    assert [(i.max_size, i.max_times_sampled) for i in after.table_info if i.name == "t"] == [
+        (i.max_size, 3) for i in info.table_info if i.name == "t"
+    ]
 
 
 def test_health(server, channel):

@@ -45,7 +45,7 @@ def fill(client: reverie.Client) -> tuple[int, str]:
 def test_an_add_that_waits_for_memory_says_so():
     with reverie.Server([make_table(max_size=100_000)], in_process=True, memory_limit=LIMIT) as server:
         said = fill(reverie.Client(server))[1]
-    assert 'waits for memory in table "t"' in said
+    assert 'table "t": inserting waits for memory' in said
     assert "of 4.0 MiB used" in said
 
 

@@ -17,7 +17,11 @@ FULL = """
     limits:
       max_message_bytes: 64MiB
       max_connections: 100
+      max_connections_per_address: 90
+      peer_timeout_seconds: 10
       max_streams_per_connection: 1000
+      max_streams_per_identity: 1000
+      max_bytes_per_identity: 1GiB
       max_writer_sessions: 50
       writer_session_ttl_seconds: 60
       max_stream_chunk_bytes: 256MiB

@@ -196,3 +196,34 @@ def test_the_time_a_table_has_spent_is_told_to_the_nanosecond_by_either_way(conn
     client.sample_batch("t", 1)
     times = [value for field, value in client.server_info()["t"].table_worker_time.ListFields() if field.name.endswith("_ns")]
     assert any(ns % 1_000_000 for ns in times)
+
+
+def test_a_running_tables_bounds_can_be_changed(connect):
+    client = connect(make_table(max_size=10, sampler=selectors.Fifo()))
+    client.add_batch("t", np.arange(10))
+    client.set_bounds("t", max_size=3)
+    assert client.server_info()["t"].current_size == 3
+    assert client.sample_batch("t", 3).data.tolist() == [7, 7, 7]
+    client.set_bounds("t", max_times_sampled=4)
+    assert client.sample_batch("t", 2).data.tolist() == [7, 8]
+    client.set_bounds("t", max_size=1000, max_times_sampled=0)
+    client.add_batch("t", np.arange(500))
+    info = client.server_info()["t"]
+    assert (info.current_size, info.max_size, info.max_times_sampled) == (502, 1000, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"max_size": 0}, ValueError, "max_size must be a positive integer"),
+        ({"max_size": 2**31}, ValueError, "max_size must be at most"),
+        ({"max_size": 2.5}, TypeError, "max_size must be an integer"),
+        ({"max_times_sampled": -1}, ValueError, "max_times_sampled must be an integer from 0"),
+        ({"max_times_sampled": "1"}, TypeError, "max_times_sampled must be an integer"),
+        ({"max_size": 4}, ValueError, 'table "t".*min_size_to_sample is 5'),
+    ],
+)
+def test_bounds_that_cannot_be_are_refused(connect, options, error, words):
+    client = connect(make_table(rate_limiter=rate_limiters.MinSize(5)))
+    with pytest.raises(error, match=words):
+        client.set_bounds("t", **options)

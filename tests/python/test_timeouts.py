@@ -9,7 +9,18 @@ from reverie.errors import DeadlineExceededError, UnavailableError
 
 SOON = 0.05
 NAMED_BY_REVERB = ["insert", "sample", "mutate_priorities", "writer", "reset", "server_info", "checkpoint"]
-OUR_OWN = ["add", "add_batch", "sample_batch", "update_priorities", "get", "keys", "items", "batches", "set_rate_limiter"]
+OUR_OWN = [
+    "add",
+    "add_batch",
+    "sample_batch",
+    "update_priorities",
+    "get",
+    "keys",
+    "items",
+    "batches",
+    "set_rate_limiter",
+    "set_bounds",
+]
 
 
 @pytest.mark.parametrize(("name", "default"), [(n, None) for n in NAMED_BY_REVERB] + [(n, 60.0) for n in OUR_OWN])

@@ -18,7 +18,9 @@ typedef struct settings {
   const char *host;    /* with `port`, when no addresses are given */
   int64_t port;        /* -1: not given */
   int64_t threads;
-  int64_t max_message_bytes, max_connections, max_streams_per_connection, max_writer_sessions, writer_session_ttl_ms;
+  int64_t max_message_bytes, max_connections, max_streams_per_connection, max_writer_sessions, writer_session_ttl_ms,
+      peer_timeout_ms;
+  int64_t max_connections_per_address, max_streams_per_identity, max_bytes_per_identity;
   int64_t max_stream_chunk_bytes, max_orphan_bytes, max_decode_cache_bytes, memory_limit;
   int64_t drain_ms;
   const char *checkpoint_path, *checkpoint_fallback; /* NULL: none */

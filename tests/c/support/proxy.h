@@ -1,5 +1,5 @@
 /* A TCP relay between a client and a server that drops connections: after a number of bytes, at once, or for as long as the test
- * says. Header only, for tests. */
+ * says; or lets them stand, and forwards nothing any more. Header only, for tests. */
 #ifndef RV_TEST_PROXY_H
 #define RV_TEST_PROXY_H
 
@@ -24,6 +24,7 @@ typedef struct test_proxy test_proxy;
 typedef struct proxied {
   test_proxy *proxy;
   int client, server;
+  atomic_bool silent; /* what comes is thrown away */
   pthread_t up, down;
 } proxied;
 
@@ -68,6 +69,7 @@ static inline void proxy_relay(proxied *connection, int from, int to)
   for (;;) {
     ssize_t n = recv(from, bytes, sizeof bytes, 0);
     if (n <= 0) break;
+    if (atomic_load(&connection->silent)) continue;
     size_t allowed = proxy_allow(connection->proxy, (size_t)n), sent = 0;
     while (sent < allowed) {
       ssize_t m = send(to, bytes + sent, allowed - sent, MSG_NOSIGNAL);
@@ -123,6 +125,7 @@ static void *proxy_accept(void *argument)
     proxied *connection = malloc(sizeof *connection);
     if (connection == NULL) abort();
     *connection = (proxied){.proxy = proxy, .client = client, .server = server};
+    atomic_init(&connection->silent, false);
     if (pthread_create(&connection->up, NULL, proxy_up, connection) != 0) abort();
     if (pthread_create(&connection->down, NULL, proxy_down, connection) != 0) abort();
     pthread_mutex_lock(&proxy->mutex);
@@ -154,6 +157,14 @@ static inline void proxy_cut(test_proxy *proxy)
 {
   pthread_mutex_lock(&proxy->mutex);
   for (size_t i = 0; i < proxy->num_connections; i++) proxy_shut(proxy->connections[i]);
+  pthread_mutex_unlock(&proxy->mutex);
+}
+
+/* Both ends of all connections there are find the line up, and nobody on it. */
+static inline void proxy_silence(test_proxy *proxy)
+{
+  pthread_mutex_lock(&proxy->mutex);
+  for (size_t i = 0; i < proxy->num_connections; i++) atomic_store(&proxy->connections[i]->silent, true);
   pthread_mutex_unlock(&proxy->mutex);
 }
 

@@ -1,0 +1,11 @@
+/* What a call waits for at a table of a server elsewhere. */
+#ifndef RV_CLIENT_EXPLAIN_H
+#define RV_CLIENT_EXPLAIN_H
+
+#include "client/client.h"
+
+/* "table "replay": sampling waits for 1,000 items, has 12": what an insert, or else a sample, would wait for now. The server is asked, and
+ * given a moment to answer: for callers who have run out of time. false, and out is "": it does not say, or they would not wait. */
+bool rv_explain_table(rv_client *client, const char *table, bool insert, char *out, size_t capacity);
+
+#endif

@@ -1,0 +1,381 @@
+/* Every call of the client that may wait: it ends at its deadline, when it is cancelled and when it is interrupted, and says what it waited
+ * for. The table below lists them all; each row is walked in process, over loopback, and at a server that takes connections and does
+ * not answer. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "support/place.h"
+
+enum { FEW_MS = 100 };
+
+typedef enum way { IN_PROCESS, LOOPBACK, SILENT } way;
+static const char *const names[] = {"in process", "over loopback", "at a silent server"};
+
+/* Tables: "few" has 3 items and lets none be sampled below 1,005; "full" is a queue of one item, which has it. */
+typedef struct world {
+  way way;
+  test_place place;
+  int listener; /* of the silent one */
+  char address[32];
+  rv_sampler *sampler;
+  rv_writer *writer;
+  rv_step_writer *steps;
+  rv_structured_writer *structured;
+  rv_transitions *transitions;
+} world;
+
+/* ---- the calls ---- */
+
+static const int64_t one_row[] = {1};
+static float values[8];
+static const rv_tensor row = {.dtype = RV_FLOAT32, .data = values};
+static const rv_tensor batch_of_one = {.dtype = RV_FLOAT32, .rank = 1, .shape = one_row, .data = values};
+
+static rv_code add(world *w, const rv_wait *wait, rv_error *err)
+{
+  return rv_client_add(w->place.client, "full", &row, 1, 1, NULL, wait, err);
+}
+static rv_code add_batch(world *w, const rv_wait *wait, rv_error *err)
+{
+  size_t added;
+  return rv_client_add_batch(w->place.client, "full", &batch_of_one, 1, 1, NULL, NULL, &added, wait, err);
+}
+static rv_code sample_batch(world *w, const rv_wait *wait, rv_error *err)
+{
+  rv_batch *batch;
+  return rv_client_sample_batch(w->place.client, "few", 2, RV_UNEQUAL_ERROR, wait, &batch, err);
+}
+static rv_code sample_into(world *w, const rv_wait *wait, rv_error *err)
+{
+  rv_batch_arrays arrays = {.size = sizeof arrays};
+  return rv_client_sample_into(w->place.client, "few", 2, &arrays, wait, err);
+}
+static rv_code next_sample(world *w, const rv_wait *wait, rv_error *err)
+{
+  const rv_sampler_config config = {.size = sizeof config,
+                                    .table = "few",
+                                    .max_samples = RV_UNLIMITED,
+                                    .max_samples_per_stream = RV_UNLIMITED,
+                                    .rate_limiter_timeout_ms = RV_FOREVER};
+  rv_sample *sample;
+  if (w->sampler == NULL) OK(rv_sampler_new(w->place.client, &config, &w->sampler, error));
+  return rv_sampler_next(w->sampler, wait, &sample, err);
+}
+
+/* A writer with one item that cannot get in. */
+static void need_writer(world *w)
+{
+  if (w->writer != NULL) return;
+  const rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 2};
+  const rv_cell cell = {.column = 0, .value = row};
+  OK(rv_writer_new(w->place.client, &config, &w->writer, error));
+  OK(rv_writer_append(w->writer, &cell, 1, false, error));
+  OK(item_of_rows(w->writer, "full", 0, 1, 1, 1, NULL, error));
+}
+static rv_code writer_wait_ready(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_writer(w);
+  return rv_writer_wait_ready(w->writer, wait, err);
+}
+static rv_code writer_flush(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_writer(w);
+  return rv_writer_flush(w->writer, 0, wait, err);
+}
+static rv_code writer_end_episode(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_writer(w);
+  return rv_writer_end_episode(w->writer, true, wait, err);
+}
+
+static void need_steps(world *w)
+{
+  if (w->steps != NULL) return;
+  const rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1, .max_in_flight_items = 1};
+  const rv_wait none = {.timeout_ms = 0};
+  rv_error err;
+  OK(rv_step_writer_new(w->place.client, &config, &w->steps, error));
+  OK(rv_step_writer_append(w->steps, &row, 1, &none, error));
+  rv_step_writer_create_item(w->steps, "full", 1, 1, &none, NULL, &err); /* it is sent; there is no room for another */
+}
+static rv_code steps_wait_ready(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_steps(w);
+  return rv_step_writer_wait_ready(w->steps, wait, err);
+}
+static rv_code steps_create_item(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_steps(w);
+  return rv_step_writer_create_item(w->steps, "full", 1, 1, wait, NULL, err);
+}
+static rv_code steps_flush(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_steps(w);
+  return rv_step_writer_flush(w->steps, wait, err);
+}
+static rv_code steps_close(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_steps(w);
+  rv_code code = rv_step_writer_close(w->steps, true, wait, err); /* whatever it returns, it is closed */
+  rv_step_writer_free(w->steps);
+  w->steps = NULL;
+  return code;
+}
+
+static void need_structured(world *w)
+{
+  if (w->structured != NULL) return;
+  const rv_pattern_node node = rv_pattern_row(0, -1);
+  const rv_pattern_config pattern = {.size = sizeof pattern,
+                                     .table = "full",
+                                     .nodes = &node,
+                                     .num_nodes = 1,
+                                     .priority = {.kind = RV_PRIORITY_CONSTANT, .constant = 1}};
+  const rv_structured_writer_config config = {.size = sizeof config, .patterns = &pattern, .num_patterns = 1};
+  const rv_cell cell = {.column = 0, .value = row};
+  OK(rv_structured_writer_new(w->place.client, &config, &w->structured, error));
+  OK(rv_structured_writer_append(w->structured, &cell, 1, false, error));
+}
+static rv_code structured_flush(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_structured(w);
+  return rv_structured_writer_flush(w->structured, 0, wait, err);
+}
+static rv_code structured_end_episode(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_structured(w);
+  return rv_structured_writer_end_episode(w->structured, true, wait, err);
+}
+
+static void need_transitions(world *w)
+{
+  if (w->transitions != NULL) return;
+  const rv_transitions_column column = {.name = NULL};
+  const rv_transitions_config config = {
+      .size = sizeof config, .table = "full", .num_envs = 1, .columns = &column, .num_columns = 1};
+  OK(rv_transitions_new(w->place.client, &config, &w->transitions, error));
+}
+static rv_code transitions_add(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_transitions(w);
+  return rv_transitions_add(w->transitions, &batch_of_one, 1, NULL, NULL, wait, err);
+}
+static rv_code transitions_flush(world *w, const rv_wait *wait, rv_error *err)
+{
+  const rv_wait patient = {.timeout_ms = 30000};
+  need_transitions(w);
+  if (w->place.client != NULL) OK(rv_transitions_add(w->transitions, &batch_of_one, 1, NULL, NULL, &patient, error));
+  return rv_transitions_flush(w->transitions, wait, err);
+}
+
+static rv_code server_info(world *w, const rv_wait *wait, rv_error *err)
+{
+  rv_server_info *info;
+  return rv_client_server_info(w->place.client, wait, &info, err);
+}
+static rv_code items(world *w, const rv_wait *wait, rv_error *err)
+{
+  uint64_t cursor = 0;
+  rv_item_info item;
+  size_t count;
+  return rv_client_items(w->place.client, "few", &cursor, &item, 1, &count, wait, err);
+}
+static rv_code get(world *w, const rv_wait *wait, rv_error *err)
+{
+  rv_sample *sample;
+  return rv_client_get(w->place.client, "few", 1, wait, &sample, err);
+}
+static rv_code mutate(world *w, const rv_wait *wait, rv_error *err)
+{
+  const uint64_t key = 1;
+  return rv_client_mutate(w->place.client, "few", NULL, 0, &key, 1, NULL, NULL, wait, err);
+}
+static rv_code update_priorities(world *w, const rv_wait *wait, rv_error *err)
+{
+  const uint64_t key = 1;
+  const double priority = 1;
+  return rv_client_update_priorities(w->place.client, "few", &key, &priority, 1, NULL, NULL, wait, err);
+}
+static rv_code reset(world *w, const rv_wait *wait, rv_error *err)
+{
+  return rv_client_reset(w->place.client, "few", wait, err);
+}
+static rv_code set_rate_limiter(world *w, const rv_wait *wait, rv_error *err)
+{
+  const rv_rate_limiter_config limiter = rv_rate_limiter_min_size(1);
+  return rv_client_set_rate_limiter(w->place.client, "few", &limiter, wait, err);
+}
+static rv_code set_bounds(world *w, const rv_wait *wait, rv_error *err)
+{
+  return rv_client_set_bounds(w->place.client, "few", 2000, 0, wait, err);
+}
+static rv_code checkpoint(world *w, const rv_wait *wait, rv_error *err)
+{
+  char *path;
+  return rv_client_checkpoint(w->place.client, &path, wait, err);
+}
+
+#define INSERTING "table \"full\": inserting waits for 1 more sample"
+#define SAMPLING "table \"few\": sampling waits for 1,005 items, has 3"
+
+static const struct waiting_call {
+  const char *name;
+  rv_code (*call)(world *w, const rv_wait *wait, rv_error *err);
+  const char *in_process, *over_loopback; /* what it waits for; NULL: it does not */
+} calls[] = {
+    {"add", add, INSERTING, INSERTING},
+    {"add_batch", add_batch, INSERTING, INSERTING},
+    {"sample_batch", sample_batch, SAMPLING, SAMPLING},
+    {"sample_into", sample_into, SAMPLING, SAMPLING},
+    {"sampler_next", next_sample, SAMPLING, SAMPLING},
+    {"writer_wait_ready", writer_wait_ready, NULL, NULL},
+    {"writer_flush", writer_flush, INSERTING, INSERTING},
+    {"writer_end_episode", writer_end_episode, INSERTING, INSERTING},
+    {"step_writer_wait_ready", steps_wait_ready, NULL, NULL},
+    {"step_writer_create_item", steps_create_item, INSERTING, INSERTING},
+    {"step_writer_flush", steps_flush, INSERTING, INSERTING},
+    {"step_writer_close", steps_close, INSERTING, INSERTING},
+    {"structured_writer_flush", structured_flush, INSERTING, INSERTING},
+    {"structured_writer_end_episode", structured_end_episode, INSERTING, INSERTING},
+    {"transitions_add", transitions_add, INSERTING, NULL},
+    {"transitions_flush", transitions_flush, NULL, INSERTING},
+    {"server_info", server_info, NULL, NULL},
+    {"items", items, NULL, NULL},
+    {"get", get, NULL, NULL},
+    {"mutate", mutate, NULL, NULL},
+    {"update_priorities", update_priorities, NULL, NULL},
+    {"reset", reset, NULL, NULL},
+    {"set_rate_limiter", set_rate_limiter, NULL, NULL},
+    {"set_bounds", set_bounds, NULL, NULL},
+    {"checkpoint", checkpoint, NULL, NULL},
+};
+enum { CALLS = sizeof calls / sizeof calls[0] };
+
+/* ---- the walk ---- */
+
+static void open_world(world *w, way at)
+{
+  *w = (world){.way = at, .listener = -1};
+  if (at == SILENT) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof name;
+    w->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(w->listener, (struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(listen(w->listener, 64), 0);
+    assert_int_equal(getsockname(w->listener, (struct sockaddr *)&name, &length), 0);
+    snprintf(w->address, sizeof w->address, "127.0.0.1:%d", (int)ntohs(name.sin_port));
+    w->place.client = place_connect(w->address);
+    return;
+  }
+  rv_table_config tables[] = {rv_table_config_default("few", 2000), place_queue("full", 1)};
+  tables[0].rate_limiter = rv_rate_limiter_min_size(1005);
+  place_open(&w->place, at == LOOPBACK, tables, 2);
+  for (int i = 0; i < 3; i++) OK(rv_client_add(w->place.client, "few", &row, 1, 1, NULL, NULL, error));
+  OK(rv_client_add(w->place.client, "full", &row, 1, 1, NULL, NULL, error));
+}
+
+static void close_world(world *w)
+{
+  if (w->sampler != NULL) rv_sampler_free(w->sampler);
+  rv_writer_free(w->writer);
+  rv_step_writer_free(w->steps);
+  rv_structured_writer_free(w->structured);
+  rv_transitions_free(w->transitions);
+  rv_client_free(w->place.client);
+  if (w->way == SILENT) {
+    close(w->listener);
+    return;
+  }
+  rv_server_free(w->place.server);
+  rv_store_unref(w->place.store);
+}
+
+static const char *reason_of(const struct waiting_call *call, const world *w)
+{
+  if (w->way == SILENT) return call->call == transitions_flush ? NULL : w->address;
+  return w->way == IN_PROCESS ? call->in_process : call->over_loopback;
+}
+
+typedef struct firing {
+  rv_cancel *cancel;
+  pthread_t thread;
+  bool started;
+} firing;
+
+static void *fire(void *argument)
+{
+  rv_cancel_fire(((firing *)argument)->cancel);
+  return NULL;
+}
+
+/* The call is about to wait. */
+static void on_blocking(void *context)
+{
+  firing *f = context;
+  if (f->started) return;
+  f->started = true;
+  assert_int_equal(pthread_create(&f->thread, NULL, fire, f), 0);
+}
+
+static bool yes(void *context)
+{
+  (void)context;
+  return true;
+}
+
+static void ends(const struct waiting_call *call, way at, const char *how, const rv_wait *wait, rv_code expected)
+{
+  world w;
+  open_world(&w, at);
+  const char *says = reason_of(call, &w);
+  rv_error err = {.message = ""};
+  rv_code code = says == NULL ? expected : call->call(&w, wait, &err);
+  if (code != expected) fail_msg("%s %s, %s: %s (%s)", call->name, names[at], how, rv_code_name(code), err.message);
+  if (says != NULL && strstr(err.message, says) == NULL)
+    fail_msg("%s %s, %s: \"%s\" does not say \"%s\"", call->name, names[at], how, err.message, says);
+  close_world(&w);
+}
+
+static void every_call_ends_at_its_deadline_and_says_what_it_waited_for(void **state)
+{
+  (void)state;
+  const rv_wait wait = {.timeout_ms = FEW_MS};
+  for (way at = IN_PROCESS; at <= SILENT; at++)
+    for (size_t i = 0; i < CALLS; i++) ends(&calls[i], at, "at its deadline", &wait, RV_DEADLINE_EXCEEDED);
+}
+
+static void every_call_ends_when_it_is_cancelled_and_says_what_it_waited_for(void **state)
+{
+  (void)state;
+  for (way at = IN_PROCESS; at <= SILENT; at++) {
+    for (size_t i = 0; i < CALLS; i++) {
+      firing f = {.started = false};
+      OK(rv_cancel_new(&f.cancel, error));
+      const rv_wait wait = {.timeout_ms = RV_FOREVER, .cancel = f.cancel, .blocking = on_blocking, .context = &f};
+      ends(&calls[i], at, "cancelled", &wait, RV_CANCELLED);
+      if (f.started) pthread_join(f.thread, NULL);
+      rv_cancel_free(f.cancel);
+    }
+  }
+}
+
+static void every_call_ends_when_its_caller_is_interrupted_and_says_what_it_waited_for(void **state)
+{
+  (void)state;
+  const rv_wait wait = {.timeout_ms = RV_FOREVER, .interrupted = yes};
+  for (way at = IN_PROCESS; at <= SILENT; at++)
+    for (size_t i = 0; i < CALLS; i++) ends(&calls[i], at, "interrupted", &wait, RV_CANCELLED);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_call_ends_at_its_deadline_and_says_what_it_waited_for),
+      cmocka_unit_test(every_call_ends_when_it_is_cancelled_and_says_what_it_waited_for),
+      cmocka_unit_test(every_call_ends_when_its_caller_is_interrupted_and_says_what_it_waited_for),
+  };
+  return cmocka_run_group_tests_name("waiting calls", tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+"""Every public call that may wait ends at its timeout and at Ctrl-C, and says what it waited for. The table lists them all."""
+
+import contextlib
+import inspect
+import os
+import signal
+import socket
+import threading
+
+import numpy as np
+import pytest
+import reverie
+from conftest import make_table
+from reverie import structured
+from reverie.errors import DeadlineExceededError
+
+SOON = 0.15
+INSERTING = 'table "full": inserting waits for 1 more sample'
+SAMPLING = 'table "few": sampling waits for 1,005 items, has 3'
+
+
+class World:
+    """Of a table "few" that lets nothing be sampled, and a queue "full" that lets nothing in; or at a server that does not answer."""
+
+    def __init__(self, client, server):
+        self.client, self.server = client, server
+        self.opened = []
+
+    def close(self):
+        for writer in self.opened:
+            with contextlib.suppress(DeadlineExceededError, ValueError):
+                writer.close(timeout=0)
+
+    def writer(self):
+        writer = self.client.trajectory_writer(1)
+        writer.append([np.float32(1)])
+        writer.create_item("full", 1.0, [writer.history[0][-1:]])
+        return writer
+
+    def legacy(self, flushed=False, **options):
+        writer = self.client.writer(1, timeout=60.0, **options)
+        self.opened.append(writer)
+        writer.append([np.float32(1)])
+        writer.create_item("full", 1, 1.0)
+        if flushed:
+            with contextlib.suppress(DeadlineExceededError):  # what waits for its chunk is sent without waiting
+                writer.flush(timeout=0)
+        return writer
+
+    def structured(self):
+        def pattern(reference):
+            return [reference[0][-1]]
+
+        config = structured.create_config(structured.pattern_from_transform([None], pattern), "full")
+        writer = self.client.structured_writer([config])
+        writer.append([np.float32(1)])
+        return writer
+
+    def transitions(self):
+        return self.client.transitions("full", 1)
+
+
+def whole(timeout):
+    return None if timeout is None else int(timeout * 1000)
+
+
+# call, what it waits for in process and remotely; None: it does not wait there
+CALLS = {
+    "Client.add": (lambda w, t: w.client.add("full", np.float32(1), timeout=t), INSERTING, INSERTING),
+    "Client.add_batch": (lambda w, t: w.client.add_batch("full", np.ones(2, np.float32), timeout=t), INSERTING, INSERTING),
+    "Client.insert": (lambda w, t: w.client.insert([np.float32(1)], {"full": 1.0}, timeout=t), INSERTING, INSERTING),
+    "Client.sample": (lambda w, t: next(w.client.sample("few", timeout=t)), SAMPLING, SAMPLING),
+    "Client.sample_batch": (lambda w, t: w.client.sample_batch("few", 2, timeout=t), SAMPLING, SAMPLING),
+    "Client.batches": (lambda w, t: next(w.client.batches("few", 2, timeout=t)), SAMPLING, SAMPLING),
+    "Client.mutate_priorities": (lambda w, t: w.client.mutate_priorities("few", {1: 1.0}, timeout=t), None, None),
+    "Client.update_priorities": (lambda w, t: w.client.update_priorities("few", [1], [1.0], timeout=t), None, None),
+    "Client.get": (lambda w, t: w.client.get("few", 1, timeout=t), None, None),
+    "Client.keys": (lambda w, t: w.client.keys("few", timeout=t), None, None),
+    "Client.items": (lambda w, t: list(w.client.items("few", timeout=t)), None, None),
+    "Client.reset": (lambda w, t: w.client.reset("few", timeout=t), None, None),
+    "Client.server_info": (lambda w, t: w.client.server_info(timeout=t), None, None),
+    "Client.memory_info": (lambda w, t: w.client.memory_info(timeout=t), None, None),
+    "Client.set_rate_limiter": (
+        lambda w, t: w.client.set_rate_limiter("few", reverie.rate_limiters.MinSize(2), timeout=t),
+        None,
+        None,
+    ),
+    "Client.set_bounds": (lambda w, t: w.client.set_bounds("few", max_size=2000, timeout=t), None, None),
+    "Client.checkpoint": (lambda w, t: w.client.checkpoint(timeout=t), None, None),
+    "Client.writer": (lambda w, t: w.client.writer(1, timeout=t), None, None),
+    "Client.trajectory_writer": (lambda w, t: w.client.trajectory_writer(1, get_signature_timeout_ms=whole(t)), None, None),
+    "Writer.append": None,  # waits only while 64 MiB are not confirmed
+    "Writer.append_sequence": None,
+    "Writer.create_item": (
+        lambda w, t: w.legacy(max_in_flight_items=1).create_item("full", 1, 1.0, timeout=t),
+        INSERTING,
+        INSERTING,
+    ),
+    "Writer.flush": (lambda w, t: w.legacy(flushed=True).flush(timeout=t), INSERTING, INSERTING),
+    "Writer.close": (lambda w, t: w.legacy().close(timeout=t), INSERTING, INSERTING),
+    "TrajectoryWriter.flush": (lambda w, t: w.writer().flush(timeout_ms=whole(t)), INSERTING, INSERTING),
+    "TrajectoryWriter.end_episode": (lambda w, t: w.writer().end_episode(timeout_ms=whole(t)), INSERTING, INSERTING),
+    "StructuredWriter.flush": (lambda w, t: w.structured().flush(timeout_ms=whole(t)), INSERTING, INSERTING),
+    "StructuredWriter.end_episode": (lambda w, t: w.structured().end_episode(timeout_ms=whole(t)), INSERTING, INSERTING),
+    "Transitions.add": (lambda w, t: w.transitions().add(np.ones(1, np.float32), timeout=t), INSERTING, None),
+    "Transitions.flush": (
+        lambda w, t: [transitions := w.transitions(), transitions.add(np.ones(1, np.float32)), transitions.flush(timeout=t)],
+        None,
+        INSERTING,
+    ),
+    "Server.wait": (lambda w, t: w.server.wait(timeout=t), "still serves", "still serves"),
+    "Server.sync_journal": None,  # needs a journal; tests/python/test_journal.py
+}
+AT_A_SILENT_SERVER = [
+    name for name, call in CALLS.items() if call is not None and name.startswith("Client.") and name != "Client.trajectory_writer"
+]
+
+
+def test_the_table_has_every_public_call_with_a_timeout():
+    found = set()
+    for kind in (
+        reverie.Client,
+        reverie.Writer,
+        reverie.TrajectoryWriter,
+        structured.StructuredWriter,
+        reverie.Transitions,
+        reverie.Server,
+    ):
+        for name, member in inspect.getmembers(kind, callable):
+            if name.startswith("_"):
+                continue
+            parameters = inspect.signature(member).parameters
+            if any(p in parameters for p in ("timeout", "timeout_ms", "get_signature_timeout_ms")):
+                found.add(f"{kind.__name__}.{name}")
+    assert found == set(CALLS)
+
+
+@pytest.fixture(params=["in process", "remote"])
+def place(request):
+    tables = [
+        make_table("few", max_size=2000, rate_limiter=reverie.rate_limiters.MinSize(1005)),
+        reverie.Table.queue("full", 1),
+    ]
+    with reverie.Server(tables, address="127.0.0.1:0") as server:
+        client = reverie.Client(server if request.param == "in process" else server.address)
+        client.add_batch("few", np.arange(3))
+        client.add("full", np.float32(0))
+        world = World(client, server)
+        yield world, request.param
+        world.close()
+
+
+@pytest.fixture
+def silent():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        yield World(reverie.Client(address), None), address
+
+
+def interrupted(call):
+    """The call ends by Ctrl-C."""
+    timer = threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+WAITING = [name for name, call in CALLS.items() if call is not None and any(call[1:])]
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_call_that_its_table_holds_says_at_its_timeout_what_it_waits_for(place, name):
+    world, where = place
+    call, in_process, remote = CALLS[name]
+    reason = in_process if where == "in process" else remote
+    if reason is not None:
+        with pytest.raises(DeadlineExceededError, match=reason):
+            call(world, SOON)
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_call_that_its_table_holds_ends_by_ctrl_c(place, name):
+    world, where = place
+    call, in_process, remote = CALLS[name]
+    if (in_process if where == "in process" else remote) is not None:
+        interrupted(lambda: call(world, None))
+
+
+@pytest.mark.parametrize("name", AT_A_SILENT_SERVER)
+def test_a_call_of_a_server_that_does_not_answer_says_so_at_its_timeout(silent, name):
+    world, address = silent
+    with pytest.raises(DeadlineExceededError, match=address):
+        CALLS[name][0](world, SOON)
+
+
+@pytest.mark.parametrize("name", AT_A_SILENT_SERVER)
+def test_a_call_of_a_server_that_does_not_answer_ends_by_ctrl_c(silent, name):
+    interrupted(lambda: CALLS[name][0](silent[0], None))
