@@ -10,6 +10,7 @@
 #include "reverie/sampler.h"
 #include "reverie/security.h"
 #include "reverie/server.h"
+#include "reverie/spill.h"
 #include "reverie/status.h"
 #include "reverie/step_writer.h"
 #include "reverie/store.h"

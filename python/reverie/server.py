@@ -59,6 +59,12 @@ class Server:
     memory_limit : int
         Bytes that all tables may take, with their books and with what streams have brought that is no item's yet; a chunk counts
         once, whoever refers to it. Near it inserts wait until something goes (reason ``"memory"`` in `TableInfo.waiting`). 0: no limit.
+    spill : str or os.PathLike, optional
+        A directory. Near `memory_limit`, which it needs, the chunks that tables have had longest go to a file there, which is mapped
+        and has no name, and are sampled from it; inserts wait where it can take no more. It ends with the server; what is to last is
+        for checkpoints.
+    spill_bytes : int
+        Of that file; 0: what the disk has room for, up to 1 TiB.
 
     checkpoint_every_seconds : float
         The server saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
@@ -106,6 +112,8 @@ class Server:
         max_connections: int = 0,
         gather_threads: int = 0,
         memory_limit: int = 0,
+        spill: str | os.PathLike[str] | None = None,
+        spill_bytes: int = 0,
         checkpoint_every_seconds: float = 0.0,
         checkpoint_every_inserts: int = 0,
         journal: Journal | None = None,
@@ -153,6 +161,8 @@ class Server:
             None if checkpointer is None else self._internal,
             None if journal is None else journal._configuration(),
             _arguments.not_negative("memory_limit", memory_limit),
+            None if spill is None else os.fsdecode(os.fspath(spill)),
+            _arguments.not_negative("spill_bytes", spill_bytes),
         )
         addresses = [] if in_process else _addresses(port, address)
         if in_process and (tls is not None or identities is not None):

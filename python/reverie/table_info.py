@@ -85,12 +85,15 @@ class MemoryInfo:
         Of `used`, about: what insert streams, and inserts under way, keep for items to come.
     connections : int
         Besides: messages that are half received, or that wait to be read by their clients.
+    spilled : int
+        Besides: in the server's spill file.
     """
 
     used: int
     limit: int
     streams: int
     connections: int
+    spilled: int
 
 
 @dataclasses.dataclass

@@ -147,8 +147,8 @@ static PyObject *client_memory_info(PyObject *object, PyObject *timeout)
   if (info == NULL) return NULL;
   rv_memory_info memory = info->memory;
   rv_server_info_free(info);
-  return Py_BuildValue("(LLLL)", (long long)memory.used_bytes, (long long)memory.limit_bytes, (long long)memory.stream_bytes,
-                       (long long)memory.connection_bytes);
+  return Py_BuildValue("(LLLLL)", (long long)memory.used_bytes, (long long)memory.limit_bytes, (long long)memory.stream_bytes,
+                       (long long)memory.connection_bytes, (long long)memory.spilled_bytes);
 }
 
 static PyObject *client_reset(PyObject *object, PyObject *args)

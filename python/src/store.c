@@ -119,17 +119,30 @@ static int parse_journal(PyObject *given, rv_journal_config *out)
   return 0;
 }
 
+static int begin_spill(store_object *self, const rv_spill_config *config)
+{
+  rv_error err;
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = rv_spill_new(config, self->store, &self->spill, &err);
+  Py_END_ALLOW_THREADS
+  if (code == RV_OK) return 0;
+  core_raise(self->state, &err);
+  return -1;
+}
+
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", "memory_limit", NULL};
+  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", "memory_limit", "spill", "spill_bytes", NULL};
   PyObject *list, *checkpointer = Py_None, *journal = Py_None;
   rv_journal_config journaled = {.size = sizeof journaled};
   unsigned int gather_threads = 0;
-  Py_ssize_t memory_limit = 0;
+  Py_ssize_t memory_limit = 0, spill_bytes = 0;
+  rv_spill_config spill = {.size = sizeof spill};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOn:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
-                                   &journal, &memory_limit) ||
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOnzn:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
+                                   &journal, &memory_limit, &spill.path, &spill_bytes) ||
       parse_journal(journal, &journaled) < 0)
     return NULL;
   if (checkpointer != Py_None && !PyObject_TypeCheck(checkpointer, state->checkpointer_type)) {
@@ -145,6 +158,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   self->state = state;
   self->store = NULL;
   self->journal = NULL;
+  self->spill = NULL;
   self->pid = getpid();
   scratch s;
   scratch_init(&s);
@@ -159,6 +173,8 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                               .gather_threads = gather_threads,
                               .memory_limit = memory_limit < 0 ? 0 : (size_t)memory_limit};
     ok = make(self, &config, checkpointer, &journaled) == 0;
+    spill.max_bytes = spill_bytes < 0 ? 0 : (size_t)spill_bytes;
+    if (ok && spill.path != NULL) ok = begin_spill(self, &spill) == 0;
   }
   scratch_fini(&s);
   if (!ok) Py_CLEAR(self);
@@ -170,13 +186,16 @@ static void store_dealloc(PyObject *object)
   PyTypeObject *type = Py_TYPE(object);
   rv_store *store = ((store_object *)object)->store;
   rv_journal *journal = ((store_object *)object)->journal;
-  if (((store_object *)object)->pid != getpid()) { /* a forked child: the journal's thread is not here */
+  rv_spill *spill = ((store_object *)object)->spill;
+  if (((store_object *)object)->pid != getpid()) { /* a forked child: the threads of journal and spill are not here */
     store = NULL;
     journal = NULL;
+    spill = NULL;
   }
   PyObject_Free(object);
   Py_DECREF(type);
   Py_BEGIN_ALLOW_THREADS /* a large store takes a while to free */
+  rv_spill_free(spill);
   rv_journal_unref(journal);
   if (store != NULL) rv_store_unref(store);
   Py_END_ALLOW_THREADS
@@ -243,8 +262,11 @@ static PyObject *store_close(PyObject *object, PyObject *none)
   if (((store_object *)object)->pid != getpid()) Py_RETURN_NONE;
   rv_journal *journal = ((store_object *)object)->journal;
   ((store_object *)object)->journal = NULL;
+  rv_spill *spill = ((store_object *)object)->spill;
+  ((store_object *)object)->spill = NULL;
   Py_BEGIN_ALLOW_THREADS
   rv_store_close(store);
+  rv_spill_free(spill);
   rv_journal_unref(journal); /* writes what is left */
   Py_END_ALLOW_THREADS
   Py_RETURN_NONE;

@@ -35,6 +35,7 @@ typedef struct store_object {
   core_state *state;
   rv_store *store;
   rv_journal *journal; /* NULL: none, or closed */
+  rv_spill *spill;     /* NULL: none, or closed */
   pid_t pid;           /* of the process that made it; in a forked child its locks may be held for ever */
 } store_object;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/cold.h"
 #include "store/memory.h"
 
 enum {
@@ -200,6 +201,16 @@ static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error
 
 /* ---- events ---- */
 
+/* Its bytes have memory of their own, apart from what is written down of it, so that they can move. */
+static rv_code parse_apart(rv_span bytes, rv_chunk **out, rv_error *err)
+{
+  rv_buf *own = rv_buf_copy(bytes.data, bytes.size);
+  if (own == NULL) return rv_fail_memory(err, bytes.size);
+  rv_code code = rv_chunk_parse(own, (rv_span){.data = own->data, .size = own->size}, false, out, err);
+  rv_buf_unref(own);
+  return code;
+}
+
 static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_error *err)
 {
   size_t pinned = size > buf->capacity ? size : buf->capacity;
@@ -208,7 +219,10 @@ static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_er
     rv_span bytes = call->request.chunks[i];
     bool copy = bytes.size < COPY_BELOW || bytes.size < pinned / COPY_SHARE;
     rv_chunk *chunk;
-    rv_code code = copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err) : rv_chunk_parse(buf, bytes, false, &chunk, err);
+    bool apart = copy && bytes.size >= RV_COLD_LEAST && rv_memory_spills(account_of(call));
+    rv_code code = apart  ? parse_apart(bytes, &chunk, err)
+                   : copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err)
+                          : rv_chunk_parse(buf, bytes, false, &chunk, err);
     if (code != RV_OK) return code;
     rv_chunk_attach_cache(chunk, cache);
     rv_chunk_count(chunk, account_of(call));

@@ -30,6 +30,7 @@ void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t m
   rv_segarray_init(&books->holds, sizeof(rv_hold *), 0, 1);
   books->free_hold = RV_NO_SLOT;
   rv_list_init(&books->sparse);
+  rv_list_init(&books->cold);
 }
 
 static void free_loose(rv_loose *loose)

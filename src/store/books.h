@@ -33,6 +33,7 @@ typedef struct rv_hold {
   uint32_t drawn;       /* references to the chunk that a step under way still owes */
   rv_link loose;        /* of rv_loose_link */
   rv_link sparse;       /* in rv_books.sparse, or by itself */
+  rv_link cold;         /* in rv_books.cold, or by itself */
   int64_t live_rows;    /* sum over items of the rows they reach; rows that several reach count for each */
   int64_t sparse_below; /* compaction pays when fewer are live; 0: never */
   size_t memory;        /* as counted in rv_books.chunk_memory */
@@ -97,6 +98,8 @@ typedef struct rv_books {
   size_t loose_memory; /* of loose items */
   bool oldest_first;   /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
   rv_link sparse;
+  rv_link cold; /* holds in the order in which they were taken, where `keeps_cold` (cold.h) */
+  bool keeps_cold;
   size_t num_sparse;
   size_t sparse_memory; /* of their chunks */
   uint32_t
@@ -191,6 +194,17 @@ static inline void rv_books_note_sparse(rv_books *books, rv_hold *hold)
   rv_books_add_sparse(books, hold);
 }
 void rv_books_forget_sparse(rv_books *books, rv_hold *hold);
+/* It is not compacted, however few of its rows live. */
+static inline void rv_books_leave_alone(rv_books *books, rv_hold *hold)
+{
+  hold->sparse_below = 0;
+  rv_books_forget_sparse(books, hold);
+}
+static inline void rv_books_note_cold(rv_books *books, rv_hold *hold)
+{
+  if (books->keeps_cold && rv_list_empty(&hold->cold) && !rv_chunk_is_spilled(hold->chunk))
+    rv_list_push_back(&books->cold, &hold->cold);
+}
 /* One sparse chunk is left alone, and so are a few among many: those whose oldest items go first die by themselves. */
 static inline bool rv_books_are_sparse(const rv_books *books)
 {

@@ -25,6 +25,7 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
   atomic_init(&chunk->num_sparse, 0);
   atomic_init(&chunk->account, NULL);
   atomic_init(&chunk->counted, 0);
+  chunk->spilled = 0;
   chunk->steps = NULL;
   chunk->num_columns = (uint32_t)num_columns;
   chunk->is_segment = is_segment;
@@ -50,13 +51,15 @@ void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
 {
   if (atomic_fetch_sub_explicit(&chunk->refs, n, memory_order_acq_rel) != n) return;
   rv_memory *account = atomic_load_explicit(&chunk->account, memory_order_relaxed);
-  size_t counted = rv_chunk_counted(chunk);
+  size_t counted = rv_chunk_counted(chunk), spilled = chunk->spilled;
   free(chunk->steps);
   if (chunk->is_segment)
     rv_segment_free(chunk);
   else
     rv_encoded_free(chunk);
-  if (account != NULL) rv_memory_take_away(account, counted);
+  if (account == NULL) return;
+  if (spilled > 0) atomic_fetch_sub_explicit(&account->spilled, spilled, memory_order_relaxed);
+  rv_memory_take_away(account, counted);
 }
 
 void rv_chunk_unref(rv_chunk *chunk)
@@ -166,11 +169,38 @@ void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)
   rv_memory *account = NULL;
   if (atomic_compare_exchange_strong_explicit(&chunk->account, &account, memory, memory_order_relaxed, memory_order_relaxed))
     account = memory;
-  size_t bytes = rv_chunk_memory(chunk), before = atomic_exchange_explicit(&chunk->counted, bytes, memory_order_relaxed);
+  size_t bytes = rv_chunk_memory(chunk) - chunk->spilled,
+         before = atomic_exchange_explicit(&chunk->counted, bytes, memory_order_relaxed);
   if (bytes > before)
     rv_memory_add(account, bytes - before);
   else if (bytes < before)
     rv_memory_take_away(account, before - bytes); /* two threads that looked at the same time */
+}
+
+bool rv_chunk_is_spilled(const rv_chunk *chunk)
+{
+  return chunk->spilled > 0;
+}
+
+bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)
+{
+  if (chunk->spilled > 0) return false;
+  bool movable = chunk->is_segment ? rv_segment_movable(chunk, bytes, size) : rv_encoded_movable(chunk, bytes, size);
+  return movable && *size >= RV_COLD_LEAST;
+}
+
+void rv_chunk_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
+{
+  rv_memory *account = atomic_load_explicit(&chunk->account, memory_order_relaxed); /* a table holds it, so it has one */
+  size_t size = owned_place->size;
+  if (chunk->is_segment)
+    rv_segment_move(chunk, owned_place, old);
+  else
+    rv_encoded_move(chunk, owned_place, old);
+  chunk->spilled = size;
+  atomic_fetch_sub_explicit(&chunk->counted, size, memory_order_relaxed);
+  atomic_fetch_add_explicit(&account->spilled, size, memory_order_relaxed);
+  rv_memory_take_away(account, size);
 }
 
 size_t rv_chunk_counted(const rv_chunk *chunk)

@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "store/chunk.h"
+#include "store/cold.h"
 
 /* Where the rows of a column lie: row i at base + i * stride. */
 typedef struct rv_lane {
@@ -26,6 +27,7 @@ struct rv_chunk {
   bool has_strings;
   _Atomic(rv_memory *) account; /* where its bytes are counted; NULL: nowhere yet */
   atomic_size_t counted;
+  size_t spilled; /* of its bytes: those that lie elsewhere (cold.h) */
   rv_lane *lanes;
   rv_chunk_column *columns;
   rv_chunk_meta meta; /* a segment's last_step and sparse change: read and written with __atomic */
@@ -65,6 +67,11 @@ rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int6
 /* Copies n rows of a column that lie one after another (strings: their bytes too) to row `to` and those behind it. Sizes are the
  * caller's to check. */
 rv_code rv_segment_fill(rv_chunk *segment, size_t column, int64_t to, const void *rows, size_t n, rv_error *err);
+/* Halves of rv_chunk_movable and rv_chunk_move. */
+bool rv_segment_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size);
+void rv_segment_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
+bool rv_encoded_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size);
+void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b);
 /* Room for the steps of rows that come from other chunks; before the segment is shared. */
 rv_code rv_segment_keep_steps(rv_chunk *segment, rv_error *err);

@@ -258,6 +258,23 @@ void rv_chunk_prefetch_owner(const rv_chunk *chunk)
   if (!chunk->is_segment) __builtin_prefetch(encoded_of_const(chunk)->owner, 1);
 }
 
+bool rv_encoded_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)
+{
+  const rv_encoded_chunk *encoded = encoded_of_const(chunk);
+  *bytes = encoded->wire;
+  *size = encoded->wire_size;
+  return !encoded->in_owner;
+}
+
+void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
+{
+  rv_encoded_chunk *encoded = encoded_of(chunk);
+  rebase(encoded, encoded->wire, owned_place->data);
+  *old = (rv_moved){.buf = encoded->owner};
+  encoded->wire = owned_place->data;
+  encoded->owner = owned_place;
+}
+
 size_t rv_encoded_memory(const rv_chunk *chunk)
 {
   const rv_encoded_chunk *encoded = encoded_of_const(chunk);

@@ -64,7 +64,9 @@ static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_fil
   for (size_t i = 0; i < k; i++) {
     rv_item *item = rv_slab_at(slab, slots[i]);
     rv_hold *hold = item->data;
-    if (item->template_number != number || (hold->plan != serial && !hold_fits(table, hold))) return i;
+    if (item->template_number != number ||
+        (hold->plan != serial && (rv_chunk_is_spilled(hold->chunk) || !hold_fits(table, hold))))
+      return i; /* the disk is not waited for under the lock */
     const uint8_t *rows = hold->rows + item->base_row * stride;
     filled->item[i] = item;
     filled->rows[i] = rows;

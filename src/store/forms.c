@@ -224,7 +224,7 @@ void rv_spares_keep(rv_table *table, rv_garbage *garbage)
   while (num_spares < RV_MAX_SPARES && table->spares[num_spares] != NULL) num_spares++;
   for (rv_hold *hold = garbage->holds; hold != NULL && num_spares < RV_MAX_SPARES; hold = hold->next_garbage) {
     rv_chunk *chunk = hold->chunk;
-    if (chunk == NULL || !hold->own || chunk->has_strings || rv_chunk_refs(chunk) != 1) continue;
+    if (chunk == NULL || !hold->own || chunk->has_strings || rv_chunk_is_spilled(chunk) || rv_chunk_refs(chunk) != 1) continue;
     size_t size = rv_chunk_memory(chunk);
     if (bytes + size > most && (num_spares > 0 || size > SPARE_BYTES)) continue;
     bytes += size;

@@ -165,7 +165,8 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   *hold = (rv_hold){.chunk = chunk, .first = RV_NO_SLOT};
   rv_list_init(&hold->loose);
   rv_list_init(&hold->sparse);
-  hold->sparse_below = sparse_below(books, chunk);
+  rv_list_init(&hold->cold);
+  hold->sparse_below = rv_chunk_is_spilled(chunk) ? 0 : sparse_below(books, chunk);
   rv_code code = take_place(books, &hold->index, err);
   if (code != RV_OK) goto no_place;
   code = count_episode(books, chunk->meta.episode_id, err);
@@ -180,6 +181,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   rv_chunk_ref(chunk);
   rv_books_measure(books, hold);
   if (!chunk->is_segment && hold->sparse_below > 0) note_recent(books, hold);
+  rv_books_note_cold(books, hold);
   *out = hold;
   return RV_OK;
 no_episode:
@@ -201,6 +203,7 @@ void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage
 {
   if (hold->items > 0 || hold->open) return;
   rv_books_forget_sparse(books, hold);
+  rv_list_remove(&hold->cold);
   rv_books_unmark(books, hold);
   books->present_holds--;
   if (uncount_episode(books, hold->chunk->meta.episode_id)) books->episodes_gone++;

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "store/table.h"
@@ -16,6 +17,9 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->on_the_way, 0);
   atomic_init(&memory->wanted, SIZE_MAX);
   atomic_init(&memory->serving, false);
+  atomic_init(&memory->spills, false);
+  atomic_init(&memory->spill_fault, 0);
+  atomic_init(&memory->spilled, 0);
   *out = memory;
   return RV_OK;
 }
@@ -89,6 +93,11 @@ void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity)
 {
   double in;
   const char *unit = unit_of(memory->limit, &in);
-  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used)", (double)rv_memory_used(memory) / in,
-           (double)memory->limit / in, unit);
+  int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
+  const char *why = fault == 0 ? NULL : strerrordesc_np(fault);
+  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used%s%s)", (double)rv_memory_used(memory) / in,
+           (double)memory->limit / in, unit, fault == 0 ? "" : "; the spill file takes no more: ",
+           fault == 0    ? ""
+           : why == NULL ? "error"
+                         : why);
 }

@@ -25,6 +25,9 @@ typedef struct rv_memory {
   atomic_size_t on_the_way; /* of them: of what came and is no item's yet, or that its stream keeps for items to come */
   atomic_size_t wanted;     /* the least that an insert waits for; SIZE_MAX: none does */
   atomic_bool serving;      /* a thread looks whether it has it */
+  atomic_bool spills;       /* cold chunks go to a file (cold.h) */
+  atomic_int spill_fault;   /* errno of what keeps them from it; 0: nothing does */
+  atomic_size_t spilled;    /* bytes that lie there: not in `bytes` */
 } rv_memory;
 
 /* limit 0: none. The caller's until rv_memory_release; chunks may still be counted then. */
@@ -39,6 +42,16 @@ void rv_memory_take_away(rv_memory *memory, size_t bytes);
 static inline size_t rv_memory_used(const rv_memory *memory)
 {
   return atomic_load_explicit(&memory->bytes, memory_order_relaxed) - 1;
+}
+
+/* Chunks may move elsewhere from now on: those that come are made so that they can. */
+static inline void rv_memory_begin_spilling(rv_memory *memory)
+{
+  atomic_store(&memory->spills, true);
+}
+static inline bool rv_memory_spills(const rv_memory *memory)
+{
+  return atomic_load_explicit(&memory->spills, memory_order_relaxed);
 }
 
 /* What waits to get in must not stop the tables for ever: a quarter of the limit is theirs whatever is on the way, and so much may be. */

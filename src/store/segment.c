@@ -22,7 +22,7 @@ typedef struct rv_segment {
   size_t row_bytes; /* of all columns */
   size_t data_bytes, books_bytes;
   uint8_t *data;
-  rv_buf *spare;   /* whose bytes the data are; NULL: they are its own */
+  rv_buf *spare;   /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
   rv_arena *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
@@ -193,9 +193,27 @@ void rv_segment_free(rv_chunk *chunk)
   free(segment);
 }
 
+bool rv_segment_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)
+{
+  const rv_segment *segment = segment_of_const(chunk);
+  *bytes = segment->data;
+  *size = segment->data_bytes;
+  return !chunk->has_strings && segment->spare == NULL;
+}
+
+void rv_segment_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
+{
+  rv_segment *segment = segment_of(chunk);
+  *old = (rv_moved){.block = segment->data, .size = segment->data_bytes};
+  for (uint32_t i = 0; i < chunk->num_columns; i++)
+    chunk->lanes[i].base = owned_place->data + (chunk->lanes[i].base - segment->data);
+  segment->data = owned_place->data;
+  segment->spare = owned_place;
+}
+
 bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
 {
-  if (chunk->has_strings) return false;
+  if (chunk->has_strings || chunk->spilled > 0) return false;
   chunk->meta = *meta;
   for (uint32_t i = 0; i < chunk->num_columns; i++) atomic_store_explicit(&chunk->lanes[i].published, 0, memory_order_relaxed);
   return true;

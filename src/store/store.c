@@ -209,7 +209,8 @@ void rv_store_memory_info(rv_store *store, rv_memory_info *out)
   const rv_memory *memory = store->memory;
   *out = (rv_memory_info){.used_bytes = (int64_t)rv_memory_used(memory),
                           .limit_bytes = memory->limit == SIZE_MAX ? 0 : (int64_t)memory->limit,
-                          .stream_bytes = (int64_t)rv_memory_on_the_way(memory)};
+                          .stream_bytes = (int64_t)rv_memory_on_the_way(memory),
+                          .spilled_bytes = (int64_t)atomic_load_explicit(&memory->spilled, memory_order_relaxed)};
 }
 bool rv_store_is_closed(const rv_store *store)
 {

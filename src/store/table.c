@@ -127,6 +127,7 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
   rv_books_init(&table->books, table->memory, epoch, table->config.max_size, seeds);
   table->books.oldest_first = table->config.remover.kind == RV_SELECTOR_FIFO;
   table->books.slab.sequence = sequence;
+  table->books.keeps_cold = table->keeps_cold;
   rv_bounds_clear(table);
 }
 

@@ -169,6 +169,7 @@ struct rv_table {
   size_t compact_stuck;   /* sparse chunks when that was found; a pause ends with one more */
 
   size_t counted_books;  /* in the store's account */
+  bool keeps_cold;       /* as all its books */
   bool waits_for_memory; /* the first insert in the queue does, or did when it was looked at last */
 
   rv_rates rates;

@@ -38,6 +38,7 @@ static void parse_memory(const rv_field *field, rv_memory_info *out)
   case 1001: out->limit_bytes = value; break;
   case 1002: out->stream_bytes = value; break;
   case 1003: out->connection_bytes = value; break;
+  case 1004: out->spilled_bytes = value; break;
   default: break;
   }
 }
@@ -90,4 +91,5 @@ void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info)
   rv_put_varint(out, 1001, (uint64_t)info->memory.limit_bytes);
   rv_put_varint(out, 1002, (uint64_t)info->memory.stream_bytes);
   rv_put_varint(out, 1003, (uint64_t)info->memory.connection_bytes);
+  rv_put_varint(out, 1004, (uint64_t)info->memory.spilled_bytes);
 }

@@ -1,5 +1,6 @@
 """Memory under control: a table's bound in bytes, a server's limit, and what they say of themselves."""
 
+import os
 import threading
 
 import numpy as np
@@ -118,3 +119,30 @@ def test_max_bytes_is_kept_by_replace_and_shown_before_the_table_is_served():
         make_table(max_bytes=-1)
     with pytest.raises(ValueError, match="memory_limit"):
         reverie.Server([table], in_process=True, memory_limit=-1)
+
+
+@pytest.mark.parametrize("where", [{"in_process": True}, {"address": "127.0.0.1:0"}])
+def test_with_a_spill_four_times_the_limit_is_kept_and_read_as_it_came(tmp_path, where):
+    number = 4 * LIMIT // ROW
+    with reverie.Server([make_table(max_size=100_000)], memory_limit=LIMIT, spill=tmp_path, **where) as server:
+        client = reverie.Client(server if server.address is None else server.address)
+        for begin in range(0, number, 16):
+            batch = [row(n)["x"] for n in range(begin, begin + 16)]
+            client.add_batch("t", {"x": np.stack(batch)})
+        memory = client.memory_info()
+        assert memory.used <= LIMIT
+        assert memory.spilled > 2 * LIMIT
+        assert client.server_info()["t"].current_size == number
+        assert os.listdir(tmp_path) == []
+        oldest = client.sample_batch("t", 1).data["x"][0]
+        assert np.array_equal(oldest, row(0)["x"])
+        for item in list(client.items("t"))[:: number // 50]:
+            x = client.get("t", item.key).data["x"]
+            assert np.array_equal(x, row(int(x[0]))["x"])
+
+
+def test_a_spill_needs_a_limit_and_a_directory(tmp_path):
+    with pytest.raises(reverie.errors.FailedPreconditionError, match="memory_limit"):
+        reverie.Server([make_table()], in_process=True, spill=tmp_path)
+    with pytest.raises(reverie.errors.NotFoundError, match="nowhere"):
+        reverie.Server([make_table()], in_process=True, memory_limit=LIMIT, spill=tmp_path / "nowhere")

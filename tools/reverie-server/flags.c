@@ -24,6 +24,7 @@ const char flags_help[] =
     "  --port N             (default 8000; 0: any free port)\n"
     "  --threads N          I/O threads (default 0: one for two cores, at most 8)\n"
     "  --memory-limit BYTES of all tables and streams, such as 16GiB: near it inserts wait (default 0: no limit)\n"
+    "  --spill DIR          near the memory limit cold chunks go to a file in DIR instead; --set spill_max_bytes=BYTES\n"
     "  --drain SECONDS      how long calls in progress may take after SIGTERM (default 10)\n"
     "  --checkpoints DIR    restore the newest checkpoint in DIR at start, and save there when a client asks "
     "(docs/checkpoints.md);\n"
@@ -61,6 +62,7 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
                                          {"--drain", "drain_seconds"},
                                          {"--log", "log"},
                                          {"--memory-limit", "memory_limit"},
+                                         {"--spill", "spill_path"},
                                          {"--checkpoints", "checkpoint_path"},
                                          {"--journal", "journal_path"},
                                          {"--tls-certificate", "tls_certificate"},
@@ -82,9 +84,8 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 static bool takes_value(const char *flag)
 {
   static const char *const names[] = {
-      "--config",          "--table",   "--listen",       "--host",        "--port",         "--threads",
-      "--drain",           "--log",     "--set",          "--checkpoints", "--memory-limit", "--journal",
-      "--tls-certificate", "--tls-key", "--tls-authority"};
+      "--config", "--table",       "--listen",       "--host",  "--port",    "--threads",         "--drain",   "--log",
+      "--set",    "--checkpoints", "--memory-limit", "--spill", "--journal", "--tls-certificate", "--tls-key", "--tls-authority"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

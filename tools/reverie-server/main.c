@@ -281,7 +281,12 @@ static int run(const settings *all, bool only_check)
   }
   raise_file_limit();
   int status = 1;
-  if (make_server(all, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
+  rv_spill *spill = NULL;
+  const rv_spill_config spilled = {
+      .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = &env};
+  if (spilled.path != NULL && rv_spill_new(&spilled, store, &spill, &err) != RV_OK) {
+    fprintf(stderr, "reverie-server: %s\n", err.message);
+  } else if (make_server(all, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
   } else {
     sigset_t signals;
@@ -294,6 +299,7 @@ static int run(const settings *all, bool only_check)
     status = serve(server, all, &signals);
   }
   rv_server_free(server);
+  rv_spill_free(spill);
   rv_journal_unref(journal);
   rv_checkpointer_unref(checkpointer);
   rv_store_unref(store);

@@ -70,6 +70,8 @@ static const struct field {
     {"tls_certificate", VALUE_TEXT, false, offsetof(settings, tls_certificate), 0, 0},
     {"tls_key", VALUE_TEXT, false, offsetof(settings, tls_key), 0, 0},
     {"tls_authority", VALUE_TEXT, false, offsetof(settings, tls_authority), 0, 0},
+    {"spill_path", VALUE_TEXT, false, offsetof(settings, spill_path), 0, 0},
+    {"spill_max_bytes", VALUE_BYTES, false, offsetof(settings, spill_max_bytes), 0, 0},
     {"journal_path", VALUE_TEXT, false, offsetof(settings, journal_path), 0, 0},
     {"journal_mode", VALUE_JOURNAL_MODE, false, offsetof(settings, journal_mode), 0, 0},
     {"journal_period_seconds", VALUE_SECONDS, false, offsetof(settings, journal_period_ms), 0, 0},
@@ -117,7 +119,7 @@ static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
 
 static bool unknown_field(const char *name, rv_error *err)
 {
-  char known[760] = "";
+  char known[800] = "";
   for (size_t i = 0, at = 0; i < NUM_FIELDS && at < sizeof known; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", fields[i].name);
   rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"; there are %s, tables", name, known);
@@ -275,6 +277,12 @@ bool settings_finish(settings *all, rv_error *err)
   if (all->journal_path == NULL && (all->journal_mode != 0 || all->journal_period_ms > 0 || all->journal_max_queued_bytes > 0 ||
                                     all->journal_checkpoint_bytes > 0 || all->journal_salvage != 0)) {
     rv_fail(err, RV_INVALID_ARGUMENT, "the journal has no path; give one by --journal DIRECTORY, or path in the file's journal");
+    return false;
+  }
+  if (all->spill_path != NULL ? all->memory_limit == 0 : all->spill_max_bytes > 0) {
+    rv_fail(err, RV_INVALID_ARGUMENT,
+            all->spill_path != NULL ? "a spill needs a memory_limit, near which chunks go there: give one by --memory-limit BYTES"
+                                    : "the spill has no path; give one by --spill DIRECTORY, or path in the file's spill");
     return false;
   }
   if (all->journal_path != NULL && all->checkpoint_path == NULL) {

@@ -30,6 +30,8 @@ typedef struct settings {
   int64_t journal_mode;     /* rv_journal_mode; 0: not given */
   int64_t journal_period_ms, journal_max_queued_bytes, journal_checkpoint_bytes;
   int64_t journal_salvage;
+  const char *spill_path; /* NULL: none */
+  int64_t spill_max_bytes;
   const char *tls_certificate, *tls_key, *tls_authority; /* NULL: none */
   rv_identity *identities;
   size_t num_identities;

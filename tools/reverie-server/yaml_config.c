@@ -233,6 +233,8 @@ static bool read_top(settings *all, const yaml_place *at, rv_error *err)
       ok = read_group(all, "checkpoint", &value, err);
     } else if (strcmp(key, "journal") == 0) {
       ok = read_group(all, "journal", &value, err);
+    } else if (strcmp(key, "spill") == 0) {
+      ok = read_group(all, "spill", &value, err);
     } else if (strcmp(key, "tls") == 0) {
       ok = read_group(all, "tls", &value, err);
     } else if (strcmp(key, "identities") == 0) {

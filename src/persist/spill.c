@@ -1,0 +1,179 @@
+/* The thread that takes cold chunks to the spill's file while memory is short. */
+#include "reverie/spill.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "persist/spill_file.h"
+#include "store/cold.h"
+#include "store/memory.h"
+#include "store/store.h"
+
+enum {
+  AT_ONCE = 64, /* chunks, and */
+  AT_ONCE_BYTES = 1 << 20
+};
+#define LOOK_NS INT64_C(5000000)    /* at the memory in use, while that is much */
+#define REST_NS INT64_C(50000000)   /* while it is little */
+#define RETRY_NS INT64_C(500000000) /* after the file could take no more */
+static const size_t default_max_bytes = (size_t)1 << 40, default_least_bytes = (size_t)1 << 34;
+
+struct rv_spill {
+  rv_env env;
+  rv_store *store;
+  rv_memory *memory; /* the store's */
+  rv_spill_file *file;
+  pthread_t thread;
+  rv_mutex lock; /* guards `stopping` */
+  rv_cond changed;
+  bool stopping;
+  bool failed; /* the last write: the log was told */
+};
+
+/* It begins with a quarter of the limit left, and goes on until there is a little more: inserts wait with a sixteenth left. */
+static bool is_much(const rv_memory *memory)
+{
+  return rv_memory_used(memory) > memory->limit / 4 * 3;
+}
+static bool is_enough(const rv_memory *memory)
+{
+  return rv_memory_used(memory) <= memory->limit / 16 * 11;
+}
+
+static bool is_stopping(rv_spill *spill)
+{
+  rv_mutex_lock(&spill->lock);
+  bool stopping = spill->stopping;
+  rv_mutex_unlock(&spill->lock);
+  return stopping;
+}
+
+static void note_result(rv_spill *spill, int error)
+{
+  atomic_store_explicit(&spill->memory->spill_fault, error, memory_order_relaxed);
+  if (error != 0 && !spill->failed)
+    rv_log(&spill->env, RV_LOG_WARNING, "the spill file takes no more: %s; inserts wait for memory from now on", strerror(error));
+  if (error == 0 && spill->failed) rv_log(&spill->env, RV_LOG_INFO, "the spill file takes chunks again");
+  spill->failed = error != 0;
+}
+
+/* Some of the table's coldest chunks; how many bytes of memory were won. */
+static size_t spill_some(rv_spill *spill, rv_table *table)
+{
+  rv_cold cold[AT_ONCE];
+  size_t n = rv_table_take_cold(table, cold, AT_ONCE, AT_ONCE_BYTES);
+  int error = 0;
+  for (size_t i = 0; i < n && error == 0; i++) {
+    cold[i].place = rv_spill_file_put(spill->file, cold[i].bytes, cold[i].size);
+    if (cold[i].place == NULL) error = errno;
+  }
+  if (n > 0) note_result(spill, error);
+  return rv_table_move_cold(table, cold, n);
+}
+
+/* A round of all tables; false: nothing could be won. */
+static bool spill_round(rv_spill *spill)
+{
+  size_t won = 0;
+  for (size_t i = 0; i < rv_store_num_tables(spill->store) && !is_enough(spill->memory); i++)
+    won += spill_some(spill, rv_store_table(spill->store, i));
+  return won > 0;
+}
+
+static int64_t work(rv_spill *spill)
+{
+  if (!is_much(spill->memory)) return rv_memory_used(spill->memory) > spill->memory->limit / 2 ? LOOK_NS : REST_NS;
+  while (!is_enough(spill->memory) && !is_stopping(spill))
+    if (!spill_round(spill)) return spill->failed ? RETRY_NS : LOOK_NS;
+  return LOOK_NS;
+}
+
+static void *run(void *argument)
+{
+  rv_spill *spill = argument;
+  rv_mutex_lock(&spill->lock);
+  while (!spill->stopping) {
+    rv_mutex_unlock(&spill->lock);
+    int64_t pause_ns = work(spill);
+    rv_mutex_lock(&spill->lock);
+    if (!spill->stopping) rv_cond_wait_for(&spill->changed, &spill->lock, pause_ns);
+  }
+  rv_mutex_unlock(&spill->lock);
+  return NULL;
+}
+
+/* ---- the verbs ---- */
+
+static rv_code start(rv_spill *spill, rv_error *err)
+{
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = pthread_create(&spill->thread, NULL, run, spill);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed == 0 ? RV_OK : rv_fail(err, RV_RESOURCE_EXHAUSTED, "a thread could not be started: %s", strerror(failed));
+}
+
+static void destroy(rv_spill *spill)
+{
+  rv_spill_file_close(spill->file);
+  rv_cond_fini(&spill->changed);
+  rv_mutex_fini(&spill->lock);
+  rv_store_unref(spill->store);
+  free(spill);
+}
+
+rv_code rv_spill_new(const rv_spill_config *given, rv_store *store, rv_spill **out, rv_error *err)
+{
+  rv_spill_config config = {.size = 0};
+  memcpy(&config, given, given->size < sizeof config ? given->size : sizeof config);
+  if (config.path == NULL || config.path[0] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the spill has no path; give a directory");
+  if (rv_store_memory(store)->limit == SIZE_MAX)
+    return rv_fail(err, RV_FAILED_PRECONDITION,
+                   "a spill is for a store with a memory_limit, near which chunks go to its file; give one");
+  size_t max_bytes = config.max_bytes == 0 ? default_max_bytes : config.max_bytes;
+  if (max_bytes < 2 * (size_t)RV_SPILL_PIECE)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the spill's max_bytes is %zu; give %zu at least", max_bytes,
+                   2 * (size_t)RV_SPILL_PIECE);
+  rv_spill *spill = calloc(1, sizeof *spill);
+  if (spill == NULL) return rv_fail_memory(err, sizeof *spill);
+  rv_env_fill(&spill->env, config.env != NULL ? config.env : rv_store_env(store));
+  spill->store = rv_store_ref(store);
+  spill->memory = rv_store_memory(store);
+  rv_mutex_init(&spill->lock, RV_RANK_WAIT, "spill");
+  rv_cond_init(&spill->changed);
+  rv_code code = rv_spill_file_new(config.path, max_bytes, &spill->file, err);
+  /* where addresses are few, as many as there are */
+  while (code == RV_RESOURCE_EXHAUSTED && config.max_bytes == 0 && (max_bytes /= 4) >= default_least_bytes)
+    code = rv_spill_file_new(config.path, max_bytes, &spill->file, err);
+  if (code == RV_OK) {
+    rv_memory_begin_spilling(spill->memory);
+    for (size_t i = 0; i < rv_store_num_tables(store); i++) rv_table_keep_cold(rv_store_table(store, i));
+    code = start(spill, err);
+  }
+  if (code != RV_OK) {
+    destroy(spill);
+    return code;
+  }
+  *out = spill;
+  return RV_OK;
+}
+
+void rv_spill_free(rv_spill *spill)
+{
+  if (spill == NULL) return;
+  rv_mutex_lock(&spill->lock);
+  spill->stopping = true;
+  rv_cond_broadcast(&spill->changed);
+  rv_mutex_unlock(&spill->lock);
+  pthread_join(spill->thread, NULL);
+  destroy(spill);
+}

@@ -1,0 +1,22 @@
+/* One file without a name, mapped whole: places in it are handed out, and used again when what lay there is gone.
+ *
+ * Places are cut from pieces of RV_SPILL_PIECE bytes, one after another; a piece is used again when nothing in it is in use. A place is an
+ * rv_buf; the file stays until its owner has closed it and the last of them has gone. */
+#ifndef RV_PERSIST_SPILL_FILE_H
+#define RV_PERSIST_SPILL_FILE_H
+
+#include "base/buf.h"
+
+enum { RV_SPILL_PIECE = 4 << 20 };
+
+typedef struct rv_spill_file rv_spill_file;
+
+/* max_bytes is rounded down to whole pieces. */
+rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file **out, rv_error *err);
+void rv_spill_file_close(rv_spill_file *file);
+/* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: ENOSPC where all pieces are in use, or what
+ * the system says. One thread at a time. */
+rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size);
+size_t rv_spill_file_used(const rv_spill_file *file); /* bytes of places in use */
+
+#endif

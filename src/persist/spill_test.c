@@ -1,0 +1,463 @@
+/* More data than memory: what was spilled reads as before, the file's room is used again, and a full disk makes inserts wait. */
+#include "reverie/spill.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "persist/spill_file.h"
+#include "store/chunk_parts.h"
+#include "store/cold.h"
+#include "store/memory.h"
+#include "store/testing.h"
+
+enum { MIB = 1 << 20, LIMIT = 4 * MIB, ROWS = 16, WIDTH = 1024, PAYLOAD = ROWS * WIDTH };
+
+static char small_disk[] = "/tmp/reverie-spill-test-XXXXXX"; /* a tmpfs of 8 MiB, of this process alone */
+static bool has_small_disk;
+
+/* ---- worlds ---- */
+
+typedef struct world {
+  rv_store *store;
+  rv_table *table;
+  rv_spill *spill;
+} world;
+
+static world world_of(int64_t max_size, const char *path, size_t max_bytes)
+{
+  rv_error err;
+  world w = {.store = NULL};
+  rv_table_config config = rv_table_config_default("replay", max_size);
+  rv_store_config store = {.size = sizeof store, .tables = &config, .num_tables = 1, .memory_limit = LIMIT};
+  must(rv_store_new(&store, &w.store, &err), &err);
+  w.table = rv_store_table(w.store, 0);
+  rv_spill_config spill = {.size = sizeof spill, .path = path, .max_bytes = max_bytes};
+  must(rv_spill_new(&spill, w.store, &w.spill, &err), &err);
+  return w;
+}
+
+static void end_world(world *w)
+{
+  rv_spill_free(w->spill);
+  rv_store_unref(w->store);
+}
+
+static rv_memory_info memory_of(const world *w)
+{
+  rv_memory_info info;
+  rv_store_memory_info(w->store, &info);
+  return info;
+}
+
+/* Row r of chunk `key` is filled with this byte. */
+static uint8_t byte_of(uint64_t key, size_t row)
+{
+  return (uint8_t)(key * 31 + row * 7 + 1);
+}
+
+static rv_chunk *segment_chunk(uint64_t key)
+{
+  rv_error err;
+  rv_chunk *chunk = NULL;
+  const int64_t shape = WIDTH;
+  rv_spec spec = {.name = "", .dtype = RV_UINT8, .rank = 1, .shape = &shape};
+  rv_chunk_meta meta = {.key = key, .episode_id = key, .last_step = ROWS - 1};
+  uint8_t bytes[WIDTH];
+  rv_tensor cell = {.dtype = RV_UINT8, .rank = 1, .shape = &shape, .data = bytes};
+  must(rv_segment_new(&spec, 1, ROWS, &meta, &chunk, &err), &err);
+  for (size_t i = 0; i < ROWS; i++) {
+    memset(bytes, byte_of(key, i), sizeof bytes);
+    must(rv_segment_put(chunk, 0, (int64_t)i, &cell, &err), &err);
+  }
+  rv_segment_publish(chunk, 0, ROWS);
+  return chunk;
+}
+
+/* As it comes over the wire: rows as they are, or compressed. */
+static rv_chunk *wire_chunk(uint64_t key, bool compress)
+{
+  rv_error err;
+  rv_chunk *chunk = NULL;
+  const int64_t shape[] = {ROWS, WIDTH};
+  static uint8_t rows[PAYLOAD];
+  for (size_t i = 0; i < ROWS; i++) memset(rows + i * WIDTH, byte_of(key, i), WIDTH);
+  if (compress) /* not too well */
+    for (size_t i = 0; i < PAYLOAD; i += 2) rows[i] = (uint8_t)(i * 2654435761U >> 13);
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  must(rv_encode(&pieces, RV_UINT8, 1, shape + 1, rows, WIDTH, ROWS, false, compress, &err), &err);
+  rv_buf *buf = rv_buf_new(pieces.bytes);
+  for (size_t i = 0; i < pieces.count; buf->size += pieces.piece[i++].size)
+    memcpy(buf->data + buf->size, pieces.piece[i].data, pieces.piece[i].size);
+  rv_encoded tensor = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .content = buf->data, .content_size = buf->size};
+  rv_chunk_meta meta = {.key = key, .episode_id = key, .last_step = ROWS - 1};
+  must(rv_chunk_new_encoded(&meta, &tensor, 1, buf, buf->data, buf->size, &chunk, &err), &err);
+  rv_pieces_fini(&pieces);
+  rv_buf_unref(buf);
+  return chunk;
+}
+
+typedef struct offer {
+  rv_insert insert;
+  atomic_int completed;
+} offer;
+
+static void on_complete(rv_waiter *waiter)
+{
+  atomic_fetch_add(&((offer *)waiter->context)->completed, 1);
+}
+
+/* An item over all rows of a chunk of its own, whose key is the item's. */
+static rv_submitted offer_item(world *w, offer *o, uint64_t key)
+{
+  rv_chunk *chunk = key % 3 == 0 ? segment_chunk(key) : wire_chunk(key, key % 3 == 1);
+  o->insert = (rv_insert){.key = key, .priority = 1, .trajectory = trajectory_of(w->store, chunk, 0, ROWS)};
+  o->insert.waiter = (rv_waiter){.complete = on_complete, .context = o, .deadline_ns = INT64_MAX};
+  atomic_init(&o->completed, 0);
+  rv_chunk_unref(chunk);
+  rv_submitted submitted = rv_table_insert(w->table, &o->insert);
+  if (submitted == RV_SUBMIT_DONE) rv_trajectory_unref(o->insert.trajectory);
+  return submitted;
+}
+
+static int64_t now_ns(void)
+{
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  return rv_monotonic_ns(&env);
+}
+
+/* Inserts one, and waits while it waits for the spill. */
+static void insert(world *w, uint64_t key)
+{
+  offer o;
+  int64_t give_up = now_ns() + INT64_C(30000000000);
+  if (offer_item(w, &o, key) == RV_SUBMIT_PENDING) {
+    while (atomic_load(&o.completed) == 0) {
+      if (now_ns() > give_up)
+        fail_msg("item %llu waits, with %lld bytes in use and %lld spilled", (unsigned long long)key,
+                 (long long)memory_of(w).used_bytes, (long long)memory_of(w).spilled_bytes);
+      sched_yield();
+    }
+    rv_trajectory_unref(o.insert.trajectory);
+  }
+  assert_int_equal(o.insert.waiter.code, RV_OK);
+}
+
+static void check_draw(const rv_draw *draw)
+{
+  static uint8_t rows[PAYLOAD];
+  rv_error err;
+  must(rv_draw_copy_column(draw, 0, rows, &err), &err);
+  size_t first = draw->key % 3 == 1 ? 1 : 0;
+  for (size_t i = 0; i < ROWS; i++)
+    for (size_t k = first; k < WIDTH; k += first + 1) assert_int_equal(rows[i * WIDTH + k], byte_of(draw->key, i));
+}
+
+static void sample_and_check(world *w, size_t n)
+{
+  rv_draw draws[16];
+  while (n > 0) {
+    size_t want = n < 16 ? n : 16;
+    rv_sampling ask = {.want = want, .draws = draws};
+    ask.waiter.deadline_ns = INT64_MAX;
+    assert_int_equal(rv_table_sample(w->table, &ask), RV_SUBMIT_DONE);
+    assert_int_equal(ask.waiter.code, RV_OK);
+    for (size_t i = 0; i < ask.count; i++) check_draw(&draws[i]);
+    rv_draws_release(draws, ask.count);
+    n -= want;
+  }
+}
+
+/* ---- promises ---- */
+
+static void what_lies_in_the_file_is_sampled_as_it_came(void **state)
+{
+  (void)state;
+  enum { N = 4 * LIMIT / PAYLOAD };
+  world w = world_of(1000000, "/tmp", 0);
+  for (uint64_t key = 1; key <= N; key++) {
+    insert(&w, key);
+    assert_true(memory_of(&w).used_bytes <= LIMIT);
+    if (key % 50 == 0) sample_and_check(&w, 64);
+  }
+  rv_memory_info memory = memory_of(&w);
+  assert_true(memory.spilled_bytes > LIMIT);
+  sample_and_check(&w, 1000);
+  rv_table_info info = info_of(w.table);
+  assert_int_equal(info.current_size, N);
+  rv_table_info_fini(&info);
+  rv_draw held;
+  rv_error err;
+  must(rv_table_get(w.table, 1, &held, &err), &err);
+  end_world(&w);
+  check_draw(&held); /* the file stays for those who still read */
+  rv_draw_release(&held);
+}
+
+static void the_file_has_no_name(void **state)
+{
+  (void)state;
+  char path[] = "/tmp/reverie-spill-names-XXXXXX";
+  assert_non_null(mkdtemp(path));
+  world w = world_of(1000000, path, 0);
+  for (uint64_t key = 1; key <= 2 * LIMIT / PAYLOAD; key++) insert(&w, key);
+  assert_true(memory_of(&w).spilled_bytes > 0);
+  assert_int_equal(rmdir(path), 0); /* it is empty */
+  sample_and_check(&w, 100);
+  end_world(&w);
+}
+
+static void room_in_the_file_is_used_again(void **state)
+{
+  (void)state;
+  enum { FITS = 3 * RV_SPILL_PIECE, RING = (LIMIT + FITS / 2) / PAYLOAD };
+  world w = world_of(RING, "/tmp", FITS);
+  for (uint64_t key = 1; key <= 8 * RING; key++) insert(&w, key);
+  sample_and_check(&w, 200);
+  rv_memory_info memory = memory_of(&w);
+  assert_true(memory.spilled_bytes > 0 && memory.spilled_bytes <= FITS);
+  end_world(&w);
+}
+
+/* Until one waits. */
+static uint64_t fill(world *w, offer *waiting)
+{
+  int64_t give_up = now_ns() + INT64_C(60000000000);
+  for (uint64_t key = 1;; key++) {
+    if (offer_item(w, waiting, key) == RV_SUBMIT_DONE) {
+      assert_int_equal(waiting->insert.waiter.code, RV_OK);
+      continue;
+    }
+    char why[256] = "";
+    while (atomic_load(&waiting->completed) == 0) {
+      rv_waiter_explain(&waiting->insert.waiter, why, sizeof why);
+      if (strstr(why, "the spill file takes no more: No space left on device") != NULL) return key;
+      if (now_ns() > give_up) fail_msg("%s", why);
+      sched_yield();
+    }
+    rv_trajectory_unref(waiting->insert.trajectory); /* it only had to wait for the disk */
+  }
+}
+
+static void a_full_file_makes_inserts_wait_and_loses_nothing(void **state)
+{
+  (void)state;
+  for (int on_small_disk = 0; on_small_disk < 2; on_small_disk++) {
+    if (on_small_disk && !has_small_disk) {
+      print_message("no small disk: a tmpfs could not be mounted\n");
+      continue;
+    }
+    world w = world_of(1000000, on_small_disk ? small_disk : "/tmp", on_small_disk ? 0 : 2 * RV_SPILL_PIECE);
+    offer waiting;
+    uint64_t last = fill(&w, &waiting);
+    assert_true(last > (LIMIT + RV_SPILL_PIECE) / PAYLOAD);
+    sample_and_check(&w, 200);
+    for (uint64_t key = 1; key < last && atomic_load(&waiting.completed) == 0; key++) {
+      size_t unknown;
+      assert_int_equal(rv_table_mutate(w.table, NULL, 0, &key, 1, NULL, &unknown, NULL), RV_OK);
+    }
+    int64_t give_up = now_ns() + INT64_C(30000000000);
+    while (atomic_load(&waiting.completed) == 0) {
+      if (now_ns() > give_up) fail_msg("it waits although everything went");
+      rv_memory_serve(rv_store_memory(w.store));
+      sched_yield();
+    }
+    assert_int_equal(waiting.insert.waiter.code, RV_OK);
+    rv_trajectory_unref(waiting.insert.trajectory);
+    sample_and_check(&w, 50);
+    end_world(&w);
+  }
+}
+
+static void rows_and_resets_go_on_with_a_spill(void **state)
+{
+  (void)state;
+  enum { N = 40, BYTES = 4096 };
+  world w = world_of(1000000, "/tmp", 0);
+  static uint8_t bytes[N * BYTES];
+  const int64_t shape[] = {N, BYTES};
+  rv_tensor column = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .data = bytes};
+  rv_error err;
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < 3 * LIMIT / (N * BYTES); i++) {
+      for (size_t k = 0; k < N; k++) memset(bytes + k * BYTES, i + (int)k, BYTES);
+      rv_rows rows = {.columns = &column, .num_columns = 1, .n = N};
+      offer o; /* for its counter */
+      atomic_init(&o.completed, 0);
+      rows.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
+      if (rv_table_insert_rows(w.table, &rows) == RV_SUBMIT_PENDING)
+        while (atomic_load(&o.completed) == 0) {
+          rv_memory_serve(rv_store_memory(w.store));
+          sched_yield();
+        }
+      assert_int_equal(rows.waiter.code, RV_OK);
+    }
+    assert_true(memory_of(&w).spilled_bytes > 0);
+    rv_draw draws[32];
+    rv_sampling ask = {.want = 32, .draws = draws};
+    ask.waiter.deadline_ns = INT64_MAX;
+    assert_int_equal(rv_table_sample(w.table, &ask), RV_SUBMIT_DONE);
+    for (size_t i = 0; i < ask.count; i++) {
+      static uint8_t row[BYTES];
+      must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
+      for (size_t k = 1; k < BYTES; k++) assert_int_equal(row[k], row[0]);
+    }
+    rv_draws_release(draws, ask.count);
+    must(rv_table_reset(w.table, &err), &err);
+  }
+  end_world(&w);
+}
+
+/* An item over the rows of two chunks, of which the one before it has the first. */
+static void insert_pair(world *w, rv_chunk *a, rv_chunk *b, uint64_t key)
+{
+  rv_error err;
+  rv_slice slices[2] = {{.chunk = a, .length = ROWS}, {.chunk = b, .length = ROWS}};
+  uint32_t num_slices = 2;
+  bool squeeze = false;
+  rv_trajectory_desc desc = {.slices = slices, .num_slices = &num_slices, .squeeze = &squeeze, .num_columns = 1};
+  offer o = {.insert = {.key = key, .priority = 1}};
+  atomic_init(&o.completed, 0);
+  must(rv_trajectory_new(rv_store_layouts(w->store), &desc, &o.insert.trajectory, &err), &err);
+  o.insert.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
+  if (rv_table_insert(w->table, &o.insert) == RV_SUBMIT_PENDING)
+    while (atomic_load(&o.completed) == 0) sched_yield();
+  assert_int_equal(o.insert.waiter.code, RV_OK);
+  rv_trajectory_unref(o.insert.trajectory);
+}
+
+static void check_pair(const rv_draw *draw)
+{
+  static uint8_t rows[2 * PAYLOAD];
+  rv_error err;
+  must(rv_draw_copy_column(draw, 0, rows, &err), &err);
+  for (size_t i = 0; i < 2 * ROWS; i++)
+    for (size_t k = 0; k < WIDTH; k += 97) assert_int_equal(rows[i * WIDTH + k], byte_of(draw->key + i / ROWS, i % ROWS));
+}
+
+static void what_is_held_while_others_move_reads_as_before(void **state)
+{
+  (void)state;
+  enum { N = 3 * LIMIT / PAYLOAD, HELD = 5 };
+  world w = world_of(1000000, "/tmp", 0);
+  rv_draw held[HELD], draw;
+  rv_error err;
+  rv_chunk *before = segment_chunk(3);
+  for (uint64_t i = 1; i <= N; i++) {
+    rv_chunk *chunk = segment_chunk(2 + i + 1);
+    insert_pair(&w, before, chunk, 2 + i);
+    rv_chunk_unref(before);
+    before = chunk;
+    if (i <= HELD) must(rv_table_get(w.table, 2 + i, &held[i - 1], &err), &err);
+    if (i % 20 != 0) continue;
+    must(rv_table_get(w.table, 2 + i / 2, &draw, &err), &err);
+    check_pair(&draw);
+    rv_draw_release(&draw);
+  }
+  rv_chunk_unref(before);
+  assert_true(memory_of(&w).spilled_bytes > LIMIT);
+  for (size_t i = 0; i < HELD; i++) {
+    check_pair(&held[i]);
+    rv_draw_release(&held[i]);
+  }
+  for (uint64_t i = 1; i <= N; i++) {
+    must(rv_table_get(w.table, 2 + i, &draw, &err), &err);
+    check_pair(&draw);
+    rv_draw_release(&draw);
+  }
+  end_world(&w);
+}
+
+static void a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_spill *spill = NULL;
+  rv_table_config config = rv_table_config_default("replay", 10);
+  rv_store *store = store_of(&config);
+  rv_spill_config given = {.size = sizeof given, .path = "/tmp"};
+  assert_int_equal(rv_spill_new(&given, store, &spill, &err), RV_FAILED_PRECONDITION);
+  rv_store_unref(store);
+  rv_store_config limited = {.size = sizeof limited, .tables = &config, .num_tables = 1, .memory_limit = LIMIT};
+  must(rv_store_new(&limited, &store, &err), &err);
+  given.path = "/tmp/there/is/no/such/directory";
+  assert_int_equal(rv_spill_new(&given, store, &spill, &err), RV_NOT_FOUND);
+  assert_non_null(strstr(err.message, "/tmp/there/is/no/such/directory"));
+  given.path = "/tmp";
+  given.max_bytes = 1;
+  assert_int_equal(rv_spill_new(&given, store, &spill, &err), RV_INVALID_ARGUMENT);
+  rv_store_unref(store);
+}
+
+/* ---- the file ---- */
+
+static void places_hold_what_was_put_there_until_they_are_let_go(void **state)
+{
+  (void)state;
+  enum { PLACES = 40, PIECES = 6 };
+  rv_error err;
+  rv_spill_file *file = NULL;
+  must(rv_spill_file_new("/tmp", PIECES * (size_t)RV_SPILL_PIECE, &file, &err), &err);
+  rv_random random;
+  rv_random_init(&random, 7);
+  rv_buf *places[PLACES] = {NULL};
+  uint8_t *bytes = malloc(3 * (size_t)RV_SPILL_PIECE + 16);
+  size_t put = 0, refused = 0;
+  for (int i = 0; i < 3000; i++) {
+    size_t at = rv_random_next(&random) % PLACES;
+    if (places[at] != NULL) {
+      for (size_t k = 0; k < places[at]->size; k += 4097)
+        assert_int_equal(places[at]->data[k], (uint8_t)(at * 5 + places[at]->size));
+      rv_buf_unref(places[at]);
+      places[at] = NULL;
+      continue;
+    }
+    size_t skew = rv_random_next(&random) % 16,
+           size = 1 + rv_random_next(&random) % (i % 20 == 0 ? 2 * (size_t)RV_SPILL_PIECE : 300000);
+    memset(bytes, (int)(uint8_t)(at * 5 + size), size + 16);
+    errno = 0;
+    places[at] = rv_spill_file_put(file, bytes + skew, size);
+    if (places[at] == NULL) {
+      assert_int_equal(errno, ENOSPC);
+      refused++;
+      continue;
+    }
+    put++;
+    assert_int_equal((uintptr_t)places[at]->data % 16, (uintptr_t)(bytes + skew) % 16);
+  }
+  assert_true(put > 800 && refused > 0);
+  rv_spill_file_close(file);
+  for (size_t at = 0; at < PLACES; at++) rv_buf_unref(places[at]);
+  free(bytes);
+}
+
+/* In a namespace of this process's own, where that is allowed. */
+static void mount_small_disk(void)
+{
+  if (mkdtemp(small_disk) == NULL || getuid() != 0 || unshare(CLONE_NEWNS) != 0) return;
+  if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return;
+  has_small_disk = mount("none", small_disk, "tmpfs", 0, "size=8m") == 0;
+}
+
+int main(void)
+{
+  mount_small_disk();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_lies_in_the_file_is_sampled_as_it_came),
+      cmocka_unit_test(the_file_has_no_name),
+      cmocka_unit_test(room_in_the_file_is_used_again),
+      cmocka_unit_test(a_full_file_makes_inserts_wait_and_loses_nothing),
+      cmocka_unit_test(rows_and_resets_go_on_with_a_spill),
+      cmocka_unit_test(what_is_held_while_others_move_reads_as_before),
+      cmocka_unit_test(a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused),
+      cmocka_unit_test(places_hold_what_was_put_there_until_they_are_let_go),
+  };
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  if (has_small_disk) umount2(small_disk, MNT_DETACH);
+  rmdir(small_disk);
+  return failed;
+}

@@ -1,0 +1,43 @@
+/* Chunks that lie elsewhere than in memory (persist/spill.h): which ones may, and how they get there.
+ *
+ * A table that is told to keeps a list of the chunks it holds, the one that it took first at the head: that is the coldest. What moves is
+ * a chunk's bytes, to where its mover has written them; its books stay, and its readers see no difference. A chunk moves under the lock
+ * of its table, when nobody but the table and the mover refers to it: nobody else can be reading it then, and everybody who comes later
+ * comes through the lock. */
+#ifndef RV_STORE_COLD_H
+#define RV_STORE_COLD_H
+
+#include "store/chunk.h"
+
+typedef struct rv_table rv_table;
+
+typedef struct rv_cold {
+  rv_chunk *chunk; /* one reference */
+  const uint8_t *bytes;
+  size_t size;
+  rv_buf *place; /* set by the mover: the same bytes elsewhere, its reference; NULL: they could not be written */
+} rv_cold;
+
+/* The table keeps the list from now on. */
+void rv_table_keep_cold(rv_table *table);
+/* The coldest, at most `most` and, after the first, `most_bytes`. */
+size_t rv_table_take_cold(rv_table *table, rv_cold *cold, size_t most, size_t most_bytes);
+/* Moves those with a place, drops all references, and returns how many bytes of memory were won. */
+size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n);
+
+/* ---- for the files of chunks ---- */
+
+enum { RV_COLD_LEAST = 1 << 10 /* smaller ones are worth no move */ };
+
+/* What may move of it; false: nothing. */
+bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size);
+/* Nobody reads it meanwhile. The reference to the place is the chunk's; where the bytes lay before is *old's to free. */
+typedef struct rv_moved {
+  rv_buf *buf; /* one reference, or NULL */
+  void *block; /* of `size`, from rv_pages_alloc, or NULL */
+  size_t size;
+} rv_moved;
+void rv_chunk_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
+void rv_moved_free(rv_moved *old);
+
+#endif
