@@ -1,11 +1,4 @@
 /* Patterns are made whole or not at all, whichever allocation fails; and steps make none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka needs those before it */
-#include <cmocka.h>
-
 #include "base/failing_testing.h"
 #include "reverie/patterns.h"
 

@@ -359,16 +359,17 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
                                 rv_journal **journal, rv_error *err)
 {
   recovery work = {.files = files, .checkpointer = checkpointer, .watch = watch};
+  rv_journal *opened = NULL;
   rv_code code = begin(&work, config, store_config, err);
   if (code == RV_OK) code = restore(&work, store_config, err);
-  if (code == RV_OK) code = open_journal(&work, files, journal, err);
-  if (code == RV_OK && !work.known) {
-    code = rv_checkpointer_save(checkpointer, work.store, watch, NULL, err);
-    if (code != RV_OK) rv_journal_unref(*journal);
-  }
+  if (code == RV_OK) code = open_journal(&work, files, &opened, err);
+  if (code == RV_OK && !work.known) code = rv_checkpointer_save(checkpointer, work.store, watch, NULL, err);
   if (code == RV_OK) {
     *store = work.store;
+    *journal = opened;
     work.store = NULL;
+  } else {
+    rv_journal_unref(opened);
   }
   fini(&work);
   return code;

@@ -17,8 +17,56 @@ typedef struct rv_mutation {
   rv_turn turn;
   uint64_t *unknown; /* may be NULL */
   size_t num_unknown;
-  size_t in_hold; /* what was done since the lock was taken, in updates */
+  size_t in_hold;        /* what was done since the lock was taken, in updates */
+  rv_change_block *room; /* to write down in, where others may come in between */
 } rv_mutation;
+
+/* ---- room for what is written down, so that nothing is done by halves for want of memory ---- */
+
+static rv_code make_room(rv_mutation *mutation, size_t changes, rv_error *err)
+{
+  for (size_t n = 0; n <= changes; n += RV_CHANGE_BLOCK) {
+    rv_change_block *block = malloc(sizeof *block);
+    if (block == NULL) return rv_fail_memory(err, sizeof *block);
+    block->next = mutation->room;
+    mutation->room = block;
+  }
+  return RV_OK;
+}
+
+static void drop_room(rv_mutation *mutation)
+{
+  while (mutation->room != NULL) {
+    rv_change_block *next = mutation->room->next;
+    free(mutation->room);
+    mutation->room = next;
+  }
+}
+
+static rv_code reserve(rv_mutation *mutation, size_t changes, rv_error *err)
+{
+  rv_changes *own = mutation->turn.table->log;
+  if (own != NULL && own->spare == NULL && mutation->room != NULL) {
+    own->spare = mutation->room;
+    mutation->room = own->spare->next;
+  }
+  return rv_changes_reserve(mutation->turn.table, changes, 0, err);
+}
+
+/* Takes the table's lock, to make so many changes in one hold or in several. */
+static rv_code enter(rv_mutation *mutation, rv_table *table, size_t changes, bool one_hold, rv_error *err)
+{
+  rv_turn_begin(&mutation->turn, table);
+  rv_code code = RV_OK;
+  if (table->log != NULL && (!one_hold || changes > RV_CHANGE_STEP)) {
+    rv_turn_leave(&mutation->turn);
+    code = make_room(mutation, changes, err);
+    rv_turn_begin(&mutation->turn, table);
+  }
+  if (code == RV_OK) code = rv_table_is_closed(table, err);
+  if (code == RV_OK) code = rv_changes_allow(table, err);
+  return code == RV_OK && mutation->room == NULL ? rv_changes_reserve(table, changes, 0, err) : code;
+}
 
 static void not_there(rv_mutation *mutation, uint64_t key)
 {
@@ -41,7 +89,7 @@ static rv_code delete_keys(rv_mutation *mutation, const uint64_t *keys, size_t n
   rv_table *table = mutation->turn.table;
   for (size_t i = 0; i < n; i++) {
     if (with_pauses) hold_on(mutation, DELETE_COST);
-    rv_code code = rv_changes_reserve(table, 1, 0, err);
+    rv_code code = reserve(mutation, 1, err);
     if (code != RV_OK) return code;
     uint32_t slot = rv_books_find(&table->books, keys[i]);
     if (slot == RV_NO_SLOT) {
@@ -122,7 +170,7 @@ static rv_code update_keys(rv_mutation *mutation, const uint64_t *keys, const do
   for (size_t begin = 0; begin < n; begin += BATCH) {
     size_t count = n - begin < BATCH ? n - begin : BATCH;
     hold_on(mutation, count);
-    rv_code code = rv_changes_reserve(mutation->turn.table, count, 0, err);
+    rv_code code = reserve(mutation, count, err);
     if (code != RV_OK) return code;
     update_batch(mutation, keys + begin, priorities + begin, count);
   }
@@ -184,13 +232,9 @@ static void undo_fini(rv_undo *undo)
 
 static void undo_all(rv_mutation *mutation, rv_undo *undo)
 {
-  rv_table *table = mutation->turn.table;
-  rv_changes *log = table->log;
   while (undo->n-- > 0) {
-    /* without memory it is undone all the same, and what was written down is what was refused */
-    if (rv_changes_reserve(table, 1, 0, NULL) != RV_OK) table->log = NULL;
-    rv_table_set_priority(table, undo->slots[undo->n], undo->old[undo->n], NULL);
-    table->log = log;
+    reserve(mutation, 1, NULL); /* there is room for all */
+    rv_table_set_priority(mutation->turn.table, undo->slots[undo->n], undo->old[undo->n], NULL);
   }
 }
 
@@ -207,7 +251,7 @@ static rv_code try_updates(rv_mutation *mutation, rv_undo *undo, const rv_key_pr
     undo->slots[undo->n] = slot;
     undo->old[undo->n] = rv_slab_at(&table->books.slab, slot)->priority;
     undo->new[undo->n] = updates[i].priority;
-    rv_code code = rv_changes_reserve(table, 2, 0, err); /* the other to take it back */
+    rv_code code = reserve(mutation, 1, err);
     if (code == RV_OK) code = rv_table_set_priority(table, slot, updates[i].priority, err);
     if (code != RV_OK) {
       undo_all(mutation, undo);
@@ -228,9 +272,10 @@ static rv_code mutate_with_undo(rv_mutation *mutation, const rv_key_priority *up
   rv_table *table = mutation->turn.table;
   rv_undo undo;
   rv_code code = undo_init(&undo, num_updates, deletes, num_deletes, err);
-  rv_turn_begin(&mutation->turn, table);
-  if (code == RV_OK) code = rv_table_is_closed(table, err);
-  if (code == RV_OK) code = rv_changes_allow(table, err);
+  if (code == RV_OK)
+    code = enter(mutation, table, 2 * num_updates + num_deletes, true, err); /* an update may be taken back */
+  else
+    rv_turn_begin(&mutation->turn, table);
   if (code == RV_OK) code = try_updates(mutation, &undo, updates, num_updates, num_deletes, err);
   if (code == RV_OK) code = delete_keys(mutation, deletes, num_deletes, false, err);
   if (code == RV_OK) {
@@ -273,13 +318,12 @@ rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t 
   if (may_refuse(table)) {
     code = mutate_with_undo(&mutation, updates, num_updates, deletes, num_deletes, err);
   } else {
-    rv_turn_begin(&mutation.turn, table);
-    code = rv_table_is_closed(table, err);
-    if (code == RV_OK) code = rv_changes_allow(table, err);
+    code = enter(&mutation, table, num_updates + num_deletes, num_updates + DELETE_COST * num_deletes <= BATCH, err);
     if (code == RV_OK) code = delete_keys(&mutation, deletes, num_deletes, true, err);
     if (code == RV_OK) code = update_pairs(&mutation, updates, num_updates, err);
   }
   rv_turn_finish(&mutation.turn);
+  drop_room(&mutation);
   if (num_deletes >= MANY_DELETES) rv_table_compact(table, num_deletes); /* as much as these deletions made room for */
   if (code == RV_OK) *num_unknown = mutation.num_unknown;
   return code;
@@ -303,12 +347,11 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
     if (code != RV_OK) return code;
   }
   rv_mutation mutation = {.unknown = unknown};
-  rv_turn_begin(&mutation.turn, table);
-  rv_code code = rv_table_is_closed(table, err);
-  if (code == RV_OK) code = rv_changes_allow(table, err);
+  rv_code code = enter(&mutation, table, n, n <= BATCH, err);
   if (code == RV_OK) code = update_keys(&mutation, keys, priorities, n, err);
   if (code == RV_OK) *num_unknown = mutation.num_unknown;
   rv_turn_finish(&mutation.turn);
+  drop_room(&mutation);
   return code;
 }
 

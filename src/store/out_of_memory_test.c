@@ -5,25 +5,6 @@
 #include "base/failing_testing.h"
 #include "store/chunk_parts.h"
 
-/* Runs `call` with its first, second, third ... allocation failing, until none does. */
-static int with_each_failure(rv_code (*call)(void *context), void *context)
-{
-  for (long n = 0; n < 1000; n++) {
-    until_failure = n;
-    rv_code code = call(context);
-    bool failed = until_failure < 0;
-    until_failure = -1;
-    if (!failed) {
-      assert_int_equal(code, RV_OK);
-      return (int)n;
-    }
-    /* an allocation that was only wanted (a spare, compaction) may fail without harm */
-    if (code != RV_OK) assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
-  }
-  fail_msg("1,000 allocations in one call");
-  return 0;
-}
-
 static rv_code new_store(void *context)
 {
   (void)context;
