@@ -298,6 +298,13 @@ static void take_or_refuse(rv_insert_call *call, const rv_wire_item *item, const
   rv_insert_answer(call, key, sequence, err.code, err.message);
 }
 
+/* Those of the item that was taken from the pack, from now on, in the store's account. */
+static void count_chunks(rv_insert_call *call)
+{
+  rv_memory *memory = rv_store_memory(call->stream.server->store);
+  for (size_t i = 0; i < call->pack.num_chunks; i++) rv_chunk_count(call->pack.chunks[i], memory);
+}
+
 /* The next item of the message joins the group, or is answered. */
 static void take_item(rv_insert_call *call)
 {
@@ -312,6 +319,7 @@ static void take_item(rv_insert_call *call)
     return;
   }
   if (packed) {
+    count_chunks(call);
     take_or_refuse(call, &call->pack.item, &(chunk_source){rv_insert_pack_find, &call->pack});
     if (!is_packed(call)) rv_insert_pack_fini(&call->pack);
     return;

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "store/chunk_parts.h"
+#include "store/memory.h"
 #include "store/table.h"
 #include "support/rig.h"
 #include "wire/insert_pack.h"
@@ -355,6 +356,27 @@ static void items_of_a_pack_wait_for_the_limiter_one_by_one(void **state)
   stream_free(call);
 }
 
+static void items_of_a_pack_that_wait_are_in_the_account_of_memory(void **state)
+{
+  (void)state;
+  one items[MANY];
+  uint64_t keys[2];
+  like queued = plain;
+  queued.table = "q";
+  queued.width[0] = 64;
+  const rv_memory *memory = rv_store_memory(rig.store);
+  test_stream *call = open_writer();
+  make_items(items, 2, 1);
+  insert_packed(call, items, 2, &queued, 1);
+  expect_keys(call, keys, 2);
+  size_t before = rv_memory_used(memory);
+  make_items(items, MANY, 3);
+  insert_packed(call, items, MANY, &queued, 3);
+  rig_wait_for_waiting(&rig, "q", MANY, 0);
+  assert_true(rv_memory_used(memory) >= before + MANY * 64 * sizeof(int32_t));
+  stream_free(call);
+}
+
 /* A pack's chunks are its items' own. */
 static void no_other_item_can_have_the_chunks_of_a_pack(void **state)
 {
@@ -484,6 +506,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(items_of_a_pack_that_were_in_are_confirmed_and_not_inserted_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_item_of_a_pack_that_is_refused_leaves_the_others, set_up, tear_down),
       cmocka_unit_test_setup_teardown(items_of_a_pack_wait_for_the_limiter_one_by_one, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(items_of_a_pack_that_wait_are_in_the_account_of_memory, set_up, tear_down),
       cmocka_unit_test_setup_teardown(no_other_item_can_have_the_chunks_of_a_pack, set_up, tear_down),
       cmocka_unit_test_setup_teardown(packs_that_do_not_fit_together_end_the_stream_with_a_sentence, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_chunk_that_others_cannot_be_like_is_refused, set_up, tear_down),
