@@ -48,7 +48,7 @@ static void read_pack(rv_span message, rv_layouts *layouts)
 {
   rv_insert_pack pack;
   rv_error err;
-  rv_code code = rv_insert_pack_begin(&pack, message, &err);
+  rv_code code = rv_insert_pack_begin(&pack, message, message.size % 2 == 0, &err);
   rv_fuzz_check_failure(code, &err);
   while (code == RV_OK && pack.next < pack.count) {
     code = rv_insert_pack_next(&pack, &err);

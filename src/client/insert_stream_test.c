@@ -134,7 +134,7 @@ static void take_pack(fake_call *call, rv_span message, rv_insert_response *resp
   rv_insert_pack pack;
   rv_error err;
   if (!call->server->packs) break_rule(call->server, "a pack that was not asked for");
-  if (rv_insert_pack_begin(&pack, message, &err) != RV_OK) fail_msg("%s", err.message);
+  if (rv_insert_pack_begin(&pack, message, false, &err) != RV_OK) fail_msg("%s", err.message);
   call->server->num_packed += pack.count;
   while (pack.next < pack.count) {
     if (rv_insert_pack_next(&pack, &err) != RV_OK) fail_msg("%s", err.message);

@@ -201,16 +201,6 @@ static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error
 
 /* ---- events ---- */
 
-/* Its bytes have memory of their own, apart from what is written down of it, so that they can move. */
-static rv_code parse_apart(rv_span bytes, rv_chunk **out, rv_error *err)
-{
-  rv_buf *own = rv_buf_copy(bytes.data, bytes.size);
-  if (own == NULL) return rv_fail_memory(err, bytes.size);
-  rv_code code = rv_chunk_parse(own, (rv_span){.data = own->data, .size = own->size}, false, out, err);
-  rv_buf_unref(own);
-  return code;
-}
-
 static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_error *err)
 {
   size_t pinned = size > buf->capacity ? size : buf->capacity;
@@ -220,7 +210,7 @@ static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_er
     bool copy = bytes.size < COPY_BELOW || bytes.size < pinned / COPY_SHARE;
     rv_chunk *chunk;
     bool apart = copy && bytes.size >= RV_COLD_LEAST && rv_memory_spills(account_of(call));
-    rv_code code = apart  ? parse_apart(bytes, &chunk, err)
+    rv_code code = apart  ? rv_chunk_parse_apart(bytes, &chunk, err)
                    : copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err)
                           : rv_chunk_parse(buf, bytes, false, &chunk, err);
     if (code != RV_OK) return code;
@@ -242,7 +232,7 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   bool packed = call->request.pack.data != NULL;
   if (call->request.num_chunks == 0 && call->request.num_items == 0 && !packed)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the request has neither chunks nor items");
-  if (packed) code = rv_insert_pack_begin(&call->pack, call->request.pack, err);
+  if (packed) code = rv_insert_pack_begin(&call->pack, call->request.pack, rv_memory_spills(account_of(call)), err);
   if (code == RV_OK) code = take_chunks(call, buf, size, err);
   if (code != RV_OK) return code;
   call->chunk_bytes += size;

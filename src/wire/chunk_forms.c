@@ -135,7 +135,19 @@ void rv_chunk_form_fini(rv_chunk_form *form)
   form->model = NULL;
 }
 
-rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, rv_chunk **out, rv_error *err)
+/* It is read anew: where bytes may have to move there is more to do than to parse. */
+static rv_code join_apart(const rv_bytes *parts, size_t num_parts, size_t size, rv_chunk **out, rv_error *err)
+{
+  rv_buf *own = rv_buf_new(size);
+  if (own == NULL) return rv_fail_memory(err, size);
+  for (size_t i = 0; i < num_parts; own->size += parts[i++].size)
+    if (parts[i].size > 0) memcpy(own->data + own->size, parts[i].data, parts[i].size);
+  rv_code code = rv_chunk_parse(own, (rv_span){own->data, own->size}, false, out, err);
+  rv_buf_unref(own);
+  return code;
+}
+
+rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err)
 {
   const rv_lane *lane = &form->model->lanes[0];
   const uint8_t *wire = NULL;
@@ -151,6 +163,8 @@ rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, rv_chunk *
                             {fixed, before},
                             {rest.data, row_bytes},
                             {fixed + before + row_bytes, form->fixed_bytes - before - row_bytes}};
+  size_t own_size = bytes->size - rest.size + form->fixed_bytes;
   *bytes = (rv_span){rest.data + row_bytes, rest.size - row_bytes};
+  if (apart && own_size >= RV_COLD_LEAST) return join_apart(parts, sizeof parts / sizeof *parts, own_size, out, err);
   return rv_chunk_new_alike(form->model, &meta, parts, sizeof parts / sizeof *parts, out, err);
 }

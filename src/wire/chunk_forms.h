@@ -33,9 +33,9 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
  * not exactly one tensor, this is not one literal, or key and range do not stand first in it. */
 rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err);
 void rv_chunk_form_fini(rv_chunk_form *form);
-/* The chunk of this form whose key, range and rows are next in `bytes`, which moves on behind them. RV_INVALID_ARGUMENT: they are not
- * there. */
-rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, rv_chunk **out, rv_error *err);
+/* The chunk of this form whose key, range and rows are next in `bytes`, which moves on behind them; `apart`: its bytes may have to move
+ * (rv_chunk_parse_apart). RV_INVALID_ARGUMENT: they are not there. */
+rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err);
 
 /* A SequenceRange; false: the bytes are none. */
 bool rv_sequence_range_parse(rv_span message, rv_chunk_meta *meta);

@@ -270,3 +270,12 @@ rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out
   code = make(copy ? NULL : owner, message, &chunk, &in_values, out, err);
   return code == RV_OK && in_values ? make_rewritten(message, &chunk, out, err) : code;
 }
+
+rv_code rv_chunk_parse_apart(rv_span message, rv_chunk **out, rv_error *err)
+{
+  rv_buf *own = rv_buf_copy(message.data, message.size);
+  if (own == NULL) return rv_fail_memory(err, message.size);
+  rv_code code = rv_chunk_parse(own, (rv_span){.data = own->data, .size = own->size}, false, out, err);
+  rv_buf_unref(own);
+  return code;
+}

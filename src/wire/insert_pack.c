@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/cold.h"
 #include "wire/parse.h"
 
 /* What the message has, before any of it is read. */
@@ -28,6 +29,21 @@ static bool find_parts(rv_span message, parts *out)
   return !reader.broken;
 }
 
+/* Of one that may have to move the form has a copy of its own. */
+static rv_code read_chunk(rv_insert_pack *pack, size_t i, rv_span message, rv_error *err)
+{
+  rv_chunk *chunk;
+  rv_code code = rv_chunk_parse(NULL, message, true, &chunk, err);
+  if (code != RV_OK) return code;
+  code = rv_chunk_form_init(&pack->forms[i], chunk, err);
+  if (code != RV_OK || !pack->apart || message.size < RV_COLD_LEAST) {
+    pack->chunks[i] = chunk;
+    return code;
+  }
+  rv_chunk_unref(chunk);
+  return rv_chunk_parse_apart(message, &pack->chunks[i], err);
+}
+
 static rv_code read_chunks(rv_insert_pack *pack, rv_span message, rv_error *err)
 {
   rv_reader reader;
@@ -36,9 +52,7 @@ static rv_code read_chunks(rv_insert_pack *pack, rv_span message, rv_error *err)
   rv_code code = RV_OK;
   for (size_t i = 0; code == RV_OK && rv_reader_next(&reader, &field);) {
     if (!rv_field_is(&field, RV_PACK_CHUNKS, RV_WIRE_BYTES)) continue;
-    code = rv_chunk_parse(NULL, field.bytes, true, &pack->chunks[i], err);
-    if (code == RV_OK) code = rv_chunk_form_init(&pack->forms[i], pack->chunks[i], err);
-    i++;
+    code = read_chunk(pack, i++, field.bytes, err);
   }
   return code;
 }
@@ -84,9 +98,9 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   return code;
 }
 
-rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, rv_error *err)
+rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, rv_error *err)
 {
-  *pack = (rv_insert_pack){0};
+  *pack = (rv_insert_pack){.apart = apart};
   rv_code code = begin(pack, message, err);
   if (code != RV_OK) rv_insert_pack_fini(pack);
   return code;
@@ -123,7 +137,7 @@ rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
   if (i == 0) return check_end(pack, err); /* it is there since the beginning */
   for (size_t c = 0; c < pack->num_chunks; c++) {
     rv_chunk *chunk;
-    rv_code code = rv_chunk_form_next(&pack->forms[c], &pack->rest, &chunk, err);
+    rv_code code = rv_chunk_form_next(&pack->forms[c], &pack->rest, pack->apart, &chunk, err);
     if (code != RV_OK) {
       rv_error_prefix(err, "item %zu of a pack of %zu", i, pack->count);
       return code;

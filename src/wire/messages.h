@@ -17,6 +17,8 @@
  * their own (small chunks, which would otherwise pin their message), and the owner is not looked at. Also reads `deprecated_data` and
  * strings in string_val: such a chunk is written anew, as readers expect it today. */
 rv_code rv_chunk_parse(rv_buf *owner, rv_span message, bool copy, rv_chunk **out, rv_error *err);
+/* The same with a copy of its bytes in memory of their own, apart from what is written down of it, so that they can move (store/cold.h). */
+rv_code rv_chunk_parse_apart(rv_span message, rv_chunk **out, rv_error *err);
 
 /* Appends a ChunkData (without the field header around it) for rows [first, first + count) of all or one column of a segment
  * (column SIZE_MAX: all), with the given key. `compression` per column: true = snappy. Sizes under 2^31. */

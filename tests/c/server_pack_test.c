@@ -377,6 +377,38 @@ static void items_of_a_pack_that_wait_are_in_the_account_of_memory(void **state)
   stream_free(call);
 }
 
+/* As those of single items do in a store that keeps cold chunks elsewhere. */
+static void chunks_of_a_pack_can_move_where_a_store_moves_them(void **state)
+{
+  (void)state;
+  one items[MANY];
+  like large = plain;
+  large.squeeze = false;
+  large.rows[0] = 5;
+  large.width[0] = 64;
+  make_items(items, MANY, 1);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_pack(&body, items, MANY, &large, 1);
+  rv_insert_request request;
+  rv_insert_pack pack;
+  assert_int_equal(rv_insert_request_parse((rv_span){body.data, body.size}, &request, NULL), RV_OK);
+  assert_int_equal(rv_insert_pack_begin(&pack, request.pack, true, NULL), RV_OK);
+  for (size_t i = 0; i < MANY; i++) {
+    const uint8_t *bytes;
+    size_t size;
+    assert_int_equal(rv_insert_pack_next(&pack, NULL), RV_OK);
+    assert_true(rv_chunk_movable(pack.chunks[0], &bytes, &size));
+    rv_buf *expected = chunk_of(&items[i], &large, 0);
+    assert_int_equal(size, expected->size);
+    assert_memory_equal(bytes, expected->data, size);
+    rv_buf_unref(expected);
+  }
+  rv_insert_pack_fini(&pack);
+  rv_insert_request_fini(&request);
+  rv_writer_buf_fini(&body);
+}
+
 /* A pack's chunks are its items' own. */
 static void no_other_item_can_have_the_chunks_of_a_pack(void **state)
 {
@@ -507,6 +539,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(an_item_of_a_pack_that_is_refused_leaves_the_others, set_up, tear_down),
       cmocka_unit_test_setup_teardown(items_of_a_pack_wait_for_the_limiter_one_by_one, set_up, tear_down),
       cmocka_unit_test_setup_teardown(items_of_a_pack_that_wait_are_in_the_account_of_memory, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(chunks_of_a_pack_can_move_where_a_store_moves_them, set_up, tear_down),
       cmocka_unit_test_setup_teardown(no_other_item_can_have_the_chunks_of_a_pack, set_up, tear_down),
       cmocka_unit_test_setup_teardown(packs_that_do_not_fit_together_end_the_stream_with_a_sentence, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_chunk_that_others_cannot_be_like_is_refused, set_up, tear_down),
