@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 
@@ -37,7 +39,9 @@ def not_negative(name: str, value: Any, most: int = MAX_INT64) -> int:
 
 
 def number(name: str, value: Any) -> float:
-    """A float of whatever float() takes but text. TypeError for the rest."""
+    """A float of whatever float() takes but text, and of arrays of one number. TypeError for the rest."""
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
+        value = value.item()
     if not isinstance(value, (str, bytes, bytearray)):
         try:
             return float(value)

@@ -6,10 +6,28 @@ import json
 import pathlib
 import warnings
 
+import calls
+import calls_clients
+import calls_structured
+import calls_tables
+import calls_tensorflow
+import calls_values
+import calls_writers
 import pytest
 import reverie
-from calls import CALLS, SETUP, TENSORFLOW_CALLS, TENSORFLOW_SETUP
+from calls import SETUP, TENSORFLOW_SETUP
 from peer import Peer
+
+# calls.CALLS ends with the server's stop.
+CALLS = [
+    *calls_values.CALLS,
+    *calls_tables.CALLS,
+    *calls_clients.CALLS,
+    *calls_writers.CALLS,
+    *calls_structured.CALLS,
+    *calls.CALLS,
+]
+TENSORFLOW_CALLS = [*calls_tensorflow.CALLS, *calls.TENSORFLOW_CALLS]
 
 RUN = """
 import json
