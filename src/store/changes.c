@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "store/changes_parts.h"
+#include "store/chunk_parts.h"
+#include "store/trajectory_parts.h"
 
 enum { PRESSING = 4 /* a quarter of the bound: the collector need not wait for its time */ };
 
@@ -70,6 +72,28 @@ void rv_changes_put(rv_table *table, rv_change_kind kind, uint64_t key, double p
   count(table->log, sizeof(rv_change));
 }
 
+/* What the extra keeps in memory until it is written down, where nobody else does: of each chunk the share of the rows that the item has. A
+ * segment is nearly all rows; a received chunk of one row is nearly all books. */
+static size_t share_of(const rv_slice *slice, const rv_chunk *chunk)
+{
+  if (chunk->is_segment) return 0;
+  size_t rows = (size_t)rv_chunk_num_rows(chunk, slice->tensor), parts = rows * chunk->num_columns;
+  return parts == 0 ? 0 : rv_chunk_memory(chunk) * (size_t)slice->length / parts;
+}
+
+static size_t kept_by(const rv_draw *draw)
+{
+  const rv_trajectory *trajectory = draw->trajectory;
+  size_t bytes = rv_trajectory_box_of_const(trajectory)->bytes;
+  for (uint32_t i = 0; i < trajectory->num_slices; i++) {
+    const rv_slice *slice = &trajectory->slices[i];
+    bytes += share_of(slice, draw->chunk != NULL ? draw->chunk : slice->chunk);
+  }
+  if (draw->chunk != NULL) return bytes; /* the trajectory is the table's template */
+  return bytes + sizeof(rv_trajectory_box) + trajectory->num_columns * sizeof(rv_trajectory_column) +
+         trajectory->num_slices * sizeof(rv_slice) + trajectory->num_chunks * sizeof(rv_chunk *);
+}
+
 void rv_changes_put_insert(rv_table *table, const rv_item *item)
 {
   rv_changes *own = table->log;
@@ -87,7 +111,7 @@ void rv_changes_put_insert(rv_table *table, const rv_item *item)
                           .chunk = loose ? NULL : rv_chunk_ref(((const rv_hold *)item->data)->chunk),
                           .base_row = loose ? 0 : item->base_row,
                           .naming = own->naming};
-  count(own, sizeof *extra + rv_trajectory_box_of(trajectory)->bytes);
+  count(own, sizeof *extra + kept_by(&extra->draw));
   rv_changes_put(table, RV_CHANGE_INSERT, item->key, item->priority, item->times_sampled);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python interop tensorflow jax demo; with --all torch,
+# Runs the tests. Tiers, each on its own or all: lint c-asan c-tsan fuzz python torture interop tensorflow jax demo; with --all torch,
 # acme and tf-agents, too (docs/testing.md).
 # Ends with "N passed, N failed" over all tiers; fails when anything failed or nothing ran.
 set -uo pipefail
@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/setup.sh
 
 tiers=("$@")
-usual=(lint c-asan c-tsan fuzz python interop tensorflow jax demo)
+usual=(lint c-asan c-tsan fuzz python torture interop tensorflow jax demo)
 rest=(torch acme tf-agents)
 [ ${#tiers[@]} -gt 0 ] || tiers=("${usual[@]}")
 [ "${tiers[*]}" != --all ] || export RV_TEST_ALL=1 # the long form of what has a short one
@@ -79,6 +79,7 @@ for tier in "${tiers[@]}"; do
     fuzz) run_ctest fuzz asan -L fuzz ;;
     python)
       (build_release && need_venv test) && run_pytest python tests/python tests/consumers/test_recorded.py || count python 0 1 ;;
+    torture) (build_release && need_venv test) && run_pytest torture tests/torture || count torture 0 1 ;;
     interop)
       (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" run_pytest interop tests/interop || count interop 0 1 ;;
     jax) (build_release && need_venv base && make_framework jax jax) && run_framework jax .venv-jax/bin/python || count jax 0 1 ;;

@@ -1,0 +1,51 @@
+"""The other end of faults.c: what shall fail in the server's disk and clock."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pathlib
+import struct
+import time
+
+FIELDS = 12
+CLOCK_OFFSET_NS, ROOM, WRITES_FAIL, SYNCS_FAIL, WRITE_DELAY_US, SYNC_DELAY_US = range(6)
+FAILED_WRITES, FAILED_SYNCS, FULL_WRITES, DELAYED, SYNC_BEGAN_NS, SLOWEST_SYNC_NS = range(6, 12)
+
+
+class Faults:
+    """A file that the server maps, too."""
+
+    def __init__(self, library: pathlib.Path, path: pathlib.Path) -> None:
+        self.library, self.path = library, path
+        path.write_bytes(bytes(FIELDS * 8))
+        with open(path, "r+b") as file:
+            self.map = mmap.mmap(file.fileno(), FIELDS * 8)
+        self.heal()
+
+    def set(self, field: int, value: int) -> None:
+        struct.pack_into("<q", self.map, field * 8, value)
+
+    def get(self, field: int) -> int:
+        return int(struct.unpack_from("<q", self.map, field * 8)[0])
+
+    def heal(self) -> None:
+        """The disk is in order; the clock stays where it is."""
+        self.set(ROOM, -1)
+        for field in (WRITES_FAIL, SYNCS_FAIL, WRITE_DELAY_US, SYNC_DELAY_US):
+            self.set(field, 0)
+
+    def slowest_sync(self) -> float:
+        """Seconds that the slowest fsync took since this was asked last, or has taken so far."""
+        began, slowest = self.get(SYNC_BEGAN_NS), self.get(SLOWEST_SYNC_NS)
+        self.set(SYNC_BEGAN_NS, 0)
+        self.set(SLOWEST_SYNC_NS, 0)
+        return max(slowest, time.monotonic_ns() - began if began != 0 else 0) / 1e9
+
+    def environment(self, sanitized: bool) -> dict[str, str]:
+        """For the server's process."""
+        given = {"LD_PRELOAD": str(self.library), "RV_TORTURE_FAULTS": str(self.path)}
+        if sanitized:
+            options = os.environ.get("ASAN_OPTIONS", "")
+            given["ASAN_OPTIONS"] = f"{options}:verify_asan_link_order=0"
+        return given
