@@ -4,6 +4,7 @@
 #include "store/gather.h"
 #include "store/spread.h"
 #include "wire/column_names.h"
+#include "wire/insert_pack.h"
 #include "wire/messages.h"
 #include "wire/sample_pack.h"
 #include "wire/testing.h"
@@ -345,6 +346,78 @@ static void packs_of_samples_are_sent_and_taken_whole_or_not_at_all(void **state
   drop_chunks();
 }
 
+/* ---- packs of items ---- */
+
+typedef struct unpacking {
+  rv_buf *message; /* PackedItems: two items with a chunk each */
+  bool apart;
+} unpacking;
+
+/* The second is the first, with a key of its own. */
+static rv_buf *make_pack_of_items(void)
+{
+  const coding how = {make_segment(7, false), false, false, false};
+  rv_buf *chunk, *pack;
+  rv_encoded tensor;
+  rv_chunk *parsed = NULL;
+  assert_int_equal(write_chunk(&how, &chunk), RV_OK);
+  assert_int_equal(rv_chunk_parse(chunk, span_of(chunk), false, &parsed, NULL), RV_OK);
+  assert_true(rv_chunk_encoded(parsed, 0, &tensor));
+  rv_wire_slice slice = {.chunk_key = 7, .length = ROWS};
+  const uint32_t one = 1;
+  const bool squeeze = false;
+  rv_wire_item item = {.key = 1,
+                       .table = SPAN("t"),
+                       .slices = &slice,
+                       .num_slices = (uint32_t *)(uintptr_t)&one,
+                       .squeeze = (bool *)(uintptr_t)&squeeze,
+                       .num_columns = 1,
+                       .total_slices = 1};
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  size_t mark = rv_put_open(&out, RV_PACK_ITEM);
+  rv_wire_item_serialize(&out, &item);
+  rv_put_close(&out, mark);
+  rv_put_bytes_always(&out, RV_PACK_CHUNKS, chunk->data, chunk->size);
+  rv_put_bytes_always(&out, RV_PACK_KEYS, &(uint64_t){2}, sizeof(uint64_t));
+  rv_put_bytes_always(&out, RV_PACK_PRIORITIES, &(double){1}, sizeof(double));
+  mark = rv_put_open(&out, RV_PACK_REST);
+  rv_put_varint(&out, 1, 8);
+  rv_put_bytes_always(&out, 2, "\x08\x03", 2);
+  rv_put_raw(&out, rv_encoded_raw(&tensor), ROWS * WIDTH);
+  rv_put_close(&out, mark);
+  assert_int_equal(flat_of(&out, &pack), RV_OK);
+  rv_chunk_unref(parsed);
+  rv_chunk_unref(how.segment);
+  rv_buf_unref(chunk);
+  return pack;
+}
+
+static rv_code a_pack_of_items(void *context)
+{
+  const unpacking *u = context;
+  rv_insert_pack pack;
+  rv_code code = rv_insert_pack_begin(&pack, span_of(u->message), u->apart, NULL);
+  for (size_t i = 0; code == RV_OK && i < 2; i++) {
+    code = rv_insert_pack_next(&pack, NULL);
+    if (code != RV_OK) break;
+    assert_true(pack.item.key == i + 1 && rv_chunk_get_meta(pack.chunks[0])->key == i + 7);
+    code = check_rows(pack.chunks[0]);
+  }
+  rv_insert_pack_fini(&pack);
+  return code;
+}
+
+static void packs_of_items_are_taken_whole_or_not_at_all(void **state)
+{
+  (void)state;
+  for (int apart = 0; apart < 2; apart++) {
+    unpacking u = {make_pack_of_items(), apart == 1};
+    assert_true(with_each_failure(a_pack_of_items, &u) > 3);
+    rv_buf_unref(u.message);
+  }
+}
+
 /* ---- what writers send and are answered ---- */
 
 static rv_code an_insert_request(void *context)
@@ -589,6 +662,7 @@ int main(void)
       cmocka_unit_test(items_are_written_and_read_whole_or_not_at_all),
       cmocka_unit_test(samples_are_sent_and_taken_whole_or_not_at_all),
       cmocka_unit_test(packs_of_samples_are_sent_and_taken_whole_or_not_at_all),
+      cmocka_unit_test(packs_of_items_are_taken_whole_or_not_at_all),
       cmocka_unit_test(requests_and_answers_are_written_and_read_whole_or_not_at_all),
       cmocka_unit_test(unary_messages_are_written_and_read_whole_or_not_at_all),
   };
