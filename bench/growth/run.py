@@ -6,6 +6,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import pathlib
+import sys
+import tempfile
 from collections.abc import Callable
 
 from ..cells import Results
@@ -21,6 +24,7 @@ OPERATIONS = {
     "transitions": ("add", "sample", "prioritized_sample", "update_priorities"),
     "sequences": ("add", "sample"),
 }
+SPILL_ROWS = (1024, 28_224)  # a vector; four frames of 84 x 84
 TITLES = {"add": "add 1", "sample": "sample {}", "prioritized_sample": "PER sample {}", "update_priorities": "PER update {}"}
 
 
@@ -33,10 +37,11 @@ class Options:
     rounds: int = 3
     creep: tuple[int, int, int] = (1_000_000, 10_000_000, 100_000_000)  # capacity, first look, last look
     wire_items: int = 200_000
+    spill_limit: int = 256 << 20
 
 
 def quick() -> Options:
-    return Options((10_000, 1_000_000), 0.05, 1, (100_000, 1_000_000, 10_000_000), 20_000)
+    return Options((10_000, 1_000_000), 0.05, 1, (100_000, 1_000_000, 10_000_000), 20_000, 32 << 20)
 
 
 class Table:
@@ -133,10 +138,35 @@ def _creep(results: Results, options: Options, say: Callable[[str], None]) -> No
     run_turns(measurements, 1, say)
 
 
+def _spill(results: Results, options: Options, say: Callable[[str], None]) -> None:
+    """Sampling a table of half its server's memory limit, and one of four times the limit: most of that lies in the spill's file."""
+    with contextlib.ExitStack() as stack:
+        measurements = []
+        for row_bytes in SPILL_ROWS:
+            for share in (0.5, 4):
+                say(f"rows of {row_bytes:,} bytes: filling {share} times a memory limit of {options.spill_limit >> 20} MiB")
+                directory = stack.enter_context(tempfile.TemporaryDirectory())
+                side = pathlib.Path(__file__).with_name("spill_side.py")
+                process = Process(sys.executable, str(side), directory, str(options.spill_limit), str(share), str(row_bytes))
+                stack.callback(process.stop)
+                process.receive(600)
+                row = {"what": "more than memory", "rows": str(row_bytes), "data / limit": str(share), "store": "reverie"}
+                cell = results.cell(row, "us a sample", "lower")
+
+                def measure(process: Process = process) -> Value:
+                    process.send(str(options.seconds))
+                    answer = process.receive(60)
+                    return answer["us"], answer
+
+                measurements.append(Measurement(cell, measure))
+        run_turns(measurements, options.rounds, say)
+
+
 def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
     """Adds the cells to `results` as they are measured."""
     for rows in ROWS:
         for items in options.sizes:
             _times(results, rows, items, options, say)
     _wire_memory(results, options.wire_items, say)
+    _spill(results, options, say)
     _creep(results, options, say)

@@ -55,6 +55,15 @@ def _memory(results: Results) -> str:
     return table(lines) if len(lines) > 1 else ""
 
 
+def _spill(results: Results) -> str:
+    lines = [["sampling rows of bytes", "data / memory limit", "us a sample", "in memory", "in the spill's file"]]
+    for cell in results.find(what="more than memory"):
+        seen = {name: values[-1] for name, values in cell.details.items()}
+        sizes = [number(seen[f"{name}_bytes"] / (1 << 20)) + " MiB" if seen else "" for name in ("used", "spilled")]
+        lines.append([f"{int(cell.row['rows']):,}", cell.row["data / limit"], figure(cell), *sizes])
+    return table(lines) if len(lines) > 1 else ""
+
+
 def _creep(results: Results) -> str:
     lines = [["resident memory", "remover", "first", "last", "largest", "more", "ns an insert"]]
     for cell in results.find(what="creep"):
@@ -68,7 +77,7 @@ def _creep(results: Results) -> str:
 
 
 def text(results: Results) -> str:
-    return "\n\n".join(part for part in (_times(results), _memory(results), _creep(results)) if part)
+    return "\n\n".join(part for part in (_times(results), _memory(results), _spill(results), _creep(results)) if part)
 
 
 def plot(results: Results, path: pathlib.Path) -> None:

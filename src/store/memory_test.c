@@ -325,7 +325,7 @@ static void rows_keep_a_tables_bound_too(void **state)
       if (i > 100 && info.current_size < least) least = info.current_size;
       rv_table_info_fini(&info);
     }
-    if (least < BOUND / WIDTH / 2)
+    if (least < BOUND / WIDTH * 2 / 3)
       fail_msg("remover %zu: %lld items of %d where %d would fit", r, (long long)least, WIDTH, BOUND / WIDTH);
     rv_store_unref(store);
   }

@@ -17,13 +17,16 @@ static rv_room evict(rv_turn *turn, size_t bound, rv_error *err)
   rv_table *table = turn->table;
   rv_books *books = &table->books;
   if (rv_changes_reserve(table, EVICTED_AT_ONCE, 0, err) != RV_OK) return RV_ROOM_FAILED;
+  bool sparse = false; /* what the others leave behind is won back before more of them go */
   int gone = 0;
-  for (; gone < EVICTED_AT_ONCE && books->slab.count > 0 && rv_books_of_items(books) > bound; gone++) {
+  while (gone < EVICTED_AT_ONCE && !sparse && books->slab.count > 0 && rv_books_of_items(books) > bound) {
     double unused;
     rv_table_remove(turn, rv_pick_select(&table->remover, &books->slab, &table->random, &unused));
+    gone++;
+    sparse = rv_books_are_sparse(books) && !table->compacting;
   }
   rv_rate_limiter_deleted(&table->limiter, gone);
-  turn->budget -= gone * EVICTION_STEPS;
+  turn->budget = sparse ? 0 : turn->budget - gone * EVICTION_STEPS;
   return RV_ROOM_SOON;
 }
 

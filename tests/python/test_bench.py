@@ -139,13 +139,20 @@ def test_local_measures_from_python_and_from_c_beside_bare_copies(results, tmp_p
 
 def test_growth_measures_times_memory_and_creep(results, tmp_path):
     found = results("growth")
-    options = growth.Options(sizes=(1000, 2000), seconds=0.001, rounds=1, creep=(1000, 5000, 10_000), wire_items=2000)
+    options = growth.Options(
+        sizes=(1000, 2000), seconds=0.001, rounds=1, creep=(1000, 5000, 10_000), wire_items=2000, spill_limit=8 << 20
+    )
     growth.run(found, options, quiet)
     assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
-    assert {cell.row["what"] for cell in found.cells} == {"time", "memory an item", "creep"}
+    assert {cell.row["what"] for cell in found.cells} == {"time", "memory an item", "more than memory", "creep"}
     text = report.save(found, tmp_path)
     assert "times a bare gather" in text
     assert "min_heap" in text
+    assert all(
+        cell.details["spilled_bytes"][-1] > 8 << 20
+        for cell in found.find(what="more than memory")
+        if cell.row["data / limit"] == "4"
+    )
 
 
 def test_checkpoint_measures_waits_memory_speed_and_the_journals_cost(results, tmp_path):
