@@ -27,7 +27,7 @@ typedef enum rv_selector_kind {
 
 typedef struct rv_selector_config {
   rv_selector_kind kind;
-  double priority_exponent; /* RV_SELECTOR_PRIORITIZED: finite, >= 0; else 0 */
+  double priority_exponent; /* RV_SELECTOR_PRIORITIZED: finite; else 0 */
   const char *name;         /* RV_SELECTOR_CUSTOM: the name it was registered under; else NULL */
   const char *options;      /* RV_SELECTOR_CUSTOM: text handed to its `create`; may be NULL */
 } rv_selector_config;

@@ -81,8 +81,8 @@ class Prioritized(Selector):
     Parameters
     ----------
     priority_exponent : float
-        Finite, from 0 up. 0 makes all items alike that have a priority above zero; an item of priority 0 is not drawn while another is
-        positive.
+        Finite. 0 makes all items alike that have a priority above zero; below 0 low priorities are drawn more often than high ones. An
+        item of priority 0 is not drawn while another is positive.
     """
 
     kind = 6
@@ -90,10 +90,10 @@ class Prioritized(Selector):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "priority_exponent", _arguments.number("priority_exponent", self.priority_exponent))
-        if not math.isfinite(self.priority_exponent) or self.priority_exponent < 0:
+        if not math.isfinite(self.priority_exponent):
             raise InvalidArgumentError(
-                f"priority_exponent is {self.priority_exponent:g}; give a finite number from 0 (every positive priority counts the "
-                "same) up"
+                f"priority_exponent is {self.priority_exponent:g}; give a finite number (0: every positive priority counts the same; "
+                "below: low ones count more)"
             )
 
     @property

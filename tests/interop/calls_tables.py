@@ -15,6 +15,11 @@ CALLS = [
     ("result = client.server_info()['t'].table_worker_time.sleeping_ms >= 0, "
      "client.server_info()['t'].max_times_sampled",
      None, None),
+    ("result = repr(PRIORITIZED(-1.0)), repr(PRIORITIZED(priority_exponent=2))", None, None),
+    ("result = repr(PRIORITIZED(float('nan')))", None, "ours refuses it"),
+    ("t = table(sampler=PRIORITIZED(-2.0)); s = reverb.Server([t]); c = s.localhost_client(); c.insert([1], {'x': 1.0}); "
+     "c.insert([2], {'x': 3.0}); result = sorted({round(e[0].info.probability, 6) for e in c.sample('x', 100)})[-1]; s.stop()",
+     None, None),
     ("FIFO() == FIFO()", None, None),
     ("result = Ratio(1.0, 2, np.float64(3))._max_diff, Ratio(2, 3, 9)._min_diff, Ratio(2.0, 3, (1, "
      "8.5))._max_diff, Ratio(1.0, 1, float('inf'))._min_diff",

@@ -35,16 +35,16 @@ def test_an_exponent_must_be_a_finite_number(exponent):
         selectors.Prioritized(exponent)
 
 
-@pytest.mark.parametrize("exponent", [-1.0, -1e-9, float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("exponent", [float("nan"), float("inf"), float("-inf")])
 def test_an_exponent_that_no_table_takes_is_refused_at_once(exponent):
-    with pytest.raises(reverie.InvalidArgumentError, match="priority_exponent is .*; give a finite number from 0"):
+    with pytest.raises(reverie.InvalidArgumentError, match="priority_exponent is .*; give a finite number"):
         selectors.Prioritized(exponent)
 
 
 def test_an_exponent_of_another_server_is_shown_though_ours_would_refuse_it():
-    options = table_info.options_of_kind(selectors.Prioritized.kind, -1.0)
+    options = table_info.options_of_kind(selectors.Prioritized.kind, float("inf"))
     assert options.WhichOneof("distribution") == "prioritized"
-    assert options.prioritized.priority_exponent == -1.0
+    assert options.prioritized.priority_exponent == float("inf")
 
 
 def test_prioritized_needs_its_exponent():

@@ -104,7 +104,7 @@ def test_it_listens_on_the_port_of_the_text_and_says_when_it_cannot():
         (f"tables {{ {TABLE.replace('samples_per_insert: 2', '')} }}", r"--config:1:\d+: rate_limiter: samples_per_insert is 0"),
         (f"tables {{ {TABLE.replace('min_size_to_sample: 3', '')} }}", r"rate_limiter: min_size_to_sample"),
         (
-            f"tables {{ {TABLE.replace('uniform: true', 'prioritized { priority_exponent: -1 }')} }}",
+            f"tables {{ {TABLE.replace('uniform: true', 'prioritized { priority_exponent: nan }')} }}",
             r"sampler: priority_exponent",
         ),
         (f"tables {{ {TABLE} }} port: 65536", r"port must be from 0 to 65535, got 65536"),

@@ -22,7 +22,7 @@ def selector_from_proto(s: KeyDistributionOptions) -> selectors.Selector:
     Raises
     ------
     ValueError
-        ``fifo: false`` and the like; an exponent that is no finite number from 0 up.
+        ``fifo: false`` and the like; an exponent that is no finite number.
     NotImplementedError
         It asks for none.
     """

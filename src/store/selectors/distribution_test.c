@@ -108,8 +108,8 @@ static void uniform_draws_are_uniform(void **state)
 static void prioritized_draws_are_proportional_to_the_power_of_priorities(void **state)
 {
   (void)state;
-  const double exponents[] = {0, 0.3, 0.6, 1, 2};
-  for (size_t e = 0; e < 5; e++)
+  const double exponents[] = {0, 0.3, 0.6, 1, 2, -1};
+  for (size_t e = 0; e < 6; e++)
     for (uint64_t seed = 1; seed <= 2; seed++) {
       const rv_selector_config config = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = exponents[e]};
       check(&config, 10 * e + seed, seed % 2 == 0);

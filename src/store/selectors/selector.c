@@ -23,10 +23,11 @@ rv_code rv_selector_check(const rv_selector_config *config, const rv_registry *r
   case RV_SELECTOR_MAX_HEAP:
   case RV_SELECTOR_MIN_HEAP: return RV_OK;
   case RV_SELECTOR_PRIORITIZED:
-    if (isfinite(config->priority_exponent) && config->priority_exponent >= 0) return RV_OK;
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "priority_exponent is %g; give a finite number from 0 (every positive priority counts the same) up",
-                   config->priority_exponent);
+    if (isfinite(config->priority_exponent)) return RV_OK;
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "priority_exponent is %g; give a finite number (0: every positive priority counts the same; below: low ones count more)",
+        config->priority_exponent);
   case RV_SELECTOR_CUSTOM:
     if (config->name == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "a registered selector needs its name");
     if (rv_registry_selector(registry, config->name) != NULL) return RV_OK;

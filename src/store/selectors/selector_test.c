@@ -282,6 +282,7 @@ static const rv_selector_config configs[] = {
     {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6},
     {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1},
     {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0},
+    {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = -1.5},
     {.kind = RV_SELECTOR_CUSTOM, .name = "lowest key"},
 };
 enum { NUM_CONFIGS = sizeof configs / sizeof configs[0] };
@@ -339,8 +340,8 @@ static void what_a_selector_accepts_is_told_before_anything_changes(void **state
 static void exponents_that_make_no_sense_are_refused(void **state)
 {
   (void)state;
-  const double bad[] = {NAN, HUGE_VAL, -HUGE_VAL, -0.5};
-  for (size_t i = 0; i < 4; i++) {
+  const double bad[] = {NAN, HUGE_VAL, -HUGE_VAL};
+  for (size_t i = 0; i < 3; i++) {
     rv_selector_config config = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = bad[i]};
     rv_error err = {0};
     rv_selector *selector;

@@ -122,6 +122,7 @@ static void power(double exponent, const double *in, double *out, size_t n)
   for (size_t i = 0; i < n; i++) {
     if (in[i] >= RV_WEIGHT_MIN) continue;
     double w = in[i] > 0 ? pow(in[i], exponent) : 0;
+    w = w > RV_WEIGHT_MAX ? RV_WEIGHT_MAX : w;
     out[i] = in[i] > 0 && w < RV_WEIGHT_MIN ? RV_WEIGHT_MIN : w;
   }
 }

@@ -21,7 +21,7 @@ static double weigh(double exponent, double priority)
 static void priority_zero_weighs_nothing_whatever_the_exponent(void **state)
 {
   (void)state;
-  const double exponents[] = {0, 0.3, 1, 2, 1e308};
+  const double exponents[] = {0, 0.3, 1, 2, 1e308, -1, -1e308};
   for (size_t i = 0; i < sizeof exponents / sizeof exponents[0]; i++) {
     assert_true(weigh(exponents[i], 0.0) == 0);
     assert_true(weigh(exponents[i], -0.0) == 0);
@@ -36,6 +36,8 @@ static void weights_stay_between_bounds_whose_sum_is_finite(void **state)
   assert_true(weigh(2, 1e300) == RV_WEIGHT_MAX);
   assert_true(weigh(1, DBL_MAX) == RV_WEIGHT_MAX);
   assert_true(weigh(1e308, 1.5) == RV_WEIGHT_MAX);
+  assert_true(weigh(-1, 5e-324) == RV_WEIGHT_MAX);
+  assert_true(weigh(-1, HUGE_VAL) == RV_WEIGHT_MIN);
   assert_true(weigh(2, 1e-300) == RV_WEIGHT_MIN);
   assert_true(weigh(1e308, 0.5) == RV_WEIGHT_MIN);
   assert_true(weigh(1, 5e-324) == RV_WEIGHT_MIN);
