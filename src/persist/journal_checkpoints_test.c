@@ -1,6 +1,9 @@
 /* What checkpoints may take from a journal, and what they may not. */
 #include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "persist/journal_testing.h"
 #include "persist/saver.h"
@@ -19,6 +22,16 @@ int fsync(int file)
     return -1;
   }
   return (int)syscall(SYS_fsync, file);
+}
+
+static atomic_bool slow_disk;
+
+/* In the place of the C library's: a slow disk takes longer than a checkpoint waits before it looks whether it is to go on. */
+int fdatasync(int file)
+{
+  const struct timespec while_others_wait = {.tv_nsec = 100000000};
+  if (atomic_load(&slow_disk)) nanosleep(&while_others_wait, NULL);
+  return (int)syscall(SYS_fdatasync, file);
 }
 
 /* Newest first. */
@@ -156,6 +169,36 @@ static void checkpoints_that_are_kept_do_not_call_for_more(void **state)
   disk_fini(&d);
 }
 
+static void a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has(void **state)
+{
+  rv_error err;
+  fixture *f = *state;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(f, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  sync_all(&j);
+  rv_checkpoint_list list = checkpoints_of(&d);
+  const size_t first = list.count > 0 ? (size_t)list.entries[0].wall_ns : 0;
+  rv_checkpoint_list_fini(&list);
+  atomic_store(&slow_disk, true);
+  rv_saver *saver;
+  const rv_saver_config saved = {
+      .size = sizeof saved, .store = j.store, .checkpointer = d.checkpointer, .env = &f->env, .every_ms = 1};
+  must(rv_saver_new(&saved, &saver, &err), &err);
+  for (bool there = false; !there; sched_yield()) {
+    list = checkpoints_of(&d);
+    there = list.count > 0 && list.entries[0].done && (size_t)list.entries[0].wall_ns != first;
+    rv_checkpoint_list_fini(&list);
+  }
+  rv_saver_free(saver);
+  atomic_store(&slow_disk, false);
+  assert_non_null(strstr(f->log, "checkpoint: 5 items saved"));
+  assert_null(strstr(f->log, "checkpoint: 0 items saved"));
+  close_all(&j);
+  disk_fini(&d);
+}
+
 static void a_bound_whose_multiples_do_not_fit_is_refused(void **state)
 {
   rv_error err;
@@ -178,6 +221,7 @@ int main(void)
       WITH_DISK(a_checkpoint_that_cannot_be_asked_what_it_needs_keeps_all_segments),
       WITH_DISK(a_copy_elsewhere_takes_nothing_from_the_journal),
       WITH_DISK(checkpoints_that_are_kept_do_not_call_for_more),
+      WITH_DISK(a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has),
       WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static bool go_on(void *context, const rv_checkpoint_progress *progress)
 {
   rv_saver *saver = context;
   int64_t now = rv_monotonic_ns(&saver->env);
-  saver->progress = *progress;
+  if (progress->items > 0) saver->progress = *progress; /* 0: all are written, and it waits for the journal */
   if (now - saver->told_ns >= TELL_NS) {
     saver->told_ns = now;
     rv_log(&saver->env, RV_LOG_INFO, "checkpoint: %" PRId64 " of %" PRId64 " items are saved, %" PRId64 " MiB", progress->items,
