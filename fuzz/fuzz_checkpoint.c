@@ -1,8 +1,8 @@
 /* A checkpoint's files: what is read must be whole or refused with a sentence, in little memory, and what was restored can be used.
  *
- * The input is three files, one behind the other, each after its size in four bytes. With the first byte 1 they are records without
- * compression whose frames are made here, so that what is in them is reached past the checksums: a record is then its size in two
- * bytes and its contents. */
+ * The input is three files, one behind the other, each after its size in four bytes; five where bit 1 of the first byte says that the
+ * checkpoint is an incremental one. Where bit 0 is set they are records without compression whose frames are made here, so that what is in
+ * them is reached past the checksums: a record is then its size in two bytes and its contents. */
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -86,12 +86,16 @@ static void use(rv_store *store)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-  static const char *const names[] = {"tables.tfrecord", "items.tfrecord", "chunks.tfrecord"};
+  static const char *const whole[] = {"tables.tfrecord", "items.tfrecord", "chunks.tfrecord"};
+  static const char *const incremental[] = {"tables.tfrecord", "items.tfrecord", "CHUNKS", "chunks-0000000000000001.tfrecord",
+                                            "chunks-0000000000000002.tfrecord"};
   if (size < 1) return 0;
+  const char *const *names = data[0] & 2U ? incremental : whole;
+  size_t count = data[0] & 2U ? 5 : 3;
   char dir[] = "/tmp/rv_fuzz.XXXXXX";
   RV_FUZZ_CHECK(mkdtemp(dir) != NULL);
   input in = {data + 1, data + size};
-  for (size_t i = 0; i < 3; i++) write_file(dir, names[i], take(&in, 4), data[0] == 1);
+  for (size_t i = 0; i < count; i++) write_file(dir, names[i], take(&in, 4), data[0] & 1U);
   rv_env env;
   const rv_env quiet = {.size = sizeof quiet, .log = say_nothing, .log_level = RV_LOG_ERROR};
   rv_env_fill(&env, &quiet);
@@ -105,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   rv_fuzz_check_failure(code, &err);
   if (code == RV_OK) use(store);
   rv_store_unref(store);
-  for (size_t i = 0; i < 3; i++) {
+  for (size_t i = 0; i < count; i++) {
     char path[200];
     snprintf(path, sizeof path, "%s/%s", dir, names[i]);
     unlink(path);

@@ -20,11 +20,17 @@ typedef struct rv_checkpointer_config {
   /* One checkpoint's own directory, for stores that begin while the root has no checkpoint; NULL: none. One that cannot be used is
    * passed over with a warning. */
   const char *fallback_path;
-  int32_t level; /* of zlib's compression: 1 (fast) to 9 (small); 0: the default, which is 1; -1: not compressed */
+  /* Of zlib's compression: 1 (fast) to 9 (small); -1: none; 0: the default, which is 1 where samples of the data shrink by a quarter, and none
+   * elsewhere, where the disk is faster. */
+  int32_t level;
   uint32_t keep; /* checkpoints of Reverie's that stay in the root, the newest ones; 0: 1. What others wrote always stays */
   const char
       *group; /* Reverb's, which does not know any either: one that is not empty makes saving fail with RV_INVALID_ARGUMENT */
   const rv_env *env; /* copied: the time in names, the log; NULL: the default */
+  /* Each checkpoint writes only the chunks that the one before it has not, and refers to that one's files for the others (hard links: it is
+   * whole by itself all the same). Reverb does not read these; rv_checkpoint_export makes one that it does. Any checkpointer restores either
+   * kind. About 60 bytes of memory a chunk. */
+  bool incremental;
 } rv_checkpointer_config;
 
 /* Strings are copied; a relative path is taken from the current directory now. Nothing is looked at yet. RV_INVALID_ARGUMENT. */
@@ -67,6 +73,13 @@ RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *sto
  * directory (the caller's to free(); `loaded` may be NULL), or NULL where the store begins empty. */
 RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config,
                                        const rv_checkpoint_watch *watch, rv_store **out, char **loaded, rv_error *err);
+
+/* Writes a checkpoint of Reverb's format, which Reverb's servers read too, into the root of `to` under a name of its own, made of the whole
+ * checkpoint in the directory `checkpoint`, of either kind. Nothing is removed there, and no journal goes on from it. Returns its absolute
+ * path (the caller's to free(); `path` may be NULL). RV_NOT_FOUND: no whole checkpoint is there; RV_DATA_LOSS: it is damaged; else as
+ * rv_checkpointer_save. `watch` may be NULL. */
+RV_API rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const rv_checkpoint_watch *watch, char **path,
+                                    rv_error *err);
 
 /* ---- saving by itself ---- */
 

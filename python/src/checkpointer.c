@@ -40,15 +40,15 @@ void checkpoint_wait_begin(checkpoint_wait *self, int64_t timeout_ms)
 
 static PyObject *checkpointer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"path", "group", "fallback_path", "keep", "level", NULL};
+  static char *names[] = {"path", "group", "fallback_path", "keep", "level", "incremental", NULL};
   rv_checkpointer_config config = {.size = sizeof config};
   unsigned int keep = 0;
-  int level = 0;
+  int level = 0, incremental = 0;
   PyObject *path, *fallback = NULL;
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|sO&Ii:Checkpointer", names, PyUnicode_FSConverter, &path, &config.group,
-                                   PyUnicode_FSConverter, &fallback, &keep, &level)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|sO&Iip:Checkpointer", names, PyUnicode_FSConverter, &path, &config.group,
+                                   PyUnicode_FSConverter, &fallback, &keep, &level, &incremental)) {
     return NULL;
   }
   checkpointer_object *self = PyObject_New(checkpointer_object, type);
@@ -59,6 +59,7 @@ static PyObject *checkpointer_tp_new(PyTypeObject *type, PyObject *args, PyObjec
     config.fallback_path = fallback == NULL ? NULL : PyBytes_AsString(fallback);
     config.keep = keep;
     config.level = level;
+    config.incremental = incremental != 0;
     rv_error err;
     if (rv_checkpointer_new(&config, &self->checkpointer, &err) != RV_OK) {
       core_raise(state, &err);
@@ -78,6 +79,20 @@ static void checkpointer_dealloc(PyObject *object)
   Py_DECREF(type);
 }
 
+/* Ends the wait; the path, or the exception. */
+static PyObject *saved_path(checkpointer_object *self, checkpoint_wait *wait, rv_code code, char *owned_path, rv_error *err)
+{
+  core_wait_end(&wait->wait, code);
+  if (code == RV_CANCELLED && wait->late) {
+    PyErr_Format(self->state->errors[RV_DEADLINE_EXCEEDED], "the timeout passed: %s", err->message);
+    return NULL;
+  }
+  if (code != RV_OK) return core_wait_raise(self->state, &wait->wait, err);
+  PyObject *out = PyUnicode_DecodeFSDefault(owned_path);
+  free(owned_path);
+  return out;
+}
+
 static PyObject *checkpointer_save(PyObject *object, PyObject *args)
 {
   checkpointer_object *self = (checkpointer_object *)object;
@@ -90,24 +105,38 @@ static PyObject *checkpointer_save(PyObject *object, PyObject *args)
   char *path = NULL;
   checkpoint_wait_begin(&wait, timeout_ms);
   rv_code code = rv_checkpointer_save(self->checkpointer, ((store_object *)store)->store, &wait.watch, &path, &err);
-  core_wait_end(&wait.wait, code);
-  if (code == RV_CANCELLED && wait.late) {
-    PyErr_Format(self->state->errors[RV_DEADLINE_EXCEEDED], "the timeout passed: %s", err.message);
+  return saved_path(self, &wait, code, path, &err);
+}
+
+static PyObject *checkpointer_export(PyObject *object, PyObject *args)
+{
+  checkpointer_object *self = (checkpointer_object *)object;
+  PyObject *checkpoint, *timeout = Py_None;
+  int64_t timeout_ms;
+  if (!PyArg_ParseTuple(args, "O&|O:export", PyUnicode_FSConverter, &checkpoint, &timeout)) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) {
+    Py_DECREF(checkpoint);
     return NULL;
   }
-  if (code != RV_OK) return core_wait_raise(self->state, &wait.wait, &err);
-  PyObject *out = PyUnicode_DecodeFSDefault(path);
-  free(path);
-  return out;
+  checkpoint_wait wait;
+  rv_error err;
+  char *path = NULL;
+  checkpoint_wait_begin(&wait, timeout_ms);
+  rv_code code = rv_checkpoint_export(PyBytes_AsString(checkpoint), self->checkpointer, &wait.watch, &path, &err);
+  Py_DECREF(checkpoint);
+  return saved_path(self, &wait, code, path, &err);
 }
 
 static PyMethodDef checkpointer_methods[] = {
     {"save", checkpointer_save, METH_VARARGS,
      "save($self, store, timeout=None, /)\n--\n\nSaves a store of this process; returns the checkpoint's path."},
+    {"export", checkpointer_export, METH_VARARGS,
+     "export($self, checkpoint, timeout=None, /)\n--\n\nMakes one of Reverb's format of a checkpoint; returns its path."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot checkpointer_slots[] = {
-    {Py_tp_doc, "Checkpointer(path, group='', fallback_path=None, keep=0, level=0)\n--\n\nSaves and restores stores."},
+    {Py_tp_doc,
+     "Checkpointer(path, group='', fallback_path=None, keep=0, level=0, incremental=False)\n--\n\nSaves and restores stores."},
     {Py_tp_new, CORE_SLOT(checkpointer_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(checkpointer_dealloc)},
     {Py_tp_methods, checkpointer_methods},

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "persist/chunk_files.h"
 #include "persist/record_file.h"
 #include "reverie/version.h"
 
@@ -104,16 +105,34 @@ void rv_checkpoint_list_fini(rv_checkpoint_list *list)
 
 /* ---- removing ---- */
 
+static rv_code remove_named(int dir, const char *name, const char *path, rv_error *err)
+{
+  return unlinkat(dir, name, 0) == 0 || errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "remove a file in", path);
+}
+
+/* Those of an incremental checkpoint. What other checkpoints need of them stays there. */
+static rv_code remove_chunk_files(int dir, const char *path, rv_error *err)
+{
+  DIR *listed = opendir(path);
+  if (listed == NULL) return rv_fail_system(err, errno, "read the directory", path);
+  rv_code code = RV_OK;
+  const struct dirent *entry;
+  while (code == RV_OK && (entry = readdir(listed)) != NULL)
+    if (rv_chunk_file_is_name(entry->d_name)) code = remove_named(dir, entry->d_name, path, err);
+  closedir(listed);
+  return code;
+}
+
 /* DONE first: what is half removed is no checkpoint any more. The mark last: what is left of it is still known to be ours. Anything
  * else in the directory is not ours, and keeps it. */
 static rv_code remove_ours(const char *path, rv_error *err)
 {
-  static const char *const files[] = {RV_DONE_FILE, RV_LINK_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
+  static const char *const files[] = {RV_LINK_FILE, RV_INDEX_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
   int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (dir < 0) return rv_fail_system(err, errno, "open", path);
-  rv_code code = RV_OK;
-  for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++)
-    if (unlinkat(dir, files[i], 0) != 0 && errno != ENOENT) code = rv_fail_system(err, errno, "remove a file in", path);
+  rv_code code = remove_named(dir, RV_DONE_FILE, path, err);
+  if (code == RV_OK) code = remove_chunk_files(dir, path, err);
+  for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++) code = remove_named(dir, files[i], path, err);
   close(dir);
   if (code == RV_OK && rmdir(path) != 0) code = rv_fail_system(err, errno, "remove", path);
   return code;
@@ -142,24 +161,19 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
 
 /* ---- writing ---- */
 
-static rv_code sync_directory(const char *path, rv_error *err)
+static rv_code sync_directory(const rv_files *files, const char *path, rv_error *err)
 {
-  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir < 0) return rv_fail_system(err, errno, "open", path);
-  /* some file systems have nothing to force there */
-  bool fine = fsync(dir) == 0 || errno == EINVAL || errno == ENOTSUP;
-  rv_code code = fine ? RV_OK : rv_fail_system(err, errno, "write", path);
-  close(dir);
-  return code;
+  return files->sync_directory(files->context, path) == 0 ? RV_OK : rv_fail_system(err, errno, "write", path);
 }
 
 /* `slash` is where the last name of `path` begins; what is above it learns of it. */
 static rv_code sync_above(char *path, char *slash, rv_error *err)
 {
-  if (slash == NULL) return sync_directory(".", err);
-  if (slash == path) return sync_directory("/", err);
+  const rv_files *files = &rv_files_of_system;
+  if (slash == NULL) return sync_directory(files, ".", err);
+  if (slash == path) return sync_directory(files, "/", err);
   *slash = '\0';
-  rv_code code = sync_directory(path, err);
+  rv_code code = sync_directory(files, path, err);
   *slash = '/';
   return code;
 }
@@ -224,11 +238,12 @@ static void remove_left_behind(const char *root, const rv_env *env)
 }
 
 /* A file of one line, on the disk; *keep (may be NULL) gets it open. */
-static rv_code write_small(const char *dir, const char *name, const char *text, int *keep, rv_error *err)
+static rv_code write_small(const rv_partial *partial, const char *name, const char *text, int *keep, rv_error *err)
 {
-  char *path = rv_path_join(dir, name);
-  if (path == NULL) return rv_fail_memory(err, strlen(dir));
-  int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const rv_files *files = partial->files;
+  char *path = rv_path_join(partial->path, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(partial->path));
+  int file = files->create(files->context, path);
   rv_code code = RV_OK;
   if (file < 0) {
     code = rv_fail_system(err, errno, "create", path);
@@ -237,8 +252,9 @@ static rv_code write_small(const char *dir, const char *name, const char *text, 
     if (keep != NULL && flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       code = rv_fail_system(err, errno, "lock", path);
     size_t size = strlen(text);
-    ssize_t wrote = write(file, text, size);
-    if (code == RV_OK && (wrote < 0 || (size_t)wrote < size || fsync(file) != 0))
+    struct iovec piece = {(void *)(uintptr_t)text, size};
+    ssize_t wrote = size == 0 ? 0 : files->write(files->context, file, &piece, 1);
+    if (code == RV_OK && (wrote < 0 || (size_t)wrote < size || files->sync(files->context, file) != 0))
       code = rv_fail_system(err, wrote >= 0 && (size_t)wrote < size ? ENOSPC : errno, "write", path);
     if (keep != NULL && code == RV_OK)
       *keep = file;
@@ -249,9 +265,9 @@ static rv_code write_small(const char *dir, const char *name, const char *text, 
   return code;
 }
 
-rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err)
+rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *files, rv_partial *out, rv_error *err)
 {
-  *out = (rv_partial){.lock = -1};
+  *out = (rv_partial){.lock = -1, .files = files};
   rv_code code = rv_make_directories(root, err);
   if (code != RV_OK) return code;
   remove_left_behind(root, env);
@@ -265,14 +281,14 @@ rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, r
     return code;
   }
   out->path = path;
-  code = write_small(path, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
+  code = write_small(out, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
   if (code != RV_OK) rv_partial_drop(out, env);
   return code;
 }
 
 rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err)
 {
-  return write_small(partial->path, name, text, NULL, err);
+  return write_small(partial, name, text, NULL, err);
 }
 
 /* Later than all that are there, whatever the clock says. */
@@ -292,8 +308,8 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
 {
   int64_t wall_ns;
   char name[RV_CHECKPOINT_NAME_MAX];
-  rv_code code = write_small(partial->path, RV_DONE_FILE, "", NULL, err);
-  if (code == RV_OK) code = sync_directory(partial->path, err);
+  rv_code code = write_small(partial, RV_DONE_FILE, "", NULL, err);
+  if (code == RV_OK) code = sync_directory(partial->files, partial->path, err);
   if (code == RV_OK) code = choose_time(root, env, &wall_ns, err);
   if (code != RV_OK) return code;
   for (int tries = 0;; tries++) {
@@ -301,7 +317,7 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
     *path = rv_path_join(root, name);
     if (*path == NULL) return rv_fail_memory(err, strlen(root));
     /* where another process has just taken the name, its directory is not empty */
-    if (rename(partial->path, *path) == 0) break;
+    if (partial->files->rename(partial->files->context, partial->path, *path) == 0) break;
     int number = errno;
     if ((number != EEXIST && number != ENOTEMPTY) || tries == 100) {
       code = rv_fail_system(err, number, "rename to its final name", partial->path);
@@ -316,7 +332,7 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
   partial->path = NULL;
   close(partial->lock);
   partial->lock = -1;
-  code = sync_directory(root, err);
+  code = sync_directory(partial->files, root, err);
   if (code == RV_OK) return RV_OK;
   rv_error_prefix(err, "%s is whole, but a power cut may take it away, so older ones stay", *path);
   free(*path);

@@ -8,6 +8,7 @@
 #define RV_PERSIST_CHECKPOINT_DIR_H
 
 #include "base/env.h"
+#include "persist/files.h"
 
 #define RV_TABLES_FILE "tables.tfrecord"
 #define RV_ITEMS_FILE "items.tfrecord"
@@ -55,10 +56,11 @@ bool rv_checkpoint_is_done(const char *path); /* it is there, with DONE in it, o
 typedef struct rv_partial {
   char *path; /* of the directory */
   int lock;   /* its REVERIE file */
+  const rv_files *files;
 } rv_partial;
 
 /* Makes root, and a directory in it to write to. What crashes left behind is removed. */
-rv_code rv_partial_begin(const char *root, const rv_env *env, rv_partial *out, rv_error *err);
+rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *files, rv_partial *out, rv_error *err);
 /* A small file beside the others. */
 rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err);
 /* Writes DONE and gives the directory its name: a time later than any other's in the root. *path is the caller's to free(). Where the

@@ -3,23 +3,41 @@
 #define RV_PERSIST_CHECKPOINT_FILES_H
 
 #include "base/env.h"
+#include "persist/checkpoint_dir.h"
+#include "persist/increments.h"
 #include "reverie/checkpoint.h"
 
-/* Writes tables, items and chunks into a directory that has none of them. `watch` may be NULL. */
-rv_code rv_checkpoint_write(rv_store *store, const char *dir, int level, const rv_checkpoint_watch *watch, rv_error *err);
+typedef struct rv_checkpoint_target {
+  const char *dir; /* that has no files of a checkpoint */
+  int level;       /* of the files (persist/record_file.h) */
+  const rv_files *files;
+  rv_increments *increments;        /* NULL: all chunks are written, in Reverb's format */
+  const rv_checkpoint_watch *watch; /* may be NULL */
+} rv_checkpoint_target;
+
+/* Writes tables, items and chunks. Where there are increments, rv_increments_end must follow. */
+rv_code rv_checkpoint_write(const rv_checkpoint_target *target, rv_store *store, rv_error *err);
 
 typedef struct rv_checkpoint_source {
   const char *dir;
   const rv_store_config *config;
   const rv_checkpoint_watch *watch; /* may be NULL */
   const rv_env *env;                /* for its log */
+  rv_increments *increments;        /* may be NULL: who goes on from it */
 } rv_checkpoint_source;
 
 /* Makes a store of it. *damaged: the fault is in the checkpoint, so that another one may do; otherwise none will. */
 rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, bool *damaged, rv_error *err);
 
+/* Writes what the checkpoint `from` holds, of either kind, as files of Reverb's format. `watch` may be NULL. */
+rv_code rv_checkpoint_copy(const char *from, const rv_partial *to, int level, const rv_checkpoint_watch *watch, rv_error *err);
+
 /* Which of the store's tables, in its order, the checkpoint has. */
 rv_code rv_checkpoint_tables(const char *dir, rv_store *store, bool *held, rv_error *err);
+
+/* rv_checkpointer_new over other files (for tests), which are borrowed. */
+rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_files *files, rv_checkpointer **out,
+                                 rv_error *err);
 
 /* Is it one of those that this checkpointer saves? Otherwise it is the fallback. */
 bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint);

@@ -70,6 +70,35 @@ static rv_code restore_once(void *context)
   return code;
 }
 
+static rv_code save_and_forget(void *context)
+{
+  scene *s = context;
+  rv_error err;
+  return rv_checkpointer_save(s->f->checkpointer, s->store, NULL, NULL, &err);
+}
+
+static void incremental_saving_goes_on_after_any_failure(void **state)
+{
+  scene s;
+  fixture *f = *state;
+  rv_error err;
+  begin(&s, f);
+  rv_checkpointer_unref(f->checkpointer);
+  rv_checkpointer_config config = {.size = sizeof config, .path = f->root, .env = &f->env, .incremental = true};
+  must(rv_checkpointer_new(&config, &f->checkpointer, &err), &err);
+  for (uint64_t key = 100; key < 103; key++) {
+    with_each_failure(save_and_forget, &s);
+    assert_int_equal(insert_value(s.store, rv_store_table(s.store, 1), key, 1, (int64_t)key), RV_OK);
+    free(save(f, s.store));
+    rv_store *back = NULL;
+    must(restore(f, s.tables, 2, &back, NULL, &err), &err);
+    same_stores(s.store, back);
+    rv_store_unref(back);
+  }
+  with_each_failure(restore_once, &s);
+  rv_store_unref(s.store);
+}
+
 static void restoring_makes_the_store_whole_or_not_at_all(void **state)
 {
   scene s;
@@ -141,6 +170,7 @@ static void checkpointers_and_savers_are_made_whole_or_not_at_all(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {TEST(saving_leaves_nothing_half_done), TEST(restoring_makes_the_store_whole_or_not_at_all),
+                                     TEST(incremental_saving_goes_on_after_any_failure),
                                      TEST(changes_are_carried_out_where_they_cannot_be_kept),
                                      TEST(checkpointers_and_savers_are_made_whole_or_not_at_all)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/map.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
+#include "persist/loaded_chunks.h"
 #include "persist/old_item.h"
 #include "persist/record_file.h"
 #include "persist/table_merge.h"
@@ -13,12 +13,7 @@
 #include "wire/messages.h"
 #include "wire/parse.h"
 
-enum {
-  ASK_EACH = 256,
-  ASK_BYTES = 1 << 24,
-  LISTED_NAMES = 300,
-  COPY_BELOW = 16 << 10 /* a small chunk is one block of memory */
-};
+enum { ASK_EACH = 256, ASK_BYTES = 1 << 24, LISTED_NAMES = 300 };
 
 typedef struct saved_table {
   rv_buf *message; /* what the record borrows from */
@@ -34,9 +29,9 @@ typedef struct loading {
   rv_table_config *configs; /* of the store: the saved ones merged in */
   size_t num_configs;
   rv_store *store;
-  rv_map by_key; /* chunk key to the chunk's number */
-  rv_chunk **chunks;
-  size_t num_chunks, chunks_capacity;
+  rv_loaded_chunks chunks;
+  const rv_chunk_files *files; /* of an incremental one; NULL: all chunks are in one file */
+  uint32_t file, record;       /* the one that is read, and which of its records comes next */
   bool has_items_file;
   rv_checkpoint_progress progress;
   size_t records, bytes; /* since it asked */
@@ -195,62 +190,59 @@ static rv_code make_store(loading *work, rv_error *err)
 
 /* ---- chunks ---- */
 
-/* Tensors in both places of a chunk: nobody knows which are meant. */
-static bool has_tensors_twice(rv_span message)
+static rv_code use_chunk(loading *work, rv_buf *owned_record, rv_error *err)
 {
-  bool now = false, before = false;
-  rv_reader reader;
-  rv_field field;
-  rv_reader_init(&reader, message);
-  while (rv_reader_next(&reader, &field)) {
-    if (rv_field_is(&field, 3, RV_WIRE_BYTES)) before = true;
-    if (rv_field_is(&field, 5, RV_WIRE_BYTES) && field.bytes.size > 0) now = true;
-  }
-  return now && before;
+  rv_chunk *added;
+  return rv_loaded_chunks_add(&work->chunks, owned_record, &added, err);
 }
 
-static rv_code keep_chunk(loading *work, rv_chunk *owned_chunk, rv_error *err)
+static rv_code use_needed_chunk(loading *work, rv_buf *owned_record, rv_error *err)
 {
-  uint64_t key = rv_chunk_get_meta(owned_chunk)->key;
-  rv_chunk_attach_cache(owned_chunk, rv_store_decode_cache(work->store));
-  rv_code code = RV_OK;
-  if (rv_map_get(&work->by_key, key) != NULL) { /* the first of a key counts, as in Reverb */
-    rv_chunk_unref(owned_chunk);
+  const rv_chunk_file *file = &work->files->files[work->file];
+  uint32_t record = work->record++;
+  if (record >= file->records) {
+    rv_buf_unref(owned_record);
+    return rv_fail(err, RV_DATA_LOSS, "only %u were written", file->records);
+  }
+  if (!rv_chunk_file_needs(file, record)) {
+    rv_buf_unref(owned_record);
     return RV_OK;
   }
-  if (work->num_chunks == work->chunks_capacity) {
-    size_t capacity = work->chunks_capacity * 2 + 1024;
-    rv_chunk **grown = realloc(work->chunks, capacity * sizeof *grown);
-    if (grown == NULL) code = rv_fail_memory(err, capacity * sizeof *grown);
-    if (grown != NULL) work->chunks = grown;
-    if (grown != NULL) work->chunks_capacity = capacity;
+  rv_chunk *added = NULL;
+  rv_code code = rv_loaded_chunks_add(&work->chunks, owned_record, &added, err);
+  rv_increments *increments = work->source->increments;
+  if (code != RV_OK || increments == NULL || added == NULL) return code;
+  return rv_chunk_log_adopt(rv_increments_log(increments), added, work->file, record, err);
+}
+
+static rv_code read_chunk_files(loading *work, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (work->file = 0; work->file < work->files->count && code == RV_OK; work->file++) {
+    const rv_chunk_file *file = &work->files->files[work->file];
+    work->record = 0;
+    code = read_file(work, file->name, false, use_needed_chunk, err);
+    if (code == RV_OK && work->record != file->records)
+      code = rv_fail(err, RV_DATA_LOSS, "%s/%s: it ends after %u records; %u were written", work->source->dir, file->name,
+                     work->record, file->records);
   }
-  if (code == RV_OK && work->num_chunks >= UINT32_MAX) code = rv_fail(err, RV_DATA_LOSS, "more than 2^32 chunks");
-  if (code == RV_OK && rv_map_put(&work->by_key, key, (uint32_t)work->num_chunks) != RV_OK)
-    code = rv_fail_memory(err, sizeof(rv_map_entry));
-  if (code == RV_OK)
-    work->chunks[work->num_chunks++] = owned_chunk;
-  else
-    rv_chunk_unref(owned_chunk);
   return code;
 }
 
-static rv_code use_chunk(loading *work, rv_buf *owned_record, rv_error *err)
+static rv_code read_chunks(loading *work, rv_error *err)
 {
-  rv_span message = {owned_record->data, owned_record->size};
-  rv_chunk *chunk = NULL;
-  rv_code code = has_tensors_twice(message)
-                     ? rv_fail(err, RV_DATA_LOSS, "a chunk with tensors both in data and in deprecated_data")
-                     : rv_chunk_parse(owned_record, message, message.size < COPY_BELOW, &chunk, err);
-  rv_buf_unref(owned_record);
-  return code == RV_OK ? keep_chunk(work, chunk, err) : code;
-}
-
-static rv_chunk *find_chunk(void *context, uint64_t key)
-{
-  const loading *work = context;
-  const uint32_t *number = rv_map_get(&work->by_key, key);
-  return number == NULL ? NULL : work->chunks[*number];
+  rv_chunk_files files;
+  bool incremental;
+  rv_increments *increments = work->source->increments;
+  rv_code code = rv_chunk_files_read(work->source->dir, &files, &incremental, err);
+  if (code != RV_OK) return code;
+  if (!incremental) return read_file(work, RV_CHUNKS_FILE, false, use_chunk, err);
+  if (increments != NULL) code = rv_increments_restore(increments, work->source->dir, &files, err);
+  work->files = increments != NULL ? rv_increments_files(increments) : &files;
+  if (code == RV_OK) code = read_chunk_files(work, err);
+  work->files = NULL;
+  rv_chunk_files_fini(&files);
+  return code;
 }
 
 /* ---- items ---- */
@@ -258,11 +250,11 @@ static rv_chunk *find_chunk(void *context, uint64_t key)
 static rv_code trajectory_of(loading *work, const rv_wire_item *item, const rv_old_item *old, rv_trajectory **out, rv_error *err)
 {
   rv_layouts *layouts = rv_store_layouts(work->store);
-  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, find_chunk, work, out, err);
+  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, rv_loaded_chunks_find, &work->chunks, out, err);
   if (item->num_columns > 0)
     return rv_fail(err, RV_DATA_LOSS, "item %llu has a trajectory both of today's and of the old form",
                    (unsigned long long)item->key);
-  return rv_old_item_trajectory(old, item->key, layouts, find_chunk, work, out, err);
+  return rv_old_item_trajectory(old, item->key, layouts, rv_loaded_chunks_find, &work->chunks, out, err);
 }
 
 static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *item, const rv_old_item *old, rv_error *err)
@@ -344,12 +336,10 @@ static void fini(loading *work)
     rv_table_record_fini(&work->tables[i].record);
     rv_buf_unref(work->tables[i].message);
   }
-  for (size_t i = 0; i < work->num_chunks; i++) rv_chunk_unref(work->chunks[i]);
-  rv_map_fini(&work->by_key);
+  rv_loaded_chunks_fini(&work->chunks);
   rv_store_unref(work->store);
   free(work->tables);
   free(work->configs);
-  free(work->chunks);
 }
 
 /* Errors of the machine and of the caller would be the same with any other checkpoint. */
@@ -363,7 +353,7 @@ rv_code rv_checkpoint_tables(const char *dir, rv_store *store, bool *held, rv_er
 {
   const rv_checkpoint_source source = {.dir = dir};
   loading work = {.source = &source, .progress = {.size = sizeof work.progress, .total_items = -1}};
-  rv_map_init(&work.by_key, 0);
+  rv_loaded_chunks_init(&work.chunks, 0);
   rv_code code = read_file(&work, RV_TABLES_FILE, false, use_table, err);
   for (size_t i = 0; i < rv_store_num_tables(store) && code == RV_OK; i++) {
     const char *name = rv_table_name(rv_store_table(store, i));
@@ -377,10 +367,11 @@ rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, b
 {
   rv_error own; /* codes are read from it */
   loading work = {.source = source, .progress = {.size = sizeof work.progress, .total_items = -1}};
-  rv_map_init(&work.by_key, rv_entropy64(source->env));
+  rv_loaded_chunks_init(&work.chunks, rv_entropy64(source->env));
   rv_code code = read_file(&work, RV_TABLES_FILE, false, use_table, &own);
   if (code == RV_OK) code = make_store(&work, &own);
-  if (code == RV_OK) code = read_file(&work, RV_CHUNKS_FILE, false, use_chunk, &own);
+  if (code == RV_OK) work.chunks.cache = rv_store_decode_cache(work.store);
+  if (code == RV_OK) code = read_chunks(&work, &own);
   if (code == RV_OK) code = read_file(&work, RV_ITEMS_FILE, true, use_item, &own);
   if (code == RV_OK) code = read_items_of_records(&work, &own);
   *damaged = code != RV_OK && is_damage(&work, code);
@@ -390,6 +381,7 @@ rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, b
     work.store = NULL;
   } else {
     rv_error_copy(err, &own);
+    if (source->increments != NULL) rv_increments_forget(source->increments);
   }
   fini(&work);
   return code;

@@ -58,9 +58,9 @@ static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void *
   rv_store *store = new_store(tables, TABLES);
   rv_partial crashed, writing;
   rv_error err;
-  must(rv_partial_begin(f->root, &f->env, &crashed, &err), &err);
+  must(rv_partial_begin(f->root, &f->env, &rv_files_of_system, &crashed, &err), &err);
   close(crashed.lock); /* as a process that died */
-  must(rv_partial_begin(f->root, &f->env, &writing, &err), &err);
+  must(rv_partial_begin(f->root, &f->env, &rv_files_of_system, &writing, &err), &err);
   assert_int_not_equal(access(crashed.path, F_OK), 0);
   logged(f, "whose writer had gone");
   free(save(f, store));

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
+#include "persist/increments.h"
 #include "persist/item_record.h"
 #include "persist/record_file.h"
 #include "persist/table_record.h"
@@ -14,12 +15,15 @@ enum { ASK_BYTES = 1 << 24 };
 typedef struct saving {
   const char *dir;
   int level;
+  const rv_files *files;
+  rv_increments *increments; /* NULL: it is whole by itself */
   const rv_checkpoint_watch *watch;
   rv_checkpoint_progress progress; /* as told last */
   rv_snapshot **snapshots;         /* one a table */
   size_t num_snapshots;
-  rv_record_writer *items, *chunks;
-  rv_chunk_log *log;
+  rv_record_writer *items;
+  rv_record_writer *chunks;   /* of all chunks; NULL where there are increments */
+  rv_chunk_log *log, *of_all; /* the one to use; its own */
   rv_writer_buf record;
   rv_item_scratch scratch;
 } saving;
@@ -50,7 +54,7 @@ static rv_code open_file(const saving *work, const char *name, rv_record_writer 
 {
   char *path = rv_path_join(work->dir, name);
   if (path == NULL) return rv_fail_memory(err, strlen(work->dir));
-  rv_code code = rv_record_writer_new(path, work->level, out, err);
+  rv_code code = rv_record_writer_new(path, work->level, work->files, out, err);
   free(path);
   return code;
 }
@@ -59,7 +63,7 @@ static void fini(saving *work)
 {
   for (size_t i = 0; i < work->num_snapshots; i++) rv_snapshot_free(work->snapshots[i]);
   free(work->snapshots);
-  rv_chunk_log_free(work->log);
+  rv_chunk_log_free(work->of_all);
   rv_record_writer_free(work->items);
   rv_record_writer_free(work->chunks);
   rv_writer_buf_fini(&work->record);
@@ -106,7 +110,8 @@ static rv_code write_item(saving *work, const char *table, const rv_draw *draw, 
 static rv_code tell(saving *work, bool ask, rv_error *err)
 {
   work->progress.items++;
-  int64_t bytes = (int64_t)(rv_record_writer_bytes(work->items) + rv_record_writer_bytes(work->chunks));
+  uint64_t chunks = work->increments != NULL ? rv_increments_bytes(work->increments) : rv_record_writer_bytes(work->chunks);
+  int64_t bytes = (int64_t)(rv_record_writer_bytes(work->items) + chunks);
   if (!ask && bytes - work->progress.bytes_written < ASK_BYTES) return RV_OK;
   work->progress.bytes_written = bytes;
   return rv_checkpoint_ask(work->watch, &work->progress, err);
@@ -129,18 +134,41 @@ static rv_code write_items(saving *work, rv_snapshot *snapshot, rv_error *err)
   }
 }
 
-rv_code rv_checkpoint_write(rv_store *store, const char *dir, int level, const rv_checkpoint_watch *watch, rv_error *err)
+/* ---- chunks ---- */
+
+static rv_code begin_chunks(saving *work, const rv_env *env, rv_error *err)
 {
-  saving work = {.dir = dir, .level = level, .watch = watch, .progress = {.size = sizeof work.progress}};
+  if (work->increments != NULL) {
+    work->log = rv_increments_log(work->increments);
+    return rv_increments_begin(work->increments, work->dir, work->level, err);
+  }
+  rv_code code = open_file(work, RV_CHUNKS_FILE, &work->chunks, err);
+  if (code == RV_OK) code = rv_chunk_log_new((rv_chunk_sink){put_chunk, work->chunks}, env, &work->of_all, err);
+  work->log = work->of_all;
+  return code;
+}
+
+static rv_code finish_chunks(saving *work, rv_error *err)
+{
+  return work->increments != NULL ? rv_increments_finish(work->increments, err) : rv_record_writer_finish(work->chunks, err);
+}
+
+rv_code rv_checkpoint_write(const rv_checkpoint_target *target, rv_store *store, rv_error *err)
+{
+  saving work = {.dir = target->dir,
+                 .level = target->level,
+                 .files = target->files,
+                 .increments = target->increments,
+                 .watch = target->watch,
+                 .progress = {.size = sizeof work.progress}};
   rv_writer_buf_init(&work.record);
   rv_code code = open_file(&work, RV_ITEMS_FILE, &work.items, err);
-  if (code == RV_OK) code = open_file(&work, RV_CHUNKS_FILE, &work.chunks, err);
-  if (code == RV_OK) code = rv_chunk_log_new((rv_chunk_sink){put_chunk, work.chunks}, rv_store_env(store), &work.log, err);
+  if (code == RV_OK) code = begin_chunks(&work, rv_store_env(store), err);
   if (code == RV_OK) code = take_snapshots(&work, store, err);
   if (code == RV_OK) code = write_tables(&work, err);
   for (size_t i = 0; i < work.num_snapshots && code == RV_OK; i++) code = write_items(&work, work.snapshots[i], err);
   if (code == RV_OK) code = rv_record_writer_finish(work.items, err);
-  if (code == RV_OK) code = rv_record_writer_finish(work.chunks, err);
+  if (code == RV_OK) code = finish_chunks(&work, err);
   fini(&work);
   return code;
 }

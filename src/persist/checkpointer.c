@@ -12,17 +12,20 @@
 #include "base/lock.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
+#include "persist/increments.h"
 #include "persist/journal.h"
 #include "persist/record_file.h"
 
-enum { DEFAULT_LEVEL = 1, LISTED_AGAIN = 20, WAIT_NS = 20000000 };
+enum { LISTED_AGAIN = 20, WAIT_NS = 20000000 };
 
 struct rv_checkpointer {
   atomic_size_t refs;
   rv_env env;
   char *path, *fallback;
-  int level;
+  int level; /* of files (persist/record_file.h) */
   uint32_t keep;
+  const rv_files *files;
+  rv_increments *increments; /* NULL: each checkpoint is whole by itself. Whoever set `saving` has it */
   bool has_group;
   rv_mutex lock; /* guards: */
   bool saving;
@@ -47,6 +50,12 @@ static rv_code absolute(const char *path, char **out, rv_error *err)
 
 rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_checkpointer **out, rv_error *err)
 {
+  return rv_checkpointer_new_with(config, &rv_files_of_system, out, err);
+}
+
+rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_files *files, rv_checkpointer **out,
+                                 rv_error *err)
+{
   rv_checkpointer_config full = {0};
   memcpy(&full, config, config->size < sizeof full ? config->size : sizeof full);
   if (full.path == NULL || full.path[0] == '\0')
@@ -59,12 +68,14 @@ rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_checkpointe
   rv_mutex_init(&checkpointer->lock, RV_RANK_WAIT, "checkpointer");
   rv_cond_init(&checkpointer->saved);
   rv_env_fill(&checkpointer->env, full.env);
-  checkpointer->level = full.level == 0 ? DEFAULT_LEVEL : full.level < 0 ? 0 : full.level;
+  checkpointer->level = full.level == 0 ? RV_LEVEL_WHERE_IT_PAYS : full.level < 0 ? 0 : full.level;
   checkpointer->keep = full.keep == 0 ? 1 : full.keep;
+  checkpointer->files = files;
   checkpointer->has_group = full.group != NULL && full.group[0] != '\0';
   rv_code code = absolute(full.path, &checkpointer->path, err);
   if (code == RV_OK && full.fallback_path != NULL && full.fallback_path[0] != '\0')
     code = absolute(full.fallback_path, &checkpointer->fallback, err);
+  if (code == RV_OK && full.incremental) code = rv_increments_new(&checkpointer->env, files, &checkpointer->increments, err);
   if (code != RV_OK) {
     rv_checkpointer_unref(checkpointer);
     return code;
@@ -84,6 +95,7 @@ void rv_checkpointer_unref(rv_checkpointer *checkpointer)
   if (checkpointer == NULL || atomic_fetch_sub_explicit(&checkpointer->refs, 1, memory_order_acq_rel) != 1) return;
   rv_cond_fini(&checkpointer->saved);
   rv_mutex_fini(&checkpointer->lock);
+  rv_increments_free(checkpointer->increments);
   free(checkpointer->path);
   free(checkpointer->fallback);
   free(checkpointer);
@@ -116,6 +128,16 @@ static rv_code begin_saving(rv_checkpointer *checkpointer, const rv_checkpoint_w
   return code;
 }
 
+/* For restoring, which goes on without it where somebody saves. */
+static bool try_saving(rv_checkpointer *checkpointer)
+{
+  rv_mutex_lock(&checkpointer->lock);
+  bool taken = !checkpointer->saving;
+  checkpointer->saving = true;
+  rv_mutex_unlock(&checkpointer->lock);
+  return taken;
+}
+
 static void end_saving(rv_checkpointer *checkpointer)
 {
   rv_mutex_lock(&checkpointer->lock);
@@ -143,16 +165,22 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   const rv_env *env = &checkpointer->env;
   rv_partial partial;
   uint64_t segment = 0;
-  rv_code code = rv_partial_begin(checkpointer->path, env, &partial, err);
+  rv_code code = rv_partial_begin(checkpointer->path, env, checkpointer->files, &partial, err);
   if (code != RV_OK) return code;
   bool begun = false;
   if (journal != NULL) {
     code = rv_journal_begin_checkpoint(journal, watch, &segment, err);
     begun = code == RV_OK;
   }
-  if (code == RV_OK) code = rv_checkpoint_write(store, partial.path, checkpointer->level, watch, err);
+  const rv_checkpoint_target target = {.dir = partial.path,
+                                       .level = checkpointer->level,
+                                       .files = checkpointer->files,
+                                       .increments = checkpointer->increments,
+                                       .watch = watch};
+  if (code == RV_OK) code = rv_checkpoint_write(&target, store, err);
   if (begun && code == RV_OK) code = link_journal(&partial, journal, segment, watch, err);
   if (code == RV_OK) code = rv_partial_finish(&partial, checkpointer->path, env, path, err);
+  if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
   if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
   if (begun && code == RV_OK) rv_journal_prune(journal, checkpointer->path);
@@ -189,6 +217,26 @@ rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, con
     end_saving(checkpointer);
   }
   if (code != RV_OK) rv_error_prefix(err, "no checkpoint was saved");
+  return code;
+}
+
+/* ---- exporting ---- */
+
+rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const rv_checkpoint_watch *watch, char **path,
+                             rv_error *err)
+{
+  char *made = NULL;
+  rv_partial partial;
+  if (path != NULL) *path = NULL;
+  rv_code code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);
+  if (code == RV_OK) code = rv_checkpoint_copy(checkpoint, &partial, to->level, watch, err);
+  if (code == RV_OK) code = rv_partial_finish(&partial, to->path, &to->env, &made, err);
+  rv_partial_drop(&partial, &to->env);
+  if (code == RV_OK && path != NULL)
+    *path = made;
+  else
+    free(made);
+  if (code != RV_OK) rv_error_prefix(err, "nothing was exported");
   return code;
 }
 
@@ -302,9 +350,12 @@ rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_co
                     .loaded = loaded};
   *out = NULL;
   if (loaded != NULL) *loaded = NULL;
+  bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
+  if (taken) work.source.increments = checkpointer->increments;
   rv_code code = load_newest(&work, &all, err);
-  if (all.found || code != RV_OK) return code;
-  return load_fallback(&work) ? RV_OK : rv_store_new(config, out, err);
+  if (!all.found && code == RV_OK && !load_fallback(&work)) code = rv_store_new(config, out, err);
+  if (taken) end_saving(checkpointer);
+  return code;
 }
 
 bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint)

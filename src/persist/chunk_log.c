@@ -1,43 +1,11 @@
-#include "persist/chunk_log.h"
+#include "persist/chunk_log_parts.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/map.h"
 #include "store/chunk_parts.h"
 
 enum { PIECE_BYTES = 1 << 26 };
-
-/* Rows of a segment that are written, as one chunk. */
-typedef struct piece {
-  uint64_t key;
-  int64_t first, rows;
-} piece;
-
-/* By first row, without overlaps. */
-typedef struct piece_list {
-  piece *pieces;
-  uint32_t count, capacity;
-} piece_list;
-
-/* A chunk that is written; its address may be another one's by now, whose key then differs. */
-typedef struct entry {
-  uint64_t own_key;      /* that the chunk has in the store */
-  uint64_t key;          /* that it is written under, if it is no segment */
-  piece_list all;        /* of a segment: rows of all its columns */
-  piece_list *by_column; /* rows that some columns do not have: of each column alone; NULL: none yet */
-  uint32_t num_columns;
-} entry;
-
-struct rv_chunk_log {
-  rv_chunk_sink sink;
-  const rv_env *env;
-  rv_map by_address; /* to the entry's number */
-  rv_map keys;       /* that are taken */
-  entry *entries;
-  size_t count, capacity;
-  rv_writer_buf scratch;
-};
 
 rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err)
 {
@@ -45,6 +13,7 @@ rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **o
   if (log == NULL) return rv_fail_memory(err, sizeof *log);
   log->sink = sink;
   log->env = env;
+  log->free_entry = RV_LOG_NONE;
   rv_map_init(&log->by_address, rv_entropy64(env));
   rv_map_init(&log->keys, rv_entropy64(env));
   rv_writer_buf_init(&log->scratch);
@@ -52,15 +21,28 @@ rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **o
   return RV_OK;
 }
 
+rv_code rv_chunk_log_new_lasting(rv_chunk_files *files, const rv_env *env, rv_chunk_log **out, rv_error *err)
+{
+  rv_code code = rv_chunk_log_new((rv_chunk_sink){NULL, NULL}, env, out, err);
+  if (code != RV_OK) return code;
+  (*out)->files = files;
+  (*out)->tag = (uint32_t)rv_entropy64(env) | 1U; /* no chunk's mark is 0 */
+  return RV_OK;
+}
+
+void rv_log_rows_free(rv_log_rows *rows)
+{
+  if (rows == NULL) return;
+  free(rows->all.pieces);
+  for (uint32_t c = 0; c < rows->num_columns; c++) free(rows->by_column[c].pieces);
+  free(rows);
+}
+
 void rv_chunk_log_clear(rv_chunk_log *log)
 {
-  for (size_t i = 0; i < log->count; i++) {
-    entry *one = &log->entries[i];
-    free(one->all.pieces);
-    for (uint32_t c = 0; c < one->num_columns && one->by_column != NULL; c++) free(one->by_column[c].pieces);
-    free(one->by_column);
-  }
+  for (size_t i = 0; i < log->count; i++) rv_log_rows_free(log->entries[i].rows);
   log->count = 0;
+  log->free_entry = RV_LOG_NONE;
   rv_map_clear(&log->by_address);
   rv_map_clear(&log->keys);
 }
@@ -103,23 +85,72 @@ static void *grow(void *array, size_t count, size_t *capacity, size_t size, rv_e
   return grown;
 }
 
-/* *is_new: nothing of it is written. Valid until the next. */
-static rv_code find_entry(rv_chunk_log *log, const rv_chunk *chunk, entry **out, bool *is_new, rv_error *err)
+static uint64_t identity_of(const rv_chunk_log *log, const rv_chunk *chunk)
 {
-  uint64_t address = (uint64_t)(uintptr_t)chunk, own_key = rv_chunk_get_meta(chunk)->key;
-  const uint32_t *number = rv_map_get(&log->by_address, address);
-  *is_new = number == NULL || log->entries[*number].own_key != own_key;
-  if (!*is_new) {
-    *out = &log->entries[*number];
-    return RV_OK;
+  return log->files != NULL ? (uint64_t)(uintptr_t)chunk : rv_chunk_get_meta(chunk)->key;
+}
+
+/* A log that lasts writes the entry's number into the chunk: another one at the same address has none, and an entry that another chunk got
+ * has another address. One that does not is asked by the address, at which there may be another chunk by now, with another key. */
+static uint32_t find_number(const rv_chunk_log *log, const rv_chunk *chunk)
+{
+  uint32_t number = RV_LOG_NONE;
+  if (log->files != NULL) {
+    uint64_t mark = atomic_load_explicit(&chunk->logged, memory_order_relaxed);
+    if (mark >> 32 == log->tag) number = (uint32_t)mark;
+  } else {
+    const uint32_t *found = rv_map_get(&log->by_address, (uint64_t)(uintptr_t)chunk);
+    if (found != NULL) number = *found;
   }
-  entry *entries = grow(log->entries, log->count, &log->capacity, sizeof *entries, err);
+  return number < log->count && log->entries[number].identity == identity_of(log, chunk) ? number : RV_LOG_NONE;
+}
+
+rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, rv_error *err)
+{
+  rv_log_entry *entries = grow(log->entries, log->count, &log->capacity, sizeof *entries, err);
   if (entries == NULL) return RV_RESOURCE_EXHAUSTED;
   log->entries = entries;
-  if (rv_map_put(&log->by_address, address, (uint32_t)log->count) != RV_OK) return rv_fail_memory(err, sizeof(rv_map_entry));
-  *out = &log->entries[log->count++];
-  **out = (entry){.own_key = own_key, .num_columns = (uint32_t)rv_chunk_num_columns(chunk)};
+  bool reuse = log->free_entry != RV_LOG_NONE;
+  *number = reuse ? log->free_entry : (uint32_t)log->count;
+  if (log->files == NULL && rv_map_put(&log->by_address, (uint64_t)(uintptr_t)chunk, *number) != RV_OK)
+    return rv_fail_memory(err, sizeof(rv_map_entry));
+  if (reuse)
+    log->free_entry = entries[*number].at.record;
+  else
+    log->count++;
+  entries[*number] = (rv_log_entry){.identity = identity_of(log, chunk), .at = {.file = RV_LOG_NONE, .record = RV_LOG_NONE}};
+  if (log->files != NULL) atomic_store_explicit(&chunk->logged, (uint64_t)log->tag << 32 | *number, memory_order_relaxed);
   return RV_OK;
+}
+
+/* *is_new: nothing of it is written. Valid until the next. */
+static rv_code find_entry(rv_chunk_log *log, rv_chunk *chunk, rv_log_entry **out, bool *is_new, rv_error *err)
+{
+  uint32_t number = find_number(log, chunk);
+  *is_new = number == RV_LOG_NONE;
+  rv_code code = *is_new ? rv_chunk_log_add(log, chunk, &number, err) : RV_OK;
+  if (code == RV_OK) *out = &log->entries[number];
+  return code;
+}
+
+/* It is written, and stands in a file that later checkpoints may refer to. */
+static bool stays(rv_chunk_log *log, const rv_log_place *at)
+{
+  return log->files == NULL || !log->files->files[at->file].retired;
+}
+
+static rv_code note_written(rv_chunk_log *log, rv_log_place *at, rv_error *err)
+{
+  if (log->files == NULL) return RV_OK;
+  rv_chunk_file *file = &log->files->files[log->file];
+  at->file = log->file;
+  at->record = file->records;
+  return rv_chunk_file_append(file, err);
+}
+
+static void note_needed(rv_chunk_log *log, const rv_log_place *at)
+{
+  if (log->files != NULL) rv_chunk_file_need(&log->files->files[at->file], at->record);
 }
 
 static rv_code append(rv_slice_list *out, rv_wire_slice slice, rv_error *err)
@@ -134,7 +165,7 @@ static rv_code append(rv_slice_list *out, rv_wire_slice slice, rv_error *err)
 /* ---- chunks as they came ---- */
 
 /* Of a field that stands twice the last one counts: a chunk gets another key without being written anew. */
-static rv_code write_wire(rv_chunk_log *log, const rv_chunk *chunk, uint64_t key, rv_error *err)
+static rv_code write_wire(rv_chunk_log *log, const rv_chunk *chunk, rv_log_place *at, rv_error *err)
 {
   const uint8_t *wire;
   size_t size;
@@ -142,33 +173,35 @@ static rv_code write_wire(rv_chunk_log *log, const rv_chunk *chunk, uint64_t key
   rv_pieces pieces;
   rv_pieces_init(&pieces);
   bool fine = rv_pieces_share(&pieces, owner, wire, size) == RV_OK;
-  if (key != rv_chunk_get_meta(chunk)->key) {
+  if (at->key != rv_chunk_get_meta(chunk)->key) {
     log->scratch.size = 0;
-    rv_put_varint_always(&log->scratch, 1, key);
+    rv_put_varint_always(&log->scratch, 1, at->key);
     fine = fine && !log->scratch.failed && rv_pieces_copy(&pieces, log->scratch.data, log->scratch.size) == RV_OK;
   }
   rv_code code = fine ? log->sink.put(log->sink.context, &pieces, err) : rv_fail_memory(err, size);
+  if (code == RV_OK) code = note_written(log, at, err);
   rv_pieces_fini(&pieces);
   return code;
 }
 
 /* ---- segments ---- */
 
-static rv_code write_rows(rv_chunk_log *log, rv_chunk *chunk, uint64_t key, size_t column, int64_t first, int64_t count,
-                          rv_error *err)
+static rv_code write_rows(rv_chunk_log *log, rv_chunk *chunk, rv_log_piece *rows, size_t column, rv_error *err)
 {
   rv_pieces pieces;
   rv_pieces_init(&pieces);
   log->scratch.size = 0;
-  const rv_chunk_encoding encoding = {.key = key, .column = column, .first = first, .count = count, .scratch = &log->scratch};
+  const rv_chunk_encoding encoding = {
+      .key = rows->at.key, .column = column, .first = rows->first, .count = rows->rows, .scratch = &log->scratch};
   rv_code code = rv_chunk_serialize(&pieces, chunk, &encoding, err);
   if (code == RV_OK) code = log->sink.put(log->sink.context, &pieces, err);
+  if (code == RV_OK) code = note_written(log, &rows->at, err);
   rv_pieces_fini(&pieces);
   return code;
 }
 
 /* The first piece that ends behind the row; list->count: none. */
-static uint32_t find_piece(const piece_list *list, int64_t row)
+static uint32_t find_piece(const rv_log_pieces *list, int64_t row)
 {
   uint32_t low = 0, high = list->count;
   while (low < high) {
@@ -181,7 +214,7 @@ static uint32_t find_piece(const piece_list *list, int64_t row)
   return low;
 }
 
-static bool covers(const piece_list *list, uint32_t at, int64_t row)
+static bool covers(const rv_log_pieces *list, uint32_t at, int64_t row)
 {
   return at < list->count && list->pieces[at].first <= row;
 }
@@ -198,7 +231,7 @@ static int64_t rows_of_all_columns(const rv_chunk *chunk)
 
 /* Rows from the slice's first to `end`, but no further than the next piece, and as many as make a piece of the usual size or the slice
  * needs. */
-static int64_t end_of_piece(const rv_slice *slice, const piece_list *list, uint32_t at, int64_t end)
+static int64_t end_of_piece(const rv_slice *slice, const rv_log_pieces *list, uint32_t at, int64_t end)
 {
   int64_t most = (int64_t)((size_t)PIECE_BYTES / (rv_segment_row_bytes(slice->chunk) + 1)) + 1;
   if (most < slice->length) most = slice->length;
@@ -206,10 +239,10 @@ static int64_t end_of_piece(const rv_slice *slice, const piece_list *list, uint3
   return end - slice->offset > most ? slice->offset + most : end;
 }
 
-static rv_code insert_piece(piece_list *list, uint32_t at, piece added, rv_error *err)
+static rv_code insert_piece(rv_log_pieces *list, uint32_t at, rv_log_piece added, rv_error *err)
 {
   size_t capacity = list->capacity;
-  piece *grown = grow(list->pieces, list->count, &capacity, sizeof *grown, err);
+  rv_log_piece *grown = grow(list->pieces, list->count, &capacity, sizeof *grown, err);
   if (grown == NULL) return RV_RESOURCE_EXHAUSTED;
   list->pieces = grown;
   list->capacity = (uint32_t)capacity;
@@ -220,43 +253,52 @@ static rv_code insert_piece(piece_list *list, uint32_t at, piece added, rv_error
 
 /* The piece that has the slice's first row, written now if it is not yet: of all columns, or, where some of them do not have the row, of
  * the slice's alone; then *index is 0. */
-static rv_code piece_of(rv_chunk_log *log, entry *found, const rv_slice *slice, const piece **out, int32_t *index, rv_error *err)
+static rv_code piece_of(rv_chunk_log *log, rv_log_rows *rows, const rv_slice *slice, const rv_log_piece **out, int32_t *index,
+                        rv_error *err)
 {
-  piece_list *list = &found->all;
+  rv_log_pieces *list = &rows->all;
   uint32_t at = find_piece(list, slice->offset);
   size_t column = SIZE_MAX;
   int64_t end = rows_of_all_columns(slice->chunk);
   *index = (int32_t)slice->tensor;
   if (!covers(list, at, slice->offset) && end <= slice->offset) {
-    if (found->by_column == NULL) found->by_column = calloc(found->num_columns, sizeof *found->by_column);
-    if (found->by_column == NULL) return rv_fail_memory(err, found->num_columns * sizeof *found->by_column);
     column = slice->tensor;
-    list = &found->by_column[column];
+    list = &rows->by_column[column];
     at = find_piece(list, slice->offset);
     end = rv_chunk_num_rows(slice->chunk, column);
     *index = 0;
   }
   if (!covers(list, at, slice->offset)) {
-    piece added = {.first = slice->offset, .rows = end_of_piece(slice, list, at, end) - slice->offset};
-    rv_code code = take_key(log, found->own_key, &added.key, err);
-    if (code == RV_OK) code = write_rows(log, slice->chunk, added.key, column, added.first, added.rows, err);
+    rv_log_piece added = {.first = slice->offset, .rows = end_of_piece(slice, list, at, end) - slice->offset};
+    rv_code code = take_key(log, rv_chunk_get_meta(slice->chunk)->key, &added.at.key, err);
+    if (code == RV_OK) code = write_rows(log, slice->chunk, &added, column, err);
     if (code == RV_OK) code = insert_piece(list, at, added, err);
     if (code != RV_OK) return code;
+  } else if (!stays(log, &list->pieces[at].at)) {
+    rv_code code = write_rows(log, slice->chunk, &list->pieces[at], column, err);
+    if (code != RV_OK) return code;
   }
+  note_needed(log, &list->pieces[at].at);
   *out = &list->pieces[at];
   return RV_OK;
 }
 
-static rv_code put_rows(rv_chunk_log *log, entry *found, rv_slice slice, rv_slice_list *out, rv_error *err)
+static rv_code put_rows(rv_chunk_log *log, rv_log_entry *found, rv_slice slice, rv_slice_list *out, rv_error *err)
 {
+  if (found->rows == NULL) {
+    size_t columns = rv_chunk_num_columns(slice.chunk), bytes = sizeof *found->rows + columns * sizeof found->rows->by_column[0];
+    found->rows = calloc(1, bytes);
+    if (found->rows == NULL) return rv_fail_memory(err, bytes);
+    found->rows->num_columns = (uint32_t)columns;
+  }
   do {
-    const piece *from = NULL;
+    const rv_log_piece *from = NULL;
     rv_wire_slice part = {0};
-    rv_code code = piece_of(log, found, &slice, &from, &part.index, err);
+    rv_code code = piece_of(log, found->rows, &slice, &from, &part.index, err);
     if (code != RV_OK) return code;
     int64_t rows = from->first + from->rows - slice.offset;
     if (rows > slice.length) rows = slice.length;
-    part.chunk_key = from->key;
+    part.chunk_key = from->at.key;
     part.offset = (int32_t)(slice.offset - from->first);
     part.length = (int32_t)rows;
     code = append(out, part, err);
@@ -269,18 +311,21 @@ static rv_code put_rows(rv_chunk_log *log, entry *found, rv_slice slice, rv_slic
 
 rv_code rv_chunk_log_put(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err)
 {
-  entry *found = NULL;
+  rv_log_entry *found = NULL;
   bool is_new;
   rv_code code = find_entry(log, slice->chunk, &found, &is_new, err);
   if (code != RV_OK) return code;
   if (slice->chunk->is_segment) return put_rows(log, found, *slice, out, err);
   if (is_new) {
-    code = take_key(log, found->own_key, &found->key, err);
-    if (code == RV_OK) code = write_wire(log, slice->chunk, found->key, err);
-    if (code != RV_OK) return code;
+    code = take_key(log, rv_chunk_get_meta(slice->chunk)->key, &found->at.key, err);
+    if (code == RV_OK) found->at.record = 0;
   }
+  if (code == RV_OK && (is_new || !stays(log, &found->at))) code = write_wire(log, slice->chunk, &found->at, err);
+  if (code != RV_OK) return code;
+  note_needed(log, &found->at);
   return append(
       out,
-      (rv_wire_slice){.chunk_key = found->key, .offset = slice->offset, .length = slice->length, .index = (int32_t)slice->tensor},
+      (rv_wire_slice){
+          .chunk_key = found->at.key, .offset = slice->offset, .length = slice->length, .index = (int32_t)slice->tensor},
       err);
 }

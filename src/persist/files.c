@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static int create(void *context, const char *path)
@@ -46,9 +47,23 @@ static int remove_file(void *context, const char *path)
   return unlink(path);
 }
 
+static int link_file(void *context, const char *from, const char *to)
+{
+  (void)context;
+  return link(from, to);
+}
+
+static int rename_file(void *context, const char *from, const char *to)
+{
+  (void)context;
+  return rename(from, to);
+}
+
 const rv_files rv_files_of_system = {.create = create,
                                      .write = write_some,
                                      .sync = sync_file,
                                      .sync_directory = sync_directory,
                                      .truncate = truncate_file,
-                                     .remove = remove_file};
+                                     .remove = remove_file,
+                                     .link = link_file,
+                                     .rename = rename_file};

@@ -1,4 +1,4 @@
-/* Files as the journal changes them, so that tests can let any call fail. Each returns what the system's function does, with errno. */
+/* Files as the journal and checkpoints change them, so that tests can let any call fail. Each returns what the system's function does, with errno. */
 #ifndef RV_PERSIST_FILES_H
 #define RV_PERSIST_FILES_H
 
@@ -12,6 +12,8 @@ typedef struct rv_files {
   int (*sync_directory)(void *context, const char *path);
   int (*truncate)(void *context, int file, off_t size);
   int (*remove)(void *context, const char *path);
+  int (*link)(void *context, const char *from, const char *to);
+  int (*rename)(void *context, const char *from, const char *to);
   void *context;
 } rv_files;
 

@@ -58,7 +58,7 @@ static void write_file(const by_hand *to, const char *name, rv_writer_buf *recor
   if (to->plain) {
     write_plain(to->dir, name, records, n);
   } else {
-    must(rv_record_writer_new(path, 6, &writer, &err), &err);
+    must(rv_record_writer_new(path, 6, &rv_files_of_system, &writer, &err), &err);
     for (size_t i = 0; i < n; i++) must(rv_record_writer_put(writer, records[i].data, records[i].size, &err), &err);
     must(rv_record_writer_finish(writer, &err), &err);
     rv_record_writer_free(writer);

@@ -8,6 +8,7 @@
 #define RV_PERSIST_RECORD_FILE_H
 
 #include "base/buf.h"
+#include "persist/files.h"
 
 /* Protobuf's readers take no more. */
 #define RV_RECORD_MAX_BYTES ((uint64_t)INT32_MAX)
@@ -19,15 +20,18 @@ rv_code rv_fail_system(rv_error *err, int number, const char *what, const char *
 
 typedef struct rv_record_writer rv_record_writer;
 
-/* Makes a file that must not be there yet. Level: zlib's, 0 (stored) to 9. */
-rv_code rv_record_writer_new(const char *path, int level, rv_record_writer **out, rv_error *err);
+/* Compressed where samples of what is written shrink by a quarter. */
+enum { RV_LEVEL_WHERE_IT_PAYS = -1 };
+
+/* Makes a file that must not be there yet, through `files` (borrowed). Level: zlib's, 0 (stored) to 9, or RV_LEVEL_WHERE_IT_PAYS. */
+rv_code rv_record_writer_new(const char *path, int level, const rv_files *files, rv_record_writer **out, rv_error *err);
 /* After an error of any of these the file is no good. RV_INVALID_ARGUMENT: more than RV_RECORD_MAX_BYTES, with which nothing was
  * written. */
 rv_code rv_record_writer_put(rv_record_writer *writer, const void *data, size_t size, rv_error *err);
 rv_code rv_record_writer_put_pieces(rv_record_writer *writer, const rv_pieces *pieces, rv_error *err);
 /* Writes the rest and waits until it is on the disk. */
 rv_code rv_record_writer_finish(rv_record_writer *writer, rv_error *err);
-uint64_t rv_record_writer_bytes(const rv_record_writer *writer); /* in the file so far */
+uint64_t rv_record_writer_bytes(const rv_record_writer *writer); /* in the file so far, about */
 void rv_record_writer_free(rv_record_writer *writer);            /* NULL is fine */
 
 /* ---- reading ---- */
@@ -37,8 +41,8 @@ void rv_record_writer_free(rv_record_writer *writer);            /* NULL is fine
 typedef struct rv_record_reader rv_record_reader;
 
 rv_code rv_record_reader_new(const char *path, rv_record_reader **out, rv_error *err);
-/* The next record, alone in a buffer; NULL at the end. Memory is taken as bytes arrive, whatever
- * length is announced. */
+/* The next record, alone in a buffer; NULL at the end. Whoever keeps a small one copies it: its buffer is larger, and serves the next
+ * where nobody kept it. Memory is taken as bytes arrive, whatever length is announced. */
 rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *err);
 /* RV_DATA_LOSS with a sentence about the record read last: "<file>: record 3 (at byte 120 of its contents): <what>". */
 rv_code rv_record_reader_fail(const rv_record_reader *reader, rv_error *err, const char *format, ...) RV_PRINTF(3, 4);

@@ -12,7 +12,12 @@
 #include "persist/frame.h"
 #include "persist/record_file.h"
 
-enum { IN_BYTES = 1 << 17, FIRST_BYTES = 1 << 20 };
+enum {
+  IN_BYTES = 1 << 17,
+  FIRST_BYTES = 1 << 20,
+  KEPT_BYTES = 1 << 14, /* records up to that size share one buffer, if nobody keeps it */
+  STEP_BYTES = 8 << 20  /* are fetched from the disk ahead, and leave the system's cache behind */
+};
 
 struct rv_record_reader {
   int file;
@@ -22,7 +27,9 @@ struct rv_record_reader {
   z_stream zlib;
   uint64_t offset; /* in the uncompressed stream */
   uint64_t record_offset;
-  uint64_t record; /* number of the one read last, or that is being read; from 1 */
+  uint64_t record;      /* number of the one read last, or that is being read; from 1 */
+  uint64_t read, asked; /* of the file; up to where it is fetched */
+  rv_buf *kept;
   char *path;
   uint8_t in[IN_BYTES];
 };
@@ -53,15 +60,27 @@ void rv_record_reader_prefix(const rv_record_reader *reader, rv_error *err)
 
 /* ---- bytes of the file ---- */
 
+/* The disk works while this process does; two steps behind, nobody needs the pages any more. */
+static void fetch_ahead(rv_record_reader *reader)
+{
+  for (; reader->read + STEP_BYTES >= reader->asked; reader->asked += STEP_BYTES) {
+    posix_fadvise(reader->file, (off_t)reader->asked, STEP_BYTES, POSIX_FADV_WILLNEED);
+    if (reader->asked >= (uint64_t)3 * STEP_BYTES)
+      posix_fadvise(reader->file, (off_t)(reader->asked - (uint64_t)3 * STEP_BYTES), STEP_BYTES, POSIX_FADV_DONTNEED);
+  }
+}
+
 /* More of the file, where none of what was read is left. */
 static rv_code fill(rv_record_reader *reader, rv_error *err)
 {
   while (reader->zlib.avail_in == 0 && !reader->file_end) {
+    fetch_ahead(reader);
     ssize_t got = read(reader->file, reader->in, sizeof reader->in);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return rv_fail_system(err, errno, "read", reader->path);
     reader->zlib.next_in = reader->in;
     reader->zlib.avail_in = (uInt)got;
+    reader->read += (uint64_t)got;
     reader->file_end = got == 0;
   }
   return RV_OK;
@@ -85,6 +104,7 @@ static rv_code recognise(rv_record_reader *reader, rv_error *err)
   }
   reader->zlib.next_in = reader->in;
   reader->zlib.avail_in = (uInt)have;
+  reader->read = have;
   reader->plain = have == 0 || begins_with_frame(reader->in, have);
   if (!reader->plain && have >= 2 && reader->in[0] == 0x1F && reader->in[1] == 0x8B)
     return rv_fail(err, RV_DATA_LOSS, "%s: a gzip file; the records of a checkpoint stand in a zlib stream", reader->path);
@@ -117,6 +137,7 @@ void rv_record_reader_free(rv_record_reader *reader)
   if (reader == NULL) return;
   if (reader->file >= 0) close(reader->file);
   inflateEnd(&reader->zlib);
+  rv_buf_unref(reader->kept);
   free(reader->path);
   free(reader);
 }
@@ -185,9 +206,31 @@ static rv_code check_end(rv_record_reader *reader, rv_error *err)
   return code;
 }
 
+/* A buffer for a small record: the one of the record before, if nobody else has it. */
+static rv_buf *kept_buffer(rv_record_reader *reader)
+{
+  if (reader->kept != NULL && atomic_load_explicit(&reader->kept->refs, memory_order_acquire) > 1) {
+    rv_buf_unref(reader->kept);
+    reader->kept = NULL;
+  }
+  if (reader->kept == NULL) reader->kept = rv_buf_new(KEPT_BYTES);
+  return reader->kept == NULL ? NULL : rv_buf_ref(reader->kept);
+}
+
 /* The contents come in steps, so that a length that was announced costs nothing by itself. */
 static rv_code read_contents(rv_record_reader *reader, size_t size, rv_buf **out, rv_error *err)
 {
+  if (size <= KEPT_BYTES) {
+    rv_buf *kept = kept_buffer(reader);
+    if (kept == NULL) return rv_fail_memory(err, KEPT_BYTES);
+    rv_code code = read_all(reader, kept->data, size, err);
+    kept->size = size;
+    if (code == RV_OK)
+      *out = kept;
+    else
+      rv_buf_unref(kept);
+    return code;
+  }
   size_t capacity = size < FIRST_BYTES ? size : FIRST_BYTES;
   rv_buf *buf = rv_buf_new(capacity);
   if (buf == NULL) return rv_fail_memory(err, capacity);

@@ -145,14 +145,23 @@ def root(tmp_path):
     return tmp_path / "root"
 
 
-def test_ours_goes_to_their_server_and_comes_back_equal(root, tmp_path):
-    with reverie.Server(tables(), address="localhost:0", checkpointer=DefaultCheckpointer(root)) as server:
+@pytest.mark.parametrize("incremental", [False, True])
+def test_ours_goes_to_their_server_and_comes_back_equal(root, tmp_path, incremental):
+    checkpointer = DefaultCheckpointer(root, incremental=incremental)
+    with reverie.Server(tables(), address="localhost:0", checkpointer=checkpointer) as server:
+        if incremental:
+            reverie.Client(server).add_batch("prioritized", {"x": np.ones(5, np.float32), "y": np.ones((5, 4), np.uint8)})
+            reverie.Client(server).checkpoint()
         fill(server)
         before, info = contents(server), our_info(reverie.Client(server))
         path = pathlib.Path(reverie.Client(server.address).checkpoint())
     assert path.parent == root
     theirs = tmp_path / "theirs"
-    shutil.copytree(root, theirs)
+    if incremental:
+        assert len(list(path.glob("chunks-*"))) == 2
+        reverie.checkpointers.export(path, theirs)
+    else:
+        shutil.copytree(root, theirs)
     answer = run(
         THEIR_TABLES
         + """

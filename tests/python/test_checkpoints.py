@@ -265,6 +265,56 @@ def test_a_server_takes_nothing_else_for_a_checkpointer():
         reverie.Server([table()], checkpointer="/tmp", in_process=True)
 
 
+# ---- incremental ones ----
+
+
+def bytes_of(checkpoint):
+    """Of its files of chunks: those that are its own, and those that others have too."""
+    found = [path.stat() for path in pathlib.Path(checkpoint).glob("chunks*.tfrecord")]
+    return tuple(sum(each.st_size for each in found if (each.st_nlink > 1) == shared) for shared in (False, True))
+
+
+def test_incremental_checkpoints_write_what_is_new_also_after_a_restart(tmp_path):
+    checkpointer = DefaultCheckpointer(tmp_path / "root", keep=2, incremental=True)
+    with reverie.Server([table()], checkpointer=checkpointer, in_process=True) as server:
+        client = reverie.Client(server)
+        client.add_batch("t", {"x": np.random.default_rng(0).standard_normal((500, 100))})
+        whole, _ = bytes_of(client.checkpoint())
+        client.add_batch("t", {"x": np.zeros((5, 100))})
+        second = client.checkpoint()
+        fresh, shared = bytes_of(second)
+        assert whole > 400_000
+        assert fresh < 20_000
+        assert shared == whole
+        before = items(server)
+    again = DefaultCheckpointer(tmp_path / "root", keep=1, incremental=True)
+    with reverie.Server([table()], checkpointer=again, in_process=True) as server:
+        assert items(server) == before
+        reverie.Client(server).add_batch("t", {"x": np.ones((5, 100))})
+        third = reverie.Client(server).checkpoint()
+        before = items(server)
+        assert os.listdir(tmp_path / "root") == [os.path.basename(third)], "older ones go"
+        assert bytes_of(third)[0] > 400_000, "and what this one needs of them is its own now"
+    with serve(tmp_path / "root") as server:
+        assert items(server) == before, "any checkpointer reads it"
+
+
+def test_an_incremental_checkpoint_is_exported_to_reverbs_format(tmp_path):
+    checkpointer = DefaultCheckpointer(tmp_path / "root", incremental=True)
+    with reverie.Server([table()], checkpointer=checkpointer, in_process=True) as server:
+        client = reverie.Client(server)
+        for value in range(3):
+            client.add_batch("t", {"x": np.arange(7) + value})
+            made = client.checkpoint()
+        before = items(server)
+    exported = reverie.checkpointers.export(made, tmp_path / "whole")
+    assert {"DONE", "REVERIE", "chunks.tfrecord", "items.tfrecord", "tables.tfrecord"} == set(os.listdir(exported))
+    with serve(tmp_path / "whole") as server:
+        assert items(server) == before
+    with pytest.raises(reverie.errors.NotFoundError, match="DONE"):
+        reverie.checkpointers.export(tmp_path, tmp_path / "whole")
+
+
 # ---- the program ----
 
 
@@ -282,7 +332,7 @@ def test_the_program_restores_and_saves(tmp_path):
 def test_the_program_saves_by_itself(tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(
-        f"listen: 127.0.0.1:0\ncheckpoints:\n  path: {tmp_path}/root\n  every_seconds: 0.05\n  keep: 2\n  level: 0\n"
+        f"listen: 127.0.0.1:0\ncheckpoints:\n  path: {tmp_path}/root\n  every_seconds: 0.05\n  keep: 2\n  level: 0\n  incremental: 1\n"
         "tables:\n  - name: t\n"
     )
     with server_program.Server("--config", str(config)) as server:
@@ -291,4 +341,6 @@ def test_the_program_saves_by_itself(tmp_path):
         seen = set()
         while len(seen) < 4:
             seen |= {entry for entry in (os.listdir(root) if root.exists() else []) if not entry.startswith(".")}
-    assert len([entry for entry in os.listdir(root) if not entry.startswith(".")]) <= 3
+    whole = [entry for entry in os.listdir(root) if not entry.startswith(".")]
+    assert len(whole) <= 3
+    assert all((root / entry / "CHUNKS").exists() for entry in whole if (root / entry / "DONE").exists())

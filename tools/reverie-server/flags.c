@@ -29,7 +29,7 @@ const char flags_help[] =
     "  --checkpoints DIR    restore the newest checkpoint in DIR at start, and save there when a client asks "
     "(docs/checkpoints.md);\n"
     "                         --set checkpoint_every_seconds=N, checkpoint_every_inserts=N, checkpoint_keep=N,\n"
-    "                         checkpoint_fallback=DIR, checkpoint_level=0..9\n"
+    "                         checkpoint_fallback=DIR, checkpoint_level=0..9, checkpoint_incremental=1\n"
     "  --journal DIR        write every change to a journal in DIR, so that nothing confirmed is lost (docs/journal.md); with "
     "--checkpoints;\n"
     "                         --set journal_mode=always|periodic, journal_period_seconds=N, journal_max_queued_bytes=N,\n"

@@ -67,6 +67,7 @@ static const struct field {
     {"checkpoint_every_inserts", VALUE_INT, false, offsetof(settings, checkpoint_every_inserts), 0, INT64_MAX},
     {"checkpoint_keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
     {"checkpoint_level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
+    {"checkpoint_incremental", VALUE_INT, false, offsetof(settings, checkpoint_incremental), 0, 1},
     {"tls_certificate", VALUE_TEXT, false, offsetof(settings, tls_certificate), 0, 0},
     {"tls_key", VALUE_TEXT, false, offsetof(settings, tls_key), 0, 0},
     {"tls_authority", VALUE_TEXT, false, offsetof(settings, tls_authority), 0, 0},
@@ -269,7 +270,7 @@ bool settings_finish(settings *all, rv_error *err)
   }
   if (all->checkpoint_path == NULL &&
       (all->checkpoint_fallback != NULL || all->checkpoint_every_ms > 0 || all->checkpoint_every_inserts > 0 ||
-       all->checkpoint_keep > 0 || all->checkpoint_level >= 0)) {
+       all->checkpoint_keep > 0 || all->checkpoint_level >= 0 || all->checkpoint_incremental != 0)) {
     rv_fail(err, RV_INVALID_ARGUMENT,
             "checkpoints have no path; give one by --checkpoints DIRECTORY, or path in the file's checkpoints");
     return false;
