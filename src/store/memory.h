@@ -83,9 +83,10 @@ bool rv_memory_has_room(const rv_memory *memory, size_t more);
 /* The same for an insert, which waits where they may not, and is looked at again when they may. */
 bool rv_memory_ask(rv_memory *memory, size_t more);
 
+/* An insert waits for room, or it is just being looked whether it still does. */
 static inline bool rv_memory_is_awaited(const rv_memory *memory)
 {
-  return atomic_load(&memory->wanted) != SIZE_MAX;
+  return atomic_load(&memory->wanted) != SIZE_MAX || atomic_load(&memory->serving);
 }
 void rv_memory_serve_waiting(rv_memory *memory);
 /* Lets those go on who wait for room, where there is some. With no lock held that is a table's, or comes after it. Whoever leaves a table calls
