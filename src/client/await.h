@@ -2,15 +2,13 @@
 #ifndef RV_CLIENT_AWAIT_H
 #define RV_CLIENT_AWAIT_H
 
-#include <string.h>
-
 #include "base/error.h"
 #include "client/client.h"
 
 /* The table of that name in the client's store; RV_NOT_FOUND lists the names there are. */
 static inline rv_code rv_client_find_table(rv_client *client, const char *name, rv_table **out, rv_error *err)
 {
-  return rv_store_find(client->store, name, strlen(name), out, err);
+  return rv_store_find_named(client->store, name, out, err);
 }
 
 /* Before submitting: the waiter opens the gate when it completes. `deadline_ns` is for those who look at the table's waiting

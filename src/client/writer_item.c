@@ -212,7 +212,7 @@ static const rv_signature *signature_of(const rv_writer_table *table)
 /* Finds the table here, or in what is known of the server. */
 static rv_code find(rv_writer *writer, rv_writer_table *table, rv_error *err)
 {
-  if (writer->stream == NULL) return rv_store_find(writer->client->store, table->name, strlen(table->name), &table->local, err);
+  if (writer->stream == NULL) return rv_store_find_named(writer->client->store, table->name, &table->local, err);
   if (writer->config.no_validation) return RV_OK;
   if (writer->snapshot == NULL) writer->snapshot = rv_client_known_tables(writer->client);
   if (writer->snapshot == NULL) return RV_OK; /* checked when they are known */

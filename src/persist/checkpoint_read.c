@@ -183,7 +183,7 @@ static rv_code make_store(loading *work, rv_error *err)
   }
   for (size_t i = 0; i < work->num_tables && code == RV_OK; i++) {
     const char *name = work->tables[i].record.name;
-    code = rv_store_find(work->store, name, strlen(name), &work->tables[i].table, err);
+    code = rv_store_find_named(work->store, name, &work->tables[i].table, err);
   }
   return code;
 }

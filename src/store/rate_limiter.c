@@ -175,8 +175,9 @@ bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n)
 
 static int64_t most(const rv_rate_limiter *limiter, int64_t want, bool (*allowed)(const rv_rate_limiter *limiter, int64_t n))
 {
-  if (want <= 0 || !allowed(limiter, 1)) return 0;
-  if (allowed(limiter, want)) return want;
+  if (want <= 0) return 0;
+  if (allowed(limiter, want)) return want; /* and so are all before it */
+  if (!allowed(limiter, 1)) return 0;
   int64_t low = 1, high = want;
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
@@ -195,19 +196,6 @@ int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t 
 int64_t rv_rate_limiter_samples_allowed(const rv_rate_limiter *limiter, int64_t want)
 {
   return most(limiter, want, sample_allowed);
-}
-
-void rv_rate_limiter_inserted(rv_rate_limiter *limiter, int64_t n)
-{
-  limiter->inserts += n;
-}
-void rv_rate_limiter_sampled(rv_rate_limiter *limiter, int64_t n)
-{
-  limiter->samples += n;
-}
-void rv_rate_limiter_deleted(rv_rate_limiter *limiter, int64_t n)
-{
-  limiter->deletes += n;
 }
 
 void rv_rate_limiter_reset(rv_rate_limiter *limiter)

@@ -27,9 +27,18 @@ bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n);
 int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t want);
 int64_t rv_rate_limiter_samples_allowed(const rv_rate_limiter *limiter, int64_t want);
 
-void rv_rate_limiter_inserted(rv_rate_limiter *limiter, int64_t n);
-void rv_rate_limiter_sampled(rv_rate_limiter *limiter, int64_t n);
-void rv_rate_limiter_deleted(rv_rate_limiter *limiter, int64_t n);
+static inline void rv_rate_limiter_inserted(rv_rate_limiter *limiter, int64_t n)
+{
+  limiter->inserts += n;
+}
+static inline void rv_rate_limiter_sampled(rv_rate_limiter *limiter, int64_t n)
+{
+  limiter->samples += n;
+}
+static inline void rv_rate_limiter_deleted(rv_rate_limiter *limiter, int64_t n)
+{
+  limiter->deletes += n;
+}
 
 void rv_rate_limiter_reset(rv_rate_limiter *limiter);
 /* Counters from a checkpoint. RV_INVALID_ARGUMENT: negative, or deletes > inserts. */

@@ -176,6 +176,16 @@ rv_code rv_store_find(rv_store *store, const char *name, size_t name_length, rv_
   return not_found(store, name, name_length, err);
 }
 
+rv_code rv_store_find_named(rv_store *store, const char *name, rv_table **out, rv_error *err)
+{
+  for (size_t i = 0; i < store->num_tables; i++) {
+    if (strcmp(rv_table_name(store->tables[i]), name) != 0) continue;
+    *out = store->tables[i];
+    return RV_OK;
+  }
+  return not_found(store, name, strlen(name), err);
+}
+
 size_t rv_store_num_tables(const rv_store *store)
 {
   return store->num_tables;

@@ -10,6 +10,8 @@
 
 /* A table lives as long as its store. RV_NOT_FOUND: the sentence lists the names there are. */
 rv_code rv_store_find(rv_store *store, const char *name, size_t name_length, rv_table **out, rv_error *err);
+/* The same for a name that ends in NUL. */
+rv_code rv_store_find_named(rv_store *store, const char *name, rv_table **out, rv_error *err);
 size_t rv_store_num_tables(const rv_store *store);
 rv_table *rv_store_table(rv_store *store, size_t index);
 const rv_env *rv_store_env(const rv_store *store);

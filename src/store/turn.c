@@ -62,7 +62,7 @@ void rv_turn_leave(rv_turn *turn)
     table->log->shared->wake(table->log->shared, table->log->pressed);
   }
   rv_mutex_unlock(&table->mutex);
-  rv_garbage_free(&turn->garbage);
+  if (turn->garbage.holds != NULL || turn->garbage.looses != NULL) rv_garbage_free(&turn->garbage);
   if (some) deliver(table, &completed);
   if (table->bounded) rv_memory_serve(table->memory);
 }
