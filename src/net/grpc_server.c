@@ -394,9 +394,9 @@ static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *er
     io->server = server;
     rv_list_init(&io->sessions);
     rv_timer_init(&io->drain, io->loop, on_drain_over);
+    if (i == 0) rv_timer_init(&server->accept_again, io->loop, on_accept_again); /* stopped also where the next loop fails */
     server->num_io++;
   }
-  rv_timer_init(&server->accept_again, server->io[0].loop, on_accept_again);
   return RV_OK;
 }
 

@@ -1,0 +1,415 @@
+/* What clients do in process, with every allocation failing in turn: the call that found no memory says so, is made again, and everything is
+ * then as if nothing had happened. Clients and servers are made whole or not at all. */
+#include "support/place.h"
+
+#include "base/failing_testing.h"
+
+enum { ROWS = 30, STEPS = 12 };
+
+static const rv_wait patient = {.timeout_ms = 20000};
+
+static bool found_no_memory(rv_code code)
+{
+  return code == RV_RESOURCE_EXHAUSTED && until_failure < 0;
+}
+
+#define TRY(call)                                                                                                                \
+  do {                                                                                                                           \
+    rv_error try_error = {.message = ""};                                                                                        \
+    rv_error *error = &try_error;                                                                                                \
+    (void)error;                                                                                                                 \
+    rv_code try_code;                                                                                                            \
+    ONCE_MORE(try_code, call);                                                                                                   \
+    if (try_code != RV_OK) fail_msg("%s: %s: %s", #call, rv_code_name(try_code), try_error.message);                             \
+  } while (0)
+
+/* ---- one life after another, an allocation later each time ---- */
+
+static void each_failure(void (*live)(test_place *place))
+{
+  long n = 0;
+  for (bool failed = true; failed; n++) {
+    rv_table_config tables[2] = {place_queue_like("t", 1000), rv_table_config_default("u", 1000)};
+    test_place place;
+    place_open(&place, false, tables, 2);
+    fail_allocation(n);
+    live(&place);
+    failed = allocation_failed();
+    place_close(&place);
+    assert_true(n < 20000);
+  }
+  print_message("%ld allocations\n", n);
+}
+
+#define LIFE(name)                                                                                                               \
+  static void name##_life(test_place *place);                                                                                    \
+  static void name(void **state)                                                                                                 \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    each_failure(name##_life);                                                                                                   \
+  }                                                                                                                              \
+  static void name##_life(test_place *place)
+
+/* ---- looking at what is there ---- */
+
+/* The items of a table, oldest first. */
+static size_t keys_of(test_place *place, const char *table, uint64_t *keys, size_t capacity)
+{
+  rv_item_info page[256];
+  size_t count = 0;
+  uint64_t cursor = 0;
+  TRY((cursor = 0, rv_client_items(place->client, table, &cursor, page, 256, &count, &patient, error)));
+  assert_true(cursor == 0 && count <= capacity);
+  for (size_t i = 0; i < count; i++) keys[i] = page[i].key;
+  return count;
+}
+
+static void column_of(test_place *place, const char *table, uint64_t key, size_t column, void *out, size_t size)
+{
+  rv_sample *sample = NULL;
+  TRY(rv_client_get(place->client, table, key, &patient, &sample, error));
+  TRY(rv_sample_copy(sample, column, out, size, error));
+  rv_sample_unref(sample);
+}
+
+/* ---- rows ---- */
+
+static void add_rows(test_place *place, int64_t first, int64_t n, uint64_t *keys)
+{
+  int64_t values[ROWS], done = 0;
+  double priorities[ROWS];
+  for (int64_t i = 0; i < n; i++) {
+    values[i] = first + i;
+    priorities[i] = 1;
+  }
+  for (int tries = 0; done < n; tries++) {
+    rv_error err;
+    int64_t left = n - done;
+    size_t added = 0;
+    rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = &left, .data = values + done};
+    rv_code code =
+        rv_client_add_batch(place->client, "t", &column, 1, (size_t)left, priorities, keys + done, &added, &patient, &err);
+    done += (int64_t)added;
+    if (code != RV_OK && (!found_no_memory(code) || tries > 1)) fail_msg("%s", err.message);
+    assert_true(code != RV_OK || done == n);
+  }
+}
+
+LIFE(rows_are_added_and_sampled)
+{
+  uint64_t keys[ROWS + 1], there[8 * ROWS], unknown[4];
+  int64_t value = 0, values[5];
+  add_rows(place, 0, ROWS, keys);
+  rv_tensor row = {.dtype = RV_INT64, .data = &value};
+  value = ROWS;
+  TRY(rv_client_add(place->client, "t", &row, 1, 1, &keys[ROWS], &patient, error));
+  size_t count = keys_of(place, "t", there, 8 * ROWS);
+  assert_int_equal(count, ROWS + 1);
+  for (int64_t i = 0; i <= ROWS; i += 6) {
+    column_of(place, "t", keys[i], 0, &value, sizeof value);
+    assert_int_equal(value, i);
+  }
+  /* batches, and what is made of them */
+  rv_batch *batch = NULL;
+  rv_sample_column column;
+  int64_t lengths[5];
+  void *outs[] = {values};
+  const size_t sizes[] = {sizeof values};
+  TRY(rv_client_sample_batch(place->client, "t", 5, RV_UNEQUAL_ERROR, &patient, &batch, error));
+  assert_int_equal(rv_batch_size(batch), 5);
+  TRY(rv_batch_column(batch, 0, &column, error));
+  TRY(rv_batch_lengths(batch, 0, lengths, error));
+  TRY(rv_batch_gather(batch, 0, values, sizeof values, error));
+  TRY(rv_batch_gather_all(batch, outs, sizes, 1, error));
+  assert_true(values[0] >= 0 && values[0] <= ROWS);
+  rv_sample *sample = rv_batch_sample(batch, 2);
+  if (sample == NULL) sample = rv_batch_sample(batch, 2);
+  assert_non_null(sample);
+  rv_sample_unref(sample);
+  rv_layout *layout = rv_layout_ref(rv_batch_layout(batch));
+  rv_batch_free(batch);
+  rv_batch_arrays arrays = {.size = sizeof arrays, .layout = layout, .columns = outs};
+  TRY(rv_client_sample_into(place->client, "t", 5, &arrays, &patient, error));
+  assert_int_equal(arrays.count, 5);
+  rv_layout_unref(layout);
+  /* a sequence */
+  rv_sampler *sampler = NULL;
+  const rv_sampler_config config = {
+      .size = sizeof config, .table = "t", .max_samples = 4, .rate_limiter_timeout_ms = RV_FOREVER, .max_in_flight_samples = 2};
+  TRY(rv_sampler_new(place->client, &config, &sampler, error));
+  for (int i = 0; i < 3; i++) {
+    TRY(rv_sampler_next(sampler, &patient, &sample, error));
+    TRY(rv_sample_copy(sample, 0, &value, sizeof value, error));
+    assert_true(value >= 0 && value <= ROWS);
+    rv_sample_unref(sample);
+  }
+  rv_sampler_free(sampler);
+  /* changes */
+  size_t num_unknown = 0;
+  const rv_key_priority updates[] = {{keys[1], 7}, {keys[2], 8}};
+  const uint64_t deletes[] = {keys[3], keys[4]};
+  const double priorities[] = {3, 4};
+  TRY(rv_client_mutate(place->client, "t", updates, 2, deletes, 2, unknown, &num_unknown, &patient, error));
+  TRY(rv_client_update_priorities(place->client, "t", keys, priorities, 2, unknown, &num_unknown, &patient, error));
+  assert_int_equal(num_unknown, 0);
+  assert_int_equal(keys_of(place, "t", there, 8 * ROWS), count - 2);
+  const rv_rate_limiter_config limiter = rv_rate_limiter_min_size(2);
+  TRY(rv_client_set_rate_limiter(place->client, "t", &limiter, &patient, error));
+  rv_server_info *info = NULL;
+  TRY(rv_client_server_info(place->client, &patient, &info, error));
+  assert_true(info->num_tables == 2 && info->tables[0].rate_limiter.min_size_to_sample == 2 && info->tables[0].max_priority == 8);
+  rv_server_info_free(info);
+  TRY(rv_client_reset(place->client, "t", &patient, error));
+  assert_int_equal(keys_of(place, "t", there, 8 * ROWS), 0);
+}
+
+/* ---- the writers ---- */
+
+static rv_cell number_cell(uint32_t column, const int64_t *number)
+{
+  return (rv_cell){.column = column, .value = {.dtype = RV_INT64, .data = number}};
+}
+
+/* Item i has steps i and i + 1, and the text of step i. */
+static void check_items(test_place *place, size_t expected, bool texts)
+{
+  uint64_t keys[256];
+  size_t count = keys_of(place, "t", keys, 256);
+  assert_int_equal(count, expected);
+  for (size_t i = 0; i < count; i++) {
+    int64_t numbers[2];
+    rv_bytes text = {NULL, 0};
+    column_of(place, "t", keys[i], 0, numbers, sizeof numbers);
+    assert_int_equal(numbers[0], i);
+    assert_int_equal(numbers[1], i + 1);
+    if (!texts) continue;
+    rv_sample *sample = NULL;
+    TRY(rv_client_get(place->client, "t", keys[i], &patient, &sample, error));
+    TRY(rv_sample_copy(sample, 1, &text, sizeof text, error));
+    assert_int_equal(text.size, i);
+    rv_sample_unref(sample);
+  }
+}
+
+LIFE(a_writer_writes)
+{
+  rv_writer *writer = NULL;
+  const rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 6, .chunk_length = 3};
+  TRY(rv_writer_new(place->client, &config, &writer, error));
+  TRY(rv_writer_wait_ready(writer, &patient, error));
+  TRY(rv_writer_name_column(writer, 0, "('number',)", error));
+  TRY(rv_writer_configure_column(writer, 1, 4, 2, error));
+  for (int64_t i = 0; i < STEPS; i++) {
+    const rv_bytes text = {"some text of some length", (size_t)i};
+    const rv_cell cells[] = {number_cell(0, &i), {.column = 1, .value = {.dtype = RV_STRING, .data = &text}}};
+    if (i % 3 == 0) {
+      TRY(rv_writer_append(writer, &cells[0], 1, true, error));
+      TRY(rv_writer_append(writer, &cells[1], 1, false, error));
+    } else {
+      TRY(rv_writer_append(writer, cells, 2, false, error));
+    }
+    if (i == 0) continue;
+    const rv_run runs[] = {{.column = 0, .count = 2, .first = i - 1, .stride = 1}, {.column = 1, .count = 1, .first = i - 1}};
+    const rv_item_column columns[] = {{.runs = &runs[0], .num_runs = 1, .name = "number"},
+                                      {.runs = &runs[1], .num_runs = 1, .squeeze = true}};
+    uint64_t key;
+    TRY(rv_writer_create_item(writer, "t", 1, columns, 2, &key, error));
+    rv_tensor row;
+    TRY(rv_writer_row(writer, 1, i, &row, error));
+    assert_int_equal(((const rv_bytes *)row.data)->size, i);
+    if (i % 5 == 0) TRY(rv_writer_flush(writer, 1, &patient, error));
+  }
+  TRY(rv_writer_end_episode(writer, true, &patient, error));
+  assert_int_equal(rv_writer_num_rows(writer), 0);
+  rv_writer_free(writer);
+  check_items(place, STEPS - 1, true);
+}
+
+LIFE(a_step_writer_writes)
+{
+  rv_step_writer *writer = NULL;
+  const rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 4, .chunk_length = 2};
+  TRY(rv_step_writer_new(place->client, &config, &writer, error));
+  TRY(rv_step_writer_wait_ready(writer, &patient, error));
+  for (int64_t i = 0; i < STEPS; i++) {
+    const rv_tensor column = {.dtype = RV_INT64, .data = &i};
+    TRY(rv_step_writer_append(writer, &column, 1, &patient, error));
+    if (i > 0) TRY(rv_step_writer_create_item(writer, "t", 2, 1, &patient, NULL, error));
+  }
+  TRY(rv_step_writer_flush(writer, &patient, error));
+  TRY(rv_step_writer_flush(writer, &patient, error));
+  rv_step_writer_free(writer);
+  check_items(place, STEPS - 1, false);
+}
+
+LIFE(a_structured_writer_writes)
+{
+  rv_structured_writer *writer = NULL;
+  const rv_pattern_node node = rv_pattern_rows(0, -2, 0, 1);
+  const rv_pattern_config pattern = {.size = sizeof pattern,
+                                     .table = "t",
+                                     .nodes = &node,
+                                     .num_nodes = 1,
+                                     .priority = {.kind = RV_PRIORITY_CONSTANT, .constant = 1}};
+  const rv_structured_writer_config config = {.size = sizeof config, .patterns = &pattern, .num_patterns = 1};
+  TRY(rv_structured_writer_new(place->client, &config, &writer, error));
+  TRY(rv_structured_writer_set_num_columns(writer, 2, error));
+  TRY(rv_structured_writer_name_column(writer, 0, "('number',)", error));
+  for (int64_t i = 0; i < STEPS; i++) {
+    const rv_cell cells[] = {number_cell(0, &i), number_cell(1, &i)};
+    rv_error err;
+    rv_code code = rv_structured_writer_append(writer, cells, 2, false, &err);
+    /* the step is in where the sentence begins with a config, whose item was not made */
+    if (code != RV_OK) assert_true(found_no_memory(code));
+    if (code != RV_OK && rv_structured_writer_episode_steps(writer) == i)
+      TRY(rv_structured_writer_append(writer, cells, 2, false, error));
+    else if (code != RV_OK) {
+      rv_structured_writer_free(writer);
+      return; /* an item was not made, which was said: the others cannot be told from it */
+    }
+  }
+  TRY(rv_structured_writer_flush(writer, 0, &patient, error));
+  TRY(rv_structured_writer_end_episode(writer, true, &patient, error));
+  rv_structured_writer_free(writer);
+  check_items(place, STEPS - 1, false);
+}
+
+/* ---- transitions ---- */
+
+enum { ENVS = 2, STACK = 3, FRAME = 4 };
+
+static void frames_of(int64_t step, uint8_t out[ENVS][STACK][FRAME])
+{
+  for (int64_t env = 0; env < ENVS; env++)
+    for (int64_t i = 0; i < STACK; i++) memset(out[env][i], (int)(16 * env + (step - STACK + 1 + i) % 16), FRAME);
+}
+
+LIFE(transitions_are_added)
+{
+  rv_transitions *transitions = NULL;
+  const rv_transitions_column columns[] = {
+      {.name = "obs", .stack = STACK}, {.name = "next", .is_next = true, .of = 0}, {.name = "n"}};
+  const rv_transitions_config config = {
+      .size = sizeof config, .table = "t", .num_envs = ENVS, .columns = columns, .num_columns = 3};
+  TRY(rv_transitions_new(place->client, &config, &transitions, error));
+  const int64_t shapes[] = {ENVS, STACK, FRAME};
+  for (int64_t step = 0; step < STEPS; step++) {
+    uint8_t now[ENVS][STACK][FRAME], next[ENVS][STACK][FRAME];
+    int64_t numbers[ENVS] = {2 * step, 2 * step + 1};
+    frames_of(step, now);
+    frames_of(step + 1, next);
+    const rv_tensor values[] = {{.dtype = RV_UINT8, .rank = 3, .shape = shapes, .data = now},
+                                {.dtype = RV_UINT8, .rank = 3, .shape = shapes, .data = next},
+                                {.dtype = RV_INT64, .rank = 1, .shape = shapes, .data = numbers}};
+    size_t added = 0;
+    rv_error err;
+    rv_code code = rv_transitions_add(transitions, values, 3, NULL, &added, &patient, &err);
+    if (code == RV_OK) assert_int_equal(added, ENVS);
+    if (code == RV_OK) continue;
+    assert_true(found_no_memory(code));
+    if (added == 0)
+      TRY(rv_transitions_add(transitions, values, 3, NULL, &added, &patient, error));
+    else { /* some rows are in, and others are not: it is for the caller to say whether that is a step */
+      rv_transitions_free(transitions);
+      return;
+    }
+  }
+  TRY(rv_transitions_flush(transitions, &patient, error));
+  rv_transitions_free(transitions);
+  uint64_t keys[256];
+  assert_int_equal(keys_of(place, "t", keys, 256), STEPS * ENVS);
+  for (int64_t i = 0; i < STEPS * ENVS; i++) {
+    uint8_t now[ENVS][STACK][FRAME], got[STACK][FRAME];
+    int64_t number;
+    column_of(place, "t", keys[i], 2, &number, sizeof number);
+    assert_int_equal(number, i);
+    for (int64_t next = 0; next < 2; next++) {
+      frames_of(i / ENVS + next, now);
+      column_of(place, "t", keys[i], (size_t)next, got, sizeof got);
+      assert_memory_equal(got, now[i % ENVS], sizeof got);
+    }
+  }
+}
+
+/* ---- what is made ---- */
+
+static rv_code make_a_client(void *context)
+{
+  test_place *place = context;
+  rv_client *client = NULL;
+  rv_io *io = NULL;
+  rv_cancel *cancel = NULL;
+  rv_error err;
+  rv_code code = rv_io_new(&io, &err);
+  if (code != RV_OK) return code;
+  rv_client_config config = {.size = sizeof config, .store = place->store};
+  const rv_client_config elsewhere = {.size = sizeof config, .address = "localhost:1", .io = io, .token = "secret"};
+  code = rv_client_new(&config, &client, &err);
+  if (code == RV_OK) {
+    rv_client_free(client);
+    code = rv_client_new(&elsewhere, &client, &err);
+    if (code == RV_OK) rv_client_free(client);
+  }
+  rv_io_unref(io);
+  if (code == RV_OK) code = rv_cancel_new(&cancel, &err);
+  if (code == RV_OK) rv_cancel_free(cancel);
+  return code;
+}
+
+static void clients_are_made_whole_or_not_at_all(void **state)
+{
+  (void)state;
+  rv_table_config table = place_queue_like("t", 10);
+  test_place place;
+  place_open(&place, false, &table, 1);
+  assert_true(with_each_failure(make_a_client, &place) > 4);
+  place_close(&place);
+}
+
+static rv_code make_a_server(void *context)
+{
+  test_place *place = context;
+  rv_server *server = NULL;
+  rv_error err;
+  const char *addresses[] = {"127.0.0.1:0"};
+  const rv_grant grants[] = {{.table = "t", .rights = RV_RIGHT_READ}};
+  const rv_identity identities[] = {{.name = "actor",
+                                     .token = "0123456789abcdef0123456789abcdef",
+                                     .certificate_name = "actor",
+                                     .grants = grants,
+                                     .num_grants = 1}};
+  rv_server_config config = {.size = sizeof config,
+                             .store = place->store,
+                             .addresses = addresses,
+                             .num_addresses = 1,
+                             .io_threads = 2,
+                             .identities = identities,
+                             .num_identities = 1};
+  rv_code code = rv_server_new(&config, &server, &err);
+  rv_server_free(code == RV_OK ? server : NULL);
+  return code;
+}
+
+static void servers_are_made_whole_or_not_at_all(void **state)
+{
+  (void)state;
+  rv_table_config table = place_queue_like("t", 10);
+  test_place place;
+  place_open(&place, false, &table, 1);
+  assert_true(with_each_failure(make_a_server, &place) > 10);
+  place_close(&place);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(clients_are_made_whole_or_not_at_all),
+      cmocka_unit_test(servers_are_made_whole_or_not_at_all),
+      cmocka_unit_test(rows_are_added_and_sampled),
+      cmocka_unit_test(a_writer_writes),
+      cmocka_unit_test(a_step_writer_writes),
+      cmocka_unit_test(a_structured_writer_writes),
+      cmocka_unit_test(transitions_are_added),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
