@@ -300,11 +300,15 @@ static void what_administrators_do_is_in_the_log(void **state)
   rv_client *admin = client_of(&s, admin_token, NULL), *learner = client_of(&s, learner_token, NULL);
   assert_ok(rv_client_reset(admin, "replay", &long_enough, &err));
   assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_ok(rv_client_set_bounds(admin, "fifo", 5, RV_UNCHANGED, &long_enough, &err));
+  assert_code(rv_client_set_bounds(learner, "fifo", 6, RV_UNCHANGED, &long_enough, &err), RV_PERMISSION_DENIED);
   pthread_mutex_lock(&s.lock);
   assert_non_null(strstr(s.log, "audit: admin from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"replay\": OK"));
   assert_non_null(strstr(s.log, "audit: learner from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"per\": PERMISSION_DENIED"));
+  assert_non_null(strstr(s.log, "changed the bounds of table \"fifo\": OK"));
+  assert_non_null(strstr(s.log, "changed the bounds of table \"fifo\": PERMISSION_DENIED"));
   assert_null(strstr(s.log, admin_token));
   pthread_mutex_unlock(&s.lock);
   assert_code(rv_client_reset(learner, "x\nforged", &long_enough, &err), RV_PERMISSION_DENIED);

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from bench import limits, report, turns
+from bench import crowd, limits, report, turns
 from bench.cells import Cell, Results
 from bench.checkpoint import run as checkpoint
 from bench.growth import run as growth
@@ -264,3 +264,11 @@ def test_the_readmes_part_has_its_tables_and_the_commands_that_made_them(results
     assert "**2**" in text  # where a peer is ahead, it is the peer's figure that stands out
     assert "**3**" not in text
     assert text.count("`./dev bench`") == 2
+
+
+def test_a_crowd_is_measured():
+    load, beside = crowd.run(crowd.Options(idle=20, readers=2, seconds=0.05, rounds=1))
+    assert [row["operation"] for row in load] == ["insert", "sample"]
+    assert all(row["few"] > 0 and row["many"] > 0 for row in load)
+    assert [(row["beside"], row["clients"]) for row in beside] == [("alone", 0), ("idle", 20), ("readers", 2)]
+    assert "| idle | 20 |" in crowd.show(load, beside, crowd.quick())
