@@ -6,10 +6,9 @@ import argparse
 import json
 import pathlib
 import random
-import signal
 import sys
-from typing import NoReturn
 
+from .interrupts import Interrupts
 from .run import Options, Run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -53,15 +52,13 @@ def main() -> int:
         keep=given.keep,
     )
 
-    def end(number: int, _frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, end)
+    interrupts = Interrupts()
+    interrupts.install()
     print(
         f"torture: seed {seed}, {seconds:g} s, {options.build}, journal {options.journal}, TLS {'yes' if options.tls else 'no'}",
         flush=True,
     )
-    run = Run(options, ROOT / "build" / options.build)
+    run = Run(options, ROOT / "build" / options.build, interrupts)
     try:
         report = run.go()
     except KeyboardInterrupt:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,8 @@ class Before:
     at: float
 
     @classmethod
-    def of(cls, table: TableModel) -> Before:
+    def of(cls, table: TableModel, at: float) -> Before:
+        """As of this time (`Model.read_at`)."""
         for stream in table.streams.values():
             stream.forget_updates()
         return cls(
@@ -48,7 +48,7 @@ class Before:
             {number: stream.gone.copy() for number, stream in table.streams.items()},
             {number: each.copy() for number, each in table.received.ids.items()},
             {number: stream.certain_versions() for number, stream in table.streams.items()},
-            time.monotonic(),
+            at,
         )
 
 

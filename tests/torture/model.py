@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import pathlib
+import time
 
 import numpy as np
 
@@ -132,7 +133,8 @@ class Received:
         self.asked: dict[int, ledger.Entry] = {}  # by reader: the call that is under way, and how many it may be answered with
         self.twice: list[int] = []  # without a kill in between
         self.kills: list[float] = []
-        self.at: collections.OrderedDict[int, float] = collections.OrderedDict()  # when they were asked for; of the newest
+        # Of the newest: when they were asked for, and when they came.
+        self.at: collections.OrderedDict[int, tuple[float, float]] = collections.OrderedDict()
 
     @property
     def maybe(self) -> int:
@@ -152,15 +154,14 @@ class Received:
             if number in self.ids[stream] and not self.undone(one, entry.at):
                 self.twice.append(one)
             self.ids[stream].add(number, number)
-            self.at[one] = asked.at
+            self.at[one] = asked.at, entry.at
         while len(self.at) > self.REMEMBERED:
             self.at.popitem(last=False)
 
     def undone(self, one: int, now: float) -> bool:
-        """A kill may have undone that it was handed out, so that it is there again at this time."""
-        return any(kill <= now for kill in self.kills) and self.at.get(one, 0.0) <= max(
-            kill for kill in self.kills if kill <= now
-        )
+        """A kill may have undone that it was handed out, so that it is there again at this time; or it came again since."""
+        asked, came = self.at.get(one, (0.0, 0.0))
+        return came > now or any(asked <= kill <= now for kill in self.kills)
 
 
 class TableModel:
@@ -205,10 +206,12 @@ class Model:
         self.folder = folder
         self.tables = {name: TableModel(name, rule) for name, rule in TABLES.items()}
         self.windows: list[Window] = []
+        self.read_at = 0.0  # what was written before this is known
         self._tails: dict[pathlib.Path, ledger.Tail] = {}
 
     def read(self) -> None:
         """Takes in what was written since."""
+        self.read_at = time.monotonic()
         for path in sorted(self.folder.iterdir(), key=lambda path: int(path.name.split(".")[0])):
             tail = self._tails.setdefault(path, ledger.Tail(path))
             table = self.tables[tail.table]

@@ -22,6 +22,7 @@ from .checker import Before, Found, check_handed_out, compare
 from .clients import WRITER, Clients
 from .errors import DISK, Judge
 from .faults import Faults
+from .interrupts import Interrupts
 from .loads import content
 from .loads.load import SLACK
 from .model import Model
@@ -60,8 +61,8 @@ class ViolationError(Exception):
 class Run:
     """`go` once."""
 
-    def __init__(self, options: Options, build: pathlib.Path) -> None:
-        self.options, self.build = options, build
+    def __init__(self, options: Options, build: pathlib.Path, interrupts: Interrupts) -> None:
+        self.options, self.build, self.interrupts = options, build, interrupts
         self.report = Report(options.seed, options.journal, options.tls, options.build)
         if options.output is not None:
             options.output.mkdir(parents=True, exist_ok=True)
@@ -116,11 +117,13 @@ class Run:
         self.client.server_info(30)
         self.fresh = self.watch.look()
         self.model = Model(self.folder / "streams")
-        self.clients.start_all()
+        with self.interrupts.held():
+            self.clients.start_all()
         self.began = time.monotonic()
 
     def start_server(self) -> None:
-        took = self.server.start()
+        with self.interrupts.held():
+            took = self.server.start()
         self.note(f"life {self.server.lives} began after {took:.2f} s")
         self.report.longest_start = max(self.report.longest_start, took)
 
@@ -148,7 +151,8 @@ class Run:
     def suffer(self, fault: schedule.Fault) -> None:
         began = time.monotonic()
         self.note(f"{fault.kind} for {fault.seconds:.1f} s, then {fault.ending or 'over'}")
-        undo = self.afflict.begin(fault.kind, fault.seconds)
+        with self.interrupts.held():
+            undo = self.afflict.begin(fault.kind, fault.seconds)
         try:
             self.pause(fault.seconds)
             self.judge.add(fault.kind, began, time.monotonic())
@@ -298,7 +302,7 @@ class Run:
         """All tables, while the loads go on."""
         self.next_compare = time.monotonic() + COMPARE_EVERY
         self.model.read()
-        before = {name: Before.of(table) for name, table in self.model.tables.items()}
+        before = {name: Before.of(table, self.model.read_at) for name, table in self.model.tables.items()}
         listed = {name: self.listing(name) for name in TABLES}
         self.model.read()
         found = Found()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import time
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ class Story:
 
     def before(self) -> Before:
         self.model.read()
-        return Before.of(self.model.tables[self.table])
+        return Before.of(self.model.tables[self.table], self.model.read_at)
 
     def found(self, numbers: list[int], before: Before | None = None, stream: int = 1, version: int = 0) -> str:
         before = before or self.before()
@@ -133,6 +134,11 @@ def test_a_queue_hands_out_each_item_once(tmp_path: pathlib.Path) -> None:
     assert queue.found([5, 6, 7, 8, 9, 10]) == ""
     assert "neither handed out" in queue.found([6, 7, 8, 9, 10])
     assert "although they were handed out" in queue.found([4, 5, 6, 7, 8, 9, 10])
+    queue.model.killed(time.monotonic())
+    before = queue.before()
+    assert queue.found([4, 5, 6, 7, 8, 9, 10], before) == ""  # the kill undid it
+    reader.received(items.ids_of(1, 4, 4).tolist())
+    assert queue.found([4, 5, 6, 7, 8, 9, 10], before) == ""  # and it came again after one looked
     reader.maybe_received(1)
     assert queue.found([6, 7, 8, 9, 10]) == ""
     reader.received(items.ids_of(1, 4, 4).tolist())
