@@ -78,7 +78,7 @@ static inline void proxy_relay(proxied *connection, int from, int to)
     }
     if (sent < (size_t)n) break;
   }
-  proxy_shut(connection);
+  if (!atomic_load(&connection->silent)) proxy_shut(connection); /* else neither end hears of the other's */
 }
 
 static void *proxy_up(void *argument)
