@@ -147,6 +147,7 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   }
   const rv_journal_config *config = start->config;
   rv_change_log_init(&journal->log, config->max_queued_bytes, wake);
+  journal->log.waits_on_fault = config->mode == RV_JOURNAL_PERIODIC; /* no more than the period may be lost */
   atomic_init(&journal->refs, 1);
   rv_env_fill(&journal->env, config->env != NULL ? config->env : rv_store_env(start->store));
   journal->store = rv_store_ref(start->store);

@@ -212,6 +212,41 @@ static void while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_n
   disk_fini(&d);
 }
 
+/* What a periodic journal may lose is what came in a period, however long the disk takes nothing. */
+static void while_a_periodic_journal_cannot_be_written_inserts_wait(void **state)
+{
+  char why[256];
+  rv_table_config config = rv_table_config_default("replay", 100000);
+  faulty f = {.number = ENOSPC};
+  atomic_init(&f.until, -1);
+  atomic_init(&f.faults, LONG_MAX);
+  atomic_init(&f.calls, 0);
+  rv_files files = files_of(&f);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.files = &files, .mode = RV_JOURNAL_PERIODIC, .period_ms = 1}, &config, 1);
+  rv_table *table = rv_store_table(j.store, 0);
+  atomic_store(&f.until, 0);
+  waiting last = {.insert = {.key = 1, .priority = 1, .trajectory = single(j.store, 5, 1)}};
+  atomic_init(&last.done, false);
+  last.insert.waiter.deadline_ns = INT64_MAX;
+  last.insert.waiter.complete = on_done;
+  assert_int_equal(rv_table_insert(table, &last.insert), RV_SUBMIT_DONE);
+  rv_journal_stats stats = {.size = sizeof stats};
+  do rv_journal_get_stats(j.journal, &stats);
+  while (stats.fault[0] == '\0');
+  last.insert.key = 2;
+  assert_int_equal(rv_table_insert(table, &last.insert), RV_SUBMIT_PENDING);
+  assert_int_equal(rv_waiter_explain(&last.insert.waiter, why, sizeof why), RV_WAIT_JOURNAL);
+  assert_non_null(strstr(why, "No space left on device"));
+  atomic_store(&f.until, -1);
+  while (!atomic_load(&last.done)) sync_all(&j);
+  assert_int_equal(last.insert.waiter.code, RV_OK);
+  assert_int_equal(size_of(j.store, 0), 2);
+  rv_trajectory_unref(last.insert.trajectory);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 static void a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing(void **state)
 {
   rv_error err;
@@ -318,6 +353,7 @@ int main(void)
       WITH_DISK(while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not),
       WITH_DISK(what_is_recovered_is_forced_to_the_disk_before_anything_builds_on_it),
       WITH_DISK(what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed),
+      WITH_DISK(while_a_periodic_journal_cannot_be_written_inserts_wait),
       WITH_DISK(a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,12 +81,14 @@ typedef struct rv_change_log {
   _Atomic(uint64_t) cycle;
   _Atomic(uint64_t) snapshot; /* the number of the snapshots that are taken next */
   atomic_int fault;           /* errno of what keeps the collector from writing; 0: nothing does */
+  bool waits_on_fault;        /* inserts, since who made them hears that they are in before they are written down */
 } rv_change_log;
 
 static inline void rv_change_log_init(rv_change_log *log, size_t max_bytes, void (*wake)(rv_change_log *log, bool urgent))
 {
   log->max_bytes = max_bytes;
   log->wake = wake;
+  log->waits_on_fault = false;
   atomic_init(&log->bytes, 0);
   atomic_init(&log->cycle, 0);
   atomic_init(&log->snapshot, 0);

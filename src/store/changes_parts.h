@@ -21,12 +21,16 @@ static inline rv_code rv_changes_reserve(rv_table *table, size_t changes, size_t
   return table->log == NULL ? RV_OK : rv_changes_make_room(table, changes, extras, err);
 }
 
-/* False: too many bytes wait to be written down (`times` the bound). Whoever was told so is served when there is room. */
+/* False: too many bytes wait to be written down (`times` the bound), or, for an insert (once), they cannot be. Whoever was told so is
+ * served when there is room. */
 static inline bool rv_changes_have_room(rv_table *table, size_t times)
 {
   rv_changes *changes = table->log;
-  if (changes == NULL || atomic_load_explicit(&changes->shared->bytes, memory_order_relaxed) < times * changes->shared->max_bytes)
-    return true;
+  if (changes == NULL) return true;
+  rv_change_log *shared = changes->shared;
+  bool room = atomic_load_explicit(&shared->bytes, memory_order_relaxed) < times * shared->max_bytes;
+  bool fault = times == 1 && shared->waits_on_fault && atomic_load_explicit(&shared->fault, memory_order_relaxed) != 0;
+  if (room && !fault) return true;
   changes->blocked = true;
   return false;
 }
