@@ -168,11 +168,15 @@ static void note_fault(rv_journal *journal, int number, const rv_error *err)
   rv_mutex_unlock(&journal->lock);
   if (journal->told) return;
   journal->told = true;
-  rv_log(&journal->env, RV_LOG_ERROR,
-         "journal: %s. Nothing is lost, and it is tried again; inserts wait when %zu MiB have gathered, and in the mode "
-         "\"always\" for "
-         "their confirmation",
-         err->message, journal->log.max_bytes >> 20);
+  if (journal->log.waits_on_fault)
+    rv_log(&journal->env, RV_LOG_ERROR,
+           "journal: %s. Nothing is lost while the server lives, and it is tried again; inserts wait until then", err->message);
+  else
+    rv_log(&journal->env, RV_LOG_ERROR,
+           "journal: %s. Nothing is lost, and it is tried again; inserts are confirmed when it has been written, and wait when "
+           "%zu MiB "
+           "have gathered",
+           err->message, journal->log.max_bytes >> 20);
 }
 
 void rv_journal_note_success(rv_journal *journal, int64_t bytes)

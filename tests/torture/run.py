@@ -33,6 +33,7 @@ from .tables import TABLES
 from .watch import MIB, Watch
 
 PERIOD = 0.25  # of a journal that writes periodically, seconds
+RETRY = 1.5  # seconds after which a journal that failed has tried again
 LATE = 2.0  # seconds that the journal's thread may wait for a processor
 COMPARE_EVERY = 10.0
 MAX_FAULT = 12.0
@@ -189,10 +190,11 @@ class Run:
     def last_safe(self, killed: float) -> float:
         """What was confirmed before this was on the disk when the server was killed."""
         late = PERIOD + 2 * self.disk.slowest_sync() + LATE
-        safe = killed - late
-        for one in self.judge.disturbances:
-            if one.kind in DISK | {"stop", "memory"} and one.end >= safe:
-                safe = min(safe, one.begin - late)
+        safe = edge = killed - late
+        # The newest first: between two that follow each other closely the journal may not have been written once.
+        for one in sorted(self.judge.disturbances, key=lambda each: each.end, reverse=True):
+            if one.kind in DISK | {"stop", "memory"} and one.end >= edge:
+                safe, edge = min(safe, one.begin - late), min(edge, one.begin - RETRY)
         self.note(f"what was confirmed {killed - safe:.2f} s before may be lost")
         return safe
 
