@@ -279,13 +279,10 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
   char *dir = rv_path_join(work->checkpointer->path, entry->name);
   if (dir == NULL) return rv_fail_memory(err, strlen(work->checkpointer->path));
   rv_code code = RV_OK;
-  if (entry->unknown == 0 && !entry->done) {
-    if (entry->wall_ns != INT64_MIN)
+  bool named = entry->wall_ns != INT64_MIN;
+  if (entry->unknown == 0 ? !entry->done : !named) { /* half written; or somebody else's, as lost+found */
+    if (entry->unknown == 0 && named)
       rv_log(env, RV_LOG_WARNING, "%s has no " RV_DONE_FILE ": it is half written, and passed over", dir);
-    free(dir);
-    return RV_OK;
-  }
-  if (entry->unknown != 0 && entry->wall_ns == INT64_MIN) { /* lost+found, say */
     free(dir);
     return RV_OK;
   }

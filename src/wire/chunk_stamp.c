@@ -4,20 +4,6 @@
 
 #include "wire/proto.h"
 
-static uint8_t *put_varint(uint8_t *at, uint64_t value)
-{
-  for (; value >= 0x80; value >>= 7) *at++ = (uint8_t)(value | 0x80);
-  *at++ = (uint8_t)value;
-  return at;
-}
-
-static uint8_t *put_number(uint8_t *at, uint32_t field, uint64_t value)
-{
-  if (value == 0) return at;
-  *at++ = (uint8_t)(field << 3 | RV_WIRE_VARINT);
-  return put_varint(at, value);
-}
-
 static uint64_t step(int32_t value)
 {
   return (uint64_t)(int64_t)value;
@@ -42,13 +28,13 @@ size_t rv_chunk_stamp_own_size(const rv_chunk_meta *meta)
 
 static uint8_t *put_own(uint8_t *at, const rv_chunk_meta *meta)
 {
-  at = put_number(at, 1, meta->key);
+  at = rv_varint_field_write(at, 1, meta->key);
   *at++ = 2 << 3 | RV_WIRE_BYTES;
   *at++ = (uint8_t)range_size(meta);
-  at = put_number(at, 1, meta->episode_id);
-  at = put_number(at, 2, step(meta->first_step));
-  at = put_number(at, 3, step(meta->last_step));
-  return put_number(at, 4, meta->sparse);
+  at = rv_varint_field_write(at, 1, meta->episode_id);
+  at = rv_varint_field_write(at, 2, step(meta->first_step));
+  at = rv_varint_field_write(at, 3, step(meta->last_step));
+  return rv_varint_field_write(at, 4, meta->sparse);
 }
 
 void rv_chunk_stamp_learn(rv_chunk_stamp *stamp, const uint8_t *message, size_t size, const rv_chunk_meta *meta, int64_t num_rows,

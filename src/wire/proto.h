@@ -87,4 +87,18 @@ void rv_put_header(rv_writer_buf *out, uint32_t field, size_t size); /* tag and 
 void rv_put_raw(rv_writer_buf *out, const void *data, size_t size);  /* bytes as they are */
 size_t rv_varint_size(uint64_t value);
 
+/* Into memory that has room; what follows comes where they return. Fields below 16. */
+static inline uint8_t *rv_varint_write(uint8_t *at, uint64_t value)
+{
+  for (; value >= 0x80; value >>= 7) *at++ = (uint8_t)(value | 0x80);
+  *at++ = (uint8_t)value;
+  return at;
+}
+static inline uint8_t *rv_varint_field_write(uint8_t *at, uint32_t field, uint64_t value) /* 0 is left out */
+{
+  if (value == 0) return at;
+  *at++ = (uint8_t)(field << 3 | RV_WIRE_VARINT);
+  return rv_varint_write(at, value);
+}
+
 #endif

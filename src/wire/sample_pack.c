@@ -181,24 +181,10 @@ static void plan_fini(pack_plan *plan)
 
 enum { PACKS_TAG_BYTES = 2 };
 
-static uint8_t *put_varint(uint8_t *at, uint64_t value)
-{
-  for (; value >= 0x80; value >>= 7) *at++ = (uint8_t)(value | 0x80);
-  *at++ = (uint8_t)value;
-  return at;
-}
-
-static uint8_t *put_number(uint8_t *at, uint32_t field, uint64_t value)
-{
-  if (value == 0) return at;
-  *at++ = (uint8_t)(field << 3 | RV_WIRE_VARINT);
-  return put_varint(at, value);
-}
-
 static uint8_t *put_header(uint8_t *at, uint32_t field, size_t size)
 {
   *at++ = (uint8_t)(field << 3 | RV_WIRE_BYTES);
-  return put_varint(at, size);
+  return rv_varint_write(at, size);
 }
 
 #define PUT_ARRAY(field, member, bytes)                                                                                          \
@@ -209,7 +195,7 @@ static uint8_t *put_header(uint8_t *at, uint32_t field, size_t size)
 
 static uint8_t *put_infos(uint8_t *at, const rv_draw *draws, size_t n)
 {
-  at = put_number(at, 1, n);
+  at = rv_varint_field_write(at, 1, n);
   PUT_ARRAY(2, key, 8);
   PUT_ARRAY(3, probability, 8);
   PUT_ARRAY(4, priority, 8);
@@ -226,9 +212,9 @@ static uint8_t *put_columns(uint8_t *at, const pack_plan *plan)
   for (size_t i = 0; i < plan->num_columns; i++) {
     const rv_trajectory_column *shown = plan->columns[i].shown;
     at = put_header(at, 9, size_of_column(plan, i));
-    at = put_number(at, plan->even ? 2 : 1, i);
-    at = put_number(at, 3, (uint64_t)shown->length);
-    at = put_number(at, 4, shown->squeeze);
+    at = rv_varint_field_write(at, plan->even ? 2 : 1, i);
+    at = rv_varint_field_write(at, 3, (uint64_t)shown->length);
+    at = rv_varint_field_write(at, 4, shown->squeeze);
   }
   return at;
 }
@@ -239,12 +225,12 @@ static uint8_t *put_tensor(uint8_t *at, const uint8_t *begin, pack_column *colum
   const rv_chunk_column *spec = column->shown->spec;
   int64_t num_rows = (int64_t)n * column->shown->length;
   at = put_header(at, 1, column->tensor_size);
-  at = put_number(at, 1, (uint64_t)spec->dtype);
+  at = rv_varint_field_write(at, 1, (uint64_t)spec->dtype);
   at = put_header(at, 2, shape_size(spec, num_rows));
   for (uint32_t i = 0; i <= spec->rank; i++) {
     int64_t size = i == 0 ? num_rows : spec->shape[i - 1];
     at = put_header(at, 2, size == 0 ? 0 : 1 + rv_varint_size((uint64_t)size));
-    at = put_number(at, 1, (uint64_t)size);
+    at = rv_varint_field_write(at, 1, (uint64_t)size);
   }
   at = put_header(at, 4, column->content_size);
   at += rv_literal_header(at, column->item_bytes * n);
@@ -262,7 +248,7 @@ static uint8_t *put_chunks(uint8_t *at, const uint8_t *begin, pack_plan *plan)
     at = put_header(at, 10, size);
     at = put_header(at, 5, data);
     for (size_t c = i; c < i + step; c++) at = put_tensor(at, begin, &plan->columns[c], plan->n);
-    at = put_number(at, 6, step);
+    at = rv_varint_field_write(at, 6, step);
   }
   return at;
 }
@@ -338,8 +324,8 @@ static rv_code write_pack(rv_pieces *out, pack_plan *plan, rv_error *err)
   size_t capacity = PACKS_TAG_BYTES + rv_varint_size(plan->body) + plan->small;
   rv_buf *buf = rv_buf_new(capacity);
   if (buf == NULL) return rv_fail_memory(err, capacity);
-  uint8_t *at = put_varint(buf->data, (uint64_t)RV_SAMPLE_PACKS << 3 | RV_WIRE_BYTES);
-  at = put_varint(at, plan->body);
+  uint8_t *at = rv_varint_write(buf->data, (uint64_t)RV_SAMPLE_PACKS << 3 | RV_WIRE_BYTES);
+  at = rv_varint_write(at, plan->body);
   at = put_infos(at, plan->draws, plan->n);
   at = put_columns(at, plan);
   at = put_chunks(at, buf->data, plan);
