@@ -1,6 +1,5 @@
 #include "persist/checkpoint_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "persist/chunk_files.h"
+#include "persist/dir_names.h"
 #include "persist/record_file.h"
 #include "reverie/version.h"
 
@@ -80,14 +80,11 @@ static rv_code add_entry(const char *root, const char *name, rv_checkpoint_list 
 rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err)
 {
   *out = (rv_checkpoint_list){0};
-  DIR *dir = opendir(root);
-  if (dir == NULL) return errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "read the directory", root);
-  rv_code code = RV_OK;
-  const struct dirent *entry;
-  while (code == RV_OK && (errno = 0, entry = readdir(dir)) != NULL)
-    if (entry->d_name[0] != '.') code = add_entry(root, entry->d_name, out, err);
-  if (code == RV_OK && errno != 0) code = rv_fail_system(err, errno, "read the directory", root);
-  closedir(dir);
+  rv_dir_names found;
+  rv_code code = rv_dir_names_read(root, &found, err);
+  for (size_t i = 0; code == RV_OK && i < found.count; i++)
+    if (found.names[i][0] != '.') code = add_entry(root, found.names[i], out, err);
+  rv_dir_names_fini(&found);
   if (code != RV_OK) {
     rv_checkpoint_list_fini(out);
     return code;
@@ -113,13 +110,11 @@ static rv_code remove_named(int dir, const char *name, const char *path, rv_erro
 /* Those of an incremental checkpoint. What other checkpoints need of them stays there. */
 static rv_code remove_chunk_files(int dir, const char *path, rv_error *err)
 {
-  DIR *listed = opendir(path);
-  if (listed == NULL) return rv_fail_system(err, errno, "read the directory", path);
-  rv_code code = RV_OK;
-  const struct dirent *entry;
-  while (code == RV_OK && (entry = readdir(listed)) != NULL)
-    if (rv_chunk_file_is_name(entry->d_name)) code = remove_named(dir, entry->d_name, path, err);
-  closedir(listed);
+  rv_dir_names found;
+  rv_code code = rv_dir_names_read(path, &found, err);
+  for (size_t i = 0; code == RV_OK && i < found.count; i++)
+    if (rv_chunk_file_is_name(found.names[i])) code = remove_named(dir, found.names[i], path, err);
+  rv_dir_names_fini(&found);
   return code;
 }
 
@@ -218,13 +213,13 @@ static int lock_left_behind(const char *path)
 
 static void remove_left_behind(const char *root, const rv_env *env)
 {
-  DIR *dir = opendir(root);
-  const struct dirent *entry;
-  while (dir != NULL && (entry = readdir(dir)) != NULL) {
-    if (strncmp(entry->d_name, PARTIAL_PREFIX, strlen(PARTIAL_PREFIX)) != 0) continue;
-    char *path = rv_path_join(root, entry->d_name);
+  rv_dir_names found;
+  rv_error err;
+  if (rv_dir_names_read(root, &found, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "what was left behind stays: %s", err.message);
+  for (size_t i = 0; i < found.count; i++) {
+    if (strncmp(found.names[i], PARTIAL_PREFIX, strlen(PARTIAL_PREFIX)) != 0) continue;
+    char *path = rv_path_join(root, found.names[i]);
     int lock = path == NULL ? -1 : lock_left_behind(path);
-    rv_error err;
     if (lock >= 0) {
       if (remove_ours(path, &err) == RV_OK)
         rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was whole", path);
@@ -234,7 +229,7 @@ static void remove_left_behind(const char *root, const rv_env *env)
     }
     free(path);
   }
-  if (dir != NULL) closedir(dir);
+  rv_dir_names_fini(&found);
 }
 
 /* A file of one line, on the disk; *keep (may be NULL) gets it open. */

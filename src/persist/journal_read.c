@@ -1,6 +1,5 @@
 #include "persist/journal_read.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "persist/checkpoint_dir.h"
+#include "persist/dir_names.h"
 #include "persist/record_file.h"
 
 static rv_code read_at(int file, void *out, size_t size, off_t offset, size_t *got)
@@ -123,22 +123,21 @@ static rv_code read_entry(const char *dir, const char *name, rv_segment_entry *e
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err)
 {
   *out = (rv_segment_list){.count = 0};
-  DIR *opened = opendir(dir);
-  if (opened == NULL) return errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "read the directory", dir);
-  rv_code code = RV_OK;
-  for (const struct dirent *found; code == RV_OK && (found = readdir(opened)) != NULL;) {
+  rv_dir_names found;
+  rv_code code = rv_dir_names_read(dir, &found, err);
+  for (size_t i = 0; code == RV_OK && i < found.count; i++) {
     rv_segment_entry entry = {.number = 0};
-    if (!rv_segment_name_parse(found->d_name, &entry.number)) continue;
+    if (!rv_segment_name_parse(found.names[i], &entry.number)) continue;
     rv_segment_entry *grown = realloc(out->entries, (out->count + 1) * sizeof *grown);
     if (grown == NULL) {
       code = rv_fail_memory(err, (out->count + 1) * sizeof *grown);
       break;
     }
     out->entries = grown;
-    code = read_entry(dir, found->d_name, &entry, err);
+    code = read_entry(dir, found.names[i], &entry, err);
     if (code == RV_OK) grown[out->count++] = entry;
   }
-  closedir(opened);
+  rv_dir_names_fini(&found);
   if (code != RV_OK) rv_segment_list_fini(out);
   if (out->count > 1) qsort(out->entries, out->count, sizeof *out->entries, by_number);
   return code;
