@@ -28,6 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   rv_fuzz_check_failure(rv_set_rate_limiter_parse(message, &text, &limiter, &err), &err);
   rv_table_bounds bounds;
   rv_fuzz_check_failure(rv_set_bounds_parse(message, &text, &bounds, &err), &err);
+  rv_fuzz_check_failure(rv_set_memory_limit_parse(message, &number, &err), &err);
   rv_fuzz_check_failure(rv_checkpoint_response_parse(message, &text, &err), &err);
   return 0;
 }

@@ -113,12 +113,18 @@ RV_API rv_code rv_client_reset(rv_client *client, const char *table, const rv_wa
 /* Changes the limiter of a running table (in process or Reverie servers). Waiting callers are looked at again. */
 RV_API rv_code rv_client_set_rate_limiter(rv_client *client, const char *table, const rv_rate_limiter_config *limiter,
                                           const rv_wait *wait, rv_error *err);
-/* Changes the bounds of a running table (in process or Reverie servers): max_size, 1 to 2^31 - 1, and max_times_sampled, 0 for none; either
- * may be RV_UNCHANGED. Where there are more items than the new max_size the remover takes the rest away, a few at a time, and others go
- * on in between; it returns when that is done. Items that were sampled as often as the new max_times_sampled already go when they are sampled next. RV_INVALID_ARGUMENT: out of range, or the table's
- * rate limiter waits for more items than there could be. RV_ABORTED: another change of its bounds came in between, and holds. */
-RV_API rv_code rv_client_set_bounds(rv_client *client, const char *table, int64_t max_size, int32_t max_times_sampled,
-                                    const rv_wait *wait, rv_error *err);
+/* Changes the bounds of a running table (in process or Reverie servers). Where there are more items than the new max_size, or they take more
+ * than the new max_bytes, the remover takes the rest away, a few at a time, and others go on in between; it returns when that is done. Items
+ * that were sampled as often as the new max_times_sampled already go when they are sampled next. Journals and checkpoints keep the new bounds.
+ * RV_INVALID_ARGUMENT: out of range, or the table's rate limiter waits for more items than there could be. RV_ABORTED: another change of its
+ * bounds came in between, and holds. */
+RV_API rv_code rv_client_set_bounds(rv_client *client, const char *table, const rv_table_bounds *bounds, const rv_wait *wait,
+                                    rv_error *err);
+/* Changes the memory_limit of a store in use (in process or a Reverie server's), in bytes, 0 for none. Raised: inserts that waited for memory
+ * go on. Lowered below what is used: nothing is thrown away, inserts wait until there is room again (or, with a spill, it has moved enough
+ * to its file), and those that could not fit any more fail with RV_INVALID_ARGUMENT. It lasts as long as the store: a program that
+ * starts again begins with its configuration's. */
+RV_API rv_code rv_client_set_memory_limit(rv_client *client, size_t bytes, const rv_wait *wait, rv_error *err);
 /* Asks the server to write a checkpoint; *path is the caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
 RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait, rv_error *err);
 

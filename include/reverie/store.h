@@ -25,7 +25,8 @@ typedef struct rv_store_config {
   uint32_t gather_threads;
   /* Bytes that all tables may take, with their books and with what streams have brought that is no item's yet; a chunk counts once,
    * whoever refers to it. A sixteenth below it inserts begin to wait (RV_WAIT_MEMORY), first come, first served, until something goes. Not counted:
-   * what the program takes besides (connections, about 30 KB each, decoded chunks, samples that were copied). 0: no bound. */
+   * what the program takes besides (connections, about 30 KB each, decoded chunks, samples that were copied). 0: no bound. It can be changed:
+   * rv_client_set_memory_limit. */
   size_t memory_limit;
 } rv_store_config;
 

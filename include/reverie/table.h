@@ -144,8 +144,16 @@ typedef struct rv_table_config {
   int64_t max_bytes;
 } rv_table_config;
 
-/* For a bound that is to stay as it is (rv_client_set_bounds). */
+/* Bounds for a table that is in use (rv_client_set_bounds); each may be RV_UNCHANGED. */
 #define RV_UNCHANGED (-1)
+typedef struct rv_table_bounds {
+  size_t size;               /* sizeof(rv_table_bounds) */
+  int64_t max_size;          /* items, 1 to 2^31 - 1 */
+  int64_t max_bytes;         /* as in rv_table_config; 0: none */
+  int32_t max_times_sampled; /* 0: none */
+} rv_table_bounds;
+/* All as they are, to be adjusted. */
+RV_API rv_table_bounds rv_table_bounds_unchanged(void);
 
 /* An unbounded-sampling uniform table with a FIFO remover and min size 1: the usual replay buffer, to be adjusted. */
 RV_API rv_table_config rv_table_config_default(const char *name, int64_t max_size);

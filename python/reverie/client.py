@@ -469,9 +469,10 @@ class Client(_core.Client):
         *,
         max_size: int | None = None,
         max_times_sampled: int | None = None,
+        max_bytes: int | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
     ) -> None:
-        """Gives a running table other bounds. Callers of the table go on meanwhile.
+        """Gives a running table other bounds. Callers of the table go on meanwhile; journals and checkpoints keep the new ones.
 
         Parameters
         ----------
@@ -479,6 +480,9 @@ class Client(_core.Client):
             Items, 1 to 2^31 - 1. Where there are more, the remover takes them away before this returns, a few at a time. None: as it is.
         max_times_sampled : int, optional
             Samples after which an item goes, 0: never. One that was sampled so often already goes when it is sampled next. None: as it is.
+        max_bytes : int, optional
+            Bytes that items and their chunks may take, 0: no bound. Where they take more, the remover takes items away, as above.
+            None: as it is.
         timeout : float, optional
             Seconds; None waits for ever. What has begun goes on.
 
@@ -495,8 +499,22 @@ class Client(_core.Client):
             _UNCHANGED
             if max_times_sampled is None
             else _arguments.not_negative("max_times_sampled", max_times_sampled, _arguments.MAX_INT32),
+            _UNCHANGED if max_bytes is None else _arguments.not_negative("max_bytes", max_bytes),
             timeout,
         )
+
+    def set_memory_limit(self, limit: int, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
+        """Changes the server's `memory_limit` while it is in use; it begins with its configuration's when it starts again.
+
+        Parameters
+        ----------
+        limit : int
+            Bytes that all tables may take, with what streams have brought; 0: no limit. Raised, inserts that waited for memory go
+            on. Lowered below what is used, nothing is thrown away: inserts wait until there is room again.
+        timeout : float, optional
+            Seconds; None waits for ever.
+        """
+        self._set_memory_limit(_arguments.not_negative("limit", limit), timeout)
 
     def checkpoint(self, *, timeout: float | None = None) -> str:
         """Has the server save all tables as they are now, and returns the checkpoint's path once it is on the disk.

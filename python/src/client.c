@@ -195,18 +195,40 @@ static PyObject *client_set_bounds(PyObject *object, PyObject *args)
 {
   client_object *self = (client_object *)object;
   PyObject *table, *timeout;
-  long long max_size;
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  long long max_size, max_bytes;
   int max_times_sampled;
   int64_t timeout_ms;
-  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "OLiO:_set_bounds", &table, &max_size, &max_times_sampled, &timeout)) {
+  if (client_check(self) < 0 ||
+      !PyArg_ParseTuple(args, "OLiLO:_set_bounds", &table, &max_size, &max_times_sampled, &max_bytes, &timeout)) {
     return NULL;
   }
   const char *text = core_text(table, "table");
   if (text == NULL || core_timeout(timeout, CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  bounds.max_size = max_size;
+  bounds.max_bytes = max_bytes;
+  bounds.max_times_sampled = max_times_sampled;
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
-  rv_code code = rv_client_set_bounds(self->client, text, max_size, max_times_sampled, &wait.wait, &err);
+  rv_code code = rv_client_set_bounds(self->client, text, &bounds, &wait.wait, &err);
+  core_wait_end(&wait, code);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *client_set_memory_limit(PyObject *object, PyObject *args)
+{
+  client_object *self = (client_object *)object;
+  PyObject *timeout;
+  Py_ssize_t bytes;
+  int64_t timeout_ms;
+  if (client_check(self) < 0 || !PyArg_ParseTuple(args, "nO:_set_memory_limit", &bytes, &timeout)) return NULL;
+  if (core_timeout(timeout, CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_client_set_memory_limit(self->client, bytes < 0 ? 0 : (size_t)bytes, &wait.wait, &err);
   core_wait_end(&wait, code);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
@@ -329,7 +351,8 @@ static PyMethodDef client_methods[] = {
     {"_memory_info", client_memory_info, METH_O, "_memory_info($self, timeout, /)\n--\n\n"},
     {"_reset", client_reset, METH_VARARGS, "_reset($self, table, timeout, /)\n--\n\n"},
     {"_set_bounds", client_set_bounds, METH_VARARGS,
-     "_set_bounds($self, table, max_size, max_times_sampled, timeout, /)\n--\n\n"},
+     "_set_bounds($self, table, max_size, max_times_sampled, max_bytes, timeout, /)\n--\n\n"},
+    {"_set_memory_limit", client_set_memory_limit, METH_VARARGS, "_set_memory_limit($self, limit, timeout, /)\n--\n\n"},
     {"_set_rate_limiter", client_set_rate_limiter, METH_VARARGS, "_set_rate_limiter($self, table, limiter, timeout, /)\n--\n\n"},
     {"_checkpoint", client_checkpoint, METH_O, "_checkpoint($self, timeout, /)\n--\n\n"},
     {"_remember", client_py_remember, METH_VARARGS, "_remember($self, table, structure, /)\n--\n\n"},

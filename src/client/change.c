@@ -1,4 +1,4 @@
-/* The verbs that change a table: mutate, update_priorities, reset, set_rate_limiter, set_bounds; and checkpoint. */
+/* The verbs that change a table: mutate, update_priorities, reset, set_rate_limiter, set_bounds, set_memory_limit; and checkpoint. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,12 +129,14 @@ static void describe_bounds(void *context, char *out, size_t capacity)
   snprintf(out, capacity, "takes the items that are too many out of table \"%s\"", (const char *)context);
 }
 
-rv_code rv_client_set_bounds(rv_client *client, const char *table, int64_t max_size, int32_t max_times_sampled,
-                             const rv_wait *wait, rv_error *err)
+rv_code rv_client_set_bounds(rv_client *client, const char *table, const rv_table_bounds *bounds, const rv_wait *wait,
+                             rv_error *err)
 {
-  rv_bounds_change change = {.bounds = {.max_size = max_size, .max_times_sampled = max_times_sampled}};
   rv_code code = rv_client_check_table(client, table, err);
+  if (code == RV_OK && bounds->size < sizeof *bounds)
+    code = rv_fail(err, RV_INVALID_ARGUMENT, "the bounds' size is %zu; begin with rv_table_bounds_unchanged", bounds->size);
   if (code != RV_OK) return code;
+  rv_bounds_change change = {.bounds = *bounds};
   if (client->store == NULL) {
     rv_writer_buf request;
     rv_writer_buf_init(&request);
@@ -152,6 +154,20 @@ rv_code rv_client_set_bounds(rv_client *client, const char *table, int64_t max_s
     if (code == RV_OK && !change.done) code = rv_patience_check(&patience, err);
   }
   return code;
+}
+
+rv_code rv_client_set_memory_limit(rv_client *client, size_t bytes, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_client_check(client, err);
+  if (code != RV_OK) return code;
+  if (client->store == NULL) {
+    rv_writer_buf request;
+    rv_writer_buf_init(&request);
+    rv_set_memory_limit_serialize(&request, bytes);
+    return tell(client, RV_PATH_SET_MEMORY_LIMIT, &request, RV_UNARY_REPEAT, wait, err);
+  }
+  rv_memory_set_limit(rv_store_memory(client->store), bytes);
+  return RV_OK;
 }
 
 static rv_code copy_path(rv_span path, char **out, rv_error *err)

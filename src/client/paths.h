@@ -11,6 +11,7 @@
 #define RV_PATH_GET "/reverie.Reverie/Get"
 #define RV_PATH_ITEMS "/reverie.Reverie/Items"
 #define RV_PATH_SET_BOUNDS "/reverie.Reverie/SetBounds"
+#define RV_PATH_SET_MEMORY_LIMIT "/reverie.Reverie/SetMemoryLimit"
 #define RV_PATH_SET_RATE_LIMITER "/reverie.Reverie/SetRateLimiter"
 
 #endif

@@ -285,6 +285,7 @@ static rv_code put_alone(rv_journal_encoder *encoder, uint32_t table, const rv_c
   case RV_CHANGE_BOUNDS:
     rv_frame_put32(body + n + 8, (uint32_t)change->times_sampled);
     return put_small(encoder, RV_RECORD_BOUNDS, body, n + 12, 1, err);
+  case RV_CHANGE_MAX_BYTES: return put_small(encoder, RV_RECORD_TABLE_BYTES, body, n + 8, 1, err);
   case RV_CHANGE_RESET: return put_small(encoder, RV_RECORD_RESET, body, n, 1, err);
   case RV_CHANGE_SNAPSHOT: return put_small(encoder, RV_RECORD_SNAPSHOT, body, n + 8, 0, err);
   case RV_CHANGE_DELETE:

@@ -26,10 +26,11 @@ typedef enum rv_journal_record {
   RV_RECORD_UPDATE = 8,        /* varint table, keys with their priorities */
   RV_RECORD_SAMPLE = 9,        /* varint table, keys with their times_sampled, four bytes each */
   RV_RECORD_RESET = 10,        /* varint table */
-  RV_RECORD_LIMITER = 11, /* varint table; samples_per_insert, min_diff, max_diff, doubles; min_size_to_sample, eight bytes */
-  RV_RECORD_DONE = 12,    /* id, varint number */
-  RV_RECORD_BOUNDS = 14,  /* varint table; max_size, eight bytes; max_times_sampled, four */
-  RV_RECORD_SNAPSHOT = 13 /* varint table, which, eight bytes: the checkpoint of that segment holds what stands before */
+  RV_RECORD_LIMITER = 11,     /* varint table; samples_per_insert, min_diff, max_diff, doubles; min_size_to_sample, eight bytes */
+  RV_RECORD_DONE = 12,        /* id, varint number */
+  RV_RECORD_BOUNDS = 14,      /* varint table; max_size, eight bytes; max_times_sampled, four */
+  RV_RECORD_TABLE_BYTES = 15, /* varint table; max_bytes, eight bytes, 0 for none */
+  RV_RECORD_SNAPSHOT = 13     /* varint table, which, eight bytes: the checkpoint of that segment holds what stands before */
 } rv_journal_record;
 
 typedef struct rv_segment_header {

@@ -287,9 +287,23 @@ static rv_code use_bounds(rv_journal_replay *replay, rv_span body, rv_error *err
   if (!rv_take_fixed64(&body, &max_size) || !rv_take_fixed32(&body, &times) || max_size > INT32_MAX)
     return no_record(err, "bounds that are none");
   replay->counts.changes++;
-  rv_bounds_change change = {.bounds = {.max_size = (int64_t)max_size, .max_times_sampled = (int32_t)times}};
+  rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+  change.bounds.max_size = (int64_t)max_size;
+  change.bounds.max_times_sampled = (int32_t)times;
   while (code == RV_OK && !change.done) code = rv_table_change_bounds(table->table, &change, err);
   return code;
+}
+
+static rv_code use_max_bytes(rv_journal_replay *replay, rv_span body, rv_error *err)
+{
+  replayed_table *table;
+  uint64_t max_bytes;
+  rv_code code = take_table(replay, &body, &table, err);
+  if (code != RV_OK || !table->begun) return code;
+  if (!rv_take_fixed64(&body, &max_bytes) || max_bytes > INT64_MAX) return no_record(err, "a bound in bytes that is none");
+  replay->counts.changes++;
+  rv_table_replay_max_bytes(table->table, (int64_t)max_bytes);
+  return RV_OK;
 }
 
 static rv_code use_reset(rv_journal_replay *replay, rv_span body, rv_error *err)
@@ -336,6 +350,7 @@ static rv_code use_record(rv_journal_replay *replay, uint8_t kind, rv_span body,
   case RV_RECORD_RESET: return use_reset(replay, body, err);
   case RV_RECORD_LIMITER: return use_limiter(replay, body, err);
   case RV_RECORD_BOUNDS: return use_bounds(replay, body, err);
+  case RV_RECORD_TABLE_BYTES: return use_max_bytes(replay, body, err);
   case RV_RECORD_DONE: return use_done(replay, body, err);
   case RV_RECORD_SNAPSHOT: return use_snapshot(replay, body, err);
   case RV_RECORD_FORGET_CHUNKS: forget_chunks(replay); return RV_OK;

@@ -39,8 +39,10 @@ static void something(rv_store *store, rv_random *random)
     break;
   case 10:
     if (rv_random_below(random, 8) == 0) {
-      rv_bounds_change change = {.bounds = {.max_size = 20 + (int64_t)rv_random_below(random, 600),
-                                            .max_times_sampled = (int32_t)rv_random_below(random, 4)}};
+      rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+      change.bounds.max_size = 20 + (int64_t)rv_random_below(random, 600);
+      change.bounds.max_times_sampled = (int32_t)rv_random_below(random, 4);
+      if (rv_random_below(random, 2) == 0) change.bounds.max_bytes = (int64_t)rv_random_below(random, 3) << 18;
       while (!change.done) must(rv_table_change_bounds(table, &change, &err), &err);
     }
     break;

@@ -40,11 +40,11 @@ struct rv_spill {
 /* It begins with a quarter of the limit left, and goes on until there is a little more: inserts wait with a sixteenth left. */
 static bool is_much(const rv_memory *memory)
 {
-  return rv_memory_used(memory) > memory->limit / 4 * 3;
+  return rv_memory_used(memory) > rv_memory_limit(memory) / 4 * 3;
 }
 static bool is_enough(const rv_memory *memory)
 {
-  return rv_memory_used(memory) <= memory->limit / 16 * 11;
+  return rv_memory_used(memory) <= rv_memory_limit(memory) / 16 * 11;
 }
 
 static bool is_stopping(rv_spill *spill)
@@ -89,7 +89,7 @@ static bool spill_round(rv_spill *spill)
 
 static int64_t work(rv_spill *spill)
 {
-  if (!is_much(spill->memory)) return rv_memory_used(spill->memory) > spill->memory->limit / 2 ? LOOK_NS : REST_NS;
+  if (!is_much(spill->memory)) return rv_memory_used(spill->memory) > rv_memory_limit(spill->memory) / 2 ? LOOK_NS : REST_NS;
   while (!is_enough(spill->memory) && !is_stopping(spill))
     if (!spill_round(spill)) return spill->failed ? RETRY_NS : LOOK_NS;
   return LOOK_NS;
@@ -136,7 +136,7 @@ rv_code rv_spill_new(const rv_spill_config *given, rv_store *store, rv_spill **o
   memcpy(&config, given, given->size < sizeof config ? given->size : sizeof config);
   if (config.path == NULL || config.path[0] == '\0')
     return rv_fail(err, RV_INVALID_ARGUMENT, "the spill has no path; give a directory");
-  if (rv_store_memory(store)->limit == SIZE_MAX)
+  if (rv_memory_limit(rv_store_memory(store)) == SIZE_MAX)
     return rv_fail(err, RV_FAILED_PRECONDITION,
                    "a spill is for a store with a memory_limit, near which chunks go to its file; give one");
   size_t max_bytes = config.max_bytes == 0 ? default_max_bytes : config.max_bytes;

@@ -79,6 +79,9 @@ rv_code rv_table_merge(const rv_table_record *record, rv_table_config *table, co
   if (record->sampler.kind == 0 || record->remover.kind == 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\" was saved without a %s, or with one of a kind that is not known",
                    record->name, record->sampler.kind == 0 ? "sampler" : "remover");
+  if (record->max_bytes < RV_UNCHANGED)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\" was saved with max_bytes %lld", record->name,
+                   (long long)record->max_bytes);
   if (record->max_size < 1)
     return rv_fail(err, RV_INVALID_ARGUMENT, "table \"%s\" was saved with max_size %lld", record->name,
                    (long long)record->max_size);
@@ -86,6 +89,10 @@ rv_code rv_table_merge(const rv_table_record *record, rv_table_config *table, co
   int64_t max_size = record->max_size < INT32_MAX ? record->max_size : INT32_MAX;
   note_number(&all, "max_size", max_size, table->max_size);
   note_number(&all, "max_times_sampled", record->max_times_sampled, table->max_times_sampled);
+  if (record->max_bytes != RV_UNCHANGED) {
+    note_number(&all, "max_bytes", record->max_bytes, table->max_bytes);
+    table->max_bytes = record->max_bytes;
+  }
   if (!same_selector(&record->sampler, &table->sampler)) note(&all, "sampler");
   if (!same_selector(&record->remover, &table->remover)) note(&all, "remover");
   if (!same_signature(&record->signature, table->signature)) note(&all, "signature");

@@ -36,6 +36,7 @@ void rv_table_record_serialize(rv_writer_buf *out, const rv_snapshot_head *head)
   rv_signature_put(out, 9, head->signature);
   rv_put_varint(out, 10, (uint64_t)head->num_unique_samples);
   rv_put_fixed64(out, 1000, head->naming);
+  rv_put_varint_always(out, 1001, (uint64_t)head->max_bytes);
 }
 
 /* ---- reading ---- */
@@ -81,6 +82,7 @@ static void parse_varint(const rv_field *field, rv_table_record *out)
   case 7: out->max_times_sampled = rv_field_int32(field); break;
   case 8: out->counters.num_deleted_episodes = (int64_t)field->value; break;
   case 10: out->counters.num_unique_samples = (int64_t)field->value; break;
+  case 1001: out->max_bytes = (int64_t)field->value; break;
   default: break;
   }
 }
@@ -115,7 +117,7 @@ static rv_code collect_items(rv_span message, rv_table_record *out, rv_error *er
 
 rv_code rv_table_record_parse(rv_span message, rv_table_record *out, rv_error *err)
 {
-  *out = (rv_table_record){0};
+  *out = (rv_table_record){.max_bytes = RV_UNCHANGED};
   rv_reader reader;
   rv_field field;
   rv_reader_init(&reader, message);

@@ -1,5 +1,5 @@
-/* PriorityTableCheckpoint: a table's record in tables.tfrecord. Field 1000, Reverie's own: the naming of all items
- * (reverie/client.h). */
+/* PriorityTableCheckpoint: a table's record in tables.tfrecord. Reverie's own fields: 1000, the naming of all items
+ * (reverie/client.h), and 1001, max_bytes. */
 #ifndef RV_PERSIST_TABLE_RECORD_H
 #define RV_PERSIST_TABLE_RECORD_H
 
@@ -11,6 +11,7 @@ typedef struct rv_table_record {
   char *name;
   rv_selector_config sampler, remover; /* kind 0: none; texts are owned */
   int64_t max_size;
+  int64_t max_bytes; /* 0: none; RV_UNCHANGED: not said, as in Reverb's */
   int32_t max_times_sampled;
   rv_rate_limiter_config rate_limiter;
   rv_restored_counters counters;

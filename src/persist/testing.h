@@ -170,6 +170,7 @@ static inline void same_tables(rv_table *a, rv_table *b)
   assert_int_equal(x.remover.kind, y.remover.kind);
   assert_int_equal(x.max_size, y.max_size);
   assert_int_equal(x.max_times_sampled, y.max_times_sampled);
+  assert_int_equal(x.max_bytes, y.max_bytes);
   assert_memory_equal(&x.rate_limiter, &y.rate_limiter, sizeof x.rate_limiter);
   assert_int_equal(x.current_size, y.current_size);
   assert_int_equal(x.inserts, y.inserts);

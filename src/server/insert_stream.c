@@ -28,6 +28,12 @@ static void give_session_back(rv_insert_call *call)
   call->waits_for_session = false;
 }
 
+static size_t most_orphans(const rv_server *server)
+{
+  size_t most = server->max_orphan_bytes, share = rv_memory_for_the_way(rv_store_memory(server->store)) / 2;
+  return most < share ? most : share;
+}
+
 /* Keeps the account of inserts whose client has gone; over its bound they are cancelled, as if the client had come a little
  * later. */
 static void count_orphans(rv_insert_call *call)
@@ -39,11 +45,11 @@ static void count_orphans(rv_insert_call *call)
   size_t total = atomic_fetch_add(&server->orphan_bytes, more) + more;
   bool grew = bytes > call->orphan_bytes;
   call->orphan_bytes = bytes;
-  if (!grew || total <= server->max_orphan_bytes) return;
+  if (!grew || total <= most_orphans(server)) return;
   rv_log(&server->env, RV_LOG_WARNING,
          "%zu inserts of %s, which has gone, are dropped: more than %zu bytes of such inserts already wait for their tables' "
          "limiters",
-         call->num_pending, call->peer, server->max_orphan_bytes);
+         call->num_pending, call->peer, most_orphans(server));
   rv_insert_items_drop_request(call);
   rv_insert_items_cancel(call);
   count_orphans(call);

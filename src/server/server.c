@@ -126,8 +126,6 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   server->num_addresses = full.num_addresses;
   server->max_stream_chunk_bytes = or_default(full.max_stream_chunk_bytes, default_chunk_bytes);
   server->max_orphan_bytes = or_default(full.max_orphan_bytes, default_orphan_bytes);
-  size_t most_orphans = rv_memory_for_the_way(rv_store_memory(full.store)) / 2;
-  if (server->max_orphan_bytes > most_orphans) server->max_orphan_bytes = most_orphans;
   server->caller_limits = (rv_caller_limits){.max_streams = or_default(full.max_streams_per_identity, default_caller_streams),
                                              .max_bytes = or_default(full.max_bytes_per_identity, default_caller_bytes)};
   atomic_init(&server->orphan_bytes, 0);

@@ -162,6 +162,7 @@ rv_code rv_answer_items(const rv_request *request, rv_pieces *response, rv_error
 rv_code rv_answer_get(const rv_request *request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_set_rate_limiter(const rv_request *request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_set_bounds(const rv_request *request, rv_pieces *response, rv_error *err);
+rv_code rv_answer_set_memory_limit(const rv_request *request, rv_pieces *response, rv_error *err);
 rv_code rv_answer_health_check(const rv_request *request, rv_pieces *response, rv_error *err);
 
 /* ---- what several of them need ---- */

@@ -23,6 +23,7 @@ static const rv_method methods[] = {
     {.path = REVERIE "Get", .begin = rv_begin_unary, .answer = rv_answer_get},
     {.path = REVERIE "SetRateLimiter", .begin = rv_begin_unary, .answer = rv_answer_set_rate_limiter, .changes = true},
     {.path = REVERIE "SetBounds", .begin = rv_begin_unary, .answer = rv_answer_set_bounds, .changes = true},
+    {.path = REVERIE "SetMemoryLimit", .begin = rv_begin_unary, .answer = rv_answer_set_memory_limit},
     {.path = HEALTH "Check",
      .begin = rv_begin_unary,
      .answer = rv_answer_health_check,

@@ -2,7 +2,10 @@
  *
  * A lower max_size is come down to in steps of a few items, each under one hold of the lock: as many go as the bound comes down by. So a
  * table never has more items than its bound of that moment: whoever inserts meanwhile takes one away, as ever, and what is saved or
- * written down is a table as it may be. */
+ * written down is a table as it may be.
+ *
+ * A lower max_bytes holds at once, for how much a table takes depends on how its chunks came, and one that was restored may take more than
+ * its bound anyhow: then, too, items go in steps, and whoever inserts meanwhile takes away what is too much before. */
 #include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
@@ -13,12 +16,22 @@ static rv_code check(const rv_table *table, const rv_table_bounds *bounds, rv_er
 {
   if (bounds->max_size < 1 || bounds->max_size > INT32_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)bounds->max_size);
+  if (bounds->max_bytes < 0)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "max_bytes is %lld; give a number of bytes, or 0 for no bound",
+                   (long long)bounds->max_bytes);
   return rv_rate_limiter_check_size(&table->limiter.config, bounds->max_size, bounds->max_times_sampled, err);
+}
+
+rv_table_bounds rv_table_bounds_unchanged(void)
+{
+  return (rv_table_bounds){
+      .size = sizeof(rv_table_bounds), .max_size = RV_UNCHANGED, .max_bytes = RV_UNCHANGED, .max_times_sampled = RV_UNCHANGED};
 }
 
 static void fill_in(const rv_table *table, rv_table_bounds *bounds)
 {
   if (bounds->max_size == RV_UNCHANGED) bounds->max_size = table->config.max_size;
+  if (bounds->max_bytes == RV_UNCHANGED) bounds->max_bytes = table->config.max_bytes;
   if (bounds->max_times_sampled == RV_UNCHANGED) bounds->max_times_sampled = table->config.max_times_sampled;
 }
 
@@ -29,18 +42,20 @@ static void note(rv_table *table)
     rv_changes_put(table, RV_CHANGE_BOUNDS, (uint64_t)table->config.max_size, 0, table->config.max_times_sampled);
 }
 
-static rv_code begin(rv_table *table, rv_bounds_change *change, rv_error *err)
+static rv_code begin(rv_table *table, const rv_table_bounds *bounds, uint64_t *number, rv_error *err)
 {
-  fill_in(table, &change->bounds);
-  rv_code code = check(table, &change->bounds, err);
-  if (code == RV_OK) code = rv_changes_reserve(table, 1, 0, err);
+  rv_code code = check(table, bounds, err);
+  if (code == RV_OK) code = rv_changes_reserve(table, 2, 0, err);
   if (code != RV_OK) return code;
-  change->number = ++table->bounds_changes;
-  table->config.max_times_sampled = change->bounds.max_times_sampled;
+  *number = ++table->bounds_changes;
+  table->config.max_times_sampled = bounds->max_times_sampled;
   int64_t count = (int64_t)table->books.slab.count;
-  table->config.max_size = change->bounds.max_size > count ? change->bounds.max_size : count;
+  table->config.max_size = bounds->max_size > count ? bounds->max_size : count;
   rv_books_set_max_size(&table->books, table->config.max_size);
   note(table);
+  if (bounds->max_bytes == table->config.max_bytes) return RV_OK;
+  rv_table_set_max_bytes(table, bounds->max_bytes);
+  if (table->log != NULL) rv_changes_put(table, RV_CHANGE_MAX_BYTES, (uint64_t)table->config.max_bytes, 0, 0);
   return RV_OK;
 }
 
@@ -62,10 +77,25 @@ static rv_code come_down(rv_turn *turn, int64_t max_size, rv_error *err)
   return RV_OK;
 }
 
+static bool takes_too_much(const rv_table *table)
+{
+  return table->books.slab.count > 0 && rv_books_of_items(&table->books) > rv_table_max_bytes(table);
+}
+
+static rv_code go_on(rv_turn *turn, int64_t max_size, rv_error *err)
+{
+  rv_table *table = turn->table;
+  if (table->config.max_size > max_size) return come_down(turn, max_size, err);
+  return rv_table_evict(turn, rv_table_max_bytes(table), err) == RV_ROOM_FAILED ? err->code : RV_OK;
+}
+
 rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_error *err)
 {
   rv_turn turn;
   rv_turn_begin(&turn, table);
+  rv_table_bounds bounds = change->bounds;
+  bool in_bytes = bounds.max_bytes != RV_UNCHANGED; /* else what was restored or written down may take more than its bound */
+  fill_in(table, &bounds);
   rv_code code = RV_OK;
   for (int step = 0; code == RV_OK && step < STEPS_A_CALL; step++) {
     if (step > 0) rv_turn_pause(&turn);
@@ -73,14 +103,14 @@ rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_err
     if (code == RV_OK) code = rv_changes_allow(table, err);
     if (code != RV_OK) break;
     if (change->number == 0) {
-      code = begin(table, change, err);
+      code = begin(table, &bounds, &change->number, err);
       if (code != RV_OK) rv_error_prefix(err, "table \"%s\"", table->name);
     } else if (change->number != table->bounds_changes) {
       code = rv_fail(err, RV_ABORTED, "table \"%s\": somebody else has changed its bounds meanwhile; theirs hold", table->name);
     } else {
-      code = come_down(&turn, change->bounds.max_size, err);
+      code = go_on(&turn, bounds.max_size, err);
     }
-    if (code == RV_OK && table->config.max_size == change->bounds.max_size) {
+    if (code == RV_OK && table->config.max_size == bounds.max_size && !(in_bytes && takes_too_much(table))) {
       change->done = true;
       break;
     }

@@ -6,10 +6,18 @@
 
 enum { MOST = 6000, ROUNDS = 4000, FOREIGN = 500 };
 
+static rv_table_bounds other_bounds(int64_t max_size, int32_t max_times_sampled)
+{
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_size = max_size;
+  bounds.max_times_sampled = max_times_sampled;
+  return bounds;
+}
+
 static void change_to(rv_table *table, int64_t max_size, int32_t max_times_sampled)
 {
   rv_error err;
-  rv_bounds_change change = {.bounds = {.max_size = max_size, .max_times_sampled = max_times_sampled}};
+  rv_bounds_change change = {.bounds = other_bounds(max_size, max_times_sampled)};
   while (!change.done) must(rv_table_change_bounds(table, &change, &err), &err);
 }
 
@@ -172,7 +180,7 @@ static void an_item_goes_when_it_was_sampled_as_often_as_the_new_bound_says(void
 static void fails(rv_table *table, int64_t max_size, int32_t max_times_sampled, const char *says)
 {
   rv_error err;
-  rv_bounds_change change = {.bounds = {.max_size = max_size, .max_times_sampled = max_times_sampled}};
+  rv_bounds_change change = {.bounds = other_bounds(max_size, max_times_sampled)};
   assert_int_equal(rv_table_change_bounds(table, &change, &err), RV_INVALID_ARGUMENT);
   if (strstr(err.message, says) == NULL || strstr(err.message, "\"replay\"") == NULL) fail_msg("%s", err.message);
 }
@@ -228,7 +236,7 @@ static void others_go_on_while_a_table_becomes_smaller(void **state)
   pthread_create(&thread, NULL, insert_on, &self);
   while (atomic_load(&self.inserted) == 0) continue;
   rv_error err;
-  rv_bounds_change change = {.bounds = {.max_size = AFTER, .max_times_sampled = RV_UNCHANGED}};
+  rv_bounds_change change = {.bounds = other_bounds(AFTER, RV_UNCHANGED)};
   for (int64_t before = BEFORE, now; !change.done; before = now) {
     must(rv_table_change_bounds(self.table, &change, &err), &err);
     now = max_size_of(self.table); /* at no moment more items than that */
@@ -252,7 +260,7 @@ static void of_two_changes_the_later_one_holds(void **state)
   int64_t values[10000] = {0};
   rv_rows rows;
   add_values(table, &rows, values, 10000, NULL);
-  rv_bounds_change first = {.bounds = {.max_size = 1, .max_times_sampled = RV_UNCHANGED}};
+  rv_bounds_change first = {.bounds = other_bounds(1, RV_UNCHANGED)};
   must(rv_table_change_bounds(table, &first, &err), &err);
   assert_false(first.done);
   change_to(table, 20000, RV_UNCHANGED);

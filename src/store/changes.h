@@ -24,10 +24,11 @@ typedef enum rv_change_kind {
   RV_CHANGE_UPDATE,     /* key, priority */
   RV_CHANGE_SAMPLE,     /* key, times_sampled */
   RV_CHANGE_RESET,
-  RV_CHANGE_LIMITER, /* with the next extra: limiter */
-  RV_CHANGE_DONE,    /* with the next extra: writer, number; of an insert that found its key, after the update */
-  RV_CHANGE_BOUNDS,  /* max_size as key, max_times_sampled as times_sampled */
-  RV_CHANGE_SNAPSHOT /* key: which one. A snapshot of the table holds what came before, and nothing that comes after */
+  RV_CHANGE_LIMITER,   /* with the next extra: limiter */
+  RV_CHANGE_DONE,      /* with the next extra: writer, number; of an insert that found its key, after the update */
+  RV_CHANGE_BOUNDS,    /* max_size as key, max_times_sampled as times_sampled */
+  RV_CHANGE_MAX_BYTES, /* key; 0: none */
+  RV_CHANGE_SNAPSHOT   /* key: which one. A snapshot of the table holds what came before, and nothing that comes after */
 } rv_change_kind;
 
 typedef struct rv_change {

@@ -65,11 +65,14 @@ static size_t replay(rv_table *from, rv_change_log *log, rv_table *to)
       case RV_CHANGE_RESET: must(rv_table_reset(to, &err), &err); break;
       case RV_CHANGE_LIMITER: must(rv_table_set_rate_limiter(to, &extra->limiter, &err), &err); break;
       case RV_CHANGE_BOUNDS: {
-        rv_bounds_change bounds = {.bounds = {.max_size = (int64_t)change->key, .max_times_sampled = change->times_sampled}};
+        rv_bounds_change bounds = {.bounds = rv_table_bounds_unchanged()};
+        bounds.bounds.max_size = (int64_t)change->key;
+        bounds.bounds.max_times_sampled = change->times_sampled;
         must(rv_table_change_bounds(to, &bounds, &err), &err);
         assert_true(bounds.done); /* in one step: what went was deleted one by one before */
         break;
       }
+      case RV_CHANGE_MAX_BYTES: rv_table_replay_max_bytes(to, (int64_t)change->key); break;
       case RV_CHANGE_DONE:
       case RV_CHANGE_SNAPSHOT: break;
       }
@@ -155,9 +158,10 @@ static void something(rv_store *store, rv_table *table, rv_random *random)
     break;
   }
   case 8: {
-    rv_bounds_change bounds = {
-        .bounds = {.max_size = 3 + (int64_t)rv_random_below(random, 3 * KEYS),
-                   .max_times_sampled = rv_random_below(random, 2) == 0 ? RV_UNCHANGED : (int32_t)rv_random_below(random, 5)}};
+    rv_bounds_change bounds = {.bounds = rv_table_bounds_unchanged()};
+    bounds.bounds.max_size = 3 + (int64_t)rv_random_below(random, 3 * KEYS);
+    if (rv_random_below(random, 2) == 0) bounds.bounds.max_times_sampled = (int32_t)rv_random_below(random, 5);
+    if (rv_random_below(random, 2) == 0) bounds.bounds.max_bytes = (int64_t)rv_random_below(random, 3) << 16;
     while (!bounds.done) must(rv_table_change_bounds(table, &bounds, &err), &err);
     break;
   }

@@ -101,7 +101,7 @@ rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_erro
     form->column_bytes[i] = form->template->columns[i].spec->row_bytes;
     form->row_bytes += form->column_bytes[i];
   }
-  if (table->bounded) {
+  if (rv_table_is_bounded(table)) {
     code = rv_table_check_bytes(table, form->row_bytes + form->num_columns * LINE + SEGMENT_BOOKS, "a row", err);
     if (code != RV_OK) {
       rv_trajectory_unref(form->template);

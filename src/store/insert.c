@@ -107,7 +107,7 @@ static rv_code check_insert(rv_table *table, const rv_insert *insert, rv_error *
                    (int)insert->times_sampled);
   rv_code code = rv_priority_check(table, insert->priority, err);
   if (code == RV_OK) code = rv_table_check_layout(table, insert->trajectory, err);
-  return code == RV_OK && table->bounded ? rv_insert_check_bytes(table, insert->trajectory, err) : code;
+  return code == RV_OK && rv_table_is_bounded(table) ? rv_insert_check_bytes(table, insert->trajectory, err) : code;
 }
 
 static rv_code update(rv_turn *turn, rv_insert *insert, uint32_t slot)
@@ -158,9 +158,13 @@ enum { INSERT_STEPS = 32 };
 
 static rv_room make_room(rv_turn *turn, rv_insert *insert)
 {
+  rv_error *err = &insert->waiter.error;
   size_t comes, uncounted;
   rv_insert_comes(turn->table, insert->trajectory, &comes, &uncounted);
-  return rv_table_make_room(turn, comes, uncounted, &insert->waiter.error);
+  if (rv_table_check_bytes(turn->table, comes, "an item with its chunks", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
+  rv_room room = rv_table_make_room(turn, comes, uncounted, err);
+  if (room == RV_ROOM_FAILED) rv_error_prefix(err, "table \"%s\"", turn->table->name);
+  return room;
 }
 
 bool rv_insert_step(rv_turn *turn, rv_insert *insert)
@@ -170,10 +174,14 @@ bool rv_insert_step(rv_turn *turn, rv_insert *insert)
   turn->budget -= INSERT_STEPS + (int)(insert->trajectory->num_slices / 8);
   if (!rv_changes_have_room(table, 1)) return false;
   uint32_t slot = insert->choose_key ? RV_NO_SLOT : rv_books_find(&table->books, insert->key);
-  rv_room room = table->bounded && slot == RV_NO_SLOT ? make_room(turn, insert) : RV_ROOM_THERE;
+  rv_room room = rv_table_is_bounded(table) && slot == RV_NO_SLOT ? make_room(turn, insert) : RV_ROOM_THERE;
   if (room == RV_ROOM_SOON || room == RV_ROOM_NONE) return room == RV_ROOM_SOON;
+  if (room == RV_ROOM_FAILED) {
+    rv_turn_complete(turn, &insert->waiter, insert->waiter.error.code);
+    return true;
+  }
   rv_changes_from(table, insert->naming, insert->writer, insert->number);
-  rv_code code = room == RV_ROOM_FAILED ? RV_RESOURCE_EXHAUSTED : rv_changes_reserve(table, 2, 1, &insert->waiter.error);
+  rv_code code = rv_changes_reserve(table, 2, 1, &insert->waiter.error);
   if (code == RV_OK) code = slot != RV_NO_SLOT ? update(turn, insert, slot) : add(turn, insert);
   if (code != RV_OK) rv_error_prefix(&insert->waiter.error, "table \"%s\"", table->name);
   rv_turn_complete(turn, &insert->waiter, code);

@@ -12,7 +12,7 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
 {
   rv_memory *memory = calloc(1, sizeof *memory);
   if (memory == NULL) return rv_fail_memory(err, sizeof *memory);
-  memory->limit = limit == 0 ? SIZE_MAX : limit;
+  atomic_init(&memory->limit, limit == 0 ? SIZE_MAX : limit);
   atomic_init(&memory->bytes, 1);
   atomic_init(&memory->on_the_way, 0);
   atomic_init(&memory->wanted, SIZE_MAX);
@@ -36,16 +36,17 @@ void rv_memory_release(rv_memory *memory)
 
 bool rv_memory_has_room(const rv_memory *memory, size_t more)
 {
-  size_t used = atomic_load(&memory->bytes) - 1, way = rv_memory_on_the_way(memory), share = rv_memory_for_the_way(memory);
-  if (used <= memory->limit && more <= memory->limit - used) return true;
+  size_t limit = atomic_load(&memory->limit), used = atomic_load(&memory->bytes) - 1;
+  if (used <= limit && more <= limit - used) return true;
+  size_t way = rv_memory_on_the_way(memory), share = limit / RV_MEMORY_WAY;
   if (way <= share) return false;
-  size_t tables = used > way ? used - way : 0, theirs = memory->limit - share;
+  size_t tables = used > way ? used - way : 0, theirs = limit - share;
   return tables <= theirs && more <= theirs - tables;
 }
 
 bool rv_memory_ask(rv_memory *memory, size_t more)
 {
-  if (memory->limit == SIZE_MAX || rv_memory_has_room(memory, more)) return true;
+  if (rv_memory_limit(memory) == SIZE_MAX || rv_memory_has_room(memory, more)) return true;
   size_t wanted = atomic_load(&memory->wanted);
   while (more < wanted && !atomic_compare_exchange_weak(&memory->wanted, &wanted, more)) continue;
   return rv_memory_has_room(memory, more); /* who made room before that did not know of it */
@@ -66,6 +67,13 @@ void rv_memory_serve_waiting(rv_memory *memory)
     for (size_t i = 0; i < memory->num_tables; i++) rv_table_serve_memory(memory->tables[i]);
     atomic_store(&memory->serving, false);
   }
+}
+
+/* Whoever began to wait before the limit was another is in his table's queue, and is looked at there; who does later sees the new one. */
+void rv_memory_set_limit(rv_memory *memory, size_t limit)
+{
+  atomic_store(&memory->limit, limit == 0 ? SIZE_MAX : limit);
+  for (size_t i = 0; i < memory->num_tables; i++) rv_table_learn_memory_limit(memory->tables[i]);
 }
 
 /* ---- words ---- */
@@ -92,11 +100,12 @@ void rv_memory_format(size_t bytes, char *out, size_t capacity)
 void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity)
 {
   double in;
-  const char *unit = unit_of(memory->limit, &in);
+  size_t limit = rv_memory_limit(memory);
+  const char *unit = unit_of(limit, &in);
   int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
   const char *why = fault == 0 ? NULL : strerrordesc_np(fault);
-  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used%s%s)", (double)rv_memory_used(memory) / in,
-           (double)memory->limit / in, unit, fault == 0 ? "" : "; the spill file takes no more: ",
+  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used%s%s)", (double)rv_memory_used(memory) / in, (double)limit / in,
+           unit, fault == 0 ? "" : "; the spill file takes no more: ",
            fault == 0    ? ""
            : why == NULL ? "error"
                          : why);

@@ -18,7 +18,7 @@
 typedef struct rv_table rv_table;
 
 typedef struct rv_memory {
-  size_t limit;            /* SIZE_MAX: none */
+  atomic_size_t limit;     /* SIZE_MAX: none */
   rv_table *const *tables; /* the store's: who waits for room waits in one of them */
   size_t num_tables;
   atomic_size_t bytes;      /* and one more while the store is there: whoever takes the last away frees the account */
@@ -33,6 +33,13 @@ typedef struct rv_memory {
 /* limit 0: none. The caller's until rv_memory_release; chunks may still be counted then. */
 rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err);
 void rv_memory_release(rv_memory *memory);
+
+static inline size_t rv_memory_limit(const rv_memory *memory)
+{
+  return atomic_load_explicit(&memory->limit, memory_order_relaxed);
+}
+/* 0: none. Those who wait are looked at again, and tables hear of it. With no lock held. */
+void rv_memory_set_limit(rv_memory *memory, size_t limit);
 
 static inline void rv_memory_add(rv_memory *memory, size_t bytes)
 {
@@ -54,10 +61,11 @@ static inline bool rv_memory_spills(const rv_memory *memory)
   return atomic_load_explicit(&memory->spills, memory_order_relaxed);
 }
 
-/* What waits to get in must not stop the tables for ever: a quarter of the limit is theirs whatever is on the way, and so much may be. */
+/* What waits to get in must not stop the tables for ever: a quarter of the limit is its share, and the rest theirs whatever is on the way. */
+enum { RV_MEMORY_WAY = 4 };
 static inline size_t rv_memory_for_the_way(const rv_memory *memory)
 {
-  return memory->limit / 4;
+  return rv_memory_limit(memory) / RV_MEMORY_WAY;
 }
 static inline void rv_memory_begin_way(rv_memory *memory, size_t bytes)
 {
@@ -73,9 +81,10 @@ static inline size_t rv_memory_on_the_way(const rv_memory *memory)
 }
 
 /* What stays free while tables grow, for those that are full: with each item that comes to them one goes, but a little later. */
+enum { RV_MEMORY_MARGIN = 16 };
 static inline size_t rv_memory_margin(const rv_memory *memory)
 {
-  return memory->limit / 16;
+  return rv_memory_limit(memory) / RV_MEMORY_MARGIN;
 }
 
 /* May tables take so many bytes more? */

@@ -243,6 +243,148 @@ static void what_streams_bring_never_stops_tables_that_hold_little(void **state)
   rv_store_unref(store);
 }
 
+/* ---- limits that change ---- */
+
+static void a_higher_limit_lets_those_go_on_who_wait(void **state)
+{
+  (void)state;
+  enum { LIMIT = 1024 * KIB, MOST = LIMIT / PAYLOAD };
+  for (size_t higher = 0; higher <= 2 * LIMIT; higher += 2 * LIMIT) { /* 0: none */
+    rv_table_config configs[2] = {table_named("a", RV_SELECTOR_FIFO, 1000000, 0), table_named("b", RV_SELECTOR_FIFO, 1000000, 0)};
+    rv_store *store = limited_store(configs, 2, LIMIT);
+    uint64_t keys[MOST];
+    offer of_a, of_b;
+    fill(store, rv_store_table(store, 0), keys, MOST, &of_a);
+    assert_int_equal(offer_payload(store, rv_store_table(store, 1), &of_b), RV_SUBMIT_PENDING);
+    rv_memory_set_limit(rv_store_memory(store), higher);
+    assert_int_equal(of_a.completed, 1);
+    assert_int_equal(of_b.completed, 1);
+    end_offer(&of_a);
+    end_offer(&of_b);
+    rv_memory_info info;
+    rv_store_memory_info(store, &info);
+    assert_int_equal(info.limit_bytes, higher);
+    rv_store_unref(store);
+  }
+}
+
+static void below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait(void **state)
+{
+  (void)state;
+  enum { ITEMS = 50, LIMIT = 200 * KIB };
+  rv_table_config config = table_named("replay", RV_SELECTOR_FIFO, 1000000, 0);
+  rv_store *store = limited_store(&config, 1, 0);
+  rv_table *table = rv_store_table(store, 0);
+  uint64_t keys[ITEMS];
+  offer o;
+  for (int i = 0; i < ITEMS; i++, end_offer(&o)) {
+    assert_int_equal(offer_payload(store, table, &o), RV_SUBMIT_DONE);
+    keys[i] = o.insert.key;
+  }
+  rv_memory_set_limit(rv_store_memory(store), LIMIT);
+  assert_int_equal(offer_payload(store, table, &o), RV_SUBMIT_PENDING);
+  int gone = 0;
+  for (; o.completed == 0; gone++) {
+    rv_table_info info = info_of(table);
+    assert_int_equal(info.current_size, ITEMS - gone);
+    rv_table_info_fini(&info);
+    assert_true(gone < ITEMS);
+    assert_int_equal(delete_one(table, keys[gone]), RV_OK);
+  }
+  assert_int_equal(o.insert.waiter.code, RV_OK);
+  assert_true(gone > ITEMS - LIMIT / PAYLOAD && used(store) <= LIMIT);
+  end_offer(&o);
+  rv_store_unref(store);
+}
+
+static void what_fits_no_more_under_a_lower_limit_is_refused_instead_of_waiting(void **state)
+{
+  (void)state;
+  enum { ROWS = 3, WIDTH = 16 * KIB };
+  rv_error err;
+  for (int own = 0; own < 2; own++) {
+    rv_table_config config = table_named("replay", RV_SELECTOR_FIFO, 1000, 0);
+    config.rate_limiter = (rv_rate_limiter_config){
+        .samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = -100, .max_diff = 1}; /* one is in, others wait */
+    rv_store *store = limited_store(&config, 1, 0);
+    rv_table *table = rv_store_table(store, 0);
+    offer first, item;
+    assert_int_equal(offer_payload(store, table, &first), RV_SUBMIT_DONE);
+    end_offer(&first);
+    assert_int_equal(offer_payload(store, table, &item), RV_SUBMIT_PENDING);
+    static uint8_t bytes[ROWS * WIDTH];
+    const int64_t shape[] = {ROWS, WIDTH};
+    rv_tensor column = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .data = bytes};
+    offer counts = {.completed = 0};
+    rv_rows rows = {.columns = &column, .num_columns = 1, .n = ROWS};
+    rows.waiter = (rv_waiter){.complete = on_complete, .context = &counts, .deadline_ns = INT64_MAX};
+    assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_PENDING);
+    rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+    change.bounds.max_bytes = 4 * KIB;
+    if (own)
+      must(rv_table_change_bounds(table, &change, &err), &err);
+    else
+      rv_memory_set_limit(rv_store_memory(store), 4 * KIB);
+    const rv_rate_limiter_config open = rv_rate_limiter_min_size(1);
+    must(rv_table_set_rate_limiter(table, &open, &err), &err);
+    assert_int_equal(item.completed + counts.completed, 2);
+    assert_int_equal(item.insert.waiter.code, RV_INVALID_ARGUMENT);
+    assert_int_equal(rows.waiter.code, RV_INVALID_ARGUMENT);
+    const char *name = own ? "max_bytes leaves room for 4.0 KiB" : "the store's memory_limit leaves room for 3.8 KiB";
+    const char *said = item.insert.waiter.error.message;
+    if (strncmp(said, "table \"replay\": an item with its chunks takes ", 44) != 0 || strstr(said, name) == NULL)
+      fail_msg("%s", said);
+    if (strstr(rows.waiter.error.message, "a row takes 16.0 KiB") == NULL) fail_msg("%s", rows.waiter.error.message);
+    end_offer(&item);
+    rv_store_unref(store);
+  }
+}
+
+static void a_lower_bound_of_a_table_is_come_down_to_by_its_remover(void **state)
+{
+  (void)state;
+  enum { ITEMS = 3000, STAY = 40 };
+  const rv_selector_kind removers[] = {RV_SELECTOR_FIFO, RV_SELECTOR_LIFO, RV_SELECTOR_UNIFORM};
+  for (size_t r = 0; r < 3; r++) {
+    rv_table_config config = table_named("replay", removers[r], 1000000, 0);
+    rv_store *store = limited_store(&config, 1, 0);
+    rv_table *table = rv_store_table(store, 0);
+    uint64_t keys[ITEMS];
+    offer o;
+    for (int i = 0; i < ITEMS; i++, end_offer(&o)) {
+      rv_chunk *chunk = large_chunk((uint64_t)i + 1, 2);
+      assert_int_equal(offer_rows(store, table, &o, chunk, 0, 2), RV_SUBMIT_DONE);
+      rv_chunk_unref(chunk);
+      keys[i] = o.insert.key;
+    }
+    rv_table_info before = info_of(table);
+    rv_error err;
+    rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+    change.bounds.max_bytes = before.item_bytes * STAY / ITEMS;
+    int steps = 0;
+    for (; !change.done; steps++) must(rv_table_change_bounds(table, &change, &err), &err);
+    assert_true(steps > 1); /* others came in between */
+    rv_table_info info = info_of(table);
+    assert_true(info.item_bytes <= change.bounds.max_bytes);
+    assert_true(info.current_size >= STAY - 3 && info.current_size <= STAY);
+    assert_int_equal(info.max_bytes, change.bounds.max_bytes);
+    assert_int_equal(info.inserts - info.deletes, info.current_size);
+    if (removers[r] == RV_SELECTOR_FIFO) assert_int_equal(delete_one(table, keys[ITEMS - 1]), RV_OK);
+    if (removers[r] == RV_SELECTOR_LIFO) assert_int_equal(delete_one(table, keys[0]), RV_OK);
+    rv_table_info_fini(&info);
+    rv_table_info_fini(&before);
+    change = (rv_bounds_change){.bounds = rv_table_bounds_unchanged()};
+    change.bounds.max_bytes = 0;
+    must(rv_table_change_bounds(table, &change, &err), &err);
+    int64_t size = info.current_size;
+    for (int i = 0; i < 200; i++, end_offer(&o)) assert_int_equal(offer_payload(store, table, &o), RV_SUBMIT_DONE);
+    info = info_of(table);
+    assert_true(info.current_size >= size + 199);
+    rv_table_info_fini(&info);
+    rv_store_unref(store);
+  }
+}
+
 /* ---- what is too large ---- */
 
 static void what_never_fits_is_refused_at_once(void **state)
@@ -551,6 +693,10 @@ int main(void)
       cmocka_unit_test(a_sample_that_is_let_go_elsewhere_makes_room),
       cmocka_unit_test(a_full_table_goes_on_at_the_limit_of_those_that_grow),
       cmocka_unit_test(what_streams_bring_never_stops_tables_that_hold_little),
+      cmocka_unit_test(a_higher_limit_lets_those_go_on_who_wait),
+      cmocka_unit_test(below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait),
+      cmocka_unit_test(what_fits_no_more_under_a_lower_limit_is_refused_instead_of_waiting),
+      cmocka_unit_test(a_lower_bound_of_a_table_is_come_down_to_by_its_remover),
       cmocka_unit_test(what_never_fits_is_refused_at_once),
       cmocka_unit_test(a_table_keeps_its_bound_by_its_remover),
       cmocka_unit_test(rows_keep_a_tables_bound_too),

@@ -58,7 +58,7 @@ rv_code rv_placed_form_new(rv_table *table, const rv_spec *specs, uint32_t num_s
     rv_shape_elements(specs[i].dtype, (uint32_t)specs[i].rank, specs[i].shape, &elements, &row_bytes, NULL); /* it could before */
     form->row_bytes += row_bytes;
   }
-  code = table->bounded
+  code = rv_table_is_bounded(table)
              ? rv_table_check_bytes(table, form->row_bytes * (size_t)rv_trajectory_box_of(form->template)->span, "an item", err)
              : RV_OK;
   if (code != RV_OK) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
+#include "store/replay.h"
 
 enum {
   EVICTED_AT_ONCE = 16,
@@ -11,8 +12,7 @@ enum {
   NEARLY = 16 /* with less than this part of its bound left a table is full: how much goes with an item is not its to choose */
 };
 
-/* Items go until the rest, and what comes, are within the bound; some of them. */
-static rv_room evict(rv_turn *turn, size_t bound, rv_error *err)
+rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err)
 {
   rv_table *table = turn->table;
   rv_books *books = &table->books;
@@ -34,8 +34,8 @@ rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_err
 {
   rv_table *table = turn->table;
   const rv_books *books = &table->books;
-  size_t most = table->max_bytes, bound = most > comes ? most - comes : 0, held = rv_books_of_items(books);
-  if (held > bound && books->slab.count > 0) return evict(turn, bound, err);
+  size_t most = rv_table_max_bytes(table), bound = most > comes ? most - comes : 0, held = rv_books_of_items(books);
+  if (held > bound && books->slab.count > 0) return rv_table_evict(turn, bound, err);
   bool full = (int64_t)books->slab.count >= table->config.max_size || (most < SIZE_MAX && held > bound - bound / NEARLY);
   size_t margin = full ? 0 : rv_memory_margin(table->memory);
   table->waits_for_memory = !rv_memory_ask(table->memory, uncounted + margin);
@@ -45,10 +45,10 @@ rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_err
 rv_code rv_table_check_bytes(const rv_table *table, size_t bytes, const char *what, rv_error *err)
 {
   const char *name = "max_bytes";
-  size_t most = table->max_bytes;
-  if (table->memory->limit - rv_memory_margin(table->memory) < most) {
+  size_t most = rv_table_max_bytes(table), limit = rv_memory_limit(table->memory);
+  if (limit - limit / RV_MEMORY_MARGIN < most) {
     name = "the store's memory_limit";
-    most = table->memory->limit - rv_memory_margin(table->memory);
+    most = limit - limit / RV_MEMORY_MARGIN;
   }
   if (bytes <= most) return RV_OK;
   char have[32], may[32];
@@ -94,6 +94,38 @@ void rv_table_serve_memory(rv_table *table)
     rv_turn_finish(&turn);
   else
     rv_turn_leave(&turn);
+}
+
+/* ---- bounds that change ---- */
+
+static void note_bounded(rv_table *table)
+{
+  bool bounded = rv_table_max_bytes(table) < SIZE_MAX || rv_memory_limit(table->memory) < SIZE_MAX;
+  atomic_store_explicit(&table->bounded, bounded, memory_order_relaxed);
+  if (!bounded) table->waits_for_memory = false;
+}
+
+void rv_table_set_max_bytes(rv_table *table, int64_t max_bytes)
+{
+  table->config.max_bytes = max_bytes;
+  atomic_store_explicit(&table->max_bytes, max_bytes > 0 ? (size_t)max_bytes : SIZE_MAX, memory_order_relaxed);
+  note_bounded(table);
+}
+
+void rv_table_learn_memory_limit(rv_table *table)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  note_bounded(table);
+  rv_turn_finish(&turn);
+}
+
+void rv_table_replay_max_bytes(rv_table *table, int64_t max_bytes)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_table_set_max_bytes(table, max_bytes);
+  rv_turn_end(&turn);
 }
 
 void rv_table_count_books(rv_table *table)

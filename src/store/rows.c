@@ -171,6 +171,7 @@ static const rv_chunk *next_segment(const rv_rows *rows)
 static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t *k, rv_error *err)
 {
   const rv_table *table = turn->table;
+  if (rv_table_check_bytes(table, rows->form->row_bytes, "a row", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
   const rv_chunk *segment = next_segment(rows);
   size_t comes = 0, uncounted = 0;
   if (segment == NULL) {
@@ -185,7 +186,9 @@ static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t *k, rv_error
     *k = held;
   }
   size_t books = *k * sizeof(rv_item) + (comes > 0 ? sizeof(rv_hold) : 0);
-  return rv_table_make_room(turn, comes + books, uncounted + books, err);
+  rv_room room = rv_table_make_room(turn, comes + books, uncounted + books, err);
+  if (room == RV_ROOM_FAILED) rv_error_prefix(err, "table \"%s\": row %zu", table->name, rows->done);
+  return room;
 }
 
 bool rv_rows_step(rv_turn *turn, rv_rows *rows)
@@ -196,15 +199,19 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
   if (allowed <= 0 || !rv_changes_have_room(table, 1)) return false;
   k = (size_t)allowed;
-  rv_room room = table->bounded ? make_room(turn, rows, &k, err) : RV_ROOM_THERE;
+  rv_room room = rv_table_is_bounded(table) ? make_room(turn, rows, &k, err) : RV_ROOM_THERE;
   if (room == RV_ROOM_SOON || room == RV_ROOM_NONE) return room == RV_ROOM_SOON;
+  if (room == RV_ROOM_FAILED) {
+    rv_turn_complete(turn, &rows->waiter, err->code);
+    return true;
+  }
   /* up to the bound first, so that from there on every slot has an item */
   int64_t left = table->config.max_size - (int64_t)table->books.slab.count;
   if (table->replaces && left > 0 && (int64_t)k > left) k = (size_t)left;
   uint64_t before = table->books.slab.sequence;
   rv_hold *hold = NULL;
   rv_changes_from(table, rows->naming, NULL, 0);
-  rv_code code = room == RV_ROOM_FAILED ? RV_RESOURCE_EXHAUSTED : rv_changes_reserve(table, 2 * k, k, err);
+  rv_code code = rv_changes_reserve(table, 2 * k, k, err);
   if (code == RV_OK && rows->placed != NULL && is_full(table)) {
     code = take_in_placed(turn, rows, k, &added, err);
     removed = (int64_t)added;

@@ -19,6 +19,7 @@ static void fill_head(const rv_table *table, rv_snapshot *snapshot)
                                       .sampler = config->sampler,
                                       .remover = config->remover,
                                       .max_size = config->max_size,
+                                      .max_bytes = config->max_bytes,
                                       .max_times_sampled = config->max_times_sampled,
                                       .signature = table->signature,
                                       .limiter = table->limiter,

@@ -18,7 +18,7 @@ typedef struct rv_snapshot rv_snapshot;
 typedef struct rv_snapshot_head {
   const char *name;
   rv_selector_config sampler, remover;
-  int64_t max_size;
+  int64_t max_size, max_bytes; /* max_bytes 0: none */
   int32_t max_times_sampled;
   const rv_signature *signature; /* num_specs 0: none */
   rv_rate_limiter limiter;       /* configuration and counters */

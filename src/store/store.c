@@ -217,8 +217,9 @@ rv_memory *rv_store_memory(rv_store *store)
 void rv_store_memory_info(rv_store *store, rv_memory_info *out)
 {
   const rv_memory *memory = store->memory;
+  size_t limit = rv_memory_limit(memory);
   *out = (rv_memory_info){.used_bytes = (int64_t)rv_memory_used(memory),
-                          .limit_bytes = memory->limit == SIZE_MAX ? 0 : (int64_t)memory->limit,
+                          .limit_bytes = limit == SIZE_MAX ? 0 : (int64_t)limit,
                           .stream_bytes = (int64_t)rv_memory_on_the_way(memory),
                           .spilled_bytes = (int64_t)atomic_load_explicit(&memory->spilled, memory_order_relaxed)};
 }

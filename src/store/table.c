@@ -141,8 +141,6 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   table->cache = rv_decode_cache_ref(cache);
   table->crew = crew;
   table->memory = memory;
-  table->max_bytes = config->max_bytes > 0 ? (size_t)config->max_bytes : SIZE_MAX;
-  table->bounded = table->max_bytes < SIZE_MAX || memory->limit < SIZE_MAX;
   rv_mutex_init(&table->mutex, RV_RANK_TABLE, "table");
   atomic_init(&table->contenders, 0);
   rv_list_init(&table->inserts);
@@ -152,6 +150,9 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   rv_rates_init(&table->rates, rv_monotonic_ns(env));
   rv_stamp_init(&table->stamp, env);
   rv_code code = copy_config(table, config, err);
+  atomic_init(&table->max_bytes, SIZE_MAX);
+  atomic_init(&table->bounded, false);
+  rv_table_set_max_bytes(table, config->max_bytes);
   rv_table_new_books(table, 1, rv_entropy64(env), 0);
   if (code == RV_OK) code = rv_rate_limiter_init(&table->limiter, &config->rate_limiter, err);
   if (code == RV_OK) code = make_selectors(table, registry, err);

@@ -17,10 +17,6 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
 rv_code rv_table_reset(rv_table *table, rv_error *err);
 rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config *config, rv_error *err);
 /* As rv_client_set_bounds, a part of it at a time (about 1,000 items): until it fails, or `done`. */
-typedef struct rv_table_bounds {
-  int64_t max_size;          /* or RV_UNCHANGED, and so the next */
-  int32_t max_times_sampled; /* 0: none */
-} rv_table_bounds;
 typedef struct rv_bounds_change {
   rv_table_bounds bounds;
   uint64_t number; /* 0 to begin with; the table's, which tells it from a later one */
@@ -44,6 +40,8 @@ bool rv_table_can_insert(rv_table *table, int64_t n);
 rv_code rv_table_check_layout(const rv_table *table, const rv_trajectory *trajectory, rv_error *err);
 /* There may be room in memory again: who waits for it goes on. With no lock held that comes after a table's. */
 void rv_table_serve_memory(rv_table *table);
+/* Likewise, after its store's limit has changed. */
+void rv_table_learn_memory_limit(rv_table *table);
 rv_memory *rv_table_memory(const rv_table *table);             /* its store's account */
 const rv_signature *rv_table_signature(const rv_table *table); /* num_specs 0: none */
 

@@ -113,17 +113,17 @@ struct rv_table {
   rv_decode_cache *cache;
   rv_crew *crew;     /* the store's */
   rv_memory *memory; /* the store's */
-  size_t max_bytes;  /* of items; SIZE_MAX: no bound */
-  bool bounded;      /* there is a bound in bytes, its own or the store's */
   char *name;
-  rv_table_config
-      config; /* name, selector texts and extensions point into copies; signature NULL. Its max_size and max_times_sampled
-                             may change, under the lock */
+  rv_table_config config; /* name, selector texts and extensions point into copies; signature NULL. Its max_size, max_bytes and
+                             max_times_sampled may change, under the lock */
   rv_signature *signature;
   bool weighs; /* some selector takes no negative and no infinite priority */
   rv_extension *extensions;
   size_t num_extensions;
   atomic_uint contenders; /* threads that wait for the mutex */
+  /* These change under the lock, and are read without it. */
+  atomic_size_t max_bytes; /* of items; SIZE_MAX: no bound */
+  atomic_bool bounded;     /* there is a bound in bytes, its own or the store's */
 
   rv_mutex mutex; /* everything below */
   bool closed;
@@ -239,6 +239,18 @@ typedef enum rv_room {
   RV_ROOM_FAILED /* the error says why */
 } rv_room;
 
+static inline size_t rv_table_max_bytes(const rv_table *table)
+{
+  return atomic_load_explicit(&table->max_bytes, memory_order_relaxed);
+}
+static inline bool rv_table_is_bounded(const rv_table *table)
+{
+  return atomic_load_explicit(&table->bounded, memory_order_relaxed);
+}
+/* 0: none. Under the lock, or before anybody else has the table. */
+void rv_table_set_max_bytes(rv_table *table, int64_t max_bytes);
+/* Some items go, as long as they take more than `bound`: RV_ROOM_SOON. */
+rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err);
 /* Before what takes so many bytes comes to a table that is bounded; `uncounted` of them are not in the store's account yet. */
 rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_error *err);
 /* How much comes with an item. */
@@ -249,7 +261,7 @@ rv_code rv_insert_check_bytes(const rv_table *table, const rv_trajectory *trajec
 /* The most that is taken in one piece for items that may come. */
 static inline size_t rv_table_most_at_once(const rv_table *table)
 {
-  size_t share = table->memory->limit / 64, own = table->max_bytes / 16;
+  size_t share = rv_memory_limit(table->memory) / 64, own = rv_table_max_bytes(table) / 16;
   return share < own ? share : own;
 }
 /* The account learns what the books take now. */

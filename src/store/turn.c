@@ -64,13 +64,13 @@ void rv_turn_leave(rv_turn *turn)
   rv_mutex_unlock(&table->mutex);
   if (turn->garbage.holds != NULL || turn->garbage.looses != NULL) rv_garbage_free(&turn->garbage);
   if (some) deliver(table, &completed);
-  if (table->bounded) rv_memory_serve(table->memory);
+  if (rv_table_is_bounded(table)) rv_memory_serve(table->memory);
 }
 
 void rv_turn_pause(rv_turn *turn)
 {
-  bool compact =
-      turn->table->max_bytes < SIZE_MAX && rv_table_wants_compaction(turn->table); /* else too many items would go for it */
+  bool compact = rv_table_max_bytes(turn->table) < SIZE_MAX &&
+                 rv_table_wants_compaction(turn->table); /* else too many items would go for it */
   rv_turn_leave(turn);
   if (compact) rv_table_compact(turn->table, RV_COMPACT_STAYS);
   if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();

@@ -127,7 +127,7 @@ void rv_set_rate_limiter_serialize(rv_writer_buf *out, const char *table, const 
 rv_code rv_set_bounds_parse(rv_span message, rv_span *table, rv_table_bounds *out, rv_error *err)
 {
   *table = (rv_span){0};
-  *out = (rv_table_bounds){.max_size = RV_UNCHANGED, .max_times_sampled = RV_UNCHANGED};
+  *out = rv_table_bounds_unchanged();
   rv_reader reader;
   rv_field field;
   rv_reader_init(&reader, message);
@@ -135,6 +135,7 @@ rv_code rv_set_bounds_parse(rv_span message, rv_span *table, rv_table_bounds *ou
     if (rv_field_is(&field, 1, RV_WIRE_BYTES)) *table = field.bytes;
     if (rv_field_is(&field, 2, RV_WIRE_VARINT)) out->max_size = (int64_t)field.value;
     if (rv_field_is(&field, 3, RV_WIRE_VARINT)) out->max_times_sampled = rv_field_int32(&field);
+    if (rv_field_is(&field, 4, RV_WIRE_VARINT)) out->max_bytes = (int64_t)field.value;
   }
   return reader.broken ? rv_fail_parse(err, "SetBoundsRequest") : rv_check_text(*table, "the table name of bounds", err);
 }
@@ -144,4 +145,23 @@ void rv_set_bounds_serialize(rv_writer_buf *out, const char *table, const rv_tab
   rv_put_string(out, 1, table);
   if (bounds->max_size != RV_UNCHANGED) rv_put_varint_always(out, 2, (uint64_t)bounds->max_size);
   if (bounds->max_times_sampled != RV_UNCHANGED) rv_put_varint_always(out, 3, (uint64_t)(int64_t)bounds->max_times_sampled);
+  if (bounds->max_bytes != RV_UNCHANGED) rv_put_varint_always(out, 4, (uint64_t)bounds->max_bytes);
+}
+
+/* ---- SetMemoryLimit ---- */
+
+rv_code rv_set_memory_limit_parse(rv_span message, uint64_t *bytes, rv_error *err)
+{
+  *bytes = 0;
+  rv_reader reader;
+  rv_field field;
+  rv_reader_init(&reader, message);
+  while (rv_reader_next(&reader, &field))
+    if (rv_field_is(&field, 1, RV_WIRE_VARINT)) *bytes = field.value;
+  return reader.broken ? rv_fail_parse(err, "SetMemoryLimitRequest") : RV_OK;
+}
+
+void rv_set_memory_limit_serialize(rv_writer_buf *out, uint64_t bytes)
+{
+  rv_put_varint(out, 1, bytes);
 }

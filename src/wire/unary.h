@@ -68,6 +68,9 @@ void rv_set_rate_limiter_serialize(rv_writer_buf *out, const char *table, const 
 rv_code rv_set_bounds_parse(rv_span message, rv_span *table, rv_table_bounds *out, rv_error *err);
 void rv_set_bounds_serialize(rv_writer_buf *out, const char *table, const rv_table_bounds *bounds);
 
+rv_code rv_set_memory_limit_parse(rv_span message, uint64_t *bytes, rv_error *err);
+void rv_set_memory_limit_serialize(rv_writer_buf *out, uint64_t bytes);
+
 /* CheckpointResponse. */
 rv_code rv_checkpoint_response_parse(rv_span message, rv_span *path, rv_error *err);
 void rv_checkpoint_response_serialize(rv_writer_buf *out, const char *path);

@@ -161,7 +161,9 @@ static void a_rate_limiter_comes_back(void **state)
 static void bounds_come_back_and_what_is_absent_stays_as_it_is(void **state)
 {
   (void)state;
-  const rv_table_bounds all[] = {{5000000000, 0}, {RV_UNCHANGED, 7}, {3, RV_UNCHANGED}};
+  const rv_table_bounds all[] = {{.max_size = 5000000000, .max_bytes = RV_UNCHANGED, .max_times_sampled = 0},
+                                 {.max_size = RV_UNCHANGED, .max_bytes = 0, .max_times_sampled = 7},
+                                 {.max_size = 3, .max_bytes = 6000000000, .max_times_sampled = RV_UNCHANGED}};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     rv_writer_buf out;
     rv_writer_buf_init(&out);
@@ -172,6 +174,7 @@ static void bounds_come_back_and_what_is_absent_stays_as_it_is(void **state)
     assert_int_equal(rv_set_bounds_parse(span_of(buf), &table, &back, NULL), RV_OK);
     assert_true(span_is(table, "replay") && back.max_size == all[i].max_size);
     assert_int_equal(back.max_times_sampled, all[i].max_times_sampled);
+    assert_int_equal(back.max_bytes, all[i].max_bytes);
     rv_buf_unref(buf);
   }
 }

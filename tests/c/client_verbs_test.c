@@ -131,26 +131,67 @@ TEST(set_rate_limiter_lets_others_through)
   assert_code(rv_client_set_rate_limiter(f->client, "five", &limiter, &long_enough, &err), RV_INVALID_ARGUMENT);
 }
 
+static rv_code set_bounds(rv_client *client, const char *table, int64_t max_size, int32_t max_times_sampled, rv_error *err)
+{
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_size = max_size;
+  bounds.max_times_sampled = max_times_sampled;
+  return rv_client_set_bounds(client, table, &bounds, &long_enough, err);
+}
+
 TEST(set_bounds_changes_a_running_table)
 {
   rv_error err;
   for (int i = 0; i < 3; i++) add_values(f->client, "fifo", 1000);
-  assert_ok(rv_client_set_bounds(f->client, "fifo", 7, RV_UNCHANGED, &long_enough, &err));
+  assert_ok(set_bounds(f->client, "fifo", 7, RV_UNCHANGED, &err));
   assert_int_equal(table_size(f, "fifo"), 7);
   rv_batch *batch;
   assert_ok(rv_client_sample_batch(f->client, "fifo", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
   assert_int_equal(rv_batch_info(batch, 0)->table_size, 7); /* the oldest of the newest seven */
   rv_batch_free(batch);
-  assert_ok(rv_client_set_bounds(f->client, "fifo", RV_UNCHANGED, 1, &long_enough, &err));
+  assert_ok(set_bounds(f->client, "fifo", RV_UNCHANGED, 1, &err));
   assert_ok(rv_client_sample_batch(f->client, "fifo", 7, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
   rv_batch_free(batch);
   assert_int_equal(table_size(f, "fifo"), 0);
-  assert_ok(rv_client_set_bounds(f->client, "fifo", 2000, 0, &long_enough, &err));
+  assert_ok(set_bounds(f->client, "fifo", 2000, 0, &err));
   add_values(f->client, "fifo", 1500);
   assert_int_equal(table_size(f, "fifo"), 1500);
-  assert_code(rv_client_set_bounds(f->client, "five", 4, RV_UNCHANGED, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(set_bounds(f->client, "five", 4, RV_UNCHANGED, &err), RV_INVALID_ARGUMENT);
   assert_says("min_size_to_sample is 5");
-  assert_code(rv_client_set_bounds(f->client, "fifo", 0, RV_UNCHANGED, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_code(set_bounds(f->client, "fifo", 0, RV_UNCHANGED, &err), RV_INVALID_ARGUMENT);
+}
+
+TEST(set_memory_limit_changes_a_running_server)
+{
+  rv_error err;
+  const size_t limits[] = {(size_t)1 << 30, 0};
+  for (size_t i = 0; i < 2; i++) {
+    rv_server_info *info;
+    assert_ok(rv_client_set_memory_limit(f->client, limits[i], &long_enough, &err));
+    assert_ok(rv_client_server_info(f->client, &long_enough, &info, &err));
+    assert_int_equal(info->memory.limit_bytes, limits[i]);
+    rv_server_info_free(info);
+  }
+}
+
+TEST(set_bounds_in_bytes_changes_that_alone)
+{
+  rv_error err;
+  for (int i = 0; i < 2; i++) add_values(f->client, "fifo", 1000);
+  int64_t most = table_size(f, "fifo");
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_bytes = 1 << 15;
+  assert_ok(rv_client_set_bounds(f->client, "fifo", &bounds, &long_enough, &err));
+  int64_t left = table_size(f, "fifo");
+  assert_true(left > 50 && left < most);
+  rv_server_info *info;
+  assert_ok(rv_client_server_info(f->client, &long_enough, &info, &err));
+  for (size_t i = 0; i < info->num_tables; i++)
+    assert_int_equal(info->tables[i].max_bytes, strcmp(info->tables[i].name, "fifo") == 0 ? 1 << 15 : 0);
+  rv_server_info_free(info);
+  bounds.max_bytes = -2;
+  assert_code(rv_client_set_bounds(f->client, "fifo", &bounds, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("max_bytes is -2");
 }
 
 TEST(checkpoint_without_a_checkpointer_is_refused)
@@ -179,7 +220,7 @@ TEST(an_unknown_table_is_not_found_by_any_verb)
               RV_NOT_FOUND);
   assert_code(rv_client_reset(f->client, "nowhere", &long_enough, &err), RV_NOT_FOUND);
   assert_code(rv_client_set_rate_limiter(f->client, "nowhere", &limiter, &long_enough, &err), RV_NOT_FOUND);
-  assert_code(rv_client_set_bounds(f->client, "nowhere", 5, RV_UNCHANGED, &long_enough, &err), RV_NOT_FOUND);
+  assert_code(set_bounds(f->client, "nowhere", 5, RV_UNCHANGED, &err), RV_NOT_FOUND);
   assert_code(rv_client_sample_batch(f->client, "nowhere", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err), RV_NOT_FOUND);
   assert_code(rv_client_reset(f->client, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
 }
@@ -195,6 +236,8 @@ int main(void)
                                      EVERY_WAY(reset_empties_a_table),
                                      EVERY_WAY(set_rate_limiter_lets_others_through),
                                      EVERY_WAY(set_bounds_changes_a_running_table),
+                                     EVERY_WAY(set_memory_limit_changes_a_running_server),
+                                     EVERY_WAY(set_bounds_in_bytes_changes_that_alone),
                                      EVERY_WAY(checkpoint_without_a_checkpointer_is_refused),
                                      EVERY_WAY(an_unknown_table_is_not_found_by_any_verb)};
   return cmocka_run_group_tests(tests, NULL, NULL);

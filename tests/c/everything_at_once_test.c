@@ -270,7 +270,8 @@ static void govern(worker *w)
   rv_code code;
   rv_rate_limiter_config limiter =
       below(w, 2) == 0 ? rv_rate_limiter_min_size(1 + below(w, 5)) : rv_rate_limiter_sample_to_insert_ratio(2, 5, 100);
-  switch (below(w, 8)) {
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  switch (below(w, 10)) {
   case 0: expect(rv_client_reset(w->client, some_table(w), &wait, &err), &err); break;
   case 1: expect(rv_journal_sync(w->all->journal, 1000, &err), &err); break;
   case 2:
@@ -279,6 +280,14 @@ static void govern(worker *w)
     if (code == RV_OK) free(path);
     break;
   case 3: rv_journal_get_stats(w->all->journal, &stats); break;
+  case 4:
+    bounds.max_bytes = below(w, 2) == 0 ? 0 : (int64_t)(1 + below(w, 64)) << 14;
+    code = rv_client_set_bounds(w->client, some_table(w), &bounds, &wait, &err);
+    if (code != RV_ABORTED) expect(code, &err); /* another one's came in between */
+    break;
+  case 5:
+    expect(rv_client_set_memory_limit(w->client, below(w, 2) == 0 ? 0 : (size_t)(1 + below(w, 16)) << 20, &wait, &err), &err);
+    break;
   default: expect(rv_client_set_rate_limiter(w->client, "replay", &limiter, &wait, &err), &err);
   }
 }

@@ -23,6 +23,7 @@ static const char *const methods[] = {INSERT,
                                       "/reverie.Reverie/Get",
                                       "/reverie.Reverie/SetRateLimiter",
                                       "/reverie.Reverie/SetBounds",
+                                      "/reverie.Reverie/SetMemoryLimit",
                                       "/grpc.health.v1.Health/Check",
                                       "/grpc.health.v1.Health/Watch"};
 enum { NUM_METHODS = sizeof methods / sizeof methods[0] };

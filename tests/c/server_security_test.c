@@ -300,8 +300,12 @@ static void what_administrators_do_is_in_the_log(void **state)
   rv_client *admin = client_of(&s, admin_token, NULL), *learner = client_of(&s, learner_token, NULL);
   assert_ok(rv_client_reset(admin, "replay", &long_enough, &err));
   assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
-  assert_ok(rv_client_set_bounds(admin, "fifo", 5, RV_UNCHANGED, &long_enough, &err));
-  assert_code(rv_client_set_bounds(learner, "fifo", 6, RV_UNCHANGED, &long_enough, &err), RV_PERMISSION_DENIED);
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_size = 5;
+  assert_ok(rv_client_set_bounds(admin, "fifo", &bounds, &long_enough, &err));
+  assert_code(rv_client_set_bounds(learner, "fifo", &bounds, &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_ok(rv_client_set_memory_limit(admin, (size_t)1 << 30, &long_enough, &err));
+  assert_code(rv_client_set_memory_limit(learner, 0, &long_enough, &err), RV_PERMISSION_DENIED);
   pthread_mutex_lock(&s.lock);
   assert_non_null(strstr(s.log, "audit: admin from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"replay\": OK"));
@@ -309,6 +313,8 @@ static void what_administrators_do_is_in_the_log(void **state)
   assert_non_null(strstr(s.log, "reset table \"per\": PERMISSION_DENIED"));
   assert_non_null(strstr(s.log, "changed the bounds of table \"fifo\": OK"));
   assert_non_null(strstr(s.log, "changed the bounds of table \"fifo\": PERMISSION_DENIED"));
+  assert_non_null(strstr(s.log, "changed the memory limit: OK"));
+  assert_non_null(strstr(s.log, "changed the memory limit: PERMISSION_DENIED"));
   assert_null(strstr(s.log, admin_token));
   pthread_mutex_unlock(&s.lock);
   assert_code(rv_client_reset(learner, "x\nforged", &long_enough, &err), RV_PERMISSION_DENIED);

@@ -210,7 +210,12 @@ static rv_code set_rate_limiter(world *w, const rv_wait *wait, rv_error *err)
 }
 static rv_code set_bounds(world *w, const rv_wait *wait, rv_error *err)
 {
-  return rv_client_set_bounds(w->place.client, "few", 2000, 0, wait, err);
+  const rv_table_bounds bounds = rv_table_bounds_unchanged();
+  return rv_client_set_bounds(w->place.client, "few", &bounds, wait, err);
+}
+static rv_code set_memory_limit(world *w, const rv_wait *wait, rv_error *err)
+{
+  return rv_client_set_memory_limit(w->place.client, 0, wait, err);
 }
 static rv_code checkpoint(world *w, const rv_wait *wait, rv_error *err)
 {
@@ -250,6 +255,7 @@ static const struct waiting_call {
     {"reset", reset, NULL, NULL},
     {"set_rate_limiter", set_rate_limiter, NULL, NULL},
     {"set_bounds", set_bounds, NULL, NULL},
+    {"set_memory_limit", set_memory_limit, NULL, NULL},
     {"checkpoint", checkpoint, NULL, NULL},
 };
 enum { CALLS = sizeof calls / sizeof calls[0] };

@@ -104,6 +104,7 @@ ABSENT = {
     "server_info": lambda client: client.server_info(0.2),
     "set_rate_limiter": lambda client: client.set_rate_limiter("t", reverie.rate_limiters.MinSize(1), timeout=0.2),
     "set_bounds": lambda client: client.set_bounds("t", max_size=1, timeout=0.2),
+    "set_memory_limit": lambda client: client.set_memory_limit(1, timeout=0.2),
     "checkpoint": lambda client: client.checkpoint(timeout=0.2),
 }
 

@@ -215,6 +215,7 @@ def test_reveries_own_methods(stubs, channel):
     assert [(i.max_size, i.max_times_sampled) for i in after.table_info if i.name == "t"] == [
         (i.max_size, 3) for i in info.table_info if i.name == "t"
     ]
+    stub.SetMemoryLimit(stubs.reverie.SetMemoryLimitRequest(bytes=1 << 30), timeout=10)
 
 
 def test_health(server, channel):

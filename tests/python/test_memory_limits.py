@@ -50,6 +50,42 @@ def test_an_add_that_waits_for_memory_says_so():
     assert "of 4.0 MiB used" in said
 
 
+def test_a_higher_limit_lets_an_add_go_on_that_waits(limited):
+    client = limited(make_table(max_size=100_000))
+    added, _ = fill(client)
+    result = []
+    waiting = threading.Thread(target=lambda: result.append(client.add("t", row(added), timeout=60)))
+    waiting.start()
+    while not client.server_info()["t"].waiting:
+        pass
+    client.set_memory_limit(2 * LIMIT)
+    waiting.join()
+    assert result
+    assert client.memory_info().limit == 2 * LIMIT
+    client.set_memory_limit(LIMIT // 2)
+    with pytest.raises(reverie.errors.DeadlineExceededError):
+        client.add("t", row(added + 1), timeout=0.2)
+    assert client.server_info()["t"].current_size == added + 1
+
+
+def test_a_lower_bound_in_bytes_takes_the_oldest_away_and_lasts(tmp_path):
+    def serve():
+        saved = reverie.checkpointers.DefaultCheckpointer(str(tmp_path))
+        return reverie.Server([make_table(max_size=1000)], address="127.0.0.1:0", checkpointer=saved)
+
+    with serve() as server:
+        client = reverie.Client(server.address)
+        keys = [client.add("t", row(number)) for number in range(50)]
+        client.set_bounds("t", max_bytes=10 * ROW)
+        info = client.server_info()["t"]
+        assert info.item_bytes <= info.max_bytes == 10 * ROW
+        assert 7 <= info.current_size <= 10
+        assert [item.key for item in client.items("t")] == keys[-info.current_size :]
+        client.checkpoint()
+    with serve() as server:
+        assert reverie.Client(server.address).server_info()["t"].max_bytes == 10 * ROW
+
+
 def test_near_the_limit_an_add_waits(limited):
     client = limited(make_table(max_size=100_000))
     added, said = fill(client)

@@ -220,6 +220,7 @@ def test_a_running_tables_bounds_can_be_changed(connect):
         ({"max_size": 2.5}, TypeError, "max_size must be an integer"),
         ({"max_times_sampled": -1}, ValueError, "max_times_sampled must be an integer from 0"),
         ({"max_times_sampled": "1"}, TypeError, "max_times_sampled must be an integer"),
+        ({"max_bytes": -1}, ValueError, "max_bytes must be an integer from 0"),
         ({"max_size": 4}, ValueError, 'table "t".*min_size_to_sample is 5'),
     ],
 )

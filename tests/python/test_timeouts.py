@@ -20,6 +20,7 @@ OUR_OWN = [
     "batches",
     "set_rate_limiter",
     "set_bounds",
+    "set_memory_limit",
 ]
 
 

@@ -86,6 +86,7 @@ CALLS = {
         None,
     ),
     "Client.set_bounds": (lambda w, t: w.client.set_bounds("few", max_size=2000, timeout=t), None, None),
+    "Client.set_memory_limit": (lambda w, t: w.client.set_memory_limit(0, timeout=t), None, None),
     "Client.checkpoint": (lambda w, t: w.client.checkpoint(timeout=t), None, None),
     "Client.writer": (lambda w, t: w.client.writer(1, timeout=t), None, None),
     "Client.trajectory_writer": (lambda w, t: w.client.trajectory_writer(1, get_signature_timeout_ms=whole(t)), None, None),
