@@ -133,7 +133,7 @@ rv_code rv_pieces_append(rv_pieces *to, rv_pieces *from)
   if (from->count > 0) memcpy(to->piece + to->count, from->piece, from->count * sizeof *from->piece);
   to->count += from->count;
   to->bytes += from->bytes;
-  to->tail = NULL; /* what was appended ends elsewhere */
+  if (to->tail == NULL) to->tail = from->tail; /* else the one begun has room yet, though what was appended stands behind it */
   rv_buf_unref(from->spare);
   free(from->piece);
   rv_pieces_init(from);

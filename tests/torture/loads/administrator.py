@@ -45,7 +45,7 @@ class Administrator(Load):
         data = {"id": ids, "payload": items.payload(ids, WIDTH)}
         call = self.call("add_batch", self.client.add_batch, "scratch", data, ids.astype(np.float64), timeout=PATIENCE)
         if call.succeeded and time.monotonic() > self.unsettled_until:  # otherwise the reset of before may still come
-            self.stream.confirm(ids)
+            self.stream.confirm(ids[: call.result])
 
     def reset(self) -> None:
         last = self.stream.next - 1

@@ -18,6 +18,7 @@ import reverie
 from .. import items, ledger, status
 
 PATIENCE = 8.0  # seconds that a call may take
+WATCH = 0.05  # seconds between looks at whether this process runs
 SLACK = 1.5  # and so much more until it is late: a client gives the server's own answer a second, a busy machine the rest
 
 
@@ -27,19 +28,21 @@ class Place:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.stop = threading.Event()
-        self.starved = 0.0  # seconds that this process got no processor, or was stopped
+        self._watched = 0.0, time.monotonic()  # what `starved_at` gave, and when
         path = folder / "reports"
         self.reports = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        before = time.monotonic()
         while True:
-            time.sleep(0.05)
+            time.sleep(WATCH)
             now = time.monotonic()
-            if now - before > 0.15:
-                self.starved += now - before - 0.05
-            before = now
+            self._watched = self.starved_at(now), now
+
+    def starved_at(self, now: float) -> float:
+        """Seconds until now in which this process got no processor, or was stopped; also those of which the watch does not know yet."""
+        before, at = self._watched
+        return before + (now - at - WATCH if now - at > 3 * WATCH else 0.0)
 
     def report(self, kind: str, load: str, what: str, **more: Any) -> None:
         line = {"at": time.monotonic(), "kind": kind, "load": load, "what": what, **more}
@@ -100,7 +103,8 @@ class Load(threading.Thread):
 
     def call(self, what: str, function: Callable[..., Any], *args: Any, patience: float = PATIENCE, **options: Any) -> Call:
         """Calls it; an error of the store is reported. `patience`: what it was told to wait at most."""
-        began, starved = time.monotonic(), self.place.starved
+        began = time.monotonic()
+        starved = self.place.starved_at(began)
         self.status[status.STARVED] = starved
         self.status[status.LIMIT], self.status[status.BEGAN] = patience, began
         result, failed = None, None
@@ -108,9 +112,9 @@ class Load(threading.Thread):
             result = function(*args, **options)
         except reverie.ReverieError as error:
             failed = error
-        waited = time.monotonic() - began
+        ended = time.monotonic()
         self.status[status.BEGAN] = 0.0
-        waited -= self.place.starved - starved
+        waited = ended - began - (self.place.starved_at(ended) - starved)
         self.status[status.CALLS] += 1
         self.status[status.LONGEST] = max(self.status[status.LONGEST], waited)
         if waited > patience + SLACK:
@@ -157,7 +161,9 @@ class Stream:
         return items.ids_of(self.number, low, self.next - 1)
 
     def confirm(self, ids: items.Ids) -> None:
-        """Of the last `take`."""
+        """Of the last `take`; none is fine."""
+        if len(ids) == 0:
+            return
         first = items.first_id(self.number)
         self.ledger.confirmed(int(ids[0]) - first, int(ids[-1]) - first, self.since)
 
