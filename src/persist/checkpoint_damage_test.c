@@ -60,12 +60,10 @@ static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
       size_t at = size * k / 40;
       char why[100];
       snprintf(why, sizeof why, "%s, byte %zu", names[i], at);
-      if (at > 0) {
-        write_bytes(t.newer, names[i], bytes, at);
-        older_is_restored(f, &t, why);
-        logged(f, names[i]);
-        logged(f, "passed over");
-      }
+      write_bytes(t.newer, names[i], bytes, at);
+      older_is_restored(f, &t, why);
+      logged(f, at > 0 ? names[i] : t.newer);
+      logged(f, "passed over");
       bytes[at] ^= 0x55;
       write_bytes(t.newer, names[i], bytes, size);
       older_is_restored(f, &t, why);
@@ -97,6 +95,14 @@ static void a_missing_file_is_damage(void **state)
   two t;
   save_two(f, &t);
   char path[400];
+  uint8_t *bytes;
+  size_t size = read_bytes(t.newer, RV_ITEMS_FILE, &bytes);
+  snprintf(path, sizeof path, "%s/" RV_ITEMS_FILE, t.newer);
+  unlink(path);
+  older_is_restored(f, &t, "no items");
+  logged(f, "no item is there");
+  write_bytes(t.newer, RV_ITEMS_FILE, bytes, size);
+  free(bytes);
   snprintf(path, sizeof path, "%s/" RV_CHUNKS_FILE, t.newer);
   unlink(path);
   older_is_restored(f, &t, "no chunks");

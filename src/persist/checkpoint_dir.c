@@ -100,6 +100,39 @@ void rv_checkpoint_list_fini(rv_checkpoint_list *list)
   *list = (rv_checkpoint_list){0};
 }
 
+/* ---- locking ---- */
+
+/* The mark of one of ours, locked by flock()'s `operation`. -1: it has none, there are no locks, or, with *taken, somebody else's. */
+static int lock_mark(const char *path, int mode, int operation, bool *taken)
+{
+  *taken = false;
+  char *mark = rv_path_join(path, RV_OURS_FILE);
+  int file = mark == NULL ? -1 : open(mark, mode | O_NOFOLLOW | O_CLOEXEC);
+  free(mark);
+  while (file >= 0 && flock(file, operation) != 0) {
+    if (errno == EINTR) continue;
+    *taken = errno == EWOULDBLOCK;
+    close(file);
+    file = -1;
+  }
+  return file;
+}
+
+rv_code rv_checkpoint_hold(const char *path, int *hold, rv_error *err)
+{
+  bool taken;
+  *hold = lock_mark(path, O_RDONLY, LOCK_SH, &taken);
+  if (rv_checkpoint_is_done(path)) return RV_OK; /* looked for under the lock: DONE goes first */
+  rv_checkpoint_release(*hold);
+  *hold = -1;
+  return rv_fail(err, RV_NOT_FOUND, "%s is no whole checkpoint: there is no " RV_DONE_FILE " in it", path);
+}
+
+void rv_checkpoint_release(int hold)
+{
+  if (hold >= 0) close(hold);
+}
+
 /* ---- removing ---- */
 
 static rv_code remove_named(int dir, const char *name, const char *path, rv_error *err)
@@ -147,8 +180,11 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
     if (entry->unknown != 0 || !entry->ours || entry->wall_ns == INT64_MIN) continue; /* renamed: somebody wants to keep it */
     if (entry->done && kept++ < keep) continue;
     char *path = rv_path_join(root, entry->name);
-    if (path == NULL || remove_ours(path, &err) != RV_OK)
+    bool is_read = false;
+    int lock = path == NULL ? -1 : lock_mark(path, O_RDWR, LOCK_EX | LOCK_NB, &is_read);
+    if (path == NULL || (!is_read && remove_ours(path, &err) != RV_OK))
       rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);
+    if (lock >= 0) close(lock);
     free(path);
   }
   rv_checkpoint_list_fini(&list);
@@ -198,19 +234,6 @@ rv_code rv_make_directories(const char *path, rv_error *err)
   return code;
 }
 
-/* The locked mark of a directory in the making; -1: it has none, or somebody writes there. */
-static int lock_left_behind(const char *path)
-{
-  char *mark = rv_path_join(path, RV_OURS_FILE);
-  int file = mark == NULL ? -1 : open(mark, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  free(mark);
-  if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
-    close(file);
-    file = -1;
-  }
-  return file;
-}
-
 static void remove_left_behind(const char *root, const rv_env *env)
 {
   rv_dir_names found;
@@ -219,7 +242,8 @@ static void remove_left_behind(const char *root, const rv_env *env)
   for (size_t i = 0; i < found.count; i++) {
     if (strncmp(found.names[i], PARTIAL_PREFIX, strlen(PARTIAL_PREFIX)) != 0) continue;
     char *path = rv_path_join(root, found.names[i]);
-    int lock = path == NULL ? -1 : lock_left_behind(path);
+    bool is_written = false;
+    int lock = path == NULL ? -1 : lock_mark(path, O_RDWR, LOCK_EX | LOCK_NB, &is_written);
     if (lock >= 0) {
       if (remove_ours(path, &err) == RV_OK)
         rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was whole", path);

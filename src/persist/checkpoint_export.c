@@ -88,7 +88,6 @@ rv_code rv_checkpoint_copy(const char *from, const rv_partial *to, int level, co
       .from = from, .to = to, .level = level, .watch = watch, .progress = {.size = sizeof work.progress, .total_items = -1}};
   rv_chunk_files files;
   bool incremental;
-  if (!rv_checkpoint_is_done(from)) return rv_fail(err, RV_NOT_FOUND, "%s is no whole checkpoint: there is no DONE in it", from);
   rv_code code = rv_chunk_files_read(from, &files, &incremental, err);
   if (code != RV_OK) return code;
   code = incremental ? copy_chunk_files(&work, &files, err) : copy_file(&work, RV_CHUNKS_FILE, err);

@@ -51,14 +51,13 @@ static rv_code tell(loading *work, size_t bytes, rv_error *err)
 }
 
 /* Each record is the user's from here on; whatever it finds wrong gets file and record put before it. */
-static rv_code read_file(loading *work, const char *name, bool may_be_absent, use_record use, rv_error *err)
+static rv_code read_file(loading *work, const char *name, use_record use, rv_error *err)
 {
   char *path = rv_path_join(work->source->dir, name);
   rv_record_reader *reader = NULL;
   if (path == NULL) return rv_fail_memory(err, strlen(name));
   rv_code code = rv_record_reader_new(path, &reader, err);
   free(path);
-  if (code == RV_NOT_FOUND && may_be_absent) return RV_OK;
   while (code == RV_OK) {
     rv_buf *record;
     code = rv_record_reader_next(reader, &record, err);
@@ -221,7 +220,7 @@ static rv_code read_chunk_files(loading *work, rv_error *err)
   for (work->file = 0; work->file < work->files->count && code == RV_OK; work->file++) {
     const rv_chunk_file *file = &work->files->files[work->file];
     work->record = 0;
-    code = read_file(work, file->name, false, use_needed_chunk, err);
+    code = read_file(work, file->name, use_needed_chunk, err);
     if (code == RV_OK && work->record != file->records)
       code = rv_fail(err, RV_DATA_LOSS, "%s/%s: it ends after %u records; %u were written", work->source->dir, file->name,
                      work->record, file->records);
@@ -236,7 +235,7 @@ static rv_code read_chunks(loading *work, rv_error *err)
   rv_increments *increments = work->source->increments;
   rv_code code = rv_chunk_files_read(work->source->dir, &files, &incremental, err);
   if (code != RV_OK) return code;
-  if (!incremental) return read_file(work, RV_CHUNKS_FILE, false, use_chunk, err);
+  if (!incremental) return read_file(work, RV_CHUNKS_FILE, use_chunk, err);
   if (increments != NULL) code = rv_increments_restore(increments, work->source->dir, &files, err);
   work->files = increments != NULL ? rv_increments_files(increments) : &files;
   if (code == RV_OK) code = read_chunk_files(work, err);
@@ -317,6 +316,26 @@ static rv_code read_items_of_records(loading *work, rv_error *err)
   return code;
 }
 
+/* Where the file of items has none they stand in the records; where there are none either, but the counters know of some, they are gone. */
+static rv_code expect_items_in_records(const loading *work, rv_error *err)
+{
+  for (size_t i = 0; i < work->num_tables; i++) {
+    const rv_table_record *record = &work->tables[i].record;
+    int64_t size = record->counters.inserts - record->counters.deletes;
+    if (record->num_items == 0 && size > 0)
+      return rv_fail(err, RV_DATA_LOSS, "%s/" RV_ITEMS_FILE ": no item is there, and table \"%s\" had %lld", work->source->dir,
+                     record->name, (long long)size);
+  }
+  return RV_OK;
+}
+
+static rv_code read_items(loading *work, rv_error *err)
+{
+  rv_code code = read_file(work, RV_ITEMS_FILE, use_item, err);
+  if ((code == RV_OK || code == RV_NOT_FOUND) && !work->has_items_file) code = expect_items_in_records(work, err);
+  return code == RV_OK ? read_items_of_records(work, err) : code;
+}
+
 /* ---- the whole ---- */
 
 static void restore_counters(loading *work)
@@ -354,7 +373,7 @@ rv_code rv_checkpoint_tables(const char *dir, rv_store *store, bool *held, rv_er
   const rv_checkpoint_source source = {.dir = dir};
   loading work = {.source = &source, .progress = {.size = sizeof work.progress, .total_items = -1}};
   rv_loaded_chunks_init(&work.chunks, 0);
-  rv_code code = read_file(&work, RV_TABLES_FILE, false, use_table, err);
+  rv_code code = read_file(&work, RV_TABLES_FILE, use_table, err);
   for (size_t i = 0; i < rv_store_num_tables(store) && code == RV_OK; i++) {
     const char *name = rv_table_name(rv_store_table(store, i));
     held[i] = find_saved(&work, (rv_span){(const uint8_t *)name, strlen(name)}) != NULL;
@@ -368,12 +387,11 @@ rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, b
   rv_error own; /* codes are read from it */
   loading work = {.source = source, .progress = {.size = sizeof work.progress, .total_items = -1}};
   rv_loaded_chunks_init(&work.chunks, rv_entropy64(source->env));
-  rv_code code = read_file(&work, RV_TABLES_FILE, false, use_table, &own);
+  rv_code code = read_file(&work, RV_TABLES_FILE, use_table, &own);
   if (code == RV_OK) code = make_store(&work, &own);
   if (code == RV_OK) work.chunks.cache = rv_store_decode_cache(work.store);
   if (code == RV_OK) code = read_chunks(&work, &own);
-  if (code == RV_OK) code = read_file(&work, RV_ITEMS_FILE, true, use_item, &own);
-  if (code == RV_OK) code = read_items_of_records(&work, &own);
+  if (code == RV_OK) code = read_items(&work, &own);
   *damaged = code != RV_OK && is_damage(&work, code);
   if (code == RV_OK) {
     restore_counters(&work);

@@ -71,6 +71,28 @@ static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void *
   rv_store_unref(store);
 }
 
+static void one_that_is_being_read_stays_until_a_later_save(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  rv_error err;
+  int hold;
+  rv_checkpointer *one = checkpointer_of(f, 1, NULL);
+  char *first = save_with(one, store);
+  must(rv_checkpoint_hold(first, &hold, &err), &err);
+  free(save_with(one, store));
+  assert_true(is_there(first, "DONE"));
+  rv_checkpoint_release(hold);
+  free(save_with(one, store));
+  assert_int_not_equal(access(first, F_OK), 0);
+  assert_int_equal(rv_checkpoint_hold(first, &hold, &err), RV_NOT_FOUND);
+  rv_checkpointer_unref(one);
+  rv_store_unref(store);
+  free(first);
+}
+
 static void names_are_times_where_the_process_lives(void **state)
 {
   (void)state;
@@ -231,6 +253,7 @@ int main(void)
       TEST(the_newest_are_kept_and_nothing_of_others_is_removed),
       TEST(a_clock_that_goes_back_does_not_make_the_new_one_old),
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
+      TEST(one_that_is_being_read_stays_until_a_later_save),
       TEST(names_are_times_where_the_process_lives),
       TEST(a_store_begins_empty_where_nothing_was_saved),
       TEST(the_checkpoint_wins_over_the_configuration_and_says_so),

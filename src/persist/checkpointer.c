@@ -228,8 +228,11 @@ rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const 
   char *made = NULL;
   rv_partial partial;
   if (path != NULL) *path = NULL;
+  int hold = -1;
   rv_code code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);
+  if (code == RV_OK) code = rv_checkpoint_hold(checkpoint, &hold, err);
   if (code == RV_OK) code = rv_checkpoint_copy(checkpoint, &partial, to->level, watch, err);
+  rv_checkpoint_release(hold);
   if (code == RV_OK) code = rv_partial_finish(&partial, to->path, &to->env, &made, err);
   rv_partial_drop(&partial, &to->env);
   if (code == RV_OK && path != NULL)
@@ -266,7 +269,7 @@ static rv_code load(restoring *work, const char *dir, bool *damaged, rv_error *e
 
 typedef struct search {
   bool found;   /* the root has a checkpoint at all, and the result is about it */
-  bool changed; /* one went while it was being read: a server that saves removes older ones */
+  bool changed; /* one went before it was read: a server that saves removes older ones */
   rv_error first;
 } search;
 
@@ -278,6 +281,7 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
   bool damaged = false;
   char *dir = rv_path_join(work->checkpointer->path, entry->name);
   if (dir == NULL) return rv_fail_memory(err, strlen(work->checkpointer->path));
+  int hold;
   rv_code code = RV_OK;
   bool named = entry->wall_ns != INT64_MIN;
   if (entry->unknown == 0 ? !entry->done : !named) { /* half written; or somebody else's, as lost+found */
@@ -286,11 +290,14 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
     free(dir);
     return RV_OK;
   }
-  code = load(work, dir, &damaged, &fault);
-  if (code != RV_OK && damaged && !rv_checkpoint_is_done(dir)) {
+  code = rv_checkpoint_hold(dir, &hold, &fault);
+  bool held = code == RV_OK;
+  if (held) code = load(work, dir, &damaged, &fault);
+  if ((!held || damaged) && !rv_checkpoint_is_done(dir)) {
     all->changed = true;
     damaged = false;
   }
+  rv_checkpoint_release(hold);
   if (code != RV_OK && damaged) {
     rv_log(env, RV_LOG_WARNING, "%s cannot be used, and is passed over: %s", dir, fault.message);
     if (!all->found) all->first = fault;
@@ -328,9 +335,10 @@ static bool load_fallback(restoring *work)
   rv_error err;
   bool damaged;
   if (checkpointer->fallback == NULL) return false;
-  rv_code code = rv_checkpoint_is_done(checkpointer->fallback)
-                     ? load(work, checkpointer->fallback, &damaged, &err)
-                     : rv_fail(&err, RV_NOT_FOUND, "there is no " RV_DONE_FILE " in it");
+  int hold;
+  rv_code code = rv_checkpoint_hold(checkpointer->fallback, &hold, &err);
+  if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &err);
+  rv_checkpoint_release(hold);
   if (code != RV_OK)
     rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s",
            checkpointer->fallback, err.message);
