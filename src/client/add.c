@@ -39,18 +39,12 @@ static rv_code add_rows(rv_client *client, const rv_add *add, size_t *added, con
 
 /* ---- one row: where it cannot be taken in at once, its columns get a leading dimension of 1 ---- */
 
-static bool add_at_once(rv_client *client, const char *name, uint64_t naming, const rv_tensor *columns, size_t num_columns,
-                        const double *priority, uint64_t *key)
+static bool add_at_once(rv_client *client, const char *name, rv_row *row, uint64_t *key)
 {
   rv_table *table;
-  if (rv_client_find_table(client, name, &table, NULL) != RV_OK) return false;
-  rv_rows row; /* not cleared: no error is set */
-  row.columns = columns;
-  row.num_columns = num_columns;
-  row.priorities = priority;
-  row.keys = key;
-  row.naming = naming;
-  return rv_table_add_row(table, &row);
+  if (rv_client_find_table(client, name, &table, NULL) != RV_OK || !rv_table_add_row(table, row)) return false;
+  if (key != NULL) *key = row->key;
+  return true;
 }
 
 typedef struct stretched {
@@ -107,7 +101,8 @@ rv_code rv_client_add_named(rv_client *client, const char *table, uint64_t namin
   rv_code code = rv_client_check_table(client, table, err);
   if (code != RV_OK) return code;
   if (num_columns == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "a row needs at least one column");
-  if (client->store != NULL && add_at_once(client, table, naming, columns, num_columns, &priority, key)) return RV_OK;
+  rv_row row = {.columns = columns, .num_columns = num_columns, .priority = priority, .naming = naming};
+  if (client->store != NULL && add_at_once(client, table, &row, key)) return RV_OK;
   stretched memory;
   rv_tensor *rows = NULL;
   code = stretch(&memory, columns, num_columns, &rows, err);

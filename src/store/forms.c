@@ -24,15 +24,13 @@ bool rv_form_is_of(const rv_form *form, const rv_rows *rows)
   const rv_spec *spec = form->specs;
   const size_t *bytes = form->column_bytes;
   const int64_t n = (int64_t)rows->n;
-  const uint32_t leading = rows->bare ? 0 : 1;
   for (; column < end; column++, spec++, bytes++) {
     const int64_t *shape = column->shape, *row = spec->shape;
     uint32_t rank = (uint32_t)spec->rank;
-    if (column->dtype != spec->dtype || column->rank != rank + leading || (leading > 0 && shape[0] != n) ||
-        (column->data == NULL && *bytes > 0))
+    if (column->dtype != spec->dtype || column->rank != rank + 1 || shape[0] != n || (column->data == NULL && *bytes > 0))
       return false;
     for (uint32_t d = 0; d < rank; d++)
-      if (shape[d + leading] != row[d]) return false;
+      if (shape[d + 1] != row[d]) return false;
   }
   return true;
 }

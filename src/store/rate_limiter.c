@@ -40,14 +40,6 @@ rv_rate_limiter_config rv_rate_limiter_stack(int64_t size)
   return rv_rate_limiter_queue(size);
 }
 
-/* The n-th insert from now: its table holds so many items after it, and the balance of samples owed is so high. */
-static bool insert_allowed(const rv_rate_limiter *limiter, int64_t n)
-{
-  const rv_rate_limiter_config *config = &limiter->config;
-  if (n <= config->min_size_to_sample - (limiter->inserts - limiter->deletes)) return true;
-  return ((double)limiter->inserts + (double)n) * config->samples_per_insert - (double)limiter->samples <= config->max_diff;
-}
-
 static bool sample_allowed(const rv_rate_limiter *limiter, int64_t n)
 {
   const rv_rate_limiter_config *config = &limiter->config;
@@ -59,10 +51,10 @@ static bool sample_allowed(const rv_rate_limiter *limiter, int64_t n)
 static int64_t inserts_until_stop(const rv_rate_limiter *fresh)
 {
   int64_t low = fresh->config.min_size_to_sample, high = INSERTS_MAX;
-  if (insert_allowed(fresh, high)) return high;
+  if (rv_rate_limiter_can_insert(fresh, high)) return high;
   while (high - low > 1) { /* low is allowed, high is not */
     int64_t middle = low + (high - low) / 2;
-    if (insert_allowed(fresh, middle))
+    if (rv_rate_limiter_can_insert(fresh, middle))
       low = middle;
     else
       high = middle;
@@ -115,7 +107,7 @@ rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *er
 static bool find_standstill(rv_rate_limiter *limiter, bool inserts_first)
 {
   for (int step = 0; step < STANDSTILL_STEPS; step++) {
-    bool insert = insert_allowed(limiter, 1), sample = sample_allowed(limiter, 1);
+    bool insert = rv_rate_limiter_can_insert(limiter, 1), sample = sample_allowed(limiter, 1);
     if (!insert && !sample) return true;
     if (insert && (inserts_first || !sample))
       limiter->inserts++;
@@ -163,11 +155,6 @@ rv_code rv_rate_limiter_configure(rv_rate_limiter *limiter, const rv_rate_limite
   return code;
 }
 
-/* Each insert makes the next one harder, and each sample the next one, so the last one decides. */
-bool rv_rate_limiter_can_insert(const rv_rate_limiter *limiter, int64_t n)
-{
-  return n <= 0 || insert_allowed(limiter, n);
-}
 bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n)
 {
   return n <= 0 || sample_allowed(limiter, n);
@@ -191,7 +178,7 @@ static int64_t most(const rv_rate_limiter *limiter, int64_t want, bool (*allowed
 
 int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t want)
 {
-  return most(limiter, want, insert_allowed);
+  return most(limiter, want, rv_rate_limiter_can_insert);
 }
 int64_t rv_rate_limiter_samples_allowed(const rv_rate_limiter *limiter, int64_t want)
 {
@@ -271,7 +258,7 @@ static rv_wait_reason explain_sample(const rv_rate_limiter *limiter, char *out, 
 
 rv_wait_reason rv_rate_limiter_explain(const rv_rate_limiter *limiter, bool insert, char *out, size_t capacity)
 {
-  if (insert ? insert_allowed(limiter, 1) : sample_allowed(limiter, 1)) {
+  if (insert ? rv_rate_limiter_can_insert(limiter, 1) : sample_allowed(limiter, 1)) {
     snprintf(out, capacity, "may proceed");
     return RV_WAIT_NONE;
   }

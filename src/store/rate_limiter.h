@@ -21,7 +21,13 @@ rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_con
 rv_code rv_rate_limiter_configure(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);
 
 /* May `n` more proceed, one after the other, with nothing else (no delete either) between? */
-bool rv_rate_limiter_can_insert(const rv_rate_limiter *limiter, int64_t n);
+static inline bool rv_rate_limiter_can_insert(const rv_rate_limiter *limiter, int64_t n)
+{
+  const rv_rate_limiter_config *config = &limiter->config;
+  /* each makes the next one harder, so the last one decides: the table holds so many items after it, and so many samples are owed */
+  if (n <= 0 || n <= config->min_size_to_sample - (limiter->inserts - limiter->deletes)) return true;
+  return ((double)limiter->inserts + (double)n) * config->samples_per_insert - (double)limiter->samples <= config->max_diff;
+}
 bool rv_rate_limiter_can_sample(const rv_rate_limiter *limiter, int64_t n);
 /* How many of `want` may proceed so: 0 to want. */
 int64_t rv_rate_limiter_inserts_allowed(const rv_rate_limiter *limiter, int64_t want);

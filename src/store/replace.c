@@ -4,10 +4,9 @@
  * To the sampler this is an update of the slot's priority: a uniform one has nothing to do, a heap puts it behind its equals as a
  * new item would be, the sum of a prioritized one changes by the difference. A registered sampler sees keys, and extensions see
  * events: for them rows take the long way (rv_table_admit). */
-#include "store/chunk_parts.h"
-#include "store/snapshot_parts.h"
+#include "store/replace.h"
 
-enum { AHEAD = 12 };
+#include "store/snapshot_parts.h"
 
 /* A step's rows on their way into the places of items. */
 typedef struct rv_replacing {
@@ -25,47 +24,7 @@ typedef struct rv_replacing {
   double priorities[RV_ROWS_STEP];
 } rv_replacing;
 
-static void change_bounds(rv_table *table, double old, double priority)
-{
-  rv_bound_remove(&table->lowest, old);
-  rv_bound_remove(&table->highest, old);
-  rv_bound_add(&table->lowest, priority, true);
-  rv_bound_add(&table->highest, priority, false);
-}
-
 /* ---- the common case: rows of one segment, oldest first ---- */
-
-/* Such items stand beside each other in both lists, in the order that their successors will have: a run of them is cut out at one
- * end and put in at the other, and no link inside it changes. */
-static void move_run(rv_replacing *work, rv_hold *old, uint32_t first_slot, rv_item *first, uint32_t last_slot, rv_item *last)
-{
-  rv_slab *slab = work->slab;
-  rv_hold *hold = work->hold;
-  *(last->hold_prev != RV_NO_SLOT ? &rv_slab_at(slab, last->hold_prev)->hold_next : &old->first) = first->hold_next;
-  if (first->hold_next != RV_NO_SLOT) rv_slab_at(slab, first->hold_next)->hold_prev = last->hold_prev;
-  first->hold_next = hold->first;
-  if (hold->first != RV_NO_SLOT) rv_slab_at(slab, hold->first)->hold_prev = first_slot;
-  last->hold_prev = RV_NO_SLOT;
-  hold->first = last_slot;
-  slab->oldest = last->next;
-  rv_slab_at(slab, slab->oldest)->prev = RV_NO_SLOT;
-  first->prev = slab->newest;
-  rv_slab_at(slab, slab->newest)->next = first_slot;
-  last->next = RV_NO_SLOT;
-  slab->newest = last_slot;
-}
-
-static void count_out(rv_replacing *work, rv_hold *old, size_t n)
-{
-  rv_books *books = &work->table->books;
-  work->hold->items += (uint32_t)n;
-  work->hold->live_rows += (int64_t)n * work->span;
-  work->same += (uint32_t)n;
-  old->items -= (uint32_t)n;
-  old->live_rows -= (int64_t)n * work->span;
-  rv_books_note_sparse(books, old);
-  rv_books_drop_if_unused(books, old, &work->turn->garbage);
-}
 
 /* Replaces the items of one run, at most k, for rows i, i + 1, ...; returns how many. Everything the loop needs stands in locals:
  * it is most of what inserting costs. */
@@ -73,10 +32,8 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
 {
   rv_slab *slab = work->slab;
   rv_books *books = &work->table->books;
-  if (books->by_key.count > 0) return 0;       /* a new key might be there already */
-  if (books->old_bits != 0) return 0;          /* likewise */
-  if (work->table->snapshot != NULL) return 0; /* each item that goes must be looked at */
-  const uint64_t tag = books->key_tag, mask = books->key_mask, named = UINT64_C(0xFF00000000000000) | mask;
+  if (!rv_replace_unseen(work->table)) return 0;
+  const uint64_t tag = books->key_tag, named = rv_replace_named_bits(books);
   const unsigned slot_bits = books->slot_bits;
   const uint16_t number = work->number;
   const int64_t now_ns = work->now_ns;
@@ -89,25 +46,16 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
   int32_t row = (int32_t)(work->first_row + (int64_t)i);
   const size_t begin = i, end = i + k;
   for (; i < end; i++, row++) {
-    /* the item must have been a row of the same segment, found by its own key, with somebody behind it in the table */
-    if (item->template_number != number || item->data != old || item->next == RV_NO_SLOT || item->marked ||
-        (item->key & named) != (tag | slot))
-      break;
+    if (item->data != old || !rv_replace_is_plain(item, number, named, tag | slot)) break;
     /* slots that came one after another go one after another; where they do not, or a block ends, nothing is lost */
-    __builtin_prefetch((const char *)item + AHEAD * sizeof *item, 1);
+    __builtin_prefetch((const char *)item + RV_REPLACE_AHEAD * sizeof *item, 1);
     double priority = given == NULL ? 1.0 : given[i];
-    if (item->priority != priority) change_bounds(work->table, item->priority, priority);
-    uint64_t key = tag | ((++count << slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
+    if (item->priority != priority) rv_replace_change_bounds(work->table, item->priority, priority);
+    uint64_t key = rv_replace_key(tag, ++count, slot_bits, slot);
     work->slots[i] = slot;
     work->priorities[i] = priority;
     if (keys != NULL) keys[i] = key;
-    item->data = hold;
-    item->key = key;
-    item->priority = priority;
-    item->inserted_at_ns = now_ns;
-    item->base_row = row;
-    item->times_sampled = 0;
-    rv_item_set_sequence(item, ++sequence);
+    rv_replace_renew(item, hold, row, key, priority, now_ns, ++sequence);
     last_slot = slot;
     last = item;
     slot = item->next;
@@ -120,8 +68,9 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
   if (i == begin) return 0;
   books->key_count = count;
   slab->sequence = sequence;
-  move_run(work, old, first_slot, first, last_slot, last);
-  count_out(work, old, i - begin);
+  rv_replace_move(slab, old, hold, first_slot, first, last_slot, last);
+  rv_replace_count(books, old, hold, (uint32_t)(i - begin), work->span, &work->turn->garbage);
+  work->same += (uint32_t)(i - begin);
   return i - begin;
 }
 
@@ -143,7 +92,7 @@ static void replace_one(rv_replacing *work, size_t i)
   rv_slab_renew(work->slab, slot);
   rv_item_set_sequence(item, ++work->slab->sequence);
   double priority = work->given == NULL ? 1.0 : work->given[i];
-  if (item->priority != priority) change_bounds(table, item->priority, priority);
+  if (item->priority != priority) rv_replace_change_bounds(table, item->priority, priority);
   work->slots[i] = slot;
   work->priorities[i] = item->priority = priority;
   item->key = rv_books_make_key(books, slot);

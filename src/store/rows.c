@@ -7,7 +7,6 @@
 #include "store/table_parts.h"
 
 enum {
-  STEP_BYTES = 1 << 15,
   BYTES_A_STEP = 512 /* as dear as one small step */
 };
 
@@ -70,7 +69,7 @@ static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hol
   if (code != RV_OK) return code;
   size_t left = (size_t)(form->capacity - form->fill);
   if (*k > left) *k = left;
-  if (*k > 1 && *k * form->row_bytes > STEP_BYTES) *k = STEP_BYTES / form->row_bytes + 1;
+  if (*k > 1 && *k * form->row_bytes > RV_ROWS_STEP_BYTES) *k = RV_ROWS_STEP_BYTES / form->row_bytes + 1;
   *hold = form->hold;
   *first = form->fill;
   turn->budget -= (int)(*k * form->row_bytes / BYTES_A_STEP);
@@ -266,29 +265,19 @@ static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
   return code == RV_OK && rv_rows_are_large(rows->form, rows) ? rv_rows_prepare(turn, rows, err) : code;
 }
 
-/* The steady state, all at once: nobody waits, the table is full, rows look like the last ones and find room in their segment.
- * Whatever is not so takes the long way, which does the same. */
+/* The steady state, all at once. */
 static bool add_at_once(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
-  rv_form *form = table->forms[0];
-  rv_books *books = &table->books;
   size_t n = rows->n;
-  if (!table->replaces || table->closed || (int64_t)books->slab.count != table->config.max_size || form == NULL ||
-      n > RV_ROWS_STEP || !rv_list_empty(&table->inserts) || !rv_list_empty(&table->samples))
-    return false;
-  if (form->epoch != books->epoch || form->hold == NULL || (size_t)(form->capacity - form->fill) < n || form->has_strings ||
-      n * form->row_bytes > STEP_BYTES)
-    return false;
-  rv_template *template = &books->templates.entry[form->number];
-  if (template->trajectory != form->template || template->items == 0 || !rv_form_is_of(form, rows) ||
-      rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)n) < (int64_t)n)
-    return false;
+  if (n > RV_ROWS_STEP) return false;
+  rv_form *form = rv_form_at_once(table, n);
+  if (form == NULL || !rv_form_is_of(form, rows) || !rv_rate_limiter_can_insert(&table->limiter, (int64_t)n)) return false;
   int64_t begun_ns = rv_rates_begin(table);
   rows->form = form;
   copy_rows(table, rows, form, n, NULL);
-  template->items += (uint32_t)n;
-  rv_naming_inserted(table, rows->naming, books->slab.sequence);
+  table->books.templates.entry[form->number].items += (uint32_t)n;
+  rv_naming_inserted(table, rows->naming, table->books.slab.sequence);
   rv_rows_replace(turn, rows, form->hold, form->fill, n);
   publish(form, n);
   rows->form = NULL;
@@ -300,26 +289,12 @@ static bool add_at_once(rv_turn *turn, rv_rows *rows)
   return true;
 }
 
-bool rv_table_add_row(rv_table *table, rv_rows *row)
-{
-  if (row->priorities != NULL && !rv_priority_fine(table, row->priorities[0])) return false;
-  row->n = 1;
-  row->bare = true;
-  row->done = 0;
-  rv_turn turn;
-  rv_turn_begin(&turn, table);
-  bool added = add_at_once(&turn, row);
-  rv_turn_end(&turn);
-  return added;
-}
-
 rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
 {
   rv_waiter *waiter = &rows->waiter;
   waiter->table = table;
   waiter->kind = RV_OPERATION_ROWS;
   waiter->state = RV_WAITER_DONE;
-  rows->bare = false;
   rows->done = 0;
   rows->form = NULL;
   rows->prepared = NULL;

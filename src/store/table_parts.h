@@ -200,11 +200,26 @@ typedef struct rv_turn {
   int budget;
 } rv_turn;
 
-void rv_turn_begin(rv_turn *turn, rv_table *table);
+void rv_turn_lock(rv_table *table);
+static inline void rv_turn_begin(rv_turn *turn, rv_table *table)
+{
+  *turn = (rv_turn){.table = table, .budget = RV_TURN_BUDGET};
+  rv_turn_lock(table);
+}
 /* Lets others have the table for a moment. */
 void rv_turn_pause(rv_turn *turn);
-void rv_turn_end(rv_turn *turn);
+void rv_turn_end_with_rest(rv_turn *turn);
 void rv_turn_leave(rv_turn *turn); /* the same without compaction */
+static inline void rv_turn_end(rv_turn *turn)
+{
+  rv_table *table = turn->table;
+  /* mostly there is nobody to call, nothing to free, and nothing to compact */
+  if (table->num_events == 0 && table->log == NULL && !table->bounded && table->books.num_sparse <= 1 &&
+      turn->garbage.holds == NULL && turn->garbage.looses == NULL && rv_list_empty(&table->completed))
+    rv_mutex_unlock(&table->mutex);
+  else
+    rv_turn_end_with_rest(turn);
+}
 
 /* Serves the queues, inserts and samples in turns, until nothing moves (false) or the budget is spent (true). */
 bool rv_turn_serve(rv_turn *turn);

@@ -6,7 +6,7 @@
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 
-static void lock(rv_table *table)
+void rv_turn_lock(rv_table *table)
 {
 #ifndef RV_CHECK_LOCKS /* trying does not check the order */
   if (rv_mutex_trylock(&table->mutex)) return;
@@ -14,12 +14,6 @@ static void lock(rv_table *table)
   atomic_fetch_add_explicit(&table->contenders, 1, memory_order_relaxed);
   rv_mutex_lock(&table->mutex);
   atomic_fetch_sub_explicit(&table->contenders, 1, memory_order_relaxed);
-}
-
-void rv_turn_begin(rv_turn *turn, rv_table *table)
-{
-  *turn = (rv_turn){.table = table, .budget = RV_TURN_BUDGET};
-  lock(table);
 }
 
 /* ---- leaving ---- */
@@ -42,7 +36,7 @@ static void deliver(rv_table *table, rv_link *waiters)
       rv_waiter *waiter = RV_CONTAINER(link, rv_waiter, link);
       waiter->complete(waiter);
     }
-    lock(table);
+    rv_turn_lock(table);
     if (rv_list_empty(&table->completed)) table->delivering = false;
     rv_list_splice(waiters, &table->completed);
     rv_mutex_unlock(&table->mutex);
@@ -75,10 +69,10 @@ void rv_turn_pause(rv_turn *turn)
   if (compact) rv_table_compact(turn->table, RV_COMPACT_STAYS);
   if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();
   turn->budget = RV_TURN_BUDGET;
-  lock(turn->table);
+  rv_turn_lock(turn->table);
 }
 
-void rv_turn_end(rv_turn *turn)
+void rv_turn_end_with_rest(rv_turn *turn)
 {
   rv_table *table = turn->table;
   bool compact = rv_table_wants_compaction(table);

@@ -69,8 +69,7 @@ typedef struct rv_place {
 /* Inserts `n` rows that the caller gives as columns [n, ...], each row an item. */
 typedef struct rv_rows {
   rv_waiter waiter;
-  const rv_tensor *columns; /* with the leading dimension n, but for rv_table_add_row */
-  bool bare;                /* without it */
+  const rv_tensor *columns; /* with the leading dimension n */
   size_t num_columns;
   size_t n;
   const double *priorities; /* n, or NULL: 1.0 */
@@ -108,9 +107,16 @@ rv_submitted rv_table_insert(rv_table *table, rv_insert *insert);
  * `submitted` what rv_table_insert would have returned. */
 size_t rv_table_insert_many(rv_table *table, rv_insert *const *inserts, size_t n, rv_submitted *submitted);
 rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows);
-/* One row, whose columns are given without a leading dimension, where nothing stands in its way and there is nothing to prepare: of
- * `row`, columns, num_columns, priorities, keys and naming are read. False: nothing was done, and rv_table_insert_rows finds out why. */
-bool rv_table_add_row(rv_table *table, rv_rows *row);
+/* One row, whose columns are given without a leading dimension, where nothing stands in its way and there is nothing to prepare.
+ * False: nothing was done, and rv_table_insert_rows finds out why. */
+typedef struct rv_row {
+  const rv_tensor *columns;
+  size_t num_columns;
+  double priority;
+  uint64_t naming; /* 0: not said */
+  uint64_t key;    /* out */
+} rv_row;
+bool rv_table_add_row(rv_table *table, rv_row *row);
 rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling);
 bool rv_waiter_cancel(rv_waiter *waiter);
 /* "table \"replay\": sampling waits for 10 items, has 7 (min_size_to_sample)": what a pending operation waits for now. Also right
