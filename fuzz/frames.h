@@ -8,6 +8,8 @@
 #ifndef RV_FUZZ_FRAMES_H
 #define RV_FUZZ_FRAMES_H
 
+#include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 
 #include "fuzz.h"
@@ -21,6 +23,16 @@ enum {
   END_STREAM = 1,
   END_HEADERS = 4
 };
+
+/* False: not within 20 s. */
+static inline bool frames_wait(int fd, short events)
+{
+  struct pollfd waits = {.fd = fd, .events = events};
+  int ready;
+  do ready = poll(&waits, 1, 20000);
+  while (ready < 0 && errno == EINTR); /* libFuzzer looks at its clock by a signal */
+  return ready > 0;
+}
 
 typedef struct frames {
   uint8_t *bytes;

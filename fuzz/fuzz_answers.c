@@ -1,6 +1,5 @@
 /* A server's bytes, to a client: whatever they are, each call gets its end, and every message that it gets before is whole. Inputs are
  * as frames.h says; the client has calls open on the streams 1, 3 and 5. */
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -81,12 +80,10 @@ static void call_all(void *argument)
 static void answer(const frames *said)
 {
   static uint8_t heard[HEARD_BYTES];
-  struct pollfd waits = {.fd = one.listener, .events = POLLIN};
-  RV_FUZZ_CHECK(poll(&waits, 1, PATIENCE_MS) > 0);
+  RV_FUZZ_CHECK(frames_wait(one.listener, POLLIN));
   int fd = accept(one.listener, NULL, NULL);
   RV_FUZZ_CHECK(fd >= 0);
-  waits.fd = fd;
-  if (poll(&waits, 1, PATIENCE_MS) > 0) (void)!recv(fd, heard, sizeof heard, 0); /* its greeting */
+  if (frames_wait(fd, POLLIN)) (void)!recv(fd, heard, sizeof heard, 0); /* its greeting */
   for (size_t sent = 0; sent < said->size;) {
     ssize_t n = send(fd, said->bytes + sent, said->size - sent, MSG_NOSIGNAL);
     if (n <= 0) break;

@@ -1,7 +1,6 @@
 /* A client's bytes, to a whole server: whatever they are, the connection ends when the client goes, the table's counts are right, and
  * what waited for the client is gone. One server has all inputs, one after another. Inputs are as frames.h says. */
 #include <errno.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -24,8 +23,6 @@ static const char *const methods[] = {REVERB "InsertStream",
                                       "/reverie.Reverie/SetRateLimiter",
                                       "/grpc.health.v1.Health/Check",
                                       "/grpc.health.v1.Health/Watch"};
-
-enum { PATIENCE_MS = 20000 };
 
 static struct {
   rv_store *store;
@@ -71,15 +68,6 @@ static void start(void)
   atexit(remove_socket);
 }
 
-static void wait_for(int fd, short events)
-{
-  struct pollfd waits = {.fd = fd, .events = events};
-  int ready;
-  do ready = poll(&waits, 1, PATIENCE_MS);
-  while (ready < 0 && errno == EINTR); /* libFuzzer looks at its clock by a signal */
-  RV_FUZZ_CHECK(ready > 0);
-}
-
 /* Sends all of it, reads and forgets what comes, says that no more will follow, and reads to the end, which must come. */
 static void exchange(const frames *said)
 {
@@ -87,7 +75,7 @@ static void exchange(const frames *said)
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   RV_FUZZ_CHECK(fd >= 0 && connect(fd, (const struct sockaddr *)&one.address, sizeof one.address) == 0);
   for (size_t sent = 0; sent < said->size;) {
-    wait_for(fd, POLLIN | POLLOUT);
+    RV_FUZZ_CHECK(frames_wait(fd, POLLIN | POLLOUT));
     ssize_t n = recv(fd, heard, sizeof heard, 0);
     if (n == 0) break;
     n = send(fd, said->bytes + sent, said->size - sent, MSG_NOSIGNAL);
@@ -98,7 +86,7 @@ static void exchange(const frames *said)
   }
   shutdown(fd, SHUT_WR);
   for (;;) {
-    wait_for(fd, POLLIN);
+    RV_FUZZ_CHECK(frames_wait(fd, POLLIN));
     ssize_t n = recv(fd, heard, sizeof heard, 0);
     if (n == 0 || (n < 0 && errno != EAGAIN)) break;
   }
@@ -122,7 +110,7 @@ static void check_table(size_t number)
     int64_t waiting = info.num_waiting_samples;
     rv_table_info_fini(&info);
     if (waiting == 0) return;
-    RV_FUZZ_CHECK(tries < PATIENCE_MS);
+    RV_FUZZ_CHECK(tries < 20000);
     usleep(1000);
   }
 }
