@@ -23,7 +23,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--build", default="release", choices=("release", "asan", "tsan"), help="which reverie-server (default: release)"
     )
-    parser.add_argument("--journal", choices=("always", "periodic"), help="default: by the seed, always three times of four")
+    parser.add_argument(
+        "--journal", choices=("always", "periodic", "both"), help="both: each life of the server has one; default: by the seed"
+    )
     parser.add_argument(
         "--tls", choices=("yes", "no"), help="TLS on the connections that go through the proxy; default: by the seed"
     )
@@ -40,7 +42,7 @@ def main() -> int:
     given = arguments()
     seed = random.SystemRandom().randrange(2**31) if given.seed is None else given.seed
     by_seed = random.Random(f"options {seed}")
-    journal, tls = by_seed.choice(("always", "always", "always", "periodic")), by_seed.choice((True, False))
+    journal, tls = by_seed.choice(("always", "always", "both", "periodic")), by_seed.choice((True, False))
     seconds = given.seconds if given.seconds is not None else 60 * (1.0 if given.minutes is None else given.minutes)
     options = Options(
         seconds=seconds,
@@ -67,6 +69,7 @@ def main() -> int:
     if given.json is not None:
         given.json.write_text(json.dumps(report.as_dict(), indent=1) + "\n")
     print(report.table())
+    print(f"\n{report.table_of_lives()}\n")
     for sentence in report.violations[:30]:
         print(f"VIOLATION: {sentence}")
     if report.violations:

@@ -97,7 +97,7 @@ class Afflict:
         return nothing
 
     def client_stopped(self, _seconds: float) -> Undo:
-        group = self.random.choice(tuple(GROUPS))
+        group = self.random.choice((*GROUPS, WRITER))
         self.clients.set_stopped(group, True)
         return lambda: self.clients.set_stopped(group, False)
 

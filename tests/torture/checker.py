@@ -71,8 +71,10 @@ def compare(table: TableModel, before: Before, priorities: NDArray[np.float64]) 
     for number, stream in table.streams.items():
         mine = streams == number
         found.add(compare_stream(table, before, stream, ids[mine] - items.first_id(number), versions[mine]))
-    if table.rule.rule == "newest" and len(priorities) > table.rule.size:
-        found.sentences.append(f"{table.name}: {len(priorities)} items are there, more than its max_size of {table.rule.size}")
+    if table.rule.rule == "newest" and len(priorities) > table.rule.max_size:
+        found.sentences.append(
+            f"{table.name}: {len(priorities)} items are there, more than its max_size of {table.rule.max_size}"
+        )
     return found
 
 

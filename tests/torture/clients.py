@@ -21,11 +21,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GROUPS: dict[str, list[tuple[str, bool]]] = {
     "first": [("keeper", True), ("queue-reader", False), ("ratio-reader", False)],
     "second": [("keeper", False), ("queue-writer", True), ("reader", True)],
-    "third": [("adder", True), ("stepper", True), ("ratio-writer", True)],
-    "fourth": [("episodes", True), ("administrator", False), ("reader", False)],
+    "third": [("adder", True), ("stepper", True), ("ratio-writer", True), ("hauler", True)],
+    "fourth": [("episodes", True), ("administrator", False), ("reader", False), ("bounder", True)],
 }
 WRITER = "writer"  # the program in C
 WRITER_TABLE = "best"
+KEEPER, KEEPS = "keeper", "keep"  # what it leaves behind nobody but its successor removes
 
 
 @dataclasses.dataclass
@@ -34,6 +35,7 @@ class Running:
     process: subprocess.Popen[bytes]
     loads: list[str]
     streams: list[tuple[int, str]]
+    inherited: dict[str, list[int]]  # by kind: streams of those that were killed before
     stopped: bool = False
 
 
@@ -66,7 +68,8 @@ class Clients:
         for group in (*GROUPS, WRITER):
             self.start(group)
 
-    def start(self, group: str) -> None:
+    def start(self, group: str, inherited: dict[str, list[int]] | None = None) -> None:
+        inherited = {} if inherited is None else inherited
         self.generation += 1
         log = open(self.folder / f"client.{self.generation}.{group}.log", "wb")  # noqa: SIM115 - the child has it
         options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log, "start_new_session": True}
@@ -74,9 +77,10 @@ class Clients:
             stream = self._take(1)
             arguments = [str(self.writer), self.direct, str(stream), str(self.folder / "streams" / f"{stream}.{WRITER_TABLE}")]
             process = subprocess.Popen(arguments, **options)
-            self.running[group] = Running(group, process, [], [(stream, WRITER_TABLE)])
+            self.running[group] = Running(group, process, [], [(stream, WRITER_TABLE)], {})
         else:
-            loads, streams = [], []
+            loads: list[dict[str, Any]] = []
+            streams = []
             for kind, proxied in GROUPS[group]:
                 tables = KINDS[kind].tables
                 stream = self._take(len(tables))
@@ -84,12 +88,13 @@ class Clients:
                 name = f"{kind}-{self.generation}-{'proxy' if proxied else 'direct'}"
                 address = self.proxied if proxied else self.direct
                 seed = self.random.randrange(2**32)
-                loads.append({"name": name, "kind": kind, "address": address, "stream": stream, "seed": seed})
+                load = {"name": name, "kind": kind, "address": address, "stream": stream, "seed": seed}
+                loads.append({**load, "inherited": inherited.get(kind, [])})
             job = {"folder": str(self.folder), "authority": self.authority, "loads": loads}
             arguments = [sys.executable, "-m", "tests.torture.loads", json.dumps(job)]
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
             process = subprocess.Popen(arguments, cwd=ROOT, env=environment, **options)
-            self.running[group] = Running(group, process, [load["name"] for load in loads], streams)
+            self.running[group] = Running(group, process, [load["name"] for load in loads], streams, inherited)
         log.close()
 
     def _take(self, n: int) -> int:
@@ -102,7 +107,8 @@ class Clients:
         ended = self.running[group]
         ended.process.kill()
         self._reap(ended)
-        self.start(group)
+        inherited = {KEEPER: ended.inherited.get(KEEPER, []) + [stream for stream, table in ended.streams if table == KEEPS]}
+        self.start(group, inherited)
         return ended
 
     def set_stopped(self, group: str, stopped: bool) -> None:

@@ -27,7 +27,7 @@ from .loads import content
 from .loads.load import SLACK
 from .model import Model
 from .proxy import Proxy
-from .report import LiveLine, Report
+from .report import Life, LiveLine, Report
 from .server import DRAIN, Server, ServerError
 from .tables import TABLES
 from .watch import MIB, Watch
@@ -37,7 +37,7 @@ RETRY = 1.5  # seconds after which a journal that failed has tried again
 LATE = 2.0  # seconds that the journal's thread may wait for a processor
 COMPARE_EVERY = 10.0
 MAX_FAULT = 12.0
-MAX_MEMORY = {"release": 1024 * MIB, "asan": 4096 * MIB, "tsan": 8192 * MIB}
+MAX_MEMORY = {"release": 512 * MIB, "asan": 4096 * MIB, "tsan": 8192 * MIB}
 MAX_DESCRIPTORS, MAX_THREADS = 500, 64
 STUCK = 20.0  # seconds beyond a call's bound after which it counts as one that never returns
 TERMINATES_WITHIN = DRAIN + 20.0
@@ -95,13 +95,13 @@ class Run:
     # ---- beginning ----
 
     def begin(self, ends: contextlib.ExitStack) -> None:
-        seeds = [self.random.randrange(2**32) for _ in range(3)]
+        seeds = [self.random.randrange(2**32) for _ in range(4)]
         (self.folder / "faults").touch()
         self.disk = Faults(self.build / "torture" / "torture-faults.so", self.folder / "faults")
         certificates = Certificates(self.folder) if self.options.tls else None
         files = None if certificates is None else (str(certificates.certificate), str(certificates.authority))
         program = self.build / "tools" / "reverie-server"
-        self.server = Server(program, self.folder, self.disk, self.options.journal, PERIOD, files)
+        self.server = Server(program, self.folder, self.disk, self.options.journal, PERIOD, files, seeds[3])
         ends.callback(self.server.end)
         self.start_server()
         self.watch = Watch(self.server)
@@ -127,6 +127,8 @@ class Run:
             took = self.server.start()
         self.note(f"life {self.server.lives} began after {took:.2f} s")
         self.report.longest_start = max(self.report.longest_start, took)
+        server = self.server
+        self.report.lives.append(Life(server.lives, server.mode, server.incremental, took, time.monotonic()))
 
     # ---- faults ----
 
@@ -160,25 +162,32 @@ class Run:
             if fault.ending:
                 self.report.faults[f"{fault.ending} in it"] += 1
             if fault.ending == "kill":
-                self.kill(undo)
+                self.kill(undo, fault.kind)
             elif fault.ending == "terminate":
-                self.terminate(undo)
+                self.terminate(undo, fault.kind)
         finally:
             undo()
         self.judge.add(fault.kind, began, time.monotonic())
 
-    def kill(self, heal: Any = None) -> None:
-        killed = time.monotonic()
+    def end_life(self, end: str, fault: str) -> None:
+        life = self.report.lives[-1]
+        life.seconds, life.end = time.monotonic() - life.began, f"{end} in: {fault}" if fault else end
+        life.memory = self.watch.take_life()
+        life.confirmed = self.model.confirmed() - sum(each.confirmed for each in self.report.lives)
+
+    def kill(self, heal: Any = None, fault: str = "") -> None:
+        killed, mode = time.monotonic(), self.server.mode
         usage = self.watch.look()
         self.note(f"kill; the server had {0 if usage is None else usage.memory / MIB:.0f} MiB")
         self.server.kill()
+        self.end_life("kill", fault)
         if heal is not None:
             heal()
         self.model.killed(killed)
         self.start_server()
         ready = time.monotonic()
         self.judge.add("kill", killed, ready)
-        if self.options.journal == "periodic":
+        if mode == "periodic":
             self.model.lose(self.last_safe(killed), ready)
         self.compare()
 
@@ -198,9 +207,9 @@ class Run:
         self.note(f"what was confirmed {killed - safe:.2f} s before may be lost")
         return safe
 
-    def terminate(self, heal: Any = None) -> None:
+    def terminate(self, heal: Any = None, fault: str = "") -> None:
         """With a fault that goes on for a moment after the signal, if it comes in one."""
-        began = time.monotonic()
+        began, mode = time.monotonic(), self.server.mode
         self.note("terminate")
         if heal is None:
             self.server.terminate(TERMINATES_WITHIN)
@@ -209,11 +218,12 @@ class Run:
             time.sleep(min(1.0, DRAIN))
             heal()
             self.server.terminate(TERMINATES_WITHIN)
+        self.end_life("terminate", fault)
         self.model.killed(began)
         self.start_server()
         ready = time.monotonic()
         self.judge.add("terminate", began, ready)
-        if heal is not None and self.options.journal == "periodic":  # it may have ended while the disk took nothing
+        if heal is not None and mode == "periodic":  # it may have ended while the disk took nothing
             self.model.lose(self.last_safe(began), ready)
         self.compare()
 
@@ -279,7 +289,13 @@ class Run:
             self.report.errors[report["code"].removesuffix("Error")] += 1
             if not self.judge.explains(report):
                 self.unexplained.append(report)
+        elif report["kind"] == "memory":
+            self.report.used, self.report.spilled = (
+                max(self.report.used, report["used"]),
+                max(self.report.spilled, report["spilled"]),
+            )
         elif report["kind"] == "late":
+            self.report.late += 1
             self.report.violations.append(f"{load}: {what} took {report['waited']:.1f} s, {report['limit']:g} were allowed")
         else:
             self.report.violations.append(f"{load}: {what} {report.get('text', '')}".strip())
@@ -324,7 +340,7 @@ class Run:
         end = time.monotonic() + 60.0
         while True:
             try:
-                return np.array([item.priority for item in self.client.items(table, page_size=5000, timeout=30.0)], np.float64)
+                return np.array([item.priority for item in self.client.items(table, page_size=10_000, timeout=30.0)], np.float64)
             except reverie.ReverieError as error:
                 if time.monotonic() > end:
                     raise ViolationError(f"{table} could not be listed within a minute: {error}") from None
@@ -332,10 +348,10 @@ class Run:
 
     def compare_contents(self) -> None:
         """The data of items, each by its key."""
-        for name in ("keep", "best", "trail", "moves", "ring", "ratio", "scratch"):
+        for name in ("keep", "best", "trail", "moves", "ring", "ratio", "scratch", "wide", "bounded"):
             found = list(self.client.items(name, page_size=5000, timeout=30.0))
             scrambled = TABLES[name].scrambled
-            for item in self.random.sample(found, min(CONTENTS // 7, len(found))):
+            for item in self.random.sample(found, min(CONTENTS // 9, len(found))):
                 data = self.client.get(name, item.key, timeout=30.0).data
                 fault = content.fault(data, content.number_of(item.priority, scrambled))
                 if fault is not None:
@@ -360,6 +376,7 @@ class Run:
             self.report.faults[again] += 1
             self.compare_contents()
         self.server.terminate(TERMINATES_WITHIN)
+        self.end_life("terminate", "")
         bad = self.server.bad_lines()
         if bad:
             raise ViolationError(f"the server's log has {bad[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ from .tables import server_flags
 
 START = 60.0  # seconds that a start may take
 DRAIN = 2.0
+MEMORY_LIMITS = (96 << 20, 112 << 20, 192 << 20)  # begins with the second; what cannot be spilled takes up to 75 MiB
 BAD_LINES = re.compile(r"Sanitizer|runtime error:|assertion|Assertion|BUG|double free|corrupted")
 
 
@@ -33,15 +35,27 @@ class Server:
         For its journal, checkpoints, logs and socket.
     faults : Faults
     mode : str
-        The journal's.
+        The journal's: always, periodic, or both, of which each life has one.
     tls : tuple of str, optional
         Files: certificate and authority.
+    seed : int
+        Says which life saves incremental checkpoints, and which mode its journal has.
     """
 
     def __init__(
-        self, program: pathlib.Path, folder: pathlib.Path, faults: Faults, mode: str, period: float, tls: tuple[str, str] | None
+        self,
+        program: pathlib.Path,
+        folder: pathlib.Path,
+        faults: Faults,
+        mode: str,
+        period: float,
+        tls: tuple[str, str] | None,
+        seed: int,
     ) -> None:
-        self.program, self.folder, self.faults = program, folder, faults
+        self.program, self.folder, self.faults, self.random = program, folder, faults, random.Random(seed)
+        self.modes = ("always", "periodic") if mode == "both" else (mode,)
+        self.mode, self.incremental = "", False  # of the present life
+        (folder / "spill").mkdir()
         self.sanitized = program.parents[1].name in ("asan", "tsan")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -49,18 +63,25 @@ class Server:
         self.tcp = f"127.0.0.1:{self.port}"
         self.unix = f"unix:{folder}/socket"
         settings = {
-            "journal_mode": mode,
             "journal_period_seconds": str(period),
             "journal_max_queued_bytes": "16MiB",
             "journal_checkpoint_bytes": "64MiB",
             "checkpoint_every_seconds": "2",
             "checkpoint_keep": "2",
             "drain_seconds": str(DRAIN),
+            "memory_limit": str(MEMORY_LIMITS[1]),
         }
         if tls is not None:
             settings["tls_certificate"] = tls[0]
         self.flags = ["--listen", self.tcp, "--listen", self.unix, *server_flags()]
-        self.flags += ["--checkpoints", str(folder / "checkpoints"), "--journal", str(folder / "journal")]
+        self.flags += [
+            "--checkpoints",
+            str(folder / "checkpoints"),
+            "--journal",
+            str(folder / "journal"),
+            "--spill",
+            str(folder / "spill"),
+        ]
         for name, value in settings.items():
             self.flags += ["--set", f"{name}={value}"]
         self.process: subprocess.Popen[str] | None = None
@@ -79,10 +100,12 @@ class Server:
         """Seconds until it listened."""
         began = time.monotonic()
         self.lives += 1
+        self.mode, self.incremental = self.random.choice(self.modes), self.random.random() < 0.5
+        life = ["--set", f"journal_mode={self.mode}", "--set", f"checkpoint_incremental={int(self.incremental)}"]
         environment = {**os.environ, **self.faults.environment(self.sanitized)}
         with open(self.log(self.lives), "w") as log:
             self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", str(self.program), *self.flags],
+                ["setpriv", "--pdeathsig", "KILL", str(self.program), *self.flags, *life],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -13,7 +13,8 @@ class TableRule:
     """What must be there.
 
     `all`: nothing goes but what its owner deletes. `newest`, `highest`: the last, or those of highest priority, `size` of them.
-    `queue`: what was not handed out. Where a table is `reset`, what one load deletes is gone of the loads before it, too.
+    `queue`: what was not handed out. Where a table is `reset`, what one load deletes is gone of the loads before it, too. Where its bound
+    changes while it runs, `size` is the least that it may be and `most` the most.
     """
 
     rule: Rule
@@ -21,6 +22,12 @@ class TableRule:
     flags: str
     scrambled: bool = False
     reset: bool = False
+    most: int = 0
+
+    @property
+    def max_size(self) -> int:
+        """What the server begins with."""
+        return self.most or self.size
 
 
 TABLES = {
@@ -31,6 +38,8 @@ TABLES = {
     "moves": TableRule("newest", 4_000, "sampler=max_heap,remover=fifo"),
     "ratio": TableRule("newest", 2_000, "sampler=uniform,rate_limiter=sample_to_insert_ratio:4:100:800"),
     "best": TableRule("highest", 3_000, "sampler=prioritized:0.5,remover=min_heap", scrambled=True),
+    "wide": TableRule("newest", 8_000, "sampler=uniform,remover=fifo"),  # 4 KiB a row: the oldest go to the spill file
+    "bounded": TableRule("newest", 500, "sampler=uniform,remover=fifo", most=3_000),
     "queue": TableRule("queue", 2_000, "preset=queue:2000"),
 }
 
@@ -39,6 +48,6 @@ def server_flags() -> list[str]:
     """For reverie-server."""
     flags = []
     for name, table in TABLES.items():
-        size = "" if table.rule == "queue" else f",max_size={table.size}"
+        size = "" if table.rule == "queue" else f",max_size={table.max_size}"
         flags += ["--table", f"name={name}{size},{table.flags}"]
     return flags

@@ -115,6 +115,17 @@ def test_a_full_table_holds_the_newest(tmp_path: pathlib.Path) -> None:
     assert "1 of 5000 confirmed items are lost" in ring.found(list(range(102, size + 101)))
 
 
+def test_a_table_whose_bound_changes_holds_the_newest_of_the_least_and_never_more_than_the_most(tmp_path: pathlib.Path) -> None:
+    bounded = Story(tmp_path, "bounded")
+    rule, sent = bounded.model.tables["bounded"].rule, 10_000
+    ledger = bounded.ledger()
+    ledger.confirmed(1, sent, ledger.sent(1, sent))
+    for size in (rule.size, rule.most):
+        assert bounded.found(list(range(sent - size + 1, sent + 1))) == ""
+    assert "lost" in bounded.found(list(range(sent - rule.size + 2, sent + 1)))
+    assert "more than its max_size" in bounded.found(list(range(sent - rule.most, sent + 1)))
+
+
 def test_a_full_table_of_the_highest_holds_them(tmp_path: pathlib.Path) -> None:
     best = Story(tmp_path, "best")
     size, sent = best.model.tables["best"].rule.size, 10_000

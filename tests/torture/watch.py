@@ -26,7 +26,7 @@ class Watch:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.memory = self.threads = self.descriptors = 0
+        self.memory = self.threads = self.descriptors = self.life_memory = 0
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -45,8 +45,14 @@ class Watch:
             usage = self.look()
             if usage is not None:
                 self.memory = max(self.memory, usage.memory)
+                self.life_memory = max(self.life_memory, usage.memory)
                 self.threads = max(self.threads, usage.threads)
                 self.descriptors = max(self.descriptors, usage.descriptors)
+
+    def take_life(self) -> int:
+        """The most memory since this was asked last."""
+        most, self.life_memory = self.life_memory, 0
+        return most
 
     def stop(self) -> None:
         self.stopping.set()

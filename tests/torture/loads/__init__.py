@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from .adder import Adder
 from .administrator import Administrator
+from .bounder import Bounder
 from .episodes import Episodes
+from .hauler import Hauler
 from .keeper import Keeper
 from .load import Load
 from .queue import QueueReader, QueueWriter
@@ -15,6 +17,8 @@ from .stepper import Stepper
 KINDS: dict[str, type[Load]] = {
     "keeper": Keeper,
     "adder": Adder,
+    "bounder": Bounder,
+    "hauler": Hauler,
     "episodes": Episodes,
     "stepper": Stepper,
     "queue-writer": QueueWriter,

@@ -17,7 +17,7 @@ END = 60.0  # seconds that the last calls get
 
 
 def main() -> int:
-    """Reads what to do from its one argument, as JSON: folder, and loads with name, kind, address, authority, stream and seed."""
+    """Reads what to do from its one argument, as JSON: folder, and loads with name, kind, address, stream, seed and inherited."""
     job = json.loads(sys.argv[1])
     place = Place(pathlib.Path(job["folder"]))
     authority = job["authority"]
@@ -27,7 +27,9 @@ def main() -> int:
         return reverie.Client(address, tls=tls)
 
     loads: list[Load] = [
-        KINDS[each["kind"]](place, each["name"], lambda address=each["address"]: connect(address), each["stream"], each["seed"])
+        KINDS[each["kind"]](
+            place, each["name"], lambda address=each["address"]: connect(address), each["stream"], each["seed"], each["inherited"]
+        )
         for each in job["loads"]
     ]
     for load in loads:

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import items
+from .. import items, ledger
 from .load import PATIENCE, Load
 
 WIDTH = 64
 WINDOW = 12_000  # items that it keeps
 DELETED_AT_ONCE = 500
+EVERY_NUMBER = (1 << items.SEQUENCE_BITS) - 1
 
 
 class Keeper(Load):
-    """Items of one to four steps. The oldest are deleted, others get new priorities."""
+    """Items of one to four steps. The oldest are deleted, others get new priorities; what one left behind that was killed goes, too."""
 
     tables = ("keep",)
 
@@ -26,6 +27,8 @@ class Keeper(Load):
         self.low, self.version = 1, 0
 
     def step(self) -> None:
+        if self.inherited:
+            self.clear(self.inherited.pop())
         what = self.random.random()
         if what < 0.75:
             self.write(self.random.randint(1, 80))
@@ -85,6 +88,22 @@ class Keeper(Load):
         since = self.stream.ledger.deleting(gone[0], gone[-1])
         if self.until_done("delete", self.client.mutate_priorities, "keep", deletes=keys, timeout=PATIENCE):
             self.stream.ledger.deleted(gone[0], gone[-1], since)
+
+    def clear(self, stream: int) -> None:
+        listed = self.call(
+            "items", lambda: list(self.client.items("keep", page_size=10_000, timeout=PATIENCE)), patience=4 * PATIENCE
+        )
+        if not listed.succeeded:
+            self.inherited.append(stream)
+            return
+        keys = [item.key for item in listed.result if int(item.priority) >> items.SEQUENCE_BITS == stream]
+        left = ledger.Ledger(self.place.folder / "streams", stream, "keep")
+        since = left.deleting(1, EVERY_NUMBER)
+        for first in range(0, len(keys), DELETED_AT_ONCE):
+            some = keys[first : first + DELETED_AT_ONCE]
+            if not self.until_done("delete", self.client.mutate_priorities, "keep", deletes=some, timeout=PATIENCE):
+                return
+        left.deleted(1, EVERY_NUMBER, since)
 
     def finish(self) -> None:
         self.writer.close()

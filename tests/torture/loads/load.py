@@ -10,7 +10,7 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import reverie
@@ -62,12 +62,23 @@ class Load(threading.Thread):
     stream : int
         The first of the streams that it may use, one for each of `tables`.
     seed : int
+    inherited : list of int
+        Streams of a load of this kind that was killed.
     """
 
     tables: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, place: Place, name: str, connect: Callable[[], reverie.Client], stream: int, seed: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        name: str,
+        connect: Callable[[], reverie.Client],
+        stream: int,
+        seed: int,
+        inherited: Sequence[int] = (),
+    ) -> None:
         super().__init__(name=name, daemon=True)
+        self.inherited = list(inherited)
         self.place, self.random, self.client = place, random.Random(seed), connect()
         self.streams = [Stream(place.folder / "streams", stream + i, table) for i, table in enumerate(self.tables)]
         self.status = status.create(place.folder / "status" / name)
