@@ -32,6 +32,7 @@ rv_code rv_fail(rv_error *err, rv_code code, const char *format, ...)
 
 rv_code rv_fail_memory(rv_error *err, size_t bytes)
 {
+  if (bytes == 0) return rv_fail(err, RV_RESOURCE_EXHAUSTED, "out of memory; lower max_size or the rows' size, or add memory");
   return rv_fail(err, RV_RESOURCE_EXHAUSTED,
                  "out of memory: %zu bytes could not be allocated; lower max_size or the rows' size, or add memory", bytes);
 }

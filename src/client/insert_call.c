@@ -89,7 +89,8 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   rv_insert_response response;
   rv_error err;
   if (rv_insert_response_parse((rv_span){data, size}, &response, &err) != RV_OK) {
-    break_call(stream, RV_INTERNAL, err.message);
+    break_call(stream, err.code == RV_RESOURCE_EXHAUSTED ? RV_UNAVAILABLE : RV_INTERNAL,
+               err.message); /* or it is asked for again */
     return;
   }
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
@@ -168,8 +169,10 @@ static void fail_sent(rv_insert_stream *stream, rv_code code, const char *messag
 /* ABORTED: a server lets the stream of a writer go that it believes to be the older one. Where a call of a connection that is lost was
  * held up on its way, and reaches the server after the next connection's, that is the wrong one; the next call puts it right, and the
  * numbers of the items see to it that none is inserted twice. */
-static bool is_transient(rv_code code, const char *message)
+static bool is_transient(const rv_call *call, rv_code code, const char *message)
 {
+  if (code == RV_RESOURCE_EXHAUSTED && !rv_call_has_status(call))
+    return true; /* memory was out here, or for the call's beginning */
   return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED || code == RV_ABORTED ||
          (code == RV_UNKNOWN && strcmp(message, "Stream removed") == 0);
 }
@@ -182,7 +185,6 @@ static void retry_later(rv_insert_stream *stream)
 
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)
 {
-  (void)call;
   rv_insert_stream *stream = user;
   stream->call = NULL;
   if (stream->closing) {
@@ -201,7 +203,7 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
   rv_mutex_lock(&stream->mutex);
   memcpy(stream->last_error, why, sizeof why);
   rv_mutex_unlock(&stream->mutex);
-  if (!is_transient(code, message)) {
+  if (!is_transient(call, code, message)) {
     fail_sent(stream, code, message);
     rv_insert_stream_take_writer_id(stream);
   }
@@ -235,7 +237,7 @@ static void open_call(rv_insert_stream *stream)
 void rv_insert_stream_pump(rv_insert_stream *stream)
 {
   if (!rv_list_empty(&stream->queue)) {
-    if (stream->call == NULL && stream->retry.heap_index == SIZE_MAX) open_call(stream);
+    if (stream->call == NULL && !stream->retry.runs) open_call(stream);
     if (stream->call != NULL && stream->broken == RV_OK && !rv_insert_stream_send(stream))
       break_call(stream, RV_UNAVAILABLE, "out of memory on this side");
   }

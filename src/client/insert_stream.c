@@ -15,7 +15,7 @@ enum { MANY_ITEMS = 64 };
  *
  * Waking the loop's thread costs more than an item does. While it is known to look soon, because an answer is due, a writer leaves
  * its items in the inbox until many wait there, or until it waits for one of them itself (hurry). The promise to look is kept by a
- * timer, whatever becomes of the answer: no promise is given unless it runs, and when it finds nothing the promise is over. */
+ * timer, whatever becomes of the answer; when it finds nothing the promise is over. */
 
 static void on_retry(rv_timer *timer)
 {
@@ -48,9 +48,9 @@ bool rv_insert_stream_drain(rv_insert_stream *stream)
 static void promise_to_look(rv_insert_stream *stream)
 {
   if (stream->sent_count == 0 || stream->call == NULL) return;
-  if (stream->look.heap_index == SIZE_MAX) rv_timer_start(&stream->look, rv_monotonic_ns(stream->env) + LOOK_AGAIN_NS);
+  if (!stream->look.runs) rv_timer_start(&stream->look, rv_monotonic_ns(stream->env) + LOOK_AGAIN_NS);
   rv_mutex_lock(&stream->mutex);
-  stream->looks_soon = stream->look.heap_index != SIZE_MAX;
+  stream->looks_soon = true;
   rv_mutex_unlock(&stream->mutex);
 }
 

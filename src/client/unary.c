@@ -54,8 +54,9 @@ static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
 static rv_code copy_request(rv_pieces *to, const rv_writer_buf *request, rv_error *err)
 {
   rv_pieces_init(to);
-  if (request->failed || rv_pieces_copy(to, request->data, request->size) != RV_OK) return rv_fail_memory(err, request->size);
-  return RV_OK;
+  if (!request->failed && rv_pieces_copy(to, request->data, request->size) == RV_OK) return RV_OK;
+  rv_pieces_fini(to);
+  return rv_fail_memory(err, request->size);
 }
 
 static rv_code run_with_repeats(waiting_call *waiting, const rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,

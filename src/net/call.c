@@ -100,6 +100,7 @@ void rv_call_top_up(rv_call *call)
   int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)(want - call->credit));
   if (rc == 0) call->credit = want;
   rv_session_touch(call->session);
+  rv_session_check(call->session, rc); /* the call may be over */
 }
 
 static void refuse(rv_call *call, rv_code code, const char *format, ...) RV_PRINTF(3, 4);
@@ -257,6 +258,7 @@ static void run_due(rv_task *task)
 void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t reset, bool deliver_rest)
 {
   if (call->over) return;
+  int rc = 0;
   call->over = true;
   call->code = code;
   char *copy = message == NULL || message[0] == '\0' ? NULL : strdup(message);
@@ -266,7 +268,7 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   rv_list_remove(&call->link);
   if (call->stream_id != 0 && call->session->http != NULL) {
     nghttp2_session_set_stream_user_data(call->session->http, call->stream_id, NULL);
-    if (reset != RV_NO_RESET) nghttp2_submit_rst_stream(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, reset);
+    if (reset != RV_NO_RESET) rc = nghttp2_submit_rst_stream(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, reset);
     rv_session_touch(call->session);
   }
   call->stream_id = 0;
@@ -280,6 +282,7 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   else
     rv_message_reader_fini(&call->reader); /* an incomplete message */
   rv_call_due(call, RV_DUE_DELIVER | RV_DUE_CLOSE);
+  if (rc != 0) rv_session_check(call->session, rc);
 }
 
 /* ---- net.h ---- */
@@ -287,6 +290,10 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
 rv_loop *rv_call_loop(rv_call *call)
 {
   return call->loop;
+}
+bool rv_call_has_status(const rv_call *call)
+{
+  return call->has_status;
 }
 const char *rv_call_metadata(rv_call *call, const char *name)
 {
@@ -310,8 +317,9 @@ void rv_call_wake_source(rv_call *call)
 {
   if (!call->data_deferred) return;
   call->data_deferred = false;
-  nghttp2_session_resume_data(call->session->http, call->stream_id);
+  int rc = nghttp2_session_resume_data(call->session->http, call->stream_id);
   rv_session_touch(call->session);
+  rv_session_check(call->session, rc);
 }
 
 void rv_call_send(rv_call *call, rv_pieces *pieces)
@@ -324,8 +332,10 @@ void rv_call_send(rv_call *call, rv_pieces *pieces)
   size_t bytes = RV_MESSAGE_PREFIX + pieces->bytes;
   if (!rv_sendq_push(&call->sendq, pieces)) {
     rv_pieces_fini(pieces);
-    refuse(call, RV_RESOURCE_EXHAUSTED, "a message of %zu bytes could not be queued: %s", bytes - RV_MESSAGE_PREFIX,
-           bytes > UINT32_MAX ? "gRPC's messages are smaller than 4 GiB" : "out of memory");
+    bool large = bytes > UINT32_MAX; /* else what an answer is about may have happened: not RESOURCE_EXHAUSTED */
+    refuse(call, large || !call->server ? RV_RESOURCE_EXHAUSTED : RV_UNAVAILABLE,
+           "a message of %zu bytes could not be queued: %s", bytes - RV_MESSAGE_PREFIX,
+           large ? "gRPC's messages are smaller than 4 GiB" : "out of memory");
     return;
   }
   if (call->server) {

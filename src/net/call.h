@@ -29,19 +29,20 @@ struct rv_call {
 
   bool server, wait_for_ready;
   bool paused;
-  bool delivering;         /* within on_message */
-  bool headers_received;   /* client */
-  bool headers_sent;       /* server */
-  bool peer_done;          /* no more messages will come */
-  bool half_close_told;    /* server */
-  bool trailers_submitted; /* server */
-  bool no_more;            /* half-closed (client) or finished (server): nothing more can be queued */
-  bool data_deferred;      /* nghttp2 waits for rv_call_wake_source */
-  bool has_data_source;    /* DATA was submitted: trailers may have to wait for it */
-  bool was_full;           /* queued bytes were above the low-water mark */
-  bool over;               /* rv_call_end was called */
-  bool closing;            /* server: and its session counts it */
-  bool headers_too_large;
+  bool delivering;                      /* within on_message */
+  bool headers_received;                /* client */
+  bool headers_sent;                    /* server */
+  bool peer_done;                       /* no more messages will come */
+  bool half_close_told;                 /* server */
+  bool trailers_submitted;              /* server */
+  bool no_more;                         /* half-closed (client) or finished (server): nothing more can be queued */
+  bool data_deferred;                   /* nghttp2 waits for rv_call_wake_source */
+  bool has_data_source;                 /* DATA was submitted: trailers may have to wait for it */
+  bool was_full;                        /* queued bytes were above the low-water mark */
+  bool over;                            /* rv_call_end was called */
+  bool closing;                         /* server: and its session counts it */
+  bool headers_too_large, headers_lost; /* memory was out for them */
+  bool has_status;                      /* client: the end is what the server said */
   unsigned due;
 
   rv_sendq sendq;

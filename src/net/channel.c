@@ -243,18 +243,29 @@ void rv_channel_free(rv_channel *channel)
   if (!rv_loop_is_current(loop)) rv_loop_call(loop, nothing, NULL); /* the calls' on_close have come before this runs */
 }
 
+/* NULL, or what is wrong with it. */
+static const char *check_metadata(const rv_call_config *config)
+{
+  static const char wrong[] = "the call's metadata has more than 48 pairs, or a name or value with characters HTTP/2 forbids";
+  if (config->num_metadata > RV_MAX_PAIRS) return wrong;
+  for (size_t i = 0; i < config->num_metadata; i++) {
+    const char *name = config->metadata[i].name, *value = config->metadata[i].value;
+    if (nghttp2_check_header_name((const uint8_t *)name, strlen(name)) == 0 || name[0] == ':' ||
+        nghttp2_check_header_value((const uint8_t *)value, strlen(value)) == 0)
+      return wrong;
+  }
+  return NULL;
+}
+
+/* false: out of memory. */
 static bool copy_metadata(rv_call *call, const rv_call_config *config)
 {
-  if (config->num_metadata > RV_MAX_PAIRS) return false;
   const char *authorization = call->channel->authorization;
   if (authorization != NULL &&
       !rv_metadata_store_add(&call->to_send, "authorization", sizeof "authorization" - 1, authorization, strlen(authorization)))
     return false;
   for (size_t i = 0; i < config->num_metadata; i++) {
     const char *name = config->metadata[i].name, *value = config->metadata[i].value;
-    if (nghttp2_check_header_name((const uint8_t *)name, strlen(name)) == 0 || name[0] == ':' ||
-        nghttp2_check_header_value((const uint8_t *)value, strlen(value)) == 0)
-      return false;
     if (!rv_metadata_store_add(&call->to_send, name, strlen(name), value, strlen(value))) return false;
   }
   return true;
@@ -277,10 +288,10 @@ rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, cons
   call->deadline_ns = config->deadline_ns;
   call->started_ns = rv_monotonic_ns(&channel->loop->env);
   rv_list_push_back(&channel->calls, &call->channel_link);
-  if (!copy_metadata(call, config)) {
-    rv_call_end(call, RV_INVALID_ARGUMENT,
-                "the call's metadata has more than 48 pairs, or a name or value with characters HTTP/2 forbids", RV_NO_RESET,
-                false);
+  const char *wrong = check_metadata(config);
+  if (wrong != NULL || !copy_metadata(call, config)) {
+    rv_call_end(call, wrong != NULL ? RV_INVALID_ARGUMENT : RV_RESOURCE_EXHAUSTED,
+                wrong != NULL ? wrong : "out of memory for a call", RV_NO_RESET, false);
     return call;
   }
   rv_list_push_back(&channel->waiting, &call->link);

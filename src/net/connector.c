@@ -102,6 +102,7 @@ static void on_timeout(rv_timer *timer)
 
 static int wait_until_connected(rv_connector *connector)
 {
+  if (!rv_loop_can_watch(connector->loop, connector->fd)) return ENOMEM;
   uv_poll_t *poll = malloc(sizeof *poll);
   if (poll == NULL) return ENOMEM;
   int rc = uv_poll_init(&connector->loop->uv, poll, connector->fd);

@@ -19,6 +19,7 @@
 
 enum { ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
+#define OUT_OF_MEMORY "the server is out of memory"
 
 typedef struct io_thread {
   rv_grpc_server *server;
@@ -49,7 +50,7 @@ struct rv_grpc_server {
   watch **watching; /* one a listening socket; the first loop's */
   size_t num_watching;
   rv_timer accept_again; /* when files have run out */
-  bool full_logged, machine_logged;
+  bool full_logged, machine_logged, listens;
   atomic_size_t connections;
   int64_t drain_ms;
   bool stopped;  /* of the thread that stops */
@@ -61,16 +62,22 @@ struct rv_grpc_server {
 
 /* ---- connections ---- */
 
-/* One more of that machine. false: it has as many as it may, or memory is out. */
-static bool count_in(rv_grpc_server *server, uint64_t machine)
+typedef enum counted { COUNTED, TOO_MANY, NO_MEMORY } counted;
+
+/* One more of that machine, unless it has as many as it may. */
+static counted count_in(rv_grpc_server *server, uint64_t machine)
 {
-  if (machine == 0) return true;
+  if (machine == 0) return COUNTED;
   rv_mutex_lock(&server->lock);
   uint32_t *count = rv_map_get(&server->machines, machine);
-  bool fine = count != NULL ? *count < server->max_per_machine : rv_map_put(&server->machines, machine, 0) == RV_OK;
-  if (fine) ++*rv_map_get(&server->machines, machine);
+  counted result = COUNTED;
+  if (count != NULL && *count >= server->max_per_machine)
+    result = TOO_MANY;
+  else if (count == NULL && rv_map_put(&server->machines, machine, 0) != RV_OK)
+    result = NO_MEMORY;
+  if (result == COUNTED) ++*rv_map_get(&server->machines, machine);
   rv_mutex_unlock(&server->lock);
-  return fine;
+  return result;
 }
 
 static void count_out(rv_grpc_server *server, uint64_t machine)
@@ -133,6 +140,62 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   rv_list_push_back(&io->sessions, &session->owner_link);
 }
 
+/* ---- accepting ---- */
+
+/* Empty SETTINGS, then GOAWAY(ENHANCE_YOUR_CALM) with a reason: what a client that is one too many gets. */
+static void turn_away(int fd, bool encrypted, const char *reason)
+{
+  uint8_t frames[128] = "\0\0\0\x04\0\0\0\0\0"
+                        "\0\0\0\x07\0\0\0\0\0"
+                        "\0\0\0\0\0\0\0\x0b";
+  const size_t head = 26, size = strlen(reason);
+  frames[11] = (uint8_t)(8 + size);
+  memcpy(frames + head, reason, size);
+  ssize_t sent = encrypted ? 0 : send(fd, frames, head + size, MSG_NOSIGNAL); /* in a handshake it would make no sense */
+  (void)sent;
+  close(fd);
+}
+
+static void log_machine_full(rv_grpc_server *server, int fd)
+{
+  if (server->machine_logged) return;
+  server->machine_logged = true;
+  char peer[RV_PEER_MAX];
+  rv_socket_peer(fd, peer);
+  rv_log(&server->env, RV_LOG_WARNING,
+         "%zu connections of one address are open, and more of %s are refused; raise max_connections_per_address",
+         server->max_per_machine, peer);
+}
+
+static void log_no_memory(rv_grpc_server *server)
+{
+  rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory");
+}
+
+/* One more connection; false: it was turned away. */
+static bool let_in(rv_grpc_server *server, int fd, uint64_t machine, bool encrypted)
+{
+  if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
+    atomic_fetch_sub(&server->connections, 1);
+    turn_away(fd, encrypted, "too many connections");
+    if (!server->full_logged)
+      rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
+             server->max_connections);
+    server->full_logged = true;
+    return false;
+  }
+  counted result = count_in(server, machine);
+  if (result == COUNTED) return true;
+  atomic_fetch_sub(&server->connections, 1);
+  if (result == TOO_MANY)
+    log_machine_full(server, fd);
+  else
+    log_no_memory(server);
+  turn_away(fd, encrypted,
+            result == TOO_MANY ? "too many connections from this address (max_connections_per_address)" : OUT_OF_MEMORY);
+  return false;
+}
+
 typedef struct hand_over {
   rv_task task;
   io_thread *io;
@@ -157,7 +220,8 @@ static void give(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   hand_over *over = malloc(sizeof *over);
   if (over == NULL) {
     count_out(io->server, machine);
-    close(fd);
+    log_no_memory(io->server);
+    turn_away(fd, tls != NULL, OUT_OF_MEMORY);
     return;
   }
   over->io = io;
@@ -166,47 +230,6 @@ static void give(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   over->fd = fd;
   rv_task_init(&over->task, run_hand_over);
   rv_loop_post(io->loop, &over->task);
-}
-
-/* ---- accepting ---- */
-
-/* Empty SETTINGS, then GOAWAY(ENHANCE_YOUR_CALM) with a reason: what a client that is one too many gets. */
-static void turn_away(int fd, bool encrypted, const char *reason)
-{
-  uint8_t frames[128] = "\0\0\0\x04\0\0\0\0\0"
-                        "\0\0\0\x07\0\0\0\0\0"
-                        "\0\0\0\0\0\0\0\x0b";
-  const size_t head = 26, size = strlen(reason);
-  frames[11] = (uint8_t)(8 + size);
-  memcpy(frames + head, reason, size);
-  ssize_t sent = encrypted ? 0 : send(fd, frames, head + size, MSG_NOSIGNAL); /* in a handshake it would make no sense */
-  (void)sent;
-  close(fd);
-}
-
-/* One more connection; false: it was turned away. */
-static bool let_in(rv_grpc_server *server, int fd, uint64_t machine, bool encrypted)
-{
-  if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
-    atomic_fetch_sub(&server->connections, 1);
-    turn_away(fd, encrypted, "too many connections");
-    if (!server->full_logged)
-      rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
-             server->max_connections);
-    server->full_logged = true;
-    return false;
-  }
-  if (count_in(server, machine)) return true;
-  char peer[RV_PEER_MAX];
-  rv_socket_peer(fd, peer);
-  atomic_fetch_sub(&server->connections, 1);
-  turn_away(fd, encrypted, "too many connections from this address (max_connections_per_address)");
-  if (!server->machine_logged)
-    rv_log(&server->env, RV_LOG_WARNING,
-           "%zu connections of one address are open, and more of %s are refused; raise max_connections_per_address",
-           server->max_per_machine, peer);
-  server->machine_logged = true;
-  return false;
 }
 
 static void watch_all(rv_grpc_server *server, bool on);
@@ -252,10 +275,29 @@ static void watch_all(rv_grpc_server *server, bool on)
       uv_poll_stop(&server->watching[i]->poll);
 }
 
+static size_t count_sockets(const rv_grpc_server *server)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < server->num_listeners; i++) count += server->listener[i].count;
+  return count;
+}
+
+/* Those that no loop has seen. */
+static void free_watches(rv_grpc_server *server)
+{
+  for (size_t i = count_sockets(server); i > 0; i--) free(server->watching[i - 1]);
+}
+
 static void start_listening(void *argument)
 {
   rv_grpc_server *server = argument;
   size_t at = 0;
+  for (size_t i = 0; i < server->num_listeners; i++)
+    for (size_t k = 0; k < server->listener[i].count; k++)
+      if (!rv_loop_can_watch(server->io[0].loop, server->listener[i].fd[k])) {
+        free_watches(server);
+        return;
+      }
   for (size_t i = 0; i < server->num_listeners; i++)
     for (size_t k = 0; k < server->listener[i].count; k++) {
       watch *watched = server->watching[at++];
@@ -267,6 +309,7 @@ static void start_listening(void *argument)
     }
   server->num_watching = at;
   watch_all(server, true);
+  server->listens = true;
 }
 
 static void free_watch(uv_handle_t *handle)
@@ -360,14 +403,13 @@ static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_confi
 
 static rv_code make_watches(rv_grpc_server *server, rv_error *err)
 {
-  size_t count = 0;
-  for (size_t i = 0; i < server->num_listeners; i++) count += server->listener[i].count;
+  size_t count = count_sockets(server);
   server->watching = calloc(count, sizeof(watch *));
   if (server->watching == NULL) return rv_fail_memory(err, count * sizeof(watch *));
   for (size_t i = 0; i < count; i++) {
     server->watching[i] = calloc(1, sizeof(watch));
     if (server->watching[i] != NULL) continue;
-    while (i > 0) free(server->watching[--i]);
+    free_watches(server);
     return rv_fail_memory(err, sizeof(watch));
   }
   return RV_OK;
@@ -421,11 +463,14 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_code code = open_listeners(server, config, err);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);
   if (code == RV_OK) code = make_watches(server, err);
+  if (code == RV_OK) {
+    rv_loop_call(server->io[0].loop, start_listening, server);
+    if (!server->listens) code = rv_fail_memory(err, server->num_listeners * sizeof(void *));
+  }
   if (code != RV_OK) {
     rv_grpc_server_free(server);
     return code;
   }
-  rv_loop_call(server->io[0].loop, start_listening, server);
   *out = server;
   return RV_OK;
 }

@@ -28,7 +28,10 @@ static int on_begin_headers(nghttp2_session *http, const nghttp2_frame *frame, v
   rv_session *session = user_data;
   if (!session->server || frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
   rv_call *call = rv_call_new(session->loop, true);
-  if (call == NULL) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+  if (call == NULL) { /* the rest of the stream has no call, and is ignored */
+    rv_session_check(session, nghttp2_submit_rst_stream(http, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_ENHANCE_YOUR_CALM));
+    return session->lost ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+  }
   call->session = rv_session_ref(session);
   call->stream_id = frame->hd.stream_id;
   call->credit = RV_STREAM_WINDOW;
@@ -71,7 +74,8 @@ static int on_header(nghttp2_session *http, const nghttp2_frame *frame, const ui
   bool kept = name_size > 0 && name[0] == ':'
                   ? keep_pseudo_header(call, (const char *)name, (const char *)value)
                   : rv_metadata_store_add(&call->received, (const char *)name, name_size, (const char *)value, value_size);
-  return kept ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+  call->headers_lost = call->headers_lost || !kept;
+  return 0;
 }
 
 static void on_settings(rv_session *session, const nghttp2_frame *frame)
@@ -203,7 +207,7 @@ static ssize_t read_source(nghttp2_session *http, int32_t stream_id, uint8_t *to
       rv_call_submit_trailers(call);
     }
   }
-  return (ssize_t)size;
+  return session->lost ? NGHTTP2_ERR_CALLBACK_FAILURE : (ssize_t)size;
 }
 
 const nghttp2_data_provider rv_session_data_provider = {.read_callback = read_source};
@@ -214,6 +218,7 @@ static int on_send_data(nghttp2_session *http, nghttp2_frame *frame, const uint8
   (void)http, (void)source;
   rv_session *session = user_data;
   rv_call *call = find_call(session, frame->hd.stream_id);
+  if (session->lost) return NGHTTP2_ERR_CALLBACK_FAILURE;
   if (call == NULL) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   if (!rv_output_copy(&session->output, header, 9) || !rv_sendq_move(&call->sendq, size, &session->output)) {
     rv_session_lose(session, "out of memory");
@@ -235,8 +240,8 @@ static int on_frame_send(nghttp2_session *http, const nghttp2_frame *frame, void
   if (call != NULL) rv_call_end(call, RV_OK, NULL, RV_NO_RESET, false);
   /* A client that has not half-closed would keep its end open: this tells it that nobody listens. */
   if (nghttp2_session_get_stream_remote_close(http, frame->hd.stream_id) == 0)
-    nghttp2_submit_rst_stream(http, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
-  return 0;
+    rv_session_check(session, nghttp2_submit_rst_stream(http, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR));
+  return session->lost ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
 /* ---- making one ---- */

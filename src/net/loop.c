@@ -124,11 +124,11 @@ static void look_at_unwatched(rv_loop *loop)
 
 static void fire_timers(rv_loop *loop)
 {
-  if (loop->timers.count == 0) return;
+  if (loop->timers == NULL) return;
   int64_t now = rv_monotonic_ns(&loop->env);
-  while (loop->timers.count > 0 && loop->timers.timer[0]->at_ns <= now) {
-    rv_timer *timer = loop->timers.timer[0];
-    rv_timer_heap_remove(&loop->timers, timer);
+  while (loop->timers != NULL && loop->timers->at_ns <= now) {
+    rv_timer *timer = loop->timers;
+    rv_timer_stop(timer);
     timer->fire(timer);
   }
 }
@@ -153,7 +153,7 @@ static void on_alarm(uv_timer_t *alarm)
 
 static void set_alarm(rv_loop *loop)
 {
-  int64_t at = loop->timers.count > 0 ? loop->timers.timer[0]->at_ns : INT64_MAX;
+  int64_t at = loop->timers != NULL ? loop->timers->at_ns : INT64_MAX;
   if (at == loop->alarm_at) return;
   loop->alarm_at = at;
   if (at == INT64_MAX) {
@@ -177,6 +177,16 @@ static void close_all(rv_loop *loop)
   uv_close((uv_handle_t *)&loop->after_sleep, NULL);
   uv_close((uv_handle_t *)&loop->busy, NULL);
   uv_close((uv_handle_t *)&loop->alarm, NULL);
+}
+
+/* Its table of descriptors is as large as the next power of two, and grows by realloc. */
+bool rv_loop_can_watch(const rv_loop *loop, int fd)
+{
+  if ((unsigned)fd < loop->uv.nwatchers) return true;
+  void *volatile room = malloc(((size_t)fd + 3) * 2 * sizeof(void *)); /* volatile: or the compiler leaves both calls out */
+  bool fine = room != NULL;
+  free(room);
+  return fine;
 }
 
 static void on_busy(uv_idle_t *busy)
@@ -353,7 +363,7 @@ static void init_handles(rv_loop *loop)
 
 static void destroy(rv_loop *loop)
 {
-  rv_timer_heap_fini(&loop->timers);
+  while (loop->timers != NULL) rv_timer_stop(loop->timers);
   rv_buf_unref(loop->spare_block);
   rv_spares_close(loop->spares);
   free(loop->scratch);

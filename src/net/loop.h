@@ -9,18 +9,6 @@
 #include "base/spares.h"
 #include "net/net.h"
 
-/* Timers in a binary heap, the earliest first. */
-typedef struct rv_timer_heap {
-  rv_timer **timer;
-  size_t count, capacity;
-} rv_timer_heap;
-
-void rv_timer_heap_fini(rv_timer_heap *heap);
-/* false: out of memory. */
-bool rv_timer_heap_put(rv_timer_heap *heap, rv_timer *timer);
-void rv_timer_heap_move(rv_timer_heap *heap, rv_timer *timer); /* its at_ns has changed */
-void rv_timer_heap_remove(rv_timer_heap *heap, rv_timer *timer);
-
 /* Received bytes of all connections of a loop land here first; big messages have buffers of their own. */
 enum { RV_LOOP_SCRATCH = 64 << 10 };
 
@@ -35,8 +23,8 @@ struct rv_loop {
   uv_check_t after_sleep;
   uv_idle_t busy; /* runs while somebody waits for a turn: then the loop only looks at its sockets */
   uv_timer_t alarm;
-  int64_t alarm_at; /* what the alarm is set to; INT64_MAX: not set */
-  rv_timer_heap timers;
+  int64_t alarm_at;    /* what the alarm is set to; INT64_MAX: not set */
+  rv_timer *timers;    /* the earliest that runs, with the others below it (timer.c); NULL: none */
   rv_link deferred;    /* rv_task: to run before the loop sleeps */
   rv_link flushing;    /* rv_task: connections with something to send; after all that is deferred */
   rv_link turns;       /* rv_task: more work for somebody who has had a turn, first come, first served */
@@ -66,6 +54,8 @@ void rv_loop_check(const rv_loop *loop, const char *function);
 #define RV_LOOP_CHECK(loop) ((void)0)
 #endif
 
+/* false: libuv would find no memory to watch this descriptor, and end the process. Asked before each uv_poll_start of a new one. */
+bool rv_loop_can_watch(const rv_loop *loop, int fd);
 /* As rv_loop_defer, after all that is deferred. */
 void rv_loop_defer_flush(rv_loop *loop, rv_task *task);
 /* What a socket's event ends with: what it has caused is done and sent before the next socket is looked at, and one of those who wait

@@ -46,8 +46,10 @@ size_t rv_loop_waiting_bytes(rv_loop *loop);
 typedef struct rv_timer {
   void (*fire)(struct rv_timer *timer);
   rv_loop *loop;
-  int64_t at_ns;     /* monotonic */
-  size_t heap_index; /* the loop's; SIZE_MAX when not running */
+  int64_t at_ns; /* monotonic */
+  bool runs;
+  struct rv_timer *child, *before,
+      *next; /* the loop's: timers that fire later, and the parent or brother before it, and behind it */
 } rv_timer;
 void rv_timer_init(rv_timer *timer, rv_loop *loop, void (*fire)(rv_timer *timer));
 void rv_timer_start(rv_timer *timer, int64_t at_ns); /* or moves it */
@@ -74,6 +76,8 @@ typedef struct rv_call_events {
 } rv_call_events;
 
 rv_loop *rv_call_loop(rv_call *call);
+/* Client, in on_close: the code is what the server said, and not what went wrong on the way or on this side. */
+bool rv_call_has_status(const rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
 const char *rv_call_metadata(rv_call *call, const char *name);
 const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:" */

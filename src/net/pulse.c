@@ -21,7 +21,7 @@ static void ask(rv_session *session)
 {
   session->asked = true;
   if (!session->greeting.answers_pings) return;
-  nghttp2_submit_ping(session->http, NGHTTP2_FLAG_NONE, NULL);
+  rv_session_check(session, nghttp2_submit_ping(session->http, NGHTTP2_FLAG_NONE, NULL));
   rv_session_touch(session);
 }
 

@@ -45,7 +45,8 @@ void rv_call_start(rv_call *call, rv_session *session)
   if (id < 0) {
     char text[160];
     snprintf(text, sizeof text, "the call could not be started: %s", nghttp2_strerror(id));
-    rv_call_end(call, RV_UNAVAILABLE, text, RV_NO_RESET, false);
+    rv_call_end(call, id == NGHTTP2_ERR_NOMEM ? RV_RESOURCE_EXHAUSTED : RV_UNAVAILABLE, text, RV_NO_RESET, false);
+    rv_session_check(session, id);
     return;
   }
   call->stream_id = id;
@@ -72,6 +73,7 @@ static void end_by_status(rv_call *call, const char *status)
     snprintf(text, sizeof text, "the response of %.120s ended in the middle of a message", call->session->address);
   }
   call->peer_done = true;
+  call->has_status = true;
   rv_call_end(call, code, text, reset_if_open(call), true);
 }
 
@@ -99,6 +101,10 @@ void rv_call_response_headers(rv_call *call, bool end_stream)
   }
   if (call->headers_too_large) {
     rv_call_end(call, RV_RESOURCE_EXHAUSTED, "the response's headers are larger than 16384 bytes", NGHTTP2_CANCEL, false);
+    return;
+  }
+  if (call->headers_lost) {
+    rv_call_end(call, RV_RESOURCE_EXHAUSTED, "out of memory for the response's headers", NGHTTP2_CANCEL, false);
     return;
   }
   const char *status = rv_call_metadata(call, "grpc-status"), *type = rv_call_metadata(call, "content-type");

@@ -37,7 +37,7 @@ static size_t add_trailers(const rv_call *call, nghttp2_nv *nv, char number[4], 
 
 static void check(rv_call *call, int rc)
 {
-  if (rc != 0 && nghttp2_is_fatal(rc)) rv_session_lose(call->session, "%s", nghttp2_strerror(rc));
+  rv_session_check(call->session, rc);
   rv_session_touch(call->session);
 }
 
@@ -105,6 +105,8 @@ static bool check_request(rv_call *call)
   } else if (call->headers_too_large) {
     snprintf(text, sizeof text, "the request's headers are larger than %d bytes; send less metadata", RV_MAX_HEADER_LIST);
     rv_call_reject(call, RV_RESOURCE_EXHAUSTED, text);
+  } else if (call->headers_lost) {
+    rv_call_reject(call, RV_RESOURCE_EXHAUSTED, "the server is out of memory for the request's headers");
   } else if (type == NULL || !rv_grpc_is_content_type(type)) {
     reject_http(call, "415");
   } else if (encoding != NULL && strcmp(encoding, "identity") != 0) {

@@ -81,6 +81,11 @@ void rv_session_lose(rv_session *session, const char *format, ...)
   rv_session_touch(session);
 }
 
+void rv_session_check(rv_session *session, int http_code)
+{
+  if (http_code < 0 && nghttp2_is_fatal(http_code)) rv_session_lose(session, "%s", nghttp2_strerror(http_code));
+}
+
 void rv_session_count_waiting(rv_session *session)
 {
   size_t bytes = session->state == RV_SESSION_GONE ? 0 : session->held_bytes + session->queued_bytes + session->output.bytes;
@@ -142,8 +147,10 @@ void rv_session_shut_down(rv_session *session)
   if (session->shutting_down || session->lost || session->state != RV_SESSION_OPEN) return;
   session->shutting_down = true;
   static const char why[] = "Server shutdown";
-  nghttp2_submit_goaway(session->http, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session->http),
-                        NGHTTP2_NO_ERROR, session->server ? (const uint8_t *)why : NULL, session->server ? sizeof why - 1 : 0);
+  rv_session_check(session,
+                   nghttp2_submit_goaway(session->http, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session->http),
+                                         NGHTTP2_NO_ERROR, session->server ? (const uint8_t *)why : NULL,
+                                         session->server ? sizeof why - 1 : 0));
   rv_session_touch(session);
 }
 
@@ -181,6 +188,7 @@ static bool gather(rv_session *session)
   while (session->output.bytes < RV_OUTPUT_HIGH) {
     const uint8_t *data = NULL;
     ssize_t n = nghttp2_session_mem_send(session->http, &data);
+    if (session->lost) return false;
     if (n == 0) return true;
     if (n < 0 || !rv_output_copy(&session->output, data, (size_t)n)) {
       rv_session_lose(session, "sending failed: %s", n < 0 ? nghttp2_strerror((int)n) : "out of memory");
@@ -287,12 +295,14 @@ static void feed(rv_session *session, const uint8_t *data, size_t size)
   if (n >= 0 || session->lost) return;
   session->deaf = true;
   if (n == NGHTTP2_ERR_FLOODED || n == NGHTTP2_ERR_CALLBACK_FAILURE || n == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
-    nghttp2_session_terminate_session(session->http, NGHTTP2_ENHANCE_YOUR_CALM);
+    int rc = nghttp2_session_terminate_session(session->http, NGHTTP2_ENHANCE_YOUR_CALM);
     if (session->reason[0] == '\0')
       snprintf(session->reason, sizeof session->reason, "the peer sent more than it may (%s)", nghttp2_strerror((int)n));
+    rv_session_check(session, rc);
   } else if (n == NGHTTP2_ERR_BAD_CLIENT_MAGIC) {
-    nghttp2_session_terminate_session(session->http, NGHTTP2_PROTOCOL_ERROR);
+    int rc = nghttp2_session_terminate_session(session->http, NGHTTP2_PROTOCOL_ERROR);
     snprintf(session->reason, sizeof session->reason, "the client does not speak HTTP/2");
+    rv_session_check(session, rc);
   } else {
     rv_session_lose(session, "%s", nghttp2_strerror((int)n));
   }
@@ -403,7 +413,8 @@ static rv_code start(rv_session *session, const rv_session_config *config, rv_er
 {
   session->http = rv_session_http_new(session, config->max_streams > 0 ? config->max_streams : RV_DEFAULT_MAX_STREAMS);
   if (session->http == NULL) return rv_fail_memory(err, 32 << 10);
-  int rc = uv_poll_init(&session->loop->uv, &session->poll, session->transport.fd);
+  bool can = rv_loop_can_watch(session->loop, session->transport.fd);
+  int rc = can ? uv_poll_init(&session->loop->uv, &session->poll, session->transport.fd) : UV_ENOMEM;
   if (rc != 0) {
     nghttp2_session_del(session->http);
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "a connection could not be watched: %s", uv_strerror(rc));

@@ -140,6 +140,8 @@ void rv_session_shut_down(rv_session *session);
 void rv_session_finish(rv_session *session, rv_code code, const char *message);
 /* The connection is lost, or is to be given up at once: calls end with UNAVAILABLE and this reason. */
 void rv_session_lose(rv_session *session, const char *format, ...) RV_PRINTF(2, 3);
+/* What nghttp2 answered: where memory was out the session is lost, since what it was told never comes. */
+void rv_session_check(rv_session *session, int http_code);
 /* Its loop's waiting_bytes learn what waits now. */
 void rv_session_count_waiting(rv_session *session);
 /* Something is to be sent: it is, before the loop sleeps. */

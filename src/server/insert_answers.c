@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "server/insert_stream.h"
 
+#define OUT_OF_MEMORY "the server is out of memory for confirmations"
+
 /* Runs after all messages of one read have been worked off, so that their answers go out together. */
 static void on_answers_task(rv_task *task)
 {
@@ -68,8 +70,8 @@ void rv_insert_answer_again(rv_insert_call *call, uint64_t key, rv_code code, co
 {
   if (!rv_server_stream_is_open(&call->stream)) return;
   bool pushed = code == RV_OK ? push_key(call, key) : push_failure(call, key, code, message);
-  if (!pushed) {
-    rv_insert_call_end(call, RV_RESOURCE_EXHAUSTED, "the server is out of memory for confirmations");
+  if (!pushed) { /* UNAVAILABLE: what became of the item is asked for again */
+    rv_insert_call_end(call, RV_UNAVAILABLE, OUT_OF_MEMORY);
     return;
   }
   if (call->answers_posted) return;
@@ -84,13 +86,8 @@ void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_
     rv_insert_call_end(call, code, message);
     return;
   }
-  if (call->session != NULL && sequence != 0) {
-    rv_error err;
-    if (rv_writer_session_record(call->session, sequence, code, message, &err) != RV_OK) {
-      rv_insert_call_end(call, err.code, err.message);
-      return;
-    }
-  }
+  /* What cannot be remembered is answered all the same; the writer is told if it ever comes back. */
+  if (call->session != NULL && sequence != 0) rv_writer_session_record(call->session, sequence, code, message);
   if (code == RV_OK || call->by_reverie)
     rv_insert_answer_again(call, key, code, message);
   else
@@ -123,7 +120,7 @@ void rv_insert_answers_send(rv_insert_call *call, bool always)
   if (rv_server_put(&pieces, &body, &err) == RV_OK)
     rv_call_send(call->stream.call, &pieces);
   else
-    rv_insert_call_end(call, err.code, err.message);
+    rv_insert_call_end(call, RV_UNAVAILABLE, OUT_OF_MEMORY);
   rv_pieces_fini(&pieces);
   /* the rest waits from here on, unless it is written by now */
   if (call->num_keys > 0 && rv_server_stream_is_open(&call->stream) && rv_insert_journal_ready(call) > 0)

@@ -146,6 +146,8 @@ void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
 {
   if (rv_server_stream_is_open(&call->stream)) {
     rv_insert_answers_send(call, true);
+    /* What is in, and waits for the disk, is not to be taken for failed with the rest. */
+    if (code == RV_RESOURCE_EXHAUSTED && call->by_reverie && call->num_keys > 0) code = RV_UNAVAILABLE;
     rv_server_stream_finish(&call->stream, code, message);
   }
   rv_insert_journal_cancel(call);

@@ -120,7 +120,7 @@ void rv_insert_call_update(rv_insert_call *call);
 void rv_insert_answers_init(rv_insert_call *call);
 void rv_insert_answers_fini(rv_insert_call *call);
 /* Remembers, and tells the client in time, what became of an item. RV_CANCELLED and RV_RESOURCE_EXHAUSTED end the call: the item
- * may be sent again. */
+ * may be sent again. So does any refusal to others than Reverie's writers. */
 void rv_insert_answer(rv_insert_call *call, uint64_t key, uint64_t sequence, rv_code code, const char *message);
 /* The same for an item that was answered before. */
 void rv_insert_answer_again(rv_insert_call *call, uint64_t key, rv_code code, const char *message);

@@ -19,6 +19,9 @@ static rv_code mutate(const rv_request *asked, const rv_mutate_request *request,
     rv_writer_buf_init(&body);
     rv_mutate_response_serialize(&body, unknown, num_unknown);
     code = rv_server_put(response, &body, err);
+    if (code != RV_OK)
+      code = rv_fail(err, RV_UNAVAILABLE, "table \"%s\" was changed, but the server is out of memory for the answer",
+                     rv_table_name(table));
   }
   free(unknown);
   return code;

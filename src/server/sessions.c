@@ -355,11 +355,8 @@ static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_cod
   return true;
 }
 
-rv_code rv_writer_session_record(rv_writer_session *session, uint64_t number, rv_code code, const char *message, rv_error *err)
+void rv_writer_session_record(rv_writer_session *session, uint64_t number, rv_code code, const char *message)
 {
-  rv_code result = RV_OK;
-  if (code != RV_OK && !remember_refusal(session, number, code, message)) result = rv_fail_memory(err, strlen(message));
-  if (result == RV_OK) result = rv_done_set_add(&session->done, number, err);
-  if (result != RV_OK) session->broken = true;
-  return result;
+  bool fine = code == RV_OK || remember_refusal(session, number, code, message);
+  if (!fine || rv_done_set_add(&session->done, number, NULL) != RV_OK) session->broken = true;
 }

@@ -52,7 +52,8 @@ void rv_writer_session_id(const rv_writer_session *session, uint64_t out[2]);
 /* Has the item with that number been answered before, and how? Returns false if not. *code is RV_OK for one that was inserted,
  * else the error it was refused with, whose sentence is *message (the session's, until the next call). */
 bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, rv_code *code, const char **message);
-/* Remembers that the item was inserted, or refused with that error. On failure the session can never be resumed. */
-rv_code rv_writer_session_record(rv_writer_session *session, uint64_t number, rv_code code, const char *message, rv_error *err);
+/* Remembers that the item was inserted, or refused with that error. Where memory is out for that, or it is too much, the session can never
+ * be resumed. */
+void rv_writer_session_record(rv_writer_session *session, uint64_t number, rv_code code, const char *message);
 
 #endif

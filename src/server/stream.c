@@ -21,7 +21,7 @@ static void look_at_memory(rv_timer *timer)
 void rv_server_stream_waits(rv_server_stream *stream)
 {
   rv_timer *timer = &stream->home->memory_timer;
-  if (timer->heap_index == SIZE_MAX) rv_timer_start(timer, rv_monotonic_ns(&stream->server->env) + MEMORY_MS * 1000000);
+  if (!timer->runs) rv_timer_start(timer, rv_monotonic_ns(&stream->server->env) + MEMORY_MS * 1000000);
 }
 
 /* The list of the loop; the first call on a loop adds it. NULL: more loops than there is room for. Holding the lock. */
