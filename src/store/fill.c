@@ -53,26 +53,39 @@ typedef struct rv_filled {
   const uint8_t *rows[BLOCK];
 } rv_filled;
 
-/* How many of the slots' items, from the first on, are as planned; their rows are fetched. */
-static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled)
+/* Of the slots from number i on: those whose items are of the template and lie in holds that were seen to be as planned. Returns the first
+ * that is not such a one. No call stands in this loop, so that all it needs is in registers. */
+static size_t find_planned(const rv_table *table, uint16_t number, const uint32_t *slots, size_t i, size_t k, rv_filled *filled)
 {
   const rv_slab *slab = &table->books.slab;
   const ptrdiff_t stride = (ptrdiff_t)table->plan.stride;
-  const size_t reach = table->plan.stride * (size_t)table->plan.longest;
+  const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
   const uint64_t serial = table->plan_serial;
-  const uint16_t number = (uint16_t)rv_slab_at(slab, slab->newest)->template_number;
-  for (size_t i = 0; i < k; i++) {
+  for (; i < k; i++) {
     rv_item *item = rv_slab_at(slab, slots[i]);
-    rv_hold *hold = item->data;
-    if (item->template_number != number ||
-        (hold->plan != serial && (rv_chunk_is_spilled(hold->chunk) || !hold_fits(table, hold))))
-      return i; /* the disk is not waited for under the lock */
+    if (item->template_number != number) return i;
+    const rv_hold *hold = item->data;
+    if (hold->plan != serial) return i;
     const uint8_t *rows = hold->rows + item->base_row * stride;
     filled->item[i] = item;
     filled->rows[i] = rows;
     /* into the second cache, which takes more at a time; it is where they wait for little */
     __builtin_prefetch(rows, 0, 2);
-    __builtin_prefetch(rows + reach - 1, 0, 2);
+    __builtin_prefetch(rows + last, 0, 2);
+  }
+  return k;
+}
+
+/* How many of the slots' items, from the first on, are as planned; their rows are fetched. */
+static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled)
+{
+  const rv_slab *slab = &table->books.slab;
+  const uint16_t number = (uint16_t)rv_slab_at(slab, slab->newest)->template_number;
+  for (size_t i = 0; (i = find_planned(table, number, slots, i, k, filled)) < k;) {
+    const rv_item *item = rv_slab_at(slab, slots[i]);
+    if (item->template_number != number) return i;
+    rv_hold *hold = item->data;
+    if (rv_chunk_is_spilled(hold->chunk) || !hold_fits(table, hold)) return i; /* the disk is not waited for under the lock */
   }
   return k;
 }

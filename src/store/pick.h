@@ -62,6 +62,12 @@ static inline uint32_t rv_pick_select(rv_pick *pick, const rv_slab *slab, rv_ran
   return pick->oldest ? slab->oldest : slab->newest;
 }
 
+/* The item of a slot that was drawn, into the second cache, which may have more lines on their way than the first. */
+static inline void rv_pick_fetch(const rv_slab *slab, uint32_t slot)
+{
+  __builtin_prefetch(rv_slab_at(slab, slot), 0, 2);
+}
+
 /* Draws slots until one has an item: each item is equally likely. At most one slot in eight is free. */
 static inline void rv_pick_any(const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
 {
@@ -74,7 +80,7 @@ static inline void rv_pick_any(const rv_slab *slab, rv_random *random, size_t n,
     bits = i % 2 == 0 ? rv_random_next(&own) : bits >> 32;
     uint32_t slot = rv_random_below_of(&own, (uint32_t)bits, used);
     slots[i] = slot;
-    __builtin_prefetch(rv_slab_at(slab, slot), 1);
+    rv_pick_fetch(slab, slot);
   }
   for (size_t i = 0; i < n && holes; i++)
     while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(&own, used);
@@ -91,7 +97,7 @@ static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_ra
   }
   if (pick->selector != NULL) {
     size_t drawn = rv_selector_select_many(pick->selector, random, n, slots, probabilities);
-    for (size_t i = 0; i < drawn; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 1);
+    for (size_t i = 0; i < drawn; i++) rv_pick_fetch(slab, slots[i]);
     return;
   }
   for (size_t i = 0; i < n; i++) {

@@ -75,11 +75,9 @@ bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk)
 }
 
 #define COPY_EACH(bytes)                                                                                                         \
-  case bytes:                                                                                                                    \
-    for (size_t i = 0; i < n; i++) memcpy(to + i * bytes, items[i] + delta, bytes);                                              \
-    return
+  case bytes: _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) memcpy(to + i * bytes, items[i] + delta, bytes); return
 
-static void copy_singles(const uint8_t *const *items, size_t n, ptrdiff_t delta, size_t row_bytes, uint8_t *to)
+static void copy_singles(const uint8_t *const *items, size_t n, ptrdiff_t delta, size_t row_bytes, uint8_t *restrict to)
 {
   switch (row_bytes) {
     COPY_EACH(1);
