@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +28,7 @@ from . import disk
 
 HERE = pathlib.Path(__file__).parent
 PARTS = ("waits", "memory", "speed", "journal")
+MEANWHILE = ("nothing", "file", "checkpoint")
 MODES = ("off", "periodic", "always")
 FILL_TIMEOUT = 300.0
 SAVE_TIMEOUT = 600.0
@@ -104,11 +106,35 @@ def size_of(checkpoint: str) -> int:
 # ---- what others wait ----
 
 
+def loop_times(pid: int) -> tuple[int, int]:
+    """Nanoseconds for which the server's I/O threads ran, and for which they were ready and had no core."""
+    ran = ready = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().startswith("rv-io"):
+            words = (task / "schedstat").read_text().split()
+            ran, ready = ran + int(words[0]), ready + int(words[1])
+    return ran, ready
+
+
+@contextlib.contextmanager
+def plain_writer(host: Host, folder: str) -> Iterator[None]:
+    """A process that writes a file of the table's size, forces it to the disk, and begins again."""
+    writer = Process(sys.executable, str(HERE / "plain.py"), folder, str(host.data_bytes))
+    try:
+        yield
+    finally:
+        writer.stop(2)
+
+
 class Waits:
-    """Inserts and samples on a schedule, from two clients each, with and without a checkpoint being saved."""
+    """Inserts and samples on a schedule, from two clients each.
+
+    While nothing else goes on; while another process writes a file as large as a checkpoint again and again, which is what this machine
+    makes anybody wait; and while checkpoints are saved, one after another.
+    """
 
     def __init__(self, host: Host, folder: str, options: Options, results: Results) -> None:
-        self.host, self.options, self.results = host, options, results
+        self.host, self.folder, self.options, self.results = host, folder, options, results
         language = "c" if host.store == "reverie" else "python"
         self.row = {"what": "wait", "items": str(host.items), "language": language, "store": host.store}
         self.callers: dict[str, Caller] = {}
@@ -117,26 +143,34 @@ class Waits:
             own.mkdir()
             self.callers[operation] = Caller(host, language, str(own), {operation: "uniform"})
 
-    def measure(self, saving: bool) -> None:
+    def measure(self, meanwhile: str) -> None:
         saves: list[float] = []
-        with ThreadPoolExecutor(2) as pool:
+        before = loop_times(self.host.server.pid)
+        with (
+            plain_writer(self.host, self.folder) if meanwhile == "file" else contextlib.nullcontext(),
+            ThreadPoolExecutor(2) as pool,
+        ):
             asked = {
                 operation: pool.submit(caller.call, operation, 2, self.options.calls, self.options.seconds)
                 for operation, caller in self.callers.items()
             }
-            while saving and not all(each.done() for each in asked.values()):
+            while meanwhile == "checkpoint" and not all(each.done() for each in asked.values()):
                 saves.append(self.host.save()["seconds"])
-        for operation, each in asked.items():
-            rate, trips = each.result()
-            self.note(operation, "running" if saving else "none", rate, trips, saves)
-
-    def note(self, operation: str, checkpoint: str, rate: float, trips: np.ndarray, saves: list[float]) -> None:
-        values, counts = np.unique(trips[:, 0], return_counts=True)
-        found = percentiles(zip(values.tolist(), counts.tolist(), strict=True))
-        details = {"rate": rate, "count": float(len(trips)), "over_2_ms": float((trips[:, 0] > 2_000_000).sum())}
+        worked, ready = (after - value for after, value in zip(loop_times(self.host.server.pid), before, strict=True))
+        details = {"loops_worked_ms": worked / 1e6, "loops_ready_ms": ready / 1e6}
         if saves:
             details |= {"saves": float(len(saves)), "save_seconds": float(np.median(saves))}
-        row = {**self.row, "operation": operation, "checkpoint": checkpoint}
+        for operation, each in asked.items():
+            rate, trips = each.result()
+            # a client that the machine runs late begins late: what was asked of the server takes from then on
+            self.note(operation, meanwhile, "schedule", trips[:, 0], {**details, "rate": rate})
+            self.note(operation, meanwhile, "call", trips[:, 1], {**details, "rate": rate})
+
+    def note(self, operation: str, meanwhile: str, since: str, waits: np.ndarray, details: dict[str, float]) -> None:
+        values, counts = np.unique(waits, return_counts=True)
+        found = percentiles(zip(values.tolist(), counts.tolist(), strict=True))
+        details = {**details, "count": float(len(waits)), "over_2_ms": float((waits > 2_000_000).sum())}
+        row = {**self.row, "operation": operation, "meanwhile": meanwhile, "since": since}
         for name in PERCENTILES:
             self.results.cell({**row, "percentile": name}, "us", "lower").add(found[name], details if name == "p50" else None)
 
@@ -235,9 +269,9 @@ def _store(store: str, folder: str, options: Options, results: Results, say: Cal
         if "waits" in options.parts:
             waits = Waits(host, folder, options, results)
             stack.callback(waits.stop)
-            for saving in (False, True) * options.rounds:
-                waits.measure(saving)
-                say(f"{store}: {'with' if saving else 'without'} checkpoints: waits are measured")
+            for meanwhile in MEANWHILE * options.rounds:
+                waits.measure(meanwhile)
+                say(f"{store}: waits are measured; meanwhile: {meanwhile}")
         if "memory" in options.parts and store == "reverie":
             _insert_meanwhile(host, options, results)
         if "speed" in options.parts:

@@ -21,12 +21,23 @@ def _note(cell: Cell | None, name: str) -> str:
 
 
 def _waits(results: Results) -> list[str]:
-    rows = [["wait, us from the intended start", "checkpoint", *PERCENTILES, "calls", "over 2 ms", "s a checkpoint"]]
+    head = [
+        "wait, us",
+        "meanwhile",
+        "since",
+        *PERCENTILES,
+        "calls",
+        "over 2 ms",
+        "server ran, ms",
+        "was ready, ms",
+        "s a checkpoint",
+    ]
+    rows = [head]
     for line, cells in _lines(results).items():
-        row, head = dict(line), cells.get("p50")
+        row, first = dict(line), cells.get("p50")
         who = f"{row['operation']}, {row['store']}, {int(row['items']):,} items"
-        notes = (_note(head, name) for name in ("count", "over_2_ms", "save_seconds"))
-        rows.append([who, row["checkpoint"], *(figure(cells.get(name)) for name in PERCENTILES), *notes])
+        notes = (_note(first, name) for name in ("count", "over_2_ms", "loops_worked_ms", "loops_ready_ms", "save_seconds"))
+        rows.append([who, row["meanwhile"], row["since"], *(figure(cells.get(name)) for name in PERCENTILES), *notes])
     return [table(rows)] if len(rows) > 1 else []
 
 
@@ -72,14 +83,18 @@ def text(results: Results) -> str:
 
 def plot(results: Results, path: pathlib.Path) -> None:
     """Waits by percentile, with a checkpoint under way and without."""
-    lines = {line: cells for line, cells in _lines(results).items() if all(cells[name].values for name in PERCENTILES)}
+    lines = {
+        line: cells
+        for line, cells in _lines(results).items()
+        if dict(line)["since"] == "schedule" and all(cells[name].values for name in PERCENTILES)
+    }
     if not lines:
         return
     with pyplot() as plt:
         figure_, axis = plt.subplots(figsize=(6, 4))
         for line, cells in lines.items():
             row = dict(line)
-            label = f"{row['operation']}, {row['store']}, checkpoint: {row['checkpoint']}"
+            label = f"{row['operation']}, {row['store']}, meanwhile: {row['meanwhile']}"
             axis.plot(PERCENTILES, [cells[name].median for name in PERCENTILES], marker="o", label=label)
         axis.axhline(2000, color="grey", linewidth=0.5)
         axis.set_yscale("log")

@@ -64,11 +64,12 @@ static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
       older_is_restored(f, &t, why);
       logged(f, at > 0 ? names[i] : t.newer);
       logged(f, "passed over");
-      bytes[at] ^= 0x55;
+      size_t end = at + 8 < size ? at + 8 : size; /* one byte of deflate may hold bits that mean nothing */
+      for (size_t b = at; b < end; b++) bytes[b] ^= 0x55;
       write_bytes(t.newer, names[i], bytes, size);
       older_is_restored(f, &t, why);
       logged(f, names[i]);
-      bytes[at] ^= 0x55;
+      for (size_t b = at; b < end; b++) bytes[b] ^= 0x55;
     }
     write_bytes(t.newer, names[i], bytes, size);
     free(bytes);

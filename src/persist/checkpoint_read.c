@@ -30,8 +30,12 @@ typedef struct loading {
   size_t num_configs;
   rv_store *store;
   rv_loaded_chunks chunks;
+  rv_chunk_files own_files;
   const rv_chunk_files *files; /* of an incremental one; NULL: all chunks are in one file */
   uint32_t file, record;       /* the one that is read, and which of its records comes next */
+  rv_record_reader *reader;    /* of it; NULL: none is open */
+  rv_code chunks_code;         /* why no more chunks could be read */
+  rv_error chunks_error;
   bool has_items_file;
   rv_checkpoint_progress progress;
   size_t records, bytes; /* since it asked */
@@ -50,25 +54,28 @@ static rv_code tell(loading *work, size_t bytes, rv_error *err)
   return rv_checkpoint_ask(work->source->watch, &work->progress, err);
 }
 
+static rv_code open_file(const loading *work, const char *name, rv_record_reader **out, rv_error *err)
+{
+  char *path = rv_path_join(work->source->dir, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(name));
+  rv_code code = rv_record_reader_new(path, out, err);
+  free(path);
+  return code;
+}
+
 /* Each record is the user's from here on; whatever it finds wrong gets file and record put before it. */
 static rv_code read_file(loading *work, const char *name, use_record use, rv_error *err)
 {
-  char *path = rv_path_join(work->source->dir, name);
   rv_record_reader *reader = NULL;
-  if (path == NULL) return rv_fail_memory(err, strlen(name));
-  rv_code code = rv_record_reader_new(path, &reader, err);
-  free(path);
+  rv_code code = open_file(work, name, &reader, err);
   while (code == RV_OK) {
     rv_buf *record;
     code = rv_record_reader_next(reader, &record, err);
     if (code != RV_OK || record == NULL) break;
     size_t bytes = record->size;
     code = use(work, record, err);
-    if (code != RV_OK) {
-      rv_record_reader_prefix(reader, err);
-      break;
-    }
-    code = tell(work, bytes, err);
+    if (code != RV_OK && work->chunks_code == RV_OK) rv_record_reader_prefix(reader, err);
+    if (code == RV_OK) code = tell(work, bytes, err);
   }
   rv_record_reader_free(reader);
   return code;
@@ -189,58 +196,90 @@ static rv_code make_store(loading *work, rv_error *err)
 
 /* ---- chunks ---- */
 
-static rv_code use_chunk(loading *work, rv_buf *owned_record, rv_error *err)
-{
-  rv_chunk *added;
-  return rv_loaded_chunks_add(&work->chunks, owned_record, &added, err);
-}
+/* They are read as items ask for them, which is mostly the order in which they were written: the disk and the thread that inflates go on
+ * while items are made, and a chunk is in the processor's caches when its item is. */
 
-static rv_code use_needed_chunk(loading *work, rv_buf *owned_record, rv_error *err)
+static rv_code begin_chunks(loading *work, rv_error *err)
 {
-  const rv_chunk_file *file = &work->files->files[work->file];
-  uint32_t record = work->record++;
-  if (record >= file->records) {
-    rv_buf_unref(owned_record);
-    return rv_fail(err, RV_DATA_LOSS, "only %u were written", file->records);
-  }
-  if (!rv_chunk_file_needs(file, record)) {
-    rv_buf_unref(owned_record);
-    return RV_OK;
-  }
-  rv_chunk *added = NULL;
-  rv_code code = rv_loaded_chunks_add(&work->chunks, owned_record, &added, err);
+  bool incremental;
   rv_increments *increments = work->source->increments;
-  if (code != RV_OK || increments == NULL || added == NULL) return code;
-  return rv_chunk_log_adopt(rv_increments_log(increments), added, work->file, record, err);
-}
-
-static rv_code read_chunk_files(loading *work, rv_error *err)
-{
-  rv_code code = RV_OK;
-  for (work->file = 0; work->file < work->files->count && code == RV_OK; work->file++) {
-    const rv_chunk_file *file = &work->files->files[work->file];
-    work->record = 0;
-    code = read_file(work, file->name, use_needed_chunk, err);
-    if (code == RV_OK && work->record != file->records)
-      code = rv_fail(err, RV_DATA_LOSS, "%s/%s: it ends after %u records; %u were written", work->source->dir, file->name,
-                     work->record, file->records);
-  }
+  work->chunks.cache = rv_store_decode_cache(work->store);
+  rv_code code = rv_chunk_files_read(work->source->dir, &work->own_files, &incremental, err);
+  if (code != RV_OK || !incremental) return code;
+  if (increments != NULL) code = rv_increments_restore(increments, work->source->dir, &work->own_files, err);
+  work->files = increments != NULL ? rv_increments_files(increments) : &work->own_files;
   return code;
 }
 
-static rv_code read_chunks(loading *work, rv_error *err)
+static rv_code use_chunk(loading *work, rv_buf *owned_record, rv_error *err)
 {
-  rv_chunk_files files;
-  bool incremental;
+  rv_chunk *added = NULL;
+  uint32_t record = work->record++;
   rv_increments *increments = work->source->increments;
-  rv_code code = rv_chunk_files_read(work->source->dir, &files, &incremental, err);
+  if (work->files != NULL) {
+    const rv_chunk_file *file = &work->files->files[work->file];
+    bool known = record < file->records;
+    if (!known || !rv_chunk_file_needs(file, record)) {
+      rv_buf_unref(owned_record);
+      return known ? RV_OK : rv_fail(err, RV_DATA_LOSS, "only %u were written", file->records);
+    }
+  }
+  rv_code code = rv_loaded_chunks_add(&work->chunks, owned_record, &added, err);
+  if (code != RV_OK || work->files == NULL || increments == NULL || added == NULL) return code;
+  return rv_chunk_log_adopt(rv_increments_log(increments), added, work->file, record, err);
+}
+
+/* The file at hand is read to its end: the next one is. */
+static rv_code end_file(loading *work, rv_error *err)
+{
+  rv_record_reader_free(work->reader);
+  work->reader = NULL;
+  const rv_chunk_file *file = work->files != NULL ? &work->files->files[work->file] : NULL;
+  if (file != NULL && work->record != file->records)
+    return rv_fail(err, RV_DATA_LOSS, "%s/%s: it ends after %u records; %u were written", work->source->dir, file->name,
+                   work->record, file->records);
+  work->file++;
+  work->record = 0;
+  return RV_OK;
+}
+
+/* One record more; *more is false where there is none. */
+static rv_code read_chunk(loading *work, bool *more, rv_error *err)
+{
+  rv_buf *record = NULL;
+  rv_code code = RV_OK;
+  *more = work->file < (work->files != NULL ? work->files->count : 1);
+  if (!*more) return RV_OK;
+  if (work->reader == NULL)
+    code = open_file(work, work->files != NULL ? work->files->files[work->file].name : RV_CHUNKS_FILE, &work->reader, err);
+  if (code == RV_OK) code = rv_record_reader_next(work->reader, &record, err);
   if (code != RV_OK) return code;
-  if (!incremental) return read_file(work, RV_CHUNKS_FILE, use_chunk, err);
-  if (increments != NULL) code = rv_increments_restore(increments, work->source->dir, &files, err);
-  work->files = increments != NULL ? rv_increments_files(increments) : &files;
-  if (code == RV_OK) code = read_chunk_files(work, err);
-  work->files = NULL;
-  rv_chunk_files_fini(&files);
+  if (record == NULL) return end_file(work, err);
+  size_t bytes = record->size;
+  code = use_chunk(work, record, err);
+  if (code != RV_OK) rv_record_reader_prefix(work->reader, err);
+  return code == RV_OK ? tell(work, bytes, err) : code;
+}
+
+/* Reads on until it is there. NULL: it is not, or chunks_code says why. */
+static rv_chunk *find_chunk(void *context, uint64_t key)
+{
+  loading *work = context;
+  bool more = true;
+  rv_chunk *found = rv_loaded_chunks_find(&work->chunks, key);
+  while (found == NULL && more && work->chunks_code == RV_OK) {
+    size_t before = work->chunks.count;
+    work->chunks_code = read_chunk(work, &more, &work->chunks_error);
+    if (work->chunks.count > before && work->chunks_code == RV_OK) found = rv_loaded_chunks_find(&work->chunks, key);
+  }
+  return found;
+}
+
+/* Those that no item needs are looked at all the same: what is damaged is not used. */
+static rv_code read_other_chunks(loading *work, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (bool more = true; more && code == RV_OK;) code = read_chunk(work, &more, err);
   return code;
 }
 
@@ -249,11 +288,11 @@ static rv_code read_chunks(loading *work, rv_error *err)
 static rv_code trajectory_of(loading *work, const rv_wire_item *item, const rv_old_item *old, rv_trajectory **out, rv_error *err)
 {
   rv_layouts *layouts = rv_store_layouts(work->store);
-  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, rv_loaded_chunks_find, &work->chunks, out, err);
+  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, find_chunk, work, out, err);
   if (item->num_columns > 0)
     return rv_fail(err, RV_DATA_LOSS, "item %llu has a trajectory both of today's and of the old form",
                    (unsigned long long)item->key);
-  return rv_old_item_trajectory(old, item->key, layouts, rv_loaded_chunks_find, &work->chunks, out, err);
+  return rv_old_item_trajectory(old, item->key, layouts, find_chunk, work, out, err);
 }
 
 static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *item, const rv_old_item *old, rv_error *err)
@@ -261,6 +300,7 @@ static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *
   rv_restored_item restored = {
       .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .inserted_at_ns = item->inserted_at_ns};
   rv_code code = trajectory_of(work, item, old, &restored.trajectory, err);
+  if (work->chunks_code != RV_OK) return rv_error_copy(err, &work->chunks_error); /* rather than that it is not there */
   if (code != RV_OK) return code;
   code = rv_table_restore_item(table, &restored, err);
   rv_trajectory_unref(restored.trajectory);
@@ -309,7 +349,7 @@ static rv_code read_items_of_records(loading *work, rv_error *err)
                      work->source->dir, saved->record.name);
     for (size_t k = 0; k < saved->record.num_items && code == RV_OK; k++) {
       code = read_item(work, saved->record.items[k], saved->table, err);
-      if (code != RV_OK) rv_error_prefix(err, "%s/" RV_TABLES_FILE, work->source->dir);
+      if (code != RV_OK && work->chunks_code == RV_OK) rv_error_prefix(err, "%s/" RV_TABLES_FILE, work->source->dir);
       if (code == RV_OK) code = tell(work, saved->record.items[k].size, err);
     }
   }
@@ -355,6 +395,8 @@ static void fini(loading *work)
     rv_table_record_fini(&work->tables[i].record);
     rv_buf_unref(work->tables[i].message);
   }
+  rv_record_reader_free(work->reader);
+  rv_chunk_files_fini(&work->own_files);
   rv_loaded_chunks_fini(&work->chunks);
   rv_store_unref(work->store);
   free(work->tables);
@@ -389,9 +431,9 @@ rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, b
   rv_loaded_chunks_init(&work.chunks, rv_entropy64(source->env));
   rv_code code = read_file(&work, RV_TABLES_FILE, use_table, &own);
   if (code == RV_OK) code = make_store(&work, &own);
-  if (code == RV_OK) work.chunks.cache = rv_store_decode_cache(work.store);
-  if (code == RV_OK) code = read_chunks(&work, &own);
+  if (code == RV_OK) code = begin_chunks(&work, &own);
   if (code == RV_OK) code = read_items(&work, &own);
+  if (code == RV_OK) code = read_other_chunks(&work, &own);
   *damaged = code != RV_OK && is_damage(&work, code);
   if (code == RV_OK) {
     restore_counters(&work);

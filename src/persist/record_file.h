@@ -41,8 +41,8 @@ void rv_record_writer_free(rv_record_writer *writer);            /* NULL is fine
 typedef struct rv_record_reader rv_record_reader;
 
 rv_code rv_record_reader_new(const char *path, rv_record_reader **out, rv_error *err);
-/* The next record, alone in a buffer; NULL at the end. Whoever keeps a small one copies it: its buffer is larger, and serves the next
- * where nobody kept it. Memory is taken as bytes arrive, whatever length is announced. */
+/* The next record, alone in a buffer; NULL at the end. Whoever keeps a small one (up to 16 KiB) for long copies it: its bytes lie in a block
+ * of 256 KiB, which stays with it. Memory is taken as bytes arrive, whatever length is announced. */
 rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *err);
 /* RV_DATA_LOSS with a sentence about the record read last: "<file>: record 3 (at byte 120 of its contents): <what>". */
 rv_code rv_record_reader_fail(const rv_record_reader *reader, rv_error *err, const char *format, ...) RV_PRINTF(3, 4);

@@ -335,6 +335,117 @@ static void gzip_raw_deflate_and_a_second_stream_are_refused(void **state)
   free(two.data);
 }
 
+/* ---- large files, which a thread reads ahead ---- */
+
+enum { MANY = 3000, MANY_BYTES = 4000 };
+
+/* Distinct ones, some of them larger than a block of the stream. */
+static void fill_record(uint8_t *out, size_t number, size_t *size)
+{
+  *size = number % 1000 == 500 ? 300000 : MANY_BYTES + number % 7;
+  for (size_t i = 0; i < *size; i += 4) {
+    uint32_t word = (uint32_t)(number * 2654435761U + i * 40503U);
+    memcpy(out + i, &word, sizeof word);
+  }
+}
+
+static void write_many(int level)
+{
+  rv_record_writer *writer;
+  rv_error err;
+  uint8_t *record = malloc(300004);
+  unlink(path);
+  must(rv_record_writer_new(path, level, &rv_files_of_system, &writer, &err), &err);
+  for (size_t i = 0, size; i < MANY; i++) {
+    fill_record(record, i, &size);
+    must(rv_record_writer_put(writer, record, size, &err), &err);
+  }
+  must(rv_record_writer_finish(writer, &err), &err);
+  rv_record_writer_free(writer);
+  free(record);
+}
+
+static void is_record(const rv_buf *buf, size_t number)
+{
+  uint8_t *expected = malloc(300004);
+  size_t size;
+  fill_record(expected, number, &size);
+  assert_int_equal(buf->size, size);
+  assert_memory_equal(buf->data, expected, size);
+  free(expected);
+}
+
+static void records_that_are_kept_outlive_their_reader(void **state)
+{
+  (void)state;
+  for (int level = 0; level <= 1; level++) {
+    rv_record_reader *reader;
+    rv_error err;
+    rv_buf *buf, *kept[MANY / 100];
+    write_many(level);
+    must(rv_record_reader_new(path, &reader, &err), &err);
+    for (size_t i = 0; i < MANY; i++) {
+      must(rv_record_reader_next(reader, &buf, &err), &err);
+      is_record(buf, i);
+      if (i % 100 == 0)
+        kept[i / 100] = buf;
+      else
+        rv_buf_unref(buf);
+    }
+    must(rv_record_reader_next(reader, &buf, &err), &err);
+    assert_null(buf);
+    must(rv_record_reader_next(reader, &buf, &err), &err); /* and it stays so */
+    assert_null(buf);
+    rv_record_reader_free(reader);
+    for (size_t i = 0; i < MANY / 100; i++) {
+      is_record(kept[i], 100 * i);
+      rv_buf_unref(kept[i]);
+    }
+  }
+}
+
+static void a_reader_may_go_at_any_record(void **state)
+{
+  (void)state;
+  write_many(0);
+  for (size_t stop = 0; stop < MANY; stop += 1 + stop) {
+    rv_record_reader *reader;
+    rv_error err;
+    rv_buf *buf;
+    must(rv_record_reader_new(path, &reader, &err), &err);
+    for (size_t i = 0; i < stop; i++) {
+      must(rv_record_reader_next(reader, &buf, &err), &err);
+      rv_buf_unref(buf);
+    }
+    rv_record_reader_free(reader);
+  }
+}
+
+static void damage_of_a_large_file_is_found_at_its_record(void **state)
+{
+  (void)state;
+  write_many(0);
+  bytes file = read_file();
+  char record[40];
+  for (size_t number = 10; number < 490; number += 160) {
+    size_t frame = RV_FRAME_HEADER + MANY_BYTES + 3 + RV_FRAME_FOOTER; /* 3 bytes more on average */
+    size_t at = number * frame + frame / 2;
+    snprintf(record, sizeof record, "record %zu ", number + 1);
+    file.data[at] ^= 4;
+    write_file(file.data, file.size);
+    refuses(number, record);
+    file.data[at] ^= 4;
+    write_file(file.data, at);
+    refuses(number, record);
+  }
+  uint8_t *longer = realloc(file.data, file.size + 1);
+  assert_non_null(longer);
+  longer[file.size] = 0;
+  write_file(longer, file.size + 1);
+  refuses(MANY, "something follows the end");
+  free(longer);
+}
+
 /* ---- what the system refuses ---- */
 
 static void a_record_that_no_reader_takes_is_not_begun(void **state)
@@ -404,6 +515,9 @@ int main(void)
                                      TEST(a_wrong_checksum_inside_a_sound_stream_is_refused),
                                      TEST(a_length_beyond_two_gibibytes_is_refused_before_memory_is_taken),
                                      TEST(gzip_raw_deflate_and_a_second_stream_are_refused),
+                                     TEST(records_that_are_kept_outlive_their_reader),
+                                     TEST(a_reader_may_go_at_any_record),
+                                     TEST(damage_of_a_large_file_is_found_at_its_record),
                                      TEST(a_record_that_no_reader_takes_is_not_begun),
                                      TEST(a_full_disk_is_told),
                                      TEST(files_that_cannot_be_made_or_opened_are_named)};

@@ -169,7 +169,8 @@ def test_checkpoint_measures_waits_memory_speed_and_the_journals_cost(results, t
     )
     checkpoint.run(found, options, quiet)
     assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
-    assert {cell.row["checkpoint"] for cell in found.find(what="wait")} == {"none", "running"}
+    assert {cell.row["meanwhile"] for cell in found.find(what="wait")} == set(checkpoint.MEANWHILE)
+    assert {cell.row["since"] for cell in found.find(what="wait")} == {"schedule", "call"}
     assert {cell.row["journal"] for cell in found.find(what="journal")} == set(checkpoint.MODES)
     assert {cell.row["store"] for cell in found.find(what="load")} == {"reverie", "machine"}
     assert {cell.row["inserts"] for cell in found.find(what="memory")} == {"none", "4 MB/s"}
