@@ -1,7 +1,8 @@
 """What many clients do to a few: ``python -m bench.crowd``.
 
 Reverie alone, over loopback. Load: the same operation as fast as it goes by so many clients that more of them move no more, then by four
-times as many; what moves should not get less, and what is taken should not take longer than its turn among so many. Crowd: an active
+times as many; what moves should not get less, and what is taken should not take longer than its turn among so many. Overload: calls that
+arrive at a fixed rate, whatever becomes of those before (an open loop), at multiples of what the server can answer. Crowd: an active
 client's round trips alone, beside idle connections, and beside readers that stopped reading; and the server's memory for each of them. In
 turns; medians.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
 import pathlib
 import resource
 import signal
@@ -30,6 +32,8 @@ OPERATIONS = {"insert": "inserted", "sample": "uniform"}
 TRIPS = ("p50_us", "p99_us", "max_us")
 SPARE_FILES = 200
 CLIENTS = 8  # at the peak
+OVERLOADS = (1, 2, 4)
+WORK_US = 200  # of each call of an open loop: more than it takes to make it, so that four times as many can be made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +155,20 @@ def measure_load(server: Server, options: Options) -> list[dict]:
     return rows
 
 
+def measure_overload(options: Options) -> list[dict]:
+    """Of an open loop, first at the peak (closed), then at multiples of it: what became of the calls.
+
+    `useful` is how many were answered in a second of the server's processor time, as a part of what it is at the peak: what other programs
+    take of the machine is not in it.
+    """
+    command = [program("overload"), str(CLIENTS), str(WORK_US), str(options.seconds), "1000", *map(str, OVERLOADS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, timeout=300)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    for row in rows:
+        row["useful"] = row["ok"] / row["server_cpu_s"] / (rows[0]["ok"] / rows[0]["server_cpu_s"])
+    return rows
+
+
 def measure_crowd(server: Server, caller: Caller, options: Options) -> list[dict]:
     """Round trips of one active client at a moderate rate, alone and beside each crowd, in turns."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -183,7 +201,7 @@ def measure_crowd(server: Server, caller: Caller, options: Options) -> list[dict
     return rows
 
 
-def show(load: list[dict], beside: list[dict], options: Options) -> str:
+def show(load: list[dict], overload: list[dict], beside: list[dict], options: Options) -> str:
     many = CLIENTS * options.times
     lines = [
         f"| operation | {CLIENTS} clients | {many} clients | ratio | processor time each, ratio | p50, p99, max us | of the many |"
@@ -193,6 +211,12 @@ def show(load: list[dict], beside: list[dict], options: Options) -> str:
         rates = f"{row['few']:,.0f}/s | {row['many']:,.0f}/s | {row['ratio']:.2f} | {row['cpu_ratio']:.2f}"
         trips = [", ".join(f"{row[f'{who}_{name}']:,.0f}" for name in TRIPS) for who in ("few", "many")]
         lines.append(f"| {row['operation']} | {rates} | {trips[0]} | {trips[1]} |")
+    lines += ["", "| open loop | answered | put off | too late | answers a processor second, of the peak's | p50, p99, max ms |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in overload:
+        parts = " | ".join(f"{row[name] / row['offered']:.0%}" for name in ("ok", "exhausted", "late"))
+        trips = ", ".join(f"{row[name] / 1e3:,.0f}" for name in TRIPS)
+        lines.append(f"| {row['times']:g} times the peak | {parts} | {row['useful']:.0%} | {trips} |")
     lines += ["", "| beside | clients | server's bytes each | insert p50, p99 us | sample p50, p99 us |", "|---|---|---|---|---|"]
     for row in beside:
         a, b, c, d = row["trips"]
@@ -202,7 +226,7 @@ def show(load: list[dict], beside: list[dict], options: Options) -> str:
     return "\n".join(lines)
 
 
-def run(options: Options) -> tuple[list[dict], list[dict]]:
+def run(options: Options) -> tuple[list[dict], list[dict], list[dict]]:
     server = Server()
     try:
         with tempfile.TemporaryDirectory(prefix="reverie-bench-") as folder:
@@ -211,7 +235,7 @@ def run(options: Options) -> tuple[list[dict], list[dict]]:
                 for operation in OPERATIONS.values():  # something to sample
                     caller.process.send(f"{server.address} insert {operation} 100 1 0 0.2 {caller.path}")
                     caller.process.receive(60)
-                return measure_load(server, options), measure_crowd(server, caller, options)
+                return measure_load(server, options), measure_overload(options), measure_crowd(server, caller, options)
             finally:
                 caller.process.stop(2)
     finally:

@@ -13,6 +13,7 @@ typedef struct waiting_call {
   rv_client *client;
   rv_gate gate;
   rv_task start;
+  bool refused; /* the server has more to do than it can, and said when to ask again */
 } waiting_call;
 
 static void start(rv_task *task)
@@ -66,7 +67,9 @@ static rv_code run_with_repeats(waiting_call *waiting, const rv_writer_buf *requ
   for (;;) {
     rv_code code = copy_request(&waiting->call.request, request, err);
     if (code == RV_OK) code = run(waiting, patience, err);
-    if (code != RV_UNAVAILABLE || mode != RV_UNARY_REPEAT) return code;
+    waiting->refused = code == RV_RESOURCE_EXHAUSTED && waiting->call.again_ns > 0;
+    if (!waiting->refused && (code != RV_UNAVAILABLE || mode != RV_UNARY_REPEAT)) return code;
+    if (waiting->refused && backoff < waiting->call.again_ns) backoff = waiting->call.again_ns;
     bool opened;
     code = rv_gate_wait_until(&waiting->gate, patience, rv_monotonic_ns(patience->env) + rv_backoff_next(&backoff, patience->env),
                               &opened, err);
@@ -88,7 +91,10 @@ static void describe(void *context, char *out, size_t capacity)
 {
   const waiting_call *waiting = context;
   const char *name = strrchr(waiting->call.path, '/');
-  rv_describe_server(waiting->client, name != NULL ? name + 1 : waiting->call.path, out, capacity);
+  if (waiting->refused)
+    snprintf(out, capacity, "waits to ask %s again, which gets more calls than it can answer", waiting->client->address);
+  else
+    rv_describe_server(waiting->client, name != NULL ? name + 1 : waiting->call.path, out, capacity);
 }
 
 rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,

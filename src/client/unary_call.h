@@ -19,6 +19,8 @@ typedef struct rv_unary_call {
   rv_error error;
   rv_buf *owner; /* one reference, the caller's; NULL unless RV_OK */
   rv_span response;
+  int64_t
+      again_ns; /* RV_RESOURCE_EXHAUSTED: the server did not begin with it, and it may be tried again after so long; 0: it did */
   /* its own */
   rv_call *call;
 } rv_unary_call;

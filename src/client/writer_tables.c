@@ -64,7 +64,7 @@ static void on_done(rv_unary_call *call)
   if (fetch->writer == NULL) {
     free(fetch);
   } else if (call->code == RV_UNAVAILABLE || call->code == RV_CANCELLED || call->code == RV_RESOURCE_EXHAUSTED) {
-    rv_timer_start(&fetch->again, rv_monotonic_ns(&fetch->client->env) + AGAIN_AFTER_NS);
+    rv_timer_start(&fetch->again, rv_monotonic_ns(&fetch->client->env) + (call->again_ns > 0 ? call->again_ns : AGAIN_AFTER_NS));
   } else {
     end(fetch, tables);
     rv_tables_unref(tables);

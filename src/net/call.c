@@ -58,7 +58,10 @@ static void drop_received(rv_call *call)
 
 void rv_call_drop_queued(rv_call *call)
 {
-  if (call->server && call->session != NULL) call->session->queued_bytes -= call->sendq.bytes;
+  if (call->server && call->session != NULL) {
+    call->session->queued_bytes -= call->sendq.bytes;
+    if (call->no_more) call->session->answer_bytes -= call->sendq.bytes;
+  }
   rv_sendq_fini(&call->sendq);
 }
 
@@ -302,6 +305,14 @@ const char *rv_call_metadata(rv_call *call, const char *name)
 const char *rv_call_peer(rv_call *call)
 {
   return call->session == NULL ? "unknown" : call->session->peer;
+}
+bool rv_call_is_late(rv_call *call)
+{
+  return call->session != NULL && rv_loop_is_late(call->loop, call->session->since_ns);
+}
+size_t rv_call_answers_unsent(const rv_call *call)
+{
+  return call->session != NULL ? call->session->answer_bytes : 0;
 }
 const char *rv_call_peer_name(rv_call *call)
 {

@@ -224,7 +224,10 @@ static int on_send_data(nghttp2_session *http, nghttp2_frame *frame, const uint8
     rv_session_lose(session, "out of memory");
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
-  if (session->server) session->queued_bytes -= size;
+  if (session->server) {
+    session->queued_bytes -= size;
+    if (call->no_more) session->answer_bytes -= size;
+  }
   if (call->was_full && call->sendq.bytes < RV_LOW_WATER) {
     call->was_full = false;
     rv_call_due(call, RV_DUE_WRITABLE);

@@ -144,6 +144,31 @@ void rv_loop_event_done(rv_loop *loop)
   if (loop->events % EVENTS_A_ROUND == 0) look_at_unwatched(loop);
 }
 
+/* ---- being behind ---- */
+
+enum { NS_A_MS = 1000000, CLOCKS_DIFFER_NS = 5 * NS_A_MS }; /* libuv's `now` may be the system's coarse one */
+
+int64_t rv_loop_since_ns(rv_loop *loop)
+{
+  int64_t polled = (int64_t)uv_now(&loop->uv) * NS_A_MS;
+  if (polled == loop->polled_ns) return loop->since_ns;
+  bool waited = polled - loop->waits_from_ns > CLOCKS_DIFFER_NS;
+  loop->since_ns = waited ? polled : loop->polled_ns;
+  loop->polled_ns = polled;
+  return loop->since_ns;
+}
+
+bool rv_loop_is_late(rv_loop *loop, int64_t since_ns)
+{
+  int64_t now = (int64_t)uv_hrtime();
+  if (now - since_ns <= RV_LATE_NS) {
+    loop->late_from_ns = INT64_MAX;
+    return false;
+  }
+  if (loop->late_from_ns == INT64_MAX) loop->late_from_ns = now;
+  return now - loop->late_from_ns > RV_LATE_FOR_NS;
+}
+
 static void on_alarm(uv_timer_t *alarm)
 {
   rv_loop *loop = alarm->data;
@@ -212,6 +237,7 @@ static void on_before_sleep(uv_prepare_t *prepare)
   else
     uv_idle_stop(&loop->busy);
   if (done && !posted && stopping) close_all(loop);
+  loop->waits_from_ns = (int64_t)uv_hrtime();
 }
 
 static void on_after_sleep(uv_check_t *check)
@@ -376,7 +402,7 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   rv_loop *loop = calloc(1, sizeof *loop);
   if (loop == NULL) return rv_fail_memory(err, sizeof *loop);
   rv_env_fill(&loop->env, env);
-  loop->alarm_at = INT64_MAX;
+  loop->alarm_at = loop->late_from_ns = INT64_MAX;
   rv_list_init(&loop->deferred);
   rv_list_init(&loop->flushing);
   rv_list_init(&loop->turns);

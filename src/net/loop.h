@@ -12,6 +12,9 @@
 /* Received bytes of all connections of a loop land here first; big messages have buffers of their own. */
 enum { RV_LOOP_SCRATCH = 64 << 10 };
 
+#define RV_LATE_NS INT64_C(250000000)
+#define RV_LATE_FOR_NS INT64_C(250000000)
+
 /* Memory that lies idle for the next large message; a second after it was last of use it is freed. */
 enum { RV_LOOP_SPARE_BYTES = 8 << 20 };
 
@@ -23,13 +26,15 @@ struct rv_loop {
   uv_check_t after_sleep;
   uv_idle_t busy; /* runs while somebody waits for a turn: then the loop only looks at its sockets */
   uv_timer_t alarm;
-  int64_t alarm_at;    /* what the alarm is set to; INT64_MAX: not set */
-  rv_timer *timers;    /* the earliest that runs, with the others below it (timer.c); NULL: none */
-  rv_link deferred;    /* rv_task: to run before the loop sleeps */
-  rv_link flushing;    /* rv_task: connections with something to send; after all that is deferred */
-  rv_link turns;       /* rv_task: more work for somebody who has had a turn, first come, first served */
-  rv_link unwatched;   /* rv_task: sockets whose wishes the system is told of when the loop next waits */
-  unsigned events;     /* of sockets since it last waited */
+  int64_t alarm_at;  /* what the alarm is set to; INT64_MAX: not set */
+  rv_timer *timers;  /* the earliest that runs, with the others below it (timer.c); NULL: none */
+  rv_link deferred;  /* rv_task: to run before the loop sleeps */
+  rv_link flushing;  /* rv_task: connections with something to send; after all that is deferred */
+  rv_link turns;     /* rv_task: more work for somebody who has had a turn, first come, first served */
+  rv_link unwatched; /* rv_task: sockets whose wishes the system is told of when the loop next waits */
+  unsigned events;   /* of sockets since it last waited */
+  /* How far behind it is (rv_loop_since_ns); all by the system's monotonic clock, as libuv's. */
+  int64_t waits_from_ns, polled_ns, since_ns, late_from_ns;
   rv_link connections; /* closed when the loop ends */
   void (*close_connection)(rv_link *link);
   rv_buf *spare_block; /* one block of an rv_output, kept for the next */
@@ -61,6 +66,12 @@ void rv_loop_defer_flush(rv_loop *loop, rv_task *task);
 /* What a socket's event ends with: what it has caused is done and sent before the next socket is looked at, and one of those who wait
  * for a turn gets it. However many sockets are ready, none waits for all others, and what is sent is still in the cache. */
 void rv_loop_event_done(rv_loop *loop);
+/* What sockets have that were empty when they were last read came after this moment: when the loop last asked which are readable, or,
+ * where it is so busy that it did not wait for an answer, when it asked the time before. For what is done at a socket's event. */
+int64_t rv_loop_since_ns(rv_loop *loop);
+/* Of what it does now, which came after that moment: true when that is long ago (RV_LATE_NS), and was for everything that the loop was asked
+ * about for a while (RV_LATE_FOR_NS). So it is not when a thread was merely held up. */
+bool rv_loop_is_late(rv_loop *loop, int64_t since_ns);
 /* The task looks at its socket itself, should the loop not come to wait, and so to watch it as is wished, for long. */
 void rv_loop_watch_later(rv_loop *loop, rv_task *task);
 

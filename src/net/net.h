@@ -81,6 +81,11 @@ bool rv_call_has_status(const rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
 const char *rv_call_metadata(rv_call *call, const char *name);
 const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:" */
+/* Server: the call came a good while ago, and so did all others of its loop lately: more come than can be answered. To be asked before a
+ * call is begun that may as well be made later. */
+bool rv_call_is_late(rv_call *call);
+/* Server: bytes of answers that wait for the call's peer to take them, whichever calls of its connection they are of. */
+size_t rv_call_answers_unsent(const rv_call *call);
 /* The name in the certificate that the peer showed; "": none. Valid while the connection is open. */
 const char *rv_call_peer_name(rv_call *call);
 /* Queues one message and takes its pieces (empty afterwards). Never blocks, sets no bound: look at rv_call_queued. After the call

@@ -152,6 +152,7 @@ void rv_call_finish(rv_call *call, rv_code code, const char *message)
   RV_LOOP_CHECK(call->loop);
   if (!call->server || call->over || call->no_more) return;
   call->no_more = true;
+  call->session->answer_bytes += call->sendq.bytes;
   set_status(call, code, message);
   if (call->sendq.bytes == 0)
     rv_call_submit_trailers(call);

@@ -342,6 +342,10 @@ void rv_session_receive(rv_session *session)
 {
   size_t turn = 0;
   bool full = true;
+  if (session->emptied) {
+    int64_t since = rv_loop_since_ns(session->loop);
+    session->since_ns = since > session->emptied_ns ? since : session->emptied_ns;
+  }
   while (full && turn < READ_TURN && !session->lost) {
     ssize_t n = read_some(session, &full);
     if (n == -EAGAIN) break;
@@ -359,6 +363,8 @@ void rv_session_receive(rv_session *session)
     }
     turn += (size_t)n;
   }
+  session->emptied = !full || turn == 0;
+  if (session->emptied) session->emptied_ns = (int64_t)uv_hrtime();
   if (turn >= BULK_READ && !full && !session->lost && session->acknowledges)
     session->acknowledges = rv_socket_acknowledge(session->transport.fd);
   if (!session->lost && !session->reads_on && session->transport.ops->pending(&session->transport)) {
@@ -444,6 +450,8 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   session->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   session->refs = 1; /* of the poll handle */
   session->transport = transport;
+  session->emptied = true;
+  session->emptied_ns = (int64_t)uv_hrtime();
   session->acknowledges = true;
   rv_list_init(&session->calls);
   rv_list_init(&session->owner_link);

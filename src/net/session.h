@@ -106,6 +106,7 @@ struct rv_session {
   size_t num_closing;  /* calls whose owner is about to hear that they are over */
   size_t held_bytes;   /* of messages that are incomplete or wait for paused calls */
   size_t queued_bytes; /* server: of messages that wait to be sent */
+  size_t answer_bytes; /* of them: of calls that are finished but for that */
   size_t counted;      /* of both, and of output, in the loop's waiting_bytes */
 
   /* The DATA frame being received. */
@@ -113,6 +114,9 @@ struct rv_session {
   size_t frame_left;
   bool frame_padded;
   bool receives_bulk; /* the last read brought much of a large message */
+  bool emptied;       /* the last read left nothing in the socket, */
+  int64_t emptied_ns; /* then */
+  int64_t since_ns;   /* what is being read came after this (uv_hrtime) */
   rv_greeting greeting;
 
   /* signs of life */

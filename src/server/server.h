@@ -54,7 +54,7 @@ struct rv_server {
   enum { RV_SERVER_RUNS, RV_SERVER_DRAINS, RV_SERVER_STOPPED } phase;
   int64_t drain_until_ns;
   int64_t refusals_since_ns; /* when they began to be counted */
-  size_t num_refusals;       /* calls of nobody known, and of who may not, since */
+  size_t num_refusals;       /* calls of nobody known, of who may not, and too many ones, since */
   atomic_bool draining;      /* for those who only look */
 };
 

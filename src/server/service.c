@@ -9,6 +9,9 @@
 #define REVERIE "/reverie.Reverie/"
 #define HEALTH "/grpc.health.v1.Health/"
 
+#define SHED_MS "250"
+#define ANSWERS_UNSENT_MAX ((size_t)8 << 20)
+
 enum { REFUSALS_LOGGED = 10, REFUSALS_NS = 1000000000 };
 
 static const rv_method methods[] = {
@@ -81,6 +84,26 @@ static bool refuse(rv_server *server, rv_call *call, const rv_error *err, const 
   return true;
 }
 
+/* Work that was asked for long ago is mostly no longer wanted: where more comes than can be done, doing it would leave no time for what is.
+ * What is refused has had no effect. The header is gRPC's own (gRFC A6): how long to wait before it is tried again. */
+static bool shed(rv_server *server, rv_call *call, rv_error *err)
+{
+  bool late = rv_call_is_late(call);
+  if (!late && rv_call_answers_unsent(call) <= ANSWERS_UNSENT_MAX) return false;
+  if (late)
+    rv_fail(err, RV_RESOURCE_EXHAUSTED,
+            "the server gets more calls than it can answer; try again in " SHED_MS " ms, or ask less of it");
+  else
+    rv_fail(err, RV_RESOURCE_EXHAUSTED,
+            "%zu bytes of answers wait for this connection to take them; read them, and try again in " SHED_MS " ms",
+            rv_call_answers_unsent(call));
+  char more[64];
+  if (may_log_refusal(server, more))
+    rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was put off: %s%s", rv_call_peer(call), err->message, more);
+  rv_call_set_header(call, "grpc-retry-pushback-ms", SHED_MS);
+  return true;
+}
+
 bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user)
 {
   rv_server *server = context;
@@ -92,6 +115,8 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
     rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
     return refuse(server, call, &err, events, user);
   }
+  if (method->answer != NULL && !method->while_draining && shed(server, call, &err))
+    return refuse(server, call, &err, events, user);
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(server, call, &err, events, user);
   return true;
 }

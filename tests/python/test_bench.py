@@ -268,8 +268,10 @@ def test_the_readmes_part_has_its_tables_and_the_commands_that_made_them(results
 
 
 def test_a_crowd_is_measured():
-    load, beside = crowd.run(crowd.Options(idle=20, readers=2, seconds=0.05, rounds=1))
+    load, overload, beside = crowd.run(crowd.Options(idle=20, readers=2, seconds=0.05, rounds=1))
     assert [row["operation"] for row in load] == ["insert", "sample"]
     assert all(row["few"] > 0 and row["many"] > 0 for row in load)
     assert [(row["beside"], row["clients"]) for row in beside] == [("alone", 0), ("idle", 20), ("readers", 2)]
-    assert "| idle | 20 |" in crowd.show(load, beside, crowd.quick())
+    assert [row["times"] for row in overload] == [0, 1, 2, 4]
+    assert all(row["ok"] + row["exhausted"] + row["late"] + row["other"] == row["offered"] > 0 for row in overload)
+    assert "| idle | 20 |" in crowd.show(load, overload, beside, crowd.quick())

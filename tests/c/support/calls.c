@@ -21,6 +21,7 @@ struct test_stream {
   bool over, headers;
   rv_code code;
   char message[RV_ERROR_MESSAGE_MAX];
+  char pushback[16];
   char header[128];
   sampled_keys sampled;
 };
@@ -57,8 +58,9 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)
 {
   test_stream *self = user;
-  (void)call;
+  const char *pushback = rv_call_metadata(call, "grpc-retry-pushback-ms");
   rv_mutex_lock(&self->lock);
+  snprintf(self->pushback, sizeof self->pushback, "%s", pushback != NULL ? pushback : "");
   self->call = NULL;
   self->over = self->headers = true;
   self->code = code;
@@ -210,6 +212,11 @@ rv_buf *stream_poll(test_stream *stream)
   rv_buf *message = take(stream);
   rv_mutex_unlock(&stream->lock);
   return message;
+}
+
+const char *stream_pushback(const test_stream *stream)
+{
+  return stream->pushback;
 }
 
 rv_code stream_end(test_stream *stream, char message[RV_ERROR_MESSAGE_MAX])

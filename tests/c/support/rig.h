@@ -55,6 +55,8 @@ rv_buf *stream_poll(test_stream *stream);
 /* Waits for the end, dropping messages. `message` may be NULL. */
 rv_code stream_end(test_stream *stream, char message[RV_ERROR_MESSAGE_MAX]);
 bool stream_is_over(test_stream *stream);
+/* After its end: when the server wants it to be tried again, in milliseconds; "": it did not say. */
+const char *stream_pushback(const test_stream *stream);
 /* Waits for the server's headers; NULL: no such header. */
 const char *stream_header(test_stream *stream, const char *name);
 void stream_free(test_stream *stream); /* cancels it */
