@@ -3,6 +3,7 @@
 #ifndef RV_STORE_PICK_H
 #define RV_STORE_PICK_H
 
+#include "base/random_lanes.h"
 #include "store/slab.h"
 
 typedef struct rv_pick {
@@ -69,30 +70,23 @@ static inline void rv_pick_fetch(const rv_slab *slab, uint32_t slot)
 }
 
 /* Draws slots until one has an item: each item is equally likely. At most one slot in eight is free. */
-static inline void rv_pick_any(const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
+static inline void rv_pick_any(const rv_slab *slab, rv_random_lanes *random, size_t n, uint32_t *slots, double *probabilities)
 {
   const double probability = 1.0 / slab->count;
   const uint32_t used = slab->used;
   const bool holes = slab->count < used;
-  rv_random own = *random; /* in registers */
-  uint64_t bits = 0;
-  for (size_t i = 0; i < n; i++) {
-    bits = i % 2 == 0 ? rv_random_next(&own) : bits >> 32;
-    uint32_t slot = rv_random_below_of(&own, (uint32_t)bits, used);
-    slots[i] = slot;
-    rv_pick_fetch(slab, slot);
-  }
+  rv_random_lanes_below(random, used, slots, n);
+  _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) rv_pick_fetch(slab, slots[i]);
   for (size_t i = 0; i < n && holes; i++)
-    while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(&own, used);
-  *random = own;
+    while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(&random->again, used);
   for (size_t i = 0; i < n; i++) probabilities[i] = probability;
 }
 
-static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_random *random, size_t n, uint32_t *slots,
-                                       double *probabilities)
+static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_random *random, rv_random_lanes *lanes, size_t n,
+                                       uint32_t *slots, double *probabilities)
 {
   if (pick->uniform && slab->used - slab->count <= slab->used / 8) {
-    rv_pick_any(slab, random, n, slots, probabilities);
+    rv_pick_any(slab, lanes, n, slots, probabilities);
     return;
   }
   if (pick->selector != NULL) {

@@ -136,7 +136,7 @@ static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
   if (fillable == 0 && k > AT_ONCE) k = AT_ONCE;
   double *chances = fillable > 0 ? sampling->fill->probabilities + sampling->count : probabilities;
   if (fillable > 0) k = fillable;
-  rv_pick_select_many(&table->sampler, slab, &table->random, k, slots, chances);
+  rv_pick_select_many(&table->sampler, slab, &table->random, &table->lanes, k, slots, chances);
   size_t filled = fillable > 0 ? rv_fill_slots(turn, sampling, slots, k) : 0, rest = k - filled;
   if (rest == 0) return k;
   const uint32_t *others = slots + filled;

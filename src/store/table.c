@@ -147,6 +147,7 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   rv_list_init(&table->samples);
   rv_list_init(&table->completed);
   rv_random_init(&table->random, rv_entropy64(env));
+  rv_random_lanes_init(&table->lanes, rv_random_next(&table->random));
   rv_rates_init(&table->rates, rv_monotonic_ns(env));
   rv_stamp_init(&table->stamp, env);
   rv_code code = copy_config(table, config, err);

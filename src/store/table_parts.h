@@ -130,6 +130,7 @@ struct rv_table {
   rv_pick sampler, remover;
   rv_rate_limiter limiter;
   rv_random random;
+  rv_random_lanes lanes; /* for many draws at a time */
   rv_books books;
   int64_t num_unique_samples, updates;
   rv_bound lowest, highest;
