@@ -29,6 +29,7 @@ from . import disk
 HERE = pathlib.Path(__file__).parent
 PARTS = ("waits", "memory", "speed", "journal")
 MEANWHILE = ("nothing", "file", "checkpoint")
+REMOVERS = ("Fifo", "Lifo", "Uniform", "MinHeap", "MaxHeap")
 MODES = ("off", "periodic", "always")
 FILL_TIMEOUT = 300.0
 SAVE_TIMEOUT = 600.0
@@ -44,6 +45,7 @@ class Options:
     stores: tuple[str, ...] = ("reverie", "dm-reverb")
     parts: tuple[str, ...] = PARTS
     calls: float = 500.0  # inserts a second, and as many samples, whose waits are measured
+    remover_items: int = 100_000  # of the tables of other removers than Fifo, at most
     insert_megabytes: float = 240.0  # a second, while memory is measured
     seconds: float = 10.0
     rounds: int = 1
@@ -68,9 +70,11 @@ def quick() -> Options:
 class Host:
     """A server process with a checkpointer."""
 
-    def __init__(self, store: str, elements: int, items: int, root: pathlib.Path, *, fill: int = 0, journal: str = "off") -> None:
-        self.store, self.elements, self.items = store, elements, items
-        words = [str(HERE / "server.py"), MODULE[store], str(elements), str(items), str(fill), str(root), journal]
+    def __init__(
+        self, store: str, elements: int, items: int, root: pathlib.Path, *, fill: int = 0, remover: str = REMOVERS[0]
+    ) -> None:
+        self.store, self.elements, self.items, self.remover = store, elements, items, remover
+        words = [str(HERE / "server.py"), MODULE[store], str(elements), str(items), str(fill), str(root), "off", remover]
         self.server = Process(PYTHON[store], *words)
         try:
             self.started_in = float(self.server.receive_word("made", FILL_TIMEOUT))
@@ -208,7 +212,7 @@ def _save(host: Host, inserts: str, results: Results) -> tuple[float, dict[str, 
         answer = host.save()
         percent = 100 * grown() / host.data_bytes
     size = size_of(answer["path"])
-    row = {"what": "memory", "items": str(host.items), "inserts": inserts, "store": host.store}
+    row = {"what": "memory", "items": str(host.items), "inserts": inserts, "remover": host.remover, "store": host.store}
     results.cell(row, "% of the data", "lower").add(percent, {"MB": percent * host.data_bytes / 1e8})
     return size / answer["seconds"] / 1e6, {"seconds": answer["seconds"], "MB": size / 1e6}
 
@@ -224,15 +228,24 @@ def _insert_meanwhile(host: Host, options: Options, results: Results) -> None:
         answer = writer.receive(60)
     finally:
         writer.stop(2)
-    row = {"what": "save", "items": str(host.items), "inserts": inserts, "store": host.store}
+    row = {"what": "save", "items": str(host.items), "inserts": inserts, "remover": host.remover, "store": host.store}
     inserted = answer["count"] * 4e-6 * host.elements / answer["seconds"]
     results.cell(row, "MB/s", "higher").add(speed, {**details, "inserted_MBps": inserted})
+
+
+def _memory_of(remover: str, root: pathlib.Path, options: Options, results: Results) -> None:
+    items = min(options.items, options.remover_items)
+    host = Host("reverie", PAYLOADS[options.payload], items, root, fill=items, remover=remover)
+    try:
+        _insert_meanwhile(host, options, results)
+    finally:
+        host.server.stop(30)
 
 
 def _speed(host: Host, root: pathlib.Path, options: Options, results: Results, say: Callable[[str], None]) -> None:
     """Saving beside plain writes, in turns; the last checkpoint stays for loading."""
     size = size_of(host.save()["path"])
-    row = {"what": "save", "items": str(host.items), "inserts": "none"}
+    row = {"what": "save", "items": str(host.items), "inserts": "none", "remover": host.remover}
     measurements = [
         Measurement(results.cell({**row, "store": host.store}, "MB/s", "higher"), lambda: _save(host, "none", results)),
         Measurement(results.cell({**row, "store": "machine"}, "MB/s", ""), lambda: disk.write(root.parent, size)),
@@ -250,7 +263,7 @@ def _load(store: str, host: Host, root: pathlib.Path, options: Options, results:
         loaded.server.stop(30)
         return size / loaded.started_in / 1e6, {"seconds": loaded.started_in}
 
-    row = {"what": "load", "items": str(host.items), "inserts": "none"}
+    row = {"what": "load", "items": str(host.items), "inserts": "none", "remover": host.remover}
     measurements = [
         Measurement(results.cell({**row, "store": store}, "MB/s", "higher"), load),
         Measurement(results.cell({**row, "store": "machine"}, "MB/s", ""), lambda: disk.read(files)),
@@ -278,6 +291,10 @@ def _store(store: str, folder: str, options: Options, results: Results, say: Cal
             _speed(host, root, options, results, say)
     if "speed" in options.parts:
         _load(store, host, root, options, results, say)
+    if "memory" in options.parts and store == "reverie":
+        for remover in REMOVERS[1:]:
+            _memory_of(remover, root.with_name(remover), options, results)
+            say(f"{store}: memory is measured where {remover} removes")
 
 
 # ---- the journal ----
@@ -295,7 +312,16 @@ def _journal(folder: str, options: Options, results: Results, say: Callable[[str
                     root.parent.mkdir()
                     elements = PAYLOADS[payload]
                     items = min(options.journal_items, 400_000_000 // (4 * elements))
-                    command = [str(HERE / "server.py"), "reverie", str(elements), str(items), str(items), str(root), mode]
+                    command = [
+                        str(HERE / "server.py"),
+                        "reverie",
+                        str(elements),
+                        str(items),
+                        str(items),
+                        str(root),
+                        mode,
+                        REMOVERS[0],
+                    ]
                     side = Side("reverie", elements, board, [], command=command)
                     stack.callback(side.stop)
                     row = {"what": "journal", "payload": payload, "journal": mode, "clients": "2", "store": "reverie"}

@@ -1,4 +1,4 @@
-"""A server of Reverie or dm-reverb with a checkpointer: ``server.py MODULE ELEMENTS ITEMS FILL ROOT JOURNAL``.
+"""A server of Reverie or dm-reverb with a checkpointer: ``server.py MODULE ELEMENTS ITEMS FILL ROOT JOURNAL REMOVER``.
 
 Its table "uniform" begins with the newest checkpoint in ROOT, and is then filled with FILL items of one row. JOURNAL is off, periodic or
 always; its directory stands beside ROOT. Prints ``made SECONDS``, the time that making the server took, and ``port PORT``, and saves a
@@ -15,13 +15,16 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+from bench.checkpoint.inserts import priority
 from bench.child import die_with_parent
 from bench.wire.job import in_flight, random_row
 
 die_with_parent()
-module, elements, items, fill, root, journal = sys.argv[1:]
+module, elements, items, fill, root, journal, remover = sys.argv[1:]
 store, row_elements = importlib.import_module(module), int(elements)
-table = store.Table("uniform", store.selectors.Uniform(), store.selectors.Fifo(), int(items), store.rate_limiters.MinSize(1))
+table = store.Table(
+    "uniform", store.selectors.Uniform(), getattr(store.selectors, remover)(), int(items), store.rate_limiters.MinSize(1)
+)
 # Both listen on a free port; Reverie would warn that it listens where other machines can reach it, as dm-reverb does.
 options: dict = {"address": "127.0.0.1:0"} if module == "reverie" else {}
 if journal != "off":
@@ -35,7 +38,7 @@ if int(fill):
     rows = [random_row(row_elements, seed) for seed in range(32)]
     for i in range(int(fill)):
         writer.append([rows[i % 32]])
-        writer.create_item("uniform", 1.0, [writer.history[0][-1]])
+        writer.create_item("uniform", priority(i), [writer.history[0][-1]])
         writer.flush(in_flight(row_elements, 1))
     writer.flush()
 print(f"\nmade {made}\nport {server.port}", flush=True)

@@ -42,12 +42,12 @@ def _waits(results: Results) -> list[str]:
 
 
 def _speeds(results: Results) -> list[str]:
-    rows = [["MB/s", "inserts", "items", "store", "plain file", "%", "seconds", "memory beyond, % of the data"]]
+    rows = [["MB/s", "inserts", "items", "remover", "store", "plain file", "%", "seconds", "memory beyond, % of the data"]]
     for what in ("save", "load"):
         for cell in results.find(what=what):
             if cell.row["store"] == "machine":
                 continue
-            same = {name: cell.row[name] for name in ("what", "items", "inserts")}
+            same = {name: cell.row[name] for name in ("what", "items", "inserts", "remover")}
             plain = next(iter(results.find(**same, store="machine")), None)
             memory = (
                 next(iter(results.find(**{**same, "what": "memory"}, store=cell.row["store"])), None) if what == "save" else None
@@ -58,6 +58,7 @@ def _speeds(results: Results) -> list[str]:
                     f"{what}, {cell.row['store']}",
                     cell.row["inserts"],
                     f"{int(cell.row['items']):,}",
+                    cell.row["remover"],
                     figure(cell),
                     figure(plain),
                     share,
@@ -71,9 +72,13 @@ def _speeds(results: Results) -> list[str]:
 def _journal(results: Results) -> list[str]:
     cells = results.find(what="journal")
     modes = list(dict.fromkeys(cell.row["journal"] for cell in cells))
-    rows = [["inserts/s of two C clients, journal", *modes]]
+    rows = [["two C clients insert, journal", *modes]]
     for line, by_mode in groups(cells, "journal").items():
-        rows.append([dict(line)["payload"], *(figure(by_mode.get(mode)) for mode in modes)])
+        payload = dict(line)["payload"]
+        rows.append([f"{payload}, items/s", *(figure(by_mode.get(mode)) for mode in modes)])
+        for who in ("server", "clients"):
+            notes = (_note(by_mode.get(mode), f"{who}_cpu_us") for mode in modes)
+            rows.append([f"{payload}, us of processor time an item, {who}", *notes])
     return [table(rows)] if cells else []
 
 

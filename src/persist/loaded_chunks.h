@@ -10,6 +10,7 @@ typedef struct rv_loaded_chunks {
   rv_map by_key;     /* to the chunk's number */
   rv_chunk **chunks; /* a reference each */
   size_t count, capacity;
+  size_t warm;            /* bytes that small chunks may still take until memory is taken for more */
   rv_decode_cache *cache; /* that they are attached to; borrowed, set before the first is added */
 } rv_loaded_chunks;
 
