@@ -6,12 +6,13 @@
 #define MILLISECOND INT64_C(1000000)
 /* So many batches in a row are a habit. */
 enum { HABIT = 8 };
-/* Ahead is what was asked for lately, so that it is about as old as that, and at least one batch. */
+/* Ahead is what the caller's own work uses up in so long, so that what has come waits for him about as long; of what he himself waits for,
+ * the server draws the more at a time the longer it makes him wait, as much as was asked for in ON_ITS_WAY_NS. At least one batch. */
 #define AHEAD_NS (50 * MILLISECOND)
 #define AGE_MAX_NS (1000 * MILLISECOND)
+#define ON_ITS_WAY_NS (AGE_MAX_NS / 4)
 #define WAIT_MAX_NS (500 * MILLISECOND)
-#define BATCH_BYTES_MAX ((size_t)512 << 10)
-#define AHEAD_BYTES_MAX ((size_t)1 << 20)
+#define BYTES_MAX ((size_t)512 << 10) /* of a batch, and of all that is ahead: with many clients the caches hold no more */
 enum { AHEAD_MAX = 1024 };
 
 bool rv_batch_ahead_is_for(const rv_batch_ahead *ahead, const char *table)
@@ -45,16 +46,17 @@ static uint64_t changes_of(rv_client *client)
 
 static void note_time(rv_batch_ahead *ahead, int64_t now)
 {
-  int64_t since = smaller(now - ahead->asked_ns, AGE_MAX_NS);
+  int64_t since = smaller(now - ahead->asked_ns, AGE_MAX_NS), own = smaller(now - ahead->given_ns, AGE_MAX_NS);
   ahead->interval_ns += (since - ahead->interval_ns) / 8;
+  ahead->own_ns += (own - ahead->own_ns) / 8;
   ahead->asked_ns = now;
 }
 
 /* Samples to have on their way. */
 static int64_t window(const rv_batch_ahead *ahead)
 {
-  int64_t batches = AHEAD_NS / (ahead->interval_ns + 1) + 1;
-  int64_t most = smaller(AHEAD_MAX, (int64_t)(AHEAD_BYTES_MAX / (ahead->item_bytes + 1)));
+  int64_t batches = smaller(AHEAD_NS / (ahead->own_ns + 1), ON_ITS_WAY_NS / (ahead->interval_ns + 1)) + 1;
+  int64_t most = smaller(AHEAD_MAX, (int64_t)(BYTES_MAX / (ahead->item_bytes + 1)));
   int64_t want = (int64_t)ahead->want;
   return smaller(batches * want, most > want ? most : want);
 }
@@ -90,6 +92,7 @@ size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t wan
   int64_t half = patience->deadline_ns == INT64_MAX ? WAIT_MAX_NS : (patience->deadline_ns - now) / 2;
   size_t count = rv_remote_sampler_take_many(ahead->sampler, wished, want, draws, patience, now + smaller(half, WAIT_MAX_NS));
   ahead->handed_out += (int64_t)count;
+  ahead->given_ns = rv_monotonic_ns(patience->env);
   if (count < want) rv_batch_ahead_stop(ahead);
   return count;
 }
@@ -131,12 +134,14 @@ void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *t
     ahead->want = count;
     ahead->changes = changes;
     ahead->asked_ns = patience->begun_ns;
-    ahead->interval_ns = 0;
+    ahead->interval_ns = ahead->own_ns = 0;
+    ahead->given_ns = rv_monotonic_ns(patience->env);
     return;
   }
   note_time(ahead, patience->begun_ns);
+  ahead->given_ns = rv_monotonic_ns(patience->env);
   ahead->item_bytes = bytes / count;
-  if (bytes > BATCH_BYTES_MAX || ++ahead->in_a_row < HABIT) return;
+  if (bytes > BYTES_MAX || ++ahead->in_a_row < HABIT) return;
   ahead->in_a_row = 0;
   if (is_invisible(client, table, patience)) begin(ahead, client);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/spares.h"
 #include "client/backoff.h"
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
@@ -10,6 +11,8 @@
 
 #define MILLISECOND INT64_C(1000000)
 #define FIRST_BACKOFF_NS (10 * MILLISECOND)
+
+enum { ROOM_MIN = 256 };
 
 /* How the consumer stands, as the loop sees it. */
 typedef struct consumer_state {
@@ -184,14 +187,30 @@ static void decide_on_end(rv_remote_sampler *sampler, const consumer_state *dema
 
 /* ---- what comes back ---- */
 
-static rv_code reserve_arrived(rv_remote_sampler *sampler, size_t n)
+/* What a message brings is put down here before the consumer's lock is taken: memory of the loop's, of a few sizes only, so that one
+ * sampler finds that of the one before it in the cache. NULL: out of memory. */
+static rv_buf *take_room(const rv_remote_sampler *sampler, size_t n)
 {
-  if (n <= sampler->arrived_capacity) return RV_OK;
-  rv_draw *grown = realloc(sampler->arrived, n * sizeof *grown);
-  if (grown == NULL) return RV_RESOURCE_EXHAUSTED;
-  sampler->arrived = grown;
-  sampler->arrived_capacity = n;
-  return RV_OK;
+  size_t capacity = ROOM_MIN;
+  while (capacity < n) capacity *= 2;
+  return rv_spares_take(rv_loop_spares(sampler->common.client->loop), capacity * sizeof(rv_draw));
+}
+
+static rv_code take_message(rv_sample_stream *stream, rv_buf *buf, rv_span message, rv_error *error)
+{
+  rv_remote_sampler *sampler = stream->sampler;
+  size_t most = (size_t)stream->outstanding, count = 0;
+  rv_buf *room = take_room(sampler, most);
+  if (room == NULL) return rv_fail_memory(error, most * sizeof(rv_draw));
+  rv_draw *draws = (rv_draw *)(void *)room->data;
+  rv_code code = rv_receiver_take(&stream->receiver, buf, message, draws, most, &count, error);
+  sampler->bytes_received += message.size;
+  sampler->samples_received += count;
+  stream->outstanding -= (int64_t)count;
+  if (count > 0) stream->backoff_ns = FIRST_BACKOFF_NS;
+  if (count > 0 && rv_remote_sampler_deliver(sampler, draws, count) != RV_OK) end_of_memory(sampler);
+  rv_buf_unref(room);
+  return code;
 }
 
 static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
@@ -201,19 +220,7 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   rv_remote_sampler *sampler = stream->sampler;
   if (is_over(sampler)) return;
   rv_error error;
-  size_t count = 0;
-  rv_code code = reserve_arrived(sampler, (size_t)stream->outstanding);
-  if (code != RV_OK) {
-    code = rv_fail_memory(&error, (size_t)stream->outstanding * sizeof *sampler->arrived);
-  } else {
-    rv_span message = {.data = data, .size = size};
-    code = rv_receiver_take(&stream->receiver, buf, message, sampler->arrived, (size_t)stream->outstanding, &count, &error);
-  }
-  sampler->bytes_received += size;
-  sampler->samples_received += count;
-  stream->outstanding -= (int64_t)count;
-  if (count > 0) stream->backoff_ns = FIRST_BACKOFF_NS;
-  if (count > 0 && rv_remote_sampler_deliver(sampler, sampler->arrived, count) != RV_OK) end_of_memory(sampler);
+  rv_code code = take_message(stream, buf, (rv_span){.data = data, .size = size}, &error);
   if (code != RV_OK) rv_remote_sampler_end(sampler, code, &error);
   if (is_over(sampler))
     cancel_calls(sampler);

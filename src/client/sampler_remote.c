@@ -24,7 +24,6 @@ void rv_remote_sampler_unref(rv_remote_sampler *sampler)
   rv_received_check_fini(&sampler->check);
   rv_mutex_fini(&sampler->mutex);
   free(sampler->ready);
-  free(sampler->arrived);
   free(sampler->common.table);
   free(sampler);
 }
@@ -105,7 +104,7 @@ static bool take_ready(rv_remote_sampler *sampler, rv_draw *out)
   if (sampler->count == 0) return false;
   *out = sampler->ready[sampler->head];
   sampler->head = (sampler->head + 1) & (sampler->capacity - 1);
-  sampler->count--;
+  if (--sampler->count == 0) sampler->head = 0; /* whose memory was used last */
   sampler->handed_out++;
   sampler->consumed++;
   sampler->starved_ns = 0;

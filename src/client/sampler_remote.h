@@ -57,8 +57,6 @@ struct rv_remote_sampler {
     int64_t lately;               /* taken in PACE_NS */
   } pace;
   size_t bytes_received, samples_received;
-  rv_draw *arrived;
-  size_t arrived_capacity;
 
   /* the consumer's */
   bool ask_server; /* there is time for it */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/spares.h"
 #include "server/server.h"
 #include "store/gather.h"
 #include "wire/messages.h"
@@ -24,7 +25,8 @@ enum {
   DRAW_BYTES = 256,     /* a sample is counted as at least so much when it is asked for: its draw takes memory, too */
   TURN_MIN = 64 << 10,
   TURN_MAX = 1 << 20,
-  TURNS_OF_ALL = 32 << 20 /* of a loop's sample streams */
+  TURNS_OF_ALL = 32 << 20,  /* of a loop's sample streams */
+  WAITING_OF_ALL = 32 << 20 /* for its sockets, up to which a turn is a whole pack */
 };
 
 typedef struct sample_call {
@@ -38,8 +40,8 @@ typedef struct sample_call {
   /* the ask */
   bool asking;
   rv_sampling ask;
-  rv_draw *draws;
-  size_t draws_capacity, last_batch;
+  rv_buf *room; /* of its draws, the loop's; NULL: no ask is out */
+  size_t last_batch;
   size_t mean_bytes; /* of a sample of the last batch; 0: not known yet */
   uint64_t naming;   /* of what is being sent; 0: none */
   rv_timer timer;
@@ -53,11 +55,13 @@ typedef struct sample_call {
 static void serve(sample_call *call);
 
 /* Bytes that the stream may send in one go, before others on the loop, and news of the client's end, get their turn. Twice as much may wait
- * for its socket: what the clients of a loop that do not read make it hold is bounded, however many they are. */
+ * for its socket. A whole pack costs both ends less than several small ones, so with many streams it is that as long as their clients
+ * read; once much waits for sockets it is less, so that what the clients of a loop that do not read make it hold is bounded. */
 static size_t turn_of(const sample_call *call)
 {
   size_t share = TURNS_OF_ALL / call->stream.home->num_samplers;
-  return share < TURN_MIN ? TURN_MIN : share > TURN_MAX ? TURN_MAX : share;
+  size_t least = rv_loop_waiting_bytes(call->stream.loop) < WAITING_OF_ALL ? PACK_BYTES : TURN_MIN;
+  return share < least ? least : share > TURN_MAX ? TURN_MAX : share;
 }
 
 static void finish_request(sample_call *call)
@@ -114,37 +118,38 @@ static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error 
 
 /* ---- asks ---- */
 
-static void release_draws(sample_call *call)
+/* Sends what was drawn, or drops it where nobody is there. */
+static rv_code hand_over(sample_call *call, rv_error *err)
 {
-  for (size_t i = 0; i < call->ask.count; i++) rv_draw_release(&call->draws[i]);
+  rv_draw *draws = call->ask.draws;
+  size_t count = call->ask.count, before = call->turn_bytes;
   call->ask.count = 0;
+  if (!rv_server_stream_is_open(&call->stream)) {
+    rv_draws_release(draws, count);
+    return RV_OK;
+  }
+  call->remaining -= (int64_t)count;
+  rv_code code = send_draws(call, draws, count, err);
+  if (code == RV_OK) call->mean_bytes = (call->turn_bytes - before) / count + 1;
+  if (code == RV_OK && call->remaining == 0) finish_request(call);
+  return code;
 }
 
 /* The ask is over and its memory ours again: sends what was drawn, or ends the call. */
 static void settle(sample_call *call)
 {
-  rv_sampling *sampling = &call->ask;
+  const rv_waiter *waiter = &call->ask.waiter;
+  rv_error err;
   call->asking = false;
   rv_timer_stop(&call->timer);
-  if (!rv_server_stream_is_open(&call->stream)) {
-    release_draws(call);
-    return;
-  }
-  size_t count = sampling->count;
-  sampling->count = 0;
-  rv_error err;
-  if (count > 0) {
-    call->remaining -= (int64_t)count;
-    size_t before = call->turn_bytes;
-    if (send_draws(call, call->draws, count, &err) != RV_OK) {
-      rv_server_stream_finish(&call->stream, err.code, err.message);
-      return;
-    }
-    call->mean_bytes = (call->turn_bytes - before) / count + 1;
-    if (call->remaining == 0) finish_request(call);
-  }
-  if (sampling->waiter.code != RV_OK)
-    rv_server_stream_finish(&call->stream, sampling->waiter.code, sampling->waiter.error.message);
+  rv_code code = call->ask.count > 0 ? hand_over(call, &err) : RV_OK;
+  rv_buf_unref(call->room);
+  call->room = NULL;
+  if (!rv_server_stream_is_open(&call->stream)) return;
+  if (code != RV_OK)
+    rv_server_stream_finish(&call->stream, err.code, err.message);
+  else if (waiter->code != RV_OK)
+    rv_server_stream_finish(&call->stream, waiter->code, waiter->error.message);
 }
 
 /* Takes the ask back. false: it completes, or has completed, and its task comes. */
@@ -198,14 +203,16 @@ static void on_complete(rv_waiter *waiter)
   rv_loop_post(call->stream.loop, &call->completed_task);
 }
 
-static rv_code reserve_draws(sample_call *call, size_t want, rv_error *err)
+/* Of a few sizes only, so that what one stream gives back fits the next: one that does not wait holds none, and what it draws into is still
+ * in the cache. */
+static rv_draw *take_room(sample_call *call, size_t want, rv_error *err)
 {
-  if (want <= call->draws_capacity) return RV_OK;
-  rv_draw *grown = realloc(call->draws, want * sizeof *grown);
-  if (grown == NULL) return rv_fail_memory(err, want * sizeof *grown);
-  call->draws = grown;
-  call->draws_capacity = want;
-  return RV_OK;
+  size_t capacity = 2 * FIRST_BATCH;
+  while (capacity < want) capacity *= 2;
+  call->room = rv_spares_take(rv_loop_spares(call->stream.loop), capacity * sizeof(rv_draw));
+  if (call->room != NULL) return (rv_draw *)(void *)call->room->data;
+  rv_fail_memory(err, capacity * sizeof(rv_draw));
+  return NULL;
 }
 
 /* Counting bytes makes each draw dearer, so small ones are drawn without it, as many as stay below the bound. */
@@ -224,7 +231,8 @@ static void ask(sample_call *call)
   if (want > most) want = most;
   if ((int64_t)want > call->remaining) want = (size_t)call->remaining;
   rv_error err;
-  if (reserve_draws(call, want, &err) != RV_OK) {
+  rv_draw *draws = take_room(call, want, &err);
+  if (draws == NULL) {
     rv_server_stream_finish(&call->stream, err.code, err.message);
     return;
   }
@@ -238,7 +246,7 @@ static void ask(sample_call *call)
                             .partial = true,
                             .same_layout = call->same_layout,
                             .max_bytes = uncounted > 0 ? 0 : turn_of(call),
-                            .draws = call->draws,
+                            .draws = draws,
                             .waiter = {.complete = on_complete, .deadline_ns = deadline, .peer = call->peer}};
   call->asking = true;
   rv_server_stream_ref(&call->stream);
@@ -389,7 +397,6 @@ static void destroy(rv_server_stream *stream)
 {
   sample_call *call = RV_CONTAINER(stream, sample_call, stream);
   if (stream->home != NULL) stream->home->num_samplers--;
-  free(call->draws);
   free(call->peer);
   free(call);
 }
