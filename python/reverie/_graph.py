@@ -9,11 +9,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from reverie.errors import NotFoundError, ResourceExhaustedError, ReverieError
+from reverie import _core
+from reverie.errors import InvalidArgumentError, ReverieError
 
-__all__ = ["Streams", "call", "operation", "tf_dtype", "tuples"]
+__all__ = ["GeneratedDataset", "Streams", "call", "op", "operation", "tf_dtype", "tuples"]
 
 Stream = TypeVar("Stream")
+_CHECK = [tf.int32, tf.uint8]  # of `_checked`
 
 
 class Streams(Generic[Stream]):
@@ -52,16 +54,70 @@ class Streams(Generic[Stream]):
         return self._running[int(number)]
 
 
+class GeneratedDataset(tf.data.Dataset):
+    """What operations in a graph generate; without a Python call for each element.
+
+    Parameters
+    ----------
+    begin : callable
+        Makes an iterator's state, a number, of the arguments. Traced, as are the other two.
+    follow : callable
+        ``follow(number)`` gives an element, or fails with OUT_OF_RANGE.
+    end : callable
+        ``end(number)`` gives a number; when the iterator has ended or was dropped.
+    arguments : sequence of tensors
+    spec : nest of tf.TensorSpec
+        Of an element.
+    """
+
+    def __init__(
+        self, begin: Callable[..., Any], follow: Callable[[Any], Any], end: Callable[[Any], Any], arguments: Any, spec: Any
+    ) -> None:
+        number = tf.TensorSpec([], tf.int64)
+        self._spec = spec
+        self._traced = [  # to be kept as long as somebody may call them
+            _traced(begin, [tf.TensorSpec(each.shape, each.dtype) for each in arguments]),
+            _traced(lambda number: tf.nest.flatten(follow(number)), [number]),
+            _traced(end, [number]),
+        ]
+        flat = tf.nest.flatten(spec)
+        variant = tf.raw_ops.GeneratorDataset(
+            init_func_other_args=arguments,
+            next_func_other_args=[],
+            finalize_func_other_args=[],
+            init_func=self._traced[0],
+            next_func=self._traced[1],
+            finalize_func=self._traced[2],
+            output_types=[each.dtype for each in flat],
+            output_shapes=[each.shape for each in flat],
+        )
+        super().__init__(variant)
+
+    def __getstate__(self) -> Any:
+        return self._variant_tensor.numpy()  # TensorFlow says that this cannot be done
+
+    def _inputs(self) -> list[Any]:
+        return []
+
+    @property
+    def element_spec(self) -> Any:
+        return self._spec
+
+
+def _traced(function: Callable[..., Any], specs: list[Any]) -> Any:
+    return tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
+
+
 def call(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], specs: Sequence[Any]) -> tuple[Any, ...]:
     """The tensors of these specs that a Python function returns as arrays. Arrays that are 64-aligned are not copied.
 
-    What the function raises is TensorFlow's error of its kind, in a graph as far as `_later` knows it.
+    What the function raises is TensorFlow's error of its kind.
     """
     if tf.executing_eagerly():
         made = [tf.convert_to_tensor(each) for each in _now(function, inputs)]
     else:
-        missing, *made = tf.numpy_function(_later(function, specs), inputs, [tf.string, *(spec.dtype for spec in specs)])
-        with tf.control_dependencies([_found(missing)]):
+        code, text, *made = tf.numpy_function(_later(function, specs), inputs, [*_CHECK, *(spec.dtype for spec in specs)])
+        with tf.control_dependencies([_checked(code, text)]):
             made = [tf.identity(tensor) for tensor in made]
     for tensor, spec in zip(made, specs, strict=True):
         tensor.set_shape(spec.shape)
@@ -78,59 +134,61 @@ def operation(function: Callable[..., None], inputs: Sequence[Any]) -> Any:
     if tf.executing_eagerly():
         _now(run, inputs)
         return None
-    return _found(tf.numpy_function(_later(run, ()), inputs, [tf.string])[0]).op
+    return _checked(*tf.numpy_function(_later(run, ()), inputs, _CHECK)).op
 
 
-# ---- errors: a graph's have the kind of the operation that fails ----
+def op(name: str, inputs: Sequence[Any], dtypes: Sequence[Any], attributes: dict[str, Any] | None = None) -> Any:
+    """One of our operations, in the graph that is being made."""
+    given = [tf.convert_to_tensor(each) for each in inputs]
+    return tf.compat.v1.get_default_graph().create_op(name, given, dtypes, attrs=attributes or {}).outputs
+
+
+def _register() -> None:
+    with tf.Graph().as_default():
+        try:
+            op("ReverieCheck", [0, tf.constant([], tf.uint8)], [tf.int32])
+        except (RuntimeError, tf.errors.NotFoundError):
+            _core.register_tensorflow_operations()
+
+
+_register()
+
+# ---- errors: they keep their kind ----
 
 
 def _now(function: Callable[..., Sequence[Any]], inputs: Sequence[Any]) -> Sequence[Any]:
     try:
         return function(*(each.numpy() if tf.is_tensor(each) else each for each in inputs))
-    except ReverieError as error:
-        kinds = (getattr(tf.errors, kind.__name__, None) for kind in type(error).__mro__)  # TensorFlow's have the same names
-        raise next(filter(None, kinds), tf.errors.UnknownError)(None, None, str(error)) from None
-    except (TypeError, ValueError) as error:
-        raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
+    except _KNOWN as error:
+        raise tf.compat.v1.errors.exception_type_from_error_code(_code(error))(None, None, str(error)) from None
 
 
 def _later(function: Callable[..., Sequence[Any]], specs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """For `numpy_function`: what the function returns after an empty text, or zeros after the text of a `NotFoundError`.
-
-    Of Python's errors `numpy_function` knows ValueError and TypeError as INVALID_ARGUMENT, MemoryError as RESOURCE_EXHAUSTED and
-    NotImplementedError as UNIMPLEMENTED. All others are UNKNOWN.
-    """
+    """For `numpy_function`: what the function returns after a code and a text, or zeros after those of its error (`_checked`)."""
 
     def run(*arguments: Any) -> list[Any]:
         try:
-            return [b"", *function(*arguments)]
-        except NotFoundError as error:
-            return [_as_path(error), *(_zeros(spec) for spec in specs)]
-        except ResourceExhaustedError as error:
-            raise MemoryError(str(error)) from None
+            return [np.int32(0), _text(""), *function(*arguments)]
+        except _KNOWN as error:
+            return [np.int32(_code(error)), _text(str(error)), *(_zeros(spec) for spec in specs)]
 
     return run
 
 
-def _found(missing: Any) -> Any:
-    missing.set_shape([])
-    return tf.cond(tf.equal(missing, ""), lambda: missing, lambda: _read(missing))
+_KNOWN = (ReverieError, TypeError, ValueError)  # others are a bug: `numpy_function` says where
 
 
-def _read(path: Any) -> Any:
-    """Reads the file, which is not there. The assertion is why a graph cannot leave it out where nobody needs what it says."""
-    said = tf.io.read_file(path)
-    with tf.control_dependencies([tf.debugging.Assert(False, [said])]):
-        return tf.identity(said)
+def _code(error: Exception) -> int:
+    return error.code if isinstance(error, ReverieError) else InvalidArgumentError.code
 
 
-def _as_path(error: NotFoundError) -> bytes:
-    """The error's text as what no file is called: reading it is an operation that fails with NOT_FOUND and says so.
+def _text(text: str) -> Any:
+    return np.frombuffer(text.encode(), np.uint8)
 
-    A part of a path may not be long, nor begin like an address.
-    """
-    text = str(error).encode()[:200].decode("utf-8", "ignore").replace("://", ": //").replace("\0", "")
-    return f"{text} (in a graph TensorFlow adds:) /".encode()
+
+def _checked(code: Any, text: Any) -> Any:
+    """An operation that fails if the code is not 0."""
+    return op("ReverieCheck", [code, text], [tf.int32])[0]
 
 
 def _zeros(spec: Any) -> Any:

@@ -1,8 +1,8 @@
 """What the dataset modules share: samples that enter a `tf.data` graph in blocks.
 
-A call into Python for each element would cost more than all else. Here one call gives as many samples as are there already, gathered
-into one array a column, and the graph takes them apart. Where `batch` follows at once, it gives whole batches, and only small ones are
-taken apart. While nothing can be sampled it gives empty blocks, so that the graph can be cancelled.
+An operation of ours gives as many samples as are there already, gathered into one tensor a column, and the graph takes them apart. Where
+`batch` follows at once, it gives whole batches, and only small ones are taken apart. While nothing can be sampled it gives empty blocks,
+so that the graph can be cancelled. Python is only there when an iterator begins and ends.
 """
 
 from __future__ import annotations
@@ -16,46 +16,30 @@ import tensorflow as tf
 
 from reverie import _core
 from reverie._feeding import Stream
-from reverie._graph import Streams, call, tf_dtype, tuples
+from reverie._graph import GeneratedDataset, call, op, tf_dtype, tuples
 from reverie._iteration import QuickDataset, QuickIteration
 from reverie.client import Client
 from reverie.samples import ReplaySample, SampleInfo
 
 __all__ = ["SampleDataset", "first_step"]
 
-_WAIT_MS = 100  # between looks at whether anybody still wants samples
-_BLOCK = 1024  # samples that enter the graph at once, at most
-_BLOCK_BYTES = 4 << 20
+_WAIT_MS = 100  # between looks at whether anybody still wants a sample
 _BATCH_BYTES = 256 << 10  # of a batch that is a block of its own: taking it apart would copy it
 
 
 @dataclasses.dataclass(frozen=True)
 class _Cut:
-    """How blocks are cut: into single samples (`batch` is None), into batches, or not at all: then a block is a batch."""
+    """How blocks are cut: into single samples (`batch` is 0), into batches, or not at all: then a block is a batch."""
 
-    batch: int | None = None
+    batch: int = 0
     drop_remainder: bool = False
     alone: bool = False
 
-    @property
-    def least(self) -> int:
-        return self.batch or 1
-
     def leading(self) -> tuple[int | None, ...]:
         """The dimensions of a block in front of a sample's."""
-        if self.batch is None or self.alone:
+        if self.batch == 0 or self.alone:
             return (None,)
         return (None, self.batch if self.drop_remainder else None)
-
-    def most(self, samples: int) -> int:
-        return self.least if self.alone else max(samples // self.least, 1) * self.least
-
-    def shape(self, array: Any) -> Any:
-        """[n, ...] as [batches, size, ...]; what is too little for a batch is one, shorter."""
-        if self.batch is None or self.alone:
-            return array
-        size = min(self.batch, len(array))
-        return array.reshape(-1, size, *array.shape[1:])
 
 
 def _info_specs(leading: tuple[int | None, ...]) -> list[Any]:
@@ -109,7 +93,8 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         return []
 
     def _as_variant_tensor(self) -> Any:
-        return self._samples(_Cut())._variant_tensor
+        self._elements = self._samples(_Cut())  # kept, for what it traced
+        return self._elements._variant_tensor
 
     @property
     def element_spec(self) -> Any:
@@ -138,17 +123,18 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         """Samples, or batches of them."""
         leading = cut.leading()
         specs = [*_info_specs(leading), *(_preceded(leading, spec) for spec in self._specs)]
-        streams = Streams(
-            lambda server, table: _Blocks(server.decode(), table.decode(), self._arguments, self._timesteps, cut, self._specs),
-            _Blocks.close,
-        )
+        types = tf.compat.v1.AttrValue.ListValue(type=[spec.dtype.as_datatype_enum for spec in self._specs])
+        attributes = {"dtypes": tf.compat.v1.AttrValue(list=types)}
 
-        def block(number: Any) -> tuple[Any, Any]:
-            going, *leaves = call(lambda number: streams[number].next(), [number], [tf.TensorSpec([], tf.bool), *specs])
-            return going, ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(self._structure, leaves[5:]))
+        def follow(number: Any) -> Any:
+            leaves = op("ReverieSamples", [number], [spec.dtype for spec in specs], attributes)
+            for tensor, spec in zip(leaves, specs, strict=True):
+                tensor.set_shape(spec.shape)
+            return leaves
 
-        blocks = streams.numbers(self._source).map(block)
-        blocks = blocks.take_while(lambda going, sample: going).map(lambda going, sample: sample)
+        spec = ReplaySample(SampleInfo(*specs[:5]), tf.nest.pack_sequence_as(self._structure, specs[5:]))
+        sources = _Sources(self._arguments, self._specs, self._timesteps, cut)
+        blocks = GeneratedDataset(sources.begin, follow, sources.end, self._source, spec)
         if cut.alone:
             return self._whole(blocks.filter(lambda sample: tf.size(sample.info.key) > 0), cut)
         return blocks.unbatch()
@@ -219,88 +205,51 @@ def _preceded(leading: tuple[int | None, ...], spec: Any) -> Any:
     return tf.TensorSpec(None if shape.rank is None else [*leading, *shape.as_list()], spec.dtype)
 
 
-class _Blocks:
-    """The samples of one iterator."""
+class _Sources:
+    """What the iterators of one dataset read, by number."""
 
-    def __init__(self, server: str, table: str, arguments: tuple[int, ...], timesteps: bool, cut: _Cut, specs: list[Any]) -> None:
-        stream = Stream(table, *arguments)
-        self._table = table
+    def __init__(self, arguments: tuple[int, ...], specs: list[Any], timesteps: bool, cut: _Cut) -> None:
+        self._arguments = arguments
+        self._specs = [
+            (spec.dtype.as_datatype_enum, None if spec.shape.rank is None else tuple(spec.shape.as_list())) for spec in specs
+        ]
         self._timesteps = timesteps
         self._cut = cut
-        self._specs = specs
-        self._sampler: _core.Sampler = stream.sampler(Client(server), unpack=False)
-        self._most = cut.most(_BLOCK)
-        self._nothing = _nothing(specs, cut)
+        self._running: dict[int, _core.TensorSource] = {}
 
-    def next(self) -> list[Any]:
-        """Whether the sequence goes on, and then the infos and columns of a block."""
+    def begin(self, server: Any, table: Any) -> Any:
+        return call(self._begin, [server, table], [tf.TensorSpec([], tf.int64)])[0]
+
+    def end(self, number: Any) -> Any:
+        return call(self._end, [number], [tf.TensorSpec([], tf.int64)])[0]
+
+    def _begin(self, server: bytes, table: bytes) -> list[Any]:
         cut = self._cut
-        drawn = self._sampler.block(cut.least, self._most, _WAIT_MS)
-        if drawn is None:
-            return [np.False_, *self._nothing]
-        infos, columns, squeezed = drawn
-        n = len(infos[0])
-        if n == 0 or (n < cut.least and cut.drop_remainder):
-            return [np.True_, *self._nothing]
-        self._most = cut.most(min(self._most, _BLOCK_BYTES // max(sum(array.nbytes for array in columns) // n, 1)))
-        if self._timesteps:
-            infos, columns = _steps(infos, columns, squeezed)
-        _check(columns, self._specs, self._table)
-        return [np.True_, *(cut.shape(array) for array in (*infos, *columns))]
+        sampler = Stream(table.decode(), *self._arguments).sampler(Client(server.decode()), unpack=False)
+        source = _core.TensorSource(sampler, self._specs, self._timesteps, cut.batch, cut.drop_remainder, cut.alone)
+        self._running[source.number] = source
+        return [np.int64(source.number)]
 
-    def close(self) -> None:
-        self._sampler.close()
+    def _end(self, number: Any) -> list[Any]:
+        self._running.pop(int(number)).close()
+        return [np.int64(0)]
 
 
-def _nothing(specs: list[Any], cut: _Cut) -> tuple[Any, ...]:
-    leading = [0, *(size or 0 for size in cut.leading()[1:])]
-    rows = [
-        np.zeros([*leading, *(size or 0 for size in (spec.shape.as_list() if spec.shape.rank else []))], _numpy(spec))
-        for spec in specs
-    ]
-    return (*(np.zeros(leading, dtype) for dtype in SampleInfo.dtypes()), *rows)
-
-
-def _numpy(spec: Any) -> Any:
-    return spec.dtype.as_numpy_dtype
-
-
-def _steps(infos: list[Any], columns: list[Any], squeezed: list[bool]) -> tuple[list[Any], list[Any]]:
-    """Items [n, T, ...] as steps [n * T, ...], each with its item's info. A squeezed column has one step."""
-    lengths = [1 if single else column.shape[1] for column, single in zip(columns, squeezed, strict=True)]
-    if len(set(lengths)) != 1:
+def first_step(client: Client, table: str) -> tuple[list[Any], list[Any]]:
+    """Info and columns of one item's first step, as arrays. Waits as long as the rate limiter wants."""
+    sampler = Stream(table, 1, -1, -1, -1, 1).sampler(client, unpack=False)
+    try:
+        drawn = None
+        while drawn is None:
+            drawn = sampler.raw(_WAIT_MS)
+    finally:
+        sampler.close()
+    info, columns, squeezed = drawn
+    lengths = [1 if single else len(column) for column, single in zip(columns, squeezed, strict=True)]
+    if len(set(lengths)) > 1:
         raise ValueError(
             f"items cannot be decomposed into steps where their columns are of {', '.join(map(str, lengths))} steps; "
             "read trajectories instead"
         )
-    return [np.repeat(array, lengths[0]) for array in infos], [
-        column if single else column.reshape(-1, *column.shape[2:]) for column, single in zip(columns, squeezed, strict=True)
-    ]
-
-
-def first_step(client: Client, table: str) -> tuple[list[Any], list[Any]]:
-    """Infos and columns of one item's first step, as arrays. Waits as long as the rate limiter wants."""
-    sampler = Stream(table, 1, -1, -1, -1, 1).sampler(client, unpack=False)
-    try:
-        drawn = None
-        while drawn is None or len(drawn[0][0]) == 0:
-            drawn = sampler.block(1, 1, _WAIT_MS)
-    finally:
-        sampler.close()
-    infos, columns = _steps(*drawn)
-    return [array[0, ...] for array in infos], [array[0, ...] for array in columns]
-
-
-def _check(columns: list[Any], specs: list[Any], table: str) -> None:
-    """ValueError where what was sampled is not what the dataset was made for."""
-    if len(columns) != len(specs):
-        raise ValueError(
-            f'Inconsistent number of tensors: items of table "{table}" have {len(columns)}, the dataset was made for {len(specs)}'
-        )
-    for i, (column, spec) in enumerate(zip(columns, specs, strict=True)):
-        dtype = tf_dtype(column.dtype)
-        if dtype != spec.dtype or not spec.shape.is_compatible_with(column.shape[1:]):
-            raise ValueError(
-                f'Received incompatible tensor from table "{table}": tensor {i} is {dtype.name} {list(column.shape[1:])}, '
-                f"the dataset was made for {spec.dtype.name} {spec.shape}"
-            )
+    infos = [np.asarray(value, dtype) for value, dtype in zip(info[:5], SampleInfo.dtypes(), strict=True)]
+    return infos, [column if single else column[0, ...] for column, single in zip(columns, squeezed, strict=True)]

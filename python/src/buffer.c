@@ -1,4 +1,6 @@
-/* Memory for batches, kept between them: fresh pages cost more than the gather that fills them. Everything under the GIL. */
+/* Memory for batches, kept between them: fresh pages cost more than the gather that fills them. The pool itself needs no GIL. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "client.h"
@@ -9,7 +11,8 @@
 #define HUGE_PAGE ((size_t)1 << 21)
 
 struct pool {
-  size_t refs;
+  atomic_size_t refs;
+  pthread_mutex_t mutex; /* of all below */
   size_t bytes;
   size_t next; /* the slot to be replaced when all are taken */
   struct {
@@ -27,12 +30,13 @@ typedef struct buffer_object {
 
 pool *pool_new(void)
 {
-  pool *p = PyMem_Calloc(1, sizeof *p);
+  pool *p = calloc(1, sizeof *p);
   if (p == NULL) {
     PyErr_NoMemory();
     return NULL;
   }
-  p->refs = 1;
+  atomic_init(&p->refs, 1);
+  pthread_mutex_init(&p->mutex, NULL);
   return p;
 }
 
@@ -44,11 +48,18 @@ static void drop_slot(pool *p, size_t i)
   p->slot[i].size = 0;
 }
 
+pool *pool_ref(pool *p)
+{
+  if (p != NULL) atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+  return p;
+}
+
 void pool_unref(pool *p)
 {
-  if (p == NULL || --p->refs > 0) return;
+  if (p == NULL || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) > 1) return;
   for (size_t i = 0; i < POOL_SLOTS; i++) drop_slot(p, i);
-  PyMem_Free(p);
+  pthread_mutex_destroy(&p->mutex);
+  free(p);
 }
 
 /* Large ones in huge pages, where the system has them: they are touched for the first time in a tenth of the time. */
@@ -64,24 +75,42 @@ static void *allocate(size_t size)
   return aligned_alloc(64, size);
 }
 
-static void *pool_take(pool *p, size_t size)
+static size_t whole_pages(size_t size)
 {
-  for (size_t i = 0; p != NULL && i < POOL_SLOTS; i++) {
-    if (p->slot[i].size != size || p->slot[i].data == NULL) continue;
-    void *data = p->slot[i].data;
-    p->slot[i].data = NULL;
-    drop_slot(p, i);
-    return data;
-  }
-  return allocate(size);
+  size_t unit = size >= HUGE_PAGE ? HUGE_PAGE : 64;
+  return size == 0 ? unit : (size + unit - 1) & ~(unit - 1);
 }
 
-static void pool_give(pool *p, void *data, size_t size)
+static void *take_kept(pool *p, size_t size)
 {
+  void *data = NULL;
+  pthread_mutex_lock(&p->mutex);
+  for (size_t i = 0; i < POOL_SLOTS && data == NULL; i++) {
+    if (p->slot[i].size != size || p->slot[i].data == NULL) continue;
+    data = p->slot[i].data;
+    p->slot[i].data = NULL;
+    drop_slot(p, i);
+  }
+  pthread_mutex_unlock(&p->mutex);
+  return data;
+}
+
+void *pool_take(pool *p, size_t size)
+{
+  if (size > (size_t)PY_SSIZE_T_MAX) return NULL;
+  size = whole_pages(size);
+  void *kept = p == NULL ? NULL : take_kept(p, size);
+  return kept == NULL ? allocate(size) : kept;
+}
+
+void pool_give(pool *p, void *data, size_t size)
+{
+  size = whole_pages(size);
   if (p == NULL || size > POOL_BYTES) {
     free(data);
     return;
   }
+  pthread_mutex_lock(&p->mutex);
   size_t at = p->next;
   for (size_t i = 0; i < POOL_SLOTS; i++) {
     if (p->slot[i].data == NULL) at = i;
@@ -95,18 +124,16 @@ static void pool_give(pool *p, void *data, size_t size)
   p->slot[at].size = size;
   p->bytes += size;
   p->next = (at + 1) % POOL_SLOTS;
+  pthread_mutex_unlock(&p->mutex);
 }
 
 PyObject *buffer_new(core_state *state, pool *p, size_t size, void **data)
 {
   buffer_object *self = PyObject_New(buffer_object, state->buffer_type);
   if (self == NULL) return NULL;
-  size_t unit = size >= HUGE_PAGE ? HUGE_PAGE : 64;
-  self->size = (size + unit - 1) & ~(unit - 1);
-  if (self->size == 0) self->size = 64;
-  self->owner = p;
-  self->data = size > (size_t)PY_SSIZE_T_MAX ? NULL : pool_take(p, self->size);
-  if (p != NULL) p->refs++;
+  self->size = size;
+  self->owner = pool_ref(p);
+  self->data = pool_take(p, size);
   if (self->data == NULL) {
     Py_DECREF((PyObject *)self);
     return PyErr_Format(PyExc_MemoryError, "%zu bytes for sampled data could not be allocated; lower batch_size, or add memory",
@@ -121,7 +148,7 @@ PyArrayObject *result_array(core_state *state, pool *p, size_t pooled, rv_dtype 
 {
   if (p == NULL || dtype == RV_STRING || bytes < pooled || state->descr[dtype & (CORE_DTYPES - 1)] == NULL)
     return array_new(state, dtype, rank, shape);
-  void *data;
+  void *data = NULL;
   PyObject *buffer = buffer_new(state, p, bytes, &data);
   if (buffer == NULL) return NULL;
   PyArrayObject *array = array_over(state, dtype, rank, shape, data, buffer, true);

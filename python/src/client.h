@@ -14,7 +14,11 @@
 
 typedef struct pool pool;
 pool *pool_new(void);
+pool *pool_ref(pool *p); /* NULL is fine, here and below */
 void pool_unref(pool *p);
+/* `size` bytes, 64-aligned; NULL: no memory. Any thread, without the GIL. */
+void *pool_take(pool *p, size_t size);
+void pool_give(pool *p, void *data, size_t size);
 /* An object that owns `size` bytes (64-aligned) and gives them back to the pool when it goes. `p` may be NULL. */
 PyObject *buffer_new(core_state *state, pool *p, size_t size, void **data);
 /* A new array of `bytes` bytes for a result. From `pooled` bytes on its memory comes from the pool (NULL: there is none), unless it is

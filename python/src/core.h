@@ -44,8 +44,10 @@ typedef struct core_state {
   PyTypeObject *checkpointer_type, *saver_type;
   PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
   PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *structured_type, *history_type, *column_type,
-      *reference_type, *buffer_type, *transitions_type, *patterns_type;
-  rv_io *io; /* the threads that clients share, of this process; NULL: not made yet */
+      *reference_type, *buffer_type, *transitions_type, *patterns_type, *source_type;
+  PyObject *sources;     /* dict: number -> TensorSource, until it is closed */
+  long long next_source; /* number */
+  rv_io *io;             /* the threads that clients share, of this process; NULL: not made yet */
   long io_pid;
 } core_state;
 

@@ -1,6 +1,6 @@
 /* The module reverie._core: its state, its types, and the few functions that belong to none. */
 #define RV_PYTHON_IMPORTS_NUMPY
-#include "types.h"
+#include "tf_ops.h"
 
 /* ---- dtypes ---- */
 
@@ -131,6 +131,7 @@ static const type_entry type_entries[] = {
     {&column_spec, offsetof(core_state, column_type), "TrajectoryColumn"},
     {&reference_spec, offsetof(core_state, reference_type), "RowReference"},
     {&transitions_spec, offsetof(core_state, transitions_type), "Transitions"},
+    {&source_spec, offsetof(core_state, source_type), "TensorSource"},
     {&buffer_spec, offsetof(core_state, buffer_type), NULL},
 };
 
@@ -172,12 +173,19 @@ static PyMethodDef module_methods[] = {
     {"check_rate_limiter", check_rate_limiter, METH_VARARGS,
      "check_rate_limiter(samples_per_insert, min_size_to_sample, min_diff, max_diff, /)\n--\n\n"
      "InvalidArgumentError for parameters out of range, or that could never let anybody through."},
+    {"register_tensorflow_operations", tf_register, METH_NOARGS,
+     "register_tensorflow_operations()\n--\n\n"
+     "ReverieSamples and ReverieCheck, in the TensorFlow that this process has imported. Not twice in a process: TensorFlow ends "
+     "it.\n\n"
+     "Raises\n------\nImportError\n    There is none, or an older one."},
     {NULL, NULL, 0, NULL}};
 
 static int module_exec(PyObject *module)
 {
   core_state *state = PyModule_GetState(module);
   import_array1(-1);
+  state->sources = PyDict_New();
+  if (state->sources == NULL) return -1;
   if (set_dtypes(state) < 0 || set_classes(state) < 0 || set_types(module, state) < 0) return -1;
   return PyModule_AddStringConstant(module, "version", rv_version());
 }
@@ -192,6 +200,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
   Py_VISIT(state->sample_info);
   Py_VISIT(state->replay_sample);
   Py_VISIT(state->mapping);
+  Py_VISIT(state->sources);
   return 0;
 }
 
@@ -207,6 +216,7 @@ static int module_clear(PyObject *module)
   Py_CLEAR(state->sample_info);
   Py_CLEAR(state->replay_sample);
   Py_CLEAR(state->mapping);
+  Py_CLEAR(state->sources);
   Py_CLEAR(state->attrs_fields);
   Py_CLEAR(state->tuple_fields);
   return 0;

@@ -32,8 +32,6 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   self->ahead.samples_per_stream = samples_per_stream;
   self->ahead.limiter_timeout_ms = limiter_timeout_ms;
   self->endless_allowed = ahead != NULL;
-  self->held = NULL;
-  self->num_held = self->held_capacity = 0;
   self->emit_timesteps = emit_timesteps;
   self->unpack = unpack;
   self->copy = copy;
@@ -62,7 +60,6 @@ static void sampler_dealloc(PyObject *object)
 {
   sampler_object *self = (sampler_object *)object;
   PyTypeObject *type = Py_TYPE(object);
-  sampler_drop_held(self);
   rv_sampler *sampler = self->sampler;
   self->sampler = NULL;
   free_sampler(sampler);
@@ -226,14 +223,63 @@ static PyObject *sampler_next(PyObject *object)
   return out;
 }
 
-static PyObject *sampler_close(PyObject *object, PyObject *none)
+/* ---- a sample as it lies in the table ---- */
+
+/* Of each column, whether it has no time dimension. */
+static PyObject *list_squeezed(core_state *state, const rv_sample *sample)
+{
+  size_t n = rv_sample_num_columns(sample);
+  PyObject *out = PyList_New((Py_ssize_t)n);
+  for (size_t c = 0; out != NULL && c < n; c++) {
+    rv_sample_column column;
+    rv_error err;
+    if (rv_sample_get_column(sample, c, &column, &err) != RV_OK) {
+      Py_DECREF(out);
+      return core_raise(state, &err);
+    }
+    if (PyList_SetItem(out, (Py_ssize_t)c, PyBool_FromLong(column.squeezed)) < 0) Py_CLEAR(out);
+  }
+  return out;
+}
+
+static PyObject *raw_locked(sampler_object *self, int64_t timeout_ms)
+{
+  if (sampler_open(self) < 0) return NULL;
+  rv_sample *sample = NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin(&wait, timeout_ms, NULL);
+  rv_code code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
+  core_wait_end(&wait, code);
+  if (code == RV_DEADLINE_EXCEEDED && !wait.raised) Py_RETURN_NONE;
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  PyObject *info = sample_info_object(self->state, rv_sample_get_info(sample));
+  PyObject *columns = info == NULL ? NULL : sample_columns(self->state, sample, true, NULL);
+  PyObject *squeezed = columns == NULL ? NULL : list_squeezed(self->state, sample);
+  rv_sample_unref(sample);
+  if (squeezed != NULL) return Py_BuildValue("(NNN)", info, columns, squeezed);
+  Py_XDECREF(info);
+  Py_XDECREF(columns);
+  return NULL;
+}
+
+static PyObject *sampler_raw(PyObject *object, PyObject *arg)
+{
+  sampler_object *self = (sampler_object *)object;
+  long long timeout_ms = PyLong_AsLongLong(arg);
+  if (PyErr_Occurred() || core_lock(self->lock) < 0) return NULL;
+  PyObject *out = raw_locked(self, timeout_ms);
+  PyThread_release_lock(self->lock);
+  return out;
+}
+
+PyObject *sampler_close(PyObject *object, PyObject *none)
 {
   (void)none;
   sampler_object *self = (sampler_object *)object;
   self->ended = true;
   if (self->sampler != NULL) rv_sampler_cancel(self->sampler);
   if (core_lock(self->lock) < 0) return NULL;
-  sampler_drop_held(self);
   rv_sampler *sampler = self->sampler;
   self->sampler = NULL;
   free_sampler(sampler);
@@ -248,16 +294,9 @@ static PyObject *sampler_iter(PyObject *object)
 }
 
 static PyMethodDef sampler_methods[] = {
-    {"block", sampler_block, METH_VARARGS,
-     "block($self, least, most, timeout_ms, /)\n--\n\n"
-     "Up to `most` samples that look alike, gathered: (five arrays of their infos, one array a column, whether each column is "
-     "squeezed);\n"
-     "arrays are [n, ...].\n\n"
-     "Waits until there are `least`; takes those that are there already beyond them, in multiples of `least`. Fewer only at the "
-     "end of "
-     "the\nsequence, where the time runs out (they are kept, n is 0), or, with least=1, where the next looks otherwise. None: it "
-     "has "
-     "ended.\n\nRaises\n------\nValueError\n    With least > 1, samples that look different."},
+    {"raw", sampler_raw, METH_O,
+     "raw($self, timeout_ms, /)\n--\n\n"
+     "The next sample: its info, its columns, and of each whether it is squeezed; None when there is none in time."},
     {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
     {NULL, NULL, 0, NULL}};
 

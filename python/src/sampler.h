@@ -1,4 +1,4 @@
-/* The iterator behind Client.sample, and behind the datasets. */
+/* The iterator behind Client.sample, and of what the datasets draw from. */
 #ifndef RV_PYTHON_SAMPLER_H
 #define RV_PYTHON_SAMPLER_H
 
@@ -19,15 +19,10 @@ typedef struct sampler_object {
     long long samples_per_stream, limiter_timeout_ms;
   } ahead;
   bool emit_timesteps, unpack, copy, ended, endless_allowed;
-  rv_sample **held; /* by sampler_block: drawn, and given first by its next call; in order */
-  size_t num_held, held_capacity;
 } sampler_object;
 
 /* Makes the library's sampler, if that was not done. -1 with an exception. */
 int sampler_open(sampler_object *self);
-/* block(least, most, timeout): many samples in one array a column. */
-PyObject *sampler_block(PyObject *self, PyObject *args);
-/* Lets go of what sampler_block holds. */
-void sampler_drop_held(sampler_object *self);
+PyObject *sampler_close(PyObject *self, PyObject *none);
 
 #endif

@@ -10,7 +10,7 @@
 extern PyType_Spec checkpointer_spec, saver_spec, structure_spec, store_spec, server_spec, cancel_spec, client_spec, handle_spec,
     batch_spec, sample_spec;
 extern PyType_Spec sampler_spec, stream_spec, step_writer_spec, writer_spec, structured_spec, history_spec, column_spec,
-    reference_spec, buffer_spec, transitions_spec, patterns_spec;
+    reference_spec, buffer_spec, transitions_spec, patterns_spec, source_spec;
 
 /* ---- a nest's shape ---- */
 typedef struct structure_object {

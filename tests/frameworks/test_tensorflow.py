@@ -11,7 +11,7 @@ import pytest
 import reverie
 import tensorflow as tf
 from reverie import ReplaySample, SampleInfo, TFClient, TimestepDataset, TrajectoryDataset
-from reverie._graph import operation
+from reverie._graph import op, operation
 
 
 def dataset(address, **options):
@@ -96,6 +96,64 @@ def test_large_batches_are_those_of_the_elements(serve, drop):
     assert made.element_spec.data.shape.as_list() == [4 if drop else None, 30_000]
     batches = [batch.data.numpy() for batch in made.prefetch(2)]
     assert np.array_equal(np.concatenate(batches), np.repeat(np.arange(8 if drop else 10)[:, None], 30_000, axis=1))
+
+
+DTYPES_OF_ITEMS = [
+    np.bool_,
+    np.int8,
+    np.uint16,
+    np.int32,
+    np.uint64,
+    np.float16,
+    np.float32,
+    np.float64,
+    np.complex64,
+    np.complex128,
+]
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+def test_every_dtype_comes_as_it_was_inserted(serve, batch):
+    rows = {np.dtype(dtype).name: np.arange(6).astype(dtype) for dtype in DTYPES_OF_ITEMS}
+    rows["bfloat16"] = np.arange(6).astype(tf.bfloat16.as_numpy_dtype)
+    signature = {name: reverie.TensorSpec((), column.dtype) for name, column in rows.items()}
+    server = serve("127.0.0.1:0", signature=signature, **FIFO)
+    reverie.Client(server).add_batch("replay", rows)
+    made = dataset(server.address, max_samples=6)
+    made = list(made if batch is None else made.batch(batch))
+    for name, column in rows.items():
+        tensors = [sample.data[name] for sample in made]
+        assert {tensor.dtype for tensor in tensors} == {tf.as_dtype(column.dtype)}
+        assert np.array_equal((tf.stack if batch is None else tf.concat)(tensors, 0).numpy(), column)
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_strings_of_any_length_come_as_they_were_inserted(serve, batch):
+    words = [b"", b"a", b"x" * 22, b"x" * 23, b"\0 in \xff between", b"long" * 10_000]
+    server = serve("127.0.0.1:0", signature=reverie.TensorSpec((), str), **FIFO)
+    for word in words:
+        reverie.Client(server).add("replay", word)
+    made = dataset(server.address, max_samples=6)
+    made = list(made if batch is None else made.batch(batch))
+    assert [word for sample in made for word in np.atleast_1d(sample.data.numpy())] == words
+
+
+def test_tensors_outlive_the_iterator_and_the_server(serve):
+    server = serve("127.0.0.1:0", signature=reverie.TensorSpec((100_000,), np.float32), **FIFO)
+    reverie.Client(server).add_batch("replay", np.repeat(np.arange(12, dtype=np.float32)[:, None], 100_000, axis=1))
+    made = dataset(server.address, max_samples=12).batch(2)
+    batches = [batch.data for batch in made]
+    del made
+    server.stop()
+    found = np.concatenate([batch.numpy() for batch in batches])
+    assert np.array_equal(found, np.repeat(np.arange(12)[:, None], 100_000, axis=1))
+
+
+def test_a_graph_that_names_no_iterator_of_this_process_says_so():
+    attributes = {"dtypes": tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue())}
+    of_another = tf.function(lambda: op("ReverieSamples", [tf.constant(1 << 40, tf.int64)], SampleInfo.dtypes(), attributes)[0])
+    with pytest.raises(tf.errors.FailedPreconditionError, match="make a new one"):
+        of_another()
 
 
 @pytest.mark.parametrize(
@@ -403,16 +461,25 @@ def test_what_fails_in_a_graph_has_the_kind_of_the_error_though_nobody_asks_for_
             session.run(made)
 
 
-def test_a_bound_that_is_reached_is_resource_exhausted_in_a_graph_too():
-    def full(*_):
-        raise reverie.ResourceExhaustedError("too many bytes")
+KINDS = [each for each in vars(reverie.errors).values() if isinstance(each, type) and hasattr(tf.errors, each.__name__)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_an_error_keeps_its_kind_and_its_text_eagerly_and_in_a_graph(kind):
+    def fail(*_):
+        raise kind("what was wrong: ä")
 
     def run():
-        operation(full, [1])
+        operation(fail, [1])
 
-    for call in (run, tf.function(run)):
-        with pytest.raises(tf.errors.ResourceExhaustedError, match="too many bytes"):
-            call()
+    wanted = getattr(tf.errors, kind.__name__)
+    with pytest.raises(wanted, match="what was wrong: ä"):
+        run()
+    in_a_graph = (
+        tf.errors.InternalError if kind is reverie.UnavailableError else wanted
+    )  # TensorFlow does that to every operation's
+    with pytest.raises(in_a_graph, match="what was wrong: ä"):
+        tf.function(run)()
 
 
 def test_priorities_are_updated_inside_a_function(steps):

@@ -1,0 +1,375 @@
+#include "tf_source.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { WAIT_MS = 100, BLOCK_MOST = 1024 };
+#define BLOCK_BYTES ((size_t)4 << 20)
+
+struct tf_source {
+  atomic_size_t refs;
+  atomic_bool closed;
+  pthread_mutex_t mutex; /* of all below */
+  rv_sampler *sampler;   /* NULL: closed */
+  pool *buffers;
+  tf_source_config config;
+  char *table;
+  rv_spec *specs;
+  int64_t (*shapes)[RV_MAX_RANK + 1];
+  size_t most; /* samples of a block */
+  bool ended;
+  rv_sample **held;
+  size_t num_held, capacity;
+  rv_sample_column *columns; /* one for each spec */
+};
+
+static rv_code fail(rv_error *err, rv_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static rv_code fail(rv_error *err, rv_code code, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  err->code = code;
+  vsnprintf(err->message, sizeof err->message, format, args);
+  va_end(args);
+  return code;
+}
+
+static size_t least(const tf_source *source)
+{
+  return source->config.batch == 0 ? 1 : source->config.batch;
+}
+
+/* At most so many samples, in whole batches. */
+static size_t whole(const tf_source *source, size_t samples)
+{
+  size_t each = least(source);
+  return source->config.alone || samples < each ? each : samples / each * each;
+}
+
+static void source_free(tf_source *source)
+{
+  pthread_mutex_destroy(&source->mutex);
+  free(source->table);
+  free(source->specs);
+  free(source->shapes);
+  free(source->columns);
+  free((void *)source->held);
+  free(source);
+}
+
+tf_source *tf_source_new(const tf_source_config *config, rv_sampler *sampler, pool *buffers)
+{
+  tf_source *source = calloc(1, sizeof *source);
+  if (source == NULL) return NULL;
+  atomic_init(&source->refs, 1);
+  pthread_mutex_init(&source->mutex, NULL);
+  source->config = *config;
+  source->sampler = sampler;
+  source->buffers = buffers;
+  source->most = whole(source, BLOCK_MOST);
+  source->table = strdup(config->table);
+  source->specs = calloc(config->num_specs + 1, sizeof *source->specs);
+  source->shapes = calloc(config->num_specs + 1, sizeof *source->shapes);
+  source->columns = calloc(config->num_specs + 1, sizeof *source->columns);
+  if (source->table == NULL || source->specs == NULL || source->shapes == NULL || source->columns == NULL) {
+    source_free(source);
+    return NULL;
+  }
+  for (size_t i = 0; i < config->num_specs; i++) {
+    source->specs[i] = config->specs[i];
+    for (int32_t d = 0; d < config->specs[i].rank; d++) source->shapes[i][d] = config->specs[i].shape[d];
+    source->specs[i].shape = source->shapes[i];
+  }
+  return source;
+}
+
+tf_source *tf_source_ref(tf_source *source)
+{
+  atomic_fetch_add_explicit(&source->refs, 1, memory_order_relaxed);
+  return source;
+}
+
+void tf_source_unref(tf_source *source)
+{
+  if (source != NULL && atomic_fetch_sub_explicit(&source->refs, 1, memory_order_acq_rel) == 1) source_free(source);
+}
+
+size_t tf_source_columns(const tf_source *source)
+{
+  return source->config.num_specs;
+}
+
+rv_dtype tf_source_dtype(const tf_source *source, size_t column)
+{
+  return source->specs[column].dtype;
+}
+
+static void drop(tf_source *source, size_t n)
+{
+  for (size_t i = 0; i < n; i++) rv_sample_unref(source->held[i]);
+  source->num_held -= n;
+  if (source->num_held > 0) memmove((void *)source->held, (void *)(source->held + n), source->num_held * sizeof *source->held);
+}
+
+void tf_source_close(tf_source *source)
+{
+  if (atomic_exchange(&source->closed, true)) return;
+  rv_sampler_cancel(source->sampler);
+  pthread_mutex_lock(&source->mutex);
+  drop(source, source->num_held);
+  source->sampler = NULL;
+  source->buffers = NULL;
+  source->ended = true;
+  pthread_mutex_unlock(&source->mutex);
+}
+
+/* ---- drawing ---- */
+
+static bool grow(tf_source *source)
+{
+  size_t capacity = source->capacity == 0 ? 64 : 2 * source->capacity;
+  rv_sample **more = realloc((void *)source->held, capacity * sizeof *more);
+  if (more == NULL) return false;
+  source->held = more;
+  source->capacity = capacity;
+  return true;
+}
+
+/* Draws until a batch is held, and on as far as nobody has to wait: as many as may be fetched ahead. */
+static rv_code draw(tf_source *source, rv_error *err)
+{
+  size_t wanted = least(source), most = source->most;
+  int64_t window = rv_sampler_window(source->sampler);
+  if ((int64_t)most > window) most = window > (int64_t)wanted ? (size_t)window : wanted;
+  while (source->num_held < most && !source->ended) {
+    if (source->num_held == source->capacity && !grow(source))
+      return fail(err, RV_RESOURCE_EXHAUSTED, "%zu samples of table \"%s\" could not be held: no memory", source->num_held,
+                  source->table);
+    rv_wait wait = {.timeout_ms = source->num_held < wanted ? WAIT_MS : 0};
+    rv_code code = rv_sampler_next(source->sampler, &wait, &source->held[source->num_held], err);
+    if (code == RV_DEADLINE_EXCEEDED) return RV_OK;
+    if (code == RV_OK) {
+      source->num_held++;
+      continue;
+    }
+    source->ended = true;
+    return code == RV_OUT_OF_RANGE || atomic_load(&source->closed) ? RV_OK : code;
+  }
+  return RV_OK;
+}
+
+/* ---- what was drawn ---- */
+
+static bool alike(const rv_sample_column *a, const rv_sample_column *b)
+{
+  if (a->dtype != b->dtype || a->rank != b->rank || a->length != b->length || a->squeezed != b->squeezed) return false;
+  for (uint32_t d = 0; d < a->rank; d++)
+    if (a->shape[d] != b->shape[d]) return false;
+  return true;
+}
+
+/* How many of the first `n` look like the first. */
+static size_t count_alike(const tf_source *source, size_t n)
+{
+  for (size_t i = 1; i < n; i++) {
+    if (rv_sample_num_columns(source->held[i]) != source->config.num_specs) return i;
+    for (size_t c = 0; c < source->config.num_specs; c++) {
+      rv_sample_column column;
+      if (rv_sample_get_column(source->held[i], c, &column, NULL) != RV_OK || !alike(&column, &source->columns[c])) return i;
+    }
+  }
+  return n;
+}
+
+/* Quantized integers are shown as the integers they are stored as. */
+static rv_dtype shown(rv_dtype dtype)
+{
+  switch (dtype) {
+  case RV_QINT8: return RV_INT8;
+  case RV_QUINT8: return RV_UINT8;
+  case RV_QINT16: return RV_INT16;
+  case RV_QUINT16: return RV_UINT16;
+  case RV_QINT32: return RV_INT32;
+  default: return dtype;
+  }
+}
+
+/* The sizes of one element of the dataset: a sample's, or a step's. */
+static int element_shape(const tf_source *source, const rv_sample_column *column, int64_t *sizes)
+{
+  int rank = 0;
+  if (!column->squeezed && !source->config.timesteps) sizes[rank++] = column->length;
+  for (uint32_t d = 0; d < column->rank && rank < TF_MAX_RANK; d++) sizes[rank++] = column->shape[d];
+  return rank;
+}
+
+static void put_shape(char *out, size_t size, int rank, const int64_t *sizes)
+{
+  size_t at = (size_t)snprintf(out, size, rank < 0 ? "of any shape" : "[");
+  for (int d = 0; d < rank && at < size; d++) {
+    const char *comma = d == 0 ? "" : ", ";
+    at += (size_t)(sizes[d] < 0 ? snprintf(out + at, size - at, "%sNone", comma)
+                                : snprintf(out + at, size - at, "%s%lld", comma, (long long)sizes[d]));
+  }
+  if (rank >= 0 && at < size) snprintf(out + at, size - at, "]");
+}
+
+static rv_code check_column(const tf_source *source, size_t c, rv_error *err)
+{
+  const rv_sample_column *column = &source->columns[c];
+  const rv_spec *spec = &source->specs[c];
+  int64_t sizes[TF_MAX_RANK];
+  int rank = element_shape(source, column, sizes);
+  bool fits = shown(column->dtype) == spec->dtype && (spec->rank < 0 || spec->rank == rank);
+  for (int d = 0; fits && spec->rank >= 0 && d < rank; d++) fits = spec->shape[d] < 0 || spec->shape[d] == sizes[d];
+  if (fits) return RV_OK;
+  char is[256], wanted[256];
+  put_shape(is, sizeof is, rank, sizes);
+  put_shape(wanted, sizeof wanted, spec->rank, spec->shape);
+  return fail(err, RV_INVALID_ARGUMENT,
+              "Received incompatible tensor from table \"%s\": tensor %zu is %s %s, the dataset was made for %s %s",
+              source->table, c, rv_dtype_name(shown(column->dtype)), is, rv_dtype_name(spec->dtype), wanted);
+}
+
+/* Of the first sample, which is what the dataset was made for if all is well. */
+static rv_code look_at_columns(tf_source *source, rv_error *err)
+{
+  size_t num_columns = rv_sample_num_columns(source->held[0]);
+  if (num_columns != source->config.num_specs) {
+    return fail(err, RV_INVALID_ARGUMENT,
+                "Inconsistent number of tensors: items of table \"%s\" have %zu, the dataset was made for %zu", source->table,
+                num_columns, source->config.num_specs);
+  }
+  rv_code code = RV_OK;
+  for (size_t c = 0; c < num_columns && code == RV_OK; c++)
+    code = rv_sample_get_column(source->held[0], c, &source->columns[c], err);
+  for (size_t c = 0; c < num_columns && code == RV_OK; c++) code = check_column(source, c, err);
+  return code;
+}
+
+/* A squeezed column has one step. */
+static rv_code count_steps(const tf_source *source, size_t *steps, rv_error *err)
+{
+  *steps = 1;
+  if (!source->config.timesteps) return RV_OK;
+  for (size_t c = 0; c < source->config.num_specs; c++) {
+    const rv_sample_column *column = &source->columns[c];
+    size_t length = column->squeezed ? 1 : (size_t)column->length;
+    if (c == 0) *steps = length;
+    if (length != *steps) {
+      return fail(err, RV_INVALID_ARGUMENT,
+                  "items of table \"%s\" cannot be decomposed into steps where their columns are of %zu and %zu steps; read "
+                  "trajectories instead",
+                  source->table, *steps, length);
+    }
+  }
+  return RV_OK;
+}
+
+static void fit_most(tf_source *source)
+{
+  size_t bytes = 1;
+  for (size_t c = 0; c < source->config.num_specs; c++) bytes += source->columns[c].bytes;
+  size_t fitting = BLOCK_BYTES / bytes;
+  source->most = whole(source, fitting < source->most ? fitting : source->most);
+}
+
+static rv_code choose(tf_source *source, tf_block *out, rv_error *err)
+{
+  size_t each = least(source), n = source->num_held < source->most ? source->num_held : source->most;
+  *out = (tf_block){.going = n > 0 || !source->ended, .steps = 1};
+  if (n == 0 || (n < each && !source->ended)) return RV_OK;
+  rv_code code = look_at_columns(source, err);
+  if (code == RV_OK) code = count_steps(source, &out->steps, err);
+  if (code != RV_OK) return code;
+  size_t same = count_alike(source, n);
+  if (each > 1 && same < (n < each ? n : each)) {
+    return fail(
+        err, RV_INVALID_ARGUMENT,
+        "items of table \"%s\" that look different cannot be put into one batch: their columns have other shapes or dtypes",
+        source->table);
+  }
+  if (same < each && source->config.drop_remainder) {
+    drop(source, source->num_held);
+    out->going = false;
+    return RV_OK;
+  }
+  out->n = same < each ? same : same / each * each;
+  out->columns = source->columns;
+  fit_most(source);
+  return RV_OK;
+}
+
+rv_code tf_source_next(tf_source *source, tf_block *out, rv_error *err)
+{
+  pthread_mutex_lock(&source->mutex);
+  rv_code code = source->ended ? RV_OK : draw(source, err);
+  if (code == RV_OK) code = choose(source, out, err);
+  if (code != RV_OK) pthread_mutex_unlock(&source->mutex);
+  return code;
+}
+
+void tf_source_done(tf_source *source, const tf_block *block)
+{
+  drop(source, block->n);
+  pthread_mutex_unlock(&source->mutex);
+}
+
+pool *tf_source_buffers(tf_source *source)
+{
+  return source->buffers;
+}
+
+/* ---- writing ---- */
+
+int tf_source_leading(const tf_source *source, const tf_block *block, int64_t *sizes)
+{
+  const tf_source_config *config = &source->config;
+  size_t rows = block->n * block->steps;
+  if (config->batch == 0 || config->alone) {
+    sizes[0] = (int64_t)rows;
+    return 1;
+  }
+  size_t each = rows > 0 && rows < config->batch ? rows : config->batch; /* what is too little for a batch is one, shorter */
+  sizes[0] = (int64_t)(rows / each);
+  sizes[1] = (int64_t)each;
+  return 2;
+}
+
+int tf_source_shape(const tf_source *source, const tf_block *block, size_t column, int64_t *sizes)
+{
+  int rank = tf_source_leading(source, block, sizes);
+  if (block->n > 0) return rank + element_shape(source, &block->columns[column], sizes + rank);
+  const rv_spec *spec = &source->specs[column];
+  for (int32_t d = 0; d < spec->rank; d++) sizes[rank++] = spec->shape[d] < 0 ? 0 : spec->shape[d];
+  return rank;
+}
+
+void tf_source_infos(const tf_source *source, const tf_block *block, void *const out[TF_INFOS])
+{
+  uint64_t *keys = out[0];
+  double *probabilities = out[1], *priorities = out[3];
+  int64_t *table_sizes = out[2];
+  int32_t *times_sampled = out[4];
+  for (size_t i = 0, row = 0; i < block->n; i++) {
+    const rv_sample_info *info = rv_sample_get_info(source->held[i]);
+    for (size_t step = 0; step < block->steps; step++, row++) {
+      keys[row] = info->key;
+      probabilities[row] = info->probability;
+      table_sizes[row] = info->table_size;
+      priorities[row] = info->priority;
+      times_sampled[row] = info->times_sampled;
+    }
+  }
+}
+
+rv_code tf_source_gather(tf_source *source, const tf_block *block, size_t column, void *out, size_t size, rv_error *err)
+{
+  size_t each = block->n == 0 ? 0 : size / block->n;
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < block->n && code == RV_OK; i++)
+    code = rv_sample_copy(source->held[i], column, (char *)out + i * each, each, err);
+  return code;
+}
