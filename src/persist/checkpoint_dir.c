@@ -18,6 +18,8 @@
 
 #define PARTIAL_PREFIX ".reverie-"
 
+enum { BEGIN_TRIES = 3 };
+
 char *rv_path_join(const char *dir, const char *name)
 {
   size_t size = strlen(dir) + strlen(name) + 2;
@@ -250,6 +252,9 @@ static void remove_left_behind(const char *root, const rv_env *env)
       else
         rv_log(env, RV_LOG_WARNING, "%s", err.message);
       close(lock);
+    } else if (path != NULL && !is_written &&
+               rmdir(path) == 0) { /* empty: its writer had gone before the mark, or makes another */
+      rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was begun", path);
     }
     free(path);
   }
@@ -284,23 +289,35 @@ static rv_code write_small(const rv_partial *partial, const char *name, const ch
   return code;
 }
 
+static rv_code begin_partial(const char *root, const rv_env *env, rv_partial *out, rv_error *err)
+{
+  char name[64];
+  snprintf(name, sizeof name, PARTIAL_PREFIX "%016" PRIx64, rv_entropy64(env));
+  char *path = rv_path_join(root, name);
+  if (path == NULL) return rv_fail_memory(err, strlen(root));
+  if (mkdir(path, 0777) != 0) {
+    rv_code code = rv_fail_system(err, errno, "make the directory", path);
+    free(path);
+    return code;
+  }
+  out->path = path;
+  return write_small(out, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
+}
+
 rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *files, rv_partial *out, rv_error *err)
 {
   *out = (rv_partial){.lock = -1, .files = files};
   rv_code code = rv_make_directories(root, err);
   if (code != RV_OK) return code;
   remove_left_behind(root, env);
-  char name[64];
-  snprintf(name, sizeof name, PARTIAL_PREFIX "%016" PRIx64, rv_entropy64(env));
-  char *path = rv_path_join(root, name);
-  if (path == NULL) return rv_fail_memory(err, strlen(root));
-  if (mkdir(path, 0777) != 0) {
-    code = rv_fail_system(err, errno, "make the directory", path);
-    free(path);
-    return code;
+  for (int tries = 0; tries < BEGIN_TRIES; tries++) {
+    code = begin_partial(root, env, out, err);
+    /* another process may take a directory that has no mark yet for one that was left behind */
+    bool taken = code != RV_OK && out->path != NULL && access(out->path, F_OK) != 0 && errno == ENOENT;
+    if (!taken) break;
+    free(out->path);
+    *out = (rv_partial){.lock = -1, .files = files};
   }
-  out->path = path;
-  code = write_small(out, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
   if (code != RV_OK) rv_partial_drop(out, env);
   return code;
 }

@@ -60,9 +60,14 @@ static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void *
   rv_error err;
   must(rv_partial_begin(f->root, &f->env, &rv_files_of_system, &crashed, &err), &err);
   close(crashed.lock); /* as a process that died */
+  char empty[256];     /* and one that died before it could put its mark there */
+  snprintf(empty, sizeof empty, "%s/.reverie-0123456789abcdef", f->root);
+  assert_int_equal(mkdir(empty, 0777), 0);
   must(rv_partial_begin(f->root, &f->env, &rv_files_of_system, &writing, &err), &err);
   assert_int_not_equal(access(crashed.path, F_OK), 0);
-  logged(f, "whose writer had gone");
+  logged(f, "whose writer had gone before it was whole");
+  assert_int_not_equal(access(empty, F_OK), 0);
+  logged(f, "whose writer had gone before it was begun");
   free(save(f, store));
   assert_int_equal(access(writing.path, F_OK), 0);
   rv_partial_drop(&writing, &f->env);

@@ -86,7 +86,7 @@ typedef struct reading {
   rv_journal_replay *replay; /* NULL: only to see what there is */
   int64_t groups, changes, lost_changes;
   uint64_t lost_groups;
-  bool lost_some_unknown;
+  bool lost_some_unknown, stopped; /* stopped: at a gap, which nobody allowed to pass over */
   rv_journal_gap first_gap;
 } reading;
 
@@ -124,6 +124,10 @@ static rv_code read_groups(reading *all, rv_error *err)
     rv_journal_gap gap;
     rv_code code = rv_journal_reader_next(all->reader, &found, &group, &records, &gap, err);
     if (code != RV_OK || found == RV_FOUND_END) return code;
+    if (found == RV_FOUND_GAP && all->replay != NULL && !all->work->config.salvage) {
+      all->stopped = true;
+      return RV_OK;
+    }
     if (found == RV_FOUND_GAP) {
       note_gap(all, &gap);
       continue;
@@ -146,7 +150,7 @@ static rv_code fail_damaged(const recovery *work, const reading *all, rv_error *
                  work->dir, all->first_gap.segment, all->first_gap.offset, all->lost_groups, changes, all->groups, all->changes);
 }
 
-/* What there is, before anything is done with it. */
+/* What there is, where nothing will be made of it. */
 static rv_code look(recovery *work, uint64_t first, reading *all, rv_error *err)
 {
   *all = (reading){.work = work};
@@ -155,6 +159,13 @@ static rv_code look(recovery *work, uint64_t first, reading *all, rv_error *err)
   rv_journal_reader_free(all->reader);
   all->reader = NULL;
   return code;
+}
+
+static rv_code tell_damage(recovery *work, uint64_t segment, rv_error *err)
+{
+  reading all;
+  rv_code code = look(work, segment, &all, err);
+  return code == RV_OK ? fail_damaged(work, &all, err) : code;
 }
 
 /* ---- which checkpoint, which segments ---- */
@@ -270,17 +281,15 @@ static rv_code new_replay(recovery *work, uint64_t segment, rv_journal_replay **
 static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
 {
   int64_t begun_ns = rv_monotonic_ns(&work->env);
-  reading all;
-  rv_code code = look(work, segment, &all, err);
-  if (code != RV_OK) return code;
-  if (all.lost_groups > 0 && !work->config.salvage) return fail_damaged(work, &all, err);
-  all = (reading){.work = work};
-  code = force_to_disk(work, segment, err);
+  reading all = {.work = work};
+  rv_code code = force_to_disk(work, segment, err);
   if (code == RV_OK) code = new_replay(work, segment, &all.replay, err);
   if (code == RV_OK) code = rv_journal_reader_new(work->dir, &work->segments, segment, &all.reader, err);
   if (code == RV_OK) code = read_groups(&all, err);
-  if (code == RV_OK) code = rv_journal_replay_end(all.replay, work->config.salvage, err);
-  if (code == RV_OK) {
+  if (code == RV_OK && !all.stopped) code = rv_journal_replay_end(all.replay, work->config.salvage, err);
+  if (code == RV_OK && all.stopped) {
+    code = tell_damage(work, segment, err); /* the store, which is half made, goes */
+  } else if (code == RV_OK) {
     work->gaps += (size_t)rv_journal_replay_get_counts(all.replay)->not_begun;
     work->next_group = rv_journal_reader_next_group(all.reader);
     say_recovered(work, &all, rv_journal_reader_cut(all.reader), begun_ns);

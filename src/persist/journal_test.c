@@ -339,6 +339,36 @@ static void a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it
   disk_fini(&d);
 }
 
+static rv_code read_link(const char *dir, const char *text, size_t size, rv_journal_link *out)
+{
+  char path[256];
+  bool found;
+  snprintf(path, sizeof path, "%s/%s", dir, RV_LINK_FILE);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(text, 1, size, file), size);
+  fclose(file);
+  return rv_journal_link_read(dir, &found, out, NULL);
+}
+
+static void a_link_to_the_journal_with_any_damage_is_none(void **state)
+{
+  fixture *f = *state;
+  const rv_journal_link link = {.id = {0x1234, UINT64_MAX}, .segment = 17};
+  rv_journal_link got;
+  char text[128];
+  rv_journal_link_text(&link, text);
+  size_t size = strlen(text);
+  assert_int_equal(read_link(f->top, text, size, &got), RV_OK);
+  assert_memory_equal(&got, &link, sizeof link);
+  for (size_t bit = 0; bit < 8 * size; bit++) {
+    text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+    assert_int_equal(read_link(f->top, text, size, &got), RV_DATA_LOSS);
+    text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+  }
+  for (size_t cut = 0; cut < size; cut++) assert_int_equal(read_link(f->top, text, cut, &got), RV_DATA_LOSS);
+}
+
 static void one_process_has_a_journal_at_a_time(void **state)
 {
   rv_error err;
@@ -682,6 +712,7 @@ int main(void)
       WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),
       WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
       WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
+      WITH_DISK(a_link_to_the_journal_with_any_damage_is_none),
       WITH_DISK(one_process_has_a_journal_at_a_time),
       WITH_DISK(a_last_segment_whose_beginning_was_torn_costs_nothing),
       WITH_DISK(what_is_lost_at_the_beginning_of_the_first_segment_is_reported),
