@@ -1,6 +1,7 @@
 #include "persist/journal_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +11,10 @@
 #include "persist/checkpoint_dir.h"
 #include "persist/record_file.h"
 
-enum { PIECES_AT_ONCE = 256 };
+enum {
+  PIECES_AT_ONCE = 256,
+  DROP_BYTES = 1 << 20 /* leave the system's cache at once, or a few more */
+};
 
 void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2],
                           uint64_t segment, uint64_t generation, uint64_t next_group)
@@ -78,7 +82,7 @@ rv_code rv_journal_file_begin(rv_journal_file *journal, bool new_generation, int
   journal->segment++; /* also where this fails: its file may be there */
   if (new_generation) journal->generation = journal->segment;
   rv_segment_name(journal->segment, name);
-  journal->offset = journal->synced_offset = 0;
+  journal->offset = journal->synced_offset = journal->dropped_offset = 0;
   journal->path = rv_path_join(journal->dir, name);
   if (journal->path == NULL) {
     *number = ENOMEM;
@@ -120,12 +124,23 @@ rv_code rv_journal_file_put(rv_journal_file *journal, const rv_pieces *records, 
   return code;
 }
 
+/* Nobody reads it before a recovery. The pages take the next ones: memory that the system has to find for each would be dearer than all the
+ * rest, and take the place of what others have in the cache. The last page, which may be half full, stays. */
+static void drop_from_cache(rv_journal_file *journal)
+{
+  uint64_t bytes = journal->synced_offset - journal->dropped_offset;
+  if (bytes < DROP_BYTES) return;
+  posix_fadvise(journal->file, (off_t)journal->dropped_offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+  journal->dropped_offset = journal->synced_offset - journal->synced_offset % DROP_BYTES;
+}
+
 rv_code rv_journal_file_sync(rv_journal_file *journal, int *number, rv_error *err)
 {
   const rv_files *files = journal->files;
   if (files->sync(files->context, journal->file) != 0) return fail(journal, "force to the disk", number, err);
   journal->synced_group = journal->next_group - 1;
   journal->synced_offset = journal->offset;
+  drop_from_cache(journal);
   return RV_OK;
 }
 

@@ -17,6 +17,7 @@ typedef struct rv_journal_file {
   uint64_t generation; /* that a checkpoint begins with */
   uint64_t next_group, synced_group;
   uint64_t offset, synced_offset; /* in the segment */
+  uint64_t dropped_offset;        /* up to where it has left the system's cache, or further */
 } rv_journal_file;
 
 void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2],
