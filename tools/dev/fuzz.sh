@@ -3,7 +3,7 @@
 #   ./dev fuzz [--minutes N] [--keep] [TARGET...]
 # each target, or those named, for N minutes (10), from its corpus in fuzz/corpus. Ends with a table (executions, edges of the library's that
 # were reached, inputs found); fails when one crashed, hung or leaked: its input is in build/fuzz/crashes/TARGET. With --keep inputs that
-# reach what the corpus does not are added to it.
+# reach lines that the corpus does not are added to it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/setup.sh
@@ -56,7 +56,7 @@ for target in "${targets[@]}"; do
     result="FAILED: $log/$target"
     status=1
   elif $keep; then
-    "build/fuzz/fuzz/fuzz_$target" -merge=1 "fuzz/corpus/$target" "build/fuzz/found/$target" >"$log/$target.merge" 2>&1 || { result="merge failed: $log/$target.merge"; status=1; }
+    "build/fuzz/fuzz/fuzz_$target" -merge=1 -use_counters=0 "fuzz/corpus/$target" "build/fuzz/found/$target" >"$log/$target.merge" 2>&1 || { result="merge failed: $log/$target.merge"; status=1; }
   fi
   printf '%-18s %12s %8s %6s/%-7s %8s  %s\n' "$target" "${runs:-?}" "${seconds:-?}" "${edges:-?}" "${of:-?}" "$inputs" "$result"
 done
