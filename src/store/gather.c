@@ -11,11 +11,11 @@
 enum {
   BLOCK = 128,
   LINE = 64,
-  FETCHED_WHOLE = 1 << 13,
-  FETCHED_OF_MORE = 1 << 11,
-  LARGE_BYTES = 1 << 10,    /* of a row, or of an item's rows that lie together: worth fetching ahead */
-  TOGETHER_BYTES = 1 << 19, /* of a batch: worth waking somebody for */
-  PIECES = 16               /* of a batch */
+  FETCHED_WHOLE = 1 << 13,   /* smaller rows are fetched while the one before is copied */
+  FETCHED_OF_MORE = 1 << 11, /* of a row that is not: so far ahead */
+  LARGE_BYTES = 1 << 10,     /* of a row, or of an item's rows that lie together: worth fetching ahead */
+  TOGETHER_BYTES = 1 << 19,  /* of a batch: worth waking somebody for */
+  PIECES = 16                /* of a batch */
 };
 
 /* ---- copying ---- */
@@ -98,18 +98,26 @@ static void find_template_sources(const rv_draw *draws, size_t n, const rv_slice
     for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, sources->row[i], bytes);                                              \
     return
 
-/* A large row, with the next one on its way: the processor fetches ahead by itself, but not past a row's end. Of a very large one the
- * beginning is enough. */
+/* A large row, with the next one on its way: the processor fetches ahead by itself, but not past a row's end. Line by line, since memcpy of
+ * such sizes is one instruction (rep movsb), which is slow where the two places lie badly to each other in their pages. */
 static void copy_large(uint8_t *out, const uint8_t *row, size_t bytes, const uint8_t *next)
 {
   size_t i = 0;
-  if (next != NULL && bytes < FETCHED_WHOLE)
+  if (bytes >= FETCHED_WHOLE) {
+    for (; i + FETCHED_OF_MORE + LINE <= bytes; i += LINE) {
+      __builtin_prefetch(row + i + FETCHED_OF_MORE, 0, 2);
+      memcpy(out + i, row + i, LINE);
+    }
+    for (size_t k = 0; next != NULL && i + LINE <= bytes; i += LINE, k += LINE) {
+      __builtin_prefetch(next + k, 0, 2);
+      memcpy(out + i, row + i, LINE);
+    }
+  } else if (next != NULL) {
     for (; i + LINE <= bytes; i += LINE) {
       __builtin_prefetch(next + i);
       memcpy(out + i, row + i, LINE);
     }
-  else if (next != NULL)
-    for (size_t k = 0; k < FETCHED_OF_MORE; k += LINE) __builtin_prefetch(next + k);
+  }
   memcpy(out + i, row + i, bytes - i);
 }
 

@@ -36,6 +36,15 @@ def test_a_row_comes_back_in_its_structure(connect):
     assert "2 items" in repr(batch)
 
 
+@pytest.mark.parametrize("size", [1, 45, 1023, 1024, 2111, 8191, 8192, 8193, 10303, 28_225, 70_000])
+def test_rows_of_any_size_come_back_whole_in_a_batch(connect, size):
+    client = connect()
+    images = np.random.default_rng(size).integers(0, 256, (20, size), np.uint8)
+    client.add_batch("t", {"image": images, "number": np.arange(20)})
+    batch = client.sample_batch("t", 40)
+    assert np.array_equal(batch.data["image"], images[batch.data["number"]])
+
+
 def test_a_batch_of_rows_is_inserted_in_order(connect):
     client = connect(make_table(sampler=reverie.selectors.Fifo(), max_times_sampled=1))
     assert client.add_batch("t", rows(5), [1, 2, 3, 4, 5]) == 5
