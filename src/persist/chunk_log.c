@@ -14,6 +14,7 @@ rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **o
   log->sink = sink;
   log->env = env;
   log->free_entry = RV_LOG_NONE;
+  log->next_number = (uint32_t)rv_entropy64(env);
   rv_map_init(&log->by_address, rv_entropy64(env));
   rv_map_init(&log->keys, rv_entropy64(env));
   rv_writer_buf_init(&log->scratch);
@@ -85,14 +86,17 @@ static void *grow(void *array, size_t count, size_t *capacity, size_t size, rv_e
   return grown;
 }
 
-static uint64_t identity_of(const rv_chunk_log *log, const rv_chunk *chunk)
+/* `fresh`: what the chunk is to be known by from now on; 0: it is looked for. */
+static uint64_t identity_of(const rv_chunk_log *log, rv_chunk *chunk, uint32_t fresh)
 {
-  return log->files != NULL ? (uint64_t)(uintptr_t)chunk : rv_chunk_get_meta(chunk)->key;
+  if (log->files != NULL) return (uint64_t)(uintptr_t)chunk;
+  return rv_chunk_get_meta(chunk)->key + ((uint64_t)rv_chunk_number(chunk, fresh) << 32);
 }
 
 /* A log that lasts writes the entry's number into the chunk: another one at the same address has none, and an entry that another chunk got
- * has another address. One that does not is asked by the address, at which there may be another chunk by now, with another key. */
-static uint32_t find_number(const rv_chunk_log *log, const rv_chunk *chunk)
+ * has another address. One that does not is asked by the address, at which there may be another chunk by now, even with the same key: that
+ * has another number, or none. */
+static uint32_t find_number(const rv_chunk_log *log, rv_chunk *chunk)
 {
   uint32_t number = RV_LOG_NONE;
   if (log->files != NULL) {
@@ -102,7 +106,7 @@ static uint32_t find_number(const rv_chunk_log *log, const rv_chunk *chunk)
     const uint32_t *found = rv_map_get(&log->by_address, (uint64_t)(uintptr_t)chunk);
     if (found != NULL) number = *found;
   }
-  return number < log->count && log->entries[number].identity == identity_of(log, chunk) ? number : RV_LOG_NONE;
+  return number < log->count && log->entries[number].identity == identity_of(log, chunk, 0) ? number : RV_LOG_NONE;
 }
 
 rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, rv_error *err)
@@ -114,11 +118,13 @@ rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, r
   *number = reuse ? log->free_entry : (uint32_t)log->count;
   if (log->files == NULL && rv_map_put(&log->by_address, (uint64_t)(uintptr_t)chunk, *number) != RV_OK)
     return rv_fail_memory(err, sizeof(rv_map_entry));
+  uint32_t fresh = log->next_number++ | 1U << 31;
   if (reuse)
     log->free_entry = entries[*number].at.record;
   else
     log->count++;
-  entries[*number] = (rv_log_entry){.identity = identity_of(log, chunk), .at = {.file = RV_LOG_NONE, .record = RV_LOG_NONE}};
+  entries[*number] =
+      (rv_log_entry){.identity = identity_of(log, chunk, fresh), .at = {.file = RV_LOG_NONE, .record = RV_LOG_NONE}};
   if (log->files != NULL) atomic_store_explicit(&chunk->logged, (uint64_t)log->tag << 32 | *number, memory_order_relaxed);
   return RV_OK;
 }

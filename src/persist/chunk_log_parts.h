@@ -33,7 +33,8 @@ typedef struct rv_log_rows {
 } rv_log_rows;
 
 typedef struct rv_log_entry {
-  uint64_t identity; /* the chunk's address, or in a log that does not last its own key: see find_number; 0: the entry is free */
+  uint64_t
+      identity; /* the chunk's address, or in a log that does not last its own key and number: see find_number; 0: it is free */
   rv_log_place at;   /* of a chunk that is no segment; of a free entry, `record` is the next free one */
   rv_log_rows *rows; /* of a segment, once some are written */
 } rv_log_entry;
@@ -45,6 +46,7 @@ struct rv_chunk_log {
   rv_map keys;       /* that are taken */
   rv_log_entry *entries;
   size_t count, capacity;
+  uint32_t next_number; /* of chunks that have none (rv_chunk_number) */
   rv_writer_buf scratch;
   /* where it lasts */
   rv_chunk_files *files; /* NULL: it does not */

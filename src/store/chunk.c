@@ -30,7 +30,7 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
   chunk->steps = NULL;
   chunk->num_columns = (uint32_t)num_columns;
   chunk->is_segment = is_segment;
-  chunk->has_strings = false;
+  chunk->has_strings = chunk->in_owner = chunk->decodes = false;
   chunk->meta = *meta;
   chunk->lanes = (rv_lane *)(void *)((uint8_t *)chunk + size);
   chunk->columns = (rv_chunk_column *)(void *)(chunk->lanes + num_columns);

@@ -26,6 +26,8 @@ struct rv_chunk {
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;
+  bool in_owner;                /* of an encoded one: its books stand behind its bytes, */
+  bool decodes;                 /* and some tensor is read by decoding it */
   _Atomic(rv_memory *) account; /* where its bytes are counted; NULL: nowhere yet */
   atomic_size_t counted;
   size_t spilled; /* of its bytes: those that lie elsewhere (cold.h) */
@@ -83,6 +85,9 @@ size_t rv_segment_memory(const rv_chunk *segment);
 /* ---- encoded chunks ---- */
 
 void rv_encoded_free(rv_chunk *chunk);
+/* Tells the chunk from one that was at its address, with its key, before: `fresh` where it has no number yet, and keeps it; 0: none. Segments
+ * have none, and need none: their keys are not chosen by others. Any thread. */
+uint32_t rv_chunk_number(rv_chunk *chunk, uint32_t fresh);
 /* Fetches what letting go of the chunk needs and is not in its books. */
 void rv_chunk_prefetch_owner(const rv_chunk *chunk);
 size_t rv_encoded_memory(const rv_chunk *chunk);

@@ -20,8 +20,7 @@ typedef struct rv_encoded_chunk {
   size_t wire_size;
   rv_decode_cache *cache; /* NULL: nothing is kept */
   uint32_t books_bytes;
-  bool in_owner;
-  bool decodes; /* some tensor is read by decoding it */
+  atomic_uint number; /* rv_chunk_number; 0: none */
   rv_content tensors[];
 } rv_encoded_chunk;
 
@@ -80,7 +79,7 @@ static void describe_tensor(rv_encoded_chunk *encoded, size_t index, const rv_en
   lane->row_bytes = lane->stride = row_bytes;
   lane->base = row_bytes == 0 || shape[0] == 0 ? nothing : rv_encoded_raw(tensor);
   atomic_init(&lane->published, shape[0]);
-  if (!encoded->decodes) return;
+  if (!encoded->chunk.decodes) return;
   rv_decoded *decoded = decoded_of(encoded, index);
   rv_list_init(&decoded->link);
   decoded->buf = NULL;
@@ -123,8 +122,9 @@ static void lay_out(rv_encoded_chunk *encoded, const rv_measured *measured, cons
 {
   int64_t *shapes = rv_chunk_books_init(&encoded->chunk, measured->struct_bytes, num_tensors, meta, false);
   encoded->books_bytes = (uint32_t)measured->books_bytes;
+  atomic_init(&encoded->number, 0);
   encoded->cache = NULL;
-  encoded->decodes = measured->decodes;
+  encoded->chunk.decodes = measured->decodes;
   for (size_t i = 0; i < num_tensors; i++) {
     size_t row_bytes = 0;
     (void)measure_row(&tensors[i], i, &row_bytes, NULL); /* it could before */
@@ -145,7 +145,6 @@ rv_code rv_chunk_new_encoded(const rv_chunk_meta *meta, const rv_encoded *tensor
   encoded->owner = rv_buf_ref(owner);
   encoded->wire = wire;
   encoded->wire_size = wire_size;
-  encoded->in_owner = false;
   *out = &encoded->chunk;
   return RV_OK;
 }
@@ -171,7 +170,7 @@ static void own_wire(rv_encoded_chunk *encoded, rv_buf *owner)
   encoded->owner = owner;
   encoded->wire = owner->data;
   encoded->wire_size = owner->size;
-  encoded->in_owner = true;
+  encoded->chunk.in_owner = true;
 }
 
 static void rebase(rv_encoded_chunk *encoded, const uint8_t *from, const uint8_t *to)
@@ -202,7 +201,7 @@ rv_code rv_chunk_new_encoded_copy(const rv_chunk_meta *meta, const rv_encoded *t
 
 bool rv_chunk_is_plain_copy(const rv_chunk *chunk)
 {
-  return !chunk->is_segment && encoded_of_const(chunk)->in_owner && !encoded_of_const(chunk)->decodes;
+  return !chunk->is_segment && chunk->in_owner && !chunk->decodes;
 }
 
 rv_code rv_chunk_new_alike(const rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts,
@@ -233,8 +232,8 @@ rv_code rv_chunk_new_alike(const rv_chunk *model, const rv_chunk_meta *meta, con
   }
   encoded->chunk.has_strings = model->has_strings;
   encoded->books_bytes = known->books_bytes;
+  atomic_init(&encoded->number, 0);
   encoded->cache = NULL;
-  encoded->decodes = false;
   own_wire(encoded, owner);
   *out = &encoded->chunk;
   return RV_OK;
@@ -244,13 +243,21 @@ void rv_encoded_free(rv_chunk *chunk)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
   if (encoded->cache != NULL) {
-    for (uint32_t i = 0; encoded->decodes && i < chunk->num_columns; i++)
+    for (uint32_t i = 0; encoded->chunk.decodes && i < chunk->num_columns; i++)
       rv_decode_cache_forget(encoded->cache, decoded_of(encoded, i));
     rv_decode_cache_unref(encoded->cache);
   }
   rv_buf *owner = encoded->owner;
-  if (!encoded->in_owner) free(encoded);
+  if (!encoded->chunk.in_owner) free(encoded);
   rv_buf_unref(owner);
+}
+
+uint32_t rv_chunk_number(rv_chunk *chunk, uint32_t fresh)
+{
+  unsigned none = 0;
+  if (chunk->is_segment) return 0;
+  if (fresh == 0) return atomic_load_explicit(&encoded_of(chunk)->number, memory_order_relaxed);
+  return atomic_compare_exchange_strong(&encoded_of(chunk)->number, &none, fresh) ? fresh : none;
 }
 
 void rv_chunk_prefetch_owner(const rv_chunk *chunk)
@@ -263,7 +270,7 @@ bool rv_encoded_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *si
   const rv_encoded_chunk *encoded = encoded_of_const(chunk);
   *bytes = encoded->wire;
   *size = encoded->wire_size;
-  return !encoded->in_owner;
+  return !encoded->chunk.in_owner;
 }
 
 void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
@@ -283,7 +290,7 @@ size_t rv_encoded_memory(const rv_chunk *chunk)
 
 void rv_chunk_attach_cache(rv_chunk *chunk, rv_decode_cache *cache)
 {
-  if (chunk->is_segment || !encoded_of(chunk)->decodes) return;
+  if (chunk->is_segment || !chunk->decodes) return;
   rv_encoded_chunk *encoded = encoded_of(chunk);
   rv_decode_cache *old = encoded->cache;
   encoded->cache = rv_decode_cache_ref(cache);
@@ -316,7 +323,7 @@ bool rv_chunk_encoded(const rv_chunk *chunk, size_t column, rv_encoded *out)
 rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *err)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
-  rv_decoded *decoded = encoded->cache == NULL || !encoded->decodes ? NULL : decoded_of(encoded, column);
+  rv_decoded *decoded = encoded->cache == NULL || !encoded->chunk.decodes ? NULL : decoded_of(encoded, column);
   if (decoded != NULL) {
     *out = rv_decode_cache_get(encoded->cache, decoded);
     if (*out != NULL) return RV_OK;
