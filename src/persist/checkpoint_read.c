@@ -9,6 +9,7 @@
 #include "persist/old_item.h"
 #include "persist/record_file.h"
 #include "persist/table_merge.h"
+#include "store/memory.h"
 #include "store/store.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
@@ -204,6 +205,7 @@ static rv_code begin_chunks(loading *work, rv_error *err)
   bool incremental;
   rv_increments *increments = work->source->increments;
   work->chunks.cache = rv_store_decode_cache(work->store);
+  work->chunks.apart = rv_memory_limit(rv_store_memory(work->store)) < SIZE_MAX; /* else there is no spill */
   rv_code code = rv_chunk_files_read(work->source->dir, &work->own_files, &incremental, err);
   if (code != RV_OK || !incremental) return code;
   if (increments != NULL) code = rv_increments_restore(increments, work->source->dir, &work->own_files, err);

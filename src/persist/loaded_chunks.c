@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "store/cold.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
 
@@ -91,6 +92,13 @@ static void warm_memory(rv_loaded_chunks *all, size_t size)
 
 #endif
 
+static rv_code parse(const rv_loaded_chunks *all, rv_buf *record, rv_span message, rv_chunk **out, rv_error *err)
+{
+  bool small = message.size < COPY_BELOW;
+  if (small && all->apart && message.size >= RV_COLD_LEAST) return rv_chunk_parse_apart(message, out, err);
+  return rv_chunk_parse(record, message, small, out, err);
+}
+
 rv_code rv_loaded_chunks_add(rv_loaded_chunks *all, rv_buf *owned_record, rv_chunk **added, rv_error *err)
 {
   rv_span message = {owned_record->data, owned_record->size};
@@ -99,7 +107,7 @@ rv_code rv_loaded_chunks_add(rv_loaded_chunks *all, rv_buf *owned_record, rv_chu
   if (message.size < COPY_BELOW) warm_memory(all, message.size);
   rv_code code = has_tensors_twice(message)
                      ? rv_fail(err, RV_DATA_LOSS, "a chunk with tensors both in data and in deprecated_data")
-                     : rv_chunk_parse(owned_record, message, message.size < COPY_BELOW, &chunk, err);
+                     : parse(all, owned_record, message, &chunk, err);
   rv_buf_unref(owned_record);
   return code == RV_OK ? keep(all, chunk, added, err) : code;
 }

@@ -10,8 +10,10 @@ typedef struct rv_loaded_chunks {
   rv_map by_key;     /* to the chunk's number */
   rv_chunk **chunks; /* a reference each */
   size_t count, capacity;
-  size_t warm;            /* bytes that small chunks may still take until memory is taken for more */
-  rv_decode_cache *cache; /* that they are attached to; borrowed, set before the first is added */
+  size_t warm; /* bytes that small chunks may still take until memory is taken for more */
+  /* set before the first is added: */
+  rv_decode_cache *cache; /* that they are attached to; borrowed */
+  bool apart;             /* they may have to move to a spill's file (store/cold.h) */
 } rv_loaded_chunks;
 
 void rv_loaded_chunks_init(rv_loaded_chunks *all, uint64_t seed);

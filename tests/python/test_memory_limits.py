@@ -177,6 +177,38 @@ def test_with_a_spill_four_times_the_limit_is_kept_and_read_as_it_came(tmp_path,
             assert np.array_equal(x, row(int(x[0]))["x"])
 
 
+def test_small_chunks_of_a_checkpoint_move_to_the_spill_like_others(tmp_path):
+    size, number = 4 << 10, 3 * LIMIT // 4096
+
+    def serve(limit):
+        saved = reverie.checkpointers.DefaultCheckpointer(str(tmp_path / "saved"))
+        table = make_table(max_size=100_000, sampler=reverie.selectors.Fifo())
+        return reverie.Server([table], address="127.0.0.1:0", memory_limit=limit, spill=tmp_path, checkpointer=saved)
+
+    def small(n):
+        return {"x": row(n)["x"][: size // 8]}
+
+    def insert(client, begin, end):
+        with client.trajectory_writer(1) as writer:
+            for n in range(begin, end):
+                writer.append(small(n))
+                writer.create_item("t", 1.0, {"x": writer.history["x"][-1]})
+
+    with serve(16 * LIMIT) as server:
+        client = reverie.Client(server.address)
+        insert(client, 0, number)
+        client.checkpoint()
+    with serve(LIMIT) as server:
+        client = reverie.Client(server.address)
+        insert(client, number, number + 16)  # waits until some that were restored have moved
+        memory = client.memory_info()
+        assert memory.used <= LIMIT
+        assert memory.spilled > LIMIT
+        for n, item in enumerate(client.items("t")):
+            if n % 97 == 0:
+                assert np.array_equal(client.get("t", item.key).data["x"], small(n)["x"])
+
+
 def test_a_spill_needs_a_limit_and_a_directory(tmp_path):
     with pytest.raises(reverie.errors.FailedPreconditionError, match="memory_limit"):
         reverie.Server([make_table()], in_process=True, spill=tmp_path)
