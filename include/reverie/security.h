@@ -24,6 +24,10 @@ typedef struct rv_tls_config {
       *authority_file;     /* whom to trust. A server: clients must show a certificate that one of these has signed; NULL: none is
                                    asked for. A client: NULL: the system's authorities */
   const char *server_name; /* a client's: the name that the server's certificate must have; NULL: the host of the address */
+  /* Lists of revoked certificates (CRL), in PEM: one of each authority between a peer's certificate and the one that is trusted, that included.
+   * A peer whose certificate, or an authority's on the way, is in them is refused; so is every peer when one is missing or out of date. With an
+   * authority_file. NULL: none are looked at. */
+  const char *revocation_file;
 } rv_tls_config;
 
 /* ---- identities ---- */

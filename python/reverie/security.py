@@ -30,17 +30,22 @@ class TLS:
         None means the system's authorities.
     server_name : str, optional
         Of a client: the name that the server's certificate must have; None: the address's host.
+    revocation_list : path, optional
+        Lists of revoked certificates (CRL), one of each authority between a peer's certificate and `authority`, that included. Who is in
+        them is refused; so is everybody when one is missing or out of date. With `authority`; None: none are looked at.
     """
 
     certificate: str | os.PathLike[str] | None = None
     key: str | os.PathLike[str] | None = None
     authority: str | os.PathLike[str] | None = None
     server_name: str | None = None
+    revocation_list: str | os.PathLike[str] | None = None
 
     def _raw(self) -> tuple[str | None, ...]:
         return (
             *(None if path is None else os.fspath(path) for path in (self.certificate, self.key, self.authority)),
             self.server_name,
+            None if self.revocation_list is None else os.fspath(self.revocation_list),
         )
 
 
@@ -100,12 +105,12 @@ def raw_identities(identities: Sequence[Identity] | None) -> list[Any] | None:
 
 
 def from_environment(tls: TLS | None, token: str | None) -> tuple[TLS | None, str | None]:
-    """What a client of another machine was not given, by REVERIE_TOKEN, REVERIE_TLS_AUTHORITY, _CERTIFICATE and _KEY.
+    """What a client of another machine was not given, by REVERIE_TOKEN, REVERIE_TLS_AUTHORITY, _CERTIFICATE, _KEY and _REVOCATION_LIST.
 
     So nobody need write a token into a program, and processes that a framework starts have theirs.
     """
     if tls is None:
-        names = ("certificate", "key", "authority")
+        names = ("certificate", "key", "authority", "revocation_list")
         files = {name: value for name in names if (value := os.environ.get(f"REVERIE_TLS_{name.upper()}"))}
         tls = TLS(**files) if files else None
     return tls, token if token is not None else os.environ.get("REVERIE_TOKEN") or None

@@ -3,8 +3,8 @@
 bool security_tls(PyObject *tuple, rv_tls_config *out)
 {
   *out = (rv_tls_config){.size = sizeof *out};
-  return PyArg_ParseTuple(tuple, "zzzz:tls", &out->certificate_file, &out->key_file, &out->authority_file, &out->server_name) !=
-         0;
+  return PyArg_ParseTuple(tuple, "zzzzz:tls", &out->certificate_file, &out->key_file, &out->authority_file, &out->server_name,
+                          &out->revocation_file) != 0;
 }
 
 static bool read_grants(scratch *s, PyObject *list, rv_identity *identity)

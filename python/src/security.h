@@ -5,7 +5,7 @@
 #include "core.h"
 #include "scratch.h"
 
-/* (certificate, key, authority, server_name). false: an error is set. */
+/* (certificate, key, authority, server_name, revocation_list). false: an error is set. */
 bool security_tls(PyObject *tuple, rv_tls_config *out);
 /* [(name, token, certificate_name, [(table, rights)])]. false: an error is set. */
 bool security_identities(scratch *s, PyObject *list, const rv_identity **out, size_t *num_out);

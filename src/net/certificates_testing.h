@@ -88,6 +88,33 @@ static inline void authority_issue(test_authority *authority, const char *path, 
   EVP_PKEY_free(key);
 }
 
+/* The authority's list of revoked certificates, for `seconds` from now; `serial`: of one that it issued, 0: of none. */
+static inline void authority_revoke(const test_authority *authority, const char *path, long serial, long seconds)
+{
+  X509_CRL *list = X509_CRL_new();
+  ASN1_TIME *time = ASN1_TIME_new();
+  certificates_must(list != NULL && time != NULL && X509_CRL_set_version(list, 1) == 1);
+  X509_CRL_set_issuer_name(list, X509_get_subject_name(authority->certificate));
+  X509_gmtime_adj(time, -86400);
+  X509_CRL_set1_lastUpdate(list, time);
+  X509_REVOKED *revoked = serial != 0 ? X509_REVOKED_new() : NULL;
+  if (revoked != NULL) {
+    ASN1_INTEGER *number = ASN1_INTEGER_new();
+    certificates_must(number != NULL && ASN1_INTEGER_set(number, serial) == 1);
+    certificates_must(X509_REVOKED_set_serialNumber(revoked, number) == 1 && X509_REVOKED_set_revocationDate(revoked, time) == 1);
+    certificates_must(X509_CRL_add0_revoked(list, revoked) == 1);
+    ASN1_INTEGER_free(number);
+  }
+  X509_gmtime_adj(time, seconds);
+  X509_CRL_set1_nextUpdate(list, time);
+  certificates_must(X509_CRL_sign(list, authority->key, EVP_sha256()) > 0);
+  FILE *file = fopen(path, "w");
+  certificates_must(file != NULL && PEM_write_X509_CRL(file, list) == 1);
+  fclose(file);
+  ASN1_TIME_free(time);
+  X509_CRL_free(list);
+}
+
 /* A key alone, of another kind than the certificates'; `password`: what it is encrypted with, or NULL. */
 static inline void key_write(const char *path, const char *password)
 {

@@ -55,6 +55,34 @@ static rv_code use_certificate(const rv_tls *tls, SSL_CTX *context, rv_error *er
   return check_dates(context, path, err);
 }
 
+static rv_code check_revocations(X509_STORE *store, const char *path, rv_error *err)
+{
+  STACK_OF(X509_OBJECT) *all = X509_STORE_get0_objects(store);
+  for (int i = 0; i < sk_X509_OBJECT_num(all); i++) {
+    const X509_CRL *list = X509_OBJECT_get0_X509_CRL(sk_X509_OBJECT_value(all, i));
+    const ASN1_TIME *until = list != NULL ? X509_CRL_get0_nextUpdate(list) : NULL;
+    if (until != NULL && X509_cmp_current_time(until) < 0)
+      return rv_fail(err, RV_INVALID_ARGUMENT, "the revocation list in \"%.200s\" is out of date; fetch the authority's new one",
+                     path);
+  }
+  return RV_OK;
+}
+
+static rv_code use_revocations(const rv_tls *tls, SSL_CTX *context, rv_error *err)
+{
+  const char *path = tls->revocation_file;
+  if (path == NULL) return RV_OK;
+  rv_code code = check_readable("revocation file", path, err);
+  if (code != RV_OK) return code;
+  X509_STORE *store = SSL_CTX_get_cert_store(context);
+  X509_LOOKUP *files = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+  if (files == NULL) return rv_fail_memory(err, 1);
+  if (X509_load_crl_file(files, path, X509_FILETYPE_PEM) < 1)
+    return fail_file("revocation file", path, "it must have revocation lists (CRL) in PEM", err);
+  X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+  return check_revocations(store, path, err);
+}
+
 static rv_code use_authorities(const rv_tls *tls, SSL_CTX *context, rv_error *err)
 {
   const char *path = tls->authority_file;
@@ -108,6 +136,7 @@ static rv_code make_context(const rv_tls *tls, SSL_CTX **out, rv_error *err)
     SSL_CTX_set_alpn_protos(context, http2, sizeof http2 - 1);
   rv_code code = use_certificate(tls, context, err);
   if (code == RV_OK) code = use_authorities(tls, context, err);
+  if (code == RV_OK) code = use_revocations(tls, context, err);
   if (code != RV_OK) {
     SSL_CTX_free(context);
     return code;
@@ -155,6 +184,10 @@ rv_code rv_tls_new(const rv_tls_config *config, bool server, rv_tls **out, rv_er
   if (full.certificate_file == NULL && full.key_file != NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "TLS has the key file \"%.200s\" but no certificate; give its certificate_file",
                    full.key_file);
+  if (full.authority_file == NULL && full.revocation_file != NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "TLS has the revocation file \"%.200s\" but nobody whose certificates are asked for; give the authority_file",
+                   full.revocation_file);
   rv_tls *tls = calloc(1, sizeof *tls);
   if (tls == NULL) return rv_fail_memory(err, sizeof *tls);
   atomic_init(&tls->refs, 1);
@@ -163,7 +196,8 @@ rv_code rv_tls_new(const rv_tls_config *config, bool server, rv_tls **out, rv_er
   tls->socket_bio = rv_tls_socket_bio_new();
   rv_code code = RV_OK;
   if (tls->socket_bio == NULL || !copy(&tls->certificate_file, full.certificate_file) || !copy(&tls->key_file, full.key_file) ||
-      !copy(&tls->authority_file, full.authority_file) || !copy(&tls->server_name, full.server_name))
+      !copy(&tls->authority_file, full.authority_file) || !copy(&tls->server_name, full.server_name) ||
+      !copy(&tls->revocation_file, full.revocation_file))
     code = rv_fail_memory(err, 1);
   if (code == RV_OK) code = make_context(tls, &tls->context, err);
   if (code != RV_OK) {
@@ -190,5 +224,6 @@ void rv_tls_unref(rv_tls *tls)
   free(tls->key_file);
   free(tls->authority_file);
   free(tls->server_name);
+  free(tls->revocation_file);
   free(tls);
 }

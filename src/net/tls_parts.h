@@ -12,7 +12,7 @@
 struct rv_tls {
   atomic_uint refs;
   bool server;
-  char *certificate_file, *key_file, *authority_file, *server_name;
+  char *certificate_file, *key_file, *authority_file, *server_name, *revocation_file;
   BIO_METHOD *socket_bio; /* OpenSSL's own would raise SIGPIPE */
   rv_mutex lock;          /* guards context */
   SSL_CTX *context;

@@ -42,7 +42,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
   static const char *const files[] = {"ours.pem",   "theirs.pem",     "server.pem",   "elsewhere.pem", "expired.pem",
-                                      "client.pem", "dns_client.pem", "stranger.pem", "broken.pem"};
+                                      "client.pem", "dns_client.pem", "stranger.pem", "broken.pem",    "revoked.pem"};
   world *w = *state;
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) unlink(path(w, files[i]));
   assert_int_equal(rmdir(w->folder), 0);
@@ -224,6 +224,42 @@ static void who_is_not_trusted_is_told_why(void **state)
   echo_stop(&server);
 }
 
+static void a_revoked_certificate_is_refused_from_the_next_reading_of_the_list_on(void **state)
+{
+  world *w = *state;
+  authority_issue(&w->ours, path(w, "broken.pem"), "actor-8", NULL, 3600);
+  const long theirs = w->ours.serial;
+  authority_revoke(&w->ours, path(w, "revoked.pem"), 0, 3600);
+  rv_tls_config config = {.size = sizeof config,
+                          .certificate_file = strdup(path(w, "server.pem")),
+                          .authority_file = strdup(path(w, "ours.pem")),
+                          .revocation_file = strdup(path(w, "revoked.pem"))};
+  rv_tls *tls;
+  rv_error error;
+  if (rv_tls_new(&config, true, &tls, &error) != RV_OK) fail_msg("%s", error.message);
+  echo_server server;
+  start(&server, rv_tls_ref(tls));
+  echo_client before, other;
+  open_client(&before, &server, tls_of(false, path(w, "broken.pem"), path(w, "ours.pem"), NULL));
+  assert_int_equal(call_unary(&before, "/echo/unary", "hello", NULL), RV_OK);
+  authority_revoke(&w->ours, config.revocation_file, theirs, -60);
+  assert_int_equal(rv_tls_reload(tls, &error), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(error.message, "is out of date"));
+  authority_revoke(&w->ours, config.revocation_file, theirs, 3600);
+  assert_int_equal(rv_tls_reload(tls, &error), RV_OK);
+  fails(&server, tls_of(false, path(w, "broken.pem"), path(w, "ours.pem"), NULL), "says that our certificate was revoked");
+  open_client(&other, &server, tls_of(false, path(w, "client.pem"), path(w, "ours.pem"), NULL));
+  assert_int_equal(call_unary(&other, "/echo/unary", "hello", NULL), RV_OK);
+  assert_int_equal(call_unary(&before, "/echo/unary", "hello", NULL), RV_OK); /* a connection that stands goes on */
+  client_close(&before);
+  client_close(&other);
+  echo_stop(&server);
+  rv_tls_unref(tls);
+  free((void *)(uintptr_t)config.certificate_file);
+  free((void *)(uintptr_t)config.authority_file);
+  free((void *)(uintptr_t)config.revocation_file);
+}
+
 static void the_address_must_be_in_the_certificate(void **state)
 {
   const world *w = *state;
@@ -272,6 +308,11 @@ static void files_that_cannot_be_used_are_named(void **state)
   FILE *file = fopen(config.authority_file, "w");
   fclose(file);
   refuses(&config, true, "broken.pem\" cannot be used");
+  config.authority_file = NULL;
+  config.revocation_file = path(w, "broken.pem");
+  refuses(&config, true, "give the authority_file");
+  config.authority_file = path(w, "ours.pem");
+  refuses(&config, true, "broken.pem\" cannot be used");
   config = (rv_tls_config){.size = sizeof config, .key_file = path(w, "client.pem")};
   refuses(&config, false, "no certificate");
 }
@@ -300,6 +341,7 @@ int main(void)
       cmocka_unit_test(a_client_is_known_by_the_name_in_its_certificate),
       cmocka_unit_test(a_new_certificate_is_used_without_a_restart),
       cmocka_unit_test(who_is_not_trusted_is_told_why),
+      cmocka_unit_test(a_revoked_certificate_is_refused_from_the_next_reading_of_the_list_on),
       cmocka_unit_test(the_address_must_be_in_the_certificate),
       cmocka_unit_test(a_server_without_tls_is_told_apart),
       cmocka_unit_test(files_that_cannot_be_used_are_named),

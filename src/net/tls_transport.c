@@ -84,6 +84,9 @@ static void explain_certificate(tls_state *state)
   const char *name = state->tls->server_name != NULL ? state->tls->server_name : state->host;
   if (state->tls->server)
     snprintf(state->problem, sizeof state->problem, "its certificate is not trusted: %s", why);
+  else if (result == X509_V_ERR_CERT_REVOKED)
+    snprintf(state->problem, sizeof state->problem, "the certificate of the server at %.100s was revoked by its authority",
+             state->host);
   else if (result == X509_V_ERR_HOSTNAME_MISMATCH || result == X509_V_ERR_IP_ADDRESS_MISMATCH)
     snprintf(state->problem, sizeof state->problem,
              "the server at %.100s shows a certificate for another name than \"%.60s\"; give its name as server_name",
@@ -109,6 +112,9 @@ static void explain(tls_state *state)
     snprintf(state->problem, sizeof state->problem, "%s",
              state->host != NULL ? "the server wants a certificate of this client; give certificate_file and key_file"
                                  : "the client showed no certificate");
+  else if (reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED)
+    snprintf(state->problem, sizeof state->problem,
+             "%.100s says that our certificate was revoked; ask its authority for a new one", peer);
   else if (reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA || reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE)
     snprintf(state->problem, sizeof state->problem, "%.100s does not trust our certificate; is it signed by the right authority?",
              peer);

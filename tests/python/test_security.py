@@ -1,5 +1,6 @@
 """TLS and identities: who may call a server, what it may do, and what others are told; with our own client and with grpcio."""
 
+import datetime
 import os
 import pickle
 import re
@@ -13,6 +14,8 @@ import reverie
 import server_program
 import trustme
 from conftest import make_table
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 ACTOR, LEARNER = "token-of-the-actors", "token-of-the-learner"
 
@@ -87,6 +90,55 @@ def test_certificates_are_read_again_while_it_runs(files):
         with pytest.raises(ValueError, match="server.pem"):
             server.reload_tls()
         before.add("t", 3.0)
+
+
+def revoke(files, *serials):
+    """The authority's list of revoked certificates; the path."""
+    now = datetime.datetime.now(datetime.UTC)
+    key = serialization.load_pem_private_key(files.trust.private_key_pem.bytes(), None)
+    issuer = x509.load_pem_x509_certificate(files.trust.cert_pem.bytes())
+    builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
+    builder = builder.last_update(now - datetime.timedelta(days=1)).next_update(now + datetime.timedelta(days=1))
+    for serial in serials:
+        revoked = (
+            x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now - datetime.timedelta(hours=1)).build()
+        )
+        builder = builder.add_revoked_certificate(revoked)
+    path = files.folder / "revoked.pem"
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def test_a_revoked_certificate_is_refused_without_a_restart(files):
+    tls = reverie.TLS(certificate=files.server, authority=files.authority, revocation_list=revoke(files))
+    with open(files.client, "rb") as file:
+        serial = x509.load_pem_x509_certificates(file.read())[0].serial_number
+    mine = reverie.TLS(certificate=files.client, authority=files.authority)
+    other = reverie.TLS(certificate=files.issue("other.pem", "other.example"), authority=files.authority)
+    with serve(tls=tls) as server:
+        reverie.Client(server.address, tls=mine).add("t", 1.0)
+        revoke(files, serial)
+        server.reload_tls()
+        with pytest.raises(reverie.ReverieError, match="certificate was revoked"):
+            reverie.Client(server.address, tls=mine).server_info(timeout=2)
+        reverie.Client(server.address, tls=other).add("t", 2.0)
+
+
+def test_reverie_server_takes_a_revocation_list(files):
+    flags = [
+        "--check",
+        "--table",
+        "name=t",
+        "--tls-certificate",
+        files.server,
+        "--tls-authority",
+        files.authority,
+        "--tls-revocation-list",
+    ]
+    assert server_program.run(*flags, str(revoke(files))).returncode == 0
+    failed = server_program.run(*flags, str(files.folder / "nowhere.pem"))
+    assert failed.returncode != 0
+    assert 'revocation file "' in failed.stderr
 
 
 def test_files_that_cannot_be_used_are_named(files):

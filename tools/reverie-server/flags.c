@@ -34,7 +34,7 @@ const char flags_help[] =
     "--checkpoints;\n"
     "                         --set journal_mode=always|periodic, journal_period_seconds=N, journal_max_queued_bytes=N,\n"
     "                         journal_checkpoint_bytes=N, journal_salvage=1\n"
-    "  --tls-certificate FILE, --tls-key FILE, --tls-authority FILE\n"
+    "  --tls-certificate FILE, --tls-key FILE, --tls-authority FILE, --tls-revocation-list FILE\n"
     "                       speak TLS; with an authority clients must show a certificate that it signed (docs/security.md). "
     "SIGHUP\n"
     "                         reads the files, and the file's identities, again\n"
@@ -67,7 +67,8 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
                                          {"--journal", "journal_path"},
                                          {"--tls-certificate", "tls_certificate"},
                                          {"--tls-key", "tls_key"},
-                                         {"--tls-authority", "tls_authority"}};
+                                         {"--tls-authority", "tls_authority"},
+                                         {"--tls-revocation-list", "tls_revocation_list"}};
   bool listen = strcmp(flag, "--listen") == 0;
   if (!all->listen_by_flag && (listen || strcmp(flag, "--host") == 0 || strcmp(flag, "--port") == 0)) all->num_addresses = 0;
   if (!all->listen_by_flag && listen) {
@@ -83,9 +84,23 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 
 static bool takes_value(const char *flag)
 {
-  static const char *const names[] = {
-      "--config", "--table",       "--listen",       "--host",  "--port",    "--threads",         "--drain",   "--log",
-      "--set",    "--checkpoints", "--memory-limit", "--spill", "--journal", "--tls-certificate", "--tls-key", "--tls-authority"};
+  static const char *const names[] = {"--config",
+                                      "--table",
+                                      "--listen",
+                                      "--host",
+                                      "--port",
+                                      "--threads",
+                                      "--drain",
+                                      "--log",
+                                      "--set",
+                                      "--checkpoints",
+                                      "--memory-limit",
+                                      "--spill",
+                                      "--journal",
+                                      "--tls-certificate",
+                                      "--tls-key",
+                                      "--tls-authority",
+                                      "--tls-revocation-list"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

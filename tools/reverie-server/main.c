@@ -99,7 +99,7 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
 
 static bool has_tls(const settings *all)
 {
-  return all->tls_certificate != NULL || all->tls_key != NULL || all->tls_authority != NULL;
+  return all->tls_certificate != NULL || all->tls_key != NULL || all->tls_authority != NULL || all->tls_revocation_list != NULL;
 }
 
 static rv_tls_config tls_of(const settings *all)
@@ -107,7 +107,8 @@ static rv_tls_config tls_of(const settings *all)
   return (rv_tls_config){.size = sizeof(rv_tls_config),
                          .certificate_file = all->tls_certificate,
                          .key_file = all->tls_key,
-                         .authority_file = all->tls_authority};
+                         .authority_file = all->tls_authority,
+                         .revocation_file = all->tls_revocation_list};
 }
 
 /* Whether TLS and identities would be taken, without a server. */

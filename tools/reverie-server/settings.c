@@ -71,6 +71,7 @@ static const struct field {
     {"tls_certificate", VALUE_TEXT, false, offsetof(settings, tls_certificate), 0, 0},
     {"tls_key", VALUE_TEXT, false, offsetof(settings, tls_key), 0, 0},
     {"tls_authority", VALUE_TEXT, false, offsetof(settings, tls_authority), 0, 0},
+    {"tls_revocation_list", VALUE_TEXT, false, offsetof(settings, tls_revocation_list), 0, 0},
     {"spill_path", VALUE_TEXT, false, offsetof(settings, spill_path), 0, 0},
     {"spill_max_bytes", VALUE_BYTES, false, offsetof(settings, spill_max_bytes), 0, 0},
     {"journal_path", VALUE_TEXT, false, offsetof(settings, journal_path), 0, 0},

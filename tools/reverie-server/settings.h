@@ -33,7 +33,7 @@ typedef struct settings {
   int64_t journal_salvage;
   const char *spill_path; /* NULL: none */
   int64_t spill_max_bytes;
-  const char *tls_certificate, *tls_key, *tls_authority; /* NULL: none */
+  const char *tls_certificate, *tls_key, *tls_authority, *tls_revocation_list; /* NULL: none */
   rv_identity *identities;
   size_t num_identities;
   bool asks; /* identities were given, if only an empty list */
