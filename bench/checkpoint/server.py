@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.checkpoint.inserts import priority
+from bench.checkpoint.inserts import ROWS, random_priorities
 from bench.child import die_with_parent
 from bench.wire.job import in_flight, random_row
 
@@ -35,10 +35,11 @@ made = time.monotonic() - begin
 client = store.Client(f"localhost:{server.port}")
 if int(fill):
     writer = client.trajectory_writer(1, validate_items=False)
-    rows = [random_row(row_elements, seed) for seed in range(32)]
+    priorities = random_priorities(0)
+    rows = [random_row(row_elements, seed) for seed in range(ROWS)]
     for i in range(int(fill)):
-        writer.append([rows[i % 32]])
-        writer.create_item("uniform", priority(i), [writer.history[0][-1]])
+        writer.append([rows[i % ROWS]])
+        writer.create_item("uniform", priorities[i % len(priorities)], [writer.history[0][-1]])
         writer.flush(in_flight(row_elements, 1))
     writer.flush()
 print(f"\nmade {made}\nport {server.port}", flush=True)

@@ -10,9 +10,20 @@
 #include "persist/table_record.h"
 #include "store/store.h"
 
-enum { ASK_BYTES = 1 << 24 };
+enum {
+  ASK_BYTES = 1 << 24,
+  GATHER_EACH = 32 /* slices; what goes from the other tables meanwhile waits so long */
+};
 
-typedef struct saving {
+typedef struct saving saving;
+
+/* What writing a table's items early needs. */
+typedef struct early {
+  saving *work;
+  const char *table;
+} early;
+
+struct saving {
   const char *dir;
   int level;
   const rv_files *files;
@@ -26,7 +37,8 @@ typedef struct saving {
   rv_chunk_log *log, *of_all; /* the one to use; its own */
   rv_writer_buf record;
   rv_item_scratch scratch;
-} saving;
+  early *early; /* one a table */
+};
 
 rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_progress *progress, rv_error *err)
 {
@@ -63,6 +75,7 @@ static void fini(saving *work)
 {
   for (size_t i = 0; i < work->num_snapshots; i++) rv_snapshot_free(work->snapshots[i]);
   free(work->snapshots);
+  free(work->early);
   rv_chunk_log_free(work->of_all);
   rv_record_writer_free(work->items);
   rv_record_writer_free(work->chunks);
@@ -99,10 +112,40 @@ static rv_code put_chunk(void *context, rv_pieces *chunk, rv_error *err)
   return rv_record_writer_put_pieces(context, chunk, err);
 }
 
-static rv_code write_item(saving *work, const char *table, const rv_draw *draw, rv_error *err)
+/* Its chunks are written, where they are not yet, and its record is made. */
+static rv_code make_item(saving *work, const char *table, const rv_draw *draw, rv_error *err)
 {
   work->record.size = 0;
   rv_code code = rv_item_record_put(&work->scratch, work->log, table, 0, draw, &work->record, err);
+  if (code == RV_INVALID_ARGUMENT) rv_error_prefix(err, "table \"%s\": item %llu", table, (unsigned long long)draw->key);
+  return code;
+}
+
+/* For an item that went before its turn: only its record is kept until then. */
+static rv_code make_early(void *context, const rv_draw *draw, rv_buf **record, rv_error *err)
+{
+  const early *item = context;
+  rv_code code = make_item(item->work, item->table, draw, err);
+  if (code != RV_OK) return code;
+  *record = rv_buf_copy(item->work->record.data, item->work->record.size);
+  return *record != NULL ? RV_OK : rv_fail_memory(err, item->work->record.size);
+}
+
+static rv_code begin_early(saving *work, rv_error *err)
+{
+  work->early = calloc(work->num_snapshots, sizeof *work->early);
+  if (work->early == NULL) return rv_fail_memory(err, work->num_snapshots * sizeof *work->early);
+  for (size_t i = 0; i < work->num_snapshots; i++) {
+    work->early[i] = (early){work, rv_snapshot_get_head(work->snapshots[i])->name};
+    rv_snapshot_write_early(work->snapshots[i], make_early, &work->early[i]);
+  }
+  return RV_OK;
+}
+
+static rv_code write_item(saving *work, const char *table, const rv_draw *draw, const rv_buf *record, rv_error *err)
+{
+  if (record != NULL) return rv_record_writer_put(work->items, record->data, record->size, err);
+  rv_code code = make_item(work, table, draw, err);
   return code == RV_OK ? put_record(work, work->items, err) : code;
 }
 
@@ -117,20 +160,30 @@ static rv_code tell(saving *work, bool ask, rv_error *err)
   return rv_checkpoint_ask(work->watch, &work->progress, err);
 }
 
-static rv_code write_items(saving *work, rv_snapshot *snapshot, rv_error *err)
+static rv_code gather_from(saving *work, size_t first, rv_error *err)
 {
+  rv_code code = RV_OK;
+  for (size_t i = first; i < work->num_snapshots && code == RV_OK; i++) code = rv_snapshot_gather(work->snapshots[i], err);
+  return code;
+}
+
+static rv_code write_items(saving *work, size_t number, rv_error *err)
+{
+  rv_snapshot *snapshot = work->snapshots[number];
   const char *table = rv_snapshot_get_head(snapshot)->name;
-  for (;;) {
+  for (size_t slices = 1;; slices++) {
     const rv_draw *items;
     size_t count;
     rv_code code = rv_snapshot_next(snapshot, &items, &count, err);
     if (code != RV_OK || count == 0) return code;
+    rv_buf *const *records = rv_snapshot_records(snapshot);
     for (size_t i = 0; i < count; i++) {
-      code = write_item(work, table, &items[i], err);
-      if (code == RV_INVALID_ARGUMENT) rv_error_prefix(err, "table \"%s\": item %llu", table, (unsigned long long)items[i].key);
+      code = write_item(work, table, &items[i], records[i], err);
       if (code == RV_OK) code = tell(work, i + 1 == count, err);
       if (code != RV_OK) return code;
     }
+    if (slices % GATHER_EACH == 0) code = gather_from(work, number + 1, err);
+    if (code != RV_OK) return code;
   }
 }
 
@@ -165,8 +218,9 @@ rv_code rv_checkpoint_write(const rv_checkpoint_target *target, rv_store *store,
   rv_code code = open_file(&work, RV_ITEMS_FILE, &work.items, err);
   if (code == RV_OK) code = begin_chunks(&work, rv_store_env(store), err);
   if (code == RV_OK) code = take_snapshots(&work, store, err);
+  if (code == RV_OK) code = begin_early(&work, err);
   if (code == RV_OK) code = write_tables(&work, err);
-  for (size_t i = 0; i < work.num_snapshots && code == RV_OK; i++) code = write_items(&work, work.snapshots[i], err);
+  for (size_t i = 0; i < work.num_snapshots && code == RV_OK; i++) code = write_items(&work, i, err);
   if (code == RV_OK) code = rv_record_writer_finish(work.items, err);
   if (code == RV_OK) code = finish_chunks(&work, err);
   fini(&work);

@@ -229,6 +229,55 @@ static void what_is_saved_while_others_work_is_whole(void **state)
   rv_store_unref(b.store);
 }
 
+/* Two tables from which anything may go, full of rows of this process and of chunks from elsewhere. */
+static rv_store *new_full_store(rv_table_config tables[2])
+{
+  tables[0] = rv_table_config_default("first", 1500);
+  tables[1] = rv_table_config_default("second", 1500);
+  tables[0].remover.kind = tables[1].remover.kind = RV_SELECTOR_UNIFORM;
+  rv_store *store = new_store(tables, 2);
+  for (size_t t = 0; t < 2; t++) {
+    rv_table *table = rv_store_table(store, t);
+    add_rows(table, 700, 0);
+    for (uint64_t c = 0; c < 40; c++) {
+      rv_chunk *chunk = wire_chunk(1000 * (t + 1) + c, c, 100 * (int64_t)c, 20, false, false);
+      for (uint64_t i = 0; i < 20; i++) {
+        rv_slice slice = {chunk, 0, (int32_t)i, 1};
+        insert_trajectory(store, table, 100000 * (t + 1) + 20 * c + i, 1, &slice, (uint32_t[]){1}, (bool[]){true}, 1);
+      }
+      rv_chunk_unref(chunk);
+    }
+  }
+  return store;
+}
+
+static bool replace_some(void *context, const rv_checkpoint_progress *progress)
+{
+  rv_store *store = context;
+  for (size_t t = 0; t < 2; t++) add_rows(rv_store_table(store, t), 20, -progress->items);
+  return true;
+}
+
+static void what_goes_while_it_is_saved_is_saved_as_it_was(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[2];
+  rv_store *store = new_full_store(tables), *before = NULL, *back = NULL;
+  rv_error err;
+  free(save(f, store));
+  must(restore(f, tables, 2, &before, NULL, &err), &err);
+  rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = replace_some, .context = store};
+  must(rv_checkpointer_save(f->checkpointer, store, &watch, NULL, &err), &err);
+  must(restore(f, tables, 2, &back, NULL, &err), &err);
+  same_stores(before, back);
+  rv_table_info info = info_of(rv_store_table(store, 1));
+  assert_true(info.deletes > 500);
+  rv_table_info_fini(&info);
+  rv_store_unref(back);
+  rv_store_unref(before);
+  rv_store_unref(store);
+}
+
 static bool stop_at(void *context, const rv_checkpoint_progress *progress)
 {
   int64_t *left = context;
@@ -329,6 +378,7 @@ int main(void)
       TEST(rows_of_columns_of_different_lengths_are_written_once),
       TEST(a_naming_comes_back),
       TEST(what_is_saved_while_others_work_is_whole),
+      TEST(what_goes_while_it_is_saved_is_saved_as_it_was),
       TEST(one_that_is_given_up_leaves_nothing),
       TEST(who_comes_while_one_is_saved_waits_its_turn),
   };

@@ -74,14 +74,21 @@ rv_code rv_snapshot_new(rv_table *table, rv_snapshot **out, rv_error *err)
   snapshot->table = table;
   snapshot->slice = malloc(SLICE * sizeof *snapshot->slice);
   snapshot->out = malloc(OUT * sizeof *snapshot->out);
-  rv_code code = snapshot->slice != NULL && snapshot->out != NULL ? begin(snapshot, err)
-                                                                  : rv_fail_memory(err, SLICE * sizeof *snapshot->slice);
+  snapshot->out_records = calloc(OUT, sizeof *snapshot->out_records);
+  bool whole = snapshot->slice != NULL && snapshot->out != NULL && snapshot->out_records != NULL;
+  rv_code code = whole ? begin(snapshot, err) : rv_fail_memory(err, OUT * sizeof *snapshot->out);
   if (code != RV_OK) {
     rv_snapshot_free(snapshot);
     return code;
   }
   *out = snapshot;
   return RV_OK;
+}
+
+void rv_snapshot_write_early(rv_snapshot *snapshot, rv_snapshot_put put, void *context)
+{
+  snapshot->put_early = put;
+  snapshot->put_context = context;
 }
 
 const rv_snapshot_head *rv_snapshot_get_head(const rv_snapshot *snapshot)
@@ -126,6 +133,7 @@ static void fill_item(const rv_snapshot *snapshot, uint32_t slot, rv_snapshot_it
 {
   const rv_item *item = rv_slab_at(&snapshot->books->slab, slot);
   const rv_kept_values *values = kept_at(snapshot, slot);
+  out->record = NULL;
   bool loose = item->template_number == RV_LOOSE, kept = values != NULL && values->times_sampled >= 0;
   out->sequence = rv_item_sequence(item);
   out->draw = (rv_draw){.key = item->key,
@@ -246,14 +254,24 @@ static void free_gone(rv_gone_block *gone)
   }
 }
 
+static rv_code put_early(rv_snapshot *snapshot, rv_snapshot_item *item, rv_error *err)
+{
+  if (snapshot->put_early == NULL || item->sequence < snapshot->horizon) return RV_OK; /* its turn comes at once */
+  rv_code code = snapshot->put_early(snapshot->put_context, &item->draw, &item->record, err);
+  if (code == RV_OK) rv_draw_release(&item->draw);
+  return code;
+}
+
 static rv_code join(rv_snapshot *snapshot, rv_gone_block *owned_gone, rv_error *err)
 {
+  rv_code code = RV_OK;
   while (owned_gone != NULL) {
     if (!heap_has_room(snapshot, owned_gone->count)) {
       free_gone(owned_gone);
       return rv_fail_memory(err, snapshot->heap_capacity * sizeof *snapshot->heap);
     }
     for (size_t i = 0; i < owned_gone->count; i++) {
+      if (code == RV_OK) code = put_early(snapshot, &owned_gone->items[i], err);
       snapshot->heap[snapshot->heap_count++] = owned_gone->items[i];
       sift_up(snapshot->heap, snapshot->heap_count - 1);
     }
@@ -261,7 +279,7 @@ static rv_code join(rv_snapshot *snapshot, rv_gone_block *owned_gone, rv_error *
     free(owned_gone);
     owned_gone = next;
   }
-  return RV_OK;
+  return code;
 }
 
 static bool heap_is_next(const rv_snapshot *snapshot)
@@ -270,12 +288,12 @@ static bool heap_is_next(const rv_snapshot *snapshot)
   return snapshot->slice_at == snapshot->slice_count || snapshot->heap[0].sequence < snapshot->slice[snapshot->slice_at].sequence;
 }
 
-static rv_draw pop(rv_snapshot *snapshot)
+static rv_snapshot_item pop(rv_snapshot *snapshot)
 {
-  rv_draw draw = snapshot->heap[0].draw;
+  rv_snapshot_item first = snapshot->heap[0];
   snapshot->heap[0] = snapshot->heap[--snapshot->heap_count];
   if (snapshot->heap_count > 0) sift_down(snapshot->heap, snapshot->heap_count);
-  return draw;
+  return first;
 }
 
 static bool has_some(const rv_snapshot *snapshot)
@@ -283,10 +301,19 @@ static bool has_some(const rv_snapshot *snapshot)
   return snapshot->slice_at < snapshot->slice_count || heap_is_next(snapshot);
 }
 
+static void release_out(rv_snapshot *snapshot)
+{
+  for (size_t i = 0; i < snapshot->out_count; i++) {
+    rv_draw_release(&snapshot->out[i]);
+    rv_buf_unref(snapshot->out_records[i]);
+  }
+  snapshot->out_count = 0;
+}
+
 rv_code rv_snapshot_next(rv_snapshot *snapshot, const rv_draw **items, size_t *count, rv_error *err)
 {
-  for (size_t i = 0; i < snapshot->out_count; i++) rv_draw_release(&snapshot->out[i]);
-  snapshot->out_count = *count = 0;
+  release_out(snapshot);
+  *count = 0;
   while (!has_some(snapshot) && snapshot->horizon != UINT64_MAX) {
     rv_code code = join(snapshot, walk(snapshot), err);
     if (code != RV_OK) return code;
@@ -296,12 +323,28 @@ rv_code rv_snapshot_next(rv_snapshot *snapshot, const rv_draw **items, size_t *c
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "table \"%s\": out of memory for what changed while it was being saved",
                    snapshot->head.name);
   while (snapshot->out_count < OUT && has_some(snapshot)) {
-    rv_draw draw = heap_is_next(snapshot) ? pop(snapshot) : snapshot->slice[snapshot->slice_at++].draw;
-    snapshot->out[snapshot->out_count++] = draw;
+    rv_snapshot_item item = heap_is_next(snapshot) ? pop(snapshot) : snapshot->slice[snapshot->slice_at++];
+    snapshot->out_records[snapshot->out_count] = item.record;
+    snapshot->out[snapshot->out_count++] = item.draw;
   }
   *items = snapshot->out;
   *count = snapshot->out_count;
   return RV_OK;
+}
+
+rv_buf *const *rv_snapshot_records(const rv_snapshot *snapshot)
+{
+  return snapshot->out_records;
+}
+
+rv_code rv_snapshot_gather(rv_snapshot *snapshot, rv_error *err)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, snapshot->table);
+  rv_gone_block *gone = snapshot->gone;
+  snapshot->gone = NULL;
+  rv_turn_leave(&turn);
+  return join(snapshot, gone, err);
 }
 
 /* ---- ending ---- */
@@ -320,10 +363,13 @@ void rv_snapshot_free(rv_snapshot *snapshot)
   rv_memory *memory = snapshot->table->memory;
   detach(snapshot);
   free_gone(snapshot->gone);
-  for (size_t i = 0; i < snapshot->out_count; i++) rv_draw_release(&snapshot->out[i]);
+  release_out(snapshot);
   for (; snapshot->slice_at < snapshot->slice_count; snapshot->slice_at++)
     rv_draw_release(&snapshot->slice[snapshot->slice_at].draw);
-  for (size_t i = 0; i < snapshot->heap_count; i++) rv_draw_release(&snapshot->heap[i].draw);
+  for (size_t i = 0; i < snapshot->heap_count; i++) {
+    rv_draw_release(&snapshot->heap[i].draw);
+    rv_buf_unref(snapshot->heap[i].record);
+  }
   for (size_t i = 0; i < snapshot->num_blocks && snapshot->kept != NULL; i++) free(snapshot->kept[i]);
   if (snapshot->own != NULL) rv_books_fini(snapshot->own);
   free(snapshot->own);
@@ -331,6 +377,7 @@ void rv_snapshot_free(rv_snapshot *snapshot)
   free(snapshot->slice);
   free(snapshot->heap);
   free(snapshot->out);
+  free(snapshot->out_records);
   free(snapshot);
   rv_memory_serve(memory);
 }

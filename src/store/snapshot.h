@@ -4,10 +4,14 @@
  * lock. An item not yet walked that changes has its priority and times_sampled put aside first, and one that goes is put aside
  * whole (its rows stay in memory until they were read): constant time for whoever changes it, 16 bytes for each item changed and
  * about 100 for each that went. Items that come later are not in it. A table has at most one snapshot at a time; whoever has it
- * keeps the store alive, and one thread uses it. */
+ * keeps the store alive, and one thread uses it.
+ *
+ * The order of what is read is that of insertion, whatever goes. So that rows of items that went do not stay in memory until their turn
+ * comes, whoever reads may write such an item at once (rv_snapshot_write_early); in its turn it is then given as what was written. */
 #ifndef RV_STORE_SNAPSHOT_H
 #define RV_STORE_SNAPSHOT_H
 
+#include "base/buf.h"
 #include "store/rate_limiter.h"
 #include "store/table.h"
 #include "store/trajectory.h"
@@ -35,5 +39,15 @@ const rv_snapshot_head *rv_snapshot_get_head(const rv_snapshot *snapshot);
 /* The next items in the order of insertion: at least one, borrowed until the next call. None at the end. Probability, table_size
  * and the like are not set. RV_RESOURCE_EXHAUSTED: memory was out when something had to be put aside; the snapshot is no good. */
 rv_code rv_snapshot_next(rv_snapshot *snapshot, const rv_draw **items, size_t *count, rv_error *err);
+
+/* Makes *record (the snapshot's from then on) of an item whose turn has not come, which lets go of its trajectory and rows. */
+typedef rv_code (*rv_snapshot_put)(void *context, const rv_draw *item, rv_buf **record, rv_error *err);
+/* Before the first item is read: calls it from rv_snapshot_next and rv_snapshot_gather; their error is its. */
+void rv_snapshot_write_early(rv_snapshot *snapshot, rv_snapshot_put put, void *context);
+/* Of the items that rv_snapshot_next gave last, each one's record; NULL: it was not written early. An item with a record has neither
+ * trajectory nor chunk. Borrowed as they are. */
+rv_buf *const *rv_snapshot_records(const rv_snapshot *snapshot);
+/* Takes over the items that went, and has them written early; for a snapshot that is not read just now, while another one is. */
+rv_code rv_snapshot_gather(rv_snapshot *snapshot, rv_error *err);
 
 #endif

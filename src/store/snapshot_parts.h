@@ -15,6 +15,7 @@ typedef struct rv_kept_values {
 typedef struct rv_snapshot_item {
   uint64_t sequence;
   rv_draw draw;
+  rv_buf *record; /* it was written early: the draw has no references; NULL: it was not */
 } rv_snapshot_item;
 
 enum { RV_KEPT_SHIFT = 8, RV_KEPT_BLOCK = 1 << RV_KEPT_SHIFT, RV_GONE_BLOCK = 64 };
@@ -46,7 +47,10 @@ struct rv_snapshot {
   size_t heap_count, heap_capacity;
   uint64_t horizon; /* everything below it is in the slice or the heap */
   rv_draw *out;
+  rv_buf **out_records;
   size_t out_count;
+  rv_snapshot_put put_early; /* NULL: nothing is written early */
+  void *put_context;
 };
 
 /* Before the item's priority or times_sampled changes; before it goes. */

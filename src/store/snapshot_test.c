@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "store/testing.h"
 
 enum { ITEMS_MAX = 6000 };
@@ -160,7 +161,36 @@ static shaker shaker_of(rv_store *store, uint64_t seed)
 
 /* ---- one thread ---- */
 
-static void walk_while_shaking(int kind, uint64_t seed, bool reset)
+/* What is written early of an item: what the model knows of it. */
+static rv_code write_early(void *context, const rv_draw *draw, rv_buf **record, rv_error *err)
+{
+  (void)err;
+  const model_item written = {.key = draw->key,
+                              .priority = draw->priority,
+                              .times_sampled = draw->times_sampled,
+                              .inserted_at_ns = draw->inserted_at_ns,
+                              .value = value_of(draw)};
+  *record = rv_buf_copy(&written, sizeof written);
+  ++*(size_t *)context;
+  return RV_OK;
+}
+
+static void check_record(const rv_buf *record, const rv_draw *draw, const model_item *expected, size_t i)
+{
+  model_item written;
+  assert_int_equal(record->size, sizeof written);
+  memcpy(&written, record->data, sizeof written);
+  assert_null(draw->trajectory); /* its rows are not kept */
+  assert_null(draw->chunk);
+  if (written.key != expected->key || written.priority != expected->priority ||
+      written.times_sampled != expected->times_sampled || written.inserted_at_ns != expected->inserted_at_ns ||
+      written.value != expected->value)
+    fail_msg("item %zu was written early as another one: key %llu, expected %llu", i, (unsigned long long)written.key,
+             (unsigned long long)expected->key);
+}
+
+/* How many items were written early. */
+static size_t walk_while_shaking(int kind, uint64_t seed, bool reset, bool early)
 {
   rv_table_config config = config_of(kind);
   rv_store *store = store_of(&config);
@@ -173,34 +203,83 @@ static void walk_while_shaking(int kind, uint64_t seed, bool reset)
   rv_snapshot *snapshot;
   must(rv_snapshot_new(s.table, &snapshot, &err), &err);
   check_head(snapshot, m);
-  size_t at = 0, count, steps = 0;
+  size_t at = 0, count, steps = 0, num_early = 0;
+  if (early) rv_snapshot_write_early(snapshot, write_early, &num_early);
   do {
     const rv_draw *items;
     int changes = (int)rv_random_below(&s.random, 12);
     for (int i = 0; i < changes; i++) shake(&s);
     if (reset && steps++ == 2) must(rv_table_reset(s.table, &err), &err);
+    if (early && changes % 4 == 0) must(rv_snapshot_gather(snapshot, &err), &err);
     must(rv_snapshot_next(snapshot, &items, &count, &err), &err);
+    rv_buf *const *records = rv_snapshot_records(snapshot);
     assert_true(at + count <= m->n);
-    for (size_t i = 0; i < count; i++, at++) check_item(&items[i], &m->items[at], at);
+    for (size_t i = 0; i < count; i++, at++)
+      if (records[i] != NULL)
+        check_record(records[i], &items[i], &m->items[at], at);
+      else
+        check_item(&items[i], &m->items[at], at);
   } while (count > 0);
   assert_int_equal(at, m->n);
   rv_snapshot_free(snapshot);
   rv_table_info_fini(&m->info);
   free(m);
   rv_store_unref(store);
+  return num_early;
 }
 
 static void a_snapshot_is_the_table_as_it_was_whatever_changes_meanwhile(void **state)
 {
   (void)state;
   for (int kind = 0; kind < 6; kind++)
-    for (uint64_t seed = 1; seed <= 3; seed++) walk_while_shaking(kind, seed, false);
+    for (uint64_t seed = 1; seed <= 3; seed++) assert_int_equal(walk_while_shaking(kind, seed, false, false), 0);
 }
 
 static void a_reset_takes_nothing_from_it(void **state)
 {
   (void)state;
-  for (int kind = 0; kind < 6; kind++) walk_while_shaking(kind, 9, true);
+  for (int kind = 0; kind < 6; kind++) walk_while_shaking(kind, 9, true, false);
+  assert_true(walk_while_shaking(1, 9, true, true) > 0);
+}
+
+static void items_that_go_before_their_turn_are_written_at_once_and_come_in_their_turn(void **state)
+{
+  (void)state;
+  for (int kind = 0; kind < 6; kind++) {
+    size_t written = 0;
+    for (uint64_t seed = 11; seed <= 13; seed++) written += walk_while_shaking(kind, seed, false, true);
+    if (written == 0) fail_msg("kind %d: none went before its turn", kind);
+  }
+}
+
+static rv_code fail_to_write(void *context, const rv_draw *draw, rv_buf **record, rv_error *err)
+{
+  (void)draw, (void)record;
+  return --*(int *)context < 0 ? rv_fail(err, RV_UNKNOWN, "the disk is gone") : write_early(&(size_t){0}, draw, record, err);
+}
+
+static void what_cannot_be_written_early_is_an_error_and_nothing_stays(void **state)
+{
+  (void)state;
+  rv_table_config config = config_of(1);
+  rv_store *store = store_of(&config);
+  shaker s = shaker_of(store, 21);
+  for (int i = 0; i < 400; i++) shake(&s);
+  for (int fine = 0; fine < 40; fine += 13) {
+    rv_snapshot *snapshot;
+    rv_error err;
+    int left = fine;
+    rv_code code = RV_OK;
+    must(rv_snapshot_new(s.table, &snapshot, &err), &err);
+    rv_snapshot_write_early(snapshot, fail_to_write, &left);
+    while (code == RV_OK) {
+      for (int i = 0; i < 20; i++) shake(&s);
+      code = rv_snapshot_gather(snapshot, &err);
+    }
+    assert_int_equal(code, RV_UNKNOWN);
+    rv_snapshot_free(snapshot);
+  }
+  rv_store_unref(store);
 }
 
 static void one_that_is_given_up_anywhere_leaves_nothing_behind(void **state)
@@ -313,6 +392,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_snapshot_is_the_table_as_it_was_whatever_changes_meanwhile),
       cmocka_unit_test(a_reset_takes_nothing_from_it),
+      cmocka_unit_test(items_that_go_before_their_turn_are_written_at_once_and_come_in_their_turn),
+      cmocka_unit_test(what_cannot_be_written_early_is_an_error_and_nothing_stays),
       cmocka_unit_test(one_that_is_given_up_anywhere_leaves_nothing_behind),
       cmocka_unit_test(an_empty_table_gives_no_items),
       cmocka_unit_test(a_snapshot_under_four_threads_is_the_table_of_the_moment_it_began),
