@@ -54,7 +54,7 @@ typedef struct rv_cell {
 /* The column's name in error messages ("('obs', 'pixels')"); without it, its number. */
 RV_API rv_code rv_writer_name_column(rv_writer *writer, uint32_t column, const char *name, rv_error *err);
 /* Keep-alive references and chunk length (0: chosen) of one column, also one that has not come yet. RV_FAILED_PRECONDITION
- * on a column with unfinished rows: flush first. */
+ * on a column whose chunk length was given, and that has unfinished rows: flush first. */
 RV_API rv_code rv_writer_configure_column(rv_writer *writer, uint32_t column, uint32_t num_keep_alive_refs, uint32_t chunk_length,
                                           rv_error *err);
 

@@ -115,7 +115,7 @@ class TrajectoryWriter(_leaving.Block, _core.TrajectoryWriter):
         Raises
         ------
         FailedPreconditionError
-            The column has unfinished rows: flush, or end the episode, first.
+            Its `max_chunk_length` was given, and it has unfinished rows: flush, or end the episode, first.
         """
         keep = _arguments.positive("num_keep_alive_refs", num_keep_alive_refs, _arguments.MAX_INT32)
         length = 0

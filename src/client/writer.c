@@ -156,9 +156,13 @@ rv_code rv_writer_configure_column(rv_writer *writer, uint32_t number, uint32_t 
   if (code == RV_OK) code = rv_writer_make_column(writer, number, &column, err);
   if (code != RV_OK) return code;
   char label[RV_LABEL_MAX];
-  if (column->open != NULL && column->open_rows > 0 && !writer->one_chunk)
-    return rv_fail(err, RV_FAILED_PRECONDITION, "%s has unfinished rows. Flush must be called before it is configured",
-                   rv_column_label(column, label));
+  if (column->open != NULL && column->open_rows > 0 && !writer->one_chunk) {
+    if (column->rule.fixed > 0)
+      return rv_fail(err, RV_FAILED_PRECONDITION, "%s has unfinished rows. Flush must be called before it is configured",
+                     rv_column_label(column, label));
+    rv_writer_complete_chunk(writer, column->open); /* how long it is was for us to choose */
+    if (writer->num_waiting > 0) rv_writer_dispatch(writer);
+  }
   column->keep = num_keep_alive_refs;
   rv_chunk_rule_init(&column->rule, chunk_length, num_keep_alive_refs);
   return RV_OK;

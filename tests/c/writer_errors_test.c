@@ -232,6 +232,27 @@ static void a_column_can_be_configured_before_it_comes(bool remote)
   place_close(&place);
 }
 
+static void a_column_whose_chunks_are_chosen_can_be_configured_between_its_rows(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.num_keep_alive_refs = 8});
+  for (int32_t i = 0; i < 9; i++) {
+    if (i % 3 == 2) OK(rv_writer_configure_column(writer, 0, 8, 0, error));
+    OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &i)}, 1, false, error));
+  }
+  OK(item_of_rows(writer, "plain", 1, 8, 1, 1, NULL, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_batch *batch = NULL;
+  int32_t found[8] = {0};
+  OK(rv_client_sample_batch(place.client, "plain", 1, RV_UNEQUAL_ERROR, NULL, &batch, error));
+  OK(rv_batch_gather(batch, 0, found, sizeof found, error));
+  for (int32_t i = 0; i < 8; i++) assert_int_equal(found[i], i + 1);
+  rv_batch_free(batch);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 /* ---- failures that come later ---- */
 
 static void sample_one(test_place *place, const char *table)
@@ -462,6 +483,7 @@ BOTH(create_item_says_what_is_wrong)
 BOTH(a_column_called_otherwise_than_in_the_signature_is_refused)
 BOTH(configs_that_make_no_sense_are_refused)
 BOTH(a_column_can_be_configured_before_it_comes)
+BOTH(a_column_whose_chunks_are_chosen_can_be_configured_between_its_rows)
 BOTH(a_blocked_table_never_blocks_create_item)
 BOTH(bytes_in_flight_are_bounded)
 BOTH(a_freed_writer_takes_back_what_waits)
@@ -483,6 +505,7 @@ int main(void)
       BOTH_TESTS(a_column_called_otherwise_than_in_the_signature_is_refused),
       BOTH_TESTS(configs_that_make_no_sense_are_refused),
       BOTH_TESTS(a_column_can_be_configured_before_it_comes),
+      BOTH_TESTS(a_column_whose_chunks_are_chosen_can_be_configured_between_its_rows),
       BOTH_TESTS(a_blocked_table_never_blocks_create_item),
       BOTH_TESTS(bytes_in_flight_are_bounded),
       BOTH_TESTS(a_freed_writer_takes_back_what_waits),

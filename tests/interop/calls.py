@@ -217,6 +217,15 @@ CALLS = [
     ("w = writer(3); w.end_episode(); result = w.episode_steps, len(w.history['x'])", None, None),
     ("w = writer(3); w.end_episode(clear_buffers=False); result = w.episode_steps, len(w.history['x'])", None, None),
     ("writer(0).configure(('x',))", None, None),
+    ("w = writer(3); w.configure(('x',), num_keep_alive_refs=3, max_chunk_length=3); "
+     "w.append({'x': np.zeros(2, np.float32), 'y': np.int64(9)}); "
+     "result = w.history['x'][-2:].numpy().tolist()", None, None),
+    ("w = writer(0); w.configure(('x',), num_keep_alive_refs=3, max_chunk_length=3); "
+     "w.append({'x': np.zeros(2, np.float32), 'y': np.int64(9)}); "
+     "w.configure(('x',), num_keep_alive_refs=3, max_chunk_length=3)", "Flush must be called", None),
+    ("result = len(writer(3).history['x'][5:])", None, "a slice from behind the rows wraps around in dm-reverb"),
+    ("result = len(writer(3).history['x'][2:9])", None, None),
+    ("result = len(writer(3).history['x'][:9])", None, None),
     ("writer(0).configure(('x',), num_keep_alive_refs=0, max_chunk_length=1)", "positive", None),
     ("writer(0).configure(('x',), num_keep_alive_refs=2, max_chunk_length=3)", "positive", None),
     ("writer(0).configure(['x'], num_keep_alive_refs=2, max_chunk_length=1)", None, None),
