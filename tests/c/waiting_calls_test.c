@@ -1,6 +1,6 @@
 /* Every call of the client that may wait: it ends at its deadline, when it is cancelled and when it is interrupted, and says what it waited
  * for. The table below lists them all; each row is walked in process, over loopback, and at a server that takes connections and does
- * not answer. */
+ * not answer. tests/python/test_waiting_calls.py looks whether every function that takes an rv_wait is here. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -42,6 +42,15 @@ static rv_code add_batch(world *w, const rv_wait *wait, rv_error *err)
 {
   size_t added;
   return rv_client_add_batch(w->place.client, "full", &batch_of_one, 1, 1, NULL, NULL, &added, wait, err);
+}
+static rv_code add_named(world *w, const rv_wait *wait, rv_error *err)
+{
+  return rv_client_add_named(w->place.client, "full", 1, &row, 1, 1, NULL, wait, err);
+}
+static rv_code add_batch_named(world *w, const rv_wait *wait, rv_error *err)
+{
+  size_t added;
+  return rv_client_add_batch_named(w->place.client, "full", 1, &batch_of_one, 1, 1, NULL, NULL, &added, wait, err);
 }
 static rv_code sample_batch(world *w, const rv_wait *wait, rv_error *err)
 {
@@ -233,6 +242,8 @@ static const struct waiting_call {
 } calls[] = {
     {"add", add, INSERTING, INSERTING},
     {"add_batch", add_batch, INSERTING, INSERTING},
+    {"add_named", add_named, INSERTING, INSERTING},
+    {"add_batch_named", add_batch_named, INSERTING, INSERTING},
     {"sample_batch", sample_batch, SAMPLING, SAMPLING},
     {"sample_into", sample_into, SAMPLING, SAMPLING},
     {"sampler_next", next_sample, SAMPLING, SAMPLING},
