@@ -2,8 +2,12 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "store/memory.h"
 #include "store/row_plan.h"
 #include "store/tally.h"
 #include "store/trajectory_parts.h"
@@ -15,7 +19,8 @@ enum {
   FETCHED_OF_MORE = 1 << 11, /* of a row that is not: so far ahead */
   LARGE_BYTES = 1 << 10,     /* of a row, or of an item's rows that lie together: worth fetching ahead */
   TOGETHER_BYTES = 1 << 19,  /* of a batch: worth waking somebody for */
-  PIECES = 16                /* of a batch */
+  PIECES = 16,               /* of a batch */
+  ASKED_BATCHES = 63         /* whose rows are asked for until it is looked again whether that is of use */
 };
 
 /* ---- copying ---- */
@@ -323,14 +328,58 @@ static size_t bytes_of_item(const rv_gathering *g)
   return bytes;
 }
 
+/* ---- what lies in a file ---- */
+
+static void ask_for_rows(const rv_chunk *chunk, const rv_slice *slice, int64_t first)
+{
+  const rv_lane *lane = &chunk->lanes[slice->tensor];
+  if (lane->base == NULL || slice->length <= 0) return;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)(lane->base + (size_t)first * lane->stride);
+  const uintptr_t end = begin + (size_t)(slice->length - 1) * lane->stride + lane->row_bytes, from = begin / page * page;
+  madvise((void *)from, end - from, MADV_WILLNEED);
+}
+
+/* Of chunks that have moved to a file (cold.h) all rows are asked for before the first is read, so that the disk has them to do together and
+ * each in one piece; what the system has in its cache it only finds there. */
+static void ask_for_cold(const rv_draw *draws, size_t n)
+{
+  for (size_t i = 0; i < n; i++) {
+    const rv_trajectory *trajectory = draws[i].trajectory;
+    for (uint32_t k = 0; k < trajectory->num_slices; k++) {
+      const rv_slice *slice = &trajectory->slices[k];
+      const rv_chunk *chunk = slice->chunk == NULL ? draws[i].chunk : slice->chunk;
+      if (rv_chunk_is_spilled(chunk)) ask_for_rows(chunk, slice, slice->offset + (slice->chunk == NULL ? draws[i].base_row : 0));
+    }
+  }
+}
+
+/* The account of a store that spills; else NULL. */
+static rv_memory *spilling(const rv_draw *draw)
+{
+  const rv_slice *slice = draw->trajectory->slices;
+  const rv_chunk *chunk = draw->trajectory->num_slices == 0 ? NULL : slice->chunk == NULL ? draw->chunk : slice->chunk;
+  rv_memory *account = chunk == NULL ? NULL : atomic_load_explicit(&chunk->account, memory_order_relaxed);
+  return account != NULL && rv_memory_spills(account) ? account : NULL;
+}
+
+/* Reads from disks that this thread has waited for. */
+static long disk_waits(void)
+{
+#ifdef RUSAGE_THREAD
+  struct rusage used;
+  if (getrusage(RUSAGE_THREAD, &used) == 0) return used.ru_majflt;
+#endif
+  return 0;
+}
+
 rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs, size_t num_columns,
                             rv_error *err)
 {
   return rv_draws_gather_together(NULL, draws, n, lengths, outs, num_columns, err);
 }
 
-rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
-                                 size_t num_columns, rv_error *err)
+static rv_code gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
+                               size_t num_columns, rv_error *err)
 {
   if (n == 0) return RV_OK;
   rv_gathering g = {.draws = draws,
@@ -354,6 +403,25 @@ rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, 
   atomic_init(&g.code, RV_OK);
   rv_crew_run(crew, (n + g.piece - 1) / g.piece, bytes * n, gather_piece, &g);
   return (rv_code)atomic_load(&g.code);
+}
+
+/* Asking costs a system call a row, which is much where the system has them all: so it is only done for a while after a batch without it had to
+ * wait for the disk. */
+rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
+                                 size_t num_columns, rv_error *err)
+{
+  rv_memory *account = n == 0 ? NULL : spilling(&draws[0]);
+  if (account == NULL) return gather_together(crew, draws, n, lengths, outs, num_columns, err);
+  unsigned ahead = atomic_load_explicit(&account->ask_ahead, memory_order_relaxed);
+  if (ahead > 0) {
+    atomic_store_explicit(&account->ask_ahead, ahead - 1, memory_order_relaxed);
+    ask_for_cold(draws, n);
+    return gather_together(crew, draws, n, lengths, outs, num_columns, err);
+  }
+  long before = disk_waits();
+  rv_code code = gather_together(crew, draws, n, lengths, outs, num_columns, err);
+  if (disk_waits() > before) atomic_store_explicit(&account->ask_ahead, ASKED_BATCHES, memory_order_relaxed);
+  return code;
 }
 
 rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t length, void *out, rv_error *err)

@@ -27,6 +27,7 @@ typedef struct rv_memory {
   atomic_bool serving;      /* a thread looks whether it has it */
   atomic_bool spills;       /* cold chunks go to a file (cold.h) */
   atomic_int spill_fault;   /* errno of what keeps them from it; 0: nothing does */
+  atomic_uint ask_ahead;    /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
   atomic_size_t spilled;    /* bytes that lie there: not in `bytes` */
 } rv_memory;
 
