@@ -11,7 +11,7 @@
 rv_code rv_fail(rv_error *err, rv_code code, const char *format, ...) RV_PRINTF(3, 4);
 rv_code rv_vfail(rv_error *err, rv_code code, const char *format, va_list args) RV_PRINTF(3, 0);
 
-/* The sentence for an allocation of `bytes` that failed: RV_RESOURCE_EXHAUSTED. */
+/* The sentence for an allocation of `bytes` (0: not known how many) that failed: RV_RESOURCE_EXHAUSTED. */
 rv_code rv_fail_memory(rv_error *err, size_t bytes);
 
 /* Copies `from` to `to`, which may be NULL, and returns its code. */

@@ -1,6 +1,7 @@
 #include "net/tls.h"
 
 #include <errno.h>
+#include <openssl/x509v3.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,11 +77,25 @@ static rv_code use_revocations(const rv_tls *tls, SSL_CTX *context, rv_error *er
   if (code != RV_OK) return code;
   X509_STORE *store = SSL_CTX_get_cert_store(context);
   X509_LOOKUP *files = X509_STORE_add_lookup(store, X509_LOOKUP_file());
-  if (files == NULL) return rv_fail_memory(err, 1);
+  if (files == NULL) return rv_fail_memory(err, 0);
   if (X509_load_crl_file(files, path, X509_FILETYPE_PEM) < 1)
     return fail_file("revocation file", path, "it must have revocation lists (CRL) in PEM", err);
   X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
   return check_revocations(store, path, err);
+}
+
+/* OpenSSL looks into an authority's extensions when it is first needed, and where memory is out then takes it for invalid for ever: so that
+ * is done now. False: memory is out. */
+static bool understand_authorities(SSL_CTX *context)
+{
+  const STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
+  for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
+    X509 *authority = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i));
+    ERR_clear_error();
+    bool invalid = authority != NULL && (X509_get_extension_flags(authority) & EXFLAG_INVALID) != 0;
+    if (invalid && ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE) return false;
+  }
+  return true;
 }
 
 static rv_code use_authorities(const rv_tls *tls, SSL_CTX *context, rv_error *err)
@@ -94,6 +109,7 @@ static rv_code use_authorities(const rv_tls *tls, SSL_CTX *context, rv_error *er
     if (code != RV_OK) return code;
     if (SSL_CTX_load_verify_file(context, path) != 1)
       return fail_file("authority file", path, "it must have certificates in PEM", err);
+    if (!understand_authorities(context)) return rv_fail_memory(err, 0);
     if (tls->server) SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(path));
   }
   bool ask = !tls->server || path != NULL;
@@ -124,7 +140,7 @@ static int select_http2(SSL *ssl, const unsigned char **out, unsigned char *out_
 static rv_code make_context(const rv_tls *tls, SSL_CTX **out, rv_error *err)
 {
   SSL_CTX *context = SSL_CTX_new(tls->server ? TLS_server_method() : TLS_client_method());
-  if (context == NULL) return rv_fail_memory(err, 1);
+  if (context == NULL) return rv_fail_memory(err, 0);
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
@@ -198,7 +214,7 @@ rv_code rv_tls_new(const rv_tls_config *config, bool server, rv_tls **out, rv_er
   if (tls->socket_bio == NULL || !copy(&tls->certificate_file, full.certificate_file) || !copy(&tls->key_file, full.key_file) ||
       !copy(&tls->authority_file, full.authority_file) || !copy(&tls->server_name, full.server_name) ||
       !copy(&tls->revocation_file, full.revocation_file))
-    code = rv_fail_memory(err, 1);
+    code = rv_fail_memory(err, 0);
   if (code == RV_OK) code = make_context(tls, &tls->context, err);
   if (code != RV_OK) {
     rv_tls_unref(tls);

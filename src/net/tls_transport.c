@@ -343,7 +343,7 @@ rv_code rv_transport_init_tls(rv_transport *transport, int fd, rv_tls *tls, cons
   if (!state_init(state, tls, fd, host)) {
     state_free(state);
     ERR_clear_error();
-    return rv_fail_memory(err, 1);
+    return rv_fail_memory(err, 0);
   }
   *transport = (rv_transport){.ops = &ops, .fd = fd, .state = state};
   return RV_OK;

@@ -23,7 +23,7 @@ static rv_code send_path(checkpoint_call *call, rv_error *err)
 {
   rv_writer_buf body;
   rv_pieces response;
-  if (call->path == NULL) return rv_fail_memory(err, 1);
+  if (call->path == NULL) return rv_fail_memory(err, 0);
   rv_writer_buf_init(&body);
   rv_pieces_init(&response);
   rv_checkpoint_response_serialize(&body, call->path);

@@ -173,7 +173,7 @@ static rv_code fill_in_texts(rv_table_info *out, rv_error *err)
 {
   if (out->name == NULL) out->name = calloc(1, 1);
   if (out->extensions == NULL) out->extensions = calloc(1, 1);
-  return out->name != NULL && out->extensions != NULL ? RV_OK : rv_fail_memory(err, 1);
+  return out->name != NULL && out->extensions != NULL ? RV_OK : rv_fail_memory(err, 0);
 }
 
 rv_code rv_table_info_parse(rv_span message, rv_info_budget *budget, rv_table_info *out, rv_error *err)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/failing_testing.h"
+#include "net/certificates_testing.h"
 #include "support/failing_libraries.h"
 
 #include <time.h>
@@ -465,6 +466,58 @@ static void servers_are_made_whole_or_not_at_all(void **state)
   place_close(&place);
 }
 
+/* ---- TLS ---- */
+
+static void serve_in_tls(test_place *place, const rv_tls_config *tls, char address[32])
+{
+  const char *addresses[] = {"127.0.0.1:0"};
+  rv_server_config config = {
+      .size = sizeof config, .store = place->store, .addresses = addresses, .num_addresses = 1, .io_threads = 1, .tls = tls};
+  OK(rv_server_new(&config, &place->server, error));
+  snprintf(address, 32, "127.0.0.1:%u", (unsigned)rv_server_port(place->server, 0));
+}
+
+/* Connecting is tried again until it is done. */
+static void a_row_is_added_in_tls(void **state)
+{
+  (void)state;
+  remote = true;
+  char ours[] = "/tmp/reverie-ca-XXXXXX", certificate[] = "/tmp/reverie-cert-XXXXXX";
+  close(mkstemp(ours));
+  close(mkstemp(certificate));
+  test_authority authority;
+  authority_init(&authority, "test authority");
+  authority_write(&authority, ours);
+  authority_issue(&authority, certificate, "server", "IP:127.0.0.1", 86400);
+  authority_fini(&authority);
+  const rv_tls_config of_server = {.size = sizeof of_server, .certificate_file = certificate};
+  const rv_tls_config of_client = {.size = sizeof of_client, .authority_file = ours};
+  rv_random random;
+  rv_random_init(&random, (uint64_t)time(NULL));
+  long n = 0;
+  for (bool failed = true; failed; n += step_from(&random)) {
+    rv_table_config table = place_queue_like("t", 10);
+    test_place place;
+    char address[32];
+    place_open(&place, false, &table, 1);
+    serve_in_tls(&place, &of_server, address);
+    rv_client *client = NULL;
+    rv_client_config config = {.size = sizeof config, .address = address, .tls = &of_client};
+    OK(rv_client_new(&config, &client, error));
+    fail_allocation(n);
+    const int64_t value = 1;
+    const rv_tensor row = {.dtype = RV_INT64, .data = &value};
+    TRY(rv_client_add(client, "t", &row, 1, 1, NULL, &patient, error));
+    failed = allocation_failed();
+    assert_int_equal(place_size(&place, "t"), 1);
+    rv_client_free(client);
+    place_close(&place);
+  }
+  print_message("about %ld allocations\n", n);
+  unlink(ours);
+  unlink(certificate);
+}
+
 #define IN_PROCESS_AND_REMOTE(name)                                                                                              \
   {#name "_in_process", name, NULL, NULL, NULL},                                                                                 \
   {                                                                                                                              \
@@ -481,6 +534,7 @@ int main(void)
       IN_PROCESS_AND_REMOTE(a_step_writer_writes),
       IN_PROCESS_AND_REMOTE(a_structured_writer_writes),
       IN_PROCESS_AND_REMOTE(transitions_are_added),
+      cmocka_unit_test(a_row_is_added_in_tls),
   };
   fail_libraries();
   return cmocka_run_group_tests(tests, NULL, NULL);
