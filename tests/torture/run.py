@@ -180,10 +180,10 @@ class Run:
         usage = self.watch.look()
         self.note(f"kill; the server had {0 if usage is None else usage.memory / MIB:.0f} MiB")
         self.server.kill()
+        self.model.killed(time.monotonic())  # until now it may have answered
         self.end_life("kill", fault)
         if heal is not None:
             heal()
-        self.model.killed(killed)
         self.start_server()
         ready = time.monotonic()
         self.judge.add("kill", killed, ready)
@@ -218,8 +218,8 @@ class Run:
             time.sleep(min(1.0, DRAIN))
             heal()
             self.server.terminate(TERMINATES_WITHIN)
+        self.model.killed(time.monotonic())
         self.end_life("terminate", fault)
-        self.model.killed(began)
         self.start_server()
         ready = time.monotonic()
         self.judge.add("terminate", began, ready)

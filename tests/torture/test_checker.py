@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pathlib
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from . import items, schedule
 from .checker import Before, compare
+from .interrupts import Interrupts
 from .ledger import Ledger
 from .model import Model
 from .ranges import Ranges
+from .run import Options, Run
 
 
 class Story:
@@ -155,6 +158,26 @@ def test_a_queue_hands_out_each_item_once(tmp_path: pathlib.Path) -> None:
     reader.received(items.ids_of(1, 4, 4).tolist())
     queue.model.read()
     assert queue.model.tables["queue"].received.twice == items.ids_of(1, 4, 4).tolist()
+
+
+def test_what_a_server_handed_out_in_its_last_moment_may_come_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives, and answers, until the signal has come: not only until somebody decides to kill it."""
+    (tmp_path / "streams").mkdir()
+    queue = Story(tmp_path / "streams", "queue")
+    writer, reader = queue.ledger(1), queue.ledger(2)
+    writer.confirmed(1, 10, writer.sent(1, 10))
+    run = Run(Options(1.0, 1, "release", "always", False, tmp_path), tmp_path, Interrupts())
+    run.model = queue.model
+    run.server = mock.Mock(mode="always", kill=lambda: reader.asking(2))
+    run.watch = mock.Mock(look=lambda: None)
+    for done in ("end_life", "start_server", "compare"):
+        monkeypatch.setattr(run, done, lambda *_: None)
+    run.kill()
+    reader.received([*items.ids_of(1, 1, 1).tolist(), *items.ids_of(1, 1, 1).tolist()])  # before the kill, and after
+    queue.model.read()
+    assert queue.model.tables["queue"].received.twice == []
 
 
 def test_payloads_and_priorities_say_which_item_they_are_of() -> None:

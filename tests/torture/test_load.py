@@ -11,7 +11,7 @@ import sys
 from . import status
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STOPS, STOPPED = 8, 0.5  # so many times for so many seconds
+STOPS, STOPPED = 4, 0.5  # so many times for so many seconds
 
 CHILD = """
 import ctypes, pathlib, signal, sys
