@@ -1,0 +1,195 @@
+/* What a start depends on: who has the journal, and which tables and checkpoints are there. */
+#include "persist/journal_testing.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static void one_process_has_a_journal_at_a_time(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1), second;
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &second, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "another process has the journal"));
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* A server that is killed, and a child that it forked and that lives on. */
+static void a_child_of_a_killed_server_does_not_keep_the_journal(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  int ready[2], end[2], status;
+  char byte;
+  assert_int_equal(pipe(ready) | pipe(end), 0);
+  pid_t server = fork();
+  assert_true(server >= 0);
+  if (server == 0) {
+    close(end[1]);
+    journaled own = open_with(&d, (how){.mode = 0}, &config, 1);
+    add_rows(rv_store_table(own.store, 0), 3, 0);
+    sync_all(&own);
+    pid_t child = fork();
+    if (child == 0) {
+      close(ready[1]);
+      _exit(read(end[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    if (child < 0 || write(ready[1], "r", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  rv_error err;
+  journaled j;
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_FAILED_PRECONDITION); /* it lives */
+  kill(server, SIGKILL);
+  assert_int_equal(waitpid(server, &status, 0), server);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close(end[1]); /* now the child ends, too */
+  close(end[0]);
+  close(ready[0]);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_table_that_was_added_keeps_what_was_confirmed_into_it(void **state)
+{
+  rv_table_config tables[] = {rv_table_config_default("first", 1000), rv_table_config_default("added", 1000)};
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, tables, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, tables, 2);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  add_rows(rv_store_table(j.store, 1), 4, 20);
+  sync_all(&j);
+  disk copy = copy_of(&d, "copy");
+  journaled again = open_with(&copy, (how){.mode = 0}, tables, 2);
+  assert_int_equal(size_of(again.store, 1), 4);
+  same_stores(j.store, again.store);
+  close_all(&again);
+  close_all(&j);
+  disk_fini(&copy);
+  disk_fini(&d);
+}
+
+/* The offset of the first record of that kind's group; 0: none. */
+static size_t group_with(const uint8_t *bytes, size_t size, uint8_t kind)
+{
+  rv_group_header group;
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    uint8_t found;
+    rv_span body;
+    bool broken = false;
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    rv_span records = {bytes + at + RV_JOURNAL_GROUP_HEADER, group.bytes};
+    while (rv_journal_record_next(&records, &found, &body, &broken))
+      if (found == kind) return at + RV_JOURNAL_GROUP_HEADER;
+  }
+  return 0;
+}
+
+static void salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  uint64_t before[2], after[2];
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  sync_all(&j);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  rv_store_state_id(j.store, before);
+  close_all(&j);
+  last_segment_name(&d, name);
+  size_t size = read_bytes(d.journal, name, &bytes), at = group_with(bytes, size, RV_RECORD_SNAPSHOT);
+  assert_true(at > 0);
+  bytes[at] ^= 1;
+  write_bytes(d.journal, name, bytes, size);
+  free(bytes);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  logged(*state, "table \"replay\" go on from the checkpoint was not found");
+  rv_store_state_id(j.store, after);
+  assert_memory_not_equal(before, after, sizeof before);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char command[700];
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  close_all(&j);
+  size_t checkpoints = count_entries(d.checkpoints);
+  snprintf(command, sizeof command, "mv %s %s.away", d.journal, d.journal); /* not mounted */
+  assert_int_equal(system(command), 0);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+    assert_non_null(strstr(err.message, d.journal));
+    assert_non_null(strstr(err.message, "salvage"));
+    assert_int_equal(count_entries(d.checkpoints), checkpoints);
+  }
+  snprintf(command, sizeof command, "rm -r %s && cp -r %s.away %s", d.journal, d.journal, d.journal);
+  assert_int_equal(system(command), 0);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 5);
+  close_all(&j);
+  snprintf(command, sizeof command, "rm -r %s", d.journal);
+  assert_int_equal(system(command), 0);
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  logged(*state, "what happened after the checkpoint is lost");
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1); /* once is enough */
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from(void **state)
+{
+  rv_error err;
+  fixture *f = *state;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(f, "first"), other = disk_of(f, "other");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  char *made = save_with(d.checkpointer, j.store);
+  close_all(&j);
+  disk_fini(&other);
+  rv_checkpointer_config with_fallback = {
+      .size = sizeof with_fallback, .path = other.checkpoints, .fallback_path = made, .env = &f->env};
+  must(rv_checkpointer_new(&with_fallback, &other.checkpointer, &err), &err);
+  j = open_with(&other, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close_all(&j);
+  free(made);
+  disk_fini(&other);
+  disk_fini(&d);
+}
+
+int main(void)
+{
+#define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      WITH_DISK(one_process_has_a_journal_at_a_time),
+      WITH_DISK(a_child_of_a_killed_server_does_not_keep_the_journal),
+      WITH_DISK(a_table_that_was_added_keeps_what_was_confirmed_into_it),
+      WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
+      WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
+      WITH_DISK(a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
