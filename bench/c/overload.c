@@ -15,6 +15,7 @@
 #include "common.h"
 #include "net/net.h"
 #include "reverie/server.h"
+#include "store/idle_selector_testing.h"
 #include "wire/unary.h"
 
 enum { AT_ONCE = 4, TICK_NS = 1000000, MOST_CALLS = 8000000 };
@@ -144,47 +145,14 @@ static double percentile(float *sorted, int64_t n, double part)
 
 static int64_t work_ns;
 
-static rv_code create(const char *options, void **selector, rv_error *err)
-{
-  (void)options, (void)err;
-  *selector = &work_ns;
-  return RV_OK;
-}
-static void nothing(void *selector)
-{
-  (void)selector;
-}
-static rv_code insert(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err)
-{
-  (void)selector, (void)slot, (void)key, (void)priority, (void)err;
-  return RV_OK;
-}
-static void drop(void *selector, uint32_t slot, uint64_t key)
-{
-  (void)selector, (void)slot, (void)key;
-}
 static rv_code update(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err)
 {
-  (void)slot, (void)key, (void)priority, (void)err;
-  for (int64_t until = cpu_ns(CLOCK_THREAD_CPUTIME_ID) + *(const int64_t *)selector; cpu_ns(CLOCK_THREAD_CPUTIME_ID) < until;)
-    continue;
+  (void)selector, (void)slot, (void)key, (void)priority, (void)err;
+  for (int64_t until = cpu_ns(CLOCK_THREAD_CPUTIME_ID) + work_ns; cpu_ns(CLOCK_THREAD_CPUTIME_ID) < until;) continue;
   return RV_OK;
 }
-static uint32_t choose(void *selector, uint64_t random, double *probability)
-{
-  (void)selector, (void)random;
-  *probability = 1;
-  return 0;
-}
 
-static const rv_selector_ops slow = {.size = sizeof slow,
-                                     .create = create,
-                                     .destroy = nothing,
-                                     .insert = insert,
-                                     .remove = drop,
-                                     .update = update,
-                                     .clear = nothing,
-                                     .select = choose};
+static const rv_selector_ops slow = IDLE_SELECTOR_OPS(update);
 
 typedef struct served {
   rv_registry *registry;

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "store/idle_selector_testing.h"
 #include "support/rig.h"
 
 enum { BURST = 150, WORK_MS = 10, CROWD = 2000, READERS = 5, WIDTH = 4096, ROUNDS = 50 };
@@ -22,25 +23,6 @@ static const rv_wait patient = {.timeout_ms = 60000};
 
 static atomic_int updates;
 
-static rv_code create(const char *options, void **selector, rv_error *err)
-{
-  (void)options, (void)err;
-  *selector = &updates;
-  return RV_OK;
-}
-static void nothing(void *selector)
-{
-  (void)selector;
-}
-static rv_code insert(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err)
-{
-  (void)selector, (void)slot, (void)key, (void)priority, (void)err;
-  return RV_OK;
-}
-static void drop(void *selector, uint32_t slot, uint64_t key)
-{
-  (void)selector, (void)slot, (void)key;
-}
 static rv_code update(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err)
 {
   (void)selector, (void)slot, (void)key, (void)priority, (void)err;
@@ -48,20 +30,8 @@ static rv_code update(void *selector, uint32_t slot, uint64_t key, double priori
   nanosleep(&(struct timespec){.tv_nsec = WORK_MS * 1000000}, NULL); /* the work */
   return RV_OK;
 }
-static uint32_t choose(void *selector, uint64_t random, double *probability)
-{
-  (void)selector, (void)random;
-  *probability = 1;
-  return 0;
-}
-static const rv_selector_ops slow = {.size = sizeof slow,
-                                     .create = create,
-                                     .destroy = nothing,
-                                     .insert = insert,
-                                     .remove = drop,
-                                     .update = update,
-                                     .clear = nothing,
-                                     .select = choose};
+
+static const rv_selector_ops slow = IDLE_SELECTOR_OPS(update);
 
 /* ---- worlds ---- */
 
