@@ -85,6 +85,17 @@ static bool chance(int64_t of_thousand)
   return (int64_t)(((uint64_t)now.tv_nsec * UINT64_C(0x9e3779b97f4a7c15) >> 40) % 1000) < of_thousand;
 }
 
+/* How much of this the disk has room for, which is then taken. The torture may heal the disk meanwhile: that stands. */
+static ssize_t take_room(size_t wanted)
+{
+  int64_t room = get(ROOM), taken;
+  do {
+    if (room < 0) return (ssize_t)wanted;
+    taken = (int64_t)wanted < room ? (int64_t)wanted : room;
+  } while (!atomic_compare_exchange_weak(&control[ROOM], &room, room - taken));
+  return (ssize_t)taken;
+}
+
 /* How many of these bytes the disk takes; negative: none, and errno says why. */
 static ssize_t allow(int file, size_t wanted)
 {
@@ -97,9 +108,8 @@ static ssize_t allow(int file, size_t wanted)
     return -1;
   }
   if (room < 0) return (ssize_t)wanted;
-  int64_t left = atomic_fetch_sub(&control[ROOM], (int64_t)wanted < room ? (int64_t)wanted : room);
-  if (left > 0) return (int64_t)wanted < left ? (ssize_t)wanted : (ssize_t)left;
-  if (left < 0) atomic_store(&control[ROOM], 0); /* two at once */
+  ssize_t taken = take_room(wanted);
+  if (taken > 0) return taken;
   atomic_fetch_add(&control[FULL_WRITES], 1);
   errno = ENOSPC;
   return -1;
