@@ -76,7 +76,6 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   rv_mutex_unlock(&server->lock);
   if (loop == NULL)
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
-  stream->home = loop;
   rv_code code = rv_access_find(stream->access, call, &stream->caller, err);
   if (code == RV_OK) code = rv_caller_take_stream(stream->caller, &server->caller_limits, err);
   if (code != RV_OK) {
@@ -85,6 +84,7 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
     return code;
   }
   if (!ops->open_to_all) greet(server, call);
+  stream->home = loop;
   rv_list_push_back(&loop->streams, &stream->link);
   return RV_OK;
 }

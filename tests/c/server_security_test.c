@@ -263,6 +263,30 @@ static void who_is_not_known_gets_nowhere(void **state)
   close_server(&s);
 }
 
+/* Of its loop's streams of samples, which share what may be sent in a turn, it was none. */
+static void samples_that_are_refused_change_nothing_for_others(void **state)
+{
+  (void)state;
+  secured s;
+  test_peer peer; /* its calls are of one loop */
+  rv_error err;
+  uint64_t key;
+  open_with_tokens(&s);
+  rv_client *actor = client_of(&s, actor_token, NULL);
+  assert_ok(add_value(actor, "replay", 1, 1.0, NULL, &long_enough, &err));
+  peer_open(&peer, s.f.address);
+  test_stream *call = stream_open(&peer, SAMPLE, NULL, 0);
+  assert_int_equal(stream_end(call, NULL), RV_UNAUTHENTICATED);
+  stream_free(call);
+  call = stream_open(&peer, SAMPLE, &as_learner, 1);
+  ask_samples(call, "replay", 1, -1);
+  assert_int_equal(read_samples(call, &key, 1), 1);
+  stream_free(call);
+  peer_close(&peer);
+  rv_client_free(actor);
+  close_server(&s);
+}
+
 static size_t count_in_log(secured *s, const char *what)
 {
   pthread_mutex_lock(&s->lock);
@@ -509,6 +533,7 @@ int main(void)
       cmocka_unit_test(an_identity_has_so_many_calls_open_and_no_more),
       cmocka_unit_test(an_identity_keeps_so_many_bytes_and_no_more),
       cmocka_unit_test(who_is_not_known_gets_nowhere),
+      cmocka_unit_test(samples_that_are_refused_change_nothing_for_others),
       cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),
       cmocka_unit_test(what_administrators_do_is_in_the_log),
       cmocka_unit_test(a_certificate_tells_who_calls),
