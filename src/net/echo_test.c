@@ -151,17 +151,23 @@ static int64_t now(void)
 static void a_deadline_ends_the_call_at_both_ends(void **state)
 {
   both *b = *state;
-  test_call call;
-  call_init(&call, &b->client, "/echo/hang");
-  call.config.deadline_ns = now() + 30000000;
-  call_start(&call);
-  call_send(&call, "x", 1);
-  call_wait(&call);
-  assert_int_equal(call.code, RV_DEADLINE_EXCEEDED);
-  assert_non_null(strstr(call.message, "Deadline Exceeded"));
-  echo_wait(&b->server, &b->server.closed, 1); /* by its own timer, or by the client's reset */
+  size_t others = 0;
+  for (int64_t ns = 30000000; echo_count(&b->server, &b->server.opened) == others; ns *= 2) {
+    test_call call;
+    call_init(&call, &b->client, "/echo/hang");
+    call.config.deadline_ns = now() + ns;
+    call_start(&call);
+    call_send(&call, "x", 1);
+    call_wait(&call);
+    assert_int_equal(call.code, RV_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(call.message, "Deadline Exceeded"));
+    call_fini(&call);
+    /* The server gets this one after it, if it got it at all: on a busy machine a short deadline passes before the call is sent. */
+    assert_int_equal(call_unary(&b->client, "/echo/unary", "x", NULL), RV_OK);
+    others++;
+  }
+  echo_wait(&b->server, &b->server.closed, others + 1); /* by its own timer, or by the client's reset */
   assert_int_equal(b->server.closed_by_code[RV_DEADLINE_EXCEEDED] + b->server.closed_by_code[RV_CANCELLED], 1);
-  call_fini(&call);
 }
 
 static void a_deadline_in_the_past_ends_at_once(void **state)

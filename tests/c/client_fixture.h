@@ -165,6 +165,11 @@ static inline void tear_down(fixture *f)
 static const rv_wait at_once __attribute__((unused)) = {.timeout_ms = 0};
 static const rv_wait shortly __attribute__((unused)) = {.timeout_ms = 100};
 static const rv_wait long_enough __attribute__((unused)) = {.timeout_ms = 30000};
+/* One after the other, for what is seen when a deadline has passed: on a busy machine a short one passes before it could happen. */
+enum { GROWING = 6 };
+static const rv_wait growing[GROWING]
+    __attribute__((unused)) = {{.timeout_ms = 100},  {.timeout_ms = 300},   {.timeout_ms = 1000},
+                               {.timeout_ms = 3000}, {.timeout_ms = 10000}, {.timeout_ms = 30000}};
 
 /* ---- rows of one column: float32[2], {value, value + 0.5} ---- */
 

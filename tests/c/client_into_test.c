@@ -155,7 +155,13 @@ TEST(a_short_batch_says_how_many)
   void *columns[] = {data};
   rv_batch_arrays arrays = arrays_for(f, "queue", columns);
   int first = f->way == IN_PROCESS ? 0 : 1; /* a server has counted the draw that told the layout */
-  assert_ok(rv_client_sample_into(f->client, "queue", 10, &arrays, &shortly, &err));
+  rv_code code = rv_client_sample_into(f->client, "queue", 10, &arrays, &shortly, &err);
+  for (int i = 1; i < GROWING && code == RV_DEADLINE_EXCEEDED; i++, first = 0) {
+    assert_ok(rv_client_reset(f->client, "queue", &long_enough, &err));
+    add_values(f->client, "queue", 3);
+    code = rv_client_sample_into(f->client, "queue", 10, &arrays, &growing[i], &err);
+  }
+  assert_ok(code);
   assert_int_equal(arrays.count, 3 - first);
   for (int i = first; i < 3; i++) assert_true(data[i - first][0] == (float)i);
   assert_code(rv_client_sample_into(f->client, "queue", 10, &arrays, &shortly, &err), RV_DEADLINE_EXCEEDED);

@@ -128,7 +128,11 @@ static void a_call_that_may_not_be_made_twice_ends_and_says_why(void **state)
   proxy_silence(&l.proxy);
   FAILS(RV_UNAVAILABLE, "was lost: nothing came from the other end for 0.3 s, not even the answer to a PING",
         rv_client_reset(l.client, "t", &patient, error));
-  OK(rv_client_reset(l.client, "t", &patient, error));
+  rv_error err;
+  rv_code code = RV_UNAVAILABLE;
+  for (int i = 0; i < 100 && code == RV_UNAVAILABLE; i++) /* on a busy machine the next line may be taken for dead, too */
+    code = rv_client_reset(l.client, "t", &patient, &err);
+  if (code != RV_OK) fail_msg("%s: %s", rv_code_name(code), err.message);
   tear_down(&l);
 }
 
@@ -171,7 +175,7 @@ static void a_quiet_line_with_somebody_on_it_stays(void **state)
   rig_stop(&rig);
 }
 
-/* Reads frames until nothing comes for `ms`; how many were PINGs without an acknowledgement, and with one. */
+/* Reads frames until one acknowledges a PING, or nothing comes for `ms`; how many were PINGs without an acknowledgement, and with one. */
 static void read_frames(int fd, int ms, size_t *asked, size_t *answered)
 {
   uint8_t bytes[4096];
@@ -179,7 +183,7 @@ static void read_frames(int fd, int ms, size_t *asked, size_t *answered)
   const struct timeval patience = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   *asked = *answered = 0;
-  for (ssize_t n; (n = recv(fd, bytes + have, sizeof bytes - have, 0)) > 0;) {
+  for (ssize_t n; *answered == 0 && (n = recv(fd, bytes + have, sizeof bytes - have, 0)) > 0;) {
     have += (size_t)n;
     for (size_t length; have >= 9; have -= 9 + length) {
       length = (size_t)bytes[0] << 16 | (size_t)bytes[1] << 8 | bytes[2];
@@ -203,7 +207,7 @@ static void who_does_not_say_that_he_answers_is_not_asked_and_stays(void **state
   read_frames(fd, 5 * TIMEOUT_MS, &asked, &answered);
   assert_int_equal(asked, 0);
   assert_int_equal(send(fd, ping, sizeof ping - 1, MSG_NOSIGNAL), sizeof ping - 1);
-  read_frames(fd, TIMEOUT_MS, &asked, &answered);
+  read_frames(fd, 60000, &asked, &answered);
   assert_int_equal(answered, 1);
   close(fd);
   tear_down(&l);

@@ -68,6 +68,7 @@ static int serve(const char *dir, const char *address)
 
 typedef struct victim {
   char dir[64], address[64];
+  int port; /* bound here, too: nobody else is given it while the server is dead */
   pid_t process;
 } victim;
 
@@ -102,11 +103,12 @@ static void choose_address(victim *v)
 {
   struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof any;
-  int probe = socket(AF_INET, SOCK_STREAM, 0);
-  assert_true(probe >= 0 && bind(probe, (struct sockaddr *)&any, size) == 0);
-  assert_int_equal(getsockname(probe, (struct sockaddr *)&any, &size), 0);
+  const int on = 1;
+  v->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(setsockopt(v->port, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+  assert_int_equal(bind(v->port, (struct sockaddr *)&any, size), 0);
+  assert_int_equal(getsockname(v->port, (struct sockaddr *)&any, &size), 0);
   snprintf(v->address, sizeof v->address, "127.0.0.1:%d", ntohs(any.sin_port));
-  close(probe);
 }
 
 /* ---- the writer ---- */
@@ -206,6 +208,7 @@ static void what_was_confirmed_is_there_once_however_often_the_server_is_killed(
   assert_memory_equal(there, w.keys, n * sizeof *there);
   rv_client_free(w.client);
   end(&v);
+  close(v.port);
   char command[128];
   snprintf(command, sizeof command, "rm -rf %s", v.dir);
   assert_int_equal(system(command), 0);

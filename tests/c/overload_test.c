@@ -162,7 +162,7 @@ static void what_cannot_be_answered_in_time_is_put_off_and_our_client_comes_agai
 /* ---- answers that nobody takes ---- */
 
 typedef struct standstill {
-  rv_loop *loop;
+  rv_task task;
   sem_t over;
 } standstill;
 
@@ -170,14 +170,9 @@ static void do_nothing(void *argument)
 {
   (void)argument;
 }
-static void wait_for_end(void *argument)
+static void stand_still(rv_task *task)
 {
-  while (sem_wait(&((standstill *)argument)->over) != 0) continue;
-}
-static void *stand_still(void *argument)
-{
-  rv_loop_call(((standstill *)argument)->loop, wait_for_end, argument);
-  return NULL;
+  while (sem_wait(&RV_CONTAINER(task, standstill, task)->over) != 0) continue;
 }
 
 static void fill_table(const world *w, int64_t n)
@@ -217,10 +212,9 @@ static void a_peer_that_takes_no_answers_makes_the_server_keep_some_megabytes_of
     if (i == 0) rv_buf_unref(stream_next(calls[0])); /* the connection stands: the others are sent at once */
   }
   rv_loop_call(peer.loop, do_nothing, NULL);
-  standstill still = {.loop = peer.loop};
+  standstill still = {.task = {.run = stand_still}};
   sem_init(&still.over, 0, 0);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, stand_still, &still), 0);
+  rv_loop_post(peer.loop, &still.task);
   rv_client *other = client_of(w.rig.address, NULL); /* is answered as ever */
   for (int i = 0; i < ROUNDS; i++) {
     rv_server_info *info;
@@ -229,7 +223,7 @@ static void a_peer_that_takes_no_answers_makes_the_server_keep_some_megabytes_of
     rv_server_info_free(info);
   }
   sem_post(&still.over);
-  pthread_join(thread, NULL);
+  rv_loop_call(peer.loop, do_nothing, NULL); /* it goes on */
   sem_destroy(&still.over);
   int answered = 0, put_off = 0;
   for (int i = 0; i < CALLS; i++) {

@@ -284,7 +284,7 @@ def test_what_comes_late_is_waited_for(address):
     reader = threading.Thread(target=lambda: got.extend(dataset(address, max_samples=2)))
     reader.start()
     client.add("replay", {"obs": np.zeros((3, 2), np.float32), "action": np.int64(7), "name": "late"})
-    reader.join(30)
+    reader.join(120)
     assert [int(sample.data["action"]) for sample in got] == [7, 7]
 
 

@@ -86,6 +86,7 @@ class Reset:
         writer.create_item("t", 2.0, [writer.history[0][-3:]])  # rows of items that are gone
         for value in range(3):
             writer.create_item("queue", value, [writer.history[0][-1:]])
+        writer.flush(2)  # those are in that there is room for
         out.append(outcome(lambda: writer.flush(timeout_ms=50)))
         client.reset("queue")
         writer.flush()  # the items that waited are in the queue now

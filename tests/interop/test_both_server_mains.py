@@ -107,7 +107,7 @@ def test_the_same_text_starts_the_same_server_to_either_client(address):
         + """
 client = reverb.Client(sys.argv[1])
 samples = [float(sample[0].data[0]) for sample in client.sample("stack", 2)]
-answer([told(client), client.server_info(10)["replay"].current_size, samples])
+answer([told(client), client.server_info(60)["replay"].current_size, samples])
 """
     )
     told, size, samples = run(script, address)

@@ -34,11 +34,11 @@ def test_trajectories_written_to_their_server_are_read_back(address):
         writer.append({"obs": np.full(2, step, np.float32), "action": np.int64(step)})
         if step >= 2:
             writer.create_item("replay", 1.5, {"obs": writer.history["obs"][-3:], "action": writer.history["action"][-1]})
-    writer.flush(timeout_ms=10_000)
+    writer.flush(timeout_ms=60_000)
     sample = next(client.sample("replay", 1, emit_timesteps=False, unpack_as_table_signature=True))
     np.testing.assert_array_equal(sample.data["obs"], [[0, 0], [1, 1], [2, 2]])
     assert (int(sample.data["action"]), sample.info.priority) == (2, 1.5)
-    assert client.server_info(timeout=10)["replay"].current_size == 3
+    assert client.server_info(timeout=60)["replay"].current_size == 3
 
 
 def test_rows_batches_and_priorities_work_with_their_server(address):
@@ -49,7 +49,7 @@ def test_rows_batches_and_priorities_work_with_their_server(address):
     assert len(batch.keys) == 4
     client.update_priorities("prioritized", batch.keys, np.full(4, 2.0))
     client.reset("prioritized")
-    assert client.server_info(timeout=10)["prioritized"].current_size == 0
+    assert client.server_info(timeout=60)["prioritized"].current_size == 0
 
 
 def test_without_a_signature_their_samples_are_lists(address):

@@ -324,7 +324,6 @@ def call(world, functions, odd):
     keywords = {r.choice(names): argument(world, odd) for _ in range(r.randrange(3)) if names}
     if any(part in name for part in SMALL_ONLY) and not all(map(is_small, [*arguments, *keywords.values()])):
         return
-    sys.last_call = name
     signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
     try:
         result = function(*arguments, **keywords)
@@ -342,14 +341,9 @@ def interrupt(*_):
     raise Interrupted
 
 
-def stuck():
-    print("did not come back:", getattr(sys, "last_call", None), file=sys.stderr, flush=True)
-
-
 def main(seed, calls):
     """So many calls, the world made anew now and then."""
     faulthandler.enable()
-    faulthandler.dump_traceback_later(120, exit=True)  # a call that cannot be interrupted
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, interrupt)
     os.chdir(os.environ.get("RV_TEST_SCRATCH", "/tmp"))
@@ -363,6 +357,7 @@ def main(seed, calls):
             world = World(r)
             odd = odd_values()
             gc.collect()
+        faulthandler.dump_traceback_later(120, exit=True)  # where it cannot be interrupted
         call(world, functions, odd)
     world.close()
     world = World(r)  # nothing that all share has gone

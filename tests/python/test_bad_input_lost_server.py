@@ -10,8 +10,8 @@ import reverie
 import server_program
 from conftest import make_table
 from reverie.errors import CancelledError, DeadlineExceededError, UnavailableError
+from waiting import LONG, Call, HeldPort, wait_until_waiting, with_a_deadline
 
-LONG = 60.0  # a bound on what should take a moment
 TABLES = ["--table", "name=t,sampler=fifo,remover=fifo", "--table", "name=q,preset=queue:1"]
 GONE = (DeadlineExceededError, UnavailableError)
 
@@ -20,10 +20,8 @@ class Fallible:
     """reverie-server on a port that stays the same over its deaths."""
 
     def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
+        self.held = HeldPort()
+        self.port, self.address = self.held.number, self.held.address
         self.server = None
 
     def start(self):
@@ -40,53 +38,12 @@ def fallible():
     server = Fallible()
     yield server
     server.kill()
+    server.held.close()
 
 
 def item(writer, table, value):
     writer.append([np.int64(value)])
     writer.create_item(table, 1.0, [writer.history[0][-1:]])
-
-
-class Call(threading.Thread):
-    """A call in a thread of its own; `join` gives what it returned or raised, and fails if it never ends."""
-
-    def __init__(self, call, *arguments, **options):
-        super().__init__(daemon=True)
-        self.call, self.result = lambda: call(*arguments, **options), None
-        self.start()
-
-    def run(self):
-        try:
-            self.result = self.call()
-        except BaseException as error:
-            self.result = error
-
-    def join(self, timeout=LONG):
-        super().join(timeout)
-        assert not self.is_alive(), "the call hangs"
-        return self.result
-
-
-class TooSlowError(AssertionError):
-    """A call was over before it was seen to wait."""
-
-
-def wait_until_waiting(calls, client, table, kind):
-    """Until all the calls, and no less, wait at the table."""
-    while getattr(client.server_info(LONG)[table], f"num_waiting_{kind}") < len(calls):
-        if not all(call.is_alive() for call in calls):
-            raise TooSlowError([call.result for call in calls])
-
-
-def with_a_deadline(body):
-    """Runs the body with a deadline for its calls that is long enough for them to be seen waiting; on a busy machine a short one
-    is not."""
-    for timeout in (2.0, 10.0):
-        try:
-            return body(timeout)
-        except TooSlowError:
-            pass
-    return body(LONG)
 
 
 # ---- a server that is not there ----

@@ -7,6 +7,7 @@ import mmap
 import numpy as np
 import pytest
 import reverie
+from waiting import TooSlowError, with_a_deadline
 
 
 def fill(client, n=20):
@@ -39,14 +40,24 @@ def test_a_batch_lies_in_arrays_that_the_function_made(connect):
 
 def test_a_batch_that_comes_short_is_a_view_of_them(team):
     client = team(1, reverie.Table.queue("t", 10))[0]
-    for wanted in (4, 3):
-        for i in range(wanted):
+    made = []
+
+    def make(shape, dtype):
+        made.append(np.empty(shape, dtype))
+        return made[-1]
+
+    def draw(there, timeout):
+        client.reset("t")
+        for i in range(there):
             client.add("t", np.int64(i))
-        made = []
-        batch = client.sample_batch(
-            "t", 8, timeout=0.3, out=lambda shape, dtype, made=made: made.append(np.empty(shape, dtype)) or made[-1]
-        )
-        assert batch.data.tolist() == list(range(wanted))
+        try:
+            return client.sample_batch("t", 8, timeout=timeout, out=make)
+        except reverie.DeadlineExceededError as error:
+            raise TooSlowError from error
+
+    for there in (4, 3):
+        batch = with_a_deadline(lambda timeout, there=there: draw(there, timeout), 0.3)
+        assert batch.data.tolist() == list(range(there))
         assert np.shares_memory(batch.data, made[-1])
 
 

@@ -17,7 +17,7 @@ def drawers():
 
 def wait_until_no_drawer():
     for thread in drawers():
-        thread.join(10)
+        thread.join(60)
     assert drawers() == []
 
 

@@ -326,7 +326,7 @@ def test_the_program_restores_and_saves(tmp_path):
         client.add_batch("t", {"x": np.arange(7)})
         assert pathlib.Path(client.checkpoint()).parent == root
     with server_program.Server(*flags) as server:
-        assert reverie.Client(server.address).server_info(timeout=10)["t"].current_size == 7
+        assert reverie.Client(server.address).server_info(timeout=60)["t"].current_size == 7
 
 
 def test_the_program_saves_by_itself(tmp_path):

@@ -143,13 +143,13 @@ def test_priorities_are_mutated(stubs, channel):
     stub = stubs.Reverb(channel)
     fill(stubs, stub, "p", 3)
     updates = [stubs.schema.KeyWithPriority(key=2, priority=0), stubs.schema.KeyWithPriority(key=3, priority=9)]
-    stub.MutatePriorities(stubs.service.MutatePrioritiesRequest(table="p", updates=updates, delete_keys=[1]), timeout=10)
+    stub.MutatePriorities(stubs.service.MutatePrioritiesRequest(table="p", updates=updates, delete_keys=[1]), timeout=60)
     request = stubs.service.SampleStreamRequest(table="p", num_samples=20)
     entries = [entry for response in stub.SampleStream(iter([request]), timeout=60) for entry in response.entries]
     assert {entry.info.item.key for entry in entries} == {3}
     bad = [stubs.schema.KeyWithPriority(key=3, priority=-1)]
     with pytest.raises(grpc.RpcError) as caught:
-        stub.MutatePriorities(stubs.service.MutatePrioritiesRequest(table="p", updates=bad), timeout=10)
+        stub.MutatePriorities(stubs.service.MutatePrioritiesRequest(table="p", updates=bad), timeout=60)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "must not be" in caught.value.details()
 
@@ -157,7 +157,7 @@ def test_priorities_are_mutated(stubs, channel):
 def test_server_info_and_reset(stubs, channel):
     stub = stubs.Reverb(channel)
     fill(stubs, stub, "t", 3)
-    info = stub.ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
+    info = stub.ServerInfo(stubs.service.ServerInfoRequest(), timeout=60)
     tables = {table.name: table for table in info.table_info}
     assert set(tables) == {"t", "q", "p"}
     assert tables["t"].current_size == 3
@@ -167,18 +167,18 @@ def test_server_info_and_reset(stubs, channel):
     assert tables["q"].rate_limiter_info.max_diff == 2
     assert tables["t"].rate_limiter_info.insert_stats.completed == 3
     assert info.tables_state_id.high or info.tables_state_id.low
-    stub.Reset(stubs.service.ResetRequest(table="t"), timeout=10)
-    info = stub.ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
+    stub.Reset(stubs.service.ResetRequest(table="t"), timeout=60)
+    info = stub.ServerInfo(stubs.service.ServerInfoRequest(), timeout=60)
     assert {table.name: table.current_size for table in info.table_info} == {"t": 0, "q": 0, "p": 0}
 
 
 def test_checkpoint_and_initialize_connection_answer_as_documented(stubs, channel):
     stub = stubs.Reverb(channel)
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Checkpoint(stubs.service.CheckpointRequest(), timeout=10)
+        stub.Checkpoint(stubs.service.CheckpointRequest(), timeout=60)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     request = stubs.service.InitializeConnectionRequest(pid=1, table_name="t")
-    answers = list(stub.InitializeConnection(iter([request]), timeout=10))
+    answers = list(stub.InitializeConnection(iter([request]), timeout=60))
     assert [answer.address for answer in answers] == [0]
 
 
@@ -186,7 +186,7 @@ def test_checkpoint_and_initialize_connection_answer_as_documented(stubs, channe
 def test_an_unknown_table_is_not_found(stubs, channel, method):
     request = getattr(stubs.service, f"{method}Request")(table="nowhere")
     with pytest.raises(grpc.RpcError) as caught:
-        getattr(stubs.Reverb(channel), method)(request, timeout=10)
+        getattr(stubs.Reverb(channel), method)(request, timeout=60)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
     assert "was not found" in caught.value.details()
 
@@ -194,36 +194,36 @@ def test_an_unknown_table_is_not_found(stubs, channel, method):
 def test_reveries_own_methods(stubs, channel):
     fill(stubs, stubs.Reverb(channel), "t", 3)
     stub = stubs.Reverie(channel)
-    page = stub.Items(stubs.reverie.ItemsRequest(table="t", capacity=2), timeout=10)
+    page = stub.Items(stubs.reverie.ItemsRequest(table="t", capacity=2), timeout=60)
     assert [i.key for i in page.items] == [1, 2]
     assert page.cursor != 0
-    page = stub.Items(stubs.reverie.ItemsRequest(table="t", capacity=2, cursor=page.cursor), timeout=10)
+    page = stub.Items(stubs.reverie.ItemsRequest(table="t", capacity=2, cursor=page.cursor), timeout=60)
     assert [i.key for i in page.items] == [3]
     assert page.cursor == 0
-    response = stub.Get(stubs.reverie.GetRequest(table="t", key=2), timeout=10)
+    response = stub.Get(stubs.reverie.GetRequest(table="t", key=2), timeout=60)
     assert [(e.info.item.key, e.info.item.times_sampled, e.end_of_sequence) for e in response.entries] == [(2, 0, True)]
     request = stubs.reverie.SetRateLimiterRequest(table="t")
     request.rate_limiter.samples_per_insert = 1
     request.rate_limiter.min_size_to_sample = 4
     request.rate_limiter.min_diff = -1e300
     request.rate_limiter.max_diff = 1e300
-    stub.SetRateLimiter(request, timeout=10)
-    info = stubs.Reverb(channel).ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
+    stub.SetRateLimiter(request, timeout=60)
+    info = stubs.Reverb(channel).ServerInfo(stubs.service.ServerInfoRequest(), timeout=60)
     assert {i.name: i.rate_limiter_info.min_size_to_sample for i in info.table_info}["t"] == 4
-    stub.SetBounds(stubs.reverie.SetBoundsRequest(table="t", max_times_sampled=3), timeout=10)
-    after = stubs.Reverb(channel).ServerInfo(stubs.service.ServerInfoRequest(), timeout=10)
+    stub.SetBounds(stubs.reverie.SetBoundsRequest(table="t", max_times_sampled=3), timeout=60)
+    after = stubs.Reverb(channel).ServerInfo(stubs.service.ServerInfoRequest(), timeout=60)
     assert [(i.max_size, i.max_times_sampled) for i in after.table_info if i.name == "t"] == [
         (i.max_size, 3) for i in info.table_info if i.name == "t"
     ]
-    stub.SetMemoryLimit(stubs.reverie.SetMemoryLimitRequest(bytes=1 << 30), timeout=10)
+    stub.SetMemoryLimit(stubs.reverie.SetMemoryLimitRequest(bytes=1 << 30), timeout=60)
 
 
 def test_health(server, channel):
     check = channel.unary_unary("/grpc.health.v1.Health/Check")
-    assert check(b"", timeout=10) == b"\x08\x01"
-    assert check(b"\x0a\x1ddeepmind.reverb.ReverbService", timeout=10) == b"\x08\x01"
+    assert check(b"", timeout=60) == b"\x08\x01"
+    assert check(b"\x0a\x1ddeepmind.reverb.ReverbService", timeout=60) == b"\x08\x01"
     with pytest.raises(grpc.RpcError) as caught:
-        check(b"\x0a\x07nothing", timeout=10)
+        check(b"\x0a\x07nothing", timeout=60)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
     watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=60)
     assert next(watch) == b"\x08\x01"
@@ -254,7 +254,7 @@ def test_a_server_that_stops_says_so(stubs):
     with server_program.channel(server.address) as channel:
         call = stubs.Reverb(channel).SampleStream(iter([stubs.service.SampleStreamRequest(table="t", num_samples=1)]), timeout=60)
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        assert check(b"", timeout=10) == b"\x08\x01"
+        assert check(b"", timeout=60) == b"\x08\x01"
         server.signal(15)
         with pytest.raises(grpc.RpcError) as caught:
             list(call)

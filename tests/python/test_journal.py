@@ -3,7 +3,6 @@
 import collections
 import os
 import random
-import socket
 import threading
 
 import numpy as np
@@ -12,6 +11,7 @@ import reverie
 import server_program
 from conftest import make_table
 from reverie.checkpointers import DefaultCheckpointer
+from waiting import HeldPort
 
 KILLS = int(os.environ.get("RV_TEST_KILLS", "8"))
 SEED = int(os.environ.get("RV_TEST_SEED", random.SystemRandom().randrange(2**32)))
@@ -23,9 +23,8 @@ class Journaled:
     """reverie-server with a journal, on a port that stays the same over its deaths."""
 
     def __init__(self, folder, *more):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.held = HeldPort()
+        self.address = self.held.address
         self.arguments = [
             "--listen",
             self.address,
@@ -44,6 +43,10 @@ class Journaled:
         if self.server is not None:
             self.server.kill()
             self.server = None
+
+    def end(self):
+        self.kill()
+        self.held.close()
 
 
 class Load(threading.Thread):
@@ -180,7 +183,7 @@ def test_nothing_confirmed_is_lost_or_doubled_when_the_server_is_killed_under_lo
         assert counts[0] > 0
     finally:
         stop.set()
-        server.kill()
+        server.end()
 
 
 def test_a_server_of_a_python_program_goes_on_where_it_was(tmp_path):

@@ -99,10 +99,10 @@ def test_items_go_in_and_come_out_through_nginx(stubs, channel, floats):
 
 def test_errors_and_unary_calls_pass_through_nginx(stubs, channel):
     service, stub = stubs[0], stubs[1](channel)
-    info = stub.ServerInfo(service.ServerInfoRequest(), timeout=10)
+    info = stub.ServerInfo(service.ServerInfoRequest(), timeout=60)
     assert [table.name for table in info.table_info] == ["t"]
     with pytest.raises(grpc.RpcError) as caught:
-        stub.Reset(service.ResetRequest(table="nowhere"), timeout=10)
+        stub.Reset(service.ResetRequest(table="nowhere"), timeout=60)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
     ask = service.SampleStreamRequest(table="t", num_samples=1)
     ask.rate_limiter_timeout.milliseconds = 20

@@ -25,12 +25,13 @@ def free_ports(n):
 
 
 def test_the_page_runs_from_top_to_bottom(tmp_path):
+    ports = free_ports(3)
     blocks = re.findall(r"^```(sh|python|yaml)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert [kind for kind, _ in blocks].count("yaml") == 1
     assert len(blocks) == 11
     script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for kind, text in blocks:
-        for port, mine in zip(("8000", "8001", "8002"), PORTS, strict=True):
+        for port, mine in zip(("8000", "8001", "8002"), ports, strict=True):
             text = text.replace(port, mine)
         text = text.replace("/data/", f"{tmp_path}/data/").replace("/backup", f"{tmp_path}/backup")
         if kind == "yaml":
@@ -53,9 +54,6 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.endswith("the end\n")
     assert "replay 1000 now, 1000 in the back-up" in ran.stdout
-
-
-PORTS = free_ports(3)
 
 
 def test_lines_of_the_log_that_the_page_shows_are_those_of_the_sources():

@@ -67,8 +67,8 @@ def test_ctrl_c_ends_every_blocked_call(where, call):
     if "{call}" == "writer.close":
         legacy.append([1])
         legacy.create_item("q", 1, 1.0)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         {BLOCKED[call]}
     except KeyboardInterrupt:
         print("interrupted")
@@ -79,8 +79,8 @@ def test_ctrl_c_ends_every_blocked_call(where, call):
 def test_ctrl_c_ends_a_call_on_a_server_that_is_not_there():
     program = """
     client = reverie.Client("127.0.0.1:1")
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         client.server_info()
     except KeyboardInterrupt:
         print("interrupted")
@@ -343,10 +343,15 @@ def test_a_call_that_succeeds_while_a_signal_handler_raises_keeps_its_result():
             client.sample_batch("q", 1)
             raise AlarmError
 
+        def alarm():
+            while client.server_info()["q"].num_waiting_inserts == 0:
+                pass
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+
         old = signal.signal(signal.SIGALRM, make_room)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
             with pytest.raises(AlarmError):
+                threading.Thread(target=alarm).start()
                 client.add("q", 1, timeout=60)
                 while True:
                     pass  # the exception comes right after the call

@@ -16,6 +16,7 @@ import trustme
 from conftest import make_table
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from waiting import says_at_its_deadline
 
 ACTOR, LEARNER = "token-of-the-actors", "token-of-the-learner"
 
@@ -67,14 +68,18 @@ def test_rows_go_over_tls_as_they_do_without(files):
         np.testing.assert_array_equal(batch.data["obs"], rows)
 
 
+def is_told(words, address, **options):
+    """A client that cannot get a connection says why when its time is over."""
+    client = reverie.Client(address, **options)
+    says_at_its_deadline(lambda timeout: client.server_info(timeout=timeout), words, 0.5, reverie.ReverieError)
+
+
 def test_a_client_without_trust_is_told_what_to_give(files):
     with serve(tls=reverie.TLS(certificate=files.server)) as server:
-        with pytest.raises(reverie.ReverieError, match="is not trusted.*authority"):
-            reverie.Client(server.address, tls=reverie.TLS()).server_info(timeout=0.5)
-        with pytest.raises(reverie.ReverieError, match="does it expect TLS"):
-            reverie.Client(server.address).server_info(timeout=0.5)
-    with serve() as server, pytest.raises(reverie.ReverieError, match="does not speak TLS"):
-        reverie.Client(server.address, tls=reverie.TLS(authority=files.authority)).server_info(timeout=0.5)
+        is_told("is not trusted.*authority", server.address, tls=reverie.TLS())
+        is_told("does it expect TLS", server.address)
+    with serve() as server:
+        is_told("does not speak TLS", server.address, tls=reverie.TLS(authority=files.authority))
 
 
 def test_certificates_are_read_again_while_it_runs(files):
@@ -119,8 +124,7 @@ def test_a_revoked_certificate_is_refused_without_a_restart(files):
         reverie.Client(server.address, tls=mine).add("t", 1.0)
         revoke(files, serial)
         server.reload_tls()
-        with pytest.raises(reverie.ReverieError, match="certificate was revoked"):
-            reverie.Client(server.address, tls=mine).server_info(timeout=2)
+        is_told("certificate was revoked", server.address, tls=mine)
         reverie.Client(server.address, tls=other).add("t", 2.0)
 
 
@@ -160,7 +164,7 @@ def test_each_may_do_what_it_was_granted_and_no_more():
         assert learner.sample_batch("t", 1).keys[0] == key
         learner.mutate_priorities("t", updates={int(key): 2.0})
         with pytest.raises(reverie.PermissionDeniedError, match='"actors" has not the right "read" on table "t"'):
-            actor.sample_batch("t", 1, timeout=5)
+            actor.sample_batch("t", 1, timeout=20)
         with pytest.raises(reverie.PermissionDeniedError, match='"insert" on table "other"'):
             actor.add("other", 1.0)
         with pytest.raises(reverie.PermissionDeniedError, match="admin"):
@@ -220,7 +224,7 @@ def test_a_certificate_says_who_calls(files):
         client = reverie.Client(server.address, tls=reverie.TLS(certificate=files.client, authority=files.authority))
         client.add("t", 1.0)
         with pytest.raises(reverie.PermissionDeniedError, match="seventh"):
-            client.sample_batch("t", 1, timeout=5)
+            client.sample_batch("t", 1, timeout=20)
         client.reset("t")
 
 
@@ -315,7 +319,7 @@ tables:
         (files.folder / "token").write_text("another-token-of-the-actors\n")
         server.signal(signal.SIGHUP)
         renewed = reverie.TLS(authority=files.folder / "other.pem")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:  # the signal is on its way
             try:
                 reverie.Client(server.address, tls=renewed, token=LEARNER).server_info(timeout=0.5)
@@ -324,7 +328,7 @@ tables:
                 assert time.monotonic() < deadline
         while True:
             try:
-                reverie.Client(server.address, tls=renewed, token="another-token-of-the-actors").add("t", 1.0, timeout=0.5)
+                reverie.Client(server.address, tls=renewed, token="another-token-of-the-actors").add("t", 1.0, timeout=20)
                 break
             except reverie.UnauthenticatedError:
                 assert time.monotonic() < deadline

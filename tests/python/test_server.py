@@ -9,6 +9,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie.errors import AddressInUseError, CancelledError, OpenPortWarning
+from waiting import LONG, Call, wait_until_waiting, with_a_deadline
 
 
 @pytest.mark.parametrize("tables", [None, [], ()])
@@ -124,24 +125,16 @@ def test_stopping_ends_waits_and_may_be_repeated(serve):
 
 @pytest.mark.parametrize("options", [{"in_process": True}, {"address": "127.0.0.1:0"}])
 def test_an_insert_that_a_stopping_server_cuts_short_is_an_error(options):
-    server = reverie.Server([reverie.Table.queue("t", 1)], **options)
-    client = reverie.Client(server.address or server)
-    client.add("t", 0)
-    outcomes = []
+    def cut_short(timeout):
+        with reverie.Server([reverie.Table.queue("t", 1)], **options) as server:
+            client = reverie.Client(server.address or server)
+            client.add("t", 0)
+            inserting = Call(client.add, "t", 1, timeout=timeout)
+            wait_until_waiting([inserting], reverie.Client(server), "t", "inserts")
+            server.stop()
+            assert isinstance(inserting.join(2 * LONG), reverie.ReverieError)
 
-    def insert():
-        try:
-            outcomes.append(client.add("t", 1, timeout=0.5))
-        except reverie.ReverieError as error:
-            outcomes.append(error)
-
-    inserting = threading.Thread(target=insert)
-    inserting.start()
-    while reverie.Client(server).server_info()["t"].num_waiting_inserts == 0:
-        pass
-    server.stop()
-    inserting.join()
-    assert isinstance(outcomes[0], reverie.ReverieError)
+    with_a_deadline(cut_short, 0.5)
 
 
 def test_wait_returns_when_another_thread_stops_the_server(serve):

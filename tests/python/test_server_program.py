@@ -65,7 +65,7 @@ def write(folder, text):
 def health(address):
     with server_program.channel(address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        return check(b"", timeout=10, wait_for_ready=True)
+        return check(b"", timeout=60, wait_for_ready=True)
 
 
 def test_help_and_version_say_what_they_should():
@@ -216,7 +216,7 @@ def waiting_sample(channel):
     request = b"\x0a\x01t\x10\x01"  # table "t", 1 sample
     call = channel.stream_stream("/deepmind.reverb.ReverbService/SampleStream")(iter([request]), timeout=60)
     info = channel.unary_unary("/deepmind.reverb.ReverbService/ServerInfo")
-    while b"ipv4:" not in info(b"", timeout=10):  # who waits is told there
+    while b"ipv4:" not in info(b"", timeout=60):  # who waits is told there
         pass
     return call
 

@@ -119,11 +119,11 @@ class Afflict:
             return nothing
         with open(f"/proc/{pid}/statm") as file:
             size = int(file.read().split()[0]) * resource.getpagesize()
-        _, hard = resource.prlimit(pid, ADDRESS_SPACE)
+        soft, hard = resource.prlimit(pid, ADDRESS_SPACE)
         resource.prlimit(pid, ADDRESS_SPACE, (size + LITTLE_MEMORY, hard))
 
         def undo() -> None:
             if self.server.pid == pid:
-                resource.prlimit(pid, ADDRESS_SPACE, (resource.RLIM_INFINITY, hard))
+                resource.prlimit(pid, ADDRESS_SPACE, (soft, hard))
 
         return undo

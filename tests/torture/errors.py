@@ -45,4 +45,4 @@ class Judge:
             return bool(kinds & (DISK | {"memory", "stop"}))
         if code == "UnknownError":  # a checkpoint that met an I/O error
             return what == "checkpoint" and bool(kinds & DISK)
-        return code == "NotFoundError" and what == "get"  # it has gone meanwhile
+        return bool(code == "NotFoundError" and what == "get")  # it has gone meanwhile

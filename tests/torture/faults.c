@@ -26,9 +26,10 @@ enum field {
   FAILED_SYNCS,
   FULL_WRITES,
   DELAYED,
-  SYNC_BEGAN_NS, /* when the fdatasync or fsync that is under way began, by CLOCK_MONOTONIC; 0: none is */
   SLOWEST_SYNC_NS,
-  NUM_FIELDS
+  SYNCS_BEGAN_NS, /* the first of MOST_SYNCS: when an fdatasync or fsync that is under way began, by CLOCK_MONOTONIC; 0: none is */
+  MOST_SYNCS = 8, /* at once */
+  NUM_FIELDS = SYNCS_BEGAN_NS + MOST_SYNCS
 };
 
 /* A library that is preloaded has nobody to hand it a context. */
@@ -150,15 +151,26 @@ static int64_t monotonic_ns(void)
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Where it is said that one is under way: several threads force files. NULL: there are more than may be told. */
+static _Atomic int64_t *begin_sync(int64_t began)
+{
+  for (int i = 0; i < MOST_SYNCS; i++) {
+    int64_t none = 0;
+    if (atomic_compare_exchange_strong(&control[SYNCS_BEGAN_NS + i], &none, began)) return &control[SYNCS_BEGAN_NS + i];
+  }
+  return NULL;
+}
+
 /* Remembers how long the slowest took: what a periodic journal may lose depends on it. */
 static int sync_timed(int file, int (*force)(int))
 {
   if (control == NULL) return force(file);
-  int64_t began = monotonic_ns(), slowest = get(SLOWEST_SYNC_NS);
-  atomic_store(&control[SYNC_BEGAN_NS], began);
+  int64_t began = monotonic_ns();
+  _Atomic int64_t *under_way = begin_sync(began);
   int result = sync_fails(file) ? -1 : force(file), number = errno;
-  atomic_store(&control[SYNC_BEGAN_NS], 0);
-  if (monotonic_ns() - began > slowest) atomic_store(&control[SLOWEST_SYNC_NS], monotonic_ns() - began);
+  int64_t took = monotonic_ns() - began, slowest = get(SLOWEST_SYNC_NS);
+  while (took > slowest && !atomic_compare_exchange_weak(&control[SLOWEST_SYNC_NS], &slowest, took)) continue;
+  if (under_way != NULL) atomic_store(under_way, 0);
   errno = number;
   return result;
 }

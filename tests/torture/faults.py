@@ -7,9 +7,10 @@ import os
 import pathlib
 import time
 
-FIELDS = 12
 CLOCK_OFFSET_NS, ROOM, WRITES_FAIL, SYNCS_FAIL, WRITE_DELAY_US, SYNC_DELAY_US = range(6)
-FAILED_WRITES, FAILED_SYNCS, FULL_WRITES, DELAYED, SYNC_BEGAN_NS, SLOWEST_SYNC_NS = range(6, 12)
+FAILED_WRITES, FAILED_SYNCS, FULL_WRITES, DELAYED, SLOWEST_SYNC_NS = range(6, 11)
+SYNCS_BEGAN_NS = range(11, 19)
+FIELDS = 19
 
 
 class Faults:
@@ -36,11 +37,12 @@ class Faults:
             self.set(field, 0)
 
     def slowest_sync(self) -> float:
-        """Seconds that the slowest fsync took since this was asked last, or has taken so far."""
-        began, slowest = self.get(SYNC_BEGAN_NS), self.get(SLOWEST_SYNC_NS)
-        self.set(SYNC_BEGAN_NS, 0)
-        self.set(SLOWEST_SYNC_NS, 0)
-        return max(slowest, time.monotonic_ns() - began if began != 0 else 0) / 1e9
+        """Of a server that has ended: seconds that its slowest fsync took, or had taken when it ended."""
+        began = [self.get(field) for field in SYNCS_BEGAN_NS]
+        took = [self.get(SLOWEST_SYNC_NS), *(time.monotonic_ns() - each for each in began if each != 0)]
+        for field in (SLOWEST_SYNC_NS, *SYNCS_BEGAN_NS):
+            self.set(field, 0)
+        return max(took) / 1e9
 
     def environment(self, sanitized: bool) -> dict[str, str]:
         """For the server's process."""

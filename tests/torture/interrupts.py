@@ -18,9 +18,13 @@ class Interrupts:
             signal.signal(number, self._come)
 
     def _come(self, _number: int, _frame: object) -> None:
-        if not self.holding:
-            raise KeyboardInterrupt
         self.came = True
+        self.check()
+
+    def check(self) -> None:
+        """Raises what came: now and then an interpreter that is in a finaliser throws away what a handler raised."""
+        if self.came and not self.holding:
+            raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -30,5 +34,4 @@ class Interrupts:
             yield
         finally:
             self.holding = False
-            if self.came:
-                raise KeyboardInterrupt
+            self.check()

@@ -27,7 +27,7 @@ def ids_of(stream: int, low: int, high: int) -> Ids:
 
 
 def priorities_of(ids: Ids, version: int = 0) -> NDArray[np.float64]:
-    return ids + version / VERSIONS
+    return (ids + version / VERSIONS).astype(np.float64)
 
 
 def from_priorities(priorities: NDArray[np.float64]) -> tuple[Ids, Ids]:

@@ -36,10 +36,12 @@ def file_of(folder: pathlib.Path, stream: int, table: str) -> pathlib.Path:
 
 
 class Ledger:
-    """Written by one load."""
+    """Written by one load, or by its successor when it was killed."""
 
     def __init__(self, folder: pathlib.Path, stream: int, table: str) -> None:
-        self.file = os.open(file_of(folder, stream, table), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        path = file_of(folder, stream, table)
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        os.ftruncate(self.file, path.read_bytes().rfind(b"\n") + 1)  # who was killed may have left half a line
 
     def _put(self, kind: str, *numbers: float) -> float:
         now = time.monotonic()

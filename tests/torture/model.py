@@ -8,6 +8,7 @@ import pathlib
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import items, ledger
 from .ranges import Ranges
@@ -188,7 +189,7 @@ class TableModel:
                     whole = dataclasses.replace(entry, low=1, high=other.sent)
                     other.take(whole, windows)
 
-    def highest_sent(self) -> items.Ids:
+    def highest_sent(self) -> NDArray[np.float64]:
         """The `size` - 1 highest priorities that were ever sent: what stands above all others stays."""
         for stream in self.streams.values():
             seen = self.best_seen.get(stream.number, 0)

@@ -105,10 +105,19 @@ class Proxy:
 
         self._ask(act)
 
+    def calm(self) -> None:
+        """From now on all connections are plain; those that there are end, whatever holds them."""
+        self.gentle = True
+        self.reset_all()
+
     def stop(self) -> None:
-        self.stopping = True
-        self._ask(lambda: None)
-        self.thread.join(10)
+        def act() -> None:
+            self.stopping = True
+
+        self._ask(act)
+        self.thread.join()
+        for each in (self.wake, self.woken):
+            each.close()
 
     # ---- its thread ----
 
@@ -132,8 +141,7 @@ class Proxy:
                 heapq.heappop(self.timers)[2]()
         for connection in list(self.connections.values()):
             self._end(connection, reset=False)
-        for each in (self.listener, self.wake, self.woken):
-            each.close()
+        self.listener.close()
         self.selector.close()
 
     def _accept(self) -> None:

@@ -29,12 +29,14 @@ from .model import Model
 from .proxy import Proxy
 from .report import Life, LiveLine, Report
 from .server import DRAIN, Server, ServerError
+from .starved import Starved
 from .tables import TABLES
 from .watch import MIB, Watch
 
 PERIOD = 0.25  # of a journal that writes periodically, seconds
 RETRY = 1.5  # seconds after which a journal that failed has tried again
-LATE = 2.0  # seconds that the journal's thread may wait for a processor
+LATE = 2.0  # seconds that the journal's thread may wait for a processor while we do not
+RECENT = 30.0  # and all of these seconds before a kill in which even we got none
 COMPARE_EVERY = 10.0
 MAX_FAULT = 12.0
 MAX_MEMORY = {"release": 512 * MIB, "asan": 4096 * MIB, "tsan": 8192 * MIB}
@@ -69,6 +71,7 @@ class Run:
             options.output.mkdir(parents=True, exist_ok=True)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="reverie-torture.", dir=options.output)).absolute()
         self.line = LiveLine()
+        self.starved = Starved()
         self.judge = Judge()
         self.random = random.Random(f"run {options.seed}")
         self.began = time.monotonic()
@@ -181,6 +184,7 @@ class Run:
         self.note(f"kill; the server had {0 if usage is None else usage.memory / MIB:.0f} MiB")
         self.server.kill()
         self.model.killed(time.monotonic())  # until now it may have answered
+        slowest_sync = self.disk.slowest_sync()  # before the next life has any
         self.end_life("kill", fault)
         if heal is not None:
             heal()
@@ -188,7 +192,7 @@ class Run:
         ready = time.monotonic()
         self.judge.add("kill", killed, ready)
         if mode == "periodic":
-            self.model.lose(self.last_safe(killed), ready)
+            self.model.lose(self.last_safe(killed, slowest_sync), ready)
         self.compare()
 
     def note(self, text: str) -> None:
@@ -196,9 +200,9 @@ class Run:
         with open(self.folder / "run.log", "a") as file:
             file.write(f"{time.monotonic():.3f} {text}\n")
 
-    def last_safe(self, killed: float) -> float:
+    def last_safe(self, killed: float, slowest_sync: float) -> float:
         """What was confirmed before this was on the disk when the server was killed."""
-        late = PERIOD + 2 * self.disk.slowest_sync() + LATE
+        late = PERIOD + 2 * slowest_sync + LATE + self.starved.between(killed - RECENT, killed)
         safe = edge = killed - late
         # The newest first: between two that follow each other closely the journal may not have been written once.
         for one in sorted(self.judge.disturbances, key=lambda each: each.end, reverse=True):
@@ -219,12 +223,13 @@ class Run:
             heal()
             self.server.terminate(TERMINATES_WITHIN)
         self.model.killed(time.monotonic())
+        slowest_sync = self.disk.slowest_sync()
         self.end_life("terminate", fault)
         self.start_server()
         ready = time.monotonic()
         self.judge.add("terminate", began, ready)
         if heal is not None and mode == "periodic":  # it may have ended while the disk took nothing
-            self.model.lose(self.last_safe(began), ready)
+            self.model.lose(self.last_safe(began, slowest_sync), ready)
         self.compare()
 
     # ---- looking ----
@@ -240,6 +245,7 @@ class Run:
 
     def look(self) -> None:
         """Is everybody alive, and within bounds?"""
+        self.interrupts.check()
         self.model.read()
         confirmed, seconds = self.model.confirmed(), time.monotonic() - self.began
         self.line.show(
@@ -267,7 +273,8 @@ class Run:
         found = status.look(path) if path.exists() else None
         if found is None or found[status.BEGAN] == 0.0:
             return
-        waited = time.monotonic() - found[status.BEGAN]
+        began, now = float(found[status.BEGAN]), time.monotonic()
+        waited = now - began - self.starved.between(began, now)  # where nobody runs no call returns
         if waited > found[status.LIMIT] + SLACK + STUCK:
             raise ViolationError(f"{name}: a call that may take {found[status.LIMIT]:g} s has not returned after {waited:.0f}")
 
@@ -363,6 +370,7 @@ class Run:
         """No faults any more: clients bring to an end what they do; then every item is looked at, and again after a kill."""
         self.report.seconds = time.monotonic() - self.began
         self.disk.heal()
+        self.proxy.calm()
         late = self.clients.finish(90.0)
         self.read_reports()
         if late:

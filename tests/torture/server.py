@@ -57,9 +57,10 @@ class Server:
         self.mode, self.incremental = "", False  # of the present life
         (folder / "spill").mkdir()
         self.sanitized = program.parents[1].name in ("asan", "tsan")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.held = socket.socket()  # bound, without listening: while the server is dead nobody else is given its port
+        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.held.bind(("127.0.0.1", 0))
+        self.port = self.held.getsockname()[1]
         self.tcp = f"127.0.0.1:{self.port}"
         self.unix = f"unix:{folder}/socket"
         settings = {
@@ -115,6 +116,7 @@ class Server:
             )
         patience = threading.Timer(START, self.process.kill)
         patience.start()
+        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         patience.cancel()
         if not line.startswith("listening"):
@@ -181,6 +183,7 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self._reap()
+        self.held.close()
 
     def bad_lines(self) -> list[str]:
         """What no log may have."""

@@ -6,8 +6,8 @@ import pathlib
 
 import numpy as np
 
-BEGAN, LIMIT, CALLS, LONGEST, STARVED = range(5)
-FIELDS = 8
+BEGAN, LIMIT, CALLS, LONGEST = range(4)
+FIELDS = 4
 
 
 def create(path: pathlib.Path) -> np.memmap:
@@ -17,5 +17,7 @@ def create(path: pathlib.Path) -> np.memmap:
 
 def look(path: pathlib.Path) -> np.ndarray | None:
     """None while it is not made yet."""
-    data = path.read_bytes()
+    data, before = path.read_bytes(), b""
+    while data != before:  # what changes while one reads may be half the old and half the new
+        data, before = path.read_bytes(), data
     return np.frombuffer(data, np.float64) if len(data) == FIELDS * 8 else None

@@ -172,6 +172,7 @@ def test_what_a_server_handed_out_in_its_last_moment_may_come_again(
     run.model = queue.model
     run.server = mock.Mock(mode="always", kill=lambda: reader.asking(2))
     run.watch = mock.Mock(look=lambda: None)
+    run.disk = mock.Mock(slowest_sync=lambda: 0.0)
     for done in ("end_life", "start_server", "compare"):
         monkeypatch.setattr(run, done, lambda *_: None)
     run.kill()

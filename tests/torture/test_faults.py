@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 from . import faults
@@ -64,3 +65,40 @@ def test_a_full_disk_that_was_healed_while_it_was_written_to_stays_healed(tmp_pa
 
     write_during(tmp_path, disk, fill_and_heal)
     assert disk.get(faults.ROOM) == -1
+
+
+# Forces a file in a thread; when it is told to another one meanwhile.
+FORCING_CHILD = """
+import os, sys, threading
+slow, quick = (os.open(path, os.O_WRONLY | os.O_CREAT) for path in sys.argv[1:])
+threading.Thread(target=os.fsync, args=(slow,), daemon=True).start()
+sys.stdin.readline()
+os.fsync(quick)
+print("forced", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_an_fsync_that_a_kill_interrupts_counts_as_long_as_it_took_whatever_others_did_meanwhile(tmp_path: pathlib.Path) -> None:
+    disk = faults.Faults(LIBRARY, tmp_path / "faults")
+    disk.set(faults.SYNC_DELAY_US, 600_000_000)
+    with subprocess.Popen(
+        [sys.executable, "-c", FORCING_CHILD, str(tmp_path / "slow"), str(tmp_path / "quick")],
+        env={**os.environ, **disk.environment(False)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        while not any(disk.get(field) for field in faults.SYNCS_BEGAN_NS):
+            assert child.poll() is None
+        seen = time.monotonic()
+        disk.heal()
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "forced\n"
+        killed = time.monotonic()
+        child.kill()
+    assert disk.slowest_sync() >= killed - seen
+    assert disk.slowest_sync() == 0.0

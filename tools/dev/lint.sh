@@ -15,3 +15,4 @@ echo "ruff, mypy"
 .venv/bin/ruff check python tests bench examples tools
 .venv/bin/ruff format --check python tests bench examples
 .venv/bin/mypy --config-file pyproject.toml python/reverie
+.venv/bin/mypy --config-file pyproject.toml -p tests.torture

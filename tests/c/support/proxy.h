@@ -126,11 +126,11 @@ static void *proxy_accept(void *argument)
     if (connection == NULL) abort();
     *connection = (proxied){.proxy = proxy, .client = client, .server = server};
     atomic_init(&connection->silent, false);
+    pthread_mutex_lock(&proxy->mutex);
+    proxy->connections[proxy->num_connections++] = connection; /* from its first byte on it can be cut, and silenced */
+    pthread_mutex_unlock(&proxy->mutex);
     if (pthread_create(&connection->up, NULL, proxy_up, connection) != 0) abort();
     if (pthread_create(&connection->down, NULL, proxy_down, connection) != 0) abort();
-    pthread_mutex_lock(&proxy->mutex);
-    proxy->connections[proxy->num_connections++] = connection;
-    pthread_mutex_unlock(&proxy->mutex);
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -28,7 +29,7 @@ def main() -> int:
 
     loads: list[Load] = [
         KINDS[each["kind"]](
-            place, each["name"], lambda address=each["address"]: connect(address), each["stream"], each["seed"], each["inherited"]
+            place, each["name"], functools.partial(connect, each["address"]), each["stream"], each["seed"], each["inherited"]
         )
         for each in job["loads"]
     ]

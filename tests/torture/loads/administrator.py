@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
 import reverie
 
-from .. import items
 from .load import PATIENCE, Load
 
 WIDTH = 16
@@ -41,11 +39,9 @@ class Administrator(Load):
             self.call("checkpoint", self.client.checkpoint, timeout=2 * PATIENCE, patience=2 * PATIENCE)
 
     def fill(self) -> None:
-        ids = self.stream.take(self.random.randint(1, 100))
-        data = {"id": ids, "payload": items.payload(ids, WIDTH)}
-        call = self.call("add_batch", self.client.add_batch, "scratch", data, ids.astype(np.float64), timeout=PATIENCE)
-        if call.succeeded and time.monotonic() > self.unsettled_until:  # otherwise the reset of before may still come
-            self.stream.confirm(ids[: call.result])
+        ids = self.add_rows("add_batch", self.random.randint(1, 100), WIDTH)
+        if time.monotonic() > self.unsettled_until:  # otherwise the reset of before may still come
+            self.stream.confirm(ids)
 
     def reset(self) -> None:
         last = self.stream.next - 1

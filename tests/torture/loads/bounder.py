@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from .. import items
 from ..server import MEMORY_LIMITS
 from ..tables import TABLES
 from .load import PATIENCE, Load
@@ -20,11 +17,7 @@ class Bounder(Load):
         self.rest(self.random.uniform(0.0, 0.05))
 
     def fill(self) -> None:
-        ids = self.stream.take(self.random.randint(1, 100))
-        data = {"id": ids, "payload": items.payload(ids, WIDTH)}
-        call = self.call("add_batch", self.client.add_batch, "bounded", data, ids.astype(np.float64), timeout=PATIENCE)
-        if call.succeeded:
-            self.stream.confirm(ids[: call.result])  # fewer where the time ran out
+        self.stream.confirm(self.add_rows("add_batch", self.random.randint(1, 100), WIDTH))
 
     def bound(self) -> None:
         rule = TABLES["bounded"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from .. import items
-from .load import PATIENCE, Load
+from .load import Load
 
 WIDTH = 4096
 
@@ -14,9 +11,5 @@ class Hauler(Load):
     tables = ("wide",)
 
     def step(self) -> None:
-        ids = self.stream.take(self.random.randint(8, 60))
-        data = {"id": ids, "payload": items.payload(ids, WIDTH)}
-        call = self.call("wide add_batch", self.client.add_batch, "wide", data, ids.astype(np.float64), timeout=PATIENCE)
-        if call.succeeded:
-            self.stream.confirm(ids[: call.result])  # fewer where the time ran out
+        self.stream.confirm(self.add_rows("wide add_batch", self.random.randint(8, 60), WIDTH))
         self.rest(self.random.uniform(0.0, 0.1))

@@ -13,36 +13,25 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import reverie
 
 from .. import items, ledger, status
+from ..starved import Starved
 
 PATIENCE = 8.0  # seconds that a call may take
-WATCH = 0.05  # seconds between looks at whether this process runs
 SLACK = 1.5  # and so much more until it is late: a client gives the server's own answer a second, a busy machine the rest
 
 
 class Place:
-    """One process of loads: where it writes, and how late its own threads come to run."""
+    """One process of loads: where it writes, and when it got no processor."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.stop = threading.Event()
-        self._watched = 0.0, time.monotonic()  # what `starved_at` gave, and when
+        self.starved = Starved()
         path = folder / "reports"
         self.reports = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            time.sleep(WATCH)
-            now = time.monotonic()
-            self._watched = self.starved_at(now), now
-
-    def starved_at(self, now: float) -> float:
-        """Seconds until now in which this process got no processor, or was stopped; also those of which the watch does not know yet."""
-        before, at = self._watched
-        return before + (now - at - WATCH if now - at > 3 * WATCH else 0.0)
 
     def report(self, kind: str, load: str, what: str, **more: Any) -> None:
         line = {"at": time.monotonic(), "kind": kind, "load": load, "what": what, **more}
@@ -115,8 +104,6 @@ class Load(threading.Thread):
     def call(self, what: str, function: Callable[..., Any], *args: Any, patience: float = PATIENCE, **options: Any) -> Call:
         """Calls it; an error of the store is reported. `patience`: what it was told to wait at most."""
         began = time.monotonic()
-        starved = self.place.starved_at(began)
-        self.status[status.STARVED] = starved
         self.status[status.LIMIT], self.status[status.BEGAN] = patience, began
         result, failed = None, None
         try:
@@ -125,7 +112,7 @@ class Load(threading.Thread):
             failed = error
         ended = time.monotonic()
         self.status[status.BEGAN] = 0.0
-        waited = ended - began - (self.place.starved_at(ended) - starved)
+        waited = ended - began - self.place.starved.between(began, ended)
         self.status[status.CALLS] += 1
         self.status[status.LONGEST] = max(self.status[status.LONGEST], waited)
         if waited > patience + SLACK:
@@ -134,6 +121,13 @@ class Load(threading.Thread):
             self.place.report("error", self.name, what, code=type(failed).__name__, text=str(failed), began=began)
             self.rest(0.05)
         return Call(result, failed)
+
+    def add_rows(self, what: str, n: int, width: int) -> items.Ids:
+        """Adds the next n rows to the load's table at once. Those that are in: fewer where the time ran out, none where it failed."""
+        ids = self.stream.take(n)
+        data = {"id": ids, "payload": items.payload(ids, width)}
+        call = self.call(what, self.client.add_batch, self.tables[0], data, ids.astype(np.float64), timeout=PATIENCE)
+        return ids[: call.result if call.succeeded else 0]
 
     def until_done(self, what: str, function: Callable[..., Any], *args: Any, **options: Any) -> bool:
         """The same call again and again, until it succeeds or the load shall end; a few times more then."""

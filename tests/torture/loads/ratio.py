@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from .. import items
 from .content import faults_of_batch
 from .load import PATIENCE, Load
 
@@ -15,11 +12,7 @@ class RatioWriter(Load):
     tables = ("ratio",)
 
     def step(self) -> None:
-        ids = self.stream.take(self.random.randint(1, 50))
-        data = {"id": ids, "payload": items.payload(ids, WIDTH)}
-        call = self.call("ratio add_batch", self.client.add_batch, "ratio", data, ids.astype(np.float64), timeout=PATIENCE)
-        if call.succeeded:
-            self.stream.confirm(ids[: call.result])  # fewer where the time ran out
+        self.stream.confirm(self.add_rows("ratio add_batch", self.random.randint(1, 50), WIDTH))
 
 
 class RatioReader(Load):
