@@ -27,6 +27,7 @@ void rv_column_free(rv_column *column)
   if (column == NULL) return;
   if (column->num_spans > 0) rv_column_expire(column, INT64_MAX);
   if (column->spare != NULL) rv_chunk_unref(column->spare);
+  rv_written_free_spares(column);
   free(column->spans);
   free(column->shape);
   free(column->name);

@@ -42,7 +42,9 @@ struct rv_column {
   size_t head, num_spans, capacity;
   rv_written *open; /* takes the next row, as tensor `tensor`; NULL: none */
   uint32_t tensor, open_rows;
-  rv_chunk *spare;  /* a segment that can be used again */
+  rv_chunk *spare;           /* a segment that can be used again */
+  rv_written *spare_written; /* memory of its own chunks, likewise: a list */
+  size_t num_spare_written;
   int64_t last_row; /* newest row with a cell; -1 */
   uint64_t mark;    /* serial of the append that has a cell for it */
 };

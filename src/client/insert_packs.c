@@ -69,10 +69,7 @@ static size_t count_alike(const rv_insert_stream *stream, size_t max_items, size
 
 static void put_first(rv_writer_buf *out, const rv_stream_item *item)
 {
-  size_t mark = rv_put_open(out, RV_PACK_ITEM);
-  rv_put_varint(out, 1000, item->sequence);
-  rv_put_raw(out, item->body, item->body_size);
-  rv_put_close(out, mark);
+  rv_stream_item_put(out, RV_PACK_ITEM, item);
   for (uint32_t i = 0; i < item->num_chunks; i++)
     rv_put_bytes_always(out, RV_PACK_CHUNKS, item->chunks[i]->flat, item->chunks[i]->flat_size);
 }

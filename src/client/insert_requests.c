@@ -38,16 +38,9 @@ static rv_code put_chunk(rv_insert_stream *stream, rv_pieces *message, rv_stream
 static rv_code put_item(rv_insert_stream *stream, rv_pieces *message, rv_stream_item *item)
 {
   if (item->sequence == 0) item->sequence = stream->next_sequence++;
-  rv_writer_buf *scratch = &stream->scratch;
-  scratch->size = 0;
-  rv_put_varint(scratch, 1000, item->sequence);
-  size_t number_size = scratch->size;
-  scratch->size = 0;
-  rv_put_header(scratch, 2, number_size + item->body_size);
-  rv_put_varint(scratch, 1000, item->sequence);
-  if (scratch->failed) return RV_RESOURCE_EXHAUSTED;
-  rv_code code = rv_pieces_copy(message, scratch->data, scratch->size);
-  return code == RV_OK ? rv_pieces_copy(message, item->body, item->body_size) : code;
+  stream->scratch.size = 0;
+  rv_stream_item_put(&stream->scratch, 2, item);
+  return stream->scratch.failed ? RV_RESOURCE_EXHAUSTED : rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
 }
 
 /* The chunks that later items may refer to; the others are let go here as the server lets them go. */

@@ -25,6 +25,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "client/item_form.h"
 #include "net/net.h"
 #include "wire/messages.h"
 
@@ -81,8 +82,9 @@ typedef struct rv_stream_item {
    * RV_OK: it is in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
   void (*complete)(struct rv_stream_item *item, rv_code code, const char *message);
   uint64_t key;
-  uint8_t *body; /* the serialized PrioritizedItem, without a sequence number */
+  uint8_t *body; /* the serialized PrioritizedItem, without a sequence number; NULL: it is to be made of `like` */
   size_t body_size;
+  rv_item_form *like; /* one reference, or NULL */
   uint64_t
       form; /* the bodies of items of one form differ in key, priority and chunks alone, and each slice is of a chunk of its own,
                     in their order; 0: it has none */

@@ -63,6 +63,8 @@ struct rv_insert_stream {
 /* Pins on the item's chunks, which it has while it is not sent. */
 void rv_stream_item_pin(const rv_stream_item *item);
 void rv_stream_item_unpin(const rv_stream_item *item);
+/* Appends it as that field, a PrioritizedItem with its number. */
+void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item *item);
 
 /* Puts the items at the head of the queue that look alike into a pack, as far as the message has room; 0 where that are fewer than two.
  * They are then to be noted as sent. */

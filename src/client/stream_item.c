@@ -162,3 +162,29 @@ void rv_stream_item_unpin(const rv_stream_item *item)
 {
   for (uint32_t i = 0; i < item->num_chunks; i++) rv_stream_chunk_unpin(item->chunks[i]);
 }
+
+/* The message that its form leaves to be made. */
+static void put_like(rv_writer_buf *out, const rv_stream_item *item)
+{
+  rv_wire_item wire = item->like->item;
+  rv_wire_slice slices[RV_FORM_SLICES];
+  for (uint32_t i = 0; i < wire.total_slices; i++) {
+    slices[i] = item->like->slices[i];
+    slices[i].chunk_key = item->chunks[i]->key;
+  }
+  wire.key = item->key;
+  wire.priority = item->priority;
+  wire.slices = slices;
+  rv_wire_item_serialize(out, &wire);
+}
+
+void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item *item)
+{
+  size_t mark = rv_put_open(out, field);
+  rv_put_varint(out, 1000, item->sequence);
+  if (item->body == NULL)
+    put_like(out, item);
+  else
+    rv_put_raw(out, item->body, item->body_size);
+  rv_put_close(out, mark);
+}

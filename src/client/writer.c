@@ -123,6 +123,7 @@ void rv_writer_free(rv_writer *writer)
   rv_tables_unref(writer->snapshot);
   rv_parts_fini(&writer->parts);
   rv_encode_room_fini(&writer->encode_room);
+  rv_item_form_unref(writer->item_form);
   free(writer->string_row);
   rv_mutex_fini(&writer->mutex);
   free(writer);

@@ -16,13 +16,12 @@
 #include "base/random.h"
 #include "client/client.h"
 #include "client/column.h"
+#include "client/item_form.h"
 #include "reverie/writer.h"
 #include "wire/column_names.h"
 
 typedef struct rv_tables_fetch rv_tables_fetch;
 typedef struct rv_remote_item rv_remote_item;
-
-enum { RV_FORM_SLICES = 64 }; /* items of more are of no form */
 
 /* A table that items were created for. */
 typedef struct rv_writer_table {
@@ -48,22 +47,6 @@ typedef struct rv_parts {
   uint32_t num_chunks, chunk_room;
 } rv_parts;
 
-/* What the item before looked like (insert_stream.h, form). */
-typedef struct rv_item_form {
-  uint64_t number; /* 0: none */
-  const rv_writer_table *table;
-  uint64_t naming;
-  uint32_t num_columns, num_slices; /* RV_FORM_SLICES at most */
-  struct {
-    uint32_t num_slices;
-    bool squeeze;
-  } columns[RV_FORM_SLICES];
-  struct {
-    uint32_t tensor;
-    int32_t offset, length;
-  } slices[RV_FORM_SLICES];
-} rv_item_form;
-
 struct rv_writer {
   rv_client *client;
   rv_writer_config config; /* with defaults filled in */
@@ -81,8 +64,8 @@ struct rv_writer {
   rv_random random;
   rv_parts parts;
   rv_encode_room encode_room;
-  rv_item_form item_form;
-  uint64_t item_forms; /* so far */
+  rv_item_form *item_form; /* of the item before; NULL: none yet */
+  uint64_t item_forms;     /* so far */
   rv_writer_table **tables;
   size_t num_tables, table_room;
   rv_tables *snapshot; /* NULL: not known */

@@ -32,7 +32,7 @@ static rv_remote_item *item_of(rv_link *link)
   return RV_CONTAINER(RV_CONTAINER(link, rv_stream_item, link), rv_remote_item, stream);
 }
 
-/* Drops what the item refers to. */
+/* Drops what the item refers to, but for its form: the next that is made of it is mostly like it. */
 static void clear_item(rv_remote_item *item)
 {
   for (uint32_t i = 0; i < item->stream.num_chunks; i++) rv_stream_chunk_unref(item->stream.chunks[i]);
@@ -46,6 +46,7 @@ static void clear_item(rv_remote_item *item)
 static void free_item(rv_remote_item *item)
 {
   clear_item(item);
+  rv_item_form_unref(item->stream.like);
   rv_writer_buf_fini(&item->body);
   free(item);
 }
@@ -136,7 +137,9 @@ void rv_writer_reclaim(rv_writer *writer)
       free_item(item);
       continue;
     }
-    rv_flight_fini(&item->flight); /* first, so that the last reference to a chunk is the one dropped below */
+    /* these first, so that the last reference to a chunk is the one dropped below */
+    for (uint32_t i = 0; i < item->flight.num_chunks; i++) rv_written_recycle(item->flight.chunks[i]);
+    item->flight.num_chunks = 0;
     for (uint32_t i = 0; i < item->stream.num_chunks; i++)
       rv_stream_chunk_recycle(item->stream.chunks[i], &writer->encode_room.spares);
     item->stream.num_chunks = 0;
@@ -158,52 +161,46 @@ static bool has_form(const rv_parts *parts)
   return true;
 }
 
-static bool is_of_form(const rv_item_form *form, const rv_parts *parts, const rv_writer_table *table, uint64_t naming)
+/* The form that the item has too, as far as it is known before: shared by items that follow it. NULL: another one. */
+static rv_item_form *form_of(rv_writer *writer, const rv_wire_item *wire)
 {
-  if (form->number == 0 || form->table != table || form->naming != naming || form->num_columns != parts->num_columns ||
-      form->num_slices != parts->num_slices)
-    return false;
-  for (uint32_t i = 0; i < form->num_columns; i++)
-    if (form->columns[i].num_slices != parts->column_slices[i] || form->columns[i].squeeze != parts->squeeze[i]) return false;
-  for (uint32_t i = 0; i < form->num_slices; i++) {
-    const rv_slice *slice = &parts->slices[i];
-    if (form->slices[i].tensor != slice->tensor || form->slices[i].offset != slice->offset ||
-        form->slices[i].length != slice->length)
-      return false;
-  }
-  return true;
+  return writer->item_form != NULL && rv_item_form_fits(writer->item_form, wire) ? writer->item_form : NULL;
 }
 
-static uint64_t form_of(rv_writer *writer, const rv_writer_table *table)
+/* The writer's form says from now on what this item does. 0: none does, for it has none or memory is out. */
+static uint64_t note_form(rv_writer *writer, const rv_wire_item *wire)
 {
-  const rv_parts *parts = &writer->parts;
-  rv_item_form *form = &writer->item_form;
-  if (!has_form(parts)) return 0;
-  if (is_of_form(form, parts, table, writer->naming)) return form->number;
-  form->number = ++writer->item_forms;
-  form->table = table;
-  form->naming = writer->naming;
-  form->num_columns = parts->num_columns;
-  form->num_slices = (uint32_t)parts->num_slices;
-  for (uint32_t i = 0; i < form->num_columns; i++) {
-    form->columns[i].num_slices = parts->column_slices[i];
-    form->columns[i].squeeze = parts->squeeze[i];
+  if (writer->item_form == NULL || rv_item_form_is_shared(writer->item_form)) {
+    rv_item_form_unref(writer->item_form);
+    writer->item_form = rv_item_form_new();
+    if (writer->item_form == NULL) return 0;
   }
-  for (uint32_t i = 0; i < form->num_slices; i++) {
-    form->slices[i].tensor = parts->slices[i].tensor;
-    form->slices[i].offset = parts->slices[i].offset;
-    form->slices[i].length = parts->slices[i].length;
-  }
-  return form->number;
+  rv_item_form_set(writer->item_form, ++writer->item_forms, wire);
+  return writer->item_forms;
 }
 
-static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
+static rv_code serialize(rv_remote_item *item, const rv_wire_item *wire, rv_error *err)
+{
+  item->body.size = 0;
+  rv_wire_item_serialize(&item->body, wire);
+  if (item->body.failed) {
+    item->body.failed = false;
+    return rv_fail_memory(err, wire->total_slices * sizeof *wire->slices);
+  }
+  item->stream.body = item->body.data;
+  item->stream.body_size = item->body.size;
+  return RV_OK;
+}
+
+/* What the stream needs to know of the item over the present parts. One that follows its like is only made a message if it must go as
+ * one. */
+static rv_code describe(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   rv_parts *parts = &writer->parts;
   if (parts->wire_room < parts->num_slices) {
-    rv_wire_slice *wire = realloc(parts->wire, parts->slice_room * sizeof *wire);
-    if (wire == NULL) return rv_fail_memory(err, parts->slice_room * sizeof *wire);
-    parts->wire = wire;
+    rv_wire_slice *slices = realloc(parts->wire, parts->slice_room * sizeof *slices);
+    if (slices == NULL) return rv_fail_memory(err, parts->slice_room * sizeof *slices);
+    parts->wire = slices;
     parts->wire_room = parts->slice_room;
   }
   for (size_t i = 0; i < parts->num_slices; i++) {
@@ -221,17 +218,19 @@ static rv_code serialize(rv_writer *writer, rv_remote_item *item, rv_error *err)
                        .squeeze = parts->squeeze,
                        .num_columns = parts->num_columns,
                        .total_slices = (uint32_t)parts->num_slices};
-  item->body.size = 0;
-  rv_wire_item_serialize(&item->body, &wire);
-  if (item->body.failed) {
-    item->body.failed = false;
-    return rv_fail_memory(err, parts->num_slices * sizeof *parts->wire);
+  item->stream.key = wire.key;
+  item->stream.priority = wire.priority;
+  item->stream.form = 0;
+  if (!has_form(parts)) return serialize(item, &wire, err);
+  rv_item_form *form = form_of(writer, &wire);
+  if (form == NULL) {
+    item->stream.form = note_form(writer, &wire);
+    return serialize(item, &wire, err);
   }
-  item->stream.key = item->flight.key;
-  item->stream.body = item->body.data;
-  item->stream.body_size = item->body.size;
-  item->stream.form = form_of(writer, item->flight.table);
-  item->stream.priority = item->priority;
+  item->stream.form = form->number;
+  rv_item_form_share(&item->stream.like, form);
+  item->stream.body = NULL;
+  item->stream.body_size = 0;
   return RV_OK;
 }
 
@@ -273,7 +272,7 @@ rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, doubl
   item->flight.key = rv_writer_random_key(writer);
   item->priority = priority;
   item->num_ready = 0;
-  rv_code code = serialize(writer, item, err);
+  rv_code code = describe(writer, item, err);
   item->flight.own_bytes = sizeof *item + 2 * item->room * sizeof(void *) + item->body.capacity;
   if (code == RV_OK) code = keep_columns(writer, item, err);
   if (code == RV_OK) code = rv_flight_begin(writer, &item->flight, err);

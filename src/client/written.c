@@ -50,12 +50,24 @@ static int32_t clamp_step(int64_t step)
   return step < INT32_MAX ? (int32_t)step : INT32_MAX;
 }
 
+enum { MAX_SPARE_WRITTEN = 256 };
+
+/* NULL: out of memory. */
+static rv_written *take_memory(rv_column *const *columns, uint32_t num_columns)
+{
+  rv_column *column = columns[0];
+  rv_written *spare = num_columns == 1 ? column->spare_written : NULL;
+  if (spare == NULL) return malloc(sizeof(rv_written) + num_columns * sizeof(rv_column *));
+  column->spare_written = spare->next_spare;
+  column->num_spare_written--;
+  return spare;
+}
+
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
                        int64_t step, rv_spares *spares, rv_written **out, rv_error *err)
 {
-  size_t size = sizeof(rv_written) + num_columns * sizeof(rv_column *);
-  rv_written *written = malloc(size);
-  if (written == NULL) return rv_fail_memory(err, size);
+  rv_written *written = take_memory(columns, num_columns);
+  if (written == NULL) return rv_fail_memory(err, sizeof *written + num_columns * sizeof(rv_column *));
   memset(written, 0, sizeof *written);
   atomic_init(&written->refs, 1);
   written->pins = 1;
@@ -73,18 +85,43 @@ rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t
   return RV_OK;
 }
 
+void rv_written_free_spares(rv_column *column)
+{
+  for (rv_written *spare; (spare = column->spare_written) != NULL; free(spare)) column->spare_written = spare->next_spare;
+  column->num_spare_written = 0;
+}
+
 rv_written *rv_written_ref(rv_written *written)
 {
   atomic_fetch_add_explicit(&written->refs, 1, memory_order_relaxed);
   return written;
 }
 
-void rv_written_unref(rv_written *written)
+/* True: it was the last reference, and the memory is left. */
+static bool drop(rv_written *written)
 {
-  if (atomic_fetch_sub_explicit(&written->refs, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_fetch_sub_explicit(&written->refs, 1, memory_order_acq_rel) != 1) return false;
   if (written->segment != NULL) rv_chunk_unref(written->segment);
   if (written->encoded != NULL) rv_stream_chunk_unref(written->encoded);
-  free(written);
+  return true;
+}
+
+void rv_written_unref(rv_written *written)
+{
+  if (drop(written)) free(written);
+}
+
+void rv_written_recycle(rv_written *written)
+{
+  rv_column *column = written->columns[0];
+  if (!drop(written)) return;
+  if (written->num_columns != 1 || column->num_spare_written == MAX_SPARE_WRITTEN) {
+    free(written);
+    return;
+  }
+  written->next_spare = column->spare_written;
+  column->spare_written = written;
+  column->num_spare_written++;
 }
 
 void rv_written_pin(rv_written *written)
@@ -97,7 +134,7 @@ void rv_written_unpin(rv_written *written)
   if (--written->pins > 0) return;
   if (written->encoded != NULL) rv_stream_chunk_unpin(written->encoded);
   retire_segment(written);
-  rv_written_unref(written);
+  rv_written_recycle(written);
 }
 
 void rv_written_set_steps(rv_written *written)

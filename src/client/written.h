@@ -24,6 +24,7 @@ typedef struct rv_written {
   uint32_t in_flight;            /* items that are not settled; under the writer's mutex */
   size_t bytes;                  /* of rows put in so far */
   uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk */
+  struct rv_written *next_spare; /* of its column's */
   uint32_t num_columns;
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;
@@ -34,6 +35,9 @@ rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t
                        int64_t step, rv_spares *spares, rv_written **out, rv_error *err);
 rv_written *rv_written_ref(rv_written *written);
 void rv_written_unref(rv_written *written); /* any thread */
+/* The same on the writer's thread: if it was the last reference, the column may use the memory again. */
+void rv_written_recycle(rv_written *written);
+void rv_written_free_spares(rv_column *column);
 void rv_written_pin(rv_written *written);
 void rv_written_unpin(rv_written *written);
 /* What the chunk's range of steps says from now on. */

@@ -24,11 +24,13 @@ static void on_complete(rv_waiter *waiter)
 
 static void release_operation(rv_insert_call *call, rv_insert_operation *operation)
 {
-  rv_trajectory_unref(operation->insert.trajectory);
+  rv_trajectory *trajectory = operation->insert.trajectory;
   if (call->num_spares == RV_INSERTS_AT_ONCE) {
+    rv_trajectory_unref(trajectory);
     free(operation);
     return;
   }
+  operation->spare = rv_trajectory_empty(trajectory);
   operation->next_completed = call->spares;
   call->spares = operation;
   call->num_spares++;
@@ -40,7 +42,17 @@ static rv_insert_operation *new_operation(rv_insert_call *call)
   if (operation == NULL) return malloc(sizeof *operation);
   call->spares = operation->next_completed;
   call->num_spares--;
+  rv_trajectory_unref(operation->spare);
   return operation;
+}
+
+/* Of the operation that is used next. NULL: none. */
+static rv_trajectory *take_spare_trajectory(rv_insert_call *call)
+{
+  if (call->spares == NULL) return NULL;
+  rv_trajectory *spare = call->spares->spare;
+  call->spares->spare = NULL;
+  return spare;
 }
 
 static void take_out(rv_insert_call *call, rv_insert_operation *operation)
@@ -204,6 +216,15 @@ static void note_layout(rv_insert_call *call, rv_layout *layout)
   call->last_layout = rv_layout_ref(layout);
 }
 
+static rv_code make_trajectory(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from, rv_trajectory **out,
+                               rv_error *err)
+{
+  rv_layouts *layouts = rv_store_layouts(call->stream.server->store);
+  if (item == &call->pack.item)
+    return rv_insert_pack_trajectory(&call->pack, layouts, call->last_layout, take_spare_trajectory(call), out, err);
+  return rv_wire_item_trajectory(item, layouts, call->last_layout, from->find, from->context, out, err);
+}
+
 /* RV_OK: it was prepared, or has been answered already. */
 static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from, rv_error *err)
 {
@@ -214,8 +235,7 @@ static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, const
     return RV_OK;
   }
   rv_trajectory *trajectory;
-  code = rv_wire_item_trajectory(item, rv_store_layouts(call->stream.server->store), call->last_layout, from->find, from->context,
-                                 &trajectory, err);
+  code = make_trajectory(call, item, from, &trajectory, err);
   if (code == RV_RESOURCE_EXHAUSTED) return code;
   if (code != RV_OK) return worst_fault(call, item, from, err);
   note_layout(call, trajectory->layout);

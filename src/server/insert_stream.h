@@ -30,6 +30,7 @@ typedef struct rv_insert_operation {
   uint64_t sequence;                          /* 0: none */
   size_t bytes;                               /* its share of its message */
   rv_link link;                               /* in `pending` */
+  rv_trajectory *spare;                       /* of a spare one: what its trajectory left (rv_trajectory_empty); NULL: nothing */
   struct rv_insert_operation *next_completed; /* or the next spare one */
 } rv_insert_operation;
 

@@ -167,11 +167,13 @@ size_t rv_chunk_memory(const rv_chunk *chunk)
 
 void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)
 {
-  rv_memory *account = NULL;
-  if (atomic_compare_exchange_strong_explicit(&chunk->account, &account, memory, memory_order_relaxed, memory_order_relaxed))
+  rv_memory *account = atomic_load_explicit(&chunk->account, memory_order_relaxed);
+  if (account == NULL &&
+      atomic_compare_exchange_strong_explicit(&chunk->account, &account, memory, memory_order_relaxed, memory_order_relaxed))
     account = memory;
-  size_t bytes = rv_chunk_memory(chunk) - chunk->spilled,
-         before = atomic_exchange_explicit(&chunk->counted, bytes, memory_order_relaxed);
+  size_t bytes = rv_chunk_memory(chunk) - chunk->spilled;
+  if (rv_chunk_counted(chunk) == bytes) return; /* mostly it was counted before, and is as it was */
+  size_t before = atomic_exchange_explicit(&chunk->counted, bytes, memory_order_relaxed);
   if (bytes > before)
     rv_memory_add(account, bytes - before);
   else if (bytes < before)

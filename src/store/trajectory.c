@@ -7,7 +7,7 @@
 #include "store/chunk_parts.h"
 #include "store/trajectory_parts.h"
 
-enum { FEW_CHUNKS = 16 };
+enum { FEW_CHUNKS = 16, SPARE_PARTS = 16 /* columns, or slices, of one whose memory is kept */ };
 
 rv_trajectory *rv_trajectory_ref(rv_trajectory *trajectory)
 {
@@ -195,6 +195,59 @@ rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, r
   fill_columns(box, desc->num_slices, box->shown.layout);
   for (uint32_t i = 0; i < box->shown.num_chunks; i++) rv_chunk_ref(box->shown.chunks[i]);
   *out = &box->shown;
+  return RV_OK;
+}
+
+/* ---- again, over other chunks ---- */
+
+rv_trajectory *rv_trajectory_empty(rv_trajectory *owned)
+{
+  if (owned == NULL) return NULL;
+  bool small = owned->num_columns <= SPARE_PARTS && owned->num_slices <= SPARE_PARTS;
+  if (!small || atomic_load_explicit(&rv_trajectory_box_of(owned)->refs, memory_order_acquire) != 1) {
+    rv_trajectory_unref(owned);
+    return NULL;
+  }
+  for (uint32_t i = 0; i < owned->num_chunks; i++) rv_chunk_unref(owned->chunks[i]);
+  owned->num_chunks = 0;
+  return owned;
+}
+
+/* One without chunks, of the same sizes and the same layout. */
+static rv_code take_box(const rv_trajectory *like, rv_trajectory *owned_spare, rv_trajectory_box **out, rv_error *err)
+{
+  bool fits = owned_spare != NULL && owned_spare->num_columns == like->num_columns &&
+              owned_spare->num_slices == like->num_slices && owned_spare->layout == like->layout;
+  *out = fits ? rv_trajectory_box_of(owned_spare) : NULL;
+  if (fits) return RV_OK;
+  rv_trajectory_unref(owned_spare);
+  rv_code code = new_box(like->num_columns, like->num_slices, like->num_slices, out, err);
+  if (code == RV_OK) (*out)->shown.layout = rv_layout_ref(like->layout);
+  return code;
+}
+
+rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of, rv_chunk *const *chunks,
+                            rv_trajectory *owned_spare, rv_trajectory **out, rv_error *err)
+{
+  rv_trajectory_box *box;
+  rv_code code = take_box(like, owned_spare, &box, err);
+  if (code != RV_OK) return code;
+  rv_trajectory *made = &box->shown;
+  memcpy(made->columns, like->columns, like->num_columns * sizeof(rv_trajectory_column));
+  for (uint32_t i = 0; i < like->num_slices; i++) {
+    made->slices[i] = like->slices[i];
+    made->slices[i].chunk = chunks[chunk_of[i]];
+  }
+  code = gather_chunks(made, err);
+  if (code != RV_OK) {
+    made->num_chunks = 0;
+    rv_trajectory_unref(made);
+    return code;
+  }
+  box->max_length = rv_trajectory_box_of_const(like)->max_length;
+  box->bytes = rv_trajectory_box_of_const(like)->bytes;
+  for (uint32_t i = 0; i < made->num_chunks; i++) rv_chunk_ref(made->chunks[i]);
+  *out = made;
   return RV_OK;
 }
 

@@ -204,6 +204,39 @@ static void a_batch_is_gathered_item_by_item_and_padded(void **state)
   free(pairs);
 }
 
+static void over_other_chunks_a_trajectory_reads_their_rows(void **state)
+{
+  fixture *f = *state;
+  rv_slice slices[] = {{f->chunks[0], 0, 98, 2}, {f->chunks[1], 0, 3, 1}, {f->chunks[0], 1, 7, 1}};
+  const uint32_t num_slices[] = {2, 1}, chunk_of[] = {0, 1, 0};
+  rv_trajectory *first = build(f, slices, num_slices, (bool[]){false, true}, 2), *spare = NULL;
+  for (int round = 0; round < 3; round++) {
+    rv_chunk *chunks[] = {f->chunks[round], f->chunks[(round + 1) % 3]};
+    rv_trajectory *other;
+    rv_error err;
+    must(rv_trajectory_renew(first, chunk_of, chunks, spare, &other, &err), &err);
+    if (spare != NULL) assert_ptr_equal(other, spare);
+    assert_ptr_equal(other->layout, first->layout);
+    assert_int_equal(other->num_chunks, 2);
+    assert_ptr_equal(other->chunks[0], chunks[0]);
+    int64_t numbers[3];
+    float pair[2];
+    rv_draw draw = {.trajectory = rv_trajectory_ref(other)};
+    must(rv_draw_copy_column(&draw, 0, numbers, &err), &err);
+    must(rv_draw_copy_column(&draw, 1, pair, &err), &err);
+    int64_t base = 1000 * round, next = 1000 * ((round + 1) % 3);
+    assert_true(numbers[0] == base + 98 && numbers[1] == base + 99 && numbers[2] == next + 3);
+    assert_true(pair[0] == (float)(base + 7) && pair[1] == -(float)(base + 7));
+    rv_draw_release(&draw);
+    spare = rv_trajectory_empty(other);
+    assert_ptr_equal(spare, other);
+  }
+  rv_trajectory_unref(spare);
+  rv_trajectory_ref(first);
+  assert_null(rv_trajectory_empty(first)); /* somebody else has it */
+  rv_trajectory_unref(first);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -211,6 +244,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(what_cannot_be_read_is_refused_with_its_column, set_up, tear_down),
       cmocka_unit_test_setup_teardown(equal_layouts_are_the_same_pointer, set_up, tear_down),
       cmocka_unit_test_setup_teardown(many_chunks_are_listed_once_each_in_order, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(over_other_chunks_a_trajectory_reads_their_rows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_template_reads_what_its_trajectory_read, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_batch_is_gathered_item_by_item_and_padded, set_up, tear_down),
   };

@@ -15,9 +15,41 @@ void rv_chunk_forms_fini(rv_chunk_forms *forms)
   *forms = (rv_chunk_forms){0};
 }
 
+/* Tags of the fields that a head has. */
+enum { KEY = 0x08, RANGE = 0x12, EPISODE = 0x08, FIRST_STEP = 0x10, LAST_STEP = 0x18, SPARSE = 0x20 };
+
+/* The same as below of a head that has nothing but what writers put there, at a third of the price; false: it may have more, or be none. */
+static bool read_plain_head(rv_span message, rv_chunk_meta *meta, rv_span *rest)
+{
+  const uint8_t *at = message.data, *end = message.size > 0 ? at + message.size : at;
+  *meta = (rv_chunk_meta){0};
+  if (end - at < 2) return false;
+  if (*at == KEY) {
+    at++;
+    if (!rv_varint_take(&at, end, &meta->key)) return false;
+  }
+  if (end - at < 2 || at[0] != RANGE || at[1] >= 0x80 || at[1] > end - at - 2) return false;
+  const uint8_t *range_end = at + 2 + at[1];
+  for (at += 2; at < range_end;) {
+    uint8_t tag = *at++;
+    uint64_t value;
+    if (!rv_varint_take(&at, range_end, &value)) return false;
+    switch (tag) {
+    case EPISODE: meta->episode_id = value; break;
+    case FIRST_STEP: meta->first_step = (int32_t)(uint32_t)value; break;
+    case LAST_STEP: meta->last_step = (int32_t)(uint32_t)value; break;
+    case SPARSE: meta->sparse = value != 0; break;
+    default: return false;
+    }
+  }
+  *rest = (rv_span){at, (size_t)(end - at)};
+  return true;
+}
+
 /* What differs from chunk to chunk besides the rows, where it stands first as every writer puts it; `rest` is what follows. */
 static bool read_head(rv_span message, rv_chunk_meta *meta, rv_span *rest)
 {
+  if (read_plain_head(message, meta, rest)) return true;
   rv_reader reader;
   rv_field field;
   rv_reader_init(&reader, message);

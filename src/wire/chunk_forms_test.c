@@ -211,10 +211,49 @@ static void a_chunk_after_the_pattern_of_another_is_what_serializing_it_gives(vo
   assert_true(stamped > 100);
 }
 
+/* However a head is put: fields in another order, twice, unknown, with numbers of any length, or cut off. */
+static void heads_that_no_writer_of_ours_puts_are_read_as_in_a_whole_message(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *bytes;
+    size_t size;
+  } heads[] = {
+#define HEAD(text) {text, sizeof text - 1}
+      HEAD("\x08\x05\x12\x06\x18\x04\x10\x03\x08\x02"),
+      HEAD("\x08\x05\x12\x08\x08\x01\x08\x07\x10\x01\x20\x02"),
+      HEAD("\x12\x02\x08\x07"),
+      HEAD("\x08\x85\x80\x00\x12\x00"),
+      HEAD("\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01\x12\x0B\x10\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"),
+      HEAD("\x08\x05\x12\x06\x28\x04\x32\x00\x08\x02"),
+      HEAD("\x08\x05\x12\x09\x09\x01\x02\x03\x04\x05\x06\x07\x08"),
+      HEAD("\x08\x05\x12\x82\x00\x08\x07"),
+      HEAD("\x08\x05\x12\x03\x08\x07\x10"),
+      HEAD("\x08\x05\x12\x01\x88"),
+      HEAD("\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x12\x00"),
+#undef HEAD
+  };
+  static const uint8_t rest[] = {0x2A, 0x0F, 0x0A, 0x0D, 0x08, 0x04, 0x12, 0x04, 0x12,
+                                 0x02, 0x08, 0x01, 0x22, 0x03, 0x01, 0x00, 0x61};
+  rv_chunk_forms forms = {0};
+  for (size_t round = 0; round < 2; round++) {
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+      uint8_t message[64];
+      memcpy(message, heads[i].bytes, heads[i].size);
+      memcpy(message + heads[i].size, rest, sizeof rest);
+      assert_int_equal(check_both(&forms, (rv_span){message, heads[i].size + sizeof rest}), i < 8);
+      for (size_t cut = 0; cut < heads[i].size; cut++) (void)check_both(&forms, (rv_span){message, cut});
+    }
+  }
+  assert_true(forms.count > 0);
+  rv_chunk_forms_fini(&forms);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_that_look_alike_are_read_as_if_each_were_the_first),
+      cmocka_unit_test(heads_that_no_writer_of_ours_puts_are_read_as_in_a_whole_message),
       cmocka_unit_test(a_key_or_range_that_comes_again_behind_the_tensors_counts),
       cmocka_unit_test(a_chunk_after_the_pattern_of_another_is_what_serializing_it_gives),
   };

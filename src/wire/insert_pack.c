@@ -113,6 +113,7 @@ void rv_insert_pack_fini(rv_insert_pack *pack)
     rv_chunk_unref(pack->chunks[i]);
   }
   free(pack->forms);
+  rv_trajectory_unref(pack->model);
   rv_item_room_fini(&pack->room);
   *pack = (rv_insert_pack){0};
 }
@@ -165,4 +166,23 @@ rv_chunk *rv_insert_pack_find(void *context, uint64_t key)
     return pack->chunks[at];
   }
   return NULL;
+}
+
+/* Where an item has two chunks of one key they are not. */
+static bool is_as_placed(const rv_insert_pack *pack, const rv_trajectory *trajectory)
+{
+  for (uint32_t i = 0; i < trajectory->num_slices; i++)
+    if (trajectory->slices[i].chunk != pack->chunks[pack->chunk_of[i]]) return false;
+  return true;
+}
+
+rv_code rv_insert_pack_trajectory(rv_insert_pack *pack, rv_layouts *layouts, rv_layout *like, rv_trajectory *owned_spare,
+                                  rv_trajectory **out, rv_error *err)
+{
+  if (pack->model != NULL) /* what was checked of it holds for all: their chunks have one form */
+    return rv_trajectory_renew(pack->model, pack->chunk_of, pack->chunks, owned_spare, out, err);
+  rv_trajectory_unref(owned_spare);
+  rv_code code = rv_wire_item_trajectory(&pack->item, layouts, like, rv_insert_pack_find, pack, out, err);
+  if (code == RV_OK && is_as_placed(pack, *out)) pack->model = rv_trajectory_ref(*out);
+  return code;
 }

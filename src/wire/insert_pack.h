@@ -34,6 +34,7 @@ typedef struct rv_insert_pack {
   rv_item_room room;
   rv_chunk_form *forms; /* num_chunks, in one block with `chunks` and `chunk_of` */
   uint32_t *chunk_of;   /* of each slice */
+  rv_trajectory *model; /* of an item that was taken: the others' differ in their chunks alone; NULL: none was asked for yet */
   uint64_t first_sequence;
   const uint8_t *keys, *priorities;
   rv_span rest;
@@ -47,5 +48,8 @@ void rv_insert_pack_fini(rv_insert_pack *pack); /* again is fine; so is one that
 rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err);
 /* One of the taken item's chunks, borrowed; NULL: it has none of that key. `pack` is an rv_insert_pack. */
 rv_chunk *rv_insert_pack_find(void *pack, uint64_t key);
+/* The taken item's trajectory, as rv_wire_item_trajectory would make it. `owned_spare`: as in rv_trajectory_renew. */
+rv_code rv_insert_pack_trajectory(rv_insert_pack *pack, rv_layouts *layouts, rv_layout *like, rv_trajectory *owned_spare,
+                                  rv_trajectory **out, rv_error *err);
 
 #endif

@@ -29,6 +29,9 @@ static inline void rv_reader_init(rv_reader *reader, rv_span message)
   *reader = (rv_reader){.at = message.data, .end = message.size > 0 ? message.data + message.size : message.data};
 }
 
+/* A varint by itself, behind which *at stands then; false: none ends before `end`. */
+bool rv_varint_take(const uint8_t **at, const uint8_t *end, uint64_t *out);
+
 /* Any field, and the end. */
 bool rv_reader_next_any(rv_reader *reader, rv_field *out);
 

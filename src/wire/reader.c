@@ -82,6 +82,11 @@ static inline bool get_varint(const uint8_t **at, const uint8_t *end, uint64_t *
   return get_long_varint(at, end, out);
 }
 
+bool rv_varint_take(const uint8_t **at, const uint8_t *end, uint64_t *out)
+{
+  return get_varint(at, end, out);
+}
+
 /* Reads a field's value, whatever its type but the groups'. */
 static bool get_value(rv_reader *reader, uint32_t type, rv_field *out)
 {

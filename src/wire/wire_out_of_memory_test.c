@@ -403,6 +403,12 @@ static rv_code a_pack_of_items(void *context)
     if (code != RV_OK) break;
     assert_true(pack.item.key == i + 1 && rv_chunk_get_meta(pack.chunks[0])->key == i + 7);
     code = check_rows(pack.chunks[0]);
+    if (code != RV_OK) break;
+    rv_trajectory *trajectory;
+    code = rv_insert_pack_trajectory(&pack, layouts, NULL, NULL, &trajectory, NULL);
+    if (code != RV_OK) break;
+    assert_true(trajectory->num_chunks == 1 && trajectory->chunks[0] == pack.chunks[0]);
+    rv_trajectory_unref(trajectory);
   }
   rv_insert_pack_fini(&pack);
   return code;

@@ -428,6 +428,39 @@ static void no_other_item_can_have_the_chunks_of_a_pack(void **state)
   stream_free(call);
 }
 
+/* Found by key, the first item's first slice lies in the last chunk, which has the rows; its place is that of the first, which has not. */
+static void chunks_of_one_key_in_a_pack_give_no_rows_that_are_not_there(void **state)
+{
+  (void)state;
+  one items[2];
+  uint64_t key;
+  char message[RV_ERROR_MESSAGE_MAX];
+  like as = {.table = "packed", .num_chunks = 3, .rows = {1, 1, 4}, .width = {2, 2, 2}}, said = as;
+  said.rows[0] = 4;
+  make_items(items, 2, 1);
+  memcpy(items[0].chunks, (const uint64_t[]){5, 7, 5}, sizeof items[0].chunks);
+  memcpy(items[1].chunks, (const uint64_t[]){15, 17, 18}, sizeof items[1].chunks);
+  rv_writer_buf pack, body;
+  rv_writer_buf_init(&pack);
+  rv_writer_buf_init(&body);
+  put_pack(&pack, items, 2, &as, 1);
+  rv_reader reader;
+  rv_field outer;
+  rv_reader_init(&reader, (rv_span){pack.data, pack.size});
+  assert_true(rv_reader_next(&reader, &outer));
+  size_t mark = rv_put_open(&body, RV_INSERT_PACK);
+  rv_put_raw(&body, outer.bytes.data, outer.bytes.size);
+  put_own_item(&body, RV_PACK_ITEM, &items[0], &said, 1); /* what comes last counts */
+  rv_put_close(&body, mark);
+  test_stream *call = open_writer();
+  stream_send(call, &body);
+  assert_int_equal(expect_failure(call, &key, message), RV_INVALID_ARGUMENT);
+  assert_int_equal(key, 2);
+  assert_int_equal(info_of("packed").inserts, 1);
+  stream_free(call);
+  rv_writer_buf_fini(&pack);
+}
+
 /* ---- packs that are none ---- */
 
 static void expect_refusal(const void *bytes, size_t size, const char *why)
@@ -541,6 +574,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(items_of_a_pack_that_wait_are_in_the_account_of_memory, set_up, tear_down),
       cmocka_unit_test_setup_teardown(chunks_of_a_pack_can_move_where_a_store_moves_them, set_up, tear_down),
       cmocka_unit_test_setup_teardown(no_other_item_can_have_the_chunks_of_a_pack, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(chunks_of_one_key_in_a_pack_give_no_rows_that_are_not_there, set_up, tear_down),
       cmocka_unit_test_setup_teardown(packs_that_do_not_fit_together_end_the_stream_with_a_sentence, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_chunk_that_others_cannot_be_like_is_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(mangled_packs_harm_nobody, set_up, tear_down),
