@@ -87,8 +87,9 @@ typedef enum rv_unequal {
 
 typedef struct rv_batch rv_batch; /* drawn items, held */
 
-/* Draws `batch_size` items one by one as the limiter allows. At the timeout, or when it is cancelled, what was drawn is returned with RV_OK
- * if it is at least one item (rv_batch_size says how many); RV_DEADLINE_EXCEEDED or RV_CANCELLED only if it is none. What `interrupted` ends
+/* Draws `batch_size` items one by one as the limiter allows. At the timeout, when it is cancelled, or when something fails on the way from a
+ * server elsewhere (memory is out, it stops), what was drawn is returned with RV_OK if it is at least one item (rv_batch_size says how
+ * many), for it is counted; RV_DEADLINE_EXCEEDED, RV_CANCELLED or what failed only if it is none. What `interrupted` ends
  * is RV_CANCELLED in any case: what it had drawn is counted and gone. A server elsewhere is given a little less time than there is (a fifth,
  * at most a second), so that its answer is in time.
  * From a server elsewhere, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which
@@ -139,7 +140,7 @@ typedef struct rv_batch_arrays {
   double *priorities;     /* at the draw */
   int32_t *times_sampled; /* this draw included */
   /* what comes back */
-  size_t count;       /* items; fewer than batch_size when the time ran out */
+  size_t count;       /* items; fewer than batch_size where rv_client_sample_batch gives fewer */
   int64_t table_size; /* at the last draw */
   uint64_t naming;    /* as rv_batch_naming */
   rv_layout *found;   /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */

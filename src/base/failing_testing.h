@@ -1,5 +1,5 @@
 /* Allocations that fail when a test says so: the linker puts these functions in the place of the real ones (CMakeLists.txt). Included by one
- * file of a test's program. */
+ * file of a test's program. RV_TEST_ALLOCATION: where one fails, its stack is shown, if there is a sanitizer that can. */
 #ifndef RV_BASE_FAILING_TESTING_H
 #define RV_BASE_FAILING_TESTING_H
 
@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 /* cmocka needs those before it */
 #include <cmocka.h>
@@ -29,10 +30,15 @@ char *__wrap_strdup(const char *text);
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 
 static atomic_long until_failure = -1; /* counts down, over all threads; below zero: never */
+static _Thread_local bool spared;      /* a thread whose allocations do not fail, and are not counted */
+
+void __sanitizer_print_stack_trace(void) __attribute__((weak));
 
 static bool fails(void)
 {
-  return until_failure >= 0 && atomic_fetch_sub(&until_failure, 1) == 0;
+  if (until_failure < 0 || spared || atomic_fetch_sub(&until_failure, 1) != 0) return false;
+  if (__sanitizer_print_stack_trace != NULL && getenv("RV_TEST_ALLOCATION") != NULL) __sanitizer_print_stack_trace();
+  return true;
 }
 
 void *__wrap_malloc(size_t size)

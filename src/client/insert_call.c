@@ -166,13 +166,30 @@ static void fail_sent(rv_insert_stream *stream, rv_code code, const char *messag
   }
 }
 
+static void doubt_sent(rv_insert_stream *stream)
+{
+  RV_LIST_EACH(link, &stream->sent) RV_CONTAINER(link, rv_stream_item, link)->in_doubt = true;
+}
+
+/* The server said RESOURCE_EXHAUSTED: of what it did not confirm on this call, nothing came in by it. */
+static bool is_exhausted(const rv_call *call, rv_code code)
+{
+  return code == RV_RESOURCE_EXHAUSTED && rv_call_has_status(call);
+}
+
+/* Those in doubt were sent before all others, and stand before them. */
+static bool has_doubts(const rv_insert_stream *stream)
+{
+  return !rv_list_empty(&stream->queue) && RV_CONTAINER(stream->queue.next, rv_stream_item, link)->in_doubt;
+}
+
 /* ABORTED: a server lets the stream of a writer go that it believes to be the older one. Where a call of a connection that is lost was
  * held up on its way, and reaches the server after the next connection's, that is the wrong one; the next call puts it right, and the
  * numbers of the items see to it that none is inserted twice. */
-static bool is_transient(const rv_call *call, rv_code code, const char *message)
+static bool is_transient(const rv_insert_stream *stream, const rv_call *call, rv_code code, const char *message)
 {
-  if (code == RV_RESOURCE_EXHAUSTED && !rv_call_has_status(call))
-    return true; /* memory was out here, or for the call's beginning */
+  if (is_exhausted(call, code)) return has_doubts(stream);
+  if (code == RV_RESOURCE_EXHAUSTED) return true; /* memory was out here, or for the call's beginning */
   return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED || code == RV_ABORTED ||
          (code == RV_UNKNOWN && strcmp(message, "Stream removed") == 0);
 }
@@ -197,13 +214,14 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
     message = stream->broken_message;
   }
   rv_insert_stream_drop_held(stream);
+  if (!is_exhausted(call, code)) doubt_sent(stream);
   rv_insert_stream_requeue(stream);
   char why[128];
   snprintf(why, sizeof why, "%s%s%.90s", rv_code_name(code), message[0] == '\0' ? "" : ": ", message);
   rv_mutex_lock(&stream->mutex);
   memcpy(stream->last_error, why, sizeof why);
   rv_mutex_unlock(&stream->mutex);
-  if (!is_transient(call, code, message)) {
+  if (!is_transient(stream, call, code, message)) {
     fail_sent(stream, code, message);
     rv_insert_stream_take_writer_id(stream);
   }
@@ -214,13 +232,13 @@ static void open_call(rv_insert_stream *stream)
 {
   static const rv_call_events events = {
       .on_headers = on_headers, .on_message = on_message, .on_writable = on_writable, .on_close = on_close};
-  /* When nothing is in doubt there is nothing for the server to remember: a new id cannot have expired. */
-  bool in_doubt = RV_CONTAINER(stream->queue.next, rv_stream_item, link)->sequence != 0;
-  if (stream->connection > 0 && !in_doubt) rv_insert_stream_take_writer_id(stream);
+  /* When nothing has a number there is nothing for the server to remember: a new id cannot have expired. */
+  bool numbered = RV_CONTAINER(stream->queue.next, rv_stream_item, link)->sequence != 0;
+  if (stream->connection > 0 && !numbered) rv_insert_stream_take_writer_id(stream);
   rv_metadata metadata[2] = {{WRITER_ID, stream->writer_id}, {SERVER_STATE, stream->server_state}};
   rv_call_config config = {.path = PATH,
                            .metadata = metadata,
-                           .num_metadata = in_doubt && stream->server_state[0] != '\0' ? 2 : 1,
+                           .num_metadata = numbered && stream->server_state[0] != '\0' ? 2 : 1,
                            .deadline_ns = INT64_MAX,
                            .wait_for_ready = true};
   stream->connection++;

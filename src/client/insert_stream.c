@@ -99,7 +99,7 @@ void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
   {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
     item->sequence = 0;
-    item->sent = item->indexed = false;
+    item->sent = item->indexed = item->in_doubt = false;
     rv_stream_item_pin(item);
     count++;
     bytes += bytes_of(item);

@@ -15,8 +15,9 @@
  * update when it is sent again, or, if it has left its table by then, a second insert: at least once.
  *
  * A refused item completes with its error and the others go on (between Reverie's own ends). A status that ends the whole
- * call and is not OK, UNAVAILABLE or CANCELLED fails every item that was sent and not confirmed; the stream then takes a new
- * writer id, begins to number at 1 again and goes on with what was not sent.
+ * call and is not OK, UNAVAILABLE, CANCELLED or ABORTED fails every item that was sent and not confirmed; the stream then takes a new
+ * writer id, begins to number at 1 again and goes on with what was not sent. But whoever hears RESOURCE_EXHAUSTED takes it that nothing
+ * was inserted: while an item that an earlier call left in doubt is not answered, that status is no more than UNAVAILABLE.
  *
  * Everything may be called from any thread unless said otherwise; nothing blocks but free. */
 #ifndef RV_CLIENT_INSERT_STREAM_H
@@ -95,6 +96,7 @@ typedef struct rv_stream_item {
   uint32_t slot;
   bool indexed;      /* it has a slot */
   bool sent;         /* on the present connection */
+  bool in_doubt;     /* it was sent on an earlier one, and may be in */
   uint64_t sequence; /* 0 until it is first sent */
   rv_link link;
 } rv_stream_item;

@@ -24,12 +24,14 @@ static void a_chunk_is_sent_once_and_kept_while_it_is_pinned(void **state)
   tear_down(&bench);
 }
 
-static void sent_again_after(rv_code code)
+/* The first call ends with `code`, and the second, as it begins, with `second_code`. */
+static void sent_again_after(rv_code code, rv_code second_code)
 {
   test_bench bench;
   set_up(&bench, "s1");
   bench.server.end_after = 5;
   bench.server.end_code = code;
+  bench.server.second_code = second_code;
   bench.server.confirm_until = 2;
   rv_stream_chunk *chunk = make_chunk(9, 10);
   test_item items[5];
@@ -51,6 +53,7 @@ static void sent_again_after(rv_code code)
   assert_int_equal(strlen(server->writer[0]), 32);
   assert_string_equal(server->state[0], "");
   assert_string_equal(server->state[1], "s1");
+  if (second_code != RV_OK) assert_string_equal(server->writer[2], server->writer[0]);
   for (size_t i = 5; i < server->num_items; i++) {
     assert_int_equal(server->items[i].sequence, server->items[i].key - 99);
     if (i > 5 && server->items[i].call == server->items[i - 1].call)
@@ -62,14 +65,39 @@ static void sent_again_after(rv_code code)
 static void what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers(void **state)
 {
   (void)state;
-  sent_again_after(RV_UNAVAILABLE);
+  sent_again_after(RV_UNAVAILABLE, RV_OK);
 }
 
 /* A call that was held up on a connection that is lost may reach the server after the one that followed it, and take its place. */
 static void a_stream_that_an_older_one_was_preferred_to_goes_on(void **state)
 {
   (void)state;
-  sent_again_after(RV_ABORTED);
+  sent_again_after(RV_ABORTED, RV_OK);
+}
+
+/* RESOURCE_EXHAUSTED says that nothing was inserted, which a caller may do again: it is not said of what may be in since the call before. */
+static void what_is_in_doubt_is_not_said_to_have_failed_for_want_of_memory(void **state)
+{
+  (void)state;
+  sent_again_after(RV_UNAVAILABLE, RV_RESOURCE_EXHAUSTED);
+}
+
+static void what_no_call_before_has_sent_fails_for_want_of_memory(void **state)
+{
+  (void)state;
+  test_bench bench;
+  set_up(&bench, "s1");
+  bench.server.end_after = 1;
+  bench.server.end_code = RV_RESOURCE_EXHAUSTED;
+  bench.server.confirm_until = 0;
+  rv_stream_chunk *chunk = make_chunk(9, 10);
+  test_item item;
+  add(&bench, &item, 1, &chunk, 1);
+  wait_done(&item);
+  assert_int_equal(item.code, RV_RESOURCE_EXHAUSTED);
+  rv_stream_item_fini(&item.item);
+  drop_chunk(chunk);
+  tear_down(&bench);
 }
 
 static void a_plain_server_is_not_waited_for(void **state)
@@ -251,6 +279,8 @@ int main(void)
       cmocka_unit_test(a_chunk_is_sent_once_and_kept_while_it_is_pinned),
       cmocka_unit_test(what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers),
       cmocka_unit_test(a_stream_that_an_older_one_was_preferred_to_goes_on),
+      cmocka_unit_test(what_is_in_doubt_is_not_said_to_have_failed_for_want_of_memory),
+      cmocka_unit_test(what_no_call_before_has_sent_fails_for_want_of_memory),
       cmocka_unit_test(a_plain_server_is_not_waited_for),
       cmocka_unit_test(items_that_are_left_to_be_found_are_found_whatever_the_server_does),
       cmocka_unit_test(items_that_fill_every_buffer_all_arrive),

@@ -32,6 +32,7 @@ typedef struct fake_server {
   const char *state_header; /* NULL: a plain Reverb server */
   size_t end_after;         /* items, then the call ends; 0: never */
   rv_code end_code;
+  rv_code second_code;  /* the second call is ended with it as it begins; RV_OK: it is not */
   size_t confirm_until; /* items of the call below this place are confirmed, newest of each request first */
   uint64_t refuse;      /* key that is refused */
   bool garbage;         /* answers that are no message */
@@ -209,9 +210,11 @@ static inline bool on_call(void *context, rv_call *net_call, const char *path, c
   note(server->state[call->number % 8], rv_call_metadata(net_call, "reverie-server-state"));
   if (server->state_header != NULL) rv_call_set_header(net_call, "reverie-server-state", server->state_header);
   if (server->packs) rv_call_set_header(net_call, "reverie-packs", "1");
+  rv_code code = call->number == 1 ? server->second_code : RV_OK;
   rv_mutex_unlock(&server->mutex);
   *events = &call_events;
   *user = call;
+  if (code != RV_OK) rv_call_finish(net_call, code, "as the test wanted");
   return true;
 }
 

@@ -73,7 +73,7 @@ static bool wants_messages(const rv_call *call)
 static void hand_over(rv_call *call, rv_buf *owned_message)
 {
   forget(call, RV_MESSAGE_PREFIX + owned_message->size);
-  call->delivering = true;
+  call->delivering = call->delivered = true;
   call->events->on_message(call, call->user, owned_message, owned_message->data, owned_message->size);
   call->delivering = false;
   rv_buf_unref(owned_message);
@@ -133,8 +133,9 @@ static void refuse_message(rv_call *call, rv_message_reader_result result)
            "the message is compressed, which this %s does not read; supported encodings: identity", who);
   else if (result == RV_READER_BAD_FLAG)
     refuse(call, RV_INTERNAL, "the message begins with flag %u, which gRPC does not know", (unsigned)call->reader.prefix[0]);
-  else
-    refuse(call, RV_RESOURCE_EXHAUSTED, "out of memory for a message of %lu bytes", (unsigned long)call->reader.size);
+  else /* what came before it may have happened, though it was not answered yet: then it is not RESOURCE_EXHAUSTED */
+    refuse(call, call->server && call->delivered ? RV_UNAVAILABLE : RV_RESOURCE_EXHAUSTED,
+           "out of memory for a message of %lu bytes", (unsigned long)call->reader.size);
 }
 
 void rv_call_received(rv_call *call, const uint8_t *data, size_t size)

@@ -30,6 +30,7 @@ struct rv_call {
   bool server, wait_for_ready;
   bool paused;
   bool delivering;                      /* within on_message */
+  bool delivered;                       /* a message was */
   bool headers_received;                /* client */
   bool headers_sent;                    /* server */
   bool peer_done;                       /* no more messages will come */

@@ -145,15 +145,18 @@ static ssize_t outcome(rv_transport *transport, int rc, bool reads)
 
 /* ---- the handshake ---- */
 
-static void note_peer_name(tls_state *state)
+/* False: memory is out. */
+static bool note_peer_name(tls_state *state)
 {
   X509 *certificate = SSL_get0_peer_certificate(state->ssl);
-  if (certificate == NULL || !state->tls->server) return;
+  if (certificate == NULL || !state->tls->server) return true;
   char name[PEER_NAME];
   int n = X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
   if (n > 0 && (size_t)n == strlen(name)) snprintf(state->peer_name, sizeof state->peer_name, "%s", name);
-  if (n > 0) return;
-  GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+  if (n > 0) return true;
+  int found;
+  GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, &found, NULL);
+  if (names == NULL) return found == -1; /* what is there could be read when the certificate was verified */
   for (int i = 0; i < sk_GENERAL_NAME_num(names) && state->peer_name[0] == '\0'; i++) {
     const GENERAL_NAME *at = sk_GENERAL_NAME_value(names, i);
     if (at->type != GEN_DNS) continue;
@@ -163,6 +166,7 @@ static void note_peer_name(tls_state *state)
       snprintf(state->peer_name, sizeof state->peer_name, "%.*s", size, text);
   }
   GENERAL_NAMES_free(names);
+  return true;
 }
 
 /* 0: it is over, now or before. What failed once fails again for the same reason. */
@@ -189,7 +193,10 @@ static ssize_t agree(rv_transport *transport, bool reads)
     transport->problem = state->problem;
     return -EPROTO;
   }
-  note_peer_name(state);
+  if (!note_peer_name(state)) { /* it is to come again, rather than be nobody for as long as it stays */
+    transport->problem = "memory was out for the name in the client's certificate";
+    return -EPROTO;
+  }
   state->agreed = true;
   return 0;
 }

@@ -70,6 +70,51 @@ static rv_files files_of(faulty *f)
                     .context = f};
 }
 
+/* A journal, with one table, on a disk whose calls fail when the test says so. */
+typedef struct faulty_disk {
+  faulty faults;
+  rv_files files;
+  rv_table_config config;
+  disk d;
+  journaled j;
+  rv_table *table;
+} faulty_disk;
+
+static void faulty_init(faulty *f, long many, int number)
+{
+  f->number = number;
+  atomic_init(&f->until, -1);
+  atomic_init(&f->faults, many);
+  atomic_init(&f->calls, 0);
+}
+
+/* Of its first calls none fails. */
+static void open_faulty(faulty_disk *on, fixture *f, how as, long many, int number)
+{
+  faulty_init(&on->faults, many, number);
+  on->files = files_of(&on->faults);
+  as.files = &on->files;
+  on->config = rv_table_config_default("replay", 100000);
+  on->d = disk_of(f, "first");
+  on->j = open_with(&on->d, as, &on->config, 1);
+  on->table = rv_store_table(on->j.store, 0);
+}
+
+static void close_faulty(faulty_disk *on)
+{
+  close_all(&on->j);
+  disk_fini(&on->d);
+}
+
+/* What a kill would leave now, as a store. */
+static journaled recovered_copy(const faulty_disk *on)
+{
+  disk copy = copy_of(&on->d, "copy");
+  journaled again = open_with(&copy, (how){.mode = 0}, &on->config, 1);
+  disk_fini(&copy);
+  return again;
+}
+
 /* ---- every call in turn ---- */
 
 enum { STEPS = 6 };
@@ -78,33 +123,24 @@ enum { STEPS = 6 };
 static long run_with_faults(fixture *fixed, long first, long many, int number)
 {
   rv_error err;
-  rv_table_config config = rv_table_config_default("replay", 1000);
-  faulty f = {.number = number};
-  atomic_init(&f.until, -1);
-  atomic_init(&f.faults, many);
-  atomic_init(&f.calls, 0);
-  rv_files files = files_of(&f);
-  disk d = disk_of(fixed, "first");
+  faulty_disk on;
   char command[200];
-  snprintf(command, sizeof command, "rm -rf %s", d.dir);
+  snprintf(command, sizeof command, "rm -rf %s/first", fixed->top);
   assert_int_equal(system(command), 0);
-  journaled j = open_with(&d, (how){.files = &files}, &config, 1);
-  atomic_store(&f.calls, 0);
-  atomic_store(&f.until, first);
+  open_faulty(&on, fixed, (how){.mode = 0}, many, number);
+  atomic_store(&on.faults.calls, 0);
+  atomic_store(&on.faults.until, first);
   for (uint64_t step = 1; step <= STEPS; step++) {
-    must(insert_value(j.store, rv_store_table(j.store, 0), step, 1, (int64_t)step), &err);
-    sync_all(&j); /* it is confirmed */
-    if (step == STEPS / 2) must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+    must(insert_value(on.j.store, on.table, step, 1, (int64_t)step), &err);
+    sync_all(&on.j); /* it is confirmed */
+    if (step == STEPS / 2) must(rv_checkpointer_save(on.d.checkpointer, on.j.store, NULL, NULL, &err), &err);
     if (step != STEPS / 2 && step != STEPS) continue;
-    disk copy = copy_of(&d, "copy");
-    journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
-    same_stores(j.store, again.store);
+    journaled again = recovered_copy(&on);
+    same_stores(on.j.store, again.store);
     close_all(&again);
-    disk_fini(&copy);
   }
-  long calls = atomic_load(&f.calls);
-  close_all(&j);
-  disk_fini(&d);
+  long calls = atomic_load(&on.faults.calls);
+  close_faulty(&on);
   return calls;
 }
 
@@ -132,15 +168,15 @@ static void a_journal_that_cannot_begin_says_why_and_the_next_try_succeeds(void 
 {
   rv_error err;
   rv_table_config config = rv_table_config_default("replay", 1000);
-  faulty f = {.number = EACCES};
-  atomic_init(&f.calls, 0);
+  faulty f;
+  faulty_init(&f, 1, EACCES);
   rv_files files = files_of(&f);
   disk d = disk_of(*state, "first");
   journaled j;
   rv_code code = RV_UNKNOWN;
   for (long first = 0; first < 3; first++) {
-    atomic_init(&f.until, first);
-    atomic_init(&f.faults, 1);
+    atomic_store(&f.faults, 1);
+    atomic_store(&f.until, first);
     code = try_open(&d, (how){.files = &files}, &config, 1, &j, &err);
     assert_int_equal(code, RV_PERMISSION_DENIED);
     assert_non_null(strstr(err.message, ".journal"));
@@ -167,17 +203,10 @@ static void while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_n
 {
   rv_error err;
   char why[256];
-  rv_table_config config = rv_table_config_default("replay", 100000);
-  faulty f = {.number = ENOSPC};
-  atomic_init(&f.until, -1);
-  atomic_init(&f.faults, LONG_MAX);
-  atomic_init(&f.calls, 0);
-  rv_files files = files_of(&f);
-  disk d = disk_of(*state, "first");
-  journaled j = open_with(&d, (how){.files = &files, .max_queued_bytes = 10000}, &config, 1);
-  rv_table *table = rv_store_table(j.store, 0);
-  atomic_store(&f.until, 0);
-  waiting last = {.insert = {.priority = 1, .trajectory = single(j.store, 5, 1)}};
+  faulty_disk on;
+  open_faulty(&on, *state, (how){.max_queued_bytes = 10000}, LONG_MAX, ENOSPC);
+  atomic_store(&on.faults.until, 0);
+  waiting last = {.insert = {.priority = 1, .trajectory = single(on.j.store, 5, 1)}};
   atomic_init(&last.done, false);
   last.insert.waiter.deadline_ns = INT64_MAX;
   last.insert.waiter.complete = on_done;
@@ -185,89 +214,71 @@ static void while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_n
   do {
     last.insert.key = ++inserted;
     assert_true(inserted < 10000);
-  } while (rv_table_insert(table, &last.insert) == RV_SUBMIT_DONE);
+  } while (rv_table_insert(on.table, &last.insert) == RV_SUBMIT_DONE);
   rv_journal_stats stats = {.size = sizeof stats};
-  do rv_journal_get_stats(j.journal, &stats);
+  do rv_journal_get_stats(on.j.journal, &stats);
   while (stats.fault[0] == '\0');
   assert_non_null(strstr(stats.fault, "No space left on device"));
   assert_true(stats.queued_bytes < 12000);
   assert_int_equal(rv_waiter_explain(&last.insert.waiter, why, sizeof why), RV_WAIT_JOURNAL);
   assert_non_null(strstr(why, "No space left on device"));
-  assert_int_equal(rv_journal_sync(j.journal, 1, &err), RV_DEADLINE_EXCEEDED);
+  assert_int_equal(rv_journal_sync(on.j.journal, 1, &err), RV_DEADLINE_EXCEEDED);
   assert_non_null(strstr(err.message, "No space left on device"));
-  assert_int_equal(size_of(j.store, 0), (int64_t)inserted - 1); /* looking goes on */
-  atomic_store(&f.until, -1);
-  sync_all(&j);
-  while (!atomic_load(&last.done)) sync_all(&j);
-  sync_all(&j);
+  assert_int_equal(size_of(on.j.store, 0), (int64_t)inserted - 1); /* looking goes on */
+  atomic_store(&on.faults.until, -1);
+  sync_all(&on.j);
+  while (!atomic_load(&last.done)) sync_all(&on.j);
+  sync_all(&on.j);
   logged(*state, "journal: it can be written again");
-  disk copy = copy_of(&d, "copy");
-  journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
+  journaled again = recovered_copy(&on);
   assert_int_equal(size_of(again.store, 0), (int64_t)inserted);
-  same_stores(j.store, again.store);
+  same_stores(on.j.store, again.store);
   close_all(&again);
   rv_trajectory_unref(last.insert.trajectory);
-  close_all(&j);
-  disk_fini(&copy);
-  disk_fini(&d);
+  close_faulty(&on);
 }
 
 /* What a periodic journal may lose is what came in a period, however long the disk takes nothing. */
 static void while_a_periodic_journal_cannot_be_written_inserts_wait(void **state)
 {
   char why[256];
-  rv_table_config config = rv_table_config_default("replay", 100000);
-  faulty f = {.number = ENOSPC};
-  atomic_init(&f.until, -1);
-  atomic_init(&f.faults, LONG_MAX);
-  atomic_init(&f.calls, 0);
-  rv_files files = files_of(&f);
-  disk d = disk_of(*state, "first");
-  journaled j = open_with(&d, (how){.files = &files, .mode = RV_JOURNAL_PERIODIC, .period_ms = 1}, &config, 1);
-  rv_table *table = rv_store_table(j.store, 0);
-  atomic_store(&f.until, 0);
-  waiting last = {.insert = {.key = 1, .priority = 1, .trajectory = single(j.store, 5, 1)}};
+  faulty_disk on;
+  open_faulty(&on, *state, (how){.mode = RV_JOURNAL_PERIODIC, .period_ms = 1}, LONG_MAX, ENOSPC);
+  atomic_store(&on.faults.until, 0);
+  waiting last = {.insert = {.key = 1, .priority = 1, .trajectory = single(on.j.store, 5, 1)}};
   atomic_init(&last.done, false);
   last.insert.waiter.deadline_ns = INT64_MAX;
   last.insert.waiter.complete = on_done;
-  assert_int_equal(rv_table_insert(table, &last.insert), RV_SUBMIT_DONE);
+  assert_int_equal(rv_table_insert(on.table, &last.insert), RV_SUBMIT_DONE);
   rv_journal_stats stats = {.size = sizeof stats};
-  do rv_journal_get_stats(j.journal, &stats);
+  do rv_journal_get_stats(on.j.journal, &stats);
   while (stats.fault[0] == '\0');
   last.insert.key = 2;
-  assert_int_equal(rv_table_insert(table, &last.insert), RV_SUBMIT_PENDING);
+  assert_int_equal(rv_table_insert(on.table, &last.insert), RV_SUBMIT_PENDING);
   assert_int_equal(rv_waiter_explain(&last.insert.waiter, why, sizeof why), RV_WAIT_JOURNAL);
   assert_non_null(strstr(why, "No space left on device"));
-  atomic_store(&f.until, -1);
-  while (!atomic_load(&last.done)) sync_all(&j);
+  atomic_store(&on.faults.until, -1);
+  while (!atomic_load(&last.done)) sync_all(&on.j);
   assert_int_equal(last.insert.waiter.code, RV_OK);
-  assert_int_equal(size_of(j.store, 0), 2);
+  assert_int_equal(size_of(on.j.store, 0), 2);
   rv_trajectory_unref(last.insert.trajectory);
-  close_all(&j);
-  disk_fini(&d);
+  close_faulty(&on);
 }
 
 static void a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing(void **state)
 {
   rv_error err;
-  rv_table_config config = rv_table_config_default("replay", 1000);
-  faulty f = {.number = ENOSPC};
-  atomic_init(&f.until, -1);
-  atomic_init(&f.faults, LONG_MAX);
-  atomic_init(&f.calls, 0);
-  rv_files files = files_of(&f);
-  disk d = disk_of(*state, "first");
-  journaled j = open_with(&d, (how){.files = &files}, &config, 1);
-  must(insert_value(j.store, rv_store_table(j.store, 0), 1, 1, 1), &err);
-  sync_all(&j);
-  atomic_store(&f.until, 0);
-  must(insert_value(j.store, rv_store_table(j.store, 0), 2, 1, 2), &err);
-  close_all(&j);
+  faulty_disk on;
+  open_faulty(&on, *state, (how){.mode = 0}, LONG_MAX, ENOSPC);
+  must(insert_value(on.j.store, on.table, 1, 1, 1), &err);
+  sync_all(&on.j);
+  atomic_store(&on.faults.until, 0);
+  must(insert_value(on.j.store, on.table, 2, 1, 2), &err);
+  close_all(&on.j);
   logged(*state, "are not on the disk");
-  j = open_with(&d, (how){.mode = 0}, &config, 1);
-  assert_int_equal(size_of(j.store, 0), 1); /* what was confirmed */
-  close_all(&j);
-  disk_fini(&d);
+  on.j = open_with(&on.d, (how){.mode = 0}, &on.config, 1);
+  assert_int_equal(size_of(on.j.store, 0), 1); /* what was confirmed */
+  close_faulty(&on);
 }
 
 /* ---- what is recovered ---- */
@@ -326,13 +337,13 @@ static void what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed(
   journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
   must(insert_value(j.store, rv_store_table(j.store, 0), 1, 1, 1), &err);
   close_all(&j);
-  faulty f = {.number = EIO};
+  faulty f;
+  faulty_init(&f, 1, EIO);
   rv_files files = files_of(&f);
-  atomic_init(&f.calls, 0);
   for (long first = 0; first < 2; first++) { /* the segment, the directory */
     size_t there = count_entries(d.journal);
-    atomic_init(&f.until, first);
-    atomic_init(&f.faults, 1);
+    atomic_store(&f.faults, 1);
+    atomic_store(&f.until, first);
     assert_int_not_equal(try_open(&d, (how){.files = &files}, &config, 1, &j, &err), RV_OK);
     assert_int_equal(count_entries(d.journal), there);
   }

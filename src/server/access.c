@@ -158,15 +158,14 @@ void rv_access_unref(rv_access *access)
 
 /* ---- who calls ---- */
 
-static const rv_caller *find_token(const rv_access *access, const char *token)
+static rv_code find_token(const rv_access *access, const char *token, const rv_caller **out, rv_error *err)
 {
   unsigned char presented[DIGEST];
-  const rv_caller *found = NULL;
-  if (!digest(token, presented)) return NULL;
-  for (size_t i = 0; i < access->count; i++) /* all of them, however early one fits: the time says nothing */
+  if (!digest(token, presented)) return rv_fail_memory(err, 0); /* it may be the right one */
+  for (size_t i = 0; i < access->count; i++)                    /* all of them, however early one fits: the time says nothing */
     if (access->callers[i].has_token && CRYPTO_memcmp(access->callers[i].token, presented, DIGEST) == 0)
-      found = &access->callers[i];
-  return found;
+      *out = &access->callers[i];
+  return *out != NULL ? RV_OK : rv_fail(err, RV_UNAUTHENTICATED, "the server does not know this token; is it the right one?");
 }
 
 static const rv_caller *find_certificate(const rv_access *access, const char *name)
@@ -187,8 +186,7 @@ rv_code rv_access_find(const rv_access *access, rv_call *call, const rv_caller *
   if (authorization != NULL) {
     if (strncmp(authorization, scheme, sizeof scheme - 1) != 0)
       return rv_fail(err, RV_UNAUTHENTICATED, "the authorization header is not \"Bearer TOKEN\"");
-    *out = find_token(access, authorization + sizeof scheme - 1);
-    return *out != NULL ? RV_OK : rv_fail(err, RV_UNAUTHENTICATED, "the server does not know this token; is it the right one?");
+    return find_token(access, authorization + sizeof scheme - 1, out, err);
   }
   const char *name = rv_call_peer_name(call);
   *out = find_certificate(access, name);

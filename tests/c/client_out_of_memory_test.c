@@ -1,77 +1,28 @@
 /* What clients do in process and through a server on loopback, with every allocation failing in turn, the server's, nghttp2's and libuv's
  * among them: the call that found no memory says so, is made again, and everything is then as if nothing had happened. Clients and servers
  * are made whole or not at all. */
-#include "support/place.h"
+#include "support/lives.h"
 
 #include "base/error.h"
-#include "base/failing_testing.h"
 #include "net/certificates_testing.h"
 #include "support/failing_libraries.h"
 
-#include <time.h>
-
 enum { ROWS = 30, STEPS = 12 };
-
-static const rv_wait patient = {.timeout_ms = 20000};
-
-static bool remote; /* the lives go through a server */
-
-/* What a connection had no memory for may cost the connection. */
-static bool found_no_memory(rv_code code)
-{
-  return (code == RV_RESOURCE_EXHAUSTED || (remote && code == RV_UNAVAILABLE)) && until_failure < 0;
-}
-
-#define TRY(call)                                                                                                                \
-  do {                                                                                                                           \
-    rv_error try_error = {.message = ""};                                                                                        \
-    rv_error *error = &try_error;                                                                                                \
-    (void)error;                                                                                                                 \
-    rv_code try_code;                                                                                                            \
-    try_code = (call);                                                                                                           \
-    if (found_no_memory(try_code)) try_code = (call);                                                                            \
-    if (try_code != RV_OK) fail_msg("%s: %s: %s", #call, rv_code_name(try_code), try_error.message);                             \
-  } while (0)
-
-/* The same; where a writer says that an item was not made, which it goes on saying, its life ends there: `said` looks at the others. */
-#define TRY_ITEMS(call)                                                                                                          \
-  do {                                                                                                                           \
-    rv_error items_error = {.message = ""};                                                                                      \
-    rv_error *error = &items_error;                                                                                              \
-    rv_code items_code = (call);                                                                                                 \
-    bool out = found_no_memory(items_code);                                                                                      \
-    if (out) items_code = (call);                                                                                                \
-    if (out && remote && items_code == RV_RESOURCE_EXHAUSTED) goto said;                                                         \
-    if (items_code != RV_OK) fail_msg("%s: %s: %s", #call, rv_code_name(items_code), error->message);                            \
-  } while (0)
 
 /* ---- one life after another, an allocation later each time ---- */
 
-/* Through a server, where a life takes thousands of allocations, one in ten or so: another tenth in each run, and all with RV_TEST_ALL. */
-static long step_from(rv_random *random)
-{
-  return remote && getenv("RV_TEST_ALL") == NULL ? 1 + (long)rv_random_below(random, 20) : 1;
-}
-
 static void each_failure(void (*live)(test_place *place))
 {
-  const char *given = getenv("RV_TEST_SEED");
-  uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-  rv_random random;
-  rv_random_init(&random, seed);
-  print_message("seed %llu\n", (unsigned long long)seed);
-  long n = 0;
-  for (bool failed = true; failed; n += step_from(&random)) {
+  lives_begin(remote ? 10 : 1);
+  do {
     rv_table_config tables[2] = {place_queue_like("t", 1000), rv_table_config_default("u", 1000)};
     test_place place;
     place_open(&place, remote, tables, 2);
-    fail_allocation(n);
+    lives_fail();
     live(&place);
-    failed = allocation_failed();
+    lives_end();
     place_close(&place);
-    assert_true(n < 20000);
-  }
-  print_message("about %ld allocations\n", n);
+  } while (lives_go_on());
 }
 
 #define LIFE(name)                                                                                                               \
@@ -107,32 +58,11 @@ static void column_of(test_place *place, const char *table, uint64_t key, size_t
 
 /* ---- rows ---- */
 
-static void add_rows(test_place *place, int64_t first, int64_t n, uint64_t *keys)
-{
-  int64_t values[ROWS], done = 0;
-  double priorities[ROWS];
-  for (int64_t i = 0; i < n; i++) {
-    values[i] = first + i;
-    priorities[i] = 1;
-  }
-  for (int tries = 0; done < n; tries++) {
-    rv_error err;
-    int64_t left = n - done;
-    size_t added = 0;
-    rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = &left, .data = values + done};
-    rv_code code =
-        rv_client_add_batch(place->client, "t", &column, 1, (size_t)left, priorities, keys + done, &added, &patient, &err);
-    done += (int64_t)added;
-    if (code != RV_OK && (!found_no_memory(code) || tries > 1)) fail_msg("%s", err.message);
-    assert_true(code != RV_OK || done == n);
-  }
-}
-
 LIFE(rows_are_added_and_sampled)
 {
   uint64_t keys[ROWS + 1], there[8 * ROWS], unknown[4];
   int64_t value = 0, values[5];
-  add_rows(place, 0, ROWS, keys);
+  add_numbers(place->client, "t", 0, ROWS, keys);
   rv_tensor row = {.dtype = RV_INT64, .data = &value};
   value = ROWS;
   TRY(rv_client_add(place->client, "t", &row, 1, 1, &keys[ROWS], &patient, error));
@@ -211,12 +141,14 @@ static rv_cell number_cell(uint32_t column, const int64_t *number)
   return (rv_cell){.column = column, .value = {.dtype = RV_INT64, .data = number}};
 }
 
-/* Item i has steps i and i + 1, and the text of step i. Each is there, or, where some were said not to be made, not; none is twice. */
-static void check_items(test_place *place, bool all, bool texts)
+enum { SOME = -1 };
+
+/* Item i has steps i and i + 1, and the text of step i. So many are there, or some, where some were said not to be made; none is twice. */
+static void check_items(test_place *place, int64_t number, bool texts)
 {
   uint64_t keys[256];
   size_t count = keys_of(place, "t", keys, 256);
-  assert_true(all ? count == STEPS - 1 : count < STEPS);
+  assert_true(number == SOME ? count < STEPS : (int64_t)count == number);
   int64_t before = -1;
   for (size_t i = 0; i < count; i++) {
     int64_t numbers[2];
@@ -237,6 +169,7 @@ static void check_items(test_place *place, bool all, bool texts)
 LIFE(a_writer_writes)
 {
   rv_writer *writer = NULL;
+  int64_t created = 0;
   const rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 6, .chunk_length = 3};
   TRY(rv_writer_new(place->client, &config, &writer, error));
   TRY(rv_writer_wait_ready(writer, &patient, error));
@@ -257,6 +190,7 @@ LIFE(a_writer_writes)
                                       {.runs = &runs[1], .num_runs = 1, .squeeze = true}};
     uint64_t key;
     TRY_ITEMS(rv_writer_create_item(writer, "t", 1, columns, 2, &key, error));
+    created++;
     rv_tensor row;
     TRY(rv_writer_row(writer, 1, i, &row, error));
     assert_int_equal(((const rv_bytes *)row.data)->size, i);
@@ -265,13 +199,16 @@ LIFE(a_writer_writes)
   TRY_ITEMS(rv_writer_end_episode(writer, true, &patient, error));
   assert_int_equal(rv_writer_num_rows(writer), 0);
   rv_writer_free(writer);
-  check_items(place, true, true);
+  check_items(place, STEPS - 1, true);
   return;
 said:
-  do assert_true(rv_writer_discard_failed(writer) > 0);
-  while (rv_writer_flush(writer, 0, &patient, NULL) == RV_RESOURCE_EXHAUSTED); /* one after another is told */
+  do {
+    size_t failed = rv_writer_discard_failed(writer);
+    assert_true(failed > 0);
+    created -= (int64_t)failed;
+  } while (rv_writer_flush(writer, 0, &patient, NULL) == RV_RESOURCE_EXHAUSTED); /* one after another is told */
   rv_writer_free(writer);
-  check_items(place, false, true);
+  check_items(place, created, true); /* of none that is in it was said that it is not */
 }
 
 LIFE(a_step_writer_writes)
@@ -288,11 +225,11 @@ LIFE(a_step_writer_writes)
   TRY_ITEMS(rv_step_writer_flush(writer, &patient, error));
   TRY_ITEMS(rv_step_writer_flush(writer, &patient, error));
   rv_step_writer_free(writer);
-  check_items(place, true, false);
+  check_items(place, STEPS - 1, false);
   return;
 said:
   rv_step_writer_free(writer);
-  check_items(place, false, false);
+  check_items(place, SOME, false);
 }
 
 LIFE(a_structured_writer_writes)
@@ -322,11 +259,11 @@ LIFE(a_structured_writer_writes)
   TRY_ITEMS(rv_structured_writer_flush(writer, 0, &patient, error));
   TRY_ITEMS(rv_structured_writer_end_episode(writer, true, &patient, error));
   rv_structured_writer_free(writer);
-  check_items(place, true, false);
+  check_items(place, STEPS - 1, false);
   return;
 said:
   rv_structured_writer_free(writer);
-  check_items(place, false, false);
+  check_items(place, SOME, false);
 }
 
 /* ---- transitions ---- */
@@ -471,8 +408,16 @@ static void servers_are_made_whole_or_not_at_all(void **state)
 static void serve_in_tls(test_place *place, const rv_tls_config *tls, char address[32])
 {
   const char *addresses[] = {"127.0.0.1:0"};
-  rv_server_config config = {
-      .size = sizeof config, .store = place->store, .addresses = addresses, .num_addresses = 1, .io_threads = 1, .tls = tls};
+  const rv_grant grant = {.rights = RV_RIGHT_INSERT | RV_RIGHT_READ};
+  const rv_identity actor = {.name = "actor", .certificate_name = "actor", .grants = &grant, .num_grants = 1};
+  rv_server_config config = {.size = sizeof config,
+                             .store = place->store,
+                             .addresses = addresses,
+                             .num_addresses = 1,
+                             .io_threads = 1,
+                             .tls = tls,
+                             .identities = &actor,
+                             .num_identities = 1};
   OK(rv_server_new(&config, &place->server, error));
   snprintf(address, 32, "127.0.0.1:%u", (unsigned)rv_server_port(place->server, 0));
 }
@@ -482,20 +427,20 @@ static void a_row_is_added_in_tls(void **state)
 {
   (void)state;
   remote = true;
-  char ours[] = "/tmp/reverie-ca-XXXXXX", certificate[] = "/tmp/reverie-cert-XXXXXX";
+  char ours[] = "/tmp/reverie-ca-XXXXXX", certificate[] = "/tmp/reverie-cert-XXXXXX", own[] = "/tmp/reverie-own-XXXXXX";
   close(mkstemp(ours));
   close(mkstemp(certificate));
+  close(mkstemp(own));
   test_authority authority;
   authority_init(&authority, "test authority");
   authority_write(&authority, ours);
   authority_issue(&authority, certificate, "server", "IP:127.0.0.1", 86400);
+  authority_issue(&authority, own, NULL, "DNS:actor", 86400); /* who it is, the server knows by it */
   authority_fini(&authority);
-  const rv_tls_config of_server = {.size = sizeof of_server, .certificate_file = certificate};
-  const rv_tls_config of_client = {.size = sizeof of_client, .authority_file = ours};
-  rv_random random;
-  rv_random_init(&random, (uint64_t)time(NULL));
-  long n = 0;
-  for (bool failed = true; failed; n += step_from(&random)) {
+  const rv_tls_config of_server = {.size = sizeof of_server, .certificate_file = certificate, .authority_file = ours};
+  const rv_tls_config of_client = {.size = sizeof of_client, .certificate_file = own, .authority_file = ours};
+  lives_begin(80);
+  do {
     rv_table_config table = place_queue_like("t", 10);
     test_place place;
     char address[32];
@@ -504,24 +449,24 @@ static void a_row_is_added_in_tls(void **state)
     rv_client *client = NULL;
     rv_client_config config = {.size = sizeof config, .address = address, .tls = &of_client};
     OK(rv_client_new(&config, &client, error));
-    fail_allocation(n);
+    lives_fail();
     const int64_t value = 1;
     const rv_tensor row = {.dtype = RV_INT64, .data = &value};
     TRY(rv_client_add(client, "t", &row, 1, 1, NULL, &patient, error));
-    failed = allocation_failed();
+    lives_end();
     assert_int_equal(place_size(&place, "t"), 1);
     rv_client_free(client);
     place_close(&place);
-  }
-  print_message("about %ld allocations\n", n);
+  } while (lives_go_on());
   unlink(ours);
   unlink(certificate);
+  unlink(own);
 }
 
 #define IN_PROCESS_AND_REMOTE(name)                                                                                              \
-  {#name "_in_process", name, NULL, NULL, NULL},                                                                                 \
+  {#name "_in_process", name, NULL, lives_tell, NULL},                                                                           \
   {                                                                                                                              \
-#name "_through_a_server", name, NULL, NULL, &remote                                                                         \
+#name "_through_a_server", name, NULL, lives_tell, &remote                                                                   \
   }
 
 int main(void)
@@ -534,7 +479,7 @@ int main(void)
       IN_PROCESS_AND_REMOTE(a_step_writer_writes),
       IN_PROCESS_AND_REMOTE(a_structured_writer_writes),
       IN_PROCESS_AND_REMOTE(transitions_are_added),
-      cmocka_unit_test(a_row_is_added_in_tls),
+      cmocka_unit_test_teardown(a_row_is_added_in_tls, lives_tell),
   };
   fail_libraries();
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "support/place.h"
 #include "support/rig.h"
 
 #define WRITER "000102030405060708090a0b0c0d0e0f"
@@ -29,11 +30,7 @@ static int64_t read_clock(void *context)
 static int set_up(void **state)
 {
   (void)state;
-  rv_table_config tables[] = {rig_table("t"), rig_table("q")};
-  tables[1].max_size = 1;
-  tables[1].max_times_sampled = 1;
-  tables[1].sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  tables[1].rate_limiter = rv_rate_limiter_queue(1);
+  rv_table_config tables[] = {rig_table("t"), place_queue("q", 1)};
   rv_env env;
   rv_env_default(&env);
   env.monotonic_ns = read_clock;

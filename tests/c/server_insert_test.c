@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "support/place.h"
 #include "support/rig.h"
 
 static const rv_metadata as_reverie[] = {{"reverie-writer", "000102030405060708090a0b0c0d0e0f"}};
@@ -20,11 +21,7 @@ static int set_up(void **state)
   const int64_t shape[] = {1};
   const rv_spec spec = {.name = "obs", .dtype = RV_FLOAT32, .rank = 1, .shape = shape};
   const rv_signature signature = {.specs = &spec, .num_specs = 1};
-  rv_table_config tables[] = {rig_table("t"), rig_table("q"), rig_table("p"), rig_table("s")};
-  tables[1].max_size = 2;
-  tables[1].sampler = tables[1].remover = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  tables[1].max_times_sampled = 1;
-  tables[1].rate_limiter = rv_rate_limiter_queue(2);
+  rv_table_config tables[] = {rig_table("t"), place_queue("q", 2), rig_table("p"), rig_table("s")};
   tables[2].sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
   tables[3].signature = &signature;
   rig_start_with(&rig, tables, 4, (rv_server_config){.max_stream_chunk_bytes = 8 << 20});
@@ -326,8 +323,7 @@ static void inserts_without_a_client_are_bounded_too(void **state)
   (void)state;
   test_rig small;
   test_peer own;
-  rv_table_config table = rig_table("q");
-  table.rate_limiter = rv_rate_limiter_queue(1);
+  rv_table_config table = place_queue("q", 1);
   rig_start_with(&small, &table, 1, (rv_server_config){.max_orphan_bytes = 100});
   peer_open(&own, small.address);
   test_stream *call = stream_open(&own, INSERT, NULL, 0);

@@ -14,6 +14,7 @@
 #include "store/chunk_parts.h"
 #include "store/memory.h"
 #include "store/table.h"
+#include "support/place.h"
 #include "support/rig.h"
 #include "wire/insert_pack.h"
 
@@ -27,10 +28,7 @@ static test_peer peer;
 static int set_up(void **state)
 {
   (void)state;
-  rv_table_config tables[] = {rig_table("alone"), rig_table("packed"), rig_table("q")};
-  tables[2].max_times_sampled = 1;
-  tables[2].sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  tables[2].rate_limiter = rv_rate_limiter_queue(2);
+  rv_table_config tables[] = {rig_table("alone"), rig_table("packed"), place_queue("q", 2)};
   rig_start(&rig, tables, 3);
   peer_open(&peer, rig.address);
   return 0;

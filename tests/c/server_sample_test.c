@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "support/place.h"
 #include "support/rig.h"
 
 #define TIMEOUT_TEXT "Rate Limiter: Timeout exceeded before the right to insert was acquired."
@@ -17,12 +18,7 @@ static test_peer peer;
 static int set_up(void **state)
 {
   (void)state;
-  rv_table_config tables[] = {rig_table("t"), rig_table("q")};
-  tables[0].sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  tables[1].max_size = 4;
-  tables[1].sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  tables[1].max_times_sampled = 1;
-  tables[1].rate_limiter = rv_rate_limiter_queue(4);
+  rv_table_config tables[] = {place_queue_like("t", 1000), place_queue("q", 4)};
   rig_start(&rig, tables, 2);
   peer_open(&peer, rig.address);
   return 0;

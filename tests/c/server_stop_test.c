@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "support/place.h"
 #include "support/rig.h"
 
 #define WRITER "000102030405060708090a0b0c0d0e0f"
@@ -19,11 +20,7 @@ static test_peer peer;
 static int set_up(void **state)
 {
   (void)state;
-  rv_table_config tables[] = {rig_table("t"), rig_table("q")};
-  tables[1].max_size = 1;
-  tables[1].max_times_sampled = 1;
-  tables[1].sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  tables[1].rate_limiter = rv_rate_limiter_queue(1);
+  rv_table_config tables[] = {rig_table("t"), place_queue("q", 1)};
   rig_start(&rig, tables, 2);
   peer_open(&peer, rig.address);
   return 0;

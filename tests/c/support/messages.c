@@ -110,17 +110,12 @@ static int by_value(const void *a, const void *b)
   return left < right ? -1 : left > right;
 }
 
-void expect_keys(test_stream *stream, uint64_t *keys, size_t n)
+size_t read_keys(test_stream *stream, uint64_t *keys, size_t n)
 {
   size_t count = 0;
   while (count < n) {
     rv_buf *message = stream_next(stream);
-    if (message == NULL) {
-      char text[RV_ERROR_MESSAGE_MAX];
-      rv_code code = stream_end(stream, text);
-      fail_msg("the call ended with %s (%s) after %zu of %zu keys", rv_code_name(code), text, count, n);
-      return;
-    }
+    if (message == NULL) return count;
     rv_insert_response response;
     assert_int_equal(rv_insert_response_parse((rv_span){message->data, message->size}, &response, NULL), RV_OK);
     assert_int_equal(response.num_failures, 0);
@@ -128,6 +123,17 @@ void expect_keys(test_stream *stream, uint64_t *keys, size_t n)
     for (size_t i = 0; i < response.num_keys; i++) keys[count++] = response.keys[i];
     rv_insert_response_fini(&response);
     rv_buf_unref(message);
+  }
+  return count;
+}
+
+void expect_keys(test_stream *stream, uint64_t *keys, size_t n)
+{
+  size_t count = read_keys(stream, keys, n);
+  if (count < n) {
+    char text[RV_ERROR_MESSAGE_MAX];
+    rv_code code = stream_end(stream, text);
+    fail_msg("the call ended with %s (%s) after %zu of %zu keys", rv_code_name(code), text, count, n);
   }
   qsort(keys, n, sizeof *keys, by_value);
 }

@@ -100,7 +100,9 @@ void put_keep(rv_writer_buf *out, const uint64_t *keys, size_t n);
 void insert_one(test_stream *stream, const char *table, uint64_t key, double priority);
 void insert_numbered(test_stream *stream, const char *table, uint64_t key, uint64_t sequence);
 
-/* Reads confirmations until `n` keys have come; order is not promised, so they are sorted. */
+/* Reads confirmations until `n` keys have come, or the call ends; returns how many. */
+size_t read_keys(test_stream *stream, uint64_t *keys, size_t n);
+/* All n of them; order is not promised, so they are sorted. */
 void expect_keys(test_stream *stream, uint64_t *keys, size_t n);
 /* Reads messages until one has a failure; keys before it are ignored. */
 rv_code expect_failure(test_stream *stream, uint64_t *key, char message[RV_ERROR_MESSAGE_MAX]);
