@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -12,7 +13,10 @@
 #include "persist/journal.h"
 #include "store/store.h"
 
-enum { LOOK_NS = 1000000000 }; /* at how many inserts there are */
+enum {
+  LOOK_NS = 1000000000, /* at how many inserts there are */
+  NICER = 10
+};
 #define TELL_NS INT64_C(10000000000)
 #define RETRY_NS INT64_C(60000000000)
 
@@ -127,10 +131,21 @@ static bool wait_for_work(rv_saver *saver, rv_link *askers)
   }
 }
 
+/* Saving takes most of a core for seconds. A thread that weighs as much as those that answer requests takes their process's share with it:
+ * where other processes want the cores too, each of them would then wait for milliseconds. With less weight still, saving itself would wait
+ * too long where it holds a table's lock. */
+static void step_back(void)
+{
+#ifdef __linux__ /* the calling thread's alone; elsewhere it is the whole process's */
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICER);
+#endif
+}
+
 static void *run(void *argument)
 {
   rv_saver *saver = argument;
   rv_link askers;
+  step_back();
   while (wait_for_work(saver, &askers)) save(saver, &askers);
   answer(&askers, RV_UNAVAILABLE, "the server is shutting down");
   return NULL;

@@ -1,6 +1,7 @@
 /* Saving by itself, for a store that no server serves. The savers' checkpointers have no part in the fixture: its time and its log are
  * for one thread. */
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "persist/saver.h"
 #include "persist/stores_testing.h"
@@ -89,6 +90,45 @@ static void one_that_is_freed_leaves_nothing_half_written(void **state)
   rv_store_unref(store);
 }
 
+#ifdef __linux__
+
+typedef struct noted {
+  rv_saver_request request;
+  int priority;
+} noted;
+
+static void note_priority(rv_saver_request *request, rv_code code, const char *path)
+{
+  assert_int_equal(code, RV_OK);
+  assert_non_null(path);
+  RV_CONTAINER(request, noted, request)->priority = getpriority(PRIO_PROCESS, 0);
+}
+
+static void saving_leaves_the_cores_to_those_who_answer(void **state)
+{
+  fixture *f = *state;
+  rv_store *store = two_rows();
+  rv_saver *saver = saver_of(f, store, 0, 0);
+  int own = getpriority(PRIO_PROCESS, 0);
+  noted asked = {.request.done = note_priority, .priority = -100};
+  rv_saver_ask(saver, &asked.request);
+  wait_for_items(f, 2);
+  rv_saver_free(saver);
+  assert_int_equal(asked.priority, own + 10 < 19 ? own + 10 : 19);
+  assert_int_equal(getpriority(PRIO_PROCESS, 0), own);
+  rv_store_unref(store);
+}
+
+#else
+
+static void saving_leaves_the_cores_to_those_who_answer(void **state)
+{
+  (void)state;
+  skip();
+}
+
+#endif
+
 static void what_is_missing_or_negative_is_refused(void **state)
 {
   fixture *f = *state;
@@ -117,6 +157,7 @@ int main(void)
       TEST(a_store_is_saved_by_time),
       TEST(a_store_is_saved_after_so_many_inserts),
       TEST(one_that_is_freed_leaves_nothing_half_written),
+      TEST(saving_leaves_the_cores_to_those_who_answer),
       TEST(what_is_missing_or_negative_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
