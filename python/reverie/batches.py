@@ -14,6 +14,8 @@ from reverie.errors import CancelledError, FailedPreconditionError
 
 __all__ = ["BatchIterator"]
 
+LOOK = 0.25  # seconds after which who waits looks whether a signal came that another thread took, which wakes nobody
+
 Batch = TypeVar("Batch")
 
 
@@ -43,6 +45,13 @@ class _Drawer(Generic[Batch]):
             except BaseException as error:
                 self.results.put(error)
         self.results.put(None)
+
+    def next(self) -> Batch | BaseException | None:
+        while True:
+            try:
+                return self.results.get(timeout=LOOK)
+            except queue.Empty:
+                continue
 
     def stop(self) -> None:
         if self.process != os.getpid():  # a forked child: the thread is not here, and its locks may be held for ever
@@ -88,7 +97,7 @@ class BatchIterator(Generic[Batch]):
         if not self._started:
             self._started = True
             self._drawer.thread.start()
-        result = self._drawer.results.get()
+        result = self._drawer.next()
         self._drawer.room.release()
         if result is None:
             raise StopIteration

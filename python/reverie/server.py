@@ -11,9 +11,11 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _inproc
+from reverie.batches import LOOK
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, FailedPreconditionError, OpenPortWarning, UnavailableError
 from reverie.extensions import TableExtensionBase
@@ -359,11 +361,11 @@ class Server:
             It still serves.
         """
         seconds = _arguments.timeout(timeout)
-        if seconds is not None:
-            seconds = min(seconds, threading.TIMEOUT_MAX)
+        end = math.inf if seconds is None else monotonic() + seconds
         try:
-            if not self._stopped.wait(seconds):
-                raise DeadlineExceededError(f"waited {seconds:g} s for the server to be stopped; it still serves")
+            while not self._stopped.wait(min(LOOK, max(0.0, end - monotonic()))):
+                if monotonic() >= end:
+                    raise DeadlineExceededError(f"waited {seconds:g} s for the server to be stopped; it still serves")
         except KeyboardInterrupt:
             self.stop()
             raise

@@ -76,6 +76,22 @@ def test_ctrl_c_ends_every_blocked_call(where, call):
     assert run(program) == "interrupted\n"
 
 
+@pytest.mark.parametrize("call", ["sample_batch", "batches", "server.wait"])
+def test_ctrl_c_ends_a_blocked_call_whichever_thread_the_system_tells(call):
+    program = f"""
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    client = reverie.Client(server)
+    other = threading.Thread(target=time.sleep, args=(600,), daemon=True)
+    other.start()
+    try:
+        threading.Timer(0.3, signal.pthread_kill, (other.ident, signal.SIGINT)).start()
+        {BLOCKED[call]}
+    except KeyboardInterrupt:
+        print("interrupted")
+    """
+    assert run(program) == "interrupted\n"
+
+
 def test_ctrl_c_ends_a_call_on_a_server_that_is_not_there():
     program = """
     client = reverie.Client("127.0.0.1:1")
