@@ -51,6 +51,7 @@ class Stream:
         max_samples_per_stream: int,
         rate_limiter_timeout_ms: int,
         max_samples: int,
+        timeout: float | None = None,
     ) -> None:
         if not isinstance(table, str):
             raise TypeError(f"table must be a str, got {table!r}")
@@ -62,11 +63,12 @@ class Stream:
         self.limiter_ms = _arguments.integer("rate_limiter_timeout_ms", rate_limiter_timeout_ms)
         if self.limiter_ms < -1:
             raise ValueError(f"rate_limiter_timeout_ms must be at least 0, or -1 to wait for ever, got {rate_limiter_timeout_ms}")
+        self.timeout = _arguments.timeout(timeout)
 
     def sampler(self, client: Client, emit_timesteps: bool = False, unpack: bool = True) -> _core.Sampler:
         """With `unpack`, which gives samples the nest of the table's signature, the first one waits until the server has told it."""
         ahead = (self.in_flight, max(self.workers, 0), max(self.per_stream, 0), self.limiter_ms)
-        return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, unpack, True, None, ahead)
+        return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, unpack, True, self.timeout, ahead)
 
     def share(self, number: int, of: int) -> Stream | None:
         """For one of several equal readers, who divide `max_samples` among them; None: there is nothing for this one."""

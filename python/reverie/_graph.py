@@ -168,7 +168,7 @@ def _later(function: Callable[..., Sequence[Any]], specs: Sequence[Any]) -> Call
 
     def run(*arguments: Any) -> list[Any]:
         try:
-            return [np.int32(0), _text(""), *function(*arguments)]
+            return [np.int32(0), _text(""), *_core.call_in_graph(function, arguments)]
         except _KNOWN as error:
             return [np.int32(_code(error)), _text(str(error)), *(_zeros(spec) for spec in specs)]
 

@@ -58,9 +58,14 @@ if OwnedIterator is not None:
         def _next_internal(self) -> Any:
             if not tf.executing_eagerly():
                 return super()._next_internal()
-            tensors = tf.raw_ops.IteratorGetNext(
-                iterator=self._iterator_resource, output_types=self._flat_output_types, output_shapes=self._flat_output_shapes
-            )
+            try:
+                tensors = tf.raw_ops.IteratorGetNext(
+                    iterator=self._iterator_resource, output_types=self._flat_output_types, output_shapes=self._flat_output_shapes
+                )
+            except RuntimeError as error:  # what TensorFlow makes of Ctrl-C that is raised where it makes an error
+                if "KeyboardInterrupt" in str(error):
+                    raise KeyboardInterrupt from None
+                raise
             return self._pack(iter(tensors))
 
 

@@ -23,7 +23,6 @@ from reverie.samples import ReplaySample, SampleInfo
 
 __all__ = ["SampleDataset", "first_step"]
 
-_WAIT_MS = 100  # between looks at whether anybody still wants a sample
 _BATCH_BYTES = 256 << 10  # of a batch that is a block of its own: taking it apart would copy it
 
 
@@ -62,6 +61,8 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         max_samples_per_stream: int = -1,
         rate_limiter_timeout_ms: int = -1,
         max_samples: int = -1,
+        *,
+        timeout: float | None = None,
     ) -> None:
         dtypes, shapes = tuples(dtypes), tuples(shapes)
         try:
@@ -77,6 +78,7 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
             max_samples_per_stream,
             rate_limiter_timeout_ms,
             max_samples,
+            timeout,
         )
         Stream("", *arguments)  # says now what is wrong with them
         self._source = (tf.convert_to_tensor(server_address, tf.string), tf.convert_to_tensor(table, tf.string))
@@ -160,6 +162,8 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         rate_limiter_timeout_ms: int = -1,
         get_signature_timeout_secs: int | None = None,
         max_samples: int = -1,
+        *,
+        timeout: float | None = None,
     ) -> Any:
         """A dataset whose dtypes and shapes are those of the table's signature, which the server is asked for.
 
@@ -168,7 +172,7 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         get_signature_timeout_secs : int, optional
             Seconds to wait for the server; None waits for ever.
         server_address, table, max_in_flight_samples_per_worker, num_workers_per_iterator, max_samples_per_stream, \
-rate_limiter_timeout_ms, max_samples
+rate_limiter_timeout_ms, max_samples, timeout
             As for the dataset itself.
 
         Raises
@@ -197,6 +201,7 @@ rate_limiter_timeout_ms, max_samples
             max_samples_per_stream,
             rate_limiter_timeout_ms,
             max_samples,
+            timeout=timeout,
         )
 
 
@@ -208,7 +213,7 @@ def _preceded(leading: tuple[int | None, ...], spec: Any) -> Any:
 class _Sources:
     """What the iterators of one dataset read, by number."""
 
-    def __init__(self, arguments: tuple[int, ...], specs: list[Any], timesteps: bool, cut: _Cut) -> None:
+    def __init__(self, arguments: tuple[Any, ...], specs: list[Any], timesteps: bool, cut: _Cut) -> None:
         self._arguments = arguments
         self._specs = [
             (spec.dtype.as_datatype_enum, None if spec.shape.rank is None else tuple(spec.shape.as_list())) for spec in specs
@@ -235,16 +240,13 @@ class _Sources:
         return [np.int64(0)]
 
 
-def first_step(client: Client, table: str) -> tuple[list[Any], list[Any]]:
-    """Info and columns of one item's first step, as arrays. Waits as long as the rate limiter wants."""
-    sampler = Stream(table, 1, -1, -1, -1, 1).sampler(client, unpack=False)
+def first_step(client: Client, table: str, timeout: float | None) -> tuple[list[Any], list[Any]]:
+    """Info and columns of one item's first step, as arrays."""
+    sampler = Stream(table, 1, -1, -1, -1, 1, timeout).sampler(client, unpack=False)
     try:
-        drawn = None
-        while drawn is None:
-            drawn = sampler.raw(_WAIT_MS)
+        info, columns, squeezed = sampler.raw()
     finally:
         sampler.close()
-    info, columns, squeezed = drawn
     lengths = [1 if single else len(column) for column, single in zip(columns, squeezed, strict=True)]
     if len(set(lengths)) > 1:
         raise ValueError(

@@ -301,21 +301,35 @@ class Server:
         Parameters
         ----------
         drain : float
-            Seconds that remote calls in progress get to finish.
+            Seconds that remote calls in progress get to finish. Ctrl-C and a second call, from another thread, end a drain; what it
+            waits for longer than 10 s is logged.
         """
         seconds = _arguments.number("drain", drain)
         if not 0 <= seconds <= 1e9:
             raise ValueError(f"drain must be a number of seconds from 0 to 1e9, got {drain!r}")
-        with self._stop_lock:
-            if self._name is not None:
-                _inproc.unregister(self._name, self)
+        if self._name is not None:
+            _inproc.unregister(self._name, self)
+        try:
             if self._server is not None:
-                self._server.stop(int(seconds * 1000))
-            if self._saver is not None:
-                self._saver.stop()
-            self._store.close()
-            self._remove_directory()
-            self._stopped.set()
+                self._drain(self._server, int(seconds * 1000))
+        finally:
+            with self._stop_lock:
+                if self._saver is not None:
+                    self._saver.stop()
+                self._store.close()
+                self._remove_directory()
+                self._stopped.set()
+
+    @staticmethod
+    def _drain(server: _core.Server, milliseconds: int) -> None:
+        """In a thread of its own: a wait for that is one which Ctrl-C ends."""
+        try:
+            if milliseconds > 0:
+                draining = threading.Thread(target=server.stop, args=(milliseconds,), name="reverie-drain", daemon=True)
+                draining.start()
+                draining.join()
+        finally:
+            server.stop()  # at once, if it is not over
 
     def sync_journal(self, *, timeout: float | None = 60.0) -> None:
         """Returns when everything that happened in the tables before the call is on the disk.

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from reverie import _arguments
 from reverie._graph import call, operation, tf_dtype
 from reverie._tensorflow import first_step
 from reverie.client import Client
@@ -27,6 +28,15 @@ class TFClient:
         Taken for Reverb's sake; every call uses the one connection of this object.
     name : str
         Scope of the operations.
+
+    Notes
+    -----
+    Each call takes a `timeout` in seconds, after which it fails with `tf.errors.DeadlineExceededError`, eagerly or in a graph; the text
+    says what was waited for. None, the default, waits for ever, and logs what for after 10 s.
+
+    Ctrl-C ends a call, in a graph too, where TensorFlow may make a RuntimeError of KeyboardInterrupt (its text names it), and where the
+    program handles SIGINT without an exception it is `tf.errors.CancelledError`. Closing a session does not end a call that waits in it,
+    since TensorFlow does not tell operations of Python's: its timeout does.
     """
 
     def __init__(self, server_address: str, shared_name: str | None = None, name: str = "reverb") -> None:
@@ -40,8 +50,8 @@ class TFClient:
         return self._server_address
 
     @tf.autograph.experimental.do_not_convert
-    def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
-        """One item's first step; waits as long as the rate limiter wants.
+    def sample(self, table: Any, data_dtypes: Any, name: str | None = None, *, timeout: float | None = None) -> ReplaySample:
+        """One item's first step; waits as long as the rate limiter wants, or the time is up.
 
         Parameters
         ----------
@@ -50,6 +60,8 @@ class TFClient:
             Of a step; the data has this nest.
         name : str, optional
             Scope of the operation.
+        timeout : float, optional
+            Seconds; None waits for ever.
 
         Returns
         -------
@@ -57,15 +69,18 @@ class TFClient:
 
         Raises
         ------
+        tf.errors.DeadlineExceededError
+            Nothing could be sampled in time.
         tf.errors.NotFoundError
             No such table.
         tf.errors.InvalidArgumentError
             The item has another number of columns, or other dtypes.
         """
         wanted = [tf.as_dtype(dtype) for dtype in tf.nest.flatten(data_dtypes)]
+        seconds = _arguments.timeout(timeout)
 
         def draw(table: bytes) -> list[Any]:
-            infos, columns = first_step(self._client, _text(table))
+            infos, columns = first_step(self._client, _text(table), seconds)
             if len(columns) != len(wanted):
                 raise InvalidArgumentError(
                     f"the number of columns of the item, {len(columns)}, did not match the number of dtypes, {len(wanted)}"
@@ -83,7 +98,9 @@ class TFClient:
         return ReplaySample(SampleInfo(*leaves[:5]), tf.nest.pack_sequence_as(data_dtypes, leaves[5:]))
 
     @tf.autograph.experimental.do_not_convert
-    def insert(self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None) -> Any:
+    def insert(
+        self, data: Sequence[Any], tables: Any, priorities: Any, name: str | None = None, *, timeout: float | None = None
+    ) -> Any:
         """Inserts one step as an item into each table; returns once they have it.
 
         Parameters
@@ -94,9 +111,13 @@ class TFClient:
         priorities : float64 tensor [n]
         name : str, optional
             Scope of the operation.
+        timeout : float, optional
+            Seconds; None waits for ever. When it runs out, items may be in some of the tables, as for `Client.insert`.
 
         Raises
         ------
+        tf.errors.DeadlineExceededError
+            Not all tables have their items yet.
         tf.errors.InvalidArgumentError
             No such table, a NaN priority, data that does not fit a signature.
         """
@@ -107,10 +128,12 @@ class TFClient:
         if not tables.shape.is_compatible_with(priorities.shape):
             raise ValueError(f"tables and priorities must have the same shape, got {tables.shape} and {priorities.shape}")
 
+        seconds = _arguments.timeout(timeout)
+
         def put(tables: Any, priorities: Any, *columns: Any) -> None:
             given = [(_text(table), float(priority)) for table, priority in zip(tables, priorities, strict=True)]
             try:
-                self._client._insert(list(columns), given, None)
+                self._client._insert(list(columns), given, seconds)
             except NotFoundError as error:  # a table that is not there has no signature to fit
                 raise InvalidArgumentError(str(error)) from None
 
@@ -118,7 +141,9 @@ class TFClient:
             return operation(put, [tables, priorities, *map(tf.convert_to_tensor, data)])
 
     @tf.autograph.experimental.do_not_convert
-    def update_priorities(self, table: Any, keys: Any, priorities: Any, name: str | None = None) -> Any:
+    def update_priorities(
+        self, table: Any, keys: Any, priorities: Any, name: str | None = None, *, timeout: float | None = None
+    ) -> Any:
         """Sets the priorities of items by key. Keys that are not in the table are passed over.
 
         Parameters
@@ -128,9 +153,13 @@ class TFClient:
         priorities : float64 tensor [n]
         name : str, optional
             Scope of the operation.
+        timeout : float, optional
+            Seconds; None waits for ever.
 
         Raises
         ------
+        tf.errors.DeadlineExceededError
+            The server did not answer in time.
         tf.errors.NotFoundError
             No such table.
         tf.errors.InvalidArgumentError
@@ -138,13 +167,14 @@ class TFClient:
         """
         keys = tf.convert_to_tensor(keys, tf.uint64)
         priorities = tf.convert_to_tensor(priorities, tf.float64)
+        seconds = _arguments.timeout(timeout)
 
         def update(table: bytes, keys: Any, priorities: Any) -> None:
             if keys.ndim != 1 or keys.shape != priorities.shape:
                 raise InvalidArgumentError(
                     f"keys and priorities must be of rank 1 and equally long, got {list(keys.shape)} and {list(priorities.shape)}"
                 )
-            self._client.update_priorities(_text(table), keys, priorities, timeout=None)
+            self._client.update_priorities(_text(table), keys, priorities, timeout=seconds)
 
         with tf.name_scope(name or f"{self._name}_update_priorities"):
             return operation(update, [table, keys, priorities])

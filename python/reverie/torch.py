@@ -188,6 +188,8 @@ class _SampleDataset(IterableDataset[ReplaySample]):
         max_samples_per_stream: int = -1,
         rate_limiter_timeout_ms: int = -1,
         max_samples: int = -1,
+        *,
+        timeout: float | None = None,
     ) -> None:
         self._source = Source(server_address)
         self._stream = Stream(
@@ -197,6 +199,7 @@ class _SampleDataset(IterableDataset[ReplaySample]):
             max_samples_per_stream,
             rate_limiter_timeout_ms,
             max_samples,
+            timeout,
         )
 
     def __iter__(self) -> Iterator[ReplaySample]:
@@ -230,6 +233,9 @@ class TrajectoryDataset(_SampleDataset):
         The iteration ends when the rate limiter lets nothing through for so long. -1: it waits for ever; 0: at once.
     max_samples : int
         Items in all, divided among a loader's workers. -1: no bound.
+    timeout : float, optional
+        Seconds for each item, whether the rate limiter holds it back or no server is there; then the iteration ends with
+        `DeadlineExceededError`. None waits for ever.
     """
 
     _emit_timesteps = False

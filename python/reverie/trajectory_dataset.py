@@ -25,6 +25,9 @@ class TrajectoryDataset(SampleDataset):
         The sequence ends when the rate limiter lets nothing through for so long. -1: it waits for ever; 0: at once.
     max_samples : int
         Items in all. -1: no bound.
+    timeout : float, optional
+        Seconds to wait for an item, whether the rate limiter holds it back or no server is there; then iteration raises
+        `tf.errors.DeadlineExceededError`, which says what was waited for, and may go on. None waits for ever.
 
     Raises
     ------
@@ -34,6 +37,8 @@ class TrajectoryDataset(SampleDataset):
     Notes
     -----
     ``dataset.batch(n)`` on items of fixed shapes is gathered as batches and takes nothing apart in the graph.
+
+    What is waited for longer than 10 s is logged. Ctrl-C ends a wait as it ends one of `TFClient`.
     """
 
     _timesteps = False

@@ -1,8 +1,8 @@
 /* What the files of the extension share: the module's state, how errors are raised, how arguments are parsed.
  *
  * The extension is thin: parse, release the GIL, call C, wrap. It keeps to CPython's limited API of 3.11 with NumPy's C API
- * under it. There is no static state besides NumPy's table of functions; a type's methods find the module's state through
- * the object (`state`), which holds a reference to its type and so to the module. */
+ * under it. There is no static state besides NumPy's table of functions and what a signal handler needs (interrupts.c); a type's
+ * methods find the module's state through the object (`state`), which holds a reference to its type and so to the module. */
 #ifndef RV_PYTHON_CORE_H
 #define RV_PYTHON_CORE_H
 
@@ -104,6 +104,9 @@ void core_wait_begin_short(core_wait *wait, int64_t timeout_ms, rv_cancel *cance
 /* The GIL is held again. What a signal handler raised is set if the call failed; if it succeeded after all, its result counts, and the
  * exception comes right after the call. */
 void core_wait_end(core_wait *wait, rv_code code);
+/* call_in_graph(function, arguments): on a thread of TensorFlow's, which runs no signal handlers. What waits in there ends by Ctrl-C all the same,
+ * with CancelledError (interrupts.h). */
+PyObject *core_call_in_graph(PyObject *module, PyObject *args);
 /* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
 

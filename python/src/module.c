@@ -173,6 +173,11 @@ static PyMethodDef module_methods[] = {
     {"check_rate_limiter", check_rate_limiter, METH_VARARGS,
      "check_rate_limiter(samples_per_insert, min_size_to_sample, min_diff, max_diff, /)\n--\n\n"
      "InvalidArgumentError for parameters out of range, or that could never let anybody through."},
+    {"call_in_graph", core_call_in_graph, METH_VARARGS,
+     "call_in_graph(function, arguments, /)\n--\n\n"
+     "The same as `function(*arguments)`, for threads of TensorFlow's on whose result the main thread waits: Ctrl-C ends what "
+     "waits "
+     "in there, with CancelledError."},
     {"register_tensorflow_operations", tf_register, METH_NOARGS,
      "register_tensorflow_operations()\n--\n\n"
      "ReverieSamples and ReverieCheck, in the TensorFlow that this process has imported. Not twice in a process: TensorFlow ends "

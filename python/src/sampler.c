@@ -242,16 +242,15 @@ static PyObject *list_squeezed(core_state *state, const rv_sample *sample)
   return out;
 }
 
-static PyObject *raw_locked(sampler_object *self, int64_t timeout_ms)
+static PyObject *raw_locked(sampler_object *self)
 {
   if (sampler_open(self) < 0) return NULL;
   rv_sample *sample = NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin(&wait, self->timeout_ms, NULL);
   rv_code code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
   core_wait_end(&wait, code);
-  if (code == RV_DEADLINE_EXCEEDED && !wait.raised) Py_RETURN_NONE;
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   PyObject *info = sample_info_object(self->state, rv_sample_get_info(sample));
   PyObject *columns = info == NULL ? NULL : sample_columns(self->state, sample, true, NULL);
@@ -263,12 +262,12 @@ static PyObject *raw_locked(sampler_object *self, int64_t timeout_ms)
   return NULL;
 }
 
-static PyObject *sampler_raw(PyObject *object, PyObject *arg)
+static PyObject *sampler_raw(PyObject *object, PyObject *none)
 {
+  (void)none;
   sampler_object *self = (sampler_object *)object;
-  long long timeout_ms = PyLong_AsLongLong(arg);
-  if (PyErr_Occurred() || core_lock(self->lock) < 0) return NULL;
-  PyObject *out = raw_locked(self, timeout_ms);
+  if (core_lock(self->lock) < 0) return NULL;
+  PyObject *out = raw_locked(self);
   PyThread_release_lock(self->lock);
   return out;
 }
@@ -294,9 +293,8 @@ static PyObject *sampler_iter(PyObject *object)
 }
 
 static PyMethodDef sampler_methods[] = {
-    {"raw", sampler_raw, METH_O,
-     "raw($self, timeout_ms, /)\n--\n\n"
-     "The next sample: its info, its columns, and of each whether it is squeezed; None when there is none in time."},
+    {"raw", sampler_raw, METH_NOARGS,
+     "raw($self, /)\n--\n\nThe next sample: its info, its columns, and of each whether it is squeezed."},
     {"close", sampler_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the sequence and gives back what was fetched ahead."},
     {NULL, NULL, 0, NULL}};
 

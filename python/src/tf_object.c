@@ -107,7 +107,8 @@ static PyObject *source_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
                              .timesteps = timesteps != 0,
                              .batch = (size_t)batch,
                              .drop_remainder = drop_remainder != 0,
-                             .alone = alone != 0};
+                             .alone = alone != 0,
+                             .timeout_ms = ((sampler_object *)sampler)->timeout_ms};
   tf_source *source = make_source((sampler_object *)sampler, &config, specs);
   if (source == NULL) return NULL;
   source_object *self = PyObject_New(source_object, type);

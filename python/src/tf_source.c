@@ -4,6 +4,9 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
+
+#include "interrupts.h"
 
 enum { WAIT_MS = 100, BLOCK_MOST = 1024 };
 #define BLOCK_BYTES ((size_t)4 << 20)
@@ -20,6 +23,8 @@ struct tf_source {
   int64_t (*shapes)[RV_MAX_RANK + 1];
   size_t most; /* samples of a block */
   bool ended;
+  int64_t starved_ns; /* since when a sample is waited for; 0: none is */
+  bool interrupted;
   rv_sample **held;
   size_t num_held, capacity;
   rv_sample_column *columns; /* one for each spec */
@@ -50,6 +55,7 @@ static size_t whole(const tf_source *source, size_t samples)
 
 static void source_free(tf_source *source)
 {
+  if (!atomic_load(&source->closed)) interrupts_end();
   pthread_mutex_destroy(&source->mutex);
   free(source->table);
   free(source->specs);
@@ -65,6 +71,7 @@ tf_source *tf_source_new(const tf_source_config *config, rv_sampler *sampler, po
   if (source == NULL) return NULL;
   atomic_init(&source->refs, 1);
   pthread_mutex_init(&source->mutex, NULL);
+  interrupts_begin(); /* until it is closed */
   source->config = *config;
   source->sampler = sampler;
   source->buffers = buffers;
@@ -116,6 +123,7 @@ static void drop(tf_source *source, size_t n)
 void tf_source_close(tf_source *source)
 {
   if (atomic_exchange(&source->closed, true)) return;
+  interrupts_end();
   rv_sampler_cancel(source->sampler);
   pthread_mutex_lock(&source->mutex);
   drop(source, source->num_held);
@@ -137,27 +145,86 @@ static bool grow(tf_source *source)
   return true;
 }
 
+static int64_t now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void begin_to_wait(void *context)
+{
+  tf_source *source = context;
+  if (source->starved_ns == 0) source->starved_ns = now_ns(); /* else it goes on waiting */
+}
+
+static bool is_interrupted(void *context)
+{
+  tf_source *source = context;
+  source->interrupted = interrupts_stuck(source->starved_ns);
+  return source->interrupted;
+}
+
+/* No sample came in this turn. RV_OK: there may be others; else all time is up. `err` has what it waits for. */
+static rv_code wait_on(tf_source *source, rv_error *err)
+{
+  int64_t timeout_ms = source->config.timeout_ms;
+  if (timeout_ms < 0 || (now_ns() - source->starved_ns) / 1000000 < timeout_ms) return RV_OK;
+  source->starved_ns = 0;
+  char said[RV_ERROR_MESSAGE_MAX];
+  snprintf(said, sizeof said, "%s", err->message);
+  const char *what = strstr(said, ": "); /* behind how long this turn was */
+  return fail(err, RV_DEADLINE_EXCEEDED, "timed out after %g s: %s", (double)timeout_ms * 1e-3, what == NULL ? said : what + 2);
+}
+
+/* Waits a turn for a sample, which is held then. RV_OK without one: the caller may come again. */
+static rv_code await(tf_source *source, rv_error *err)
+{
+  int64_t timeout_ms = source->config.timeout_ms;
+  rv_wait wait = {.timeout_ms = timeout_ms >= 0 && timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS,
+                  .interrupted = is_interrupted,
+                  .blocking = begin_to_wait,
+                  .context = source};
+  source->interrupted = false;
+  rv_code code = rv_sampler_next(source->sampler, &wait, &source->held[source->num_held], err);
+  if (code == RV_DEADLINE_EXCEEDED && source->starved_ns != 0) return wait_on(source, err);
+  source->starved_ns = 0;
+  if (code == RV_OK) source->num_held++;
+  source->ended = code != RV_OK && !(code == RV_CANCELLED && source->interrupted);
+  return code;
+}
+
+/* What is there already, or comes without waiting. */
+static rv_code take(tf_source *source, rv_error *err)
+{
+  const rv_wait wait = {.timeout_ms = 0};
+  rv_code code = rv_sampler_next(source->sampler, &wait, &source->held[source->num_held], err);
+  if (code == RV_OK) source->num_held++;
+  source->ended = code != RV_OK && code != RV_DEADLINE_EXCEEDED;
+  return code;
+}
+
 /* Draws until a batch is held, and on as far as nobody has to wait: as many as may be fetched ahead. */
 static rv_code draw(tf_source *source, rv_error *err)
 {
   size_t wanted = least(source), most = source->most;
   int64_t window = rv_sampler_window(source->sampler);
   if ((int64_t)most > window) most = window > (int64_t)wanted ? (size_t)window : wanted;
-  while (source->num_held < most && !source->ended) {
+  rv_code code = RV_OK;
+  while (source->num_held < most && code == RV_OK) {
     if (source->num_held == source->capacity && !grow(source))
       return fail(err, RV_RESOURCE_EXHAUSTED, "%zu samples of table \"%s\" could not be held: no memory", source->num_held,
                   source->table);
-    rv_wait wait = {.timeout_ms = source->num_held < wanted ? WAIT_MS : 0};
-    rv_code code = rv_sampler_next(source->sampler, &wait, &source->held[source->num_held], err);
-    if (code == RV_DEADLINE_EXCEEDED) return RV_OK;
-    if (code == RV_OK) {
-      source->num_held++;
-      continue;
+    size_t held = source->num_held;
+    if (held >= wanted) {
+      code = take(source, err);
+      if (code == RV_DEADLINE_EXCEEDED) return RV_OK;
+    } else {
+      code = await(source, err);
+      if (code == RV_OK && source->num_held == held) return RV_OK;
     }
-    source->ended = true;
-    return code == RV_OUT_OF_RANGE || atomic_load(&source->closed) ? RV_OK : code;
   }
-  return RV_OK;
+  return source->ended && (code == RV_OUT_OF_RANGE || atomic_load(&source->closed)) ? RV_OK : code;
 }
 
 /* ---- what was drawn ---- */

@@ -13,6 +13,7 @@ typedef struct tf_source_config {
   bool drop_remainder; /* a batch too short is left out */
   bool alone;          /* a block is one batch, not several */
   bool timesteps;      /* a block has the steps of its samples; no batch */
+  int64_t timeout_ms;  /* to wait for a sample; RV_FOREVER */
 } tf_source_config;
 
 typedef struct tf_source tf_source;
@@ -37,7 +38,9 @@ typedef struct tf_block {
   const rv_sample_column *columns; /* NULL where n is 0 */
 } tf_block;
 
-/* The next block; an empty one (n is 0) when there is none for 100 ms. RV_OK: the source is the caller's alone until tf_source_done. */
+/* The next block; an empty one (n is 0) when there is none for 100 ms. RV_OK: the source is the caller's alone until tf_source_done.
+ * RV_DEADLINE_EXCEEDED: no sample came within timeout_ms, in one call or many; RV_CANCELLED: Ctrl-C came (interrupts.h). After these two the
+ * sequence goes on. */
 rv_code tf_source_next(tf_source *source, tf_block *out, rv_error *err);
 /* The leading sizes of all tensors of a block; returns how many. */
 int tf_source_leading(const tf_source *source, const tf_block *block, int64_t *sizes);

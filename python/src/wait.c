@@ -1,4 +1,9 @@
 #include "core.h"
+#include "interrupts.h"
+
+/* Of a thread in core_call_in_graph. */
+static _Thread_local bool in_graph;
+static _Thread_local int64_t in_graph_since_ns;
 
 static void let_go(void *context)
 {
@@ -12,6 +17,7 @@ static bool signal_raised(void *context)
 {
   core_wait *wait = context;
   if (wait->raised) return true;
+  if (in_graph) return interrupts_stuck(in_graph_since_ns);
   if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
   wait->raised = PyErr_CheckSignals() != 0;
   if (wait->raised) PyErr_Fetch(&wait->exception[0], &wait->exception[1], &wait->exception[2]);
@@ -56,6 +62,22 @@ void core_wait_end(core_wait *wait, rv_code code)
     return;
   }
   PyErr_Restore(exception[0], exception[1], exception[2]);
+}
+
+PyObject *core_call_in_graph(PyObject *module, PyObject *args)
+{
+  (void)module;
+  PyObject *function, *arguments;
+  if (!PyArg_ParseTuple(args, "OO!:call_in_graph", &function, &PyTuple_Type, &arguments)) return NULL;
+  bool outermost = !in_graph;
+  if (outermost) in_graph_since_ns = interrupts_begin();
+  in_graph = true;
+  PyObject *result = PyObject_CallObject(function, arguments);
+  if (outermost) {
+    in_graph = false;
+    interrupts_end();
+  }
+  return result;
 }
 
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err)

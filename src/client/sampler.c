@@ -57,7 +57,10 @@ rv_code rv_sampler_new(rv_client *client, const rv_sampler_config *config, rv_sa
 rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err)
 {
   rv_code code = rv_client_check(sampler->client, err);
-  return code == RV_OK ? sampler->ops->next(sampler, wait, out, err) : code;
+  if (code != RV_OK) return code;
+  code = sampler->ops->next(sampler, wait, out, err);
+  if (code != RV_DEADLINE_EXCEEDED) sampler->waited.begun_ns = 0;
+  return code;
 }
 
 int64_t rv_sampler_window(rv_sampler *sampler)
@@ -73,6 +76,20 @@ void rv_sampler_cancel(rv_sampler *sampler)
 void rv_sampler_free(rv_sampler *sampler)
 {
   if (sampler != NULL && rv_client_check(sampler->client, NULL) == RV_OK) sampler->ops->free(sampler);
+}
+
+void rv_sampler_wait_on(const rv_sampler *sampler, rv_patience *patience)
+{
+  if (sampler->waited.begun_ns == 0 || patience->begun_ns - sampler->waited.until_ns > 1000 * MILLISECOND) return;
+  patience->begun_ns = sampler->waited.begun_ns;
+  patience->log_ns = sampler->waited.log_ns;
+}
+
+void rv_sampler_has_waited(rv_sampler *sampler, const rv_patience *patience)
+{
+  sampler->waited.begun_ns = patience->begun_ns;
+  sampler->waited.log_ns = patience->log_ns;
+  sampler->waited.until_ns = rv_monotonic_ns(patience->env);
 }
 
 /* ---- sentences ---- */

@@ -21,11 +21,21 @@ struct rv_sampler {
   uint32_t num_streams;
   int64_t max_samples_per_stream;
   int64_t rate_limiter_timeout_ns; /* INT64_MAX: for ever */
+  struct {                         /* the consumer's: the wait for this sample, if `next` gave it up before */
+    int64_t begun_ns, log_ns;      /* as in rv_patience; begun_ns 0: it did not */
+    int64_t until_ns;
+  } waited;
 };
 
 /* `common` is filled in; its table is taken over, on failure too. */
 rv_code rv_sampler_new_local(const rv_sampler *owned_common, rv_sampler **out, rv_error *err);
 rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, rv_error *err);
+
+/* Whoever waits for a sample in many short calls, one within a second of the other, is told of in the log as if it were one call. Before a
+ * call waits: */
+void rv_sampler_wait_on(const rv_sampler *sampler, rv_patience *patience);
+/* and when it has given up. */
+void rv_sampler_has_waited(rv_sampler *sampler, const rv_patience *patience);
 
 /* The sentences of both kinds. */
 rv_code rv_sampler_end_by_count(const rv_sampler *sampler, rv_error *err);

@@ -97,7 +97,11 @@ static rv_code draw(local_sampler *sampler, rv_table *table, rv_patience *patien
   sampling->count = 0;
   sampler->complete = false;
   rv_code code = RV_OK;
-  if (rv_table_sample(table, sampling) == RV_SUBMIT_PENDING) code = await_draw(sampler, limiter_ns, patience, err);
+  if (rv_table_sample(table, sampling) == RV_SUBMIT_PENDING) {
+    rv_sampler_wait_on(&sampler->common, patience);
+    code = await_draw(sampler, limiter_ns, patience, err);
+    if (code != RV_OK) rv_sampler_has_waited(&sampler->common, patience);
+  }
   if (code == RV_OK && sampling->waiter.code != RV_OK) code = rv_error_copy(err, &sampling->waiter.error);
   return code;
 }

@@ -199,8 +199,12 @@ static rv_code take_and_check(rv_remote_sampler *sampler, const rv_wait *wait, b
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, describe, sampler);
   sampler->ask_server = rv_patience_is_long(&patience);
+  rv_sampler_wait_on(&sampler->common, &patience);
   rv_code code = taken ? RV_OK : take(sampler, &patience, draw, err);
-  if (code != RV_OK) return code;
+  if (code != RV_OK) {
+    rv_sampler_has_waited(&sampler->common, &patience);
+    return code;
+  }
   code = rv_check_received(&sampler->check, client, sampler->common.table, draw, &patience, err);
   if (code != RV_OK) rv_draw_release(draw);
   return code;

@@ -1,6 +1,7 @@
 #include "reverie/step_writer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,20 +251,29 @@ static bool is_reachable(rv_client *client)
   return code != RV_UNAVAILABLE;
 }
 
+/* What the last slice said that it waited for, behind how long it was. */
+static void describe_slice(void *context, char *out, size_t capacity)
+{
+  const rv_error *said = context;
+  const char *what = strstr(said->message, ": ");
+  snprintf(out, capacity, "%s", what == NULL ? said->message : what + 2);
+}
+
 /* Waits in slices, and asks after each whether anybody is there. */
 static rv_code flush_if_reachable(rv_writer *writer, const rv_wait *wait, rv_error *err)
 {
   rv_client *client = writer->client;
+  rv_error said;
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_patience_begin(&patience, &client->env, wait, describe_slice, &said);
   rv_wait slice = patience.wait;
   slice.timeout_ms = GIVE_UP_SLICE_MS;
   for (;;) {
-    rv_code code = rv_writer_flush(writer, 0, &slice, err);
-    if (code != RV_DEADLINE_EXCEEDED) return code;
-    rv_code late = rv_patience_check(&patience, err);
-    if (late == RV_CANCELLED) return late;
-    if (late != RV_OK) return code; /* with the writer's sentence */
+    rv_code code = rv_writer_flush(writer, 0, &slice, &said);
+    if (code == RV_OK) return RV_OK;
+    if (code != RV_DEADLINE_EXCEEDED) return rv_error_copy(err, &said);
+    code = rv_patience_check(&patience, err);
+    if (code != RV_OK) return code;
     if (writer->stream != NULL && !is_reachable(client)) return RV_OK;
   }
 }

@@ -15,7 +15,7 @@ enum {
 static const size_t default_message_bytes = (size_t)256 << 20, default_connections = 10000, default_streams = 10000,
                     default_sessions = 100000, default_chunk_bytes = (size_t)1 << 30, default_orphan_bytes = (size_t)1 << 30,
                     default_caller_streams = 50000, default_caller_bytes = (size_t)16 << 30;
-static const int64_t default_session_ttl_ms = 3600 * 1000;
+static const int64_t default_session_ttl_ms = 3600 * 1000, first_log_ns = INT64_C(10000000000);
 
 /* ---- making one ---- */
 
@@ -248,14 +248,30 @@ static int64_t deadline_in(const rv_server *server, int64_t ms)
   return ms > (INT64_MAX - now) / 1000000 ? INT64_MAX : now + ms * 1000000;
 }
 
-/* Waits until only `lingering` streams are left, or the time (which others may shorten) is up. */
+static void log_drain(const rv_server *server, size_t calls, int64_t waited_ns, int64_t left_ns)
+{
+  rv_log(&server->env, RV_LOG_WARNING,
+         "stopping has been waiting for %.0f s: calls in progress, %zu of them, have up to %.0f s more", (double)waited_ns * 1e-9,
+         calls, (double)left_ns * 1e-9);
+}
+
+/* Waits until only `lingering` streams are left, or the time (which others may shorten) is up; logs it as calls of a client do. */
 static void wait_for_streams(rv_server *server)
 {
+  int64_t begun_ns = rv_monotonic_ns(&server->env), log_ns = begun_ns + first_log_ns;
   rv_mutex_lock(&server->lock);
   while (server->num_streams > server->num_lingering) {
-    int64_t left = server->drain_until_ns - rv_monotonic_ns(&server->env);
+    int64_t now = rv_monotonic_ns(&server->env), left = server->drain_until_ns - now;
     if (left <= 0) break;
-    rv_cond_wait_for(&server->changed, &server->lock, left < 1000000000 ? left : 1000000000);
+    if (now < log_ns) {
+      rv_cond_wait_for(&server->changed, &server->lock, left < 1000000000 ? left : 1000000000);
+      continue;
+    }
+    size_t calls = server->num_streams - server->num_lingering;
+    rv_mutex_unlock(&server->lock);
+    log_drain(server, calls, now - begun_ns, left);
+    log_ns = now + 6 * first_log_ns;
+    rv_mutex_lock(&server->lock);
   }
   rv_mutex_unlock(&server->lock);
 }

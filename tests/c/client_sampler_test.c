@@ -1,4 +1,6 @@
 /* Samplers, in process and remote. */
+#include <stdatomic.h>
+
 #include "client_fixture.h"
 
 static rv_sampler *open_sampler(fixture *f, const char *table, int64_t max_samples, uint32_t in_flight, uint32_t streams,
@@ -228,6 +230,64 @@ TEST(a_wait_with_a_cancellation_ends_and_the_sequence_goes_on)
   rv_cancel_free(cancel);
 }
 
+/* A clock that the test puts forward, and the log. */
+typedef struct watched_world {
+  rv_env real;
+  atomic_llong put_forward_ns;
+  int lines;
+  char last[512];
+} watched_world;
+
+static int64_t forward_clock(void *context)
+{
+  watched_world *world = context;
+  return world->real.monotonic_ns(world->real.context) + atomic_load(&world->put_forward_ns);
+}
+
+static void keep_line(void *context, rv_log_level level, const char *line)
+{
+  watched_world *world = context;
+  (void)level;
+  world->lines++;
+  snprintf(world->last, sizeof world->last, "%s", line);
+}
+
+TEST(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one)
+{
+  rv_error err;
+  watched_world world = {.lines = 0};
+  rv_env_default(&world.real);
+  const rv_env env = {
+      .size = sizeof env, .context = &world, .monotonic_ns = forward_clock, .log = keep_line, .log_level = RV_LOG_WARNING};
+  rv_client_config config = {.size = sizeof config, .env = &env, .peer_timeout_ms = -1};
+  if (f->way == IN_PROCESS)
+    config.store = f->store;
+  else
+    config.address = f->address;
+  rv_client *before = f->client;
+  assert_ok(rv_client_new(&config, &f->client, &err));
+  rv_sampler *sampler = open_sampler(f, "five", RV_UNLIMITED, 1, 1, RV_FOREVER);
+  rv_sample *sample;
+  assert_code(rv_sampler_next(sampler, &shortly, &sample, &err), RV_DEADLINE_EXCEEDED);
+  const rv_wait turn = {.timeout_ms = 10};
+  for (int i = 0; i < 25; i++) {
+    atomic_fetch_add(&world.put_forward_ns, 500000000);
+    assert_code(rv_sampler_next(sampler, &turn, &sample, &err), RV_DEADLINE_EXCEEDED);
+  }
+  assert_int_equal(world.lines, 1);
+  assert_non_null(strstr(world.last, "a call has been waiting for 1"));
+  assert_non_null(strstr(world.last, "\"five\""));
+  atomic_fetch_add(&world.put_forward_ns, INT64_C(70000000000)); /* who comes back after a while waits anew */
+  assert_code(rv_sampler_next(sampler, &turn, &sample, &err), RV_DEADLINE_EXCEEDED);
+  assert_int_equal(world.lines, 1);
+  add_values(before, "five", 5);
+  assert_ok(rv_sampler_next(sampler, &long_enough, &sample, &err));
+  rv_sample_unref(sample);
+  rv_sampler_free(sampler);
+  rv_client_free(f->client);
+  f->client = before;
+}
+
 TEST(a_sampler_of_an_unknown_table_says_so)
 {
   rv_error err;
@@ -327,6 +387,7 @@ int main(void)
                                      EVERY_WAY(the_limiters_timeout_does_not_count_while_nobody_waits),
                                      EVERY_WAY(a_waiting_sampler_can_be_cancelled),
                                      EVERY_WAY(a_wait_with_a_cancellation_ends_and_the_sequence_goes_on),
+                                     EVERY_WAY(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one),
                                      EVERY_WAY(a_sampler_of_an_unknown_table_says_so),
                                      EVERY_WAY(a_sampler_that_was_not_used_can_be_freed),
                                      EVERY_WAY(wrong_settings_are_refused),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "client/wait.h"
 #include "support/place.h"
 #include "support/rig.h"
 
@@ -167,6 +168,62 @@ static void a_second_stop_cuts_the_drain_short(void **state)
   stream_free(watch);
 }
 
+/* A clock that the test puts forward, and the last line of the log. */
+static atomic_llong put_forward_ns;
+static rv_env real;
+static rv_gate has_logged;
+static char logged[256];
+
+static int64_t forward_clock(void *context)
+{
+  (void)context;
+  return rv_monotonic_ns(&real) + atomic_load(&put_forward_ns);
+}
+
+static void keep_line(void *context, rv_log_level level, const char *line)
+{
+  (void)context, (void)level;
+  if (strstr(line, "stopping") == NULL) return;
+  snprintf(logged, sizeof logged, "%s", line);
+  rv_gate_open(&has_logged);
+}
+
+static int set_up_with_clock(void **state)
+{
+  (void)state;
+  const rv_env env = {.size = sizeof env, .monotonic_ns = forward_clock, .log = keep_line, .log_level = RV_LOG_WARNING};
+  rv_table_config table = rig_table("q");
+  table.rate_limiter = rv_rate_limiter_min_size(5);
+  atomic_store(&put_forward_ns, 0);
+  rv_env_fill(&real, NULL);
+  rv_gate_init(&has_logged);
+  rig_start_with(&rig, &table, 1, (rv_server_config){.env = &env, .peer_timeout_ms = -1});
+  peer_open(&peer, rig.address);
+  return 0;
+}
+
+static void a_drain_that_lasts_says_in_the_log_what_it_waits_for(void **state)
+{
+  (void)state;
+  test_stream *sampler = stream_open(&peer, SAMPLE, NULL, 0), *watch = open_watch();
+  ask_samples(sampler, "q", 1, -1);
+  rig_wait_for_waiting(&rig, "q", 0, 1);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, stop_slowly, NULL), 0);
+  assert_int_equal(next_status(watch), 2);
+  atomic_store(&put_forward_ns, INT64_C(11000000000));
+  const rv_wait half_a_minute = {.timeout_ms = 30000};
+  rv_patience patience;
+  rv_patience_begin(&patience, &real, &half_a_minute, NULL, NULL);
+  assert_int_equal(rv_gate_wait(&has_logged, &patience, NULL), RV_OK);
+  assert_non_null(strstr(logged, "calls in progress, 1 of them"));
+  rv_server_stop(rig.server, 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(stream_end(sampler, NULL), RV_CANCELLED);
+  stream_free(sampler);
+  stream_free(watch);
+}
+
 /* ---- embedded callers complete what the server's calls wait for, while it stops ---- */
 
 static atomic_bool stop_embedded;
@@ -283,6 +340,7 @@ int main(void)
       TEST(stopping_twice_is_fine),
       TEST(a_drain_lets_calls_finish_refuses_new_ones_and_tells_watchers),
       TEST(a_second_stop_cuts_the_drain_short),
+      cmocka_unit_test_setup_teardown(a_drain_that_lasts_says_in_the_log_what_it_waits_for, set_up_with_clock, tear_down),
       TEST(a_stop_in_the_middle_of_completions_from_other_threads_is_clean),
       TEST(a_port_in_use_is_told),
       TEST(an_address_that_is_none_is_refused),

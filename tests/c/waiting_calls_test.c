@@ -128,10 +128,37 @@ static rv_code steps_flush(world *w, const rv_wait *wait, rv_error *err)
 static rv_code steps_close(world *w, const rv_wait *wait, rv_error *err)
 {
   need_steps(w);
-  rv_code code = rv_step_writer_close(w->steps, true, wait, err); /* whatever it returns, it is closed */
-  rv_step_writer_free(w->steps);
-  w->steps = NULL;
-  return code;
+  return rv_step_writer_close(w->steps, true, wait, err);
+}
+static rv_code steps_close_if_reachable(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_steps(w);
+  return rv_step_writer_close(w->steps, false, wait, err);
+}
+
+/* More than half of what may be in flight: one such row waits to get in, and so there is no room for the next. */
+static float large[33 << 18];
+static const int64_t large_shape[] = {1, sizeof large / sizeof large[0]};
+static const rv_tensor large_row = {.dtype = RV_FLOAT32, .rank = 1, .shape = large_shape + 1, .data = large};
+static const rv_tensor large_sequence = {.dtype = RV_FLOAT32, .rank = 2, .shape = large_shape, .data = large};
+
+static void need_large_step(world *w)
+{
+  const rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1, .compression = RV_COMPRESSION_NONE};
+  const rv_wait none = {.timeout_ms = 0};
+  OK(rv_step_writer_new(w->place.client, &config, &w->steps, error));
+  OK(rv_step_writer_append(w->steps, &large_row, 1, &none, error));
+  OK(rv_step_writer_create_item(w->steps, "full", 1, 1, &none, NULL, error));
+}
+static rv_code steps_append(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_large_step(w);
+  return rv_step_writer_append(w->steps, &large_row, 1, wait, err);
+}
+static rv_code steps_append_sequence(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_large_step(w);
+  return rv_step_writer_append_sequence(w->steps, &large_sequence, 1, wait, err);
 }
 
 static void need_structured(world *w)
@@ -233,6 +260,7 @@ static rv_code checkpoint(world *w, const rv_wait *wait, rv_error *err)
 }
 
 #define INSERTING "table \"full\": inserting waits for 1 more sample"
+#define UNCONFIRMED "1 item is not confirmed by the server" /* it may be large, and still on its way */
 #define SAMPLING "table \"few\": sampling waits for 1,005 items, has 3"
 
 static const struct waiting_call {
@@ -251,9 +279,12 @@ static const struct waiting_call {
     {"writer_flush", writer_flush, INSERTING, INSERTING},
     {"writer_end_episode", writer_end_episode, INSERTING, INSERTING},
     {"step_writer_wait_ready", steps_wait_ready, NULL, NULL},
+    {"step_writer_append", steps_append, INSERTING, UNCONFIRMED},
+    {"step_writer_append_sequence", steps_append_sequence, INSERTING, UNCONFIRMED},
     {"step_writer_create_item", steps_create_item, INSERTING, INSERTING},
     {"step_writer_flush", steps_flush, INSERTING, INSERTING},
     {"step_writer_close", steps_close, INSERTING, INSERTING},
+    {"step_writer_close, if anybody is there", steps_close_if_reachable, INSERTING, INSERTING},
     {"structured_writer_flush", structured_flush, INSERTING, INSERTING},
     {"structured_writer_end_episode", structured_end_episode, INSERTING, INSERTING},
     {"transitions_add", transitions_add, INSERTING, NULL},

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reverie
+from waiting import holding_server
 
 ROWS = 100
 
@@ -61,3 +62,9 @@ def source(request: pytest.FixtureRequest, serve: Callable[..., reverie.Server])
 def address(serve: Callable[..., reverie.Server]) -> str:
     """Where a server of a hundred rows listens."""
     return fill(serve("127.0.0.1:0", signature=SIGNATURE)).address
+
+
+@pytest.fixture
+def holding() -> Iterator[reverie.Server]:
+    """A server at which everybody waits (waiting.py)."""
+    yield from holding_server()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import reverie
 import reverie.jax
+from waiting import SAMPLING, SOON, interrupted
 
 
 def test_batches_are_arrays_on_the_device(source):
@@ -61,3 +64,33 @@ def test_a_batch_waits_no_longer_than_told(source):
 def test_a_wrong_argument_is_named_at_once(name, value):
     with pytest.raises(ValueError, match=name):
         reverie.jax.batches(**{"server": "localhost:1", "table": "replay", "batch_size": 4, name: value})
+
+
+def test_what_the_table_holds_says_at_its_timeout_what_it_waits_for(holding):
+    with (
+        reverie.jax.batches(holding.address, "few", 2, timeout=SOON) as batches,
+        pytest.raises(reverie.DeadlineExceededError, match=SAMPLING),
+    ):
+        next(batches)
+
+
+def test_a_server_that_went_is_named_at_the_timeout(holding):
+    holding.stop()
+    with (
+        reverie.jax.batches(holding.address, "few", 2, timeout=SOON) as batches,
+        pytest.raises(reverie.DeadlineExceededError, match=holding.address),
+    ):
+        next(batches)
+
+
+def test_a_wait_ends_by_ctrl_c(holding):
+    with reverie.jax.batches(holding.address, "few", 2, timeout=None) as batches:
+        interrupted(lambda: next(batches))
+
+
+def test_a_wait_ends_when_another_thread_closes_the_iterator(holding):
+    batches = reverie.jax.batches(holding.address, "few", 2, timeout=None)
+    closing = threading.Timer(SOON, batches.close)
+    closing.start()
+    assert list(batches) == []
+    closing.join()

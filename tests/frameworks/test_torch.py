@@ -13,6 +13,7 @@ import reverie
 import torch
 from reverie.torch import BatchDataset, TimestepDataset, TrajectoryDataset, as_tensor
 from torch.utils.data import DataLoader
+from waiting import SAMPLING, SOON, interrupted
 
 
 def take(dataset, n):
@@ -189,3 +190,35 @@ def test_pinned_memory_is_pinned_or_refused(source):
     else:
         with pytest.raises(RuntimeError, match="CUDA"):
             BatchDataset("localhost:1", "replay", 4, pin_memory=True)
+
+
+HELD = {
+    "batches": lambda address, timeout: BatchDataset(address, "few", 2, timeout=timeout),
+    "trajectories": lambda address, timeout: TrajectoryDataset(address, "few", 1, timeout=timeout),
+    "steps": lambda address, timeout: TimestepDataset(address, "few", 1, timeout=timeout),
+    "a loader": lambda address, timeout: DataLoader(BatchDataset(address, "few", 2, timeout=timeout), batch_size=None),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_the_table_holds_says_at_its_timeout_what_it_waits_for(holding, name):
+    with pytest.raises(reverie.DeadlineExceededError, match=SAMPLING):
+        next(iter(HELD[name](holding.address, SOON)))
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_server_that_went_is_named_at_the_timeout(holding, name):
+    holding.stop()
+    with pytest.raises(reverie.DeadlineExceededError, match=holding.address):
+        next(iter(HELD[name](holding.address, SOON)))
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_wait_ends_by_ctrl_c(holding, name):
+    interrupted(lambda: next(iter(HELD[name](holding.address, None))))
+
+
+def test_a_loaders_worker_tells_what_it_waited_for(holding):
+    loader = DataLoader(BatchDataset(holding.address, "few", 2, timeout=SOON), batch_size=None, num_workers=1)
+    with pytest.raises(reverie.DeadlineExceededError, match=SAMPLING):
+        next(iter(loader))

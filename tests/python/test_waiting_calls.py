@@ -20,6 +20,8 @@ from waiting import says_at_its_deadline
 SOON = 0.15
 INSERTING = 'table "full": inserting waits for 1 more sample'
 SAMPLING = 'table "few": sampling waits for 1,005 items, has 3'
+UNCONFIRMED = "1 item is not confirmed by the server"  # it may be large, and still on its way
+LARGE = np.random.default_rng(1).integers(0, 256, 33 << 20, np.uint8)  # of the 64 MiB that may be on their way
 
 
 class World:
@@ -48,6 +50,14 @@ class World:
         if flushed:
             with contextlib.suppress(DeadlineExceededError):  # what waits for its chunk is sent without waiting
                 writer.flush(timeout=0)
+        return writer
+
+    def large_step(self):
+        """A writer with an item on its way that leaves no room for another like it."""
+        writer = self.client.writer(1, timeout=60.0)
+        self.opened.append(writer)
+        writer.append([LARGE])
+        writer.create_item("full", 1, 1.0)
         return writer
 
     def structured(self):
@@ -93,8 +103,8 @@ CALLS = {
     "Client.checkpoint": (lambda w, t: w.client.checkpoint(timeout=t), None, None),
     "Client.writer": (lambda w, t: w.client.writer(1, timeout=t), None, None),
     "Client.trajectory_writer": (lambda w, t: w.client.trajectory_writer(1, get_signature_timeout_ms=whole(t)), None, None),
-    "Writer.append": None,  # waits only while 64 MiB are not confirmed
-    "Writer.append_sequence": None,
+    "Writer.append": (lambda w, t: w.large_step().append([LARGE], timeout=t), INSERTING, UNCONFIRMED),
+    "Writer.append_sequence": (lambda w, t: w.large_step().append_sequence([LARGE[None]], timeout=t), INSERTING, UNCONFIRMED),
     "Writer.create_item": (
         lambda w, t: w.legacy(max_in_flight_items=1).create_item("full", 1, 1.0, timeout=t),
         INSERTING,
@@ -127,8 +137,7 @@ def test_the_tests_in_c_have_every_function_that_takes_a_wait():
         text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
         found |= {m[1] for m in re.finditer(r"RV_API\s[^;()]*?\b(rv_\w+)\(([^;]*)\);", text) if "rv_wait *" in m[2]}
     tested = (root / "tests/c/waiting_calls_test.c").read_text()
-    missing = {name for name in found if f"{name}(" not in tested}
-    assert missing == {"rv_step_writer_append_sequence"}  # as append, which waits only while 64 MiB are not confirmed
+    assert {name for name in found if f"{name}(" not in tested} == set()
     assert len(found) > 25
 
 
@@ -215,3 +224,29 @@ def test_a_call_of_a_server_that_does_not_answer_says_so_at_its_timeout(silent, 
 @pytest.mark.parametrize("name", AT_A_SILENT_SERVER)
 def test_a_call_of_a_server_that_does_not_answer_ends_by_ctrl_c(silent, name):
     interrupted(lambda: CALLS[name][0](silent[0], None))
+
+
+@pytest.fixture
+def held(place):
+    """A server, listening, that has a call in progress."""
+    world, _ = place
+    with reverie.Client(world.server.address).batches("few", 1, timeout=None) as batches:
+        reader = threading.Thread(target=list, args=(batches,))
+        reader.start()
+        while not world.client.server_info(60)["few"].num_waiting_samples:
+            pass
+        yield world.server
+        batches.close()
+        reader.join()
+
+
+def test_a_stop_that_drains_ends_by_ctrl_c_and_the_server_is_stopped(held):
+    interrupted(lambda: held.stop(drain=600))
+    held.wait(timeout=0)
+
+
+def test_a_second_stop_ends_the_drain_of_the_first(held):
+    first = threading.Thread(target=held.stop, args=(600,))
+    first.start()
+    held.stop()
+    first.join()
