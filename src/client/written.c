@@ -210,12 +210,12 @@ static rv_chunk_meta meta_of(const rv_written *written)
   return meta;
 }
 
-static void note_form(const rv_written *written, const rv_chunk_meta *meta)
+static void note_form(const rv_written *written, size_t own_size)
 {
   const rv_column *column = written->columns[0];
   rv_stream_chunk *encoded = written->encoded;
   encoded->form = column->stamp_form;
-  encoded->own_size = (uint32_t)rv_chunk_stamp_own_size(meta);
+  encoded->own_size = (uint32_t)own_size;
   encoded->rows_at = encoded->own_size + (uint32_t)column->stamp.head_size;
   encoded->row_bytes = (uint32_t)column->stamp.row_bytes;
 }
@@ -233,8 +233,7 @@ static rv_code stamp(rv_written *written, rv_encode_room *room, bool *done, rv_e
   if (rows == NULL || (stride != row_bytes && written->rows > 1)) return RV_OK;
   rv_code code = rv_stream_chunk_new_flat(written->key, size, &room->spares, &written->encoded, err);
   if (code != RV_OK) return code;
-  rv_chunk_stamp_write(stamp, &meta, rows, written->encoded->flat);
-  note_form(written, &meta);
+  note_form(written, rv_chunk_stamp_write(stamp, &meta, rows, written->encoded->flat));
   *done = true;
   return RV_OK;
 }
@@ -249,7 +248,7 @@ static void learn_stamp(const rv_written *written, rv_encode_room *room)
                        column->spec.row_bytes * written->rows);
   if (column->stamp.num_rows == 0) return;
   column->stamp_form = ++room->forms;
-  note_form(written, &meta);
+  note_form(written, rv_chunk_stamp_own_size(&meta));
 }
 
 static rv_code serialize(rv_written *written, bool delta, rv_span snappy, rv_encode_room *room, rv_error *err)

@@ -58,6 +58,7 @@ void rv_books_fini(rv_books *books)
     free(hold);
   }
   rv_segarray_fini(&books->holds);
+  rv_holds_free(books->spare_holds);
   rv_map_fini(&books->by_key);
   rv_map_fini(&books->by_chunk);
   rv_map_fini(&books->episodes);
@@ -65,21 +66,44 @@ void rv_books_fini(rv_books *books)
   for (size_t i = 0; i < RV_MAX_TEMPLATES; i++) rv_trajectory_unref(books->templates.entry[i].trajectory);
 }
 
+enum { SPARE_HOLDS = 16 };
+
+void rv_holds_free(rv_hold *spare)
+{
+  while (spare != NULL) {
+    rv_hold *next = spare->next_garbage;
+    free(spare);
+    spare = next;
+  }
+}
+
 void rv_garbage_free(rv_garbage *garbage)
 {
+  rv_holds_free(rv_garbage_free_but_holds(garbage));
+}
+
+rv_hold *rv_garbage_free_but_holds(rv_garbage *garbage)
+{
+  rv_hold *left = NULL;
   for (const rv_hold *hold = garbage->holds; hold != NULL; hold = hold->next_garbage)
     if (hold->chunk != NULL) rv_chunk_prefetch_owner(hold->chunk); /* waited for once, not by each */
-  while (garbage->holds != NULL) {
+  for (int kept = 0; garbage->holds != NULL; kept++) {
     rv_hold *hold = garbage->holds;
     garbage->holds = hold->next_garbage;
     rv_chunk_unref(hold->chunk);
-    free(hold);
+    if (kept < SPARE_HOLDS) {
+      hold->next_garbage = left;
+      left = hold;
+    } else {
+      free(hold);
+    }
   }
   while (garbage->looses != NULL) {
     rv_loose *loose = garbage->looses;
     garbage->looses = loose->next_garbage;
     free_loose(loose);
   }
+  return left;
 }
 
 size_t rv_books_memory(const rv_books *books)

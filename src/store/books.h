@@ -62,6 +62,9 @@ typedef struct rv_garbage {
 } rv_garbage;
 
 void rv_garbage_free(rv_garbage *garbage);
+/* The same, but that the memory of a few holds is left, linked by next_garbage; NULL: of none. */
+rv_hold *rv_garbage_free_but_holds(rv_garbage *garbage);
+void rv_holds_free(rv_hold *spare); /* such a list; NULL is fine */
 
 /* ---- templates ---- */
 
@@ -93,7 +96,8 @@ typedef struct rv_books {
   rv_segarray holds;  /* rv_hold * by index; a free place holds the next free one */
   uint32_t num_holds, free_hold; /* places ever taken; the first free one */
   uint32_t present_holds;
-  rv_memory *memory; /* the store's account */
+  rv_hold *spare_holds; /* memory for the next ones, linked by next_garbage */
+  rv_memory *memory;    /* the store's account */
   size_t chunk_memory;
   size_t loose_memory; /* of loose items */
   bool oldest_first;   /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */

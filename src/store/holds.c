@@ -158,9 +158,18 @@ void rv_books_forget_sparse(rv_books *books, rv_hold *hold)
 
 /* ---- holding ---- */
 
+/* NULL: out of memory. */
+static rv_hold *take_memory(rv_books *books)
+{
+  rv_hold *spare = books->spare_holds;
+  if (spare == NULL) return malloc(sizeof *spare);
+  books->spare_holds = spare->next_garbage;
+  return spare;
+}
+
 static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err)
 {
-  rv_hold *hold = malloc(sizeof *hold);
+  rv_hold *hold = take_memory(books);
   if (hold == NULL) return rv_fail_memory(err, sizeof *hold);
   *hold = (rv_hold){.chunk = chunk, .first = RV_NO_SLOT};
   rv_list_init(&hold->loose);

@@ -251,6 +251,8 @@ size_t rv_table_insert_many(rv_table *table, rv_insert *const *inserts, size_t n
   if (fine == 0) return taken;
   rv_turn turn;
   rv_turn_begin(&turn, table);
+  if (table->books.spare_holds == NULL)
+    table->books.spare_holds = atomic_exchange_explicit(&table->left_holds, NULL, memory_order_acq_rel);
   prefetch(table, inserts, fine);
   for (size_t i = 0; i < fine; i++) {
     rv_waiter *waiter = &inserts[i]->waiter;

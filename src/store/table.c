@@ -177,6 +177,7 @@ void rv_table_free(rv_table *table)
   rv_forms_free(table);
   rv_books_fini(&table->books);
   rv_spares_free(table);
+  rv_holds_free(atomic_load(&table->left_holds));
   rv_memory_take_away(table->memory, table->counted_books);
   rv_pick_fini(&table->sampler);
   rv_pick_fini(&table->remover);

@@ -140,6 +140,7 @@ struct rv_table {
   uint64_t naming_since; /* the first of them, in the order of insertion; 0: no other item is present */
 
   rv_form *forms[RV_MAX_FORMS];    /* used longest ago last */
+  _Atomic(rv_hold *) left_holds;   /* by the last turn that let some go, outside the lock: memory for books.spare_holds */
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
 
   rv_row_plan plan; /* of the template sampled last */

@@ -197,7 +197,8 @@ static void a_chunk_after_the_pattern_of_another_is_what_serializing_it_gives(vo
       if (stamp.num_rows > 0) {
         size_t size = rv_chunk_stamp_size(&stamp, &meta);
         uint8_t *out = malloc(size);
-        rv_chunk_stamp_write(&stamp, &meta, rv_chunk_rows_in_place(segment, 0, 0, k.rows, &stride), out);
+        size_t own = rv_chunk_stamp_write(&stamp, &meta, rv_chunk_rows_in_place(segment, 0, 0, k.rows, &stride), out);
+        assert_int_equal(own, rv_chunk_stamp_own_size(&meta));
         assert_bytes(message, out, size);
         free(out);
         stamped++;

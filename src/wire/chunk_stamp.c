@@ -30,11 +30,12 @@ static uint8_t *put_own(uint8_t *at, const rv_chunk_meta *meta)
 {
   at = rv_varint_field_write(at, 1, meta->key);
   *at++ = 2 << 3 | RV_WIRE_BYTES;
-  *at++ = (uint8_t)range_size(meta);
-  at = rv_varint_field_write(at, 1, meta->episode_id);
-  at = rv_varint_field_write(at, 2, step(meta->first_step));
-  at = rv_varint_field_write(at, 3, step(meta->last_step));
-  return rv_varint_field_write(at, 4, meta->sparse);
+  uint8_t *range = at + 1, *end = rv_varint_field_write(range, 1, meta->episode_id);
+  end = rv_varint_field_write(end, 2, step(meta->first_step));
+  end = rv_varint_field_write(end, 3, step(meta->last_step));
+  end = rv_varint_field_write(end, 4, meta->sparse);
+  *at = (uint8_t)(end - range);
+  return end;
 }
 
 void rv_chunk_stamp_learn(rv_chunk_stamp *stamp, const uint8_t *message, size_t size, const rv_chunk_meta *meta, int64_t num_rows,
@@ -57,11 +58,12 @@ size_t rv_chunk_stamp_size(const rv_chunk_stamp *stamp, const rv_chunk_meta *met
   return rv_chunk_stamp_own_size(meta) + stamp->head_size + stamp->row_bytes + stamp->tail_size;
 }
 
-void rv_chunk_stamp_write(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, const void *rows, uint8_t *out)
+size_t rv_chunk_stamp_write(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, const void *rows, uint8_t *out)
 {
-  uint8_t *at = put_own(out, meta);
+  uint8_t *own_end = put_own(out, meta), *at = own_end;
   memcpy(at, stamp->fixed, stamp->head_size);
   at += stamp->head_size;
   if (stamp->row_bytes > 0) memcpy(at, rows, stamp->row_bytes);
   memcpy(at + stamp->row_bytes, stamp->fixed + stamp->head_size, stamp->tail_size);
+  return (size_t)(own_end - out);
 }

@@ -22,6 +22,7 @@ void rv_chunk_stamp_learn(rv_chunk_stamp *stamp, const uint8_t *message, size_t 
 size_t rv_chunk_stamp_size(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta);
 /* Of its key and range, which stand first. */
 size_t rv_chunk_stamp_own_size(const rv_chunk_meta *meta);
-void rv_chunk_stamp_write(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, const void *rows, uint8_t *out);
+/* Returns the size of key and range. */
+size_t rv_chunk_stamp_write(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, const void *rows, uint8_t *out);
 
 #endif
