@@ -9,7 +9,10 @@ enum {
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
   STEP_BYTES = 1 << 15,  /* copied in one step */
   STEP_ITEMS = 128,
-  BLOCK = 64, /* looked up while those before it are copied */
+  BLOCK = 64,            /* looked up while those before it are copied */
+  LOOKED_BACK = 64,      /* items, for one whose rows lie in one chunk */
+  ODD_MAX = 16,          /* of a block: items that lie otherwise than planned, which take several times as long */
+  COLUMN_SLICES_MAX = 4, /* of theirs, as a mean */
   LINE = 64,
   NEAR_BYTES = 8 << 20, /* of chunks: fewer are in some cache */
   ITEM_STEPS = 2,       /* small steps that one is worth, without its bytes */
@@ -22,6 +25,7 @@ static void plan_for(rv_table *table, uint16_t number, const rv_chunk *like)
   rv_template *template = &table->books.templates.entry[number];
   if (template->plan != 0 && template->plan == table->plan_serial) return;
   rv_row_plan_make(&table->plan, template->trajectory, like);
+  rv_row_shuffle_make(&table->shuffle, &table->plan);
   template->plan = ++table->plan_serial;
 }
 
@@ -35,12 +39,24 @@ static bool hold_fits(const rv_table *table, rv_hold *hold)
   return true;
 }
 
+/* Sequences over the end of a chunk are loose, many in a row where they overlap. */
+static const rv_item *newest_compact(const rv_slab *slab)
+{
+  uint32_t slot = slab->newest;
+  for (int i = 0; i < LOOKED_BACK && slot != RV_NO_SLOT; i++) {
+    const rv_item *item = rv_slab_at(slab, slot);
+    if (item->template_number != RV_LOOSE) return item;
+    slot = item->prev;
+  }
+  return NULL;
+}
+
 size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
 {
   const rv_fill *fill = sampling->fill;
   if (fill == NULL || fill->done < sampling->count || sampling->max_bytes > 0 || table->config.max_times_sampled > 0) return 0;
-  const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);
-  if (item->template_number == RV_LOOSE) return 0;
+  const rv_item *item = newest_compact(&table->books.slab);
+  if (item == NULL) return 0;
   plan_for(table, (uint16_t)item->template_number, ((const rv_hold *)item->data)->chunk);
   size_t bytes = table->plan.item_bytes;
   if (!table->plan.whole || bytes > ITEM_BYTES_MAX) return 0;
@@ -49,10 +65,11 @@ size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
   return k < most ? k : most;
 }
 
-/* Each item, and where its rows begin. */
+/* Each item, and where its rows begin; NULL: they lie otherwise than planned, in several chunks for example. */
 typedef struct rv_filled {
   rv_item *item[BLOCK];
   const uint8_t *rows[BLOCK];
+  size_t num_odd;
 } rv_filled;
 
 /* Of the slots from number i on: those whose items are of the template and lie in holds that were seen to be as planned. Returns the first
@@ -84,20 +101,48 @@ static void fetch_between(const rv_table *table, const uint8_t *const *rows, siz
   const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
   if (last < 2 * LINE || table->books.chunk_memory < NEAR_BYTES) return;
   for (size_t i = 0; i < k; i++)
-    for (size_t at = LINE; at < last; at += LINE) __builtin_prefetch(rows[i] + at, 0, 2);
+    for (size_t at = LINE; rows[i] != NULL && at < last; at += LINE) __builtin_prefetch(rows[i] + at, 0, 2);
 }
 
-/* How many of the slots' items, from the first on, are as planned; their rows are fetched. */
-static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled)
+/* A slice's rows, in place; the disk is not waited for under the lock, nor is anything decoded. */
+static const uint8_t *rows_of(const rv_item *item, const rv_slice *slice, const rv_lane **lane)
 {
-  const rv_slab *slab = &table->books.slab;
-  const uint16_t number = (uint16_t)rv_slab_at(slab, slab->newest)->template_number;
+  const rv_chunk *chunk = slice->chunk == NULL ? ((const rv_hold *)item->data)->chunk : slice->chunk;
+  const int64_t row = slice->offset + (slice->chunk == NULL ? item->base_row : 0);
+  *lane = &chunk->lanes[slice->tensor];
+  return (*lane)->base == NULL || rv_chunk_is_spilled(chunk) ? NULL : (*lane)->base + (size_t)row * (*lane)->stride;
+}
+
+/* Is it copied in little time? */
+static bool is_in_place(const rv_books *books, const rv_item *item)
+{
+  const rv_trajectory *trajectory = rv_books_trajectory(books, item);
+  const rv_lane *lane;
+  if (trajectory->num_slices > COLUMN_SLICES_MAX * trajectory->num_columns) return false;
+  for (uint32_t i = 0; i < trajectory->num_slices; i++)
+    if (rows_of(item, &trajectory->slices[i], &lane) == NULL) return false;
+  return true;
+}
+
+/* The item's rows are as planned, which was not known yet of its hold. */
+static bool is_planned(rv_table *table, uint16_t number, const rv_item *item)
+{
+  rv_hold *hold = item->data;
+  return item->template_number == number && !rv_chunk_is_spilled(hold->chunk) && hold_fits(table, hold);
+}
+
+/* How many of the slots' items, from the first on, can be copied; their rows are fetched. */
+static size_t find_rows(rv_table *table, uint16_t number, const uint32_t *slots, size_t k, rv_filled *filled)
+{
   size_t i = 0;
+  filled->num_odd = 0;
   while ((i = find_planned(table, number, slots, i, k, filled)) < k) {
-    const rv_item *item = rv_slab_at(slab, slots[i]);
-    if (item->template_number != number) break;
-    rv_hold *hold = item->data;
-    if (rv_chunk_is_spilled(hold->chunk) || !hold_fits(table, hold)) break; /* the disk is not waited for under the lock */
+    rv_item *item = rv_slab_at(&table->books.slab, slots[i]);
+    if (is_planned(table, number, item)) continue;
+    if (filled->num_odd == ODD_MAX || !is_in_place(&table->books, item)) break;
+    filled->item[i] = item;
+    filled->rows[i++] = NULL;
+    filled->num_odd++;
   }
   fetch_between(table, filled->rows, i);
   return i;
@@ -123,16 +168,59 @@ static void count(rv_table *table, rv_item *const *items, size_t k, rv_fill *fil
   table->num_unique_samples += unique;
 }
 
+/* Item number `at` of the caller's: slice by slice. */
+static void copy_slices(const rv_table *table, const rv_fill *fill, const rv_item *item, size_t at)
+{
+  const rv_trajectory *trajectory = rv_books_trajectory(&table->books, item);
+  for (uint32_t c = 0; c < trajectory->num_columns; c++) {
+    const rv_trajectory_column *column = &trajectory->columns[c];
+    const size_t row_bytes = column->spec->row_bytes;
+    uint8_t *out = fill->columns[c];
+    if (out == NULL) continue;
+    out += at * row_bytes * (size_t)column->length;
+    for (uint32_t i = 0; i < column->num_slices; i++) {
+      const rv_slice *slice = &trajectory->slices[column->first_slice + i];
+      const rv_lane *lane;
+      const uint8_t *rows = rows_of(item, slice, &lane);
+      rv_copy_strided(out, row_bytes, rows, lane->stride, row_bytes, (size_t)slice->length);
+      out += row_bytes * (size_t)slice->length;
+    }
+  }
+}
+
+/* Items number `at` and behind it. */
+static void copy_planned(const rv_table *table, const rv_fill *fill, const uint8_t *const *rows, size_t k, size_t at)
+{
+  uint8_t *outs[RV_PLAN_COLUMNS];
+  for (uint32_t c = 0; c < table->plan.num_columns; c++) {
+    size_t bytes = table->plan.column[c].row_bytes * (size_t)table->plan.column[c].length;
+    outs[c] = fill->columns[c] == NULL ? NULL : (uint8_t *)fill->columns[c] + at * bytes;
+  }
+  rv_row_plan_copy(&table->plan, &table->shuffle, rows, k, outs);
+}
+
+static void copy_items(const rv_table *table, const rv_fill *fill, const rv_filled *filled, size_t k)
+{
+  for (size_t i = 0, end; i < k; i = end) {
+    end = i + 1;
+    if (filled->rows[i] == NULL) {
+      copy_slices(table, fill, filled->item[i], fill->done + i);
+      continue;
+    }
+    while (end < k && filled->rows[end] != NULL) end++;
+    copy_planned(table, fill, filled->rows + i, end - i, fill->done + i);
+  }
+}
+
 static void fill_block(rv_turn *turn, rv_fill *fill, const uint32_t *slots, const rv_filled *filled, size_t k)
 {
   rv_table *table = turn->table;
   for (size_t i = 0; i < k && table->snapshot != NULL; i++) rv_snapshot_changes(table, slots[i]);
   count(table, filled->item, k, fill);
-  for (uint32_t c = 0; c < table->plan.num_columns; c++) {
-    if (fill->columns[c] == NULL) continue;
-    size_t bytes = table->plan.column[c].row_bytes * (size_t)table->plan.column[c].length;
-    rv_row_plan_copy(&table->plan, c, filled->rows, k, (uint8_t *)fill->columns[c] + fill->done * bytes);
-  }
+  if (filled->num_odd == 0)
+    copy_planned(table, fill, filled->rows, k, fill->done);
+  else
+    copy_items(table, fill, filled, k);
   for (size_t i = 0; i < k && table->log != NULL; i++) rv_changes_note(table, RV_CHANGE_SAMPLE, filled->item[i]);
   for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
     const rv_item *item = filled->item[i];
@@ -152,11 +240,12 @@ size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots
   rv_table *table = turn->table;
   rv_fill *fill = sampling->fill;
   rv_filled filled[2];
-  size_t begun = fill->done, done = 0, ready = find_rows(table, slots, at_most(k, BLOCK), &filled[0]);
+  const uint16_t number = (uint16_t)newest_compact(&table->books.slab)->template_number;
+  size_t begun = fill->done, done = 0, ready = find_rows(table, number, slots, at_most(k, BLOCK), &filled[0]);
   /* the next block's rows are on their way while this one's are copied */
   for (unsigned i = 0; ready > 0; i ^= 1) {
     size_t next = done + ready, wanted = ready < BLOCK ? 0 : at_most(k - next, BLOCK);
-    size_t found = find_rows(table, slots + next, wanted, &filled[i ^ 1]);
+    size_t found = find_rows(table, number, slots + next, wanted, &filled[i ^ 1]);
     fill_block(turn, fill, slots + done, &filled[i], ready);
     done = next;
     ready = found;

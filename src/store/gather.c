@@ -14,6 +14,7 @@
 
 enum {
   BLOCK = 128,
+  MANY_ROWS = 64, /* small ones: so many are taken apart together */
   LINE = 64,
   FETCHED_WHOLE = 1 << 13,   /* smaller rows are fetched while the one before is copied */
   FETCHED_OF_MORE = 1 << 11, /* of a row that is not: so far ahead */
@@ -224,15 +225,17 @@ enum { VERIFIED = 16 };
 /* What is copied by a plan: small columns that lie beside each other. Each segment that comes is compared with the plan once. */
 typedef struct rv_beside {
   rv_row_plan plan;
+  rv_row_shuffle shuffle;
   bool any, column[RV_PLAN_COLUMNS]; /* by column of the item */
   const rv_chunk *verified[VERIFIED];
 } rv_beside;
 
-static void find_beside(rv_beside *beside, const rv_draw *draws, const rv_trajectory *template, const int64_t *lengths,
+static void find_beside(rv_beside *beside, const rv_draw *draws, size_t n, const rv_trajectory *template, const int64_t *lengths,
                         void *const *outs, size_t num_columns)
 {
   rv_row_plan *plan = &beside->plan;
   beside->any = false;
+  beside->shuffle.num_pieces = 0;
   memset(beside->column, 0, sizeof beside->column);
   memset(beside->verified, 0, sizeof beside->verified);
   if (template == NULL) return;
@@ -242,6 +245,7 @@ static void find_beside(rv_beside *beside, const rv_draw *draws, const rv_trajec
     beside->column[c] = outs[c] != NULL && plan->column[c].planned && !alone && plan->column[c].length == lengths[c];
     beside->any |= beside->column[c];
   }
+  if (beside->any && n * (size_t)plan->longest >= MANY_ROWS) rv_row_shuffle_make(&beside->shuffle, plan);
 }
 
 /* Each item's base row in the first planned tensor; false: some segment is not like the others. */
@@ -278,21 +282,38 @@ typedef struct rv_gathering {
   rv_error *err;
 } rv_gathering;
 
+/* Where a column of item number `first` and those behind it goes. */
+static uint8_t *out_of(const rv_gathering *g, uint32_t column, size_t first)
+{
+  size_t row_bytes = g->draws[0].trajectory->columns[column].spec->row_bytes;
+  return (uint8_t *)g->outs[column] + first * row_bytes * (size_t)g->lengths[column];
+}
+
+static bool is_beside(const rv_beside *beside, uint32_t column)
+{
+  return column < RV_PLAN_COLUMNS && beside->column[column];
+}
+
+/* The columns that lie beside each other; false: they do not in all of these items. */
+static bool copy_beside(const rv_gathering *g, rv_beside *beside, size_t first, size_t count)
+{
+  const uint8_t *rows[BLOCK];
+  uint8_t *outs[RV_PLAN_COLUMNS] = {NULL};
+  if (!find_rows(beside, g->draws + first, count, rows)) return false;
+  for (uint32_t c = 0; c < g->num_columns && c < RV_PLAN_COLUMNS; c++)
+    if (is_beside(beside, c)) outs[c] = out_of(g, c, first);
+  rv_row_plan_copy(&beside->plan, &beside->shuffle, rows, count, outs);
+  return true;
+}
+
 static rv_code gather_block(const rv_gathering *g, rv_beside *beside, size_t first, size_t count, rv_error *err)
 {
   const rv_draw *draws = g->draws + first;
-  const uint8_t *rows[BLOCK];
-  bool found = find_rows(beside, draws, count, rows);
+  bool found = copy_beside(g, beside, first, count);
   if (!found) fetch_ahead(draws, count);
   for (uint32_t c = 0; c < g->num_columns; c++) {
-    if (g->outs[c] == NULL) continue;
-    size_t row_bytes = g->draws[0].trajectory->columns[c].spec->row_bytes;
-    uint8_t *out = (uint8_t *)g->outs[c] + first * row_bytes * (size_t)g->lengths[c];
-    if (found && c < RV_PLAN_COLUMNS && beside->column[c]) {
-      rv_row_plan_copy(&beside->plan, c, rows, count, out);
-      continue;
-    }
-    rv_code code = copy_block(draws, count, g->template, c, g->lengths[c], out, err);
+    if (g->outs[c] == NULL || (found && is_beside(beside, c))) continue;
+    rv_code code = copy_block(draws, count, g->template, c, g->lengths[c], out_of(g, c, first), err);
     if (code != RV_OK) return code;
   }
   return RV_OK;
@@ -395,7 +416,7 @@ static rv_code gather_together(rv_crew *crew, const rv_draw *draws, size_t n, co
     if (code != RV_OK) return code;
   }
   rv_beside beside;
-  find_beside(&beside, draws, g.template, lengths, outs, num_columns);
+  find_beside(&beside, draws, n, g.template, lengths, outs, num_columns);
   size_t bytes = bytes_of_item(&g);
   if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, &beside, 0, n, err);
   g.beside = &beside;

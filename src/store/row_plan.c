@@ -24,6 +24,14 @@ static void choose_first(rv_row_plan *plan, const rv_trajectory *template, const
   }
 }
 
+static size_t bytes_beside(const rv_chunk *chunk, size_t stride)
+{
+  size_t bytes = 0;
+  for (uint32_t t = 0; t < chunk->num_columns; t++)
+    if (chunk->lanes[t].stride == stride && chunk->lanes[t].row_bytes < stride) bytes += chunk->lanes[t].row_bytes;
+  return bytes;
+}
+
 static bool plan_column(rv_row_plan *plan, const rv_trajectory *template, const rv_chunk *like, uint32_t c)
 {
   const rv_trajectory_column *column = &template->columns[c];
@@ -49,10 +57,11 @@ void rv_row_plan_make(rv_row_plan *plan, const rv_trajectory *template, const rv
   plan->any = plan->whole = false;
   plan->num_columns = template->num_columns;
   plan->num_tensors = like->num_columns;
-  plan->item_bytes = 0;
+  plan->stride = plan->item_bytes = 0;
   plan->longest = 0;
   if (!like->is_segment || template->num_chunks > 0) return;
   choose_first(plan, template, like);
+  plan->beside_bytes = bytes_beside(like, plan->stride);
   bool whole = template->num_columns <= RV_PLAN_COLUMNS;
   for (uint32_t c = 0; c < template->num_columns && c < RV_PLAN_COLUMNS; c++) {
     plan->column[c].planned = plan_column(plan, template, like, c);
@@ -71,7 +80,7 @@ bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk)
     const rv_lane *lane = &chunk->lanes[plan->column[c].tensor];
     if (lane->stride != plan->stride || lane->base - base != plan->column[c].offset) return false;
   }
-  return true;
+  return bytes_beside(chunk, plan->stride) == plan->beside_bytes;
 }
 
 #define COPY_EACH(bytes)                                                                                                         \
@@ -94,15 +103,25 @@ static void copy_singles(const uint8_t *const *items, size_t n, ptrdiff_t delta,
   for (size_t i = 0; i < n; i++) memcpy(to + i * row_bytes, items[i] + delta, row_bytes);
 }
 
-void rv_row_plan_copy(const rv_row_plan *plan, uint32_t column, const uint8_t *const *items, size_t n, void *out)
+/* Without the first rows of each item, which are there already. */
+static void copy_column(const rv_row_plan *plan, uint32_t c, size_t copied, const uint8_t *const *items, size_t n, uint8_t *to)
 {
-  size_t row_bytes = plan->column[column].row_bytes, length = (size_t)plan->column[column].length;
-  ptrdiff_t delta = plan->column[column].delta;
-  uint8_t *to = out;
+  const size_t row_bytes = plan->column[c].row_bytes, length = (size_t)plan->column[c].length;
+  const ptrdiff_t delta = plan->column[c].delta + (ptrdiff_t)(copied * plan->stride);
   if (length == 1) {
     copy_singles(items, n, delta, row_bytes, to);
     return;
   }
+  to += copied * row_bytes;
   for (size_t i = 0; i < n; i++)
-    rv_copy_strided(to + i * row_bytes * length, row_bytes, items[i] + delta, plan->stride, row_bytes, length);
+    rv_copy_strided(to + i * row_bytes * length, row_bytes, items[i] + delta, plan->stride, row_bytes, length - copied);
+}
+
+void rv_row_plan_copy(const rv_row_plan *plan, const rv_row_shuffle *shuffle, const uint8_t *const *items, size_t n,
+                      uint8_t *const *outs)
+{
+  size_t copied = rv_row_shuffle_copy(shuffle, items, n, outs);
+  for (uint32_t c = 0; c < plan->num_columns && c < RV_PLAN_COLUMNS; c++)
+    if (plan->column[c].planned && outs[c] != NULL && (size_t)plan->column[c].length > copied)
+      copy_column(plan, c, copied, items, n, outs[c]);
 }

@@ -4,6 +4,7 @@
 #define RV_STORE_ROW_PLAN_H
 
 #include "store/chunk_parts.h"
+#include "store/row_shuffle.h"
 #include "store/trajectory.h"
 
 enum { RV_PLAN_COLUMNS = 32 };
@@ -15,6 +16,7 @@ typedef struct rv_row_plan {
   uint32_t num_tensors; /* of the chunk */
   uint32_t first;       /* the first planned tensor */
   size_t stride;        /* from row to row, in every planned tensor */
+  size_t beside_bytes;  /* of a row of all tensors that lie beside each other at this stride, planned or not */
   size_t item_bytes;    /* of all planned columns */
   int64_t longest;      /* rows of the longest of them */
   struct {
@@ -36,7 +38,8 @@ static inline const uint8_t *rv_row_plan_base(const rv_row_plan *plan, const rv_
 {
   return chunk->lanes[plan->first].base;
 }
-/* One planned column of n items, each found by its pointer, into out[n, length, ...]. */
-void rv_row_plan_copy(const rv_row_plan *plan, uint32_t column, const uint8_t *const *items, size_t n, void *out);
+/* The planned columns of n items, each found by its pointer, into outs[column][n, length, ...]; NULL: left out. `shuffle` is of the plan, or empty. */
+void rv_row_plan_copy(const rv_row_plan *plan, const rv_row_shuffle *shuffle, const uint8_t *const *items, size_t n,
+                      uint8_t *const *outs);
 
 #endif

@@ -144,6 +144,7 @@ struct rv_table {
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
 
   rv_row_plan plan; /* of the template sampled last */
+  rv_row_shuffle shuffle;
   uint64_t plan_serial;
 
   rv_link inserts, samples; /* queues */

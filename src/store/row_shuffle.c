@@ -1,0 +1,248 @@
+#include "store/row_shuffle.h"
+
+#include <string.h>
+
+#include "store/row_plan.h"
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define RV_ROW_SHUFFLE_X86
+#include <immintrin.h>
+#endif
+
+#ifndef RV_ROW_SHUFFLE_X86
+
+bool rv_row_shuffle_here(void)
+{
+  return false;
+}
+void rv_row_shuffle_make(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+{
+  (void)plan;
+  shuffle->num_pieces = 0;
+}
+size_t rv_row_shuffle_copy(const rv_row_shuffle *shuffle, const uint8_t *const *items, size_t n, uint8_t *const *outs)
+{
+  (void)shuffle;
+  (void)items;
+  (void)n;
+  (void)outs;
+  return 0;
+}
+
+#else
+
+enum {
+  VECTOR = 64,
+  GROUPS = 4 /* taken apart together, so that a piece's pattern is loaded once for all of them */
+};
+
+/* ---- making one ---- */
+
+bool rv_row_shuffle_here(void)
+{
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vbmi");
+}
+
+static bool is_copied(const rv_row_plan *plan, uint32_t c)
+{
+  return plan->column[c].planned && plan->column[c].row_bytes > 0 && plan->column[c].length > 0;
+}
+
+static uint32_t num_columns(const rv_row_plan *plan)
+{
+  return plan->num_columns < RV_PLAN_COLUMNS ? plan->num_columns : RV_PLAN_COLUMNS;
+}
+
+static bool is_named_before(const rv_row_plan *plan, uint32_t c)
+{
+  for (uint32_t b = 0; b < c; b++)
+    if (is_copied(plan, b) && plan->column[b].tensor == plan->column[c].tensor) return true;
+  return false;
+}
+
+/* All columns begin in the same row, and nothing else stands between them there. */
+static bool find_columns(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+{
+  ptrdiff_t begin = 0, end = 0, row = 0;
+  int64_t shortest = 0;
+  size_t bytes = 0;
+  for (uint32_t c = 0; c < num_columns(plan); c++) {
+    if (!is_copied(plan, c)) continue;
+    const ptrdiff_t at = plan->column[c].delta, behind = at + (ptrdiff_t)plan->column[c].row_bytes;
+    const int64_t length = plan->column[c].length;
+    bool first = bytes == 0;
+    if (!first && at - plan->column[c].offset != row) return false;
+    row = at - plan->column[c].offset;
+    if (first || at < begin) begin = at;
+    if (first || behind > end) end = behind;
+    if (first || length < shortest) shortest = length;
+    if (!is_named_before(plan, c)) bytes += plan->column[c].row_bytes;
+  }
+  shuffle->first = begin;
+  shuffle->width = bytes;
+  shuffle->length = (size_t)shortest;
+  shuffle->stride = plan->stride;
+  return bytes > 0 && end - begin == (ptrdiff_t)bytes;
+}
+
+/* As many rows as two vectors take, with nothing between them that the items do not have. */
+static bool group_rows(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+{
+  if (shuffle->stride > VECTOR || shuffle->width != plan->beside_bytes) return false;
+  shuffle->rows = (2 * VECTOR - shuffle->width) / shuffle->stride + 1;
+  if (shuffle->rows > shuffle->length) shuffle->rows = shuffle->length;
+  size_t bytes = (shuffle->rows - 1) * shuffle->stride + shuffle->width;
+  if (bytes < VECTOR) return false;
+  shuffle->second = bytes - VECTOR;
+  return true;
+}
+
+/* Where the two vectors of a group have a byte of a row. */
+static size_t place_of(const rv_row_shuffle *shuffle, size_t row, size_t byte)
+{
+  size_t at = row * shuffle->stride + byte;
+  return at < VECTOR ? at : VECTOR + at - shuffle->second;
+}
+
+static void add_piece(rv_row_shuffle *shuffle, const rv_row_plan *plan, uint32_t c, size_t at, size_t width)
+{
+  rv_shuffle_piece *piece = &shuffle->piece[shuffle->num_pieces++];
+  const size_t row_bytes = plan->column[c].row_bytes, from = (size_t)(plan->column[c].delta - shuffle->first);
+  *piece = (rv_shuffle_piece){.column = c,
+                              .at = (uint32_t)at,
+                              .row_bytes = (uint32_t)row_bytes,
+                              .group_bytes = (uint32_t)(row_bytes * shuffle->rows),
+                              .item_bytes = row_bytes * (size_t)plan->column[c].length};
+  for (size_t i = 0; i < width; i++)
+    piece->source[i] = (uint8_t)place_of(shuffle, (at + i) / row_bytes, from + (at + i) % row_bytes);
+}
+
+/* What the column has of a group, in one piece or in two that overlap. The cost of storing it; 0: there are too many pieces. */
+static size_t add_pieces(rv_row_shuffle *shuffle, const rv_row_plan *plan, uint32_t c, size_t width)
+{
+  const size_t bytes = plan->column[c].row_bytes * shuffle->rows, cost = width == VECTOR ? 2 : 1;
+  if (shuffle->num_pieces + 2 > RV_SHUFFLE_PIECES) return 0;
+  add_piece(shuffle, plan, c, 0, width);
+  if (bytes == width) return cost;
+  add_piece(shuffle, plan, c, bytes - width, width);
+  return 2 * cost;
+}
+
+static size_t widest_in(size_t bytes)
+{
+  size_t width = VECTOR;
+  while (width > bytes) width /= 2;
+  return width;
+}
+
+/* Fewer stores by a third at least, or it is not worth it. */
+static bool divide(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+{
+  size_t stores = 0, before = 0, width = VECTOR;
+  for (size_t k = 0; k < RV_SHUFFLE_WIDTHS; k++, width /= 2) {
+    for (uint32_t c = 0; c < num_columns(plan); c++) {
+      if (!is_copied(plan, c) || widest_in(plan->column[c].row_bytes * shuffle->rows) != width) continue;
+      size_t cost = add_pieces(shuffle, plan, c, width);
+      if (cost == 0) return false;
+      stores += cost;
+      before += shuffle->rows;
+    }
+    shuffle->ends[k] = shuffle->num_pieces;
+  }
+  return 3 * stores <= 2 * before;
+}
+
+void rv_row_shuffle_make(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+{
+  shuffle->num_pieces = 0;
+  if (!plan->any || !rv_row_shuffle_here() || !find_columns(shuffle, plan)) return;
+  if (!group_rows(shuffle, plan) || !divide(shuffle, plan)) shuffle->num_pieces = 0;
+}
+
+/* ---- taking apart ---- */
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
+#define INLINE TARGET __attribute__((always_inline)) static inline
+
+INLINE void store(uint8_t *to, __m512i bytes, size_t width)
+{
+  const __m128i few = _mm512_castsi512_si128(bytes);
+  const uint32_t four = (uint32_t)_mm_cvtsi128_si32(few);
+  switch (width) {
+  case 64: _mm512_storeu_si512(to, bytes); break;
+  case 32: _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(bytes)); break;
+  case 16: _mm_storeu_si128((__m128i *)(void *)to, few); break;
+  case 8: _mm_storel_epi64((__m128i *)(void *)to, few); break;
+  case 4: memcpy(to, &four, 4); break;
+  case 2: memcpy(to, &four, 2); break;
+  default: *to = (uint8_t)four; break;
+  }
+}
+
+INLINE void put(const rv_shuffle_piece *piece, size_t width, const __m512i *low, const __m512i *high, size_t groups,
+                uint8_t *const *outs, size_t item, size_t row)
+{
+  uint8_t *to = outs[piece->column];
+  if (to == NULL) return;
+  to += item * piece->item_bytes + row * piece->row_bytes + piece->at;
+  const __m512i source = _mm512_loadu_si512(piece->source);
+  const size_t group_bytes = piece->group_bytes;
+  _Pragma("GCC unroll 4") for (size_t g = 0; g < groups; g++)
+      store(to + g * group_bytes, _mm512_permutex2var_epi8(low[g], source, high[g]), width);
+}
+
+/* Groups that begin with this row of this item. */
+INLINE void put_all(const rv_row_shuffle *shuffle, const __m512i *low, const __m512i *high, size_t groups, uint8_t *const *outs,
+                    size_t item, size_t row)
+{
+  const rv_shuffle_piece *piece = shuffle->piece;
+#define PUT_EACH(k, width)                                                                                                       \
+  for (const rv_shuffle_piece *end = shuffle->piece + shuffle->ends[k]; piece < end; piece++)                                    \
+  put(piece, width, low, high, groups, outs, item, row)
+  PUT_EACH(0, 64);
+  PUT_EACH(1, 32);
+  PUT_EACH(2, 16);
+  PUT_EACH(3, 8);
+  PUT_EACH(4, 4);
+  PUT_EACH(5, 2);
+  PUT_EACH(6, 1);
+}
+
+/* The last groups overlap those before where there is no whole number of them. */
+INLINE void copy_run(const rv_row_shuffle *shuffle, const uint8_t *from, size_t item, size_t groups, uint8_t *const *outs)
+{
+  const size_t step = groups * shuffle->rows, last = shuffle->length - step, group_stride = shuffle->rows * shuffle->stride;
+  for (size_t row = 0;; row = row + step < last ? row + step : last) {
+    __m512i low[GROUPS], high[GROUPS];
+    const uint8_t *at = from + row * shuffle->stride;
+    _Pragma("GCC unroll 4") for (size_t g = 0; g < groups; g++, at += group_stride)
+    {
+      low[g] = _mm512_loadu_si512(at);
+      high[g] = _mm512_loadu_si512(at + shuffle->second);
+    }
+    put_all(shuffle, low, high, groups, outs, item, row);
+    if (row == last) return;
+  }
+}
+
+TARGET static void copy_runs(const rv_row_shuffle *shuffle, const uint8_t *const *items, size_t n, uint8_t *const *outs)
+{
+  const bool many = shuffle->length >= GROUPS * shuffle->rows;
+  for (size_t i = 0; i < n; i++) {
+    const uint8_t *from = items[i] + shuffle->first;
+    if (many)
+      copy_run(shuffle, from, i, GROUPS, outs);
+    else
+      copy_run(shuffle, from, i, 1, outs);
+  }
+}
+
+size_t rv_row_shuffle_copy(const rv_row_shuffle *shuffle, const uint8_t *const *items, size_t n, uint8_t *const *outs)
+{
+  if (shuffle->num_pieces == 0) return 0;
+  copy_runs(shuffle, items, n, outs);
+  return shuffle->length;
+}
+
+#endif
