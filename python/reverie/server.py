@@ -327,7 +327,8 @@ class Server:
             if milliseconds > 0:
                 draining = threading.Thread(target=server.stop, args=(milliseconds,), name="reverie-drain", daemon=True)
                 draining.start()
-                draining.join()
+                while draining.is_alive():
+                    draining.join(LOOK)
         finally:
             server.stop()  # at once, if it is not over
 

@@ -245,6 +245,19 @@ def test_a_stop_that_drains_ends_by_ctrl_c_and_the_server_is_stopped(held):
     held.wait(timeout=0)
 
 
+def test_a_stop_that_drains_ends_by_ctrl_c_whichever_thread_the_system_tells(held):
+    told, over = threading.Event(), threading.Event()
+    other = threading.Thread(target=lambda: (told.set(), over.wait()))
+    other.start()
+    told.wait()
+    timer = threading.Timer(SOON, signal.pthread_kill, (other.ident, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        held.stop(drain=600)
+    over.set()
+    held.wait(timeout=0)
+
+
 def test_a_second_stop_ends_the_drain_of_the_first(held):
     first = threading.Thread(target=held.stop, args=(600,))
     first.start()
