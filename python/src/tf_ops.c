@@ -122,22 +122,29 @@ static void give_back(void *data, size_t size, void *buffers)
   pool_unref(buffers);
 }
 
+/* An output over memory of the pool, NULL: there is none. The tensor is the caller's to delete. */
+static TF_Tensor *set_output(const run *r, int i, rv_dtype dtype, const int64_t *sizes, int rank, void *owned_data, size_t size,
+                             pool *buffers)
+{
+  TF_Tensor *tensor =
+      owned_data == NULL ? NULL : r->api->NewTensor((int)dtype, sizes, rank, owned_data, size, give_back, pool_ref(buffers));
+  if (tensor == NULL) { /* then TensorFlow has given the memory back */
+    r->api->SetStatus(r->status, RV_RESOURCE_EXHAUSTED, "no memory for sampled data; lower the batch size, or add memory");
+    return NULL;
+  }
+  r->api->SetOutput(r->context, i, tensor, r->status);
+  return tensor;
+}
+
 /* An output's memory, `size` bytes; the tensor is the caller's to delete. */
 static void *output_memory(const run *r, int i, rv_dtype dtype, const int64_t *sizes, int rank, size_t size, pool *buffers,
                            TF_Tensor **tensor)
 {
-  if (dtype == RV_STRING || size < OWN_MEMORY_BYTES) {
+  if (dtype == RV_STRING || size < OWN_MEMORY_BYTES)
     *tensor = r->api->AllocateOutput(r->context, i, (int)dtype, sizes, rank, size, r->status);
-    return *tensor == NULL || failed(r) ? NULL : r->api->TensorData(*tensor);
-  }
-  void *data = pool_take(buffers, size);
-  *tensor = data == NULL ? NULL : r->api->NewTensor((int)dtype, sizes, rank, data, size, give_back, pool_ref(buffers));
-  if (*tensor == NULL) {
-    r->api->SetStatus(r->status, RV_RESOURCE_EXHAUSTED, "no memory for sampled data; lower the batch size, or add memory");
-    return NULL;
-  }
-  r->api->SetOutput(r->context, i, *tensor, r->status);
-  return failed(r) ? NULL : data;
+  else
+    *tensor = set_output(r, i, dtype, sizes, rank, pool_take(buffers, size), size, buffers);
+  return *tensor == NULL || failed(r) ? NULL : r->api->TensorData(*tensor);
 }
 
 static void fail_as(const run *r, rv_code code, const rv_error *err)
@@ -168,10 +175,19 @@ static void write_column(const run *r, tf_source *source, const tf_block *block,
   size_t count = 1;
   for (int d = 0; d < rank; d++) count *= (size_t)sizes[d];
   size_t size = count * (dtype == RV_STRING ? sizeof(tf_string) : rv_dtype_size(dtype));
+  pool *buffers = tf_source_buffers(source);
+  bool written = block->in_rows && size >= OWN_MEMORY_BYTES;
   TF_Tensor *tensor = NULL;
-  void *out = output_memory(r, FIRST_COLUMN + (int)column, dtype, sizes, rank, size, tf_source_buffers(source), &tensor);
+  void *out = NULL;
   rv_error err;
-  if (failed(r) || block->n == 0) {
+  if (written) {
+    size_t whole;
+    void *rows = tf_source_hand_out(source, column, &whole);
+    tensor = set_output(r, FIRST_COLUMN + (int)column, dtype, sizes, rank, rows, whole, buffers);
+  } else {
+    out = output_memory(r, FIRST_COLUMN + (int)column, dtype, sizes, rank, size, buffers, &tensor);
+  }
+  if (failed(r) || written || block->n == 0) {
     ; /* nothing to write */
   } else if (dtype == RV_STRING) {
     write_strings(r, source, block, column, out, count);

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "client/sample.h"
+#include "client/sampler.h"
 #include "interrupts.h"
+#include "tf_rows.h"
 
 enum { WAIT_MS = 100, BLOCK_MOST = 1024 };
 #define BLOCK_BYTES ((size_t)4 << 20)
@@ -21,13 +24,15 @@ struct tf_source {
   char *table;
   rv_spec *specs;
   int64_t (*shapes)[RV_MAX_RANK + 1];
-  size_t most; /* samples of a block */
+  bool one_kind; /* its samples must look alike and have no strings, and can be copied as they arrive */
+  size_t most;   /* samples of a block */
   bool ended;
   int64_t starved_ns; /* since when a sample is waited for; 0: none is */
   bool interrupted;
+  tf_rows *rows; /* for samples like those of the last block, when none is held; NULL: they are held */
   rv_sample **held;
   size_t num_held, capacity;
-  rv_sample_column *columns; /* one for each spec */
+  rv_sample_column *columns; /* one for each spec: of the samples that are held */
 };
 
 static rv_code fail(rv_error *err, rv_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -53,9 +58,21 @@ static size_t whole(const tf_source *source, size_t samples)
   return source->config.alone || samples < each ? each : samples / each * each;
 }
 
+static bool has_one_kind(const tf_source *source)
+{
+  bool one = rv_sampler_can_take_into(source->sampler) && !source->config.timesteps;
+  for (size_t c = 0; c < source->config.num_specs; c++) {
+    const rv_spec *spec = &source->specs[c];
+    one = one && spec->dtype != RV_STRING && spec->rank >= 0;
+    for (int32_t d = 0; d < spec->rank; d++) one = one && spec->shape[d] >= 0;
+  }
+  return one;
+}
+
 static void source_free(tf_source *source)
 {
   if (!atomic_load(&source->closed)) interrupts_end();
+  tf_rows_free(source->rows);
   pthread_mutex_destroy(&source->mutex);
   free(source->table);
   free(source->specs);
@@ -89,6 +106,7 @@ tf_source *tf_source_new(const tf_source_config *config, rv_sampler *sampler, po
     for (int32_t d = 0; d < config->specs[i].rank; d++) source->shapes[i][d] = config->specs[i].shape[d];
     source->specs[i].shape = source->shapes[i];
   }
+  source->one_kind = has_one_kind(source);
   return source;
 }
 
@@ -127,6 +145,8 @@ void tf_source_close(tf_source *source)
   rv_sampler_cancel(source->sampler);
   pthread_mutex_lock(&source->mutex);
   drop(source, source->num_held);
+  tf_rows_free(source->rows);
+  source->rows = NULL;
   source->sampler = NULL;
   source->buffers = NULL;
   source->ended = true;
@@ -177,15 +197,20 @@ static rv_code wait_on(tf_source *source, rv_error *err)
   return fail(err, RV_DEADLINE_EXCEEDED, "timed out after %g s: %s", (double)timeout_ms * 1e-3, what == NULL ? said : what + 2);
 }
 
+static rv_wait begin_turn(tf_source *source)
+{
+  int64_t timeout_ms = source->config.timeout_ms;
+  source->interrupted = false;
+  return (rv_wait){.timeout_ms = timeout_ms >= 0 && timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS,
+                   .interrupted = is_interrupted,
+                   .blocking = begin_to_wait,
+                   .context = source};
+}
+
 /* Waits a turn for a sample, which is held then. RV_OK without one: the caller may come again. */
 static rv_code await(tf_source *source, rv_error *err)
 {
-  int64_t timeout_ms = source->config.timeout_ms;
-  rv_wait wait = {.timeout_ms = timeout_ms >= 0 && timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS,
-                  .interrupted = is_interrupted,
-                  .blocking = begin_to_wait,
-                  .context = source};
-  source->interrupted = false;
+  rv_wait wait = begin_turn(source);
   rv_code code = rv_sampler_next(source->sampler, &wait, &source->held[source->num_held], err);
   if (code == RV_DEADLINE_EXCEEDED && source->starved_ns != 0) return wait_on(source, err);
   source->starved_ns = 0;
@@ -204,10 +229,11 @@ static rv_code take(tf_source *source, rv_error *err)
   return code;
 }
 
-/* Draws until a batch is held, and on as far as nobody has to wait: as many as may be fetched ahead. */
+/* Draws until a batch is held; and on as far as nobody has to wait, as many as may be fetched ahead, where that shows nothing of those that
+ * follow. */
 static rv_code draw(tf_source *source, rv_error *err)
 {
-  size_t wanted = least(source), most = source->most;
+  size_t wanted = least(source), most = source->one_kind ? wanted : source->most;
   int64_t window = rv_sampler_window(source->sampler);
   if ((int64_t)most > window) most = window > (int64_t)wanted ? (size_t)window : wanted;
   rv_code code = RV_OK;
@@ -343,6 +369,13 @@ static void fit_most(tf_source *source)
   source->most = whole(source, fitting < source->most ? fitting : source->most);
 }
 
+static rv_code fail_unlike(const tf_source *source, rv_error *err)
+{
+  return fail(err, RV_INVALID_ARGUMENT,
+              "items of table \"%s\" that look different cannot be put into one batch: their columns have other shapes or dtypes",
+              source->table);
+}
+
 static rv_code choose(tf_source *source, tf_block *out, rv_error *err)
 {
   size_t each = least(source), n = source->num_held < source->most ? source->num_held : source->most;
@@ -352,35 +385,98 @@ static rv_code choose(tf_source *source, tf_block *out, rv_error *err)
   if (code == RV_OK) code = count_steps(source, &out->steps, err);
   if (code != RV_OK) return code;
   size_t same = count_alike(source, n);
-  if (each > 1 && same < (n < each ? n : each)) {
-    return fail(
-        err, RV_INVALID_ARGUMENT,
-        "items of table \"%s\" that look different cannot be put into one batch: their columns have other shapes or dtypes",
-        source->table);
-  }
+  if (each > 1 && same < (n < each ? n : each)) return fail_unlike(source, err);
   if (same < each && source->config.drop_remainder) {
     drop(source, source->num_held);
     out->going = false;
     return RV_OK;
   }
   out->n = same < each ? same : same / each * each;
-  out->columns = source->columns;
   fit_most(source);
   return RV_OK;
 }
 
+static rv_code draw_and_choose(tf_source *source, tf_block *out, rv_error *err)
+{
+  rv_code code = source->ended ? RV_OK : draw(source, err);
+  return code == RV_OK ? choose(source, out, err) : code;
+}
+
+/* ---- copied as they arrive ---- */
+
+/* All that is held goes into this block: what follows may be expected to look the same, and need not be held. Without memory it is. */
+static void expect_alike(tf_source *source, const tf_block *block)
+{
+  if (block->n == 0 || block->n < source->num_held || !source->one_kind) return;
+  rv_layout *layout = rv_sample_layout(source->held[0]);
+  if (source->rows != NULL && source->rows->layout == layout) return;
+  tf_rows_free(source->rows);
+  source->rows = tf_rows_new(layout, source->most, source->buffers);
+}
+
+static rv_code draw_rows(tf_source *source, bool *unlike, rv_error *err)
+{
+  tf_rows *rows = source->rows;
+  if (!tf_rows_prepare(rows))
+    return fail(err, RV_RESOURCE_EXHAUSTED, "no memory for %zu samples of table \"%s\"; lower the batch size, or add memory",
+                rows->capacity, source->table);
+  rv_wait wait = begin_turn(source);
+  size_t before = rows->sink.taken;
+  rows->sink.failed = false;
+  rv_code code = rv_sampler_take_into(source->sampler, &rows->sink, least(source), rows->capacity, &wait, unlike, err);
+  if (code == RV_DEADLINE_EXCEEDED && source->starved_ns != 0) {
+    if (rows->sink.taken == before) return wait_on(source, err);
+    source->starved_ns = now_ns(); /* for the next sample */
+    return RV_OK;
+  }
+  source->starved_ns = 0;
+  if (rows->sink.failed) return code; /* after what cannot be read come others */
+  source->ended = code != RV_OK && !(code == RV_CANCELLED && source->interrupted);
+  return source->ended && (code == RV_OUT_OF_RANGE || atomic_load(&source->closed)) ? RV_OK : code;
+}
+
+/* The next block of samples like those before. false in *made: the next one is not like them, and must be held. */
+static rv_code next_in_rows(tf_source *source, tf_block *out, bool *made, rv_error *err)
+{
+  bool unlike = false;
+  rv_code code = source->ended ? RV_OK : draw_rows(source, &unlike, err);
+  if (code != RV_OK) return code;
+  size_t n = source->rows->sink.taken;
+  *made = n > 0 || !unlike;
+  if (unlike && n > 0) return fail_unlike(source, err);
+  *out = (tf_block){.going = n > 0 || !source->ended, .steps = 1};
+  if (n < least(source) && source->ended && source->config.drop_remainder) {
+    source->rows->sink.taken = 0;
+    out->going = false;
+  } else if (n >= least(source) || source->ended) {
+    out->n = n;
+    out->in_rows = n > 0;
+  }
+  return RV_OK;
+}
+
+/* ---- the next block ---- */
+
 rv_code tf_source_next(tf_source *source, tf_block *out, rv_error *err)
 {
   pthread_mutex_lock(&source->mutex);
-  rv_code code = source->ended ? RV_OK : draw(source, err);
-  if (code == RV_OK) code = choose(source, out, err);
+  rv_code code = RV_OK;
+  bool made = false;
+  if (source->rows != NULL && source->num_held == 0) code = next_in_rows(source, out, &made, err);
+  if (code == RV_OK && !made) {
+    code = draw_and_choose(source, out, err);
+    if (code == RV_OK) expect_alike(source, out);
+  }
   if (code != RV_OK) pthread_mutex_unlock(&source->mutex);
   return code;
 }
 
 void tf_source_done(tf_source *source, const tf_block *block)
 {
-  drop(source, block->n);
+  if (block->in_rows)
+    source->rows->sink.taken = 0;
+  else
+    drop(source, block->n);
   pthread_mutex_unlock(&source->mutex);
 }
 
@@ -408,14 +504,28 @@ int tf_source_leading(const tf_source *source, const tf_block *block, int64_t *s
 int tf_source_shape(const tf_source *source, const tf_block *block, size_t column, int64_t *sizes)
 {
   int rank = tf_source_leading(source, block, sizes);
-  if (block->n > 0) return rank + element_shape(source, &block->columns[column], sizes + rank);
+  const rv_sample_column *shown = block->in_rows ? &source->rows->columns[column].shown : &source->columns[column];
+  if (block->n > 0) return rank + element_shape(source, shown, sizes + rank);
   const rv_spec *spec = &source->specs[column];
   for (int32_t d = 0; d < spec->rank; d++) sizes[rank++] = spec->shape[d] < 0 ? 0 : spec->shape[d];
   return rank;
 }
 
+static void infos_in_rows(const rv_sink *sink, size_t n, void *const out[TF_INFOS])
+{
+  memcpy(out[0], sink->fill.keys, n * sizeof *sink->fill.keys);
+  memcpy(out[1], sink->fill.probabilities, n * sizeof *sink->fill.probabilities);
+  memcpy(out[2], sink->table_sizes, n * sizeof *sink->table_sizes);
+  memcpy(out[3], sink->fill.priorities, n * sizeof *sink->fill.priorities);
+  memcpy(out[4], sink->fill.times_sampled, n * sizeof *sink->fill.times_sampled);
+}
+
 void tf_source_infos(const tf_source *source, const tf_block *block, void *const out[TF_INFOS])
 {
+  if (block->in_rows) {
+    infos_in_rows(&source->rows->sink, block->n, out);
+    return;
+  }
   uint64_t *keys = out[0];
   double *probabilities = out[1], *priorities = out[3];
   int64_t *table_sizes = out[2];
@@ -432,8 +542,17 @@ void tf_source_infos(const tf_source *source, const tf_block *block, void *const
   }
 }
 
+void *tf_source_hand_out(tf_source *source, size_t column, size_t *size)
+{
+  return tf_rows_hand_out(source->rows, column, size);
+}
+
 rv_code tf_source_gather(tf_source *source, const tf_block *block, size_t column, void *out, size_t size, rv_error *err)
 {
+  if (block->in_rows) {
+    if (size > 0) memcpy(out, source->rows->data[column], size);
+    return RV_OK;
+  }
   size_t each = block->n == 0 ? 0 : size / block->n;
   rv_code code = RV_OK;
   for (size_t i = 0; i < block->n && code == RV_OK; i++)

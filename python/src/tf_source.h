@@ -1,4 +1,5 @@
-/* Where a dataset's tensors come from: samples drawn one by one, gathered column by column into the memory that TensorFlow gets. It needs
+/* Where a dataset's tensors come from: samples whose rows are copied into the memory that TensorFlow gets, as they arrive once their kind is
+ * known; until then, and where that cannot be (strings, steps, kinds that change), they are held, and gathered column by column. It needs
  * neither Python nor its GIL, since TensorFlow's threads call it. */
 #ifndef RV_PYTHON_TF_SOURCE_H
 #define RV_PYTHON_TF_SOURCE_H
@@ -35,7 +36,7 @@ typedef struct tf_block {
   bool going; /* false: the sequence has ended, and this is empty */
   size_t n;
   size_t steps;
-  const rv_sample_column *columns; /* NULL where n is 0 */
+  bool in_rows; /* they were copied as they arrived */
 } tf_block;
 
 /* The next block; an empty one (n is 0) when there is none for 100 ms. RV_OK: the source is the caller's alone until tf_source_done.
@@ -48,6 +49,9 @@ int tf_source_leading(const tf_source *source, const tf_block *block, int64_t *s
 int tf_source_shape(const tf_source *source, const tf_block *block, size_t column, int64_t *sizes);
 /* What the infos' tensors hold, in the order of reverie.SampleInfo. */
 void tf_source_infos(const tf_source *source, const tf_block *block, void *const out[TF_INFOS]);
+/* Where the block is in_rows: the column's memory, which begins with its rows, for the caller to keep; *size bytes, to be given back to
+ * tf_source_buffers. */
+void *tf_source_hand_out(tf_source *source, size_t column, size_t *size);
 /* A column's rows, `size` bytes; of strings, rv_bytes that live until tf_source_done. */
 rv_code tf_source_gather(tf_source *source, const tf_block *block, size_t column, void *out, size_t size, rv_error *err);
 void tf_source_done(tf_source *source, const tf_block *block);

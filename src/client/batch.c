@@ -126,7 +126,7 @@ static rv_code check_all_received(rv_batch *batch, const char *table, rv_patienc
   return code;
 }
 
-rv_code rv_batch_draw_remote(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_batch_sink *sink,
+rv_code rv_batch_draw_remote(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_sink *sink,
                              rv_patience *patience, rv_error *err)
 {
   rv_code code = rv_sample_remote(batch->client, table, want, same_layout, sink, patience, batch->draws, &batch->size, err);

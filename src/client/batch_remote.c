@@ -40,7 +40,7 @@ typedef struct batch_stream {
   rv_sample_request request;
   rv_draw *draws;
   size_t want, count, bytes;
-  rv_batch_sink *sink; /* NULL: the draws are kept */
+  rv_sink *sink; /* NULL: the draws are kept */
   rv_code code;
   rv_error error;
 } batch_stream;
@@ -71,25 +71,19 @@ static bool all_alike(const rv_draw *draws, size_t n, const rv_layout *layout)
 /* Hands on the draws from `first` on. Those that it does not take are forgotten, and the request ends with what it had. */
 static rv_code pour(batch_stream *stream, size_t first)
 {
-  rv_batch_sink *sink = stream->sink;
+  rv_sink *sink = stream->sink;
   rv_draw *draws = stream->draws + first;
   size_t n = stream->count - first;
   if (n == 0) return RV_OK;
-  if (first == 0 && !all_alike(draws, 1, sink->layout)) {
+  size_t fitting = rv_sink_count_fitting(sink, draws, n);
+  if (first == 0 && fitting == 0) {
     stream->sink = NULL;
     return RV_OK;
   }
-  rv_code code = all_alike(draws, n, sink->layout)
-                     ? sink->take(sink, draws, n, first, &stream->error)
+  rv_code code = fitting == n
+                     ? rv_sink_take(sink, draws, n, &stream->error)
                      : rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
-  if (code == RV_OK) {
-    uint64_t naming = rv_draws_naming(draws, n);
-    sink->naming = sink->taken == 0 || sink->naming == naming ? naming : 0;
-    sink->taken += n;
-    sink->table_size = draws[n - 1].table_size;
-  } else {
-    stream->count = first;
-  }
+  if (code != RV_OK) stream->count = first;
   rv_draws_release(draws, n);
   return code;
 }
@@ -342,7 +336,7 @@ static rv_code take_ahead(waiting_batch *waiting, bool same_layout, rv_patience 
   if (!same_layout) return RV_OK;
   stream->count = rv_batch_ahead_fetch(&stream->ahead, waiting->table, stream->want, patience, stream->draws);
   if (stream->count == 0) return RV_OK;
-  const rv_layout *layout = stream->sink != NULL ? stream->sink->layout : stream->draws[0].trajectory->layout;
+  const rv_layout *layout = stream->sink != NULL ? stream->sink->fill.layout : stream->draws[0].trajectory->layout;
   if (all_alike(stream->draws, stream->count, layout)) return stream->sink != NULL ? pour(stream, 0) : RV_OK;
   rv_draws_release(stream->draws, stream->count);
   rv_batch_ahead_stop(&stream->ahead);
@@ -363,7 +357,7 @@ static rv_code fetch(waiting_batch *waiting, bool same_layout, rv_patience *pati
   return code;
 }
 
-rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_batch_sink *sink,
+rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_sink *sink,
                          rv_patience *patience, rv_draw *draws, size_t *count, rv_error *err)
 {
   batch_stream *stream = NULL;

@@ -28,6 +28,15 @@ static rv_code look_again(rv_client *client, const char *table, const rv_traject
   return code;
 }
 
+bool rv_is_layout_checked(const rv_received_check *check, rv_client *client, const rv_layout *layout)
+{
+  if (check->fits != NULL) return check->fits->layout == layout;
+  rv_tables *tables = rv_client_known_tables(client);
+  bool unknown = tables == NULL;
+  rv_tables_unref(tables);
+  return unknown;
+}
+
 rv_code rv_check_received(rv_received_check *check, rv_client *client, const char *table, const rv_draw *draw,
                           rv_patience *patience, rv_error *err)
 {

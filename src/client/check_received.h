@@ -15,6 +15,8 @@ static inline bool rv_is_checked(const rv_received_check *check, const rv_draw *
 {
   return check->fits != NULL && check->fits->layout == draw->trajectory->layout;
 }
+/* Nothing needs to be looked up for any sample of this layout, now. */
+bool rv_is_layout_checked(const rv_received_check *check, rv_client *client, const rv_layout *layout);
 /* RV_OK also where no signature is known. Before it says no, the signature is fetched anew: the server may have been restarted
  * with other tables. RV_INVALID_ARGUMENT names the column. */
 rv_code rv_check_received(rv_received_check *check, rv_client *client, const char *table, const rv_draw *draw,

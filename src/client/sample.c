@@ -138,6 +138,11 @@ size_t rv_sample_num_columns(const rv_sample *sample)
   return sample->draw.trajectory->num_columns;
 }
 
+rv_layout *rv_sample_layout(const rv_sample *sample)
+{
+  return sample->draw.trajectory->layout;
+}
+
 uint64_t rv_sample_naming(const rv_sample *sample)
 {
   return sample->draw.naming;

@@ -12,6 +12,9 @@ rv_code rv_sample_new_received(rv_draw *owned_draw, rv_sample **out, rv_error *e
 /* Takes a reference of its own to everything that the draw holds. */
 rv_code rv_sample_new_shared(const rv_draw *draw, rv_sample **out, rv_error *err);
 
+/* What it looks like: the sample's own. */
+rv_layout *rv_sample_layout(const rv_sample *sample);
+
 void rv_sample_info_of_draw(const rv_draw *draw, rv_sample_info *out);
 /* Column of an item; `length` rows of it are shown, which for a padded batch may be more than it has. RV_RESOURCE_EXHAUSTED: more
  * bytes than there are addresses. */

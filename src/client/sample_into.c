@@ -7,11 +7,6 @@
 #include "client/sample.h"
 #include "store/gather.h"
 
-static size_t item_bytes(const rv_trajectory_column *column)
-{
-  return column->spec->row_bytes * (size_t)column->length;
-}
-
 rv_code rv_layout_get_column(const rv_layout *layout, size_t column, size_t num_items, rv_sample_column *out, rv_error *err)
 {
   size_t num_columns = rv_layout_num_columns(layout);
@@ -50,41 +45,6 @@ static rv_code check(rv_client *client, const char *table, size_t batch_size, rv
 
 /* ---- what was drawn ---- */
 
-static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill)
-{
-  for (size_t i = 0; i < n; i++) {
-    fill->keys[first + i] = draws[i].key;
-    fill->probabilities[first + i] = draws[i].probability;
-    fill->priorities[first + i] = draws[i].priority;
-    fill->times_sampled[first + i] = draws[i].times_sampled;
-  }
-}
-
-/* n draws, all of the arrays' layout, as number `first` and following. */
-static rv_code gather(rv_crew *crew, const rv_draw *draws, size_t n, size_t first, const rv_fill *fill, rv_error *err)
-{
-  if (n == 0) return RV_OK;
-  copy_infos(draws, n, first, fill);
-  size_t num_columns = rv_layout_num_columns(fill->layout);
-  int64_t few_lengths[32];
-  void *few_outs[32];
-  if (num_columns <= 32) {
-    for (uint32_t c = 0; c < num_columns; c++) {
-      rv_trajectory_column column = rv_layout_get(fill->layout, c);
-      few_lengths[c] = column.length;
-      few_outs[c] = fill->columns[c] == NULL ? NULL : (uint8_t *)fill->columns[c] + first * item_bytes(&column);
-    }
-    return rv_draws_gather_together(crew, draws, n, few_lengths, few_outs, num_columns, err);
-  }
-  rv_code code = RV_OK;
-  for (uint32_t c = 0; c < num_columns && code == RV_OK; c++) {
-    rv_trajectory_column column = rv_layout_get(fill->layout, c);
-    if (fill->columns[c] == NULL) continue;
-    code = rv_draws_gather(draws, n, c, column.length, (uint8_t *)fill->columns[c] + first * item_bytes(&column), err);
-  }
-  return code;
-}
-
 /* Where the caller does not want them, keys and the like go into memory that the batch has for its own. */
 static void prepare_fill(rv_fill *fill, const rv_batch_arrays *arrays, const rv_batch *batch)
 {
@@ -109,7 +69,7 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   rv_code code = rv_batch_draw_local(batch, table, want, true, &fill, patience, err);
   size_t drawn = batch->size, rest = drawn - fill.done;
   batch->size = 0; /* the draws are released here: those before fill.done were never made */
-  if (code == RV_OK) code = gather(rv_client_crew(batch->client), batch->draws + fill.done, rest, fill.done, &fill, err);
+  if (code == RV_OK) code = rv_fill_copy(rv_client_crew(batch->client), &fill, batch->draws + fill.done, rest, fill.done, err);
   arrays->found = fill.found;
   arrays->table_size = rest > 0 ? batch->draws[drawn - 1].table_size : fill.table_size;
   if (drawn > 0) {
@@ -119,16 +79,6 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   if (rest > 0) rv_draws_release(batch->draws + fill.done, rest);
   if (code == RV_OK) arrays->count = drawn;
   return code;
-}
-
-typedef struct array_sink {
-  rv_batch_sink sink;
-  rv_fill fill;
-} array_sink;
-
-static rv_code take(rv_batch_sink *sink, const rv_draw *draws, size_t n, size_t first, rv_error *err)
-{
-  return gather(NULL, draws, n, first, &((array_sink *)sink)->fill, err);
 }
 
 /* The items look otherwise than the arrays. They are drawn and counted, so the caller gets them. */
@@ -149,16 +99,16 @@ static rv_code hand_over(rv_batch *batch, const char *table, rv_batch_arrays *ar
 static rv_code sample_remote(rv_batch *batch, const char *table, size_t want, rv_batch_arrays *arrays, rv_patience *patience,
                              rv_error *err)
 {
-  array_sink into = {.sink = {.layout = arrays->layout, .take = take}};
+  rv_sink into = {0};
   bool known = arrays->layout != NULL;
   if (known) prepare_fill(&into.fill, arrays, batch);
-  rv_code code = rv_batch_draw_remote(batch, table, want, true, known ? &into.sink : NULL, patience, err);
-  if (code == RV_OK && into.sink.taken == 0) return hand_over(batch, table, arrays, err);
+  rv_code code = rv_batch_draw_remote(batch, table, want, true, known ? &into : NULL, patience, err);
+  if (code == RV_OK && into.taken == 0) return hand_over(batch, table, arrays, err);
   rv_batch_free(batch);
   if (code != RV_OK) return code;
-  arrays->count = into.sink.taken;
-  arrays->table_size = into.sink.table_size;
-  arrays->naming = into.sink.naming;
+  arrays->count = into.taken;
+  arrays->table_size = into.table_size;
+  arrays->naming = into.naming;
   return RV_OK;
 }
 

@@ -196,7 +196,7 @@ static rv_buf *take_room(const rv_remote_sampler *sampler, size_t n)
   return rv_spares_take(rv_loop_spares(sampler->common.client->loop), capacity * sizeof(rv_draw));
 }
 
-static rv_code take_message(rv_sample_stream *stream, rv_buf *buf, rv_span message, rv_error *error)
+static rv_code take_message(rv_sample_stream *stream, rv_buf *buf, rv_span message, bool *due, rv_error *error)
 {
   rv_remote_sampler *sampler = stream->sampler;
   size_t most = (size_t)stream->outstanding, count = 0;
@@ -208,7 +208,7 @@ static rv_code take_message(rv_sample_stream *stream, rv_buf *buf, rv_span messa
   sampler->samples_received += count;
   stream->outstanding -= (int64_t)count;
   if (count > 0) stream->backoff_ns = FIRST_BACKOFF_NS;
-  if (count > 0 && rv_remote_sampler_deliver(sampler, draws, count) != RV_OK) end_of_memory(sampler);
+  if (count > 0 && rv_remote_sampler_deliver(sampler, draws, count, due) != RV_OK) end_of_memory(sampler);
   rv_buf_unref(room);
   return code;
 }
@@ -220,11 +220,12 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   rv_remote_sampler *sampler = stream->sampler;
   if (is_over(sampler)) return;
   rv_error error;
-  rv_code code = take_message(stream, buf, (rv_span){.data = data, .size = size}, &error);
+  bool due = false;
+  rv_code code = take_message(stream, buf, (rv_span){.data = data, .size = size}, &due, &error);
   if (code != RV_OK) rv_remote_sampler_end(sampler, code, &error);
   if (is_over(sampler))
     cancel_calls(sampler);
-  else if (stream->outstanding == 0)
+  else if (due || stream->outstanding == 0)
     rv_sample_streams_pump(sampler);
 }
 

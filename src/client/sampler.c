@@ -63,6 +63,18 @@ rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_sample **ou
   return code;
 }
 
+rv_code rv_sampler_take_into(rv_sampler *sampler, rv_sink *sink, size_t each, size_t most, const rv_wait *wait, bool *unlike,
+                             rv_error *err)
+{
+  rv_code code = rv_client_check(sampler->client, err);
+  *unlike = !rv_sampler_can_take_into(sampler);
+  if (code != RV_OK || *unlike) return code;
+  size_t before = sink->taken;
+  code = sampler->ops->take_into(sampler, sink, each, most, wait, unlike, err);
+  if (code != RV_DEADLINE_EXCEEDED || sink->taken > before) sampler->waited.begun_ns = 0;
+  return code;
+}
+
 int64_t rv_sampler_window(rv_sampler *sampler)
 {
   return rv_client_check(sampler->client, NULL) == RV_OK ? sampler->ops->window(sampler) : 0;

@@ -3,9 +3,12 @@
 #define RV_CLIENT_SAMPLER_H
 
 #include "client/client.h"
+#include "client/sink.h"
 
 typedef struct rv_sampler_ops {
   rv_code (*next)(rv_sampler *sampler, const rv_wait *wait, rv_sample **out, rv_error *err);
+  rv_code (*take_into)(rv_sampler *sampler, rv_sink *sink, size_t each, size_t most, const rv_wait *wait, bool *unlike,
+                       rv_error *err); /* NULL: every sample is taken with `next` */
   int64_t (*window)(rv_sampler *sampler);
   void (*cancel)(rv_sampler *sampler); /* any thread */
   void (*free)(rv_sampler *sampler);
@@ -36,6 +39,19 @@ rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, 
 void rv_sampler_wait_on(const rv_sampler *sampler, rv_patience *patience);
 /* and when it has given up. */
 void rv_sampler_has_waited(rv_sampler *sampler, const rv_patience *patience);
+
+/* Instead of `next` again and again: samples that look as the sink's items do are copied into its arrays, those that have not come yet
+ * as they arrive. Waits until the sink has taken `each`, then goes on with what is there, in multiples of `each` and up to `most`. RV_OK:
+ * so it did, or, with *unlike, the next sample is one for rv_sampler_next: it looks otherwise, or its kind is yet to be checked, or this
+ * sampler draws in process. Otherwise as rv_sampler_next; what the sink took before counts as given. */
+rv_code rv_sampler_take_into(rv_sampler *sampler, rv_sink *sink, size_t each, size_t most, const rv_wait *wait, bool *unlike,
+                             rv_error *err);
+
+/* Those over a server can. */
+static inline bool rv_sampler_can_take_into(const rv_sampler *sampler)
+{
+  return sampler->ops->take_into != NULL;
+}
 
 /* The sentences of both kinds. */
 rv_code rv_sampler_end_by_count(const rv_sampler *sampler, rv_error *err);

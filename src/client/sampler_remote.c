@@ -30,6 +30,12 @@ void rv_remote_sampler_unref(rv_remote_sampler *sampler)
 
 /* ---- from the loop to the consumer ---- */
 
+/* Under the mutex: half a window was taken since the loop saw it last. */
+static bool is_due(const rv_remote_sampler *sampler)
+{
+  return sampler->consumed * 2 >= sampler->window;
+}
+
 static rv_code reserve_ready(rv_remote_sampler *sampler, size_t more)
 {
   if (sampler->capacity - sampler->count >= more) return RV_OK;
@@ -49,21 +55,23 @@ static rv_code reserve_ready(rv_remote_sampler *sampler, size_t more)
 static void wake(rv_remote_sampler *sampler)
 {
   if (!sampler->waiting) return;
-  sampler->waiting = false;
+  rv_remote_sampler_end_waiting(sampler);
   rv_gate_open(&sampler->gate);
 }
 
-rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n)
+rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, bool *due)
 {
   rv_mutex_lock(&sampler->mutex);
-  rv_code code = reserve_ready(sampler, n);
-  for (size_t i = 0; i < n && code == RV_OK; i++)
+  size_t poured = sampler->pour == NULL ? 0 : rv_remote_sampler_pour(sampler, draws, n);
+  rv_code code = reserve_ready(sampler, n - poured);
+  for (size_t i = poured; i < n && code == RV_OK; i++)
     sampler->ready[(sampler->head + sampler->count++) & (sampler->capacity - 1)] = draws[i];
-  bool asleep = code == RV_OK && sampler->waiting;
-  if (asleep) sampler->waiting = false;
+  bool asleep = code == RV_OK && sampler->waiting && (poured < n || rv_is_poured(sampler));
+  if (asleep) rv_remote_sampler_end_waiting(sampler);
+  *due = poured > 0 && is_due(sampler);
   rv_mutex_unlock(&sampler->mutex);
   if (asleep) rv_gate_open(&sampler->gate); /* without the mutex, which it takes at once */
-  if (code != RV_OK) rv_draws_release(draws, n);
+  rv_draws_release(draws, code == RV_OK ? poured : n);
   return code;
 }
 
@@ -90,25 +98,61 @@ static void pump(rv_task *task)
   rv_sample_streams_pump(sampler);
 }
 
-/* Under the mutex: is it time to tell the loop what was taken? */
-static bool must_tell(rv_remote_sampler *sampler)
+bool rv_remote_sampler_must_tell(rv_remote_sampler *sampler)
 {
   if (sampler->told) return false;
-  bool due = sampler->waiting || sampler->consumed * 2 >= sampler->window;
+  bool due = sampler->waiting || is_due(sampler);
   if (due) sampler->told = true;
   return due;
 }
 
-static bool take_ready(rv_remote_sampler *sampler, rv_draw *out)
+void rv_remote_sampler_tell(rv_remote_sampler *sampler, bool must)
 {
-  if (sampler->count == 0) return false;
-  *out = sampler->ready[sampler->head];
-  sampler->head = (sampler->head + 1) & (sampler->capacity - 1);
-  if (--sampler->count == 0) sampler->head = 0; /* whose memory was used last */
-  sampler->handed_out++;
-  sampler->consumed++;
+  if (must) rv_loop_post(sampler->common.client->loop, &sampler->pump);
+}
+
+void rv_remote_sampler_begin_waiting(rv_remote_sampler *sampler, rv_pour *pour)
+{
+  sampler->waiting = true;
+  sampler->pour = pour;
+  if (sampler->starved_ns == 0) sampler->starved_ns = rv_monotonic_ns(&sampler->common.client->env);
+}
+
+void rv_remote_sampler_end_waiting(rv_remote_sampler *sampler)
+{
+  sampler->waiting = false;
+  sampler->pour = NULL;
+}
+
+static const rv_draw *ready_at(const rv_remote_sampler *sampler, size_t i)
+{
+  return &sampler->ready[(sampler->head + i) & (sampler->capacity - 1)];
+}
+
+size_t rv_remote_sampler_count_ready(const rv_remote_sampler *sampler, const rv_sink *sink, size_t want)
+{
+  size_t n = sampler->count < want ? sampler->count : want, fitting = 0;
+  while (fitting < n && (sink == NULL || rv_sink_count_fitting(sink, ready_at(sampler, fitting), 1) == 1)) fitting++;
+  return fitting;
+}
+
+size_t rv_remote_sampler_take_ready(rv_remote_sampler *sampler, const rv_sink *sink, rv_draw *out, size_t want)
+{
+  size_t n = rv_remote_sampler_count_ready(sampler, sink, want);
+  if (n == 0) return 0;
+  for (size_t i = 0; i < n; i++) out[i] = *ready_at(sampler, i);
+  sampler->count -= n;
+  sampler->head = sampler->count == 0 ? 0 : (sampler->head + n) & (sampler->capacity - 1); /* 0: whose memory was used last */
+  sampler->handed_out += (int64_t)n;
+  sampler->consumed += (int64_t)n;
   sampler->starved_ns = 0;
-  return true;
+  return n;
+}
+
+rv_code rv_remote_sampler_check_over(const rv_remote_sampler *sampler, rv_error *err)
+{
+  if (sampler->handed_out >= sampler->common.max_samples) return rv_sampler_end_by_count(&sampler->common, err);
+  return sampler->ended ? rv_error_copy(err, &sampler->end_error) : RV_OK;
 }
 
 /* Under the mutex. RV_OK: a sample was taken, or nothing speaks against waiting for one (*taken says which). */
@@ -116,16 +160,8 @@ static rv_code look(rv_remote_sampler *sampler, rv_draw *out, bool *taken, rv_er
 {
   *taken = false;
   if (sampler->cancelled) return rv_sampler_end_by_cancel(&sampler->common, err);
-  *taken = take_ready(sampler, out);
-  if (*taken) return RV_OK;
-  if (sampler->handed_out >= sampler->common.max_samples) return rv_sampler_end_by_count(&sampler->common, err);
-  if (sampler->ended) return rv_error_copy(err, &sampler->end_error);
-  return RV_OK;
-}
-
-static void tell(rv_remote_sampler *sampler, bool must)
-{
-  if (must) rv_loop_post(sampler->common.client->loop, &sampler->pump);
+  *taken = rv_remote_sampler_take_ready(sampler, NULL, out, 1) == 1;
+  return *taken ? RV_OK : rv_remote_sampler_check_over(sampler, err);
 }
 
 static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *out, rv_error *err)
@@ -135,15 +171,12 @@ static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *
   for (;;) {
     bool taken;
     rv_mutex_lock(&sampler->mutex);
-    sampler->waiting = false;
+    rv_remote_sampler_end_waiting(sampler);
     rv_code seen = look(sampler, out, &taken, err);
-    if (seen == RV_OK && !taken && code == RV_OK) {
-      sampler->waiting = true;
-      if (sampler->starved_ns == 0) sampler->starved_ns = rv_monotonic_ns(patience->env);
-    }
-    bool must = (seen == RV_OK && must_tell(sampler));
+    if (seen == RV_OK && !taken && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, NULL);
+    bool must = seen == RV_OK && rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
-    tell(sampler, must);
+    rv_remote_sampler_tell(sampler, must);
     if (seen != RV_OK || taken) return seen;
     if (code != RV_OK) return rv_error_copy(err, &gave_up);
     code = rv_gate_wait(&sampler->gate, patience, &gave_up); /* then one more look */
@@ -158,12 +191,12 @@ size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t wa
   for (bool last = false;;) {
     rv_mutex_lock(&sampler->mutex);
     sampler->batches = window;
-    while (count < want && take_ready(sampler, &draws[count])) count++;
+    count += rv_remote_sampler_take_ready(sampler, NULL, draws + count, want - count);
     bool over = last || count == want || sampler->cancelled || sampler->ended;
     sampler->waiting = !over;
-    bool must = must_tell(sampler);
+    bool must = rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
-    tell(sampler, must);
+    rv_remote_sampler_tell(sampler, must);
     if (over) return count;
     bool opened;
     last = rv_gate_wait_until(&sampler->gate, patience, until_ns, &opened, NULL) != RV_OK || !opened;
@@ -187,19 +220,24 @@ static rv_code take_at_once(rv_remote_sampler *sampler, rv_draw *out, bool *take
 {
   rv_mutex_lock(&sampler->mutex);
   rv_code code = look(sampler, out, taken, err);
-  bool must = *taken && must_tell(sampler);
+  bool must = *taken && rv_remote_sampler_must_tell(sampler);
   rv_mutex_unlock(&sampler->mutex);
-  tell(sampler, must);
+  rv_remote_sampler_tell(sampler, must);
   return code;
+}
+
+void rv_remote_sampler_begin_patience(rv_remote_sampler *sampler, const rv_wait *wait, rv_patience *patience)
+{
+  rv_patience_begin(patience, &sampler->common.client->env, wait, describe, sampler);
+  sampler->ask_server = rv_patience_is_long(patience);
+  rv_sampler_wait_on(&sampler->common, patience);
 }
 
 static rv_code take_and_check(rv_remote_sampler *sampler, const rv_wait *wait, bool taken, rv_draw *draw, rv_error *err)
 {
   rv_client *client = sampler->common.client;
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, describe, sampler);
-  sampler->ask_server = rv_patience_is_long(&patience);
-  rv_sampler_wait_on(&sampler->common, &patience);
+  rv_remote_sampler_begin_patience(sampler, wait, &patience);
   rv_code code = taken ? RV_OK : take(sampler, &patience, draw, err);
   if (code != RV_OK) {
     rv_sampler_has_waited(&sampler->common, &patience);
@@ -230,7 +268,7 @@ static void cancel(rv_sampler *common)
   bool must = !sampler->told;
   sampler->told = true;
   rv_mutex_unlock(&sampler->mutex);
-  tell(sampler, must);
+  rv_remote_sampler_tell(sampler, must);
 }
 
 static void close_streams(void *context)
@@ -255,7 +293,8 @@ static int64_t window(rv_sampler *common)
   return each * common->num_streams;
 }
 
-static const rv_sampler_ops ops = {.next = next, .window = window, .cancel = cancel, .free = free_sampler};
+static const rv_sampler_ops ops = {
+    .next = next, .take_into = rv_remote_sampler_take_into, .window = window, .cancel = cancel, .free = free_sampler};
 
 static void init_streams(void *context)
 {

@@ -12,6 +12,14 @@
 
 typedef struct rv_remote_sampler rv_remote_sampler;
 
+/* A consumer who waits until samples are where he wants them, and sleeps until all are. On his stack. */
+typedef struct rv_pour {
+  rv_sink *sink;
+  size_t until; /* what the sink shall have taken */
+  rv_code code; /* of copying */
+  rv_error error;
+} rv_pour;
+
 typedef struct rv_sample_stream {
   rv_remote_sampler *sampler;
   rv_call *call; /* NULL: none is open */
@@ -39,7 +47,8 @@ struct rv_remote_sampler {
   int64_t consumed;   /* since the loop was last told */
   int64_t window;     /* of a stream, as the loop last set it */
   int64_t batches;    /* the window that whoever takes many at once wishes; 0: as the others */
-  bool waiting;       /* the consumer is in `next`, and nothing is ready */
+  bool waiting;       /* the consumer is in `next` or `take_into`, and nothing is ready */
+  rv_pour *pour;      /* while he waits in `take_into`: what comes is copied there; NULL: it becomes ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
   bool told;          /* the pump task is posted */
   bool cancelled, ended;
@@ -77,14 +86,44 @@ void rv_sample_streams_close(rv_remote_sampler *sampler); /* for good */
 
 /* ---- between loop and consumer (sampler_remote.c) ---- */
 
-/* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. */
-rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n);
+/* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. *due: so many were taken that it is time to pump. */
+rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, bool *due);
 /* Instead of `next`: takes up to `want` samples, waiting for them until `until_ns` while patience lasts; returns how many. From now on
  * `window` samples are on their way or ready. They are not checked against the table's signature. */
 size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
                                    int64_t until_ns);
 /* Every later `next` that finds nothing ready gets this. */
 void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
+
+/* ---- the consumer's steps; those but the last two under the mutex ---- */
+
+/* Takes ready samples, at most `want`, and none from the first on that looks otherwise than the sink's items; NULL: any. */
+size_t rv_remote_sampler_take_ready(rv_remote_sampler *sampler, const rv_sink *sink, rv_draw *out, size_t want);
+/* How many it would take. */
+size_t rv_remote_sampler_count_ready(const rv_remote_sampler *sampler, const rv_sink *sink, size_t want);
+/* Nothing is ready: RV_OK, or why nothing will be. */
+rv_code rv_remote_sampler_check_over(const rv_remote_sampler *sampler, rv_error *err);
+/* From now on the consumer waits; `pour` may be NULL. */
+void rv_remote_sampler_begin_waiting(rv_remote_sampler *sampler, rv_pour *pour);
+void rv_remote_sampler_end_waiting(rv_remote_sampler *sampler);
+/* Is it time to tell the loop what was taken? */
+bool rv_remote_sampler_must_tell(rv_remote_sampler *sampler);
+void rv_remote_sampler_tell(rv_remote_sampler *sampler, bool must);
+void rv_remote_sampler_begin_patience(rv_remote_sampler *sampler, const rv_wait *wait, rv_patience *patience);
+
+/* ---- straight into arrays (sampler_into.c) ---- */
+
+rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t each, size_t most, const rv_wait *wait,
+                                    bool *unlike, rv_error *err);
+/* Under the mutex, with a pour: copies those of the n draws that it is for, and that are copied as they lie; returns how many. What must be decoded
+ * is left to the consumer's thread. */
+size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n);
+/* All is there, or all that will be. */
+static inline bool rv_is_poured(const rv_remote_sampler *sampler)
+{
+  const rv_pour *pour = sampler->pour;
+  return pour->code != RV_OK || pour->sink->taken == pour->until || sampler->handed_out >= sampler->common.max_samples;
+}
 
 /* ---- how far ahead (sampler_window.c) ---- */
 

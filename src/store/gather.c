@@ -459,6 +459,16 @@ rv_code rv_draws_gather(const rv_draw *draws, size_t n, uint32_t column, int64_t
   return code;
 }
 
+bool rv_draw_is_raw(const rv_draw *draw)
+{
+  for (uint32_t i = 0; i < draw->trajectory->num_slices; i++) {
+    rv_slice slice = rv_draw_slice(draw, i);
+    const rv_lane *lane = &slice.chunk->lanes[slice.tensor];
+    if (lane->base == NULL && lane->row_bytes > 0 && slice.length > 0) return false;
+  }
+  return true;
+}
+
 /* ---- releasing ---- */
 
 static void drop_chunk(void *chunk, size_t n)

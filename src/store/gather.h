@@ -22,6 +22,9 @@ rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengt
 rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
                                  size_t num_columns, rv_error *err);
 
+/* Do all its rows lie somewhere as they are? Then to gather it is to copy, and nothing is decoded. */
+bool rv_draw_is_raw(const rv_draw *draw);
+
 /* rv_draw_release for each. */
 void rv_draws_release(rv_draw *draws, size_t n);
 

@@ -53,17 +53,6 @@ static size_t bytes_of_item(const rv_trajectory *trajectory)
   return bytes;
 }
 
-/* Do all rows lie somewhere as they are? */
-static bool is_raw(const rv_draw *draw)
-{
-  for (uint32_t i = 0; i < draw->trajectory->num_slices; i++) {
-    rv_slice slice = rv_draw_slice(draw, i);
-    const rv_lane *lane = &slice.chunk->lanes[slice.tensor];
-    if (lane->base == NULL && lane->row_bytes > 0 && slice.length > 0) return false;
-  }
-  return true;
-}
-
 static size_t most_items(const rv_draw *draw, size_t max_bytes)
 {
   const rv_trajectory *trajectory = draw->trajectory;
@@ -88,7 +77,7 @@ size_t rv_sample_pack_count(const rv_draw *draws, size_t n, size_t max_bytes)
     if (draws[i].trajectory->layout != layout) return i;
     bool known =
         i > 0 && draws[i].chunk != NULL && draws[i].chunk == draws[i - 1].chunk && draws[i].trajectory == draws[i - 1].trajectory;
-    if (!known && !is_raw(&draws[i])) return i;
+    if (!known && !rv_draw_is_raw(&draws[i])) return i;
   }
   return n;
 }

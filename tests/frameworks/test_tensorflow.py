@@ -98,6 +98,58 @@ def test_large_batches_are_those_of_the_elements(serve, drop):
     assert np.array_equal(np.concatenate(batches), np.repeat(np.arange(8 if drop else 10)[:, None], 30_000, axis=1))
 
 
+def numbered(serve, n, floats, **table):
+    """A server of n rows of so many floats, each the row's number, which is its priority, too."""
+    server = serve("127.0.0.1:0", signature=reverie.TensorSpec((floats,), np.float32), **{**FIFO, **table})
+    add_numbered(server, range(n), floats)
+    return server
+
+
+def add_numbered(server, numbers, floats):
+    rows = np.repeat(np.array(numbers, np.float32)[:, None], floats, axis=1)
+    reverie.Client(server).add_batch("replay", rows, np.array(numbers, np.float64))
+
+
+@pytest.mark.parametrize("floats", [4, 2_000, 30_000])
+@pytest.mark.parametrize("batch", [None, 4])
+def test_many_elements_keep_their_order_and_what_is_said_of_each(serve, floats, batch):
+    """Whether they are held or copied as they arrive, and taken apart or not."""
+    server = numbered(serve, 62, floats)
+    made = dataset(server.address, ahead=10, rate_limiter_timeout_ms=50)
+    made = list(made if batch is None else made.batch(batch))
+    data = np.concatenate([np.reshape(sample.data, (-1, floats)) for sample in made])
+    assert np.array_equal(data, np.repeat(np.arange(62)[:, None], floats, axis=1))
+    infos = [np.concatenate([np.reshape(sample.info[i], -1) for sample in made]) for i in range(5)]
+    assert len(set(infos[0])) == 62
+    assert np.array_equal(infos[1], np.ones(62))
+    assert np.array_equal(infos[2], np.arange(62, 0, -1))
+    assert np.array_equal(infos[3], np.arange(62))
+    assert np.array_equal(infos[4], np.ones(62))
+
+
+@pytest.mark.parametrize("floats", [4, 30_000])
+def test_a_batch_waits_for_the_rest_of_it(serve, floats):
+    server = numbered(serve, 11, floats)
+    batches = iter(dataset(server.address).batch(4))
+    got = [next(batches), next(batches)]
+    reader = threading.Thread(target=lambda: got.append(next(batches)))
+    reader.start()
+    add_numbered(server, [11], floats)
+    reader.join(30)
+    assert [batch.data.numpy()[:, -1].tolist() for batch in got] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+@pytest.mark.parametrize(("alike", "text"), [(10, "look different"), (8, "Received incompatible tensor")])
+def test_items_that_look_different_from_those_before_are_not_batched_with_them(serve, alike, text):
+    address = sequences(serve, [2] * alike + [3], **FIFO)
+    made = TrajectoryDataset(address, "replay", {"x": tf.int64}, {"x": tf.TensorShape([2])}, 20, rate_limiter_timeout_ms=50)
+    batches = iter(made.batch(4))
+    for _ in range(2):
+        assert next(batches).data["x"].numpy().tolist() == [[0, 1]] * 4
+    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+        next(batches)
+
+
 DTYPES_OF_ITEMS = [
     np.bool_,
     np.int8,
@@ -293,6 +345,14 @@ def test_an_iterator_that_waits_can_be_dropped(address):
     for made in (dataset(address).prefetch(1), dataset(address).batch(4).prefetch(2)):
         iterator = iter(made)
         del iterator  # its prefetching thread waits for samples
+
+
+def test_an_iterator_that_waits_with_half_a_batch_can_be_dropped(serve):
+    server = numbered(serve, 10, 30_000)
+    iterator = iter(dataset(server.address).batch(4).prefetch(2))
+    for _ in range(2):
+        next(iterator)
+    del iterator
 
 
 def test_an_iterator_that_waits_for_a_server_can_be_dropped():

@@ -1,0 +1,99 @@
+/* Samples straight into arrays: while the consumer sleeps, the loop's thread copies each message's rows where he wants them as it comes, while a
+ * cache still has it and its memory can be used for the next, and wakes him once, when all are there. What became ready while he was busy he copies
+ * himself. */
+#include "base/error.h"
+#include "client/sampler_remote.h"
+#include "store/gather.h"
+
+enum { AT_ONCE = 64 };
+
+/* ---- on the loop ---- */
+
+static size_t count_raw(const rv_draw *draws, size_t n)
+{
+  size_t raw = 0;
+  while (raw < n && rv_draw_is_raw(&draws[raw])) raw++;
+  return raw;
+}
+
+size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n)
+{
+  rv_pour *pour = sampler->pour;
+  size_t left = pour->until - pour->sink->taken;
+  n = rv_sink_count_fitting(pour->sink, draws, n < left ? n : left);
+  n = count_raw(draws, n);
+  if (n == 0) return 0;
+  pour->code = rv_sink_take(pour->sink, draws, n, &pour->error);
+  sampler->handed_out += (int64_t)n;
+  sampler->consumed += (int64_t)n;
+  sampler->starved_ns = rv_monotonic_ns(&sampler->common.client->env); /* he goes on waiting, from now on for the next */
+  return n;
+}
+
+/* ---- the consumer ---- */
+
+/* Under the mutex. RV_OK: *n samples were taken, or the next is not one for the sink, or nothing speaks against waiting for one. */
+static rv_code look(rv_remote_sampler *sampler, const rv_pour *pour, rv_draw *draws, size_t *n, bool *unlike, rv_error *err)
+{
+  if (pour->code != RV_OK) return rv_error_copy(err, &pour->error);
+  if (sampler->cancelled) return rv_sampler_end_by_cancel(&sampler->common, err);
+  size_t left = pour->until - pour->sink->taken;
+  *n = rv_remote_sampler_take_ready(sampler, pour->sink, draws, left < AT_ONCE ? left : AT_ONCE);
+  *unlike = left > 0 && *n == 0 && sampler->count > 0;
+  return left == 0 || *n > 0 || *unlike ? RV_OK : rv_remote_sampler_check_over(sampler, err);
+}
+
+/* Until the sink has taken so many, or the next sample is not for it. */
+static rv_code fill(rv_remote_sampler *sampler, rv_pour *pour, rv_patience *patience, bool *unlike, rv_error *err)
+{
+  rv_error gave_up;
+  rv_code code = RV_OK;
+  for (;;) {
+    rv_draw draws[AT_ONCE];
+    size_t n = 0;
+    rv_mutex_lock(&sampler->mutex);
+    rv_remote_sampler_end_waiting(sampler);
+    rv_code seen = look(sampler, pour, draws, &n, unlike, err);
+    bool done = seen != RV_OK || *unlike || pour->sink->taken == pour->until;
+    if (!done && n == 0 && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, pour);
+    bool must = seen == RV_OK && rv_remote_sampler_must_tell(sampler);
+    rv_mutex_unlock(&sampler->mutex);
+    rv_remote_sampler_tell(sampler, must);
+    if (done) return seen;
+    if (n > 0) {
+      seen = rv_sink_take(pour->sink, draws, n, err);
+      rv_draws_release(draws, n);
+      if (seen != RV_OK) return seen;
+    } else if (code != RV_OK) {
+      return rv_error_copy(err, &gave_up);
+    } else {
+      code = rv_gate_wait(&sampler->gate, patience, &gave_up); /* then one more look */
+    }
+  }
+}
+
+/* What is ready beyond the first `each`, in multiples of it. */
+static size_t find_more(rv_remote_sampler *sampler, const rv_sink *sink, size_t each, size_t most)
+{
+  if (most - sink->taken < each) return 0;
+  rv_mutex_lock(&sampler->mutex);
+  size_t ready = rv_remote_sampler_count_ready(sampler, sink, most - sink->taken);
+  rv_mutex_unlock(&sampler->mutex);
+  return ready / each * each;
+}
+
+rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t each, size_t most, const rv_wait *wait,
+                                    bool *unlike, rv_error *err)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  *unlike = !rv_is_layout_checked(&sampler->check, common->client, sink->fill.layout);
+  if (*unlike) return RV_OK;
+  rv_patience patience;
+  rv_remote_sampler_begin_patience(sampler, wait, &patience);
+  rv_pour pour = {.sink = sink, .until = each};
+  rv_code code = fill(sampler, &pour, &patience, unlike, err);
+  if (code != RV_OK) rv_sampler_has_waited(common, &patience);
+  if (code != RV_OK || *unlike) return code;
+  pour.until += find_more(sampler, sink, each, most);
+  return fill(sampler, &pour, &patience, unlike, err);
+}

@@ -1,0 +1,298 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/sample.h"
+#include "client/sampler_remote.h"
+#include "store/gather.h"
+
+enum { CAPACITY = 100 };
+
+/* A sampler whose server never answers: what arrives is delivered by the test, in the loop's place. */
+typedef struct fixture {
+  rv_client *client;
+  rv_sampler *common;
+  rv_remote_sampler *sampler;
+  rv_trajectory *single, *pair; /* items of one row, and of two */
+  rv_sink sink;                 /* for single ones */
+  void *columns[1];
+  int64_t values[CAPACITY], table_sizes[CAPACITY];
+  uint64_t keys[CAPACITY];
+  double probabilities[CAPACITY], priorities[CAPACITY];
+  int32_t times[CAPACITY];
+} fixture;
+
+static rv_trajectory *trajectory_of(rv_client *client, int64_t first, int32_t length)
+{
+  rv_spec spec = {.name = "", .dtype = RV_INT64, .rank = 0};
+  rv_chunk_meta meta = {.key = (uint64_t)first + 1, .last_step = length};
+  rv_chunk *chunk;
+  assert_int_equal(rv_segment_new(&spec, 1, (size_t)length, &meta, &chunk, NULL), RV_OK);
+  for (int32_t i = 0; i < length; i++) {
+    int64_t value = first + i;
+    rv_tensor row = {.dtype = RV_INT64, .data = &value};
+    assert_int_equal(rv_segment_put(chunk, 0, i, &row, NULL), RV_OK);
+  }
+  rv_segment_publish(chunk, 0, length);
+  rv_slice slice = {.chunk = chunk, .length = length};
+  uint32_t one = 1;
+  bool squeeze = length == 1;
+  rv_trajectory_desc desc = {.slices = &slice, .num_slices = &one, .squeeze = &squeeze, .num_columns = 1};
+  rv_trajectory *out;
+  assert_int_equal(rv_trajectory_new(client->layouts, &desc, &out, NULL), RV_OK);
+  rv_chunk_unref(chunk);
+  return out;
+}
+
+static void set_up_with(fixture *f, int64_t max_samples)
+{
+  memset(f, 0, sizeof *f);
+  rv_client_config client = {.size = sizeof client, .address = "localhost:1"};
+  assert_int_equal(rv_client_new(&client, &f->client, NULL), RV_OK);
+  rv_sampler_config config = {.size = sizeof config,
+                              .table = "t",
+                              .max_samples = max_samples,
+                              .max_in_flight_samples = CAPACITY,
+                              .rate_limiter_timeout_ms = RV_FOREVER};
+  assert_int_equal(rv_sampler_new(f->client, &config, &f->common, NULL), RV_OK);
+  f->sampler = RV_CONTAINER(f->common, rv_remote_sampler, common);
+  f->single = trajectory_of(f->client, 0, 1);
+  f->pair = trajectory_of(f->client, 0, 2);
+  f->columns[0] = f->values;
+  f->sink = (rv_sink){.fill = {.layout = f->single->layout,
+                               .columns = f->columns,
+                               .keys = f->keys,
+                               .probabilities = f->probabilities,
+                               .priorities = f->priorities,
+                               .times_sampled = f->times},
+                      .table_sizes = f->table_sizes};
+}
+
+static void set_up(fixture *f)
+{
+  set_up_with(f, RV_UNLIMITED);
+}
+
+static void tear_down(fixture *f)
+{
+  rv_sampler_free(f->common);
+  rv_trajectory_unref(f->single);
+  rv_trajectory_unref(f->pair);
+  rv_client_free(f->client);
+}
+
+/* Samples number `first` and following, each its number's row; then `pairs` of the other kind. */
+static void deliver(fixture *f, int64_t first, size_t n, size_t pairs)
+{
+  rv_draw draws[CAPACITY];
+  bool due;
+  for (size_t i = 0; i < n + pairs; i++) {
+    int64_t value = first + (int64_t)i;
+    draws[i] = (rv_draw){.key = (uint64_t)value + 1000,
+                         .probability = 0.5,
+                         .priority = (double)value,
+                         .table_size = value + 7,
+                         .times_sampled = (int32_t)value + 1,
+                         .trajectory = i < n ? trajectory_of(f->client, value, 1) : rv_trajectory_ref(f->pair)};
+  }
+  assert_int_equal(rv_remote_sampler_deliver(f->sampler, draws, n + pairs, &due), RV_OK);
+}
+
+static void assert_taken(const fixture *f, int64_t first, size_t n)
+{
+  assert_int_equal(f->sink.taken, n);
+  for (size_t i = 0; i < n; i++) {
+    int64_t value = first + (int64_t)i;
+    assert_int_equal(f->values[i], value);
+    assert_int_equal(f->keys[i], value + 1000);
+    assert_true(f->probabilities[i] == 0.5 && f->priorities[i] == (double)value);
+    assert_int_equal(f->table_sizes[i], value + 7);
+    assert_int_equal(f->times[i], value + 1);
+  }
+}
+
+/* ---- a consumer in a thread of his own ---- */
+
+typedef struct consumer {
+  fixture *f;
+  size_t each;
+  pthread_t thread;
+  rv_code code;
+  bool unlike;
+} consumer;
+
+static void *consume(void *context)
+{
+  consumer *c = context;
+  rv_error err;
+  rv_wait wait = {.timeout_ms = RV_FOREVER};
+  c->code = rv_sampler_take_into(c->f->common, &c->f->sink, c->each, CAPACITY, &wait, &c->unlike, &err);
+  return NULL;
+}
+
+static size_t taken_while_asleep(fixture *f)
+{
+  for (;; usleep(1000)) {
+    rv_mutex_lock(&f->sampler->mutex);
+    bool asleep = f->sampler->pour != NULL;
+    size_t taken = f->sink.taken;
+    rv_mutex_unlock(&f->sampler->mutex);
+    if (asleep) return taken;
+  }
+}
+
+static consumer *start(consumer *c, fixture *f, size_t each)
+{
+  *c = (consumer){.f = f, .each = each};
+  pthread_create(&c->thread, NULL, consume, c);
+  assert_int_equal(taken_while_asleep(f), f->sink.taken);
+  return c;
+}
+
+static rv_code join(consumer *c)
+{
+  pthread_join(c->thread, NULL);
+  return c->code;
+}
+
+static rv_code take_now(fixture *f, size_t each, bool *unlike)
+{
+  rv_error err;
+  rv_wait wait = {.timeout_ms = 0};
+  return rv_sampler_take_into(f->common, &f->sink, each, CAPACITY, &wait, unlike, &err);
+}
+
+/* ---- tests ---- */
+
+static void who_sleeps_is_woken_once_when_all_is_where_he_wants_it(void **state)
+{
+  (void)state;
+  fixture f;
+  consumer c;
+  bool unlike;
+  set_up(&f);
+  start(&c, &f, 4);
+  deliver(&f, 0, 1, 0);
+  assert_int_equal(taken_while_asleep(&f), 1);
+  deliver(&f, 1, 2, 0);
+  assert_int_equal(taken_while_asleep(&f), 3);
+  deliver(&f, 3, 2, 0);
+  assert_int_equal(join(&c), RV_OK);
+  assert_false(c.unlike);
+  assert_taken(&f, 0, 4);
+  f.sink.taken = 0;
+  assert_int_equal(take_now(&f, 1, &unlike), RV_OK); /* the one that there was no room for */
+  assert_taken(&f, 4, 1);
+  tear_down(&f);
+}
+
+static void what_was_ready_before_comes_before(void **state)
+{
+  (void)state;
+  fixture f;
+  consumer c;
+  set_up(&f);
+  deliver(&f, 0, 3, 0);
+  c = (consumer){.f = &f, .each = 5};
+  pthread_create(&c.thread, NULL, consume, &c);
+  assert_int_equal(taken_while_asleep(&f), 3);
+  deliver(&f, 3, 2, 0);
+  assert_int_equal(join(&c), RV_OK);
+  assert_taken(&f, 0, 5);
+  tear_down(&f);
+}
+
+static void beyond_the_first_batch_only_whole_ones_that_are_there_are_taken(void **state)
+{
+  (void)state;
+  fixture f;
+  bool unlike;
+  set_up(&f);
+  deliver(&f, 0, 11, 0);
+  assert_int_equal(take_now(&f, 4, &unlike), RV_OK);
+  assert_taken(&f, 0, 8);
+  f.sink.taken = 0;
+  assert_int_equal(take_now(&f, 4, &unlike), RV_DEADLINE_EXCEEDED);
+  assert_taken(&f, 8, 3);
+  deliver(&f, 11, 1, 0);
+  assert_int_equal(take_now(&f, 4, &unlike), RV_OK); /* the sequence goes on */
+  assert_taken(&f, 8, 4);
+  tear_down(&f);
+}
+
+static void one_that_looks_otherwise_is_left_for_next(void **state)
+{
+  (void)state;
+  fixture f;
+  consumer c;
+  bool unlike;
+  rv_error err;
+  rv_sample *sample;
+  rv_wait wait = {.timeout_ms = 0};
+  set_up(&f);
+  deliver(&f, 0, 2, 1);
+  assert_int_equal(take_now(&f, 3, &unlike), RV_OK);
+  assert_true(unlike);
+  assert_taken(&f, 0, 2);
+  assert_int_equal(rv_sampler_next(f.common, &wait, &sample, &err), RV_OK);
+  assert_ptr_equal(rv_sample_layout(sample), f.pair->layout);
+  rv_sample_unref(sample);
+  f.sink.taken = 0;
+  start(&c, &f, 3); /* the same while he sleeps */
+  deliver(&f, 5, 1, 1);
+  assert_int_equal(join(&c), RV_OK);
+  assert_true(c.unlike);
+  assert_taken(&f, 5, 1);
+  tear_down(&f);
+}
+
+static void the_end_keeps_what_came(void **state)
+{
+  (void)state;
+  fixture f;
+  bool unlike;
+  set_up_with(&f, 6);
+  deliver(&f, 0, 6, 0);
+  assert_int_equal(take_now(&f, 4, &unlike), RV_OK);
+  assert_taken(&f, 0, 4);
+  f.sink.taken = 0;
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(take_now(&f, 4, &unlike), RV_OUT_OF_RANGE);
+    assert_taken(&f, 4, 2);
+  }
+  tear_down(&f);
+}
+
+static void who_sleeps_is_woken_by_cancel(void **state)
+{
+  (void)state;
+  fixture f;
+  consumer c;
+  set_up(&f);
+  start(&c, &f, 4);
+  deliver(&f, 0, 1, 0);
+  rv_sampler_cancel(f.common);
+  assert_int_equal(join(&c), RV_CANCELLED);
+  assert_taken(&f, 0, 1);
+  tear_down(&f);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(who_sleeps_is_woken_once_when_all_is_where_he_wants_it),
+      cmocka_unit_test(what_was_ready_before_comes_before),
+      cmocka_unit_test(beyond_the_first_batch_only_whole_ones_that_are_there_are_taken),
+      cmocka_unit_test(one_that_looks_otherwise_is_left_for_next),
+      cmocka_unit_test(the_end_keeps_what_came),
+      cmocka_unit_test(who_sleeps_is_woken_by_cancel),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+#include "client/sink.h"
+
+#include "reverie/sampler.h" /* rv_layout_num_columns */
+#include "store/gather.h"
+
+enum { FEW_COLUMNS = 32 };
+
+static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill)
+{
+  for (size_t i = 0; i < n; i++) {
+    fill->keys[first + i] = draws[i].key;
+    fill->probabilities[first + i] = draws[i].probability;
+    fill->priorities[first + i] = draws[i].priority;
+    fill->times_sampled[first + i] = draws[i].times_sampled;
+  }
+}
+
+static size_t item_bytes(const rv_trajectory_column *column)
+{
+  return column->spec->row_bytes * (size_t)column->length;
+}
+
+rv_code rv_fill_copy(rv_crew *crew, const rv_fill *fill, const rv_draw *draws, size_t n, size_t first, rv_error *err)
+{
+  if (n == 0) return RV_OK;
+  copy_infos(draws, n, first, fill);
+  size_t num_columns = rv_layout_num_columns(fill->layout);
+  int64_t few_lengths[FEW_COLUMNS];
+  void *few_outs[FEW_COLUMNS];
+  if (num_columns <= FEW_COLUMNS) {
+    for (uint32_t c = 0; c < num_columns; c++) {
+      rv_trajectory_column column = rv_layout_get(fill->layout, c);
+      few_lengths[c] = column.length;
+      few_outs[c] = fill->columns[c] == NULL ? NULL : (uint8_t *)fill->columns[c] + first * item_bytes(&column);
+    }
+    return rv_draws_gather_together(crew, draws, n, few_lengths, few_outs, num_columns, err);
+  }
+  rv_code code = RV_OK;
+  for (uint32_t c = 0; c < num_columns && code == RV_OK; c++) {
+    rv_trajectory_column column = rv_layout_get(fill->layout, c);
+    if (fill->columns[c] == NULL) continue;
+    code = rv_draws_gather(draws, n, c, column.length, (uint8_t *)fill->columns[c] + first * item_bytes(&column), err);
+  }
+  return code;
+}
+
+size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n)
+{
+  size_t fitting = 0;
+  while (fitting < n && draws[fitting].trajectory->layout == sink->fill.layout) fitting++;
+  return fitting;
+}
+
+rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *err)
+{
+  if (n == 0) return RV_OK;
+  rv_code code = rv_fill_copy(NULL, &sink->fill, draws, n, sink->taken, err);
+  if (code != RV_OK) {
+    sink->failed = true;
+    return code;
+  }
+  for (size_t i = 0; sink->table_sizes != NULL && i < n; i++) sink->table_sizes[sink->taken + i] = draws[i].table_size;
+  uint64_t naming = rv_draws_naming(draws, n);
+  sink->naming = sink->taken == 0 || sink->naming == naming ? naming : 0;
+  sink->table_size = draws[n - 1].table_size;
+  sink->taken += n;
+  return RV_OK;
+}

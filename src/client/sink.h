@@ -1,0 +1,26 @@
+/* Arrays that drawn items are copied into as they arrive, on the loop's thread: the rows of a large batch then need no memory of their
+ * own, and are read while a cache still has them. */
+#ifndef RV_CLIENT_SINK_H
+#define RV_CLIENT_SINK_H
+
+#include "base/crew.h"
+#include "store/fill.h"
+
+typedef struct rv_sink {
+  rv_fill fill;         /* what its items look like, and where they go; of what comes out of a fill nothing is set */
+  int64_t *table_sizes; /* at each draw; NULL: not wanted */
+  size_t taken;         /* out: items so far */
+  bool failed;          /* out: some were drawn and could not be copied */
+  int64_t table_size;   /* out: at the last of them */
+  uint64_t naming;      /* out: that all of them have; 0: none */
+} rv_sink;
+
+/* How many of the n draws, from the first on, look as the sink's items do. */
+size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n);
+/* Copies n draws that do behind those that it took before. Of what failed it takes none. */
+rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *err);
+
+/* n draws, all of the fill's layout, as its items number `first` and following. */
+rv_code rv_fill_copy(rv_crew *crew, const rv_fill *fill, const rv_draw *draws, size_t n, size_t first, rv_error *err);
+
+#endif
