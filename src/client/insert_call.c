@@ -18,6 +18,9 @@
 /* So far a confirmation's item is looked for from the oldest on. */
 enum { LOOK_AHEAD = 8 };
 
+/* A server that for so long ends every call for want of room, without an answer, has not that much room. */
+#define EXHAUSTED_NS INT64_C(30000000000)
+
 static void break_call(rv_insert_stream *stream, rv_code code, const char *message)
 {
   if (stream->broken != RV_OK) return;
@@ -94,6 +97,7 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
     return;
   }
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
+  stream->exhausted_ns = INT64_MAX;
   if (stream->request_bytes < RV_STREAM_REQUEST_BYTES) stream->request_bytes *= 2;
   for (size_t i = 0; i < response.num_keys; i++) finish_key(stream, response.keys[i], RV_OK, "");
   for (size_t i = 0; i < response.num_failures; i++) {
@@ -155,6 +159,10 @@ void rv_insert_stream_requeue(rv_insert_stream *stream)
 static void fail_sent(rv_insert_stream *stream, rv_code code, const char *message)
 {
   bool any = false;
+  char doubt[RV_ERROR_MESSAGE_MAX];
+  snprintf(doubt, sizeof doubt,
+           "it is not known whether the item is in: an earlier call was lost, and its server now says %s: %s", rv_code_name(code),
+           message);
   while (!rv_list_empty(&stream->queue)) {
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
     if (item->sequence == 0 && any) break;
@@ -162,7 +170,8 @@ static void fail_sent(rv_insert_stream *stream, rv_code code, const char *messag
     forget_slot(stream, item);
     rv_stream_item_unpin(item);
     stream->queue_count--;
-    rv_insert_stream_finish(item, code, message);
+    bool unknown = item->in_doubt && code == RV_RESOURCE_EXHAUSTED; /* which says that nothing came in */
+    rv_insert_stream_finish(item, unknown ? RV_UNKNOWN : code, unknown ? doubt : message);
   }
 }
 
@@ -188,7 +197,7 @@ static bool has_doubts(const rv_insert_stream *stream)
  * numbers of the items see to it that none is inserted twice. */
 static bool is_transient(const rv_insert_stream *stream, const rv_call *call, rv_code code, const char *message)
 {
-  if (is_exhausted(call, code)) return has_doubts(stream);
+  if (is_exhausted(call, code)) return has_doubts(stream) && rv_monotonic_ns(stream->env) - stream->exhausted_ns < EXHAUSTED_NS;
   if (code == RV_RESOURCE_EXHAUSTED) return true; /* memory was out here, or for the call's beginning */
   return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED || code == RV_ABORTED ||
          (code == RV_UNKNOWN && strcmp(message, "Stream removed") == 0);
@@ -214,7 +223,10 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
     message = stream->broken_message;
   }
   rv_insert_stream_drop_held(stream);
-  if (!is_exhausted(call, code)) doubt_sent(stream);
+  if (!is_exhausted(call, code))
+    doubt_sent(stream);
+  else if (stream->exhausted_ns == INT64_MAX)
+    stream->exhausted_ns = rv_monotonic_ns(stream->env);
   rv_insert_stream_requeue(stream);
   char why[128];
   snprintf(why, sizeof why, "%s%s%.90s", rv_code_name(code), message[0] == '\0' ? "" : ": ", message);
@@ -224,6 +236,7 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
   if (!is_transient(stream, call, code, message)) {
     fail_sent(stream, code, message);
     rv_insert_stream_take_writer_id(stream);
+    stream->exhausted_ns = INT64_MAX;
   }
   retry_later(stream);
 }

@@ -169,6 +169,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   rv_list_init(&stream->held);
   stream->task.run = run;
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
+  stream->exhausted_ns = INT64_MAX;
   stream->request_bytes = RV_STREAM_REQUEST_BYTES;
   rv_stream_slots_init(&stream->slots, rv_entropy64(stream->env));
   rv_writer_buf_init(&stream->scratch);

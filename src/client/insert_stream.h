@@ -17,7 +17,8 @@
  * A refused item completes with its error and the others go on (between Reverie's own ends). A status that ends the whole
  * call and is not OK, UNAVAILABLE, CANCELLED or ABORTED fails every item that was sent and not confirmed; the stream then takes a new
  * writer id, begins to number at 1 again and goes on with what was not sent. But whoever hears RESOURCE_EXHAUSTED takes it that nothing
- * was inserted: while an item that an earlier call left in doubt is not answered, that status is no more than UNAVAILABLE.
+ * was inserted: while an item that an earlier call left in doubt is not answered, that status is no more than UNAVAILABLE. Where a server says
+ * nothing else for 30 s, items in doubt fail with RV_UNKNOWN: they may be in.
  *
  * Everything may be called from any thread unless said otherwise; nothing blocks but free. */
 #ifndef RV_CLIENT_INSERT_STREAM_H

@@ -52,6 +52,8 @@ struct rv_insert_stream {
   rv_timer retry;
   rv_timer look; /* keeps the promise of `looks_soon` when nothing else does */
   int64_t backoff_ns;
+  int64_t
+      exhausted_ns; /* when the first of calls in a row ended with RESOURCE_EXHAUSTED, without an answer; INT64_MAX: none did */
   size_t request_bytes; /* bound of a request, see RV_STREAM_REQUEST_BYTES */
   rv_code broken;       /* why this side ended the call; RV_OK: it did not */
   char broken_message[128];

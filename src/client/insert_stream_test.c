@@ -100,6 +100,29 @@ static void what_no_call_before_has_sent_fails_for_want_of_memory(void **state)
   tear_down(&bench);
 }
 
+/* There is an end to asking, too. */
+static void what_is_in_doubt_is_told_so_when_a_server_has_no_room_for_half_a_minute(void **state)
+{
+  (void)state;
+  test_bench bench;
+  set_up(&bench, "s1");
+  bench.server.end_after = 2;
+  bench.server.end_code = RV_UNAVAILABLE;
+  bench.server.confirm_until = 1;
+  bench.server.later_code = RV_RESOURCE_EXHAUSTED;
+  bench.server.later_ns = INT64_C(12000000000);
+  rv_stream_chunk *chunk = make_chunk(9, 10);
+  test_item items[2];
+  for (uint64_t i = 0; i < 2; i++) add(&bench, &items[i], 1 + i, &chunk, 1);
+  wait_done(&items[0]);
+  wait_done(&items[1]);
+  assert_int_equal(items[0].code, RV_OK);
+  assert_int_equal(items[1].code, RV_UNKNOWN);
+  for (size_t i = 0; i < 2; i++) rv_stream_item_fini(&items[i].item);
+  drop_chunk(chunk);
+  tear_down(&bench);
+}
+
 static void a_plain_server_is_not_waited_for(void **state)
 {
   (void)state;
@@ -281,6 +304,7 @@ int main(void)
       cmocka_unit_test(a_stream_that_an_older_one_was_preferred_to_goes_on),
       cmocka_unit_test(what_is_in_doubt_is_not_said_to_have_failed_for_want_of_memory),
       cmocka_unit_test(what_no_call_before_has_sent_fails_for_want_of_memory),
+      cmocka_unit_test(what_is_in_doubt_is_told_so_when_a_server_has_no_room_for_half_a_minute),
       cmocka_unit_test(a_plain_server_is_not_waited_for),
       cmocka_unit_test(items_that_are_left_to_be_found_are_found_whatever_the_server_does),
       cmocka_unit_test(items_that_fill_every_buffer_all_arrive),

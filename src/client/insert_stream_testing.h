@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,10 @@ typedef struct fake_server {
   const char *state_header; /* NULL: a plain Reverb server */
   size_t end_after;         /* items, then the call ends; 0: never */
   rv_code end_code;
-  rv_code second_code;  /* the second call is ended with it as it begins; RV_OK: it is not */
+  rv_code second_code; /* the second call is ended with it as it begins; RV_OK: it is not */
+  rv_code later_code;  /* every call but the first is, */
+  int64_t later_ns;    /* and lasts so long by the bench's clock */
+  _Atomic int64_t skipped_ns;
   size_t confirm_until; /* items of the call below this place are confirmed, newest of each request first */
   uint64_t refuse;      /* key that is refused */
   bool garbage;         /* answers that are no message */
@@ -210,12 +214,23 @@ static inline bool on_call(void *context, rv_call *net_call, const char *path, c
   note(server->state[call->number % 8], rv_call_metadata(net_call, "reverie-server-state"));
   if (server->state_header != NULL) rv_call_set_header(net_call, "reverie-server-state", server->state_header);
   if (server->packs) rv_call_set_header(net_call, "reverie-packs", "1");
-  rv_code code = call->number == 1 ? server->second_code : RV_OK;
+  rv_code code = call->number == 0                                  ? RV_OK
+                 : call->number == 1 && server->later_code == RV_OK ? server->second_code
+                                                                    : server->later_code;
+  if (call->number > 0) atomic_fetch_add(&server->skipped_ns, server->later_ns);
   rv_mutex_unlock(&server->mutex);
   *events = &call_events;
   *user = call;
   if (code != RV_OK) rv_call_finish(net_call, code, "as the test wanted");
   return true;
+}
+
+static inline int64_t read_clock(void *context)
+{
+  fake_server *server = context;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  return rv_monotonic_ns(&env) + atomic_load(&server->skipped_ns);
 }
 
 /* ---- the client ---- */
@@ -233,6 +248,8 @@ static inline void set_up(test_bench *bench, const char *state_header)
   rv_error err = {.message = ""};
   memset(bench, 0, sizeof *bench);
   rv_env_fill(&bench->env, NULL);
+  bench->env.monotonic_ns = read_clock;
+  bench->env.context = &bench->server;
   fake_server *server = &bench->server;
   rv_mutex_init(&server->mutex, RV_RANK_WAIT, "fake server");
   rv_cond_init(&server->changed);

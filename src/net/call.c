@@ -106,6 +106,15 @@ void rv_call_top_up(rv_call *call)
   rv_session_check(call->session, rc); /* the call may be over */
 }
 
+static void give_up(rv_call *call, rv_code code, const char *text)
+{
+  if (call->server)
+    rv_call_reject(call, code, text);
+  else
+    rv_call_end(call, code, text, NGHTTP2_CANCEL, false);
+}
+
+/* What has come, or the rest of it, is not delivered. */
 static void refuse(rv_call *call, rv_code code, const char *format, ...) RV_PRINTF(3, 4);
 static void refuse(rv_call *call, rv_code code, const char *format, ...)
 {
@@ -114,10 +123,12 @@ static void refuse(rv_call *call, rv_code code, const char *format, ...)
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  if (call->server)
-    rv_call_reject(call, code, text);
-  else
-    rv_call_end(call, code, text, NGHTTP2_CANCEL, false);
+  if (!call->server || !call->delivered || call->events->on_refused == NULL) {
+    give_up(call, code, text);
+    return;
+  }
+  drop_received(call);
+  call->events->on_refused(call, call->user, code, text);
 }
 
 static void refuse_message(rv_call *call, rv_message_reader_result result)
@@ -345,9 +356,10 @@ void rv_call_send(rv_call *call, rv_pieces *pieces)
   if (!rv_sendq_push(&call->sendq, pieces)) {
     rv_pieces_fini(pieces);
     bool large = bytes > UINT32_MAX; /* else what an answer is about may have happened: not RESOURCE_EXHAUSTED */
-    refuse(call, large || !call->server ? RV_RESOURCE_EXHAUSTED : RV_UNAVAILABLE,
-           "a message of %zu bytes could not be queued: %s", bytes - RV_MESSAGE_PREFIX,
-           large ? "gRPC's messages are smaller than 4 GiB" : "out of memory");
+    char text[RV_ERROR_MESSAGE_MAX];
+    snprintf(text, sizeof text, "a message of %zu bytes could not be queued: %s", bytes - RV_MESSAGE_PREFIX,
+             large ? "gRPC's messages are smaller than 4 GiB" : "out of memory");
+    give_up(call, large || !call->server ? RV_RESOURCE_EXHAUSTED : RV_UNAVAILABLE, text);
     return;
   }
   if (call->server) {

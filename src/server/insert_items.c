@@ -87,17 +87,22 @@ static void on_completed_task(rv_task *task)
   while (references-- > 0) rv_server_stream_unref(&call->stream);
 }
 
-void rv_insert_items_cancel(rv_insert_call *call)
+bool rv_insert_items_cancel(rv_insert_call *call)
 {
+  bool all = true;
   /* The newest first: if a table lets one through meanwhile, it is the oldest, and the order stays what the client sent. */
   for (rv_link *link = call->pending.prev, *before; link != &call->pending; link = before) {
     before = link->prev;
     rv_insert_operation *operation = RV_CONTAINER(link, rv_insert_operation, link);
-    if (!rv_waiter_cancel(&operation->insert.waiter)) continue;
+    if (!rv_waiter_cancel(&operation->insert.waiter)) {
+      if (operation->is_tables) all = false;
+      continue;
+    }
     take_out(call, operation);
     release_operation(call, operation);
     rv_server_stream_unref(&call->stream); /* the caller holds another */
   }
+  return all;
 }
 
 /* ---- one item ---- */
@@ -154,6 +159,7 @@ static void submit(rv_insert_call *call)
   }
   while (next < n && call->in_request) {
     size_t taken = rv_table_insert_many(call->group_table, inserts + next, n - next, submitted);
+    for (size_t i = 0; i < taken; i++) group[next + i]->is_tables = submitted[i] == RV_SUBMIT_PENDING;
     for (size_t i = 0; i < taken; i++) {
       if (submitted[i] == RV_SUBMIT_PENDING) continue;
       rv_insert_operation *operation = group[next + i];
@@ -196,6 +202,7 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   insert->waiter.table = NULL;
   insert->waiter.error.message[0] = '\0';
   operation->call = call;
+  operation->is_tables = false;
   operation->sequence = item->sequence;
   operation->bytes = call->bytes_per_item;
   /* Counted before it is submitted: it may complete on another thread while the table still returns here. Until all of a group are

@@ -144,15 +144,15 @@ void rv_insert_call_update(rv_insert_call *call)
 
 void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
 {
+  if (code != RV_OK) rv_insert_items_drop_request(call);
+  bool all_taken_back = !call->by_reverie || rv_insert_items_cancel(call);
+  rv_insert_answers_send(call, true);
   if (rv_server_stream_is_open(&call->stream)) {
-    rv_insert_answers_send(call, true);
-    /* What is in, and waits for the disk, is not to be taken for failed with the rest. */
-    if (code == RV_RESOURCE_EXHAUSTED && call->by_reverie && call->num_keys > 0) code = RV_UNAVAILABLE;
+    /* What is in, and is not said yet or waits for the disk, is not to be taken for failed with the rest. */
+    if (code == RV_RESOURCE_EXHAUSTED && call->by_reverie && (call->num_keys > 0 || !all_taken_back)) code = RV_UNAVAILABLE;
     rv_server_stream_finish(&call->stream, code, message);
   }
   rv_insert_journal_cancel(call);
-  if (code != RV_OK) rv_insert_items_drop_request(call);
-  if (call->by_reverie) rv_insert_items_cancel(call);
   give_session_back(call);
 }
 
@@ -268,6 +268,16 @@ static void on_message(rv_call *net_call, void *user, rv_buf *buf, const uint8_t
   rv_server_stream_unref(&call->stream);
 }
 
+static void on_refused(rv_call *net_call, void *user, rv_code code, const char *message)
+{
+  rv_insert_call *call = user;
+  (void)net_call;
+  rv_server_stream_ref(&call->stream);
+  rv_insert_call_end(call, code, message);
+  rv_insert_call_update(call);
+  rv_server_stream_unref(&call->stream);
+}
+
 static void on_half_close(rv_call *net_call, void *user)
 {
   rv_insert_call *call = user;
@@ -305,8 +315,11 @@ static void on_close(rv_call *net_call, void *user, rv_code code, const char *me
   rv_server_stream_closed(&call->stream);
 }
 
-static const rv_call_events insert_events = {
-    .on_message = on_message, .on_half_close = on_half_close, .on_writable = on_writable, .on_close = on_close};
+static const rv_call_events insert_events = {.on_message = on_message,
+                                             .on_refused = on_refused,
+                                             .on_half_close = on_half_close,
+                                             .on_writable = on_writable,
+                                             .on_close = on_close};
 
 /* ---- life ---- */
 

@@ -27,6 +27,7 @@ enum {
 typedef struct rv_insert_operation {
   rv_insert insert;
   rv_insert_call *call;                       /* one reference while it is pending */
+  bool is_tables;                             /* it waits there, or has completed and was not answered yet */
   uint64_t sequence;                          /* 0: none */
   size_t bytes;                               /* its share of its message */
   rv_link link;                               /* in `pending` */
@@ -111,8 +112,8 @@ void rv_insert_items_init(rv_insert_call *call);
 void rv_insert_items_fini(rv_insert_call *call);
 /* Works off the message's items until none is left, too much waits, or others are to have their turn. */
 void rv_insert_items_advance(rv_insert_call *call);
-/* Takes back whatever still waits; the rest completes soon. */
-void rv_insert_items_cancel(rv_insert_call *call);
+/* Takes back whatever still waits; the rest completes soon. False: a table has completed some that are not answered yet. */
+bool rv_insert_items_cancel(rv_insert_call *call);
 void rv_insert_items_drop_request(rv_insert_call *call);
 /* After operations have completed: brings the call's state up to date (insert_stream.c). */
 void rv_insert_call_update(rv_insert_call *call);

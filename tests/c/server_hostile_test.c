@@ -88,6 +88,23 @@ static void a_message_over_the_bound_ends_its_call(void **state)
   expect_alive();
 }
 
+static void what_came_before_a_message_over_the_bound_is_confirmed(void **state)
+{
+  (void)state;
+  enum { ITEMS = 100 };
+  uint64_t keys[ITEMS];
+  rv_metadata writer = {"reverie-writer", "000102030405060708090a0b0c0d0e0f"};
+  uint8_t *large = calloc(1, 2 << 20);
+  test_stream *call = stream_open(&peer, INSERT, &writer, 1);
+  for (uint64_t i = 1; i <= ITEMS; i++) insert_numbered(call, "t", i, i);
+  stream_send_bytes(call, large, 2 << 20);
+  expect_keys(call, keys, ITEMS);
+  assert_int_equal(stream_end(call, NULL), RV_RESOURCE_EXHAUSTED);
+  stream_free(call);
+  free(large);
+  expect_alive();
+}
+
 static void a_chunk_whose_tensor_lies_about_itself_is_refused(void **state)
 {
   (void)state;
@@ -173,6 +190,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(a_malformed_message_ends_its_call_and_no_other),
       TEST(a_message_over_the_bound_ends_its_call),
+      TEST(what_came_before_a_message_over_the_bound_is_confirmed),
       TEST(a_chunk_whose_tensor_lies_about_itself_is_refused),
       TEST(noise_on_every_method_ends_calls_only),
   };
