@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 
+enum { SPARE_HOLDS = 16 }; /* of a turn's, kept as memory for others */
+
 /* With as few bits as so many need. */
 static void name_slots(rv_books *books, uint64_t slots)
 {
@@ -65,8 +67,6 @@ void rv_books_fini(rv_books *books)
   rv_map_fini(&books->layouts);
   for (size_t i = 0; i < RV_MAX_TEMPLATES; i++) rv_trajectory_unref(books->templates.entry[i].trajectory);
 }
-
-enum { SPARE_HOLDS = 16 };
 
 void rv_holds_free(rv_hold *spare)
 {
@@ -314,6 +314,7 @@ static rv_code attach_loose(rv_books *books, uint32_t slot, rv_trajectory *traje
     link->hold->num_loose++;
     link->hold->live_rows += link->rows;
   }
+  books->num_loose++;
   books->loose_memory += loose_bytes(loose);
   rv_item *item = rv_slab_at(&books->slab, slot);
   item->data = loose;
@@ -348,6 +349,7 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage)
   if (item->template_number == RV_LOOSE) {
     rv_loose *loose = item->data;
     uncount_layout(books, loose->trajectory->layout);
+    books->num_loose--;
     books->loose_memory -= loose_bytes(loose);
     drop_loose(books, loose, loose->num_links, garbage);
   } else {

@@ -99,7 +99,8 @@ typedef struct rv_books {
   rv_hold *spare_holds; /* memory for the next ones, linked by next_garbage */
   rv_memory *memory;    /* the store's account */
   size_t chunk_memory;
-  size_t loose_memory; /* of loose items */
+  uint32_t num_loose;  /* items */
+  size_t loose_memory; /* theirs */
   bool oldest_first;   /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
   rv_link sparse;
   rv_link cold; /* holds in the order in which they were taken, where `keeps_cold` (cold.h) */

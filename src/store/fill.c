@@ -9,24 +9,30 @@ enum {
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
   STEP_BYTES = 1 << 15,  /* copied in one step */
   STEP_ITEMS = 128,
-  BLOCK = 64,            /* looked up while those before it are copied */
-  LOOKED_BACK = 64,      /* items, for one whose rows lie in one chunk */
-  ODD_MAX = 16,          /* of a block: items that lie otherwise than planned, which take several times as long */
-  COLUMN_SLICES_MAX = 4, /* of theirs, as a mean */
+  BLOCK = 64,       /* looked up while those before it are copied */
+  LOOKED_BACK = 64, /* items, for one whose rows lie in one chunk */
   LINE = 64,
   NEAR_BYTES = 8 << 20, /* of chunks: fewer are in some cache */
-  ITEM_STEPS = 2,       /* small steps that one is worth, without its bytes */
-  BYTES_A_BUDGET_STEP = 128
+  BYTES_A_BUDGET_STEP = 128,
+  /* in small steps */
+  ITEM_STEPS = 2,                     /* an item, without its bytes */
+  ODD_STEPS = 8,                      /* one that lies otherwise than planned, more */
+  SLICE_STEPS = 3,                    /* and each slice of it */
+  ODD_STEPS_MAX = 2 * RV_TURN_BUDGET, /* of all such items in one step */
+  PLAN_STEPS = 64                     /* another plan */
 };
 
 /* The plan for items of this template takes the place of any other: mostly a table has one template. */
-static void plan_for(rv_table *table, uint16_t number, const rv_chunk *like)
+static void plan_for(rv_turn *turn, uint16_t number, const rv_chunk *like)
 {
+  rv_table *table = turn->table;
   rv_template *template = &table->books.templates.entry[number];
+  table->plan_template = number;
   if (template->plan != 0 && template->plan == table->plan_serial) return;
   rv_row_plan_make(&table->plan, template->trajectory, like);
   rv_row_shuffle_make(&table->shuffle, &table->plan);
   template->plan = ++table->plan_serial;
+  turn->budget -= PLAN_STEPS;
 }
 
 /* Where the chunk's rows begin, if they lie as planned. */
@@ -40,26 +46,47 @@ static bool hold_fits(const rv_table *table, rv_hold *hold)
 }
 
 /* Sequences over the end of a chunk are loose, many in a row where they overlap. */
-static const rv_item *newest_compact(const rv_slab *slab)
+static const rv_item *newest_compact(rv_turn *turn)
 {
+  const rv_slab *slab = &turn->table->books.slab;
   uint32_t slot = slab->newest;
   for (int i = 0; i < LOOKED_BACK && slot != RV_NO_SLOT; i++) {
     const rv_item *item = rv_slab_at(slab, slot);
     if (item->template_number != RV_LOOSE) return item;
     slot = item->prev;
+    turn->budget--;
   }
   return NULL;
 }
 
-size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
+/* The plan is that of a template which many items have: it stays as long as those of the newest item's are no more. False: there is
+ * none, or most items are loose, and would end the filling soon. */
+static bool choose_plan(rv_turn *turn)
 {
+  const rv_table *table = turn->table;
+  const rv_slab *slab = &table->books.slab;
+  const rv_template *templates = table->books.templates.entry, *planned = &templates[table->plan_template];
+  if (table->books.num_loose > slab->count / 2) return false;
+  const bool stays = planned->plan != 0 && planned->plan == table->plan_serial && planned->items > 0 && table->plan.whole;
+  const rv_item *item = rv_slab_at(slab, slab->newest);
+  if (item->template_number == RV_LOOSE) {
+    if (stays) return true;
+    item = newest_compact(turn);
+    if (item == NULL) return false;
+  }
+  if (stays && planned->items >= templates[item->template_number].items) return true;
+  plan_for(turn, (uint16_t)item->template_number, ((const rv_hold *)item->data)->chunk);
+  return table->plan.whole;
+}
+
+size_t rv_fill_most(rv_turn *turn, const rv_sampling *sampling, size_t k)
+{
+  const rv_table *table = turn->table;
   const rv_fill *fill = sampling->fill;
   if (fill == NULL || fill->done < sampling->count || sampling->max_bytes > 0 || table->config.max_times_sampled > 0) return 0;
-  const rv_item *item = newest_compact(&table->books.slab);
-  if (item == NULL) return 0;
-  plan_for(table, (uint16_t)item->template_number, ((const rv_hold *)item->data)->chunk);
+  if (!choose_plan(turn)) return 0;
   size_t bytes = table->plan.item_bytes;
-  if (!table->plan.whole || bytes > ITEM_BYTES_MAX) return 0;
+  if (bytes > ITEM_BYTES_MAX) return 0;
   size_t most = STEP_BYTES / (bytes + 1);
   if (most > STEP_ITEMS) most = STEP_ITEMS;
   return k < most ? k : most;
@@ -69,7 +96,7 @@ size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k)
 typedef struct rv_filled {
   rv_item *item[BLOCK];
   const uint8_t *rows[BLOCK];
-  size_t num_odd;
+  bool some_odd;
 } rv_filled;
 
 /* Of the slots from number i on: those whose items are of the template and lie in holds that were seen to be as planned. Returns the first
@@ -113,15 +140,20 @@ static const uint8_t *rows_of(const rv_item *item, const rv_slice *slice, const 
   return (*lane)->base == NULL || rv_chunk_is_spilled(chunk) ? NULL : (*lane)->base + (size_t)row * (*lane)->stride;
 }
 
-/* Is it copied in little time? */
-static bool is_in_place(const rv_books *books, const rv_item *item)
+/* What copying the item slice by slice costs; its rows are fetched. More than `most`: that, or something of it is not in place. */
+static size_t odd_steps(const rv_books *books, const rv_item *item, size_t most)
 {
   const rv_trajectory *trajectory = rv_books_trajectory(books, item);
-  const rv_lane *lane;
-  if (trajectory->num_slices > COLUMN_SLICES_MAX * trajectory->num_columns) return false;
-  for (uint32_t i = 0; i < trajectory->num_slices; i++)
-    if (rows_of(item, &trajectory->slices[i], &lane) == NULL) return false;
-  return true;
+  const size_t steps = ODD_STEPS + SLICE_STEPS * (size_t)trajectory->num_slices;
+  for (uint32_t i = 0; i < trajectory->num_slices && steps <= most; i++) {
+    const rv_slice *slice = &trajectory->slices[i];
+    const rv_lane *lane;
+    const uint8_t *rows = rows_of(item, slice, &lane);
+    if (rows == NULL) return most + 1;
+    __builtin_prefetch(rows, 0, 2);
+    if (slice->length > 0) __builtin_prefetch(rows + lane->stride * (size_t)(slice->length - 1), 0, 2);
+  }
+  return steps;
 }
 
 /* The item's rows are as planned, which was not known yet of its hold. */
@@ -131,18 +163,22 @@ static bool is_planned(rv_table *table, uint16_t number, const rv_item *item)
   return item->template_number == number && !rv_chunk_is_spilled(hold->chunk) && hold_fits(table, hold);
 }
 
-/* How many of the slots' items, from the first on, can be copied; their rows are fetched. */
-static size_t find_rows(rv_table *table, uint16_t number, const uint32_t *slots, size_t k, rv_filled *filled)
+/* How many of the slots' items, from the first on, can be copied; their rows are fetched. *odd: steps for those that lie otherwise than
+ * planned, in all blocks so far. */
+static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_filled *filled, size_t *odd)
 {
+  const uint16_t number = table->plan_template;
   size_t i = 0;
-  filled->num_odd = 0;
+  filled->some_odd = false;
   while ((i = find_planned(table, number, slots, i, k, filled)) < k) {
     rv_item *item = rv_slab_at(&table->books.slab, slots[i]);
     if (is_planned(table, number, item)) continue;
-    if (filled->num_odd == ODD_MAX || !is_in_place(&table->books, item)) break;
+    size_t most = ODD_STEPS_MAX - *odd, steps = odd_steps(&table->books, item, most);
+    if (steps > most) break;
+    *odd += steps;
     filled->item[i] = item;
     filled->rows[i++] = NULL;
-    filled->num_odd++;
+    filled->some_odd = true;
   }
   fetch_between(table, filled->rows, i);
   return i;
@@ -217,7 +253,7 @@ static void fill_block(rv_turn *turn, rv_fill *fill, const uint32_t *slots, cons
   rv_table *table = turn->table;
   for (size_t i = 0; i < k && table->snapshot != NULL; i++) rv_snapshot_changes(table, slots[i]);
   count(table, filled->item, k, fill);
-  if (filled->num_odd == 0)
+  if (!filled->some_odd)
     copy_planned(table, fill, filled->rows, k, fill->done);
   else
     copy_items(table, fill, filled, k);
@@ -240,18 +276,17 @@ size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots
   rv_table *table = turn->table;
   rv_fill *fill = sampling->fill;
   rv_filled filled[2];
-  const uint16_t number = (uint16_t)newest_compact(&table->books.slab)->template_number;
-  size_t begun = fill->done, done = 0, ready = find_rows(table, number, slots, at_most(k, BLOCK), &filled[0]);
+  size_t begun = fill->done, done = 0, odd = 0, ready = find_rows(table, slots, at_most(k, BLOCK), &filled[0], &odd);
   /* the next block's rows are on their way while this one's are copied */
   for (unsigned i = 0; ready > 0; i ^= 1) {
     size_t next = done + ready, wanted = ready < BLOCK ? 0 : at_most(k - next, BLOCK);
-    size_t found = find_rows(table, number, slots + next, wanted, &filled[i ^ 1]);
+    size_t found = find_rows(table, slots + next, wanted, &filled[i ^ 1], &odd);
     fill_block(turn, fill, slots + done, &filled[i], ready);
     done = next;
     ready = found;
   }
   if (done == 0) return 0;
-  turn->budget -= (int)(ITEM_STEPS * done + table->plan.item_bytes * done / BYTES_A_BUDGET_STEP);
+  turn->budget -= (int)(ITEM_STEPS * done + table->plan.item_bytes * done / BYTES_A_BUDGET_STEP + odd);
   uint64_t naming = rv_naming_of_all(table);
   fill->naming = begun == 0 || fill->naming == naming ? naming : 0;
   fill->table_size = (int64_t)table->books.slab.count;

@@ -1,8 +1,9 @@
 /* Draws that are copied at once: small rows go from the table straight into the caller's arrays, under the table's lock, without a
  * reference or a record for each.
  *
- * An operation that samples may carry a fill. What it fills comes first; from the first item that cannot be copied this way on
- * (large, encoded, or of another template) the rest is drawn as usual. */
+ * An operation that samples may carry a fill. What it fills comes first. Items lie as those of one template do that many have; a few
+ * others (of another template, in several chunks or in encoded ones) are copied slice by slice where their rows are in place. From the first
+ * item on that cannot be copied (large, compressed, on the disk, or one of too many others) the rest is drawn as usual. */
 #ifndef RV_STORE_FILL_H
 #define RV_STORE_FILL_H
 

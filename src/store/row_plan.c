@@ -24,9 +24,11 @@ static void choose_first(rv_row_plan *plan, const rv_trajectory *template, const
   }
 }
 
+/* Only rows that could be shuffled are asked for it, which takes a look at each tensor of the chunk, under the table's lock. */
 static size_t bytes_beside(const rv_chunk *chunk, size_t stride)
 {
   size_t bytes = 0;
+  if (stride > RV_SHUFFLE_STRIDE || chunk->num_columns > RV_SHUFFLE_STRIDE) return 0;
   for (uint32_t t = 0; t < chunk->num_columns; t++)
     if (chunk->lanes[t].stride == stride && chunk->lanes[t].row_bytes < stride) bytes += chunk->lanes[t].row_bytes;
   return bytes;
@@ -67,7 +69,7 @@ void rv_row_plan_make(rv_row_plan *plan, const rv_trajectory *template, const rv
     plan->column[c].planned = plan_column(plan, template, like, c);
     whole &= plan->column[c].planned && template->columns[c].spec->dtype != RV_STRING;
   }
-  plan->whole = whole;
+  plan->whole = whole && plan->item_bytes > 0;
 }
 
 bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk)

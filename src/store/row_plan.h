@@ -11,14 +11,15 @@ enum { RV_PLAN_COLUMNS = 32 };
 
 typedef struct rv_row_plan {
   bool any;             /* some column is planned */
-  bool whole;           /* all are, and none holds strings: an item can be copied by its plan alone */
+  bool whole;           /* all are, some row has bytes, and none holds strings: an item can be copied by its plan alone */
   uint32_t num_columns; /* of the items; those beyond RV_PLAN_COLUMNS are not planned */
   uint32_t num_tensors; /* of the chunk */
   uint32_t first;       /* the first planned tensor */
   size_t stride;        /* from row to row, in every planned tensor */
-  size_t beside_bytes;  /* of a row of all tensors that lie beside each other at this stride, planned or not */
-  size_t item_bytes;    /* of all planned columns */
-  int64_t longest;      /* rows of the longest of them */
+  size_t
+      beside_bytes; /* of a row of all tensors that lie beside each other at this stride, planned or not; 0: too many to be asked */
+  size_t item_bytes; /* of all planned columns */
+  int64_t longest;   /* rows of the longest of them */
   struct {
     bool planned;
     uint32_t tensor;

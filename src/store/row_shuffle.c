@@ -89,7 +89,7 @@ static bool find_columns(rv_row_shuffle *shuffle, const rv_row_plan *plan)
 /* As many rows as two vectors take, with nothing between them that the items do not have. */
 static bool group_rows(rv_row_shuffle *shuffle, const rv_row_plan *plan)
 {
-  if (shuffle->stride > VECTOR || shuffle->width != plan->beside_bytes) return false;
+  if (shuffle->stride > RV_SHUFFLE_STRIDE || shuffle->width != plan->beside_bytes) return false;
   shuffle->rows = (2 * VECTOR - shuffle->width) / shuffle->stride + 1;
   if (shuffle->rows > shuffle->length) shuffle->rows = shuffle->length;
   size_t bytes = (shuffle->rows - 1) * shuffle->stride + shuffle->width;

@@ -2,7 +2,7 @@
  *
  * Piece by piece a row of four columns is four loads and four stores, and a core stores once a cycle however few the bytes. Here a group of
  * rows is loaded as two vectors of 64 bytes, and a permutation and a store make what one column has of all of them. Nothing is read but
- * columns that the items have: whoever writes others meanwhile is not met. */
+ * columns that the items have, and what pads their rows: no byte that anybody may write meanwhile. */
 #ifndef RV_STORE_ROW_SHUFFLE_H
 #define RV_STORE_ROW_SHUFFLE_H
 
@@ -12,7 +12,7 @@
 
 struct rv_row_plan;
 
-enum { RV_SHUFFLE_PIECES = 16, RV_SHUFFLE_WIDTHS = 7 };
+enum { RV_SHUFFLE_STRIDE = 64 /* and less, from row to row */, RV_SHUFFLE_PIECES = 16, RV_SHUFFLE_WIDTHS = 7 };
 
 /* What one store writes: of one column, for all rows of a group. */
 typedef struct rv_shuffle_piece {

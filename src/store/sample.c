@@ -132,7 +132,7 @@ static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
   uint32_t slots[RV_DRAWS_STEP];
   double probabilities[RV_DRAWS_STEP];
   const rv_slab *slab = &table->books.slab;
-  size_t fillable = rv_fill_most(table, sampling, k);
+  size_t fillable = rv_fill_most(turn, sampling, k);
   if (fillable == 0 && k > AT_ONCE) k = AT_ONCE;
   double *chances = fillable > 0 ? sampling->fill->probabilities + sampling->count : probabilities;
   if (fillable > 0) k = fillable;

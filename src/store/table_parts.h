@@ -139,13 +139,16 @@ struct rv_table {
   uint64_t naming;       /* of the items inserted last */
   uint64_t naming_since; /* the first of them, in the order of insertion; 0: no other item is present */
 
-  rv_form *forms[RV_MAX_FORMS];    /* used longest ago last */
-  _Atomic(rv_hold *) left_holds;   /* by the last turn that let some go, outside the lock: memory for books.spare_holds */
+  rv_form *forms[RV_MAX_FORMS]; /* used longest ago last */
+  /* Memory of holds that the last turn left which let some go, outside the lock. The next rv_table_insert_many takes it (books.spare_holds),
+   * or another turn that leaves some frees it. */
+  _Atomic(rv_hold *) left_holds;
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
 
-  rv_row_plan plan; /* of the template sampled last */
+  rv_row_plan plan; /* of a template that many items have (fill.c) */
   rv_row_shuffle shuffle;
   uint64_t plan_serial;
+  uint16_t plan_template;
 
   rv_link inserts, samples; /* queues */
   int64_t pending_inserts, pending_samples;
@@ -288,7 +291,7 @@ void rv_table_count_books(rv_table *table);
 /* ---- draws copied at once (fill.h) ---- */
 
 /* How many of the next k draws may be filled in one step; 0: this table's items cannot. An item is present. */
-size_t rv_fill_most(rv_table *table, const rv_sampling *sampling, size_t k);
+size_t rv_fill_most(rv_turn *turn, const rv_sampling *sampling, size_t k);
 /* Counts and copies the items at these slots, up to the first that cannot be copied this way; how many. fill->probabilities are the
  * caller's to set. After rv_fill_most. */
 size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k);

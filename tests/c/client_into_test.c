@@ -131,13 +131,13 @@ TEST(sequences_land_in_arrays_too)
 
 /* Steps of three columns, each with its number in them; an item of the last LONG ends with every one. */
 enum { LONG = 9 };
-static void put_overlapping(fixture *f, const char *table, int64_t steps)
+static void put_overlapping(rv_client *client, const char *table, int64_t steps)
 {
   rv_error err;
   static const int64_t three[] = {3};
   rv_writer *writer;
   rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = LONG};
-  assert_ok(rv_writer_new(f->client, &config, &writer, &err));
+  assert_ok(rv_writer_new(client, &config, &writer, &err));
   for (int64_t step = 0; step < steps; step++) {
     const float obs[3] = {(float)step, (float)step + 0.25f, (float)step + 0.5f};
     const uint8_t parity = (uint8_t)(step % 2);
@@ -158,35 +158,107 @@ static void put_overlapping(fixture *f, const char *table, int64_t steps)
   rv_writer_free(writer);
 }
 
-TEST(sequences_that_overlap_and_lie_in_two_chunks_land_whole)
+static struct {
+  uint8_t parity[B][LONG];
+  float obs[B][LONG][3];
+  int64_t number[B][LONG];
+  double priorities[B];
+  void *columns[3];
+} overlapping;
+
+static rv_batch_arrays arrays_for_overlapping(fixture *f)
+{
+  overlapping.columns[0] = overlapping.parity;
+  overlapping.columns[1] = overlapping.obs;
+  overlapping.columns[2] = overlapping.number;
+  rv_batch_arrays arrays = arrays_for(f, "replay", overlapping.columns);
+  arrays.priorities = overlapping.priorities;
+  return arrays;
+}
+
+/* A batch of them, whole. */
+static void sample_overlapping(rv_client *client, rv_batch_arrays *arrays)
 {
   rv_error err;
+  assert_ok(rv_client_sample_into(client, "replay", B, arrays, &long_enough, &err));
+  assert_int_equal(arrays->count, B);
+  for (size_t i = 0; i < B; i++) {
+    const int64_t *number = overlapping.number[i];
+    assert_true((double)number[0] == overlapping.priorities[i]);
+    for (int j = 0; j < LONG; j++) {
+      assert_int_equal(number[j], number[0] + j);
+      assert_int_equal(overlapping.parity[i][j], number[j] % 2);
+      for (int k = 0; k < 3; k++) assert_true(overlapping.obs[i][j][k] == (float)number[j] + 0.25f * (float)k);
+    }
+  }
+}
+
+TEST(sequences_that_overlap_and_lie_in_two_chunks_land_whole)
+{
   enum { STEPS = 700 };
-  static uint8_t parity[B][LONG];
-  static float obs[B][LONG][3];
-  static int64_t number[B][LONG];
-  static double priorities[B];
-  put_overlapping(f, "replay", STEPS);
-  void *columns[] = {parity, obs, number};
-  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
-  arrays.priorities = priorities;
+  put_overlapping(f->client, "replay", STEPS);
+  rv_batch_arrays arrays = arrays_for_overlapping(f);
   bool seen[STEPS] = {false};
   for (int round = 0; round < 20; round++) {
-    assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
-    assert_int_equal(arrays.count, B);
-    for (size_t i = 0; i < B; i++) {
-      assert_true((double)number[i][0] == priorities[i]);
-      seen[number[i][0]] = true;
-      for (int j = 0; j < LONG; j++) {
-        assert_int_equal(number[i][j], number[i][0] + j);
-        assert_int_equal(parity[i][j], number[i][j] % 2);
-        for (int k = 0; k < 3; k++) assert_true(obs[i][j][k] == (float)number[i][j] + 0.25f * (float)k);
-      }
-    }
+    sample_overlapping(f->client, &arrays);
+    for (size_t i = 0; i < B; i++) seen[overlapping.number[i][0]] = true;
   }
   int missing = 0; /* 6,000 draws of 692: one is left out with a chance of 2 in 10,000 */
   for (int i = 0; i + LONG <= STEPS; i++) missing += seen[i] ? 0 : 1;
   assert_true(missing <= 5);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+/* Those of a server's callers lie in chunks that are encoded: a few among the others, then as many, then nothing else. */
+TEST(sequences_in_this_process_and_from_elsewhere_stand_in_one_batch)
+{
+  rv_error err;
+  fixture here = *f;
+  here.way = IN_PROCESS;
+  rv_client_config config = {.size = sizeof config, .store = f->store};
+  assert_ok(rv_client_new(&config, &here.client, &err));
+  put_overlapping(here.client, "replay", 500);
+  rv_batch_arrays arrays = arrays_for_overlapping(&here);
+  sample_overlapping(here.client, &arrays);
+  static const int64_t steps[] = {60, 80, 150, 250, 1100};
+  for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+    put_overlapping(f->client, "replay", steps[i]);
+    for (int round = 0; round < 4; round++) sample_overlapping(here.client, &arrays);
+  }
+  int64_t before = samples_counted(f, "replay");
+  sample_overlapping(here.client, &arrays);
+  assert_int_equal(samples_counted(f, "replay"), before + B);
+  rv_client_free(here.client);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+/* They stand in chunks beside large columns, which the items do not have. */
+TEST(items_of_no_bytes_are_drawn_like_any_other)
+{
+  rv_error err;
+  enum { SIZE = 128 << 10, STEPS = 160 }; /* 20 MiB */
+  static const int64_t size[] = {SIZE}, nothing[] = {0};
+  static uint8_t large[SIZE];
+  static double priorities[B];
+  rv_writer *writer;
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 2, .columns_share_chunks = true};
+  assert_ok(rv_writer_new(f->client, &config, &writer, &err));
+  for (int64_t step = 0; step < STEPS; step++) {
+    const rv_cell cells[] = {{0, {.dtype = RV_UINT8, .rank = 1, .shape = size, .data = large}},
+                             {1, {.dtype = RV_FLOAT32, .rank = 1, .shape = nothing, .data = large}}};
+    assert_ok(rv_writer_append(writer, cells, 2, false, &err));
+    const rv_run run = {1, 1, step, 1};
+    const rv_item_column column = {.runs = &run, .num_runs = 1};
+    assert_ok(rv_writer_create_item(writer, "replay", (double)step, &column, 1, NULL, &err));
+  }
+  assert_ok(rv_writer_flush(writer, 0, &long_enough, &err));
+  void *columns[] = {large};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  arrays.priorities = priorities;
+  assert_ok(rv_client_sample_into(f->client, "replay", B, &arrays, &long_enough, &err));
+  assert_int_equal(arrays.count, B);
+  for (size_t i = 0; i < B; i++) assert_true(priorities[i] >= 0 && priorities[i] < STEPS);
+  rv_writer_free(writer);
   rv_layout_unref((rv_layout *)arrays.layout);
 }
 
@@ -304,6 +376,8 @@ int main(void)
       EVERY_WAY(rows_that_a_small_table_lets_go_of_are_never_seen),
       EVERY_WAY(sequences_land_in_arrays_too),
       EVERY_WAY(sequences_that_overlap_and_lie_in_two_chunks_land_whole),
+      EVERY_WAY(sequences_in_this_process_and_from_elsewhere_stand_in_one_batch),
+      EVERY_WAY(items_of_no_bytes_are_drawn_like_any_other),
       EVERY_WAY(large_rows_land_in_arrays_too),
       EVERY_WAY(a_short_batch_says_how_many),
       EVERY_WAY(items_of_another_layout_are_not_drawn),
