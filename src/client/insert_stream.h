@@ -87,9 +87,9 @@ typedef struct rv_stream_item {
   uint8_t *body; /* the serialized PrioritizedItem, without a sequence number; NULL: it is to be made of `like` */
   size_t body_size;
   rv_item_form *like; /* one reference, or NULL */
-  uint64_t
-      form; /* the bodies of items of one form differ in key, priority and chunks alone, and each slice is of a chunk of its own,
-                    in their order; 0: it has none */
+  /* The bodies of items of one form differ in key, priority and chunks alone, and each slice is of a chunk of its own, in their order; 0:
+   * it has none. */
+  uint64_t form;
   double priority;
   rv_stream_chunk **chunks; /* distinct; one reference each */
   uint32_t num_chunks;

@@ -182,6 +182,8 @@ static uint64_t note_form(rv_writer *writer, const rv_wire_item *wire)
 static rv_code serialize(rv_remote_item *item, const rv_wire_item *wire, rv_error *err)
 {
   item->body.size = 0;
+  rv_item_form_unref(item->stream.like);
+  item->stream.like = NULL;
   rv_wire_item_serialize(&item->body, wire);
   if (item->body.failed) {
     item->body.failed = false;
@@ -228,6 +230,7 @@ static rv_code describe(rv_writer *writer, rv_remote_item *item, rv_error *err)
     return serialize(item, &wire, err);
   }
   item->stream.form = form->number;
+  if (!rv_item_form_is_shared(form)) item->flight.own_bytes += sizeof *form; /* of the first that has it */
   rv_item_form_share(&item->stream.like, form);
   item->stream.body = NULL;
   item->stream.body_size = 0;
@@ -272,8 +275,9 @@ rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, doubl
   item->flight.key = rv_writer_random_key(writer);
   item->priority = priority;
   item->num_ready = 0;
+  item->flight.own_bytes = sizeof *item + 2 * item->room * sizeof(void *);
   rv_code code = describe(writer, item, err);
-  item->flight.own_bytes = sizeof *item + 2 * item->room * sizeof(void *) + item->body.capacity;
+  item->flight.own_bytes += item->body.capacity;
   if (code == RV_OK) code = keep_columns(writer, item, err);
   if (code == RV_OK) code = rv_flight_begin(writer, &item->flight, err);
   if (code != RV_OK) {

@@ -78,7 +78,7 @@ struct rv_server_stream {
   const rv_server_stream_ops *ops;
   rv_server *server;
   rv_loop *loop;
-  rv_server_loop *home;    /* where it is listed; not set where it could not begin */
+  rv_server_loop *home;    /* where it is listed; NULL where it could not begin */
   rv_call *call;           /* NULL once on_close has come */
   rv_access *access;       /* that was in force when it began; NULL: nobody was asked */
   const rv_caller *caller; /* of it; NULL: nobody was asked */

@@ -61,6 +61,7 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->ops = ops;
   stream->server = server;
   stream->loop = rv_call_loop(call);
+  stream->home = NULL;
   stream->call = call;
   stream->finished = false;
   stream->access = NULL;
