@@ -41,9 +41,10 @@ void rv_sampler_wait_on(const rv_sampler *sampler, rv_patience *patience);
 void rv_sampler_has_waited(rv_sampler *sampler, const rv_patience *patience);
 
 /* Instead of `next` again and again: samples that look as the sink's items do are copied into its arrays, those that have not come yet
- * as they arrive. Waits until the sink has taken `each`, then goes on with what is there, in multiples of `each` and up to `most`. RV_OK:
- * so it did, or, with *unlike, the next sample is one for rv_sampler_next: it looks otherwise, or its kind is yet to be checked, or this
- * sampler draws in process. Otherwise as rv_sampler_next; what the sink took before counts as given. */
+ * as they arrive. Waits until the sink, which comes with at most `each`, has taken `each`, then goes on with what is there, in multiples of
+ * `each` and up to `most`. RV_OK: so it did, or, with *unlike, the next sample is one for rv_sampler_next: it looks otherwise, or (where the
+ * sink has none yet) its kind is to be checked, or this sampler draws in process. Otherwise as rv_sampler_next; what the sink took before
+ * counts as given, and is never more than `each`. */
 rv_code rv_sampler_take_into(rv_sampler *sampler, rv_sink *sink, size_t each, size_t most, const rv_wait *wait, bool *unlike,
                              rv_error *err);
 

@@ -72,21 +72,61 @@ static rv_code fill(rv_remote_sampler *sampler, rv_pour *pour, rv_patience *pati
   }
 }
 
-/* What is ready beyond the first `each`, in multiples of it. */
-static size_t find_more(rv_remote_sampler *sampler, const rv_sink *sink, size_t each, size_t most)
+/* ---- beyond the first `each` ---- */
+
+/* Copies n that are ready into the sink; they stay ready. false: one of them could not be copied, and the sink is as before. */
+static bool copy_ready(rv_remote_sampler *sampler, rv_sink *sink, size_t n)
 {
-  if (most - sink->taken < each) return 0;
-  rv_mutex_lock(&sampler->mutex);
-  size_t ready = rv_remote_sampler_count_ready(sampler, sink, most - sink->taken);
-  rv_mutex_unlock(&sampler->mutex);
-  return ready / each * each;
+  const rv_sink before = *sink;
+  for (size_t done = 0; done < n;) {
+    rv_draw draws[AT_ONCE];
+    size_t some = n - done < AT_ONCE ? n - done : AT_ONCE;
+    rv_mutex_lock(&sampler->mutex);
+    rv_remote_sampler_look_at_ready(sampler, done, draws, some);
+    rv_mutex_unlock(&sampler->mutex);
+    if (rv_sink_take(sink, draws, some, NULL) != RV_OK) {
+      *sink = before;
+      return false;
+    }
+    done += some;
+  }
+  return true;
+}
+
+static void drop_ready(rv_remote_sampler *sampler, size_t n)
+{
+  while (n > 0) {
+    rv_draw draws[AT_ONCE];
+    rv_mutex_lock(&sampler->mutex);
+    size_t some = rv_remote_sampler_take_ready(sampler, NULL, draws, n < AT_ONCE ? n : AT_ONCE);
+    bool must = rv_remote_sampler_must_tell(sampler);
+    rv_mutex_unlock(&sampler->mutex);
+    rv_remote_sampler_tell(sampler, must);
+    rv_draws_release(draws, some);
+    n -= some;
+  }
+}
+
+/* What is there already comes along, in multiples of `each`. Nothing fails here: where one cannot be copied, its multiple stays ready, for the
+ * call whose first it is, which says so. */
+static void take_more(rv_remote_sampler *sampler, rv_sink *sink, size_t each, size_t most)
+{
+  size_t unit = each < AT_ONCE ? AT_ONCE / each * each : each; /* multiples that are copied at once */
+  while (sink->taken + each <= most) {
+    size_t left = most - sink->taken;
+    rv_mutex_lock(&sampler->mutex);
+    size_t n = rv_remote_sampler_count_ready(sampler, sink, left < unit ? left : unit) / each * each;
+    rv_mutex_unlock(&sampler->mutex);
+    if (n == 0 || !copy_ready(sampler, sink, n)) return;
+    drop_ready(sampler, n);
+  }
 }
 
 rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t each, size_t most, const rv_wait *wait,
                                     bool *unlike, rv_error *err)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
-  *unlike = !rv_is_layout_checked(&sampler->check, common->client, sink->fill.layout);
+  *unlike = sink->taken == 0 && !rv_is_layout_checked(&sampler->check, common->client, sink->fill.layout);
   if (*unlike) return RV_OK;
   rv_patience patience;
   rv_remote_sampler_begin_patience(sampler, wait, &patience);
@@ -94,6 +134,6 @@ rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t ea
   rv_code code = fill(sampler, &pour, &patience, unlike, err);
   if (code != RV_OK) rv_sampler_has_waited(common, &patience);
   if (code != RV_OK || *unlike) return code;
-  pour.until += find_more(sampler, sink, each, most);
-  return fill(sampler, &pour, &patience, unlike, err);
+  take_more(sampler, sink, each, most);
+  return RV_OK;
 }

@@ -29,6 +29,19 @@ typedef struct fixture {
   int32_t times[CAPACITY];
 } fixture;
 
+/* Takes the chunk. */
+static rv_trajectory *rows_of(rv_client *client, rv_chunk *chunk, int32_t length)
+{
+  rv_slice slice = {.chunk = chunk, .length = length};
+  uint32_t one = 1;
+  bool squeeze = length == 1;
+  rv_trajectory_desc desc = {.slices = &slice, .num_slices = &one, .squeeze = &squeeze, .num_columns = 1};
+  rv_trajectory *out;
+  assert_int_equal(rv_trajectory_new(client->layouts, &desc, &out, NULL), RV_OK);
+  rv_chunk_unref(chunk);
+  return out;
+}
+
 static rv_trajectory *trajectory_of(rv_client *client, int64_t first, int32_t length)
 {
   rv_spec spec = {.name = "", .dtype = RV_INT64, .rank = 0};
@@ -41,14 +54,19 @@ static rv_trajectory *trajectory_of(rv_client *client, int64_t first, int32_t le
     assert_int_equal(rv_segment_put(chunk, 0, i, &row, NULL), RV_OK);
   }
   rv_segment_publish(chunk, 0, length);
-  rv_slice slice = {.chunk = chunk, .length = length};
-  uint32_t one = 1;
-  bool squeeze = length == 1;
-  rv_trajectory_desc desc = {.slices = &slice, .num_slices = &one, .squeeze = &squeeze, .num_columns = 1};
-  rv_trajectory *out;
-  assert_int_equal(rv_trajectory_new(client->layouts, &desc, &out, NULL), RV_OK);
-  rv_chunk_unref(chunk);
-  return out;
+  return rows_of(client, chunk, length);
+}
+
+/* As `single`, but its row cannot be decoded. */
+static rv_trajectory *broken(rv_client *client)
+{
+  const uint8_t content[] = {sizeof(int64_t), 1, 0}; /* snappy: a copy of what is 0 bytes back */
+  const int64_t shape = 1;
+  rv_encoded tensor = {.dtype = RV_INT64, .rank = 1, .shape = &shape, .content = content, .content_size = sizeof content};
+  rv_chunk_meta meta = {.key = 1};
+  rv_chunk *chunk;
+  assert_int_equal(rv_chunk_new_encoded_copy(&meta, &tensor, 1, content, sizeof content, &chunk, NULL), RV_OK);
+  return rows_of(client, chunk, 1);
 }
 
 static void set_up_with(fixture *f, int64_t max_samples)
@@ -88,8 +106,8 @@ static void tear_down(fixture *f)
   rv_client_free(f->client);
 }
 
-/* Samples number `first` and following, each its number's row; then `pairs` of the other kind. */
-static void deliver(fixture *f, int64_t first, size_t n, size_t pairs)
+/* Samples number `first` and following, each its number's row, but `bad` (-1: none), which cannot be decoded; then `pairs` of the other kind. */
+static void deliver_with(fixture *f, int64_t first, size_t n, size_t pairs, int64_t bad)
 {
   rv_draw draws[CAPACITY];
   bool due;
@@ -100,9 +118,16 @@ static void deliver(fixture *f, int64_t first, size_t n, size_t pairs)
                          .priority = (double)value,
                          .table_size = value + 7,
                          .times_sampled = (int32_t)value + 1,
-                         .trajectory = i < n ? trajectory_of(f->client, value, 1) : rv_trajectory_ref(f->pair)};
+                         .trajectory = value == bad ? broken(f->client)
+                                       : i < n      ? trajectory_of(f->client, value, 1)
+                                                    : rv_trajectory_ref(f->pair)};
   }
   assert_int_equal(rv_remote_sampler_deliver(f->sampler, draws, n + pairs, &due), RV_OK);
+}
+
+static void deliver(fixture *f, int64_t first, size_t n, size_t pairs)
+{
+  deliver_with(f, first, n, pairs, -1);
 }
 
 static void assert_taken(const fixture *f, int64_t first, size_t n)
@@ -253,6 +278,50 @@ static void one_that_looks_otherwise_is_left_for_next(void **state)
   tear_down(&f);
 }
 
+static void one_that_cannot_be_read_is_told_of_once_and_costs_nothing_of_the_batches_before(void **state)
+{
+  (void)state;
+  for (size_t each = 1; each <= 66; each += 5) {
+    fixture f;
+    bool unlike, seen[CAPACITY] = {false};
+    int failures = 0;
+    set_up(&f);
+    deliver_with(&f, 0, 100, 0, 70);
+    for (rv_code code = RV_OK; code != RV_DEADLINE_EXCEEDED;) {
+      code = take_now(&f, each, &unlike);
+      assert_true(f.sink.taken <= each || f.sink.taken % each == 0);
+      if (code != RV_OK && code != RV_DEADLINE_EXCEEDED) assert_int_equal(code, RV_DATA_LOSS);
+      failures += code == RV_DATA_LOSS;
+      if (code == RV_DATA_LOSS) continue; /* the next go behind what came before */
+      for (size_t i = 0; i < f.sink.taken; i++) seen[f.values[i]] = true;
+      f.sink.taken = 0;
+    }
+    assert_int_equal(failures, 1);
+    for (size_t i = 0; i < 70 / each * each; i++) assert_true(seen[i]);
+    for (size_t i = 71; each == 1 && i < CAPACITY; i++) assert_true(seen[i]);
+    tear_down(&f);
+  }
+}
+
+static void a_batch_that_was_begun_goes_on_though_the_tables_become_known(void **state)
+{
+  (void)state;
+  fixture f;
+  bool unlike;
+  set_up(&f);
+  deliver(&f, 0, 2, 0);
+  assert_int_equal(take_now(&f, 4, &unlike), RV_DEADLINE_EXCEEDED);
+  assert_int_equal(rv_client_learn_tables(f.client, (rv_span){0}, NULL, NULL), RV_OK);
+  deliver(&f, 2, 3, 0);
+  assert_int_equal(take_now(&f, 4, &unlike), RV_OK);
+  assert_false(unlike);
+  assert_taken(&f, 0, 4);
+  f.sink.taken = 0;
+  assert_int_equal(take_now(&f, 4, &unlike), RV_OK);
+  assert_true(unlike); /* to be checked */
+  tear_down(&f);
+}
+
 static void the_end_keeps_what_came(void **state)
 {
   (void)state;
@@ -291,6 +360,8 @@ int main(void)
       cmocka_unit_test(what_was_ready_before_comes_before),
       cmocka_unit_test(beyond_the_first_batch_only_whole_ones_that_are_there_are_taken),
       cmocka_unit_test(one_that_looks_otherwise_is_left_for_next),
+      cmocka_unit_test(one_that_cannot_be_read_is_told_of_once_and_costs_nothing_of_the_batches_before),
+      cmocka_unit_test(a_batch_that_was_begun_goes_on_though_the_tables_become_known),
       cmocka_unit_test(the_end_keeps_what_came),
       cmocka_unit_test(who_sleeps_is_woken_by_cancel),
   };

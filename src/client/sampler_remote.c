@@ -136,11 +136,16 @@ size_t rv_remote_sampler_count_ready(const rv_remote_sampler *sampler, const rv_
   return fitting;
 }
 
+void rv_remote_sampler_look_at_ready(const rv_remote_sampler *sampler, size_t first, rv_draw *out, size_t n)
+{
+  for (size_t i = 0; i < n; i++) out[i] = *ready_at(sampler, first + i);
+}
+
 size_t rv_remote_sampler_take_ready(rv_remote_sampler *sampler, const rv_sink *sink, rv_draw *out, size_t want)
 {
   size_t n = rv_remote_sampler_count_ready(sampler, sink, want);
   if (n == 0) return 0;
-  for (size_t i = 0; i < n; i++) out[i] = *ready_at(sampler, i);
+  rv_remote_sampler_look_at_ready(sampler, 0, out, n);
   sampler->count -= n;
   sampler->head = sampler->count == 0 ? 0 : (sampler->head + n) & (sampler->capacity - 1); /* 0: whose memory was used last */
   sampler->handed_out += (int64_t)n;

@@ -101,6 +101,8 @@ void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_er
 size_t rv_remote_sampler_take_ready(rv_remote_sampler *sampler, const rv_sink *sink, rv_draw *out, size_t want);
 /* How many it would take. */
 size_t rv_remote_sampler_count_ready(const rv_remote_sampler *sampler, const rv_sink *sink, size_t want);
+/* Ready ones, number `first` and following, which are there: what is written to `out` stays the sampler's until they are taken. */
+void rv_remote_sampler_look_at_ready(const rv_remote_sampler *sampler, size_t first, rv_draw *out, size_t n);
 /* Nothing is ready: RV_OK, or why nothing will be. */
 rv_code rv_remote_sampler_check_over(const rv_remote_sampler *sampler, rv_error *err);
 /* From now on the consumer waits; `pour` may be NULL. */

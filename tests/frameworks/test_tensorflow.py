@@ -139,6 +139,19 @@ def test_a_batch_waits_for_the_rest_of_it(serve, floats):
     assert [batch.data.numpy()[:, -1].tolist() for batch in got] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
+@pytest.mark.parametrize("floats", [4, 30_000])
+def test_a_batch_goes_on_after_a_long_pause_in_the_middle_of_it(serve, floats):
+    server = numbered(serve, 6, floats)
+    shape = tf.TensorShape([floats])
+    batches = iter(TrajectoryDataset(server.address, "replay", tf.float32, shape, 100).batch(4))
+    first = next(batches)
+    late = threading.Timer(0.3, add_numbered, (server, range(6, 12), floats))
+    late.start()
+    got = [first, next(batches), next(batches)]
+    late.join()
+    assert np.concatenate([batch.data.numpy()[:, -1] for batch in got]).tolist() == list(range(12))
+
+
 @pytest.mark.parametrize(("alike", "text"), [(10, "look different"), (8, "Received incompatible tensor")])
 def test_items_that_look_different_from_those_before_are_not_batched_with_them(serve, alike, text):
     address = sequences(serve, [2] * alike + [3], **FIFO)
