@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from reverie import _core
+
 try:  # not public; without it, iterators are TensorFlow's own
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 except ImportError:
@@ -58,6 +60,7 @@ if OwnedIterator is not None:
         def _next_internal(self) -> Any:
             if not tf.executing_eagerly():
                 return super()._next_internal()
+            _core.settle_interrupts()
             try:
                 tensors = tf.raw_ops.IteratorGetNext(
                     iterator=self._iterator_resource, output_types=self._flat_output_types, output_shapes=self._flat_output_shapes

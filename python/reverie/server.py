@@ -322,11 +322,15 @@ class Server:
 
     @staticmethod
     def _drain(server: _core.Server, milliseconds: int) -> None:
-        """In a thread of its own: a wait for that is one which Ctrl-C ends."""
+        """In a thread of its own: a wait for that is one which Ctrl-C ends. In the interpreter's last moments there can be none."""
         try:
             if milliseconds > 0:
                 draining = threading.Thread(target=server.stop, args=(milliseconds,), name="reverie-drain", daemon=True)
-                draining.start()
+                try:
+                    draining.start()
+                except RuntimeError:  # from Python 3.12 on in a function of atexit
+                    server.stop(milliseconds)
+                    return
                 while draining.is_alive():
                     draining.join(LOOK)
         finally:

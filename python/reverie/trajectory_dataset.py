@@ -38,7 +38,9 @@ class TrajectoryDataset(SampleDataset):
     -----
     ``dataset.batch(n)`` on items of fixed shapes is gathered as batches and takes nothing apart in the graph.
 
-    What is waited for longer than 10 s is logged. Ctrl-C ends a wait as it ends one of `TFClient`.
+    What is waited for longer than 10 s is logged. Ctrl-C ends a wait as it ends one of `TFClient`: where the
+    program handles SIGINT by a function that raises nothing, say one that sets a flag, the element that is waited for raises
+    `tf.errors.CancelledError`; look at the flag there, and go on with the iterator if you like.
     """
 
     _timesteps = False

@@ -107,6 +107,8 @@ void core_wait_end(core_wait *wait, rv_code code);
 /* call_in_graph(function, arguments): on a thread of TensorFlow's, which runs no signal handlers. What waits in there ends by Ctrl-C all the same,
  * with CancelledError (interrupts.h). */
 PyObject *core_call_in_graph(PyObject *module, PyObject *args);
+/* settle_interrupts(): interrupts_settle. */
+PyObject *core_settle_interrupts(PyObject *module, PyObject *none);
 /* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
 

@@ -178,6 +178,9 @@ static PyMethodDef module_methods[] = {
      "The same as `function(*arguments)`, for threads of TensorFlow's on whose result the main thread waits: Ctrl-C ends what "
      "waits "
      "in there, with CancelledError."},
+    {"settle_interrupts", core_settle_interrupts, METH_NOARGS,
+     "settle_interrupts()\n--\n\n"
+     "Before a call of TensorFlow's: a Ctrl-C that came earlier is Python's, and ends no wait in there."},
     {"register_tensorflow_operations", tf_register, METH_NOARGS,
      "register_tensorflow_operations()\n--\n\n"
      "ReverieSamples and ReverieCheck, in the TensorFlow that this process has imported. Not twice in a process: TensorFlow ends "

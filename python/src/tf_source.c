@@ -141,6 +141,7 @@ static void drop(tf_source *source, size_t n)
 void tf_source_close(tf_source *source)
 {
   if (atomic_exchange(&source->closed, true)) return;
+  if (rv_client_check(source->sampler->client, NULL) != RV_OK) return; /* a forked child: its locks may be held for ever */
   interrupts_end();
   rv_sampler_cancel(source->sampler);
   pthread_mutex_lock(&source->mutex);
@@ -175,7 +176,7 @@ static int64_t now_ns(void)
 static void begin_to_wait(void *context)
 {
   tf_source *source = context;
-  if (source->starved_ns == 0) source->starved_ns = now_ns(); /* else it goes on waiting */
+  if (source->starved_ns == 0) source->starved_ns = interrupts_await(); /* else it goes on waiting */
 }
 
 static bool is_interrupted(void *context)

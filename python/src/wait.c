@@ -80,6 +80,13 @@ PyObject *core_call_in_graph(PyObject *module, PyObject *args)
   return result;
 }
 
+PyObject *core_settle_interrupts(PyObject *module, PyObject *none)
+{
+  (void)module, (void)none;
+  interrupts_settle();
+  Py_RETURN_NONE;
+}
+
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err)
 {
   return wait->raised ? NULL : core_raise(state, err);

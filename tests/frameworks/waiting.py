@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reverie
+from deadlines import says_at_its_deadline as says_at_its_deadline
 
 SOON = 0.15
 AT_MOST = 30.0  # where something else should end the wait
@@ -33,9 +34,9 @@ def holding_server() -> Iterator[reverie.Server]:
 def interrupted(call: Callable[[], Any], *, in_a_graph: bool = False) -> None:
     """The call ends by Ctrl-C. `in_a_graph`: where TensorFlow may make a RuntimeError of KeyboardInterrupt, and names it."""
     timer = threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     try:
         with pytest.raises((KeyboardInterrupt, RuntimeError) if in_a_graph else KeyboardInterrupt, match="^$|KeyboardInterrupt"):
+            timer.start()  # here: it may come before the call
             call()
     finally:
         timer.cancel()

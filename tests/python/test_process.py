@@ -374,3 +374,62 @@ def test_a_call_that_succeeds_while_a_signal_handler_raises_keeps_its_result():
         finally:
             signal.signal(signal.SIGALRM, old)
         assert client.sample_batch("q", 1).data.tolist() == [1]
+
+
+def test_a_stop_at_the_interpreters_end_drains():
+    """There a thread cannot be started from Python 3.12 on; the test makes it so for those before, too."""
+    program = """
+    import atexit
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    client, ending, samples = reverie.Client(server), threading.Event(), []
+    def sample():
+        samples.append(reverie.Client(server.address).sample_batch("t", 1, timeout=None))
+    def add_when_calls_are_refused():
+        ending.wait()
+        try:
+            while True:
+                reverie.Client(server.address).server_info(0.2)
+        except reverie.errors.ReverieError:
+            client.add("t", 1)
+    threads = [threading.Thread(target=each, daemon=True) for each in (sample, add_when_calls_are_refused)]
+    for thread in threads:
+        thread.start()
+    while not client.server_info(60)["t"].num_waiting_samples:
+        pass
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    def stop():
+        threading.Thread.start = refuse
+        ending.set()
+        server.stop(drain=50)
+        threads[0].join()
+        print(len(samples))
+    atexit.register(stop)
+    """
+    assert run(program) == "1\n"
+
+
+def test_another_librarys_handler_of_ctrl_c_is_left_alone():
+    """faulthandler stands for it: it writes, and what waits for TensorFlow goes on waiting."""
+    program = """
+    import faulthandler, tempfile
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    client = reverie.Client(server.address)
+    written = tempfile.TemporaryFile("w+")
+    faulthandler.register(signal.SIGINT, written)
+    def wait():
+        try:
+            reverie._core.call_in_graph(lambda: client.sample_batch("t", 1, timeout=1), ())
+        except reverie.errors.ReverieError as error:
+            print(type(error).__name__)
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    waiting.join()
+    written.seek(0)
+    print("in wait" in written.read())
+    faulthandler.unregister(signal.SIGINT)
+    written.close()
+    server.stop()
+    """
+    assert run(program) == "DeadlineExceededError\nTrue\n"

@@ -184,7 +184,10 @@ def silent():
 
 def interrupted(call):
     """The call ends by Ctrl-C."""
-    timer = threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT))
+    interrupted_by(threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT)), call)
+
+
+def interrupted_by(timer, call):
     try:
         with pytest.raises(KeyboardInterrupt):
             timer.start()  # here: it may come before the call
@@ -250,11 +253,11 @@ def test_a_stop_that_drains_ends_by_ctrl_c_whichever_thread_the_system_tells(hel
     other = threading.Thread(target=lambda: (told.set(), over.wait()))
     other.start()
     told.wait()
-    timer = threading.Timer(SOON, signal.pthread_kill, (other.ident, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        held.stop(drain=600)
-    over.set()
+    try:
+        interrupted_by(threading.Timer(SOON, signal.pthread_kill, (other.ident, signal.SIGINT)), lambda: held.stop(drain=600))
+    finally:
+        over.set()
+        other.join()
     held.wait(timeout=0)
 
 

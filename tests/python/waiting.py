@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import pytest
 import reverie
+from deadlines import says_at_its_deadline as says_at_its_deadline
 
 LONG = 60.0  # a bound on what should take a moment
-ATTEMPTS = 10
 T = TypeVar("T")
 
 
@@ -56,19 +54,6 @@ def with_a_deadline(body: Callable[[float], T], first: float = 2.0) -> T:
         except TooSlowError:
             pass
     return body(LONG)
-
-
-def says_at_its_deadline(
-    call: Callable[[float], object], words: str, first: float = 0.1, error: type[Exception] = reverie.DeadlineExceededError
-) -> None:
-    """The call ends with these words at its deadline. A server has a moment to say what it waits for; on a busy machine that may be too
-    short: then it is called again, with a longer deadline."""
-    for attempt in range(ATTEMPTS):
-        with pytest.raises(error) as caught:
-            call(first * 1.5**attempt)
-        if re.search(words, str(caught.value)):
-            return
-    raise AssertionError(f"{str(caught.value)!r} does not say {words!r}")
 
 
 class HeldPort:
