@@ -28,6 +28,8 @@ struct tf_source {
   size_t most;   /* samples of a block */
   bool ended;
   int64_t starved_ns; /* since when a sample is waited for; 0: none is */
+  int64_t turn_ns;    /* when this turn began */
+  bool last_turn;     /* at its end all time is up */
   bool interrupted;
   tf_rows *rows; /* for samples like those of the last block, when none is held; NULL: they are held */
   rv_sample **held;
@@ -186,11 +188,18 @@ static bool is_interrupted(void *context)
   return source->interrupted;
 }
 
+/* What is left of the time to wait for a sample. */
+static int64_t left_ms(const tf_source *source)
+{
+  int64_t waited_ns = source->starved_ns == 0 ? 0 : now_ns() - source->starved_ns;
+  return source->config.timeout_ms - waited_ns / 1000000;
+}
+
 /* No sample came in this turn. RV_OK: there may be others; else all time is up. `err` has what it waits for. */
 static rv_code wait_on(tf_source *source, rv_error *err)
 {
   int64_t timeout_ms = source->config.timeout_ms;
-  if (timeout_ms < 0 || (now_ns() - source->starved_ns) / 1000000 < timeout_ms) return RV_OK;
+  if (!source->last_turn || left_ms(source) > 0) return RV_OK;
   source->starved_ns = 0;
   char said[RV_ERROR_MESSAGE_MAX];
   snprintf(said, sizeof said, "%s", err->message);
@@ -198,14 +207,27 @@ static rv_code wait_on(tf_source *source, rv_error *err)
   return fail(err, RV_DEADLINE_EXCEEDED, "timed out after %g s: %s", (double)timeout_ms * 1e-3, what == NULL ? said : what + 2);
 }
 
-static rv_wait begin_turn(tf_source *source)
+static int64_t turn_ms(const tf_source *source)
 {
   int64_t timeout_ms = source->config.timeout_ms;
+  return timeout_ms >= 0 && timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS;
+}
+
+static rv_wait begin_turn(tf_source *source)
+{
   source->interrupted = false;
-  return (rv_wait){.timeout_ms = timeout_ms >= 0 && timeout_ms < WAIT_MS ? timeout_ms : WAIT_MS,
-                   .interrupted = is_interrupted,
-                   .blocking = begin_to_wait,
-                   .context = source};
+  source->turn_ns = now_ns();
+  source->last_turn = source->config.timeout_ms >= 0 && left_ms(source) <= WAIT_MS;
+  source->sampler->goes_on_waiting = !source->last_turn;
+  return (rv_wait){.timeout_ms = turn_ms(source), .interrupted = is_interrupted, .blocking = begin_to_wait, .context = source};
+}
+
+/* The turn's time passed without a sample. Where it did not, a deadline is the server's, and as final as any other error of its. */
+static bool turn_is_over(tf_source *source, rv_code code)
+{
+  if (code != RV_DEADLINE_EXCEEDED || now_ns() - source->turn_ns < turn_ms(source) * 1000000) return false;
+  if (source->starved_ns == 0) source->starved_ns = source->turn_ns;
+  return true;
 }
 
 /* Waits a turn for a sample, which is held then. RV_OK without one: the caller may come again. */
@@ -213,7 +235,7 @@ static rv_code await(tf_source *source, rv_error *err)
 {
   rv_wait wait = begin_turn(source);
   rv_code code = rv_sampler_next(source->sampler, &wait, &source->held[source->num_held], err);
-  if (code == RV_DEADLINE_EXCEEDED && source->starved_ns != 0) return wait_on(source, err);
+  if (turn_is_over(source, code)) return wait_on(source, err);
   source->starved_ns = 0;
   if (code == RV_OK) source->num_held++;
   source->ended = code != RV_OK && !(code == RV_CANCELLED && source->interrupted);
@@ -425,7 +447,7 @@ static rv_code draw_rows(tf_source *source, bool *unlike, rv_error *err)
   size_t before = rows->sink.taken;
   rows->sink.failed = false;
   rv_code code = rv_sampler_take_into(source->sampler, &rows->sink, least(source), rows->capacity, &wait, unlike, err);
-  if (code == RV_DEADLINE_EXCEEDED && source->starved_ns != 0) {
+  if (turn_is_over(source, code)) {
     if (rows->sink.taken == before) return wait_on(source, err);
     source->starved_ns = now_ns(); /* for the next sample */
     return RV_OK;

@@ -24,6 +24,7 @@ struct rv_sampler {
   uint32_t num_streams;
   int64_t max_samples_per_stream;
   int64_t rate_limiter_timeout_ns; /* INT64_MAX: for ever */
+  bool goes_on_waiting;            /* the consumer's: he comes again when a call has timed out, and does not read what it says */
   struct {                         /* the consumer's: the wait for this sample, if `next` gave it up before */
     int64_t begun_ns, log_ns;      /* as in rv_patience; begun_ns 0: it did not */
     int64_t until_ns;

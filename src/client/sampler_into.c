@@ -126,7 +126,8 @@ rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t ea
                                     bool *unlike, rv_error *err)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
-  *unlike = sink->taken == 0 && !rv_is_layout_checked(&sampler->check, common->client, sink->fill.layout);
+  bool begins = sink->taken == 0; /* a batch that was begun goes on as it was */
+  *unlike = begins && (sampler->has_unchecked || !rv_is_layout_checked(&sampler->check, common->client, sink->fill.layout));
   if (*unlike) return RV_OK;
   rv_patience patience;
   rv_remote_sampler_begin_patience(sampler, wait, &patience);

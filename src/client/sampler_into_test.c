@@ -12,6 +12,7 @@
 #include "client/sample.h"
 #include "client/sampler_remote.h"
 #include "store/gather.h"
+#include "wire/unary.h"
 
 enum { CAPACITY = 100 };
 
@@ -322,6 +323,45 @@ static void a_batch_that_was_begun_goes_on_though_the_tables_become_known(void *
   tear_down(&f);
 }
 
+/* The client knows a table "t" whose items are of another dtype, as of a server that has been restarted. */
+static void know_another_table(fixture *f)
+{
+  rv_spec spec = {.name = "", .dtype = RV_FLOAT32, .rank = 0};
+  rv_table_info table = {.name = (char *)(uintptr_t) "t", .signature = {.specs = &spec, .num_specs = 1}};
+  const rv_server_info info = {.tables = &table, .num_tables = 1};
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  rv_server_info_serialize(&out, &info);
+  assert_int_equal(rv_client_learn_tables(f->client, (rv_span){out.data, out.size}, NULL, NULL), RV_OK);
+  rv_writer_buf_fini(&out);
+}
+
+static void a_sample_that_could_not_be_checked_in_time_is_the_next(void **state)
+{
+  (void)state;
+  fixture f;
+  bool unlike;
+  rv_error err;
+  rv_sample *sample;
+  rv_wait wait = {.timeout_ms = 1};
+  set_up(&f);
+  know_another_table(&f);
+  deliver(&f, 0, 2, 0);
+  for (int i = 0; i < 2; i++) assert_int_equal(rv_sampler_next(f.common, &wait, &sample, &err), RV_DEADLINE_EXCEEDED);
+  rv_client_forget_tables(f.client);
+  assert_int_equal(take_now(&f, 1, &unlike), RV_OK);
+  assert_true(unlike);
+  for (uint64_t i = 0; i < 2; i++) {
+    assert_int_equal(rv_sampler_next(f.common, &wait, &sample, &err), RV_OK);
+    assert_int_equal(rv_sample_get_info(sample)->key, 1000 + i);
+    rv_sample_unref(sample);
+  }
+  know_another_table(&f);
+  deliver(&f, 2, 1, 1); /* and it goes with the sampler */
+  assert_int_equal(rv_sampler_next(f.common, &wait, &sample, &err), RV_DEADLINE_EXCEEDED);
+  tear_down(&f);
+}
+
 static void the_end_keeps_what_came(void **state)
 {
   (void)state;
@@ -362,6 +402,7 @@ int main(void)
       cmocka_unit_test(one_that_looks_otherwise_is_left_for_next),
       cmocka_unit_test(one_that_cannot_be_read_is_told_of_once_and_costs_nothing_of_the_batches_before),
       cmocka_unit_test(a_batch_that_was_begun_goes_on_though_the_tables_become_known),
+      cmocka_unit_test(a_sample_that_could_not_be_checked_in_time_is_the_next),
       cmocka_unit_test(the_end_keeps_what_came),
       cmocka_unit_test(who_sleeps_is_woken_by_cancel),
   };

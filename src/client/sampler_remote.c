@@ -21,6 +21,7 @@ void rv_remote_sampler_unref(rv_remote_sampler *sampler)
   if (atomic_fetch_sub_explicit(&sampler->refs, 1, memory_order_acq_rel) != 1) return;
   for (size_t i = 0; i < sampler->count; i++) rv_draw_release(&sampler->ready[(sampler->head + i) & (sampler->capacity - 1)]);
   for (uint32_t i = 0; i < sampler->common.num_streams; i++) rv_receiver_fini(&sampler->streams[i].receiver);
+  if (sampler->has_unchecked) rv_draw_release(&sampler->unchecked);
   rv_received_check_fini(&sampler->check);
   rv_mutex_fini(&sampler->mutex);
   free(sampler->ready);
@@ -165,7 +166,9 @@ static rv_code look(rv_remote_sampler *sampler, rv_draw *out, bool *taken, rv_er
 {
   *taken = false;
   if (sampler->cancelled) return rv_sampler_end_by_cancel(&sampler->common, err);
-  *taken = rv_remote_sampler_take_ready(sampler, NULL, out, 1) == 1;
+  *taken = sampler->has_unchecked || rv_remote_sampler_take_ready(sampler, NULL, out, 1) == 1;
+  if (sampler->has_unchecked) *out = sampler->unchecked;
+  sampler->has_unchecked = false;
   return *taken ? RV_OK : rv_remote_sampler_check_over(sampler, err);
 }
 
@@ -234,8 +237,9 @@ static rv_code take_at_once(rv_remote_sampler *sampler, rv_draw *out, bool *take
 void rv_remote_sampler_begin_patience(rv_remote_sampler *sampler, const rv_wait *wait, rv_patience *patience)
 {
   rv_patience_begin(patience, &sampler->common.client->env, wait, describe, sampler);
-  sampler->ask_server = rv_patience_is_long(patience);
   rv_sampler_wait_on(&sampler->common, patience);
+  bool is_read = !sampler->common.goes_on_waiting || patience->log_ns <= patience->deadline_ns;
+  sampler->ask_server = is_read && rv_patience_is_long(patience);
 }
 
 static rv_code take_and_check(rv_remote_sampler *sampler, const rv_wait *wait, bool taken, rv_draw *draw, rv_error *err)
@@ -249,7 +253,11 @@ static rv_code take_and_check(rv_remote_sampler *sampler, const rv_wait *wait, b
     return code;
   }
   code = rv_check_received(&sampler->check, client, sampler->common.table, draw, &patience, err);
-  if (code != RV_OK) rv_draw_release(draw);
+  sampler->has_unchecked = code == RV_DEADLINE_EXCEEDED || code == RV_CANCELLED;
+  if (sampler->has_unchecked)
+    sampler->unchecked = *draw;
+  else if (code != RV_OK)
+    rv_draw_release(draw);
   return code;
 }
 

@@ -68,7 +68,9 @@ struct rv_remote_sampler {
   size_t bytes_received, samples_received;
 
   /* the consumer's */
-  bool ask_server; /* there is time for it */
+  bool ask_server;    /* there is time for it, and somebody reads the answer */
+  bool has_unchecked; /* a sample was taken and could not be checked in time: it is the next */
+  rv_draw unchecked;
   rv_received_check check;
 
   rv_sample_stream streams[]; /* common.num_streams */

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 import threading
+from concurrent import futures
 
 import pytest
 import reverie
@@ -113,6 +115,64 @@ def test_a_dataset_of_a_server_that_went_says_so_at_its_timeout(holding):
     with pytest.raises(tf.errors.DeadlineExceededError, match=holding.address):
         for _ in range(100):  # what was fetched ahead is given first
             next(samples)
+
+
+class Answering:
+    """A server whose SampleStream does as told, and which counts the calls of every method."""
+
+    def __init__(self, grpc, sample_stream):
+        self.calls = collections.Counter()
+        self.over = threading.Event()
+        self.answers = {"SampleStream": sample_stream}
+        self.grpc = grpc
+
+    def service(self, details):
+        name = details.method.rsplit("/")[-1]
+        self.calls[name] += 1
+        answer = self.answers.get(name, lambda context: context.abort(self.grpc.StatusCode.UNIMPLEMENTED, "not here"))
+        return self.grpc.stream_stream_rpc_method_handler(lambda _, context: answer(context))
+
+
+@pytest.fixture
+def answering():
+    """answering(what SampleStream does with its context): the server, and a dataset of it."""
+    grpc = pytest.importorskip("grpc")
+    made = []
+
+    def call(sample_stream):
+        handler = Answering(grpc, sample_stream)
+        server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[handler])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        made.append((server, handler))
+        return handler, TrajectoryDataset(f"127.0.0.1:{port}", "few", tf.int64, tf.TensorShape([]), 4, timeout=5 * SOON)
+
+    yield call
+    for server, handler in made:
+        handler.over.set()
+        server.stop(None)
+
+
+def test_a_server_that_says_a_deadline_has_passed_ends_a_dataset(answering):
+    import grpc
+
+    _, made = answering(lambda context: context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "their own"))
+    samples = iter(made)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="their own"):
+        next(samples)
+    with pytest.raises(StopIteration):
+        next(samples)
+
+
+def test_a_dataset_that_waits_asks_its_server_why_only_when_it_gives_up(answering):
+    def nothing(_):
+        handler.over.wait(AT_MOST)
+        return iter(())
+
+    handler, made = answering(nothing)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="timed out after"):
+        next(iter(made))
+    assert handler.calls["ServerInfo"] == 1
 
 
 @pytest.mark.parametrize("name", DATASETS)
