@@ -30,15 +30,19 @@ print(written, failed)
 """
 
 
-def write_during(tmp_path: pathlib.Path, disk: faults.Faults, act: Callable[[], None]) -> tuple[int, int]:
-    """How many writes of a process went well, and how many failed, while this was done over and over."""
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path / "file")],
+def on_the_disk(disk: faults.Faults, program: str, *paths: pathlib.Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, paths)],
         env={**os.environ, **disk.environment(False)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    ) as child:
+    )
+
+
+def write_during(tmp_path: pathlib.Path, disk: faults.Faults, act: Callable[[], None]) -> tuple[int, int]:
+    """How many writes of a process went well, and how many failed, while this was done over and over."""
+    with on_the_disk(disk, CHILD, tmp_path / "file") as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "writes\n"
         for _ in range(100_000):
@@ -82,13 +86,7 @@ sys.stdin.readline()
 def test_an_fsync_that_a_kill_interrupts_counts_as_long_as_it_took_whatever_others_did_meanwhile(tmp_path: pathlib.Path) -> None:
     disk = faults.Faults(LIBRARY, tmp_path / "faults")
     disk.set(faults.SYNC_DELAY_US, 600_000_000)
-    with subprocess.Popen(
-        [sys.executable, "-c", FORCING_CHILD, str(tmp_path / "slow"), str(tmp_path / "quick")],
-        env={**os.environ, **disk.environment(False)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
+    with on_the_disk(disk, FORCING_CHILD, tmp_path / "slow", tmp_path / "quick") as child:
         assert child.stdin is not None
         assert child.stdout is not None
         while not any(disk.get(field) for field in faults.SYNCS_BEGAN_NS):
