@@ -20,6 +20,7 @@ static int on_begin_frame(nghttp2_session *http, const nghttp2_frame_hd *hd, voi
   session->frame_stream = hd->stream_id;
   session->frame_left = hd->type == NGHTTP2_DATA ? hd->length : 0;
   session->frame_padded = (hd->flags & NGHTTP2_FLAG_PADDED) != 0;
+  session->frame_heard = false;
   return session->lost ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
@@ -143,6 +144,7 @@ static int on_data_chunk(nghttp2_session *http, uint8_t flags, int32_t stream_id
   rv_session *session = user_data;
   session->useful = true;
   session->frame_left = size < session->frame_left ? session->frame_left - size : 0;
+  session->frame_heard = true;
   if (nghttp2_session_consume_connection(http, size) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
   rv_call *call = find_call(session, stream_id);
   if (call != NULL) rv_call_received(call, data, size);

@@ -291,6 +291,7 @@ static void feed(rv_session *session, const uint8_t *data, size_t size)
 {
   if (size == 0 || session->lost || session->deaf || session->state != RV_SESSION_OPEN) return;
   if (!session->greeting.over && !check_greeting(session, data, size)) return;
+  session->frame_heard = false;
   ssize_t n = nghttp2_session_mem_recv(session->http, data, size);
   if (n >= 0 || session->lost) return;
   session->deaf = true;
@@ -308,10 +309,12 @@ static void feed(rv_session *session, const uint8_t *data, size_t size)
   }
 }
 
-/* Where the frame in progress carries a large message, it is received in place. */
+/* Where the frame in progress carries a large message, it is received in place. What nghttp2 ignores of a frame nobody hears of: then how much
+ * is left of it is not known here, and what comes may be frames that end the call and free its buffer while they are read out of it. */
 static size_t direct_room(rv_session *session, uint8_t **at)
 {
-  if (session->frame_left < DIRECT_READ || session->frame_padded || session->state != RV_SESSION_OPEN) return 0;
+  if (!session->frame_heard || session->frame_padded || session->frame_left < DIRECT_READ) return 0;
+  if (session->state != RV_SESSION_OPEN) return 0;
   rv_call *call = nghttp2_session_get_stream_user_data(session->http, session->frame_stream);
   if (call == NULL) return 0;
   size_t room = rv_message_reader_room(&call->reader, at);

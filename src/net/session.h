@@ -113,6 +113,7 @@ struct rv_session {
   int32_t frame_stream;
   size_t frame_left;
   bool frame_padded;
+  bool frame_heard;   /* the last bytes that were received ended in data of it that nghttp2 handed on */
   bool receives_bulk; /* the last read brought much of a large message */
   bool emptied;       /* the last read left nothing in the socket, */
   int64_t emptied_ns; /* then */

@@ -1,0 +1,195 @@
+/* Large messages are received in place, in a buffer of their call's. Where HTTP/2 lets the rest of a frame be ignored, what comes behind it
+ * is no part of that message: the call may end, and its buffer go, while it is read. */
+#include "net/echo_testing.h"
+
+#include <stdio.h>
+#include <sys/un.h>
+
+#include "net/raw_testing.h"
+
+/* The message is announced in the first frame, and larger than a buffer that would be kept when it is given back. The second frame is
+ * ignored, since both together are longer than the headers said, and it takes more than one read. */
+enum { BEGINNING = 100, IGNORED = 100000, BURST = 128 << 10 };
+static const uint8_t begins[] = "\0\0\x20\0\0", hello[] = "\0\0\0\0\5hello";
+enum { HELLO = sizeof hello - 1 };
+
+typedef struct socket_place {
+  char directory[32], address[64];
+  struct sockaddr_un name;
+} socket_place;
+
+static void place_init(socket_place *place)
+{
+  snprintf(place->directory, sizeof place->directory, "/tmp/reverie-net-XXXXXX");
+  assert_non_null(mkdtemp(place->directory));
+  snprintf(place->address, sizeof place->address, "unix:%s/socket", place->directory);
+  place->name = (struct sockaddr_un){.sun_family = AF_UNIX};
+  snprintf(place->name.sun_path, sizeof place->name.sun_path, "%s", place->address + 5);
+}
+
+static void place_fini(const socket_place *place)
+{
+  unlink(place->name.sun_path);
+  rmdir(place->directory);
+}
+
+/* Bytes that all lie in the socket before the loop that reads it looks: they are sent on that loop's thread. */
+typedef struct raw_burst {
+  int fd;
+  size_t size;
+  ssize_t sent;
+  uint8_t data[BURST];
+} raw_burst;
+
+static raw_burst *burst_new(int fd)
+{
+  raw_burst *burst = calloc(1, sizeof *burst);
+  assert_non_null(burst);
+  burst->fd = fd;
+  int room = 2 * BURST;
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  return burst;
+}
+
+static void add_data(raw_burst *to, uint32_t stream, uint8_t flags, const void *beginning, size_t beginning_size, size_t size)
+{
+  to->size += frame(to->data + to->size, size, NGHTTP2_DATA, flags, stream);
+  if (beginning_size > 0) memcpy(to->data + to->size, beginning, beginning_size);
+  to->size += size;
+}
+
+/* A message begins; the rest of what comes for it is ignored; the call is taken back. */
+static void add_ignored(raw_burst *to, uint32_t stream)
+{
+  add_data(to, stream, 0, begins, sizeof begins - 1, BEGINNING);
+  add_data(to, stream, 0, NULL, 0, IGNORED);
+  to->size += frame(to->data + to->size, 4, NGHTTP2_RST_STREAM, 0, stream);
+  to->data[to->size + 3] = NGHTTP2_CANCEL;
+  to->size += 4;
+}
+
+/* The header is the last of the HEADERS frame, which begins at `at`. */
+static void add_length(raw_burst *to, size_t at, uint32_t stream)
+{
+  to->size += header(to->data + to->size, "content-length", "100");
+  frame(to->data + at, to->size - at - 9, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, stream);
+}
+
+static void send_on_loop(void *argument)
+{
+  raw_burst *burst = argument;
+  burst->sent = send(burst->fd, burst->data, burst->size, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void send_burst(raw_burst *owned_burst, rv_loop *loop)
+{
+  rv_loop_call(loop, send_on_loop, owned_burst);
+  assert_int_equal(owned_burst->sent, owned_burst->size);
+  free(owned_burst);
+}
+
+static void a_server_answers_what_came_behind_ignored_data(void **state)
+{
+  (void)state;
+  socket_place place;
+  place_init(&place);
+  echo_server server;
+  echo_start(&server, place.address, 1);
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&place.name, sizeof place.name), 0);
+
+  raw_burst *burst = burst_new(fd);
+  memcpy(burst->data, preface, PREFACE);
+  burst->size = PREFACE;
+  burst->size += frame(burst->data + burst->size, 0, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0);
+  size_t at = burst->size;
+  burst->size += request(burst->data + at, "/echo/stream", 1, NGHTTP2_FLAG_END_HEADERS);
+  add_length(burst, at, 1);
+  add_ignored(burst, 1);
+  burst->size += request(burst->data + burst->size, "/echo/unary", 3, NGHTTP2_FLAG_END_HEADERS);
+  add_data(burst, 3, NGHTTP2_FLAG_END_STREAM, hello, HELLO, HELLO);
+  send_burst(burst, rv_grpc_server_loop(server.grpc, 0));
+
+  uint8_t head[9], payload[16384];
+  int64_t size;
+  do {
+    size = read_frame(fd, head, payload, sizeof payload);
+    assert_true(size >= 0);
+  } while (head[3] != NGHTTP2_DATA);
+  assert_int_equal(head[8], 3);
+  assert_int_equal(size, HELLO);
+  assert_memory_equal(payload, hello, HELLO);
+  close(fd);
+  echo_stop(&server);
+  place_fini(&place);
+}
+
+static size_t response(uint8_t *to, uint32_t stream)
+{
+  size_t n = 9;
+  n += header(to + n, ":status", "200");
+  n += header(to + n, "content-type", "application/grpc");
+  frame(to, n - 9, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, stream);
+  return n;
+}
+
+static void a_client_hears_what_came_behind_ignored_data(void **state)
+{
+  (void)state;
+  socket_place place;
+  place_init(&place);
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  assert_int_equal(bind(listener, (struct sockaddr *)&place.name, sizeof place.name), 0);
+  assert_int_equal(listen(listener, 1), 0);
+  echo_client client;
+  client_open(&client, place.address);
+  test_call broken, call;
+  call_init(&broken, &client, "/echo/stream");
+  call_init(&call, &client, "/echo/stream");
+  call_start(&broken);
+  call_start(&call);
+
+  int fd = accept(listener, NULL, NULL);
+  uint8_t head[9], payload[16384];
+  assert_true(send_raw(fd, preface + NGHTTP2_CLIENT_MAGIC_LEN, PREFACE - NGHTTP2_CLIENT_MAGIC_LEN));
+  assert_int_equal(recv(fd, payload, NGHTTP2_CLIENT_MAGIC_LEN, MSG_WAITALL), NGHTTP2_CLIENT_MAGIC_LEN);
+  do assert_true(read_frame(fd, head, payload, sizeof payload) >= 0);
+  while (head[3] != NGHTTP2_HEADERS || head[8] != 3);
+
+  raw_burst *burst = burst_new(fd);
+  burst->size = frame(burst->data, 0, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0);
+  size_t at = burst->size;
+  burst->size += response(burst->data + at, 1);
+  add_length(burst, at, 1);
+  add_ignored(burst, 1);
+  burst->size += response(burst->data + burst->size, 3);
+  add_data(burst, 3, 0, hello, HELLO, HELLO);
+  size_t trailers = header(burst->data + burst->size + 9, "grpc-status", "0");
+  burst->size +=
+      frame(burst->data + burst->size, trailers, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 3) +
+      trailers;
+  send_burst(burst, client.loop);
+
+  call_wait(&call);
+  assert_int_equal(call.code, RV_OK);
+  assert_int_equal(call.messages, 1);
+  assert_string_equal(call.text, "hello");
+  call_wait(&broken);
+  assert_int_not_equal(broken.code, RV_OK);
+  assert_int_equal(broken.messages, 0);
+  close(fd);
+  close(listener);
+  client_close(&client);
+  call_fini(&broken);
+  call_fini(&call);
+  place_fini(&place);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_server_answers_what_came_behind_ignored_data),
+      cmocka_unit_test(a_client_hears_what_came_behind_ignored_data),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
