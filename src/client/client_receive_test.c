@@ -215,6 +215,31 @@ static void what_does_not_fit_together_is_data_loss(void **state)
   expect_loss((entry[]){good, good, good}, 3, 2, 2, "more samples");
 }
 
+/* Its chunk lies in the message: who keeps the sample keeps the message. */
+static void one_sample_is_handed_over_whole_or_not_at_all(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_draw draw;
+  entry good = {
+      .info = true, .item_key = 5, .slices = over_both, .num_slices = 1, .chunks = chunk_keys, .num_chunks = 1, .end = true};
+  entry rest = {.end = true}, begun = good;
+  begun.end = false;
+  const struct {
+    entry entries[2];
+    size_t n;
+    rv_code code;
+  } answers[] = {
+      {{good}, 1, RV_OK}, {{begun}, 1, RV_DATA_LOSS}, {{good, rest}, 2, RV_DATA_LOSS}, {{good, good}, 2, RV_DATA_LOSS}};
+  for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+    rv_buf *buf = message_of(answers[i].entries, answers[i].n);
+    assert_int_equal(rv_receive_one(client, buf, (rv_span){buf->data, buf->size}, &draw, &err), answers[i].code);
+    if (answers[i].code == RV_OK) rv_draw_release(&draw);
+    assert_int_equal(atomic_load(&buf->refs), 1);
+    rv_buf_unref(buf);
+  }
+}
+
 static void cut_and_changed_messages_are_survived(void **state)
 {
   (void)state;
@@ -264,8 +289,8 @@ static void an_endless_sample_is_bounded(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_sample_may_spread_over_messages), cmocka_unit_test(a_sample_may_have_many_chunks),
-      cmocka_unit_test(what_does_not_fit_together_is_data_loss), cmocka_unit_test(cut_and_changed_messages_are_survived),
-      cmocka_unit_test(an_endless_sample_is_bounded)};
+      cmocka_unit_test(a_sample_may_spread_over_messages),       cmocka_unit_test(a_sample_may_have_many_chunks),
+      cmocka_unit_test(what_does_not_fit_together_is_data_loss), cmocka_unit_test(one_sample_is_handed_over_whole_or_not_at_all),
+      cmocka_unit_test(cut_and_changed_messages_are_survived),   cmocka_unit_test(an_endless_sample_is_bounded)};
   return cmocka_run_group_tests(tests, make_client, drop_client);
 }

@@ -89,17 +89,6 @@ rv_code rv_client_items(rv_client *client, const char *table, uint64_t *cursor, 
 
 /* ---- get ---- */
 
-static rv_code draw_of_response(rv_client *client, rv_buf *owner, rv_span response, rv_draw *out, rv_error *err)
-{
-  rv_receiver receiver;
-  rv_receiver_init(&receiver, client, false);
-  size_t count = 0;
-  rv_code code = rv_receiver_take(&receiver, owner, response, out, 1, &count, err);
-  if (code == RV_OK && count == 0) code = rv_fail(err, RV_DATA_LOSS, "the server's answer holds no whole item");
-  rv_receiver_fini(&receiver);
-  return code;
-}
-
 static rv_code remote_get(rv_client *client, const char *table, uint64_t key, const rv_wait *wait, rv_draw *out, rv_error *err)
 {
   rv_patience patience;
@@ -111,7 +100,7 @@ static rv_code remote_get(rv_client *client, const char *table, uint64_t key, co
   rv_span response;
   rv_code code = rv_client_unary(client, RV_PATH_GET, &request, RV_UNARY_REPEAT, &patience, &owner, &response, err);
   if (code != RV_OK) return code;
-  code = draw_of_response(client, owner, response, out, err);
+  code = rv_receive_one(client, owner, response, out, err);
   rv_buf_unref(owner);
   return code;
 }

@@ -241,3 +241,15 @@ rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, 
   rv_sample_response_fini(&response);
   return code;
 }
+
+rv_code rv_receive_one(rv_client *client, rv_buf *owner, rv_span message, rv_draw *out, rv_error *err)
+{
+  rv_receiver receiver;
+  rv_receiver_init(&receiver, client, false);
+  size_t count = 0;
+  rv_code code = rv_receiver_take(&receiver, owner, message, out, 1, &count, err);
+  if (code == RV_OK && count == 0) code = rv_fail(err, RV_DATA_LOSS, "the server's answer holds no whole item");
+  if (code != RV_OK && count == 1) rv_draw_release(out);
+  rv_receiver_fini(&receiver);
+  return code;
+}

@@ -34,4 +34,7 @@ void rv_receiver_clear(rv_receiver *receiver);
 rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, rv_draw *out, size_t capacity, size_t *count,
                          rv_error *err);
 
+/* The one sample of an answer that is whole by itself; *out is the caller's only with RV_OK. */
+rv_code rv_receive_one(rv_client *client, rv_buf *owner, rv_span message, rv_draw *out, rv_error *err);
+
 #endif
