@@ -60,7 +60,7 @@ typedef struct rv_sampler_config {
   uint32_t num_streams;            /* 0: 1; with more, order is lost */
   int64_t max_samples_per_stream;  /* then it is opened anew, which spreads load behind a balancer; 0: 10,000 */
   int64_t rate_limiter_timeout_ms; /* the sequence ends when the limiter lets nothing through for so long;
-                                           RV_FOREVER; 0: at once */
+                                           RV_FOREVER; 0: at once. Calls that do not wait (timeout 0) do not end it */
 } rv_sampler_config;
 #define RV_UNLIMITED INT64_C(-1)
 

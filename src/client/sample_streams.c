@@ -18,6 +18,7 @@ enum { ROOM_MIN = 256 };
 typedef struct consumer_state {
   int64_t ready, handed_out;
   bool waiting;
+  bool wanted; /* waiting, or has looked in since the last time */
   int64_t starved_ns, batches;
 } consumer_state;
 
@@ -27,8 +28,10 @@ static consumer_state read_demand(rv_remote_sampler *sampler)
   consumer_state now = {.ready = (int64_t)sampler->count,
                         .handed_out = sampler->handed_out,
                         .waiting = sampler->waiting,
+                        .wanted = sampler->wanted,
                         .starved_ns = sampler->starved_ns,
                         .batches = sampler->batches};
+  sampler->wanted = false;
   sampler->consumed = 0;
   rv_mutex_unlock(&sampler->mutex);
   return now;
@@ -120,11 +123,12 @@ static bool is_conclusive(const rv_sample_stream *stream, const consumer_state *
   return stream->timed_out && stream->conclusive && demand->starved_ns != 0 && stream->asked_ns >= demand->starved_ns;
 }
 
-/* A stream whose request timed out is asked again only while somebody waits, and until that somebody has waited long enough. */
+/* A stream whose request timed out is asked again only while somebody waits, and until that somebody has waited long enough; and once each time
+ * that somebody looks in without waiting. */
 static bool rests(const rv_sample_stream *stream, const consumer_state *demand)
 {
   if (stream->retry_at_ns != 0 || stream->half_closed) return true;
-  return stream->timed_out && (!demand->waiting || is_conclusive(stream, demand));
+  return stream->timed_out && (demand->waiting ? is_conclusive(stream, demand) : !demand->wanted);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -168,9 +172,10 @@ void rv_sample_streams_pump(rv_remote_sampler *sampler)
 static void judge_timeout(rv_sample_stream *stream)
 {
   rv_remote_sampler *sampler = stream->sampler;
-  consumer_state demand = read_demand(sampler);
   stream->timed_out = true;
-  stream->conclusive = demand.waiting && demand.ready == 0;
+  rv_mutex_lock(&sampler->mutex);
+  stream->conclusive = sampler->waiting && sampler->count == 0;
+  rv_mutex_unlock(&sampler->mutex);
 }
 
 /* Every stream was asked while the consumer waited, and none got anything in time. */

@@ -55,7 +55,7 @@ static rv_code fill(rv_remote_sampler *sampler, rv_pour *pour, rv_patience *pati
     rv_remote_sampler_end_waiting(sampler);
     rv_code seen = look(sampler, pour, draws, &n, unlike, err);
     bool done = seen != RV_OK || *unlike || pour->sink->taken == pour->until;
-    if (!done && n == 0 && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, pour);
+    if (!done && n == 0 && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, patience, pour);
     bool must = seen == RV_OK && rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
     rv_remote_sampler_tell(sampler, must);

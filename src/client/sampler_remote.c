@@ -102,7 +102,7 @@ static void pump(rv_task *task)
 bool rv_remote_sampler_must_tell(rv_remote_sampler *sampler)
 {
   if (sampler->told) return false;
-  bool due = sampler->waiting || is_due(sampler);
+  bool due = sampler->waiting || sampler->wanted || is_due(sampler);
   if (due) sampler->told = true;
   return due;
 }
@@ -112,9 +112,10 @@ void rv_remote_sampler_tell(rv_remote_sampler *sampler, bool must)
   if (must) rv_loop_post(sampler->common.client->loop, &sampler->pump);
 }
 
-void rv_remote_sampler_begin_waiting(rv_remote_sampler *sampler, rv_pour *pour)
+void rv_remote_sampler_begin_waiting(rv_remote_sampler *sampler, const rv_patience *patience, rv_pour *pour)
 {
-  sampler->waiting = true;
+  sampler->waiting = patience->wait.timeout_ms != 0;
+  sampler->wanted = true;
   sampler->pour = pour;
   if (sampler->starved_ns == 0) sampler->starved_ns = rv_monotonic_ns(&sampler->common.client->env);
 }
@@ -181,7 +182,7 @@ static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *
     rv_mutex_lock(&sampler->mutex);
     rv_remote_sampler_end_waiting(sampler);
     rv_code seen = look(sampler, out, &taken, err);
-    if (seen == RV_OK && !taken && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, NULL);
+    if (seen == RV_OK && !taken && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, patience, NULL);
     bool must = seen == RV_OK && rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
     rv_remote_sampler_tell(sampler, must);

@@ -48,6 +48,7 @@ struct rv_remote_sampler {
   int64_t window;     /* of a stream, as the loop last set it */
   int64_t batches;    /* the window that whoever takes many at once wishes; 0: as the others */
   bool waiting;       /* the consumer is in `next` or `take_into`, and nothing is ready */
+  bool wanted;        /* he looked for a sample since the loop last looked for him, and nothing was ready */
   rv_pour *pour;      /* while he waits in `take_into`: what comes is copied there; NULL: it becomes ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
   bool told;          /* the pump task is posted */
@@ -107,8 +108,8 @@ size_t rv_remote_sampler_count_ready(const rv_remote_sampler *sampler, const rv_
 void rv_remote_sampler_look_at_ready(const rv_remote_sampler *sampler, size_t first, rv_draw *out, size_t n);
 /* Nothing is ready: RV_OK, or why nothing will be. */
 rv_code rv_remote_sampler_check_over(const rv_remote_sampler *sampler, rv_error *err);
-/* From now on the consumer waits; `pour` may be NULL. */
-void rv_remote_sampler_begin_waiting(rv_remote_sampler *sampler, rv_pour *pour);
+/* From now on the consumer waits, or, where he does not want to, has looked in; `pour` may be NULL. */
+void rv_remote_sampler_begin_waiting(rv_remote_sampler *sampler, const rv_patience *patience, rv_pour *pour);
 void rv_remote_sampler_end_waiting(rv_remote_sampler *sampler);
 /* Is it time to tell the loop what was taken? */
 bool rv_remote_sampler_must_tell(rv_remote_sampler *sampler);

@@ -176,6 +176,37 @@ TEST(the_limiters_timeout_does_not_count_while_nobody_waits)
   rv_sampler_free(sampler);
 }
 
+/* Between two looks at a sampler on a server: what was asked for by then has been answered. */
+static void let_the_server_answer(fixture *f)
+{
+  rv_error err;
+  rv_server_info *info;
+  assert_ok(rv_client_server_info(f->client, &long_enough, &info, &err));
+  rv_server_info_free(info);
+}
+
+TEST(who_only_looks_in_gets_what_comes_after_the_limiters_timeout)
+{
+  rv_error err;
+  for (int64_t ms = 0; ms <= 1; ms++) {
+    rv_sampler *sampler = open_sampler(f, "queue", RV_UNLIMITED, 1, 1, ms);
+    rv_sample *sample;
+    for (int i = 0; i < 20; i++) {
+      assert_code(rv_sampler_next(sampler, &at_once, &sample, &err), RV_DEADLINE_EXCEEDED);
+      let_the_server_answer(f);
+    }
+    add_values(f->client, "queue", 1);
+    rv_code code = RV_DEADLINE_EXCEEDED;
+    for (int i = 0; i < 5000 && code == RV_DEADLINE_EXCEEDED; i++) {
+      code = rv_sampler_next(sampler, &at_once, &sample, &err);
+      let_the_server_answer(f);
+    }
+    assert_code(code, RV_OK);
+    rv_sample_unref(sample);
+    rv_sampler_free(sampler);
+  }
+}
+
 typedef struct waiting_next {
   rv_sampler *sampler;
   rv_wait wait;
@@ -385,6 +416,7 @@ int main(void)
                                      EVERY_WAY(a_sampler_goes_further_ahead_than_told_only_where_nobody_can_tell),
                                      EVERY_WAY(the_limiters_timeout_ends_the_sequence_after_what_there_is),
                                      EVERY_WAY(the_limiters_timeout_does_not_count_while_nobody_waits),
+                                     EVERY_WAY(who_only_looks_in_gets_what_comes_after_the_limiters_timeout),
                                      EVERY_WAY(a_waiting_sampler_can_be_cancelled),
                                      EVERY_WAY(a_wait_with_a_cancellation_ends_and_the_sequence_goes_on),
                                      EVERY_WAY(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one),
