@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "net/session.h"
 
 typedef struct both {
   echo_server server;
@@ -278,6 +279,64 @@ static void five_thousand_calls_opened_and_reset_leave_the_connection_alone(void
   call_fini(&witness);
 }
 
+static void almost_spend_stream_ids(void *argument)
+{
+  const rv_loop *loop = argument;
+  rv_session *session = RV_CONTAINER(loop->connections.next, rv_session, link);
+  assert_int_equal(nghttp2_session_set_next_stream_id(session->http, INT32_MAX - 4), 0);
+}
+
+typedef struct connections {
+  const rv_loop *loop;
+  size_t count;
+} connections;
+
+static void count_on_loop(void *argument)
+{
+  connections *counted = argument;
+  counted->count = 0;
+  RV_LIST_EACH(link, &counted->loop->connections) counted->count++;
+}
+
+static size_t count_connections(echo_client *client)
+{
+  connections counted = {.loop = client->loop};
+  rv_loop_call(client->loop, count_on_loop, &counted);
+  return counted.count;
+}
+
+static void a_connection_whose_stream_ids_are_spent_is_replaced_and_its_calls_go_on(void **state)
+{
+  both *b = *state;
+  rv_env env;
+  rv_env_default(&env);
+  test_call open;
+  call_init(&open, &b->client, "/echo/stream");
+  call_start(&open);
+  call_send(&open, "1", 1);
+  call_wait_messages(&open, 1);
+  rv_loop_call(b->client.loop, almost_spend_stream_ids, b->client.loop);
+  for (int i = 0; i < 10; i++) {
+    test_call call;
+    call_init(&call, &b->client, "/echo/unary");
+    call.config.deadline_ns = rv_monotonic_ns(&env) + INT64_C(60000000000); /* instead of a test that hangs */
+    call_start(&call);
+    call_send(&call, "hello", 5);
+    call_wait(&call);
+    assert_int_equal(call.code, RV_OK);
+    call_fini(&call);
+  }
+  assert_int_equal(count_connections(&b->client), 2);
+  call_send(&open, "2", 1);
+  call_wait_messages(&open, 2);
+  call_half_close(&open);
+  call_wait(&open);
+  assert_int_equal(open.code, RV_OK);
+  call_fini(&open);
+  while (count_connections(&b->client) > 1) /* the old one ends with its last call */
+    assert_int_equal(call_unary(&b->client, "/echo/unary", "x", NULL), RV_OK);
+}
+
 static void freeing_the_channel_cancels_its_calls(void **state)
 {
   both *b = *state;
@@ -323,6 +382,7 @@ int main(void)
       WITH_BOTH(a_server_may_cancel_from_within_a_callback),
       WITH_BOTH(ten_thousand_calls_are_open_on_one_connection),
       WITH_BOTH(five_thousand_calls_opened_and_reset_leave_the_connection_alone),
+      WITH_BOTH(a_connection_whose_stream_ids_are_spent_is_replaced_and_its_calls_go_on),
       WITH_BOTH(freeing_the_channel_cancels_its_calls),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,6 +165,7 @@ static int on_stream_close(nghttp2_session *http, int32_t stream_id, uint32_t er
   session->room_changed = true;
   rv_session_touch(session);
   if (call != NULL) rv_call_reset_by_peer(call, error_code);
+  if (session->num_streams == 0 && rv_session_is_spent(session)) rv_session_shut_down(session);
   return 0;
 }
 

@@ -54,6 +54,7 @@ void rv_call_start(rv_call *call, rv_session *session)
   call->has_data_source = true;
   session->num_streams++;
   rv_session_touch(session);
+  if (rv_session_is_spent(session) && session->owner != NULL) session->events->on_goaway(session->owner, session);
 }
 
 /* Our half of the stream is still open: the server has said its last word, so nothing more is sent. */

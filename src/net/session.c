@@ -47,6 +47,11 @@ size_t rv_session_room(const rv_session *session)
   return most > session->num_streams ? most - session->num_streams : 0;
 }
 
+bool rv_session_is_spent(const rv_session *session)
+{
+  return nghttp2_session_get_next_stream_id(session->http) > INT32_MAX;
+}
+
 /* ---- the end ---- */
 
 static void end_calls(rv_session *session, const char *message)

@@ -153,6 +153,8 @@ void rv_session_count_waiting(rv_session *session);
 void rv_session_touch(rv_session *session);
 /* Client: how many more calls may be started. */
 size_t rv_session_room(const rv_session *session);
+/* Client: each stream id that a connection has was used (2^30). As after GOAWAY no more calls may be started; it ends with the last one. */
+bool rv_session_is_spent(const rv_session *session);
 
 /* Reads what is there; the connection may be lost afterwards. */
 void rv_session_receive(rv_session *session);
