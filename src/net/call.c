@@ -94,14 +94,24 @@ static void deliver(rv_call *call)
   rv_call_top_up(call);
 }
 
+/* Bytes that the peer may still send on the stream. Padding counts, which nobody here hears of, so nghttp2 is asked; it goes by the settings that
+ * the peer has acknowledged, the peer by those it was sent. */
+static int64_t credit_of(const rv_call *call)
+{
+  nghttp2_session *http = call->session->http;
+  int64_t credit = nghttp2_session_get_stream_local_window_size(http, call->stream_id);
+  int64_t acknowledged = nghttp2_session_get_local_settings(http, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
+  return credit < 0 ? RV_STREAM_WINDOW : credit + RV_STREAM_WINDOW - acknowledged; /* < 0: the stream is not open yet */
+}
+
 void rv_call_top_up(rv_call *call)
 {
   if (call->paused || call->over || call->peer_done || call->stream_id == 0) return;
   int64_t want = RV_STREAM_WINDOW, missing = (int64_t)rv_message_reader_missing(&call->reader);
   if (missing > want) want = missing < INT64_C(1) << 30 ? missing : INT64_C(1) << 30;
-  if (want - call->credit < RV_STREAM_WINDOW / 2) return;
-  int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)(want - call->credit));
-  if (rc == 0) call->credit = want;
+  int64_t more = want - credit_of(call);
+  if (more < RV_STREAM_WINDOW / 2) return;
+  int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)more);
   rv_session_touch(call->session);
   rv_session_check(call->session, rc); /* the call may be over */
 }
@@ -152,7 +162,6 @@ static void refuse_message(rv_call *call, rv_message_reader_result result)
 void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
 {
   rv_session *session = call->session;
-  call->credit -= (int64_t)size;
   if (!wants_messages(call) || call->over) return;
   call->held_bytes += size;
   session->held_bytes += size;

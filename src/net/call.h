@@ -50,7 +50,6 @@ struct rv_call {
   rv_message_reader reader;
   rv_held held;
   size_t held_bytes; /* received, not delivered */
-  int64_t credit;    /* bytes the peer may still send on this stream */
   size_t header_bytes;
   int http_status; /* client */
   char method[8];  /* server: "POST", cut */

@@ -1,6 +1,8 @@
 /* Large messages, pausing and back-pressure: nothing is lost, nothing is unbounded, and no call stops another. */
 #include "net/echo_testing.h"
 
+#include "net/raw_testing.h"
+
 typedef struct both {
   echo_server server;
   echo_client client;
@@ -226,6 +228,106 @@ static void cancelling_in_the_middle_of_large_messages_leaves_others_alone(void 
   free(data);
 }
 
+/* ---- a peer that pads its frames ---- */
+
+enum { PADDED_MESSAGE = 4 << 20, PADDED_WHOLE = 5 + PADDED_MESSAGE, PADDED_DATA = 512, PADDING = 256 };
+
+typedef struct padder {
+  size_t sent;    /* of two messages */
+  size_t between; /* frames of nothing but padding between them, to be sent yet */
+  size_t pongs;
+} padder;
+
+static ssize_t read_padded(nghttp2_session *session, int32_t stream, uint8_t *to, size_t size, uint32_t *flags,
+                           nghttp2_data_source *source, void *user)
+{
+  (void)session, (void)stream, (void)flags, (void)source;
+  static const uint8_t prefix[5] = {0, PADDED_MESSAGE >> 24, PADDED_MESSAGE >> 16 & 255, PADDED_MESSAGE >> 8 & 255,
+                                    PADDED_MESSAGE & 255};
+  padder *sender = user;
+  if (sender->sent == PADDED_WHOLE && sender->between > 0) {
+    sender->between--;
+    return 0;
+  }
+  if (sender->sent == 2 * PADDED_WHOLE) return NGHTTP2_ERR_DEFERRED;
+  size_t at = sender->sent % PADDED_WHOLE, n = size < PADDED_DATA ? size : PADDED_DATA;
+  if (n > PADDED_WHOLE - at) n = PADDED_WHOLE - at;
+  for (size_t i = 0; i < n; i++) to[i] = at + i < sizeof prefix ? prefix[at + i] : 0;
+  sender->sent += n;
+  return (ssize_t)n;
+}
+
+static ssize_t pad(nghttp2_session *session, const nghttp2_frame *frame_, size_t most, void *user)
+{
+  (void)session, (void)user;
+  size_t padded = frame_->hd.length + (frame_->hd.type == NGHTTP2_DATA ? PADDING : 0);
+  return (ssize_t)(padded < most ? padded : most);
+}
+
+static int on_pong(nghttp2_session *session, const nghttp2_frame *frame_, void *user)
+{
+  (void)session;
+  padder *sender = user;
+  if (frame_->hd.type == NGHTTP2_PING && (frame_->hd.flags & NGHTTP2_FLAG_ACK) != 0) sender->pongs++;
+  return 0;
+}
+
+static nghttp2_session *open_padding(padder *sender)
+{
+  nghttp2_session_callbacks *callbacks;
+  nghttp2_session *session;
+  assert_int_equal(nghttp2_session_callbacks_new(&callbacks), 0);
+  nghttp2_session_callbacks_set_select_padding_callback(callbacks, pad);
+  nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_pong);
+  assert_int_equal(nghttp2_session_client_new(&session, callbacks, sender), 0);
+  nghttp2_session_callbacks_del(callbacks);
+  nghttp2_submit_settings(session, 0, NULL, 0);
+  const char *headers[][2] = {{":method", "POST"}, {":scheme", "http"}, {":path", "/echo/hang"},
+                              {":authority", "x"}, {"te", "trailers"},  {"content-type", "application/grpc"}};
+  enum { COUNT = sizeof headers / sizeof headers[0] };
+  nghttp2_nv nv[COUNT];
+  for (size_t i = 0; i < COUNT; i++)
+    nv[i] = (nghttp2_nv){(uint8_t *)(uintptr_t)headers[i][0], (uint8_t *)(uintptr_t)headers[i][1], strlen(headers[i][0]),
+                         strlen(headers[i][1]), 0};
+  nghttp2_data_provider provider = {.read_callback = read_padded};
+  assert_int_equal(nghttp2_submit_request(session, NULL, nv, COUNT, &provider, NULL), 1);
+  return session;
+}
+
+/* Sends what may be sent, then waits until the server has seen it and what it sent thereupon is here. PINGs and their answers pass what waits to be
+ * sent: the first is sent before it, and the second may be answered before it. */
+static void send_padded(nghttp2_session *session, padder *sender, int fd)
+{
+  for (int round = 0; round < 3; round++) {
+    sender->pongs = 0;
+    nghttp2_submit_ping(session, 0, NULL);
+    const uint8_t *out;
+    for (ssize_t n; (n = nghttp2_session_mem_send(session, &out)) > 0;) assert_true(send_raw(fd, out, (size_t)n));
+    while (sender->pongs == 0) {
+      uint8_t in[4096];
+      ssize_t n = recv(fd, in, sizeof in, 0);
+      assert_true(n > 0);
+      assert_int_equal(nghttp2_session_mem_recv(session, in, (size_t)n), n);
+    }
+  }
+}
+
+/* Padding counts for flow control: its credit comes back as that of data does, also where nothing but padding comes. */
+static void a_peer_that_pads_its_frames_can_send_on(void **state)
+{
+  both *b = *state;
+  padder sender = {.between = (3 << 20) / PADDING};
+  nghttp2_session *session = open_padding(&sender);
+  int fd = connect_port(rv_grpc_server_port(b->server.grpc, 0));
+  while (sender.sent < 2 * PADDED_WHOLE) {
+    send_padded(session, &sender, fd);
+    assert_true(nghttp2_session_get_stream_remote_window_size(session, 1) > 0);
+  }
+  echo_wait(&b->server, &b->server.messages, 2);
+  close(fd);
+  nghttp2_session_del(session);
+}
+
 int main(void)
 {
 #define WITH_BOTH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -237,6 +339,7 @@ int main(void)
       WITH_BOTH(a_client_that_pauses_holds_the_server_back_only_there),
       WITH_BOTH(a_sender_is_told_when_the_queue_has_drained),
       WITH_BOTH(cancelling_in_the_middle_of_large_messages_leaves_others_alone),
+      WITH_BOTH(a_peer_that_pads_its_frames_can_send_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* Peers that break the rules: each ends its own call or connection, with the right code, and no other. */
 #include "net/echo_testing.h"
 
-#include <netinet/in.h>
 #include <nghttp2/nghttp2.h>
 
 #include "base/env.h"
@@ -53,12 +52,7 @@ static int tear_down(void **state)
 
 static int connect_raw(const world *w)
 {
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  struct sockaddr_in name = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                             .sin_port = htons(rv_grpc_server_port(w->server.grpc, 0))};
-  assert_int_equal(connect(fd, (struct sockaddr *)&name, sizeof name), 0);
-  return fd;
+  return connect_port(rv_grpc_server_port(w->server.grpc, 0));
 }
 
 static void garbage_ends_only_its_own_connection(void **state)

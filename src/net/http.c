@@ -35,7 +35,6 @@ static int on_begin_headers(nghttp2_session *http, const nghttp2_frame *frame, v
   }
   call->session = rv_session_ref(session);
   call->stream_id = frame->hd.stream_id;
-  call->credit = RV_STREAM_WINDOW;
   rv_list_push_back(&session->calls, &call->link);
   nghttp2_session_set_stream_user_data(http, frame->hd.stream_id, call);
   return 0;
@@ -118,6 +117,17 @@ static void on_goaway(rv_session *session, const nghttp2_frame *frame)
   if (first && session->owner != NULL) session->events->on_goaway(session->owner, session);
 }
 
+static void on_data(rv_session *session, const nghttp2_frame *frame)
+{
+  if ((frame->hd.flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == 0) return;
+  rv_call *call = find_call(session, frame->hd.stream_id);
+  if (call == NULL) return;
+  if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
+    rv_call_peer_done(call);
+  else
+    rv_call_top_up(call); /* for the padding, of which on_data_chunk does not hear */
+}
+
 static int on_frame_recv(nghttp2_session *http, const nghttp2_frame *frame, void *user_data)
 {
   (void)http;
@@ -126,12 +136,7 @@ static int on_frame_recv(nghttp2_session *http, const nghttp2_frame *frame, void
   case NGHTTP2_SETTINGS: on_settings(session, frame); break;
   case NGHTTP2_HEADERS: on_headers(session, frame); break;
   case NGHTTP2_GOAWAY: on_goaway(session, frame); break;
-  case NGHTTP2_DATA:
-    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-      rv_call *call = find_call(session, frame->hd.stream_id);
-      if (call != NULL) rv_call_peer_done(call);
-    }
-    break;
+  case NGHTTP2_DATA: on_data(session, frame); break;
   default: break;
   }
   return session->lost ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;

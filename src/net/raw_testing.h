@@ -2,6 +2,7 @@
 #ifndef RV_NET_RAW_TESTING_H
 #define RV_NET_RAW_TESTING_H
 
+#include <netinet/in.h>
 #include <nghttp2/nghttp2.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +12,14 @@
 #include <unistd.h>
 
 /* ---- sending and receiving ---- */
+
+static inline int connect_port(uint16_t port)
+{
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+  assert_int_equal(connect(fd, (struct sockaddr *)&name, sizeof name), 0);
+  return fd;
+}
 
 /* Sends while reading nothing back into memory; false: the server has closed. */
 static inline bool send_raw(int fd, const void *data, size_t size)

@@ -50,7 +50,6 @@ void rv_call_start(rv_call *call, rv_session *session)
     return;
   }
   call->stream_id = id;
-  call->credit = RV_STREAM_WINDOW;
   call->has_data_source = true;
   session->num_streams++;
   rv_session_touch(session);
