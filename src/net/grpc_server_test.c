@@ -7,6 +7,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "net/raw_testing.h"
+#include "net/session.h"
+
 static void check_message(const test_call *call, const char *part)
 {
   if (strstr(call->message, part) == NULL) fail_msg("\"%s\" does not contain \"%s\"", call->message, part);
@@ -178,8 +181,8 @@ static void what_is_no_grpc_server_is_said_so(void **state)
     call_init(&call, &client, "/echo/unary");
     call_start(&call);
     int fd = accept(listener, NULL, NULL);
-    char preface[24];
-    assert_int_equal(recv(fd, preface, sizeof preface, MSG_WAITALL), sizeof preface);
+    char said[24];
+    assert_int_equal(recv(fd, said, sizeof said, MSG_WAITALL), sizeof said);
     assert_int_equal(send(fd, kinds[i].greeting, kinds[i].size, MSG_NOSIGNAL), kinds[i].size);
     shutdown(fd, SHUT_WR);
     call_wait(&call);
@@ -399,6 +402,67 @@ static void connections_of_one_address_are_bounded(void **state)
   takes_three_connections(10, 3, "too many connections from this address (max_connections_per_address)");
 }
 
+typedef struct silence {
+  rv_grpc_server *server;
+  size_t connections;
+  int64_t begins_within_ns;
+  char log[200];
+} silence;
+
+static int64_t still_clock(void *context)
+{
+  (void)context;
+  return 1000;
+}
+
+static void keep_last_line(void *context, rv_log_level level, const char *line)
+{
+  (void)level;
+  silence *silent = context;
+  snprintf(silent->log, sizeof silent->log, "%s", line);
+}
+
+/* The handshake's time is up, if there is a connection. */
+static void end_handshake(void *argument)
+{
+  silence *silent = argument;
+  const rv_loop *loop = rv_grpc_server_loop(silent->server, 0);
+  silent->connections = 0;
+  RV_LIST_EACH(link, &loop->connections)
+  {
+    rv_timer *timer = &RV_CONTAINER(link, rv_session, link)->timer;
+    silent->connections++;
+    silent->begins_within_ns = timer->at_ns - still_clock(NULL);
+    rv_timer_stop(timer);
+    timer->fire(timer);
+  }
+}
+
+static void a_client_that_says_nothing_has_20_s_whatever_the_peer_timeout_is(void **state)
+{
+  (void)state;
+  const char *address = "127.0.0.1:0";
+  static const int64_t peer_timeouts_ms[] = {-1, 1000, 0};
+  for (size_t i = 0; i < sizeof peer_timeouts_ms / sizeof peer_timeouts_ms[0]; i++) {
+    silence silent = {0};
+    rv_env env = {.size = sizeof env, .context = &silent, .monotonic_ns = still_clock, .log = keep_last_line};
+    rv_grpc_server_config config = {.env = &env,
+                                    .addresses = &address,
+                                    .num_addresses = 1,
+                                    .io_threads = 1,
+                                    .peer_timeout_ms = peer_timeouts_ms[i],
+                                    .on_call = echo_on_call};
+    assert_int_equal(rv_grpc_server_new(&config, &silent.server, NULL), RV_OK);
+    int fd = connect_port(rv_grpc_server_port(silent.server, 0));
+    while (silent.connections == 0) rv_loop_call(rv_grpc_server_loop(silent.server, 0), end_handshake, &silent);
+    assert_int_equal(silent.begins_within_ns, INT64_C(20000000000));
+    read_to_end(fd);
+    close(fd);
+    rv_grpc_server_free(silent.server);
+    if (strstr(silent.log, "did not begin to speak HTTP/2 within 20 s") == NULL) fail_msg("%s", silent.log);
+  }
+}
+
 static void a_loop_that_ends_closes_what_is_open(void **state)
 {
   (void)state;
@@ -429,6 +493,7 @@ int main(void)
       cmocka_unit_test(who_does_not_say_gets_a_loop_for_two_cores),
       cmocka_unit_test(connections_are_spread_over_the_loops_and_bounded),
       cmocka_unit_test(connections_of_one_address_are_bounded),
+      cmocka_unit_test(a_client_that_says_nothing_has_20_s_whatever_the_peer_timeout_is),
       cmocka_unit_test(a_loop_that_ends_closes_what_is_open),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void on_timer(rv_timer *timer)
   rv_socket_reset_when_closed(session->transport.fd);
   if (session->ready || session->server)
     rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within %g s",
-                    (double)session->peer_timeout_ns * 1e-9);
+                    (double)RV_HANDSHAKE_NS * 1e-9);
   else
     rv_session_lose(
         session,
@@ -486,7 +486,9 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   }
   session->loop->close_connection = close_with_loop;
   rv_list_push_back(&session->loop->connections, &session->link);
-  int64_t patience = session->peer_timeout_ns != INT64_MAX ? session->peer_timeout_ns : RV_DEFAULT_PEER_TIMEOUT_NS;
+  int64_t patience = session->server                         ? RV_HANDSHAKE_NS
+                     : session->peer_timeout_ns != INT64_MAX ? session->peer_timeout_ns
+                                                             : RV_DEFAULT_PEER_TIMEOUT_NS;
   rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + patience);
   choose_events(session);
   rv_session_touch(session);

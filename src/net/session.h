@@ -37,6 +37,8 @@ enum {
 };
 #define RV_DEFAULT_MAX_MESSAGE ((size_t)256 << 20)
 #define RV_DEFAULT_PEER_TIMEOUT_NS (INT64_C(10) * 1000000000)
+/* A server gives a connection so long to begin to speak HTTP/2, TLS included; a client, which waits for a sign of life, its peer timeout. */
+#define RV_HANDSHAKE_NS (INT64_C(20) * 1000000000)
 #define RV_LINGER_NS (INT64_C(1) * 1000000000)
 
 typedef struct rv_session rv_session;

@@ -204,6 +204,10 @@ rv_code rv_tls_new(const rv_tls_config *config, bool server, rv_tls **out, rv_er
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "TLS has the revocation file \"%.200s\" but nobody whose certificates are asked for; give the authority_file",
                    full.revocation_file);
+  if (full.server_name != NULL && (full.server_name[0] == '\0' || strlen(full.server_name) > TLSEXT_MAXLEN_host_name))
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "TLS has a server_name of %zu characters, and a name has 1 to %d; leave it out to expect the address's host",
+                   strlen(full.server_name), TLSEXT_MAXLEN_host_name);
   rv_tls *tls = calloc(1, sizeof *tls);
   if (tls == NULL) return rv_fail_memory(err, sizeof *tls);
   atomic_init(&tls->refs, 1);

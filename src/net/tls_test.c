@@ -317,6 +317,16 @@ static void files_that_cannot_be_used_are_named(void **state)
   refuses(&config, false, "no certificate");
 }
 
+static void a_server_name_that_no_certificate_has_is_refused(void **state)
+{
+  (void)state;
+  char name[300] = "";
+  rv_tls_config config = {.size = sizeof config, .server_name = name};
+  refuses(&config, false, "server_name of 0 characters");
+  memset(name, 'a', 256);
+  refuses(&config, false, "server_name of 256 characters");
+}
+
 static void a_unix_socket_takes_no_tls(void **state)
 {
   const world *w = *state;
@@ -345,6 +355,7 @@ int main(void)
       cmocka_unit_test(the_address_must_be_in_the_certificate),
       cmocka_unit_test(a_server_without_tls_is_told_apart),
       cmocka_unit_test(files_that_cannot_be_used_are_named),
+      cmocka_unit_test(a_server_name_that_no_certificate_has_is_refused),
       cmocka_unit_test(a_unix_socket_takes_no_tls),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
