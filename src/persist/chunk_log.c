@@ -235,6 +235,25 @@ static int64_t rows_of_all_columns(const rv_chunk *chunk)
   return rows;
 }
 
+/* Bytes of a row's strings in those columns that have the row. */
+static size_t strings_at(const rv_chunk *chunk, int64_t row)
+{
+  size_t bytes = 0;
+  for (size_t c = 0; c < rv_chunk_num_columns(chunk); c++)
+    if (row < rv_chunk_num_rows(chunk, c)) bytes += rv_segment_string_bytes(chunk, c, row);
+  return bytes;
+}
+
+/* At least one row from the slice's first, and as many as have strings of the usual size of a piece. What the slice needs may then take
+ * several pieces. */
+static int64_t end_of_strings(const rv_slice *slice, int64_t end)
+{
+  size_t bytes = strings_at(slice->chunk, slice->offset);
+  int64_t row = (int64_t)slice->offset + 1;
+  while (row < end && (bytes += strings_at(slice->chunk, row)) <= PIECE_BYTES) row++;
+  return row;
+}
+
 /* Rows from the slice's first to `end`, but no further than the next piece, and as many as make a piece of the usual size or the slice
  * needs. */
 static int64_t end_of_piece(const rv_slice *slice, const rv_log_pieces *list, uint32_t at, int64_t end)
@@ -242,7 +261,8 @@ static int64_t end_of_piece(const rv_slice *slice, const rv_log_pieces *list, ui
   int64_t most = (int64_t)((size_t)PIECE_BYTES / (rv_segment_row_bytes(slice->chunk) + 1)) + 1;
   if (most < slice->length) most = slice->length;
   if (at < list->count && list->pieces[at].first < end) end = list->pieces[at].first;
-  return end - slice->offset > most ? slice->offset + most : end;
+  if (end - slice->offset > most) end = slice->offset + most;
+  return slice->chunk->has_strings ? end_of_strings(slice, end) : end;
 }
 
 static rv_code insert_piece(rv_log_pieces *list, uint32_t at, rv_log_piece added, rv_error *err)

@@ -54,9 +54,69 @@ static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_
   rv_chunk_log_free(log);
 }
 
+/* ---- strings ---- */
+
+enum { TEXTS = 200 };
+static const size_t TEXT_BYTES = 1 << 20, RECORD_BYTES_MAX = 80 << 20;
+
+static rv_code note_largest(void *context, rv_pieces *chunk, rv_error *err)
+{
+  (void)err;
+  size_t *largest = context;
+  if (chunk->bytes > *largest) *largest = chunk->bytes;
+  return RV_OK;
+}
+
+/* A segment of numbers and long strings: the first text again and again, which takes less memory than so many would. */
+static rv_chunk *texts_of(char *text)
+{
+  rv_error err;
+  rv_chunk *segment;
+  rv_spec specs[2] = {{.name = "", .dtype = RV_INT64}, {.name = "", .dtype = RV_STRING}};
+  rv_chunk_meta meta = {.key = 7, .episode_id = 1, .last_step = TEXTS - 1};
+  must(rv_segment_new(specs, 2, TEXTS, &meta, &segment, &err), &err);
+  for (int64_t i = 0; i < TEXTS; i++) {
+    rv_bytes bytes = {text, i == 0 ? TEXT_BYTES : 0};
+    rv_tensor number = {.dtype = RV_INT64, .data = &i}, string = {.dtype = RV_STRING, .data = &bytes};
+    must(rv_segment_put(segment, 0, i, &number, &err), &err);
+    must(rv_segment_put(segment, 1, i, &string, &err), &err);
+  }
+  const rv_lane *lane = &segment->lanes[1];
+  for (size_t i = 1; i < TEXTS; i++) memcpy((uint8_t *)(uintptr_t)lane->base + i * lane->stride, lane->base, sizeof(rv_bytes));
+  rv_segment_publish(segment, 0, TEXTS);
+  rv_segment_publish(segment, 1, TEXTS);
+  return segment;
+}
+
+static void rows_with_long_strings_are_written_in_records_of_the_usual_size(void **state)
+{
+  (void)state;
+  size_t largest = 0;
+  rv_error err;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  rv_chunk_log *log = NULL;
+  rv_slice_list slices = {NULL, 0, 0};
+  char *text = calloc(1, TEXT_BYTES);
+  rv_chunk *segment = texts_of(text);
+  must(rv_chunk_log_new((rv_chunk_sink){note_largest, &largest}, &env, &log, &err), &err);
+  const rv_slice all = {.chunk = segment, .tensor = 1, .length = TEXTS};
+  must(rv_chunk_log_put(log, &all, &slices, &err), &err);
+  assert_in_range(largest, TEXT_BYTES, RECORD_BYTES_MAX);
+  int64_t rows = 0;
+  for (size_t i = 0; i < slices.count; i++) rows += slices.slices[i].length;
+  assert_int_equal(rows, TEXTS);
+  assert_true(slices.count >= TEXTS * TEXT_BYTES / RECORD_BYTES_MAX);
+  free(slices.slices);
+  rv_chunk_log_free(log);
+  rv_chunk_unref(segment);
+  free(text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_with_long_strings_are_written_in_records_of_the_usual_size),
       cmocka_unit_test(a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,8 @@
 enum {
   GROUP_BYTES = 4 << 20, /* a group that has so many is closed */
   FLAT_BYTES = 1 << 16,
-  MAX_CHUNKS = 1 << 16
+  MAX_CHUNKS = 1 << 16,
+  MAX_CHUNK_BYTES = 1 << 28 /* a recovery has them in memory beside the tables */
 };
 
 /* ---- the group at hand ---- */
@@ -90,6 +91,7 @@ static rv_code put_chunk(void *context, rv_pieces *chunk, rv_error *err)
   rv_code code = put_head(encoder, RV_RECORD_CHUNK, chunk->bytes, &group, err);
   if (code == RV_OK) code = flush(encoder, err);
   if (code != RV_OK) return code;
+  encoder->chunk_bytes += chunk->bytes;
   return rv_pieces_append(&group->records, chunk) == RV_OK ? RV_OK : no_memory(err);
 }
 
@@ -97,7 +99,7 @@ static rv_code put_chunk(void *context, rv_pieces *chunk, rv_error *err)
 
 rv_code rv_journal_encoder_init(rv_journal_encoder *encoder, rv_store *store, rv_error *err)
 {
-  *encoder = (rv_journal_encoder){.store = store, .max_chunks = MAX_CHUNKS};
+  *encoder = (rv_journal_encoder){.store = store, .max_chunks = MAX_CHUNKS, .max_chunk_bytes = MAX_CHUNK_BYTES};
   rv_writer_buf_init(&encoder->item);
   rv_writer_buf_init(&encoder->flat);
   return rv_chunk_log_new((rv_chunk_sink){put_chunk, encoder}, rv_store_env(store), &encoder->chunks, err);
@@ -125,6 +127,7 @@ void rv_journal_encoder_fini(rv_journal_encoder *encoder)
 void rv_journal_encoder_forget_chunks(rv_journal_encoder *encoder)
 {
   rv_chunk_log_clear(encoder->chunks);
+  encoder->chunk_bytes = 0;
 }
 
 /* ---- what is no change ---- */
@@ -198,8 +201,8 @@ static rv_code put_insert(rv_journal_encoder *encoder, uint32_t table, const rv_
 {
   rv_journal_group *group;
   uint8_t head[10 + RV_JOURNAL_ID + 10];
-  if (rv_chunk_log_count(encoder->chunks) >= encoder->max_chunks) {
-    rv_chunk_log_clear(encoder->chunks);
+  if (rv_chunk_log_count(encoder->chunks) >= encoder->max_chunks || encoder->chunk_bytes >= encoder->max_chunk_bytes) {
+    rv_journal_encoder_forget_chunks(encoder);
     rv_code code = rv_journal_encode_forget_chunks(encoder, err);
     if (code != RV_OK) return code;
   }

@@ -21,8 +21,9 @@ typedef struct rv_journal_encoder {
   rv_writer_buf item, flat; /* of the item at hand; small records before they join the group */
   rv_journal_group *groups;
   size_t num_groups, capacity;
-  int64_t unwritable; /* items that no record can hold: 2 GiB and more */
-  size_t max_chunks;  /* remembered */
+  int64_t unwritable;                 /* items that no record can hold: 2 GiB and more */
+  size_t chunk_bytes;                 /* of chunks since they were forgotten last */
+  size_t max_chunks, max_chunk_bytes; /* remembered; then all are forgotten */
 } rv_journal_encoder;
 
 rv_code rv_journal_encoder_init(rv_journal_encoder *encoder, rv_store *store, rv_error *err);

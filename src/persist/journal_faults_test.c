@@ -238,6 +238,49 @@ static void while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_n
   close_faulty(&on);
 }
 
+typedef struct waiting_row {
+  rv_rows rows;
+  atomic_bool done;
+} waiting_row;
+
+static void on_row_done(rv_waiter *waiter)
+{
+  atomic_store(&RV_CONTAINER(waiter, waiting_row, rows.waiter)->done, true);
+}
+
+static rv_submitted add_text(rv_table *table, waiting_row *row, const rv_tensor *column)
+{
+  row->rows = (rv_rows){.columns = column, .num_columns = 1, .n = 1};
+  row->rows.waiter.deadline_ns = INT64_MAX;
+  row->rows.waiter.complete = on_row_done;
+  return rv_table_insert_rows(table, &row->rows);
+}
+
+static void strings_count_with_all_their_bytes_towards_what_waits_for_the_disk(void **state)
+{
+  enum { TEXT_BYTES = 100000 };
+  faulty_disk on;
+  open_faulty(&on, *state, (how){.max_queued_bytes = TEXT_BYTES}, LONG_MAX, ENOSPC);
+  atomic_store(&on.faults.until, 0);
+  waiting_row first, second;
+  atomic_init(&first.done, false);
+  atomic_init(&second.done, false);
+  char *text = calloc(1, TEXT_BYTES);
+  rv_bytes bytes = {text, TEXT_BYTES};
+  int64_t shape = 1;
+  rv_tensor column = {.dtype = RV_STRING, .rank = 1, .shape = &shape, .data = &bytes};
+  assert_int_equal(add_text(on.table, &first, &column), RV_SUBMIT_DONE);
+  assert_int_equal(add_text(on.table, &second, &column), RV_SUBMIT_PENDING);
+  atomic_store(&on.faults.until, -1);
+  while (!atomic_load(&second.done)) sync_all(&on.j);
+  sync_all(&on.j);
+  journaled again = recovered_copy(&on);
+  same_stores(on.j.store, again.store);
+  close_all(&again);
+  close_faulty(&on);
+  free(text);
+}
+
 /* What a periodic journal may lose is what came in a period, however long the disk takes nothing. */
 static void while_a_periodic_journal_cannot_be_written_inserts_wait(void **state)
 {
@@ -364,6 +407,7 @@ int main(void)
       WITH_DISK(while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not),
       WITH_DISK(what_is_recovered_is_forced_to_the_disk_before_anything_builds_on_it),
       WITH_DISK(what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed),
+      WITH_DISK(strings_count_with_all_their_bytes_towards_what_waits_for_the_disk),
       WITH_DISK(while_a_periodic_journal_cannot_be_written_inserts_wait),
       WITH_DISK(a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing),
   };

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "persist/journal_parts.h"
 
 /* ---- doing something of everything ---- */
 
@@ -485,6 +486,58 @@ static void a_writer_that_was_forgotten_stays_so_whatever_it_still_does(void **s
 
 /* ---- waiting ---- */
 
+/* The most bytes of chunks that a recovery of the segment that is written to has to remember at a time. */
+static size_t chunk_bytes_at_most(const disk *d)
+{
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes, kind;
+  size_t now = 0, most = 0;
+  rv_group_header group;
+  last_segment_name(d, name);
+  size_t size = read_bytes(d->journal, name, &bytes);
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    rv_span body;
+    bool broken = false;
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    rv_span records = {bytes + at + RV_JOURNAL_GROUP_HEADER, group.bytes};
+    while (rv_journal_record_next(&records, &kind, &body, &broken)) {
+      if (kind == RV_RECORD_FORGET_CHUNKS) now = 0;
+      if (kind == RV_RECORD_CHUNK) now += body.size;
+      if (now > most) most = now;
+    }
+  }
+  free(bytes);
+  return most;
+}
+
+static void a_recovery_remembers_a_bounded_part_of_the_chunks(void **state)
+{
+  enum { ITEMS = 50, ROWS = 100, BOUND = 5000 };
+  rv_table_config config = rv_table_config_default("replay", 2);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){0}, &config, 1);
+  j.journal->encoder.max_chunk_bytes = BOUND;
+  size_t largest = 0;
+  for (uint64_t i = 0; i < ITEMS; i++) {
+    rv_chunk *chunk = wire_chunk(900 + i, i, (int64_t)i, ROWS, false, false);
+    if (rv_chunk_memory(chunk) > largest) largest = rv_chunk_memory(chunk);
+    rv_slice slices[] = {{chunk, 0, 0, ROWS}};
+    /* items that share a chunk, which is forgotten between them or not */
+    for (uint64_t k = 0; k < 3; k++)
+      insert_trajectory(j.store, rv_store_table(j.store, 0), 1 + 3 * i + k, 1, slices, (uint32_t[]){1}, (bool[]){false}, 1);
+    rv_chunk_unref(chunk);
+  }
+  sync_all(&j);
+  assert_true(chunk_bytes_at_most(&d) <= BOUND + largest);
+  disk copy = copy_of(&d, "copy");
+  journaled again = open_with(&copy, (how){0}, &config, 1);
+  same_stores(j.store, again.store);
+  close_all(&again);
+  close_all(&j);
+  disk_fini(&copy);
+  disk_fini(&d);
+}
+
 typedef struct called {
   rv_journal_waiter waiter;
   atomic_int times;
@@ -535,6 +588,7 @@ int main(void)
       WITH_DISK(a_last_segment_whose_beginning_was_torn_costs_nothing),
       WITH_DISK(what_is_lost_at_the_beginning_of_the_first_segment_is_reported),
       WITH_DISK(a_writer_that_was_forgotten_stays_so_whatever_it_still_does),
+      WITH_DISK(a_recovery_remembers_a_bounded_part_of_the_chunks),
       WITH_DISK(who_waits_is_called_once_when_it_is_written),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,9 @@ void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b);
 /* Room for the steps of rows that come from other chunks; before the segment is shared. */
 rv_code rv_segment_keep_steps(rv_chunk *segment, rv_error *err);
-size_t rv_segment_row_bytes(const rv_chunk *segment); /* of all columns */
+size_t rv_segment_row_bytes(const rv_chunk *segment); /* of all columns, a string as an rv_bytes */
+/* Of the strings of one published row; 0: the column has none. */
+size_t rv_segment_string_bytes(const rv_chunk *segment, size_t column, int64_t row);
 void rv_segment_free(rv_chunk *segment);
 size_t rv_segment_memory(const rv_chunk *segment);
 

@@ -235,6 +235,16 @@ size_t rv_segment_row_bytes(const rv_chunk *chunk)
   return segment_of_const(chunk)->row_bytes;
 }
 
+size_t rv_segment_string_bytes(const rv_chunk *chunk, size_t column, int64_t row)
+{
+  if (chunk->columns[column].dtype != RV_STRING) return 0;
+  const rv_lane *lane = &chunk->lanes[column];
+  const rv_bytes *strings = (const rv_bytes *)(const void *)(lane->base + (size_t)row * lane->stride);
+  size_t bytes = 0;
+  for (size_t i = 0; i < lane->row_bytes / sizeof *strings; i++) bytes += strings[i].size;
+  return bytes;
+}
+
 /* ---- writing ---- */
 
 static uint8_t *arena_take(rv_segment *segment, size_t size)
