@@ -76,11 +76,26 @@ static rv_chunk *segment_chunk(uint64_t key)
   return chunk;
 }
 
-/* As it comes over the wire: rows as they are, or compressed. */
-static rv_chunk *wire_chunk(uint64_t key, bool compress)
+/* As it comes over the wire, of one tensor, whose content the pieces are. */
+static rv_chunk *chunk_of_pieces(uint64_t key, rv_dtype dtype, uint32_t rank, const int64_t *shape, rv_pieces *owned_pieces)
 {
   rv_error err;
   rv_chunk *chunk = NULL;
+  rv_buf *buf = rv_buf_new(owned_pieces->bytes);
+  for (size_t i = 0; i < owned_pieces->count; buf->size += owned_pieces->piece[i++].size)
+    memcpy(buf->data + buf->size, owned_pieces->piece[i].data, owned_pieces->piece[i].size);
+  rv_encoded tensor = {.dtype = dtype, .rank = rank, .shape = shape, .content = buf->data, .content_size = buf->size};
+  rv_chunk_meta meta = {.key = key, .episode_id = key, .last_step = ROWS - 1};
+  must(rv_chunk_new_encoded(&meta, &tensor, 1, buf, buf->data, buf->size, &chunk, &err), &err);
+  rv_pieces_fini(owned_pieces);
+  rv_buf_unref(buf);
+  return chunk;
+}
+
+/* Rows as they are, or compressed. */
+static rv_chunk *wire_chunk(uint64_t key, bool compress)
+{
+  rv_error err;
   const int64_t shape[] = {ROWS, WIDTH};
   static uint8_t rows[PAYLOAD];
   for (size_t i = 0; i < ROWS; i++) memset(rows + i * WIDTH, byte_of(key, i), WIDTH);
@@ -89,15 +104,24 @@ static rv_chunk *wire_chunk(uint64_t key, bool compress)
   rv_pieces pieces;
   rv_pieces_init(&pieces);
   must(rv_encode(&pieces, RV_UINT8, 1, shape + 1, rows, WIDTH, ROWS, false, compress, &err), &err);
-  rv_buf *buf = rv_buf_new(pieces.bytes);
-  for (size_t i = 0; i < pieces.count; buf->size += pieces.piece[i++].size)
-    memcpy(buf->data + buf->size, pieces.piece[i].data, pieces.piece[i].size);
-  rv_encoded tensor = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .content = buf->data, .content_size = buf->size};
-  rv_chunk_meta meta = {.key = key, .episode_id = key, .last_step = ROWS - 1};
-  must(rv_chunk_new_encoded(&meta, &tensor, 1, buf, buf->data, buf->size, &chunk, &err), &err);
-  rv_pieces_fini(&pieces);
-  rv_buf_unref(buf);
-  return chunk;
+  return chunk_of_pieces(key, RV_UINT8, 2, shape, &pieces);
+}
+
+/* The same bytes, each row one string of them. */
+static rv_chunk *string_chunk(uint64_t key)
+{
+  rv_error err;
+  const int64_t rows = ROWS;
+  static uint8_t bytes[PAYLOAD];
+  rv_bytes strings[ROWS];
+  for (size_t i = 0; i < ROWS; i++) {
+    memset(bytes + i * WIDTH, byte_of(key, i), WIDTH);
+    strings[i] = (rv_bytes){bytes + i * WIDTH, WIDTH};
+  }
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  must(rv_encode(&pieces, RV_STRING, 0, NULL, strings, sizeof *strings, ROWS, false, false, &err), &err);
+  return chunk_of_pieces(key, RV_STRING, 1, &rows, &pieces);
 }
 
 typedef struct offer {
@@ -110,17 +134,22 @@ static void on_complete(rv_waiter *waiter)
   atomic_fetch_add(&((offer *)waiter->context)->completed, 1);
 }
 
-/* An item over all rows of a chunk of its own, whose key is the item's. */
-static rv_submitted offer_item(world *w, offer *o, uint64_t key)
+/* An item over all rows of the chunk. */
+static rv_submitted offer_chunk(world *w, offer *o, uint64_t key, rv_chunk *owned_chunk)
 {
-  rv_chunk *chunk = key % 3 == 0 ? segment_chunk(key) : wire_chunk(key, key % 3 == 1);
-  o->insert = (rv_insert){.key = key, .priority = 1, .trajectory = trajectory_of(w->store, chunk, 0, ROWS)};
+  o->insert = (rv_insert){.key = key, .priority = 1, .trajectory = trajectory_of(w->store, owned_chunk, 0, ROWS)};
   o->insert.waiter = (rv_waiter){.complete = on_complete, .context = o, .deadline_ns = INT64_MAX};
   atomic_init(&o->completed, 0);
-  rv_chunk_unref(chunk);
+  rv_chunk_unref(owned_chunk);
   rv_submitted submitted = rv_table_insert(w->table, &o->insert);
   if (submitted == RV_SUBMIT_DONE) rv_trajectory_unref(o->insert.trajectory);
   return submitted;
+}
+
+/* Of a chunk of its own, whose key is the item's. */
+static rv_submitted offer_item(world *w, offer *o, uint64_t key)
+{
+  return offer_chunk(w, o, key, key % 3 == 0 ? segment_chunk(key) : wire_chunk(key, key % 3 == 1));
 }
 
 static int64_t now_ns(void)
@@ -196,6 +225,46 @@ static void what_lies_in_the_file_is_sampled_as_it_came(void **state)
   end_world(&w);
   check_draw(&held); /* the file stays for those who still read */
   rv_draw_release(&held);
+}
+
+/* Reads the item's strings, which lie in its chunk wherever that is; has it moved? */
+static bool read_strings(world *w, uint64_t key)
+{
+  rv_draw draw;
+  rv_error err;
+  rv_bytes strings[ROWS];
+  const uint8_t *wire;
+  size_t size;
+  must(rv_table_get(w->table, key, &draw, &err), &err);
+  must(rv_draw_copy_column(&draw, 0, strings, &err), &err);
+  assert_non_null(rv_chunk_wire(draw.chunk, &wire, &size));
+  for (size_t i = 0; i < ROWS; i++) {
+    const uint8_t *bytes = strings[i].data;
+    assert_int_equal(strings[i].size, WIDTH);
+    assert_true(bytes >= wire && bytes + WIDTH <= wire + size);
+    for (size_t k = 0; k < WIDTH; k++) assert_int_equal(bytes[k], byte_of(key, i));
+  }
+  bool moved = rv_chunk_is_spilled(draw.chunk);
+  rv_draw_release(&draw);
+  return moved;
+}
+
+static void strings_that_were_read_before_they_moved_read_as_before(void **state)
+{
+  (void)state;
+  enum { FIRST = 1000000, N = 16 };
+  world w = world_of(1000000, "/tmp", 0);
+  for (uint64_t key = FIRST; key < FIRST + N; key++) {
+    rv_chunk *chunk = string_chunk(key);
+    offer o;
+    rv_chunk_attach_cache(chunk, rv_store_decode_cache(w.store));
+    assert_int_equal(offer_chunk(&w, &o, key, chunk), RV_SUBMIT_DONE);
+    assert_int_equal(o.insert.waiter.code, RV_OK);
+    assert_false(read_strings(&w, key)); /* decoded, and kept so */
+  }
+  for (uint64_t key = 1; key <= 2 * LIMIT / PAYLOAD; key++) insert(&w, key);
+  for (uint64_t key = FIRST; key < FIRST + N; key++) assert_true(read_strings(&w, key)); /* the oldest: they went first */
+  end_world(&w);
 }
 
 static void the_file_has_no_name(void **state)
@@ -448,6 +517,7 @@ int main(void)
   mount_small_disk();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_lies_in_the_file_is_sampled_as_it_came),
+      cmocka_unit_test(strings_that_were_read_before_they_moved_read_as_before),
       cmocka_unit_test(the_file_has_no_name),
       cmocka_unit_test(room_in_the_file_is_used_again),
       cmocka_unit_test(a_full_file_makes_inserts_wait_and_loses_nothing),

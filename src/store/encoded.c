@@ -273,9 +273,18 @@ bool rv_encoded_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *si
   return !encoded->chunk.in_owner;
 }
 
+/* They point into the bytes that they were decoded from; numbers stand by themselves. */
+static void forget_decoded_strings(rv_encoded_chunk *encoded)
+{
+  if (encoded->cache == NULL || !encoded->chunk.has_strings || !encoded->chunk.decodes) return;
+  for (uint32_t i = 0; i < encoded->chunk.num_columns; i++)
+    if (encoded->chunk.columns[i].dtype == RV_STRING) rv_decode_cache_forget(encoded->cache, decoded_of(encoded, i));
+}
+
 void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
+  forget_decoded_strings(encoded);
   rebase(encoded, encoded->wire, owned_place->data);
   *old = (rv_moved){.buf = encoded->owner};
   encoded->wire = owned_place->data;
