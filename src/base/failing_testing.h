@@ -30,13 +30,16 @@ char *__wrap_strdup(const char *text);
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 
 static atomic_long until_failure = -1; /* counts down, over all threads; below zero: never */
+static atomic_bool stays_out;          /* and those after it fail, too */
 static _Thread_local bool spared;      /* a thread whose allocations do not fail, and are not counted */
 
 void __sanitizer_print_stack_trace(void) __attribute__((weak));
 
 static bool fails(void)
 {
-  if (until_failure < 0 || spared || atomic_fetch_sub(&until_failure, 1) != 0) return false;
+  if (spared) return false;
+  long left = until_failure < 0 ? -1 : atomic_fetch_sub(&until_failure, 1);
+  if (left > 0 || (left < 0 && !stays_out)) return false;
   if (__sanitizer_print_stack_trace != NULL && getenv("RV_TEST_ALLOCATION") != NULL) __sanitizer_print_stack_trace();
   return true;
 }
@@ -72,9 +75,17 @@ static inline void fail_allocation(long n)
   until_failure = n;
 }
 
+/* The same, and each after it fails as well. */
+static inline void fail_allocations_from(long n)
+{
+  stays_out = true;
+  until_failure = n;
+}
+
 /* Ends that; true: one failed. */
 static inline bool allocation_failed(void)
 {
+  stays_out = false;
   return atomic_exchange(&until_failure, -1) < 0;
 }
 

@@ -226,6 +226,11 @@ void rv_books_unlink_compact(rv_books *books, uint32_t slot)
   hold->live_rows -= rv_trajectory_box_of(books->templates.entry[item->template_number].trajectory)->span;
 }
 
+static int64_t rows_of(const rv_loose_link *link)
+{
+  return link->reach.end - link->reach.first;
+}
+
 static void drop_loose(rv_books *books, rv_loose *loose, uint32_t linked, rv_garbage *garbage)
 {
   for (uint32_t i = 0; i < linked; i++) {
@@ -233,7 +238,7 @@ static void drop_loose(rv_books *books, rv_loose *loose, uint32_t linked, rv_gar
     rv_list_remove(&link->link);
     link->hold->items--;
     link->hold->num_loose--;
-    link->hold->live_rows -= link->rows;
+    link->hold->live_rows -= rows_of(link);
     rv_books_note_sparse(books, link->hold);
     rv_books_drop_if_unused(books, link->hold, garbage);
   }
@@ -246,38 +251,12 @@ static size_t loose_bytes(const rv_loose *loose)
   const rv_trajectory *trajectory = loose->trajectory;
   return sizeof *loose + loose->num_links * sizeof(rv_loose_link) + sizeof(rv_trajectory_box) +
          trajectory->num_columns * sizeof(rv_trajectory_column) + trajectory->num_slices * sizeof(rv_slice) +
-         trajectory->num_chunks * sizeof(rv_chunk *);
+         trajectory->num_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach));
 }
 
-static void note_reach(rv_loose_link *link, const rv_slice *slice)
-{
-  int64_t end = (int64_t)slice->offset + slice->length;
-  if (link->rows < 0) {
-    link->first_row = slice->offset;
-    link->rows = slice->length;
-    return;
-  }
-  int64_t old_end = link->first_row + link->rows;
-  if (slice->offset < link->first_row) link->first_row = slice->offset;
-  link->rows = (end > old_end ? end : old_end) - link->first_row;
-}
-
-/* The rows reached in each chunk. Slices of one chunk mostly follow one another, so the last link is tried first. */
-static void measure_reach(rv_loose *loose)
-{
-  const rv_trajectory *trajectory = loose->trajectory;
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < trajectory->num_slices; i++) {
-    const rv_slice *slice = &trajectory->slices[i];
-    for (uint32_t tried = 0; trajectory->chunks[last] != slice->chunk && tried < loose->num_links; tried++)
-      last = last + 1 == loose->num_links ? 0 : last + 1;
-    note_reach(&loose->links[last], slice);
-  }
-}
-
-/* Made by whoever attaches, outside the lock where that matters little: the search above is short but for hostile items. */
 static rv_code new_loose(uint32_t slot, rv_trajectory *trajectory, rv_loose **out, rv_error *err)
 {
+  const rv_reach *reaches = rv_trajectory_box_of(trajectory)->reaches;
   size_t bytes = sizeof(rv_loose) + trajectory->num_chunks * sizeof(rv_loose_link);
   rv_loose *loose = malloc(bytes);
   if (loose == NULL) return rv_fail_memory(err, bytes);
@@ -285,8 +264,7 @@ static rv_code new_loose(uint32_t slot, rv_trajectory *trajectory, rv_loose **ou
   loose->next_garbage = NULL;
   loose->slot = slot;
   loose->num_links = trajectory->num_chunks;
-  for (uint32_t i = 0; i < loose->num_links; i++) loose->links[i] = (rv_loose_link){.loose = loose, .rows = -1};
-  measure_reach(loose);
+  for (uint32_t i = 0; i < loose->num_links; i++) loose->links[i] = (rv_loose_link){.loose = loose, .reach = reaches[i]};
   *out = loose;
   return RV_OK;
 }
@@ -312,7 +290,7 @@ static rv_code attach_loose(rv_books *books, uint32_t slot, rv_trajectory *traje
     rv_list_push_back(&link->hold->loose, &link->link);
     link->hold->items++;
     link->hold->num_loose++;
-    link->hold->live_rows += link->rows;
+    link->hold->live_rows += rows_of(link);
   }
   books->num_loose++;
   books->loose_memory += loose_bytes(loose);
@@ -343,15 +321,27 @@ rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajector
   return RV_OK;
 }
 
+static void detach_loose(rv_books *books, rv_loose *loose, rv_garbage *garbage)
+{
+  uncount_layout(books, loose->trajectory->layout);
+  books->num_loose--;
+  books->loose_memory -= loose_bytes(loose);
+  drop_loose(books, loose, loose->num_links, garbage);
+}
+
+rv_code rv_books_attach_anew(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
+{
+  rv_loose *old = rv_slab_at(&books->slab, slot)->data;
+  rv_code code = rv_books_attach(books, slot, trajectory, garbage, err);
+  if (code == RV_OK) detach_loose(books, old, garbage);
+  return code;
+}
+
 void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage)
 {
   rv_item *item = rv_slab_at(&books->slab, slot);
   if (item->template_number == RV_LOOSE) {
-    rv_loose *loose = item->data;
-    uncount_layout(books, loose->trajectory->layout);
-    books->num_loose--;
-    books->loose_memory -= loose_bytes(loose);
-    drop_loose(books, loose, loose->num_links, garbage);
+    detach_loose(books, item->data, garbage);
   } else {
     rv_hold *hold = item->data;
     rv_books_unlink_compact(books, slot);

@@ -46,7 +46,7 @@ typedef struct rv_loose_link {
   rv_link link; /* in the hold's list */
   rv_hold *hold;
   struct rv_loose *loose;
-  int64_t first_row, rows; /* what the item reaches in this chunk */
+  rv_reach reach; /* of the item in this chunk */
 } rv_loose_link;
 
 typedef struct rv_loose {
@@ -172,6 +172,8 @@ void rv_books_give(rv_books *books, uint32_t slot);
 /* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds
  * nothing. */
 rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
+/* The same for a loose item, in place of what it refers to. RV_RESOURCE_EXHAUSTED: that stays. */
+rv_code rv_books_attach_anew(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
 void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
 
 /* The pieces of a compact attachment, for those who have hold and template at hand. */

@@ -201,8 +201,8 @@ static void choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)
     const rv_loose_link *loose = RV_CONTAINER(link, rv_loose_link, link);
     rv_move move = {.slot = loose->loose->slot,
                     .sequence = rv_item_sequence(rv_slab_at(&books->slab, loose->loose->slot)),
-                    .from = loose->first_row,
-                    .rows = loose->rows};
+                    .from = loose->reach.first,
+                    .rows = loose->reach.end - loose->reach.first};
     if (!add_move(turn, work, victim, move, &bytes)) return;
     work->moves[work->n - 1].trajectory = rv_trajectory_ref(loose->loose->trajectory);
   }
@@ -259,33 +259,21 @@ static rv_code copy_rows(rv_compaction *work)
 
 /* ---- moving, under the lock again ---- */
 
-static void move_item(rv_turn *turn, const rv_move *move)
+/* RV_RESOURCE_EXHAUSTED: it stays where it was. */
+static rv_code move_item(rv_turn *turn, const rv_move *move)
 {
   rv_table *table = turn->table;
   rv_books *books = &table->books;
-  if (!rv_slab_has(&books->slab, move->slot)) return;
+  if (!rv_slab_has(&books->slab, move->slot)) return RV_OK;
   rv_item *item = rv_slab_at(&books->slab, move->slot);
-  if (rv_item_sequence(item) != move->sequence) return;
-  if (move->trajectory == NULL) {
-    rv_hold *hold = item->data;
-    uint16_t number = (uint16_t)item->template_number;
-    rv_books_unlink_compact(books, move->slot);
-    rv_books_link_compact(books, move->slot, table->compact_into, move->to, number);
-    rv_books_drop_if_unused(books, hold, &turn->garbage);
-    return;
-  }
-  /* Attaching first would need two records of one item; should memory be out for the second, the first is attached again, for
-   * which its own just went free. */
-  rv_trajectory *old = move->trajectory;
-  rv_books_detach(books, move->slot, &turn->garbage);
-  if (rv_books_attach(books, move->slot, move->moved, &turn->garbage, NULL) != RV_OK &&
-      rv_books_attach(books, move->slot, old, &turn->garbage, NULL) != RV_OK) {
-    rv_table_remove(turn, move->slot);
-    return;
-  }
-  if (item->template_number != RV_LOOSE) return;
-  rv_loose *loose = item->data; /* its other chunks may have been held by it alone, and are held anew */
-  for (uint32_t i = 0; i < loose->num_links; i++) rv_books_note_sparse(books, loose->links[i].hold);
+  if (rv_item_sequence(item) != move->sequence) return RV_OK;
+  if (move->trajectory != NULL) return rv_books_attach_anew(books, move->slot, move->moved, &turn->garbage, NULL);
+  rv_hold *hold = item->data;
+  uint16_t number = (uint16_t)item->template_number;
+  rv_books_unlink_compact(books, move->slot);
+  rv_books_link_compact(books, move->slot, table->compact_into, move->to, number);
+  rv_books_drop_if_unused(books, hold, &turn->garbage);
+  return RV_OK;
 }
 
 static void publish(rv_table *table)
@@ -342,20 +330,21 @@ static bool choose(rv_turn *turn, rv_compaction *work)
   return true;
 }
 
-static void apply(rv_turn *turn, rv_compaction *work, rv_code code)
+static rv_code apply(rv_turn *turn, rv_compaction *work, rv_code code)
 {
   rv_table *table = turn->table;
-  if (code == RV_RESOURCE_EXHAUSTED) wait_for_memory(table);
   if (work->epoch == table->books.epoch) {
     if (code == RV_OK) {
       publish(table);
-      for (size_t i = 0; i < work->n; i++) move_item(turn, &work->moves[i]);
+      for (size_t i = 0; i < work->n && code == RV_OK; i++) code = move_item(turn, &work->moves[i]);
     } else if (code != RV_RESOURCE_EXHAUSTED) {
       give_up(table, work->source);
     }
     if (table->compact_fill == rv_segment_capacity(table->compact_into->chunk)) close_target(turn);
   }
+  if (code == RV_RESOURCE_EXHAUSTED) wait_for_memory(table);
   table->compacting = false;
+  return code;
 }
 
 /* How many stays that was worth: a whole chunk decoded is worth many. 0: no more can be done now. */
@@ -369,11 +358,11 @@ static size_t work_once(rv_table *table)
   if (!chosen) return 0;
 
   rv_code code = copy_rows(&work);
-  size_t worth = code == RV_RESOURCE_EXHAUSTED ? 0 : work.decoded != NULL ? RV_COMPACT_STAYS : 1;
+  size_t worth = work.decoded != NULL ? RV_COMPACT_STAYS : 1;
   forget_decoded(&work);
 
   rv_turn_begin(&turn, table);
-  apply(&turn, &work, code);
+  code = apply(&turn, &work, code);
   rv_chunk_unref(work.source);
   rv_chunk_unref(work.target);
   rv_turn_leave(&turn);
@@ -381,7 +370,7 @@ static size_t work_once(rv_table *table)
     rv_trajectory_unref(work.moves[i].trajectory);
     rv_trajectory_unref(work.moves[i].moved);
   }
-  return worth;
+  return code == RV_RESOURCE_EXHAUSTED ? 0 : worth;
 }
 
 void rv_table_compact(rv_table *table, size_t stays)

@@ -53,7 +53,7 @@ static void count_and_compare(model *m)
       const rv_loose *of = item->data;
       loose += sizeof *of + of->num_links * sizeof(rv_loose_link) + sizeof(rv_trajectory_box) +
                of->trajectory->num_columns * sizeof(rv_trajectory_column) + of->trajectory->num_slices * sizeof(rv_slice) +
-               of->trajectory->num_chunks * sizeof(rv_chunk *);
+               of->trajectory->num_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach));
     }
     assert_int_equal(table->books.chunk_memory, held);
     assert_int_equal(table->books.loose_memory, loose);

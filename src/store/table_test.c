@@ -521,6 +521,52 @@ static void items_of_ever_new_shapes_are_kept_and_read(void **state)
   rv_store_unref(store);
 }
 
+/* One row of an int64, as it came. */
+static rv_chunk *small_chunk(int64_t value)
+{
+  rv_error err;
+  rv_chunk *chunk = NULL;
+  const int64_t shape = 1;
+  uint8_t content[2 + sizeof value] = {sizeof value, (sizeof value - 1) << 2}; /* its size, then one literal */
+  memcpy(content + 2, &value, sizeof value);
+  rv_encoded tensor = {.dtype = RV_INT64, .rank = 1, .shape = &shape, .content = content, .content_size = sizeof content};
+  rv_chunk_meta meta = {.key = (uint64_t)value, .episode_id = 1};
+  must(rv_chunk_new_encoded_copy(&meta, &tensor, 1, content, sizeof content, &chunk, &err), &err);
+  return chunk;
+}
+
+/* What an item refers to is looked at once, under no lock: else this one, some 20 MB of a client's, would keep everybody else from the table
+ * for minutes (and this test beyond its time). */
+static void an_item_of_very_many_chunks_costs_the_same_in_any_order(void **state)
+{
+  (void)state;
+  enum { CHUNKS = 400000 };
+  rv_table_config config = plain(10);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  rv_error err;
+  rv_slice *slices = malloc(2 * CHUNKS * sizeof *slices);
+  for (size_t i = 0; i < CHUNKS; i++)
+    slices[i] = slices[2 * CHUNKS - 1 - i] = (rv_slice){.chunk = small_chunk((int64_t)i), .length = 1};
+  rv_insert insert = {.key = 1, .priority = 1};
+  rv_trajectory_desc desc = {
+      .slices = slices, .num_slices = (uint32_t[]){CHUNKS, CHUNKS}, .squeeze = (bool[]){false, false}, .num_columns = 2};
+  must(rv_trajectory_new(rv_store_layouts(store), &desc, &insert.trajectory, &err), &err);
+  for (size_t i = 0; i < CHUNKS; i++) rv_chunk_unref(slices[i].chunk);
+  free(slices);
+  assert_int_equal(rv_table_insert(table, &insert), RV_SUBMIT_DONE);
+  must(insert.waiter.code, &insert.waiter.error);
+  rv_trajectory_unref(insert.trajectory);
+  rv_draw draw;
+  int64_t *values = malloc(CHUNKS * sizeof *values);
+  must(rv_table_get(table, 1, &draw, &err), &err);
+  must(rv_draw_copy_column(&draw, 1, values, &err), &err);
+  for (int64_t i = 0; i < CHUNKS; i++) assert_int_equal(values[i], CHUNKS - 1 - i);
+  free(values);
+  rv_draw_release(&draw);
+  rv_store_unref(store);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -538,6 +584,7 @@ int main(void)
       cmocka_unit_test(info_counts_what_happened),
       cmocka_unit_test(mixed_layouts_are_refused_before_anything_is_counted),
       cmocka_unit_test(items_of_ever_new_shapes_are_kept_and_read),
+      cmocka_unit_test(an_item_of_very_many_chunks_costs_the_same_in_any_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

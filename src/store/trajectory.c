@@ -39,7 +39,7 @@ void rv_trajectory_unref(rv_trajectory *trajectory)
 static rv_code new_box(uint32_t num_columns, uint32_t num_slices, uint32_t max_chunks, rv_trajectory_box **out, rv_error *err)
 {
   size_t bytes = sizeof(rv_trajectory_box) + num_columns * sizeof(rv_trajectory_column) + num_slices * sizeof(rv_slice) +
-                 max_chunks * sizeof(rv_chunk *); /* 32-bit counts: no overflow */
+                 max_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach)); /* 32-bit counts: no overflow */
   rv_trajectory_box *box = malloc(bytes);
   if (box == NULL) return rv_fail_memory(err, bytes);
   *box = (rv_trajectory_box){.shown = {.num_columns = num_columns, .num_slices = num_slices}};
@@ -47,6 +47,7 @@ static rv_code new_box(uint32_t num_columns, uint32_t num_slices, uint32_t max_c
   box->shown.columns = (rv_trajectory_column *)(void *)(box + 1);
   box->shown.slices = (rv_slice *)(void *)(box->shown.columns + num_columns);
   box->shown.chunks = (rv_chunk **)(void *)(box->shown.slices + num_slices);
+  box->reaches = (rv_reach *)(void *)(box->shown.chunks + max_chunks);
   *out = box;
   return RV_OK;
 }
@@ -106,37 +107,54 @@ static rv_code check_columns(const rv_trajectory_desc *desc, rv_layout_column *c
   return RV_OK;
 }
 
-/* Distinct chunks in order of first appearance; beyond a few, a small hash set finds repeats. */
-static rv_code gather_chunks(rv_trajectory *trajectory, rv_error *err)
+/* Where a chunk's number, counted from 1, stands in the set, or would stand. */
+static uint32_t *place_of(const rv_trajectory *made, uint32_t *set, size_t mask, const rv_chunk *chunk)
 {
-  size_t capacity = 64, n = trajectory->num_slices;
-  while (capacity < 2 * n) capacity *= 2;
-  rv_chunk **seen = NULL;
-  for (size_t i = 0; i < n; i++) {
-    rv_chunk *chunk = trajectory->slices[i].chunk;
-    if (i > 0 && chunk == trajectory->slices[i - 1].chunk) continue;
-    bool known = false;
-    if (seen == NULL) {
-      for (uint32_t k = 0; k < trajectory->num_chunks && !known; k++) known = trajectory->chunks[k] == chunk;
-      if (!known && trajectory->num_chunks == FEW_CHUNKS) {
-        seen = calloc(capacity, sizeof *seen);
-        if (seen == NULL) return rv_fail_memory(err, capacity * sizeof *seen);
-        for (uint32_t k = 0; k < FEW_CHUNKS; k++) {
-          size_t at = (size_t)((uint64_t)(uintptr_t)trajectory->chunks[k] * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (capacity - 1);
-          while (seen[at] != NULL) at = (at + 1) & (capacity - 1);
-          seen[at] = trajectory->chunks[k];
-        }
+  size_t at = (size_t)((uint64_t)(uintptr_t)chunk * UINT64_C(0x9E3779B97F4A7C15) >> 32) & mask;
+  while (set[at] != 0 && made->chunks[set[at] - 1] != chunk) at = (at + 1) & mask;
+  return &set[at];
+}
+
+static rv_code new_set(const rv_trajectory *made, uint32_t **set, size_t *mask, rv_error *err)
+{
+  size_t capacity = 64;
+  while (capacity < 2 * (size_t)made->num_slices) capacity *= 2;
+  *set = calloc(capacity, sizeof **set);
+  if (*set == NULL) return rv_fail_memory(err, capacity * sizeof **set);
+  *mask = capacity - 1;
+  for (uint32_t i = 0; i < made->num_chunks; i++) *place_of(made, *set, *mask, made->chunks[i]) = i + 1;
+  return RV_OK;
+}
+
+/* Distinct chunks in order of first appearance, and what is reached of each; beyond a few, a small hash set finds repeats. */
+static rv_code gather_chunks(rv_trajectory_box *box, rv_error *err)
+{
+  rv_trajectory *made = &box->shown;
+  uint32_t number = 0, *set = NULL;
+  size_t mask = 0;
+  for (uint32_t i = 0; i < made->num_slices; i++) {
+    const rv_slice *slice = &made->slices[i];
+    if (i == 0 || slice->chunk != slice[-1].chunk) {
+      if (set == NULL) {
+        for (number = 0; number < made->num_chunks && made->chunks[number] != slice->chunk; number++) continue;
+        rv_code code = number == FEW_CHUNKS ? new_set(made, &set, &mask, err) : RV_OK;
+        if (code != RV_OK) return code;
+      }
+      if (set != NULL) {
+        uint32_t *place = place_of(made, set, mask, slice->chunk);
+        if (*place == 0) *place = made->num_chunks + 1;
+        number = *place - 1;
+      }
+      if (number == made->num_chunks) {
+        made->chunks[made->num_chunks++] = slice->chunk;
+        box->reaches[number] = (rv_reach){.first = slice->offset, .end = slice->offset};
       }
     }
-    if (seen != NULL) {
-      size_t at = (size_t)((uint64_t)(uintptr_t)chunk * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (capacity - 1);
-      while (seen[at] != NULL && seen[at] != chunk) at = (at + 1) & (capacity - 1);
-      known = seen[at] == chunk;
-      seen[at] = chunk;
-    }
-    if (!known) trajectory->chunks[trajectory->num_chunks++] = chunk;
+    rv_reach *reach = &box->reaches[number];
+    if (slice->offset < reach->first) reach->first = slice->offset;
+    if (slice->offset + slice->length > reach->end) reach->end = slice->offset + slice->length;
   }
-  free(seen);
+  free(set);
   return RV_OK;
 }
 
@@ -184,7 +202,7 @@ rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, r
   if (code == RV_OK) code = new_box(desc->num_columns, num_slices, num_slices, &box, err);
   if (code == RV_OK) {
     memcpy(box->shown.slices, desc->slices, num_slices * sizeof(rv_slice));
-    code = gather_chunks(&box->shown, err);
+    code = gather_chunks(box, err);
   }
   if (code == RV_OK) code = find_layout(layouts, desc, columns, &box->shown.layout, err);
   if (columns != few) free(columns);
@@ -238,7 +256,7 @@ rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of,
     made->slices[i] = like->slices[i];
     made->slices[i].chunk = chunks[chunk_of[i]];
   }
-  code = gather_chunks(made, err);
+  code = gather_chunks(box, err);
   if (code != RV_OK) {
     made->num_chunks = 0;
     rv_trajectory_unref(made);
@@ -255,10 +273,7 @@ rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of,
 
 int64_t rv_trajectory_base(const rv_trajectory *trajectory)
 {
-  int64_t base = trajectory->slices[0].offset;
-  for (uint32_t i = 1; i < trajectory->num_slices; i++)
-    if (trajectory->slices[i].offset < base) base = trajectory->slices[i].offset;
-  return base;
+  return rv_trajectory_box_of_const(trajectory)->reaches[0].first;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word)
@@ -380,7 +395,7 @@ rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_ch
     slice->chunk = new_chunk;
     slice->offset += (int32_t)shift;
   }
-  code = gather_chunks(&box->shown, err);
+  code = gather_chunks(box, err);
   if (code != RV_OK) {
     free(box);
     return code;

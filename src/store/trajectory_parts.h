@@ -33,9 +33,15 @@ size_t rv_layouts_count(rv_layouts *layouts);
 
 /* ---- trajectories ---- */
 
+/* The rows of one chunk from the first that some slice names to the end of the one that ends last. */
+typedef struct rv_reach {
+  int32_t first, end;
+} rv_reach;
+
 typedef struct rv_trajectory_box {
   rv_trajectory shown; /* first: the two pointers are the same */
   atomic_size_t refs;
+  rv_reach *reaches;  /* of its chunks, one each */
   int64_t max_length; /* rows of the longest column */
   int64_t span;       /* a template: rows from the base row to the end of the slice that ends last */
   size_t bytes;       /* of all rows */

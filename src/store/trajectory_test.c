@@ -153,6 +153,40 @@ static void many_chunks_are_listed_once_each_in_order(void **state)
   }
 }
 
+static void of_each_chunk_it_is_known_which_rows_are_reached(void **state)
+{
+  fixture *f = *state;
+  enum { CHUNKS = 60, SLICES = 200, MOST_ROWS = 50 };
+  const uint64_t seed = 20261122;
+  print_message("seed %llu\n", (unsigned long long)seed);
+  rv_chunk *chunks[CHUNKS];
+  rv_slice slices[SLICES];
+  rv_random random;
+  rv_random_init(&random, seed);
+  for (int i = 0; i < CHUNKS; i++) chunks[i] = encoded_numbers(i, MOST_ROWS, 0, false);
+  for (uint32_t several = 1; several <= CHUNKS; several++) {
+    for (int i = 0; i < SLICES; i++) {
+      int32_t first = (int32_t)rv_random_below(&random, MOST_ROWS), most = MOST_ROWS - first;
+      slices[i] = (rv_slice){.chunk = chunks[rv_random_below(&random, several)],
+                             .offset = first,
+                             .length = (int32_t)rv_random_below(&random, (uint32_t)most + 1)};
+    }
+    rv_trajectory *trajectory = build(f, slices, (uint32_t[]){SLICES}, (bool[]){false}, 1);
+    for (uint32_t k = 0; k < trajectory->num_chunks; k++) {
+      int32_t least = MOST_ROWS, end = 0;
+      for (int i = 0; i < SLICES; i++) {
+        if (slices[i].chunk != trajectory->chunks[k]) continue;
+        if (slices[i].offset < least) least = slices[i].offset;
+        if (slices[i].offset + slices[i].length > end) end = slices[i].offset + slices[i].length;
+      }
+      assert_int_equal(rv_trajectory_box_of(trajectory)->reaches[k].first, least);
+      assert_int_equal(rv_trajectory_box_of(trajectory)->reaches[k].end, end);
+    }
+    rv_trajectory_unref(trajectory);
+  }
+  for (int i = 0; i < CHUNKS; i++) rv_chunk_unref(chunks[i]);
+}
+
 static void a_template_reads_what_its_trajectory_read(void **state)
 {
   fixture *f = *state;
@@ -245,6 +279,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(equal_layouts_are_the_same_pointer, set_up, tear_down),
       cmocka_unit_test_setup_teardown(many_chunks_are_listed_once_each_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(over_other_chunks_a_trajectory_reads_their_rows, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(of_each_chunk_it_is_known_which_rows_are_reached, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_template_reads_what_its_trajectory_read, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_batch_is_gathered_item_by_item_and_padded, set_up, tear_down),
   };
