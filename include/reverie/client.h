@@ -117,7 +117,7 @@ RV_API rv_code rv_client_set_rate_limiter(rv_client *client, const char *table, 
  * than the new max_bytes, the remover takes the rest away, a few at a time, and others go on in between; it returns when that is done. Items
  * that were sampled as often as the new max_times_sampled already go when they are sampled next. Journals and checkpoints keep the new bounds.
  * RV_INVALID_ARGUMENT: out of range, or the table's rate limiter waits for more items than there could be. RV_ABORTED: another change of its
- * bounds came in between, and holds. */
+ * bounds came in between, and holds, or a rate limiter did that waits for more items than were to stay. */
 RV_API rv_code rv_client_set_bounds(rv_client *client, const char *table, const rv_table_bounds *bounds, const rv_wait *wait,
                                     rv_error *err);
 /* Changes the memory_limit of a store in use (in process or a Reverie server's), in bytes, 0 for none. Raised: inserts that waited for memory

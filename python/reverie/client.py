@@ -491,7 +491,8 @@ class Client(_core.Client):
         ValueError
             Out of range, or the table's rate limiter waits for more items than there could be.
         AbortedError
-            Another change of its bounds came in between, and holds.
+            Another change of its bounds came in between, and holds, or a rate limiter did that waits for more items than were to
+            stay.
         """
         self._set_bounds(
             table,

@@ -284,14 +284,11 @@ static rv_code use_bounds(rv_journal_replay *replay, rv_span body, rv_error *err
   uint32_t times;
   rv_code code = take_table(replay, &body, &table, err);
   if (code != RV_OK || !table->begun) return code;
-  if (!rv_take_fixed64(&body, &max_size) || !rv_take_fixed32(&body, &times) || max_size > INT32_MAX)
+  if (!rv_take_fixed64(&body, &max_size) || !rv_take_fixed32(&body, &times) || max_size < 1 || max_size > INT32_MAX)
     return no_record(err, "bounds that are none");
   replay->counts.changes++;
-  rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
-  change.bounds.max_size = (int64_t)max_size;
-  change.bounds.max_times_sampled = (int32_t)times;
-  while (code == RV_OK && !change.done) code = rv_table_change_bounds(table->table, &change, err);
-  return code;
+  rv_table_replay_bounds(table->table, (int64_t)max_size, (int32_t)times);
+  return RV_OK;
 }
 
 static rv_code use_max_bytes(rv_journal_replay *replay, rv_span body, rv_error *err)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "persist/journal_parts.h"
+#include "store/table_parts.h"
 
 /* ---- doing something of everything ---- */
 
@@ -132,6 +133,31 @@ static size_t numbers_of(const journaled *j, uint64_t writer, uint64_t *last)
   if (found == NULL) return SIZE_MAX;
   if (found->done.count > 0) *last = found->done.runs[found->done.count - 1].last;
   return found->done.count;
+}
+
+/* What a limiter that came while max_size went down could once leave. */
+static void bounds_below_what_the_limiter_waits_for_keep_no_journal_from_being_replayed(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  rv_table *table = rv_store_table(j.store, 0);
+  add_rows(table, 400, 0);
+  const rv_rate_limiter_config limiter = rv_rate_limiter_min_size(300);
+  must(rv_table_set_rate_limiter(table, &limiter, &err), &err);
+  table->limiter.config.min_size_to_sample = 1; /* which is not written down */
+  rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+  change.bounds.max_size = 10;
+  while (!change.done) must(rv_table_change_bounds(table, &change, &err), &err);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  rv_table_info info = info_of(rv_store_table(j.store, 0));
+  assert_int_equal(info.current_size, 10);
+  assert_int_equal(info.max_size, 10);
+  rv_table_info_fini(&info);
+  close_all(&j);
+  disk_fini(&d);
 }
 
 static void which_items_of_which_writer_are_in_is_known_again_across_checkpoints(void **state)
@@ -578,6 +604,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       WITH_DISK(what_was_synced_is_there_again_whatever_happened_and_checkpoints_in_between),
       WITH_DISK(a_journal_that_was_closed_has_everything),
+      WITH_DISK(bounds_below_what_the_limiter_waits_for_keep_no_journal_from_being_replayed),
       WITH_DISK(which_items_of_which_writer_are_in_is_known_again_across_checkpoints),
       WITH_DISK(segments_that_a_checkpoint_covers_go),
       WITH_DISK(a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it),

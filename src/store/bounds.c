@@ -63,6 +63,13 @@ static rv_code begin(rv_table *table, const rv_table_bounds *bounds, uint64_t *n
 static rv_code come_down(rv_turn *turn, int64_t max_size, rv_error *err)
 {
   rv_table *table = turn->table;
+  const rv_rate_limiter_config *limiter = &table->limiter.config;
+  if (limiter->min_size_to_sample > max_size) /* it came since this began, when more items were allowed */
+    return rv_fail(
+        err, RV_ABORTED,
+        "table \"%s\": somebody else has changed its rate limiter meanwhile, and min_size_to_sample is %lld, more than "
+        "max_size = %lld; it stays at %lld",
+        table->name, (long long)limiter->min_size_to_sample, (long long)max_size, (long long)table->config.max_size);
   int64_t count = (int64_t)table->books.slab.count, removed = 0;
   int64_t next = count - STEP > max_size ? count - STEP : max_size;
   rv_code code = rv_changes_reserve(table, STEP + 1, 0, err);

@@ -269,6 +269,37 @@ static void of_two_changes_the_later_one_holds(void **state)
   rv_store_unref(store);
 }
 
+static void a_limiter_that_needs_more_items_than_were_to_stay_ends_the_change(void **state)
+{
+  (void)state;
+  enum { BEFORE = 10000, LEAST = 300 };
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", BEFORE);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  int64_t values[BEFORE] = {0};
+  rv_rows rows;
+  add_values(table, &rows, values, BEFORE, NULL);
+  rv_bounds_change change = {.bounds = other_bounds(10, RV_UNCHANGED)};
+  must(rv_table_change_bounds(table, &change, &err), &err);
+  const rv_rate_limiter_config fits = rv_rate_limiter_min_size(5), needs = rv_rate_limiter_min_size(LEAST);
+  must(rv_table_set_rate_limiter(table, &fits, &err), &err);
+  must(rv_table_change_bounds(table, &change, &err), &err); /* such a one does not matter */
+  assert_false(change.done);
+  int64_t reached = max_size_of(table);
+  assert_true(reached > LEAST);
+  must(rv_table_set_rate_limiter(table, &needs, &err), &err);
+  assert_int_equal(rv_table_change_bounds(table, &change, &err), RV_ABORTED);
+  if (strstr(err.message, "min_size_to_sample is 300, more than max_size = 10") == NULL) fail_msg("%s", err.message);
+  assert_int_equal(max_size_of(table), reached);
+  change_to(table, LEAST, RV_UNCHANGED);
+  fails(table, LEAST - 1, RV_UNCHANGED, "min_size_to_sample is 300");
+  must(rv_table_set_rate_limiter(table, &fits, &err), &err);
+  change_to(table, 10, RV_UNCHANGED);
+  assert_int_equal(max_size_of(table), 10);
+  rv_store_unref(store);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -277,6 +308,7 @@ int main(void)
       cmocka_unit_test(bounds_that_cannot_be_are_refused_and_change_nothing),
       cmocka_unit_test(others_go_on_while_a_table_becomes_smaller),
       cmocka_unit_test(of_two_changes_the_later_one_holds),
+      cmocka_unit_test(a_limiter_that_needs_more_items_than_were_to_stay_ends_the_change),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,6 +82,16 @@ rv_code rv_table_replay_sample(rv_table *table, uint64_t key, int32_t times_samp
   return slot == RV_NO_SLOT ? RV_NOT_FOUND : RV_OK;
 }
 
+void rv_table_replay_bounds(rv_table *table, int64_t max_size, int32_t max_times_sampled)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  table->config.max_size = max_size;
+  table->config.max_times_sampled = max_times_sampled;
+  rv_books_set_max_size(&table->books, max_size);
+  rv_turn_leave(&turn);
+}
+
 void rv_table_replay_end(rv_table *table, char *corrected, size_t capacity)
 {
   rv_turn turn;

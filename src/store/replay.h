@@ -11,6 +11,8 @@ rv_code rv_table_replay_insert(rv_table *table, const rv_restored_item *item, ui
 rv_code rv_table_replay_delete(rv_table *table, uint64_t key);
 rv_code rv_table_replay_update(rv_table *table, uint64_t key, double priority, rv_error *err);
 rv_code rv_table_replay_sample(rv_table *table, uint64_t key, int32_t times_sampled);
+/* Items beyond max_size (1 to 2^31 - 1) stay until the next insert, or the end: what went was written down. */
+void rv_table_replay_bounds(rv_table *table, int64_t max_size, int32_t max_times_sampled);
 /* Items beyond it stay: what went was written down. 0: none. */
 void rv_table_replay_max_bytes(rv_table *table, int64_t max_bytes);
 /* After the last one: items beyond max_size, whose deletes were not written down any more, go; counters are corrected as by
