@@ -16,6 +16,7 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->bytes, 1);
   atomic_init(&memory->on_the_way, 0);
   atomic_init(&memory->wanted, SIZE_MAX);
+  atomic_init(&memory->wanted_when_full, SIZE_MAX);
   atomic_init(&memory->serving, false);
   atomic_init(&memory->spills, false);
   atomic_init(&memory->spill_fault, 0);
@@ -35,28 +36,35 @@ void rv_memory_release(rv_memory *memory)
   if (memory != NULL) rv_memory_take_away(memory, 1);
 }
 
-bool rv_memory_has_room(const rv_memory *memory, size_t more)
+static bool fits(size_t more, size_t used, size_t limit)
 {
-  size_t limit = atomic_load(&memory->limit), used = atomic_load(&memory->bytes) - 1;
-  if (used <= limit && more <= limit - used) return true;
-  size_t way = rv_memory_on_the_way(memory), share = limit / RV_MEMORY_WAY;
-  if (way <= share) return false;
-  size_t tables = used > way ? used - way : 0, theirs = limit - share;
-  return tables <= theirs && more <= theirs - tables;
+  return used <= limit && more <= limit - used;
 }
 
-bool rv_memory_ask(rv_memory *memory, size_t more)
+bool rv_memory_has_room(const rv_memory *memory, size_t more, bool full)
 {
-  if (rv_memory_limit(memory) == SIZE_MAX || rv_memory_has_room(memory, more)) return true;
-  size_t wanted = atomic_load(&memory->wanted);
-  while (more < wanted && !atomic_compare_exchange_weak(&memory->wanted, &wanted, more)) continue;
-  return rv_memory_has_room(memory, more); /* who made room before that did not know of it */
+  size_t limit = atomic_load(&memory->limit), used = atomic_load(&memory->bytes) - 1;
+  size_t way = rv_memory_on_the_way(memory), share = limit / RV_MEMORY_WAY;
+  size_t tables = used > way ? used - way : 0;
+  if (full) return fits(more, tables, limit); /* only what is on the way becomes less by it */
+  more += limit / RV_MEMORY_MARGIN;
+  return fits(more, used, limit) || (way > share && fits(more, tables, limit - share));
+}
+
+bool rv_memory_ask(rv_memory *memory, size_t more, bool full)
+{
+  if (rv_memory_limit(memory) == SIZE_MAX || rv_memory_has_room(memory, more, full)) return true;
+  atomic_size_t *least = full ? &memory->wanted_when_full : &memory->wanted;
+  size_t wanted = atomic_load(least);
+  while (more < wanted && !atomic_compare_exchange_weak(least, &wanted, more)) continue;
+  return rv_memory_has_room(memory, more, full); /* who made room before that did not know of it */
 }
 
 static bool is_due(const rv_memory *memory)
 {
-  size_t wanted = atomic_load(&memory->wanted);
-  return wanted != SIZE_MAX && rv_memory_has_room(memory, wanted);
+  size_t wanted = atomic_load(&memory->wanted), when_full = atomic_load(&memory->wanted_when_full);
+  return (wanted != SIZE_MAX && rv_memory_has_room(memory, wanted, false)) ||
+         (when_full != SIZE_MAX && rv_memory_has_room(memory, when_full, true));
 }
 
 /* One thread at a time: whoever finds another at it leaves it to him, who looks again when he is done. */
@@ -65,6 +73,7 @@ void rv_memory_serve_waiting(rv_memory *memory)
   while (is_due(memory)) {
     if (atomic_exchange(&memory->serving, true)) return;
     atomic_store(&memory->wanted, SIZE_MAX);
+    atomic_store(&memory->wanted_when_full, SIZE_MAX);
     for (size_t i = 0; i < memory->num_tables; i++) rv_table_serve_memory(memory->tables[i]);
     atomic_store(&memory->serving, false);
   }

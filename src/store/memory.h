@@ -3,7 +3,7 @@
  * A chunk is counted once, from when its store first sees it (a stream has received it, a table holds it) until its last reference goes,
  * whoever has that: tables, streams, a sample on its way. Books are what tables need besides, as each says now and then. At a
  * sixteenth below the limit inserts that would make tables grow wait, at the limit also those of tables that are full, where an item goes for
- * each that comes. */
+ * each that comes; for these only what tables have counts, not what is on its way to them. */
 #ifndef RV_STORE_MEMORY_H
 #define RV_STORE_MEMORY_H
 
@@ -21,14 +21,15 @@ typedef struct rv_memory {
   atomic_size_t limit;     /* SIZE_MAX: none */
   rv_table *const *tables; /* the store's: who waits for room waits in one of them */
   size_t num_tables;
-  atomic_size_t bytes;      /* and one more while the store is there: whoever takes the last away frees the account */
-  atomic_size_t on_the_way; /* of them: of what came and is no item's yet, or that its stream keeps for items to come */
-  atomic_size_t wanted;     /* the least that an insert waits for; SIZE_MAX: none does */
-  atomic_bool serving;      /* a thread looks whether it has it */
-  atomic_bool spills;       /* cold chunks go to a file (cold.h) */
-  atomic_int spill_fault;   /* errno of what keeps them from it; 0: nothing does */
-  atomic_uint ask_ahead;    /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
-  atomic_size_t spilled;    /* bytes that lie there: not in `bytes` */
+  atomic_size_t bytes;            /* and one more while the store is there: whoever takes the last away frees the account */
+  atomic_size_t on_the_way;       /* of them: of what came and is no item's yet, or that its stream keeps for items to come */
+  atomic_size_t wanted;           /* the least that an insert into a table that grows waits for; SIZE_MAX: none does */
+  atomic_size_t wanted_when_full; /* the same for tables that are full */
+  atomic_bool serving;            /* a thread looks whether it has it */
+  atomic_bool spills;             /* cold chunks go to a file (cold.h) */
+  atomic_int spill_fault;         /* errno of what keeps them from it; 0: nothing does */
+  atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
+  atomic_size_t spilled;          /* bytes that lie there: not in `bytes` */
 } rv_memory;
 
 /* limit 0: none. The caller's until rv_memory_release; chunks may still be counted then. */
@@ -83,20 +84,17 @@ static inline size_t rv_memory_on_the_way(const rv_memory *memory)
 
 /* What stays free while tables grow, for those that are full: with each item that comes to them one goes, but a little later. */
 enum { RV_MEMORY_MARGIN = 16 };
-static inline size_t rv_memory_margin(const rv_memory *memory)
-{
-  return rv_memory_limit(memory) / RV_MEMORY_MARGIN;
-}
 
-/* May tables take so many bytes more? */
-bool rv_memory_has_room(const rv_memory *memory, size_t more);
+/* May a table take so many bytes more? `full`: an item goes from it for each that comes. */
+bool rv_memory_has_room(const rv_memory *memory, size_t more, bool full);
 /* The same for an insert, which waits where they may not, and is looked at again when they may. */
-bool rv_memory_ask(rv_memory *memory, size_t more);
+bool rv_memory_ask(rv_memory *memory, size_t more, bool full);
 
 /* An insert waits for room, or it is just being looked whether it still does. */
 static inline bool rv_memory_is_awaited(const rv_memory *memory)
 {
-  return atomic_load(&memory->wanted) != SIZE_MAX || atomic_load(&memory->serving);
+  return atomic_load(&memory->wanted) != SIZE_MAX || atomic_load(&memory->wanted_when_full) != SIZE_MAX ||
+         atomic_load(&memory->serving);
 }
 void rv_memory_serve_waiting(rv_memory *memory);
 /* Lets those go on who wait for room, where there is some. With no lock held that is a table's, or comes after it. Whoever leaves a table calls

@@ -166,6 +166,74 @@ static void what_streams_bring_never_stops_tables_that_hold_little(void **state)
   rv_store_unref(store);
 }
 
+static void fill_ring(rv_store *store, rv_table *table, int items)
+{
+  offer o;
+  for (int i = 0; i < items; i++, end_offer(&o)) {
+    assert_int_equal(offer_payload(store, table, &o), RV_SUBMIT_DONE);
+    assert_int_equal(o.insert.waiter.code, RV_OK);
+  }
+}
+
+static void a_full_table_goes_on_whatever_streams_bring(void **state)
+{
+  (void)state;
+  enum { LIMIT = 1024 * KIB, MOST = LIMIT / PAYLOAD * 3 / 4 };
+  for (int in_bytes = 0; in_bytes < 2; in_bytes++) {
+    rv_table_config configs[2] = {table_named("ring", RV_SELECTOR_FIFO, in_bytes ? 1000000 : MOST, in_bytes ? LIMIT / 10 * 8 : 0),
+                                  table_named("grows", RV_SELECTOR_FIFO, 1000000, 0)};
+    rv_store *store = limited_store(configs, 2, LIMIT);
+    rv_memory *memory = rv_store_memory(store);
+    fill_ring(store, rv_store_table(store, 0), 2 * MOST);
+    size_t held = used(store);
+    assert_true(held > LIMIT - LIMIT / 4 && held < LIMIT - LIMIT / 10);
+    const size_t brought[] = {LIMIT / 100 * 22, LIMIT}; /* less than their share, and more */
+    for (size_t i = 0; i < 2; i++) {
+      rv_memory_add(memory, brought[i]);
+      rv_memory_begin_way(memory, brought[i]);
+      assert_true(used(store) > LIMIT);
+      offer grows;
+      assert_int_equal(offer_payload(store, rv_store_table(store, 1), &grows), RV_SUBMIT_PENDING);
+      fill_ring(store, rv_store_table(store, 0), 2 * MOST);
+      assert_true(used(store) <= held + brought[i] + 4 * PAYLOAD); /* the table that grows has books, too */
+      assert_int_equal(grows.completed, 0);
+      assert_true(rv_waiter_cancel(&grows.insert.waiter));
+      end_offer(&grows);
+      rv_memory_end_way(memory, brought[i]);
+      rv_memory_take_away(memory, brought[i]);
+    }
+    rv_store_unref(store);
+  }
+}
+
+static void a_full_table_that_waited_goes_on_when_tables_hold_less_whatever_streams_bring(void **state)
+{
+  (void)state;
+  enum { LIMIT = 1024 * KIB, LOWER = 400 * KIB, RING = 36, MORE = 50, BROUGHT = 95 * KIB };
+  rv_table_config configs[2] = {table_named("ring", RV_SELECTOR_FIFO, RING, 0),
+                                table_named("grows", RV_SELECTOR_FIFO, 1000000, 0)};
+  rv_store *store = limited_store(configs, 2, LIMIT);
+  rv_memory *memory = rv_store_memory(store);
+  fill_ring(store, rv_store_table(store, 0), RING);
+  fill_ring(store, rv_store_table(store, 1), MORE);
+  rv_memory_add(memory, BROUGHT);
+  rv_memory_begin_way(memory, BROUGHT);
+  rv_memory_set_limit(memory, LOWER);
+  offer waiting;
+  assert_int_equal(offer_payload(store, rv_store_table(store, 0), &waiting), RV_SUBMIT_PENDING);
+  assert_true(rv_memory_is_awaited(memory));
+  rv_error err;
+  must(rv_table_reset(rv_store_table(store, 1), &err), &err);
+  assert_true(used(store) > LOWER);
+  assert_int_equal(waiting.completed, 1);
+  assert_int_equal(waiting.insert.waiter.code, RV_OK);
+  assert_false(rv_memory_is_awaited(memory));
+  end_offer(&waiting);
+  rv_memory_end_way(memory, BROUGHT);
+  rv_memory_take_away(memory, BROUGHT);
+  rv_store_unref(store);
+}
+
 /* ---- limits that change ---- */
 
 static void a_higher_limit_lets_those_go_on_who_wait(void **state)
@@ -404,6 +472,8 @@ int main(void)
       cmocka_unit_test(a_sample_that_is_let_go_elsewhere_makes_room),
       cmocka_unit_test(a_full_table_goes_on_at_the_limit_of_those_that_grow),
       cmocka_unit_test(what_streams_bring_never_stops_tables_that_hold_little),
+      cmocka_unit_test(a_full_table_goes_on_whatever_streams_bring),
+      cmocka_unit_test(a_full_table_that_waited_goes_on_when_tables_hold_less_whatever_streams_bring),
       cmocka_unit_test(a_higher_limit_lets_those_go_on_who_wait),
       cmocka_unit_test(below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait),
       cmocka_unit_test(what_fits_no_more_under_a_lower_limit_is_refused_instead_of_waiting),

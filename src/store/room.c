@@ -37,8 +37,7 @@ rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_err
   size_t most = rv_table_max_bytes(table), bound = most > comes ? most - comes : 0, held = rv_books_of_items(books);
   if (held > bound && books->slab.count > 0) return rv_table_evict(turn, bound, err);
   bool full = (int64_t)books->slab.count >= table->config.max_size || (most < SIZE_MAX && held > bound - bound / NEARLY);
-  size_t margin = full ? 0 : rv_memory_margin(table->memory);
-  table->waits_for_memory = !rv_memory_ask(table->memory, uncounted + margin);
+  table->waits_for_memory = !rv_memory_ask(table->memory, uncounted, full);
   return table->waits_for_memory ? RV_ROOM_NONE : RV_ROOM_THERE;
 }
 
