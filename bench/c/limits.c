@@ -1,12 +1,20 @@
 /* What the machine can do without any store:
  *
- *   bench-limits loopback tcp|unix IO_BYTES SECONDS   MB/s that one process sends another with plain send and recv of so many bytes
- *   bench-limits pingpong tcp|unix hot|idle SECONDS   microseconds of a round trip of 64 bytes: median and 99th percentile
- *   bench-limits memcpy SECONDS                       MB/s of one core copying 64 MiB
+ *   bench-limits loopback tcp|unix plain|insert|sample IO_BYTES SECONDS
+ *                              MB/s that one process sends another with sends and receives of so many bytes, and processor seconds of
+ *                              both for a GB: one buffer again and again, or with the memory that an insert or a sample needs (loopback.h)
+ *   bench-limits pingpong tcp|unix hot|idle SECONDS
+ *                              microseconds of a round trip of 64 bytes: median and 99th percentile
+ *   bench-limits memcpy SECONDS
+ *                              MB/s of one core copying 64 MiB
+ *   bench-limits late RATE SECONDS
+ *                              nanoseconds by which a thread of the highest real-time priority, on each core, is woken later than it asked
+ *                              for, RATE times a second: what no program of this machine can do anything about. Needs CAP_SYS_NICE
  *
  * Prints one JSON object. */
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,71 +24,15 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "loopback.h"
 
-/* Two connected sockets of that kind. */
-static void connect_pair(const char *kind, int pair[2])
+static void loopback(const char *kind, const char *flow, size_t io, double seconds)
 {
-  if (strcmp(kind, "unix") == 0) {
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) bench_die("no socket pair");
-    return;
-  }
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof address;
-  int listener = socket(AF_INET, SOCK_STREAM, 0);
-  if (listener < 0 || bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
-      getsockname(listener, (struct sockaddr *)&address, &length) != 0)
-    bench_die("loopback cannot be listened on");
-  pair[0] = socket(AF_INET, SOCK_STREAM, 0);
-  if (pair[0] < 0 || connect(pair[0], (struct sockaddr *)&address, length) != 0) bench_die("loopback cannot be connected to");
-  pair[1] = accept(listener, NULL, NULL);
-  if (pair[1] < 0) bench_die("loopback does not accept");
-  close(listener);
-  for (int i = 0; i < 2; i++) setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-}
-
-static void send_until_closed(int socket, size_t size)
-{
-  char *data = bench_alloc(size);
-  memset(data, 1, size);
-  while (send(socket, data, size, MSG_NOSIGNAL) > 0) {
-  }
-  _exit(0);
-}
-
-static double loopback(const char *kind, size_t size, double seconds)
-{
-  int pair[2];
-  connect_pair(kind, pair);
-  pid_t child = fork();
-  if (child < 0) bench_die("no process");
-  if (child == 0) {
-    bench_die_with_parent();
-    close(pair[0]);
-    send_until_closed(pair[1], size);
-  }
-  close(pair[1]);
-  char *buffer = bench_alloc(size);
-  int64_t warm = bench_now_ns() + (int64_t)(seconds * 0.2e9), begin = 0, end = 0, received = 0;
-  for (;;) {
-    ssize_t count = recv(pair[0], buffer, size, 0);
-    if (count <= 0) bench_die("the sender ended early");
-    int64_t now = bench_now_ns();
-    if (begin == 0) {
-      if (now < warm) continue;
-      begin = now;
-      end = now + (int64_t)(seconds * 1e9);
-      continue;
-    }
-    received += count;
-    if (now >= end) {
-      end = now;
-      break;
-    }
-  }
-  close(pair[0]);
-  waitpid(child, NULL, 0);
-  free(buffer);
-  return (double)received * 1e3 / (double)(end - begin);
+  bench_flow chosen = strcmp(flow, "insert") == 0   ? BENCH_FLOW_INSERT
+                      : strcmp(flow, "sample") == 0 ? BENCH_FLOW_SAMPLE
+                                                    : BENCH_FLOW_PLAIN;
+  bench_stream moved = bench_loopback(kind, chosen, io, seconds);
+  printf("{\"MBps\": %.1f, \"cpu_s_per_gb\": %.4f}\n", moved.mbps, moved.cpu_s_per_gb);
 }
 
 enum { PING_BYTES = 64, TRIPS_MAX = 1 << 20 };
@@ -102,7 +54,7 @@ static int compare(const void *a, const void *b)
 static void pingpong(const char *kind, bool idle, double seconds)
 {
   int pair[2];
-  connect_pair(kind, pair);
+  bench_connect_pair(kind, pair);
   pid_t child = fork();
   if (child < 0) bench_die("no process");
   if (child == 0) {
@@ -147,15 +99,68 @@ static double copy_memory(double seconds)
   return (double)copies * (double)size * 1e3 / (double)(now - begin);
 }
 
+typedef struct sleeper {
+  pthread_t thread;
+  int core;
+  int64_t interval, end;
+  int64_t *late;
+  size_t count, capacity;
+} sleeper;
+
+static void *sleep_on_core(void *context)
+{
+  sleeper *own = context;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)own->core, &set);
+  struct sched_param param = {.sched_priority = sched_get_priority_max(SCHED_FIFO)};
+  if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0) return NULL;
+  if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) != 0) return NULL;
+  for (int64_t due = bench_now_ns() + own->interval; due < own->end && own->count < own->capacity; due += own->interval) {
+    struct timespec until = {due / 1000000000, due % 1000000000};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    own->late[own->count++] = bench_now_ns() - due;
+  }
+  return own;
+}
+
+static void wake_late(double rate, double seconds)
+{
+  int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  sleeper *sleepers = bench_alloc((size_t)cores * sizeof *sleepers);
+  for (int i = 0; i < cores; i++) {
+    sleepers[i] = (sleeper){.core = i, .interval = (int64_t)(1e9 / rate), .capacity = (size_t)(rate * seconds) + 1};
+    sleepers[i].end = bench_now_ns() + (int64_t)(seconds * 1e9);
+    sleepers[i].late = bench_alloc(sleepers[i].capacity * sizeof *sleepers[i].late);
+    if (pthread_create(&sleepers[i].thread, NULL, sleep_on_core, &sleepers[i]) != 0) bench_die("no thread");
+  }
+  bool allowed = true;
+  const char *separator = "{\"late_ns\": [";
+  for (int i = 0; i < cores; i++) {
+    void *ran;
+    pthread_join(sleepers[i].thread, &ran);
+    allowed = allowed && ran != NULL;
+  }
+  if (!allowed) bench_die("this user may not have a thread of a real-time priority (CAP_SYS_NICE)");
+  for (int i = 0; i < cores; i++) {
+    for (size_t k = 0; k < sleepers[i].count; k++, separator = ",") printf("%s%lld", separator, (long long)sleepers[i].late[k]);
+    free(sleepers[i].late);
+  }
+  printf("%s]}\n", separator[0] == ',' ? "" : separator);
+  free(sleepers);
+}
+
 int main(int argc, char **argv)
 {
   bench_die_with_parent();
-  if (argc == 5 && strcmp(argv[1], "loopback") == 0)
-    printf("{\"MBps\": %.1f}\n", loopback(argv[2], (size_t)atol(argv[3]), atof(argv[4])));
+  if (argc == 6 && strcmp(argv[1], "loopback") == 0)
+    loopback(argv[2], argv[3], (size_t)atol(argv[4]), atof(argv[5]));
   else if (argc == 5 && strcmp(argv[1], "pingpong") == 0)
     pingpong(argv[2], strcmp(argv[3], "idle") == 0, atof(argv[4]));
   else if (argc == 3 && strcmp(argv[1], "memcpy") == 0)
     printf("{\"MBps\": %.1f}\n", copy_memory(atof(argv[2])));
+  else if (argc == 4 && strcmp(argv[1], "late") == 0)
+    wake_late(atof(argv[2]), atof(argv[3]));
   else
-    bench_die("usage: bench-limits loopback|pingpong|memcpy ... (see limits.c)");
+    bench_die("usage: bench-limits loopback|pingpong|memcpy|late ... (see limits.c)");
 }

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from .. import limits
 from ..cells import Results
 from ..latency.histogram import PERCENTILES, percentiles
 from ..latency.run import Caller
@@ -134,7 +135,8 @@ class Waits:
     """Inserts and samples on a schedule, from two clients each.
 
     While nothing else goes on; while another process writes a file as large as a checkpoint again and again, which is what this machine
-    makes anybody wait; and while checkpoints are saved, one after another.
+    makes anybody wait; and while checkpoints are saved, one after another. Beside them sleeps a thread that no other can keep waiting: what
+    it is late by, nobody's requests can be spared.
     """
 
     def __init__(self, host: Host, folder: str, options: Options, results: Results) -> None:
@@ -152,12 +154,13 @@ class Waits:
         before = loop_times(self.host.server.pid)
         with (
             plain_writer(self.host, self.folder) if meanwhile == "file" else contextlib.nullcontext(),
-            ThreadPoolExecutor(2) as pool,
+            ThreadPoolExecutor(3) as pool,
         ):
             asked = {
                 operation: pool.submit(caller.call, operation, 2, self.options.calls, self.options.seconds)
                 for operation, caller in self.callers.items()
             }
+            machine = pool.submit(limits.late_wakeups, self.options.calls, self.options.seconds)
             while meanwhile == "checkpoint" and not all(each.done() for each in asked.values()):
                 saves.append(self.host.save()["seconds"])
         worked, ready = (after - value for after, value in zip(loop_times(self.host.server.pid), before, strict=True))
@@ -166,17 +169,23 @@ class Waits:
             details |= {"saves": float(len(saves)), "save_seconds": float(np.median(saves))}
         for operation, each in asked.items():
             rate, trips = each.result()
+            row = {**self.row, "operation": operation, "meanwhile": meanwhile}
             # a client that the machine runs late begins late: what was asked of the server takes from then on
-            self.note(operation, meanwhile, "schedule", trips[:, 0], {**details, "rate": rate})
-            self.note(operation, meanwhile, "call", trips[:, 1], {**details, "rate": rate})
+            self.note(row, "schedule", trips[:, 0], {**details, "rate": rate})
+            self.note(row, "call", trips[:, 1], {**details, "rate": rate})
+        with contextlib.suppress(ProcessError):  # not everybody may have such a thread
+            row = {**self.row, "operation": "waking up", "language": "c", "store": "machine", "meanwhile": meanwhile}
+            self.note(row, "schedule", machine.result(), {})
 
-    def note(self, operation: str, meanwhile: str, since: str, waits: np.ndarray, details: dict[str, float]) -> None:
+    def note(self, row: dict[str, str], since: str, waits: np.ndarray, details: dict[str, float]) -> None:
         values, counts = np.unique(waits, return_counts=True)
         found = percentiles(zip(values.tolist(), counts.tolist(), strict=True))
         details = {**details, "count": float(len(waits)), "over_2_ms": float((waits > 2_000_000).sum())}
-        row = {**self.row, "operation": operation, "meanwhile": meanwhile, "since": since}
         for name in PERCENTILES:
-            self.results.cell({**row, "percentile": name}, "us", "lower").add(found[name], details if name == "p50" else None)
+            cell = self.results.cell(
+                {**row, "since": since, "percentile": name}, "us", "lower" if row["store"] != "machine" else ""
+            )
+            cell.add(found[name], details if name == "p50" else None)
 
     def stop(self) -> None:
         for caller in self.callers.values():

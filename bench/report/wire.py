@@ -23,14 +23,21 @@ def _rate(cell: Cell | None) -> str:
     return figure(cell) + (f": {parts[0]} in, {parts[1]} out" if all(parts) else "")
 
 
-def _share(results: Results, cell: Cell | None) -> str:
-    """Bytes a second of the cell, as a part of what plain send and recv moved in the same run."""
+def _share(results: Results, cell: Cell | None, limit: str) -> str:
+    """Bytes a second of the cell, as a part of what that limit moved in the same run."""
     if cell is None or not cell.values:
         return ""
-    found = results.find(payload=cell.row["payload"], operation="send/recv", transport=cell.row["transport"])
+    found = results.find(payload=cell.row["payload"], operation=limit, transport=cell.row["transport"])
     if not found or not found[0].values:
         return ""
     return f"{100 * statistics.median(cell.details['MBps']) / found[0].median:.0f} %"
+
+
+def _least(results: Results, cell: Cell | None) -> str:
+    """The same of what plain send and recv moved with the copies and the memory that no store can spare the operation."""
+    if cell is None or cell.row["operation"] == "both":
+        return ""
+    return _share(results, cell, "send/recv into a table" if cell.row["operation"] == "insert" else "send/recv from a table")
 
 
 def _cpu(cell: Cell | None) -> str:
@@ -51,6 +58,7 @@ def text(results: Results) -> str:
                 "dm-reverb items/s",
                 "ratio",
                 "of send/recv",
+                "with a table",
                 "reverie us/item: clients + server CPU",
                 "dm-reverb",
             ]
@@ -69,7 +77,8 @@ def text(results: Results) -> str:
                     _rate(ours),
                     _rate(theirs),
                     ratio(ours, theirs),
-                    _share(results, ours),
+                    _share(results, ours, "send/recv"),
+                    _least(results, ours),
                     _cpu(ours),
                     _cpu(theirs),
                 ]

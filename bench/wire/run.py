@@ -35,14 +35,28 @@ def row_of(payload: str, work: Work, store: str) -> dict[str, str]:
     }
 
 
-def _machine(results: Results, payload: str, seconds: float) -> list[Measurement]:
-    """The limits that these cells are to be compared with."""
+# What loopback moves without any store: the operation, its transport, and its flow in bench/c/loopback.h.
+LOOPBACK = (
+    ("send/recv", "tcp", "plain"),
+    ("send/recv", "unix", "plain"),
+    ("send/recv into a table", "tcp", "insert"),
+    ("send/recv from a table", "tcp", "sample"),
+)
+
+
+def _loopback(results: Results, payload: str, seconds: float) -> list[Measurement]:
     io_bytes = min(4 * PAYLOADS[payload], IO_BYTES_MAX)
     made = []
-    for transport in ("tcp", "unix"):
-        row = {"payload": payload, "operation": "send/recv", "transport": transport, "store": "machine"}
+    for operation, transport, flow in LOOPBACK:
+        row = {"payload": payload, "operation": operation, "transport": transport, "store": "machine"}
         cell = results.cell(row, "MB/s", "")
-        made.append(Measurement(cell, functools.partial(limits.loopback, transport, io_bytes, seconds)))
+        made.append(Measurement(cell, functools.partial(limits.loopback, transport, flow, io_bytes, seconds)))
+    return made
+
+
+def _machine(results: Results, seconds: float) -> list[Measurement]:
+    """What the machine does at all."""
+    made = []
     for manner in ("hot", "idle"):
         cell = results.cell({"operation": f"round trip, {manner}", "transport": "tcp", "store": "machine"}, "us", "")
         made.append(Measurement(cell, functools.partial(limits.round_trip, "tcp", manner, seconds)))
@@ -82,15 +96,16 @@ def _payload(results: Results, payload: str, options: Options, board: Board, say
                 for name, work in pairs:
                     if name == store:
                         results.cell(row_of(payload, work, store), "items/s", "higher").failure = str(error)
-        machine = _machine(results, payload, min(options.pace.seconds, 1.0))
+        seconds = min(options.pace.seconds, 1.0)
+        loopback = _loopback(results, payload, seconds)
         measurements, operation = [], ""
         for store, work in pairs:
             if work.operation != operation:  # the limits stand between the operations, not before or after all
-                operation, measurements = work.operation, measurements + machine[:2]
+                operation, measurements = work.operation, measurements + loopback
             cell = results.cell(row_of(payload, work, store), "items/s", "higher")
             if store in sides:
                 measurements.append(Measurement(cell, functools.partial(sides[store].measure, work, options.pace)))
-        run_turns(measurements + machine[2:], options.rounds, say)
+        run_turns(measurements + _machine(results, seconds), options.rounds, say)
 
 
 def note_versions(results: Results, stores: Iterable[str]) -> None:

@@ -180,8 +180,11 @@ def test_checkpoint_measures_waits_memory_speed_and_the_journals_cost(results, t
 
 
 def test_the_machines_limits_are_told():
-    assert limits.loopback("tcp", 4096, 0.02) > 0
-    assert limits.loopback("unix", 4096, 0.02) > 0
+    for transport in ("tcp", "unix"):
+        for flow in ("plain", "insert", "sample"):
+            moved, details = limits.loopback(transport, flow, 4096, 0.02)
+            assert moved > 0
+            assert details["cpu_s_per_gb"] > 0
     assert limits.round_trip("tcp", "hot", 0.02)[0] > 0
     assert limits.memory_copy(0.02) > 0
 
