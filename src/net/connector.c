@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "net/resolver.h"
 #include "net/socket.h"
 
 struct rv_connector {
@@ -14,8 +15,7 @@ struct rv_connector {
   rv_address address;
   void (*done)(void *user, int owned_fd, const char *message);
   void *user;
-  uv_getaddrinfo_t resolve;
-  bool resolving, cancelled;
+  rv_lookup *lookup; /* NULL: none is under way */
   rv_sockaddr *found;
   size_t count, next;
   int fd;
@@ -42,6 +42,7 @@ static void stop_waiting(rv_connector *connector)
 static void destroy(rv_connector *connector)
 {
   stop_waiting(connector);
+  if (connector->lookup != NULL) rv_lookup_cancel(connector->lookup);
   rv_list_remove(&connector->task.link);
   if (connector->fd >= 0) close(connector->fd);
   free(connector->found);
@@ -140,19 +141,14 @@ static void try_next(rv_task *task)
   if (error != 0) note_failure(connector, error);
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+static void on_resolved(void *user, struct addrinfo *owned_list, const char *why)
 {
-  rv_connector *connector = request->data;
-  connector->resolving = false;
-  if (connector->cancelled) {
-    uv_freeaddrinfo(list);
-    destroy(connector);
-    return;
-  }
+  rv_connector *connector = user;
+  connector->lookup = NULL;
   size_t count = 0;
-  for (const struct addrinfo *at = list; status == 0 && at != NULL; at = at->ai_next) count++;
+  for (const struct addrinfo *at = owned_list; at != NULL; at = at->ai_next) count++;
   connector->found = count > 0 ? calloc(count, sizeof *connector->found) : NULL;
-  for (const struct addrinfo *at = list; connector->found != NULL && at != NULL; at = at->ai_next) {
+  for (const struct addrinfo *at = owned_list; connector->found != NULL && at != NULL; at = at->ai_next) {
     rv_sockaddr *found = &connector->found[connector->count];
     if (at->ai_addrlen > sizeof found->storage) continue;
     memcpy(&found->storage, at->ai_addr, at->ai_addrlen);
@@ -160,10 +156,10 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
     rv_sockaddr_set_port(found, connector->address.port);
     connector->count++;
   }
-  uv_freeaddrinfo(list);
+  if (owned_list != NULL) freeaddrinfo(owned_list);
   if (connector->count == 0)
     snprintf(connector->message, sizeof connector->message, "cannot resolve the host \"%.150s\": %s; is its name right?",
-             connector->address.host, status == 0 ? "it has no address" : uv_strerror(status));
+             connector->address.host, why != NULL ? why : "out of memory");
   rv_loop_defer(connector->loop, &connector->task);
 }
 
@@ -178,13 +174,8 @@ static bool begin(rv_connector *connector)
     rv_loop_defer(connector->loop, &connector->task);
     return true;
   }
-  struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  connector->resolve.data = connector;
-  connector->resolving = true;
-  if (uv_getaddrinfo(&connector->loop->uv, &connector->resolve, on_resolved, connector->address.host, NULL, &hints) == 0)
-    return true;
-  connector->resolving = false;
-  return false;
+  connector->lookup = rv_lookup_start(connector->loop, connector->address.host, on_resolved, connector);
+  return connector->lookup != NULL;
 }
 
 rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address,
@@ -206,10 +197,5 @@ rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address,
 
 void rv_connector_cancel(rv_connector *connector)
 {
-  if (!connector->resolving) {
-    destroy(connector);
-    return;
-  }
-  connector->cancelled = true;
-  uv_cancel((uv_req_t *)&connector->resolve);
+  destroy(connector);
 }
