@@ -227,14 +227,16 @@ static void undo(rv_writer *writer, const rv_cell *cells, size_t num_cells)
 
 static void add_bytes(rv_writer *writer, rv_written *chunk, size_t bytes)
 {
-  if (chunk->in_flight > 0) { /* of an open chunk in_flight is changed by this thread only */
-    rv_mutex_lock(&writer->mutex);
-    atomic_fetch_add_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+  if (atomic_load_explicit(&chunk->in_flight, memory_order_acquire) == 0) {
     chunk->bytes += bytes;
-    rv_mutex_unlock(&writer->mutex);
-  } else {
-    chunk->bytes += bytes;
+    return;
   }
+  rv_mutex_lock(&writer->mutex);
+  /* in process whoever samples may have settled the last item meanwhile, and taken off what the chunk had */
+  if (atomic_load_explicit(&chunk->in_flight, memory_order_relaxed) > 0)
+    atomic_fetch_add_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+  chunk->bytes += bytes;
+  rv_mutex_unlock(&writer->mutex);
 }
 
 static void commit_cell(rv_writer *writer, const rv_cell *cell, int64_t row)

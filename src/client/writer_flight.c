@@ -37,18 +37,30 @@ rv_code rv_writer_admits(rv_writer *writer, size_t items, rv_error *err)
   return too_many || is_over(writer, 0) ? fail_bound(writer, 0, err) : RV_OK;
 }
 
+/* Under the mutex, which makes a plain load and store of them. */
+static unsigned unsettled(rv_written *chunk)
+{
+  return atomic_load_explicit(&chunk->in_flight, memory_order_relaxed);
+}
+
+/* Whoever reads 0 without the mutex comes after what was read of the chunk before. */
+static void set_unsettled(rv_written *chunk, unsigned items)
+{
+  atomic_store_explicit(&chunk->in_flight, items, memory_order_release);
+}
+
 rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err)
 {
   const rv_parts *parts = &writer->parts;
   size_t bytes = flight->own_bytes;
   rv_mutex_lock(&writer->mutex);
-  for (uint32_t i = 0; i < parts->num_chunks; i++) bytes += parts->chunks[i]->in_flight == 0 ? parts->chunks[i]->bytes : 0;
+  for (uint32_t i = 0; i < parts->num_chunks; i++) bytes += unsettled(parts->chunks[i]) == 0 ? parts->chunks[i]->bytes : 0;
   bool too_many = atomic_load_explicit(&writer->num_flights, memory_order_relaxed) >= writer->config.max_in_flight_items;
   if (!writer->admitted && (too_many || is_over(writer, bytes))) {
     rv_mutex_unlock(&writer->mutex);
     return fail_bound(writer, bytes, err);
   }
-  for (uint32_t i = 0; i < parts->num_chunks; i++) parts->chunks[i]->in_flight++;
+  for (uint32_t i = 0; i < parts->num_chunks; i++) set_unsettled(parts->chunks[i], unsettled(parts->chunks[i]) + 1);
   atomic_fetch_add_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
   atomic_fetch_add_explicit(&writer->num_flights, 1, memory_order_relaxed);
   writer->created++;
@@ -73,7 +85,10 @@ size_t rv_flight_take_off(rv_flight *flight)
   rv_writer *writer = flight->writer;
   size_t bytes = flight->own_bytes;
   for (uint32_t i = 0; i < flight->num_chunks; i++) {
-    if (--flight->chunks[i]->in_flight == 0) bytes += flight->chunks[i]->bytes;
+    rv_written *chunk = flight->chunks[i];
+    unsigned others = unsettled(chunk) - 1;
+    if (others == 0) bytes += chunk->bytes;
+    set_unsettled(chunk, others);
   }
   atomic_fetch_sub_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
   if (!writer->closing) rv_list_remove(&flight->link);

@@ -70,6 +70,7 @@ rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t
   if (written == NULL) return rv_fail_memory(err, sizeof *written + num_columns * sizeof(rv_column *));
   memset(written, 0, sizeof *written);
   atomic_init(&written->refs, 1);
+  atomic_init(&written->in_flight, 0);
   written->pins = 1;
   written->key = key;
   written->first_step = written->last_step = step;

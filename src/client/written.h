@@ -21,7 +21,9 @@ typedef struct rv_written {
   bool complete;                 /* no more rows come */
   uint32_t rows;                 /* of its longest column */
   int64_t first_step, last_step; /* of the episode */
-  uint32_t in_flight;            /* items that are not settled; under the writer's mutex */
+  /* Items that are not settled. Changed under the writer's mutex, from 0 by the writer's thread alone: there it may be read
+   * without, and as long as it is 0 nobody else looks at `bytes`. */
+  atomic_uint in_flight;
   size_t bytes;                  /* of rows put in so far */
   uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk */
   struct rv_written *next_spare; /* of its column's */

@@ -1,5 +1,6 @@
 /* What a writer refuses, when it says so, and what it does not change by refusing: in process and through a server. */
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include "support/place.h"
@@ -320,6 +321,41 @@ static void bytes_in_flight_are_bounded(bool remote)
   place_close(&place);
 }
 
+enum { ROUNDS = 4000, MANY = 32 };
+
+static void *sample_rounds(void *place)
+{
+  for (int i = 0; i < ROUNDS; i++) sample_one(place, "queue");
+  return NULL;
+}
+
+/* Rows come into the chunk of an item that waits, while whoever samples lets it in. */
+static void nothing_is_in_flight_once_another_thread_has_let_all_in(void **state)
+{
+  (void)state;
+  test_place place;
+  rv_table_config tables[1] = {place_queue("queue", 1)};
+  place_open(&place, false, tables, 1);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  pthread_t sampler;
+  assert_int_equal(pthread_create(&sampler, NULL, sample_rounds, &place), 0);
+  rv_cell cells[MANY];
+  for (int32_t i = 0; i < ROUNDS; i++) {
+    for (uint32_t c = 0; c < MANY; c++) cells[c] = int_cell(c, &i);
+    OK(rv_writer_append(writer, cells, MANY, false, error));
+    OK(item_of_rows(writer, "queue", i, 1, 1, 1, NULL, error));
+    OK(rv_writer_flush(writer, 1, NULL, error));
+  }
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  pthread_join(sampler, NULL);
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  assert_int_equal(status.items_confirmed, ROUNDS);
+  assert_int_equal(status.bytes_in_flight, 0);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 static void a_freed_writer_takes_back_what_waits(bool remote)
 {
   test_place place;
@@ -511,6 +547,7 @@ int main(void)
       BOTH_TESTS(a_column_whose_chunks_are_chosen_can_be_configured_between_its_rows),
       BOTH_TESTS(a_blocked_table_never_blocks_create_item),
       BOTH_TESTS(bytes_in_flight_are_bounded),
+      cmocka_unit_test(nothing_is_in_flight_once_another_thread_has_let_all_in),
       BOTH_TESTS(a_freed_writer_takes_back_what_waits),
       BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
       BOTH_TESTS(an_abandoned_step_writer_says_what_it_gave_up_without_waiting),
