@@ -315,6 +315,14 @@ static rv_code check_priorities(const rv_transitions *transitions, const double 
 
 /* ---- the verbs ---- */
 
+/* A first step that was refused fixes nothing. One that ran out of time may come again, to a server that was asked already. */
+static void take_back_first(rv_transitions *transitions, rv_code code)
+{
+  if (transitions->begun || code == RV_OK || code == RV_DEADLINE_EXCEEDED || code == RV_CANCELLED) return;
+  end(transitions);
+  transitions->known = false;
+}
+
 rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns, const double *priorities,
                            size_t *added, const rv_wait *wait, rv_error *err)
 {
@@ -330,6 +338,8 @@ rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns
   if (code != RV_OK) return code;
   code = transitions->local != NULL ? rv_local_transitions_add(transitions, columns, priorities, added, wait, err)
                                     : rv_remote_transitions_add(transitions, columns, priorities, added, wait, err);
+  transitions->begun |= *added > 0;
+  take_back_first(transitions, code);
   if (code != RV_OK && *added > 0)
     rv_error_prefix(err, "%zu of the step's %zu rows were added, in the environments' order", *added, transitions->num_envs);
   return code;

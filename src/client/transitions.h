@@ -57,6 +57,7 @@ struct rv_transitions {
   rv_kept_column *kept;
   uint64_t naming;
   bool known; /* the first step has come: dtypes and shapes are fixed */
+  bool begun; /* some row has become an item */
   bool closed;
   int64_t *sizes; /* of the frames' shapes */
   uint32_t reach, whole_reach;

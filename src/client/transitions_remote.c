@@ -201,8 +201,7 @@ static rv_code create_item(const rv_transitions *transitions, size_t env, double
         (rv_item_column){.runs = runs, .num_runs = n, .squeeze = frames == 1, .name = transitions->given[i].name};
     runs += n;
   }
-  return rv_writer_create_item(remote->writer, transitions->table, priority, remote->columns, transitions->num_columns, NULL,
-                               err);
+  return rv_writer_put_item(remote->writer, transitions->table, priority, remote->columns, transitions->num_columns, err);
 }
 
 /* ---- the verbs ---- */
@@ -218,6 +217,7 @@ static rv_code check_priorities(const rv_transitions *transitions, const double 
   return code;
 }
 
+/* For the rows; their items may go over the bounds, so that a step goes in whole. */
 static rv_code make_room(const rv_transitions *transitions, const rv_wait *wait, rv_error *err)
 {
   rv_writer *writer = transitions->remote->writer;

@@ -156,8 +156,8 @@ rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wai
 rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err);
 rv_code rv_writer_priority_fits(const rv_table_info *info, double priority, rv_error *err);
 void rv_parts_fini(rv_parts *parts);
-/* create_item for the structured writer, whose step is in already: it may go over the bounds in flight by one step's items,
- * and what the server found later is left to the next call. */
+/* create_item for a writer whose step is in already: it may go over the bounds in flight by one step's items, and what the
+ * server found later is left to the next call. */
 rv_code rv_writer_put_item(rv_writer *writer, const char *table, double priority, const rv_item_column *columns,
                            size_t num_columns, rv_error *err);
 

@@ -515,6 +515,7 @@ static void a_signature_describes_rows_as_they_are_given(void **state)
 {
   (void)state;
   signature_is_of_the_rows_as_given(false);
+  signature_is_of_the_rows_as_given(true);
 }
 
 static void add_numbered(rv_transitions *writer, small_step *s, float number, size_t *added, rv_code want)
@@ -562,6 +563,38 @@ static void a_step_that_runs_out_of_time_says_how_much_of_it_is_in(void **state)
   place_close(&place);
 }
 
+/* The items' own bytes are most of what is in flight: room for a step's rows is not room for its items. */
+static void a_step_to_a_server_waits_for_room_as_a_whole(void **state)
+{
+  (void)state;
+  enum { ENVS = 64 };
+  static float obs[ENVS][4], reward[ENVS];
+  static const int64_t shape[] = {ENVS, 4};
+  rv_transitions_column names[] = {{.name = "obs"}, {.name = "reward"}};
+  rv_tensor columns[] = {{.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = obs},
+                         {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = reward}};
+  test_place place;
+  rv_table_config table = place_queue("replay", 1);
+  place_open(&place, true, &table, 1);
+  rv_transitions *writer = NULL;
+  rv_transitions_config config = {.size = sizeof config, .table = "replay", .num_envs = ENVS, .columns = names, .num_columns = 2};
+  OK(rv_transitions_new(place.client, &config, &writer, error));
+  rv_wait wait = patient;
+  rv_error err;
+  rv_code code;
+  size_t steps = 0, added;
+  while ((code = rv_transitions_add(writer, columns, 2, NULL, &added, &wait, &err)) == RV_OK && steps < 10000) {
+    assert_int_equal(added, ENVS);
+    wait.timeout_ms = 200;
+    steps++;
+  }
+  if (code != RV_DEADLINE_EXCEEDED) fail_msg("after %zu steps: %s: %s", steps, rv_code_name(code), err.message);
+  assert_int_equal(added, 0);
+  assert_in_range(rv_transitions_close(writer), steps * ENVS - 1, steps * ENVS); /* one is in the table */
+  rv_transitions_free(writer);
+  place_close(&place);
+}
+
 static void a_writer_goes_on_after_its_table_was_reset(void **state)
 {
   (void)state;
@@ -591,6 +624,7 @@ int main(void)
       cmocka_unit_test(a_bad_config_is_refused),
       cmocka_unit_test(a_signature_describes_rows_as_they_are_given),
       cmocka_unit_test(a_step_that_runs_out_of_time_says_how_much_of_it_is_in),
+      cmocka_unit_test(a_step_to_a_server_waits_for_room_as_a_whole),
       cmocka_unit_test(a_writer_goes_on_after_its_table_was_reset),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
