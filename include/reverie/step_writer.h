@@ -51,6 +51,8 @@ RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *ta
 
 /* Items that wait for their chunk are sent now; if there are none, waits until all that were sent are confirmed. */
 RV_API rv_code rv_step_writer_flush(rv_step_writer *writer, const rv_wait *wait, rv_error *err);
+/* As rv_writer_discard_failed: flush and close wait for the other items again. */
+RV_API size_t rv_step_writer_discard_failed(rv_step_writer *writer);
 /* Sends what waits and waits until everything is confirmed. Without `retry_on_unavailable` it gives up, with RV_OK, when the
  * server is not there. The writer is closed whatever is returned: from then on every call but free is RV_FAILED_PRECONDITION, and
  * a second close RV_INVALID_ARGUMENT. */

@@ -58,8 +58,11 @@ RV_API rv_code rv_transitions_new(rv_client *client, const rv_transitions_config
 RV_API rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns,
                                   const double *priorities, size_t *added, const rv_wait *wait, rv_error *err);
 
-/* Waits until everything that was added is in the table; in process it is. RV_DEADLINE_EXCEEDED says what it waits for. */
+/* Waits until everything that was added is in the table; in process it is. RV_DEADLINE_EXCEEDED says what it waits for. Other
+ * errors are what the server refused, told until they are discarded. */
 RV_API rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
+/* As rv_writer_discard_failed; 0 in process, and after close. */
+RV_API size_t rv_transitions_discard_failed(rv_transitions *transitions);
 
 /* Drops what is not confirmed, without waiting, and returns how many items that were; adding and flushing is
  * RV_FAILED_PRECONDITION from then on. Idempotent. */

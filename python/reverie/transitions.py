@@ -142,6 +142,13 @@ class Transitions:
         if self._writer is not None:
             self._writer.flush(timeout)
 
+    def discard_failed(self) -> int:
+        """Forgets items that the server refused, so that `flush` waits for the others again. Returns how many.
+
+        Such an item's error is raised by the next call, once, and by every `flush` until then.
+        """
+        return 0 if self._writer is None else self._writer.discard_failed()
+
     def close(self) -> None:
         """Drops what is unconfirmed, without waiting. `add` and `flush` fail from then on."""
         self._close()

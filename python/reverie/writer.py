@@ -102,6 +102,13 @@ class Writer:
         """Sends pending items without waiting for them; with none pending, waits until all are confirmed."""
         self._writer.flush(timeout)
 
+    def discard_failed(self) -> int:
+        """Forgets items that the server refused, so that `flush` and `close` wait for the others again. Returns how many.
+
+        Such an item's error is raised by the next call, once, and by every call that waits for all items until then.
+        """
+        return self._writer.discard_failed()
+
     def close(self, retry_on_unavailable: bool = True, *, timeout: float | None = None) -> None:
         """Sends what is pending, waits until it is confirmed, and closes.
 

@@ -152,6 +152,16 @@ static PyObject *step_writer_flush(PyObject *object, PyObject *timeout)
   Py_RETURN_NONE;
 }
 
+static PyObject *step_writer_discard(PyObject *object, PyObject *none)
+{
+  (void)none;
+  step_writer_object *self = (step_writer_object *)object;
+  if (core_lock(self->lock) < 0) return NULL;
+  size_t n = rv_step_writer_discard_failed(self->writer);
+  PyThread_release_lock(self->lock);
+  return PyLong_FromSize_t(n);
+}
+
 static PyObject *step_writer_close(PyObject *object, PyObject *args)
 {
   step_writer_object *self = (step_writer_object *)object;
@@ -211,6 +221,8 @@ static PyMethodDef step_writer_methods[] = {
     {"create_item", step_writer_create_item, METH_VARARGS,
      "create_item($self, table, num_timesteps, priority, structure, timeout, /)\n--\n\n"},
     {"flush", step_writer_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
+    {"discard_failed", step_writer_discard, METH_NOARGS,
+     "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
     {"close", step_writer_close, METH_VARARGS, "close($self, retry_on_unavailable, timeout, /)\n--\n\n"},
     {"abandon", step_writer_abandon, METH_NOARGS,
      "abandon($self, /)\n--\n\nCloses without waiting; how many items were given up."},

@@ -209,6 +209,16 @@ static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
   Py_RETURN_NONE;
 }
 
+static PyObject *transitions_discard(PyObject *object, PyObject *none)
+{
+  (void)none;
+  transitions_object *self = (transitions_object *)object;
+  if (core_lock(self->lock) < 0) return NULL;
+  size_t n = rv_transitions_discard_failed(self->transitions);
+  PyThread_release_lock(self->lock);
+  return PyLong_FromSize_t(n);
+}
+
 static PyObject *transitions_close(PyObject *object, PyObject *none)
 {
   (void)none;
@@ -226,6 +236,8 @@ static PyMethodDef transitions_methods[] = {
     {"add", CORE_METHOD(transitions_add), CORE_FAST,
      "add($self, data, priority, timeout)\n--\n\nOne step: leaves are [num_envs, ...]."},
     {"flush", transitions_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
+    {"discard_failed", transitions_discard, METH_NOARGS,
+     "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
     {"close", transitions_close, METH_NOARGS, "close($self, /)\n--\n\nCloses without waiting; how many items were given up."},
     {NULL, NULL, 0, NULL}};
 

@@ -235,6 +235,11 @@ rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_erro
   return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
 }
 
+size_t rv_step_writer_discard_failed(rv_step_writer *steps)
+{
+  return rv_writer_discard_failed(steps->writer);
+}
+
 /* ---- close ---- */
 
 static bool is_reachable(rv_client *client)

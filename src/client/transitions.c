@@ -350,3 +350,8 @@ rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, r
   rv_code code = check_open(transitions, err);
   return code == RV_OK && transitions->remote != NULL ? rv_remote_transitions_flush(transitions, wait, err) : code;
 }
+
+size_t rv_transitions_discard_failed(rv_transitions *transitions)
+{
+  return transitions->remote != NULL ? rv_remote_transitions_discard_failed(transitions) : 0;
+}

@@ -106,6 +106,7 @@ rv_code rv_remote_transitions_new(rv_transitions *transitions, rv_error *err);
 rv_code rv_remote_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
                                   const rv_wait *wait, rv_error *err);
 rv_code rv_remote_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
+size_t rv_remote_transitions_discard_failed(rv_transitions *transitions);
 /* How many items are not confirmed. */
 size_t rv_remote_transitions_in_flight(const rv_transitions *transitions);
 void rv_remote_transitions_free(rv_transitions *transitions);

@@ -248,6 +248,11 @@ rv_code rv_remote_transitions_flush(rv_transitions *transitions, const rv_wait *
   return rv_writer_flush(transitions->remote->writer, 0, wait, err);
 }
 
+size_t rv_remote_transitions_discard_failed(rv_transitions *transitions)
+{
+  return rv_writer_discard_failed(transitions->remote->writer);
+}
+
 size_t rv_remote_transitions_in_flight(const rv_transitions *transitions)
 {
   return atomic_load_explicit(&transitions->remote->writer->num_flights, memory_order_relaxed);

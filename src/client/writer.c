@@ -184,7 +184,7 @@ static void describe(void *context, char *out, size_t capacity)
 static bool has_landed(const rv_writer *writer, size_t keep_in_flight)
 {
   return atomic_load_explicit(&writer->num_flights, memory_order_acquire) <= keep_in_flight ||
-         atomic_load_explicit(&writer->failures, memory_order_relaxed) > 0;
+         atomic_load_explicit(&writer->failure_untold, memory_order_relaxed);
 }
 
 static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const rv_wait *wait, rv_error *err)

@@ -85,9 +85,9 @@ struct rv_writer {
   int64_t created, confirmed, failed;
   atomic_size_t num_flights; /* changed under the mutex, read without: a failure is counted before its flight has ended */
   atomic_size_t bytes_in_flight;
-  atomic_size_t failures; /* not discarded; changed under the mutex, read without */
-  bool failure_told;
-  rv_error failure; /* the first */
+  atomic_size_t failures;     /* not discarded; changed under the mutex, read without */
+  atomic_bool failure_untold; /* likewise; one that came after another that is not discarded is only counted */
+  rv_error failure;           /* the first */
   bool closing;
   bool closed;              /* the writer's thread's: there is no stream and nothing in flight any more */
   atomic_bool tables_known; /* or never to be known: items go straight to the stream. Set once, under the mutex */

@@ -76,7 +76,7 @@ static void note_failure(rv_writer *writer, const rv_flight *flight, rv_code cod
 {
   writer->failed++;
   if (atomic_fetch_add_explicit(&writer->failures, 1, memory_order_relaxed) > 0) return;
-  writer->failure_told = false;
+  atomic_store_explicit(&writer->failure_untold, true, memory_order_relaxed);
   rv_fail(&writer->failure, code, "an item for table \"%.100s\" was not inserted: %s", flight->table->name, message);
 }
 
@@ -97,7 +97,8 @@ size_t rv_flight_take_off(rv_flight *flight)
 
 bool rv_writer_is_to_wake(rv_writer *writer, size_t left)
 {
-  if (!writer->closing && (writer->wake_at < 0 || ((int64_t)left > writer->wake_at && writer->failures == 0))) return false;
+  bool untold = atomic_load_explicit(&writer->failure_untold, memory_order_relaxed);
+  if (!writer->closing && (writer->wake_at < 0 || ((int64_t)left > writer->wake_at && !untold))) return false;
   writer->wake_at = -1; /* once */
   return true;
 }
@@ -138,8 +139,8 @@ rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
   if (atomic_load_explicit(&writer->failures, memory_order_relaxed) == 0) return RV_OK;
   rv_mutex_lock(&writer->mutex);
   size_t failures = atomic_load_explicit(&writer->failures, memory_order_relaxed);
-  if (failures > 0 && (again || !writer->failure_told)) {
-    writer->failure_told = true;
+  bool untold = atomic_exchange_explicit(&writer->failure_untold, false, memory_order_relaxed);
+  if (failures > 0 && (again || untold)) {
     code = rv_error_copy(err, &writer->failure);
     if (failures > 1 && err != NULL) {
       size_t length = strlen(err->message);
@@ -152,8 +153,10 @@ rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
 
 size_t rv_writer_discard_failed(rv_writer *writer)
 {
+  if (rv_client_check(writer->client, NULL) != RV_OK) return 0; /* a forked child: the thread that had the mutex is not there */
   rv_mutex_lock(&writer->mutex);
   size_t failures = atomic_exchange_explicit(&writer->failures, 0, memory_order_relaxed);
+  atomic_store_explicit(&writer->failure_untold, false, memory_order_relaxed);
   rv_mutex_unlock(&writer->mutex);
   return failures;
 }

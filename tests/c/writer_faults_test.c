@@ -235,6 +235,84 @@ static void a_failure_is_told_by_the_next_call_once(void **state)
   remote_close(&remote);
 }
 
+static void take(remote_place *remote, const char *table, int items)
+{
+  for (int i = 0; i < items; i++) {
+    rv_batch *batch = NULL;
+    OK(rv_client_sample_batch(remote->place.client, table, 1, RV_UNEQUAL_LIST, &patient, &batch, error));
+    rv_batch_free(batch);
+  }
+}
+
+static void a_step_writer_goes_on_after_an_item_that_was_refused(void **state)
+{
+  (void)state;
+  enum { ITEMS = 6, IN_FLIGHT = 2 };
+  rv_table_config tables[1] = {place_queue("queue", 1)};
+  remote_place remote;
+  remote_open(&remote, tables, 1, -1, 1);
+  kill_server(&remote);
+  rv_step_writer *writer = NULL;
+  rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1, .max_in_flight_items = IN_FLIGHT};
+  OK(rv_step_writer_new(remote.place.client, &config, &writer, error));
+  int32_t one = 1;
+  rv_tensor step = {.dtype = RV_INT32, .data = &one};
+  OK(rv_step_writer_append(writer, &step, 1, NULL, error));
+  OK(rv_step_writer_create_item(writer, "nowhere", 1, 1, NULL, NULL, error));
+  start_server(&remote, tables, 1);
+  FAILS(RV_NOT_FOUND, "nowhere", rv_step_writer_flush(writer, &patient, error));
+  for (int i = 0; i < IN_FLIGHT + 1; i++) OK(rv_step_writer_create_item(writer, "queue", 1, 1, &patient, NULL, error));
+  for (int i = IN_FLIGHT + 1; i < ITEMS; i++) /* it stays queued */
+    FAILS(RV_DEADLINE_EXCEEDED, "queue", rv_step_writer_create_item(writer, "queue", 1, 1, &soon, NULL, error));
+  FAILS(RV_NOT_FOUND, "nowhere", rv_step_writer_flush(writer, &patient, error));
+  assert_int_equal(rv_step_writer_discard_failed(writer), 1);
+  FAILS(RV_DEADLINE_EXCEEDED, "items", rv_step_writer_flush(writer, &soon, error));
+  take(&remote, "queue", ITEMS);
+  OK(rv_step_writer_close(writer, true, &patient, error));
+  rv_step_writer_free(writer);
+  remote_close(&remote);
+}
+
+static rv_code add_one(rv_transitions *writer, rv_error *error)
+{
+  static const int64_t shape[1] = {1};
+  int32_t value = 7;
+  rv_tensor column = {.dtype = RV_INT32, .rank = 1, .shape = shape, .data = &value};
+  return rv_transitions_add(writer, &column, 1, NULL, NULL, &patient, error);
+}
+
+static void a_transitions_writer_goes_on_after_an_item_that_was_refused(void **state)
+{
+  (void)state;
+  enum { ITEMS = 100 };
+  rv_table_config queue[1] = {place_queue("queue", 1)}, other[1] = {place_queue("other", 1)};
+  remote_place remote;
+  remote_open(&remote, queue, 1, -1, 1);
+  rv_transitions *writer = NULL;
+  rv_transitions_config config = {
+      .size = sizeof config, .table = "queue", .num_envs = 1, .columns = &(rv_transitions_column){0}, .num_columns = 1};
+  OK(rv_transitions_new(remote.place.client, &config, &writer, error));
+  assert_int_equal(rv_transitions_discard_failed(writer), 0);
+  OK(add_one(writer, error));
+  OK(rv_transitions_flush(writer, &patient, error));
+  kill_server(&remote);
+  OK(add_one(writer, error));
+  start_server(&remote, other, 1);
+  FAILS(RV_NOT_FOUND, "queue", rv_transitions_flush(writer, &patient, error));
+  kill_server(&remote);
+  start_server(&remote, queue, 1);
+  for (int i = 0; i < ITEMS; i++) OK(add_one(writer, error));
+  FAILS(RV_NOT_FOUND, "queue", rv_transitions_flush(writer, &patient, error)); /* again */
+  assert_int_equal(rv_transitions_discard_failed(writer), 1);
+  FAILS(RV_DEADLINE_EXCEEDED, "items", rv_transitions_flush(writer, &soon, error));
+  take(&remote, "queue", ITEMS);
+  OK(rv_transitions_flush(writer, &patient, error));
+  assert_int_equal(rv_transitions_close(writer), 0);
+  assert_int_equal(rv_transitions_discard_failed(writer), 0);
+  rv_transitions_free(writer);
+  remote_close(&remote);
+}
+
 /* ---- exactly once ---- */
 
 static void every_item_arrives_once_however_often_the_line_is_cut(void **state)
@@ -330,6 +408,8 @@ int main(void)
       cmocka_unit_test(the_step_writer_gives_up_where_it_was_told_to),
       cmocka_unit_test(an_item_for_an_unknown_table_fails_when_the_tables_are_known),
       cmocka_unit_test(a_failure_is_told_by_the_next_call_once),
+      cmocka_unit_test(a_step_writer_goes_on_after_an_item_that_was_refused),
+      cmocka_unit_test(a_transitions_writer_goes_on_after_an_item_that_was_refused),
       cmocka_unit_test(every_item_arrives_once_however_often_the_line_is_cut),
       cmocka_unit_test(what_a_blocked_table_holds_back_goes_in_once),
       cmocka_unit_test(items_larger_than_any_window_are_not_lost_with_the_line),

@@ -274,3 +274,24 @@ def test_an_exception_leaves_with_what_is_in(connect):
         raise KeyError
     assert writer.closed
     assert len(client.keys("t")) == 1
+
+
+def test_a_writer_goes_on_after_a_row_that_was_refused(tmp_path):
+    address = f"unix:{tmp_path}/server"
+    writer = reverie.Client(address).transitions("t", 1)
+    assert writer.discard_failed() == 0
+    with reverie.Server([make_table()], address=address):
+        writer.add({"x": np.zeros(1)})
+        writer.flush(timeout=30)
+    writer.add({"x": np.ones(1)})
+    with reverie.Server([make_table("u")], address=address):
+        for _ in range(2):  # until it is discarded
+            with pytest.raises(NotFoundError, match='"t"'):
+                writer.flush(timeout=30)
+        assert writer.discard_failed() == 1
+        writer.flush(timeout=30)
+    with reverie.Server([make_table()], address=address) as server:
+        writer.add({"x": np.full(1, 2.0)})
+        writer.flush(timeout=30)
+        assert [sample.data[0] for sample in reverie.Client(server).sample("t", 1, emit_timesteps=False)] == [2.0]
+    writer.close()

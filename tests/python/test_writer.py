@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
-from reverie.errors import FailedPreconditionError
+from reverie.errors import FailedPreconditionError, NotFoundError
 
 
 def sampled(client, n=1):
@@ -199,3 +199,21 @@ def test_closing_gives_up_on_a_server_that_is_gone(tmp_path):
         writer.append([1])
     writer.create_item("t", 1, 1.0)
     writer.close(retry_on_unavailable=False)
+
+
+def test_a_writer_goes_on_after_an_item_that_was_refused(tmp_path):
+    address = f"unix:{tmp_path}/server"
+    with reverie.Server([make_table()], address=address):
+        writer = reverie.Client(address).writer(1)
+        writer.append([1])
+    writer.create_item("t", 1, 1.0)
+    with reverie.Server([make_table("u")], address=address):
+        for _ in range(2):  # until it is discarded
+            with pytest.raises(NotFoundError, match='"t"'):
+                writer.flush(timeout=30)
+        assert writer.discard_failed() == 1
+        writer.flush(timeout=30)
+    with reverie.Server([make_table()], address=address) as server:
+        writer.create_item("t", 1, 1.0)
+        writer.close(timeout=30)
+        assert sampled(reverie.Client(server)) == [[[1]]]
