@@ -59,8 +59,9 @@ typedef struct rv_checkpoint_watch {
  * only where its name could not be forced to the disk, and the sentence says so. Of a store's journal it covers what came before only in
  * the directory that the journal was recovered with; anywhere else it is a copy.
  * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
- * is saving this store. While this checkpointer saves for somebody else the call waits as long as the watch lets it; without one it
- * fails with RV_FAILED_PRECONDITION. `watch` may be NULL. Any thread. */
+ * is saving this store; or another journal than the store's (which has none any more when that has ended) goes on from the newest
+ * checkpoint of the directory, whose place this one would take. While this checkpointer saves for somebody else the call waits as long
+ * as the watch lets it; without one it fails with RV_FAILED_PRECONDITION. `watch` may be NULL. Any thread. */
 RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path,
                                     rv_error *err);
 
@@ -69,6 +70,7 @@ RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *sto
  * max_times_sampled, limiter, signature; where that differs from `config` a line of the log says so. Tables that were not saved are
  * made as configured. A checkpoint that is damaged is passed over for the one before it, with a warning that names file and fault; if
  * none is left the error is that of the newest (RV_DATA_LOSS, RV_FAILED_PRECONDITION, ...), and no store is made. Likewise, at once,
+ * where a journal goes on from the checkpoint (RV_FAILED_PRECONDITION: rv_journal_recover takes it; so does this, as the fallback),
  * where a saved table is none of `config` (RV_INVALID_ARGUMENT) or the files cannot be read (RV_PERMISSION_DENIED). *loaded is the
  * directory (the caller's to free(); `loaded` may be NULL), or NULL where the store begins empty. */
 RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config,
@@ -76,8 +78,8 @@ RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_s
 
 /* Writes a checkpoint of Reverb's format, which Reverb's servers read too, into the root of `to` under a name of its own, made of the whole
  * checkpoint in the directory `checkpoint`, of either kind. Nothing is removed there, and no journal goes on from it. Returns its absolute
- * path (the caller's to free(); `path` may be NULL). RV_NOT_FOUND: no whole checkpoint is there; RV_DATA_LOSS: it is damaged; else as
- * rv_checkpointer_save. `watch` may be NULL. */
+ * path (the caller's to free(); `path` may be NULL). RV_NOT_FOUND: no whole checkpoint is there; RV_DATA_LOSS: it is damaged;
+ * RV_FAILED_PRECONDITION: a journal goes on from the newest checkpoint of that root; else as rv_checkpointer_save. `watch` may be NULL. */
 RV_API rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const rv_checkpoint_watch *watch, char **path,
                                     rv_error *err);
 

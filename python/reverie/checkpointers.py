@@ -120,6 +120,8 @@ def export(
     ------
     NotFoundError
         No whole checkpoint is there.
+    FailedPreconditionError
+        A server's journal goes on from the newest checkpoint in `path`, whose place this one would take.
     DataLossError
         It is damaged.
     ResourceExhaustedError, PermissionDeniedError

@@ -533,6 +533,8 @@ class Client(_core.Client):
             The server has no checkpointer, or one with a group.
         UnavailableError
             No server is there.
+        FailedPreconditionError
+            The server was stopped, and its journal goes on from the newest checkpoint, whose place this one would take.
         ResourceExhaustedError, PermissionDeniedError
             The disk is full, or may not be written to. The checkpoints that are there stay.
         """

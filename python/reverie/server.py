@@ -98,6 +98,8 @@ class Server:
         not among the tables.
     DataLossError
         There are checkpoints, and none of them is whole; the journal is damaged.
+    FailedPreconditionError
+        Another server has the journal; a journal goes on from the newest checkpoint, and none was given.
     """
 
     def __init__(

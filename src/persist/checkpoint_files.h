@@ -39,6 +39,10 @@ rv_code rv_checkpoint_tables(const char *dir, rv_store *store, bool *held, rv_er
 rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_files *files, rv_checkpointer **out,
                                  rv_error *err);
 
+/* rv_checkpointer_restore; or, for a journal, which goes on from what is restored: then it may be a checkpoint that one goes on from. */
+rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
+                             bool for_journal, rv_store **out, char **loaded, rv_error *err);
+
 /* Is it one of those that this checkpointer saves? Otherwise it is the fallback. */
 bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint);
 

@@ -159,13 +159,22 @@ static rv_code link_journal(const rv_partial *partial, rv_journal *journal, uint
   return rv_partial_put(partial, RV_LINK_FILE, text, err);
 }
 
+/* Again, since others may have saved there meanwhile. */
+static rv_code finish(rv_partial *partial, const rv_checkpointer *checkpointer, const rv_journal *journal, char **path,
+                      rv_error *err)
+{
+  rv_code code = rv_journal_lets_save(journal, checkpointer->path, err);
+  return code == RV_OK ? rv_partial_finish(partial, checkpointer->path, &checkpointer->env, path, err) : code;
+}
+
 static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, rv_journal *journal,
                                 const rv_checkpoint_watch *watch, char **path, rv_error *err)
 {
   const rv_env *env = &checkpointer->env;
   rv_partial partial;
   uint64_t segment = 0;
-  rv_code code = rv_partial_begin(checkpointer->path, env, checkpointer->files, &partial, err);
+  rv_code code = rv_journal_lets_save(journal, checkpointer->path, err);
+  if (code == RV_OK) code = rv_partial_begin(checkpointer->path, env, checkpointer->files, &partial, err);
   if (code != RV_OK) return code;
   bool begun = false;
   if (journal != NULL) {
@@ -179,7 +188,7 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
                                        .watch = watch};
   if (code == RV_OK) code = rv_checkpoint_write(&target, store, err);
   if (begun && code == RV_OK) code = link_journal(&partial, journal, segment, watch, err);
-  if (code == RV_OK) code = rv_partial_finish(&partial, checkpointer->path, env, path, err);
+  if (code == RV_OK) code = finish(&partial, checkpointer, journal, path, err);
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
   if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
@@ -226,14 +235,15 @@ rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const 
                              rv_error *err)
 {
   char *made = NULL;
-  rv_partial partial;
+  rv_partial partial = {.lock = -1};
   if (path != NULL) *path = NULL;
   int hold = -1;
-  rv_code code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);
+  rv_code code = rv_journal_lets_save(NULL, to->path, err);
+  if (code == RV_OK) code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);
   if (code == RV_OK) code = rv_checkpoint_hold(checkpoint, &hold, err);
   if (code == RV_OK) code = rv_checkpoint_copy(checkpoint, &partial, to->level, watch, err);
   rv_checkpoint_release(hold);
-  if (code == RV_OK) code = rv_partial_finish(&partial, to->path, &to->env, &made, err);
+  if (code == RV_OK) code = finish(&partial, to, NULL, &made, err);
   rv_partial_drop(&partial, &to->env);
   if (code == RV_OK && path != NULL)
     *path = made;
@@ -250,7 +260,21 @@ typedef struct restoring {
   rv_checkpoint_source source;
   rv_store **out;
   char **loaded;
+  bool for_journal; /* which goes on from what is restored */
 } restoring;
+
+/* What came after it is in its journal alone: without that it would be lost in silence. */
+static rv_code needs_no_journal(const char *dir, rv_error *err)
+{
+  rv_journal_link link;
+  bool linked = false;
+  rv_code code = rv_journal_link_read(dir, &linked, &link, err);
+  if (code == RV_OK && !linked) return RV_OK;
+  if (code != RV_OK && code != RV_DATA_LOSS) return code;
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "a journal goes on from this checkpoint, and none was given: what was confirmed since would be lost. Give the "
+                 "journal; or, to go on without what it has, remove the file " RV_LINK_FILE " from the checkpoint");
+}
 
 static rv_code load(restoring *work, const char *dir, bool *damaged, rv_error *err)
 {
@@ -292,7 +316,8 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
   }
   code = rv_checkpoint_hold(dir, &hold, &fault);
   bool held = code == RV_OK;
-  if (held) code = load(work, dir, &damaged, &fault);
+  if (held && !work->for_journal) code = needs_no_journal(dir, &fault);
+  if (held && code == RV_OK) code = load(work, dir, &damaged, &fault);
   if ((!held || damaged) && !rv_checkpoint_is_done(dir)) {
     all->changed = true;
     damaged = false;
@@ -345,14 +370,15 @@ static bool load_fallback(restoring *work)
   return code == RV_OK;
 }
 
-rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
-                                rv_store **out, char **loaded, rv_error *err)
+rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
+                             bool for_journal, rv_store **out, char **loaded, rv_error *err)
 {
   search all;
   restoring work = {.checkpointer = checkpointer,
                     .source = {.config = config, .watch = watch, .env = &checkpointer->env},
                     .out = out,
-                    .loaded = loaded};
+                    .loaded = loaded,
+                    .for_journal = for_journal};
   *out = NULL;
   if (loaded != NULL) *loaded = NULL;
   bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
@@ -361,6 +387,12 @@ rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_co
   if (!all.found && code == RV_OK && !load_fallback(&work)) code = rv_store_new(config, out, err);
   if (taken) end_saving(checkpointer);
   return code;
+}
+
+rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
+                                rv_store **out, char **loaded, rv_error *err)
+{
+  return rv_checkpointer_load(checkpointer, config, watch, false, out, loaded, err);
 }
 
 bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint)

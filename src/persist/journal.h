@@ -64,6 +64,10 @@ bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints)
  * is the directory that the journal goes on from. A checkpoint that may have a link that cannot be read keeps all of them. */
 void rv_journal_prune(rv_journal *journal, const char *checkpoints);
 
+/* May the store of this journal (NULL: of none) be saved into that directory? RV_FAILED_PRECONDITION: another journal goes on from the
+ * checkpoint that a start would take there, and a newer one would cut it off. */
+rv_code rv_journal_lets_save(const rv_journal *journal, const char *checkpoints, rv_error *err);
+
 /* RV_LINK_FILE: which journal goes on from the checkpoint, and with which segment. */
 typedef struct rv_journal_link {
   uint64_t id[2], segment;

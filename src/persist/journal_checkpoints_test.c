@@ -141,6 +141,45 @@ static void a_copy_elsewhere_takes_nothing_from_the_journal(void **state)
   disk_fini(&d);
 }
 
+static void refused(rv_code code, const rv_error *err, const char *base)
+{
+  assert_int_equal(code, RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err->message, base));
+  assert_non_null(strstr(err->message, "Give another directory"));
+}
+
+static void nobody_else_takes_the_place_of_the_checkpoint_that_a_journal_goes_on_from(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first"), other = disk_of(*state, "other"), third = disk_of(*state, "third");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1), k = open_with(&other, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  char *base = save_with(d.checkpointer, j.store);
+  add_rows(rv_store_table(j.store, 0), 2, 9);
+  sync_all(&j);
+  rv_store *plain = new_store(&config, 1), *old = rv_store_ref(j.store);
+  refused(rv_checkpointer_save(d.checkpointer, plain, NULL, NULL, &err), &err, base);
+  refused(rv_checkpointer_save(d.checkpointer, k.store, NULL, NULL, &err), &err, base);
+  refused(rv_checkpoint_export(base, d.checkpointer, NULL, NULL, &err), &err, base);
+  close_all(&j);
+  refused(rv_checkpointer_save(d.checkpointer, old, NULL, NULL, &err), &err, base);
+  free(save_with(third.checkpointer, old)); /* a copy */
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  refused(rv_checkpointer_save(d.checkpointer, old, NULL, NULL, &err), &err, base); /* which another store goes on from now */
+  assert_int_equal(count_entries(d.checkpoints), 1);
+  same_stores(old, j.store);
+  same_after_a_crash(&d, &j, &config);
+  rv_store_unref(plain);
+  rv_store_unref(old);
+  close_all(&k);
+  close_all(&j);
+  free(base);
+  disk_fini(&third);
+  disk_fini(&other);
+  disk_fini(&d);
+}
+
 static void checkpoints_that_are_kept_do_not_call_for_more(void **state)
 {
   rv_error err;
@@ -220,6 +259,7 @@ int main(void)
       WITH_DISK(a_checkpoint_that_a_power_cut_may_take_away_takes_nothing_with_it),
       WITH_DISK(a_checkpoint_that_cannot_be_asked_what_it_needs_keeps_all_segments),
       WITH_DISK(a_copy_elsewhere_takes_nothing_from_the_journal),
+      WITH_DISK(nobody_else_takes_the_place_of_the_checkpoint_that_a_journal_goes_on_from),
       WITH_DISK(checkpoints_that_are_kept_do_not_call_for_more),
       WITH_DISK(a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has),
       WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),

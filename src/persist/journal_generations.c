@@ -63,6 +63,39 @@ bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints)
          own.st_ino == other.st_ino;
 }
 
+/* A new checkpoint beside `checkpoint` takes its place. */
+static rv_code may_take_its_place(const rv_journal *journal, const char *checkpoint, rv_error *err)
+{
+  rv_journal_link link;
+  bool linked = false;
+  rv_code code = rv_journal_link_read(checkpoint, &linked, &link, err);
+  bool own = linked && journal != NULL && link.id[0] == journal->id[0] && link.id[1] == journal->id[1];
+  if (code == RV_OK && (own || !linked)) return RV_OK;
+  if (code != RV_OK && code != RV_DATA_LOSS) return code;
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "a journal goes on from %s, and would be cut off by a newer checkpoint there that is not its store's, or was "
+                 "saved after it had ended. Give another directory; or, if nobody needs that journal any more, remove the "
+                 "file " RV_LINK_FILE " from that checkpoint",
+                 checkpoint);
+}
+
+rv_code rv_journal_lets_save(const rv_journal *journal, const char *checkpoints, rv_error *err)
+{
+  rv_checkpoint_list list;
+  if (journal != NULL && rv_journal_goes_on_from(journal, checkpoints)) return RV_OK;
+  rv_code code = rv_checkpoint_list_read(checkpoints, &list, err);
+  if (code != RV_OK) return code;
+  size_t newest = 0;
+  while (newest < list.count && !list.entries[newest].done) newest++;
+  if (newest < list.count) {
+    char *path = rv_path_join(checkpoints, list.entries[newest].name);
+    code = path == NULL ? rv_fail_memory(err, strlen(checkpoints)) : may_take_its_place(journal, path, err);
+    free(path);
+  }
+  rv_checkpoint_list_fini(&list);
+  return code;
+}
+
 /* False: none is. What cannot be looked at may need all: *least is 0. */
 static bool least_needed(const rv_journal *journal, const char *root, uint64_t *least)
 {

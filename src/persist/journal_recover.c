@@ -306,7 +306,7 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
 {
   rv_journal_link link;
   char why[512];
-  rv_code code = rv_checkpointer_restore(work->checkpointer, store_config, work->watch, &work->store, &work->checkpoint, err);
+  rv_code code = rv_checkpointer_load(work->checkpointer, store_config, work->watch, true, &work->store, &work->checkpoint, err);
   if (code != RV_OK) return code;
   bool linked = false;
   if (work->checkpoint != NULL) code = rv_journal_link_read(work->checkpoint, &linked, &link, err);

@@ -180,6 +180,36 @@ static void a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from(
   disk_fini(&d);
 }
 
+static void a_start_without_the_journal_is_refused_until_somebody_gives_it_up(void **state)
+{
+  rv_error err;
+  rv_store *store = NULL;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  const rv_store_config plain = {.size = sizeof plain, .tables = &config, .num_tables = 1};
+  char command[700];
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  char *saved = save_with(d.checkpointer, j.store);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  close_all(&j);
+  assert_int_equal(rv_checkpointer_restore(d.checkpointer, &plain, NULL, &store, NULL, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, saved));
+  assert_non_null(strstr(err.message, "remove the file JOURNAL"));
+  j = open_with(&d, (how){.mode = 0}, &config, 1); /* nothing was changed */
+  assert_int_equal(size_of(j.store, 0), 5);
+  close_all(&j);
+  snprintf(command, sizeof command, "rm '%s/JOURNAL'", saved);
+  assert_int_equal(system(command), 0);
+  must(rv_checkpointer_restore(d.checkpointer, &plain, NULL, &store, NULL, &err), &err);
+  assert_int_equal(size_of(store, 0), 3);
+  free(save_with(d.checkpointer, store));
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_FAILED_PRECONDITION); /* which has 2 changes more */
+  rv_store_unref(store);
+  free(saved);
+  disk_fini(&d);
+}
+
 int main(void)
 {
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -189,6 +219,7 @@ int main(void)
       WITH_DISK(a_table_that_was_added_keeps_what_was_confirmed_into_it),
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
+      WITH_DISK(a_start_without_the_journal_is_refused_until_somebody_gives_it_up),
       WITH_DISK(a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@ import pytest
 import reverie
 import server_program
 from conftest import make_table
-from reverie.checkpointers import DefaultCheckpointer
+from reverie.checkpointers import DefaultCheckpointer, export
 from waiting import HeldPort
 
 KILLS = int(os.environ.get("RV_TEST_KILLS", "8"))
@@ -221,6 +221,33 @@ def test_a_program_that_adds_to_its_own_server_says_when_it_must_be_on_the_disk(
     server = reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal)
     assert server._store.info("t")["current_size"] == 100
     server.stop()
+
+
+def test_whoever_still_saves_leaves_the_checkpoint_that_the_journal_goes_on_from(tmp_path):
+    checkpointer = DefaultCheckpointer(tmp_path / "checkpoints")
+    journal = reverie.Journal(tmp_path / "journal")
+
+    def begin(journal):
+        return reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal)
+
+    server = begin(journal)
+    client = reverie.Client(server)
+    client.add_batch("t", [np.arange(100)])
+    base = client.checkpoint()
+    client.add_batch("t", [np.arange(10)])
+    server.stop()
+    with pytest.raises(reverie.FailedPreconditionError, match="a journal goes on from"):
+        client.checkpoint()
+    with begin(journal):  # an old thread still has the old client
+        with pytest.raises(reverie.FailedPreconditionError, match="a journal goes on from"):
+            client.checkpoint()
+        with pytest.raises(reverie.FailedPreconditionError, match="Give another directory"):
+            export(base, tmp_path / "checkpoints")
+    assert [base] == [str(path) for path in (tmp_path / "checkpoints").iterdir()]
+    with pytest.raises(reverie.FailedPreconditionError, match="remove the file JOURNAL"):
+        begin(None)
+    with begin(journal) as server:
+        assert server._store.info("t")["current_size"] == 110
 
 
 def test_one_server_has_a_journal_at_a_time(tmp_path):
