@@ -12,10 +12,20 @@ static rv_journal *of_log(rv_change_log *log)
   return RV_CONTAINER(log, rv_journal, log);
 }
 
+/* One without references is ending: nothing revives it. */
+static bool ref_unless_ending(rv_change_log *log)
+{
+  rv_journal *journal = of_log(log);
+  size_t refs = atomic_load_explicit(&journal->refs, memory_order_relaxed);
+  while (refs > 0)
+    if (atomic_compare_exchange_weak_explicit(&journal->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed)) return true;
+  return false;
+}
+
 rv_journal *rv_journal_of(rv_store *store)
 {
-  rv_change_log *log = rv_store_change_log(store);
-  return log == NULL ? NULL : rv_journal_ref(of_log(log));
+  rv_change_log *log = rv_store_change_log(store, ref_unless_ending);
+  return log == NULL ? NULL : of_log(log);
 }
 
 bool rv_journal_is_always(const rv_journal *journal)

@@ -50,7 +50,7 @@ int64_t rv_journal_fresh_bytes(rv_journal *journal);
 
 /* ---- for checkpoints ---- */
 
-/* The store's journal, with a reference; NULL: none. */
+/* The store's journal, with a reference; NULL: none, or it is ending. */
 rv_journal *rv_journal_of(rv_store *store);
 /* Begins a new generation: what a checkpoint whose snapshots are taken from here on goes on from. One at a time, until
  * rv_journal_end_checkpoint. RV_FAILED_PRECONDITION: another one is being saved. */

@@ -1,10 +1,12 @@
 /* What checkpoints may take from a journal, and what they may not. */
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "persist/journal_parts.h"
 #include "persist/journal_testing.h"
 #include "persist/saver.h"
 
@@ -252,6 +254,53 @@ static void a_bound_whose_multiples_do_not_fit_is_refused(void **state)
   disk_fini(&d);
 }
 
+/* ---- a journal that is ending ---- */
+
+static atomic_bool disk_is_held, disk_is_waited_for;
+
+static int held_sync(void *context, int file)
+{
+  while (atomic_load(&disk_is_held)) {
+    atomic_store(&disk_is_waited_for, true);
+    sched_yield();
+  }
+  return rv_files_of_system.sync(context, file);
+}
+
+static void *end(void *journal)
+{
+  rv_journal_unref(journal);
+  return NULL;
+}
+
+static void a_journal_that_waits_for_the_disk_to_end_is_not_used_by_who_saves_then(void **state)
+{
+  rv_error err;
+  pthread_t thread;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  rv_files files = rv_files_of_system;
+  files.sync = held_sync;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.files = &files}, &config, 1);
+  rv_store *store = rv_store_ref(j.store);
+  atomic_store(&disk_is_held, true);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  while (!atomic_load(&disk_is_waited_for)) sched_yield();
+  assert_int_equal(pthread_create(&thread, NULL, end, j.journal), 0);
+  while (atomic_load(&j.journal->refs) > 0) sched_yield(); /* it cannot go before the disk has taken what there is */
+  assert_null(rv_journal_of(store));
+  assert_int_equal(rv_checkpointer_save(d.checkpointer, store, NULL, NULL, &err), RV_FAILED_PRECONDITION);
+  atomic_store(&disk_is_held, false);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  j.journal = NULL;
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  same_stores(store, j.store);
+  rv_store_unref(store);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 int main(void)
 {
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -263,6 +312,7 @@ int main(void)
       WITH_DISK(checkpoints_that_are_kept_do_not_call_for_more),
       WITH_DISK(a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has),
       WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),
+      WITH_DISK(a_journal_that_waits_for_the_disk_to_end_is_not_used_by_who_saves_then),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

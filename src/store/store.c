@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/lock.h"
 #include "store/chunk_parts.h"
 #include "store/memory.h"
 #include "store/table_parts.h"
@@ -21,7 +22,8 @@ struct rv_store {
   rv_crew *crew;
   rv_memory *memory;
   _Atomic(rv_store_attachment *) attachment; /* set once */
-  _Atomic(rv_change_log *) log;              /* of all tables; NULL: none */
+  rv_mutex log_lock;                         /* guards the log */
+  rv_change_log *log;                        /* of all tables; NULL: none */
   size_t num_tables;
   rv_table *tables[];
 };
@@ -87,6 +89,7 @@ static void free_store(rv_store *store)
   rv_layouts_unref(store->layouts);
   rv_crew_free(store->crew);
   rv_memory_release(store->memory);
+  rv_mutex_fini(&store->log_lock);
   free(store);
 }
 
@@ -105,7 +108,7 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   atomic_init(&store->refs, 1);
   atomic_init(&store->closed, false);
   atomic_init(&store->attachment, NULL);
-  atomic_init(&store->log, NULL);
+  rv_mutex_init(&store->log_lock, RV_RANK_WAIT, "store's log");
   rv_env_fill(&store->env, config.env);
   store->state_id[0] = rv_entropy64(&store->env);
   store->state_id[1] = rv_entropy64(&store->env);
@@ -255,6 +258,13 @@ void rv_store_set_state_id(rv_store *store, const uint64_t id[2])
 
 /* ---- changes ---- */
 
+static void set_log(rv_store *store, rv_change_log *log)
+{
+  rv_mutex_lock(&store->log_lock);
+  store->log = log;
+  rv_mutex_unlock(&store->log_lock);
+}
+
 rv_code rv_store_keep_changes(rv_store *store, rv_change_log *log, rv_error *err)
 {
   for (size_t i = 0; i < store->num_tables; i++) {
@@ -263,17 +273,20 @@ rv_code rv_store_keep_changes(rv_store *store, rv_change_log *log, rv_error *err
     while (i-- > 0) rv_table_drop_changes(store->tables[i]);
     return code;
   }
-  atomic_store_explicit(&store->log, log, memory_order_release);
+  set_log(store, log);
   return RV_OK;
 }
 
 void rv_store_drop_changes(rv_store *store)
 {
-  atomic_store_explicit(&store->log, NULL, memory_order_release);
+  set_log(store, NULL);
   for (size_t i = 0; i < store->num_tables; i++) rv_table_drop_changes(store->tables[i]);
 }
 
-rv_change_log *rv_store_change_log(rv_store *store)
+rv_change_log *rv_store_change_log(rv_store *store, bool (*keep)(rv_change_log *log))
 {
-  return atomic_load_explicit(&store->log, memory_order_acquire);
+  rv_mutex_lock(&store->log_lock);
+  rv_change_log *log = store->log != NULL && keep(store->log) ? store->log : NULL;
+  rv_mutex_unlock(&store->log_lock);
+  return log;
 }

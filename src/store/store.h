@@ -29,7 +29,8 @@ void rv_store_set_state_id(rv_store *store, const uint64_t id[2]);
 /* All tables keep their changes for that log from now on (changes.h), or none does any more. RV_FAILED_PRECONDITION: they have one. */
 rv_code rv_store_keep_changes(rv_store *store, rv_change_log *log, rv_error *err);
 void rv_store_drop_changes(rv_store *store);
-rv_change_log *rv_store_change_log(rv_store *store); /* NULL: none */
+/* The log; NULL: there is none, or `keep` returned false. That is called under a lock until whose release the log is there, and takes none. */
+rv_change_log *rv_store_change_log(rv_store *store, bool (*keep)(rv_change_log *log));
 
 /* What a layer above keeps with the store, because it must last as long (the server: what it remembers of writers). */
 typedef struct rv_store_attachment {
