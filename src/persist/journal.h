@@ -61,7 +61,8 @@ rv_code rv_journal_settle(rv_journal *journal, const rv_checkpoint_watch *watch,
 /* The checkpoints in that directory are those that the journal goes on from. */
 bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints);
 /* The checkpoint that was begun is on the disk, in that directory: removes the segments that no checkpoint there goes on from, where that
- * is the directory that the journal goes on from. A checkpoint that may have a link that cannot be read keeps all of them. */
+ * is the directory that the journal goes on from. A checkpoint that may have a link that cannot be read keeps all of them; a directory
+ * that is called otherwise and may not be looked into is none. */
 void rv_journal_prune(rv_journal *journal, const char *checkpoints);
 
 /* May the store of this journal (NULL: of none) be saved into that directory? RV_FAILED_PRECONDITION: another journal goes on from the

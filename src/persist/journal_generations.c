@@ -106,6 +106,7 @@ static bool least_needed(const rv_journal *journal, const char *root, uint64_t *
     rv_journal_link link;
     rv_error err;
     bool found = false;
+    if (list.entries[i].unknown == EACCES && list.entries[i].wall_ns == INT64_MIN) continue; /* somebody else's, as lost+found */
     char *path = rv_path_join(root, list.entries[i].name);
     rv_code code = path == NULL ? rv_fail_memory(&err, strlen(root)) : rv_journal_link_read(path, &found, &link, &err);
     if (code != RV_OK) {
