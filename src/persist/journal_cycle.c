@@ -196,12 +196,14 @@ void rv_journal_note_success(rv_journal *journal, int64_t bytes)
   journal->told = false;
 }
 
-/* Sleeps; false: the journal is to end, and has been tried once more. */
+/* Sleeps, whoever calls for work meanwhile; false: the journal is to end, and has been tried once more. */
 static bool may_retry(rv_journal *journal, int64_t ms, bool *last_try)
 {
+  int64_t until = rv_monotonic_ns(&journal->env) + ms * 1000000;
   rv_mutex_lock(&journal->lock);
   bool stopping = journal->stopping;
-  if (!stopping) rv_cond_wait_for(&journal->work, &journal->lock, ms * 1000000);
+  for (int64_t left = ms * 1000000; !journal->stopping && left > 0; left = until - rv_monotonic_ns(&journal->env))
+    if (!rv_cond_wait_for(&journal->work, &journal->lock, left)) break;
   rv_mutex_unlock(&journal->lock);
   if (!stopping) return true;
   if (*last_try) return false;

@@ -308,6 +308,28 @@ static void while_a_periodic_journal_cannot_be_written_inserts_wait(void **state
   close_faulty(&on);
 }
 
+static void whoever_asks_while_the_disk_fails_does_not_have_it_tried_more_often(void **state)
+{
+  rv_error err;
+  const int64_t pauses_ns = INT64_C(310000000); /* the first five: 10, 20, 40, 80 and 160 ms */
+  faulty_disk on;
+  open_faulty(&on, *state, (how){.mode = 0}, LONG_MAX, EIO);
+  rv_journal_stats stats = {.size = sizeof stats};
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  int64_t begun_ns = rv_monotonic_ns(&env);
+  atomic_store(&on.faults.until, 0);
+  must(insert_value(on.j.store, on.table, 1, 1, 1), &err);
+  do {
+    assert_int_equal(rv_journal_sync(on.j.journal, 0, &err), RV_DEADLINE_EXCEEDED);
+    rv_journal_get_stats(on.j.journal, &stats);
+  } while (stats.errors < 6);
+  assert_true(rv_monotonic_ns(&env) - begun_ns >= pauses_ns);
+  atomic_store(&on.faults.until, -1);
+  sync_all(&on.j);
+  close_faulty(&on);
+}
+
 static void a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing(void **state)
 {
   rv_error err;
@@ -409,6 +431,7 @@ int main(void)
       WITH_DISK(what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed),
       WITH_DISK(strings_count_with_all_their_bytes_towards_what_waits_for_the_disk),
       WITH_DISK(while_a_periodic_journal_cannot_be_written_inserts_wait),
+      WITH_DISK(whoever_asks_while_the_disk_fails_does_not_have_it_tried_more_often),
       WITH_DISK(a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_is_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
