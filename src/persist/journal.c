@@ -18,7 +18,8 @@ static bool ref_unless_ending(rv_change_log *log)
   rv_journal *journal = of_log(log);
   size_t refs = atomic_load_explicit(&journal->refs, memory_order_relaxed);
   while (refs > 0)
-    if (atomic_compare_exchange_weak_explicit(&journal->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed)) return true;
+    if (atomic_compare_exchange_weak_explicit(&journal->refs, &refs, refs + 1, memory_order_relaxed, memory_order_relaxed))
+      return true;
   return false;
 }
 
@@ -178,7 +179,9 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   journal->covered_bytes = -start->fresh_bytes;
   journal->writers = *start->writers;
   rv_journal_writers_init(start->writers, 0);
-  rv_journal_file_init(&journal->file, files, journal->dir, start->id, start->segment, start->generation, start->next_group);
+  uint32_t salt = start->salt != 0 ? start->salt : (uint32_t)rv_entropy64(&journal->env) | 1;
+  rv_journal_file_init(&journal->file, files, journal->dir, start->id, salt, start->segment, start->generation,
+                       start->next_group);
   rv_code code = rv_journal_encoder_init(&journal->encoder, start->store, err);
   if (code == RV_OK && (journal->dir == NULL || journal->checkpoints == NULL || journal->lists == NULL))
     code = rv_fail_memory(err, strlen(start->dir));

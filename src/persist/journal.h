@@ -87,6 +87,7 @@ typedef struct rv_journal_start {
   rv_journal_lock *lock;   /* the directory's; the journal's from here on, whatever is returned */
   rv_store *store;
   uint64_t id[2], segment, generation, next_group; /* the last segment that is there, and what comes next */
+  uint32_t salt;                                   /* of the segments that are there; 0: they have none */
   rv_journal_writers *writers;                     /* taken over */
   int64_t disk_bytes;                              /* of the segments that are there */
   int64_t fresh_bytes;                             /* of those that its checkpoint does not cover */

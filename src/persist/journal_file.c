@@ -16,12 +16,13 @@ enum {
   DROP_BYTES = 1 << 20 /* leave the system's cache at once, or a few more */
 };
 
-void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2],
+void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2], uint32_t salt,
                           uint64_t segment, uint64_t generation, uint64_t next_group)
 {
   *journal = (rv_journal_file){.files = files,
                                .dir = dir,
                                .id = {id[0], id[1]},
+                               .salt = salt,
                                .file = -1,
                                .segment = segment,
                                .generation = generation,
@@ -94,7 +95,8 @@ rv_code rv_journal_file_begin(rv_journal_file *journal, bool new_generation, int
                                   .first_group = journal->next_group,
                                   .generation = journal->generation,
                                   .id = {journal->id[0], journal->id[1]},
-                                  .wall_ns = wall_ns};
+                                  .wall_ns = wall_ns,
+                                  .salt = journal->salt};
   rv_segment_header_put(&head, header);
   struct iovec piece = {header, sizeof header};
   rv_code code = write_all(journal, &piece, 1, number, err);
@@ -106,8 +108,11 @@ rv_code rv_journal_file_begin(rv_journal_file *journal, bool new_generation, int
 rv_code rv_journal_file_put(rv_journal_file *journal, const rv_pieces *records, uint32_t changes, int *number, rv_error *err)
 {
   uint8_t header[RV_JOURNAL_GROUP_HEADER];
-  rv_group_header head = {
-      .number = journal->next_group, .synced = journal->synced_group, .bytes = records->bytes, .changes = changes};
+  rv_group_header head = {.number = journal->next_group,
+                          .synced = journal->synced_group,
+                          .bytes = records->bytes,
+                          .changes = changes,
+                          .salt = journal->salt};
   for (size_t i = 0; i < records->count; i++) head.crc = rv_crc32c(head.crc, records->piece[i].data, records->piece[i].size);
   rv_group_header_put(&head, header);
   struct iovec pieces[PIECES_AT_ONCE] = {{header, sizeof header}};

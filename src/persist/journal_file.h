@@ -11,6 +11,7 @@ typedef struct rv_journal_file {
   const rv_files *files;
   const char *dir; /* borrowed */
   uint64_t id[2];
+  uint32_t salt;       /* of the segments that are begun */
   int file;            /* -1: none is open */
   char *path;          /* of it */
   uint64_t segment;    /* the last one that was begun */
@@ -20,7 +21,7 @@ typedef struct rv_journal_file {
   uint64_t dropped_offset;        /* up to where it has left the system's cache, or further */
 } rv_journal_file;
 
-void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2],
+void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2], uint32_t salt,
                           uint64_t segment, uint64_t generation, uint64_t next_group);
 void rv_journal_file_fini(rv_journal_file *journal);
 

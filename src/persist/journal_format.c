@@ -38,6 +38,7 @@ void rv_segment_header_put(const rv_segment_header *header, uint8_t out[RV_JOURN
   rv_frame_put64(out + 32, header->id[0]);
   rv_frame_put64(out + 40, header->id[1]);
   rv_frame_put64(out + 48, (uint64_t)header->wall_ns);
+  rv_frame_put32(out + 56, header->salt);
   rv_frame_put32(out + 60, rv_frame_mask(rv_crc32c(0, out, 60)));
 }
 
@@ -50,7 +51,8 @@ bool rv_segment_header_get(const uint8_t *in, size_t size, rv_segment_header *ou
                              .first_group = rv_frame_get64(in + 16),
                              .generation = rv_frame_get64(in + 24),
                              .id = {rv_frame_get64(in + 32), rv_frame_get64(in + 40)},
-                             .wall_ns = (int64_t)rv_frame_get64(in + 48)};
+                             .wall_ns = (int64_t)rv_frame_get64(in + 48),
+                             .salt = rv_frame_get32(in + 56)};
   return true;
 }
 
@@ -65,6 +67,7 @@ void rv_group_header_put(const rv_group_header *header, uint8_t out[RV_JOURNAL_G
   rv_frame_put64(out + 24, header->bytes);
   rv_frame_put32(out + 32, header->changes);
   rv_frame_put32(out + 36, rv_frame_mask(header->crc));
+  rv_frame_put32(out + 40, header->salt);
   rv_frame_put32(out + 44, rv_frame_mask(rv_crc32c(0, out, 44)));
 }
 
@@ -76,7 +79,8 @@ bool rv_group_header_get(const uint8_t *in, size_t size, rv_group_header *out)
   *out = (rv_group_header){.number = rv_frame_get64(in + 8),
                            .synced = rv_frame_get64(in + 16),
                            .bytes = rv_frame_get64(in + 24),
-                           .changes = rv_frame_get32(in + 32)};
+                           .changes = rv_frame_get32(in + 32),
+                           .salt = rv_frame_get32(in + 40)};
   uint32_t masked = rv_frame_get32(in + 36) - UINT32_C(0xA282EAD8);
   out->crc = masked >> 17 | masked << 15;
   return true;

@@ -39,6 +39,7 @@ typedef struct rv_segment_header {
   uint64_t generation;  /* the segment that a checkpoint begins with: this one or one before */
   uint64_t id[2];       /* of the journal */
   int64_t wall_ns;
+  uint32_t salt; /* that its groups have: random, so that no client's bytes pass for a group's header. 0 in older journals */
 } rv_segment_header;
 
 void rv_segment_name(uint64_t segment, char out[RV_JOURNAL_NAME_MAX]);
@@ -51,7 +52,8 @@ typedef struct rv_group_header {
   uint64_t synced; /* groups up to this one were on the disk */
   uint64_t bytes;  /* of records */
   uint32_t changes;
-  uint32_t crc; /* of the records, CRC-32C */
+  uint32_t crc;  /* of the records, CRC-32C */
+  uint32_t salt; /* its segment's */
 } rv_group_header;
 
 void rv_group_header_put(const rv_group_header *header, uint8_t out[RV_JOURNAL_GROUP_HEADER]);

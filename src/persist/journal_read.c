@@ -31,6 +31,7 @@ static rv_code read_at(int file, void *out, size_t size, off_t offset, size_t *g
 typedef struct rv_segment_bytes {
   uint8_t *data;
   size_t size;
+  const uint32_t *salt; /* of its groups; NULL: not known */
 } rv_segment_bytes;
 
 static rv_code load(const char *dir, uint64_t number, uint64_t bytes, rv_segment_bytes *out, rv_error *err)
@@ -51,13 +52,13 @@ static rv_code load(const char *dir, uint64_t number, uint64_t bytes, rv_segment
   return code;
 }
 
-/* A group whose every byte is right. */
+/* A group whose every byte is right. Records hold what clients sent, which may look like one but for the salt. */
 static bool group_at(const rv_segment_bytes *segment, size_t offset, rv_group_header *out)
 {
   const uint8_t *at = segment->data + offset;
   size_t left = segment->size - offset;
-  return rv_group_header_get(at, left, out) && out->bytes <= left - RV_JOURNAL_GROUP_HEADER &&
-         rv_crc32c(0, at + RV_JOURNAL_GROUP_HEADER, out->bytes) == out->crc;
+  return rv_group_header_get(at, left, out) && (segment->salt == NULL || out->salt == *segment->salt) &&
+         out->bytes <= left - RV_JOURNAL_GROUP_HEADER && rv_crc32c(0, at + RV_JOURNAL_GROUP_HEADER, out->bytes) == out->crc;
 }
 
 /* The next whole group behind `offset` whose number is none before `least`; segment->size: none. */
@@ -81,18 +82,19 @@ static int by_number(const void *a, const void *b)
   return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* A segment whose header is damaged still has its groups. */
-static rv_code look_for_groups(const char *dir, rv_segment_entry *entry, rv_error *err)
+/* A segment whose header is damaged still has its groups, with the salt of the other segments (0: any). */
+static rv_code look_for_groups(const char *dir, uint32_t salt, rv_segment_entry *entry, rv_error *err)
 {
   rv_segment_bytes segment;
   rv_group_header group;
   rv_code code = load(dir, entry->number, entry->bytes, &segment, err);
+  if (salt != 0) segment.salt = &salt;
   if (code == RV_OK && segment.size > RV_JOURNAL_SEGMENT_HEADER) {
     entry->found_offset = find_group(&segment, RV_JOURNAL_SEGMENT_HEADER, 0, &group);
     entry->whole = entry->found_offset < segment.size;
     /* a segment begins with what comes behind the last group on the disk, and so does whatever was written together with that */
     if (entry->whole) {
-      entry->header = (rv_segment_header){.segment = entry->number, .first_group = group.synced + 1};
+      entry->header = (rv_segment_header){.segment = entry->number, .first_group = group.synced + 1, .salt = group.salt};
       entry->found_group = group.number;
     }
   }
@@ -117,7 +119,7 @@ static rv_code read_entry(const char *dir, const char *name, rv_segment_entry *e
   entry->bytes = (uint64_t)info.st_size;
   entry->whole = rv_segment_header_get(header, got, &entry->header) && entry->header.segment == entry->number;
   entry->damaged = !entry->whole;
-  return entry->whole ? RV_OK : look_for_groups(dir, entry, err);
+  return RV_OK;
 }
 
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err)
@@ -138,9 +140,20 @@ rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *er
     if (code == RV_OK) grown[out->count++] = entry;
   }
   rv_dir_names_fini(&found);
-  if (code != RV_OK) rv_segment_list_fini(out);
   if (out->count > 1) qsort(out->entries, out->count, sizeof *out->entries, by_number);
+  uint32_t salt = rv_segment_list_salt(out);
+  for (size_t i = 0; code == RV_OK && i < out->count; i++)
+    if (out->entries[i].damaged) code = look_for_groups(dir, salt, &out->entries[i], err);
+  if (code != RV_OK) rv_segment_list_fini(out);
   return code;
+}
+
+uint32_t rv_segment_list_salt(const rv_segment_list *list)
+{
+  uint32_t salt = 0;
+  for (size_t i = 0; i < list->count; i++)
+    if (!list->entries[i].damaged && list->entries[i].header.salt != 0) salt = list->entries[i].header.salt;
+  return salt;
 }
 
 void rv_segment_list_fini(rv_segment_list *list)
@@ -176,7 +189,9 @@ static rv_code load_next(rv_journal_reader *reader, rv_error *err)
   free(reader->segment.data);
   reader->offset = RV_JOURNAL_SEGMENT_HEADER;
   reader->limit = next < reader->list->count ? reader->list->entries[next].header.first_group : UINT64_MAX;
-  return load(reader->dir, entry->number, entry->bytes, &reader->segment, err);
+  rv_code code = load(reader->dir, entry->number, entry->bytes, &reader->segment, err);
+  reader->segment.salt = &entry->header.salt;
+  return code;
 }
 
 rv_code rv_journal_reader_new(const char *dir, const rv_segment_list *list, uint64_t first_segment, rv_journal_reader **out,

@@ -8,7 +8,7 @@
 typedef struct rv_segment_entry {
   uint64_t number;
   uint64_t bytes;
-  bool whole;   /* the header is, or it has groups all the same: then only segment and first_group of `header` are known */
+  bool whole;   /* the header is, or it has groups all the same: then only segment, first_group and salt of `header` are known */
   bool damaged; /* the header is not */
   rv_segment_header header;
   uint64_t found_offset, found_group; /* of a damaged one: the first group that is whole */
@@ -22,6 +22,7 @@ typedef struct rv_segment_list {
 /* The segments of a directory, with their headers. A directory that is not there has none. */
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err);
 void rv_segment_list_fini(rv_segment_list *list);
+uint32_t rv_segment_list_salt(const rv_segment_list *list); /* of the last header that has one; 0: none has */
 
 /* A stretch that cannot be read although it was on the disk once. */
 typedef struct rv_journal_gap {

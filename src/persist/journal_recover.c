@@ -350,6 +350,7 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
                             .segment = last_segment(work),
                             .generation = last_segment(work) + 1,
                             .next_group = work->next_group == 0 ? 1 : work->next_group,
+                            .salt = rv_segment_list_salt(&work->segments),
                             .writers = &work->writers};
   if (work->known) {
     for (size_t i = 0; i < work->segments.count; i++) {

@@ -262,6 +262,71 @@ static void a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it(void **sta
   disk_fini(&d);
 }
 
+/* Raw rows lie in the journal as they were sent. */
+static void rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail(void **state)
+{
+  rv_error err;
+  rv_rows rows;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  const rv_group_header lie = {.number = UINT64_C(1) << 40, .synced = UINT64_C(1) << 40};
+  int64_t values[RV_JOURNAL_GROUP_HEADER / sizeof(int64_t)];
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t forged[RV_JOURNAL_GROUP_HEADER], *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  rv_group_header_put(&lie, forged);
+  memcpy(values, forged, sizeof values);
+  for (int with_beginning = 0; with_beginning < 2; with_beginning++) { /* of the segment torn, too */
+    j = open_with(&d, (how){.mode = 0}, &config, 1);
+    add_values(rv_store_table(j.store, 0), &rows, values, sizeof values / sizeof values[0], NULL);
+    must(rows.waiter.code, &rows.waiter.error);
+    close_all(&j);
+    last_segment_name(&d, name);
+    size_t size = read_bytes(d.journal, name, &bytes);
+    const uint8_t *found = memmem(bytes, size, forged, sizeof forged);
+    assert_non_null(found);
+    size_t before = (size_t)(found - bytes);
+    if (with_beginning) memset(bytes, 0, before);
+    write_bytes(d.journal, name, bytes, before + sizeof forged);
+    free(bytes);
+    must(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), &err);
+    assert_int_equal(size_of(j.store, 0), 3);
+    close_all(&j);
+  }
+  disk_fini(&d);
+}
+
+static void a_journal_of_before_whose_groups_have_no_salt_is_read(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_segment_header head;
+  rv_group_header group;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  last_segment_name(&d, name);
+  size_t size = read_bytes(d.journal, name, &bytes);
+  assert_true(rv_segment_header_get(bytes, size, &head));
+  head.salt = 0;
+  rv_segment_header_put(&head, bytes);
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    group.salt = 0;
+    rv_group_header_put(&group, bytes + at);
+  }
+  write_bytes(d.journal, name, bytes, size);
+  free(bytes);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 static void a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs(void **state)
 {
   rv_error err;
@@ -611,6 +676,8 @@ int main(void)
       WITH_DISK(which_items_of_which_writer_are_in_is_known_again_across_checkpoints),
       WITH_DISK(segments_that_a_checkpoint_covers_go),
       WITH_DISK(a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it),
+      WITH_DISK(rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail),
+      WITH_DISK(a_journal_of_before_whose_groups_have_no_salt_is_read),
       WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),
       WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
       WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
