@@ -55,8 +55,8 @@ static const char *problem_of(const rv_lookup *lookup)
 static void tell(rv_task *task)
 {
   rv_lookup *lookup = RV_CONTAINER(task, rv_lookup, task);
-  rv_mutex_lock(
-      &lookup->lock); /* its thread holds this while it posts: the loop, which may end after this, is not touched any more */
+  /* Its thread holds this while it posts: the loop, which may end after this, is not touched any more. */
+  rv_mutex_lock(&lookup->lock);
   bool wanted = !lookup->cancelled;
   rv_mutex_unlock(&lookup->lock);
   if (wanted) {
