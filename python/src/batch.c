@@ -70,6 +70,15 @@ static int describe(gathering *g, const rv_batch *drawn)
   return 0;
 }
 
+/* The arrays, which are taken, in the nest of items with this naming. */
+static PyObject *nest(gathering *g, const handle_object *handle, uint64_t naming)
+{
+  structure_object *structure = client_structure(handle, g->num_columns, naming);
+  PyObject *out = gathering_nest(g, structure);
+  Py_XDECREF((PyObject *)structure);
+  return out;
+}
+
 static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, const batch_call *call, const handle_object *handle)
 {
   gathering g;
@@ -77,7 +86,7 @@ static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, cons
   if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out, call->num_out) < 0) return NULL;
   g.maker = call->maker;
   if (describe(&g, drawn) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
-    return gathering_nest(&g, client_structure(handle, num_columns, rv_batch_naming(drawn)));
+    return nest(&g, handle, rv_batch_naming(drawn));
   gathering_drop(&g);
   return NULL;
 }
@@ -154,6 +163,7 @@ static PyObject *wrap(client_object *self, scratch *s, const batch_call *call, h
     if (call->unequal == RV_UNEQUAL_LIST) {
       structure_object *structure = client_structure(handle, rv_batch_num_columns(owned_drawn), rv_batch_naming(owned_drawn));
       out->data = into_structure(structure, list_columns(self, owned_drawn, call->copy));
+      Py_XDECREF((PyObject *)structure);
     } else {
       out->data = gathered(self, owned_drawn, s, call, handle);
     }
@@ -235,7 +245,7 @@ static PyObject *finished(gathering *g, batch_object *owned_batch, const rv_batc
   owned_batch->n = arrays->count;
   owned_batch->table_size = arrays->table_size;
   if (whole || gathering_shorten(g, arrays->count) == 0) {
-    owned_batch->data = gathering_nest(g, client_structure(handle, g->num_columns, arrays->naming));
+    owned_batch->data = nest(g, handle, arrays->naming);
   } else {
     gathering_drop(g);
   }

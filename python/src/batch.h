@@ -43,7 +43,8 @@ int gathering_make(gathering *g);
 void gathering_drop(gathering *g); /* all that are made */
 /* Fewer items came: each array gives way to a view of its first `count` rows. -1 with an exception. */
 int gathering_shorten(gathering *g, size_t count);
-/* The arrays in the structure (NULL: a list). They are taken. */
+/* The arrays, which are taken, in the structure (NULL: a list). The caller holds it: a class of its own may do anything when
+ * it is made. */
 PyObject *gathering_nest(gathering *g, const structure_object *structure);
 
 #endif

@@ -203,8 +203,10 @@ PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
   core_wait_end(&wait, code);
   PyObject *out = NULL;
   if (code == RV_OK) {
+    structure_object *structure = client_structure(handle, rv_sample_num_columns(sample), rv_sample_naming(sample));
     PyObject *columns = sample_columns(self->state, sample, copy != 0, self->buffers);
-    PyObject *data = into_structure(client_structure(handle, rv_sample_num_columns(sample), rv_sample_naming(sample)), columns);
+    PyObject *data = into_structure(structure, columns);
+    Py_XDECREF((PyObject *)structure);
     out = replay_sample_object(self->state, data == NULL ? NULL : sample_info_object(self->state, rv_sample_get_info(sample)),
                                data);
     rv_sample_unref(sample);

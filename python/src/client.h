@@ -68,8 +68,8 @@ void handle_see_layout(handle_object *handle, rv_layout *owned_layout);
 /* RV_INVALID_ARGUMENT where rows of this structure are called otherwise than in the table's signature. -1 with an exception (not
  * that one), else the code. */
 int client_check_names(handle_object *handle, structure_object *structure, rv_error *err);
-/* The structure of items with so many columns: the signature's; else, if their naming says that they were inserted with it, that of
- * the last row; NULL: a flat list. */
+/* A new reference to the structure of items with so many columns: the signature's; else, if their naming says that they were
+ * inserted with it, that of the last row. NULL: a flat list. */
 structure_object *client_structure(const handle_object *handle, size_t num_columns, uint64_t naming);
 /* Items of this structure were made for the table. -1 with an exception. */
 int client_remember(client_object *self, PyObject *table, structure_object *structure);
@@ -102,7 +102,8 @@ PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy, pool *
 PyObject *sample_info_object(core_state *state, const rv_sample_info *info);
 /* ReplaySample of an info and data. Takes both references. */
 PyObject *replay_sample_object(core_state *state, PyObject *owned_info, PyObject *owned_data);
-/* The list's arrays in the structure; the list itself without one. Takes the list. */
+/* The list's arrays in the structure, which the caller holds: a class of its own may do anything when it is made. Without one the
+ * list itself. Takes the list. */
 PyObject *into_structure(const structure_object *structure, PyObject *owned_list);
 
 #endif

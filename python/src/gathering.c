@@ -157,9 +157,7 @@ PyObject *gathering_nest(gathering *g, const structure_object *structure)
 {
   PyObject *out = NULL;
   if (structure != NULL) {
-    Py_INCREF((PyObject *)structure); /* a class of the caller's may do anything when it is made */
     out = tree_unflatten(structure->root, g->arrays);
-    Py_DECREF((PyObject *)structure);
     gathering_drop(g);
     return out;
   }

@@ -247,9 +247,15 @@ int client_check_names(handle_object *handle, structure_object *structure, rv_er
 
 structure_object *client_structure(const handle_object *handle, size_t num_columns, uint64_t naming)
 {
-  if (handle->signature != NULL && handle->signature->num_leaves == num_columns) return handle->signature;
-  structure_object *rows = handle->rows;
-  return naming != 0 && rows != NULL && rows->num_leaves == num_columns && structure_naming(rows) == naming ? rows : NULL;
+  structure_object *signature = handle->signature, *rows = handle->rows;
+  if (signature != NULL && signature->num_leaves == num_columns) {
+    Py_INCREF((PyObject *)signature);
+    return signature;
+  }
+  if (naming == 0 || rows == NULL || rows->num_leaves != num_columns) return NULL;
+  Py_INCREF((PyObject *)rows); /* a key's __repr__ may let another thread in, which inserts other rows */
+  if (structure_naming(rows) != naming) Py_CLEAR(rows);
+  return rows;
 }
 
 int client_remember(client_object *self, PyObject *table, structure_object *structure)

@@ -11,6 +11,7 @@ typedef struct flat_rows {
   uint64_t naming; /* of the structure */
 } flat_rows;
 
+/* A new reference to the structure of this data, which is that of the last row from now on. */
 static structure_object *flatten_anew(client_object *self, handle_object *handle, PyObject *data)
 {
   structure_object *rows = structure_new(self->state, data);
@@ -21,6 +22,7 @@ static structure_object *flatten_anew(client_object *self, handle_object *handle
     return NULL;
   }
   PyObject *old = (PyObject *)handle->rows;
+  Py_INCREF((PyObject *)rows);
   handle->rows = rows;
   Py_XDECREF(old);
   return rows;
@@ -61,23 +63,23 @@ static int convert_leaves(client_object *self, handle_object *handle, structure_
 
 static int flatten(client_object *self, handle_object *handle, PyObject *data, scratch *s, flat_rows *out)
 {
-  structure_object *structure = handle->rows;
-  if (structure == NULL && (structure = flatten_anew(self, handle, data)) == NULL) return -1;
   for (int attempt = 0; attempt < 2; attempt++) {
+    structure_object *structure = attempt == 0 ? handle->rows : NULL;
+    if (structure != NULL) {
+      Py_INCREF((PyObject *)structure);
+    } else {
+      structure = flatten_anew(self, handle, data);
+    }
+    if (scratch_hold(s, (PyObject *)structure) < 0) return -1; /* a mapping that is asked for its values may do anything */
     size_t n = structure->num_leaves;
     PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
     if (leaves == NULL) return -1;
     int found = tree_flatten(structure->root, data, leaves);
     if (found < 0) return -1;
-    if (found == 0) {
-      if (attempt > 0 || (structure = flatten_anew(self, handle, data)) == NULL) break;
-      continue;
-    }
+    if (found == 0) continue;
     for (size_t i = 0; i < n; i++) {
       if (scratch_hold(s, leaves[i]) < 0) return -1;
     }
-    Py_INCREF((PyObject *)structure);
-    if (scratch_hold(s, (PyObject *)structure) < 0) return -1;
     *out = (flat_rows){.n = n,
                        .columns = scratch_alloc(s, n, sizeof *out->columns),
                        .structure = structure,
@@ -85,7 +87,7 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
     if (out->columns == NULL) return -1;
     return convert_leaves(self, handle, structure, s, leaves, out);
   }
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
+  PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
   return -1;
 }
 

@@ -138,9 +138,7 @@ PyObject *into_structure(const structure_object *structure, PyObject *owned_list
     PyErr_NoMemory();
   } else {
     for (size_t i = 0; i < n; i++) leaves[i] = PyList_GetItem(owned_list, (Py_ssize_t)i);
-    Py_INCREF((PyObject *)structure);
     out = tree_unflatten(structure->root, leaves);
-    Py_DECREF((PyObject *)structure);
   }
   PyMem_Free(leaves);
   Py_DECREF(owned_list);

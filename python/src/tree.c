@@ -219,9 +219,19 @@ static bool is_plain_container(PyObject *value)
          0;
 }
 
+/* The value may be NULL, with an exception: a mapping may do anything when it is asked, so that what was there is gone. */
 static int flatten_child(const tree *child, PyObject *value, PyObject **leaves)
 {
-  if (child->kind != TREE_LEAF) return tree_flatten(child, value, leaves);
+  if (value == NULL) {
+    PyErr_Clear();
+    return 0;
+  }
+  if (child->kind != TREE_LEAF) {
+    Py_INCREF(value);
+    int found = tree_flatten(child, value, leaves);
+    Py_DECREF(value);
+    return found;
+  }
   if (is_plain_container(value)) return 0;
   Py_INCREF(value);
   leaves[child->leaf] = value;

@@ -1,0 +1,76 @@
+"""Python objects that go, or change, while the extension uses them. Each test runs a small program of its own: memory that is free
+holds rubbish there, and asking for some without the GIL ends the process."""
+
+import pytest
+from test_process import run
+
+
+@pytest.fixture(autouse=True)
+def memory_is_checked(monkeypatch):
+    monkeypatch.setenv("PYTHONMALLOC", "debug")
+
+
+def test_lists_of_arrays_have_their_nest_whatever_is_inserted_meanwhile():
+    """Here by the collector, which up to Python 3.11 runs in the midst of a call that makes many lists; on any by another thread."""
+    program = """
+    server = reverie.Server([table(max_size=4)], in_process=True)
+    client = reverie.Client(server)
+    step = {f"x{i}": i for i in range(200)}
+    client.insert(step, {"t": 1.0})
+    inserted = []
+    def insert(phase, information):
+        if phase == "stop":
+            client.insert(step, {"t": 1.0})
+            inserted.append(1)
+    gc.callbacks.append(insert)
+    gc.set_threshold(1)
+    batch = client.sample_batch("t", 8, unequal="list")
+    gc.set_threshold(0)
+    print(batch.data.keys() == step.keys(), len(batch.data["x7"]), len(inserted) > 0)
+    """
+    assert run(program) == "True 8 True\n"
+
+
+MAPPING = """
+    import collections.abc
+    class Values(collections.abc.Mapping):
+        def __init__(self, values, meanwhile=lambda: None):
+            self.values_, self.meanwhile = values, meanwhile
+        def __getitem__(self, key):
+            self.meanwhile()
+            return self.values_[key]
+        def __iter__(self):
+            return iter(self.values_)
+        def __len__(self):
+            return len(self.values_)
+    server = reverie.Server([table()], in_process=True)
+    client = reverie.Client(server)
+"""
+
+
+def test_data_may_insert_other_data_when_it_is_asked_for_a_value():
+    program = f"""{MAPPING}
+    client.add("t", Values({{"a": 1, "b": 2, "c": 3}}))
+    client.add("t", Values({{"a": 4, "b": 5, "c": 6}}, lambda: client.add("t", {{"y": 0}})))
+    print(client.get("t", int(client.keys("t")[-1])).data)
+    """
+    assert run(program) == "[array(4), array(5), array(6)]\n"
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "answer"),
+    [("data['list'].clear()", "stored"), ("data.clear()", "refused"), ("data.update(list=[])", "stored")],
+)
+def test_data_that_changes_while_it_is_read_is_stored_as_it_was_or_is_or_refused(meanwhile, answer):
+    program = f"""{MAPPING}
+    def made(meanwhile=lambda: None):
+        return {{"list": [Values({{"a": 1, "b": 2}}, meanwhile), [np.arange(3)], 5], "other": 7}}
+    client.add("t", made())
+    data = made(lambda: {meanwhile})
+    try:
+        client.add("t", data)
+        print("stored")
+    except ValueError:
+        print("refused")
+    """
+    assert run(program) == f"{answer}\n"
