@@ -99,7 +99,7 @@ static PyObject *checkpointer_save(PyObject *object, PyObject *args)
   PyObject *store, *timeout = Py_None;
   int64_t timeout_ms;
   if (!PyArg_ParseTuple(args, "O!|O:save", self->state->store_type, &store, &timeout)) return NULL;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || store_check((store_object *)store) < 0) return NULL;
   checkpoint_wait wait;
   rv_error err;
   char *path = NULL;
@@ -121,10 +121,12 @@ static PyObject *checkpointer_export(PyObject *object, PyObject *args)
   checkpoint_wait wait;
   rv_error err;
   char *path = NULL;
+  const char *text = PyBytes_AsString(checkpoint);
   checkpoint_wait_begin(&wait, timeout_ms);
-  rv_code code = rv_checkpoint_export(PyBytes_AsString(checkpoint), self->checkpointer, &wait.watch, &path, &err);
+  rv_code code = rv_checkpoint_export(text, self->checkpointer, &wait.watch, &path, &err);
+  PyObject *out = saved_path(self, &wait, code, path, &err);
   Py_DECREF(checkpoint);
-  return saved_path(self, &wait, code, path, &err);
+  return out;
 }
 
 static PyMethodDef checkpointer_methods[] = {

@@ -203,17 +203,20 @@ static void store_dealloc(PyObject *object)
 
 /* ---- methods ---- */
 
+int store_check(const store_object *self)
+{
+  if (self->pid == getpid()) return 0;
+  PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION],
+                  "the server was made before a fork and lives in the parent process; make a new client with its address");
+  return -1;
+}
+
 static rv_table *find(store_object *self, PyObject *name)
 {
   rv_table *table;
   rv_error err;
   const char *utf8 = core_text(name, "a table's name");
-  if (self->pid != getpid()) {
-    PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION],
-                    "the server was made before a fork and lives in the parent process");
-    return NULL;
-  }
-  if (utf8 == NULL) return NULL;
+  if (utf8 == NULL || store_check(self) < 0) return NULL;
   if (rv_store_find(self->store, utf8, strlen(utf8), &table, &err) == RV_OK) return table;
   core_raise(self->state, &err);
   return NULL;

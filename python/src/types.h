@@ -39,6 +39,9 @@ typedef struct store_object {
   pid_t pid;           /* of the process that made it; in a forked child its locks may be held for ever */
 } store_object;
 
+/* FailedPreconditionError and -1 in a forked child, whose copy nobody else sees and whose locks may be held for ever. */
+int store_check(const store_object *self);
+
 /* What Python's TableInfo is made from; NULL with an exception. */
 PyObject *table_info_to_dict(const rv_table_info *info);
 

@@ -74,3 +74,14 @@ def test_data_that_changes_while_it_is_read_is_stored_as_it_was_or_is_or_refused
         print("refused")
     """
     assert run(program) == f"{answer}\n"
+
+
+def test_exporting_a_checkpoint_leaves_python_alone_while_others_have_it(tmp_path):
+    program = """
+    from reverie import checkpointers
+    server = reverie.Server([table()], in_process=True, checkpointer=checkpointers.DefaultCheckpointer(sys.argv[1] + "/saved"))
+    client = reverie.Client(server)
+    client.add("t", 1)
+    print(os.path.isdir(checkpointers.export(client.checkpoint(), sys.argv[1] + "/exported")))
+    """
+    assert run(program, str(tmp_path)) == "True\n"

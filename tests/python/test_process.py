@@ -131,6 +131,7 @@ def test_after_a_fork_a_client_says_to_make_a_new_one():
         for call in (
             lambda: client.add("t", 1), lambda: remote.add("t", 1), lambda: remote.sample_batch("t", 1),
             lambda: remote.server_info(), lambda: remote.insert(1, {"t": 1.0}), lambda: next(remote.sample("t")),
+            lambda: client.checkpoint(),
         ):
             try:
                 call()
