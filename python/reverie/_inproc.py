@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PREFIX = "inproc://"
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the collector may stop a server, which unregisters it, at any time: also where this is held
 _servers: weakref.WeakValueDictionary[str, Server] = weakref.WeakValueDictionary()
 
 

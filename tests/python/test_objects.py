@@ -85,3 +85,21 @@ def test_exporting_a_checkpoint_leaves_python_alone_while_others_have_it(tmp_pat
     print(os.path.isdir(checkpointers.export(client.checkpoint(), sys.argv[1] + "/exported")))
     """
     assert run(program, str(tmp_path)) == "True\n"
+
+
+def test_the_collector_may_stop_a_named_server_while_another_is_looked_up():
+    program = """
+    import weakref
+    gc.disable()
+    signal.alarm(50)
+    given_up, wanted = (reverie.Server([table()], in_process=True, name=name) for name in ("given up", "wanted"))
+    given_up.itself = given_up
+    del given_up
+    get = weakref.WeakValueDictionary.get
+    def collect_and_get(self, *arguments):
+        gc.collect()
+        return get(self, *arguments)
+    weakref.WeakValueDictionary.get = collect_and_get
+    print(reverie.Client("inproc://wanted").server_info()["t"].current_size)
+    """
+    assert run(program) == "0\n"
