@@ -28,8 +28,10 @@ class _Drawer(Generic[Batch]):
         self.room = threading.Semaphore(prefetch)
         self.cancel = _core.Cancel()
         self.stopped = False
+        self.ended = False
         self.process = os.getpid()
-        self.thread = threading.Thread(target=self.run, name="reverie-batches", daemon=True)
+        self.starting = threading.RLock()  # a signal handler may ask for a batch meanwhile
+        self.thread: threading.Thread | None = None
 
     def run(self) -> None:
         while True:
@@ -44,14 +46,31 @@ class _Drawer(Generic[Batch]):
                 break
             except BaseException as error:
                 self.results.put(error)
-        self.results.put(None)
+        self.ended = True
+        self.results.put(None)  # wakes one who waits
 
     def next(self) -> Batch | BaseException | None:
-        while True:
+        """The next batch or error; None, however often and by whomever it is asked: there are no more."""
+        while not (self.ended and self.results.empty()):
             try:
-                return self.results.get(timeout=LOOK)
+                result = self.results.get(timeout=LOOK)
             except queue.Empty:
                 continue
+            if result is not None:
+                self.room.release()
+            return result
+        return None
+
+    def start(self) -> None:
+        """Starts the thread, if that was not done. After a RuntimeError, there can be no more threads, it may be tried again."""
+        with self.starting:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.run, name="reverie-batches", daemon=True)
+                try:
+                    self.thread.start()
+                except (RuntimeError, MemoryError):
+                    self.thread = None
+                    raise
 
     def stop(self) -> None:
         if self.process != os.getpid():  # a forked child: the thread is not here, and its locks may be held for ever
@@ -59,8 +78,9 @@ class _Drawer(Generic[Batch]):
         self.stopped = True
         self.cancel.fire()
         self.room.release()
-        if self.thread.is_alive() and threading.current_thread() is not self.thread:
-            self.thread.join()
+        thread = self.thread
+        if thread is not None and thread.is_alive() and threading.current_thread() is not thread:
+            thread.join()
 
 
 class BatchIterator(Generic[Batch]):
@@ -80,7 +100,6 @@ class BatchIterator(Generic[Batch]):
         if prefetch < 1:
             raise ValueError(f"prefetch must be a positive integer, got {prefetch}")
         self._drawer = _Drawer(draw, prefetch)
-        self._started = False
         self._finalizer = weakref.finalize(self, self._drawer.stop)
 
     def __iter__(self) -> Self:
@@ -94,11 +113,8 @@ class BatchIterator(Generic[Batch]):
                 f"the iterator was made in process {self._drawer.process} and does not work in this one ({os.getpid()}): its thread "
                 "and the batches drawn ahead are not here; make a new client after fork"
             )
-        if not self._started:
-            self._started = True
-            self._drawer.thread.start()
+        self._drawer.start()
         result = self._drawer.next()
-        self._drawer.room.release()
         if result is None:
             raise StopIteration
         if isinstance(result, BaseException):

@@ -1,5 +1,6 @@
 """Client.batches: a thread that draws ahead."""
 
+import contextlib
 import gc
 import socket
 import threading
@@ -143,3 +144,36 @@ def test_a_stopped_server_ends_iteration_with_its_error():
             for _ in range(5):
                 next(batches)
     wait_until_no_drawer()
+
+
+def test_iteration_that_has_ended_stays_ended_for_everybody_who_iterates():
+    server = reverie.Server([make_table()], in_process=True)
+    client = reverie.Client(server)
+    client.add("t", 1)
+    batches = client.batches("t", 1)
+    next(batches)
+    server.stop()
+
+    def consume():
+        for _ in range(3):
+            with contextlib.suppress(reverie.errors.CancelledError):
+                list(batches)
+
+    consumers = [threading.Thread(target=consume, daemon=True) for _ in range(3)]
+    for consumer in consumers:
+        consumer.start()
+    for consumer in consumers:
+        consumer.join(60)
+    assert not any(consumer.is_alive() for consumer in consumers)
+
+
+def test_where_no_thread_can_be_started_the_next_call_tries_again(client, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with client.batches("t", 1) as batches:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="new thread"):
+                next(batches)
+        assert len(next(batches)) == 1
