@@ -75,6 +75,7 @@ static int visit_tree(const tree *node, visitproc visit, void *arg)
 {
   if (node == NULL) return 0;
   Py_VISIT((PyObject *)node->type);
+  Py_VISIT(node->alias);
   for (size_t i = 0; i < node->n; i++) {
     if (node->key != NULL) Py_VISIT(node->key[i]);
     int result = visit_tree(node->child[i], visit, arg);

@@ -26,6 +26,7 @@ void tree_free(tree *node)
     if (node->key != NULL) Py_XDECREF(node->key[i]);
   }
   Py_XDECREF((PyObject *)node->type);
+  Py_XDECREF(node->alias);
   PyMem_Free(node->child);
   PyMem_Free(node->key);
   PyMem_Free(node->order);
@@ -109,41 +110,65 @@ static int build_keyed(core_state *state, tree *node, PyObject *nest, PyObject *
   return 0;
 }
 
+/* The child with the key; node->n: none, or with an exception. Equal is enough: a mapping may make its keys when it is asked. */
+static size_t find_key(const tree *node, PyObject *key)
+{
+  size_t i = 0;
+  while (i < node->n && node->key[i] != key) i++;
+  if (i < node->n) return i;
+  int same = 0;
+  for (i = 0; i < node->n && (same = PyObject_RichCompareBool(node->key[i], key, Py_EQ)) == 0;) i++;
+  return same < 0 ? node->n : i;
+}
+
 /* Where each child comes in the container's own order. */
 static int find_order(tree *node, PyObject *nest)
 {
   PyObject *keys = PyMapping_Keys(nest);
   if (keys == NULL) return -1;
-  for (size_t at = 0; at < node->n; at++) {
-    PyObject *key = PyList_GetItem(keys, (Py_ssize_t)at);
-    size_t i = 0;
-    while (key != NULL && i < node->n && node->key[i] != key) i++;
-    if (key == NULL || i == node->n) {
-      Py_DECREF(keys);
-      PyErr_SetString(PyExc_RuntimeError, "a dict changed while it was flattened");
-      return -1;
-    }
-    node->order[at] = i;
+  bool found = (size_t)PyList_Size(keys) == node->n;
+  for (size_t at = 0; found && at < node->n; at++) {
+    node->order[at] = find_key(node, PyList_GetItem(keys, (Py_ssize_t)at));
+    found = node->order[at] < node->n;
   }
   Py_DECREF(keys);
-  return 0;
+  if (!found && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "a dict changed while it was flattened");
+  return found ? 0 : -1;
 }
 
-static PyObject *attrs_names(core_state *state, PyObject *nest)
+static PyObject *field_name(PyObject *field)
 {
-  PyObject *fields = PyObject_GetAttr((PyObject *)Py_TYPE(nest), state->attrs_fields);
+  return PyObject_GetAttrString(field, "name");
+}
+
+/* What the class calls the field when it is made. Fields of attrs below 22.2 do not say: underscores in front are dropped. */
+static PyObject *field_alias(PyObject *field)
+{
+  PyObject *alias = PyObject_GetAttrString(field, "alias");
+  if (alias != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return alias;
+  PyErr_Clear();
+  PyObject *name = field_name(field);
+  alias = name == NULL ? NULL : PyObject_CallMethod(name, "lstrip", "s", "_");
+  Py_XDECREF(name);
+  return alias;
+}
+
+/* What `ask` gets of each field of an attrs class, in a list. */
+static PyObject *attrs_fields(core_state *state, PyTypeObject *type, PyObject *(*ask)(PyObject *field))
+{
+  PyObject *fields = PyObject_GetAttr((PyObject *)type, state->attrs_fields);
   if (fields == NULL) return NULL;
-  PyObject *names = PyList_New(0);
+  PyObject *out = PyList_New(0);
   Py_ssize_t n = PySequence_Size(fields);
-  for (Py_ssize_t i = 0; names != NULL && i < n; i++) {
+  for (Py_ssize_t i = 0; out != NULL && i < n; i++) {
     PyObject *field = PySequence_GetItem(fields, i);
-    PyObject *name = field == NULL ? NULL : PyObject_GetAttrString(field, "name");
-    if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+    PyObject *got = field == NULL ? NULL : ask(field);
+    if (got == NULL || PyList_Append(out, got) < 0) Py_CLEAR(out);
     Py_XDECREF(field);
-    Py_XDECREF(name);
+    Py_XDECREF(got);
   }
   Py_DECREF(fields);
-  return names;
+  return out;
 }
 
 static int build_children(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, int depth)
@@ -163,7 +188,10 @@ static int build_children(core_state *state, tree *node, PyObject *nest, size_t 
   case TREE_DICT:
   case TREE_MAPPING: keys = sorted_keys(nest); break;
   case TREE_NAMED: keys = PyObject_GetAttr(nest, state->tuple_fields); break;
-  case TREE_ATTRS: keys = attrs_names(state, nest); break;
+  case TREE_ATTRS:
+    keys = attrs_fields(state, node->type, field_name);
+    if (keys != NULL && (node->alias = attrs_fields(state, node->type, field_alias)) == NULL) Py_CLEAR(keys);
+    break;
   }
   if (keys == NULL) return -1;
   int bad = build_keyed(state, node, nest, keys, num_leaves, depth);
@@ -280,13 +308,15 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
   return found;
 }
 
+/* Of attrs: under the names that its class takes them by. */
 static PyObject *unflatten_dict(const tree *node, PyObject *const *leaves)
 {
   PyObject *out = PyDict_New();
   for (size_t at = 0; out != NULL && at < node->n; at++) {
     size_t i = node->order[at];
+    PyObject *key = node->alias == NULL ? node->key[i] : PyList_GetItem(node->alias, (Py_ssize_t)i);
     PyObject *value = tree_unflatten(node->child[i], leaves);
-    if (value == NULL || PyDict_SetItem(out, node->key[i], value) < 0) Py_CLEAR(out);
+    if (key == NULL || value == NULL || PyDict_SetItem(out, key, value) < 0) Py_CLEAR(out);
     Py_XDECREF(value);
   }
   return out;
@@ -438,7 +468,7 @@ static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leave
 
 static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
-  PyObject *keys = node->kind == TREE_ATTRS ? attrs_names(state, nest) : sorted_keys(nest);
+  PyObject *keys = node->kind == TREE_ATTRS ? attrs_fields(state, Py_TYPE(nest), field_name) : sorted_keys(nest);
   if (keys == NULL) return -1;
   int bad = 0;
   for (Py_ssize_t k = 0; bad == 0 && k < PyList_Size(keys); k++) {
@@ -448,14 +478,12 @@ static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num
       bad = PyErr_Occurred() ? -1 : 0;
       continue;
     }
-    size_t i = 0;
-    int same = 0;
-    while (i < node->n && (same = PyObject_RichCompareBool(node->key[i], key, Py_EQ)) == 0) i++;
-    if (same < 0) {
-      bad = -1;
-    } else if (i < node->n) {
+    size_t i = find_key(node, key);
+    if (i < node->n) {
       place below = {.above = at, .parent = node, .child = i};
       bad = grow(state, node->child[i], value, num_leaves, &below);
+    } else if (PyErr_Occurred()) {
+      bad = -1;
     } else if (node->kind == TREE_ATTRS) {
       bad = place_raise_change(state->structure_error, at, node, nest);
     } else {

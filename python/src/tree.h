@@ -22,9 +22,10 @@ typedef struct tree {
   PyTypeObject *type; /* of the container */
   size_t n;           /* children: of dicts in the order of sorted keys */
   struct tree **child;
-  PyObject **key; /* dicts: the keys; named tuples and attrs: field names; NULL for lists and tuples */
-  size_t *order;  /* dicts: children in the container's own order */
-  size_t leaf;    /* TREE_LEAF: its number */
+  PyObject **key;  /* dicts: the keys; named tuples and attrs: field names; NULL for lists and tuples */
+  size_t *order;   /* dicts: children in the container's own order */
+  PyObject *alias; /* attrs: a list of what the class calls its fields when it is made; NULL elsewhere */
+  size_t leaf;     /* TREE_LEAF: its number */
 } tree;
 
 /* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception. */

@@ -1,6 +1,7 @@
 """Nests are flattened as dm-tree does it."""
 
 import collections
+import collections.abc
 import types
 
 import attrs
@@ -101,3 +102,73 @@ def test_flattening_drops_no_reference_and_keeps_none():
             structure.flatten({"a": leaf, "b": [leaf]})
         structure.unflatten([leaf, leaf, leaf])
     assert sys.getrefcount(leaf) == before
+
+
+class Fresh(collections.abc.Mapping):
+    """Makes its keys anew whenever it is asked for them."""
+
+    def __init__(self, values):
+        self.entries = dict(values)
+
+    def __getitem__(self, key):
+        return self.entries[key]
+
+    def __iter__(self):
+        return ("".join(letters) for letters in self.entries)
+
+    def __len__(self):
+        return len(self.entries)
+
+
+def test_a_mapping_may_make_its_keys_when_it_is_asked_for_them():
+    given = Fresh({"second": 1, "first": [2, 3]})
+    assert nest.flatten(given) == [2, 3, 1]
+    again = nest.map_structure(lambda leaf: leaf * 10, given)
+    assert isinstance(again, Fresh)
+    assert list(again.entries.items()) == [("second", 10), ("first", [20, 30])]
+
+
+class Key:
+    """Sorts, and cannot be compared with others of its kind."""
+
+    def __lt__(self, other):
+        return False
+
+    def __eq__(self, other):
+        raise KeyboardInterrupt
+
+    __hash__ = object.__hash__
+
+
+def test_what_a_key_raises_when_it_is_compared_reaches_the_caller():
+    class Keys(Fresh):
+        def __getitem__(self, key):
+            return 1
+
+        def __iter__(self):
+            return iter([Key(), Key()])
+
+    with pytest.raises(KeyboardInterrupt):
+        nest.flatten(Keys({1: 1, 2: 2}))
+
+
+@attrs.define
+class Private:
+    _obs: object
+    reward: object = attrs.field(alias="r", kw_only=True)
+
+
+class Old:
+    """As attrs below 22.2 made them: fields do not say what they are called when an object is made."""
+
+    __attrs_attrs__ = (types.SimpleNamespace(name="_obs"), types.SimpleNamespace(name="reward"))
+
+    def __init__(self, obs, reward):
+        self._obs, self.reward = obs, reward
+
+
+def test_attrs_classes_are_made_by_the_names_that_they_take_their_fields_by():
+    assert nest.paths(Private(1, r=2)) == [("_obs",), ("reward",)]
+    assert nest.map_structure(lambda leaf: leaf * 10, Private(1, r=2)) == Private(10, r=20)
+    again = nest.map_structure(lambda leaf: leaf * 10, Old(1, 2))
+    assert (again._obs, again.reward) == (10, 20)
