@@ -45,7 +45,7 @@ int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out)
   if (seconds == Py_None) return 0;
   double value = PyFloat_AsDouble(seconds);
   if (value == -1.0 && PyErr_Occurred()) {
-    PyErr_Clear();
+    if (!core_clear_refusal()) return -1;
     PyErr_Format(PyExc_TypeError, "timeout must be a number of seconds or None, got %R", seconds);
     return -1;
   }
@@ -76,7 +76,7 @@ int core_size(PyObject *value, const char *what, size_t least, size_t *out)
 {
   PyObject *index = PyNumber_Index(value);
   if (index == NULL) {
-    PyErr_Clear();
+    if (!core_clear_refusal()) return -1;
     PyErr_Format(PyExc_TypeError, "%s must be an integer, got %R", what, value);
     return -1;
   }
@@ -96,7 +96,7 @@ int core_double(PyObject *value, const char *what, double *out)
 {
   *out = PyFloat_AsDouble(value);
   if (*out != -1.0 || !PyErr_Occurred()) return 0;
-  PyErr_Clear();
+  if (!core_clear_refusal()) return -1;
   PyObject *array = PyUnicode_Check(value) || PyBytes_Check(value) || value == Py_None
                         ? NULL
                         : PyArray_FromAny(value, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
@@ -106,7 +106,7 @@ int core_double(PyObject *value, const char *what, double *out)
     return 0;
   }
   Py_XDECREF(array);
-  PyErr_Clear();
+  if (PyErr_Occurred() && !core_clear_refusal()) return -1;
   PyErr_Format(PyExc_TypeError, "%s must be a number, got %R", what, value);
   return -1;
 }

@@ -4,7 +4,7 @@
 
 static const uint64_t *bad_keys(PyObject *given)
 {
-  PyErr_Clear();
+  if (PyErr_Occurred() && !core_clear_refusal()) return NULL;
   PyErr_Format(PyExc_TypeError, "keys must be integers from 0 to 2**64 - 1, got %R", given);
   return NULL;
 }

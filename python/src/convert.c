@@ -198,6 +198,17 @@ static bool tensor_from_scalar(const core_state *state, PyObject *value, rv_tens
   return true;
 }
 
+/* The TypeError for what NumPy makes no array of, with the reason; other errors on the way to it are told as they are. -1. */
+static int no_array(PyObject *value)
+{
+  PyObject *reason = core_take_refusal();
+  if (reason != NULL) {
+    PyErr_Format(PyExc_TypeError, "a %S cannot be made an array of: %U", (PyObject *)Py_TYPE(value), reason);
+    Py_DECREF(reason);
+  }
+  return -1;
+}
+
 int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
 {
   if (PyArray_CheckExact(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
@@ -215,11 +226,7 @@ int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype 
     return -1;
   }
   PyObject *array = PyArray_FromAny(value, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
-  if (array == NULL) {
-    PyErr_Clear();
-    PyErr_Format(PyExc_TypeError, "a %S cannot be made an array of", (PyObject *)Py_TYPE(value));
-    return -1;
-  }
+  if (array == NULL) return no_array(value);
   if (scratch_hold(s, array) < 0) return -1;
   return tensor_from_array(state, s, (PyArrayObject *)array, out);
 }

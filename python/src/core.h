@@ -65,6 +65,11 @@ core_state *core_state_of_type(PyTypeObject *type);
 PyObject *core_raise(core_state *state, const rv_error *err);
 /* Puts "text: " before the sentence of the TypeError or ValueError that is set, where `text` is repr(what). */
 void core_prefix_error(PyObject *what);
+/* The text of the TypeError or ValueError that is set, with which a conversion refused a value; the error is cleared. NULL: another
+ * exception is set, Ctrl-C, say, or one of the value's own, and stays. */
+PyObject *core_take_refusal(void);
+/* Clears such an error, or an OverflowError, for a sentence that names the argument. False: another exception is set, and stays. */
+bool core_clear_refusal(void);
 
 /* ---- arguments of METH_FASTCALL | METH_KEYWORDS methods ---- */
 

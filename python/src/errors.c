@@ -11,9 +11,9 @@ PyObject *core_raise(core_state *state, const rv_error *err)
   return NULL;
 }
 
-void core_prefix_error(PyObject *what)
+PyObject *core_take_refusal(void)
 {
-  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return NULL;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -21,14 +21,30 @@ void core_prefix_error(PyObject *what)
   if (text == NULL) {
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
-    return;
+    return NULL;
   }
-  bool is_type_error = PyErr_GivenExceptionMatches(type, PyExc_TypeError);
-  PyErr_Format(is_type_error ? PyExc_TypeError : PyExc_ValueError, "%R: %U", what, text);
-  Py_DECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(traceback);
+  return text;
+}
+
+bool core_clear_refusal(void)
+{
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
+      !PyErr_ExceptionMatches(PyExc_OverflowError))
+    return false;
+  PyErr_Clear();
+  return true;
+}
+
+void core_prefix_error(PyObject *what)
+{
+  bool is_type_error = PyErr_ExceptionMatches(PyExc_TypeError);
+  PyObject *text = core_take_refusal();
+  if (text == NULL) return;
+  PyErr_Format(is_type_error ? PyExc_TypeError : PyExc_ValueError, "%R: %U", what, text);
+  Py_DECREF(text);
 }
 
 core_state *core_state_of_type(PyTypeObject *type)

@@ -42,6 +42,7 @@ static int set_signature(core_state *state, handle_object *handle, const rv_sign
       PyObject_CallMethod(module, "decode", "y#", (const char *)signature->structure.data, (Py_ssize_t)signature->structure.size);
   Py_DECREF(module);
   if (nest == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
     PyErr_Clear();
     return 0;
   }

@@ -165,3 +165,66 @@ def test_a_row_with_other_leaves_than_the_signature_is_told_where(client, obs, w
     rows = reverie.nest.map_structure(lambda leaf: np.stack([leaf, leaf]), {"obs": obs})
     with pytest.raises(InvalidArgumentError, match=words):
         client.add_batch("signed", rows)
+
+
+# ---- what a value itself says ----
+
+
+class Raising:
+    """Raises this whatever it is asked for: its array, its number, its elements."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def raising(self, *arguments, **options):
+        raise self.error
+
+    __array__ = __float__ = __index__ = __iter__ = raising
+
+
+ASKED = {
+    "insert": lambda client, x: client.insert({"x": x}, {"t": 1.0}),
+    "add": lambda client, x: client.add("t", {"x": x}),
+    "add_batch": lambda client, x: client.add_batch("t", {"x": x}),
+    "append": lambda client, x: client.trajectory_writer(1).append({"x": x}),
+    "a priority": lambda client, x: client.add("t", 1, x),
+    "priorities": lambda client, x: client.update_priorities("t", [1], x),
+    "keys": lambda client, x: client.update_priorities("t", x, [1.0]),
+    "a key": lambda client, x: client.update_priorities("t", [x], [1.0]),
+    "batch_size": lambda client, x: client.sample_batch("t", x),
+    "timeout": lambda client, x: client.sample_batch("t", 1, timeout=x),
+}
+
+
+@pytest.mark.parametrize("call", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), RuntimeError("use detach()")], ids=repr)
+def test_what_a_value_raises_when_it_is_asked_reaches_the_caller(call, error):
+    with reverie.Server([make_table("t")], in_process=True) as server:
+        client = reverie.Client(server)
+        with pytest.raises(type(error)) as raised:
+            call(client, Raising(error))
+        assert raised.value is error
+
+
+@pytest.mark.parametrize("name", ["insert", "add", "add_batch", "append"])
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_why_a_value_cannot_be_made_an_array_of_is_told(name, error):
+    with (
+        reverie.Server([make_table("t")], in_process=True) as server,
+        pytest.raises(TypeError, match=r"Raising.* cannot be made an array of: use \.cpu\(\)"),
+    ):
+        ASKED[name](reverie.Client(server), Raising(error("use .cpu()")))
+
+
+def test_ctrl_c_while_a_signature_is_read_ends_the_call_and_costs_no_nest(monkeypatch):
+    def interrupt(data):
+        raise KeyboardInterrupt
+
+    with reverie.Server([make_table("t", signature={"x": reverie.TensorSpec((), np.float32)})], in_process=True) as server:
+        client = reverie.Client(server)
+        with monkeypatch.context() as patched:
+            patched.setattr("reverie._structured_value.decode", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                client.add("t", {"x": 1.0})
+        client.add("t", {"x": 1.0})
+        assert client.sample_batch("t", 1).data["x"].tolist() == [1.0]
