@@ -12,7 +12,6 @@
  *                              for, RATE times a second: what no program of this machine can do anything about. Needs CAP_SYS_NICE
  *
  * Prints one JSON object. */
-#define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
