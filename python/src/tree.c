@@ -2,7 +2,8 @@
 
 #define MAX_DEPTH 200
 
-static tree_kind kind_of(core_state *state, PyObject *nest)
+/* A tree_kind, a leaf where the object cannot even be asked whether it is a mapping; -1 with an exception such as Ctrl-C. */
+static int kind_of(core_state *state, PyObject *nest)
 {
   if (PyDict_Check(nest)) return TREE_DICT;
   if (PyTuple_Check(nest))
@@ -14,7 +15,10 @@ static tree_kind kind_of(core_state *state, PyObject *nest)
   }
   if (PyObject_HasAttr((PyObject *)Py_TYPE(nest), state->attrs_fields)) return TREE_ATTRS;
   int is_mapping = PyObject_IsInstance(nest, state->mapping);
-  if (is_mapping < 0) PyErr_Clear();
+  if (is_mapping < 0) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+    PyErr_Clear();
+  }
   return is_mapping > 0 ? TREE_MAPPING : TREE_LEAF;
 }
 
@@ -206,12 +210,14 @@ static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int de
     PyErr_Format(PyExc_ValueError, "the data is nested more than %d deep", MAX_DEPTH);
     return NULL;
   }
+  int kind = kind_of(state, nest);
+  if (kind < 0) return NULL;
   tree *node = PyMem_Calloc(1, sizeof *node);
   if (node == NULL) {
     PyErr_NoMemory();
     return NULL;
   }
-  node->kind = kind_of(state, nest);
+  node->kind = (tree_kind)kind;
   if (node->kind != TREE_LEAF) {
     node->type = Py_TYPE(nest);
     Py_INCREF((PyObject *)node->type);
@@ -456,7 +462,11 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
   case TREE_LEAF: return is_plain_container(nest) ? 0 : visit(context, node->leaf, nest);
   case TREE_DICT: return PyDict_Check(nest) ? match_keyed(state, node, nest, visit, context) : 0;
   case TREE_MAPPING:
-  case TREE_ATTRS: return kind_of(state, nest) == node->kind ? match_keyed(state, node, nest, visit, context) : 0;
+  case TREE_ATTRS: {
+    int kind = kind_of(state, nest);
+    if (kind < 0) return -1;
+    return kind == (int)node->kind ? match_keyed(state, node, nest, visit, context) : 0;
+  }
   case TREE_LIST:
   case TREE_TUPLE:
   case TREE_NAMED: return PyList_Check(nest) || PyTuple_Check(nest) ? match_sequence(state, node, nest, visit, context) : 0;
@@ -519,10 +529,11 @@ static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *
 static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
   if (nest == Py_None) return 0;
-  tree_kind kind = kind_of(state, nest);
+  int kind = kind_of(state, nest);
+  if (kind < 0) return -1;
   bool sequences = (kind == TREE_LIST || kind == TREE_TUPLE || kind == TREE_NAMED) &&
                    (node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED);
-  if (kind != node->kind && !sequences) return place_raise_change(state->structure_error, at, node, nest);
+  if (kind != (int)node->kind && !sequences) return place_raise_change(state->structure_error, at, node, nest);
   if (kind == TREE_LEAF) return 0;
   return sequences ? grow_sequence(state, node, nest, num_leaves, at) : grow_keyed(state, node, nest, num_leaves, at);
 }

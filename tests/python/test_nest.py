@@ -152,6 +152,20 @@ def test_what_a_key_raises_when_it_is_compared_reaches_the_caller():
         nest.flatten(Keys({1: 1, 2: 2}))
 
 
+def test_ctrl_c_while_an_object_is_asked_what_it_is_reaches_the_caller():
+    class Asked:
+        @property
+        def __class__(self):
+            raise error
+
+    asked = Asked()
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        nest.flatten([asked])
+    error = RuntimeError("no class")
+    assert nest.flatten([asked])[0] is asked
+
+
 @attrs.define
 class Private:
     _obs: object
