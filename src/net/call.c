@@ -141,11 +141,19 @@ static void refuse(rv_call *call, rv_code code, const char *format, ...)
   call->events->on_refused(call, call->user, code, text);
 }
 
+static size_t max_message_of(const rv_call *call)
+{
+  return call->most_bytes > 0 ? call->most_bytes : call->session->max_message_bytes;
+}
+
 static void refuse_message(rv_call *call, rv_message_reader_result result)
 {
   const char *who = call->server ? "server" : "client";
-  size_t most = call->session->max_message_bytes;
-  if (result == RV_READER_TOO_LARGE)
+  size_t most = max_message_of(call);
+  if (result == RV_READER_TOO_LARGE && call->most_bytes > 0)
+    refuse(call, RV_RESOURCE_EXHAUSTED, "a message of %lu bytes is larger than this method takes (%zu)",
+           (unsigned long)call->reader.size, most);
+  else if (result == RV_READER_TOO_LARGE)
     refuse(call, RV_RESOURCE_EXHAUSTED,
            "a message of %lu bytes is larger than this %s takes (%zu); send smaller ones or raise max_message_bytes",
            (unsigned long)call->reader.size, who, most);
@@ -172,7 +180,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
   }
   while (size > 0 && !call->over && wants_messages(call)) {
     rv_buf *message = NULL;
-    rv_message_reader_result result = rv_message_reader_take(&call->reader, &data, &size, session->max_message_bytes, &message);
+    rv_message_reader_result result = rv_message_reader_take(&call->reader, &data, &size, max_message_of(call), &message);
     if (result == RV_READER_MORE) break;
     if (result != RV_READER_MESSAGE) {
       refuse_message(call, result);
@@ -319,6 +327,12 @@ bool rv_call_has_status(const rv_call *call)
 {
   return call->has_status;
 }
+void rv_call_keep_small(rv_call *call, size_t most)
+{
+  if (most < call->session->max_message_bytes) call->most_bytes = most;
+  rv_metadata_store_fini(&call->received);
+}
+
 const char *rv_call_metadata(rv_call *call, const char *name)
 {
   return rv_metadata_store_get(&call->received, name);

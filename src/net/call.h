@@ -50,6 +50,7 @@ struct rv_call {
   rv_message_reader reader;
   rv_held held;
   size_t held_bytes; /* received, not delivered */
+  size_t most_bytes; /* of a message, where it is less than the session's; 0: it is not */
   size_t header_bytes;
   int http_status; /* client */
   char method[8];  /* server: "POST", cut */

@@ -120,6 +120,7 @@ static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
   }
   call->last_table = NULL;
   rv_code code = rv_caller_check(call->stream.caller, RV_RIGHT_INSERT, name, err);
+  call->may_not_update = rv_caller_check(call->stream.caller, RV_RIGHT_UPDATE, name, NULL) != RV_OK;
   return code == RV_OK ? rv_server_find_table(call->stream.server, name, &call->last_table, err) : code;
 }
 
@@ -189,6 +190,7 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   rv_insert *insert = &operation->insert; /* but for the error's room, which only an error fills */
   insert->key = item->key;
   insert->choose_key = false;
+  insert->may_not_update = call->may_not_update;
   insert->priority = item->priority;
   insert->times_sampled = item->times_sampled;
   insert->naming = item->naming;

@@ -90,15 +90,23 @@ rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
       have, inserters, may);
 }
 
+/* Something of it waits, and what else comes waits as well: some insert waits for memory, or all streams together have brought what the store's
+ * limit leaves them, or its caller has as many bytes here as he may. All three end elsewhere. */
+static bool is_to_wait(const rv_insert_call *call)
+{
+  if (call->num_pending == 0) return false;
+  const rv_memory *memory = account_of(call);
+  return rv_memory_is_awaited(memory) || rv_memory_on_the_way(memory) > rv_memory_for_the_way(memory) ||
+         rv_insert_call_is_held(call);
+}
+
 static void set_reading(rv_insert_call *call)
 {
   if (!rv_server_stream_is_open(&call->stream)) return;
-  rv_memory *memory = account_of(call);
-  bool short_of_memory = call->num_pending > 0 && rv_memory_is_awaited(memory);
-  if (short_of_memory) rv_server_stream_waits(&call->stream);
-  bool pause = call->waits_for_session || short_of_memory || call->in_request || rv_insert_call_is_held(call) ||
-               call->num_pending >= RV_INSERTS_PENDING_MAX || call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX ||
-               rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
+  bool waits = is_to_wait(call);
+  if (waits) rv_server_stream_look_again(&call->stream);
+  bool pause = call->waits_for_session || waits || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
+               call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX || rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
   if (pause == call->paused) return;
   call->paused = pause;
   if (pause)
@@ -170,6 +178,9 @@ static void on_granted_task(rv_task *task)
 {
   rv_insert_call *call = RV_CONTAINER(task, rv_insert_call, granted_task);
   call->waits_for_session = false;
+  rv_error err;
+  if (call->session != NULL && rv_writer_session_check(call->session, &err) != RV_OK)
+    rv_insert_call_end(call, err.code, err.message);
   rv_insert_call_update(call);
   rv_server_stream_unref(&call->stream);
 }
@@ -339,6 +350,13 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
   rv_server_stream_unref(stream);
 }
 
+static void look(rv_server_stream *stream)
+{
+  rv_insert_call *call = RV_CONTAINER(stream, rv_insert_call, stream);
+  rv_insert_items_advance(call);
+  rv_insert_call_update(call);
+}
+
 static void destroy(rv_server_stream *stream)
 {
   rv_insert_call *call = RV_CONTAINER(stream, rv_insert_call, stream);
@@ -352,7 +370,7 @@ static void destroy(rv_server_stream *stream)
   free(call);
 }
 
-static const rv_server_stream_ops insert_ops = {.sweep = sweep, .destroy = destroy};
+static const rv_server_stream_ops insert_ops = {.sweep = sweep, .destroy = destroy, .look = look};
 
 rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_method *method, const rv_call_events **events,
                                void **user, rv_error *err)

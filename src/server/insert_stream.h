@@ -63,6 +63,7 @@ struct rv_insert_call {
 
   /* operations */
   rv_table *last_table;
+  bool may_not_update;         /* there */
   rv_insert_operation *spares; /* by next_completed; at most RV_INSERTS_AT_ONCE */
   size_t num_spares;
   rv_insert_operation *group[RV_INSERTS_AT_ONCE]; /* prepared, not submitted yet */

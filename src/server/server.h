@@ -24,8 +24,9 @@ enum { RV_SERVER_LOOPS_MAX = 256 };
 typedef struct rv_server_loop {
   rv_loop *loop;
   rv_link streams;
-  size_t num_samplers;   /* of them, sample streams */
-  rv_timer memory_timer; /* runs while one of its inserts waits for memory: what is freed outside of tables tells nobody */
+  size_t num_samplers; /* of them, sample streams */
+  rv_link waiting;     /* of them, those that asked to be looked at again, */
+  rv_timer look_timer; /* which runs while there are some: what is freed outside of tables tells nobody */
 } rv_server_loop;
 
 struct rv_server {
@@ -44,6 +45,7 @@ struct rv_server {
   char state_id[33]; /* the store's, in hexadecimal */
   atomic_size_t orphan_bytes;
   atomic_size_t num_inserters; /* insert streams */
+  atomic_size_t num_watchers;  /* Health's Watch */
   rv_mutex lock;               /* guards everything below */
   rv_cond changed;
   rv_access *access; /* one reference; NULL: nobody is asked */
@@ -70,6 +72,7 @@ typedef struct rv_server_stream rv_server_stream;
 typedef struct rv_server_stream_ops {
   void (*sweep)(rv_server_stream *stream, rv_sweep sweep);
   void (*destroy)(rv_server_stream *stream); /* the last reference went: on the loop's thread */
+  void (*look)(rv_server_stream *stream);    /* of those that call rv_server_stream_look_again */
   bool lingers;                              /* a drain does not wait for it */
   bool open_to_all;                          /* nobody is asked who he is */
 } rv_server_stream_ops;
@@ -84,7 +87,8 @@ struct rv_server_stream {
   const rv_caller *caller; /* of it; NULL: nobody was asked */
   bool finished;           /* rv_call_finish was called */
   atomic_uint refs;
-  rv_link link; /* in its loop's list */
+  rv_link link;    /* in its loop's list */
+  rv_link waiting; /* and in that of those to look at again */
 };
 
 /* Joins the server's streams with one reference, which is the call's: rv_server_stream_closed drops it. RV_UNAUTHENTICATED: the server
@@ -93,8 +97,8 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
                                rv_error *err);
 void rv_server_stream_ref(rv_server_stream *stream);
 void rv_server_stream_unref(rv_server_stream *stream); /* on the loop's thread */
-/* An insert of the stream waits for memory: it is looked at again before long, whatever happens elsewhere. */
-void rv_server_stream_waits(rv_server_stream *stream);
+/* `look` is called once before long, whatever happens elsewhere; by then those that wait for memory have asked for it again. */
+void rv_server_stream_look_again(rv_server_stream *stream);
 /* What on_close must call, last. */
 void rv_server_stream_closed(rv_server_stream *stream);
 /* Sends the trailers; the first time counts. RV_OK takes no message. */

@@ -12,7 +12,11 @@
 #define SHED_MS "250"
 #define ANSWERS_UNSENT_MAX ((size_t)8 << 20)
 
-enum { REFUSALS_LOGGED = 10, REFUSALS_NS = 1000000000 };
+enum {
+  REFUSALS_LOGGED = 10,
+  REFUSALS_NS = 1000000000,
+  OPEN_BYTES_MAX = 4096 /* of a message of those who are not asked who they are */
+};
 
 static const rv_method methods[] = {
     {.path = REVERB "InsertStream", .begin = rv_begin_insert_stream},
@@ -32,7 +36,7 @@ static const rv_method methods[] = {
      .answer = rv_answer_health_check,
      .while_draining = true,
      .open_to_all = true},
-    {.path = HEALTH "Watch", .begin = rv_begin_health_watch, .while_draining = true},
+    {.path = HEALTH "Watch", .begin = rv_begin_health_watch, .while_draining = true, .open_to_all = true},
 };
 
 /* A call that is refused has no state: its trailers are on their way. */
@@ -118,6 +122,7 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   if (method->answer != NULL && !method->while_draining && shed(server, call, &err))
     return refuse(server, call, &err, events, user);
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(server, call, &err, events, user);
+  if (method->open_to_all) rv_call_keep_small(call, OPEN_BYTES_MAX);
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "server/sessions.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +25,12 @@ struct rv_writer_session {
   rv_link idle;            /* in the registry's list while it has no users */
   int64_t idle_since_ns;
   rv_writer_session_user *owner, *successor;
-  size_t users;    /* attached and not detached: owner, successor, and successors that were replaced */
-  uint64_t caller; /* whose it is; 0: not known */
-  bool broken;     /* something could not be remembered */
+  size_t users;       /* attached and not detached: owner, successor, and successors that were replaced */
+  uint64_t caller;    /* whose it is; 0: not known */
+  atomic_bool broken; /* something could not be remembered */
   rv_done_set done;
-  refusal *refusals; /* a ring once it is full: the oldest goes */
+  refusal *refusals;   /* a ring once it is full: the oldest goes, */
+  rv_done_set refused; /* and of it stays that it was refused */
   size_t num_refusals, refusals_capacity, oldest_refusal;
 };
 
@@ -80,6 +82,7 @@ static size_t bucket_of(const rv_writer_sessions *sessions, const uint64_t id[2]
 static void session_free(rv_writer_session *session)
 {
   rv_done_set_fini(&session->done);
+  rv_done_set_fini(&session->refused);
   for (size_t i = 0; i < session->num_refusals; i++) free(session->refusals[i].message);
   free(session->refusals);
   free(session);
@@ -177,6 +180,8 @@ static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, s
   session->id[0] = id[0];
   session->id[1] = id[1];
   rv_done_set_init(&session->done);
+  rv_done_set_init(&session->refused);
+  atomic_init(&session->broken, false);
   rv_list_init(&session->idle);
   if (sessions->count >= sessions->num_buckets) grow(sessions);
   rv_writer_session **bucket = &sessions->buckets[bucket_of(sessions, id)];
@@ -246,10 +251,7 @@ static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limi
                    limits->ttl_ns / 1000000000, limits->max_sessions);
   if (session != NULL && session->caller != 0 && session->caller != user->caller)
     return rv_fail(err, RV_PERMISSION_DENIED, "the writer's session belongs to another identity; make a new writer");
-  if (session != NULL && session->broken)
-    return rv_fail(err, RV_FAILED_PRECONDITION,
-                   "the server could not remember all of the writer's items, so it is not known which were inserted; "
-                   "make a new writer");
+  if (session != NULL && rv_writer_session_check(session, err) != RV_OK) return err->code;
   if (session == NULL) {
     rv_code code = make_session(sessions, limits->journal, limits->max_sessions, id, &session, err);
     if (code != RV_OK) return code;
@@ -316,17 +318,27 @@ void rv_writer_session_id(const rv_writer_session *session, uint64_t out[2])
   out[1] = session->id[1];
 }
 
+rv_code rv_writer_session_check(const rv_writer_session *session, rv_error *err)
+{
+  if (!atomic_load(&session->broken)) return RV_OK;
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "the server could not remember all of the writer's items, so it is not known which were inserted; "
+                 "make a new writer");
+}
+
 bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, rv_code *code, const char **message)
 {
   if (!rv_done_set_has(&session->done, number)) return false;
-  *code = RV_OK;
-  *message = "";
   for (size_t i = 0; i < session->num_refusals; i++) {
     if (session->refusals[i].number == number) {
       *code = session->refusals[i].code;
       *message = session->refusals[i].message;
+      return true;
     }
   }
+  bool refused = rv_done_set_has(&session->refused, number);
+  *code = refused ? RV_UNKNOWN : RV_OK;
+  *message = refused ? "the item was refused; why is not remembered any more, for many others were since" : "";
   return true;
 }
 
@@ -336,8 +348,13 @@ static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_cod
   if (copy == NULL) return false;
   refusal entry = {.number = number, .code = code, .message = copy};
   if (session->num_refusals == REFUSALS_MAX) {
-    free(session->refusals[session->oldest_refusal].message);
-    session->refusals[session->oldest_refusal] = entry;
+    refusal *oldest = &session->refusals[session->oldest_refusal];
+    if (rv_done_set_add(&session->refused, oldest->number, NULL) != RV_OK) {
+      free(copy);
+      return false;
+    }
+    free(oldest->message);
+    *oldest = entry;
     session->oldest_refusal = (session->oldest_refusal + 1) % REFUSALS_MAX;
     return true;
   }
@@ -358,5 +375,5 @@ static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_cod
 void rv_writer_session_record(rv_writer_session *session, uint64_t number, rv_code code, const char *message)
 {
   bool fine = code == RV_OK || remember_refusal(session, number, code, message);
-  if (!fine || rv_done_set_add(&session->done, number, NULL) != RV_OK) session->broken = true;
+  if (!fine || rv_done_set_add(&session->done, number, NULL) != RV_OK) atomic_store(&session->broken, true);
 }

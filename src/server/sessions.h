@@ -49,8 +49,11 @@ void rv_writer_sessions_detach(rv_writer_sessions *sessions, rv_writer_session *
 size_t rv_writer_sessions_count(rv_writer_sessions *sessions);
 
 void rv_writer_session_id(const rv_writer_session *session, uint64_t out[2]);
+/* RV_FAILED_PRECONDITION: something could not be remembered. To be asked again by whoever is granted a session later than he came. */
+rv_code rv_writer_session_check(const rv_writer_session *session, rv_error *err);
 /* Has the item with that number been answered before, and how? Returns false if not. *code is RV_OK for one that was inserted,
- * else the error it was refused with, whose sentence is *message (the session's, until the next call). */
+ * else the error it was refused with, whose sentence is *message (the session's, until the next call); where
+ * thousands were refused since, RV_UNKNOWN. */
 bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, rv_code *code, const char **message);
 /* Remembers that the item was inserted, or refused with that error. Where memory is out for that, or it is too much, the session can never
  * be resumed. */

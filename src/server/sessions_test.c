@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "persist/done_set.h"
+
 #define WRITER "00112233-4455-6677-8899-aabbccddeeff"
 
 typedef struct test_user {
@@ -72,6 +74,54 @@ static void a_recorded_item_is_found_by_the_next_stream(void **state)
   assert_true(rv_writer_session_find(session, 3, &code, &message));
   assert_int_equal(code, RV_INVALID_ARGUMENT);
   assert_string_equal(message, "priority is NaN");
+  rv_writer_sessions_detach(sessions, session, &b.user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void a_refused_item_is_never_told_as_inserted_however_many_were_refused_since(void **state)
+{
+  enum { MANY = 5000 };
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  for (uint64_t number = 1; number <= MANY; number++)
+    rv_writer_session_record(session, number, number % 2 == 0 ? RV_OK : RV_PERMISSION_DENIED, "it may not");
+  for (uint64_t number = MANY + 1; number <= 2 * MANY; number++)
+    rv_writer_session_record(session, number, RV_INVALID_ARGUMENT, "priority is NaN");
+  for (uint64_t number = 1; number <= MANY; number++) {
+    rv_code code = RV_OK;
+    const char *message = NULL;
+    assert_true(rv_writer_session_find(session, number, &code, &message));
+    assert_int_equal(code, number % 2 == 0 ? RV_OK : RV_UNKNOWN);
+    if (number % 2 != 0) assert_non_null(strstr(message, "was refused"));
+  }
+  rv_code code = RV_OK;
+  const char *message = NULL;
+  assert_true(rv_writer_session_find(session, 2 * MANY, &code, &message));
+  assert_int_equal(code, RV_INVALID_ARGUMENT);
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  rv_writer_sessions_free(sessions);
+}
+
+static void who_is_granted_a_session_learns_what_could_not_be_remembered_while_he_waited(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user(), b = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  rv_error err;
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &b.user, &session, &granted, NULL), RV_OK);
+  assert_false(granted);
+  for (uint64_t i = 0; i <= RV_DONE_RUNS_MAX; i++) rv_writer_session_record(session, 2 * i + 1, RV_OK, "");
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  assert_int_equal(b.grants, 1);
+  assert_int_equal(rv_writer_session_check(session, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "make a new writer"));
   rv_writer_sessions_detach(sessions, session, &b.user);
   rv_writer_sessions_free(sessions);
 }
@@ -213,6 +263,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_recorded_item_is_found_by_the_next_stream),
+      cmocka_unit_test(a_refused_item_is_never_told_as_inserted_however_many_were_refused_since),
+      cmocka_unit_test(who_is_granted_a_session_learns_what_could_not_be_remembered_while_he_waited),
       cmocka_unit_test(a_session_that_one_caller_began_is_no_others),
       cmocka_unit_test(a_newer_stream_evicts_the_owner_and_waits_for_it),
       cmocka_unit_test(a_session_that_somebody_was_evicted_from_stays_until_they_leave),

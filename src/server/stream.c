@@ -3,25 +3,31 @@
 #include "server/server.h"
 #include "store/memory.h"
 
-enum { MEMORY_MS = 100 };
+enum { LOOK_MS = 100 };
 
-/* The stream that started it is on the list. */
-static void look_at_memory(rv_timer *timer)
+/* At as many as there are now: each may come back, or go. */
+static void look_at_waiting(rv_timer *timer)
 {
-  rv_server_loop *loop = RV_CONTAINER(timer, rv_server_loop, memory_timer);
-  if (rv_list_empty(&loop->streams)) return;
-  rv_server_stream *stream = RV_CONTAINER(loop->streams.next, rv_server_stream, link);
-  rv_server *server = stream->server;
-  rv_server_stream_ref(stream);
-  rv_memory_serve(rv_store_memory(server->store));
-  if (rv_memory_is_awaited(rv_store_memory(server->store))) rv_server_stream_waits(stream);
-  rv_server_stream_unref(stream);
+  rv_server_loop *loop = RV_CONTAINER(timer, rv_server_loop, look_timer);
+  rv_link now;
+  rv_list_init(&now);
+  rv_list_splice(&now, &loop->waiting);
+  for (bool first = true; !rv_list_empty(&now); first = false) {
+    rv_server_stream *stream = RV_CONTAINER(now.next, rv_server_stream, waiting);
+    rv_list_remove(&stream->waiting);
+    rv_server_stream_ref(stream);
+    if (first) rv_memory_ask_again(rv_store_memory(stream->server->store));
+    stream->ops->look(stream);
+    rv_server_stream_unref(stream);
+  }
 }
 
-void rv_server_stream_waits(rv_server_stream *stream)
+void rv_server_stream_look_again(rv_server_stream *stream)
 {
-  rv_timer *timer = &stream->home->memory_timer;
-  if (!timer->runs) rv_timer_start(timer, rv_monotonic_ns(&stream->server->env) + MEMORY_MS * 1000000);
+  rv_timer *timer = &stream->home->look_timer;
+  if (!rv_list_empty(&stream->waiting)) return;
+  rv_list_push_back(&stream->home->waiting, &stream->waiting);
+  if (!timer->runs) rv_timer_start(timer, rv_monotonic_ns(&stream->server->env) + LOOK_MS * 1000000);
 }
 
 /* The list of the loop; the first call on a loop adds it. NULL: more loops than there is room for. Holding the lock. */
@@ -33,7 +39,8 @@ static rv_server_loop *find_loop(rv_server *server, rv_loop *loop)
   rv_server_loop *added = &server->loops[server->num_loops++];
   added->loop = loop;
   rv_list_init(&added->streams);
-  rv_timer_init(&added->memory_timer, loop, look_at_memory);
+  rv_list_init(&added->waiting);
+  rv_timer_init(&added->look_timer, loop, look_at_waiting);
   return added;
 }
 
@@ -62,6 +69,7 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->server = server;
   stream->loop = rv_call_loop(call);
   stream->home = NULL;
+  rv_list_init(&stream->waiting);
   stream->call = call;
   stream->finished = false;
   stream->access = NULL;
@@ -103,6 +111,7 @@ void rv_server_stream_unref(rv_server_stream *stream)
   bool lingers = stream->ops->lingers;
   rv_caller_give_stream(stream->caller);
   rv_list_remove(&stream->link);
+  rv_list_remove(&stream->waiting);
   stream->ops->destroy(stream);
   rv_memory_serve(rv_store_memory(server->store)); /* what it held may be what others wait for */
   leave(server, access, lingers);

@@ -1,4 +1,6 @@
 /* Items come in: one with a trajectory at a time, or an update where the key is known. */
+#include <inttypes.h>
+
 #include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
@@ -115,6 +117,10 @@ static rv_code update(rv_turn *turn, rv_insert *insert, uint32_t slot)
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
   double old = item->priority;
+  if (insert->may_not_update && insert->priority != old)
+    return rv_fail(&insert->waiter.error, RV_PERMISSION_DENIED,
+                   "an item with the key %" PRIu64 " is there already, and giving it another priority takes the right \"update\"",
+                   insert->key);
   rv_code code = rv_table_set_priority(table, slot, insert->priority, &insert->waiter.error);
   if (code != RV_OK) return code;
   insert->updated = true;

@@ -67,16 +67,28 @@ static bool is_due(const rv_memory *memory)
          (when_full != SIZE_MAX && rv_memory_has_room(memory, when_full, true));
 }
 
+static void let_all_ask(rv_memory *memory)
+{
+  atomic_store(&memory->wanted, SIZE_MAX);
+  atomic_store(&memory->wanted_when_full, SIZE_MAX);
+  for (size_t i = 0; i < memory->num_tables; i++) rv_table_serve_memory(memory->tables[i]);
+  atomic_store(&memory->serving, false);
+}
+
 /* One thread at a time: whoever finds another at it leaves it to him, who looks again when he is done. */
 void rv_memory_serve_waiting(rv_memory *memory)
 {
   while (is_due(memory)) {
     if (atomic_exchange(&memory->serving, true)) return;
-    atomic_store(&memory->wanted, SIZE_MAX);
-    atomic_store(&memory->wanted_when_full, SIZE_MAX);
-    for (size_t i = 0; i < memory->num_tables; i++) rv_table_serve_memory(memory->tables[i]);
-    atomic_store(&memory->serving, false);
+    let_all_ask(memory);
   }
+}
+
+void rv_memory_ask_again(rv_memory *memory)
+{
+  if (!rv_memory_is_awaited(memory) || atomic_exchange(&memory->serving, true)) return;
+  let_all_ask(memory);
+  rv_memory_serve_waiting(memory);
 }
 
 /* Whoever began to wait before the limit was another is in his table's queue, and is looked at there; who does later sees the new one. */

@@ -97,6 +97,8 @@ static inline bool rv_memory_is_awaited(const rv_memory *memory)
          atomic_load(&memory->serving);
 }
 void rv_memory_serve_waiting(rv_memory *memory);
+/* Whoever waits asks again: who was waited for may have been taken back, so that it is not awaited any more. As rv_memory_serve. */
+void rv_memory_ask_again(rv_memory *memory);
 /* Lets those go on who wait for room, where there is some. With no lock held that is a table's, or comes after it. Whoever leaves a table calls
  * it; so does who drops chunks elsewhere. */
 static inline void rv_memory_serve(rv_memory *memory)

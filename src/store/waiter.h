@@ -44,6 +44,7 @@ typedef struct rv_insert {
   rv_waiter waiter;
   uint64_t key; /* chosen by the caller; with `choose_key`, by the table, which writes it here */
   bool choose_key;
+  bool may_not_update; /* where the key is there already and has another priority: RV_PERMISSION_DENIED */
   double priority;
   int32_t times_sampled;     /* to begin with; usually 0 */
   rv_trajectory *trajectory; /* the caller's reference is kept by the caller; the table takes its own */

@@ -8,8 +8,6 @@
 #include "support/failing_libraries.h"
 #include "support/rig.h"
 
-#define CHECK "/grpc.health.v1.Health/Check"
-
 enum { ITEMS = 6, MOST = 16, TRIES = 3 };
 
 typedef struct world {
@@ -184,7 +182,7 @@ static void live(world *w)
   ask(w, MUTATE, put_updates);
   assert_int_equal(rig_size(&w->rig, "t"), 2 * ITEMS - 1);
   ask(w, SERVER_INFO, NULL);
-  ask(w, CHECK, NULL);
+  ask(w, HEALTH_CHECK, NULL);
   ask(w, CHECKPOINT, NULL);
   ask(w, RESET, put_reset);
   assert_int_equal(rig_size(&w->rig, "t"), 0);

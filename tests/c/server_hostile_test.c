@@ -24,8 +24,8 @@ static const char *const methods[] = {INSERT,
                                       "/reverie.Reverie/SetRateLimiter",
                                       "/reverie.Reverie/SetBounds",
                                       "/reverie.Reverie/SetMemoryLimit",
-                                      "/grpc.health.v1.Health/Check",
-                                      "/grpc.health.v1.Health/Watch"};
+                                      HEALTH_CHECK,
+                                      HEALTH_WATCH};
 enum { NUM_METHODS = sizeof methods / sizeof methods[0] };
 
 static int set_up(void **state)

@@ -16,14 +16,17 @@ enum { LIMIT = 8 << 20, WIDTH = 16384, CHUNK = WIDTH * 4 };
 static test_rig rig;
 static test_peer peer;
 
-/* Tables: "t" grows; "ring" has at most 1 MiB; "queue" lets an item go when it was sampled. */
+/* Tables: "t" grows; "ring" has at most 1 MiB; "queue" lets an item go when it was sampled; "shut" takes the next when the one before was. */
 static int set_up(void **state)
 {
   (void)state;
-  rv_table_config tables[] = {rig_table("t"), rig_table("ring"), rig_table("queue")};
+  rv_table_config tables[] = {rig_table("t"), rig_table("ring"), rig_table("queue"), rig_table("shut")};
   tables[1].max_bytes = 1 << 20;
   tables[2].max_times_sampled = 1;
-  rig_start_limited(&rig, tables, 3, LIMIT);
+  tables[3].max_times_sampled = 1;
+  tables[3].sampler.kind = RV_SELECTOR_FIFO;
+  tables[3].rate_limiter = rv_rate_limiter_queue(1);
+  rig_start_limited(&rig, tables, 4, LIMIT);
   peer_open(&peer, rig.address);
   return 0;
 }
@@ -228,6 +231,56 @@ static void what_waits_for_a_sampler_that_does_not_read_is_counted_and_given_bac
   stream_free(writer);
 }
 
+/* Takes so many items from a table, which lets them go. */
+static void sample_all(const char *table, uint64_t count)
+{
+  uint64_t sampled;
+  test_stream *samples = stream_open(&peer, SAMPLE, NULL, 0);
+  for (uint64_t i = 0; i < count; i++) {
+    ask_samples(samples, table, 1, 30000);
+    assert_int_equal(read_samples(samples, &sampled, 1), 1);
+  }
+  stream_free(samples);
+}
+
+static void what_waits_for_a_limiter_stays_below_the_memory_limit_and_goes_on(void **state)
+{
+  enum { STREAMS = 20, EACH = 8, LOOKS = 300 };
+  (void)state;
+  test_stream *calls[STREAMS];
+  uint64_t keys[EACH];
+  for (uint64_t i = 0; i < STREAMS; i++) {
+    calls[i] = stream_open(&peer, INSERT, NULL, 0);
+    for (uint64_t k = 0; k < EACH; k++) send_item(calls[i], "shut", 1 + i * EACH + k, WIDTH);
+  }
+  for (int i = 0; i < LOOKS; i++) assert_true(memory_of(&peer).used_bytes <= LIMIT);
+  sample_all("shut", STREAMS * EACH);
+  for (int i = 0; i < STREAMS; i++) {
+    expect_keys(calls[i], keys, EACH);
+    stream_free(calls[i]);
+  }
+}
+
+static void a_stream_with_an_item_that_waits_for_its_limiter_is_read_on_when_memory_is_there_again(void **state)
+{
+  (void)state;
+  uint64_t sent, keys[LIMIT / CHUNK + 8], key;
+  test_stream *call = stream_open(&peer, INSERT, NULL, 0);
+  insert_one(call, "shut", 1001, 1);
+  expect_keys(call, &key, 1);
+  insert_one(call, "shut", 1002, 1); /* waits for the limiter */
+  test_stream *filling = fill("queue", &sent);
+  wait_until_some_wait("queue");
+  insert_one(call, "shut", 1003, 1); /* now nothing more of the stream is read */
+  insert_one(call, "ring", 1004, 1);
+  sample_all("queue", sent);
+  expect_keys(filling, keys, sent);
+  expect_keys(call, &key, 1);
+  assert_int_equal(key, 1004);
+  stream_free(filling);
+  stream_free(call);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -235,6 +288,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(near_the_limit_writers_wait_and_go_on_when_items_go),
       TEST(a_table_with_a_bound_in_bytes_makes_room_by_itself),
+      TEST(what_waits_for_a_limiter_stays_below_the_memory_limit_and_goes_on),
+      TEST(a_stream_with_an_item_that_waits_for_its_limiter_is_read_on_when_memory_is_there_again),
       TEST(an_item_that_never_fits_is_refused_at_once),
       TEST(a_writer_that_never_makes_items_is_ended_and_stops_nobody),
       TEST(what_a_vanished_writer_kept_is_counted_and_given_back),

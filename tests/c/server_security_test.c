@@ -243,6 +243,67 @@ static void an_identity_keeps_so_many_bytes_and_no_more(void **state)
   close_server(&s);
 }
 
+static void the_right_to_insert_changes_no_priority(void **state)
+{
+  (void)state;
+  secured s;
+  test_peer peer;
+  char message[RV_ERROR_MESSAGE_MAX];
+  uint64_t key;
+  open_with_tokens(&s);
+  peer_open(&peer, s.f.address);
+  test_stream *call = stream_open(&peer, INSERT, &as_actor, 1);
+  insert_one(call, "replay", 7, 1.0);
+  expect_keys(call, &key, 1);
+  insert_one(call, "replay", 7, 1.0); /* as who was cut off sends it again */
+  expect_keys(call, &key, 1);
+  insert_one(call, "per", 7, 1.0);
+  expect_keys(call, &key, 1);
+  insert_one(call, "per", 7, 2.0); /* there it may */
+  expect_keys(call, &key, 1);
+  insert_one(call, "replay", 7, 2.0);
+  assert_int_equal(stream_end(call, message), RV_PERMISSION_DENIED);
+  assert_non_null(strstr(message, "takes the right \"update\""));
+  stream_free(call);
+  peer_close(&peer);
+  close_server(&s);
+}
+
+/* Health answers whoever asks, before anybody is known. */
+static void who_is_not_known_uses_up_little_memory(void **state)
+{
+  enum { MOST = 1000 };
+  (void)state;
+  secured s;
+  test_peer peer;
+  char message[RV_ERROR_MESSAGE_MAX];
+  static uint8_t large[1 << 20];
+  rv_buf *response = NULL;
+  open_with_tokens(&s);
+  peer_open(&peer, s.f.address);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  rv_put_bytes(&body, 1, large, sizeof large);
+  assert_int_equal(unary(&peer, HEALTH_CHECK, &body, &response, message), RV_RESOURCE_EXHAUSTED);
+  assert_non_null(strstr(message, "larger than this method takes (4096)"));
+  test_stream *watches[MOST];
+  for (int i = 0; i < MOST; i++) {
+    watches[i] = stream_open(&peer, HEALTH_WATCH, NULL, 0);
+    stream_send_bytes(watches[i], "", 0);
+    rv_buf_unref(stream_next(watches[i]));
+  }
+  test_stream *more = stream_open(&peer, HEALTH_WATCH, NULL, 0);
+  assert_int_equal(stream_end(more, message), RV_RESOURCE_EXHAUSTED);
+  assert_non_null(strstr(message, "1000 calls of Health/Watch are open already"));
+  stream_free(more);
+  rv_writer_buf_init(&body);
+  assert_int_equal(unary(&peer, HEALTH_CHECK, &body, &response, message), RV_OK);
+  rv_buf_unref(response);
+  for (int i = 0; i < MOST; i++) stream_free(watches[i]);
+  peer_close(&peer);
+  close_server(&s);
+}
+
 static void who_is_not_known_gets_nowhere(void **state)
 {
   (void)state;
@@ -532,6 +593,8 @@ int main(void)
       cmocka_unit_test(what_was_not_granted_is_refused_by_name),
       cmocka_unit_test(an_identity_has_so_many_calls_open_and_no_more),
       cmocka_unit_test(an_identity_keeps_so_many_bytes_and_no_more),
+      cmocka_unit_test(the_right_to_insert_changes_no_priority),
+      cmocka_unit_test(who_is_not_known_uses_up_little_memory),
       cmocka_unit_test(who_is_not_known_gets_nowhere),
       cmocka_unit_test(samples_that_are_refused_change_nothing_for_others),
       cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),

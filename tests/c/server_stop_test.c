@@ -109,7 +109,7 @@ static uint8_t next_status(test_stream *watch)
 
 static test_stream *open_watch(void)
 {
-  test_stream *watch = stream_open(&peer, "/grpc.health.v1.Health/Watch", NULL, 0);
+  test_stream *watch = stream_open(&peer, HEALTH_WATCH, NULL, 0);
   stream_send_bytes(watch, "", 0);
   assert_int_equal(next_status(watch), 1);
   return watch;

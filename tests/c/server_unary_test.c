@@ -272,7 +272,7 @@ static rv_code check_health(const char *service, uint64_t *status)
   rv_buf *response;
   rv_writer_buf_init(&body);
   rv_put_string(&body, 1, service);
-  rv_code code = unary(&peer, "/grpc.health.v1.Health/Check", &body, &response, NULL);
+  rv_code code = unary(&peer, HEALTH_CHECK, &body, &response, NULL);
   if (code != RV_OK) return code;
   rv_reader reader;
   rv_field field;
@@ -303,7 +303,7 @@ static void a_watch_begins_with_the_present_health(void **state)
   const char *const services[] = {"", "another"};
   const uint8_t expected[] = {1, 3};
   for (size_t i = 0; i < 2; i++) {
-    test_stream *call = stream_open(&peer, "/grpc.health.v1.Health/Watch", NULL, 0);
+    test_stream *call = stream_open(&peer, HEALTH_WATCH, NULL, 0);
     rv_writer_buf body;
     rv_writer_buf_init(&body);
     rv_put_string(&body, 1, services[i]);

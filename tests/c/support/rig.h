@@ -79,6 +79,8 @@ rv_code unary(test_peer *peer, const char *path, rv_writer_buf *owned_body, rv_b
 #define SERVER_INFO "/deepmind.reverb.ReverbService/ServerInfo"
 #define CHECKPOINT "/deepmind.reverb.ReverbService/Checkpoint"
 #define INITIALIZE "/deepmind.reverb.ReverbService/InitializeConnection"
+#define HEALTH_CHECK "/grpc.health.v1.Health/Check"
+#define HEALTH_WATCH "/grpc.health.v1.Health/Watch"
 
 /* ---- messages ---- */
 
