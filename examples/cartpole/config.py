@@ -7,6 +7,7 @@ import dataclasses
 REPLAY = "replay"
 WEIGHTS = "weights"
 EPISODES = "episodes"
+SOLVED_RETURN = 475.0  # of 500: Gymnasium's own threshold for CartPole-v1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,6 @@ class Config:
     publish_period: int = 20
     evaluate_period: int = 400
     evaluate_episodes: int = 20
-    solved_return: float = 475.0
     decay_updates: int = 30_000
     time_limit: float = 170.0
     # actors

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import reverie
 
-from .config import EPISODES, REPLAY, WEIGHTS, Config
+from .config import EPISODES, REPLAY, SOLVED_RETURN, WEIGHTS, Config
 from .dqn import Learner, evaluate
 from .network import Weights
 from .progress import Progress
@@ -25,7 +25,7 @@ class Result:
 
     @property
     def solved(self) -> bool:
-        return float(self.returns.mean()) >= 450.0
+        return float(self.returns.mean()) >= SOLVED_RETURN
 
 
 def publish(client: reverie.Client, learner: Learner) -> None:
@@ -72,9 +72,9 @@ def learn(
             progress.evaluations.append((progress.seconds, mean))
             if mean > best_mean:
                 best, best_mean = {name: value.copy() for name, value in learner.weights.items()}, mean
-            if mean >= config.solved_return:
+            if mean >= SOLVED_RETURN:
                 returns = evaluate(learner.weights, config.evaluate_episodes, seed=config.seed + 1_000_003)
-                if returns.mean() >= config.solved_return - 15:
+                if returns.mean() >= SOLVED_RETURN:
                     return Result(learner.weights, returns, learner.updates)
     returns = evaluate(best, config.evaluate_episodes, seed=config.seed + 1_000_003)
     return Result(best, returns, learner.updates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
+from .config import SOLVED_RETURN
 from .progress import Progress
 
 
@@ -19,7 +20,7 @@ def save_plot(progress: Progress, path: pathlib.Path, title: str) -> None:
         returns.scatter(*zip(*progress.episodes, strict=True), s=5, color="tab:gray", alpha=0.5, label="actors' episodes")
     if progress.evaluations:
         returns.plot(*zip(*progress.evaluations, strict=True), color="tab:green", marker="o", ms=3, label="greedy, mean of 20")
-    returns.axhline(450, color="tab:red", lw=0.8, ls="--", label="solved: 450")
+    returns.axhline(SOLVED_RETURN, color="tab:red", lw=0.8, ls="--", label=f"solved: {SOLVED_RETURN:g}")
     returns.set_ylabel("return")
     returns.set_ylim(0, 520)
     returns.legend(loc="lower right")

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Self
 
+from .config import SOLVED_RETURN
 from .progress import Point, Progress
 
 
@@ -83,7 +84,7 @@ class PanelView:
         grid.add_column()
         evaluation = f"{progress.evaluations[-1][1]:.0f}" if progress.evaluations else "none yet"
         grid.add_row("time", f"{progress.seconds:.0f} s")
-        grid.add_row("learner", f"{progress.updates:,} updates, evaluation {evaluation} (solved at 475)")
+        grid.add_row("learner", f"{progress.updates:,} updates, evaluation {evaluation} (solved at {SOLVED_RETURN:g})")
         grid.add_row("actors", f"{len(progress.episodes):,} episodes, mean return of the last 20: {progress.recent_return():.0f}")
         grid.add_row("returns", Text(_bars([value for _, value in progress.episodes], width, 500.0), style="green"))
         grid.add_row("inserts", f"{point.inserts_per_second:,.0f} items/s")

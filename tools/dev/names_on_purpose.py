@@ -30,7 +30,7 @@ REASONS = {
     "reverb.pybind.ChunkerOptions": _CHUNKER,
     "reverb.pybind.ConstantChunkerOptions": _CHUNKER,
     "reverb.libpybind": "the compiled layer itself; what users touch of it is in `reverb.pybind`",
-    "reverb.cc.ops": "TensorFlow operations in C++; here `TFClient` and the datasets are made of TensorFlow's own",
+    "reverb.cc.ops": "TensorFlow operations in C++; here `TFClient` and the datasets use TensorFlow's own and two of Reverie's in C",
     "reverb.cc.ops.gen_reverb_ops": "as `reverb.cc.ops`",
     "reverb.cc.ops.libgen_reverb_ops_gen_op": _COMPILED,
     "reverb.libcheckpoint_cc_proto": _COMPILED,
