@@ -92,9 +92,10 @@ typedef struct rv_batch rv_batch; /* drawn items, held */
  * many), for it is counted; RV_DEADLINE_EXCEEDED, RV_CANCELLED or what failed only if it is none. What `interrupted` ends
  * is RV_CANCELLED in any case: what it had drawn is counted and gone. A server elsewhere is given a little less time than there is (a fifth,
  * at most a second), so that its answer is in time.
- * From a server elsewhere, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which
+ * From a server elsewhere, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 512 KiB), which
  * counts as sampled, where nobody can tell: random selector, no max_times_sampled, no bound on samples per insert. What this client
- * changes is always taken into account; changes by others are as they were when it was drawn, at most a second ago. */
+ * changes is always taken into account; changes by others are as they were when it was drawn, at most a second ago. Where others change the
+ * table so that it can be told, no more is drawn ahead from about a second later on, and what was is given out. */
 RV_API rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal,
                                       const rv_wait *wait, rv_batch **out, rv_error *err);
 RV_API void rv_batch_free(rv_batch *batch);

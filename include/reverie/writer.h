@@ -36,7 +36,8 @@ typedef struct rv_writer_config {
 /* Does not wait: a remote writer begins to ask the server what its tables expect. Items that are created before the answer is
  * there are checked when it comes, and then fail like items that the server refused. */
 RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err);
-/* Waits until the tables' signatures are known, so that create_item can tell at once what does not fit. */
+/* Waits until the tables' signatures are known, so that create_item can tell at once what does not fit. What is known goes until the connection
+ * is lost: what does not fit after that is checked by what the server says that is there then, as above. */
 RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
 /* Drops what was not sent or confirmed, without waiting. What was appended can still be read (rv_writer_row); appending, creating and
  * flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */

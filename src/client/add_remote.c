@@ -108,7 +108,7 @@ static rv_code check(rv_client *client, const rv_add *add, rv_patience *patience
   bool fits = tables != NULL && check_against(tables, add, NULL) == RV_OK;
   rv_tables_unref(tables);
   if (fits) return RV_OK;
-  rv_code code = rv_client_tables(client, true, patience, &tables, err);
+  rv_code code = rv_client_tables(client, patience, &tables, err);
   if (code != RV_OK) return code;
   code = check_against(tables, add, err);
   rv_tables_unref(tables);

@@ -97,16 +97,6 @@ size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t wan
   return count;
 }
 
-static bool is_invisible(rv_client *client, const char *table, rv_patience *patience)
-{
-  rv_tables *tables;
-  const rv_table_info *info;
-  if (rv_client_tables(client, false, patience, &tables, NULL) != RV_OK) return false;
-  bool yes = rv_tables_find(tables, table, &info, NULL) == RV_OK && rv_fetching_ahead_is_invisible(info);
-  rv_tables_unref(tables);
-  return yes;
-}
-
 static void begin(rv_batch_ahead *ahead, rv_client *client)
 {
   ahead->handed_out = ahead->renewed_at = ahead->widest = 0;
@@ -142,6 +132,10 @@ void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *t
   ahead->given_ns = rv_monotonic_ns(patience->env);
   ahead->item_bytes = bytes / count;
   if (bytes > BYTES_MAX || ++ahead->in_a_row < HABIT) return;
+  rv_tables *tables = rv_client_recent_tables(client);
+  if (tables == NULL) return; /* the next batch looks again */
+  const rv_table_info *info;
   ahead->in_a_row = 0;
-  if (is_invisible(client, table, patience)) begin(ahead, client);
+  if (rv_tables_find(tables, table, &info, NULL) == RV_OK && rv_fetching_ahead_is_invisible(info)) begin(ahead, client);
+  rv_tables_unref(tables);
 }

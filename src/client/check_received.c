@@ -20,7 +20,7 @@ static rv_code look_again(rv_client *client, const char *table, const rv_traject
                           rv_error *err)
 {
   rv_tables *tables;
-  rv_code code = rv_client_tables(client, true, patience, &tables, err);
+  rv_code code = rv_client_tables(client, patience, &tables, err);
   if (code != RV_OK) return code;
   code = fits(tables, table, trajectory, err);
   if (code != RV_OK) rv_error_prefix(err, "%s sent an item that does not fit its table", client->address);

@@ -45,6 +45,9 @@ struct rv_client {
   rv_channel *channel;
   atomic_bool connected;              /* both are there */
   rv_tables *tables;                  /* the latest known; NULL: not fetched yet */
+  uint64_t tables_forgets;            /* rv_client_forget_tables */
+  int64_t tables_ask_at_ns;           /* not before that does rv_client_recent_tables ask again */
+  bool looks_at_tables;               /* it waits for an answer */
   rv_link batch_streams, add_streams; /* streams that stay open between batches and adds, while nobody uses them */
   size_t num_batch_streams, num_add_streams;
   rv_batch *free_batches; /* memory for the next batch */

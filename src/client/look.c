@@ -43,11 +43,12 @@ rv_code rv_client_server_info(rv_client *client, const rv_wait *wait, rv_server_
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
   rv_writer_buf request;
   rv_writer_buf_init(&request);
+  rv_tables_asked asked = rv_client_before_asking(client);
   rv_buf *owner;
   rv_span response;
   code = rv_client_unary(client, RV_PATH_SERVER_INFO, &request, RV_UNARY_REPEAT, &patience, &owner, &response, err);
   if (code != RV_OK) return code;
-  code = rv_client_learn_tables(client, response, NULL, err);
+  code = rv_client_learn_tables(client, asked, response, NULL, err);
   if (code == RV_OK) code = rv_server_info_parse(response, out, err);
   rv_buf_unref(owner);
   return code;

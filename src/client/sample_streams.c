@@ -157,7 +157,7 @@ void rv_sample_streams_pump(rv_remote_sampler *sampler)
     return;
   }
   decide_on_end(sampler, &demand);
-  int64_t window = demand.batches > 0 ? demand.batches : rv_remote_sampler_window(sampler, demand.handed_out);
+  int64_t window = rv_remote_sampler_window(sampler, demand.handed_out, demand.batches);
   rv_mutex_lock(&sampler->mutex);
   sampler->window = window;
   rv_mutex_unlock(&sampler->mutex);
@@ -241,9 +241,13 @@ static void on_retry(rv_timer *timer)
   rv_sample_streams_pump(stream->sampler);
 }
 
+/* Perhaps at another server. */
 static void retry_later(rv_sample_stream *stream)
 {
-  const rv_env *env = &stream->sampler->common.client->env;
+  rv_remote_sampler *sampler = stream->sampler;
+  const rv_env *env = &sampler->common.client->env;
+  sampler->may_grow = false;
+  sampler->look_at_ns = 0;
   stream->retry_at_ns = rv_monotonic_ns(env) + rv_backoff_next(&stream->backoff_ns, env);
   rv_timer_start(&stream->retry, stream->retry_at_ns);
 }

@@ -312,7 +312,7 @@ static void a_batch_that_was_begun_goes_on_though_the_tables_become_known(void *
   set_up(&f);
   deliver(&f, 0, 2, 0);
   assert_int_equal(take_now(&f, 4, &unlike), RV_DEADLINE_EXCEEDED);
-  assert_int_equal(rv_client_learn_tables(f.client, (rv_span){0}, NULL, NULL), RV_OK);
+  assert_int_equal(rv_client_learn_tables(f.client, (rv_tables_asked){0}, (rv_span){0}, NULL, NULL), RV_OK);
   deliver(&f, 2, 3, 0);
   assert_int_equal(take_now(&f, 4, &unlike), RV_OK);
   assert_false(unlike);
@@ -332,7 +332,7 @@ static void know_another_table(fixture *f)
   rv_writer_buf out;
   rv_writer_buf_init(&out);
   rv_server_info_serialize(&out, &info);
-  assert_int_equal(rv_client_learn_tables(f->client, (rv_span){out.data, out.size}, NULL, NULL), RV_OK);
+  assert_int_equal(rv_client_learn_tables(f->client, (rv_tables_asked){0}, (rv_span){out.data, out.size}, NULL, NULL), RV_OK);
   rv_writer_buf_fini(&out);
 }
 

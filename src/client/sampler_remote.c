@@ -88,6 +88,19 @@ void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_er
   rv_mutex_unlock(&sampler->mutex);
 }
 
+static bool is_exhausted(const rv_remote_sampler *sampler)
+{
+  return sampler->handed_out >= sampler->common.max_samples;
+}
+
+void rv_remote_sampler_ask_no_more(rv_remote_sampler *sampler)
+{
+  rv_mutex_lock(&sampler->mutex);
+  sampler->common.max_samples = sampler->asked;
+  if (is_exhausted(sampler)) wake(sampler);
+  rv_mutex_unlock(&sampler->mutex);
+}
+
 /* ---- the consumer ---- */
 
 static void pump(rv_task *task)
@@ -158,7 +171,7 @@ size_t rv_remote_sampler_take_ready(rv_remote_sampler *sampler, const rv_sink *s
 
 rv_code rv_remote_sampler_check_over(const rv_remote_sampler *sampler, rv_error *err)
 {
-  if (sampler->handed_out >= sampler->common.max_samples) return rv_sampler_end_by_count(&sampler->common, err);
+  if (is_exhausted(sampler)) return rv_sampler_end_by_count(&sampler->common, err);
   return sampler->ended ? rv_error_copy(err, &sampler->end_error) : RV_OK;
 }
 
@@ -201,7 +214,7 @@ size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t wa
     rv_mutex_lock(&sampler->mutex);
     sampler->batches = window;
     count += rv_remote_sampler_take_ready(sampler, NULL, draws + count, want - count);
-    bool over = last || count == want || sampler->cancelled || sampler->ended;
+    bool over = last || count == want || is_exhausted(sampler) || sampler->cancelled || sampler->ended;
     sampler->waiting = !over;
     bool must = rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);

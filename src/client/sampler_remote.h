@@ -37,7 +37,7 @@ typedef struct rv_sample_stream {
 
 struct rv_remote_sampler {
   rv_sampler common;
-  atomic_uint refs; /* its owner, each open call, the look at the tables */
+  atomic_uint refs; /* its owner, each open call */
 
   rv_mutex mutex; /* RV_RANK_CLIENT: what consumer and loop share */
   rv_gate gate;
@@ -59,8 +59,8 @@ struct rv_remote_sampler {
   /* the loop's */
   rv_task pump;
   bool closed;                    /* the owner is gone */
-  bool may_grow;                  /* nobody can tell what is fetched ahead */
-  bool looked;                    /* the table's options were asked for, or need not be */
+  bool may_grow;                  /* nobody can tell what is fetched ahead, lately */
+  int64_t look_at_ns;             /* and this is looked at again not before */
   int64_t asked;                  /* for max_samples: handed out, ready or outstanding */
   struct {                        /* how fast samples are taken */
     int64_t since_ns, handed_out; /* when it was last looked at, and how many there were then */
@@ -92,9 +92,12 @@ void rv_sample_streams_close(rv_remote_sampler *sampler); /* for good */
 /* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. *due: so many were taken that it is time to pump. */
 rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, bool *due);
 /* Instead of `next`: takes up to `want` samples, waiting for them until `until_ns` while patience lasts; returns how many. From now on
- * `window` samples are on their way or ready. They are not checked against the table's signature. */
+ * `window` samples are on their way or ready, and once that could be seen none are, but for those that were; then, or when the connection was
+ * lost, it gives out what there is and ends. They are not checked against the table's signature. */
 size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
                                    int64_t until_ns);
+/* On the loop: nothing more than what was asked for by now comes. */
+void rv_remote_sampler_ask_no_more(rv_remote_sampler *sampler);
 /* Every later `next` that finds nothing ready gets this. */
 void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
 
@@ -135,7 +138,8 @@ static inline bool rv_is_poured(const rv_remote_sampler *sampler)
 /* Nobody can tell that samples were drawn which nobody took. */
 bool rv_fetching_ahead_is_invisible(const rv_table_info *info);
 
-/* On the loop: the window of a stream after `handed_out` samples. Asks for the table's options the first time it matters. */
-int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out);
+/* On the loop: the window of a stream after `handed_out` samples; `batches`: as rv_remote_sampler_take_many wishes, or 0. Looks at what is known
+ * of the table, and asks for that, when it matters. */
+int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out, int64_t batches);
 
 #endif

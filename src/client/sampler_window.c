@@ -3,15 +3,15 @@
  * Who takes many samples a second gets them the cheaper the more of them are in a message, and what was taken within some milliseconds
  * is not old when it is used. */
 #include <float.h>
-#include <stdlib.h>
 
-#include "client/paths.h"
 #include "client/sampler_remote.h"
-#include "client/unary_call.h"
 
 enum { WINDOW_MAX = 1024 };
 #define WINDOW_BYTES_MAX ((size_t)4 << 20)
 #define PACE_NS INT64_C(10000000)
+/* How often is looked whether it still is so; and what a server has not said yet */
+#define LOOK_NS INT64_C(100000000)
+#define LOOK_SOON_NS INT64_C(1000000)
 
 /* Fetching ahead counts samples that nobody took. That shows where the selector is deterministic, where items go after so many
  * samples, and where samples and inserts are held in step. */
@@ -22,54 +22,16 @@ bool rv_fetching_ahead_is_invisible(const rv_table_info *info)
   return random && unbounded && info->max_times_sampled <= 0;
 }
 
-static void look_at(rv_remote_sampler *sampler, const rv_tables *tables)
+static void look(rv_remote_sampler *sampler)
 {
+  rv_client *client = sampler->common.client;
+  int64_t now = rv_monotonic_ns(&client->env);
+  if (now < sampler->look_at_ns) return;
   const rv_table_info *info;
-  if (rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK)
-    sampler->may_grow = rv_fetching_ahead_is_invisible(info);
-}
-
-typedef struct look {
-  rv_unary_call call;
-  rv_remote_sampler *sampler;
-} look;
-
-static void on_looked(rv_unary_call *call)
-{
-  look *looked = RV_CONTAINER(call, look, call);
-  rv_remote_sampler *sampler = looked->sampler;
-  rv_tables *tables;
-  if (call->code == RV_OK && !sampler->closed &&
-      rv_client_learn_tables(sampler->common.client, call->response, &tables, NULL) == RV_OK) {
-    look_at(sampler, tables);
-    rv_tables_unref(tables);
-  }
-  rv_buf_unref(call->owner);
-  free(looked);
-  rv_remote_sampler_unref(sampler);
-}
-
-/* Without an answer the window stays at one: nothing depends on it. */
-static void ask_for_tables(rv_remote_sampler *sampler)
-{
-  look *asked = calloc(1, sizeof *asked);
-  if (asked == NULL) return;
-  rv_remote_sampler_ref(sampler);
-  asked->sampler = sampler;
-  asked->call = (rv_unary_call){
-      .channel = sampler->common.client->channel, .path = RV_PATH_SERVER_INFO, .deadline_ns = INT64_MAX, .done = on_looked};
-  rv_unary_call_start(&asked->call);
-}
-
-static void look_once(rv_remote_sampler *sampler)
-{
-  sampler->looked = true;
-  rv_tables *tables = rv_client_known_tables(sampler->common.client);
-  if (tables == NULL) {
-    ask_for_tables(sampler);
-    return;
-  }
-  look_at(sampler, tables);
+  rv_tables *tables = rv_client_recent_tables(client);
+  sampler->may_grow = tables != NULL && rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK &&
+                      rv_fetching_ahead_is_invisible(info);
+  sampler->look_at_ns = now + (tables != NULL ? LOOK_NS : LOOK_SOON_NS);
   rv_tables_unref(tables);
 }
 
@@ -93,12 +55,17 @@ static int64_t bounded(const rv_remote_sampler *sampler, int64_t wished, int64_t
   return wished < least ? least : wished;
 }
 
-int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out)
+int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out, int64_t batches)
 {
+  if (batches > 0) {
+    look(sampler);
+    if (!sampler->may_grow) rv_remote_sampler_ask_no_more(sampler);
+    return batches;
+  }
   int64_t told = sampler->common.max_in_flight_samples;
   if (told > 0) note_pace(sampler, handed_out);
   int64_t wished = told == 0 ? handed_out : sampler->pace.lately, least = told == 0 ? 1 : told;
   bool matters = told == 0 ? handed_out > 0 : wished > told;
-  if (!sampler->looked && matters) look_once(sampler);
+  if (matters) look(sampler);
   return sampler->may_grow ? bounded(sampler, wished, least) : least;
 }

@@ -45,7 +45,7 @@ static rv_code connect_remote(rv_writer *writer, rv_error *err)
                                     .context = writer};
   code = rv_insert_stream_new(&config, &writer->stream, err);
   if (code != RV_OK) return code;
-  if (!writer->config.no_validation) writer->snapshot = rv_client_known_tables(client);
+  if (!writer->config.no_validation) writer->snapshot = rv_client_present_tables(client);
   bool known = writer->config.no_validation || writer->snapshot != NULL;
   atomic_init(&writer->tables_known, known);
   return known ? RV_OK : rv_writer_fetch_tables(writer, err);

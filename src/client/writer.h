@@ -89,14 +89,15 @@ struct rv_writer {
   atomic_bool failure_untold; /* likewise; one that came after another that is not discarded is only counted */
   rv_error failure;           /* the first */
   bool closing;
-  bool closed;              /* the writer's thread's: there is no stream and nothing in flight any more */
-  atomic_bool tables_known; /* or never to be known: items go straight to the stream. Set once, under the mutex */
-  rv_error tables_error;    /* code not RV_OK: why not */
-  rv_link unchecked;        /* items that wait for the tables */
-  rv_link done_items; /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's
+  bool closed; /* the writer's thread's: there is no stream and nothing in flight any more */
+  atomic_bool
+      tables_known; /* or never to be known: items go straight to the stream. Changed under the mutex; false while `fetch` runs */
+  rv_error tables_error; /* code not RV_OK: why not */
+  rv_link unchecked;     /* items that wait for the tables */
+  rv_link done_items;    /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's
                             memory */
   atomic_size_t num_done_items; /* changed under the mutex, read without */
-  rv_tables_fetch *fetch;       /* the loop's; NULL: none runs */
+  rv_tables_fetch *fetch;       /* the loop's, but for its beginning; NULL: none runs */
 };
 
 /* RV_FAILED_PRECONDITION in a forked child, and when the writer is closed. */
@@ -185,6 +186,7 @@ void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables);
 void rv_writer_close_remote(rv_writer *writer);
 /* May ask the server, briefly. */
 void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity);
+/* From now on, until the server has answered, what the tables expect is not known. Not while it is being asked. */
 rv_code rv_writer_fetch_tables(rv_writer *writer, rv_error *err);
 void rv_writer_stop_fetching(rv_writer *writer);
 

@@ -209,24 +209,31 @@ static const rv_signature *signature_of(const rv_writer_table *table)
   return table->info != NULL ? &table->info->signature : NULL;
 }
 
+/* What the writer knows of the tables is of a server that is gone: from now on it is what is known of the one that is there, or what that
+ * one will say, and items are checked when it has. False: it is not so. */
+static bool renew(rv_writer *writer)
+{
+  if (writer->snapshot == NULL || rv_tables_are_present(writer->snapshot, writer->client)) return false;
+  for (size_t i = 0; i < writer->num_tables; i++) writer->tables[i]->info = NULL;
+  rv_tables_unref(writer->snapshot);
+  writer->snapshot = rv_client_present_tables(writer->client);
+  if (writer->snapshot != NULL) return true;
+  rv_mutex_lock(&writer->mutex);
+  bool asks = writer->fetch != NULL;
+  rv_mutex_unlock(&writer->mutex);
+  if (!asks) rv_writer_fetch_tables(writer, NULL); /* out of memory for that: the server checks by itself */
+  return true;
+}
+
 /* Finds the table here, or in what is known of the server. */
 static rv_code find(rv_writer *writer, rv_writer_table *table, rv_error *err)
 {
   if (writer->stream == NULL) return rv_store_find_named(writer->client->store, table->name, &table->local, err);
   if (writer->config.no_validation) return RV_OK;
-  if (writer->snapshot == NULL) writer->snapshot = rv_client_known_tables(writer->client);
+  if (writer->snapshot == NULL) writer->snapshot = rv_client_present_tables(writer->client);
   if (writer->snapshot == NULL) return RV_OK; /* checked when they are known */
-  if (rv_tables_find(writer->snapshot, table->name, &table->info, NULL) == RV_OK) return RV_OK;
-  /* The client may have learnt of another server since. */
-  rv_tables *newer = rv_client_known_tables(writer->client);
-  if (newer != NULL && newer != writer->snapshot) {
-    for (size_t i = 0; i < writer->num_tables; i++) writer->tables[i]->info = NULL;
-    rv_tables_unref(writer->snapshot);
-    writer->snapshot = newer;
-  } else {
-    rv_tables_unref(newer);
-  }
-  return rv_tables_find(writer->snapshot, table->name, &table->info, err);
+  rv_code code = rv_tables_find(writer->snapshot, table->name, &table->info, err);
+  return code != RV_OK && renew(writer) ? find(writer, table, err) : code;
 }
 
 static rv_code look_up(rv_writer *writer, rv_writer_table *table, rv_error *err)
@@ -309,15 +316,25 @@ void rv_writer_set_naming(rv_writer *writer, uint64_t naming)
   writer->naming = naming;
 }
 
+static rv_code check(const rv_writer *writer, const rv_writer_table *table, double priority, rv_error *err)
+{
+  rv_code code = check_priority(table, priority, err);
+  return code == RV_OK ? check_signature(writer, table, err) : code;
+}
+
 static rv_code put_item(rv_writer *writer, const char *table_name, double priority, const rv_item_column *columns,
                         size_t num_columns, uint64_t *key, rv_error *err)
 {
   rv_writer_table *table;
   rv_code code = rv_writer_find_table(writer, table_name, &table, err);
-  if (code == RV_OK) code = check_priority(table, priority, err);
   if (code == RV_OK) code = make_parts(writer, columns, num_columns, err);
+  if (code != RV_OK) return code;
   writer->parts.given = columns;
-  if (code == RV_OK) code = check_signature(writer, table, err);
+  code = check(writer, table, priority, err);
+  if (code != RV_OK && renew(writer)) {
+    code = look_up(writer, table, err);
+    if (code == RV_OK) code = check(writer, table, priority, err);
+  }
   if (code != RV_OK) return code;
   if (writer->stream == NULL) return rv_writer_insert_local(writer, table, priority, key, err);
   learn_runs(writer, columns, num_columns);

@@ -12,6 +12,7 @@ struct rv_tables_fetch {
   rv_unary_call call; /* first: `done` is given it */
   rv_writer *writer;  /* the loop's; NULL: nobody wants to know any more */
   rv_client *client;
+  rv_tables_asked asked;
   rv_task task;
   rv_timer again;
   bool running;
@@ -20,6 +21,7 @@ struct rv_tables_fetch {
 static void start(rv_tables_fetch *fetch)
 {
   fetch->running = true;
+  fetch->asked = rv_client_before_asking(fetch->client);
   rv_unary_call_start(&fetch->call);
 }
 
@@ -58,7 +60,8 @@ static void on_done(rv_unary_call *call)
   fetch->running = false;
   rv_tables *tables = NULL;
   if (call->code == RV_OK) {
-    if (fetch->writer != NULL) call->code = rv_client_learn_tables(fetch->client, call->response, &tables, &call->error);
+    if (fetch->writer != NULL)
+      call->code = rv_client_learn_tables(fetch->client, fetch->asked, call->response, &tables, &call->error);
     rv_buf_unref(call->owner);
   }
   if (fetch->writer == NULL) {
@@ -83,7 +86,11 @@ rv_code rv_writer_fetch_tables(rv_writer *writer, rv_error *err)
   fetch->client = client;
   fetch->task.run = on_task;
   rv_timer_init(&fetch->again, client->loop, on_again);
+  rv_mutex_lock(&writer->mutex);
   writer->fetch = fetch;
+  writer->tables_error.code = RV_OK;
+  atomic_store_explicit(&writer->tables_known, false, memory_order_relaxed);
+  rv_mutex_unlock(&writer->mutex);
   rv_loop_post(client->loop, &fetch->task);
   return RV_OK;
 }

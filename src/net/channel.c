@@ -1,4 +1,5 @@
 /* A client's channel: one connection to one address, made when a call asks for it, and made again after it was lost. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct rv_channel {
   rv_timer retry;
   int64_t backoff_ns, not_before_ns, ready_ns;
   unsigned attempts; /* failed ones since the last connection */
+  atomic_uint_least64_t losses;
   rv_random random;
   rv_mutex lock; /* guards state */
   char state[512];
@@ -90,6 +92,7 @@ static void let_go(rv_channel *channel, rv_session *session)
 {
   if (session != channel->session) return;
   channel->session = NULL;
+  if (session->ready) atomic_fetch_add_explicit(&channel->losses, 1, memory_order_release);
   bool lasted = rv_monotonic_ns(&channel->loop->env) - channel->ready_ns >= GOOD_CONNECTION_NS;
   if (session->ready && (lasted || session->useful)) channel->backoff_ns = BACKOFF_FIRST_NS;
   if (session->ready && !lasted) back_off(channel);
@@ -307,4 +310,9 @@ void rv_channel_state(rv_channel *channel, char *out, size_t capacity)
   rv_mutex_lock(&channel->lock);
   snprintf(out, capacity, "%s", channel->state);
   rv_mutex_unlock(&channel->lock);
+}
+
+uint64_t rv_channel_losses(const rv_channel *channel)
+{
+  return atomic_load_explicit(&channel->losses, memory_order_acquire);
 }

@@ -1,4 +1,6 @@
 /* Many batches in a row: from a server some are drawn before they are asked for. What a caller may rely on stays. */
+#include <stdatomic.h>
+
 #include "client_fixture.h"
 
 enum { HABIT = 40, B = 4 };
@@ -219,6 +221,149 @@ TEST(a_row_that_comes_to_wait_can_be_cancelled)
   rv_cancel_free(c.cancel);
 }
 
+/* ---- what others change: A draws, and B changes the table ---- */
+
+/* A clock that the test puts forward. */
+typedef struct forward_world {
+  rv_env real;
+  atomic_llong by_ns;
+} forward_world;
+
+static int64_t forward_clock(void *context)
+{
+  forward_world *world = context;
+  return world->real.monotonic_ns(world->real.context) + atomic_load(&world->by_ns);
+}
+
+static void forward(forward_world *world, int ms)
+{
+  atomic_fetch_add(&world->by_ns, (long long)ms * 1000000);
+}
+
+static rv_client *client_with_clock(fixture *f, forward_world *world)
+{
+  rv_error err;
+  rv_env_default(&world->real);
+  atomic_init(&world->by_ns, 0);
+  const rv_env env = {.size = sizeof env, .context = world, .monotonic_ns = forward_clock};
+  rv_client_config config = {.size = sizeof config, .env = &env, .peer_timeout_ms = -1};
+  if (f->way == IN_PROCESS)
+    config.store = f->store;
+  else
+    config.address = f->address;
+  rv_client *client;
+  assert_ok(rv_client_new(&config, &client, &err));
+  return client;
+}
+
+static void let_items_go_after_one_sample(fixture *f)
+{
+  rv_error err;
+  rv_table_bounds once = rv_table_bounds_unchanged();
+  once.max_times_sampled = 1;
+  assert_ok(rv_client_set_bounds(f->client, "replay", &once, &long_enough, &err));
+}
+
+/* What was drawn ahead of the batches in a row, if anything was, is dropped, and the server has heard of it. */
+static void end_the_row(rv_client *client)
+{
+  rv_batch_free(draw(client, "per"));
+}
+
+TEST(a_row_that_begins_anew_begins_with_what_others_have_changed)
+{
+  static forward_world world; /* the client's thread may outlive a failed test */
+  rv_client *a = client_with_clock(f, &world);
+  add_values(f->client, "replay", 8);
+  add_values(f->client, "per", B);
+  draw_many(a, "replay");
+  end_the_row(a);
+  let_items_go_after_one_sample(f);
+  add_values(f->client, "replay", 900);
+  int64_t before = table_size(f, "replay");
+  forward(&world, 2000);
+  draw_many(a, "replay");
+  end_the_row(a);
+  assert_int_equal(table_size(f, "replay"), before - HABIT * B);
+  rv_client_free(a);
+}
+
+/* Of each value how often it was drawn. */
+static void draw_slowly(rv_client *client, forward_world *world, int batches, int drawn[1000])
+{
+  for (int n = 0; n < batches; n++) {
+    float values[B];
+    rv_batch *batch = draw(client, "replay");
+    read_values(batch, values);
+    rv_batch_free(batch);
+    for (int i = 0; i < B; i++) drawn[(int)values[i]]++;
+    forward(world, 20);
+  }
+}
+
+TEST(a_row_goes_over_to_what_others_have_changed_and_loses_nothing)
+{
+  enum { N = 900 };
+  rv_error err;
+  static forward_world world; /* the client's thread may outlive a failed test */
+  rv_client *a = client_with_clock(f, &world);
+  int drawn[1000] = {0};
+  add_values(f->client, "replay", N);
+  add_values(f->client, "per", B);
+  draw_slowly(a, &world, HABIT, drawn);
+  let_items_go_after_one_sample(f);
+  draw_slowly(a, &world, 60, drawn);
+  for (int i = 0; i < 3; i++) {
+    draw_slowly(a, &world, 15, drawn);
+    end_the_row(a);
+  }
+  uint64_t cursor = 0;
+  bool is_there[N] = {false};
+  for (;;) {
+    rv_item_info page[100];
+    size_t count;
+    assert_ok(rv_client_items(f->client, "replay", &cursor, page, 100, &count, &long_enough, &err));
+    for (size_t i = 0; i < count; i++) {
+      rv_sample *sample;
+      assert_ok(rv_client_get(f->client, "replay", page[i].key, &long_enough, &sample, &err));
+      is_there[(int)sample_value(sample)] = true;
+      rv_sample_unref(sample);
+    }
+    if (cursor == 0) break;
+  }
+  for (int i = 0; i < N; i++) assert_true(is_there[i] || drawn[i] > 0);
+  rv_client_free(a);
+}
+
+TEST(a_server_that_comes_again_with_a_queue_is_not_drawn_ahead_of)
+{
+  enum { N = 900 };
+  rv_error err;
+  add_values(f->client, "replay", 4);
+  draw_many(f->client, "replay");
+  if (f->way == IN_PROCESS) return;
+  stop_server(f);
+  rv_store_unref(f->store);
+  rv_table_config queue = rv_table_config_default("replay", N);
+  queue.sampler.kind = queue.remover.kind = RV_SELECTOR_FIFO;
+  queue.max_times_sampled = 1;
+  rv_store_config config = {.size = sizeof config, .tables = &queue, .num_tables = 1};
+  assert_ok(rv_store_new(&config, &f->store, &err));
+  start_server(f);
+  rv_client *b = new_client(f);
+  for (int i = 0; i < N; i++) assert_ok(add_value(b, "replay", (float)(1000 + i), 1.0, NULL, &long_enough, &err));
+  for (int given = 0; given < HABIT * B;) {
+    float values[B];
+    rv_batch *batch = draw(f->client, "replay");
+    read_values(batch, values);
+    rv_batch_free(batch);
+    for (int i = 0; i < B; i++)
+      if (values[i] >= 1000) assert_true(values[i] == (float)(1000 + given++));
+    assert_int_equal(table_size(f, "replay"), N - given);
+  }
+  rv_client_free(b);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -233,6 +378,9 @@ int main(void)
       EVERY_WAY(threads_that_share_a_client_get_batches_of_their_own_tables),
       EVERY_WAY(a_server_that_comes_again_goes_on_with_the_row),
       EVERY_WAY(a_row_that_comes_to_wait_can_be_cancelled),
+      EVERY_WAY(a_row_that_begins_anew_begins_with_what_others_have_changed),
+      EVERY_WAY(a_row_goes_over_to_what_others_have_changed_and_loses_nothing),
+      EVERY_WAY(a_server_that_comes_again_with_a_queue_is_not_drawn_ahead_of),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,6 +283,19 @@ static void keep_line(void *context, rv_log_level level, const char *line)
   snprintf(world->last, sizeof world->last, "%s", line);
 }
 
+static rv_client *client_in(fixture *f, const rv_env *env)
+{
+  rv_error err;
+  rv_client_config config = {.size = sizeof config, .env = env, .peer_timeout_ms = -1};
+  if (f->way == IN_PROCESS)
+    config.store = f->store;
+  else
+    config.address = f->address;
+  rv_client *client;
+  assert_ok(rv_client_new(&config, &client, &err));
+  return client;
+}
+
 TEST(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one)
 {
   rv_error err;
@@ -290,13 +303,8 @@ TEST(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one)
   rv_env_default(&world.real);
   const rv_env env = {
       .size = sizeof env, .context = &world, .monotonic_ns = forward_clock, .log = keep_line, .log_level = RV_LOG_WARNING};
-  rv_client_config config = {.size = sizeof config, .env = &env, .peer_timeout_ms = -1};
-  if (f->way == IN_PROCESS)
-    config.store = f->store;
-  else
-    config.address = f->address;
   rv_client *before = f->client;
-  assert_ok(rv_client_new(&config, &f->client, &err));
+  f->client = client_in(f, &env);
   rv_sampler *sampler = open_sampler(f, "five", RV_UNLIMITED, 1, 1, RV_FOREVER);
   rv_sample *sample;
   assert_code(rv_sampler_next(sampler, &shortly, &sample, &err), RV_DEADLINE_EXCEEDED);
@@ -317,6 +325,28 @@ TEST(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one)
   rv_sampler_free(sampler);
   rv_client_free(f->client);
   f->client = before;
+}
+
+TEST(a_sampler_goes_no_further_ahead_than_told_once_others_let_it_be_seen)
+{
+  rv_error err;
+  static watched_world world; /* the client's thread may outlive a failed test */
+  rv_env_default(&world.real);
+  const rv_env env = {.size = sizeof env, .context = &world, .monotonic_ns = forward_clock};
+  add_values(f->client, "replay", 10);
+  rv_client *other = f->client;
+  f->client = client_in(f, &env);
+  rv_sampler *sampler = open_sampler(f, "replay", RV_UNLIMITED, 0, 1, RV_FOREVER);
+  take_some(sampler, 3000);
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_times_sampled = INT32_MAX;
+  assert_ok(rv_client_set_bounds(other, "replay", &bounds, &long_enough, &err));
+  atomic_fetch_add(&world.put_forward_ns, 2000000000);
+  take_some(sampler, 3000);
+  assert_true(rv_sampler_window(sampler) <= 1);
+  rv_sampler_free(sampler);
+  rv_client_free(f->client);
+  f->client = other;
 }
 
 TEST(a_sampler_of_an_unknown_table_says_so)
@@ -420,6 +450,7 @@ int main(void)
                                      EVERY_WAY(a_waiting_sampler_can_be_cancelled),
                                      EVERY_WAY(a_wait_with_a_cancellation_ends_and_the_sequence_goes_on),
                                      EVERY_WAY(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one),
+                                     EVERY_WAY(a_sampler_goes_no_further_ahead_than_told_once_others_let_it_be_seen),
                                      EVERY_WAY(a_sampler_of_an_unknown_table_says_so),
                                      EVERY_WAY(a_sampler_that_was_not_used_can_be_freed),
                                      EVERY_WAY(wrong_settings_are_refused),

@@ -125,6 +125,70 @@ static void a_server_with_a_lower_bound_keeps_no_more_writers_than_that(void **s
   rig_stop(&rig);
 }
 
+/* ---- another server at the same address ---- */
+
+static rv_code item_of_last(rv_writer *writer, const char *table, uint32_t column, double priority, rv_error *error)
+{
+  rv_run run = {.column = column, .first = rv_writer_num_rows(writer) - 1, .count = 1, .stride = 1};
+  rv_item_column item = {.runs = &run, .num_runs = 1};
+  return rv_writer_create_item(writer, table, priority, &item, 1, NULL, error);
+}
+
+static void append_pair(rv_writer *writer, int32_t number, float real)
+{
+  rv_cell cells[] = {{.column = 0, .value = {.dtype = RV_INT32, .data = &number}},
+                     {.column = 1, .value = {.dtype = RV_FLOAT32, .data = &real}}};
+  OK(rv_writer_append(writer, cells, 2, false, error));
+}
+
+static void what_does_not_fit_the_server_before_but_this_one_is_taken(void **state)
+{
+  (void)state;
+  const rv_spec specs[] = {{.name = "a", .dtype = RV_INT32, .rank = 1, .shape = (const int64_t[]){1}},
+                           {.name = "a", .dtype = RV_FLOAT32, .rank = 1, .shape = (const int64_t[]){1}}};
+  const rv_signature signatures[] = {{.specs = &specs[0], .num_specs = 1}, {.specs = &specs[1], .num_specs = 1}};
+  rv_table_config before[] = {place_queue_like("a", 100), place_queue_like("weighted", 100)},
+                  after[] = {place_queue_like("a", 100), place_queue_like("weighted", 100), place_queue_like("b", 100)};
+  before[0].signature = &signatures[0];
+  after[0].signature = &signatures[1];
+  before[1].sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  test_place place;
+  place_open(&place, true, before, 2);
+  uint16_t port = rv_server_port(place.server, 0);
+  rv_writer *writers[2] = {place_writer(&place, (rv_writer_config){0}), NULL};
+  OK(rv_writer_wait_ready(writers[0], NULL, error));
+  append_pair(writers[0], 1, 0.5F);
+  OK(item_of_last(writers[0], "a", 0, 1, error));
+  OK(rv_writer_flush(writers[0], 0, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "\"a\"", item_of_last(writers[0], "a", 1, 1, error));
+  FAILS(RV_INVALID_ARGUMENT, "\"weighted\"", item_of_last(writers[0], "weighted", 0, -1, error));
+  FAILS(RV_NOT_FOUND, "\"b\"", item_of_last(writers[0], "b", 0, 1, error));
+
+  rv_server_free(place.server);
+  rv_store_unref(place.store);
+  rv_store_config config = {.size = sizeof config, .tables = after, .num_tables = 3};
+  OK(rv_store_new(&config, &place.store, error));
+  place_serve(&place, port);
+  uint64_t cursor = 0;
+  rv_item_info none;
+  size_t count;
+  OK(rv_client_items(place.client, "b", &cursor, &none, 1, &count, NULL, error)); /* the client has met it */
+  writers[1] = place_writer(&place, (rv_writer_config){0});
+  for (int i = 0; i < 2; i++) {
+    append_pair(writers[i], 2, 1.5F);
+    OK(item_of_last(writers[i], "b", 0, 1, error));
+    OK(item_of_last(writers[i], "weighted", 0, -1, error));
+    OK(item_of_last(writers[i], "a", 1, 1, error));
+    OK(rv_writer_flush(writers[i], 0, NULL, error));
+    OK(rv_writer_wait_ready(writers[i], NULL, error)); /* and what does not fit this one is refused at once */
+    FAILS(RV_INVALID_ARGUMENT, "\"a\"", item_of_last(writers[i], "a", 0, 1, error));
+    FAILS(RV_NOT_FOUND, "\"nowhere\"", item_of_last(writers[i], "nowhere", 0, 1, error));
+    rv_writer_free(writers[i]);
+  }
+  for (size_t i = 0; i < 3; i++) assert_int_equal(place_size(&place, after[i].name), 2);
+  place_close(&place);
+}
+
 /* ---- a whole writer ---- */
 
 enum { ITEMS = 3000, REPLACEMENTS = 12 };
@@ -196,6 +260,7 @@ int main(void)
       cmocka_unit_test(items_in_doubt_are_settled_by_the_next_server),
       cmocka_unit_test(two_servers_over_one_store_know_the_same_writers),
       cmocka_unit_test(a_server_with_a_lower_bound_keeps_no_more_writers_than_that),
+      cmocka_unit_test(what_does_not_fit_the_server_before_but_this_one_is_taken),
       cmocka_unit_test(a_writer_notices_nothing_but_a_pause),
   };
   return cmocka_run_group_tests_name("server restart", tests, NULL, NULL);
