@@ -16,7 +16,7 @@ typedef struct rv_checkpointer rv_checkpointer;
 
 typedef struct rv_checkpointer_config {
   size_t size;      /* sizeof(rv_checkpointer_config) */
-  const char *path; /* the root; made, with what is above it, when a checkpoint is first saved */
+  const char *path; /* the root; made, with what is above it, when it is first needed */
   /* One checkpoint's own directory, for stores that begin while the root has no checkpoint; NULL: none. One that cannot be used is
    * passed over with a warning. */
   const char *fallback_path;
@@ -38,6 +38,13 @@ RV_API rv_code rv_checkpointer_new(const rv_checkpointer_config *config, rv_chec
 RV_API rv_checkpointer *rv_checkpointer_ref(rv_checkpointer *checkpointer);
 RV_API void rv_checkpointer_unref(rv_checkpointer *checkpointer); /* NULL is fine */
 RV_API const char *rv_checkpointer_path(const rv_checkpointer *checkpointer);
+
+/* Whether checkpoints could be saved there, as far as that can be seen without making anything: the root, or what there is of the way to it,
+ * is a directory that this process may write to. RV_PERMISSION_DENIED, RV_FAILED_PRECONDITION (a file is in the way), ... */
+RV_API rv_code rv_checkpointer_check(const rv_checkpointer *checkpointer, rv_error *err);
+/* The same by doing it: makes the root, with what is above it, and writes a file there that goes again. A full disk is no error but a line of
+ * the log: it may have room by the time that it is needed. Blocks for as long as the disk does. */
+RV_API rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err);
 
 /* How far saving or restoring has come. */
 typedef struct rv_checkpoint_progress {
@@ -101,7 +108,8 @@ typedef struct rv_saver_config {
   int64_t every_journal_bytes;
 } rv_saver_config;
 
-/* RV_INVALID_ARGUMENT: something is missing or negative; RV_RESOURCE_EXHAUSTED: no thread, no memory. */
+/* RV_INVALID_ARGUMENT: something is missing or negative; RV_RESOURCE_EXHAUSTED: no thread, no memory. One that is to save by time, by inserts
+ * or for a journal fails as rv_checkpointer_prepare does; any other logs that (a warning). */
 RV_API rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err);
 /* Ends what is being saved (nothing of it stays), and waits for the thread. NULL is fine. */
 RV_API void rv_saver_free(rv_saver *saver);

@@ -33,7 +33,11 @@ static PyObject *saver_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                                   .every_inserts = every_inserts,
                                   .every_journal_bytes = journal_bytes};
   rv_error err;
-  if (rv_saver_new(&config, &self->saver, &err) != RV_OK) {
+  rv_code code;
+  Py_BEGIN_ALLOW_THREADS /* writes to the directory */
+  code = rv_saver_new(&config, &self->saver, &err);
+  Py_END_ALLOW_THREADS
+  if (code != RV_OK) {
     core_raise(state, &err);
     Py_CLEAR(self);
   }

@@ -236,6 +236,25 @@ rv_code rv_make_directories(const char *path, rv_error *err)
   return code;
 }
 
+rv_code rv_check_directories(const char *path, rv_error *err)
+{
+  char *copy = strdup(path);
+  if (copy == NULL) return rv_fail_memory(err, strlen(path));
+  struct stat info;
+  int number = stat(copy, &info) == 0 ? 0 : errno;
+  while (number == ENOENT) { /* up to the first that is there: the root of all is */
+    char *slash = strrchr(copy, '/');
+    if (slash == NULL || copy[1] == '\0') break;
+    slash[slash == copy] = '\0';
+    number = stat(copy, &info) == 0 ? 0 : errno;
+  }
+  if (number == 0 && !S_ISDIR(info.st_mode)) number = ENOTDIR;
+  if (number == 0 && access(copy, W_OK | X_OK) != 0) number = errno;
+  rv_code code = number == 0 ? RV_OK : rv_fail_system(err, number, "write to the directory", copy);
+  free(copy);
+  return code;
+}
+
 static void remove_left_behind(const char *root, const rv_env *env)
 {
   rv_dir_names found;

@@ -250,6 +250,36 @@ static void a_bad_fallback_is_passed_over_with_a_warning(void **state)
   rv_store_unref(store);
 }
 
+static void where_nothing_can_be_saved_is_told_before_anything_is(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  char file[200], below[240], fresh[200];
+  snprintf(file, sizeof file, "%s/file", f->top);
+  snprintf(below, sizeof below, "%s/a/b", file);
+  snprintf(fresh, sizeof fresh, "%s/fresh/a/b", f->top);
+  write_bytes(f->top, "file", "in the way", 10);
+  const char *const wrong[] = {file, below};
+  for (size_t i = 0; i < 2; i++) {
+    rv_checkpointer *bad = NULL;
+    const rv_checkpointer_config config = {.size = sizeof config, .path = wrong[i], .env = &f->env};
+    must(rv_checkpointer_new(&config, &bad, &err), &err);
+    assert_int_not_equal(rv_checkpointer_check(bad, &err), RV_OK);
+    assert_non_null(strstr(err.message, file));
+    assert_int_not_equal(rv_checkpointer_prepare(bad, &err), RV_OK);
+    assert_non_null(strstr(err.message, file));
+    rv_checkpointer_unref(bad);
+  }
+  rv_checkpointer *good = NULL;
+  const rv_checkpointer_config config = {.size = sizeof config, .path = fresh, .env = &f->env};
+  must(rv_checkpointer_new(&config, &good, &err), &err);
+  must(rv_checkpointer_check(good, &err), &err);
+  assert_int_not_equal(access(fresh, F_OK), 0); /* looking makes nothing */
+  must(rv_checkpointer_prepare(good, &err), &err);
+  assert_int_equal(count_entries(fresh), 0);
+  rv_checkpointer_unref(good);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -266,6 +296,7 @@ int main(void)
       TEST(a_saved_table_that_nobody_wants_stops_the_start),
       TEST(the_fallback_is_for_a_root_without_checkpoints),
       TEST(a_bad_fallback_is_passed_over_with_a_warning),
+      TEST(where_nothing_can_be_saved_is_told_before_anything_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

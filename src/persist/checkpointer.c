@@ -106,6 +106,28 @@ const char *rv_checkpointer_path(const rv_checkpointer *checkpointer)
   return checkpointer->path;
 }
 
+/* ---- looking whether it could save ---- */
+
+rv_code rv_checkpointer_check(const rv_checkpointer *checkpointer, rv_error *err)
+{
+  rv_code code = rv_check_directories(checkpointer->path, err);
+  if (code != RV_OK) rv_error_prefix(err, "no checkpoint could be saved");
+  return code;
+}
+
+rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
+{
+  rv_partial partial;
+  rv_error fault;
+  rv_code code = rv_partial_begin(checkpointer->path, &checkpointer->env, checkpointer->files, &partial, &fault);
+  if (code == RV_OK) rv_partial_drop(&partial, &checkpointer->env);
+  if (code == RV_OK) return RV_OK;
+  rv_error_prefix(&fault, "no checkpoint could be saved");
+  if (code != RV_RESOURCE_EXHAUSTED) return rv_error_copy(err, &fault);
+  rv_log(&checkpointer->env, RV_LOG_WARNING, "%s", fault.message);
+  return RV_OK;
+}
+
 /* ---- saving ---- */
 
 /* Waits for one that is under way, as long as the watch lets it. */

@@ -187,6 +187,16 @@ static rv_code take_journal(rv_saver *saver, rv_error *err)
       path);
 }
 
+/* Who saves by itself would fail again and again, unseen; who saves when it is asked to answers that with the error. */
+static rv_code prepare(const rv_saver *saver, rv_error *err)
+{
+  rv_error fault;
+  if (rv_checkpointer_prepare(saver->checkpointer, &fault) == RV_OK) return RV_OK;
+  if (saver->every_ns > 0 || saver->every_inserts > 0 || saver->journal != NULL) return rv_error_copy(err, &fault);
+  rv_log(&saver->env, RV_LOG_WARNING, "checkpoint: %s", fault.message);
+  return RV_OK;
+}
+
 rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *err)
 {
   rv_saver_config full = {0};
@@ -208,6 +218,7 @@ rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *er
   saver->last_ns = rv_monotonic_ns(&saver->env);
   saver->last_inserts = num_inserts(saver);
   code = take_journal(saver, err);
+  if (code == RV_OK) code = prepare(saver, err);
   if (code != RV_OK) {
     destroy(saver);
     return code;

@@ -190,6 +190,20 @@ def test_saving_by_itself_needs_a_place(tmp_path, every):
         serve(tmp_path, in_process=False, address="localhost:0", **dict.fromkeys(every, -1))
 
 
+@pytest.mark.parametrize("where", [{"in_process": True}, {"in_process": False, "address": "localhost:0"}])
+def test_a_server_that_is_to_save_by_itself_where_it_cannot_does_not_begin(tmp_path, where):
+    (tmp_path / "root").symlink_to(tmp_path / "gone")  # nobody, not even root, can make a directory of that
+    with pytest.raises(reverie.ReverieError, match="no checkpoint could be saved: .*root"):
+        serve(tmp_path / "root", **where, checkpoint_every_seconds=3600)
+
+
+def test_a_server_that_saves_when_asked_warns_where_it_cannot(tmp_path, capfd):
+    (tmp_path / "root").symlink_to(tmp_path / "gone")
+    with serve(tmp_path / "root", in_process=False, address="localhost:0") as server:
+        assert "no checkpoint could be saved" in capfd.readouterr().err
+        reverie.Client(server).add("t", 1)
+
+
 # ---- the classes ----
 
 
@@ -344,3 +358,27 @@ def test_the_program_saves_by_itself(tmp_path):
     whole = [entry for entry in os.listdir(root) if not entry.startswith(".")]
     assert len(whole) <= 3
     assert all((root / entry / "CHUNKS").exists() for entry in whole if (root / entry / "DONE").exists())
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_the_program_says_at_once_that_it_cannot_save(tmp_path, below):
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    flags = ["--port", "0", "--checkpoints", f"{file}{below}", "--table", "name=t"]
+    for more in (["--check"], []):
+        out = server_program.run(*flags, *more)
+        assert out.returncode == 2
+        assert out.stdout == ""
+        assert "no checkpoint could be saved" in out.stderr
+        assert f"{file}" in out.stderr
+        assert "Not a directory" in out.stderr
+
+
+def test_a_check_makes_no_directory_and_a_start_does(tmp_path):
+    root = tmp_path / "a" / "root"
+    flags = ["--port", "0", "--checkpoints", str(root), "--table", "name=t"]
+    out = server_program.run(*flags, "--check")
+    assert out.returncode == 0, out.stderr
+    assert os.listdir(tmp_path) == []
+    with server_program.Server(*flags):
+        assert os.listdir(root) == []

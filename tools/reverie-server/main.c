@@ -269,9 +269,11 @@ static int run(const settings *all, bool only_check)
   rv_journal *journal = NULL;
   if (code == RV_OK) code = make_store(all, NULL, &env, &store, &journal, &err);
   if (code == RV_OK) code = make_checkpointer(all, &env, &checkpointer, &err);
+  if (checkpointer != NULL && code == RV_OK) code = rv_checkpointer_check(checkpointer, &err);
   if (code == RV_OK) code = check_security(all, &err);
   if (code != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
+    rv_checkpointer_unref(checkpointer);
     rv_store_unref(store);
     return EXIT_CONFIG;
   }
@@ -284,7 +286,8 @@ static int run(const settings *all, bool only_check)
   if (checkpointer != NULL) {
     rv_store_unref(store); /* it has shown that the configuration is right */
     store = NULL;
-    code = make_store(all, checkpointer, &env, &store, &journal, &err);
+    code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
+    if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
     if (code != RV_OK) {
       fprintf(stderr, "reverie-server: %s\n", err.message);
       rv_checkpointer_unref(checkpointer);
