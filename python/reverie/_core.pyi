@@ -7,6 +7,16 @@ from numpy.typing import ArrayLike, NDArray
 version: str
 
 def check_rate_limiter(samples_per_insert: float, min_size_to_sample: int, min_diff: float, max_diff: float, /) -> None: ...
+def replay_batch(
+    data: Any,
+    table_size: int,
+    keys: ArrayLike,
+    probabilities: ArrayLike,
+    priorities: ArrayLike,
+    times_sampled: ArrayLike,
+    lengths: ArrayLike | None,
+    /,
+) -> ReplayBatch: ...
 
 @final
 class Structure:
@@ -99,6 +109,7 @@ class ReplayBatch:
     @property
     def table_size(self) -> int: ...
     def __len__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Client:
     def __init__(

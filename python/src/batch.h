@@ -22,6 +22,9 @@ typedef struct batch_object {
 /* Room for n items, nothing set. */
 batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths);
 
+/* The module's replay_batch(data, table_size, keys, probabilities, priorities, times_sampled, lengths): a batch of copies, for pickle. */
+PyObject *replay_batch_make(PyObject *module, PyObject *args);
+
 /* Arrays for n items of these columns: the caller's where `given` is set, those that `maker` makes where that is, else fresh ones. */
 typedef struct gathering {
   client_object *client;

@@ -52,16 +52,17 @@ batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths
 
 /* ---- reading a batch ---- */
 
+static const rv_dtype array_dtypes[] = {RV_UINT64, RV_FLOAT64, RV_FLOAT64, RV_INT32, RV_INT64}; /* of keys, probabilities, ... */
+
 static PyObject *batch_array(PyObject *object, void *closure)
 {
   batch_object *self = (batch_object *)object;
   size_t which = (size_t)(uintptr_t)closure;
   if (self->wrapped[which] == NULL) {
     void *const memory[] = {self->keys, self->probabilities, self->priorities, self->times_sampled, self->lengths};
-    static const rv_dtype dtypes[] = {RV_UINT64, RV_FLOAT64, RV_FLOAT64, RV_INT32, RV_INT64};
     if (memory[which] == NULL) Py_RETURN_NONE;
     int64_t shape[1] = {(int64_t)self->n};
-    self->wrapped[which] = (PyObject *)array_over(self->state, dtypes[which], 1, shape, memory[which], self->block, true);
+    self->wrapped[which] = (PyObject *)array_over(self->state, array_dtypes[which], 1, shape, memory[which], self->block, true);
   }
   Py_XINCREF(self->wrapped[which]);
   return self->wrapped[which];
@@ -92,6 +93,69 @@ static PyObject *batch_repr(PyObject *object)
   return PyUnicode_FromFormat("<ReplayBatch of %zu items from a table of %lld>", self->n, (long long)self->table_size);
 }
 
+/* ---- to other processes ---- */
+
+/* The arrays, and what makes a batch of them again. */
+static PyObject *batch_reduce(PyObject *object, PyObject *none)
+{
+  (void)none;
+  batch_object *self = (batch_object *)object;
+  PyObject *module = PyImport_ImportModule("reverie._core"), *make = NULL, *out = NULL;
+  if (module != NULL) make = PyObject_GetAttrString(module, "replay_batch");
+  Py_XDECREF(module);
+  PyObject *arrays[5] = {NULL};
+  bool ok = make != NULL;
+  for (size_t i = 0; ok && i < 5; i++) ok = (arrays[i] = batch_array(object, (void *)(uintptr_t)i)) != NULL;
+  if (ok)
+    out = Py_BuildValue("O(OLOOOOO)", make, self->data, (long long)self->table_size, arrays[0], arrays[1], arrays[2], arrays[3],
+                        arrays[4]);
+  for (size_t i = 0; i < 5; i++) Py_XDECREF(arrays[i]);
+  Py_XDECREF(make);
+  return out;
+}
+
+/* Copies one of a batch's arrays, of as many entries. */
+static int copy_array(PyObject *given, rv_dtype dtype, const core_state *state, size_t n, void *to)
+{
+  PyArray_Descr *descr = state->descr[dtype];
+  Py_INCREF(descr); /* which the call takes */
+  PyArrayObject *array = (PyArrayObject *)PyArray_FromAny(given, descr, 1, 1, NPY_ARRAY_CARRAY_RO, NULL);
+  if (array == NULL) return -1;
+  bool fits = (size_t)PyArray_DIM(array, 0) == n;
+  if (fits && n > 0) memcpy(to, PyArray_DATA(array), (size_t)PyArray_NBYTES(array));
+  if (!fits) PyErr_Format(PyExc_ValueError, "a batch of %zu items has an array of %zd", n, (Py_ssize_t)PyArray_DIM(array, 0));
+  Py_DECREF((PyObject *)array);
+  return fits ? 0 : -1;
+}
+
+PyObject *replay_batch_make(PyObject *module, PyObject *args)
+{
+  core_state *state = PyModule_GetState(module);
+  PyObject *data, *arrays[5];
+  long long table_size;
+  if (!PyArg_ParseTuple(args, "OLOOOOO:replay_batch", &data, &table_size, &arrays[0], &arrays[1], &arrays[2], &arrays[3],
+                        &arrays[4])) {
+    return NULL;
+  }
+  Py_ssize_t n = PyObject_Length(arrays[0]);
+  if (n < 0) return NULL;
+  bool has_lengths = arrays[4] != Py_None;
+  batch_object *batch = batch_new(state, NULL, (size_t)n, has_lengths);
+  if (batch == NULL) return NULL;
+  void *const memory[] = {batch->keys, batch->probabilities, batch->priorities, batch->times_sampled, batch->lengths};
+  bool ok = true;
+  for (size_t i = 0; ok && i < (has_lengths ? 5 : 4); i++)
+    ok = copy_array(arrays[i], array_dtypes[i], state, (size_t)n, memory[i]) == 0;
+  batch->table_size = table_size;
+  batch->data = Py_NewRef(data);
+  if (!ok) Py_CLEAR(batch);
+  return (PyObject *)batch;
+}
+
+static PyMethodDef batch_methods[] = {
+    {"__reduce__", batch_reduce, METH_NOARGS, "__reduce__($self, /)\n--\n\nFor pickle: its arrays, copied."},
+    {NULL, NULL, 0, NULL}};
+
 static PyGetSetDef batch_getset[] = {
     {"data", batch_data, NULL,
      "The items' columns, each [B, T, ...] or [B, ...], in a nest where sample_batch knows it, else in a list.", NULL},
@@ -109,6 +173,7 @@ static PyType_Slot batch_slots[] = {
     {Py_tp_traverse, CORE_SLOT(batch_traverse)},
     {Py_tp_clear, CORE_SLOT(batch_clear)},
     {Py_tp_getset, batch_getset},
+    {Py_tp_methods, batch_methods},
     {Py_tp_repr, CORE_SLOT(batch_repr)},
     {Py_sq_length, CORE_SLOT(batch_length)},
     {0, NULL}};

@@ -1,6 +1,9 @@
 """Client.insert and Client.sample, as Reverb has them."""
 
+import concurrent.futures
+import copy
 import itertools
+import multiprocessing
 import pickle
 import threading
 
@@ -166,6 +169,52 @@ def test_samples_are_pickled_and_compared_like_tuples(connect):
     assert again.data[0].tolist() == [1]
     assert reverie.SampleInfo.zeros() == (0, 0.0, 0, 0.0, 0)
     assert [dtype.name for dtype in reverie.SampleInfo.dtypes()] == ["uint64", "float64", "int64", "float64", "int32"]
+
+
+def same_batches(a, b):
+    assert type(a) is type(b) is reverie.ReplayBatch
+    assert a is not b
+    assert len(a) == len(b)
+    assert a.table_size == b.table_size
+    assert a.data.keys() == b.data.keys()
+    for name in a.data:
+        assert a.data[name].dtype == b.data[name].dtype
+        assert a.data[name].tolist() == b.data[name].tolist()
+    for field in ("keys", "probabilities", "priorities", "times_sampled", "lengths"):
+        mine, other = getattr(a, field), getattr(b, field)
+        assert (mine is None) == (other is None)
+        if mine is not None:
+            assert mine.dtype == other.dtype
+            assert mine.tolist() == other.tolist()
+            assert not np.shares_memory(mine, other)
+
+
+@pytest.mark.parametrize("unequal", ["error", "pad"])
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_batches_are_pickled_and_copied_whole(connect, unequal, protocol):
+    client = connect()
+    for i in range(9):
+        client.add("t", {"x": np.full(3, i, np.float32), "s": str(i)}, priority=float(i + 1))
+    batch = client.sample_batch("t", 5, unequal=unequal)
+    same_batches(batch, pickle.loads(pickle.dumps(batch, protocol)))
+    same_batches(batch, copy.deepcopy(batch))
+    same_batches(batch, copy.copy(batch))
+
+
+def test_another_process_may_sample_for_this_one():
+    table = make_table("t")
+    with reverie.Server([table], in_process=False, address="127.0.0.1:0") as server:
+        client = reverie.Client(server.address)
+        client.add("t", {"x": np.arange(4), "s": "text"})
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            batch = pool.submit(sample_there, server.address).result(timeout=60)
+    assert batch.data[1].tolist() == [[0, 1, 2, 3]]
+    assert batch.data[0].tolist() == [b"text"]
+    assert batch.keys.dtype == np.uint64
+
+
+def sample_there(address):
+    return reverie.Client(address).sample_batch("t", 1)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:notaport", "host:99999", "unix:", "", ":::"])
