@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -53,6 +54,13 @@ def test_an_actor_and_a_learner_meet_at_a_server(examples, tmp_path):
         finally:
             server.terminate()
             assert server.wait(30) == 0
+
+
+def test_the_readmes_program_builds_and_runs(examples, tmp_path):
+    _, env = examples
+    (code,) = re.findall(r"^```c\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "x.c").write_text(code)
+    run("sh", "-c", f"cd {tmp_path} && cc $(pkg-config --cflags reverie) x.c $(pkg-config --libs reverie) -o x && ./x", env=env)
 
 
 def test_an_example_without_a_server_says_so(examples, tmp_path):
