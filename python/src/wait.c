@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "core.h"
 #include "interrupts.h"
 
@@ -11,13 +13,40 @@ static void let_go(void *context)
   if (wait->thread == NULL) wait->thread = PyEval_SaveThread();
 }
 
-/* Asked on the thread that waits. Only the main thread runs signal handlers; on the others this costs ten turns of the GIL a
- * second. */
+/* Of a thread that has waited: does it run Python's signal handlers? */
+static _Thread_local struct {
+  bool handlers;
+  pid_t pid; /* of the process in which that was asked; 0: it was not */
+} here;
+
+/* The main thread of the main interpreter runs them, and only there set_wakeup_fd is no ValueError (but an OSError: -2 is no file). The module
+ * threading takes for the main thread who imported it first, or the greenlet that somebody put there. */
+static void ask_who_runs_here(void)
+{
+  if (here.pid != 0) return;
+  PyObject *module = PyImport_ImportModule("signal");
+  PyObject *old = module == NULL ? NULL : PyObject_CallMethod(module, "set_wakeup_fd", "i", -2);
+  here.handlers = PyErr_Occurred() == NULL || !PyErr_ExceptionMatches(PyExc_ValueError);
+  here.pid = getpid();
+  PyErr_Clear();
+  Py_XDECREF(old);
+  Py_XDECREF(module);
+}
+
+/* The thread that forked is its child's main thread. */
+static bool runs_handlers(void)
+{
+  return here.handlers || here.pid != getpid();
+}
+
+/* Asked on the thread that waits. Only one that runs handlers takes the GIL for it: another might be ended there, by an interpreter that exits,
+ * while those who would wake it still know its stack. */
 static bool signal_raised(void *context)
 {
   core_wait *wait = context;
   if (wait->raised) return true;
   if (in_graph) return interrupts_stuck(in_graph_since_ns);
+  if (!runs_handlers()) return false;
   if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
   wait->raised = PyErr_CheckSignals() != 0;
   if (wait->raised) PyErr_Fetch(&wait->exception[0], &wait->exception[1], &wait->exception[2]);
@@ -31,6 +60,7 @@ void core_wait_begin_short(core_wait *wait, int64_t timeout_ms, rv_cancel *cance
       (rv_wait){.timeout_ms = timeout_ms, .cancel = cancel, .interrupted = signal_raised, .context = wait, .blocking = let_go};
   wait->raised = false;
   wait->thread = NULL;
+  ask_who_runs_here();
 }
 
 void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel)

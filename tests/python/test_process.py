@@ -92,6 +92,33 @@ def test_ctrl_c_ends_a_blocked_call_whichever_thread_the_system_tells(call):
     assert run(program) == "interrupted\n"
 
 
+def test_ctrl_c_ends_a_blocked_call_of_a_child_that_another_thread_than_the_main_one_forked():
+    """That thread, which has waited before, is the child's main thread."""
+    program = """
+    server = reverie.Server([table()], in_process=True)
+    def fork():
+        try:
+            reverie.Client(server).sample_batch("t", 1, timeout=0.01)
+        except reverie.DeadlineExceededError:
+            pass
+        pid = os.fork()
+        if pid == 0:
+            own = reverie.Server([table()], in_process=True)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                reverie.Client(own).sample_batch("t", 1, timeout=50)
+            except KeyboardInterrupt:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    """
+    assert run(program) == "0\n"
+
+
 def test_ctrl_c_ends_a_call_on_a_server_that_is_not_there():
     program = """
     client = reverie.Client("127.0.0.1:1")
@@ -243,6 +270,27 @@ def test_exit_with_everything_open_neither_hangs_nor_crashes(where, kept):
         threading.Thread(target=lambda: writer.flush(), daemon=True).start()
         time.sleep(0.1)
     print("end")
+    """
+    assert run(program) == "end\n"
+
+
+def test_what_the_interpreter_takes_down_may_let_threads_run_that_wait():
+    """Then the interpreter ends threads that ask for its lock; who waits must not ask, for its server still knows it."""
+    program = """
+    server = reverie.Server([table()], in_process=True)
+    client = reverie.Client(server)
+    for _ in range(16):
+        threading.Thread(target=client.sample_batch, args=("t", 1), kwargs=dict(timeout=None), daemon=True).start()
+    while client.server_info()["t"].num_waiting_samples < 16:
+        pass
+    class Last:
+        def __del__(self):
+            time.sleep(0.3)
+            sys.server.stop()
+            del sys.server
+            os.write(1, b"end\\n")
+    sys.server, last = server, Last()
+    del server
     """
     assert run(program) == "end\n"
 
