@@ -119,7 +119,18 @@ PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_err
 
 /* ---- a lock for objects that belong to one thread at a time ---- */
 
-/* Takes the lock, waiting without the GIL if somebody else has it; -1 if a signal handler raised meanwhile. */
-int core_lock(PyThread_type_lock lock);
+typedef struct core_mutex {
+  PyThread_type_lock lock;
+  unsigned long owner; /* the thread that has it, 0: nobody; read and changed with the GIL */
+} core_mutex;
+
+int core_mutex_init(core_mutex *mutex); /* -1 with MemoryError; fini is allowed then, too */
+void core_mutex_fini(core_mutex *mutex);
+/* Takes the lock, waiting without the GIL if another thread has it; -1 if a signal handler raised meanwhile. If this thread has it already,
+ * -1 with RuntimeError: a signal handler or a finaliser, which runs inside its call, would wait for itself. */
+int core_lock(core_mutex *mutex);
+void core_unlock(core_mutex *mutex);
+/* Does this thread have it? */
+bool core_locked_here(const core_mutex *mutex);
 
 #endif

@@ -24,7 +24,7 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   if (self == NULL) return NULL;
   self->state = state;
   self->sampler = NULL;
-  self->lock = PyThread_allocate_lock();
+  self->cancel = NULL;
   self->max_samples = max_samples;
   self->timeout_ms = timeout_ms;
   self->ahead.max_in_flight = max_in_flight;
@@ -41,15 +41,20 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   Py_INCREF(table);
   self->table = table;
   self->structure = NULL;
-  if (self->lock == NULL) {
-    PyErr_NoMemory();
+  rv_error err;
+  if (core_mutex_init(&self->mutex) < 0) {
+    Py_CLEAR(self);
+  } else if (rv_cancel_new(&self->cancel, &err) != RV_OK) {
+    core_raise(state, &err);
     Py_CLEAR(self);
   }
   return (PyObject *)self;
 }
 
-static void free_sampler(rv_sampler *sampler)
+static void free_sampler(sampler_object *self)
 {
+  rv_sampler *sampler = self->sampler;
+  self->sampler = NULL;
   if (sampler == NULL) return;
   Py_BEGIN_ALLOW_THREADS
   rv_sampler_free(sampler);
@@ -60,10 +65,9 @@ static void sampler_dealloc(PyObject *object)
 {
   sampler_object *self = (sampler_object *)object;
   PyTypeObject *type = Py_TYPE(object);
-  rv_sampler *sampler = self->sampler;
-  self->sampler = NULL;
-  free_sampler(sampler);
-  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  free_sampler(self);
+  rv_cancel_free(self->cancel);
+  core_mutex_fini(&self->mutex);
   Py_XDECREF((PyObject *)self->client);
   Py_XDECREF(self->table);
   Py_XDECREF((PyObject *)self->structure);
@@ -161,7 +165,7 @@ int sampler_open(sampler_object *self)
   }
   if (self->unpack) {
     int64_t timeout_ms = self->timeout_ms;
-    handle_object *handle = client_handle(self->client, self->table, &timeout_ms, NULL);
+    handle_object *handle = client_handle(self->client, self->table, &timeout_ms, self->cancel);
     if (handle == NULL) return -1;
     Py_XINCREF((PyObject *)handle->signature);
     self->structure = handle->signature;
@@ -177,19 +181,28 @@ int sampler_open(sampler_object *self)
       .max_samples_per_stream = self->ahead.samples_per_stream,
       .rate_limiter_timeout_ms = self->ahead.limiter_timeout_ms,
   };
+  rv_sampler *sampler = NULL; /* close looks at ours meanwhile */
   rv_error err;
   rv_code code;
   Py_BEGIN_ALLOW_THREADS
-  code = rv_sampler_new(self->client->client, &config, &self->sampler, &err);
+  code = rv_sampler_new(self->client->client, &config, &sampler, &err);
   Py_END_ALLOW_THREADS
+  self->sampler = sampler;
   if (code != RV_OK) core_raise(self->state, &err);
   return code == RV_OK ? 0 : -1;
 }
 
+/* At the end, or after an error, what was fetched ahead is given back. */
+static void leave(sampler_object *self)
+{
+  if (self->ended) free_sampler(self);
+  core_unlock(&self->mutex);
+}
+
 static PyObject *next_locked(sampler_object *self)
 {
-  if (self->ended) return NULL;
-  if (sampler_open(self) < 0) return NULL;
+  if (self->ended || sampler_open(self) < 0) return NULL;
+  if (self->ended) return NULL; /* closed while it was opened */
   rv_sample *sample = NULL;
   rv_error err;
   core_wait wait;
@@ -202,7 +215,7 @@ static PyObject *next_locked(sampler_object *self)
     return out;
   }
   if (wait.raised) return NULL; /* by a signal handler; the sequence goes on */
-  self->ended = code != RV_DEADLINE_EXCEEDED;
+  if (code != RV_DEADLINE_EXCEEDED) self->ended = true;
   if (code != RV_OUT_OF_RANGE) core_raise(self->state, &err);
   return NULL;
 }
@@ -210,16 +223,9 @@ static PyObject *next_locked(sampler_object *self)
 static PyObject *sampler_next(PyObject *object)
 {
   sampler_object *self = (sampler_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   PyObject *out = next_locked(self);
-  if (out == NULL) { /* the end, or an error: let go of what was fetched ahead */
-    if (self->ended) {
-      rv_sampler *sampler = self->sampler;
-      self->sampler = NULL;
-      free_sampler(sampler);
-    }
-  }
-  PyThread_release_lock(self->lock);
+  leave(self);
   return out;
 }
 
@@ -266,9 +272,9 @@ static PyObject *sampler_raw(PyObject *object, PyObject *none)
 {
   (void)none;
   sampler_object *self = (sampler_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   PyObject *out = raw_locked(self);
-  PyThread_release_lock(self->lock);
+  leave(self);
   return out;
 }
 
@@ -277,12 +283,11 @@ PyObject *sampler_close(PyObject *object, PyObject *none)
   (void)none;
   sampler_object *self = (sampler_object *)object;
   self->ended = true;
+  rv_cancel_fire(self->cancel);
   if (self->sampler != NULL) rv_sampler_cancel(self->sampler);
-  if (core_lock(self->lock) < 0) return NULL;
-  rv_sampler *sampler = self->sampler;
-  self->sampler = NULL;
-  free_sampler(sampler);
-  PyThread_release_lock(self->lock);
+  if (core_locked_here(&self->mutex)) Py_RETURN_NONE; /* a signal handler's: the call that it interrupted ends, and lets go */
+  if (core_lock(&self->mutex) < 0) return NULL;
+  leave(self);
   Py_RETURN_NONE;
 }
 

@@ -11,7 +11,8 @@ typedef struct sampler_object {
   PyObject *table;
   structure_object *structure; /* NULL: flat lists */
   rv_sampler *sampler;         /* made at the first next */
-  PyThread_type_lock lock;
+  core_mutex mutex;
+  rv_cancel *cancel; /* fired by close, for what waits before there is a sampler */
   int64_t max_samples;
   int64_t timeout_ms; /* for each sample */
   struct {            /* as in rv_sampler_config */

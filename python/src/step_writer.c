@@ -7,7 +7,7 @@ typedef struct step_writer_object {
   core_state *state;
   client_object *client;
   rv_step_writer *writer;
-  PyThread_type_lock lock; /* a writer belongs to one thread at a time */
+  core_mutex mutex; /* a writer belongs to one thread at a time */
 } step_writer_object;
 
 static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -30,9 +30,12 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   if (self == NULL) return NULL;
   self->state = state;
   self->writer = NULL;
-  self->lock = PyThread_allocate_lock();
   Py_INCREF(client);
   self->client = (client_object *)client;
+  if (core_mutex_init(&self->mutex) < 0) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
@@ -40,8 +43,7 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   if (code == RV_OK) code = rv_step_writer_wait_ready(self->writer, &wait.wait, &err);
   core_wait_end(&wait, code);
   if (code != RV_OK) core_wait_raise(state, &wait, &err);
-  if (self->lock == NULL) PyErr_NoMemory();
-  if (code != RV_OK || self->lock == NULL) Py_CLEAR(self);
+  if (code != RV_OK) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -55,7 +57,7 @@ static void step_writer_dealloc(PyObject *object)
     rv_step_writer_free(writer);
     Py_END_ALLOW_THREADS
   }
-  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  core_mutex_fini(&self->mutex);
   Py_DECREF((PyObject *)self->client);
   PyObject_Free(object);
   Py_DECREF((PyObject *)type);
@@ -80,13 +82,13 @@ static PyObject *append(step_writer_object *self, PyObject *args, append_functio
     Py_INCREF(value);
     ok = scratch_hold(&s, value) == 0 && tensor_from_object(self->state, &s, value, RV_DTYPE_INVALID, &columns[i]) == 0;
   }
-  if (ok && (ok = core_lock(self->lock) == 0)) {
+  if (ok && (ok = core_lock(&self->mutex) == 0)) {
     rv_error err;
     core_wait wait;
     core_wait_begin(&wait, timeout_ms, NULL);
     rv_code code = function(self->writer, columns, n, &wait.wait, &err);
     core_wait_end(&wait, code);
-    PyThread_release_lock(self->lock);
+    core_unlock(&self->mutex);
     ok = code == RV_OK;
     if (!ok) core_wait_raise(self->state, &wait, &err);
   }
@@ -123,7 +125,7 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
     naming = structure_naming((structure_object *)structure);
   }
   const char *text = core_text(table, "table");
-  if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(self->lock) < 0) return NULL;
+  if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(&self->mutex) < 0) return NULL;
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
@@ -132,7 +134,7 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
   rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
   rv_step_writer_name_columns(self->writer, NULL, 0);
   core_wait_end(&wait, code);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
 }
@@ -141,13 +143,13 @@ static PyObject *step_writer_flush(PyObject *object, PyObject *timeout)
 {
   step_writer_object *self = (step_writer_object *)object;
   int64_t timeout_ms;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(self->lock) < 0) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(&self->mutex) < 0) return NULL;
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_step_writer_flush(self->writer, &wait.wait, &err);
   core_wait_end(&wait, code);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
 }
@@ -156,9 +158,9 @@ static PyObject *step_writer_discard(PyObject *object, PyObject *none)
 {
   (void)none;
   step_writer_object *self = (step_writer_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   size_t n = rv_step_writer_discard_failed(self->writer);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   return PyLong_FromSize_t(n);
 }
 
@@ -169,13 +171,13 @@ static PyObject *step_writer_close(PyObject *object, PyObject *args)
   PyObject *timeout;
   int64_t timeout_ms;
   if (!PyArg_ParseTuple(args, "pO:close", &retry, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_step_writer_close(self->writer, retry != 0, &wait.wait, &err);
   core_wait_end(&wait, code);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
 }
@@ -184,23 +186,23 @@ static PyObject *step_writer_abandon(PyObject *object, PyObject *none)
 {
   (void)none;
   step_writer_object *self = (step_writer_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   size_t lost;
   Py_BEGIN_ALLOW_THREADS
   lost = rv_step_writer_abandon(self->writer);
   Py_END_ALLOW_THREADS
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   return PyLong_FromSize_t(lost);
 }
 
 static PyObject *step_writer_attribute(PyObject *object, void *closure)
 {
   step_writer_object *self = (step_writer_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   int64_t steps = rv_step_writer_num_steps(self->writer);
   uint64_t episode_id = rv_step_writer_episode_id(self->writer);
   bool closed = rv_step_writer_is_closed(self->writer);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   switch ((uintptr_t)closure) {
   case 0: return PyLong_FromLongLong(steps);
   case 1: return PyLong_FromUnsignedLongLong(episode_id);

@@ -11,18 +11,14 @@ static stream_object *stream_around(core_state *state, client_object *client)
   self->state = state;
   self->structured = NULL;
   self->writer = NULL;
-  self->closed = false;
+  self->closed = self->close_on_leaving = false;
   self->cancel = NULL;
   self->generation = 0;
   Py_INCREF((PyObject *)client);
   self->client = client;
-  self->lock = PyThread_allocate_lock();
-  if (self->lock == NULL) {
-    Py_DECREF((PyObject *)self);
-    PyErr_NoMemory();
-    return NULL;
-  }
-  return self;
+  if (core_mutex_init(&self->mutex) == 0) return self;
+  Py_DECREF((PyObject *)self);
+  return NULL;
 }
 
 /* The stream whose writer was made, or could not be. */
@@ -82,7 +78,7 @@ static void stream_dealloc(PyObject *object)
   PyTypeObject *type = Py_TYPE(object);
   free_writer(self);
   if (self->cancel != NULL) rv_cancel_free(self->cancel);
-  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  core_mutex_fini(&self->mutex);
   Py_XDECREF((PyObject *)self->client);
   PyObject_Free(object);
   Py_DECREF((PyObject *)type);
@@ -96,20 +92,30 @@ static int raise_closed(stream_object *self)
 
 int stream_enter(stream_object *self)
 {
-  if (core_lock(self->lock) < 0) return -1;
+  if (core_lock(&self->mutex) < 0) return -1;
   if (!self->closed) return 0;
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   return raise_closed(self);
 }
 
 int stream_enter_to_read(stream_object *self)
 {
-  return core_lock(self->lock);
+  return core_lock(&self->mutex);
+}
+
+static void close_writer(stream_object *self)
+{
+  if (self->writer == NULL) return;
+  Py_BEGIN_ALLOW_THREADS
+  rv_writer_close(self->writer);
+  Py_END_ALLOW_THREADS
 }
 
 void stream_leave(stream_object *self)
 {
-  PyThread_release_lock(self->lock);
+  if (self->close_on_leaving) close_writer(self);
+  self->close_on_leaving = false;
+  core_unlock(&self->mutex);
 }
 
 int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t bytes, bool partial_step)
@@ -133,7 +139,8 @@ int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t by
 static PyObject *raise_wait(stream_object *self, const core_wait *wait, const rv_error *err)
 {
   if (err->code != RV_CANCELLED || wait->raised || !self->closed) return core_wait_raise(self->state, wait, err);
-  return PyErr_Format(self->state->errors[RV_CANCELLED], "the writer was closed by another thread meanwhile (%s)", err->message);
+  return PyErr_Format(self->state->errors[RV_CANCELLED],
+                      "the writer was closed meanwhile, by another thread or a signal handler (%s)", err->message);
 }
 
 PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
@@ -185,13 +192,13 @@ PyObject *stream_close(stream_object *self)
 {
   self->closed = true;
   if (self->cancel != NULL) rv_cancel_fire(self->cancel);
-  if (core_lock(self->lock) < 0) return NULL;
-  if (self->writer != NULL) {
-    Py_BEGIN_ALLOW_THREADS
-    rv_writer_close(self->writer);
-    Py_END_ALLOW_THREADS
+  if (core_locked_here(&self->mutex)) {
+    self->close_on_leaving = true;
+    Py_RETURN_NONE;
   }
-  PyThread_release_lock(self->lock);
+  if (core_lock(&self->mutex) < 0) return NULL;
+  close_writer(self);
+  core_unlock(&self->mutex);
   Py_RETURN_NONE;
 }
 
@@ -214,11 +221,11 @@ PyObject *client_give_idle(PyObject *object, PyObject *stream)
   if (!PyObject_TypeCheck(stream, client->state->stream_type)) return PyErr_Format(PyExc_TypeError, "a Stream is needed");
   stream_object *self = (stream_object *)stream;
   if (client->num_idle == CLIENT_IDLE_WRITERS || self->client != client) return stream_close(self);
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   if (!self->closed) client->idle[client->num_idle++] = self->writer;
   if (!self->closed) self->writer = NULL;
   self->closed = true;
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   Py_RETURN_NONE;
 }
 

@@ -13,10 +13,11 @@ typedef struct stream_object {
   client_object *client;
   rv_structured_writer *structured; /* whose the writer is; NULL: the writer is this object's own */
   rv_writer *writer;
-  bool closed;       /* changed and read with the GIL; the lock is taken after it */
+  bool closed;       /* changed and read with the GIL; the mutex is taken after it */
   rv_cancel *cancel; /* fired by close; NULL: a stream that nobody else can close */
-  PyThread_type_lock lock;
-  uint64_t generation; /* times the history was cleared */
+  core_mutex mutex;
+  bool close_on_leaving; /* close was called inside a call of the same thread, by a signal handler, say */
+  uint64_t generation;   /* times the history was cleared */
 } stream_object;
 
 stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config);
@@ -35,7 +36,8 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms);
 PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms);
 /* Takes no lock: another thread may be waiting with it. */
 PyObject *stream_status(stream_object *self);
-/* Drops what was not sent or confirmed; a call of another thread that waits is cancelled. The history can still be read while somebody holds a column of it. */
+/* Drops what was not sent or confirmed; a call that waits is cancelled, be it another thread's or one of this thread that a signal handler
+ * interrupted, which then closes as it ends. The history can still be read while somebody holds a column of it. */
 PyObject *stream_close(stream_object *self);
 
 /* ---- rows that items refer to ---- */

@@ -285,8 +285,8 @@ static PyMethodDef structured_methods[] = {
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
     {"close", structured_close, METH_NOARGS,
      "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, and a flush or end_episode "
-     "that another thread is in\n"
-     "ends with CancelledError. Idempotent."},
+     "that another thread is in,\n"
+     "or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef structured_getset[] = {

@@ -9,7 +9,7 @@ typedef struct transitions_object {
   structure_object *structure;
   rv_transitions *transitions;
   size_t num_envs;
-  PyThread_type_lock lock; /* a writer belongs to one thread at a time */
+  core_mutex mutex; /* a writer belongs to one thread at a time */
 } transitions_object;
 
 /* ---- new and free ---- */
@@ -61,7 +61,6 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
   self->state = state;
   self->transitions = NULL;
   self->num_envs = (size_t)num_envs;
-  self->lock = PyThread_allocate_lock();
   Py_INCREF(client);
   self->client = (client_object *)client;
   Py_INCREF(structure);
@@ -75,11 +74,7 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
                                   .columns = columns_of(&s, self->structure, next, stack),
                                   .num_columns = self->structure->num_leaves,
                                   .naming = structure_naming(self->structure)};
-  bool ok = config.columns != NULL;
-  if (ok && self->lock == NULL) {
-    PyErr_NoMemory();
-    ok = false;
-  }
+  bool ok = core_mutex_init(&self->mutex) == 0 && config.columns != NULL;
   if (ok && rv_transitions_new(self->client->client, &config, &self->transitions, &err) != RV_OK) {
     core_raise(state, &err);
     ok = false;
@@ -99,7 +94,7 @@ static void transitions_dealloc(PyObject *object)
     rv_transitions_free(transitions);
     Py_END_ALLOW_THREADS
   }
-  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  core_mutex_fini(&self->mutex);
   Py_DECREF((PyObject *)self->structure);
   Py_DECREF((PyObject *)self->client);
   PyObject_Free(object);
@@ -175,7 +170,7 @@ static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssi
   const double *priorities;
   rv_tensor *columns = tensors_of(self, given[0], &s, &bytes);
   bool ok = columns != NULL && priorities_of(self, given[1], &s, &priorities) == 0;
-  if (ok && (ok = core_lock(self->lock) == 0)) {
+  if (ok && (ok = core_lock(&self->mutex) == 0)) {
     rv_error err;
     core_wait wait;
     if (self->client->in_process && bytes <= CLIENT_SMALL_BYTES)
@@ -185,7 +180,7 @@ static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssi
     rv_code code =
         rv_transitions_add(self->transitions, columns, self->structure->num_leaves, priorities, NULL, &wait.wait, &err);
     core_wait_end(&wait, code);
-    PyThread_release_lock(self->lock);
+    core_unlock(&self->mutex);
     ok = code == RV_OK;
     if (!ok) core_wait_raise(self->state, &wait, &err);
   }
@@ -198,13 +193,13 @@ static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
 {
   transitions_object *self = (transitions_object *)object;
   int64_t timeout_ms;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(self->lock) < 0) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(&self->mutex) < 0) return NULL;
   rv_error err;
   core_wait wait;
   core_wait_begin(&wait, timeout_ms, NULL);
   rv_code code = rv_transitions_flush(self->transitions, &wait.wait, &err);
   core_wait_end(&wait, code);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
   Py_RETURN_NONE;
 }
@@ -213,9 +208,9 @@ static PyObject *transitions_discard(PyObject *object, PyObject *none)
 {
   (void)none;
   transitions_object *self = (transitions_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   size_t n = rv_transitions_discard_failed(self->transitions);
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   return PyLong_FromSize_t(n);
 }
 
@@ -223,12 +218,12 @@ static PyObject *transitions_close(PyObject *object, PyObject *none)
 {
   (void)none;
   transitions_object *self = (transitions_object *)object;
-  if (core_lock(self->lock) < 0) return NULL;
+  if (core_lock(&self->mutex) < 0) return NULL;
   size_t lost;
   Py_BEGIN_ALLOW_THREADS
   lost = rv_transitions_close(self->transitions);
   Py_END_ALLOW_THREADS
-  PyThread_release_lock(self->lock);
+  core_unlock(&self->mutex);
   return PyLong_FromSize_t(lost);
 }
 

@@ -121,16 +121,3 @@ PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_err
 {
   return wait->raised ? NULL : core_raise(state, err);
 }
-
-int core_lock(PyThread_type_lock lock)
-{
-  if (PyThread_acquire_lock(lock, NOWAIT_LOCK)) return 0;
-  for (;;) {
-    PyLockStatus status;
-    Py_BEGIN_ALLOW_THREADS
-    status = PyThread_acquire_lock_timed(lock, 50000, 0);
-    Py_END_ALLOW_THREADS
-    if (status == PY_LOCK_ACQUIRED) return 0;
-    if (PyErr_CheckSignals() != 0) return -1;
-  }
-}

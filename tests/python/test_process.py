@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
+from waiting import Call
 
 PRELUDE = """
 import os, signal, sys, threading, time, gc
@@ -356,6 +358,18 @@ def test_closing_a_sequence_from_another_thread_ends_its_wait(connect):
     samples.close()
     consumer.join()
     assert all(isinstance(each, reverie.errors.CancelledError) for each in result)
+
+
+def test_closing_a_sequence_ends_its_wait_for_a_server_that_does_not_answer():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = reverie.Client(f"127.0.0.1:{listener.getsockname()[1]}")
+        samples = client.sample("t", unpack_as_table_signature=True)
+        consumer = Call(next, samples)
+        listener.accept()[0].close()  # it asks for the signature, and goes on asking
+        assert Call(samples.close).join() is None
+        assert isinstance(consumer.join(), reverie.errors.CancelledError)
+        with pytest.raises(StopIteration):
+            next(samples)
 
 
 def test_other_threads_run_while_a_call_waits(connect):

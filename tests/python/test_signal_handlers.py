@@ -1,0 +1,112 @@
+"""A signal handler runs on the main thread, in the middle of whatever that does, a call of Reverie's that waits included: it may close or
+stop what waits, and whatever else it calls of the same object is an error instead of a wait for itself. Each test runs a program."""
+
+import pytest
+from test_process import run
+
+WHERE = pytest.mark.parametrize("address", ["server", "server.address"], ids=["in process", "remote"])
+
+# What the main thread waits in, what closes that, and what tells a handler whether it does: a call that is refused inside another.
+CLOSED = {
+    "TrajectoryWriter.flush": ("writer.flush()", "writer", "writer.episode_steps", "FailedPreconditionError"),
+    "TrajectoryWriter.end_episode": ("writer.end_episode()", "writer", "writer.episode_steps", "FailedPreconditionError"),
+    "StructuredWriter.flush": ("structured.flush()", "structured", "structured.step_is_open", "FailedPreconditionError"),
+    "sample": ("next(samples)", "samples", "next(samples)", "StopIteration"),
+}
+
+
+@WHERE
+@pytest.mark.parametrize("call", CLOSED)
+def test_a_handler_closes_what_its_thread_waits_in_and_the_wait_ends(address, call):
+    waits, waited_for, asks, again = CLOSED[call]
+    program = f"""
+    from reverie import structured as patterns
+    server = reverie.Server([table(), reverie.Table.queue("q", 1)], address="127.0.0.1:0")
+    client = reverie.Client({address})
+    client.add("q", 0)
+    if {waited_for == "writer"}:
+        writer = client.trajectory_writer(1)
+        writer.append([1])
+        writer.create_item("q", 1.0, [writer.history[0][-1:]])
+    elif {waited_for == "structured"}:
+        config = patterns.create_config(
+            patterns.pattern_from_transform([None], lambda reference: [reference[0][-1]]), "q")
+        structured = client.structured_writer([config])
+        structured.append([1])
+    else:
+        samples = client.sample("t", 5)
+    def close(*_):
+        try:
+            {asks}
+        except RuntimeError as error:
+            if "inside another call" in str(error):
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                {waited_for}.close()
+    signal.signal(signal.SIGALRM, close)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # until one comes while it waits
+        {waits}
+    except reverie.errors.CancelledError:
+        print("cancelled")
+    try:
+        {waits}
+    except (RuntimeError, StopIteration) as error:
+        print(type(error).__name__)
+    while client.server_info()["q"].num_waiting_inserts or client.server_info()["t"].num_waiting_samples:
+        pass  # what was closed waits no longer
+    """
+    assert run(program) == f"cancelled\n{again}\n"
+
+
+# What is made, what puts an item into a queue of one, what waits then, what a handler asks of it, and how it ends.
+REFUSED = {
+    "TrajectoryWriter": (
+        "writer = client.trajectory_writer(1)",
+        "writer.append([1]); writer.create_item('q', 1.0, [writer.history[0][-1:]])",
+        "writer.flush()",
+        "writer.append([2])",
+        "writer.close()",
+    ),
+    "Writer": (
+        "writer = client.writer(1)",
+        "writer.append([1]); writer.create_item('q', 1, 1.0)",
+        "writer.close()",
+        "repr(writer)",
+        "pass",
+    ),
+    "Transitions": (
+        "writer = client.transitions('q', 1)",
+        "writer.add(np.ones(1))",
+        "writer.add(np.ones(1), timeout=None); writer.flush()",
+        "writer.flush(timeout=0)",
+        "writer.close()",
+    ),
+}
+
+
+@WHERE
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_else_a_handler_calls_of_what_its_thread_waits_in_is_an_error_that_says_why(address, kind):
+    made, filled, waits, asks, closed = REFUSED[kind]
+    program = f"""
+    server = reverie.Server([reverie.Table.queue("q", 1)], address="127.0.0.1:0")
+    client = reverie.Client({address})
+    {made}
+    {filled}
+    {filled if kind != "Transitions" else ""}  # its next add waits itself, in process
+    def ask(*_):
+        try:
+            {asks}
+        except reverie.errors.DeadlineExceededError:
+            pass
+    signal.signal(signal.SIGALRM, ask)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # until one comes while it waits
+        {waits}
+    except RuntimeError as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print("signal handler" in str(error))
+    ask()  # outside of the call it may
+    {closed}
+    """
+    assert run(program) == "True\n"
