@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _inproc
+from reverie._latch import Latch
 from reverie.batches import LOOK
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, FailedPreconditionError, OpenPortWarning, UnavailableError
@@ -129,8 +130,8 @@ class Server:
         max_bytes_per_identity: int = 0,
     ) -> None:
         self._process = os.getpid()
-        self._stopped = threading.Event()
-        self._stop_lock = threading.Lock()
+        self._stopped = Latch()
+        self._stop_lock = threading.RLock()  # a signal handler may stop it while its thread does
         self._server: _core.Server | None = None
         self._name: str | None = None
         self._port: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from reverie.table_info import TableInfo, options_of
 
 if TYPE_CHECKING:
     from reverie import _core
+    from reverie._latch import Latch
 
 __all__ = ["Table"]
 
@@ -91,7 +91,7 @@ class Table:
         self._signature = specs.canonical_signature(signature)
         self._encoded = None if self._signature is None else _encode_signature(self._signature)
         self._store: _core.Store | None = None
-        self._server_stopped: threading.Event | None = None
+        self._server_stopped: Latch | None = None
 
     @classmethod
     def queue(cls, name: str, max_size: int, extensions: Sequence[Any] = (), signature: Any | None = None) -> Table:

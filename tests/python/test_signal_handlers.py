@@ -110,3 +110,31 @@ def test_what_else_a_handler_calls_of_what_its_thread_waits_in_is_an_error_that_
     {closed}
     """
     assert run(program) == "True\n"
+
+
+AT_EVERY_POINT = """
+    import itertools
+    import reverie.server
+    reverie.server.LOOK = 0.001
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    for at in itertools.count():
+        server = reverie.Server([table()], address="127.0.0.1:0")
+        seen = 0
+        def tell(frame, event, argument):
+            global seen
+            if seen == at:
+                signal.raise_signal(signal.SIGTERM)
+            seen += 1
+        sys.setprofile(tell)
+        server.{call}
+        sys.setprofile(None)
+        server.wait(timeout=0)
+        if seen <= at or at == 60:
+            break
+    print(at > 9)
+"""
+
+
+@pytest.mark.parametrize("call", ["stop()", "wait()"])
+def test_a_handler_stops_a_server_wherever_in_its_stop_or_its_wait_it_comes(call):
+    assert run(AT_EVERY_POINT.replace("{call}", call)) == "True\n"
