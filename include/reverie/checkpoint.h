@@ -54,7 +54,8 @@ typedef struct rv_checkpoint_progress {
   int64_t bytes_written; /* saving, in files so far */
 } rv_checkpoint_progress;
 
-/* Asked every few hundred items and every few megabytes; false ends it with RV_CANCELLED. Called without locks, on the thread that saves or restores. */
+/* Asked every few hundred items and every few megabytes; false ends it with RV_CANCELLED. Called without locks, on the thread that saves or restores;
+ * with the checkpointer that does, nothing can be saved from there (RV_FAILED_PRECONDITION). */
 typedef struct rv_checkpoint_watch {
   size_t size; /* sizeof(rv_checkpoint_watch) */
   bool (*go_on)(void *context, const rv_checkpoint_progress *progress);
@@ -67,8 +68,9 @@ typedef struct rv_checkpoint_watch {
  * the directory that the journal was recovered with; anywhere else it is a copy.
  * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
  * is saving this store; or another journal than the store's (which has none any more when that has ended) goes on from the newest
- * checkpoint of the directory, whose place this one would take. While this checkpointer saves for somebody else the call waits as long
- * as the watch lets it; without one it fails with RV_FAILED_PRECONDITION. `watch` may be NULL. Any thread. */
+ * checkpoint of the directory, whose place this one would take. While this checkpointer saves for another thread the call waits as long
+ * as the watch lets it; without one it fails with RV_FAILED_PRECONDITION, as it does where this thread itself is saving. `watch` may be
+ * NULL. Any thread. */
 RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, char **path,
                                     rv_error *err);
 

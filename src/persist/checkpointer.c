@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct rv_checkpointer {
   bool has_group;
   rv_mutex lock; /* guards: */
   bool saving;
+  pthread_t by; /* whom, while `saving` */
   rv_cond saved;
 };
 
@@ -130,6 +132,12 @@ rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
 
 /* ---- saving ---- */
 
+static void set_saving(rv_checkpointer *checkpointer)
+{
+  checkpointer->saving = true;
+  checkpointer->by = pthread_self();
+}
+
 /* Waits for one that is under way, as long as the watch lets it. */
 static rv_code begin_saving(rv_checkpointer *checkpointer, const rv_checkpoint_watch *watch, rv_error *err)
 {
@@ -137,7 +145,12 @@ static rv_code begin_saving(rv_checkpointer *checkpointer, const rv_checkpoint_w
   rv_code code = RV_OK;
   rv_mutex_lock(&checkpointer->lock);
   while (checkpointer->saving && code == RV_OK) {
-    if (watch == NULL)
+    if (pthread_equal(checkpointer->by, pthread_self()))
+      code = rv_fail(
+          err, RV_FAILED_PRECONDITION,
+          "this thread is saving one to %s already, and what it calls meanwhile (a signal handler, say) cannot save another",
+          checkpointer->path);
+    else if (watch == NULL)
       code = rv_fail(err, RV_FAILED_PRECONDITION, "one is being saved to %s already; wait for that", checkpointer->path);
     else if (!rv_cond_wait_for(&checkpointer->saved, &checkpointer->lock, WAIT_NS)) {
       rv_mutex_unlock(&checkpointer->lock);
@@ -145,7 +158,7 @@ static rv_code begin_saving(rv_checkpointer *checkpointer, const rv_checkpoint_w
       rv_mutex_lock(&checkpointer->lock);
     }
   }
-  if (code == RV_OK) checkpointer->saving = true;
+  if (code == RV_OK) set_saving(checkpointer);
   rv_mutex_unlock(&checkpointer->lock);
   return code;
 }
@@ -155,7 +168,7 @@ static bool try_saving(rv_checkpointer *checkpointer)
 {
   rv_mutex_lock(&checkpointer->lock);
   bool taken = !checkpointer->saving;
-  checkpointer->saving = true;
+  if (taken) set_saving(checkpointer);
   rv_mutex_unlock(&checkpointer->lock);
   return taken;
 }

@@ -366,6 +366,40 @@ static void who_comes_while_one_is_saved_waits_its_turn(void **state)
   rv_store_unref(t.store);
 }
 
+typedef struct nested {
+  rv_checkpointer *checkpointer;
+  rv_store *store;
+  int refused;
+} nested;
+
+static bool save_another(void *context, const rv_checkpoint_progress *progress)
+{
+  nested *n = context;
+  (void)progress;
+  rv_error err;
+  rv_checkpoint_watch watch = {.size = sizeof watch};
+  assert_int_equal(rv_checkpointer_save(n->checkpointer, n->store, &watch, NULL, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "this thread is saving one"));
+  n->refused++;
+  return true;
+}
+
+static void saving_another_from_its_own_watch_is_refused_and_the_first_is_saved(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_error err;
+  nested n = {.checkpointer = f->checkpointer, .store = new_store(tables, TABLES)};
+  fill(n.store);
+  rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = save_another, .context = &n};
+  must(rv_checkpointer_save(n.checkpointer, n.store, &watch, NULL, &err), &err);
+  assert_true(n.refused > 0);
+  assert_int_equal(count_entries(f->root), 1);
+  free(save(f, n.store)); /* and the next */
+  rv_store_unref(n.store);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -381,6 +415,7 @@ int main(void)
       TEST(what_goes_while_it_is_saved_is_saved_as_it_was),
       TEST(one_that_is_given_up_leaves_nothing),
       TEST(who_comes_while_one_is_saved_waits_its_turn),
+      TEST(saving_another_from_its_own_watch_is_refused_and_the_first_is_saved),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

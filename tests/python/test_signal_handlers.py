@@ -112,6 +112,28 @@ def test_what_else_a_handler_calls_of_what_its_thread_waits_in_is_an_error_that_
     assert run(program) == "True\n"
 
 
+def test_a_handler_that_saves_a_checkpoint_while_one_is_saved_gets_an_error_and_the_first_is_saved(tmp_path):
+    program = """
+    checkpointer = reverie.checkpointers.DefaultCheckpointer(sys.argv[1])
+    server = reverie.Server([table(max_size=50_000)], in_process=True, checkpointer=checkpointer)
+    client = reverie.Client(server)
+    client.add_batch("t", np.arange(50_000))
+    refused = []
+    def save(*_):
+        try:
+            client.checkpoint()
+        except RuntimeError as error:
+            refused.append(str(error))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, save)
+    signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    while not refused:
+        client.checkpoint()  # of the handler's some come in between, too
+    print("this thread is saving one" in refused[0], os.path.isdir(client.checkpoint()))
+    """
+    assert run(program, str(tmp_path)) == "True True\n"
+
+
 AT_EVERY_POINT = """
     import itertools
     import reverie.server
