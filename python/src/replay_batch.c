@@ -118,7 +118,7 @@ static PyObject *batch_reduce(PyObject *object, PyObject *none)
 static int copy_array(PyObject *given, rv_dtype dtype, const core_state *state, size_t n, void *to)
 {
   PyArray_Descr *descr = state->descr[dtype];
-  Py_INCREF(descr); /* which the call takes */
+  Py_INCREF((PyObject *)descr); /* which the call takes */
   PyArrayObject *array = (PyArrayObject *)PyArray_FromAny(given, descr, 1, 1, NPY_ARRAY_CARRAY_RO, NULL);
   if (array == NULL) return -1;
   bool fits = (size_t)PyArray_DIM(array, 0) == n;
