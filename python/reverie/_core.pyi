@@ -90,24 +90,32 @@ class Server:
 
 @final
 class Cancel:
-    def fire(self) -> None: ...
+    def fire(self) -> None:
+        """Ends every call that waits with it, and every later one."""
 
 @final
 class ReplayBatch:
     @property
-    def data(self) -> Any: ...
+    def data(self) -> Any:
+        """The items' columns, each [B, T, ...] or [B, ...], in a nest where sample_batch knows it, else in a list."""
     @property
-    def keys(self) -> NDArray[np.uint64]: ...
+    def keys(self) -> NDArray[np.uint64]:
+        """The items' keys: uint64 [B]."""
     @property
-    def probabilities(self) -> NDArray[np.float64]: ...
+    def probabilities(self) -> NDArray[np.float64]:
+        """Of each draw: float64 [B]."""
     @property
-    def priorities(self) -> NDArray[np.float64]: ...
+    def priorities(self) -> NDArray[np.float64]:
+        """At the draw: float64 [B]."""
     @property
-    def times_sampled(self) -> NDArray[np.int32]: ...
+    def times_sampled(self) -> NDArray[np.int32]:
+        """Draws of each item so far, this one included: int32 [B]."""
     @property
-    def lengths(self) -> NDArray[np.int64] | None: ...
+    def lengths(self) -> NDArray[np.int64] | None:
+        """Rows of each item's longest column, int64 [B], with unequal="pad"; else None."""
     @property
-    def table_size(self) -> int: ...
+    def table_size(self) -> int:
+        """Items in the table at the last draw."""
     def __len__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
@@ -121,8 +129,46 @@ class Client:
         token: str | None = None,
         peer_timeout_ms: int = 0,
     ) -> None: ...
-    def add(self, table: str, data: Any, priority: float = 1.0, *, timeout: float | None = 60.0) -> int: ...
-    def add_batch(self, table: str, data: Any, priorities: ArrayLike | None = None, *, timeout: float | None = 60.0) -> int: ...
+    def add(self, table: str, data: Any, priority: float = 1.0, *, timeout: float | None = 60.0) -> int:
+        """Inserts one item of one row and returns its key.
+
+        Sample it with sample_batch, or with sample(..., emit_timesteps=False): sample's steps are cuts along the first dimension, which
+        are features here.
+
+        Parameters
+        ----------
+        table : str
+        data : nest of arrays and scalars
+            The row; sampled, each leaf has just this shape (no time dimension). Python ints and floats take
+            the dtype of the table's signature.
+        priority : float
+        timeout : float or None
+            Seconds to wait while the rate limiter forbids it; None waits for ever. At the timeout nothing was
+            inserted; over the network the item may still get in if room appears before the server learns that the caller gave
+            up, so an add that timed out and is tried again may be there twice.
+
+        Raises
+        ------
+        DeadlineExceededError, InvalidArgumentError (signature, priority), NotFoundError, TypeError (a dtype that cannot be stored)
+        """
+    def add_batch(self, table: str, data: Any, priorities: ArrayLike | None = None, *, timeout: float | None = 60.0) -> int:
+        """Inserts n rows as n items, in order, and returns how many were inserted.
+
+        Parameters
+        ----------
+        table : str
+        data : nest of arrays [n, ...]
+        priorities : array-like of float [n], optional
+            All 1.0 without it.
+        timeout : float or None
+            Seconds for all of them. When it runs out, what was inserted stays: the number returned is then less than n. Over
+            the network, rows that get in before the server learns that the caller gave up are in the table and not counted.
+
+        Raises
+        ------
+        DeadlineExceededError
+            If not even one could be inserted.
+        """
     def sample_batch(
         self,
         table: str,
@@ -133,11 +179,68 @@ class Client:
         unequal: str = "error",
         copy: bool = True,
         cancel: Cancel | None = None,
-    ) -> ReplayBatch: ...
+    ) -> ReplayBatch:
+        """Draws items one by one as the rate limiter allows and gathers them into arrays.
+
+        From a server, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which counts as
+        sampled, where nobody can tell: random selector, no max_times_sampled, no bound on samples per insert. What this client changes is
+        always taken into account; changes by others are as they were when it was drawn, at most a second ago.
+
+        Parameters
+        ----------
+        table : str
+        batch_size : int
+        timeout : float or None
+            Seconds. When it runs out, what was drawn is returned: the batch is then shorter than batch_size.
+        out : nest of arrays or callable, optional
+            Filled instead of new arrays: C-contiguous, writable, [batch_size, ...] and of the columns' dtypes, in column
+            order. Everything but the columns' own shapes and dtypes is checked before anything is drawn. Or a function that is called with
+            shape and dtype of each column but strings and returns such an array, for memory of a special kind (pinned, shared, mapped).
+        unequal : {'error', 'pad', 'list'}
+            Items of unequal length: an error before anything is counted, zeros up to the longest (see ReplayBatch.lengths),
+            or lists of one array an item.
+        copy : bool
+            With unequal='list': False gives read-only views that hold the store's memory.
+        cancel : Cancel, optional
+            Ends the call from another thread.
+
+        Returns
+        -------
+        ReplayBatch
+            Its data has the nest of the table's signature. Without one it has the nest that this client inserted last, if all items
+            in the table were inserted with the same containers and keys, by whomever; else it is the flat list of columns.
+
+        Raises
+        ------
+        DeadlineExceededError
+            If not even one item could be drawn.
+        """
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = 60.0
-    ) -> NDArray[np.uint64] | None: ...
-    def get(self, table: str, key: int, *, copy: bool = True, timeout: float | None = 60.0) -> Any: ...
+    ) -> NDArray[np.uint64] | None:
+        """Sets the priorities of items by key, all or none.
+
+        Parameters
+        ----------
+        table : str
+        keys : array-like of int [n]
+        priorities : array-like of float [n]
+            NaN is refused everywhere; negative and infinite where a Prioritized selector is attached.
+
+        Returns
+        -------
+        numpy.ndarray or None
+            The keys that are not in the table (uint64); None where a plain Reverb server does not say.
+        """
+    def get(self, table: str, key: int, *, copy: bool = True, timeout: float | None = 60.0) -> Any:
+        """The item of this key as a ReplaySample, without counting it as sampled.
+
+        With copy=False its arrays are read-only views of the store's memory, where that is uncompressed; they hold it.
+
+        Raises
+        ------
+        NotFoundError, UnimplementedError (a plain Reverb server)
+        """
     def _mutate(self, table: str, keys: Any, priorities: Any, deletes: Any, timeout: float | None, /) -> Any: ...
     def _items_page(self, table: str, cursor: int, size: int, only_keys: bool, timeout: float | None, /) -> tuple[Any, int]: ...
     def _server_info(self, timeout: float | None, /) -> list[dict[str, Any]]: ...
@@ -247,15 +350,56 @@ class TrajectoryWriter:
         validate_items: bool = True,
     ) -> None: ...
     @property
-    def history(self) -> Any: ...
+    def history(self) -> Any:
+        """The columns so far, in the nest of the data: index them to make the columns of an item."""
     @property
-    def episode_steps(self) -> int: ...
+    def episode_steps(self) -> int:
+        """Completed steps of this episode."""
     @property
-    def step_is_open(self) -> bool: ...
-    def append(self, data: Any, *, partial_step: bool = False) -> None: ...
-    def create_item(self, table: str, priority: float, trajectory: Any) -> int: ...
-    def discard_failed(self) -> int: ...
-    def close(self) -> None: ...
+    def step_is_open(self) -> bool:
+        """Was the last append a partial step?"""
+    def append(self, data: Any, *, partial_step: bool = False) -> None:
+        """Adds one row to the columns of the data's leaves. Never waits; the data is copied.
+
+        Parameters
+        ----------
+        data : nest of arrays and scalars
+            A leaf that is None or missing has no row in this step. The first value of a column fixes its dtype and shape.
+        partial_step : bool
+            Leaves the step open: later appends fill other columns of the same row.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Wrong dtype or shape, or a column that was already set in the open step; the writer is as it was.
+        ResourceExhaustedError
+            Too many bytes are in flight: flush, or slow down.
+        """
+    def create_item(self, table: str, priority: float, trajectory: Any) -> int:
+        """Queues an item and returns its key. Never waits; the item is sent once the rows it needs are complete.
+
+        Parameters
+        ----------
+        table : str
+        priority : float
+        trajectory : nest of TrajectoryColumn
+            Columns of `history`, indexed.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Rows that are missing or no longer kept, columns that do not fit the table's signature, a NaN priority.
+        NotFoundError
+            No such table.
+        ResourceExhaustedError
+            Too much is in flight: flush, or slow down.
+        """
+    def discard_failed(self) -> int:
+        """Forgets items that failed for good, so that the writer can go on. Returns how many."""
+    def close(self) -> None:
+        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in
+        ends with CancelledError. Idempotent.
+        """
     def _flush(self, keep: int, timeout: float | None, /) -> None: ...
     def _end_episode(self, clear_buffers: bool, timeout: float | None, /) -> None: ...
     def _configure(self, path: tuple[Any, ...], config: tuple[int, int], /) -> None: ...
@@ -264,10 +408,34 @@ class TrajectoryWriter:
 class StructuredWriter:
     def __init__(self, client: Client, configs: list[tuple[Any, ...]]) -> None: ...
     @property
-    def step_is_open(self) -> bool: ...
-    def append(self, data: Any, *, partial_step: bool = False) -> None: ...
-    def discard_failed(self) -> int: ...
-    def close(self) -> None: ...
+    def step_is_open(self) -> bool:
+        """Was the last append a partial step?"""
+    def append(self, data: Any, *, partial_step: bool = False) -> None:
+        """Adds a step, or a part of one, and makes the items that are due. Never waits; the data is copied.
+
+        Parameters
+        ----------
+        data : nest of arrays and scalars
+            The first step says how many leaves every step has. A leaf that is None has no row in this step.
+        partial_step : bool
+            Leaves the step open: later appends fill other leaves of the same step.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another number of leaves than the first step, another dtype or shape than a leaf's first value, a pattern that refers to
+            a leaf that steps do not have: nothing was added. An item whose priority is nan: the step is in, the item is not.
+        FailedPreconditionError
+            A leaf that was already set in the open step; nothing was added.
+        ResourceExhaustedError
+            Too much is in flight: flush, or slow down; nothing was added.
+        """
+    def discard_failed(self) -> int:
+        """Forgets items that failed for good, so that the writer can go on. Returns how many."""
+    def close(self) -> None:
+        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in
+        ends with CancelledError. Idempotent.
+        """
     def _flush(self, keep: int, timeout: float | None, /) -> None: ...
     def _end_episode(self, clear_buffers: bool, timeout: float | None, /) -> None: ...
     def _status(self) -> dict[str, Any]: ...
@@ -293,15 +461,19 @@ class TrajectoryColumn:
         cls, data_references: Sequence[RowReference], *, squeeze: bool = False, path: tuple[Any, ...] | None = None
     ) -> TrajectoryColumn: ...
     @property
-    def is_squeezed(self) -> bool: ...
+    def is_squeezed(self) -> bool:
+        """Is it one row, shown without the time dimension?"""
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Of the array that numpy() gives."""
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Of the array that numpy() gives."""
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[RowReference]: ...
     def __getitem__(self, key: int | slice | list[int], /) -> TrajectoryColumn: ...
-    def numpy(self) -> NDArray[Any]: ...
+    def numpy(self) -> NDArray[Any]:
+        """A copy of the rows, stacked along dimension 0; of the one row when squeezed."""
 
 @final
 class RowReference:

@@ -111,7 +111,9 @@ class Client(_core.Client):
         Parameters
         ----------
         data : nest of arrays
-            Sampled, each leaf has a time dimension of length 1 (see `add` for rows without).
+            Sampled, each leaf has a time dimension of length 1 (see `add` for rows without). A signature of rows, such as
+            ``TensorSpec((4,))``, takes it all the same, as Reverb's does: do not mix it with `add` in one table, whose items
+            could then not stand in one batch.
         priorities : mapping of str to float
             Table names and the item's priority in each. All items share the data.
         timeout : float, optional
@@ -169,7 +171,7 @@ class Client(_core.Client):
         *,
         timeout: float | None = None,
     ) -> Writer:
-        """A legacy step writer, whose items are the last n steps.
+        """A legacy step writer, whose items are the last n steps, with a time dimension also where n is 1 (see `insert`).
 
         Parameters
         ----------
@@ -314,8 +316,10 @@ class Client(_core.Client):
         num_samples : int
             At least 1; checked, like the table, at the first ``next``.
         emit_timesteps : bool
-            Yield each item as a list of steps (`ReplaySample` of one row each); otherwise as one `ReplaySample` whose columns
-            have a time dimension.
+            Yield each item as a list of steps (`ReplaySample` of one row each): every column is cut along its first dimension,
+            as Reverb does. Otherwise as one `ReplaySample` of whole columns. Items of `add` and of ``history["x"][-1]`` have no
+            time dimension, and are cut through their features, or refused where a column is a scalar (`TypeError`): give False
+            for them, or use `sample_batch`.
         unpack_as_table_signature : bool
             The data has the nest of the table's signature, if it has one; otherwise it is the flat list of columns.
         copy : bool

@@ -43,7 +43,9 @@ class Table:
         What the table does besides; a string may carry options: ``"diffusion:steps=5,decay=0.7"``.
     signature : nest of reverie.TensorSpec, optional
         What the items' columns must be: one spec for each column, with the time dimension where the column has one. Anything
-        with a shape and a dtype will do for a spec. Without a signature anything goes.
+        with a shape and a dtype will do for a spec. Without a signature anything goes. What does not fit is refused at the insert,
+        with one exception: items of `Client.insert` and `Client.writer` always have a time dimension, and a signature of rows
+        takes them, too, as Reverb's does.
     max_bytes : int
         Bytes that items may take, with their chunks and what is written down of both (`TableInfo.item_bytes`). Where one more would
         take it beyond that, the remover takes items away first, as at `max_size`. 0: no bound.

@@ -265,6 +265,8 @@ static PyObject *client_py_remember(PyObject *object, PyObject *args)
 PyDoc_STRVAR(add_doc,
              "add($self, /, table, data, priority=1.0, *, timeout=60.0)\n--\n\n"
              "Inserts one item of one row and returns its key.\n\n"
+             "Sample it with sample_batch, or with sample(..., emit_timesteps=False): sample's steps are cuts along the first "
+             "dimension, which\nare features here.\n\n"
              "Parameters\n----------\n"
              "table : str\n"
              "data : nest of arrays and scalars\n    The row; sampled, each leaf has just this shape (no time "

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/dev"))
+import stubs  # noqa: E402
 
 
 def run_page(path: str, blocks: int, **names: Any) -> dict[str, Any]:
@@ -47,6 +49,10 @@ def test_the_structured_writers_page_runs_from_top_to_bottom():
     info = names["client"].server_info()
     assert (info["transitions"].current_size, info["sequences"].current_size) == (2 * 17, 2 * 4 + 2)
     names["server"].stop()
+
+
+def test_editors_show_what_help_says_of_compiled_calls():
+    assert stubs.STUB.read_text() == stubs.with_docstrings(stubs.STUB.read_text()), "run tools/dev/stubs.py"
 
 
 def test_the_structured_writers_example_runs():
