@@ -397,8 +397,8 @@ class TrajectoryWriter:
     def discard_failed(self) -> int:
         """Forgets items that failed for good, so that the writer can go on. Returns how many."""
     def close(self) -> None:
-        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in
-        ends with CancelledError. Idempotent.
+        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in,
+        or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent.
         """
     def _flush(self, keep: int, timeout: float | None, /) -> None: ...
     def _end_episode(self, clear_buffers: bool, timeout: float | None, /) -> None: ...
@@ -433,8 +433,8 @@ class StructuredWriter:
     def discard_failed(self) -> int:
         """Forgets items that failed for good, so that the writer can go on. Returns how many."""
     def close(self) -> None:
-        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in
-        ends with CancelledError. Idempotent.
+        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in,
+        or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent.
         """
     def _flush(self, keep: int, timeout: float | None, /) -> None: ...
     def _end_episode(self, clear_buffers: bool, timeout: float | None, /) -> None: ...
