@@ -1,5 +1,6 @@
 /* Client.sample_batch. The library writes straight into the arrays, once it is known what a table's items look like; otherwise a
  * batch is drawn first, and gathered into arrays made for it. */
+#include <stdio.h>
 #include <time.h>
 
 #include "batch.h"
@@ -15,6 +16,29 @@ typedef struct batch_call {
   int64_t timeout_ms;
   rv_cancel *cancel;
 } batch_call;
+
+/* ---- items that differ ---- */
+
+/* Where the sentence speaks of a column by its number, it gets the name by which this client inserts it. */
+static void name_column(const handle_object *handle, rv_error *err)
+{
+  static const char before[] = "column ";
+  const char *at = err->code == RV_FAILED_PRECONDITION ? strstr(err->message, before) : NULL;
+  char *end = NULL;
+  unsigned long column = at == NULL ? 0 : strtoul(at + sizeof before - 1, &end, 10);
+  structure_object *rows = handle->rows;
+  if (end == NULL || strncmp(end, " is ", 4) != 0 || rows == NULL || column >= rows->num_leaves) return;
+  Py_INCREF((PyObject *)rows); /* a key's __str__ may let another thread in, which inserts other rows */
+  const char *const *names = structure_names(rows);
+  if (names == NULL) {
+    PyErr_Clear(); /* of a key that cannot be shown */
+  } else if (names[column][0] != '\0') {
+    char rest[sizeof err->message];
+    snprintf(rest, sizeof rest, "%s", end);
+    snprintf(end, sizeof err->message - (size_t)(end - err->message), " \"%s\"%s", names[column], rest);
+  }
+  Py_DECREF((PyObject *)rows);
+}
 
 /* ---- a batch that was drawn ---- */
 
@@ -59,11 +83,12 @@ static int gather(gathering *g, rv_batch *drawn)
   return 0;
 }
 
-static int describe(gathering *g, const rv_batch *drawn)
+static int describe(gathering *g, const rv_batch *drawn, const handle_object *handle)
 {
   rv_error err;
   for (size_t i = 0; i < g->num_columns; i++) {
     if (rv_batch_column(drawn, i, &g->columns[i], &err) == RV_OK) continue;
+    name_column(handle, &err);
     core_raise(g->client->state, &err);
     return -1;
   }
@@ -85,7 +110,7 @@ static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, cons
   size_t num_columns = rv_batch_num_columns(drawn);
   if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out, call->num_out) < 0) return NULL;
   g.maker = call->maker;
-  if (describe(&g, drawn) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
+  if (describe(&g, drawn, handle) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
     return nest(&g, handle, rv_batch_naming(drawn));
   gathering_drop(&g);
   return NULL;
@@ -112,10 +137,35 @@ static int set_lengths(batch_object *batch, const rv_batch *drawn)
   return code == RV_OK ? 0 : -1;
 }
 
+/* A list has a list for each column: FAILED_PRECONDITION where items have more or fewer than the first. */
+static int check_num_columns(client_object *self, rv_batch *drawn)
+{
+  size_t n = rv_batch_size(drawn), num_columns = rv_batch_num_columns(drawn);
+  for (size_t i = 1; i < n; i++) {
+    rv_sample *sample = rv_batch_sample(drawn, i);
+    if (sample == NULL) {
+      PyErr_NoMemory();
+      return -1;
+    }
+    size_t other = rv_sample_num_columns(sample);
+    rv_sample_unref(sample);
+    if (other == num_columns) continue;
+    rv_error err = {.code = RV_FAILED_PRECONDITION};
+    snprintf(err.message, sizeof err.message,
+             "items 0 and %zu of the batch have %zu and %zu columns; sample them one by one (Client.sample), or give the table a "
+             "signature, which refuses the wrong ones when they are inserted",
+             i, num_columns, other);
+    core_raise(self->state, &err);
+    return -1;
+  }
+  return 0;
+}
+
 /* Lists of arrays, column by column. */
 static PyObject *list_columns(client_object *self, rv_batch *drawn, bool copy)
 {
   size_t n = rv_batch_size(drawn), num_columns = rv_batch_num_columns(drawn);
+  if (rv_batch_layout(drawn) == NULL && check_num_columns(self, drawn) < 0) return NULL;
   PyObject *out = PyList_New((Py_ssize_t)num_columns);
   for (size_t c = 0; out != NULL && c < num_columns; c++) {
     PyObject *column = PyList_New((Py_ssize_t)n);
@@ -185,7 +235,9 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
   }
   rv_code code = rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
   core_wait_end(&wait, code);
-  return code == RV_OK ? wrap(self, s, call, handle, drawn) : client_raise(self, handle, &wait, &err);
+  if (code == RV_OK) return wrap(self, s, call, handle, drawn);
+  name_column(handle, &err);
+  return client_raise(self, handle, &wait, &err);
 }
 
 /* ---- straight into arrays ---- */
@@ -275,6 +327,7 @@ static PyObject *try_layout(client_object *self, scratch *s, const batch_call *c
   if (arrays.found == NULL || wait.raised) {
     rv_layout_unref(arrays.found);
     rv_batch_free(arrays.drawn);
+    name_column(handle, &err);
     return client_raise(self, handle, &wait, &err);
   }
   handle_see_layout(handle, arrays.found);

@@ -8,6 +8,8 @@
 #include "client/check_received.h"
 #include "client/sample.h"
 #include "store/gather.h"
+#include "store/signature.h"
+#include "store/unequal.h"
 
 enum { FREE_BATCHES_MAX = 4, KEPT_CAPACITY_MAX = 65536, STACK_COLUMNS = 32 };
 
@@ -140,17 +142,17 @@ static rv_code draw(rv_batch *batch, const char *table, size_t want, bool same_l
   return rv_batch_draw_remote(batch, table, want, same_layout, NULL, patience, err);
 }
 
-rv_code rv_batch_finish(rv_batch *batch, rv_unequal unequal, rv_error *err)
+rv_code rv_batch_finish(rv_batch *batch, const char *table, rv_unequal unequal, rv_error *err)
 {
-  const rv_layout *first = batch->draws[0].trajectory->layout;
-  batch->one_layout = true;
+  const rv_layout *first = batch->draws[0].trajectory->layout, *other = NULL;
   for (size_t i = 0; i < batch->size; i++) {
-    batch->one_layout &= batch->draws[i].trajectory->layout == first;
+    const rv_layout *layout = batch->draws[i].trajectory->layout;
+    if (layout != first && (other == NULL || !rv_layouts_same_rows(layout, first))) other = layout;
     rv_sample_info_of_draw(&batch->draws[i], &batch->infos[i]);
   }
+  batch->one_layout = other == NULL;
   if (batch->one_layout || unequal != RV_UNEQUAL_ERROR) return RV_OK;
-  return rv_fail(err, RV_FAILED_PRECONDITION,
-                 "the items of the batch differ in length or shape; ask for padding, or for a list of items");
+  return rv_fail_unequal(err, table, NULL, first, other);
 }
 
 rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batch_size, rv_unequal unequal, const rv_wait *wait,
@@ -166,7 +168,7 @@ rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batc
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
   code = draw(batch, table, batch_size, unequal == RV_UNEQUAL_ERROR, &patience, err);
-  if (code == RV_OK) code = rv_batch_finish(batch, unequal, err);
+  if (code == RV_OK) code = rv_batch_finish(batch, table, unequal, err);
   if (code != RV_OK) {
     rv_batch_free(batch);
     return code;
@@ -202,6 +204,25 @@ rv_layout *rv_batch_layout(const rv_batch *batch)
   return batch->one_layout ? batch->draws[0].trajectory->layout : NULL;
 }
 
+/* Columns of the items at 0 and i that padding cannot make one. */
+static rv_code fail_rows(const rv_batch *batch, size_t column, size_t i, rv_error *err)
+{
+  const rv_trajectory *first = batch->draws[0].trajectory, *other = batch->draws[i].trajectory;
+  if (first->num_columns != other->num_columns)
+    return rv_fail(err, RV_FAILED_PRECONDITION,
+                   "items 0 and %zu of the batch have %u and %u columns, so they cannot be padded; give the table a signature, "
+                   "which refuses the wrong ones when they are inserted",
+                   i, (unsigned)first->num_columns, (unsigned)other->num_columns);
+  const rv_chunk_column *a = first->columns[column].spec, *b = other->columns[column].spec;
+  char one[96], another[96];
+  return rv_fail(
+      err, RV_FAILED_PRECONDITION,
+      "column %zu is of rows %s in item 0 of the batch and %s in item %zu, which padding cannot make one; give the table "
+      "a signature, which refuses the wrong ones when they are inserted, or sample item by item (unequal=\"list\")",
+      column, rv_format_spec(one, sizeof one, a->dtype, (int32_t)a->rank, a->shape),
+      rv_format_spec(another, sizeof another, b->dtype, (int32_t)b->rank, b->shape), i);
+}
+
 static bool same_rows(const rv_chunk_column *a, const rv_chunk_column *b)
 {
   return a == b || (a->dtype == b->dtype && a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
@@ -217,10 +238,8 @@ static rv_code widest(const rv_batch *batch, size_t column, const rv_trajectory_
   if (batch->one_layout) return RV_OK;
   for (size_t i = 1; i < batch->size; i++) {
     const rv_trajectory *trajectory = batch->draws[i].trajectory;
-    if (column >= trajectory->num_columns || !same_rows(trajectory->columns[column].spec, (*out)->spec))
-      return rv_fail(err, RV_FAILED_PRECONDITION,
-                     "column %zu: items 0 and %zu of the batch have rows of different dtype or shape; read them item by item",
-                     column, i);
+    if (trajectory->num_columns != rv_batch_num_columns(batch) || !same_rows(trajectory->columns[column].spec, (*out)->spec))
+      return fail_rows(batch, column, i, err);
     *squeezed &= trajectory->columns[column].squeeze;
     if (trajectory->columns[column].length > (*out)->length) *out = &trajectory->columns[column];
   }
@@ -239,9 +258,7 @@ rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_
 {
   for (size_t i = 0; i < batch->size; i++) {
     const rv_trajectory *trajectory = batch->draws[i].trajectory;
-    if (column >= trajectory->num_columns)
-      return rv_fail(err, RV_OUT_OF_RANGE, "column %zu: item %zu of the batch has %u columns", column, i,
-                     (unsigned)trajectory->num_columns);
+    if (column >= trajectory->num_columns) return fail_rows(batch, column, i, err);
     out[i] = trajectory->columns[column].length;
   }
   return RV_OK;

@@ -25,6 +25,6 @@ rv_code rv_batch_draw_local(rv_batch *batch, const char *table, size_t want, boo
 rv_code rv_batch_draw_remote(rv_batch *batch, const char *table, size_t want, bool same_layout, rv_sink *sink,
                              rv_patience *patience, rv_error *err);
 /* Infos, and whether all draws look alike, which for RV_UNEQUAL_ERROR they must. */
-rv_code rv_batch_finish(rv_batch *batch, rv_unequal unequal, rv_error *err);
+rv_code rv_batch_finish(rv_batch *batch, const char *table, rv_unequal unequal, rv_error *err);
 
 #endif

@@ -84,7 +84,7 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
 /* The items look otherwise than the arrays. They are drawn and counted, so the caller gets them. */
 static rv_code hand_over(rv_batch *batch, const char *table, rv_batch_arrays *arrays, rv_error *err)
 {
-  rv_code code = rv_batch_finish(batch, RV_UNEQUAL_ERROR, err);
+  rv_code code = rv_batch_finish(batch, table, RV_UNEQUAL_ERROR, err);
   if (code != RV_OK) {
     rv_batch_free(batch);
     return code;

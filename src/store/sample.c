@@ -3,13 +3,15 @@
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
+#include "store/unequal.h"
 
 /* A draw waits for its item, then for the item's hold, then for the chunk's references: each is fetched that many draws ahead. */
 enum { AHEAD = 32, HOLD_AHEAD = 20, CHUNK_AHEAD = 8 };
 
 enum {
-  AT_ONCE = 32,  /* drawn in one step, with references of their own: 2 to 5 us */
-  DRAW_STEPS = 8 /* small steps that one is worth */
+  AT_ONCE = 32,   /* drawn in one step, with references of their own: 2 to 5 us */
+  DRAW_STEPS = 8, /* small steps that one is worth */
+  UNEQUAL_LOOKED_AT = 256
 };
 
 /* Fills a draw from an item, with references of its own. */
@@ -194,6 +196,35 @@ static bool one_layout(const rv_table *table, const rv_sampling *sampling)
   return rv_books_trajectory(&table->books, item)->layout == sampling->draws[0].trajectory->layout;
 }
 
+/* For the sentence: a layout of an older item that is not `newest`; best one with which padding does not help. NULL: none is found soon. */
+static const rv_layout *other_layout(const rv_table *table, const rv_layout *newest)
+{
+  const rv_slab *slab = &table->books.slab;
+  const rv_layout *other = NULL;
+  uint32_t slot = slab->newest;
+  for (int i = 0; i < UNEQUAL_LOOKED_AT && slot != RV_NO_SLOT; i++) {
+    const rv_item *item = rv_slab_at(slab, slot);
+    const rv_layout *layout = rv_books_trajectory(&table->books, item)->layout;
+    if (layout != newest && layout != other && !rv_layouts_same_rows(layout, newest)) return layout;
+    if (layout != newest && other == NULL) other = layout;
+    slot = item->prev;
+  }
+  return other;
+}
+
+static rv_code fail_unequal(const rv_table *table, const rv_sampling *sampling, rv_error *err)
+{
+  if (sampling->count > 0) return RV_OK;
+  const rv_item *item = rv_slab_at(&table->books.slab, table->books.slab.newest);
+  const rv_layout *newest = rv_books_trajectory(&table->books, item)->layout, *other = other_layout(table, newest);
+  if (other != NULL) return rv_fail_unequal(err, table->name, table->signature, newest, other);
+  return rv_fail(
+      err, RV_FAILED_PRECONDITION,
+      "table \"%s\" holds items of %zu different layouts (dtype, shape or length of some column), which cannot stand in "
+      "one batch; sample with padding (unequal=\"pad\") or item by item (unequal=\"list\")",
+      table->name, rv_books_num_layouts(&table->books));
+}
+
 static bool blocked(rv_turn *turn, rv_sampling *sampling)
 {
   if (sampling->partial && sampling->count > 0) {
@@ -213,13 +244,7 @@ bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
   int64_t allowed = table->books.slab.count == 0 ? 0 : rv_rate_limiter_samples_allowed(&table->limiter, (int64_t)k), removed = 0;
   if (allowed <= 0) return blocked(turn, sampling);
   if (sampling->same_layout && !one_layout(table, sampling)) {
-    rv_code code =
-        sampling->count > 0
-            ? RV_OK
-            : rv_fail(&sampling->waiter.error, RV_FAILED_PRECONDITION,
-                      "table \"%s\" holds items of %zu different layouts (dtype, shape or length of some column), which cannot "
-                      "stand in one batch; ask for padding or for a list",
-                      table->name, rv_books_num_layouts(&table->books));
+    rv_code code = fail_unequal(table, sampling, &sampling->waiter.error);
     rv_turn_complete(turn, &sampling->waiter, code);
     return true;
   }

@@ -19,6 +19,7 @@ def client(request):
     """A client of a server with tables for everything that can be wrong."""
     tables = [
         make_table("plain"),
+        make_table("uniform", sampler=reverie.selectors.Uniform()),
         make_table("signed", signature=SIGNATURE),
         make_table("sampler", sampler=PRIORITIZED),
         make_table("remover", remover=PRIORITIZED),
@@ -155,11 +156,47 @@ def test_a_step_unlike_the_columns_first_is_refused_and_the_writer_goes_on(clien
 
 
 def test_items_of_different_layouts_do_not_make_a_batch_and_the_sentence_says_what_to_ask_for(client):
-    client.add("plain", np.zeros(3))
-    client.add("plain", np.zeros(4))
-    with pytest.raises(FailedPreconditionError, match='table "plain".*layouts.*padding'):
+    client.add("plain", {"obs": np.zeros(3), "reward": 0})
+    client.add("plain", {"obs": np.zeros(3), "reward": 1.0})
+    words = r'table "plain".*column 1 "reward" is int64\[\] in some and float64\[\] in others; give the table a signature'
+    words_the_other_way = words.replace("int64", "float64", 1).replace("and float64", "and int64")
+    with pytest.raises(FailedPreconditionError, match=f"{words}|{words_the_other_way}"):
         client.sample_batch("plain", 2)
     assert [item.times_sampled for item in client.items("plain")] == [0, 0]
+
+
+def test_a_batch_of_unequal_lengths_is_told_of_padding_which_then_helps(client):
+    writer = client.trajectory_writer(3)
+    for _ in range(3):
+        writer.append(np.zeros(4))
+    for rows in (2, 3):
+        writer.create_item("uniform", 1.0, writer.history[-rows:])
+    writer.flush(timeout_ms=30_000)
+    with pytest.raises(FailedPreconditionError, match=r'column 0 is .*float64\[2,4\].*unequal="pad"'):
+        client.sample_batch("uniform", 2)
+    assert reverie.nest.flatten(client.sample_batch("uniform", 64, unequal="pad").data)[0].shape == (64, 3, 4)
+
+
+def both_kinds(client, first, second):
+    """Of a table that has both, each comes first in some batch, and every batch has both."""
+    client.add("uniform", first)
+    client.add("uniform", second)
+
+
+def test_what_no_padding_makes_one_is_told_by_dtype(client):
+    both_kinds(client, {"obs": np.zeros(3), "reward": 0}, {"obs": np.zeros(3), "reward": 1.0})
+    dtypes = {column.dtype.name for column in client.sample_batch("uniform", 64, unequal="list").data["reward"]}
+    assert dtypes == {"int64", "float64"}
+    with pytest.raises(FailedPreconditionError, match=r'column 1 "reward" is of rows .*(64\[\].*){2}, which padding.*signature'):
+        client.sample_batch("uniform", 64, unequal="pad")
+
+
+@pytest.mark.parametrize("unequal", ["error", "pad", "list"])
+def test_items_with_more_and_fewer_columns_do_not_make_a_batch_of_any_kind(client, unequal):
+    both_kinds(client, {"a": 1, "b": 2}, {"a": 1})
+    for _ in range(8):  # whichever comes first
+        with pytest.raises(FailedPreconditionError, match=r"(2.*1|1.*2) columns.*signature|2 columns.*1;|1 columns.*2;"):
+            client.sample_batch("uniform", 64, unequal=unequal)
 
 
 # ---- priorities ----

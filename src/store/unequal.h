@@ -1,0 +1,14 @@
+/* Why items cannot stand in one batch, in a sentence. */
+#ifndef RV_STORE_UNEQUAL_H
+#define RV_STORE_UNEQUAL_H
+
+#include "store/table.h"
+
+/* Dtype and shape of the rows of every column are the same: only lengths may differ, which padding makes equal. */
+bool rv_layouts_same_rows(const rv_layout *a, const rv_layout *b);
+
+/* RV_FAILED_PRECONDITION for items of both layouts, which are not the same: `table "t": its items cannot stand in one batch: column 1 "reward"
+ * is int64[] in some and float64[] in others; ...`, with what helps against that. The signature, for the column's name, may be NULL. */
+rv_code rv_fail_unequal(rv_error *err, const char *table, const rv_signature *signature, const rv_layout *a, const rv_layout *b);
+
+#endif
