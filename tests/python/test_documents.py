@@ -51,6 +51,21 @@ def test_the_structured_writers_page_runs_from_top_to_bottom():
     names["server"].stop()
 
 
+def test_every_link_leads_to_a_file_and_a_heading():
+    lost = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+            path, _, heading = link.partition("#")
+            target = page.parent / path if path else page
+            if not target.exists():
+                lost.append(f"{page.name}: {link}")
+            elif heading:
+                titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+                if heading not in [re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles]:
+                    lost.append(f"{page.name}: {link}")
+    assert lost == []
+
+
 def test_editors_show_what_help_says_of_compiled_calls():
     assert stubs.STUB.read_text() == stubs.with_docstrings(stubs.STUB.read_text()), "run tools/dev/stubs.py"
 
