@@ -209,6 +209,15 @@ static const rv_signature *signature_of(const rv_writer_table *table)
   return table->info != NULL ? &table->info->signature : NULL;
 }
 
+/* Asks the server what its tables expect, unless that is done already, or it does not say. Out of memory for that: it checks by itself. */
+static void ask(rv_writer *writer)
+{
+  rv_mutex_lock(&writer->mutex);
+  bool may = writer->fetch == NULL && writer->tables_error.code == RV_OK;
+  rv_mutex_unlock(&writer->mutex);
+  if (may) rv_writer_fetch_tables(writer, NULL);
+}
+
 /* What the writer knows of the tables is of a server that is gone: from now on it is what is known of the one that is there, or what that
  * one will say, and items are checked when it has. False: it is not so. */
 static bool renew(rv_writer *writer)
@@ -217,11 +226,7 @@ static bool renew(rv_writer *writer)
   for (size_t i = 0; i < writer->num_tables; i++) writer->tables[i]->info = NULL;
   rv_tables_unref(writer->snapshot);
   writer->snapshot = rv_client_present_tables(writer->client);
-  if (writer->snapshot != NULL) return true;
-  rv_mutex_lock(&writer->mutex);
-  bool asks = writer->fetch != NULL;
-  rv_mutex_unlock(&writer->mutex);
-  if (!asks) rv_writer_fetch_tables(writer, NULL); /* out of memory for that: the server checks by itself */
+  if (writer->snapshot == NULL) ask(writer);
   return true;
 }
 
@@ -231,7 +236,10 @@ static rv_code find(rv_writer *writer, rv_writer_table *table, rv_error *err)
   if (writer->stream == NULL) return rv_store_find_named(writer->client->store, table->name, &table->local, err);
   if (writer->config.no_validation) return RV_OK;
   if (writer->snapshot == NULL) writer->snapshot = rv_client_present_tables(writer->client);
-  if (writer->snapshot == NULL) return RV_OK; /* checked when they are known */
+  if (writer->snapshot == NULL) { /* checked when they are known */
+    ask(writer);
+    return RV_OK;
+  }
   rv_code code = rv_tables_find(writer->snapshot, table->name, &table->info, err);
   return code != RV_OK && renew(writer) ? find(writer, table, err) : code;
 }

@@ -141,9 +141,9 @@ static void append_pair(rv_writer *writer, int32_t number, float real)
   OK(rv_writer_append(writer, cells, 2, false, error));
 }
 
-static void what_does_not_fit_the_server_before_but_this_one_is_taken(void **state)
+/* Of writers that were used before, that were only made before, and that are made now; `first` is the first to meet the other server. */
+static void meet_another_server(int first)
 {
-  (void)state;
   const rv_spec specs[] = {{.name = "a", .dtype = RV_INT32, .rank = 1, .shape = (const int64_t[]){1}},
                            {.name = "a", .dtype = RV_FLOAT32, .rank = 1, .shape = (const int64_t[]){1}}};
   const rv_signature signatures[] = {{.specs = &specs[0], .num_specs = 1}, {.specs = &specs[1], .num_specs = 1}};
@@ -155,8 +155,9 @@ static void what_does_not_fit_the_server_before_but_this_one_is_taken(void **sta
   test_place place;
   place_open(&place, true, before, 2);
   uint16_t port = rv_server_port(place.server, 0);
-  rv_writer *writers[2] = {place_writer(&place, (rv_writer_config){0}), NULL};
+  rv_writer *writers[2] = {place_writer(&place, (rv_writer_config){0}), place_writer(&place, (rv_writer_config){0})};
   OK(rv_writer_wait_ready(writers[0], NULL, error));
+  OK(rv_writer_wait_ready(writers[1], NULL, error));
   append_pair(writers[0], 1, 0.5F);
   OK(item_of_last(writers[0], "a", 0, 1, error));
   OK(rv_writer_flush(writers[0], 0, NULL, error));
@@ -173,20 +174,26 @@ static void what_does_not_fit_the_server_before_but_this_one_is_taken(void **sta
   rv_item_info none;
   size_t count;
   OK(rv_client_items(place.client, "b", &cursor, &none, 1, &count, NULL, error)); /* the client has met it */
-  writers[1] = place_writer(&place, (rv_writer_config){0});
-  for (int i = 0; i < 2; i++) {
-    append_pair(writers[i], 2, 1.5F);
-    OK(item_of_last(writers[i], "b", 0, 1, error));
-    OK(item_of_last(writers[i], "weighted", 0, -1, error));
-    OK(item_of_last(writers[i], "a", 1, 1, error));
-    OK(rv_writer_flush(writers[i], 0, NULL, error));
-    OK(rv_writer_wait_ready(writers[i], NULL, error)); /* and what does not fit this one is refused at once */
-    FAILS(RV_INVALID_ARGUMENT, "\"a\"", item_of_last(writers[i], "a", 0, 1, error));
-    FAILS(RV_NOT_FOUND, "\"nowhere\"", item_of_last(writers[i], "nowhere", 0, 1, error));
-    rv_writer_free(writers[i]);
+  for (int i = first; i < first + 3; i++) {
+    rv_writer *writer = i % 3 < 2 ? writers[i % 3] : place_writer(&place, (rv_writer_config){0});
+    append_pair(writer, 2, 1.5F);
+    OK(item_of_last(writer, "b", 0, 1, error));
+    OK(item_of_last(writer, "weighted", 0, -1, error));
+    OK(item_of_last(writer, "a", 1, 1, error));
+    OK(rv_writer_flush(writer, 0, NULL, error));
+    OK(rv_writer_wait_ready(writer, NULL, error)); /* and what does not fit this one is refused at once */
+    FAILS(RV_INVALID_ARGUMENT, "\"a\"", item_of_last(writer, "a", 0, 1, error));
+    FAILS(RV_NOT_FOUND, "\"nowhere\"", item_of_last(writer, "nowhere", 0, 1, error));
+    rv_writer_free(writer);
   }
-  for (size_t i = 0; i < 3; i++) assert_int_equal(place_size(&place, after[i].name), 2);
+  for (size_t i = 0; i < 3; i++) assert_int_equal(place_size(&place, after[i].name), 3);
   place_close(&place);
+}
+
+static void what_does_not_fit_the_server_before_but_this_one_is_taken(void **state)
+{
+  (void)state;
+  for (int first = 0; first < 3; first++) meet_another_server(first);
 }
 
 /* ---- a whole writer ---- */
