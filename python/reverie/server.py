@@ -146,7 +146,8 @@ class Server:
             raise ValueError("checkpoints by time or by inserts need a checkpointer, which says where they go")
         self._saver: _core.Saver | None = None
         if journal is not None and not isinstance(journal, Journal):
-            raise TypeError(f"journal must be a reverie.Journal, got {journal!r}")
+            hint = f"; give reverie.Journal({journal!r})" if isinstance(journal, (str, os.PathLike)) else ""
+            raise TypeError(f"journal must be a reverie.Journal, got {journal!r}{hint}")
         if journal is not None and checkpointer is None:
             raise ValueError("a journal goes on from checkpoints: give a checkpointer, too")
         self._journal = journal
@@ -445,7 +446,8 @@ def _checkpointer(server: Server, given: CheckpointerBase | None) -> tuple[Check
     """The server's checkpointer, and what to call once it was stopped."""
     if given is not None:
         if not isinstance(given, CheckpointerBase):
-            raise TypeError(f"checkpointer must be a reverie.checkpointers.CheckpointerBase, got {given!r}")
+            hint = f"; give reverie.checkpointers.DefaultCheckpointer({given!r})" if isinstance(given, (str, os.PathLike)) else ""
+            raise TypeError(f"checkpointer must be a reverie.checkpointers.CheckpointerBase, got {given!r}{hint}")
         return given, lambda: None
     path = tempfile.mkdtemp(prefix="reverie-checkpoints-")
     return DefaultCheckpointer(path), weakref.finalize(server, _remove_empty, path)

@@ -382,3 +382,14 @@ def test_a_check_makes_no_directory_and_a_start_does(tmp_path):
     assert os.listdir(tmp_path) == []
     with server_program.Server(*flags):
         assert os.listdir(root) == []
+
+
+# ---- a path in the place of an object ----
+
+
+@pytest.mark.parametrize("path", ["/data", pathlib.Path("/data")])
+def test_a_path_alone_is_refused_with_what_to_make_of_it(path):
+    with pytest.raises(TypeError, match=rf"give reverie\.checkpointers\.DefaultCheckpointer\(.*{path}.*\)"):
+        reverie.Server([table()], in_process=True, checkpointer=path)
+    with pytest.raises(TypeError, match=rf"give reverie\.Journal\(.*{path}.*\)"):
+        reverie.Server([table()], in_process=True, checkpointer=DefaultCheckpointer("/data"), journal=path)

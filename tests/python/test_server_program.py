@@ -72,6 +72,7 @@ def test_help_and_version_say_what_they_should():
     out = server_program.run("--help")
     assert out.returncode == 0
     assert "--table" in out.stdout
+    assert "custom" not in out.stdout, "there can be none in this program"
     assert out.stderr == ""
     out = server_program.run("--version")
     assert out.returncode == 0
@@ -132,6 +133,17 @@ def test_a_check_does_not_listen(tmp_path):
         ("tables: [{name: t}\n", 2, ["not YAML"]),
         ("tables: [{name: t}, {name: t}]\n", None, ["t"]),
         ("tables: [{name: t, extensions: [nothing]}]\n", None, ["nothing"]),
+        ("table:\n  - name: t\n", 2, ['no setting "table"', "did you mean tables"]),
+        ("checkpoint: {path: /data}\ntables: [{name: t}]\n", 1, ['no setting "checkpoint"', "did you mean checkpoints"]),
+        ("memory_limits: 1GiB\ntables: [{name: t}]\n", 1, ["did you mean memory_limit;"]),
+        ("zzz: 1\ntables: [{name: t}]\n", 1, ['no setting "zzz"; docs/server.md']),
+        (
+            "tables:\n  - name: t\n    rate_limiter: sample_to_insert_ratio:4:1000:0.1\n",
+            3,
+            ["error_buffer is 0.1", "at least max(1, samples_per_insert) = 4"],
+        ),
+        ("tables:\n  - name: t\n    sampler: custom:mine\n", 3, ['"custom:mine" is no selector', "prioritized"]),
+        ("tables:\n  - name: t\n    signature: {a: {dtype: floaty, shape: []}}\n", 3, ["bfloat16", "complex128", "string"]),
         ("listen: nonsense\ntables: [{name: t}]\n", None, ["nonsense"]),
         ("listen: 127.0.0.1:0\nport: 3\ntables: [{name: t}]\n", None, ["both"]),
     ],
@@ -162,6 +174,7 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--config", "/does/not/exist"], ["/does/not/exist"]),
         (["--set", "threads"], ["NAME=VALUE"]),
         (["--set", "nothing=3"], ["nothing"]),
+        (["--set", "memory_limt=3"], ["did you mean memory_limit"]),
     ],
 )
 def test_wrong_flags_are_told(args, words):

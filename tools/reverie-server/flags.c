@@ -10,7 +10,7 @@ const char flags_help[] =
     "\n"
     "  --config FILE        read settings and tables from a YAML file; flags that follow it win\n"
     "  --table FIELDS       add a table: name=NAME[,FIELD=VALUE]... with the fields\n"
-    "                         sampler, remover    uniform, fifo, lifo, max_heap, min_heap, prioritized:EXPONENT, custom:NAME\n"
+    "                         sampler, remover    uniform, fifo, lifo, max_heap, min_heap, prioritized:EXPONENT\n"
     "                         max_size            items (default 1000000)\n"
     "                         max_bytes           of items and their chunks: 4GiB (default 0: no bound)\n"
     "                         max_times_sampled   samples after which an item goes (default 0: never)\n"

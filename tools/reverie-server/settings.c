@@ -83,6 +83,13 @@ static const struct field {
 };
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 
+bool settings_has(const char *name)
+{
+  for (size_t i = 0; i < NUM_FIELDS; i++)
+    if (strcmp(fields[i].name, name) == 0) return true;
+  return false;
+}
+
 bool settings_is_limit(const char *name)
 {
   for (size_t i = 0; i < NUM_FIELDS; i++)
@@ -94,9 +101,7 @@ bool settings_is_of(const char *mapping, const char *name)
 {
   char whole[64];
   snprintf(whole, sizeof whole, "%s_%s", mapping, name);
-  for (size_t i = 0; i < NUM_FIELDS; i++)
-    if (strcmp(fields[i].name, whole) == 0) return true;
-  return false;
+  return settings_has(whole);
 }
 
 static bool parse_journal_mode(const char *text, int64_t *out, rv_error *err)
@@ -119,12 +124,41 @@ static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
   return false;
 }
 
-static bool unknown_field(const char *name, rv_error *err)
+/* How many letters must be put in, taken out or changed to make one of the other; a name of more than 63 is far from all. */
+static size_t distance(const char *a, const char *b)
 {
-  char known[800] = "";
-  for (size_t i = 0, at = 0; i < NUM_FIELDS && at < sizeof known; i++)
-    at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", fields[i].name);
-  rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"; there are %s, tables", name, known);
+  size_t row[64], size = strlen(b);
+  if (size >= sizeof row / sizeof row[0]) return SIZE_MAX;
+  for (size_t i = 0; i <= size; i++) row[i] = i;
+  for (; *a != '\0'; a++) {
+    size_t diagonal = row[0]++;
+    for (size_t i = 0; i < size; i++) {
+      size_t changed = diagonal + (*a != b[i]), other = (row[i] < row[i + 1] ? row[i] : row[i + 1]) + 1;
+      diagonal = row[i + 1];
+      row[i + 1] = changed < other ? changed : other;
+    }
+  }
+  return row[size];
+}
+
+/* One letter in three may be wrong. */
+static void see_near(const char *name, const char *known, size_t *least, const char **nearest)
+{
+  size_t far = distance(known, name);
+  if (far == 0 || far > strlen(name) / 3 + 1 || far >= *least) return;
+  *least = far;
+  *nearest = known;
+}
+
+bool settings_unknown(const char *name, bool in_file, rv_error *err)
+{
+  static const char *const mappings[] = {"tables", "limits", "checkpoints", "journal", "spill", "tls", "identities"};
+  const char *nearest = NULL;
+  size_t least = SIZE_MAX;
+  for (size_t i = 0; in_file && i < sizeof mappings / sizeof mappings[0]; i++) see_near(name, mappings[i], &least, &nearest);
+  for (size_t i = 0; i < NUM_FIELDS; i++) see_near(name, fields[i].name, &least, &nearest);
+  rv_fail(err, RV_INVALID_ARGUMENT, "no setting \"%.64s\"%s%s; docs/server.md lists them", name,
+          nearest == NULL ? "" : "; did you mean ", nearest == NULL ? "" : nearest);
   return false;
 }
 
@@ -132,7 +166,7 @@ bool settings_set(settings *all, const char *name, const char *text, rv_error *e
 {
   const struct field *field = fields, *end = fields + NUM_FIELDS;
   while (field != end && strcmp(field->name, name) != 0) field++;
-  if (field == end) return unknown_field(name, err);
+  if (field == end) return settings_unknown(name, false, err);
   char *place = (char *)all + field->offset;
   switch (field->kind) {
   case VALUE_INT: return parse_int(text, field->min, field->max, (int64_t *)(void *)place, err);

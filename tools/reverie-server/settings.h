@@ -47,9 +47,12 @@ void settings_free(settings *all);
 /* After everything was read: there are tables and they have names; addresses are filled in from host and port. */
 bool settings_finish(settings *all, rv_error *err);
 
-/* Sets a field of the whole ("port", "max_message_bytes"); NULL err->message says nothing of where. Unknown names list the known
- * ones. */
+/* Sets a field of the whole ("port", "max_message_bytes"); NULL err->message says nothing of where. Unknown names are
+ * told as by settings_unknown. */
 bool settings_set(settings *all, const char *name, const char *text, rv_error *err);
+bool settings_has(const char *name);
+/* Says that there is none of this name, and which one is near; a file's mappings count where it was read there. Always false. */
+bool settings_unknown(const char *name, bool in_file, rv_error *err);
 bool settings_is_limit(const char *name);
 /* Fields of the file's mapping of that name: "path" of "checkpoint" is the setting "checkpoint_path". */
 bool settings_is_of(const char *mapping, const char *name);
@@ -73,12 +76,11 @@ bool parse_double(const char *text, double *out, rv_error *err);
 bool parse_bytes(const char *text, int64_t *out, rv_error *err);     /* "65536", "64KiB", "1GiB" */
 bool parse_right(const char *text, unsigned *rights, rv_error *err); /* "read"; added to *rights */
 bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err);
-/* "uniform", "prioritized:0.6", "custom:NAME:OPTIONS" */
+/* "uniform", "prioritized:0.6"; selectors of one's own are for programs of one's own, which register them. */
 bool parse_selector(arena *memory, const char *text, rv_selector_config *out, rv_error *err);
 /* "min_size:100", "sample_to_insert_ratio:4:1000:4000", "queue:100", "stack:100", "general:1:1:0:100" */
 bool parse_rate_limiter(const char *text, rv_rate_limiter_config *out, rv_error *err);
 /* By kind and numbers; names[i] names the i-th number. false: no such kind. */
-const char *const *selector_kinds(void); /* NULL-terminated */
 bool selector_kind_from_name(const char *name, rv_selector_kind *out);
 typedef struct limiter_kind {
   const char *name;

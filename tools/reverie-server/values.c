@@ -77,12 +77,7 @@ bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err)
 
 /* ---- selectors ---- */
 
-static const char *const kinds[] = {"fifo", "lifo", "uniform", "max_heap", "min_heap", "prioritized", "custom", NULL};
-
-const char *const *selector_kinds(void)
-{
-  return kinds;
-}
+static const char *const kinds[] = {"fifo", "lifo", "uniform", "max_heap", "min_heap", "prioritized", NULL};
 
 bool selector_kind_from_name(const char *name, rv_selector_kind *out)
 {
@@ -101,8 +96,7 @@ bool parse_selector(arena *memory, const char *text, rv_selector_config *out, rv
   rv_selector_config config = {0};
   if (!selector_kind_from_name(arena_copy(memory, text, length), &config.kind)) {
     rv_fail(err, RV_INVALID_ARGUMENT,
-            "\"%s\" is no selector; there are fifo, lifo, uniform, max_heap, min_heap, prioritized:EXPONENT and custom:NAME",
-            text);
+            "\"%s\" is no selector; there are fifo, lifo, uniform, max_heap, min_heap and prioritized:EXPONENT", text);
     return false;
   }
   if (config.kind == RV_SELECTOR_PRIORITIZED) {
@@ -111,15 +105,6 @@ bool parse_selector(arena *memory, const char *text, rv_selector_config *out, rv
       return false;
     }
     if (!parse_double(rest, &config.priority_exponent, err)) return false;
-  } else if (config.kind == RV_SELECTOR_CUSTOM) {
-    if (rest == NULL) {
-      rv_fail(err, RV_INVALID_ARGUMENT,
-              "a custom selector needs the name it was registered under: custom:NAME or custom:NAME:OPTIONS");
-      return false;
-    }
-    size_t name = strcspn(rest, ":");
-    config.name = arena_copy(memory, rest, name);
-    if (rest[name] == ':') config.options = arena_copy(memory, rest + name + 1, strlen(rest + name + 1));
   } else if (rest != NULL) {
     rv_fail(err, RV_INVALID_ARGUMENT, "selector %.*s takes no parameter, got \"%s\"", (int)length, text, rest);
     return false;
@@ -182,6 +167,18 @@ static bool check_number(const char *name, double value, rv_error *err)
   return false;
 }
 
+/* In the words of who gave an error buffer, and no bounds. */
+static void explain_ratio(const double *numbers, rv_error *err)
+{
+  double ratio = numbers[0], least = ratio > 1 ? ratio : 1, buffer = numbers[2];
+  if (!(ratio > 0) || numbers[1] < 1 || buffer >= least) return;
+  rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "error_buffer is %g; give at least max(1, samples_per_insert) = %g: with less, inserts and samples come to wait for each "
+      "other for ever",
+      buffer, least);
+}
+
 bool parse_rate_limiter(const char *text, rv_rate_limiter_config *out, rv_error *err)
 {
   char copy[256];
@@ -216,5 +213,7 @@ bool parse_rate_limiter(const char *text, rv_rate_limiter_config *out, rv_error 
     return false;
   }
   *out = kind->make(numbers);
-  return rv_rate_limiter_check(out, err) == RV_OK;
+  if (rv_rate_limiter_check(out, err) == RV_OK) return true;
+  if (kind->make == make_ratio) explain_ratio(numbers, err);
+  return false;
 }

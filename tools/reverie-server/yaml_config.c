@@ -19,25 +19,19 @@ static bool read_selector(arena *memory, const yaml_place *at, rv_selector_confi
     if (!yaml_entry(memory, at, i, &key, &value, err) || !yaml_scalar(memory, &value, "a value", &text, err)) return false;
     if (strcmp(key, "kind") == 0) {
       if (!selector_kind_from_name(text, &config.kind))
-        return yaml_fail(&value, err,
-                         "\"%s\" is no selector; there are fifo, lifo, uniform, max_heap, min_heap, prioritized, custom", text);
+        return yaml_fail(&value, err, "\"%s\" is no selector; there are fifo, lifo, uniform, max_heap, min_heap, prioritized",
+                         text);
     } else if (strcmp(key, "priority_exponent") == 0) {
       has_exponent = true;
       if (!parse_double(text, &config.priority_exponent, err)) return yaml_fail_here(&value, err);
-    } else if (strcmp(key, "name") == 0) {
-      config.name = text;
-    } else if (strcmp(key, "options") == 0) {
-      config.options = text;
     } else {
-      return yaml_fail(&value, err,
-                       "a selector has no field \"%s\"; it has kind, and priority_exponent or (custom) name and options", key);
+      return yaml_fail(&value, err, "a selector has no field \"%s\"; it has kind, and priority_exponent for kind: prioritized",
+                       key);
     }
   }
   if (config.kind == 0) return yaml_fail(at, err, "the selector has no kind; add kind: uniform, or write sampler: uniform");
   if ((config.kind == RV_SELECTOR_PRIORITIZED) != has_exponent)
     return yaml_fail(at, err, "priority_exponent belongs to kind: prioritized, and only there");
-  if ((config.kind == RV_SELECTOR_CUSTOM) != (config.name != NULL))
-    return yaml_fail(at, err, "name belongs to kind: custom, and only there");
   *out = config;
   return true;
 }
@@ -246,7 +240,8 @@ static bool read_top(settings *all, const yaml_place *at, rv_error *err)
         ok = yaml_element(&all->memory, &value, k, &element, err) && read_setting(all, key, &element, err);
       }
     } else {
-      ok = read_setting(all, key, &value, err);
+      ok = settings_has(key) ? read_setting(all, key, &value, err)
+                             : settings_unknown(key, true, err) || yaml_fail_here(&value, err);
     }
     if (!ok) return false;
   }

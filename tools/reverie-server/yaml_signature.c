@@ -1,5 +1,6 @@
 #include "yaml_signature.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,12 @@
 #include "wire/proto.h"
 
 /* Fields of tensorflow.StructuredValue and what it contains (docs/protocol.md). */
-enum { TENSOR_SPEC = 33, LIST = 51, DICT = 53 };
+enum {
+  DTYPE_NUMBERS = 64, /* dtypes have numbers below it */
+  TENSOR_SPEC = 33,
+  LIST = 51,
+  DICT = 53
+};
 
 typedef struct collector {
   arena *memory;
@@ -72,6 +78,17 @@ static void put_spec(rv_writer_buf *out, const rv_spec *spec)
   rv_put_close(out, value);
 }
 
+static bool no_dtype(const yaml_place *at, const char *text, rv_error *err)
+{
+  char known[300] = "";
+  size_t size = 0;
+  for (int number = 1; number < DTYPE_NUMBERS; number++) {
+    if (rv_dtype_size((rv_dtype)number) == 0 || size >= sizeof known) continue;
+    size += (size_t)snprintf(known + size, sizeof known - size, "%s%s", size == 0 ? "" : ", ", rv_dtype_name((rv_dtype)number));
+  }
+  return yaml_fail(at, err, "\"%.64s\" is no dtype; there are %s", text, known);
+}
+
 static bool read_leaf(collector *all, const yaml_place *at, rv_error *err)
 {
   rv_spec spec = {.name = "", .rank = -1};
@@ -88,8 +105,7 @@ static bool read_leaf(collector *all, const yaml_place *at, rv_error *err)
     if (!yaml_scalar(all->memory, &value, "text", &text, err)) return false;
     if (strcmp(key, "dtype") == 0) {
       spec.dtype = rv_dtype_from_name(text);
-      if (spec.dtype == RV_DTYPE_INVALID)
-        return yaml_fail(&value, err, "\"%s\" is no dtype; there are float32, uint8, string, ...", text);
+      if (spec.dtype == RV_DTYPE_INVALID) return no_dtype(&value, text, err);
     } else if (strcmp(key, "name") == 0) {
       spec.name = text;
     } else {
