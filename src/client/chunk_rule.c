@@ -21,6 +21,7 @@ uint32_t rv_chunk_rule_room(const rv_chunk_rule *rule, size_t row_bytes)
     uint32_t longest = longest_run(rule);
     uint32_t most = longest > 0 && longest < rule->keep ? longest : rule->keep;
     rows = rule->last_rows < most / 2 ? 2 * rule->last_rows : most;
+    if (rows < rule->at_once) rows = rule->at_once;
   }
   size_t max_bytes = rule->fixed > 0 ? MAX_FIXED_BYTES : MAX_BYTES;
   if (row_bytes > 0 && rows > max_bytes / row_bytes) rows = (uint32_t)(max_bytes / row_bytes);

@@ -11,6 +11,8 @@
  *   - A chunk that nobody cuts grows up to the longest run that recent items referred to (no run yet: up to the number of rows
  * kept), so that an item makes at most about twice its own rows travel. The room a new chunk gets is twice what the last one came
  * to, so that none is wasted.
+ *   - A writer that is told how many rows come before each time that items are made of them (a step of many environments) has room for so
+ * many, for they are cut together.
  *   - No more than a megabyte of rows, where that is more than one row.
  *
  * Items at the end of every `period` steps thus find chunks of exactly `period` rows; an item after every step finds chunks of
@@ -25,6 +27,7 @@
 typedef struct rv_chunk_rule {
   uint32_t fixed;   /* 0: chosen */
   uint32_t keep;    /* rows that items may refer to */
+  uint32_t at_once; /* rows that come before items are made; 0: not known */
   uint32_t longest; /* run in this window of items, and in the one before it; 0: none yet */
   uint32_t longest_before;
   uint32_t items;     /* in this window */

@@ -85,9 +85,10 @@ rv_code rv_remote_transitions_new(rv_transitions *transitions, rv_error *err)
     const char *name = transitions->given[transitions->kept[i].column].name;
     if (name != NULL) code = rv_writer_name_column(remote->writer, i, name, err);
   }
-  if (code == RV_OK)
+  if (code == RV_OK) {
+    remote->writer->rule.at_once = (uint32_t)transitions->num_envs;
     rv_writer_set_naming(remote->writer, transitions->naming);
-  else
+  } else
     rv_remote_transitions_free(transitions);
   return code;
 }

@@ -595,6 +595,34 @@ static void a_step_to_a_server_waits_for_room_as_a_whole(void **state)
   place_close(&place);
 }
 
+/* A chunk has some hundred bytes of books at either end: with one for each row, not for each step, an item would take 800 bytes. */
+static void a_step_to_a_server_is_stored_in_one_chunk(void **state)
+{
+  (void)state;
+  enum { ENVS = 64, STEPS = 20, ITEM_BYTES_MAX = 250 };
+  size_t added;
+  static float obs[ENVS][4], reward[ENVS];
+  static const int64_t shape[] = {ENVS, 4};
+  rv_transitions_column names[] = {{.name = "obs"}, {.name = "reward"}};
+  rv_tensor columns[] = {{.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = obs},
+                         {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = reward}};
+  test_place place;
+  rv_table_config table = rv_table_config_default("replay", 10000);
+  place_open(&place, true, &table, 1);
+  rv_transitions *writer = NULL;
+  rv_transitions_config config = {.size = sizeof config, .table = "replay", .num_envs = ENVS, .columns = names, .num_columns = 2};
+  OK(rv_transitions_new(place.client, &config, &writer, error));
+  for (int step = 0; step < STEPS; step++) OK(rv_transitions_add(writer, columns, 2, NULL, &added, &patient, error));
+  OK(rv_transitions_flush(writer, &patient, error));
+  rv_server_info *info = NULL;
+  OK(rv_client_server_info(place.client, &patient, &info, error));
+  assert_int_equal(info->tables[0].current_size, ENVS * STEPS);
+  assert_true(info->tables[0].item_bytes < ENVS * STEPS * ITEM_BYTES_MAX);
+  rv_server_info_free(info);
+  rv_transitions_free(writer);
+  place_close(&place);
+}
+
 static void a_writer_goes_on_after_its_table_was_reset(void **state)
 {
   (void)state;
@@ -625,6 +653,7 @@ int main(void)
       cmocka_unit_test(a_signature_describes_rows_as_they_are_given),
       cmocka_unit_test(a_step_that_runs_out_of_time_says_how_much_of_it_is_in),
       cmocka_unit_test(a_step_to_a_server_waits_for_room_as_a_whole),
+      cmocka_unit_test(a_step_to_a_server_is_stored_in_one_chunk),
       cmocka_unit_test(a_writer_goes_on_after_its_table_was_reset),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
