@@ -35,8 +35,8 @@ class Client(_core.Client):
     Parameters
     ----------
     server_address : str or Server
-        ``"host:port"``, ``"unix:/path"``, ``"inproc://name"`` for a server of this process, or that server itself. Nothing is
-        connected before the first call.
+        ``"host:port"``, ``"unix:/path"``, ``"inproc://name"`` for a server of this process, or that server itself, which the
+        client then holds: it is not stopped because nobody else does. Nothing is connected before the first call.
     max_message_bytes : int
         The longest message to receive; 0: 256 MiB.
     tls : TLS, optional
@@ -67,7 +67,7 @@ class Client(_core.Client):
         if isinstance(server_address, bytes):
             server_address = server_address.decode()
         if isinstance(server_address, Server):
-            server = server_address
+            server = self._server = server_address  # a server that nobody holds stops
             self._address = f"{_inproc.PREFIX}{server._name}" if server._name is not None else ""
         elif not isinstance(server_address, str):
             raise TypeError(f"server_address must be a str or a reverie.Server, got {server_address!r}")

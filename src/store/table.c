@@ -199,7 +199,11 @@ void rv_table_free(rv_table *table)
 
 rv_code rv_table_is_closed(const rv_table *table, rv_error *err)
 {
-  return table->closed ? rv_fail(err, RV_CANCELLED, "table \"%s\" is closed: its store was shut down", table->name) : RV_OK;
+  return table->closed ? rv_fail(err, RV_CANCELLED,
+                                 "table \"%s\" is closed: its store was shut down, as by a server that is stopped or that nobody "
+                                 "holds any more",
+                                 table->name)
+                       : RV_OK;
 }
 
 void rv_table_close(rv_table *table)

@@ -180,6 +180,33 @@ def test_a_client_outlives_its_server_and_says_so(serve):
             call()
 
 
+def test_a_client_keeps_the_server_that_it_was_given_and_no_longer():
+    stopped = threading.Event()
+
+    class Watched(reverie.Server):
+        def stop(self, drain=0.0):
+            super().stop(drain)
+            stopped.set()
+
+    client = reverie.Client(Watched([make_table()], in_process=True))
+    gc.collect()
+    client.add("t", 1)
+    assert client.sample_batch("t", 1).data == [1]
+    assert not stopped.is_set()
+    del client
+    gc.collect()
+    assert stopped.is_set()
+
+
+def test_who_found_a_server_by_name_is_told_that_nobody_held_it():
+    server = reverie.Server([make_table()], in_process=True, name="not held")
+    client = reverie.Client("inproc://not held")
+    del server
+    gc.collect()
+    with pytest.raises(CancelledError, match="stopped or that nobody holds"):
+        client.add("t", 1)
+
+
 def test_local_clients_of_any_server(tmp_path):
     for options in ({"in_process": True}, {"address": "127.0.0.1:0"}, {"address": f"unix:{tmp_path}/s"}):
         with reverie.Server([make_table()], **options) as server:
