@@ -305,6 +305,8 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   }
   call->stream_id = 0;
   rv_call_drop_queued(call);
+  if (call->is_small) call->session->num_small--;
+  call->is_small = false;
   if (call->server && !call->closing) {
     call->closing = true;
     call->session->num_closing++;
@@ -327,10 +329,21 @@ bool rv_call_has_status(const rv_call *call)
 {
   return call->has_status;
 }
-void rv_call_keep_small(rv_call *call, size_t most)
+void rv_call_drop_metadata(rv_call *call)
 {
-  if (most < call->session->max_message_bytes) call->most_bytes = most;
   rv_metadata_store_fini(&call->received);
+}
+
+bool rv_call_keep_small(rv_call *call, size_t most, size_t at_once, int64_t lasts_ms)
+{
+  rv_call_drop_metadata(call);
+  if (call->session->num_small >= at_once) return false;
+  call->session->num_small++;
+  call->is_small = true;
+  if (most < call->session->max_message_bytes) call->most_bytes = most;
+  int64_t end = call->started_ns + lasts_ms * 1000000;
+  if (lasts_ms > 0 && end < call->deadline_ns) call->deadline_ns = end; /* which begins to count when on_call has returned */
+  return true;
 }
 
 const char *rv_call_metadata(rv_call *call, const char *name)

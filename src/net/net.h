@@ -99,9 +99,11 @@ size_t rv_call_queued(const rv_call *call); /* bytes not yet on their way to the
 void rv_call_finish(rv_call *call, rv_code code, const char *message);
 /* Server: a metadata pair (at most 48) in the response's initial headers; before the first message. Name in lower case. */
 void rv_call_set_header(rv_call *call, const char *name, const char *value);
-/* Server, from on_call: for a call of somebody who was not asked who he is. Messages above `most` bytes are refused, and what metadata came is
- * let go. */
-void rv_call_keep_small(rv_call *call, size_t most);
+/* Server: what metadata came is let go. */
+void rv_call_drop_metadata(rv_call *call);
+/* Server, from on_call: for a call of somebody who is not asked who he is, so that he uses up little. Messages above `most` bytes are refused,
+ * the metadata is let go, and the call ends after `lasts_ms` (0: it may last). False: its connection has `at_once` such calls already. */
+bool rv_call_keep_small(rv_call *call, size_t most, size_t at_once, int64_t lasts_ms);
 /* Server: sends the initial headers now instead of with the first message; the client's on_headers then comes early. */
 void rv_call_send_headers(rv_call *call);
 /* Client: no more messages will be sent (after what is queued). */

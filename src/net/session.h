@@ -106,6 +106,7 @@ struct rv_session {
   rv_link calls;       /* open calls, rv_call.link */
   size_t num_streams;  /* client: streams that nghttp2 has not closed yet */
   size_t num_closing;  /* calls whose owner is about to hear that they are over */
+  size_t num_small;    /* server: open calls of rv_call_keep_small */
   size_t held_bytes;   /* of messages that are incomplete or wait for paused calls */
   size_t queued_bytes; /* server: of messages that wait to be sent */
   size_t answer_bytes; /* of them: of calls that are finished but for that */

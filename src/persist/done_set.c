@@ -102,3 +102,13 @@ rv_code rv_done_set_copy(rv_done_set *set, const rv_done_set *from, rv_error *er
   set->count = set->capacity = from->count;
   return RV_OK;
 }
+
+uint64_t rv_done_set_drop_first(rv_done_set *set, size_t runs)
+{
+  if (runs > set->count) runs = set->count;
+  if (runs == 0) return 0;
+  uint64_t last = set->runs[runs - 1].last;
+  set->count -= runs;
+  memmove(set->runs, set->runs + runs, set->count * sizeof *set->runs);
+  return last;
+}

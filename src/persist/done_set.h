@@ -21,6 +21,8 @@ void rv_done_set_fini(rv_done_set *set);
 bool rv_done_set_has(const rv_done_set *set, uint64_t number);
 /* RV_RESOURCE_EXHAUSTED: more than RV_DONE_RUNS_MAX runs, or no memory; the set is as it was. */
 rv_code rv_done_set_add(rv_done_set *set, uint64_t number, rv_error *err);
+/* Drops the first so many runs; returns the last number of them, 0: none. */
+uint64_t rv_done_set_drop_first(rv_done_set *set, size_t runs);
 /* A run behind all that are in. RV_INVALID_ARGUMENT: it is none, or not behind them. */
 rv_code rv_done_set_append(rv_done_set *set, uint64_t first, uint64_t last, rv_error *err);
 /* A copy, into a set that has nothing yet. */

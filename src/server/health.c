@@ -53,8 +53,6 @@ rv_code rv_answer_health_check(const rv_request *request, rv_pieces *response, r
 
 /* ---- Watch ---- */
 
-enum { WATCHERS_MAX = 1000 }; /* they last as long as their callers like, who are asked nothing */
-
 typedef struct watch {
   rv_server_stream stream;
   bool asked, known;
@@ -117,7 +115,6 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
 
 static void destroy(rv_server_stream *stream)
 {
-  atomic_fetch_sub(&stream->server->num_watchers, 1);
   free(RV_CONTAINER(stream, watch, stream));
 }
 
@@ -127,16 +124,10 @@ rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method 
                               void **user, rv_error *err)
 {
   (void)method;
-  if (atomic_fetch_add(&server->num_watchers, 1) >= WATCHERS_MAX) {
-    atomic_fetch_sub(&server->num_watchers, 1);
-    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "%d calls of Health/Watch are open already; end some, or ask by Health/Check",
-                   WATCHERS_MAX);
-  }
   watch *self = calloc(1, sizeof *self);
   rv_code code =
       self == NULL ? rv_fail_memory(err, sizeof *self) : rv_server_stream_begin(&self->stream, &watch_ops, server, call, err);
   if (code != RV_OK) {
-    atomic_fetch_sub(&server->num_watchers, 1);
     free(self);
     return code;
   }

@@ -90,21 +90,29 @@ rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
       have, inserters, may);
 }
 
-/* Something of it waits, and what else comes waits as well: some insert waits for memory, or all streams together have brought what the store's
- * limit leaves them, or its caller has as many bytes here as he may. All three end elsewhere. */
+/* The streams together have brought more than the store's limit leaves them, and this one more than its share of that. */
+static bool brings_too_much(const rv_insert_call *call)
+{
+  const rv_memory *memory = account_of(call);
+  size_t share = rv_memory_for_the_way(memory);
+  size_t inserters = atomic_load_explicit(&call->stream.server->num_inserters, memory_order_relaxed);
+  return rv_memory_on_the_way(memory) > share && call->on_the_way > share / inserters;
+}
+
+/* Something of it waits, and what else comes waits as well: some insert waits for memory, or there is too much of it, or of its caller's. */
 static bool is_to_wait(const rv_insert_call *call)
 {
-  if (call->num_pending == 0) return false;
-  const rv_memory *memory = account_of(call);
-  return rv_memory_is_awaited(memory) || rv_memory_on_the_way(memory) > rv_memory_for_the_way(memory) ||
-         rv_insert_call_is_held(call);
+  return call->num_pending > 0 &&
+         (rv_memory_is_awaited(account_of(call)) || brings_too_much(call) || rv_insert_call_is_held(call));
 }
 
 static void set_reading(rv_insert_call *call)
 {
+  /* All of that ends elsewhere, and an item that waits for its limiter may next wait for memory; also when its client has gone. */
+  bool limited = rv_memory_limit(account_of(call)) != SIZE_MAX || rv_insert_call_is_held(call);
+  if (call->num_pending > 0 && limited) rv_server_stream_look_again(&call->stream);
   if (!rv_server_stream_is_open(&call->stream)) return;
   bool waits = is_to_wait(call);
-  if (waits) rv_server_stream_look_again(&call->stream);
   bool pause = call->waits_for_session || waits || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
                call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX || rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
   if (pause == call->paused) return;

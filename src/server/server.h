@@ -45,11 +45,11 @@ struct rv_server {
   char state_id[33]; /* the store's, in hexadecimal */
   atomic_size_t orphan_bytes;
   atomic_size_t num_inserters; /* insert streams */
-  atomic_size_t num_watchers;  /* Health's Watch */
   rv_mutex lock;               /* guards everything below */
   rv_cond changed;
   rv_access *access; /* one reference; NULL: nobody is asked */
   size_t num_streams, num_lingering;
+  size_t num_open_to_all;                    /* of them: of callers who are not asked who they are */
   size_t num_sweepers;                       /* who need the loops, which therefore stay */
   rv_server_loop loops[RV_SERVER_LOOPS_MAX]; /* `loop` is set once, under the lock */
   size_t num_loops;

@@ -15,7 +15,9 @@
 enum {
   REFUSALS_LOGGED = 10,
   REFUSALS_NS = 1000000000,
-  OPEN_BYTES_MAX = 4096 /* of a message of those who are not asked who they are */
+  OPEN_BYTES_MAX = 4096,  /* of a message of those who are not asked who they are, */
+  OPEN_AT_ONCE_MAX = 100, /* and of their calls on a connection; */
+  OPEN_MS = 20000         /* one that asks for an answer is over then */
 };
 
 static const rv_method methods[] = {
@@ -82,6 +84,7 @@ static bool refuse(rv_server *server, rv_call *call, const rv_error *err, const 
     copy_printable(printable, sizeof printable, (rv_span){(const uint8_t *)err->message, strlen(err->message)});
     rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was refused: %s%s", rv_call_peer(call), printable, more);
   }
+  rv_call_drop_metadata(call); /* the caller may take his time to read the refusal */
   *events = &refused_events;
   *user = NULL;
   rv_call_finish(call, err->code, err->message);
@@ -121,8 +124,11 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   }
   if (method->answer != NULL && !method->while_draining && shed(server, call, &err))
     return refuse(server, call, &err, events, user);
+  if (method->open_to_all && !rv_call_keep_small(call, OPEN_BYTES_MAX, OPEN_AT_ONCE_MAX, method->answer != NULL ? OPEN_MS : 0)) {
+    rv_fail(&err, RV_RESOURCE_EXHAUSTED, "%d calls of Health are open on this connection already; end some", OPEN_AT_ONCE_MAX);
+    return refuse(server, call, &err, events, user);
+  }
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(server, call, &err, events, user);
-  if (method->open_to_all) rv_call_keep_small(call, OPEN_BYTES_MAX);
   return true;
 }
 

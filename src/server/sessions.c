@@ -30,7 +30,8 @@ struct rv_writer_session {
   atomic_bool broken; /* something could not be remembered */
   rv_done_set done;
   refusal *refusals;   /* a ring once it is full: the oldest goes, */
-  rv_done_set refused; /* and of it stays that it was refused */
+  rv_done_set refused; /* and of it stays that it was refused, */
+  uint64_t forgotten;  /* of those up to this number not even that */
   size_t num_refusals, refusals_capacity, oldest_refusal;
 };
 
@@ -336,10 +337,21 @@ bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, r
       return true;
     }
   }
-  bool refused = rv_done_set_has(&session->refused, number);
-  *code = refused ? RV_UNKNOWN : RV_OK;
-  *message = refused ? "the item was refused; why is not remembered any more, for many others were since" : "";
+  bool refused = rv_done_set_has(&session->refused, number), forgotten = !refused && number <= session->forgotten;
+  *code = refused || forgotten ? RV_UNKNOWN : RV_OK;
+  *message = refused ? "the item was refused; why is not remembered any more, for many others were since"
+             : forgotten
+                 ? "whether the item was inserted or refused is not remembered any more, for very many others were refused since"
+                 : "";
   return true;
+}
+
+/* Of a refusal whose reason is forgotten. */
+static bool keep_refused(rv_writer_session *session, uint64_t number)
+{
+  if (session->refused.count == RV_DONE_RUNS_MAX)
+    session->forgotten = rv_done_set_drop_first(&session->refused, RV_DONE_RUNS_MAX / 4);
+  return rv_done_set_add(&session->refused, number, NULL) == RV_OK;
 }
 
 static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_code code, const char *message)
@@ -349,7 +361,7 @@ static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_cod
   refusal entry = {.number = number, .code = code, .message = copy};
   if (session->num_refusals == REFUSALS_MAX) {
     refusal *oldest = &session->refusals[session->oldest_refusal];
-    if (rv_done_set_add(&session->refused, oldest->number, NULL) != RV_OK) {
+    if (!keep_refused(session, oldest->number)) {
       free(copy);
       return false;
     }

@@ -106,6 +106,29 @@ static void a_refused_item_is_never_told_as_inserted_however_many_were_refused_s
   rv_writer_sessions_free(sessions);
 }
 
+static void scattered_refusals_break_no_session(void **state)
+{
+  enum { MANY = 250000 };
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  test_user a = make_user();
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  for (uint64_t number = 1; number <= MANY; number++)
+    rv_writer_session_record(session, number, number % 2 == 0 ? RV_OK : RV_PERMISSION_DENIED, "it may not");
+  assert_int_equal(rv_writer_session_check(session, NULL), RV_OK);
+  for (uint64_t number = 1; number <= MANY; number += 101) {
+    rv_code code = RV_CANCELLED;
+    const char *message = NULL;
+    assert_true(rv_writer_session_find(session, number, &code, &message));
+    if (number % 2 != 0) assert_int_not_equal(code, RV_OK);
+    if (number % 2 == 0 && number > MANY / 2) assert_int_equal(code, RV_OK);
+  }
+  rv_writer_sessions_detach(sessions, session, &a.user);
+  rv_writer_sessions_free(sessions);
+}
+
 static void who_is_granted_a_session_learns_what_could_not_be_remembered_while_he_waited(void **state)
 {
   (void)state;
@@ -264,6 +287,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_recorded_item_is_found_by_the_next_stream),
       cmocka_unit_test(a_refused_item_is_never_told_as_inserted_however_many_were_refused_since),
+      cmocka_unit_test(scattered_refusals_break_no_session),
       cmocka_unit_test(who_is_granted_a_session_learns_what_could_not_be_remembered_while_he_waited),
       cmocka_unit_test(a_session_that_one_caller_began_is_no_others),
       cmocka_unit_test(a_newer_stream_evicts_the_owner_and_waits_for_it),

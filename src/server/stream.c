@@ -3,7 +3,7 @@
 #include "server/server.h"
 #include "store/memory.h"
 
-enum { LOOK_MS = 100 };
+enum { LOOK_MS = 100, OPEN_TO_ALL_MAX = 10000 };
 
 /* At as many as there are now: each may come back, or go. */
 static void look_at_waiting(rv_timer *timer)
@@ -53,11 +53,12 @@ static void greet(rv_server *server, rv_call *call)
 }
 
 /* What the server counts, and the stream's access. */
-static void leave(rv_server *server, rv_access *access, bool lingers)
+static void leave(rv_server *server, rv_access *access, const rv_server_stream_ops *ops)
 {
   rv_access_unref(access);
   rv_mutex_lock(&server->lock);
-  server->num_lingering -= lingers;
+  server->num_lingering -= ops->lingers;
+  server->num_open_to_all -= ops->open_to_all;
   if (--server->num_streams == server->num_lingering) rv_cond_broadcast(&server->changed);
   rv_mutex_unlock(&server->lock);
 }
@@ -77,19 +78,24 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   atomic_init(&stream->refs, 1);
   rv_mutex_lock(&server->lock);
   rv_server_loop *loop = find_loop(server, stream->loop);
-  if (loop != NULL) {
+  bool too_many = ops->open_to_all && server->num_open_to_all == OPEN_TO_ALL_MAX;
+  if (loop != NULL && !too_many) {
     if (!ops->open_to_all) stream->access = rv_access_ref(server->access);
     server->num_streams++;
     server->num_lingering += ops->lingers;
+    server->num_open_to_all += ops->open_to_all;
   }
   rv_mutex_unlock(&server->lock);
   if (loop == NULL)
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
+  if (too_many)
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                   "%d calls of callers who are not asked who they are, the most there may be, are open", OPEN_TO_ALL_MAX);
   rv_code code = rv_access_find(stream->access, call, &stream->caller, err);
   if (code == RV_OK) code = rv_caller_take_stream(stream->caller, &server->caller_limits, err);
   if (code != RV_OK) {
     stream->caller = NULL; /* it goes with its access */
-    leave(server, stream->access, ops->lingers);
+    leave(server, stream->access, ops);
     return code;
   }
   if (!ops->open_to_all) greet(server, call);
@@ -108,13 +114,13 @@ void rv_server_stream_unref(rv_server_stream *stream)
   if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
   rv_server *server = stream->server;
   rv_access *access = stream->access;
-  bool lingers = stream->ops->lingers;
+  const rv_server_stream_ops *ops = stream->ops;
   rv_caller_give_stream(stream->caller);
   rv_list_remove(&stream->link);
   rv_list_remove(&stream->waiting);
-  stream->ops->destroy(stream);
+  ops->destroy(stream);
   rv_memory_serve(rv_store_memory(server->store)); /* what it held may be what others wait for */
-  leave(server, access, lingers);
+  leave(server, access, ops);
 }
 
 void rv_server_stream_closed(rv_server_stream *stream)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/env.h"
+#include "store/memory.h"
 #include "support/rig.h"
 
 enum { LIMIT = 8 << 20, WIDTH = 16384, CHUNK = WIDTH * 4 };
@@ -281,6 +282,76 @@ static void a_stream_with_an_item_that_waits_for_its_limiter_is_read_on_when_mem
   stream_free(call);
 }
 
+static int64_t size_of(const char *table)
+{
+  rv_table_info info = {.size = sizeof info};
+  assert_int_equal(rv_table_get_info(rig_find(&rig, table), &info, NULL), RV_OK);
+  int64_t size = info.current_size;
+  rv_table_info_fini(&info);
+  return size;
+}
+
+/* What is freed elsewhere tells nobody. */
+static void an_item_that_waits_for_its_limiter_and_then_for_memory_goes_in_also_when_its_client_has_gone(void **state)
+{
+  (void)state;
+  rv_memory *memory = rv_store_memory(rig.store);
+  for (int gone = 0; gone < 2; gone++) {
+    uint64_t key;
+    test_peer client;
+    peer_open(&client, rig.address);
+    test_stream *call = stream_open(&client, INSERT, NULL, 0);
+    insert_one(call, "shut", 2001, 1);
+    expect_keys(call, &key, 1);
+    insert_one(call, "shut", 2002, 1);
+    for (int64_t waiting = 0; waiting == 0; sched_yield()) {
+      rv_table_info info = {.size = sizeof info};
+      assert_int_equal(rv_table_get_info(rig_find(&rig, "shut"), &info, NULL), RV_OK);
+      waiting = info.num_waiting_inserts;
+      rv_table_info_fini(&info);
+    }
+    rv_memory_add(memory, LIMIT);
+    if (gone == 1) {
+      stream_free(call);
+      peer_close(&client);
+    }
+    sample_all("shut", 1);
+    wait_until_some_wait("shut");
+    rv_memory_take_away(memory, LIMIT);
+    if (gone == 0) {
+      expect_keys(call, &key, 1);
+      stream_free(call);
+      peer_close(&client);
+    }
+    rv_env env;
+    rv_env_fill(&env, NULL);
+    int64_t give_up = rv_monotonic_ns(&env) + INT64_C(30000000000);
+    while (size_of("shut") == 0)
+      if (rv_monotonic_ns(&env) > give_up) fail_msg("it still waits");
+    sample_all("shut", 1);
+  }
+}
+
+static void one_writers_items_that_wait_do_not_stop_others(void **state)
+{
+  (void)state;
+  enum { MANY = LIMIT / 2 / CHUNK };
+  uint64_t key, keys[MANY];
+  test_stream *large = stream_open(&peer, INSERT, NULL, 0), *small = stream_open(&peer, INSERT, NULL, 0);
+  for (uint64_t i = 0; i < MANY; i++) send_item(large, "shut", 1 + i, WIDTH);
+  expect_keys(large, &key, 1);
+  while (memory_of(&peer).stream_bytes < LIMIT / 4) sched_yield();
+  insert_one(small, "shut", 3001, 1); /* waits for the limiter */
+  insert_one(small, "ring", 3002, 1);
+  expect_keys(small, &key, 1);
+  assert_int_equal(key, 3002);
+  sample_all("shut", MANY + 1);
+  expect_keys(large, keys, MANY - 1);
+  expect_keys(small, &key, 1);
+  stream_free(large);
+  stream_free(small);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -290,6 +361,8 @@ int main(void)
       TEST(a_table_with_a_bound_in_bytes_makes_room_by_itself),
       TEST(what_waits_for_a_limiter_stays_below_the_memory_limit_and_goes_on),
       TEST(a_stream_with_an_item_that_waits_for_its_limiter_is_read_on_when_memory_is_there_again),
+      TEST(an_item_that_waits_for_its_limiter_and_then_for_memory_goes_in_also_when_its_client_has_gone),
+      TEST(one_writers_items_that_wait_do_not_stop_others),
       TEST(an_item_that_never_fits_is_refused_at_once),
       TEST(a_writer_that_never_makes_items_is_ended_and_stops_nobody),
       TEST(what_a_vanished_writer_kept_is_counted_and_given_back),
