@@ -25,17 +25,26 @@ class _Drawer(Generic[Batch]):
     def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int) -> None:
         self.draw = draw
         self.results: queue.SimpleQueue[Batch | BaseException | None] = queue.SimpleQueue()
-        self.room = threading.Semaphore(prefetch)
         self.cancel = _core.Cancel()
+        self.prefetch = prefetch
+        # One for each that was taken. No semaphore: it has a lock, which the call that a signal handler interrupts may hold.
+        self.taken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.stopped = False
         self.ended = False
         self.process = os.getpid()
-        self.starting = threading.RLock()  # a signal handler may ask for a batch meanwhile
-        self.thread: threading.Thread | None = None
+        self.drawing = threading.Lock()  # by the thread that draws, for good
+        self.thread: threading.Thread | None = None  # that one
 
     def run(self) -> None:
+        if not self.drawing.acquire(blocking=False):
+            return
+        self.thread = threading.current_thread()
+        room = self.prefetch
         while True:
-            self.room.acquire()
+            if room > 0:
+                room -= 1
+            else:
+                self.taken.get()
             if self.stopped:
                 break
             try:
@@ -57,27 +66,22 @@ class _Drawer(Generic[Batch]):
             except queue.Empty:
                 continue
             if result is not None:
-                self.room.release()
+                self.taken.put(None)
             return result
         return None
 
     def start(self) -> None:
-        """Starts the thread, if that was not done. After a RuntimeError, there can be no more threads, it may be tried again."""
-        with self.starting:
-            if self.thread is None:
-                self.thread = threading.Thread(target=self.run, name="reverie-batches", daemon=True)
-                try:
-                    self.thread.start()
-                except (RuntimeError, MemoryError):
-                    self.thread = None
-                    raise
+        """Starts a thread, unless one draws; of several the first does, and the others end. So whoever asks for a batch gets on, also
+        after a start that failed or that an exception ended, and in a signal handler that interrupts one."""
+        if not self.drawing.locked():
+            threading.Thread(target=self.run, name="reverie-batches", daemon=True).start()
 
     def stop(self) -> None:
         if self.process != os.getpid():  # a forked child: the thread is not here, and its locks may be held for ever
             return
         self.stopped = True
         self.cancel.fire()
-        self.room.release()
+        self.taken.put(None)
         thread = self.thread
         if thread is not None and thread.is_alive() and threading.current_thread() is not thread:
             thread.join()

@@ -10,6 +10,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie.errors import DeadlineExceededError
+from waiting import Call
 
 
 def drawers():
@@ -177,3 +178,35 @@ def test_where_no_thread_can_be_started_the_next_call_tries_again(client, monkey
             with pytest.raises(RuntimeError, match="new thread"):
                 next(batches)
         assert len(next(batches)) == 1
+
+
+@pytest.mark.parametrize("moment", ["before the thread is there", "when it is there"])
+def test_where_ctrl_c_interrupts_the_start_of_the_thread_the_next_call_returns_a_batch(client, monkeypatch, moment):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        if moment == "when it is there":
+            start(thread)
+        raise KeyboardInterrupt
+
+    with client.batches("t", 1) as batches:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(batches)
+        assert len(Call(next, batches).join()) == 1
+
+
+def test_a_signal_handler_that_comes_while_the_thread_is_started_gets_a_batch_too(client, monkeypatch):
+    start, got = threading.Thread.start, []
+
+    def interrupted(thread):
+        if thread.name == "reverie-batches" and not got:
+            monkeypatch.undo()
+            got.append(next(batches))
+        start(thread)
+
+    with client.batches("t", 1) as batches:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        got.append(Call(next, batches).join())
+    assert [len(batch) for batch in got] == [1, 1]

@@ -134,6 +134,37 @@ def test_a_handler_that_saves_a_checkpoint_while_one_is_saved_gets_an_error_and_
     assert run(program, str(tmp_path)) == "True True\n"
 
 
+CLOSED_AT_EVERY_POINT = """
+    import itertools
+    server = reverie.Server([table()], in_process=True)
+    client = reverie.Client(server)
+    client.add("t", 1)
+    signal.signal(signal.SIGTERM, lambda *_: batches.close())
+    for at in itertools.count():
+        batches = client.batches("t", 1)
+        seen = 0
+        def tell(frame, event, argument):
+            global seen
+            if seen == at:
+                signal.raise_signal(signal.SIGTERM)
+            seen += 1
+        sys.setprofile(tell)
+        next(batches, None)
+        sys.setprofile(None)
+        if seen <= at:
+            break
+        print(list(batches), end="")
+    batches.close()
+    print(at > 9)
+"""
+
+
+def test_a_handler_closes_batches_wherever_in_next_it_comes():
+    printed = run(CLOSED_AT_EVERY_POINT)
+    assert printed.endswith("True\n")
+    assert printed.replace("[]", "") == "True\n"
+
+
 AT_EVERY_POINT = """
     import itertools
     import reverie.server
