@@ -107,6 +107,40 @@ static void rows_of_a_step_that_is_still_open_are_saved(void **state)
   rv_store_unref(store);
 }
 
+/* Just behind the last row that is there, of a segment with strings. */
+static void slices_of_no_rows_are_saved(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_spec specs[2] = {{.name = "", .dtype = RV_INT64}, {.name = "", .dtype = RV_STRING}};
+  rv_chunk_meta meta = {.key = 54321, .episode_id = 3, .last_step = 2};
+  rv_chunk *segment;
+  must(rv_segment_new(specs, 2, 3, &meta, &segment, &err), &err);
+  for (int64_t i = 0; i < 3; i++) {
+    rv_bytes bytes = {"text", 4};
+    rv_tensor number = {.dtype = RV_INT64, .data = &i}, text = {.dtype = RV_STRING, .data = &bytes};
+    must(rv_segment_put(segment, 0, i, &number, &err), &err);
+    must(rv_segment_put(segment, 1, i, &text, &err), &err);
+  }
+  rv_segment_publish(segment, 0, 3);
+  rv_segment_publish(segment, 1, 3);
+  uint32_t num_slices[] = {1, 1};
+  bool squeeze[] = {false, false};
+  for (int32_t length = 0; length < 3; length++) {
+    rv_slice slices[] = {{segment, 0, 3 - length, length}, {segment, 1, 3, 0}};
+    insert_trajectory(store, rv_store_table(store, 1), 1 + (uint64_t)length, 1, slices, num_slices, squeeze, 2);
+  }
+  free(save(f, store));
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+  same_items(rv_store_table(store, 1), rv_store_table(back, 1));
+  rv_store_unref(back);
+  rv_chunk_unref(segment);
+  rv_store_unref(store);
+}
+
 static size_t count_records(const char *dir, const char *name)
 {
   char path[400];
@@ -409,6 +443,7 @@ int main(void)
       TEST(a_store_can_be_saved_and_restored_again_and_again),
       TEST(every_level_of_compression_is_read),
       TEST(rows_of_a_step_that_is_still_open_are_saved),
+      TEST(slices_of_no_rows_are_saved),
       TEST(rows_of_columns_of_different_lengths_are_written_once),
       TEST(a_naming_comes_back),
       TEST(what_is_saved_while_others_work_is_whole),

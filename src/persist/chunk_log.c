@@ -244,10 +244,11 @@ static size_t strings_at(const rv_chunk *chunk, int64_t row)
   return bytes;
 }
 
-/* At least one row from the slice's first, and as many as have strings of the usual size of a piece. What the slice needs may then take
- * several pieces. */
+/* At least one row from the slice's first, if there is any before `end`, and as many as have strings of the usual size of a piece. What the
+ * slice needs may then take several pieces. */
 static int64_t end_of_strings(const rv_slice *slice, int64_t end)
 {
+  if (end <= slice->offset) return end; /* a slice of no rows, behind the last one */
   size_t bytes = strings_at(slice->chunk, slice->offset);
   int64_t row = (int64_t)slice->offset + 1;
   while (row < end && (bytes += strings_at(slice->chunk, row)) <= PIECE_BYTES) row++;
