@@ -90,6 +90,8 @@ class Transitions:
             A leaf of strings.
         DeadlineExceededError
             The sentence says what was waited for, and for how many environments the row is in.
+        CancelledError
+            `close` was called meanwhile, by another thread or a signal handler.
         """
         writer = self._writer
         if writer is not None:
@@ -98,9 +100,14 @@ class Transitions:
         if self._closed:
             raise FailedPreconditionError("close has been called on this transitions writer; make a new one")
         structure = nest.Structure(data)
-        writer = self._begin(structure)
-        writer.add(data, priority, timeout)
-        self._writer = writer  # from the first step that was added on
+        self._writer = writer = self._begin(structure)
+        try:
+            if self._closed:  # meanwhile, by another thread or a signal handler, which may not have seen this writer
+                writer.close()
+            writer.add(data, priority, timeout)
+        except BaseException:
+            self._writer = None  # the first step that is added is what fixes the structure
+            raise
         self._client._remember(self._table, structure)
 
     def _begin(self, structure: nest.Structure) -> _core.Transitions:
@@ -136,26 +143,33 @@ class Transitions:
         ------
         DeadlineExceededError
             The sentence says what it waits for; the items go on in the background.
+        CancelledError
+            `close` was called meanwhile, by another thread or a signal handler.
         """
         if self._closed:
             raise FailedPreconditionError("close has been called on this transitions writer; make a new one")
-        if self._writer is not None:
-            self._writer.flush(timeout)
+        writer = self._writer
+        if writer is not None:
+            writer.flush(timeout)
 
     def discard_failed(self) -> int:
         """Forgets items that the server refused, so that `flush` waits for the others again. Returns how many.
 
         Such an item's error is raised by the next call, once, and by every `flush` until then.
         """
-        return 0 if self._writer is None else self._writer.discard_failed()
+        writer = self._writer
+        return 0 if writer is None else writer.discard_failed()
 
     def close(self) -> None:
-        """Drops what is unconfirmed, without waiting. `add` and `flush` fail from then on."""
+        """Drops what is unconfirmed, without waiting. `add` and `flush` fail from then on, and one that another thread is in, or that this
+        one is in while a signal handler calls close, ends with CancelledError. Idempotent.
+        """
         self._close()
 
     def _close(self) -> int:
         self._closed = True
-        return 0 if self._writer is None else self._writer.close()
+        writer = self._writer  # an add in another thread may just give up its first step, and the writer with it
+        return 0 if writer is None else writer.close()
 
     def __enter__(self) -> Self:
         if self._closed:

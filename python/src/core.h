@@ -116,6 +116,8 @@ PyObject *core_call_in_graph(PyObject *module, PyObject *args);
 PyObject *core_settle_interrupts(PyObject *module, PyObject *none);
 /* After core_wait_end: raises what the call failed with, or keeps what a signal handler raised. */
 PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_error *err);
+/* The same of a writer; if its wait was cancelled because it was closed, says so. */
+PyObject *core_wait_raise_of_writer(core_state *state, const core_wait *wait, bool closed, const rv_error *err);
 
 /* ---- a lock for objects that belong to one thread at a time ---- */
 

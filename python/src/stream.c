@@ -135,14 +135,6 @@ int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t by
 
 /* ---- waiting ---- */
 
-/* Raises what a wait failed with; if it was cancelled, says by what. */
-static PyObject *raise_wait(stream_object *self, const core_wait *wait, const rv_error *err)
-{
-  if (err->code != RV_CANCELLED || wait->raised || !self->closed) return core_wait_raise(self->state, wait, err);
-  return PyErr_Format(self->state->errors[RV_CANCELLED],
-                      "the writer was closed meanwhile, by another thread or a signal handler (%s)", err->message);
-}
-
 PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
 {
   if (stream_enter(self) < 0) return NULL;
@@ -156,7 +148,7 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
   rv_code code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
   core_wait_end(&wait, code);
   stream_leave(self);
-  if (code != RV_OK) return raise_wait(self, &wait, &err);
+  if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
   Py_RETURN_NONE;
 }
 
@@ -171,7 +163,7 @@ PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t ti
   core_wait_end(&wait, code);
   if (code == RV_OK && clear_buffers) self->generation++;
   stream_leave(self);
-  if (code != RV_OK) return raise_wait(self, &wait, &err);
+  if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
   Py_RETURN_NONE;
 }
 

@@ -9,7 +9,10 @@ typedef struct transitions_object {
   structure_object *structure;
   rv_transitions *transitions;
   size_t num_envs;
-  core_mutex mutex; /* a writer belongs to one thread at a time */
+  bool closed;           /* changed and read with the GIL; the mutex is taken after it */
+  bool close_on_leaving; /* close was called inside a call of the same thread, by a signal handler, say */
+  rv_cancel *cancel;     /* fired by close */
+  core_mutex mutex;      /* a writer belongs to one thread at a time */
 } transitions_object;
 
 /* ---- new and free ---- */
@@ -60,6 +63,8 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
   if (self == NULL) return NULL;
   self->state = state;
   self->transitions = NULL;
+  self->closed = self->close_on_leaving = false;
+  self->cancel = NULL;
   self->num_envs = (size_t)num_envs;
   Py_INCREF(client);
   self->client = (client_object *)client;
@@ -75,7 +80,8 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
                                   .num_columns = self->structure->num_leaves,
                                   .naming = structure_naming(self->structure)};
   bool ok = core_mutex_init(&self->mutex) == 0 && config.columns != NULL;
-  if (ok && rv_transitions_new(self->client->client, &config, &self->transitions, &err) != RV_OK) {
+  if (ok && (rv_cancel_new(&self->cancel, &err) != RV_OK ||
+             rv_transitions_new(self->client->client, &config, &self->transitions, &err) != RV_OK)) {
     core_raise(state, &err);
     ok = false;
   }
@@ -94,11 +100,42 @@ static void transitions_dealloc(PyObject *object)
     rv_transitions_free(transitions);
     Py_END_ALLOW_THREADS
   }
+  if (self->cancel != NULL) rv_cancel_free(self->cancel);
   core_mutex_fini(&self->mutex);
   Py_DECREF((PyObject *)self->structure);
   Py_DECREF((PyObject *)self->client);
   PyObject_Free(object);
   Py_DECREF((PyObject *)type);
+}
+
+/* ---- one thread at a time ---- */
+
+/* -1 with FailedPreconditionError if it is closed. */
+static int enter(transitions_object *self)
+{
+  if (core_lock(&self->mutex) < 0) return -1;
+  if (!self->closed) return 0;
+  core_unlock(&self->mutex);
+  PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION],
+                  "close has been called on this transitions writer; make a new one");
+  return -1;
+}
+
+/* How many items were given up. */
+static size_t close_writer(transitions_object *self)
+{
+  size_t lost;
+  Py_BEGIN_ALLOW_THREADS
+  lost = rv_transitions_close(self->transitions);
+  Py_END_ALLOW_THREADS
+  return lost;
+}
+
+static void leave(transitions_object *self)
+{
+  if (self->close_on_leaving) close_writer(self);
+  self->close_on_leaving = false;
+  core_unlock(&self->mutex);
 }
 
 /* ---- steps ---- */
@@ -170,19 +207,19 @@ static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssi
   const double *priorities;
   rv_tensor *columns = tensors_of(self, given[0], &s, &bytes);
   bool ok = columns != NULL && priorities_of(self, given[1], &s, &priorities) == 0;
-  if (ok && (ok = core_lock(&self->mutex) == 0)) {
+  if (ok && (ok = enter(self) == 0)) {
     rv_error err;
     core_wait wait;
     if (self->client->in_process && bytes <= CLIENT_SMALL_BYTES)
-      core_wait_begin_short(&wait, timeout_ms, NULL);
+      core_wait_begin_short(&wait, timeout_ms, self->cancel);
     else
-      core_wait_begin(&wait, timeout_ms, NULL);
+      core_wait_begin(&wait, timeout_ms, self->cancel);
     rv_code code =
         rv_transitions_add(self->transitions, columns, self->structure->num_leaves, priorities, NULL, &wait.wait, &err);
     core_wait_end(&wait, code);
-    core_unlock(&self->mutex);
+    leave(self);
     ok = code == RV_OK;
-    if (!ok) core_wait_raise(self->state, &wait, &err);
+    if (!ok) core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
   }
   scratch_fini(&s);
   if (!ok) return NULL;
@@ -193,14 +230,14 @@ static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
 {
   transitions_object *self = (transitions_object *)object;
   int64_t timeout_ms;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(&self->mutex) < 0) return NULL;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || enter(self) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin(&wait, timeout_ms, self->cancel);
   rv_code code = rv_transitions_flush(self->transitions, &wait.wait, &err);
   core_wait_end(&wait, code);
-  core_unlock(&self->mutex);
-  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  leave(self);
+  if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
   Py_RETURN_NONE;
 }
 
@@ -218,11 +255,14 @@ static PyObject *transitions_close(PyObject *object, PyObject *none)
 {
   (void)none;
   transitions_object *self = (transitions_object *)object;
+  self->closed = true;
+  rv_cancel_fire(self->cancel);
+  if (core_locked_here(&self->mutex)) {
+    self->close_on_leaving = true;
+    return PyLong_FromLong(0);
+  }
   if (core_lock(&self->mutex) < 0) return NULL;
-  size_t lost;
-  Py_BEGIN_ALLOW_THREADS
-  lost = rv_transitions_close(self->transitions);
-  Py_END_ALLOW_THREADS
+  size_t lost = close_writer(self);
   core_unlock(&self->mutex);
   return PyLong_FromSize_t(lost);
 }
@@ -233,7 +273,9 @@ static PyMethodDef transitions_methods[] = {
     {"flush", transitions_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
     {"discard_failed", transitions_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
-    {"close", transitions_close, METH_NOARGS, "close($self, /)\n--\n\nCloses without waiting; how many items were given up."},
+    {"close", transitions_close, METH_NOARGS,
+     "close($self, /)\n--\n\nCloses without waiting, and ends a call that waits; how many items were given up (0 inside a "
+     "call)."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot transitions_slots[] = {

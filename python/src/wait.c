@@ -121,3 +121,10 @@ PyObject *core_wait_raise(core_state *state, const core_wait *wait, const rv_err
 {
   return wait->raised ? NULL : core_raise(state, err);
 }
+
+PyObject *core_wait_raise_of_writer(core_state *state, const core_wait *wait, bool closed, const rv_error *err)
+{
+  if (err->code != RV_CANCELLED || wait->raised || !closed) return core_wait_raise(state, wait, err);
+  return PyErr_Format(state->errors[RV_CANCELLED], "the writer was closed meanwhile, by another thread or a signal handler (%s)",
+                      err->message);
+}

@@ -11,6 +11,12 @@ CLOSED = {
     "TrajectoryWriter.flush": ("writer.flush()", "writer", "writer.episode_steps", "FailedPreconditionError"),
     "TrajectoryWriter.end_episode": ("writer.end_episode()", "writer", "writer.episode_steps", "FailedPreconditionError"),
     "StructuredWriter.flush": ("structured.flush()", "structured", "structured.step_is_open", "FailedPreconditionError"),
+    "Transitions": (  # in process it is add that waits, its first one
+        "transitions.add(np.ones(1), timeout=None); transitions.flush()",
+        "transitions",
+        "transitions.discard_failed()",
+        "FailedPreconditionError",
+    ),
     "sample": ("next(samples)", "samples", "next(samples)", "StopIteration"),
 }
 
@@ -33,6 +39,8 @@ def test_a_handler_closes_what_its_thread_waits_in_and_the_wait_ends(address, ca
             patterns.pattern_from_transform([None], lambda reference: [reference[0][-1]]), "q")
         structured = client.structured_writer([config])
         structured.append([1])
+    elif {waited_for == "transitions"}:
+        transitions = client.transitions("q", 1)
     else:
         samples = client.sample("t", 5)
     def close(*_):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
-from reverie.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnimplementedError
+from reverie.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, NotFoundError, UnimplementedError
+from waiting import Call, wait_until_waiting
 
 SHARED = {"next": {"next_obs": "obs"}, "stack": {"obs": 3}}
 
@@ -255,6 +256,29 @@ def test_a_step_waits_as_long_as_the_limiter_wants(serve):
     writer.add({"obs": obs + 2, "next_obs": obs + 3})
     thread.join()
     assert [sample.data[1].tolist() for sample in drawn] == [[0, 1], [2, 3], [1, 2], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("steps", [0, 1], ids=["its first step waits", "its second step waits"])
+def test_closing_ends_a_call_that_another_thread_waits_in(connect, steps):
+    client = connect(reverie.Table.queue("q", 1))
+    if steps == 0:
+        client.add("q", np.ones(3))
+    writer = client.transitions("q", 1)
+    for _ in range(steps):
+        writer.add(np.ones((1, 3)))
+        writer.flush()
+
+    def wait():
+        writer.add(np.ones((1, 3)), timeout=None)
+        writer.flush()
+
+    call = Call(wait)
+    wait_until_waiting([call], client, "q", "inserts")
+    assert Call(writer.close).join() is None
+    assert isinstance(call.join(), CancelledError)
+    assert "closed meanwhile" in str(call.result)
+    with pytest.raises(FailedPreconditionError, match="close"):
+        writer.add(np.ones((1, 3)))
 
 
 def test_it_cannot_be_pickled_and_says_what_it_is(connect):
