@@ -210,12 +210,13 @@ static rv_code create_item(const rv_transitions *transitions, size_t env, double
 static rv_code check_priorities(const rv_transitions *transitions, const double *priorities, rv_error *err)
 {
   rv_writer_table *table;
-  rv_code code = rv_writer_find_table(transitions->remote->writer, transitions->table, &table, err);
+  rv_writer *writer = transitions->remote->writer;
+  rv_code code = rv_writer_find_table(writer, transitions->table, &table, err);
   for (size_t i = 0; code == RV_OK && table->info != NULL && priorities != NULL && i < transitions->num_envs; i++) {
     code = rv_writer_priority_fits(table->info, priorities[i], err);
     if (code != RV_OK) rv_error_prefix(err, "environment %zu", i);
   }
-  return code;
+  return code != RV_OK && rv_writer_renew_tables(writer) ? check_priorities(transitions, priorities, err) : code;
 }
 
 /* For the rows; their items may go over the bounds, so that a step goes in whole. */

@@ -155,6 +155,9 @@ rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wai
 
 /* Finds or notes the table. */
 rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err);
+/* After a table's info refused something: if what the writer knows of the tables is of a server that is gone, it is from now on what is known of
+ * the one that is there, or what that one will say (and nothing until then), so that it is worth looking again. False: it is not so. */
+bool rv_writer_renew_tables(rv_writer *writer);
 rv_code rv_writer_priority_fits(const rv_table_info *info, double priority, rv_error *err);
 void rv_parts_fini(rv_parts *parts);
 /* create_item for a writer whose step is in already: it may go over the bounds in flight by one step's items, and what the

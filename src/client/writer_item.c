@@ -218,9 +218,7 @@ static void ask(rv_writer *writer)
   if (may) rv_writer_fetch_tables(writer, NULL);
 }
 
-/* What the writer knows of the tables is of a server that is gone: from now on it is what is known of the one that is there, or what that
- * one will say, and items are checked when it has. False: it is not so. */
-static bool renew(rv_writer *writer)
+bool rv_writer_renew_tables(rv_writer *writer)
 {
   if (writer->snapshot == NULL || rv_tables_are_present(writer->snapshot, writer->client)) return false;
   for (size_t i = 0; i < writer->num_tables; i++) writer->tables[i]->info = NULL;
@@ -241,7 +239,7 @@ static rv_code find(rv_writer *writer, rv_writer_table *table, rv_error *err)
     return RV_OK;
   }
   rv_code code = rv_tables_find(writer->snapshot, table->name, &table->info, err);
-  return code != RV_OK && renew(writer) ? find(writer, table, err) : code;
+  return code != RV_OK && rv_writer_renew_tables(writer) ? find(writer, table, err) : code;
 }
 
 static rv_code look_up(rv_writer *writer, rv_writer_table *table, rv_error *err)
@@ -339,7 +337,7 @@ static rv_code put_item(rv_writer *writer, const char *table_name, double priori
   if (code != RV_OK) return code;
   writer->parts.given = columns;
   code = check(writer, table, priority, err);
-  if (code != RV_OK && renew(writer)) {
+  if (code != RV_OK && rv_writer_renew_tables(writer)) {
     code = look_up(writer, table, err);
     if (code == RV_OK) code = check(writer, table, priority, err);
   }

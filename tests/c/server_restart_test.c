@@ -141,6 +141,20 @@ static void append_pair(rv_writer *writer, int32_t number, float real)
   OK(rv_writer_append(writer, cells, 2, false, error));
 }
 
+/* With other tables, of which the last one shows the client that it is another. */
+static void put_another_server(test_place *place, const rv_table_config *tables, size_t num_tables, uint16_t port)
+{
+  rv_server_free(place->server);
+  rv_store_unref(place->store);
+  rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = num_tables};
+  OK(rv_store_new(&config, &place->store, error));
+  place_serve(place, port);
+  uint64_t cursor = 0;
+  rv_item_info none;
+  size_t count;
+  OK(rv_client_items(place->client, tables[num_tables - 1].name, &cursor, &none, 1, &count, NULL, error));
+}
+
 /* Of writers that were used before, that were only made before, and that are made now; `first` is the first to meet the other server. */
 static void meet_another_server(int first)
 {
@@ -165,15 +179,7 @@ static void meet_another_server(int first)
   FAILS(RV_INVALID_ARGUMENT, "\"weighted\"", item_of_last(writers[0], "weighted", 0, -1, error));
   FAILS(RV_NOT_FOUND, "\"b\"", item_of_last(writers[0], "b", 0, 1, error));
 
-  rv_server_free(place.server);
-  rv_store_unref(place.store);
-  rv_store_config config = {.size = sizeof config, .tables = after, .num_tables = 3};
-  OK(rv_store_new(&config, &place.store, error));
-  place_serve(&place, port);
-  uint64_t cursor = 0;
-  rv_item_info none;
-  size_t count;
-  OK(rv_client_items(place.client, "b", &cursor, &none, 1, &count, NULL, error)); /* the client has met it */
+  put_another_server(&place, after, 3, port);
   for (int i = first; i < first + 3; i++) {
     rv_writer *writer = i % 3 < 2 ? writers[i % 3] : place_writer(&place, (rv_writer_config){0});
     append_pair(writer, 2, 1.5F);
@@ -194,6 +200,35 @@ static void what_does_not_fit_the_server_before_but_this_one_is_taken(void **sta
 {
   (void)state;
   for (int first = 0; first < 3; first++) meet_another_server(first);
+}
+
+static void a_priority_that_the_server_before_forbade_is_taken_in_a_step_of_transitions(void **state)
+{
+  (void)state;
+  rv_table_config table = place_queue_like("t", 100);
+  table.sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  test_place place;
+  place_open(&place, true, &table, 1);
+  uint16_t port = rv_server_port(place.server, 0);
+  const float values[] = {1, 2};
+  const int64_t shape[] = {2};
+  const rv_tensor step = {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = values};
+  const double fit[] = {1, 1}, negative[] = {1, -1};
+  const rv_transitions_column column = {.name = "x"};
+  const rv_transitions_config config = {.size = sizeof config, .table = "t", .num_envs = 2, .columns = &column, .num_columns = 1};
+  rv_transitions *writer = NULL;
+  OK(rv_transitions_new(place.client, &config, &writer, error));
+  OK(rv_transitions_add(writer, &step, 1, fit, NULL, NULL, error));
+  OK(rv_transitions_flush(writer, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "environment 1", rv_transitions_add(writer, &step, 1, negative, NULL, NULL, error));
+
+  table.sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
+  put_another_server(&place, &table, 1, port);
+  OK(rv_transitions_add(writer, &step, 1, negative, NULL, NULL, error));
+  OK(rv_transitions_flush(writer, NULL, error));
+  assert_int_equal(place_size(&place, "t"), 2);
+  rv_transitions_free(writer);
+  place_close(&place);
 }
 
 /* ---- a whole writer ---- */
@@ -268,6 +303,7 @@ int main(void)
       cmocka_unit_test(two_servers_over_one_store_know_the_same_writers),
       cmocka_unit_test(a_server_with_a_lower_bound_keeps_no_more_writers_than_that),
       cmocka_unit_test(what_does_not_fit_the_server_before_but_this_one_is_taken),
+      cmocka_unit_test(a_priority_that_the_server_before_forbade_is_taken_in_a_step_of_transitions),
       cmocka_unit_test(a_writer_notices_nothing_but_a_pause),
   };
   return cmocka_run_group_tests_name("server restart", tests, NULL, NULL);
