@@ -33,8 +33,10 @@ typedef struct rv_tls_config {
 /* ---- identities ---- */
 
 typedef enum rv_right {
-  RV_RIGHT_READ = 1,   /* sample, get and list items */
-  RV_RIGHT_INSERT = 2, /* insert items */
+  RV_RIGHT_READ = 1, /* sample, get and list items */
+  /* insert items. One that is in already, sent again by a client without Reverie's sessions because it was cut off before the
+   * confirmation, is RV_PERMISSION_DENIED if its priority was changed meanwhile, which takes RV_RIGHT_UPDATE to undo */
+  RV_RIGHT_INSERT = 2,
   RV_RIGHT_UPDATE = 4, /* change priorities, delete items */
   RV_RIGHT_ADMIN = 8   /* reset, change the rate limiter; with every table: save checkpoints. Written to the log */
 } rv_right;
