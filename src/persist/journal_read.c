@@ -82,15 +82,21 @@ static int by_number(const void *a, const void *b)
   return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* A segment whose header is damaged still has its groups, with the salt of the other segments (0: any). */
-static rv_code look_for_groups(const char *dir, uint32_t salt, rv_segment_entry *entry, rv_error *err)
+/* A segment whose header is damaged still has its groups, with the salt of the other segments (0: any); of one that `may_be_older` than the
+ * first of those, they may have none. */
+static rv_code look_for_groups(const char *dir, uint32_t salt, bool may_be_older, rv_segment_entry *entry, rv_error *err)
 {
+  const uint32_t none = 0;
   rv_segment_bytes segment;
   rv_group_header group;
   rv_code code = load(dir, entry->number, entry->bytes, &segment, err);
   if (salt != 0) segment.salt = &salt;
   if (code == RV_OK && segment.size > RV_JOURNAL_SEGMENT_HEADER) {
     entry->found_offset = find_group(&segment, RV_JOURNAL_SEGMENT_HEADER, 0, &group);
+    if (entry->found_offset == segment.size && may_be_older) {
+      segment.salt = &none;
+      entry->found_offset = find_group(&segment, RV_JOURNAL_SEGMENT_HEADER, 0, &group);
+    }
     entry->whole = entry->found_offset < segment.size;
     /* a segment begins with what comes behind the last group on the disk, and so does whatever was written together with that */
     if (entry->whole) {
@@ -122,6 +128,14 @@ static rv_code read_entry(const char *dir, const char *name, rv_segment_entry *e
   return RV_OK;
 }
 
+/* The first whole header that has a salt; list->count: none. */
+static size_t first_salted(const rv_segment_list *list)
+{
+  size_t i = 0;
+  while (i < list->count && (list->entries[i].damaged || list->entries[i].header.salt == 0)) i++;
+  return i;
+}
+
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err)
 {
   *out = (rv_segment_list){.count = 0};
@@ -142,8 +156,9 @@ rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *er
   rv_dir_names_fini(&found);
   if (out->count > 1) qsort(out->entries, out->count, sizeof *out->entries, by_number);
   uint32_t salt = rv_segment_list_salt(out);
+  size_t salted = first_salted(out);
   for (size_t i = 0; code == RV_OK && i < out->count; i++)
-    if (out->entries[i].damaged) code = look_for_groups(dir, salt, &out->entries[i], err);
+    if (out->entries[i].damaged) code = look_for_groups(dir, salt, salted < out->count && i < salted, &out->entries[i], err);
   if (code != RV_OK) rv_segment_list_fini(out);
   return code;
 }

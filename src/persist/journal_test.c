@@ -298,19 +298,13 @@ static void rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail(
   disk_fini(&d);
 }
 
-static void a_journal_of_before_whose_groups_have_no_salt_is_read(void **state)
+/* As a version wrote it that knew no salts. */
+static void take_salt_away(const disk *d, const char *name)
 {
-  rv_table_config config = rv_table_config_default("replay", 1000);
-  char name[RV_JOURNAL_NAME_MAX];
   uint8_t *bytes;
   rv_segment_header head;
   rv_group_header group;
-  disk d = disk_of(*state, "first");
-  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
-  add_rows(rv_store_table(j.store, 0), 3, 0);
-  close_all(&j);
-  last_segment_name(&d, name);
-  size_t size = read_bytes(d.journal, name, &bytes);
+  size_t size = read_bytes(d->journal, name, &bytes);
   assert_true(rv_segment_header_get(bytes, size, &head));
   head.salt = 0;
   rv_segment_header_put(&head, bytes);
@@ -319,10 +313,46 @@ static void a_journal_of_before_whose_groups_have_no_salt_is_read(void **state)
     group.salt = 0;
     rv_group_header_put(&group, bytes + at);
   }
+  write_bytes(d->journal, name, bytes, size);
+  free(bytes);
+}
+
+static void a_journal_of_before_whose_groups_have_no_salt_is_read(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  last_segment_name(&d, name);
+  take_salt_away(&d, name);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_segment_of_before_whose_header_is_damaged_keeps_its_groups(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  last_segment_name(&d, name);
+  take_salt_away(&d, name);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 2, 0); /* in a segment with a salt */
+  close_all(&j);
+  size_t size = read_bytes(d.journal, name, &bytes);
+  memset(bytes, 0, RV_JOURNAL_SEGMENT_HEADER);
   write_bytes(d.journal, name, bytes, size);
   free(bytes);
   j = open_with(&d, (how){.mode = 0}, &config, 1);
-  assert_int_equal(size_of(j.store, 0), 3);
+  assert_int_equal(size_of(j.store, 0), 5);
   close_all(&j);
   disk_fini(&d);
 }
@@ -678,6 +708,7 @@ int main(void)
       WITH_DISK(a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it),
       WITH_DISK(rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail),
       WITH_DISK(a_journal_of_before_whose_groups_have_no_salt_is_read),
+      WITH_DISK(a_segment_of_before_whose_header_is_damaged_keeps_its_groups),
       WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),
       WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
       WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
