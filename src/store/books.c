@@ -248,10 +248,7 @@ static void drop_loose(rv_books *books, rv_loose *loose, uint32_t linked, rv_gar
 
 static size_t loose_bytes(const rv_loose *loose)
 {
-  const rv_trajectory *trajectory = loose->trajectory;
-  return sizeof *loose + loose->num_links * sizeof(rv_loose_link) + sizeof(rv_trajectory_box) +
-         trajectory->num_columns * sizeof(rv_trajectory_column) + trajectory->num_slices * sizeof(rv_slice) +
-         trajectory->num_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach));
+  return sizeof *loose + loose->num_links * sizeof(rv_loose_link) + rv_trajectory_box_of_const(loose->trajectory)->memory;
 }
 
 static rv_code new_loose(uint32_t slot, rv_trajectory *trajectory, rv_loose **out, rv_error *err)

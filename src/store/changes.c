@@ -98,8 +98,7 @@ static size_t kept_by(const rv_draw *draw)
     bytes += share_of(&slice);
   }
   if (draw->chunk != NULL) return bytes; /* the trajectory is the table's template */
-  return bytes + sizeof(rv_trajectory_box) + trajectory->num_columns * sizeof(rv_trajectory_column) +
-         trajectory->num_slices * sizeof(rv_slice) + trajectory->num_chunks * sizeof(rv_chunk *);
+  return bytes + rv_trajectory_box_of_const(trajectory)->memory;
 }
 
 void rv_changes_put_insert(rv_table *table, const rv_item *item)

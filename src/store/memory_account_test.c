@@ -1,6 +1,10 @@
 /* What of a store is counted, and that it is what is there. */
 #include "store/memory_testing.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 /* ---- what is counted, beside a plain model ---- */
 
 enum { TABLES = 3, CHUNKS = 24, HELD = 16, MOST_ALIVE = 65536 };
@@ -51,9 +55,7 @@ static void count_and_compare(model *m)
       const rv_item *item = rv_slab_at(&table->books.slab, slot);
       if (item->template_number != RV_LOOSE) continue;
       const rv_loose *of = item->data;
-      loose += sizeof *of + of->num_links * sizeof(rv_loose_link) + sizeof(rv_trajectory_box) +
-               of->trajectory->num_columns * sizeof(rv_trajectory_column) + of->trajectory->num_slices * sizeof(rv_slice) +
-               of->trajectory->num_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach));
+      loose += sizeof *of + of->num_links * sizeof(rv_loose_link) + rv_trajectory_box_of_const(of->trajectory)->memory;
     }
     assert_int_equal(table->books.chunk_memory, held);
     assert_int_equal(table->books.loose_memory, loose);
@@ -211,11 +213,43 @@ static void a_chunk_counts_once_whoever_refers_to_it(void **state)
   assert_int_equal(rv_chunk_memory(chunk), bytes); /* it outlives the store and its account */
   rv_chunk_unref(chunk);
 }
+
+#ifdef __GLIBC__
+static void an_item_of_many_slices_counts_with_all_the_memory_that_was_taken_for_it(void **state)
+{
+  (void)state;
+  enum { SLICES = 1000 };
+  rv_table_config config = table_named("a", RV_SELECTOR_FIFO, 100, 0);
+  rv_store *store = limited_store(&config, 1, 0);
+  rv_table *table = rv_store_table(store, 0);
+  rv_chunk *chunks[2] = {large_chunk(1, SLICES), large_chunk(2, SLICES)};
+  rv_slice slices[SLICES];
+  for (int32_t i = 0; i < SLICES; i++) slices[i] = (rv_slice){.chunk = chunks[i % 2], .offset = i, .length = 1};
+  uint32_t num_slices = SLICES;
+  bool squeeze = false;
+  rv_error err;
+  rv_trajectory_desc desc = {.slices = slices, .num_slices = &num_slices, .squeeze = &squeeze, .num_columns = 1};
+  rv_insert insert = {.choose_key = true, .priority = 1};
+  must(rv_trajectory_new(rv_store_layouts(store), &desc, &insert.trajectory, &err), &err);
+  assert_int_equal(rv_table_insert(table, &insert), RV_SUBMIT_DONE);
+  assert_int_equal(insert.waiter.code, RV_OK);
+  rv_loose *loose = rv_slab_at(&table->books.slab, 0)->data;
+  size_t taken = malloc_usable_size(insert.trajectory) + malloc_usable_size(loose);
+  assert_in_range(taken - table->books.loose_memory, 0, 64); /* what malloc rounds up */
+  rv_trajectory_unref(insert.trajectory);
+  for (size_t i = 0; i < 2; i++) rv_chunk_unref(chunks[i]);
+  rv_store_unref(store);
+}
+#endif
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_account_is_what_is_there),
       cmocka_unit_test(a_chunk_counts_once_whoever_refers_to_it),
+#ifdef __GLIBC__
+      cmocka_unit_test(an_item_of_many_slices_counts_with_all_the_memory_that_was_taken_for_it),
+#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static rv_code new_box(uint32_t num_columns, uint32_t num_slices, uint32_t max_c
                  max_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach)); /* 32-bit counts: no overflow */
   rv_trajectory_box *box = malloc(bytes);
   if (box == NULL) return rv_fail_memory(err, bytes);
-  *box = (rv_trajectory_box){.shown = {.num_columns = num_columns, .num_slices = num_slices}};
+  *box = (rv_trajectory_box){.shown = {.num_columns = num_columns, .num_slices = num_slices}, .memory = bytes};
   atomic_init(&box->refs, 1);
   box->shown.columns = (rv_trajectory_column *)(void *)(box + 1);
   box->shown.slices = (rv_slice *)(void *)(box->shown.columns + num_columns);

@@ -45,6 +45,7 @@ typedef struct rv_trajectory_box {
   int64_t max_length; /* rows of the longest column */
   int64_t span;       /* a template: rows from the base row to the end of the slice that ends last */
   size_t bytes;       /* of all rows */
+  size_t memory;      /* of the box, with everything behind it: room for a chunk for each slice, as many as there may be */
   uint64_t hash;      /* a template: of everything in it */
 } rv_trajectory_box;
 
