@@ -80,6 +80,10 @@ typedef struct rv_server_info {
   rv_table_info *tables;
   size_t num_tables;
   rv_memory_info memory; /* all 0 from a plain Reverb server */
+  /* Of a server elsewhere with a journal (reverie/journal.h): how long the oldest change that is not on the disk has waited (0: all are),
+   * and what keeps it from there ("": nothing). */
+  int64_t journal_lag_ns;
+  char journal_fault[256];
 } rv_server_info;
 RV_API rv_code rv_client_server_info(rv_client *client, const rv_wait *wait, rv_server_info **out, rv_error *err);
 RV_API void rv_server_info_free(rv_server_info *info);

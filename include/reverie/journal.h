@@ -70,7 +70,7 @@ typedef struct rv_journal_stats {
   int64_t max_fsync_ns; /* the longest so far */
   int64_t disk_bytes;   /* of the segments that recovery would read now */
   int64_t segment;      /* that is being written */
-  char fault[128];      /* what keeps it from writing now; "": nothing */
+  char fault[256];      /* what keeps it from writing now; "": nothing */
 } rv_journal_stats;
 
 /* Fills as much of *out as its size says. Any thread. */

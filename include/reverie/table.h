@@ -166,8 +166,10 @@ typedef enum rv_wait_reason {
   RV_WAIT_TOO_MANY_INSERTS = 3, /* insert: inserts are ahead of samples (max_diff) */
   RV_WAIT_TURN = 4,             /* others of its kind came first */
   RV_WAIT_EMPTY = 5,            /* sample: no item is present */
-  RV_WAIT_JOURNAL = 6,          /* too much waits to be written to the store's journal (reverie/journal.h) */
-  RV_WAIT_MEMORY = 7            /* insert: the store's memory is near its limit (rv_store_config.memory_limit) */
+  RV_WAIT_JOURNAL =
+      6, /* too much waits to be written to the store's journal (reverie/journal.h); or, of a server elsewhere, an insert
+                                   is in, and its confirmation has waited for the journal's disk for a second */
+  RV_WAIT_MEMORY = 7 /* insert: the store's memory is near its limit (rv_store_config.memory_limit) */
 } rv_wait_reason;
 
 typedef struct rv_waiting_caller {

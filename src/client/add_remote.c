@@ -272,12 +272,13 @@ static void describe(void *context, char *out, size_t capacity)
   rv_mutex_lock(&running->mutex);
   size_t unconfirmed = running->unconfirmed;
   rv_mutex_unlock(&running->mutex);
-  char reason[256];
+  char reason[400];
   if (running->ask_server && rv_explain_table(running->client, running->add->table, true, reason, sizeof reason))
-    snprintf(out, capacity, "%s; %zu rows are not confirmed by %s", reason, unconfirmed, running->client->address);
+    snprintf(out, capacity, "%s; %zu %s not confirmed by %s", reason, unconfirmed, unconfirmed == 1 ? "row is" : "rows are",
+             running->client->address);
   else
-    snprintf(out, capacity, "waits for %s to confirm %zu rows of table \"%s\"", running->client->address, unconfirmed,
-             running->add->table);
+    snprintf(out, capacity, "waits for %s to confirm %zu row%s of table \"%s\"", running->client->address, unconfirmed,
+             unconfirmed == 1 ? "" : "s", running->add->table);
 }
 
 rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err)

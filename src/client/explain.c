@@ -8,30 +8,50 @@
 /* For the answer: so long, no longer. */
 #define ASK_SERVER_MS 80
 
+static const char *journal_reason(const rv_server_info *server, char *out, size_t capacity)
+{
+  bool fault = server->journal_fault[0] != '\0';
+  snprintf(out, capacity, "waits for the server's journal%s%s", fault ? ": " : "", server->journal_fault);
+  return out;
+}
+
 /* What those wait for whom the limiter would let through; NULL: nothing that the server says. */
-static const char *other_reason(const rv_table_info *info, bool insert)
+static const char *other_reason(const rv_server_info *server, const rv_table_info *info, bool insert, char *out, size_t capacity)
 {
   for (size_t i = 0; i < info->num_waiting; i++) {
     if (info->waiting[i].is_insert != insert) continue;
-    if (info->waiting[i].reason == RV_WAIT_JOURNAL) return "waits for the server's journal";
+    if (info->waiting[i].reason == RV_WAIT_JOURNAL) return journal_reason(server, out, capacity);
     if (info->waiting[i].reason == RV_WAIT_MEMORY) return "waits for the server's memory (memory_limit)";
   }
-  return NULL;
+  return insert && server->journal_fault[0] != '\0' ? journal_reason(server, out, capacity) : NULL;
 }
 
-static bool explain(const rv_table_info *info, bool insert, char *out, size_t capacity)
+static bool explain(const rv_server_info *server, const rv_table_info *info, bool insert, char *out, size_t capacity)
 {
-  char sentence[256];
+  char sentence[320];
   const rv_rate_limiter limiter = {.config = info->rate_limiter,
                                    .inserts = info->inserts,
                                    .samples = info->samples,
                                    .deletes = info->inserts - info->current_size};
   const char *what = sentence;
   if (rv_rate_limiter_explain(&limiter, insert, sentence, sizeof sentence) == RV_WAIT_NONE)
-    what = !insert && info->current_size == 0 ? "waits for an item, has none" : other_reason(info, insert);
+    what = !insert && info->current_size == 0 ? "waits for an item, has none"
+                                              : other_reason(server, info, insert, sentence, sizeof sentence);
   if (what == NULL) return false;
   snprintf(out, capacity, "table \"%s\": %s %s", info->name, insert ? "inserting" : "sampling", what);
   return true;
+}
+
+bool rv_explain_journal(rv_client *client, char *out, size_t capacity)
+{
+  const rv_wait wait = {.timeout_ms = ASK_SERVER_MS};
+  rv_server_info *info;
+  rv_error err;
+  out[0] = '\0';
+  if (rv_client_server_info(client, &wait, &info, &err) != RV_OK) return false;
+  snprintf(out, capacity, "%s", info->journal_fault);
+  rv_server_info_free(info);
+  return out[0] != '\0';
 }
 
 bool rv_explain_table(rv_client *client, const char *table, bool insert, char *out, size_t capacity)
@@ -43,7 +63,7 @@ bool rv_explain_table(rv_client *client, const char *table, bool insert, char *o
   out[0] = '\0';
   if (rv_client_server_info(client, &wait, &info, &err) != RV_OK) return false;
   for (size_t i = 0; i < info->num_tables && !explained; i++)
-    if (strcmp(info->tables[i].name, table) == 0) explained = explain(&info->tables[i], insert, out, capacity);
+    if (strcmp(info->tables[i].name, table) == 0) explained = explain(info, &info->tables[i], insert, out, capacity);
   rv_server_info_free(info);
   return explained;
 }

@@ -8,4 +8,8 @@
  * given a moment to answer: for callers who have run out of time. false, and out is "": it does not say, or they would not wait. */
 bool rv_explain_table(rv_client *client, const char *table, bool insert, char *out, size_t capacity);
 
+/* What keeps the server's journal from writing: "cannot write /data/journal/...: No space left on device". Asked and answered likewise;
+ * false: nothing, as far as it says. */
+bool rv_explain_journal(rv_client *client, char *out, size_t capacity);
+
 #endif

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "client/backoff.h"
+#include "client/explain.h"
+#include "client/paths.h"
 #include "client/unary_call.h"
 
 #define FIRST_BACKOFF_NS INT64_C(20000000)
@@ -13,7 +15,8 @@ typedef struct waiting_call {
   rv_client *client;
   rv_gate gate;
   rv_task start;
-  bool refused; /* the server has more to do than it can, and said when to ask again */
+  bool ask_server; /* what keeps it */
+  bool refused;    /* the server has more to do than it can, and said when to ask again */
 } waiting_call;
 
 static void start(rv_task *task)
@@ -95,6 +98,10 @@ static void describe(void *context, char *out, size_t capacity)
     snprintf(out, capacity, "waits to ask %s again, which gets more calls than it can answer", waiting->client->address);
   else
     rv_describe_server(waiting->client, name != NULL ? name + 1 : waiting->call.path, out, capacity);
+  char fault[256];
+  size_t size = strlen(out);
+  if (!waiting->refused && waiting->ask_server && rv_explain_journal(waiting->client, fault, sizeof fault))
+    snprintf(out + size, capacity - size, "; its journal: %s", fault);
 }
 
 rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,
@@ -108,7 +115,8 @@ rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *requ
                                    .deadline_ns = patience->deadline_ns,
                                    .wait_for_ready = mode != RV_UNARY_FAIL_FAST,
                                    .done = done},
-                          .start = {.run = start}};
+                          .start = {.run = start},
+                          .ask_server = rv_patience_is_long(patience) && strcmp(path, RV_PATH_SERVER_INFO) != 0};
   rv_code code = rv_client_connect(client, err);
   if (code == RV_OK) {
     waiting.call.channel = client->channel;

@@ -7,7 +7,7 @@
 
 void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity)
 {
-  char table[128] = "", limiter[256] = "";
+  char table[128] = "", limiter[400] = "";
   rv_mutex_lock(&writer->mutex);
   size_t count = atomic_load_explicit(&writer->num_flights, memory_order_relaxed);
   bool known = writer->tables_known;

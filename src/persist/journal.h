@@ -30,6 +30,11 @@ bool rv_journal_is_written(const rv_journal *journal, uint64_t ticket);
 typedef struct rv_journal_waiter {
   void (*done)(struct rv_journal_waiter *waiter); /* once, on the journal's thread, without locks */
   uint64_t ticket;
+  /* Inserts into a table, so many, of a peer, both of which stay until it is done or cancelled: to be shown. NULL: something else */
+  const rv_table *table;
+  const char *peer;
+  size_t wanted;
+  int64_t since_ns; /* the journal's */
   rv_link link;
 } rv_journal_waiter;
 
@@ -37,6 +42,11 @@ typedef struct rv_journal_waiter {
 bool rv_journal_wait(rv_journal *journal, rv_journal_waiter *waiter);
 /* True: `done` will not be called. False: it was or will be. */
 bool rv_journal_cancel(rv_journal *journal, rv_journal_waiter *waiter);
+/* A waiter that may be queued is of inserts into this table, so many, after all. */
+void rv_journal_show(rv_journal *journal, rv_journal_waiter *waiter, const rv_table *table, size_t wanted);
+/* Inserts into the table that have waited for the disk longer than it takes: a second. Up to `capacity` of them in *out, the oldest first;
+ * returns how many there are in all. */
+size_t rv_journal_list_waiting(rv_journal *journal, const rv_table *table, rv_waiting_caller *out, size_t capacity);
 
 /* A writer's session begins, or is over. Without memory for it the writer is as if it were unknown after a crash. */
 void rv_journal_note_writer(rv_journal *journal, const uint64_t id[2], bool forgotten);

@@ -164,7 +164,7 @@ static void note_fault(rv_journal *journal, int number, const rv_error *err)
   atomic_store(&journal->log.fault, number);
   rv_mutex_lock(&journal->lock);
   journal->stats.errors++;
-  snprintf(journal->stats.fault, sizeof journal->stats.fault, "%.127s", err->message);
+  snprintf(journal->stats.fault, sizeof journal->stats.fault, "%.255s", err->message);
   rv_mutex_unlock(&journal->lock);
   if (journal->told) return;
   journal->told = true;

@@ -1,9 +1,14 @@
 /* Those who wait until the disk has what they changed. */
+#include <stdio.h>
+
 #include "base/error.h"
 #include "persist/checkpoint_files.h"
 #include "persist/journal_parts.h"
 
-enum { LOOK_NS = 20000000 }; /* how often a caller that blocks is asked whether it goes on */
+enum {
+  LOOK_NS = 20000000,   /* how often a caller that blocks is asked whether it goes on */
+  SHOWN_NS = 1000000000 /* who waits longer is shown */
+};
 
 uint64_t rv_journal_ticket(const rv_journal *journal)
 {
@@ -29,6 +34,7 @@ bool rv_journal_wait(rv_journal *journal, rv_journal_waiter *waiter)
   rv_mutex_lock(&journal->lock);
   bool written = rv_journal_is_written(journal, waiter->ticket);
   if (!written) {
+    waiter->since_ns = rv_monotonic_ns(&journal->env);
     rv_list_push_back(&journal->waiters, &waiter->link);
     hurry(journal);
   }
@@ -45,6 +51,41 @@ bool rv_journal_cancel(rv_journal *journal, rv_journal_waiter *waiter)
   if (there) rv_list_remove(&waiter->link);
   rv_mutex_unlock(&journal->lock);
   return there;
+}
+
+void rv_journal_show(rv_journal *journal, rv_journal_waiter *waiter, const rv_table *table, size_t wanted)
+{
+  rv_mutex_lock(&journal->lock);
+  waiter->table = table;
+  waiter->wanted = wanted;
+  rv_mutex_unlock(&journal->lock);
+}
+
+static void show_waiter(const rv_journal_waiter *waiter, int64_t waiting_ns, rv_waiting_caller *out)
+{
+  *out = (rv_waiting_caller){.id = waiter->ticket,
+                             .is_insert = true,
+                             .reason = RV_WAIT_JOURNAL,
+                             .waiting_ns = waiting_ns,
+                             .remaining_ns = INT64_MAX,
+                             .wanted = (int64_t)waiter->wanted};
+  snprintf(out->peer, sizeof out->peer, "%s", waiter->peer);
+}
+
+size_t rv_journal_list_waiting(rv_journal *journal, const rv_table *table, rv_waiting_caller *out, size_t capacity)
+{
+  int64_t now = rv_monotonic_ns(&journal->env);
+  size_t count = 0;
+  rv_mutex_lock(&journal->lock);
+  for (const rv_link *link = journal->waiters.next; link != &journal->waiters; link = link->next) {
+    const rv_journal_waiter *waiter = RV_CONTAINER(link, rv_journal_waiter, link);
+    int64_t waiting_ns = now - waiter->since_ns;
+    if (waiter->table != table || waiting_ns < SHOWN_NS) continue;
+    if (count < capacity) show_waiter(waiter, waiting_ns, &out[count]);
+    count++;
+  }
+  rv_mutex_unlock(&journal->lock);
+  return count;
 }
 
 rv_code rv_journal_await(rv_journal *journal, bool (*there)(const rv_journal *journal, uint64_t what), uint64_t what,

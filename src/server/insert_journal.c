@@ -35,13 +35,19 @@ static bool takes_its_time(const rv_insert_call *call)
 
 void rv_insert_journal_note(rv_insert_call *call)
 {
-  if (takes_its_time(call)) call->last_ticket = rv_journal_ticket(call->stream.server->journal);
+  if (!takes_its_time(call)) return;
+  rv_journal *journal = call->stream.server->journal;
+  call->last_ticket = rv_journal_ticket(journal);
+  if (call->opening && call->journal_waiter.table == NULL) rv_journal_show(journal, &call->journal_waiter, call->last_table, 1);
 }
 
 /* True: it waits. */
 static bool wait_for(rv_insert_call *call, uint64_t ticket)
 {
   call->journal_waiter.ticket = ticket;
+  call->journal_waiter.table = call->opening ? NULL : call->last_table;
+  call->journal_waiter.peer = call->peer;
+  call->journal_waiter.wanted = call->waiting_keys;
   call->waits_for_journal = true;
   rv_server_stream_ref(&call->stream);
   if (rv_journal_wait(call->stream.server->journal, &call->journal_waiter)) return true;

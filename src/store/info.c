@@ -9,7 +9,7 @@
 #include "store/signature.h"
 #include "store/table_parts.h"
 
-enum { SHOWN_WAITING = 100, SLICE = 512, DESCRIPTION = 1024, FAULTS = 256 };
+enum { SHOWN_WAITING = RV_WAITING_SHOWN, SLICE = 512, DESCRIPTION = 1024, FAULTS = 256 };
 
 /* ---- who waits ---- */
 

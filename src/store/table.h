@@ -27,6 +27,7 @@ rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_err
 rv_code rv_table_get(rv_table *table, uint64_t key, rv_draw *out, rv_error *err);
 /* A page of items in order of insertion; as rv_client_items. */
 rv_code rv_table_items(rv_table *table, uint64_t *cursor, rv_item_info *out, size_t capacity, size_t *count, rv_error *err);
+enum { RV_WAITING_SHOWN = 100 }; /* entries of rv_table_info.waiting, as rv_table_get_info makes room for */
 /* Fills *out, whose strings and arrays are the caller's: rv_table_info_fini. */
 rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err);
 void rv_table_info_fini(rv_table_info *info);

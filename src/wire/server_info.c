@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "store/table.h"
@@ -43,6 +44,13 @@ static void parse_memory(const rv_field *field, rv_memory_info *out)
   }
 }
 
+static void parse_fault(rv_span text, rv_server_info *info)
+{
+  size_t most = sizeof info->journal_fault - 1, size = text.size < most ? text.size : most;
+  if (size > 0) memcpy(info->journal_fault, text.data, size);
+  info->journal_fault[size] = '\0';
+}
+
 static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_info *info, rv_error *err)
 {
   rv_reader reader;
@@ -55,6 +63,8 @@ static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_inf
     if (rv_field_is(&field, 2, RV_WIRE_BYTES))
       code = rv_table_info_parse(field.bytes, budget, &info->tables[info->num_tables++], err);
     if (field.type == RV_WIRE_VARINT) parse_memory(&field, &info->memory);
+    if (rv_field_is(&field, 1005, RV_WIRE_VARINT)) info->journal_lag_ns = (int64_t)field.value;
+    if (rv_field_is(&field, 1006, RV_WIRE_BYTES)) parse_fault(field.bytes, info);
   }
   return code;
 }
@@ -92,4 +102,6 @@ void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info)
   rv_put_varint(out, 1002, (uint64_t)info->memory.stream_bytes);
   rv_put_varint(out, 1003, (uint64_t)info->memory.connection_bytes);
   rv_put_varint(out, 1004, (uint64_t)info->memory.spilled_bytes);
+  rv_put_varint(out, 1005, (uint64_t)info->journal_lag_ns);
+  rv_put_string(out, 1006, info->journal_fault);
 }

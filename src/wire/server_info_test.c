@@ -82,7 +82,11 @@ static void table_info_comes_back_whole(void **state)
   const rv_spec spec = {"obs", RV_FLOAT32, 2, shape};
   rv_table_info tables[2] = {full_info(waiting, &spec),
                              {.name = (char *)(uintptr_t) "empty", .min_priority = NAN, .max_priority = NAN}};
-  const rv_server_info info = {.state_id = {1, UINT64_MAX}, .tables = tables, .num_tables = 2};
+  const rv_server_info info = {.state_id = {1, UINT64_MAX},
+                               .tables = tables,
+                               .num_tables = 2,
+                               .journal_lag_ns = 12,
+                               .journal_fault = "cannot write /j: No space left on device"};
   rv_writer_buf out;
   rv_writer_buf_init(&out);
   rv_server_info_serialize(&out, &info);
@@ -92,6 +96,8 @@ static void table_info_comes_back_whole(void **state)
   if (rv_server_info_parse(span_of(buf), &back, &err) != RV_OK) fail_msg("%s", err.message);
   rv_buf_unref(buf);
   assert_true(back->state_id[0] == 1 && back->state_id[1] == UINT64_MAX && back->num_tables == 2);
+  assert_int_equal(back->journal_lag_ns, 12);
+  assert_string_equal(back->journal_fault, info.journal_fault);
   const rv_table_info *a = &tables[0], *b = &back->tables[0];
   assert_string_equal(b->name, "replay");
   assert_true(b->sampler.kind == RV_SELECTOR_PRIORITIZED && b->sampler.priority_exponent == 0.6);

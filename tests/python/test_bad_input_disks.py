@@ -92,6 +92,66 @@ def test_a_full_disk_costs_the_new_checkpoint_and_nothing_else(tmp_path):
     assert ran.stdout == "fine\n", ran.stderr
 
 
+# ---- a journal whose disk takes no more ----
+
+UNWRITTEN = """
+import resource, sys, threading
+import numpy as np, reverie
+
+table = reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 1000, reverie.rate_limiters.MinSize(1))
+checkpointer = reverie.checkpointers.DefaultCheckpointer(sys.argv[1] + "/checkpoints")
+journal = reverie.Journal(sys.argv[1] + "/journal")
+server = reverie.Server([table], address="127.0.0.1:0", checkpointer=checkpointer, journal=journal)
+client = reverie.Client(server.address)
+client.add("t", np.zeros(3))
+key = next(iter(client.items("t"))).key
+size, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, most))
+waits = threading.Thread(target=client.add, args=("t", np.random.default_rng(0).random(100_000)), kwargs={"timeout": None}, daemon=True)
+waits.start()
+while not (info := client.server_info()["t"]).waiting:
+    pass
+assert info.num_waiting_inserts == 1 and len(info.waiting) == 1, info
+waiting = info.waiting[0]
+assert (waiting.operation, waiting.reason) == ("insert", "journal") and waiting.peer.startswith("ipv4:127.0.0.1:"), waiting
+
+def by_writer():
+    writer = client.trajectory_writer(1)
+    writer.append(np.zeros(3))
+    writer.create_item("t", 1.0, writer.history[-1:])
+    try:
+        writer.flush(timeout_ms=300)
+    finally:
+        unconfirmed.append(writer)
+
+unconfirmed = []
+for call in (
+    lambda: client.add("t", np.zeros(3), timeout=0.3),
+    lambda: client.update_priorities("t", [key], [2.0], timeout=0.3),
+    by_writer,
+):
+    try:
+        call()
+    except TimeoutError as error:
+        assert "journal: cannot write " + sys.argv[1] in str(error) and "File too large" in str(error), error
+    else:
+        raise AssertionError("it was confirmed")
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+waits.join()
+unconfirmed[0].flush()
+while client.server_info()["t"].waiting:
+    pass
+assert client.server_info()["t"].num_waiting_inserts == 0
+print("fine")
+"""
+
+
+def test_who_waits_for_a_journal_that_cannot_write_is_shown_and_told_why(tmp_path):
+    command = [sys.executable, "-c", UNWRITTEN, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.stdout == "fine\n", ran.stderr
+
+
 # ---- files of 3 GiB, most of which is a hole ----
 
 
