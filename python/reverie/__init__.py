@@ -87,7 +87,12 @@ _LAZY_MODULES = (
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        try:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name == "tensorflow":
+                error.msg += f"; reverie.{name} needs it: pip install tensorflow"
+            raise
     if name in _LAZY_MODULES:
         return importlib.import_module(f"reverie.{name}")
     raise AttributeError(f"module 'reverie' has no attribute {name!r}")

@@ -61,6 +61,7 @@ class Block:
         def close(self) -> None: ...
 
     def __enter__(self) -> Self:
+        self.status()  # which a closed writer refuses
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:

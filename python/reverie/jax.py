@@ -14,9 +14,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
+
+try:
+    import jax
+except ModuleNotFoundError as error:
+    if error.name == "jax":
+        error.msg += "; reverie.jax needs it: pip install jax"
+    raise
 
 from reverie import _arguments, _core, nest
 from reverie._feeding import Source

@@ -56,7 +56,8 @@ class WaitingCaller:
         ``"insert"`` or ``"sample"``.
     reason : str
         ``"min size"``, ``"too many samples"``, ``"too many inserts"``, ``"turn"`` (others came first), ``"empty"``,
-        ``"journal"`` (too much waits for its disk, or a confirmation has for a second) or ``"memory"`` (the server's is near its limit).
+        ``"journal"`` (too much waits for its disk, or a confirmation has for a second) or ``"memory"`` (the server's is near its
+        limit).
     wanted : int
         Inserts or samples still wanted.
     waiting, remaining : float

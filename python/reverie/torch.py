@@ -18,8 +18,14 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-import torch
-from torch.utils.data import IterableDataset, get_worker_info
+
+try:
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
+except ModuleNotFoundError as error:
+    if error.name == "torch":
+        error.msg += "; reverie.torch needs it: pip install torch"
+    raise
 
 from reverie import _arguments, _core, nest
 from reverie._feeding import Source, Stream

@@ -105,6 +105,25 @@ def test_one_ctrl_c_ends_the_block(where, make, when):
     assert run(program) == "interrupted\n"
 
 
+@pytest.mark.parametrize("kind", ["writer", "trajectory_writer", "transitions"])
+def test_a_closed_writer_is_not_entered(connect, kind):
+    client = connect()
+    writer = client.transitions("t", 1) if kind == "transitions" else getattr(client, kind)(1)
+    writer.close()
+    with pytest.raises(reverie.ReverieError, match="(?i)close"), writer:
+        raise AssertionError("it was entered")
+
+
+@pytest.mark.parametrize(
+    ("package", "asked"),
+    [("torch", "import reverie.torch"), ("jax", "import reverie.jax"), ("tensorflow", "import reverie; reverie.TFClient")],
+)
+def test_a_missing_framework_is_told_with_how_to_get_it(package, asked):
+    program = f"import sys; sys.modules[{package!r}] = None; {asked}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert f"needs it: pip install {package}" in done.stderr
+
+
 def test_a_legacy_writer_that_ctrl_c_takes_down_does_not_ask_for_its_second():
     program = """
 import reverie
