@@ -73,7 +73,7 @@ class Server:
         The server saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
     checkpoint_every_inserts : int
         And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never. Either needs a
-        checkpointer. Each save is logged, and so is one that fails; the next is tried when it is due.
+        checkpointer. One that fails is told on stderr; the next is tried when it is due. (`reverie-server` logs each.)
     tls : TLS, optional
         On all addresses but unix sockets. Without it everything is sent in the clear.
     identities : sequence of Identity, optional
