@@ -43,6 +43,7 @@ void rv_chunk_log_clear(rv_chunk_log *log)
 {
   for (size_t i = 0; i < log->count; i++) rv_log_rows_free(log->entries[i].rows);
   log->count = 0;
+  log->bytes_again = 0;
   log->free_entry = RV_LOG_NONE;
   rv_map_clear(&log->by_address);
   rv_map_clear(&log->keys);
@@ -51,6 +52,11 @@ void rv_chunk_log_clear(rv_chunk_log *log)
 size_t rv_chunk_log_count(const rv_chunk_log *log)
 {
   return log->count;
+}
+
+size_t rv_chunk_log_bytes_again(const rv_chunk_log *log)
+{
+  return log->bytes_again;
 }
 
 void rv_chunk_log_free(rv_chunk_log *log)
@@ -145,9 +151,19 @@ static bool stays(rv_chunk_log *log, const rv_log_place *at)
   return log->files == NULL || !log->files->files[at->file].retired;
 }
 
-static rv_code note_written(rv_chunk_log *log, rv_log_place *at, rv_error *err)
+/* To the sink: those rows of the chunk, the first one alone if it is no segment. */
+static rv_code write_out(rv_chunk_log *log, rv_chunk *chunk, int64_t first, int64_t rows, rv_pieces *pieces, rv_log_place *at,
+                         rv_error *err)
 {
-  if (log->files == NULL) return RV_OK;
+  size_t bytes = pieces->bytes;
+  rv_code code = log->sink.put(log->sink.context, pieces, err);
+  if (code != RV_OK) return code;
+  if (log->files == NULL) {
+    int64_t written = atomic_load_explicit(&chunk->written, memory_order_relaxed);
+    if (first < written) log->bytes_again += bytes;
+    if (first + rows > written) atomic_store_explicit(&chunk->written, (unsigned)(first + rows), memory_order_relaxed);
+    return RV_OK;
+  }
   rv_chunk_file *file = &log->files->files[log->file];
   at->file = log->file;
   at->record = file->records;
@@ -171,7 +187,7 @@ static rv_code append(rv_slice_list *out, rv_wire_slice slice, rv_error *err)
 /* ---- chunks as they came ---- */
 
 /* Of a field that stands twice the last one counts: a chunk gets another key without being written anew. */
-static rv_code write_wire(rv_chunk_log *log, const rv_chunk *chunk, rv_log_place *at, rv_error *err)
+static rv_code write_wire(rv_chunk_log *log, rv_chunk *chunk, rv_log_place *at, rv_error *err)
 {
   const uint8_t *wire;
   size_t size;
@@ -184,8 +200,7 @@ static rv_code write_wire(rv_chunk_log *log, const rv_chunk *chunk, rv_log_place
     rv_put_varint_always(&log->scratch, 1, at->key);
     fine = fine && !log->scratch.failed && rv_pieces_copy(&pieces, log->scratch.data, log->scratch.size) == RV_OK;
   }
-  rv_code code = fine ? log->sink.put(log->sink.context, &pieces, err) : rv_fail_memory(err, size);
-  if (code == RV_OK) code = note_written(log, at, err);
+  rv_code code = fine ? write_out(log, chunk, 0, 1, &pieces, at, err) : rv_fail_memory(err, size);
   rv_pieces_fini(&pieces);
   return code;
 }
@@ -200,8 +215,7 @@ static rv_code write_rows(rv_chunk_log *log, rv_chunk *chunk, rv_log_piece *rows
   const rv_chunk_encoding encoding = {
       .key = rows->at.key, .column = column, .first = rows->first, .count = rows->rows, .scratch = &log->scratch};
   rv_code code = rv_chunk_serialize(&pieces, chunk, &encoding, err);
-  if (code == RV_OK) code = log->sink.put(log->sink.context, &pieces, err);
-  if (code == RV_OK) code = note_written(log, &rows->at, err);
+  if (code == RV_OK) code = write_out(log, chunk, rows->first, rows->rows, &pieces, &rows->at, err);
   rv_pieces_fini(&pieces);
   return code;
 }

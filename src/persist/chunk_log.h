@@ -38,6 +38,10 @@ typedef struct rv_slice_list {
 size_t rv_chunk_log_count(const rv_chunk_log *log); /* chunks it remembers: about 100 bytes each */
 void rv_chunk_log_clear(rv_chunk_log *log);         /* remembers none: what is still needed will be written again */
 
+/* Bytes that went to the sink since the log was made or cleared of chunks that a log which does not last had written before: what having
+ * forgotten them costs. */
+size_t rv_chunk_log_bytes_again(const rv_chunk_log *log);
+
 /* A round of a log that lasts: what is put goes to `sink`, and counts as the file of that number. */
 void rv_chunk_log_begin(rv_chunk_log *log, rv_chunk_sink sink, uint32_t file);
 /* The chunk stands in a file of an earlier process as that record, which has the chunk's own key. */

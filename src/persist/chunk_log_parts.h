@@ -48,6 +48,7 @@ struct rv_chunk_log {
   size_t count, capacity;
   uint32_t next_number; /* of chunks that have none (rv_chunk_number) */
   rv_writer_buf scratch;
+  size_t bytes_again; /* rv_chunk_log_bytes_again */
   /* where it lasts */
   rv_chunk_files *files; /* NULL: it does not */
   uint32_t tag;          /* of its marks in chunks */

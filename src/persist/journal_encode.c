@@ -11,7 +11,8 @@ enum {
   GROUP_BYTES = 4 << 20, /* a group that has so many is closed */
   FLAT_BYTES = 1 << 16,
   MAX_CHUNKS = 1 << 16,
-  MAX_CHUNK_BYTES = 1 << 28 /* a recovery has them in memory beside the tables */
+  USUAL_CHUNK_BYTES = 1 << 28, /* a recovery has them in memory beside the tables */
+  MOST_CHUNK_BYTES = 16        /* times the usual */
 };
 
 /* ---- the group at hand ---- */
@@ -99,7 +100,8 @@ static rv_code put_chunk(void *context, rv_pieces *chunk, rv_error *err)
 
 rv_code rv_journal_encoder_init(rv_journal_encoder *encoder, rv_store *store, rv_error *err)
 {
-  *encoder = (rv_journal_encoder){.store = store, .max_chunks = MAX_CHUNKS, .max_chunk_bytes = MAX_CHUNK_BYTES};
+  *encoder = (rv_journal_encoder){
+      .store = store, .max_chunks = MAX_CHUNKS, .max_chunk_bytes = USUAL_CHUNK_BYTES, .usual_chunk_bytes = USUAL_CHUNK_BYTES};
   rv_writer_buf_init(&encoder->item);
   rv_writer_buf_init(&encoder->flat);
   return rv_chunk_log_new((rv_chunk_sink){put_chunk, encoder}, rv_store_env(store), &encoder->chunks, err);
@@ -197,11 +199,23 @@ static rv_code note_done(rv_journal_encoder *encoder, rv_journal_writers *writer
   return rv_journal_encode_forget_writer(encoder, extra->writer, err);
 }
 
+/* Whatever items still need of the chunks that are forgotten is written again: where that is most of what is written, more are remembered. */
+static void adapt_bound(rv_journal_encoder *encoder)
+{
+  size_t again = rv_chunk_log_bytes_again(encoder->chunks), usual = encoder->usual_chunk_bytes,
+         *bound = &encoder->max_chunk_bytes;
+  if (encoder->chunk_bytes >= *bound && again > encoder->chunk_bytes / 2 && *bound / MOST_CHUNK_BYTES < usual)
+    *bound *= 2;
+  else if (again < encoder->chunk_bytes / 8 && *bound > usual)
+    *bound /= 2;
+}
+
 static rv_code put_insert(rv_journal_encoder *encoder, uint32_t table, const rv_change_extra *extra, rv_error *err)
 {
   rv_journal_group *group;
   uint8_t head[10 + RV_JOURNAL_ID + 10];
   if (rv_chunk_log_count(encoder->chunks) >= encoder->max_chunks || encoder->chunk_bytes >= encoder->max_chunk_bytes) {
+    adapt_bound(encoder);
     rv_journal_encoder_forget_chunks(encoder);
     rv_code code = rv_journal_encode_forget_chunks(encoder, err);
     if (code != RV_OK) return code;

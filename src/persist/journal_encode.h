@@ -24,6 +24,7 @@ typedef struct rv_journal_encoder {
   int64_t unwritable;                 /* items that no record can hold: 2 GiB and more */
   size_t chunk_bytes;                 /* of chunks since they were forgotten last */
   size_t max_chunks, max_chunk_bytes; /* remembered; then all are forgotten */
+  size_t usual_chunk_bytes;           /* max_chunk_bytes, unless most of them would be written again and again */
 } rv_journal_encoder;
 
 rv_code rv_journal_encoder_init(rv_journal_encoder *encoder, rv_store *store, rv_error *err);

@@ -611,11 +611,11 @@ static void a_writer_that_was_forgotten_stays_so_whatever_it_still_does(void **s
 /* ---- waiting ---- */
 
 /* The most bytes of chunks that a recovery of the segment that is written to has to remember at a time. */
-static size_t chunk_bytes_at_most(const disk *d)
+static size_t chunk_bytes_at_most(const disk *d, size_t *all)
 {
   char name[RV_JOURNAL_NAME_MAX];
   uint8_t *bytes, kind;
-  size_t now = 0, most = 0;
+  size_t now = 0, most = 0, sum = 0;
   rv_group_header group;
   last_segment_name(d, name);
   size_t size = read_bytes(d->journal, name, &bytes);
@@ -626,11 +626,12 @@ static size_t chunk_bytes_at_most(const disk *d)
     rv_span records = {bytes + at + RV_JOURNAL_GROUP_HEADER, group.bytes};
     while (rv_journal_record_next(&records, &kind, &body, &broken)) {
       if (kind == RV_RECORD_FORGET_CHUNKS) now = 0;
-      if (kind == RV_RECORD_CHUNK) now += body.size;
+      if (kind == RV_RECORD_CHUNK) now += body.size, sum += body.size;
       if (now > most) most = now;
     }
   }
   free(bytes);
+  if (all != NULL) *all = sum;
   return most;
 }
 
@@ -652,13 +653,62 @@ static void a_recovery_remembers_a_bounded_part_of_the_chunks(void **state)
     rv_chunk_unref(chunk);
   }
   sync_all(&j);
-  assert_true(chunk_bytes_at_most(&d) <= BOUND + largest);
+  assert_true(chunk_bytes_at_most(&d, NULL) <= BOUND + largest);
   disk copy = copy_of(&d, "copy");
   journaled again = open_with(&copy, (how){0}, &config, 1);
   same_stores(j.store, again.store);
   close_all(&again);
   close_all(&j);
   disk_fini(&copy);
+  disk_fini(&d);
+}
+
+/* Writers take turns with items that overlap: what they need again of all their chunks is twice what is remembered. */
+static void chunks_that_items_go_on_needing_are_not_written_again_and_again(void **state)
+{
+  enum { WRITERS = 20, WINDOW = 5, STEPS = 40, ROWS = 100 };
+  rv_table_config config = rv_table_config_default("replay", WRITERS);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){0}, &config, 1);
+  rv_chunk *window[WRITERS][WINDOW] = {{NULL}};
+  size_t distinct = 0, all;
+  for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint64_t w = 0; w < WRITERS; w++) {
+      uint64_t key = 900 + WRITERS * step + w;
+      rv_chunk *chunk = wire_chunk(key, w, (int64_t)key, ROWS, false, false);
+      const uint8_t *wire;
+      size_t size;
+      (void)rv_chunk_wire(chunk, &wire, &size);
+      distinct += size;
+      if (key == 900) j.journal->encoder.usual_chunk_bytes = j.journal->encoder.max_chunk_bytes = WRITERS * WINDOW * size / 2;
+      rv_chunk_unref(window[w][step % WINDOW]);
+      window[w][step % WINDOW] = chunk;
+      rv_slice slices[WINDOW];
+      uint32_t n = step < WINDOW ? (uint32_t)step + 1 : WINDOW;
+      for (uint32_t i = 0; i < n; i++) slices[i] = (rv_slice){window[w][i], 0, 0, ROWS};
+      insert_trajectory(j.store, rv_store_table(j.store, 0), key, 1, slices, &n, (bool[]){false}, 1);
+    }
+  }
+  sync_all(&j);
+  (void)chunk_bytes_at_most(&d, &all);
+  print_message("%zu bytes of chunks, %zu written\n", distinct, all);
+  assert_in_range(all, distinct, 5 * distinct / 2);
+  disk copy = copy_of(&d, "copy");
+  journaled again = open_with(&copy, (how){0}, &config, 1);
+  same_stores(j.store, again.store);
+  close_all(&again);
+  disk_fini(&copy);
+  /* and where items need none of them any more, recoveries have little to remember again */
+  for (uint64_t key = 0; key < STEPS * WRITERS; key++) {
+    rv_chunk *chunk = wire_chunk(1000000 + key, 1, (int64_t)key, ROWS, false, false);
+    const rv_slice slice = {chunk, 0, 0, ROWS};
+    insert_trajectory(j.store, rv_store_table(j.store, 0), 1000000 + key, 1, &slice, (uint32_t[]){1}, (bool[]){false}, 1);
+    rv_chunk_unref(chunk);
+  }
+  sync_all(&j);
+  assert_int_equal(j.journal->encoder.max_chunk_bytes, j.journal->encoder.usual_chunk_bytes);
+  for (size_t i = 0; i < WRITERS * WINDOW; i++) rv_chunk_unref(window[i / WINDOW][i % WINDOW]);
+  close_all(&j);
   disk_fini(&d);
 }
 
@@ -717,6 +767,7 @@ int main(void)
       WITH_DISK(what_is_lost_at_the_beginning_of_the_first_segment_is_reported),
       WITH_DISK(a_writer_that_was_forgotten_stays_so_whatever_it_still_does),
       WITH_DISK(a_recovery_remembers_a_bounded_part_of_the_chunks),
+      WITH_DISK(chunks_that_items_go_on_needing_are_not_written_again_and_again),
       WITH_DISK(who_waits_is_called_once_when_it_is_written),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,7 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
   atomic_init(&chunk->refs, 1);
   atomic_init(&chunk->held, 0);
   atomic_init(&chunk->logged, 0);
+  atomic_init(&chunk->written, 0);
   atomic_init(&chunk->num_holds, 0);
   atomic_init(&chunk->num_sparse, 0);
   atomic_init(&chunk->account, NULL);

@@ -33,8 +33,9 @@ struct rv_chunk {
   size_t spilled; /* of its bytes: those that lie elsewhere (cold.h) */
   rv_lane *lanes;
   rv_chunk_column *columns;
-  rv_chunk_meta meta; /* a segment's last_step and sparse change: read and written with __atomic */
-  int32_t *steps;     /* of each row, -1: unknown; only where rows were moved here from other chunks (compact.c), else NULL */
+  rv_chunk_meta meta;  /* a segment's last_step and sparse change: read and written with __atomic */
+  int32_t *steps;      /* of each row, -1: unknown; only where rows were moved here from other chunks (compact.c), else NULL */
+  atomic_uint written; /* so many rows, of an encoded one 1, stand in a file or stood once (persist/chunk_log.c) */
 };
 
 /* One allocation holds `size` bytes of the kind's own struct (which begins with rv_chunk), lanes, columns and shapes; 0 on

@@ -216,6 +216,7 @@ bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
   if (chunk->has_strings || chunk->spilled > 0) return false;
   chunk->meta = *meta;
   atomic_store_explicit(&chunk->logged, 0, memory_order_relaxed);
+  atomic_store_explicit(&chunk->written, 0, memory_order_relaxed);
   for (uint32_t i = 0; i < chunk->num_columns; i++) atomic_store_explicit(&chunk->lanes[i].published, 0, memory_order_relaxed);
   return true;
 }
