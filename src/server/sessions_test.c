@@ -50,6 +50,15 @@ static rv_writer_sessions *make_sessions(size_t max)
   return sessions;
 }
 
+static rv_writer_session *begun_by(rv_writer_sessions *sessions, test_user *user)
+{
+  rv_writer_session *session = NULL;
+  bool granted = false;
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &user->user, &session, &granted, NULL), RV_OK);
+  assert_true(granted);
+  return session;
+}
+
 static void a_recorded_item_is_found_by_the_next_stream(void **state)
 {
   (void)state;
@@ -84,9 +93,7 @@ static void a_refused_item_is_never_told_as_inserted_however_many_were_refused_s
   (void)state;
   rv_writer_sessions *sessions = make_sessions(10);
   test_user a = make_user();
-  rv_writer_session *session = NULL;
-  bool granted = false;
-  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  rv_writer_session *session = begun_by(sessions, &a);
   for (uint64_t number = 1; number <= MANY; number++)
     rv_writer_session_record(session, number, number % 2 == 0 ? RV_OK : RV_PERMISSION_DENIED, "it may not");
   for (uint64_t number = MANY + 1; number <= 2 * MANY; number++)
@@ -112,9 +119,7 @@ static void scattered_refusals_break_no_session(void **state)
   (void)state;
   rv_writer_sessions *sessions = make_sessions(10);
   test_user a = make_user();
-  rv_writer_session *session = NULL;
-  bool granted = false;
-  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, WRITER, false, &a.user, &session, &granted, NULL), RV_OK);
+  rv_writer_session *session = begun_by(sessions, &a);
   for (uint64_t number = 1; number <= MANY; number++)
     rv_writer_session_record(session, number, number % 2 == 0 ? RV_OK : RV_PERMISSION_DENIED, "it may not");
   assert_int_equal(rv_writer_session_check(session, NULL), RV_OK);

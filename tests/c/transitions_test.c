@@ -563,27 +563,36 @@ static void a_step_that_runs_out_of_time_says_how_much_of_it_is_in(void **state)
   place_close(&place);
 }
 
+/* ---- many environments with small rows, to a server ---- */
+
+enum { ENVS = 64 };
+static float small_obs[ENVS][4], small_reward[ENVS];
+static const int64_t small_shape[] = {ENVS, 4};
+static const rv_tensor rows_of_a_step[] = {{.dtype = RV_FLOAT32, .rank = 2, .shape = small_shape, .data = small_obs},
+                                           {.dtype = RV_FLOAT32, .rank = 1, .shape = small_shape, .data = small_reward}};
+
+static rv_transitions *small_rows_of(test_place *place)
+{
+  rv_transitions *writer = NULL;
+  rv_transitions_column names[] = {{.name = "obs"}, {.name = "reward"}};
+  rv_transitions_config config = {.size = sizeof config, .table = "replay", .num_envs = ENVS, .columns = names, .num_columns = 2};
+  OK(rv_transitions_new(place->client, &config, &writer, error));
+  return writer;
+}
+
 /* The items' own bytes are most of what is in flight: room for a step's rows is not room for its items. */
 static void a_step_to_a_server_waits_for_room_as_a_whole(void **state)
 {
   (void)state;
-  enum { ENVS = 64 };
-  static float obs[ENVS][4], reward[ENVS];
-  static const int64_t shape[] = {ENVS, 4};
-  rv_transitions_column names[] = {{.name = "obs"}, {.name = "reward"}};
-  rv_tensor columns[] = {{.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = obs},
-                         {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = reward}};
   test_place place;
   rv_table_config table = place_queue("replay", 1);
   place_open(&place, true, &table, 1);
-  rv_transitions *writer = NULL;
-  rv_transitions_config config = {.size = sizeof config, .table = "replay", .num_envs = ENVS, .columns = names, .num_columns = 2};
-  OK(rv_transitions_new(place.client, &config, &writer, error));
+  rv_transitions *writer = small_rows_of(&place);
   rv_wait wait = patient;
   rv_error err;
   rv_code code;
   size_t steps = 0, added;
-  while ((code = rv_transitions_add(writer, columns, 2, NULL, &added, &wait, &err)) == RV_OK && steps < 10000) {
+  while ((code = rv_transitions_add(writer, rows_of_a_step, 2, NULL, &added, &wait, &err)) == RV_OK && steps < 10000) {
     assert_int_equal(added, ENVS);
     wait.timeout_ms = 200;
     steps++;
@@ -599,20 +608,13 @@ static void a_step_to_a_server_waits_for_room_as_a_whole(void **state)
 static void a_step_to_a_server_is_stored_in_one_chunk(void **state)
 {
   (void)state;
-  enum { ENVS = 64, STEPS = 20, ITEM_BYTES_MAX = 250 };
+  enum { STEPS = 20, ITEM_BYTES_MAX = 250 };
   size_t added;
-  static float obs[ENVS][4], reward[ENVS];
-  static const int64_t shape[] = {ENVS, 4};
-  rv_transitions_column names[] = {{.name = "obs"}, {.name = "reward"}};
-  rv_tensor columns[] = {{.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = obs},
-                         {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = reward}};
   test_place place;
   rv_table_config table = rv_table_config_default("replay", 10000);
   place_open(&place, true, &table, 1);
-  rv_transitions *writer = NULL;
-  rv_transitions_config config = {.size = sizeof config, .table = "replay", .num_envs = ENVS, .columns = names, .num_columns = 2};
-  OK(rv_transitions_new(place.client, &config, &writer, error));
-  for (int step = 0; step < STEPS; step++) OK(rv_transitions_add(writer, columns, 2, NULL, &added, &patient, error));
+  rv_transitions *writer = small_rows_of(&place);
+  for (int step = 0; step < STEPS; step++) OK(rv_transitions_add(writer, rows_of_a_step, 2, NULL, &added, &patient, error));
   OK(rv_transitions_flush(writer, &patient, error));
   rv_server_info *info = NULL;
   OK(rv_client_server_info(place.client, &patient, &info, error));

@@ -1,0 +1,357 @@
+/* Damage to a journal, and to what it goes on from, costs what it must and is reported. */
+#include "persist/journal_testing.h"
+
+static void a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX], path[400];
+  uint8_t *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  sync_all(&j);
+  last_segment_name(&d, name);
+  size_t whole = read_bytes(d.journal, name, &bytes);
+  free(bytes);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  sync_all(&j);
+  size_t all = read_bytes(d.journal, name, &bytes);
+  assert_true(all > whole + RV_JOURNAL_GROUP_HEADER);
+  for (size_t size = whole; size <= all; size++) {
+    disk copy = copy_of(&d, "copy");
+    snprintf(path, sizeof path, "%s/%s", copy.journal, name);
+    assert_int_equal(truncate(path, (off_t)size), 0);
+    journaled again = open_with(&copy, (how){.mode = 0}, &config, 1);
+    assert_int_equal(size_of(again.store, 0), size == all ? 5 : 3);
+    if (size % 8 == all % 8) { /* and it goes on from there */
+      add_rows(rv_store_table(again.store, 0), 4, 20);
+      close_all(&again);
+      again = open_with(&copy, (how){.mode = 0}, &config, 1);
+      assert_int_equal(size_of(again.store, 0), size == all ? 9 : 7);
+    }
+    close_all(&again);
+    disk_fini(&copy);
+  }
+  free(bytes);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* Raw rows lie in the journal as they were sent. */
+static void rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail(void **state)
+{
+  rv_error err;
+  rv_rows rows;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  const rv_group_header lie = {.number = UINT64_C(1) << 40, .synced = UINT64_C(1) << 40};
+  int64_t values[RV_JOURNAL_GROUP_HEADER / sizeof(int64_t)];
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t forged[RV_JOURNAL_GROUP_HEADER], *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  rv_group_header_put(&lie, forged);
+  memcpy(values, forged, sizeof values);
+  for (int with_beginning = 0; with_beginning < 2; with_beginning++) { /* of the segment torn, too */
+    j = open_with(&d, (how){.mode = 0}, &config, 1);
+    add_values(rv_store_table(j.store, 0), &rows, values, sizeof values / sizeof values[0], NULL);
+    must(rows.waiter.code, &rows.waiter.error);
+    close_all(&j);
+    last_segment_name(&d, name);
+    size_t size = read_bytes(d.journal, name, &bytes);
+    const uint8_t *found = memmem(bytes, size, forged, sizeof forged);
+    assert_non_null(found);
+    size_t before = (size_t)(found - bytes);
+    if (with_beginning) memset(bytes, 0, before);
+    write_bytes(d.journal, name, bytes, before + sizeof forged);
+    free(bytes);
+    must(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), &err);
+    assert_int_equal(size_of(j.store, 0), 3);
+    close_all(&j);
+  }
+  disk_fini(&d);
+}
+
+/* As a version wrote it that knew no salts. */
+static void take_salt_away(const disk *d, const char *name)
+{
+  uint8_t *bytes;
+  rv_segment_header head;
+  rv_group_header group;
+  size_t size = read_bytes(d->journal, name, &bytes);
+  assert_true(rv_segment_header_get(bytes, size, &head));
+  head.salt = 0;
+  rv_segment_header_put(&head, bytes);
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    group.salt = 0;
+    rv_group_header_put(&group, bytes + at);
+  }
+  write_bytes(d->journal, name, bytes, size);
+  free(bytes);
+}
+
+/* Three rows, in a segment of before. */
+static void write_as_before(const disk *d, const rv_table_config *config, char name[RV_JOURNAL_NAME_MAX])
+{
+  journaled j = open_with(d, (how){.mode = 0}, config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  last_segment_name(d, name);
+  take_salt_away(d, name);
+}
+
+static void a_journal_of_before_whose_groups_have_no_salt_is_read(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  disk d = disk_of(*state, "first");
+  write_as_before(&d, &config, name);
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_segment_of_before_whose_header_is_damaged_keeps_its_groups(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  disk d = disk_of(*state, "first");
+  write_as_before(&d, &config, name);
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 2, 0); /* in a segment with a salt */
+  close_all(&j);
+  size_t size = read_bytes(d.journal, name, &bytes);
+  memset(bytes, 0, RV_JOURNAL_SEGMENT_HEADER);
+  write_bytes(d.journal, name, bytes, size);
+  free(bytes);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 5);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1), again;
+  size_t last_group = 0, reported = 0, harmless = 0, cut = 0;
+  last_segment_name(&d, name);
+  for (int i = 0; i < 3; i++) {
+    last_group = read_bytes(d.journal, name, &bytes);
+    free(bytes);
+    add_rows(rv_store_table(j.store, 0), 1, i);
+    sync_all(&j);
+  }
+  size_t all = read_bytes(d.journal, name, &bytes);
+  for (size_t at = 0; at < all; at++) {
+    disk copy = copy_of(&d, "copy");
+    bytes[at] ^= 0x10;
+    write_bytes(copy.journal, name, bytes, all);
+    bytes[at] ^= 0x10;
+    rv_code code = try_open(&copy, (how){.mode = 0}, &config, 1, &again, &err);
+    if (code == RV_OK) {
+      int64_t size = size_of(again.store, 0);
+      assert_true(size == 3 || (size == 2 && at >= last_group));
+      *(size == 3 ? &harmless : &cut) += 1;
+    } else {
+      assert_int_equal(code, RV_DATA_LOSS);
+      assert_non_null(strstr(err.message, "cannot be read"));
+      assert_non_null(strstr(err.message, "salvage"));
+      if (reported++ % 16 != 0) {
+        disk_fini(&copy);
+        continue;
+      }
+      again = open_with(&copy, (how){.salvage = true}, &config, 1);
+      assert_true(size_of(again.store, 0) < 3);
+    }
+    close_all(&again);
+    disk_fini(&copy);
+  }
+  print_message("%zu bytes: %zu reported, %zu cut the last group, %zu harmless\n", all, reported, cut, harmless);
+  assert_true(reported > 0 && cut > 0);
+  free(bytes);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char command[400], name[RV_JOURNAL_NAME_MAX];
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  last_segment_name(&d, name);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 2, 0);
+  close_all(&j);
+
+  disk copy = copy_of(&d, "segment");
+  snprintf(command, sizeof command, "rm %s/%s", copy.journal, name);
+  assert_int_equal(system(command), 0);
+  assert_int_not_equal(try_open(&copy, (how){.mode = 0}, &config, 1, &j, &err), RV_OK);
+  assert_non_null(strstr(err.message, "2 changes"));
+  j = open_with(&copy, (how){.salvage = true}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 0);
+  close_all(&j);
+  disk_fini(&copy);
+
+  copy = copy_of(&d, "checkpoint");
+  snprintf(command, sizeof command, "rm -r %s", copy.checkpoints);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(try_open(&copy, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  assert_non_null(strstr(err.message, "there is no checkpoint"));
+  j = open_with(&copy, (how){.salvage = true}, &config, 1);
+  close_all(&j);
+  j = open_with(&copy, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  disk_fini(&copy);
+  disk_fini(&d);
+}
+
+static void a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it(void **state)
+{
+  rv_error err;
+  char command[400];
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  rv_store *other = new_store(&config, 1);
+  snprintf(command, sizeof command, "rm %s/*/JOURNAL", d.checkpoints); /* somebody did not want the journal */
+  assert_int_equal(system(command), 0);
+  must(rv_checkpointer_save(d.checkpointer, other, NULL, NULL, &err), &err);
+  rv_store_unref(other);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "was saved without it"));
+  disk_fini(&d);
+}
+
+static rv_code read_link(const char *dir, const char *text, size_t size, rv_journal_link *out)
+{
+  char path[256];
+  bool found;
+  snprintf(path, sizeof path, "%s/%s", dir, RV_LINK_FILE);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(text, 1, size, file), size);
+  fclose(file);
+  return rv_journal_link_read(dir, &found, out, NULL);
+}
+
+static void a_link_to_the_journal_with_any_damage_is_none(void **state)
+{
+  fixture *f = *state;
+  const rv_journal_link link = {.id = {0x1234, UINT64_MAX}, .segment = 17};
+  rv_journal_link got;
+  char text[128];
+  rv_journal_link_text(&link, text);
+  size_t size = strlen(text);
+  assert_int_equal(read_link(f->top, text, size, &got), RV_OK);
+  assert_memory_equal(&got, &link, sizeof link);
+  for (size_t bit = 0; bit < 8 * size; bit++) {
+    text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+    assert_int_equal(read_link(f->top, text, size, &got), RV_DATA_LOSS);
+    text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+  }
+  for (size_t cut = 0; cut < size; cut++) assert_int_equal(read_link(f->top, text, cut, &got), RV_DATA_LOSS);
+}
+
+/* The damage that a crash leaves in the last segment: nothing that it holds was forced to the disk. */
+static void a_last_segment_whose_beginning_was_torn_costs_nothing(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_group_header group;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  last_segment_name(&d, name);
+  size_t size = read_bytes(d.journal, name, &bytes);
+  assert_true(rv_group_header_get(bytes + RV_JOURNAL_SEGMENT_HEADER, size - RV_JOURNAL_SEGMENT_HEADER, &group));
+  size_t second = RV_JOURNAL_SEGMENT_HEADER + RV_JOURNAL_GROUP_HEADER + group.bytes;
+  assert_true(size > second); /* written together with the first */
+  memset(bytes, 0, second);
+  write_bytes(d.journal, name, bytes, size);
+  free(bytes);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void what_is_lost_at_the_beginning_of_the_first_segment_is_reported(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_segment_list list;
+  rv_journal_reader *reader;
+  rv_journal_found found;
+  rv_group_header group;
+  rv_span records;
+  rv_journal_gap gap;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  for (int i = 0; i < 3; i++) {
+    add_rows(rv_store_table(j.store, 0), 1, i);
+    sync_all(&j);
+  }
+  close_all(&j);
+  last_segment_name(&d, name);
+  size_t size = read_bytes(d.journal, name, &bytes), at = RV_JOURNAL_SEGMENT_HEADER;
+  for (int lost = 1; lost <= 4; lost++) {
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    at += RV_JOURNAL_GROUP_HEADER + group.bytes;
+    assert_true(at < size);
+    memset(bytes, 0, at);
+    write_bytes(d.journal, name, bytes, size);
+    must(rv_segment_list_read(d.journal, &list, &err), &err);
+    must(rv_journal_reader_new(d.journal, &list, list.entries[0].number, &reader, &err), &err);
+    must(rv_journal_reader_next(reader, &found, &group, &records, &gap, &err), &err);
+    assert_int_equal(found, RV_FOUND_GAP);
+    assert_int_equal(gap.changes, -1); /* who knows */
+    must(rv_journal_reader_next(reader, &found, &group, &records, &gap, &err), &err);
+    assert_int_equal(found, RV_FOUND_GROUP);
+    rv_journal_reader_free(reader);
+    rv_segment_list_fini(&list);
+    assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+    assert_non_null(strstr(err.message, "salvage"));
+  }
+  free(bytes);
+  disk_fini(&d);
+}
+
+int main(void)
+{
+#define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      WITH_DISK(a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it),
+      WITH_DISK(rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail),
+      WITH_DISK(a_journal_of_before_whose_groups_have_no_salt_is_read),
+      WITH_DISK(a_segment_of_before_whose_header_is_damaged_keeps_its_groups),
+      WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),
+      WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
+      WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
+      WITH_DISK(a_link_to_the_journal_with_any_damage_is_none),
+      WITH_DISK(a_last_segment_whose_beginning_was_torn_costs_nothing),
+      WITH_DISK(what_is_lost_at_the_beginning_of_the_first_segment_is_reported),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
