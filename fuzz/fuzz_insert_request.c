@@ -44,6 +44,16 @@ static void read_item(rv_span bytes, stream *s, rv_layouts *layouts)
   rv_wire_item_fini(&item);
 }
 
+/* However little is sent of an item, it takes no more than this besides. */
+static void check_memory(const rv_insert_pack *pack, size_t came)
+{
+  enum { BOOKS = 1024 };
+  size_t takes = 0;
+  for (size_t i = 0; i < pack->num_chunks; i++) takes += rv_chunk_memory(pack->chunks[i]);
+  RV_FUZZ_CHECK(takes <= came + pack->num_chunks * (BOOKS + RV_CHUNK_FORM_BESIDES));
+  RV_FUZZ_CHECK(pack->item.total_slices <= RV_PACK_SLICES_MAX && pack->item.num_columns <= RV_PACK_SLICES_MAX);
+}
+
 static void read_pack(rv_span message, rv_layouts *layouts)
 {
   rv_insert_pack pack;
@@ -51,9 +61,11 @@ static void read_pack(rv_span message, rv_layouts *layouts)
   rv_code code = rv_insert_pack_begin(&pack, message, message.size % 2 == 0, &err);
   rv_fuzz_check_failure(code, &err);
   while (code == RV_OK && pack.next < pack.count) {
+    size_t first = pack.next == 0 ? message.size : 0, before = pack.rest.size;
     code = rv_insert_pack_next(&pack, &err);
     rv_fuzz_check_failure(code, &err);
     if (code != RV_OK) break;
+    check_memory(&pack, first + before - pack.rest.size);
     for (size_t i = 0; i < pack.num_chunks; i++) rv_fuzz_read_chunk(pack.chunks[i]);
     rv_trajectory *trajectory = NULL;
     rv_code made = rv_wire_item_trajectory(&pack.item, layouts, NULL, rv_insert_pack_find, &pack, &trajectory, &err);

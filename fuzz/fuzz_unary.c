@@ -8,7 +8,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   rv_span message = {data, size}, text;
   rv_error err;
   rv_mutate_request mutation;
+  rv_mutate_reader reader;
+  rv_key_priority change;
+  rv_mutate_reader_init(&reader, message);
+  while (rv_mutate_reader_next(&reader, &change) != RV_MUTATE_END) continue;
+  rv_code in_parts = rv_mutate_reader_check(&reader, &err);
   rv_code code = rv_mutate_request_parse(message, &mutation, &err);
+  RV_FUZZ_CHECK(in_parts != RV_OK || code == RV_OK);
   rv_fuzz_check_failure(code, &err);
   if (code == RV_OK) rv_mutate_request_fini(&mutation);
   uint64_t keys[CAPACITY], number = 0;

@@ -6,6 +6,7 @@ import pathlib
 import statistics
 
 from ..cells import Cell, Results
+from ..checkpoint.disk import PAST_CACHE
 from .markdown import figure, groups, number, table
 from .plot import pyplot
 
@@ -41,18 +42,22 @@ def _waits(results: Results) -> list[str]:
     return [table(rows)] if len(rows) > 1 else []
 
 
+def _share(cell: Cell, limit: Cell | None) -> str:
+    return number(100 * cell.median / limit.median) if limit is not None and limit.values and cell.values else ""
+
+
 def _speeds(results: Results) -> list[str]:
-    rows = [["MB/s", "inserts", "items", "remover", "store", "plain file", "%", "seconds", "memory beyond, % of the data"]]
+    head = ["MB/s", "inserts", "items", "remover", "store", "plain file", "%", "past the cache", "%", "seconds"]
+    rows = [[*head, "memory beyond, % of the data"]]
     for what in ("save", "load"):
         for cell in results.find(what=what):
-            if cell.row["store"] == "machine":
+            if cell.row["store"] in ("machine", PAST_CACHE):
                 continue
             same = {name: cell.row[name] for name in ("what", "items", "inserts", "remover")}
-            plain = next(iter(results.find(**same, store="machine")), None)
+            plain, direct = (next(iter(results.find(**same, store=store)), None) for store in ("machine", PAST_CACHE))
             memory = (
                 next(iter(results.find(**{**same, "what": "memory"}, store=cell.row["store"])), None) if what == "save" else None
             )
-            share = number(100 * cell.median / plain.median) if plain is not None and plain.values and cell.values else ""
             rows.append(
                 [
                     f"{what}, {cell.row['store']}",
@@ -61,7 +66,9 @@ def _speeds(results: Results) -> list[str]:
                     cell.row["remover"],
                     figure(cell),
                     figure(plain),
-                    share,
+                    _share(cell, plain),
+                    figure(direct),
+                    _share(cell, direct),
                     _note(cell, "seconds"),
                     figure(memory),
                 ]

@@ -66,7 +66,8 @@ typedef struct rv_checkpoint_watch {
  * Older ones of Reverie's beyond `keep` are then removed. On an error nothing of it stays, and older ones stay as they are; it stays
  * only where its name could not be forced to the disk, and the sentence says so. Of a store's journal it covers what came before only in
  * the directory that the journal was recovered with; anywhere else it is a copy.
- * RV_RESOURCE_EXHAUSTED: the disk is full, or memory; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
+ * RV_RESOURCE_EXHAUSTED: the disk is full, or memory, or the store's journal could not be written for 5 s while this waited for it, since
+ * its disk is (RV_UNKNOWN: it fails), so that this gives it the room back; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
  * is saving this store; or another journal than the store's (which has none any more when that has ended) goes on from the newest
  * checkpoint of the directory, whose place this one would take. While this checkpointer saves for another thread the call waits as long
  * as the watch lets it; without one it fails with RV_FAILED_PRECONDITION, as it does where this thread itself is saving. `watch` may be
@@ -80,7 +81,7 @@ RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *sto
  * made as configured. A checkpoint that is damaged is passed over for the one before it, with a warning that names file and fault; if
  * none is left the error is that of the newest (RV_DATA_LOSS, RV_FAILED_PRECONDITION, ...), and no store is made. Likewise, at once,
  * where a journal goes on from the checkpoint (RV_FAILED_PRECONDITION: rv_journal_recover takes it; so does this, as the fallback),
- * where a saved table is none of `config` (RV_INVALID_ARGUMENT) or the files cannot be read (RV_PERMISSION_DENIED). *loaded is the
+ * where a saved table is none of `config`, or the root is a checkpoint itself (RV_INVALID_ARGUMENT), or the files cannot be read (RV_PERMISSION_DENIED). *loaded is the
  * directory (the caller's to free(); `loaded` may be NULL), or NULL where the store begins empty. */
 RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config,
                                        const rv_checkpoint_watch *watch, rv_store **out, char **loaded, rv_error *err);
@@ -95,7 +96,8 @@ RV_API rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to,
 /* ---- saving by itself ---- */
 
 /* A thread that saves a store as often as configured. A server has one of its own (rv_server_config.checkpoint_every_ms); this is for
- * stores that none serves. Each save is logged (level info), and so is one that fails; then the next is tried when it is due. */
+ * stores that none serves. Each save is logged (level info), and so is one that fails; then the
+ * next is tried when it is due by time, and after a minute where it is due for anything else. */
 typedef struct rv_saver rv_saver;
 
 typedef struct rv_saver_config {

@@ -2,7 +2,8 @@
  *
  * One client may be used from many threads. A remote client runs one I/O thread of its own (signals masked); programs with many
  * clients give them one rv_io, so that they share a few. A client does not survive fork(): in the child every call fails with
- * RV_FAILED_PRECONDITION that says to make a new one. */
+ * RV_FAILED_PRECONDITION that says to make a new one. A thread that waits for an answer may read it itself: with TLS a call wants 64 KiB of
+ * stack, otherwise 16. */
 #ifndef REVERIE_CLIENT_H
 #define REVERIE_CLIENT_H
 
@@ -37,6 +38,8 @@ typedef struct rv_wait {
   /* Told before the call first waits, on its thread, with no lock held; perhaps more than once. For callers who hold something that others
    * need meanwhile, and that is dear to let go of: a call that need not wait never asks for it. May be NULL. */
   void (*blocking)(void *context);
+  /* Where timeout_ms is what is left of a caller's time: what he gave, in milliseconds, which errors then say. 0: timeout_ms. */
+  int64_t given_ms;
 } rv_wait;
 
 /* ---- the client ---- */
@@ -90,7 +93,8 @@ RV_API void rv_server_info_free(rv_server_info *info);
 
 /* Up to `capacity` items of the table, in the order of insertion, after the one that *cursor names (0: from the start). *count
  * is what was written; *cursor becomes 0 when there are no more. Items inserted or removed between two pages may be
- * missing or present; none that stayed is missed or given twice. RV_UNIMPLEMENTED from a plain Reverb server. */
+ * missing or present; none that stayed is missed or given twice. RV_ABORTED: the server was started again between two
+ * pages, which counts its items anew: begin again at 0. RV_UNIMPLEMENTED from a plain Reverb server. */
 RV_API rv_code rv_client_items(rv_client *client, const char *table, uint64_t *cursor, rv_item_info *out, size_t capacity,
                                size_t *count, const rv_wait *wait, rv_error *err);
 

@@ -81,7 +81,9 @@ typedef enum rv_unequal {
   RV_UNEQUAL_ERROR =
       0, /* a table with items of different lengths: RV_FAILED_PRECONDITION before anything is counted (a plain Reverb server: after);
             a batch of one is never refused */
-  RV_UNEQUAL_PAD = 1, /* zeros up to the longest; see rv_batch_lengths */
+  RV_UNEQUAL_PAD =
+      1, /* zeros up to the longest, and to the largest rows in each dimension; see rv_batch_lengths. Items that padding cannot make one are found when they are read, and
+                         count as sampled */
   RV_UNEQUAL_LIST = 2 /* read item by item with rv_batch_sample */
 } rv_unequal;
 
@@ -104,7 +106,8 @@ RV_API const rv_sample_info *rv_batch_info(const rv_batch *batch, size_t item);
 RV_API size_t rv_batch_num_columns(const rv_batch *batch);
 /* The same of all its items; 0: nothing, or their samples differ in it. */
 RV_API uint64_t rv_batch_naming(const rv_batch *batch);
-/* Column of the whole batch: length is the longest item's; bytes is what rv_batch_gather writes: batch size x a padded item. */
+/* Column of the whole batch: length is the longest item's; bytes is what rv_batch_gather writes: batch size x a padded item. This and
+ * rv_batch_gather are for one thread at a time where rows are padded. */
 RV_API rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *out, rv_error *err);
 /* Each item's rows in that column; out has rv_batch_size entries. */
 RV_API rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_error *err);

@@ -44,8 +44,10 @@ RV_API void rv_step_writer_name_columns(rv_step_writer *writer, const char *cons
 /* The naming (reverie/client.h) of the items created from now on; 0, with which a step writer begins, says nothing. */
 RV_API void rv_step_writer_set_naming(rv_step_writer *writer, uint64_t naming);
 
-/* An item of the last num_timesteps steps. Waits while more than max_in_flight_items are sent and not confirmed; when the time
- * runs out (RV_DEADLINE_EXCEEDED) the item stays queued. *key may be NULL. Other errors are those of rv_writer_create_item. */
+/* An item of the last num_timesteps steps. Waits while more than max_in_flight_items are sent and not confirmed, and where 64 MiB are
+ * in flight until all are; when the time runs out (RV_DEADLINE_EXCEEDED) the item is made all the same and stays queued. Where what such
+ * calls left queued is over 64 MiB, the next one first waits for that: RV_RESOURCE_EXHAUSTED, and the item is not made, when its time runs
+ * out. *key is 0 where the item was not made, whatever the error; it may be NULL. Other errors are those of rv_writer_create_item. */
 RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *table, uint32_t num_timesteps, double priority,
                                           const rv_wait *wait, uint64_t *key, rv_error *err);
 

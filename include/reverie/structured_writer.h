@@ -3,7 +3,8 @@
  * A trajectory writer (reverie/writer.h) that watches its own steps: after each append every config of reverie/patterns.h
  * whose conditions hold makes its item. It keeps exactly as many rows of each column as the oldest reference to it needs,
  * columns that no config refers to are not kept at all, and what several items share is stored and sent once. Nothing waits
- * but flush and end_episode. A writer belongs to one thread at a time; rv_structured_writer_get_status may be called from any. */
+ * but flush and end_episode. A writer belongs to one thread at a time; rv_structured_writer_get_status may be called from any,
+ * also while the writer is being closed. */
 #ifndef REVERIE_STRUCTURED_WRITER_H
 #define REVERIE_STRUCTURED_WRITER_H
 

@@ -168,17 +168,20 @@ typedef enum rv_wait_reason {
   RV_WAIT_EMPTY = 5,            /* sample: no item is present */
   RV_WAIT_JOURNAL =
       6, /* too much waits to be written to the store's journal (reverie/journal.h); or, of a server elsewhere, an insert
-                                   is in, and its confirmation has waited for the journal's disk for a second */
+                                   or a change is in, and its confirmation has waited for the journal's disk for a second */
   RV_WAIT_MEMORY = 7 /* insert: the store's memory is near its limit (rv_store_config.memory_limit) */
 } rv_wait_reason;
 
+/* A call, or a writer's stream: however many of its inserts wait, it is one caller. */
 typedef struct rv_waiting_caller {
-  uint64_t id;
+  uint64_t id; /* of the oldest of what waits; the next two times are, too */
   bool is_insert;
+  bool
+      is_change; /* neither an insert nor a sample, but a call that changes the table otherwise, whose answer waits for the journal */
   rv_wait_reason reason;
   int64_t waiting_ns;   /* since it asked */
   int64_t remaining_ns; /* until its deadline; INT64_MAX: none */
-  int64_t wanted;       /* samples or inserts still wanted */
+  int64_t wanted;       /* samples or inserts still wanted; of a change: 1 */
   char peer[64];        /* who asks, as the caller named itself: "ipv4:127.0.0.1:4711", "in process" */
 } rv_waiting_caller;
 
@@ -202,7 +205,7 @@ typedef struct rv_table_info {
                             own books */
   /* Cumulative time, ns: what Reverb calls table_worker_time. */
   int64_t running_ns, sampling_ns, inserting_ns, sleeping_ns, waiting_for_sampling_ns, waiting_for_inserts_ns;
-  rv_waiting_caller *waiting;                       /* the first 100 in the order they will be served */
+  rv_waiting_caller *waiting;                       /* callers, in the order they will be served: the first 100, about */
   size_t num_waiting;                               /* entries of `waiting` */
   int64_t num_waiting_inserts, num_waiting_samples; /* all of them */
   double min_priority, max_priority;                /* of present items; NaN for an empty table */

@@ -2,7 +2,8 @@
  *
  * Append steps cell by cell; each step adds a row to every column it gives. Items are trajectories: for each of their columns a
  * list of rows of the writer's columns, in any order, with gaps, overlapping other items at will; data is sent once. An append or
- * create_item never waits. A writer belongs to one thread at a time; rv_writer_status may be called from any. */
+ * create_item never waits. A writer belongs to one thread at a time; rv_writer_get_status may be called from any, also
+ * while the writer is being closed. */
 #ifndef REVERIE_WRITER_H
 #define REVERIE_WRITER_H
 
@@ -37,9 +38,10 @@ typedef struct rv_writer_config {
  * there are checked when it comes, and then fail like items that the server refused. */
 RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writer **out, rv_error *err);
 /* Waits until the tables' signatures are known, so that create_item can tell at once what does not fit. What is known goes until the connection
- * is lost: what does not fit after that is checked by what the server says that is there then, as above. */
+ * is lost: items that come after that are checked by what the server says that is there then, as above. Items that were checked before go to that
+ * server as they are: it looks at their dtypes and shapes, and has no names to compare. */
 RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
-/* Drops what was not sent or confirmed, without waiting. What was appended can still be read (rv_writer_row); appending, creating and
+/* Drops what was not sent or confirmed, without waiting, and logs a warning with how many items those were. What was appended can still be read (rv_writer_row); appending, creating and
  * flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */
 RV_API void rv_writer_close(rv_writer *writer);
 /* Closes it if need be. */
@@ -127,7 +129,7 @@ typedef struct rv_writer_status {
   int64_t bytes_in_flight;
   int64_t bytes_sent; /* encoded */
   int64_t reconnects;
-  char state[128]; /* for people: "connected", "reconnecting to host:port (connection refused)", "in process" */
+  char state[512]; /* for people: "connected", "reconnecting to host:port (connection refused)", "in process" */
 } rv_writer_status;
 RV_API void rv_writer_get_status(rv_writer *writer, rv_writer_status *out);
 

@@ -52,7 +52,7 @@ from reverie.errors import (
     UnimplementedError,
     UnknownError,
 )
-from reverie.journal import Journal, JournalStats
+from reverie.journal import Journal, JournalInfo, JournalStats
 from reverie.samples import ItemInfo, ReplaySample, SampleInfo
 from reverie.security import TLS, Identity
 from reverie.server import Server
@@ -116,6 +116,7 @@ __all__ = [
     "InvalidArgumentError",
     "ItemInfo",
     "Journal",
+    "JournalInfo",
     "JournalStats",
     "MemoryInfo",
     "NotFoundError",

@@ -112,7 +112,7 @@ class ReplayBatch:
         """Draws of each item so far, this one included: int32 [B]."""
     @property
     def lengths(self) -> NDArray[np.int64] | None:
-        """Rows of each item's longest column, int64 [B], with unequal="pad"; else None."""
+        """Rows of each item's longest column, int64 [B], with unequal="pad"; else None. An item of add is one row, whatever its shape."""
     @property
     def table_size(self) -> int:
         """Items in the table at the last draw."""
@@ -158,6 +158,8 @@ class Client:
         ----------
         table : str
         data : nest of arrays [n, ...]
+            Where the table's signature has a column, what numpy.asarray takes, and Python ints and floats take its dtype.
+            Elsewhere a list of numbers is a column, and a list of lists or arrays is a list of columns.
         priorities : array-like of float [n], optional
             All 1.0 without it.
         timeout : float or None
@@ -168,6 +170,8 @@ class Client:
         ------
         DeadlineExceededError
             If not even one could be inserted.
+        InvalidArgumentError
+            Data that does not fit the signature, or is not of its structure so that a list may be a column or a container.
         """
     def sample_batch(
         self,
@@ -198,7 +202,8 @@ class Client:
             shape and dtype of each column but strings and returns such an array, for memory of a special kind (pinned, shared, mapped).
         unequal : {'error', 'pad', 'list'}
             Items of unequal length: an error before anything is counted, zeros up to the longest (see ReplayBatch.lengths),
-            or lists of one array an item.
+            or lists of one array an item. 'pad' also fills up rows of different shapes, in each dimension.
+            Items that padding cannot make one (dtypes, dimensions) are found once they are drawn, and so count as sampled.
         copy : bool
             With unequal='list': False gives read-only views that hold the store's memory.
         cancel : Cancel, optional
@@ -214,6 +219,10 @@ class Client:
         ------
         DeadlineExceededError
             If not even one item could be drawn.
+        FailedPreconditionError
+            The items cannot stand in one batch; see `unequal`.
+        KeyboardInterrupt
+            Ctrl-C. What was drawn by then counts as sampled: where max_times_sampled is 1, it is gone.
         """
     def update_priorities(
         self, table: str, keys: ArrayLike, priorities: ArrayLike, *, timeout: float | None = 60.0
@@ -244,6 +253,7 @@ class Client:
     def _mutate(self, table: str, keys: Any, priorities: Any, deletes: Any, timeout: float | None, /) -> Any: ...
     def _items_page(self, table: str, cursor: int, size: int, only_keys: bool, timeout: float | None, /) -> tuple[Any, int]: ...
     def _server_info(self, timeout: float | None, /) -> list[dict[str, Any]]: ...
+    def _journal_info(self, timeout: float | None, /) -> tuple[str, float]: ...
     def _memory_info(self, timeout: float | None, /) -> tuple[int, int, int, int, int]: ...
     def _reset(self, table: str, timeout: float | None, /) -> None: ...
     def _set_bounds(
@@ -253,6 +263,8 @@ class Client:
     def _set_rate_limiter(self, table: str, limiter: tuple[float, int, float, float], timeout: float | None, /) -> None: ...
     def _checkpoint(self, timeout: float | None, /) -> str: ...
     def _remember(self, table: str, structure: Structure, /) -> None: ...
+    def _remembered(self, table: str, /) -> Structure | None: ...
+    def _plain(self) -> Client: ...
     def _take_idle_writer(self) -> Stream | None: ...
     def _give_idle_writer(self, stream: Stream, /) -> None: ...
 
@@ -290,6 +302,9 @@ class TensorSource:
 
 def call_in_graph(function: Callable[..., Any], arguments: tuple[Any, ...], /) -> Any: ...
 def settle_interrupts() -> None: ...
+def take_log() -> tuple[int, str, int] | None: ...
+def settle_log() -> None: ...
+def close_log() -> None: ...
 def register_tensorflow_operations() -> None: ...
 
 @final
@@ -351,7 +366,7 @@ class TrajectoryWriter:
     ) -> None: ...
     @property
     def history(self) -> Any:
-        """The columns so far, in the nest of the data: index them to make the columns of an item."""
+        """The columns so far, in the nest of the data, a new one each time: index them to make the columns of an item."""
     @property
     def episode_steps(self) -> int:
         """Completed steps of this episode."""
@@ -397,13 +412,14 @@ class TrajectoryWriter:
     def discard_failed(self) -> int:
         """Forgets items that failed for good, so that the writer can go on. Returns how many."""
     def close(self) -> None:
-        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in,
-        or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent.
+        """Returns at once; items that were not sent and confirmed are dropped, which is logged, and a flush or end_episode
+        that another thread is in, or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent.
         """
     def _flush(self, keep: int, timeout: float | None, /) -> None: ...
     def _end_episode(self, clear_buffers: bool, timeout: float | None, /) -> None: ...
     def _configure(self, path: tuple[Any, ...], config: tuple[int, int], /) -> None: ...
     def _status(self) -> dict[str, Any]: ...
+    def _abandon(self) -> int: ...
 
 class StructuredWriter:
     def __init__(self, client: Client, configs: list[tuple[Any, ...]]) -> None: ...
@@ -433,12 +449,13 @@ class StructuredWriter:
     def discard_failed(self) -> int:
         """Forgets items that failed for good, so that the writer can go on. Returns how many."""
     def close(self) -> None:
-        """Returns at once; items that were not sent and confirmed are dropped, and a flush or end_episode that another thread is in,
-        or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent.
+        """Returns at once; items that were not sent and confirmed are dropped, which is logged, and a flush or end_episode
+        that another thread is in, or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent.
         """
     def _flush(self, keep: int, timeout: float | None, /) -> None: ...
     def _end_episode(self, clear_buffers: bool, timeout: float | None, /) -> None: ...
     def _status(self) -> dict[str, Any]: ...
+    def _abandon(self) -> int: ...
 
 @final
 class Patterns:

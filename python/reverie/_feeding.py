@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import pickle
 from typing import Any
 
-from reverie import _arguments, _core
+from reverie import _arguments, _core, nest
 from reverie.client import Client
 from reverie.server import Server
 
@@ -14,14 +16,20 @@ __all__ = ["Source", "Stream"]
 
 
 class Source:
-    """Makes a client of its own in every process that it is used in, so that a data loader's workers may have it."""
+    """Makes a client of its own in every process that it is used in, so that a data loader's workers may have it.
 
-    def __init__(self, server: str | Server | Client) -> None:
+    Where the server is given as a client, and a table is named, such a client knows what that one knows of the table when the process
+    begins: without a signature, the nest that it inserted last.
+    """
+
+    def __init__(self, server: str | Server | Client, table: str | None = None) -> None:
         if not isinstance(server, (str, Server, Client)):
             raise TypeError(f"server must be an address, a reverie.Server or a reverie.Client, got {server!r}")
         self._server = server
         self._client: Client | None = server if isinstance(server, Client) else None
         self._process = os.getpid()
+        self._table = table
+        self._nest: bytes | None = None  # pickled
 
     def client(self) -> Client:
         if self._client is None or self._process != os.getpid():
@@ -31,13 +39,36 @@ class Source:
             else:
                 self._client = Client(server)
             self._process = os.getpid()
+            self._remember(self._client)
         return self._client
+
+    def _structure(self) -> nest.Structure | None:
+        if self._nest is not None:
+            with contextlib.suppress(Exception):  # a class that this process cannot find: batches are lists here
+                return nest.Structure(pickle.loads(self._nest))
+            return None
+        if self._table is None or not isinstance(self._server, Client):
+            return None
+        return self._server._remembered(self._table)
+
+    def _remember(self, client: Client) -> None:
+        structure = self._structure()
+        if structure is not None and self._table is not None and client is not self._server:
+            client._remember(self._table, structure)
+
+    def _pickled_nest(self) -> bytes | None:
+        structure = self._structure()
+        if structure is None:
+            return None
+        with contextlib.suppress(Exception):  # likewise, of no other process
+            return pickle.dumps(structure.unflatten([0] * len(structure)))
+        return None
 
     def __getstate__(self) -> dict[str, Any]:
         address = self._server.server_address if isinstance(self._server, Client) else self._server
         if not isinstance(address, str) or not address:
             raise TypeError("only a source with an address can go to another process; give the server an address and name that")
-        return {"_server": self._server, "_client": None, "_process": 0}
+        return {"_server": self._server, "_client": None, "_process": 0, "_table": self._table, "_nest": self._pickled_nest()}
 
 
 class Stream:

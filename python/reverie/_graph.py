@@ -12,7 +12,7 @@ import tensorflow as tf
 from reverie import _core
 from reverie.errors import InvalidArgumentError, ReverieError
 
-__all__ = ["GeneratedDataset", "Streams", "call", "op", "operation", "tf_dtype", "tuples"]
+__all__ = ["GeneratedDataset", "Streams", "apart", "call", "have_elements", "op", "operation", "slices", "tf_dtype", "tuples"]
 
 Stream = TypeVar("Stream")
 _CHECK = [tf.int32, tf.uint8]  # of `_checked`
@@ -94,7 +94,8 @@ class GeneratedDataset(tf.data.Dataset):
         super().__init__(variant)
 
     def __getstate__(self) -> Any:
-        return self._variant_tensor.numpy()  # TensorFlow says that this cannot be done
+        # As TensorFlow's datasets say; also of one that was made within a graph, whose tensor has no values to ask for.
+        raise tf.errors.InvalidArgumentError(None, None, "Cannot convert a Tensor of dtype variant to a NumPy array.")
 
     def _inputs(self) -> list[Any]:
         return []
@@ -194,6 +195,28 @@ def _checked(code: Any, text: Any) -> Any:
 def _zeros(spec: Any) -> Any:
     shape = [size or 0 for size in spec.shape] if spec.shape.rank else []
     return np.full(shape, b"" if spec.dtype == tf.string else 0, spec.dtype.as_numpy_dtype)
+
+
+def apart(blocks: Any, specs: Any) -> Any:
+    """The elements of blocks, one by one.
+
+    Parameters
+    ----------
+    blocks : tf.data.Dataset
+    specs : sequence of tf.TensorSpec
+        Of an element's tensors; those that have no sizes may be left out.
+    """
+    return blocks.unbatch() if have_elements(specs) else slices(blocks)
+
+
+def have_elements(specs: Any) -> bool:
+    """Every tensor of these specs has elements. TensorFlow's own `unbatch`, the quicker one, ends the process at one that has none."""
+    return all(spec.shape.is_fully_defined() and 0 not in spec.shape.as_list() for spec in specs)
+
+
+def slices(blocks: Any) -> Any:
+    """The elements of blocks, one by one, whatever their sizes."""
+    return blocks.flat_map(lambda *block: tf.data.Dataset.from_tensor_slices(block if len(block) > 1 else block[0]))
 
 
 def tf_dtype(dtype: Any) -> Any:

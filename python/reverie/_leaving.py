@@ -44,21 +44,27 @@ def tell_unconfirmed(items: int, kind: type[BaseException], why: BaseException) 
         _log.warning("a writer was left by %s with %d items unconfirmed: %s", kind.__name__, items, why)
 
 
-def tell_dropped(items: int, why: BaseException) -> None:
+def tell_closed(items: int) -> None:
+    """Logs that a writer was closed with so many items unconfirmed, by the user's own wish."""
+    if items > 0:
+        _log.warning("a writer was closed with %d of its items unconfirmed, which are given up: flush it first", items)
+
+
+def tell_dropped(items: int, why: object) -> None:
     """Logs that so many items of a writer that was dropped are lost although they got their second."""
     if items > 0:
         _log.warning("a writer was dropped with %d items unconfirmed, which are lost: %s", items, why)
 
 
 class Block:
-    """What the ``with`` block of a writer does, over its `flush`, `_flush`, `status` and `close`."""
+    """What the ``with`` block of a writer does, over its `flush`, `_flush`, `status` and `_abandon`."""
 
     if TYPE_CHECKING:
 
         def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None: ...
         def _flush(self, keep: int, timeout: float | None, /) -> None: ...
         def status(self) -> WriterStatus: ...
-        def close(self) -> None: ...
+        def _abandon(self) -> int: ...
 
     def __enter__(self) -> Self:
         self.status()  # which a closed writer refuses
@@ -86,6 +92,4 @@ class Block:
             return 0
 
     def _give_up(self, kind: type[BaseException]) -> None:
-        items = self._unconfirmed()
-        self.close()
-        tell_given_up(items, kind)
+        tell_given_up(self._abandon(), kind)

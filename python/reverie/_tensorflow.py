@@ -8,7 +8,9 @@ so that the graph can be cancelled. Python is only there when an iterator begins
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import tensorflow as tf
 
 from reverie import _core
 from reverie._feeding import Stream
-from reverie._graph import GeneratedDataset, call, op, tf_dtype, tuples
+from reverie._graph import GeneratedDataset, call, have_elements, op, slices, tf_dtype, tuples
 from reverie._iteration import QuickDataset, QuickIteration
 from reverie.client import Client
 from reverie.samples import ReplaySample, SampleInfo
@@ -128,18 +130,33 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         types = tf.compat.v1.AttrValue.ListValue(type=[spec.dtype.as_datatype_enum for spec in self._specs])
         attributes = {"dtypes": tf.compat.v1.AttrValue(list=types)}
 
-        def follow(number: Any) -> Any:
-            leaves = op("ReverieSamples", [number], [spec.dtype for spec in specs], attributes)
+        def follow(number: Any, name: str = "ReverieSamples") -> Any:
+            leaves = op(name, [number], [spec.dtype for spec in specs], attributes)
             for tensor, spec in zip(leaves, specs, strict=True):
                 tensor.set_shape(spec.shape)
             return leaves
 
         spec = ReplaySample(SampleInfo(*specs[:5]), tf.nest.pack_sequence_as(self._structure, specs[5:]))
         sources = _Sources(self._arguments, self._specs, self._timesteps, cut)
+        if not cut.alone and not have_elements(self._specs):
+            return self._apart(sources, follow, spec)
         blocks = GeneratedDataset(sources.begin, follow, sources.end, self._source, spec)
         if cut.alone:
             return self._whole(blocks.filter(lambda sample: tf.size(sample.info.key) > 0), cut)
         return blocks.unbatch()
+
+    def _apart(self, sources: _Sources, follow: Callable[..., Any], spec: Any) -> Any:
+        """Single samples where a column may be without elements, which TensorFlow's `unbatch` cannot have, but few have such a column:
+        the quick way up to the first of these, and from there on the other."""
+        filled = functools.partial(follow, name="ReverieFilledSamples")
+        number = tf.TensorSpec([], tf.int64)
+
+        def samples(source: Any) -> Any:
+            quick, other = (GeneratedDataset(_same, each, _same, (source,), spec) for each in (filled, follow))
+            self._parts = (quick, other)  # kept, for what they traced
+            return quick.unbatch().concatenate(slices(other))
+
+        return GeneratedDataset(sources.begin, _same, sources.end, self._source, number).take(1).flat_map(samples)
 
     @staticmethod
     def _whole(batches: Any, cut: _Cut) -> Any:
@@ -208,6 +225,10 @@ rate_limiter_timeout_ms, max_samples, timeout
 def _preceded(leading: tuple[int | None, ...], spec: Any) -> Any:
     shape = spec.shape
     return tf.TensorSpec(None if shape.rank is None else [*leading, *shape.as_list()], spec.dtype)
+
+
+def _same(number: Any) -> Any:
+    return tf.identity(number)
 
 
 class _Sources:

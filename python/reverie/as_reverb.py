@@ -9,6 +9,9 @@ Around one, its arguments behind it::
 
     python -m reverie.as_reverb train.py --steps 1000
     python -m reverie.as_reverb -m package.train --steps 1000
+
+The Python processes that a program started like this starts have Reverie for Reverb, too. Those of a program that calls
+`install_as_reverb` itself have to call it themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
 import runpy
 import sys
@@ -64,6 +68,14 @@ def install_as_reverb() -> None:
     importlib.import_module("reverb")
 
 
+def _install_in_children() -> None:
+    """Programs that are started find the folder by the environment, those of multiprocessing by this process's own path."""
+    folder = str(pathlib.Path(__file__).resolve().parent / "_as_reverb")
+    others = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = folder if not others else folder + os.pathsep + others
+    sys.path.insert(0, folder)
+
+
 def main(arguments: list[str]) -> None:
     """Runs a script, or with -m a module, in which reverb is Reverie."""
     if not arguments or arguments[0] in ("-h", "--help") or (arguments[0] == "-m" and len(arguments) < 2):
@@ -71,6 +83,7 @@ def main(arguments: list[str]) -> None:
             "usage: python -m reverie.as_reverb SCRIPT [ARGUMENT...]\n       python -m reverie.as_reverb -m MODULE [ARGUMENT...]"
         )
     install_as_reverb()
+    _install_in_children()
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path.insert(0, "")

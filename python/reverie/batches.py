@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import traceback
 import weakref
 from collections.abc import Callable
 from typing import Generic, Self, TypeVar
@@ -17,6 +18,20 @@ __all__ = ["BatchIterator"]
 LOOK = 0.25  # seconds after which who waits looks whether a signal came that another thread took, which wakes nobody
 
 Batch = TypeVar("Batch")
+
+
+def _let_go_of_locals(error: BaseException) -> BaseException:
+    """The same error, whose traceback refers to nothing of its frames' any more: one that waits to be taken would hold its drawer's
+    client, and with it the iterator that is to be dropped."""
+    errors, seen = [error], set()
+    while errors:
+        each = errors.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        traceback.clear_frames(each.__traceback__)
+        errors += [other for other in (each.__cause__, each.__context__) if other is not None]
+    return error
 
 
 class _Drawer(Generic[Batch]):
@@ -51,10 +66,10 @@ class _Drawer(Generic[Batch]):
                 self.results.put(self.draw(self.cancel))
             except CancelledError as error:
                 if not self.stopped:
-                    self.results.put(error)
+                    self.results.put(_let_go_of_locals(error))
                 break
             except BaseException as error:
-                self.results.put(error)
+                self.results.put(_let_go_of_locals(error))
         self.ended = True
         self.results.put(None)  # wakes one who waits
 
@@ -96,13 +111,16 @@ class BatchIterator(Generic[Batch]):
         Draws one batch, and gives up with a `CancelledError` when the `Cancel` that it is called with fires.
     prefetch : int
         Batches drawn ahead, at least 1.
+    source : object
+        What `draw` needs, and refers to weakly; it lives as long as the iterator.
     """
 
-    def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int) -> None:
+    def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int, source: object = None) -> None:
         if isinstance(prefetch, bool) or not isinstance(prefetch, int):
             raise TypeError(f"prefetch must be an integer, got {prefetch!r}")
         if prefetch < 1:
             raise ValueError(f"prefetch must be a positive integer, got {prefetch}")
+        self._source = source
         self._drawer = _Drawer(draw, prefetch)
         self._finalizer = weakref.finalize(self, self._drawer.stop)
 

@@ -26,7 +26,8 @@ class DefaultCheckpointer(CheckpointerBase):
     Parameters
     ----------
     path : str or os.PathLike
-        The root; made when a checkpoint is first saved. A server that is given one begins with the newest whole checkpoint in it.
+        The root; made when a checkpoint is first saved. A server that is given one begins with the newest whole checkpoint in it. One
+        checkpoint's own directory, as `Client.checkpoint` returns it, is refused when the server is made (ValueError).
     group : str
         Reverb's; saving with one that is not empty is a ValueError.
     fallback_checkpoint_path : str or os.PathLike, optional

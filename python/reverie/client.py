@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from reverie import _arguments, _core, _inproc, nest, table_info
 from reverie.batches import BatchIterator
-from reverie.errors import FailedPreconditionError, InvalidArgumentError
+from reverie.errors import CancelledError, FailedPreconditionError, InvalidArgumentError
+from reverie.journal import JournalInfo
 from reverie.rate_limiters import RateLimiter
 from reverie.samples import ItemInfo
 from reverie.security import TLS, from_environment, raw_tls
@@ -27,6 +31,15 @@ __all__ = ["Client"]
 DEFAULT_TIMEOUT = 60.0
 _UNCHANGED = -1
 _COMPRESSION = {"auto": 0, "none": 1, "snappy": 2}
+
+
+class _Options(NamedTuple):
+    """How a client is connected, besides the address."""
+
+    max_message_bytes: int = 0
+    tls: TLS | None = None
+    token: str | None = None
+    peer_timeout: float | None = 10.0
 
 
 class Client(_core.Client):
@@ -52,6 +65,9 @@ class Client(_core.Client):
     Every call that may wait takes a `timeout` in seconds. Calls that Reverb has too keep its default: None, they wait for ever,
     and log what for after 10 s. Calls of our own give up after 60 s unless told otherwise. All of them end within 0.2 s of
     Ctrl-C.
+
+    A client that has an address is pickled and copied by it and by its options, those from the environment included. A subclass is
+    called with the address, and with those options only that its own constructor takes, as this one was given them.
     """
 
     def __init__(
@@ -77,6 +93,7 @@ class Client(_core.Client):
                 server = _inproc.find(server_address[len(_inproc.PREFIX) :])
         message_bytes = _arguments.not_negative("max_message_bytes", max_message_bytes)
         peer_timeout_ms = _arguments.peer_timeout(peer_timeout)
+        self._given = _Options(max_message_bytes, tls, token, peer_timeout)
         if server is not None:
             if server._process != os.getpid():  # its memory here is a copy, which nobody else reads
                 raise FailedPreconditionError(
@@ -96,7 +113,7 @@ class Client(_core.Client):
                 peer_timeout_ms=peer_timeout_ms,
             )
             self._saved_here = None
-        self._connection = tls, token, peer_timeout
+        self._connection = self._given._replace(tls=tls, token=token)
 
     @property
     def server_address(self) -> str:
@@ -113,7 +130,8 @@ class Client(_core.Client):
         data : nest of arrays
             Sampled, each leaf has a time dimension of length 1 (see `add` for rows without). A signature of rows, such as
             ``TensorSpec((4,))``, takes it all the same, as Reverb's does: do not mix it with `add` in one table, whose items
-            could then not stand in one batch.
+            could then not stand in one batch. Python's ints and floats are int64 and float64 whatever the signature says, as with
+            Reverb: give ``np.float32(1.5)``. (`add` gives them the signature's dtype.)
         priorities : mapping of str to float
             Table names and the item's priority in each. All items share the data.
         timeout : float, optional
@@ -360,10 +378,18 @@ class Client(_core.Client):
         """
         _arguments.one_of("unequal", unequal, ("error", "pad", "list"))
 
-        def draw(cancel: _core.Cancel) -> _core.ReplayBatch:
-            return self.sample_batch(table, batch_size, timeout=timeout, unequal=unequal, cancel=cancel)
+        # A thread that held a client which holds the iterator would keep both for as long as it waits: it holds the plain one. A
+        # subclass's own sample_batch needs the client, which then stays while that waits.
+        plain, weak = self._plain(), weakref.ref(self)
+        overridden = type(self).sample_batch is not _core.Client.sample_batch
 
-        return BatchIterator(draw, prefetch)
+        def draw(cancel: _core.Cancel) -> _core.ReplayBatch:
+            client = weak() if overridden else plain
+            if client is None:
+                raise CancelledError("the iterator and its client have been dropped")
+            return client.sample_batch(table, batch_size, timeout=timeout, unequal=unequal, cancel=cancel)
+
+        return BatchIterator(draw, prefetch, self)
 
     # ---- items ----
 
@@ -406,6 +432,8 @@ class Client(_core.Client):
 
         Raises
         ------
+        AbortedError
+            The server was started again meanwhile: ask again.
         UnimplementedError
             From a plain Reverb server.
         """
@@ -416,6 +444,11 @@ class Client(_core.Client):
         """All items in order of insertion, fetched in pages of `page_size`.
 
         What is inserted or removed meanwhile may be missing or present; nothing that stays is missed or given twice.
+
+        Raises
+        ------
+        AbortedError
+            The server was started again between two pages, and counts its items anew: list again from the start.
         """
         size = _arguments.positive("page_size", page_size, 1_000_000)
         for page in self._pages(table, size, False, timeout):
@@ -458,6 +491,21 @@ class Client(_core.Client):
             Seconds; None waits for ever.
         """
         return MemoryInfo(*self._memory_info(timeout))
+
+    def journal_info(self, *, timeout: float | None = DEFAULT_TIMEOUT) -> JournalInfo:
+        """How far the server's journal is behind, and what keeps it from its disk.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever.
+        """
+        fault, lag_seconds = self._journal_info(timeout)
+        if self._saved_here is not None:
+            with contextlib.suppress(FailedPreconditionError):  # it has no journal, or was stopped
+                stats = self._saved_here[1].journal_stats()
+                fault, lag_seconds = stats["fault"], stats["lag_seconds"]
+        return JournalInfo(fault, lag_seconds)
 
     def set_rate_limiter(self, table: str, rate_limiter: RateLimiter, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Gives a running table another rate limiter; its counters go on. Callers that wait are looked at again."""
@@ -551,15 +599,28 @@ class Client(_core.Client):
 
     def __reduce__(self) -> Any:
         if not self._address:
-            raise TypeError("a client of a nameless server of this process cannot be pickled; give the server a name or a port")
-        return _connect, (type(self), self._address, *self._connection)
+            raise TypeError(
+                "a client of a server in this process cannot be pickled; pickle one of its address: Client(server.address)"
+            )
+        # A subclass need not take our options, and of those from the environment it was given none.
+        options = self._connection if type(self) is Client else self._given
+        return _connect, (type(self), self._address, _taken(type(self), options._asdict()))
 
     def __repr__(self) -> str:
         return f"Client, server_address={self._address or 'in process'}"
 
 
-def _connect(kind: type[Client], address: str, tls: TLS | None, token: str | None, peer_timeout: float | None) -> Client:
-    return kind(address, tls=tls, token=token, peer_timeout=peer_timeout)
+def _connect(kind: type[Client], address: str, options: Mapping[str, Any]) -> Client:
+    return kind(address, **options)
+
+
+def _taken(kind: type[Client], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that the constructor names; if it takes any, those that are not the defaults, too."""
+    parameters = inspect.signature(kind).parameters.values()
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    named = {each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    defaults = _Options()._asdict()
+    return {name: value for name, value in options.items() if name in named or (takes_any and value != defaults[name])}
 
 
 def _positive(name: str, value: Any) -> int:

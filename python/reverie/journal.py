@@ -8,7 +8,7 @@ import os
 
 from reverie import _arguments
 
-__all__ = ["Journal", "JournalStats"]
+__all__ = ["Journal", "JournalInfo", "JournalStats"]
 
 _MODES = {"periodic": 1, "always": 2}
 
@@ -77,6 +77,22 @@ class Journal:
 
     def __repr__(self) -> str:
         return f"Journal(path={self.path!r}, mode={self.mode!r})"
+
+
+@dataclasses.dataclass(frozen=True)
+class JournalInfo:
+    """How a server's journal fares. Of a server that has none, and of a plain Reverb server: no fault, no lag.
+
+    Attributes
+    ----------
+    fault : str
+        What keeps the journal from writing now, in the disk's words; empty: nothing.
+    lag_seconds : float
+        How long the oldest change that is not on the disk has waited; 0.0: all are.
+    """
+
+    fault: str
+    lag_seconds: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from reverie import nest, structured_writer
-from reverie._graph import Streams, call, tf_dtype, tuples
+from reverie._graph import Streams, apart, call, tf_dtype, tuples
 from reverie._patterns import ItemStream, columns_of
 from reverie.cc import patterns_pb2
 from reverie.samples import ReplaySample, SampleInfo
@@ -131,7 +131,7 @@ class PatternDataset(tf.data.Dataset):
     def _apart(self, blocks: Any) -> Any:
         leaves = self._leaves
         if not any(varies for _, varies in leaves):
-            return blocks.unbatch().map(lambda *leaves: tf.nest.pack_sequence_as(self._spec, leaves))
+            return apart(blocks, [spec for spec, _ in leaves]).map(lambda *leaves: tf.nest.pack_sequence_as(self._spec, leaves))
 
         def item(block: tuple[Any, ...], i: Any) -> Any:
             tensors, out = iter(block), []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from reverie import _arguments, _core, _inproc
+from reverie import _arguments, _core, _inproc, _log
 from reverie._latch import Latch
 from reverie.batches import LOOK
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
@@ -32,6 +32,9 @@ __all__ = ["Server", "Table", "TableExtensionBase"]
 
 class Server:
     """Serves tables until it is stopped, or garbage-collected.
+
+    What it logs are records of ``logging.getLogger("reverie")``: warnings and errors are seen on stderr unless the program sets up
+    logging otherwise, lines of level INFO where it asks for them. Those of its making were handled when it is there.
 
     Parameters
     ----------
@@ -73,7 +76,7 @@ class Server:
         The server saves a checkpoint by itself whenever so much time has passed since the last one began; 0: never.
     checkpoint_every_inserts : int
         And whenever there were so many inserts into all tables together since then, looked at once a second; 0: never. Either needs a
-        checkpointer. One that fails is told on stderr; the next is tried when it is due. (`reverie-server` logs each.)
+        checkpointer. Each is logged; where one fails, the next is tried when it is due.
     tls : TLS, optional
         On all addresses but unix sockets. Without it everything is sent in the clear.
     identities : sequence of Identity, optional
@@ -90,7 +93,9 @@ class Server:
 
     journal : Journal, optional
         Every change is written to disk, and a server that begins again with the same journal and checkpointer goes on where the last one
-        was, killed or not: nothing that was confirmed is lost or there twice. Needs a checkpointer.
+        was, killed or not: nothing that was confirmed to clients over the network is lost or there twice (with ``mode="always"``). A
+        ``Client(server)`` is told that its items are in the table, not that they are on the disk: see `sync_journal`. Needs a
+        checkpointer.
 
     Raises
     ------
@@ -161,37 +166,40 @@ class Server:
             raise ValueError(
                 "checkpoints by time or by inserts need a checkpointer that saves; this one has no internal_checkpointer()"
             )
-        self._store = _core.Store(
-            [table._configuration() for table in self._tables],
-            threads,
-            None if checkpointer is None else self._internal,
-            None if journal is None else journal._configuration(),
-            _arguments.not_negative("memory_limit", memory_limit),
-            None if spill is None else os.fsdecode(os.fspath(spill)),
-            _arguments.not_negative("spill_bytes", spill_bytes),
-        )
-        addresses = [] if in_process else _addresses(port, address)
-        if in_process and (tls is not None or identities is not None):
-            raise ValueError(
-                "a server in process is reached by this process alone, which is asked for nothing: leave tls and identities out"
+        with _log.told_before_it_ends():
+            self._store = _core.Store(
+                [table._configuration() for table in self._tables],
+                threads,
+                None if checkpointer is None else self._internal,
+                None if journal is None else journal._configuration(),
+                _arguments.not_negative("memory_limit", memory_limit),
+                None if spill is None else os.fsdecode(os.fspath(spill)),
+                _arguments.not_negative("spill_bytes", spill_bytes),
             )
-        if addresses:
-            self._listen(
-                addresses,
-                address is None,
-                _arguments.not_negative("io_threads", io_threads, 1024),
-                _arguments.not_negative("max_message_bytes", max_message_bytes),
-                _arguments.not_negative("max_connections", max_connections),
-                every,
-                tls,
-                identities,
-                peer_timeout_ms=_arguments.peer_timeout(peer_timeout),
-                max_connections_per_address=_arguments.not_negative("max_connections_per_address", max_connections_per_address),
-                max_streams_per_identity=_arguments.not_negative("max_streams_per_identity", max_streams_per_identity),
-                max_bytes_per_identity=_arguments.not_negative("max_bytes_per_identity", max_bytes_per_identity),
-            )
-        elif (any(every) or journal is not None) and self._internal is not None:
-            self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
+            addresses = [] if in_process else _addresses(port, address)
+            if in_process and (tls is not None or identities is not None):
+                raise ValueError(
+                    "a server in process is reached by this process alone, which is asked for nothing: leave tls and identities out"
+                )
+            if addresses:
+                self._listen(
+                    addresses,
+                    address is None,
+                    _arguments.not_negative("io_threads", io_threads, 1024),
+                    _arguments.not_negative("max_message_bytes", max_message_bytes),
+                    _arguments.not_negative("max_connections", max_connections),
+                    every,
+                    tls,
+                    identities,
+                    peer_timeout_ms=_arguments.peer_timeout(peer_timeout),
+                    max_connections_per_address=_arguments.not_negative(
+                        "max_connections_per_address", max_connections_per_address
+                    ),
+                    max_streams_per_identity=_arguments.not_negative("max_streams_per_identity", max_streams_per_identity),
+                    max_bytes_per_identity=_arguments.not_negative("max_bytes_per_identity", max_bytes_per_identity),
+                )
+            elif (any(every) or journal is not None) and self._internal is not None:
+                self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
         if name is not None:
             try:
                 _inproc.register(name, self)

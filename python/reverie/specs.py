@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,8 +159,25 @@ def as_spec(leaf: Any, path: tuple[Any, ...]) -> TensorSpec:
     return BoundedTensorSpec(leaf.shape, leaf.dtype, minimum, maximum, name)
 
 
+def _with_plain_containers(signature: Any) -> Any:
+    """The signature with dicts and tuples in the place of Gymnasium's Dict and Tuple spaces, which hold nothing but spaces."""
+    spaces = getattr(signature, "spaces", None)
+    if isinstance(signature, Mapping) and isinstance(spaces, Mapping):
+        return {name: _with_plain_containers(each) for name, each in spaces.items()}
+    if isinstance(signature, Sequence) and isinstance(spaces, (tuple, list)):
+        return tuple(map(_with_plain_containers, spaces))
+    if type(signature) is dict:
+        return {name: _with_plain_containers(each) for name, each in signature.items()}
+    if type(signature) in (list, tuple):
+        return type(signature)(map(_with_plain_containers, signature))
+    if isinstance(signature, tuple) and hasattr(signature, "_fields"):
+        return type(signature)(*map(_with_plain_containers, signature))
+    return signature
+
+
 def canonical_signature(signature: Any) -> Any | None:
     """The signature with every leaf a `TensorSpec`; None for one that says nothing (None, and empty containers)."""
+    signature = _with_plain_containers(signature)
     if signature is None or (isinstance(signature, (dict, list, tuple)) and not signature):
         return None
     paths = nest.paths(signature)

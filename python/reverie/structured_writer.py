@@ -569,7 +569,7 @@ class StructuredWriter(_leaving.Block, _core.StructuredWriter):
         try:
             self._flush(0, _leaving.GRACE)
         except ReverieError as error:
-            _leaving.tell_dropped(self._unconfirmed(), error)
+            _leaving.tell_dropped(self._abandon(), error)
 
     def __reduce__(self) -> Any:
         raise TypeError("a StructuredWriter cannot be pickled; pickle its client and make a new one")

@@ -47,19 +47,21 @@ def worker_time(nanoseconds: Sequence[int]) -> TableWorkerTime:
 
 @dataclasses.dataclass(frozen=True)
 class WaitingCaller:
-    """Somebody who waits for the table: what for, since when, and for how long still.
+    """Somebody who waits for the table: what for, since when, and for how long still. One call, or one writer's stream, is one caller,
+    however many inserts of it wait: `waiting` is of the oldest.
 
     Attributes
     ----------
     peer : str
     operation : str
-        ``"insert"`` or ``"sample"``.
+        ``"insert"``, ``"sample"``, or ``"change"``: a call that changed the table otherwise (priorities, deletions, a reset, its
+        limits), whose answer waits for the journal.
     reason : str
         ``"min size"``, ``"too many samples"``, ``"too many inserts"``, ``"turn"`` (others came first), ``"empty"``,
         ``"journal"`` (too much waits for its disk, or a confirmation has for a second) or ``"memory"`` (the server's is near its
         limit).
     wanted : int
-        Inserts or samples still wanted.
+        Inserts or samples still wanted, as far as the server has them; of a change: 1.
     waiting, remaining : float
         Seconds; `remaining` is infinite without a deadline.
     """
@@ -158,6 +160,7 @@ class TableInfo:
         )
 
 
+_OPERATIONS = ("insert", "sample", "change")
 _REASONS = ("", "min size", "too many samples", "too many inserts", "turn", "empty", "journal", "memory")
 
 
@@ -190,8 +193,8 @@ def from_raw(raw: dict[str, Any]) -> TableInfo:
         sample_stats={"completed": raw["samples"]},
     )
     callers = tuple(
-        WaitingCaller(peer, "insert" if is_insert else "sample", _REASONS[reason], wanted, waiting / 1e9, remaining)
-        for peer, is_insert, reason, wanted, waiting, remaining in raw["waiting"]
+        WaitingCaller(peer, _OPERATIONS[operation], _REASONS[reason], wanted, waiting / 1e9, remaining)
+        for peer, operation, reason, wanted, waiting, remaining in raw["waiting"]
     )
     return TableInfo(
         name=raw["name"],

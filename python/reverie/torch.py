@@ -13,7 +13,7 @@ Tensors share their memory with the arrays that the samples were gathered into: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -22,6 +22,7 @@ import numpy as np
 try:
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data._utils.collate import default_collate_fn_map
 except ModuleNotFoundError as error:
     if error.name == "torch":
         error.msg += "; reverie.torch needs it: pip install torch"
@@ -96,9 +97,19 @@ class TensorBatch(NamedTuple):
     lengths: torch.Tensor | None
 
 
-def _in_tensors(batch: _core.ReplayBatch) -> TensorBatch:
+def _not_collated(batches: Any, *, collate_fn_map: Any = None) -> Any:
+    raise TypeError(
+        "what BatchDataset gives are batches already, of which a loader makes no others: "
+        "DataLoader(dataset, batch_size=None) hands them out as they are"
+    )
+
+
+default_collate_fn_map[TensorBatch] = _not_collated  # a loader's own batch_size is 1, and its error would only name NoneType
+
+
+def _in_tensors(batch: _core.ReplayBatch, tensor_of: Callable[[Any], Any] = as_tensor) -> TensorBatch:
     return TensorBatch(
-        nest.map_structure(as_tensor, batch.data),
+        nest.map_structure(tensor_of, batch.data),
         torch.from_numpy(batch.keys),
         torch.from_numpy(batch.probabilities),
         torch.from_numpy(batch.priorities),
@@ -108,14 +119,30 @@ def _in_tensors(batch: _core.ReplayBatch) -> TensorBatch:
     )
 
 
-def _pinned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Page-locked memory, from PyTorch's own cache of it."""
-    if dtype in _FOUR_BITS:
-        return np.empty(shape, dtype)
-    stored = _FOREIGN[dtype][0] if dtype in _FOREIGN else dtype
-    tensor = torch.empty(shape, dtype=torch.from_numpy(np.empty(0, stored)).dtype, pin_memory=True)
-    array: np.ndarray[Any, Any] = tensor.numpy().view(dtype)
-    return array
+class _Pinned:
+    """Makes arrays over page-locked memory from PyTorch's own cache of it, and knows the tensor that each is made over.
+
+    That tensor is what is to be handed out. A copy of a slice to a device finds the memory by what the tensor's storage says of it; of
+    `torch.from_numpy`'s storage PyTorch knows nothing, and would give the memory to the next batch while it is still copied.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[int, torch.Tensor] = {}  # by address
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        if dtype in _FOUR_BITS:
+            return np.empty(shape, dtype)
+        stored = _FOREIGN[dtype][0] if dtype in _FOREIGN else dtype
+        tensor = torch.empty(shape, dtype=torch.from_numpy(np.empty(0, stored)).dtype, pin_memory=True)
+        array: np.ndarray[Any, Any] = tensor.numpy().view(dtype)
+        if array.size > 0:
+            self._tensors[array.ctypes.data] = tensor.view(_FOREIGN[dtype][1]) if dtype in _FOREIGN else tensor
+        return array
+
+    def tensor_of(self, array: np.ndarray[Any, Any]) -> Any:
+        """Of an array that was made here, or of its first rows; as `as_tensor` of another."""
+        tensor = self._tensors.get(array.ctypes.data) if array.size > 0 else None
+        return as_tensor(array) if tensor is None else tensor[: len(array)]
 
 
 class BatchDataset(IterableDataset[TensorBatch]):
@@ -127,7 +154,9 @@ class BatchDataset(IterableDataset[TensorBatch]):
     Parameters
     ----------
     server : str, Server or Client
-        ``"host:port"`` or ``"unix:/path"`` where a loader's workers are to use it; each makes a client of its own.
+        ``"host:port"`` or ``"unix:/path"`` where a loader's workers are to use it, or a client of such a server; each worker makes a
+        client of its own. Where the table has no signature, data has the nest that this client inserted last (`Client.sample_batch`),
+        in a worker what it had inserted when the worker began, and else is a list.
     table : str
     batch_size : int
     prefetch : int
@@ -162,7 +191,7 @@ class BatchDataset(IterableDataset[TensorBatch]):
             raise RuntimeError(
                 "pin_memory needs a CUDA device, and PyTorch finds none; leave it out where batches stay on the host"
             )
-        self._source = Source(server)
+        self._source = Source(server, table)
         self._prefetch = _arguments.positive("prefetch", prefetch)
         self._pin_memory = bool(pin_memory)
         self._arguments: dict[str, Any] = {
@@ -173,11 +202,13 @@ class BatchDataset(IterableDataset[TensorBatch]):
         }
 
     def __iter__(self) -> Iterator[TensorBatch]:
-        sample, out = self._source.client().sample_batch, _pinned_array if self._pin_memory else None
-        arguments = self._arguments
+        sample, arguments, pin_memory = self._source.client().sample_batch, self._arguments, self._pin_memory
 
         def draw(cancel: _core.Cancel) -> TensorBatch:
-            return _in_tensors(sample(**arguments, out=out, cancel=cancel))
+            if not pin_memory:
+                return _in_tensors(sample(**arguments, cancel=cancel))
+            pinned = _Pinned()
+            return _in_tensors(sample(**arguments, out=pinned, cancel=cancel), pinned.tensor_of)
 
         return BatchIterator(draw, self._prefetch)
 

@@ -59,7 +59,7 @@ class TrajectoryWriter(_leaving.Block, _core.TrajectoryWriter):
     Appending and creating items never waits. `flush` and `end_episode` wait until items are in their tables, and so does the
     end of the ``with`` block. An exception that leaves the block is not kept waiting: items get one second, and with
     KeyboardInterrupt, SystemExit and GeneratorExit none, for then the writer is closed; what is unconfirmed is logged. Errors of
-    this package leave it as it is. What is still unconfirmed at `close` or deletion is lost.
+    this package leave it as it is. What is still unconfirmed at `close` or deletion is lost, and logged: call `flush` first.
     """
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:

@@ -35,9 +35,12 @@ class Transitions:
     contents: a row that does not go on from the last one of its environment, as after a reset, is stored whole, so nothing has
     to be said about where episodes end, and any data is right.
 
+    Only the very next step is compared: with returns over n steps, where ``next_obs`` is ``obs`` n steps on, `next` finds nothing, and
+    rows are stored whole, stacks included. Leave it out there and give both columns a stack: ``stack={"obs": 4, "next_obs": 4}``.
+
     The end of the ``with`` block waits until all items are in their table, and closes the writer. An exception that leaves the
     block is not kept waiting: items get one second, and with KeyboardInterrupt, SystemExit and GeneratorExit none; what is given
-    up then is logged. What is unconfirmed at `close` or deletion is lost.
+    up then is logged. What is unconfirmed at `close` or deletion is lost, and logged.
     """
 
     def __init__(
@@ -162,9 +165,9 @@ class Transitions:
 
     def close(self) -> None:
         """Drops what is unconfirmed, without waiting. `add` and `flush` fail from then on, and one that another thread is in, or that this
-        one is in while a signal handler calls close, ends with CancelledError. Idempotent.
+        one is in while a signal handler calls close, ends with CancelledError. How many items are given up is logged. Idempotent.
         """
-        self._close()
+        _leaving.tell_closed(self._close())
 
     def _close(self) -> int:
         self._closed = True

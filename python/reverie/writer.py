@@ -83,6 +83,9 @@ class Writer:
         ------
         DeadlineExceededError
             The item is made and stays queued: do not make it again.
+        ResourceExhaustedError
+            The item is not made: what earlier calls that timed out left queued is over 64 MiB, and was not confirmed in time; or
+            another thread was in a call of this writer for so long.
         ValueError
             More steps than were appended or are kept, a NaN priority, no such table, columns that do not fit its signature.
         """
@@ -117,7 +120,8 @@ class Writer:
         retry_on_unavailable : bool
             False: gives up, silently, when the server is not there.
         timeout : float, optional
-            When it runs out, the writer is closed nevertheless, and what was not confirmed is lost with it.
+            When it runs out, the writer is closed nevertheless, and what was not confirmed is lost with it; not so if it runs out
+            because another thread is in a call of this writer.
         """
         self._writer.close(retry_on_unavailable, timeout)
 
@@ -152,8 +156,12 @@ class Writer:
             return
         text = "a reverie.Writer was dropped without close(); its last items get one second"
         warnings.warn(text, ResourceWarning, stacklevel=2)
-        with contextlib.suppress(ReverieError):
+        why: object = "no server answers"
+        try:
             self._writer.close(False, _leaving.GRACE)
+        except ReverieError as error:
+            why = error
+        _leaving.tell_dropped(self._writer.abandon(), why)
 
     def __repr__(self) -> str:
         closed = self._writer.closed

@@ -6,6 +6,8 @@
 #include "batch.h"
 #include "convert.h"
 
+enum { LOOK_AGAIN_MS = 1000 };
+
 typedef struct batch_call {
   size_t batch_size;
   rv_unequal unequal;
@@ -13,9 +15,16 @@ typedef struct batch_call {
   PyObject **out;
   size_t num_out;
   PyObject *maker;
-  int64_t timeout_ms;
+  core_time time;
   rv_cancel *cancel;
 } batch_call;
+
+static int64_t now_ms(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 /* ---- items that differ ---- */
 
@@ -228,11 +237,7 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
   rv_batch *drawn = NULL;
   rv_error err;
   core_wait wait;
-  if (self->in_process) {
-    core_wait_begin_short(&wait, call->timeout_ms, call->cancel);
-  } else {
-    core_wait_begin(&wait, call->timeout_ms, call->cancel);
-  }
+  core_wait_begin_rest(&wait, &call->time, call->cancel, self->in_process);
   rv_code code = rv_client_sample_batch(self->client, handle->text, call->batch_size, call->unequal, &wait.wait, &drawn, &err);
   core_wait_end(&wait, code);
   if (code == RV_OK) return wrap(self, s, call, handle, drawn);
@@ -241,13 +246,6 @@ static PyObject *draw(client_object *self, scratch *s, const batch_call *call, h
 }
 
 /* ---- straight into arrays ---- */
-
-static int64_t now_ms(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Columns for as many items of this layout; 0: it is not known (NULL). */
 static int known_columns(gathering *g, client_object *self, scratch *s, const batch_call *call, const rv_layout *layout)
@@ -281,11 +279,7 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
     arrays->priorities = batch->priorities;
     arrays->times_sampled = batch->times_sampled;
   }
-  if (g->bytes <= CLIENT_SMALL_BYTES) {
-    core_wait_begin_short(wait, call->timeout_ms, call->cancel);
-  } else {
-    core_wait_begin(wait, call->timeout_ms, call->cancel);
-  }
+  core_wait_begin_rest(wait, &call->time, call->cancel, g->bytes <= CLIENT_SMALL_BYTES);
   rv_code code = rv_client_sample_into(g->client->client, handle->text, call->batch_size, arrays, &wait->wait, err);
   core_wait_end(wait, code);
   return code;
@@ -315,7 +309,11 @@ static PyObject *try_layout(client_object *self, scratch *s, const batch_call *c
   rv_error err;
   batch_object *batch = NULL;
   int known = known_columns(&g, self, s, call, layout);
-  if (known < 0) return NULL;
+  if (known < 0) {
+    /* by what the items looked like the last time, which may be long gone: the next call looks first */
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) handle_forget_layout(handle, layout);
+    return NULL;
+  }
   if (known > 0 && (batch = batch_new(self->state, self->buffers, call->batch_size, false)) == NULL) {
     gathering_drop(&g);
     return NULL;
@@ -357,9 +355,9 @@ static PyObject *draw_into(client_object *self, scratch *s, const batch_call *ca
     PyObject *out = try_into(self, s, &rest, handle, &again);
     if (!again) return out;
     if (begun_ms == 0) begun_ms = now_ms();
-    if (call->timeout_ms > 0) {
+    if (call->time.left_ms > 0) {
       int64_t spent_ms = now_ms() - begun_ms;
-      rest.timeout_ms = spent_ms < call->timeout_ms ? call->timeout_ms - spent_ms : 0;
+      rest.time.left_ms = spent_ms < call->time.left_ms ? call->time.left_ms - spent_ms : 0;
     }
   }
 }
@@ -370,6 +368,40 @@ static PyObject *sample(client_object *self, scratch *s, const batch_call *call,
   bool any_will_do = self->in_process && call->batch_size == 1 && call->out == NULL;
   if (call->unequal == RV_UNEQUAL_ERROR && !any_will_do) return draw_into(self, s, call, handle);
   return draw(self, s, call, handle);
+}
+
+/* After a call in which the connection was lost: 1: the items may be of a table whose columns are called otherwise; 0: they are not. The
+ * server may be gone for good behind its last batch, so this takes a second at most. -1 with an exception, a signal handler's. */
+static int may_be_called_otherwise(client_object *self, const batch_call *call, const handle_object *handle, PyObject *table)
+{
+  core_time time = call->time;
+  if (time.left_ms < 0 || time.left_ms > LOOK_AGAIN_MS) time.left_ms = LOOK_AGAIN_MS;
+  handle_object *fresh = client_handle(self, table, &time, call->cancel);
+  if (fresh == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  int same = handle_has_names_of(handle, fresh);
+  Py_DECREF((PyObject *)fresh);
+  return same < 0 ? -1 : !same;
+}
+
+/* Names are the table's of when the items were drawn: where another server came within the call, it draws again. */
+static PyObject *sample_under_present_names(client_object *self, scratch *s, batch_call *call, PyObject *table)
+{
+  for (;;) {
+    int64_t begun_ms = self->in_process ? 0 : now_ms();
+    handle_object *handle = client_handle(self, table, &call->time, call->cancel);
+    PyObject *out = handle == NULL ? NULL : sample(self, s, call, handle);
+    int otherwise = out == NULL || handle_is_present(handle, self) ? 0 : may_be_called_otherwise(self, call, handle, table);
+    Py_XDECREF((PyObject *)handle);
+    if (otherwise == 0) return out;
+    Py_DECREF(out);
+    if (otherwise < 0) return NULL;
+    int64_t spent_ms = now_ms() - begun_ms;
+    if (call->time.left_ms > 0) call->time.left_ms = spent_ms < call->time.left_ms ? call->time.left_ms - spent_ms : 0;
+  }
 }
 
 /* ---- the call ---- */
@@ -427,7 +459,7 @@ PyObject *client_sample_batch(PyObject *object, PyObject *const *args, Py_ssize_
   batch_call call = {.copy = true};
   if (client_check(self) < 0 || core_parse(&signature, args, nargs, kwnames, given) < 0) return NULL;
   if (core_size(given[1], "batch_size", 1, &call.batch_size) < 0) return NULL;
-  if (core_timeout(given[2], CLIENT_DEFAULT_TIMEOUT, &call.timeout_ms) < 0 || parse_unequal(given[4], &call.unequal) < 0)
+  if (core_time_begin(given[2], CLIENT_DEFAULT_TIMEOUT, &call.time) < 0 || parse_unequal(given[4], &call.unequal) < 0)
     return NULL;
   if (given[5] != NULL && (call.copy = PyObject_IsTrue(given[5]) == 1, PyErr_Occurred())) return NULL;
   if (given[6] != NULL && given[6] != Py_None) {
@@ -444,9 +476,7 @@ PyObject *client_sample_batch(PyObject *object, PyObject *const *args, Py_ssize_
   PyObject *out = NULL;
   if (has_out && PyCallable_Check(given[3])) call.maker = given[3];
   if (!has_out || call.maker != NULL || (call.out = parse_out(self, &s, given[3], call.batch_size, &call.num_out)) != NULL) {
-    handle_object *handle = client_handle(self, given[0], &call.timeout_ms, call.cancel);
-    if (handle != NULL) out = sample(self, &s, &call, handle);
-    Py_XDECREF((PyObject *)handle);
+    out = sample_under_present_names(self, &s, &call, given[0]);
   }
   scratch_fini(&s);
   return out;

@@ -40,23 +40,52 @@ static const uint64_t *keys_of_array(PyArrayObject *given, scratch *s, size_t *n
   return PyArray_DATA((PyArrayObject *)array);
 }
 
-/* Keys as uint64 [n]: arrays of integers, or sequences of Python ints. */
-static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
+static bool makes_arrays(PyObject *given)
 {
-  if (is_plain(given, NPY_UINT64)) return read_plain(given, s, n);
-  if (PyArray_Check(given)) return keys_of_array((PyArrayObject *)given, s, n);
+  return !PyList_CheckExact(given) && !PyTuple_CheckExact(given) && PyObject_HasAttrString(given, "__array__");
+}
+
+/* One key. PyTorch makes no int of a uint64 from 2**63 on, but an array. */
+static bool read_key(PyObject *given, uint64_t *key)
+{
+  PyObject *index = PyNumber_Index(given);
+  if (index == NULL && PyErr_ExceptionMatches(PyExc_RuntimeError) && makes_arrays(given)) {
+    PyErr_Clear();
+    PyObject *array = PyArray_FromAny(given, NULL, 0, 0, 0, NULL);
+    index = array == NULL ? NULL : PyNumber_Index(array);
+    Py_XDECREF(array);
+  }
+  *key = index == NULL ? 0 : PyLong_AsUnsignedLongLong(index);
+  Py_XDECREF(index);
+  return !PyErr_Occurred();
+}
+
+static const uint64_t *keys_of_sequence(PyObject *given, scratch *s, size_t *n)
+{
   PyObject *list = PyUnicode_Check(given) ? NULL : PySequence_List(given);
   if (list == NULL) return bad_keys(given);
   if (scratch_hold(s, list) < 0) return NULL;
   *n = (size_t)PyList_Size(list);
   uint64_t *keys = scratch_alloc(s, *n, sizeof *keys);
   for (size_t i = 0; keys != NULL && i < *n; i++) {
-    PyObject *index = PyNumber_Index(PyList_GetItem(list, (Py_ssize_t)i));
-    keys[i] = index == NULL ? 0 : PyLong_AsUnsignedLongLong(index);
-    Py_XDECREF(index);
-    if (PyErr_Occurred()) return bad_keys(given);
+    if (!read_key(PyList_GetItem(list, (Py_ssize_t)i), &keys[i])) return bad_keys(given);
   }
   return keys;
+}
+
+/* Keys as uint64 [n]: arrays of integers, what NumPy makes such an array of, or sequences of ints. A tensor on a device, of which NumPy
+ * makes none, is such a sequence, too. */
+static const uint64_t *parse_keys(PyObject *given, scratch *s, size_t *n)
+{
+  if (is_plain(given, NPY_UINT64)) return read_plain(given, s, n);
+  if (PyArray_Check(given)) return keys_of_array((PyArrayObject *)given, s, n);
+  if (makes_arrays(given)) {
+    PyObject *array = PyArray_FromAny(given, NULL, 0, 0, 0, NULL);
+    if (array == NULL && !core_clear_refusal()) return NULL;
+    if (array != NULL && scratch_hold(s, array) < 0) return NULL;
+    if (array != NULL && PyArray_ISINTEGER((PyArrayObject *)array)) return keys_of_array((PyArrayObject *)array, s, n);
+  }
+  return keys_of_sequence(given, s, n);
 }
 
 static const double *of_floats(const float *given, scratch *s, size_t n)
@@ -181,24 +210,22 @@ PyObject *client_get(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
 {
   client_object *self = (client_object *)object;
   PyObject *given[4];
-  int64_t timeout_ms;
+  core_time time;
   if (client_check(self) < 0 || core_parse(&get_signature, args, nargs, kwnames, given) < 0) return NULL;
-  if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  if (core_time_begin(given[3], CLIENT_DEFAULT_TIMEOUT, &time) < 0) return NULL;
   int copy = given[2] == NULL ? 1 : PyObject_IsTrue(given[2]);
-  PyObject *index = copy < 0 ? NULL : PyNumber_Index(given[1]);
-  if (index == NULL && !PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
-  uint64_t key = index == NULL ? UINT64_MAX : PyLong_AsUnsignedLongLong(index);
-  Py_XDECREF(index);
-  if (key == UINT64_MAX && PyErr_Occurred()) {
-    PyErr_Clear();
+  uint64_t key;
+  if (copy < 0) return NULL;
+  if (!read_key(given[1], &key)) {
+    if (!core_clear_refusal()) return NULL;
     return PyErr_Format(PyExc_TypeError, "key must be an integer from 0 to 2**64 - 1, got %R", given[1]);
   }
-  handle_object *handle = client_handle(self, given[0], &timeout_ms, NULL);
+  handle_object *handle = client_handle(self, given[0], &time, NULL);
   if (handle == NULL) return NULL;
   rv_sample *sample = NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin_rest(&wait, &time, NULL, false);
   rv_code code = rv_client_get(self->client, handle->text, key, &wait.wait, &sample, &err);
   core_wait_end(&wait, code);
   PyObject *out = NULL;

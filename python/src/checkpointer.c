@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "log.h"
 #include "types.h"
 
 /* ---- waiting ---- */
@@ -51,7 +52,8 @@ static PyObject *checkpointer_tp_new(PyTypeObject *type, PyObject *args, PyObjec
                                    PyUnicode_FSConverter, &fallback, &keep, &level, &incremental)) {
     return NULL;
   }
-  checkpointer_object *self = PyObject_New(checkpointer_object, type);
+  rv_env env;
+  checkpointer_object *self = log_env(state, &env) < 0 ? NULL : PyObject_New(checkpointer_object, type);
   if (self != NULL) {
     self->state = state;
     self->checkpointer = NULL;
@@ -60,6 +62,7 @@ static PyObject *checkpointer_tp_new(PyTypeObject *type, PyObject *args, PyObjec
     config.keep = keep;
     config.level = level;
     config.incremental = incremental != 0;
+    config.env = &env;
     rv_error err;
     if (rv_checkpointer_new(&config, &self->checkpointer, &err) != RV_OK) {
       core_raise(state, &err);

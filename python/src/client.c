@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include "log.h"
 #include "security.h"
+
 int client_check(client_object *self)
 {
   if (self->client != NULL) return 0;
@@ -24,6 +26,7 @@ static PyObject *client_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   self->in_process = false;
   self->last = NULL;
   self->num_idle = 0;
+  self->plain = NULL;
   self->handles = PyDict_New();
   self->rows = PyDict_New();
   self->buffers = pool_new();
@@ -60,8 +63,11 @@ static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
     PyErr_SetString(PyExc_TypeError, "store must be a Store or None, max_message_bytes not negative");
     return -1;
   }
+  rv_env env;
+  if (log_env(self->state, &env) < 0) return -1;
   rv_client_config config = {.size = sizeof config,
                              .address = address,
+                             .env = &env,
                              .max_message_bytes = (size_t)max_message_bytes,
                              .io = address == NULL ? NULL : client_io(self->state)};
   rv_tls_config files;
@@ -81,11 +87,23 @@ static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
   return 0;
 }
 
+static int client_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  client_object *self = (client_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->handles);
+  Py_VISIT(self->rows);
+  Py_VISIT(self->plain);
+  return 0;
+}
+
 static void client_dealloc(PyObject *object)
 {
   client_object *self = (client_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   rv_client *client = self->client;
+  PyObject *plain = self->plain;
   rv_writer *idle[CLIENT_IDLE_WRITERS];
   size_t num_idle = self->num_idle;
   memcpy(idle, self->idle, sizeof idle);
@@ -99,8 +117,9 @@ static void client_dealloc(PyObject *object)
   if (client == NULL) return;
   Py_BEGIN_ALLOW_THREADS /* joins its thread */
   for (size_t i = 0; i < num_idle; i++) rv_writer_free(idle[i]);
-  rv_client_free(client);
+  if (plain == NULL) rv_client_free(client);
   Py_END_ALLOW_THREADS
+  Py_XDECREF(plain);
 }
 
 /* ---- methods ---- */
@@ -149,6 +168,16 @@ static PyObject *client_memory_info(PyObject *object, PyObject *timeout)
   rv_server_info_free(info);
   return Py_BuildValue("(LLLLL)", (long long)memory.used_bytes, (long long)memory.limit_bytes, (long long)memory.stream_bytes,
                        (long long)memory.connection_bytes, (long long)memory.spilled_bytes);
+}
+
+static PyObject *client_journal_info(PyObject *object, PyObject *timeout)
+{
+  rv_server_info *info = ask_info((client_object *)object, timeout);
+  if (info == NULL) return NULL;
+  PyObject *fault = PyUnicode_DecodeUTF8(info->journal_fault, (Py_ssize_t)strlen(info->journal_fault), "replace");
+  double lag_seconds = (double)info->journal_lag_ns / 1e9;
+  rv_server_info_free(info);
+  return fault == NULL ? NULL : Py_BuildValue("(Nd)", fault, lag_seconds);
 }
 
 static PyObject *client_reset(PyObject *object, PyObject *args)
@@ -260,6 +289,50 @@ static PyObject *client_py_remember(PyObject *object, PyObject *args)
   Py_RETURN_NONE;
 }
 
+static PyObject *client_py_remembered(PyObject *object, PyObject *table)
+{
+  client_object *self = (client_object *)object;
+  handle_object *handle = (handle_object *)PyDict_GetItemWithError(self->handles, table);
+  if (handle == NULL && PyErr_Occurred()) return NULL;
+  PyObject *structure = handle == NULL ? PyDict_GetItemWithError(self->rows, table) : (PyObject *)handle->rows;
+  if (structure == NULL && PyErr_Occurred()) return NULL;
+  return Py_NewRef(structure == NULL ? Py_None : structure);
+}
+
+static void share(PyObject **of, PyObject *theirs)
+{
+  PyObject *old = *of;
+  Py_INCREF(theirs);
+  *of = theirs;
+  Py_DECREF(old);
+}
+
+/* What a thread may hold for as long as it waits: the same client, without what a subclass's instance refers to. */
+static PyObject *client_plain(PyObject *object, PyObject *none)
+{
+  (void)none;
+  client_object *self = (client_object *)object;
+  if (client_check(self) < 0) return NULL;
+  client_object *plain = NULL;
+  if (self->plain == NULL) {
+    plain = (client_object *)client_tp_new(self->state->client_type, NULL, NULL);
+    if (plain == NULL) return NULL;
+  }
+  if (self->plain == NULL) { /* still: another thread may have run meanwhile */
+    share(&plain->handles, self->handles);
+    share(&plain->rows, self->rows);
+    pool_unref(plain->buffers);
+    plain->buffers = pool_ref(self->buffers);
+    plain->in_process = self->in_process;
+    plain->client = self->client;
+    self->plain = (PyObject *)plain;
+  } else {
+    Py_XDECREF((PyObject *)plain);
+  }
+  Py_INCREF(self->plain);
+  return self->plain;
+}
+
 /* ---- the type ---- */
 
 PyDoc_STRVAR(add_doc,
@@ -284,13 +357,17 @@ PyDoc_STRVAR(add_batch_doc, "add_batch($self, /, table, data, priorities=None, *
                             "Inserts n rows as n items, in order, and returns how many were inserted.\n\n"
                             "Parameters\n----------\n"
                             "table : str\n"
-                            "data : nest of arrays [n, ...]\n"
+                            "data : nest of arrays [n, ...]\n    Where the table's signature has a column, what numpy.asarray "
+                            "takes, and Python ints and floats take its dtype.\n    Elsewhere a list of numbers is a column, and "
+                            "a list of lists or arrays is a list of columns.\n"
                             "priorities : array-like of float [n], optional\n    All 1.0 without it.\n"
                             "timeout : float or None\n    Seconds for all of them. When it runs out, what was inserted stays: "
                             "the number returned is then less than n. Over\n    the network, rows that get in before the server "
                             "learns that the caller gave up are in the table and not counted.\n\n"
                             "Raises\n------\n"
-                            "DeadlineExceededError\n    If not even one could be inserted.");
+                            "DeadlineExceededError\n    If not even one could be inserted.\n"
+                            "InvalidArgumentError\n    Data that does not fit the signature, or is not of its structure so that "
+                            "a list may be a column or a container.");
 PyDoc_STRVAR(
     sample_batch_doc,
     "sample_batch($self, /, table, batch_size, *, timeout=60.0, out=None, unequal='error', copy=True, cancel=None)\n--\n\n"
@@ -312,8 +389,10 @@ PyDoc_STRVAR(
     "(pinned, "
     "shared, mapped).\n"
     "unequal : {'error', 'pad', 'list'}\n    Items of unequal length: an error before anything is counted, zeros up to the "
-    "longest (see ReplayBatch.lengths),\n"
-    "    or lists of one array an item.\n"
+    "longest (see ReplayBatch.lengths),\n    or lists of one array an item. 'pad' also fills up rows of different "
+    "shapes, in each dimension.\n    Items that padding cannot make one (dtypes, dimensions) are found once they are drawn, and "
+    "so "
+    "count as sampled.\n"
     "copy : bool\n    With unequal='list': False gives read-only views that hold the store's memory.\n"
     "cancel : Cancel, optional\n    Ends the call from another thread.\n\n"
     "Returns\n-------\n"
@@ -322,7 +401,9 @@ PyDoc_STRVAR(
     "all items\n    in the table were inserted with the same containers and keys, by whomever; else it is the flat list of "
     "columns.\n\n"
     "Raises\n------\n"
-    "DeadlineExceededError\n    If not even one item could be drawn.");
+    "DeadlineExceededError\n    If not even one item could be drawn.\n"
+    "FailedPreconditionError\n    The items cannot stand in one batch; see `unequal`.\n"
+    "KeyboardInterrupt\n    Ctrl-C. What was drawn by then counts as sampled: where max_times_sampled is 1, it is gone.");
 PyDoc_STRVAR(
     update_doc,
     "update_priorities($self, /, table, keys, priorities, *, timeout=60.0)\n--\n\n"
@@ -350,6 +431,7 @@ static PyMethodDef client_methods[] = {
     {"_mutate", client_mutate, METH_VARARGS, "_mutate($self, table, keys, priorities, deletes, timeout, /)\n--\n\n"},
     {"_items_page", client_items_page, METH_VARARGS, "_items_page($self, table, cursor, size, only_keys, timeout, /)\n--\n\n"},
     {"_server_info", client_server_info, METH_O, "_server_info($self, timeout, /)\n--\n\n"},
+    {"_journal_info", client_journal_info, METH_O, "_journal_info($self, timeout, /)\n--\n\n"},
     {"_memory_info", client_memory_info, METH_O, "_memory_info($self, timeout, /)\n--\n\n"},
     {"_reset", client_reset, METH_VARARGS, "_reset($self, table, timeout, /)\n--\n\n"},
     {"_set_bounds", client_set_bounds, METH_VARARGS,
@@ -358,6 +440,8 @@ static PyMethodDef client_methods[] = {
     {"_set_rate_limiter", client_set_rate_limiter, METH_VARARGS, "_set_rate_limiter($self, table, limiter, timeout, /)\n--\n\n"},
     {"_checkpoint", client_checkpoint, METH_O, "_checkpoint($self, timeout, /)\n--\n\n"},
     {"_remember", client_py_remember, METH_VARARGS, "_remember($self, table, structure, /)\n--\n\n"},
+    {"_remembered", client_py_remembered, METH_O, "_remembered($self, table, /)\n--\n\n"},
+    {"_plain", client_plain, METH_NOARGS, "_plain($self, /)\n--\n\n"},
     {"_take_idle_writer", client_take_idle, METH_NOARGS, "_take_idle_writer($self, /)\n--\n\n"},
     {"_give_idle_writer", client_give_idle, METH_O, "_give_idle_writer($self, stream, /)\n--\n\n"},
     {NULL, NULL, 0, NULL}};
@@ -367,13 +451,14 @@ static PyType_Slot client_slots[] = {
     {Py_tp_new, CORE_SLOT(client_tp_new)},
     {Py_tp_init, CORE_SLOT(client_init)},
     {Py_tp_dealloc, CORE_SLOT(client_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(client_traverse)},
     {Py_tp_methods, client_methods},
     {0, NULL}};
 
 PyType_Spec client_spec = {
     .name = "reverie._core.Client",
     .basicsize = sizeof(client_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = client_slots,
 };
 

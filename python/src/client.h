@@ -37,10 +37,12 @@ typedef struct handle_object {
   structure_object *rows;      /* of the last row inserted through this client; NULL: none yet */
   structure_object *named;     /* of rows, found to be called as in the signature; NULL: none yet */
   rv_dtype *dtypes;            /* of the signature's specs */
+  int32_t *ranks;              /* likewise; -1: not said */
   rv_spec *specs;              /* with their names alone */
   size_t num_specs;
   PyObject *nest;    /* the signature's encoding: bytes */
   bool stale;        /* a call was refused: ask again before the next */
+  uint64_t losses;   /* rv_client_losses of before it was asked for */
   rv_layout *layout; /* of the items sampled last, in process; NULL: not known yet */
   bool has_strings;  /* some column of them */
 } handle_object;
@@ -56,15 +58,22 @@ typedef struct client_object {
   pool *buffers;
   rv_writer *idle[CLIENT_IDLE_WRITERS]; /* of insert, used again */
   size_t num_idle;
+  PyObject *plain; /* has the rv_client since client_plain was called; NULL: it was not, and this has it */
 } client_object;
 
 /* RuntimeError and -1 for an object whose __init__ did not run. */
 int client_check(client_object *self);
-/* A new reference to the table's handle; asks the server the first time, and takes the time that this needs off *timeout_ms. The
+/* A new reference to the table's handle; asks the server the first time, and takes the time that this needs off what is left. The
  * cancel may be NULL. NULL with an exception. */
-handle_object *client_handle(client_object *self, PyObject *table, int64_t *timeout_ms, rv_cancel *cancel);
+handle_object *client_handle(client_object *self, PyObject *table, core_time *time, rv_cancel *cancel);
+/* It is of the server that is connected now. */
+bool handle_is_present(const handle_object *handle, const client_object *client);
+/* Both call their columns alike. -1 with an exception. */
+int handle_has_names_of(const handle_object *handle, const handle_object *other);
 /* The table's items were seen to have this layout. Takes the reference. */
 void handle_see_layout(handle_object *handle, rv_layout *owned_layout);
+/* It is not to be relied on, unless another was seen since. */
+void handle_forget_layout(handle_object *handle, const rv_layout *layout);
 /* RV_INVALID_ARGUMENT where rows of this structure are called otherwise than in the table's signature. -1 with an exception (not
  * that one), else the code. */
 int client_check_names(handle_object *handle, structure_object *structure, rv_error *err);

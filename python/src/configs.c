@@ -43,6 +43,8 @@ static int read_config(core_state *state, scratch *s, PyObject *given, rv_patter
   out->num_nodes = (size_t)PyList_Size(nodes);
   out->num_conditions = (size_t)PyList_Size(conditions);
   out->naming = structure_naming((structure_object *)structure);
+  bool names_all = ((structure_object *)structure)->num_leaves == out->num_nodes;
+  if (names_all && (out->names = structure_names((structure_object *)structure)) == NULL) return -1;
   rv_pattern_node *node = scratch_alloc(s, out->num_nodes, sizeof *node);
   rv_condition *condition = scratch_alloc(s, out->num_conditions, sizeof *condition);
   if (node == NULL || condition == NULL) return -1;

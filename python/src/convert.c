@@ -116,6 +116,8 @@ static int tensor_from_array(core_state *state, scratch *s, PyArrayObject *array
 static bool integer_range(rv_dtype dtype, long long *least, unsigned long long *most)
 {
   switch (dtype) {
+  case RV_INT4: *least = -8, *most = 7; return true;
+  case RV_UINT4: *least = 0, *most = 15; return true;
   case RV_INT8: *least = INT8_MIN, *most = INT8_MAX; return true;
   case RV_INT16: *least = INT16_MIN, *most = INT16_MAX; return true;
   case RV_INT32: *least = INT32_MIN, *most = INT32_MAX; return true;
@@ -136,8 +138,28 @@ static int tensor_from_converted(core_state *state, scratch *s, PyObject *value,
   return tensor_from_array(state, s, (PyArrayObject *)array, out);
 }
 
+/* Does the dtype have a finite number next to this one? From the bounds on they are rounded to infinity, or NaN where there is none. */
+static bool holds_float(rv_dtype dtype, double number)
+{
+  if (!isfinite(number)) return true;
+  double narrow = fabs((double)(float)number); /* through which all but float16 are made */
+  switch (dtype) {
+  case RV_FLOAT32:
+  case RV_COMPLEX64: return isfinite(narrow);
+  case RV_FLOAT16: return fabs(number) < 65520.0;
+  case RV_BFLOAT16: return narrow < 0x1.ffp+127;
+  case RV_FLOAT8_E5M2: return narrow < 61440.0;
+  case RV_FLOAT8_E4M3FN: return narrow <= 464.0;
+  default: return true;
+  }
+}
+
 static int tensor_from_float(core_state *state, scratch *s, PyObject *value, double number, rv_dtype wanted, rv_tensor *out)
 {
+  if (!holds_float(wanted, number)) {
+    PyErr_Format(PyExc_ValueError, "the number %R does not fit into %s", value, rv_dtype_name(wanted));
+    return -1;
+  }
   switch (wanted) {
   case RV_FLOAT32: {
     float narrow = (float)number;
@@ -175,6 +197,8 @@ static int tensor_from_long(core_state *state, scratch *s, PyObject *value, rv_d
       PyErr_Format(PyExc_ValueError, "the integer %S does not fit into %s", value, rv_dtype_name(wanted));
       return -1;
     }
+    /* what ml_dtypes has in the other half of the byte is its own affair */
+    if (wanted == RV_INT4 || wanted == RV_UINT4) return tensor_from_converted(state, s, value, wanted, out);
     return scalar(s, wanted, &large, rv_dtype_size(wanted), out); /* little-endian: the low bytes come first */
   }
   bool floating = wanted == RV_FLOAT32 || wanted == RV_FLOAT64 || wanted == RV_FLOAT16 || wanted == RV_BFLOAT16 ||

@@ -49,6 +49,7 @@ typedef struct core_state {
   long long next_source; /* number */
   rv_io *io;             /* the threads that clients share, of this process; NULL: not made yet */
   long io_pid;
+  struct log_lines *log; /* lines for Python's logging (log.h); NULL: nobody logs yet */
 } core_state;
 
 /* For type slots and method tables: ISO C has no conversion from function pointers to void pointers. */
@@ -95,6 +96,11 @@ int core_double(PyObject *value, const char *what, double *out);
 
 /* ---- waiting ---- */
 
+/* Milliseconds that a caller gave for all of a call that waits more than once (RV_FOREVER: no end), and what is left of them. */
+typedef struct core_time {
+  int64_t given_ms, left_ms;
+} core_time;
+
 /* A call that may block: releases the GIL and lets signals through. */
 typedef struct core_wait {
   rv_wait wait;
@@ -106,6 +112,10 @@ typedef struct core_wait {
 void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel); /* the GIL is released afterwards */
 /* The GIL stays held until the call first waits: for short calls in process, which other threads would make dear by taking it. */
 void core_wait_begin_short(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel);
+/* core_timeout's seconds, all of which are left. */
+int core_time_begin(PyObject *seconds, int64_t otherwise, core_time *out);
+/* core_wait_begin, or with `briefly` core_wait_begin_short, of what is left; errors say what was given. */
+void core_wait_begin_rest(core_wait *wait, const core_time *time, rv_cancel *cancel, bool briefly);
 /* The GIL is held again. What a signal handler raised is set if the call failed; if it succeeded after all, its result counts, and the
  * exception comes right after the call. */
 void core_wait_end(core_wait *wait, rv_code code);
@@ -122,15 +132,21 @@ PyObject *core_wait_raise_of_writer(core_state *state, const core_wait *wait, bo
 /* ---- a lock for objects that belong to one thread at a time ---- */
 
 typedef struct core_mutex {
+  core_state *state;
+  const rv_client *client;
   PyThread_type_lock lock;
   unsigned long owner; /* the thread that has it, 0: nobody; read and changed with the GIL */
 } core_mutex;
 
-int core_mutex_init(core_mutex *mutex); /* -1 with MemoryError; fini is allowed then, too */
+/* The client is the object's, and outlives it. -1 with MemoryError; fini is allowed then, too. */
+int core_mutex_init(core_mutex *mutex, core_state *state, const rv_client *client);
 void core_mutex_fini(core_mutex *mutex);
 /* Takes the lock, waiting without the GIL if another thread has it; -1 if a signal handler raised meanwhile. If this thread has it already,
- * -1 with RuntimeError: a signal handler or a finaliser, which runs inside its call, would wait for itself. */
+ * -1 with RuntimeError: a signal handler or a finaliser, which runs inside its call, would wait for itself. In a forked child, where the
+ * thread that has it is not there, -1 with FailedPreconditionError. Who waits for 10 s is told of in the log. */
 int core_lock(core_mutex *mutex);
+/* The same for a call with a time of its own, off what is left of which the wait goes; -1 with DeadlineExceededError when nothing is left. */
+int core_lock_within(core_mutex *mutex, core_time *time);
 void core_unlock(core_mutex *mutex);
 /* Does this thread have it? */
 bool core_locked_here(const core_mutex *mutex);

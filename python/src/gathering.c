@@ -157,7 +157,7 @@ PyObject *gathering_nest(gathering *g, const structure_object *structure)
 {
   PyObject *out = NULL;
   if (structure != NULL) {
-    out = tree_unflatten(structure->root, g->arrays);
+    out = tree_unflatten(structure->root, g->arrays, g->num_columns);
     gathering_drop(g);
     return out;
   }

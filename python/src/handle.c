@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "client.h"
+#include "client/client.h"
 #include "place.h"
 
 static void handle_dealloc(PyObject *object)
@@ -15,6 +16,7 @@ static void handle_dealloc(PyObject *object)
   Py_XDECREF((PyObject *)self->named);
   Py_XDECREF(self->nest);
   PyMem_Free(self->dtypes);
+  PyMem_Free(self->ranks);
   for (size_t i = 0; self->specs != NULL && i < self->num_specs; i++) PyMem_Free((void *)(uintptr_t)self->specs[i].name);
   PyMem_Free(self->specs);
   rv_layout_unref(self->layout);
@@ -70,7 +72,7 @@ static int keep_names(handle_object *handle, const rv_signature *signature)
   return -1;
 }
 
-static handle_object *handle_new(core_state *state, PyObject *name, const char *text, const rv_table_info *info)
+static handle_object *handle_new(core_state *state, PyObject *name, const char *text, const rv_table_info *info, uint64_t losses)
 {
   handle_object *self = PyObject_New(handle_object, state->handle_type);
   if (self == NULL) return NULL;
@@ -81,16 +83,21 @@ static handle_object *handle_new(core_state *state, PyObject *name, const char *
   self->nest = NULL;
   self->specs = NULL;
   self->stale = false;
+  self->losses = losses;
   self->layout = NULL;
   self->has_strings = false;
   self->num_specs = info->signature.num_specs;
   self->dtypes = PyMem_Calloc(self->num_specs + 1, sizeof *self->dtypes);
-  if (self->dtypes == NULL) {
+  self->ranks = PyMem_Calloc(self->num_specs + 1, sizeof *self->ranks);
+  if (self->dtypes == NULL || self->ranks == NULL) {
     PyErr_NoMemory();
     Py_DECREF((PyObject *)self);
     return NULL;
   }
-  for (size_t i = 0; i < self->num_specs; i++) self->dtypes[i] = info->signature.specs[i].dtype;
+  for (size_t i = 0; i < self->num_specs; i++) {
+    self->dtypes[i] = info->signature.specs[i].dtype;
+    self->ranks[i] = info->signature.specs[i].rank;
+  }
   if (keep_names(self, &info->signature) < 0 || set_signature(state, self, &info->signature) < 0) Py_CLEAR(self);
   return self;
 }
@@ -120,18 +127,19 @@ static int64_t now_ms(void)
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static handle_object *fetch(client_object *self, PyObject *name, const char *text, int64_t *timeout_ms, rv_cancel *cancel)
+static handle_object *fetch(client_object *self, PyObject *name, const char *text, core_time *time, rv_cancel *cancel)
 {
   int64_t begun_ms = now_ms();
   rv_server_info *info = NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, *timeout_ms, cancel);
+  uint64_t losses = rv_client_losses(self->client);
+  core_wait_begin_rest(&wait, time, cancel, false);
   rv_code code = rv_client_server_info(self->client, &wait.wait, &info, &err);
   core_wait_end(&wait, code);
-  if (*timeout_ms > 0) {
-    int64_t left_ms = *timeout_ms - (now_ms() - begun_ms);
-    *timeout_ms = left_ms > 0 ? left_ms : 0;
+  if (time->left_ms > 0) {
+    int64_t left_ms = time->left_ms - (now_ms() - begun_ms);
+    time->left_ms = left_ms > 0 ? left_ms : 0;
   }
   if (code != RV_OK) {
     core_wait_raise(self->state, &wait, &err);
@@ -142,10 +150,24 @@ static handle_object *fetch(client_object *self, PyObject *name, const char *tex
   if (found == NULL) {
     raise_no_table(self->state, info, text);
   } else {
-    handle = handle_new(self->state, name, text, found);
+    handle = handle_new(self->state, name, text, found, losses);
   }
   rv_server_info_free(info);
   return handle;
+}
+
+bool handle_is_present(const handle_object *handle, const client_object *client)
+{
+  return handle->losses == rv_client_losses(client->client);
+}
+
+int handle_has_names_of(const handle_object *handle, const handle_object *other)
+{
+  if (handle->num_specs != other->num_specs) return 0;
+  for (size_t i = 0; i < handle->num_specs; i++) {
+    if (strcmp(handle->specs[i].name, other->specs[i].name) != 0) return 0;
+  }
+  return PyObject_RichCompareBool(handle->nest, other->nest, Py_EQ);
 }
 
 /* The fetched handle in the place of the old one, whose last row it takes over; or the one that another thread has put there
@@ -153,7 +175,7 @@ static handle_object *fetch(client_object *self, PyObject *name, const char *tex
 static handle_object *replace_handle(client_object *self, PyObject *table, handle_object *owned_new)
 {
   handle_object *old = (handle_object *)PyDict_GetItemWithError(self->handles, table);
-  if (old != NULL && !old->stale) {
+  if (old != NULL && !old->stale && old->losses >= owned_new->losses) {
     Py_INCREF((PyObject *)old);
     Py_DECREF((PyObject *)owned_new);
     return old;
@@ -166,7 +188,7 @@ static handle_object *replace_handle(client_object *self, PyObject *table, handl
   return NULL;
 }
 
-handle_object *client_handle(client_object *self, PyObject *table, int64_t *timeout_ms, rv_cancel *cancel)
+handle_object *client_handle(client_object *self, PyObject *table, core_time *time, rv_cancel *cancel)
 {
   handle_object *handle = self->last;
   if (handle == NULL || handle->name != table) {
@@ -174,10 +196,10 @@ handle_object *client_handle(client_object *self, PyObject *table, int64_t *time
     handle = (handle_object *)PyDict_GetItemWithError(self->handles, table);
     if (handle == NULL && PyErr_Occurred()) return NULL;
   }
-  if (handle != NULL && !handle->stale) {
+  if (handle != NULL && !handle->stale && handle_is_present(handle, self)) {
     Py_INCREF((PyObject *)handle);
   } else {
-    handle = fetch(self, table, core_text(table, "table"), timeout_ms, cancel);
+    handle = fetch(self, table, core_text(table, "table"), time, cancel);
     if (handle != NULL) handle = replace_handle(self, table, handle);
     if (handle == NULL) return NULL;
   }
@@ -207,6 +229,14 @@ void handle_see_layout(handle_object *handle, rv_layout *owned_layout)
   for (size_t i = 0; i < rv_layout_num_columns(owned_layout); i++) {
     if (rv_layout_get_column(owned_layout, i, 1, &column, NULL) == RV_OK && column.dtype == RV_STRING) handle->has_strings = true;
   }
+  rv_layout_unref(old);
+}
+
+void handle_forget_layout(handle_object *handle, const rv_layout *layout)
+{
+  if (handle->layout != layout) return; /* another thread has seen another since */
+  rv_layout *old = handle->layout;
+  handle->layout = NULL;
   rv_layout_unref(old);
 }
 

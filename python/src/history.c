@@ -10,23 +10,34 @@ typedef struct history_object {
 
 PyObject *history_new(stream_object *stream, uint32_t column, PyObject *path)
 {
-  history_object *self = PyObject_New(history_object, stream->state->history_type);
+  history_object *self = PyObject_GC_New(history_object, stream->state->history_type);
   if (self == NULL) return NULL;
   Py_INCREF((PyObject *)stream);
   self->stream = stream;
   self->column = column;
   Py_INCREF(path);
   self->path = path;
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
+}
+
+static int history_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  history_object *self = (history_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->stream);
+  Py_VISIT(self->path);
+  return 0;
 }
 
 static void history_dealloc(PyObject *object)
 {
   history_object *self = (history_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   Py_DECREF((PyObject *)self->stream);
   Py_DECREF(self->path);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
@@ -41,18 +52,6 @@ static Py_ssize_t history_length(PyObject *object)
 
 /* ---- choosing rows; the lock is taken ---- */
 
-static int add_row(const history_object *self, int64_t row, run_list *list)
-{
-  rv_row_state state = row < 0 ? RV_ROW_EXPIRED : rv_writer_row_state(self->stream->writer, self->column, row);
-  if (state == RV_ROW_PRESENT) return run_list_add(list, self->column, row);
-  PyErr_Format(PyExc_ValueError, "history of %R: a TrajectoryColumn cannot contain any None, but row %lld %s", self->path,
-               (long long)row,
-               row < 0                   ? "lies before the first"
-               : state == RV_ROW_EXPIRED ? "is no longer kept (num_keep_alive_refs)"
-                                         : "was not set in its step");
-  return -1;
-}
-
 /* The first row that is still kept: expired rows come before all others. */
 static int64_t oldest_kept(const history_object *self, int64_t rows)
 {
@@ -66,6 +65,24 @@ static int64_t oldest_kept(const history_object *self, int64_t rows)
     }
   }
   return low;
+}
+
+static int add_row(const history_object *self, int64_t row, run_list *list)
+{
+  rv_row_state state = row < 0 ? RV_ROW_EXPIRED : rv_writer_row_state(self->stream->writer, self->column, row);
+  if (state == RV_ROW_PRESENT) return run_list_add(list, self->column, row);
+  if (row >= 0 && state == RV_ROW_EXPIRED) {
+    int64_t rows = rv_writer_num_rows(self->stream->writer);
+    PyErr_Format(
+        PyExc_ValueError,
+        "history of %R: a TrajectoryColumn cannot contain any None, but row %lld is no longer kept, of %lld rows only the "
+        "last %lld; make the writer with a larger num_keep_alive_refs",
+        self->path, (long long)row, (long long)rows, (long long)(rows - oldest_kept(self, rows)));
+    return -1;
+  }
+  PyErr_Format(PyExc_ValueError, "history of %R: a TrajectoryColumn cannot contain any None, but row %lld %s", self->path,
+               (long long)row, row < 0 ? "lies before the first" : "was not set in its step");
+  return -1;
 }
 
 static int add_index(const history_object *self, PyObject *key, int64_t rows, run_list *list)
@@ -212,6 +229,7 @@ static PyType_Slot history_slots[] = {
      "squeezed TrajectoryColumn, a slice or a list of ints one with a time dimension. Of the rows only the last\n"
      "num_keep_alive_refs are kept; an open start (`col[:-1]`) begins at the first that is."},
     {Py_tp_dealloc, CORE_SLOT(history_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(history_traverse)},
     {Py_tp_repr, CORE_SLOT(history_repr)},
     {Py_tp_iter, CORE_SLOT(history_iter)},
     {Py_tp_methods, history_methods},
@@ -222,6 +240,6 @@ static PyType_Slot history_slots[] = {
 PyType_Spec history_spec = {
     .name = "reverie._core.ColumnHistory",
     .basicsize = sizeof(history_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = history_slots,
 };

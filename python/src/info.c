@@ -35,8 +35,11 @@ static PyObject *waiting_list(const rv_table_info *info)
   for (size_t i = 0; out != NULL && i < info->num_waiting; i++) {
     const rv_waiting_caller *caller = &info->waiting[i];
     double remaining = caller->remaining_ns == INT64_MAX ? Py_HUGE_VAL : (double)caller->remaining_ns / 1e9;
-    PyObject *entry = Py_BuildValue("(NNiLLd)", text(caller->peer), PyBool_FromLong(caller->is_insert), (int)caller->reason,
-                                    (long long)caller->wanted, (long long)caller->waiting_ns, remaining);
+    PyObject *entry = Py_BuildValue("(NiiLLd)", text(caller->peer),
+                                    caller->is_insert   ? 0
+                                    : caller->is_change ? 2
+                                                        : 1,
+                                    (int)caller->reason, (long long)caller->wanted, (long long)caller->waiting_ns, remaining);
     if (entry == NULL || PyList_Append(out, entry) < 0) Py_CLEAR(out);
     Py_XDECREF(entry);
   }

@@ -1,6 +1,7 @@
 /* The module reverie._core: its state, its types, and the few functions that belong to none. */
 #define RV_PYTHON_IMPORTS_NUMPY
 #include "batch.h"
+#include "log.h"
 #include "tf_ops.h"
 
 /* ---- dtypes ---- */
@@ -182,6 +183,16 @@ static PyMethodDef module_methods[] = {
      "The same as `function(*arguments)`, for threads of TensorFlow's on whose result the main thread waits: Ctrl-C ends what "
      "waits "
      "in there, with CancelledError."},
+    {"take_log", log_take, METH_NOARGS,
+     "take_log()\n--\n\n"
+     "The next line that the library said: level (0 to 3), text, and how many lines before it were dropped. None: there are no "
+     "more; the caller's thread ends."},
+    {"settle_log", log_settle, METH_NOARGS,
+     "settle_log()\n--\n\nReturns when every line that was said before was handled, or none has been for a second, or after two "
+     "seconds."},
+    {"close_log", log_close, METH_NOARGS,
+     "close_log()\n--\n\nThe same, after five seconds at most; warnings and errors that were not handled go to stderr, and later "
+     "ones do."},
     {"settle_interrupts", core_settle_interrupts, METH_NOARGS,
      "settle_interrupts()\n--\n\n"
      "Before a call of TensorFlow's: a Ctrl-C that came earlier is Python's, and ends no wait in there."},

@@ -61,8 +61,10 @@ static PyObject *difference(const tree *node, PyObject *nest, const place *at);
 static PyObject *wrong_kind(const tree *node, PyObject *nest, const place *at)
 {
   PyObject *where = place_text(at), *is = type_name(Py_TYPE(nest)), *wanted = kind_text(node), *out = NULL;
+  const char *remedy =
+      node->kind == TREE_LEAF && (PyList_Check(nest) || PyTuple_CheckExact(nest)) ? "; numpy.asarray makes one of it" : "";
   if (where != NULL && is != NULL && wanted != NULL)
-    out = PyUnicode_FromFormat("%U is of type %U, but should be %U", where, is, wanted);
+    out = PyUnicode_FromFormat("%U is of type %U, but should be %U%s", where, is, wanted, remedy);
   Py_XDECREF(where);
   Py_XDECREF(is);
   Py_XDECREF(wanted);

@@ -72,7 +72,8 @@ static PyObject *batch_data(PyObject *object, void *closure)
 {
   (void)closure;
   PyObject *data = ((batch_object *)object)->data;
-  Py_INCREF(data);
+  if (data == NULL) PyErr_SetString(PyExc_RuntimeError, "this batch has no data: it is just being made, or being collected");
+  Py_XINCREF(data);
   return data;
 }
 
@@ -104,12 +105,14 @@ static PyObject *batch_reduce(PyObject *object, PyObject *none)
   if (module != NULL) make = PyObject_GetAttrString(module, "replay_batch");
   Py_XDECREF(module);
   PyObject *arrays[5] = {NULL};
-  bool ok = make != NULL;
+  PyObject *data = make == NULL ? NULL : batch_data(object, NULL);
+  bool ok = data != NULL;
   for (size_t i = 0; ok && i < 5; i++) ok = (arrays[i] = batch_array(object, (void *)(uintptr_t)i)) != NULL;
   if (ok)
-    out = Py_BuildValue("O(OLOOOOO)", make, self->data, (long long)self->table_size, arrays[0], arrays[1], arrays[2], arrays[3],
+    out = Py_BuildValue("O(OLOOOOO)", make, data, (long long)self->table_size, arrays[0], arrays[1], arrays[2], arrays[3],
                         arrays[4]);
   for (size_t i = 0; i < 5; i++) Py_XDECREF(arrays[i]);
+  Py_XDECREF(data);
   Py_XDECREF(make);
   return out;
 }
@@ -163,7 +166,10 @@ static PyGetSetDef batch_getset[] = {
     {"probabilities", batch_array, NULL, "Of each draw: float64 [B].", (void *)1},
     {"priorities", batch_array, NULL, "At the draw: float64 [B].", (void *)2},
     {"times_sampled", batch_array, NULL, "Draws of each item so far, this one included: int32 [B].", (void *)3},
-    {"lengths", batch_array, NULL, "Rows of each item's longest column, int64 [B], with unequal=\"pad\"; else None.", (void *)4},
+    {"lengths", batch_array, NULL,
+     "Rows of each item's longest column, int64 [B], with unequal=\"pad\"; else None. An item of add is one row, whatever its "
+     "shape.",
+     (void *)4},
     {"table_size", batch_table_size, NULL, "Items in the table at the last draw.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

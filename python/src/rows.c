@@ -1,4 +1,6 @@
 /* Client.add and Client.add_batch: rows into a table, without trajectories. */
+#include <stdio.h>
+
 #include "client.h"
 #include "convert.h"
 
@@ -92,7 +94,7 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
 }
 
 /* What is known of the table may be old: before it says no, it is fetched anew. */
-static int check_names(client_object *self, handle_object **handle, PyObject *table, const flat_rows *rows, int64_t *timeout_ms)
+static int check_names(client_object *self, handle_object **handle, PyObject *table, const flat_rows *rows, core_time *time)
 {
   for (int attempt = 0;; attempt++) {
     rv_error err;
@@ -103,35 +105,46 @@ static int check_names(client_object *self, handle_object **handle, PyObject *ta
       core_raise(self->state, &err);
       return -1;
     }
-    handle_object *fresh = client_handle(self, table, timeout_ms, NULL);
+    handle_object *fresh = client_handle(self, table, time, NULL);
     if (fresh == NULL) return -1;
     Py_DECREF((PyObject *)*handle);
     *handle = fresh;
   }
 }
 
-/* ---- add ---- */
-
-static void begin_wait(client_object *self, const flat_rows *rows, core_wait *wait, int64_t timeout_ms)
+/* To the error of data that the signature refuses: of rows where one is taken, and of one where rows are, it is the other call's. */
+static void name_other_call(const handle_object *handle, const flat_rows *rows, uint32_t more_dimensions, const char *words,
+                            rv_error *err)
 {
-  if (self->in_process && rows->bytes <= CLIENT_SMALL_BYTES) {
-    core_wait_begin_short(wait, timeout_ms, NULL);
-  } else {
-    core_wait_begin(wait, timeout_ms, NULL);
+  if (err->code != RV_INVALID_ARGUMENT || handle->num_specs != rows->n) return;
+  for (size_t i = 0; i < rows->n; i++) {
+    const rv_tensor *column = &rows->columns[i];
+    if (handle->ranks[i] < 0 || column->rank != (uint32_t)handle->ranks[i] + more_dimensions) return;
+    if (more_dimensions > 0 && column->shape[0] != rows->columns[0].shape[0]) return;
   }
+  size_t length = strlen(err->message);
+  snprintf(err->message + length, sizeof err->message - length, "; %s", words);
 }
 
-static PyObject *add(client_object *self, handle_object *handle, const flat_rows *rows, double priority, int64_t timeout_ms)
+/* ---- add ---- */
+
+static void begin_wait(client_object *self, const flat_rows *rows, core_wait *wait, const core_time *time)
+{
+  core_wait_begin_rest(wait, time, NULL, self->in_process && rows->bytes <= CLIENT_SMALL_BYTES);
+}
+
+static PyObject *add(client_object *self, handle_object *handle, const flat_rows *rows, double priority, const core_time *time)
 {
   rv_error err;
   uint64_t key;
   core_wait wait;
-  begin_wait(self, rows, &wait, timeout_ms);
+  begin_wait(self, rows, &wait, time);
   rv_code code =
       rv_client_add_named(self->client, handle->text, rows->naming, rows->columns, rows->n, priority, &key, &wait.wait, &err);
   core_wait_end(&wait, code);
-  if (code != RV_OK) return client_raise(self, handle, &wait, &err);
-  return PyLong_FromUnsignedLongLong(key);
+  if (code == RV_OK) return PyLong_FromUnsignedLongLong(key);
+  name_other_call(handle, rows, 1, "add takes one row, and add_batch rows along dimension 0", &err);
+  return client_raise(self, handle, &wait, &err);
 }
 
 static const char *const add_names[] = {"table", "data", "priority", "timeout"};
@@ -141,18 +154,18 @@ PyObject *client_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
 {
   client_object *self = (client_object *)object;
   PyObject *given[4];
-  int64_t timeout_ms;
+  core_time time;
   double priority = 1.0;
   if (client_check(self) < 0 || core_parse(&add_signature, args, nargs, kwnames, given) < 0) return NULL;
-  if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  if (core_time_begin(given[3], CLIENT_DEFAULT_TIMEOUT, &time) < 0) return NULL;
   if (given[2] != NULL && core_double(given[2], "priority", &priority) < 0) return NULL;
-  handle_object *handle = client_handle(self, given[0], &timeout_ms, NULL);
+  handle_object *handle = client_handle(self, given[0], &time, NULL);
   if (handle == NULL) return NULL;
   scratch s;
   flat_rows rows;
   scratch_init(&s);
-  bool ok = flatten(self, handle, given[1], &s, &rows) == 0 && check_names(self, &handle, given[0], &rows, &timeout_ms) == 0;
-  PyObject *out = ok ? add(self, handle, &rows, priority, timeout_ms) : NULL;
+  bool ok = flatten(self, handle, given[1], &s, &rows) == 0 && check_names(self, &handle, given[0], &rows, &time) == 0;
+  PyObject *out = ok ? add(self, handle, &rows, priority, &time) : NULL;
   if (out == NULL) client_explain(self, handle, given[1]);
   scratch_fini(&s);
   Py_DECREF((PyObject *)handle);
@@ -161,37 +174,163 @@ PyObject *client_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, 
 
 /* ---- add_batch ---- */
 
+static bool is_scalar(PyObject *value)
+{
+  return PyFloat_Check(value) || PyLong_Check(value) || PyComplex_Check(value) || PyUnicode_Check(value) ||
+         PyBytes_Check(value) || PyArray_IsScalar(value, Generic);
+}
+
+static int has_lists(PyObject *nest);
+
+static int has_lists_inside(PyObject *container)
+{
+  bool is_list = PyList_Check(container);
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  int found = 0;
+  if (PyDict_Check(container)) {
+    while (found == 0 && PyDict_Next(container, &at, &key, &value)) found = has_lists(value);
+    return found;
+  }
+  for (; found == 0 && at < (is_list ? PyList_Size(container) : PyTuple_Size(container)); at++) {
+    value = is_list ? PyList_GetItem(container, at) : PyTuple_GetItem(container, at);
+    if (at == 0 && is_scalar(value)) return 1;
+    found = has_lists(value);
+  }
+  return found;
+}
+
+/* Is there a list that begins with a number or a string? Of rows it can only be an array. -1 with an exception. */
+static int has_lists(PyObject *nest)
+{
+  if (!PyList_Check(nest) && !PyTuple_Check(nest) && !PyDict_Check(nest)) return 0;
+  if (Py_EnterRecursiveCall(" while looking for lists in the data")) return -1;
+  int found = has_lists_inside(nest);
+  Py_LeaveRecursiveCall();
+  return found;
+}
+
+/* The data with arrays in the place of lists (reverie/_lists.py); NULL with an exception. */
+static PyObject *with_arrays(client_object *self, const handle_object *handle, PyObject *data)
+{
+  PyObject *signature = (PyObject *)handle->signature;
+  if (signature == NULL || handle->signature->num_leaves != handle->num_specs) signature = Py_None;
+  PyObject *dtypes = PyList_New(0), *module = NULL, *out = NULL;
+  bool ok = dtypes != NULL;
+  for (size_t i = 0; ok && signature != Py_None && i < handle->num_specs; i++) {
+    PyObject *descr = (unsigned)handle->dtypes[i] < CORE_DTYPES ? (PyObject *)self->state->descr[handle->dtypes[i]] : NULL;
+    ok = PyList_Append(dtypes, descr == NULL ? Py_None : descr) == 0;
+  }
+  if (ok) module = PyImport_ImportModule("reverie._lists");
+  if (module != NULL) out = PyObject_CallMethod(module, "as_columns", "OOO", data, signature, dtypes);
+  Py_XDECREF(dtypes);
+  Py_XDECREF(module);
+  return out;
+}
+
+/* A new reference to what the container has in the place of the signature's child; NULL: nothing, or it is not quickly found, or
+ * with an exception. */
+static PyObject *find_part(const tree *node, size_t child, int kind, PyObject *container)
+{
+  PyObject *part = NULL;
+  if (kind == TREE_DICT && node->key != NULL && (size_t)PyDict_Size(container) == node->n) {
+    part = PyDict_GetItemWithError(container, node->key[child]);
+  } else if (kind == TREE_LIST && (size_t)PyList_Size(container) == node->n) {
+    part = PyList_GetItem(container, (Py_ssize_t)child);
+  } else if ((kind == TREE_TUPLE || (kind == TREE_NAMED && Py_TYPE(container) == node->type)) &&
+             (size_t)PyTuple_Size(container) == node->n) {
+    part = PyTuple_GetItem(container, (Py_ssize_t)child);
+  }
+  Py_XINCREF(part);
+  return part;
+}
+
+/* Has the data the structure of the signature, and nothing that may be a list in the place of a leaf? 0: it has not, or that is
+ * not quickly seen. -1 with an exception. */
+static int has_arrays_at_leaves(core_state *state, const tree *node, PyObject *data)
+{
+  int kind = tree_kind_of(state, data);
+  if (kind < 0 || kind == TREE_LEAF || node->kind == TREE_LEAF) return kind < 0 ? -1 : kind == (int)node->kind;
+  int found = 1;
+  for (size_t i = 0; found > 0 && i < node->n; i++) {
+    PyObject *part = find_part(node, i, kind, data);
+    if (part == NULL) return PyErr_Occurred() ? -1 : 0;
+    found = has_arrays_at_leaves(state, node->child[i], part);
+    Py_DECREF(part);
+  }
+  return found;
+}
+
+/* Can the data be flattened as it is, without a list that is a column? -1 with an exception. */
+static int is_of_arrays(const client_object *self, const handle_object *handle, PyObject *data)
+{
+  const structure_object *signature = handle->signature;
+  if (signature != NULL && signature->num_leaves == handle->num_specs)
+    return has_arrays_at_leaves(self->state, signature->root, data);
+  int lists = has_lists(data);
+  return lists < 0 ? -1 : lists == 0;
+}
+
+/* Flattens what the caller gave, lists as arrays. *data is replaced by what was flattened, which the scratch holds. */
+static int flatten_batch(client_object *self, handle_object *handle, PyObject **data, scratch *s, flat_rows *rows)
+{
+  int as_it_is = is_of_arrays(self, handle, *data);
+  if (as_it_is < 0) return -1;
+  if (as_it_is == 0) {
+    PyObject *arrays = with_arrays(self, handle, *data);
+    if (scratch_hold(s, arrays) < 0) return -1;
+    *data = arrays;
+  }
+  return flatten(self, handle, *data, s, rows);
+}
+
+/* `column 1 "obs"`, without a name where the data is an array. */
+static PyObject *column_text(const flat_rows *rows, size_t i)
+{
+  const char *const *names = structure_names(rows->structure);
+  if (names == NULL) return NULL;
+  return names[i][0] == '\0' ? PyUnicode_FromFormat("column %zu", i) : PyUnicode_FromFormat("column %zu \"%s\"", i, names[i]);
+}
+
+static int bad_leading(const flat_rows *rows, size_t i)
+{
+  const char *remedy = "add_batch takes arrays with the rows along dimension 0, and add takes one row";
+  const rv_tensor *column = &rows->columns[i], *first = &rows->columns[0];
+  PyObject *text = column_text(rows, i), *other = text == NULL ? NULL : column_text(rows, 0);
+  if (other != NULL && column->rank == 0)
+    PyErr_Format(PyExc_ValueError, "%U is a scalar; %s", text, remedy);
+  else if (other != NULL)
+    PyErr_Format(PyExc_ValueError, "%U has %lld rows, %U has %lld; %s", text, (long long)column->shape[0], other,
+                 (long long)first->shape[0], remedy);
+  Py_XDECREF(text);
+  Py_XDECREF(other);
+  return -1;
+}
+
 static int check_leading(const flat_rows *rows, size_t *n)
 {
   for (size_t i = 0; i < rows->n; i++) {
     const rv_tensor *column = &rows->columns[i];
-    if (column->rank == 0) {
-      PyErr_Format(PyExc_ValueError, "column %zu is a scalar; add_batch takes arrays with the rows along dimension 0", i);
-      return -1;
-    }
-    if (i > 0 && column->shape[0] != rows->columns[0].shape[0]) {
-      PyErr_Format(PyExc_ValueError, "column %zu has %lld rows, column 0 has %lld", i, (long long)column->shape[0],
-                   (long long)rows->columns[0].shape[0]);
-      return -1;
-    }
+    if (column->rank == 0 || column->shape[0] != rows->columns[0].shape[0]) return bad_leading(rows, i);
   }
   *n = (size_t)rows->columns[0].shape[0];
   return 0;
 }
 
 static PyObject *add_rows(client_object *self, handle_object *handle, const flat_rows *rows, size_t n, const double *priorities,
-                          int64_t timeout_ms)
+                          const core_time *time)
 {
   rv_error err;
   size_t added = 0;
   core_wait wait;
-  begin_wait(self, rows, &wait, timeout_ms);
+  begin_wait(self, rows, &wait, time);
   rv_code code = rv_client_add_batch_named(self->client, handle->text, rows->naming, rows->columns, rows->n, n, priorities, NULL,
                                            &added, &wait.wait, &err);
   core_wait_end(&wait, code);
   bool late = code == RV_DEADLINE_EXCEEDED && added > 0;
-  if (code != RV_OK && !late) return client_raise(self, handle, &wait, &err);
-  return PyLong_FromSize_t(added);
+  if (code == RV_OK || late) return PyLong_FromSize_t(added);
+  name_other_call(handle, rows, 0, "add_batch takes rows along dimension 0, and add takes one row", &err);
+  return client_raise(self, handle, &wait, &err);
 }
 
 static const char *const add_batch_names[] = {"table", "data", "priorities", "timeout"};
@@ -201,26 +340,26 @@ PyObject *client_add_batch(PyObject *object, PyObject *const *args, Py_ssize_t n
 {
   client_object *self = (client_object *)object;
   PyObject *given[4];
-  int64_t timeout_ms;
+  core_time time;
   if (client_check(self) < 0 || core_parse(&add_batch_signature, args, nargs, kwnames, given) < 0) return NULL;
-  if (core_timeout(given[3], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
-  handle_object *handle = client_handle(self, given[0], &timeout_ms, NULL);
+  if (core_time_begin(given[3], CLIENT_DEFAULT_TIMEOUT, &time) < 0) return NULL;
+  handle_object *handle = client_handle(self, given[0], &time, NULL);
   if (handle == NULL) return NULL;
   scratch s;
   flat_rows rows;
   size_t n;
-  PyObject *out = NULL;
+  PyObject *data = given[1], *out = NULL;
   scratch_init(&s);
-  if (flatten(self, handle, given[1], &s, &rows) == 0 && check_leading(&rows, &n) == 0 &&
-      check_names(self, &handle, given[0], &rows, &timeout_ms) == 0) {
+  if (flatten_batch(self, handle, &data, &s, &rows) == 0 && check_leading(&rows, &n) == 0 &&
+      check_names(self, &handle, given[0], &rows, &time) == 0) {
     const double *priorities = NULL;
     bool wants = given[2] != NULL && given[2] != Py_None;
     if (wants) priorities = client_priorities(given[2], &s, n, "row");
     if (n == 0) {
       out = wants && priorities == NULL ? NULL : PyLong_FromLong(0);
     } else if (!wants || priorities != NULL) {
-      out = add_rows(self, handle, &rows, n, priorities, timeout_ms);
-      if (out == NULL) client_explain(self, handle, given[1]);
+      out = add_rows(self, handle, &rows, n, priorities, &time);
+      if (out == NULL) client_explain(self, handle, data);
     }
   }
   scratch_fini(&s);

@@ -138,7 +138,7 @@ PyObject *into_structure(const structure_object *structure, PyObject *owned_list
     PyErr_NoMemory();
   } else {
     for (size_t i = 0; i < n; i++) leaves[i] = PyList_GetItem(owned_list, (Py_ssize_t)i);
-    out = tree_unflatten(structure->root, leaves);
+    out = tree_unflatten(structure->root, leaves, n);
   }
   PyMem_Free(leaves);
   Py_DECREF(owned_list);

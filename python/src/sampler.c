@@ -1,6 +1,7 @@
 /* The iterator behind Client.sample: one ReplaySample, or the list of its steps, at a time. */
 #include "sampler.h"
 
+#include "client/sampler.h"
 #include "convert.h"
 
 static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -20,7 +21,7 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
       core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) {
     return NULL;
   }
-  sampler_object *self = PyObject_New(sampler_object, type);
+  sampler_object *self = PyObject_GC_New(sampler_object, type);
   if (self == NULL) return NULL;
   self->state = state;
   self->sampler = NULL;
@@ -41,8 +42,12 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   Py_INCREF(table);
   self->table = table;
   self->structure = NULL;
+  self->named = false;
+  self->losses = 0;
+  self->held = NULL;
+  PyObject_GC_Track((PyObject *)self);
   rv_error err;
-  if (core_mutex_init(&self->mutex) < 0) {
+  if (core_mutex_init(&self->mutex, state, self->client->client) < 0) {
     Py_CLEAR(self);
   } else if (rv_cancel_new(&self->cancel, &err) != RV_OK) {
     core_raise(state, &err);
@@ -55,23 +60,36 @@ static void free_sampler(sampler_object *self)
 {
   rv_sampler *sampler = self->sampler;
   self->sampler = NULL;
+  if (self->held != NULL) rv_sample_unref(self->held);
+  self->held = NULL;
   if (sampler == NULL) return;
   Py_BEGIN_ALLOW_THREADS
   rv_sampler_free(sampler);
   Py_END_ALLOW_THREADS
 }
 
+static int sampler_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  sampler_object *self = (sampler_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->client);
+  Py_VISIT(self->table);
+  Py_VISIT((PyObject *)self->structure);
+  return 0;
+}
+
 static void sampler_dealloc(PyObject *object)
 {
   sampler_object *self = (sampler_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   free_sampler(self);
   rv_cancel_free(self->cancel);
   core_mutex_fini(&self->mutex);
   Py_XDECREF((PyObject *)self->client);
   Py_XDECREF(self->table);
   Py_XDECREF((PyObject *)self->structure);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
@@ -155,6 +173,28 @@ static PyObject *wrap(sampler_object *self, rv_sample *sample)
 
 /* ---- iteration ---- */
 
+static int look_at_signature(sampler_object *self)
+{
+  core_time time = {.given_ms = self->timeout_ms, .left_ms = self->timeout_ms};
+  handle_object *handle = client_handle(self->client, self->table, &time, self->cancel);
+  if (handle == NULL) return -1;
+  structure_object *old = self->structure;
+  Py_XINCREF((PyObject *)handle->signature);
+  self->structure = handle->signature;
+  self->losses = handle->losses;
+  self->named = true;
+  Py_DECREF((PyObject *)handle);
+  Py_XDECREF((PyObject *)old);
+  return 0;
+}
+
+/* A sample that came on another connection may be of a server whose tables call their columns otherwise. */
+static bool is_named(const sampler_object *self)
+{
+  return !self->named || rv_client_losses(self->client->client) == self->losses ||
+         rv_sampler_losses(self->sampler) == self->losses;
+}
+
 int sampler_open(sampler_object *self)
 {
   if (self->sampler != NULL) return 0;
@@ -163,15 +203,7 @@ int sampler_open(sampler_object *self)
     PyErr_Format(PyExc_ValueError, "num_samples (max_samples) must be at least 1, got %lld", (long long)self->max_samples);
     return -1;
   }
-  if (self->unpack) {
-    int64_t timeout_ms = self->timeout_ms;
-    handle_object *handle = client_handle(self->client, self->table, &timeout_ms, self->cancel);
-    if (handle == NULL) return -1;
-    Py_XINCREF((PyObject *)handle->signature);
-    self->structure = handle->signature;
-    self->unpack = false;
-    Py_DECREF((PyObject *)handle);
-  }
+  if (self->unpack && !self->named && look_at_signature(self) < 0) return -1;
   rv_sampler_config config = {
       .size = sizeof config,
       .table = core_text(self->table, "table"),
@@ -199,21 +231,29 @@ static void leave(sampler_object *self)
   core_unlock(&self->mutex);
 }
 
-static PyObject *next_locked(sampler_object *self)
+/* Takes the sample. */
+static PyObject *wrap_named(sampler_object *self, rv_sample *owned_sample)
+{
+  self->held = owned_sample;
+  if (!is_named(self) && look_at_signature(self) < 0) return NULL;
+  self->held = NULL;
+  PyObject *out = wrap(self, owned_sample);
+  rv_sample_unref(owned_sample);
+  return out;
+}
+
+static PyObject *next_locked(sampler_object *self, const core_time *time)
 {
   if (self->ended || sampler_open(self) < 0) return NULL;
   if (self->ended) return NULL; /* closed while it was opened */
-  rv_sample *sample = NULL;
+  rv_sample *sample = self->held;
+  if (sample != NULL) return wrap_named(self, sample);
   rv_error err;
   core_wait wait;
-  core_wait_begin_short(&wait, self->timeout_ms, NULL); /* what was fetched ahead is there at once */
+  core_wait_begin_rest(&wait, time, NULL, true); /* what was fetched ahead is there at once */
   rv_code code = rv_sampler_next(self->sampler, &wait.wait, &sample, &err);
   core_wait_end(&wait, code);
-  if (code == RV_OK) {
-    PyObject *out = wrap(self, sample);
-    rv_sample_unref(sample);
-    return out;
-  }
+  if (code == RV_OK) return wrap_named(self, sample);
   if (wait.raised) return NULL; /* by a signal handler; the sequence goes on */
   if (code != RV_DEADLINE_EXCEEDED) self->ended = true;
   if (code != RV_OUT_OF_RANGE) core_raise(self->state, &err);
@@ -223,8 +263,9 @@ static PyObject *next_locked(sampler_object *self)
 static PyObject *sampler_next(PyObject *object)
 {
   sampler_object *self = (sampler_object *)object;
-  if (core_lock(&self->mutex) < 0) return NULL;
-  PyObject *out = next_locked(self);
+  core_time time = {.given_ms = self->timeout_ms, .left_ms = self->timeout_ms};
+  if (core_lock_within(&self->mutex, &time) < 0) return NULL;
+  PyObject *out = next_locked(self, &time);
   leave(self);
   return out;
 }
@@ -309,6 +350,7 @@ static PyType_Slot sampler_slots[] = {
                 "samples a stream, the limiter's timeout in ms); with it, max_samples may be -1: no bound."},
     {Py_tp_new, CORE_SLOT(sampler_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(sampler_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(sampler_traverse)},
     {Py_tp_iter, CORE_SLOT(sampler_iter)},
     {Py_tp_iternext, CORE_SLOT(sampler_next)},
     {Py_tp_methods, sampler_methods},
@@ -317,6 +359,6 @@ static PyType_Slot sampler_slots[] = {
 PyType_Spec sampler_spec = {
     .name = "reverie._core.Sampler",
     .basicsize = sizeof(sampler_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = sampler_slots,
 };

@@ -10,7 +10,10 @@ typedef struct sampler_object {
   client_object *client;
   PyObject *table;
   structure_object *structure; /* NULL: flat lists */
-  rv_sampler *sampler;         /* made at the first next */
+  bool named;                  /* the structure is the signature's, if there is one, of the connection of `losses` */
+  uint64_t losses;
+  rv_sample *held;     /* the next, which could not be named in time; NULL: none */
+  rv_sampler *sampler; /* made at the first next */
   core_mutex mutex;
   rv_cancel *cancel; /* fired by close, for what waits before there is a sampler */
   int64_t max_samples;

@@ -26,13 +26,14 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   }
   config.delta_encoded = delta_encoded != 0;
   if (client_check((client_object *)client) < 0 || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
-  step_writer_object *self = PyObject_New(step_writer_object, type);
+  step_writer_object *self = PyObject_GC_New(step_writer_object, type);
   if (self == NULL) return NULL;
   self->state = state;
   self->writer = NULL;
   Py_INCREF(client);
   self->client = (client_object *)client;
-  if (core_mutex_init(&self->mutex) < 0) {
+  PyObject_GC_Track((PyObject *)self);
+  if (core_mutex_init(&self->mutex, state, self->client->client) < 0) {
     Py_DECREF((PyObject *)self);
     return NULL;
   }
@@ -47,10 +48,19 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   return (PyObject *)self;
 }
 
+static int step_writer_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->client);
+  return 0;
+}
+
 static void step_writer_dealloc(PyObject *object)
 {
   step_writer_object *self = (step_writer_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   rv_step_writer *writer = self->writer;
   if (writer != NULL) {
     Py_BEGIN_ALLOW_THREADS
@@ -59,7 +69,7 @@ static void step_writer_dealloc(PyObject *object)
   }
   core_mutex_fini(&self->mutex);
   Py_DECREF((PyObject *)self->client);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
@@ -69,9 +79,9 @@ typedef rv_code (*append_function)(rv_step_writer *writer, const rv_tensor *colu
 static PyObject *append(step_writer_object *self, PyObject *args, append_function function)
 {
   PyObject *list, *timeout;
-  int64_t timeout_ms;
+  core_time time;
   if (!PyArg_ParseTuple(args, "O!O:append", &PyList_Type, &list, &timeout)) return NULL;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  if (core_time_begin(timeout, RV_FOREVER, &time) < 0) return NULL;
   scratch s;
   scratch_init(&s);
   size_t n = (size_t)PyList_Size(list);
@@ -82,10 +92,10 @@ static PyObject *append(step_writer_object *self, PyObject *args, append_functio
     Py_INCREF(value);
     ok = scratch_hold(&s, value) == 0 && tensor_from_object(self->state, &s, value, RV_DTYPE_INVALID, &columns[i]) == 0;
   }
-  if (ok && (ok = core_lock(&self->mutex) == 0)) {
+  if (ok && (ok = core_lock_within(&self->mutex, &time) == 0)) {
     rv_error err;
     core_wait wait;
-    core_wait_begin(&wait, timeout_ms, NULL);
+    core_wait_begin_rest(&wait, &time, NULL, false);
     rv_code code = function(self->writer, columns, n, &wait.wait, &err);
     core_wait_end(&wait, code);
     core_unlock(&self->mutex);
@@ -107,15 +117,24 @@ static PyObject *step_writer_append_sequence(PyObject *object, PyObject *args)
   return append((step_writer_object *)object, args, rv_step_writer_append_sequence);
 }
 
+/* The lock was not to be had. A deadline's own error says that the item is queued. */
+static PyObject *raise_not_made(const step_writer_object *self)
+{
+  if (!PyErr_ExceptionMatches(self->state->errors[RV_DEADLINE_EXCEEDED])) return NULL;
+  PyErr_Clear();
+  return PyErr_Format(self->state->errors[RV_RESOURCE_EXHAUSTED],
+                      "the item was not made: another thread is in a call of this writer, which belongs to one thread at a time");
+}
+
 static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
 {
   step_writer_object *self = (step_writer_object *)object;
   PyObject *table, *given_priority, *structure, *timeout;
   unsigned num_timesteps;
   double priority;
-  int64_t timeout_ms;
+  core_time time;
   if (!PyArg_ParseTuple(args, "OIOOO:create_item", &table, &num_timesteps, &given_priority, &structure, &timeout)) return NULL;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
+  if (core_time_begin(timeout, RV_FOREVER, &time) < 0) return NULL;
   const char *const *names = NULL;
   uint64_t naming = 0;
   size_t num_names = 0;
@@ -125,10 +144,11 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
     naming = structure_naming((structure_object *)structure);
   }
   const char *text = core_text(table, "table");
-  if (text == NULL || core_double(given_priority, "priority", &priority) < 0 || core_lock(&self->mutex) < 0) return NULL;
+  if (text == NULL || core_double(given_priority, "priority", &priority) < 0) return NULL;
+  if (core_lock_within(&self->mutex, &time) < 0) return raise_not_made(self);
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin_rest(&wait, &time, NULL, false);
   rv_step_writer_name_columns(self->writer, names, num_names);
   rv_step_writer_set_naming(self->writer, naming);
   rv_code code = rv_step_writer_create_item(self->writer, text, num_timesteps, priority, &wait.wait, NULL, &err);
@@ -142,11 +162,11 @@ static PyObject *step_writer_create_item(PyObject *object, PyObject *args)
 static PyObject *step_writer_flush(PyObject *object, PyObject *timeout)
 {
   step_writer_object *self = (step_writer_object *)object;
-  int64_t timeout_ms;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || core_lock(&self->mutex) < 0) return NULL;
+  core_time time;
+  if (core_time_begin(timeout, RV_FOREVER, &time) < 0 || core_lock_within(&self->mutex, &time) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin_rest(&wait, &time, NULL, false);
   rv_code code = rv_step_writer_flush(self->writer, &wait.wait, &err);
   core_wait_end(&wait, code);
   core_unlock(&self->mutex);
@@ -169,12 +189,12 @@ static PyObject *step_writer_close(PyObject *object, PyObject *args)
   step_writer_object *self = (step_writer_object *)object;
   int retry;
   PyObject *timeout;
-  int64_t timeout_ms;
-  if (!PyArg_ParseTuple(args, "pO:close", &retry, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
-  if (core_lock(&self->mutex) < 0) return NULL;
+  core_time time;
+  if (!PyArg_ParseTuple(args, "pO:close", &retry, &timeout) || core_time_begin(timeout, RV_FOREVER, &time) < 0) return NULL;
+  if (core_lock_within(&self->mutex, &time) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, NULL);
+  core_wait_begin_rest(&wait, &time, NULL, false);
   rv_code code = rv_step_writer_close(self->writer, retry != 0, &wait.wait, &err);
   core_wait_end(&wait, code);
   core_unlock(&self->mutex);
@@ -235,6 +255,7 @@ static PyType_Slot step_writer_slots[] = {
                 "The C part of reverie.Writer. Waits until the server has said what its tables expect."},
     {Py_tp_new, CORE_SLOT(step_writer_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(step_writer_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(step_writer_traverse)},
     {Py_tp_methods, step_writer_methods},
     {Py_tp_getset, step_writer_getset},
     {0, NULL}};
@@ -242,6 +263,6 @@ static PyType_Slot step_writer_slots[] = {
 PyType_Spec step_writer_spec = {
     .name = "reverie._core.StepWriter",
     .basicsize = sizeof(step_writer_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = step_writer_slots,
 };

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "log.h"
 #include "scratch.h"
 #include "types.h"
 
@@ -145,6 +146,8 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                                    &journal, &memory_limit, &spill.path, &spill_bytes) ||
       parse_journal(journal, &journaled) < 0)
     return NULL;
+  rv_env env;
+  if (log_env(state, &env) < 0) return NULL;
   if (checkpointer != Py_None && !PyObject_TypeCheck(checkpointer, state->checkpointer_type)) {
     PyErr_SetString(PyExc_TypeError, "checkpointer must be a Checkpointer or None");
     return NULL;
@@ -170,6 +173,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     rv_store_config config = {.size = sizeof config,
                               .tables = tables,
                               .num_tables = n,
+                              .env = &env,
                               .gather_threads = gather_threads,
                               .memory_limit = memory_limit < 0 ? 0 : (size_t)memory_limit};
     ok = make(self, &config, checkpointer, &journaled) == 0;

@@ -6,7 +6,7 @@
 
 static stream_object *stream_around(core_state *state, client_object *client)
 {
-  stream_object *self = PyObject_New(stream_object, state->stream_type);
+  stream_object *self = PyObject_GC_New(stream_object, state->stream_type);
   if (self == NULL) return NULL;
   self->state = state;
   self->structured = NULL;
@@ -16,7 +16,8 @@ static stream_object *stream_around(core_state *state, client_object *client)
   self->generation = 0;
   Py_INCREF((PyObject *)client);
   self->client = client;
-  if (core_mutex_init(&self->mutex) == 0) return self;
+  PyObject_GC_Track((PyObject *)self);
+  if (core_mutex_init(&self->mutex, state, client->client) == 0) return self;
   Py_DECREF((PyObject *)self);
   return NULL;
 }
@@ -72,15 +73,24 @@ static void free_writer(stream_object *self)
   Py_END_ALLOW_THREADS
 }
 
+static int stream_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  stream_object *self = (stream_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->client);
+  return 0;
+}
+
 static void stream_dealloc(PyObject *object)
 {
   stream_object *self = (stream_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   free_writer(self);
   if (self->cancel != NULL) rv_cancel_free(self->cancel);
   core_mutex_fini(&self->mutex);
   Py_XDECREF((PyObject *)self->client);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
@@ -90,17 +100,33 @@ static int raise_closed(stream_object *self)
   return -1;
 }
 
-int stream_enter(stream_object *self)
+static int enter_within(stream_object *self, core_time *time)
 {
-  if (core_lock(&self->mutex) < 0) return -1;
+  if (core_lock_within(&self->mutex, time) < 0) return -1;
   if (!self->closed) return 0;
   core_unlock(&self->mutex);
   return raise_closed(self);
 }
 
+int stream_enter(stream_object *self)
+{
+  return enter_within(self, NULL);
+}
+
 int stream_enter_to_read(stream_object *self)
 {
   return core_lock(&self->mutex);
+}
+
+/* How many items were given up. */
+static size_t abandon_writer(stream_object *self)
+{
+  if (self->writer == NULL) return 0;
+  size_t given_up;
+  Py_BEGIN_ALLOW_THREADS
+  given_up = rv_writer_abandon(self->writer);
+  Py_END_ALLOW_THREADS
+  return given_up;
 }
 
 static void close_writer(stream_object *self)
@@ -137,14 +163,12 @@ int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t by
 
 PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
 {
-  if (stream_enter(self) < 0) return NULL;
+  core_time time = {.given_ms = timeout_ms, .left_ms = timeout_ms};
+  if (enter_within(self, &time) < 0) return NULL;
   rv_error err;
   core_wait wait;
   /* A flush a step seldom waits; with many threads, letting others have the GIL costs more than the whole step. */
-  if (keep > 0)
-    core_wait_begin_short(&wait, timeout_ms, self->cancel);
-  else
-    core_wait_begin(&wait, timeout_ms, self->cancel);
+  core_wait_begin_rest(&wait, &time, self->cancel, keep > 0);
   rv_code code = rv_writer_flush(self->writer, keep, &wait.wait, &err);
   core_wait_end(&wait, code);
   stream_leave(self);
@@ -154,10 +178,11 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
 
 PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms)
 {
-  if (stream_enter(self) < 0) return NULL;
+  core_time time = {.given_ms = timeout_ms, .left_ms = timeout_ms};
+  if (enter_within(self, &time) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, self->cancel);
+  core_wait_begin_rest(&wait, &time, self->cancel, false);
   rv_code code = self->structured != NULL ? rv_structured_writer_end_episode(self->structured, clear_buffers, &wait.wait, &err)
                                           : rv_writer_end_episode(self->writer, clear_buffers, &wait.wait, &err);
   core_wait_end(&wait, code);
@@ -180,17 +205,34 @@ PyObject *stream_status(stream_object *self)
                        (long long)status.bytes_sent, "reconnects", (long long)status.reconnects, "state", status.state);
 }
 
-PyObject *stream_close(stream_object *self)
+static PyObject *end(stream_object *self, bool quietly)
 {
+  size_t given_up = 0;
   self->closed = true;
   if (self->cancel != NULL) rv_cancel_fire(self->cancel);
   if (core_locked_here(&self->mutex)) {
-    self->close_on_leaving = true;
-    Py_RETURN_NONE;
+    self->close_on_leaving = true; /* which tells itself what is given up */
+    return PyLong_FromSize_t(0);
   }
   if (core_lock(&self->mutex) < 0) return NULL;
-  close_writer(self);
+  if (quietly)
+    given_up = abandon_writer(self);
+  else
+    close_writer(self);
   core_unlock(&self->mutex);
+  return PyLong_FromSize_t(given_up);
+}
+
+PyObject *stream_abandon(stream_object *self)
+{
+  return end(self, true);
+}
+
+PyObject *stream_close(stream_object *self)
+{
+  PyObject *given_up = end(self, false);
+  if (given_up == NULL) return NULL;
+  Py_DECREF(given_up);
   Py_RETURN_NONE;
 }
 
@@ -311,7 +353,10 @@ static PyObject *stream_py_end_episode(PyObject *object, PyObject *args)
 static PyObject *stream_py_close(PyObject *object, PyObject *none)
 {
   (void)none;
-  return stream_close((stream_object *)object);
+  PyObject *given_up = stream_abandon((stream_object *)object);
+  if (given_up == NULL) return NULL;
+  Py_DECREF(given_up);
+  Py_RETURN_NONE;
 }
 
 static PyMethodDef stream_methods[] = {
@@ -319,18 +364,20 @@ static PyMethodDef stream_methods[] = {
     {"create_item", stream_py_create_item, METH_VARARGS,
      "create_item($self, table, priority, structure, /)\n--\n\nAn item of the newest row; its key."},
     {"end_episode", stream_py_end_episode, METH_VARARGS, "end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
-    {"close", stream_py_close, METH_NOARGS, "close($self, /)\n--\n\nDrops what was not sent or confirmed."},
+    {"close", stream_py_close, METH_NOARGS,
+     "close($self, /)\n--\n\nDrops what was not sent or confirmed, silently: whoever waited for it has been told."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot stream_slots[] = {{Py_tp_doc, "Stream(client)\n--\n\nA writer of single steps, for Client.insert."},
                                      {Py_tp_new, CORE_SLOT(stream_tp_new)},
                                      {Py_tp_dealloc, CORE_SLOT(stream_dealloc)},
+                                     {Py_tp_traverse, CORE_SLOT(stream_traverse)},
                                      {Py_tp_methods, stream_methods},
                                      {0, NULL}};
 
 PyType_Spec stream_spec = {
     .name = "reverie._core.Stream",
     .basicsize = sizeof(stream_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = stream_slots,
 };

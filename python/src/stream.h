@@ -39,6 +39,8 @@ PyObject *stream_status(stream_object *self);
 /* Drops what was not sent or confirmed; a call that waits is cancelled, be it another thread's or one of this thread that a signal handler
  * interrupted, which then closes as it ends. The history can still be read while somebody holds a column of it. */
 PyObject *stream_close(stream_object *self);
+/* As stream_close, but logs nothing: how many items were given up, for the caller to tell; inside a call that is interrupted, 0. */
+PyObject *stream_abandon(stream_object *self);
 
 /* ---- rows that items refer to ---- */
 

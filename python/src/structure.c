@@ -142,7 +142,7 @@ static PyObject *structure_unflatten(PyObject *object, PyObject *sequence)
     PyErr_Format(PyExc_ValueError, "the structure has %zu leaves, got %zu", self->num_leaves, n);
   } else {
     for (size_t i = 0; i < n; i++) leaves[i] = PyList_GetItem(list, (Py_ssize_t)i);
-    out = tree_unflatten(self->root, leaves);
+    out = tree_unflatten(self->root, leaves, n);
   }
   PyMem_Free(leaves);
   Py_DECREF(list);

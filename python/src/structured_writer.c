@@ -61,10 +61,20 @@ static int structured_init(PyObject *object, PyObject *args, PyObject *kwargs)
   return 0;
 }
 
+static int structured_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  structured_object *self = (structured_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->stream);
+  Py_VISIT((PyObject *)self->step);
+  return 0;
+}
+
 static void structured_dealloc(PyObject *object)
 {
   structured_object *self = (structured_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   Py_XDECREF((PyObject *)self->stream);
   Py_XDECREF((PyObject *)self->step);
   freefunc release = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
@@ -234,6 +244,13 @@ static PyObject *structured_close(PyObject *object, PyObject *none)
   return stream_close(self->stream);
 }
 
+static PyObject *structured_abandon(PyObject *object, PyObject *none)
+{
+  (void)none;
+  structured_object *self = (structured_object *)object;
+  return self->stream == NULL ? PyLong_FromLong(0) : stream_abandon(self->stream);
+}
+
 static PyObject *structured_status(PyObject *object, PyObject *none)
 {
   (void)none;
@@ -283,10 +300,13 @@ static PyMethodDef structured_methods[] = {
     {"_status", structured_status, METH_NOARGS, "_status($self, /)\n--\n\n"},
     {"discard_failed", structured_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
+    {"_abandon", structured_abandon, METH_NOARGS,
+     "_abandon($self, /)\n--\n\nCloses without a word in the log; how many items were given up (0 inside a call)."},
     {"close", structured_close, METH_NOARGS,
-     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, and a flush or end_episode "
-     "that another thread is in,\n"
-     "or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent."},
+     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, which is logged, and a flush "
+     "or end_episode\n"
+     "that another thread is in, or that this one is in while a signal handler calls close, ends with CancelledError. "
+     "Idempotent."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef structured_getset[] = {
@@ -297,6 +317,7 @@ static PyType_Slot structured_slots[] = {
     {Py_tp_new, CORE_SLOT(structured_tp_new)},
     {Py_tp_init, CORE_SLOT(structured_init)},
     {Py_tp_dealloc, CORE_SLOT(structured_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(structured_traverse)},
     {Py_tp_methods, structured_methods},
     {Py_tp_getset, structured_getset},
     {0, NULL}};
@@ -304,6 +325,6 @@ static PyType_Slot structured_slots[] = {
 PyType_Spec structured_spec = {
     .name = "reverie._core.StructuredWriter",
     .basicsize = sizeof(structured_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = structured_slots,
 };

@@ -406,9 +406,15 @@ static rv_code choose(tf_source *source, tf_block *out, rv_error *err)
   if (n == 0 || (n < each && !source->ended)) return RV_OK;
   rv_code code = look_at_columns(source, err);
   if (code == RV_OK) code = count_steps(source, &out->steps, err);
-  if (code != RV_OK) return code;
-  size_t same = count_alike(source, n);
-  if (each > 1 && same < (n < each ? n : each)) return fail_unlike(source, err);
+  if (code != RV_OK) {
+    drop(source, 1); /* else the next call would find it again */
+    return code;
+  }
+  size_t same = count_alike(source, n), wanted = n < each ? n : each;
+  if (each > 1 && same < wanted) {
+    drop(source, wanted);
+    return fail_unlike(source, err);
+  }
   if (same < each && source->config.drop_remainder) {
     drop(source, source->num_held);
     out->going = false;
@@ -466,7 +472,10 @@ static rv_code next_in_rows(tf_source *source, tf_block *out, bool *made, rv_err
   if (code != RV_OK) return code;
   size_t n = source->rows->sink.taken;
   *made = n > 0 || !unlike;
-  if (unlike && n > 0) return fail_unlike(source, err);
+  if (unlike && n > 0) {
+    source->rows->sink.taken = 0;
+    return fail_unlike(source, err);
+  }
   *out = (tf_block){.going = n > 0 || !source->ended, .steps = 1};
   if (n < least(source) && source->ended && source->config.drop_remainder) {
     source->rows->sink.taken = 0;

@@ -41,7 +41,9 @@ typedef struct tf_block {
 
 /* The next block; an empty one (n is 0) when there is none for 100 ms. RV_OK: the source is the caller's alone until tf_source_done.
  * RV_DEADLINE_EXCEEDED: no sample came within timeout_ms, in one call or many; RV_CANCELLED: Ctrl-C came (interrupts.h). After these two the
- * sequence goes on; after any other error, also a deadline that the server says has passed, it has ended. */
+ * sequence goes on, as it does after samples that are not what the dataset was made for, or that cannot be put into one batch: those are left
+ * out, and there may be one error more than there are such batches. After what the server answers, also a deadline that it says has passed, the
+ * sequence has ended. */
 rv_code tf_source_next(tf_source *source, tf_block *out, rv_error *err);
 /* The leading sizes of all tensors of a block; returns how many. */
 int tf_source_leading(const tf_source *source, const tf_block *block, int64_t *sizes);

@@ -9,7 +9,8 @@ typedef struct writer_object {
   tree *root;            /* of all steps so far; NULL: none yet */
   size_t num_columns;
   PyObject *configs;      /* dict: path -> (num_keep_alive_refs, chunk_length), also for columns that may come */
-  PyObject *history;      /* the nest of history columns; NULL: to be made */
+  PyObject *history;      /* tuple: its columns; NULL: to be made */
+  PyObject *flat;         /* a plain dict of them, where that is their nest; NULL: to be made, or another nest */
   structure_object *item; /* of the last item's trajectory */
   PyObject *item_table;   /* the client knows that this table has such items */
 } writer_object;
@@ -27,6 +28,7 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   self->root = NULL;
   self->num_columns = 0;
   self->history = NULL;
+  self->flat = NULL;
   self->item = NULL;
   self->item_table = NULL;
   self->configs = PyDict_New();
@@ -66,11 +68,26 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
   return 0;
 }
 
+static int writer_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  writer_object *self = (writer_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->stream);
+  Py_VISIT(self->configs);
+  Py_VISIT(self->history);
+  Py_VISIT(self->flat);
+  Py_VISIT((PyObject *)self->item);
+  Py_VISIT(self->item_table);
+  return 0;
+}
+
 static void writer_dealloc(PyObject *object)
 {
   writer_object *self = (writer_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   Py_XDECREF(self->history);
+  Py_XDECREF(self->flat);
   Py_XDECREF((PyObject *)self->stream);
   Py_XDECREF((PyObject *)self->item);
   Py_XDECREF(self->item_table);
@@ -140,6 +157,7 @@ static int grow(writer_object *self, PyObject *data)
   }
   if (self->num_columns == before) return bad;
   Py_CLEAR(self->history);
+  Py_CLEAR(self->flat);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *paths = tree_paths(self->root, self->num_columns);
@@ -325,9 +343,7 @@ static PyObject *writer_flush(PyObject *object, PyObject *args)
   PyObject *timeout;
   int64_t timeout_ms;
   if (!PyArg_ParseTuple(args, "IO:_flush", &keep, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
-  if (writer_enter(self) < 0) return NULL;
-  stream_leave(self->stream);
-  return stream_flush(self->stream, keep, timeout_ms);
+  return check_made(self) < 0 ? NULL : stream_flush(self->stream, keep, timeout_ms);
 }
 
 static PyObject *writer_end_episode(PyObject *object, PyObject *args)
@@ -337,8 +353,7 @@ static PyObject *writer_end_episode(PyObject *object, PyObject *args)
   PyObject *timeout;
   int64_t timeout_ms;
   if (!PyArg_ParseTuple(args, "pO:_end_episode", &clear_buffers, &timeout)) return NULL;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || writer_enter(self) < 0) return NULL;
-  stream_leave(self->stream);
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || check_made(self) < 0) return NULL;
   return stream_end_episode(self->stream, clear_buffers != 0, timeout_ms);
 }
 
@@ -375,6 +390,13 @@ static PyObject *writer_close(PyObject *object, PyObject *none)
   return stream_close(self->stream);
 }
 
+static PyObject *writer_abandon(PyObject *object, PyObject *none)
+{
+  (void)none;
+  writer_object *self = (writer_object *)object;
+  return self->stream == NULL ? PyLong_FromLong(0) : stream_abandon(self->stream);
+}
+
 static PyObject *writer_status(PyObject *object, PyObject *none)
 {
   (void)none;
@@ -394,21 +416,36 @@ static PyObject *writer_discard(PyObject *object, PyObject *none)
 
 /* ---- attributes ---- */
 
-static PyObject *make_history(writer_object *self)
+static PyObject *make_columns(writer_object *self)
 {
   PyObject *paths = tree_paths(self->root, self->num_columns);
-  PyObject **columns = PyMem_Calloc(self->num_columns + 1, sizeof *columns);
-  bool ok = paths != NULL && columns != NULL;
-  for (size_t i = 0; ok && i < self->num_columns; i++) {
-    columns[i] = history_new(self->stream, (uint32_t)i, PyList_GetItem(paths, (Py_ssize_t)i));
-    ok = columns[i] != NULL;
+  Py_ssize_t n = paths == NULL ? 0 : PyList_Size(paths);
+  PyObject *columns = paths == NULL ? NULL : PyTuple_New(n);
+  for (Py_ssize_t i = 0; columns != NULL && i < n; i++) {
+    PyObject *column = history_new(self->stream, (uint32_t)i, PyList_GetItem(paths, i));
+    if (column == NULL || PyTuple_SetItem(columns, i, column) < 0) Py_CLEAR(columns);
   }
-  PyObject *out = ok ? tree_unflatten(self->root, columns) : NULL;
-  for (size_t i = 0; columns != NULL && i < self->num_columns; i++) Py_XDECREF(columns[i]);
-  if (columns == NULL) PyErr_NoMemory();
-  PyMem_Free(columns);
   Py_XDECREF(paths);
+  return columns;
+}
+
+/* A nest of its own for each caller, who may change it. */
+static PyObject *nest_of_columns(const writer_object *self, PyObject *columns)
+{
+  size_t n = (size_t)PyTuple_Size(columns);
+  PyObject **leaves = PyMem_Malloc((n + 1) * sizeof *leaves);
+  if (leaves == NULL) return PyErr_NoMemory();
+  for (size_t i = 0; i < n; i++) leaves[i] = PyTuple_GetItem(columns, (Py_ssize_t)i);
+  PyObject *out = tree_unflatten(self->root, leaves, n);
+  PyMem_Free(leaves);
   return out;
+}
+
+static bool is_flat(const tree *root)
+{
+  bool flat = root->type == &PyDict_Type;
+  for (size_t i = 0; flat && i < root->n; i++) flat = root->child[i]->kind == TREE_LEAF;
+  return flat;
 }
 
 static PyObject *writer_history(PyObject *object, void *closure)
@@ -418,9 +455,20 @@ static PyObject *writer_history(PyObject *object, void *closure)
   if (self->num_columns == 0) {
     return PyErr_Format(self->state->errors[RV_FAILED_PRECONDITION], "the history has no columns yet: append a step first");
   }
-  if (self->history == NULL) self->history = make_history(self);
-  Py_XINCREF(self->history);
-  return self->history;
+  if (self->flat != NULL) return PyDict_Copy(self->flat); /* four times as quick as a new nest */
+  for (int attempt = 0; attempt < 2; attempt++) {
+    if (self->history == NULL && (self->history = make_columns(self)) == NULL) return NULL;
+    PyObject *columns = Py_NewRef(self->history);
+    PyObject *out = nest_of_columns(self, columns);
+    bool whole = (size_t)PyTuple_Size(columns) == self->num_columns; /* a container of the user's may let another thread append */
+    Py_DECREF(columns);
+    bool keep = out != NULL && whole && is_flat(self->root) && self->flat == NULL;
+    if (keep && (self->flat = PyDict_Copy(out)) == NULL) Py_CLEAR(out);
+    if (out == NULL || whole) return out;
+    Py_DECREF(out);
+  }
+  PyErr_SetString(PyExc_RuntimeError, "the history got new columns while it was read");
+  return NULL;
 }
 
 static PyObject *writer_episode_steps(PyObject *object, void *closure)
@@ -475,24 +523,28 @@ static PyMethodDef writer_methods[] = {
     {"_status", writer_status, METH_NOARGS, "_status($self, /)\n--\n\n"},
     {"discard_failed", writer_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
+    {"_abandon", writer_abandon, METH_NOARGS,
+     "_abandon($self, /)\n--\n\nCloses without a word in the log; how many items were given up (0 inside a call)."},
     {"close", writer_close, METH_NOARGS,
-     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, and a flush or end_episode "
-     "that another thread is in,\n"
-     "or that this one is in while a signal handler calls close, ends with CancelledError. Idempotent."},
+     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, which is logged, and a flush "
+     "or end_episode\n"
+     "that another thread is in, or that this one is in while a signal handler calls close, ends with CancelledError. "
+     "Idempotent."},
     {NULL, NULL, 0, NULL}};
 
-static PyGetSetDef writer_getset[] = {{"history", writer_history, NULL,
-                                       "The columns so far, in the nest of the data: index them to make the columns of an item.",
-                                       NULL},
-                                      {"episode_steps", writer_episode_steps, NULL, "Completed steps of this episode.", NULL},
-                                      {"step_is_open", writer_step_is_open, NULL, "Was the last append a partial step?", NULL},
-                                      {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef writer_getset[] = {
+    {"history", writer_history, NULL,
+     "The columns so far, in the nest of the data, a new one each time: index them to make the columns of an item.", NULL},
+    {"episode_steps", writer_episode_steps, NULL, "Completed steps of this episode.", NULL},
+    {"step_is_open", writer_step_is_open, NULL, "Was the last append a partial step?", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot writer_slots[] = {
     {Py_tp_doc, "TrajectoryWriter(client, num_keep_alive_refs, ...)\n--\n\nThe C part of reverie.TrajectoryWriter."},
     {Py_tp_new, CORE_SLOT(writer_tp_new)},
     {Py_tp_init, CORE_SLOT(writer_init)},
     {Py_tp_dealloc, CORE_SLOT(writer_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(writer_traverse)},
     {Py_tp_methods, writer_methods},
     {Py_tp_getset, writer_getset},
     {0, NULL}};
@@ -500,6 +552,6 @@ static PyType_Slot writer_slots[] = {
 PyType_Spec writer_spec = {
     .name = "reverie._core.TrajectoryWriter",
     .basicsize = sizeof(writer_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = writer_slots,
 };

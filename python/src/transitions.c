@@ -59,7 +59,7 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
   }
   const char *text = core_text(table, "table");
   if (text == NULL || client_check((client_object *)client) < 0) return NULL;
-  transitions_object *self = PyObject_New(transitions_object, type);
+  transitions_object *self = PyObject_GC_New(transitions_object, type);
   if (self == NULL) return NULL;
   self->state = state;
   self->transitions = NULL;
@@ -70,6 +70,7 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
   self->client = (client_object *)client;
   Py_INCREF(structure);
   self->structure = (structure_object *)structure;
+  PyObject_GC_Track((PyObject *)self);
   scratch s;
   scratch_init(&s);
   rv_error err;
@@ -79,7 +80,7 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
                                   .columns = columns_of(&s, self->structure, next, stack),
                                   .num_columns = self->structure->num_leaves,
                                   .naming = structure_naming(self->structure)};
-  bool ok = core_mutex_init(&self->mutex) == 0 && config.columns != NULL;
+  bool ok = core_mutex_init(&self->mutex, state, self->client->client) == 0 && config.columns != NULL;
   if (ok && (rv_cancel_new(&self->cancel, &err) != RV_OK ||
              rv_transitions_new(self->client->client, &config, &self->transitions, &err) != RV_OK)) {
     core_raise(state, &err);
@@ -90,10 +91,20 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
   return (PyObject *)self;
 }
 
+static int transitions_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  transitions_object *self = (transitions_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->client);
+  Py_VISIT((PyObject *)self->structure);
+  return 0;
+}
+
 static void transitions_dealloc(PyObject *object)
 {
   transitions_object *self = (transitions_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   rv_transitions *transitions = self->transitions;
   if (transitions != NULL) {
     Py_BEGIN_ALLOW_THREADS
@@ -104,16 +115,16 @@ static void transitions_dealloc(PyObject *object)
   core_mutex_fini(&self->mutex);
   Py_DECREF((PyObject *)self->structure);
   Py_DECREF((PyObject *)self->client);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
 /* ---- one thread at a time ---- */
 
 /* -1 with FailedPreconditionError if it is closed. */
-static int enter(transitions_object *self)
+static int enter(transitions_object *self, core_time *time)
 {
-  if (core_lock(&self->mutex) < 0) return -1;
+  if (core_lock_within(&self->mutex, time) < 0) return -1;
   if (!self->closed) return 0;
   core_unlock(&self->mutex);
   PyErr_SetString(self->state->errors[RV_FAILED_PRECONDITION],
@@ -174,12 +185,30 @@ static rv_tensor *tensors_of(transitions_object *self, PyObject *data, scratch *
   return ok ? columns : NULL;
 }
 
+/* Python's, NumPy's, or an array or tensor without dimensions: 1, else 0. -1 with an exception. */
+static int is_one_number(PyObject *given)
+{
+  if (PyFloat_Check(given) || PyLong_Check(given) || PyArray_CheckScalar(given)) return 1;
+  PyObject *dimensions = PyObject_GetAttrString(given, "ndim");
+  if (dimensions == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  bool none = PyLong_Check(dimensions) && PyLong_AsLong(dimensions) == 0;
+  Py_DECREF(dimensions);
+  PyErr_Clear(); /* so many that they are none of ours */
+  return none;
+}
+
 /* One for each environment: all the same, or as given. 0; -1 with an exception. */
 static int priorities_of(const transitions_object *self, PyObject *given, scratch *s, const double **out)
 {
   *out = NULL;
   if (given == Py_None) return 0;
-  if (!PyFloat_Check(given) && !PyLong_Check(given)) {
+  int one_number = is_one_number(given);
+  if (one_number < 0) return -1;
+  if (one_number == 0) {
     *out = client_priorities(given, s, self->num_envs, "environment");
     return *out == NULL ? -1 : 0;
   }
@@ -198,22 +227,19 @@ static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssi
 {
   transitions_object *self = (transitions_object *)object;
   PyObject *given[3];
-  int64_t timeout_ms;
+  core_time time;
   if (core_parse(&add_signature, args, nargs, kwnames, given) < 0) return NULL;
-  if (core_timeout(given[2], CLIENT_DEFAULT_TIMEOUT, &timeout_ms) < 0) return NULL;
+  if (core_time_begin(given[2], CLIENT_DEFAULT_TIMEOUT, &time) < 0) return NULL;
   scratch s;
   scratch_init(&s);
   size_t bytes = 0;
   const double *priorities;
   rv_tensor *columns = tensors_of(self, given[0], &s, &bytes);
   bool ok = columns != NULL && priorities_of(self, given[1], &s, &priorities) == 0;
-  if (ok && (ok = enter(self) == 0)) {
+  if (ok && (ok = enter(self, &time) == 0)) {
     rv_error err;
     core_wait wait;
-    if (self->client->in_process && bytes <= CLIENT_SMALL_BYTES)
-      core_wait_begin_short(&wait, timeout_ms, self->cancel);
-    else
-      core_wait_begin(&wait, timeout_ms, self->cancel);
+    core_wait_begin_rest(&wait, &time, self->cancel, self->client->in_process && bytes <= CLIENT_SMALL_BYTES);
     rv_code code =
         rv_transitions_add(self->transitions, columns, self->structure->num_leaves, priorities, NULL, &wait.wait, &err);
     core_wait_end(&wait, code);
@@ -229,11 +255,11 @@ static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssi
 static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
 {
   transitions_object *self = (transitions_object *)object;
-  int64_t timeout_ms;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || enter(self) < 0) return NULL;
+  core_time time;
+  if (core_time_begin(timeout, RV_FOREVER, &time) < 0 || enter(self, &time) < 0) return NULL;
   rv_error err;
   core_wait wait;
-  core_wait_begin(&wait, timeout_ms, self->cancel);
+  core_wait_begin_rest(&wait, &time, self->cancel, false);
   rv_code code = rv_transitions_flush(self->transitions, &wait.wait, &err);
   core_wait_end(&wait, code);
   leave(self);
@@ -284,12 +310,13 @@ static PyType_Slot transitions_slots[] = {
      "The C part of reverie.Transitions. following[i] is the leaf that leaf i is the next of, or -1; stack[i] its frames."},
     {Py_tp_new, CORE_SLOT(transitions_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(transitions_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(transitions_traverse)},
     {Py_tp_methods, transitions_methods},
     {0, NULL}};
 
 PyType_Spec transitions_spec = {
     .name = "reverie._core.Transitions",
     .basicsize = sizeof(transitions_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = transitions_slots,
 };

@@ -2,8 +2,7 @@
 
 #define MAX_DEPTH 200
 
-/* A tree_kind, a leaf where the object cannot even be asked whether it is a mapping; -1 with an exception such as Ctrl-C. */
-static int kind_of(core_state *state, PyObject *nest)
+int tree_kind_of(core_state *state, PyObject *nest)
 {
   if (PyDict_Check(nest)) return TREE_DICT;
   if (PyTuple_Check(nest))
@@ -62,7 +61,8 @@ static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int de
 static int add_child(core_state *state, tree *node, PyObject *key, PyObject *value, size_t *num_leaves, int depth)
 {
   if (reserve(node, node->n + 1) < 0) return -1;
-  tree *child = build(state, value, num_leaves, depth);
+  size_t counted = *num_leaves; /* numbers are used up only by what is in the tree in the end */
+  tree *child = build(state, value, &counted, depth);
   if (child == NULL) return -1;
   node->child[node->n] = child;
   if (node->key != NULL) {
@@ -71,6 +71,7 @@ static int add_child(core_state *state, tree *node, PyObject *key, PyObject *val
     node->order[node->n] = node->n;
   }
   node->n++;
+  *num_leaves = counted;
   return 0;
 }
 
@@ -210,7 +211,7 @@ static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int de
     PyErr_Format(PyExc_ValueError, "the data is nested more than %d deep", MAX_DEPTH);
     return NULL;
   }
-  int kind = kind_of(state, nest);
+  int kind = tree_kind_of(state, nest);
   if (kind < 0) return NULL;
   tree *node = PyMem_Calloc(1, sizeof *node);
   if (node == NULL) {
@@ -231,7 +232,10 @@ static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int de
 
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves)
 {
-  return build(state, nest, num_leaves, 0);
+  size_t counted = *num_leaves;
+  tree *root = build(state, nest, &counted, 0);
+  if (root != NULL) *num_leaves = counted;
+  return root;
 }
 
 /* ---- flattening ---- */
@@ -315,24 +319,26 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
 }
 
 /* Of attrs: under the names that its class takes them by. */
-static PyObject *unflatten_dict(const tree *node, PyObject *const *leaves)
+static PyObject *unflatten_dict(const tree *node, PyObject *const *leaves, size_t num_leaves)
 {
   PyObject *out = PyDict_New();
-  for (size_t at = 0; out != NULL && at < node->n; at++) {
+  size_t n = node->n; /* a growing tree may grow while containers of the user's are made */
+  for (size_t at = 0; out != NULL && at < n; at++) {
     size_t i = node->order[at];
     PyObject *key = node->alias == NULL ? node->key[i] : PyList_GetItem(node->alias, (Py_ssize_t)i);
-    PyObject *value = tree_unflatten(node->child[i], leaves);
+    PyObject *value = tree_unflatten(node->child[i], leaves, num_leaves);
     if (key == NULL || value == NULL || PyDict_SetItem(out, key, value) < 0) Py_CLEAR(out);
     Py_XDECREF(value);
   }
   return out;
 }
 
-static PyObject *unflatten_tuple(const tree *node, PyObject *const *leaves)
+static PyObject *unflatten_tuple(const tree *node, PyObject *const *leaves, size_t num_leaves)
 {
-  PyObject *out = PyTuple_New((Py_ssize_t)node->n);
-  for (size_t i = 0; out != NULL && i < node->n; i++) {
-    PyObject *value = tree_unflatten(node->child[i], leaves);
+  size_t n = node->n;
+  PyObject *out = PyTuple_New((Py_ssize_t)n);
+  for (size_t i = 0; out != NULL && i < n; i++) {
+    PyObject *value = tree_unflatten(node->child[i], leaves, num_leaves);
     if (value == NULL || PyTuple_SetItem(out, (Py_ssize_t)i, value) < 0) Py_CLEAR(out);
   }
   return out;
@@ -356,31 +362,32 @@ static PyObject *convert(const tree *node, PyObject *owned_plain)
   return out;
 }
 
-PyObject *tree_unflatten(const tree *node, PyObject *const *leaves)
+PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_leaves)
 {
   switch (node->kind) {
   case TREE_LEAF: {
-    PyObject *leaf = leaves[node->leaf] != NULL ? leaves[node->leaf] : Py_None;
+    PyObject *leaf = node->leaf < num_leaves && leaves[node->leaf] != NULL ? leaves[node->leaf] : Py_None;
     Py_INCREF(leaf);
     return leaf;
   }
   case TREE_DICT: {
-    PyObject *out = unflatten_dict(node, leaves);
+    PyObject *out = unflatten_dict(node, leaves, num_leaves);
     if (node->type == &PyDict_Type || out == NULL) return out;
     if (PyObject_HasAttrString((PyObject *)node->type, "__missing__")) return out; /* a defaultdict takes no dict first */
     return convert(node, out);
   }
   case TREE_MAPPING:
-  case TREE_ATTRS: return convert(node, unflatten_dict(node, leaves));
-  case TREE_NAMED: return convert(node, unflatten_tuple(node, leaves));
+  case TREE_ATTRS: return convert(node, unflatten_dict(node, leaves, num_leaves));
+  case TREE_NAMED: return convert(node, unflatten_tuple(node, leaves, num_leaves));
   case TREE_TUPLE: {
-    PyObject *out = unflatten_tuple(node, leaves);
+    PyObject *out = unflatten_tuple(node, leaves, num_leaves);
     return node->type == &PyTuple_Type ? out : convert(node, out);
   }
   case TREE_LIST: {
-    PyObject *out = PyList_New((Py_ssize_t)node->n);
-    for (size_t i = 0; out != NULL && i < node->n; i++) {
-      PyObject *value = tree_unflatten(node->child[i], leaves);
+    size_t n = node->n;
+    PyObject *out = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; out != NULL && i < n; i++) {
+      PyObject *value = tree_unflatten(node->child[i], leaves, num_leaves);
       if (value == NULL || PyList_SetItem(out, (Py_ssize_t)i, value) < 0) Py_CLEAR(out);
     }
     return node->type == &PyList_Type ? out : convert(node, out);
@@ -463,7 +470,7 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
   case TREE_DICT: return PyDict_Check(nest) ? match_keyed(state, node, nest, visit, context) : 0;
   case TREE_MAPPING:
   case TREE_ATTRS: {
-    int kind = kind_of(state, nest);
+    int kind = tree_kind_of(state, nest);
     if (kind < 0) return -1;
     return kind == (int)node->kind ? match_keyed(state, node, nest, visit, context) : 0;
   }
@@ -529,7 +536,7 @@ static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *
 static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
   if (nest == Py_None) return 0;
-  int kind = kind_of(state, nest);
+  int kind = tree_kind_of(state, nest);
   if (kind < 0) return -1;
   bool sequences = (kind == TREE_LIST || kind == TREE_TUPLE || kind == TREE_NAMED) &&
                    (node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED);

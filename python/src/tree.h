@@ -28,15 +28,18 @@ typedef struct tree {
   size_t leaf;     /* TREE_LEAF: its number */
 } tree;
 
-/* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception. */
+/* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception, and *num_leaves as it was. */
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves);
 void tree_free(tree *node); /* NULL is fine */
+
+/* A tree_kind; a leaf where the object cannot even be asked whether it is a mapping. -1 with an exception such as Ctrl-C. */
+int tree_kind_of(core_state *state, PyObject *nest);
 
 /* Writes new references to the nest's leaves to `leaves`, by number. 1; 0 if the nest has another shape (nothing is written
  * then that would have to be dropped); -1 with an exception. */
 int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves);
-/* A nest of the leaves (borrowed). NULL with an exception. */
-PyObject *tree_unflatten(const tree *node, PyObject *const *leaves);
+/* A nest of the leaves (borrowed); None for a leaf of a higher number, with which a tree grew meanwhile. NULL with an exception. */
+PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_leaves);
 /* A list of the leaves' paths: tuples of keys, indices and field names. */
 PyObject *tree_paths(const tree *node, size_t num_leaves);
 
@@ -45,7 +48,8 @@ PyObject *tree_paths(const tree *node, size_t num_leaves);
 typedef int (*tree_visit)(void *context, size_t leaf, PyObject *value);
 int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context);
 /* Adds what the nest has and the tree lacks, numbering new leaves from *num_leaves on. -1 with an exception: structure_error
- * where a leaf would become a container or the other way round. Parts that were added before the error stay. */
+ * where a leaf would become a container or the other way round. Parts that were added before the error stay, and
+ * only their leaves have numbers. */
 int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves);
 
 #endif

@@ -69,6 +69,20 @@ void core_wait_begin(core_wait *wait, int64_t timeout_ms, rv_cancel *cancel)
   let_go(wait);
 }
 
+int core_time_begin(PyObject *seconds, int64_t otherwise, core_time *out)
+{
+  int code = core_timeout(seconds, otherwise, &out->given_ms);
+  out->left_ms = out->given_ms;
+  return code;
+}
+
+void core_wait_begin_rest(core_wait *wait, const core_time *time, rv_cancel *cancel, bool briefly)
+{
+  core_wait_begin_short(wait, time->left_ms, cancel);
+  wait->wait.given_ms = time->given_ms;
+  if (!briefly) let_go(wait);
+}
+
 static int raise_late(void *exception)
 {
   PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);

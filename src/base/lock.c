@@ -56,6 +56,13 @@ static void note_given(const rv_mutex *mutex)
   num_held--;
 }
 
+void rv_mutex_check_none_held(void)
+{
+  if (num_held == 0) return;
+  fprintf(stderr, "\"%s\" is held where no lock may be\n", held[num_held - 1]->name);
+  abort();
+}
+
 #else
 static void check_order(const rv_mutex *mutex)
 {
@@ -69,6 +76,7 @@ static void note_given(const rv_mutex *mutex)
 {
   (void)mutex;
 }
+void rv_mutex_check_none_held(void) {}
 #endif
 
 void rv_mutex_init(rv_mutex *mutex, rv_lock_rank rank, const char *name)

@@ -9,6 +9,8 @@
 
 /* A lock may be taken only while every lock held has a lower rank. */
 typedef enum rv_lock_rank {
+  RV_RANK_TURN = 1,    /* whoever does a loop's work */
+  RV_RANK_STATUS = 5,  /* a writer's stream, while somebody looks at it */
   RV_RANK_CLIENT = 10, /* client, writer, sampler: state shared with the I/O thread */
   RV_RANK_IO = 15,     /* threads that clients share */
   RV_RANK_SERVER = 20, /* server: connections, writer sessions */
@@ -30,6 +32,8 @@ void rv_mutex_init(rv_mutex *mutex, rv_lock_rank rank, const char *name);
 void rv_mutex_fini(rv_mutex *mutex);
 void rv_mutex_lock(rv_mutex *mutex);
 bool rv_mutex_trylock(rv_mutex *mutex);
+/* In builds that check locks: stops the process where this thread holds one. */
+void rv_mutex_check_none_held(void);
 void rv_mutex_unlock(rv_mutex *mutex);
 
 /* A condition on the monotonic clock. */

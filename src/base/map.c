@@ -273,8 +273,3 @@ bool rv_map_remove(rv_map *map, uint64_t key)
     rebuild(map, (map->now.mask + 1) / 4);
   return true;
 }
-
-size_t rv_map_memory(const rv_map *map)
-{
-  return map->memory;
-}

@@ -41,6 +41,9 @@ rv_code rv_map_put(rv_map *map, uint64_t key, uint32_t value);
 /* false: it was absent. */
 bool rv_map_remove(rv_map *map, uint64_t key);
 void rv_map_clear(rv_map *map); /* keeps nothing */
-size_t rv_map_memory(const rv_map *map);
+static inline size_t rv_map_memory(const rv_map *map)
+{
+  return map->memory;
+}
 
 #endif

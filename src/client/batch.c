@@ -17,6 +17,7 @@ enum { FREE_BATCHES_MAX = 4, KEPT_CAPACITY_MAX = 65536, STACK_COLUMNS = 32 };
 
 static void free_memory(rv_batch *batch)
 {
+  free(batch->shapes);
   free(batch->draws);
   free(batch->infos);
   free(batch);
@@ -86,6 +87,8 @@ void rv_batch_free(rv_batch *batch)
 {
   if (batch == NULL || rv_client_check(batch->client, NULL) != RV_OK) return;
   rv_draws_release(batch->draws, batch->size);
+  free(batch->shapes);
+  batch->shapes = NULL;
   give_back(batch);
 }
 
@@ -147,11 +150,16 @@ rv_code rv_batch_finish(rv_batch *batch, const char *table, rv_unequal unequal, 
   const rv_layout *first = batch->draws[0].trajectory->layout, *other = NULL;
   for (size_t i = 0; i < batch->size; i++) {
     const rv_layout *layout = batch->draws[i].trajectory->layout;
-    if (layout != first && (other == NULL || !rv_layouts_same_rows(layout, first))) other = layout;
+    if (layout != first && (other == NULL || !rv_layouts_can_be_padded(layout, first))) other = layout;
     rv_sample_info_of_draw(&batch->draws[i], &batch->infos[i]);
   }
   batch->one_layout = other == NULL;
-  if (batch->one_layout || unequal != RV_UNEQUAL_ERROR) return RV_OK;
+  if (batch->one_layout || unequal == RV_UNEQUAL_LIST) return RV_OK;
+  if (unequal == RV_UNEQUAL_PAD) {
+    size_t bytes = (rv_batch_num_columns(batch) + 1) * RV_MAX_RANK * sizeof *batch->shapes;
+    batch->shapes = malloc(bytes);
+    return batch->shapes == NULL ? rv_fail_memory(err, bytes) : RV_OK;
+  }
   return rv_fail_unequal(err, table, NULL, first, other);
 }
 
@@ -204,28 +212,36 @@ rv_layout *rv_batch_layout(const rv_batch *batch)
   return batch->one_layout ? batch->draws[0].trajectory->layout : NULL;
 }
 
+/* What is in a batch is only known once it is drawn. */
+#define DRAWN "all of the batch count as sampled"
+
 /* Columns of the items at 0 and i that padding cannot make one. */
 static rv_code fail_rows(const rv_batch *batch, size_t column, size_t i, rv_error *err)
 {
   const rv_trajectory *first = batch->draws[0].trajectory, *other = batch->draws[i].trajectory;
   if (first->num_columns != other->num_columns)
     return rv_fail(err, RV_FAILED_PRECONDITION,
-                   "items 0 and %zu of the batch have %u and %u columns, so they cannot be padded; give the table a signature, "
-                   "which refuses the wrong ones when they are inserted",
+                   "items 0 and %zu of the batch have %u and %u columns, so they cannot be padded (" DRAWN "); give the table a "
+                   "signature, which refuses the wrong ones when they are inserted",
                    i, (unsigned)first->num_columns, (unsigned)other->num_columns);
   const rv_chunk_column *a = first->columns[column].spec, *b = other->columns[column].spec;
   char one[96], another[96];
-  return rv_fail(
-      err, RV_FAILED_PRECONDITION,
-      "column %zu is of rows %s in item 0 of the batch and %s in item %zu, which padding cannot make one; give the table "
-      "a signature, which refuses the wrong ones when they are inserted, or sample item by item (unequal=\"list\")",
-      column, rv_format_spec(one, sizeof one, a->dtype, (int32_t)a->rank, a->shape),
-      rv_format_spec(another, sizeof another, b->dtype, (int32_t)b->rank, b->shape), i);
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "column %zu is of rows %s in item 0 of the batch and %s in item %zu, which padding cannot make one (" DRAWN
+                 "); give the table "
+                 "a signature, which refuses the wrong ones when they are inserted, or sample item by item (unequal=\"list\")",
+                 column, rv_format_spec(one, sizeof one, a->dtype, (int32_t)a->rank, a->shape),
+                 rv_format_spec(another, sizeof another, b->dtype, (int32_t)b->rank, b->shape), i);
 }
 
 static bool same_rows(const rv_chunk_column *a, const rv_chunk_column *b)
 {
   return a == b || (a->dtype == b->dtype && a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
+}
+
+static bool can_be_padded(const rv_batch *batch, const rv_chunk_column *a, const rv_chunk_column *b)
+{
+  return same_rows(a, b) || (batch->shapes != NULL && a->dtype == b->dtype && a->rank == b->rank);
 }
 
 /* The longest item's column; *squeezed if it is so in all of them. */
@@ -238,11 +254,43 @@ static rv_code widest(const rv_batch *batch, size_t column, const rv_trajectory_
   if (batch->one_layout) return RV_OK;
   for (size_t i = 1; i < batch->size; i++) {
     const rv_trajectory *trajectory = batch->draws[i].trajectory;
-    if (trajectory->num_columns != rv_batch_num_columns(batch) || !same_rows(trajectory->columns[column].spec, (*out)->spec))
+    if (trajectory->num_columns != rv_batch_num_columns(batch) ||
+        !can_be_padded(batch, trajectory->columns[column].spec, (*out)->spec))
       return fail_rows(batch, column, i, err);
     *squeezed &= trajectory->columns[column].squeeze;
     if (trajectory->columns[column].length > (*out)->length) *out = &trajectory->columns[column];
   }
+  return RV_OK;
+}
+
+/* What every row of that column fits into; NULL: they are all alike. */
+static const int64_t *padded_shape(const rv_batch *batch, size_t column)
+{
+  if (batch->shapes == NULL) return NULL;
+  const rv_chunk_column *first = batch->draws[0].trajectory->columns[column].spec;
+  int64_t *shape = &batch->shapes[column * RV_MAX_RANK];
+  bool alike = true;
+  memcpy(shape, first->shape, first->rank * sizeof *shape);
+  for (size_t i = 1; i < batch->size; i++) {
+    const rv_chunk_column *spec = batch->draws[i].trajectory->columns[column].spec;
+    for (uint32_t d = 0; d < first->rank; d++) {
+      alike = alike && spec->shape[d] == shape[d];
+      if (spec->shape[d] > shape[d]) shape[d] = spec->shape[d];
+    }
+  }
+  return alike ? NULL : shape;
+}
+
+static rv_code set_shape(rv_sample_column *column, const int64_t *shape, size_t num_items, rv_error *err)
+{
+  size_t bytes = rv_dtype_size(column->dtype);
+  bool over = __builtin_mul_overflow(bytes, (size_t)column->length, &bytes) || __builtin_mul_overflow(bytes, num_items, &bytes);
+  for (uint32_t d = 0; d < column->rank; d++) over = over || __builtin_mul_overflow(bytes, (size_t)shape[d], &bytes);
+  if (over)
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "%zu items, padded to the largest of them, are more than fits in memory",
+                   num_items);
+  column->shape = shape;
+  column->bytes = bytes;
   return RV_OK;
 }
 
@@ -251,7 +299,9 @@ rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *
   const rv_trajectory_column *found = NULL;
   bool squeezed = false;
   rv_code code = widest(batch, column, &found, &squeezed, err);
-  return code == RV_OK ? rv_sample_column_fill(out, found, found->length, squeezed, batch->size, err) : code;
+  if (code == RV_OK) code = rv_sample_column_fill(out, found, found->length, squeezed, batch->size, err);
+  const int64_t *shape = code == RV_OK ? padded_shape(batch, column) : NULL;
+  return shape != NULL ? set_shape(out, shape, batch->size, err) : code;
 }
 
 rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_error *err)
@@ -272,11 +322,56 @@ static rv_code check_size(const rv_batch *batch, size_t column, size_t size, rv_
   return code;
 }
 
+static size_t elements(const int64_t *shape, uint32_t rank)
+{
+  size_t count = 1;
+  for (uint32_t d = 0; d < rank; d++) count *= (size_t)shape[d];
+  return count;
+}
+
+/* One array into the corner of a larger one of as many dimensions, one or more. */
+static void place(uint8_t *into, const int64_t *shape, const uint8_t *from, const int64_t *own, uint32_t rank, size_t size)
+{
+  if (rank == 1) {
+    memcpy(into, from, (size_t)own[0] * size);
+    return;
+  }
+  size_t step = elements(shape + 1, rank - 1) * size, own_step = elements(own + 1, rank - 1) * size;
+  for (int64_t i = 0; i < own[0]; i++)
+    place(into + (size_t)i * step, shape + 1, from + (size_t)i * own_step, own + 1, rank - 1, size);
+}
+
+static rv_code gather_padded(rv_batch *batch, uint32_t column, const rv_sample_column *shown, uint8_t *out, rv_error *err)
+{
+  size_t size = rv_dtype_size(shown->dtype), row_bytes = elements(shown->shape, shown->rank) * size, largest = 0;
+  for (size_t i = 0; i < batch->size; i++) {
+    const rv_trajectory_column *own = &batch->draws[i].trajectory->columns[column];
+    size_t bytes = (size_t)own->length * own->spec->row_bytes;
+    if (bytes > largest) largest = bytes;
+  }
+  uint8_t *rows = malloc(largest);
+  if (rows == NULL && largest > 0) return rv_fail_memory(err, largest);
+  memset(out, 0, shown->bytes);
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < batch->size && code == RV_OK; i++) {
+    const rv_trajectory_column *own = &batch->draws[i].trajectory->columns[column];
+    const rv_chunk_column *spec = own->spec;
+    if (spec->row_bytes == 0) continue;
+    code = rv_draws_gather(&batch->draws[i], 1, column, own->length, rows, err);
+    for (int64_t r = 0; r < own->length && code == RV_OK; r++)
+      place(out + (i * (size_t)shown->length + (size_t)r) * row_bytes, shown->shape, rows + (size_t)r * spec->row_bytes,
+            spec->shape, spec->rank, size);
+  }
+  free(rows);
+  return code;
+}
+
 rv_code rv_batch_gather(rv_batch *batch, size_t column, void *out, size_t size, rv_error *err)
 {
   rv_sample_column shown;
   rv_code code = check_size(batch, column, size, &shown, err);
   if (code != RV_OK || size == 0) return code;
+  if (padded_shape(batch, column) != NULL) return gather_padded(batch, (uint32_t)column, &shown, out, err);
   return rv_draws_gather(batch->draws, batch->size, (uint32_t)column, shown.length, out, err);
 }
 

@@ -10,6 +10,7 @@ struct rv_batch {
   rv_sample_info *infos;
   size_t size, capacity;
   bool one_layout; /* all items look alike */
+  int64_t *shapes; /* of the columns' rows, RV_MAX_RANK of each, for those that padding makes alike; NULL: none are to be */
   rv_batch *next;  /* in the client's list of free ones */
 };
 

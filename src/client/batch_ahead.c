@@ -44,15 +44,22 @@ static uint64_t changes_of(rv_client *client)
   return atomic_load_explicit(&client->changes, memory_order_acquire);
 }
 
+static int64_t within_age(int64_t ns)
+{
+  return ns < 0 ? 0 : smaller(ns, AGE_MAX_NS);
+}
+
+/* A caller begins before he has the stream: another thread may have been given a batch of it since, as may he himself by `fetch`, if less
+ * than he wanted. Then he did nothing in between. */
 static void note_time(rv_batch_ahead *ahead, int64_t now)
 {
-  int64_t since = smaller(now - ahead->asked_ns, AGE_MAX_NS), own = smaller(now - ahead->given_ns, AGE_MAX_NS);
+  int64_t since = within_age(now - ahead->asked_ns), own = within_age(now - ahead->given_ns);
   ahead->interval_ns += (since - ahead->interval_ns) / 8;
   ahead->own_ns += (own - ahead->own_ns) / 8;
   ahead->asked_ns = now;
 }
 
-/* Samples to have on their way. */
+/* Samples to have on their way, at least one batch. */
 static int64_t window(const rv_batch_ahead *ahead)
 {
   int64_t batches = smaller(AHEAD_NS / (ahead->own_ns + 1), ON_ITS_WAY_NS / (ahead->interval_ns + 1)) + 1;
@@ -74,7 +81,7 @@ static void note_age(rv_batch_ahead *ahead, int64_t now, int64_t now_window)
 static bool is_of_use(const rv_batch_ahead *ahead, const char *table, size_t want, int64_t now)
 {
   return want == ahead->want && rv_batch_ahead_is_for(ahead, table) && now - ahead->oldest_ns < AGE_MAX_NS &&
-         changes_of(ahead->sampler->client) == ahead->changes;
+         changes_of(ahead->sampler->client) == ahead->changes && rv_client_losses(ahead->sampler->client) == ahead->losses;
 }
 
 size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws)
@@ -101,6 +108,7 @@ static void begin(rv_batch_ahead *ahead, rv_client *client)
 {
   ahead->handed_out = ahead->renewed_at = ahead->widest = 0;
   ahead->renewed_ns = ahead->oldest_ns = ahead->asked_ns;
+  ahead->losses = rv_client_losses(client);
   rv_sampler common = {.client = client,
                        .table = strdup(ahead->table),
                        .max_samples = INT64_MAX,
@@ -128,7 +136,7 @@ void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *t
     ahead->given_ns = rv_monotonic_ns(patience->env);
     return;
   }
-  note_time(ahead, patience->begun_ns);
+  if (patience->begun_ns != ahead->asked_ns) note_time(ahead, patience->begun_ns); /* else `fetch` did */
   ahead->given_ns = rv_monotonic_ns(patience->env);
   ahead->item_bytes = bytes / count;
   if (bytes > BYTES_MAX || ++ahead->in_a_row < HABIT) return;

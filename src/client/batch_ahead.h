@@ -17,6 +17,7 @@ typedef struct rv_batch_ahead {
   size_t want;
   unsigned in_a_row;
   uint64_t changes;    /* the client's, when the last batch was given out */
+  uint64_t losses;     /* rv_client_losses, when the sampler was made */
   int64_t asked_ns;    /* when it was asked for */
   int64_t interval_ns; /* from one to the next, about */
   int64_t given_ns;    /* when the last one was given out */
@@ -33,7 +34,7 @@ typedef struct rv_batch_ahead {
 bool rv_batch_ahead_is_for(const rv_batch_ahead *ahead, const char *table);
 /* Takes what was drawn ahead, at most `want`, and waits for the rest while that is promising; returns how many there are, the
  * caller's to release. Fewer than `want`: nothing is drawn ahead any more. Nothing is given out that was drawn before a change that
- * this client made and that has been confirmed, or longer ago than a second. */
+ * this client made and that has been confirmed, or longer ago than a second, or on a connection that is lost. */
 size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws);
 /* A batch of so many items of that table was drawn by a request of its own, begun with `patience`, and took so many bytes. */
 void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *table, size_t count, size_t bytes,

@@ -204,7 +204,7 @@ static rv_code take_stream(rv_client *client, const char *table, batch_stream **
   if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
   stream->client = client;
   stream->task.run = begin_request;
-  rv_gate_init(&stream->gate);
+  rv_gate_init_at(&stream->gate, client->loop, client->channel);
   rv_receiver_init(&stream->receiver, client, false);
   *out = stream;
   return RV_OK;
@@ -222,7 +222,7 @@ static void give_back(batch_stream *stream, bool usable)
   rv_mutex_unlock(&client->mutex);
   if (keep) return;
   rv_batch_ahead_fini(&stream->ahead);
-  rv_loop_call(client->loop, drop_stream, stream);
+  rv_loop_run(client->loop, drop_stream, stream);
 }
 
 void rv_batch_streams_free(rv_client *client)
@@ -234,7 +234,7 @@ void rv_batch_streams_free(rv_client *client)
     if (link == NULL) return;
     batch_stream *stream = RV_CONTAINER(link, batch_stream, link);
     rv_batch_ahead_fini(&stream->ahead);
-    rv_loop_call(client->loop, drop_stream, stream);
+    rv_loop_run(client->loop, drop_stream, stream);
   }
 }
 
@@ -285,7 +285,7 @@ static rv_code ask(batch_stream *stream, rv_patience *patience, rv_error *err)
         (stream->request.poll ? RV_ROUND_TRIP_NS : stream->request.timeout_ms * MILLISECOND + WAY_BACK_LEAST_NS);
     if (longer.deadline_ns < answered_ns) longer.deadline_ns = answered_ns;
   }
-  rv_loop_post(stream->client->loop, &stream->task);
+  rv_gate_ask(&stream->gate, &stream->task, &longer);
   rv_code gave_up = rv_gate_wait(&stream->gate, &longer, err);
   patience->asked_ns = longer.asked_ns;
   patience->interrupted = longer.interrupted;

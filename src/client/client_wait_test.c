@@ -74,6 +74,28 @@ static void a_long_wait_is_logged(void **state)
   assert_non_null(strstr(logged, "waits for rain"));
 }
 
+static void a_timeout_says_what_the_caller_gave(void **state)
+{
+  (void)state;
+  static const struct {
+    rv_wait wait;
+    const char *said;
+  } cases[] = {{{.timeout_ms = 3000}, "timed out after 3 s: waits for rain"},
+               {{.timeout_ms = 2999, .given_ms = 3000}, "timed out after 3 s: waits for rain"},
+               {{.timeout_ms = 0, .given_ms = 250}, "timed out after 0.25 s: waits for rain"},
+               {{.timeout_ms = 0}, "timed out after 0 s: waits for rain"},
+               {{.timeout_ms = 2000000}, "timed out after 2000 s: waits for rain"},
+               {{.timeout_ms = 1234567001}, "timed out after 1234567.001 s: waits for rain"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    rv_env env = env_of_tests(true);
+    rv_patience patience;
+    rv_error err;
+    rv_patience_begin(&patience, &env, &cases[i].wait, describe, "rain");
+    assert_int_equal(rv_patience_late(&patience, &err), RV_DEADLINE_EXCEEDED);
+    assert_string_equal(err.message, cases[i].said);
+  }
+}
+
 static bool after_three(void *context)
 {
   int *asked = context;
@@ -189,6 +211,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(an_open_gate_lets_one_wait_through),
                                      cmocka_unit_test(a_long_wait_is_logged),
+                                     cmocka_unit_test(a_timeout_says_what_the_caller_gave),
                                      cmocka_unit_test(an_interrupted_wait_ends),
                                      cmocka_unit_test(a_caller_is_told_before_it_waits_and_only_then),
                                      cmocka_unit_test(a_cancellation_ends_a_wait_and_every_later_one),

@@ -19,7 +19,7 @@ static const char *journal_reason(const rv_server_info *server, char *out, size_
 static const char *other_reason(const rv_server_info *server, const rv_table_info *info, bool insert, char *out, size_t capacity)
 {
   for (size_t i = 0; i < info->num_waiting; i++) {
-    if (info->waiting[i].is_insert != insert) continue;
+    if (info->waiting[i].is_insert != insert || info->waiting[i].is_change) continue;
     if (info->waiting[i].reason == RV_WAIT_JOURNAL) return journal_reason(server, out, capacity);
     if (info->waiting[i].reason == RV_WAIT_MEMORY) return "waits for the server's memory (memory_limit)";
   }

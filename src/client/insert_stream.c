@@ -210,7 +210,7 @@ void rv_insert_stream_free(rv_insert_stream *stream)
 
 void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_status *out)
 {
-  char channel[160], why[128];
+  char channel[320], why[128];
   rv_channel_state(stream->channel, channel, sizeof channel);
   rv_mutex_lock(&stream->mutex);
   *out = stream->status;
@@ -220,6 +220,6 @@ void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_stat
   if (why[0] == '\0') {
     snprintf(out->state, sizeof out->state, "%s", channel);
   } else {
-    snprintf(out->state, sizeof out->state, "%.80s; the last stream ended with %.100s", channel, why);
+    snprintf(out->state, sizeof out->state, "%s; the last stream ended with %s", channel, why);
   }
 }

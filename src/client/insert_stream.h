@@ -144,7 +144,7 @@ typedef struct rv_insert_stream_status {
   uint64_t unsent, unconfirmed;
   uint64_t bytes_sent;
   uint64_t reconnects;
-  char state[256]; /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
+  char state[512]; /* "connected to ...", "connecting to ... (connection refused, attempt 3)", "idle" */
 } rv_insert_stream_status;
 void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_status *out);
 

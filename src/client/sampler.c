@@ -75,6 +75,12 @@ rv_code rv_sampler_take_into(rv_sampler *sampler, rv_sink *sink, size_t each, si
   return code;
 }
 
+uint64_t rv_sampler_losses(rv_sampler *sampler)
+{
+  bool may_lose = sampler->ops->losses != NULL && rv_client_check(sampler->client, NULL) == RV_OK;
+  return may_lose ? sampler->ops->losses(sampler) : 0;
+}
+
 int64_t rv_sampler_window(rv_sampler *sampler)
 {
   return rv_client_check(sampler->client, NULL) == RV_OK ? sampler->ops->window(sampler) : 0;

@@ -10,7 +10,8 @@ typedef struct rv_sampler_ops {
   rv_code (*take_into)(rv_sampler *sampler, rv_sink *sink, size_t each, size_t most, const rv_wait *wait, bool *unlike,
                        rv_error *err); /* NULL: every sample is taken with `next` */
   int64_t (*window)(rv_sampler *sampler);
-  void (*cancel)(rv_sampler *sampler); /* any thread */
+  uint64_t (*losses)(rv_sampler *sampler); /* rv_sampler_losses */
+  void (*cancel)(rv_sampler *sampler);     /* any thread */
   void (*free)(rv_sampler *sampler);
 } rv_sampler_ops;
 
@@ -48,6 +49,9 @@ void rv_sampler_has_waited(rv_sampler *sampler, const rv_patience *patience);
  * counts as given, and is never more than `each`. */
 rv_code rv_sampler_take_into(rv_sampler *sampler, rv_sink *sink, size_t each, size_t most, const rv_wait *wait, bool *unlike,
                              rv_error *err);
+
+/* The rv_client_losses of when the sample that `next` gave last came, which may have been a while ago. The consumer's. */
+uint64_t rv_sampler_losses(rv_sampler *sampler);
 
 /* Those over a server can. */
 static inline bool rv_sampler_can_take_into(const rv_sampler *sampler)

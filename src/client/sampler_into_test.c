@@ -163,12 +163,13 @@ static void *consume(void *context)
   return NULL;
 }
 
+/* Once the consumer waits for more: before that he copies without the mutex. */
 static size_t taken_while_asleep(fixture *f)
 {
   for (;; usleep(1000)) {
     rv_mutex_lock(&f->sampler->mutex);
     bool asleep = f->sampler->pour != NULL;
-    size_t taken = f->sink.taken;
+    size_t taken = asleep ? f->sink.taken : 0;
     rv_mutex_unlock(&f->sampler->mutex);
     if (asleep) return taken;
   }
@@ -178,7 +179,7 @@ static consumer *start(consumer *c, fixture *f, size_t each)
 {
   *c = (consumer){.f = f, .each = each};
   pthread_create(&c->thread, NULL, consume, c);
-  assert_int_equal(taken_while_asleep(f), f->sink.taken);
+  taken_while_asleep(f);
   return c;
 }
 

@@ -55,6 +55,7 @@ static rv_code await_draw(local_sampler *sampler, int64_t limiter_ns, rv_patienc
   char reason[256] = "";
   patience->describe = describe;
   patience->context = waiter;
+  patience->memory = rv_table_memory(waiter->table); /* what it waits for may wait for that */
   for (;;) {
     bool cancelled, opened;
     if (is_complete(sampler, &cancelled)) return RV_OK;

@@ -60,9 +60,19 @@ static void wake(rv_remote_sampler *sampler)
   rv_gate_open(&sampler->gate);
 }
 
+static void note_connection(rv_remote_sampler *sampler)
+{
+  uint64_t losses = rv_client_losses(sampler->common.client);
+  if (losses == sampler->losses.now) return;
+  sampler->losses.before = sampler->losses.now;
+  sampler->losses.now = losses;
+  sampler->losses.since = sampler->handed_out + (int64_t)sampler->count;
+}
+
 rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, bool *due)
 {
   rv_mutex_lock(&sampler->mutex);
+  note_connection(sampler);
   size_t poured = sampler->pour == NULL ? 0 : rv_remote_sampler_pour(sampler, draws, n);
   rv_code code = reserve_ready(sampler, n - poured);
   for (size_t i = poured; i < n && code == RV_OK; i++)
@@ -195,10 +205,14 @@ static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *
     rv_mutex_lock(&sampler->mutex);
     rv_remote_sampler_end_waiting(sampler);
     rv_code seen = look(sampler, out, &taken, err);
-    if (seen == RV_OK && !taken && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, patience, NULL);
+    bool waits = seen == RV_OK && !taken && code == RV_OK;
+    if (waits) rv_remote_sampler_begin_waiting(sampler, patience, NULL);
     bool must = seen == RV_OK && rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
-    rv_remote_sampler_tell(sampler, must);
+    if (waits && must)
+      rv_gate_ask(&sampler->gate, &sampler->pump, patience);
+    else
+      rv_remote_sampler_tell(sampler, must);
     if (seen != RV_OK || taken) return seen;
     if (code != RV_OK) return rv_error_copy(err, &gave_up);
     code = rv_gate_wait(&sampler->gate, patience, &gave_up); /* then one more look */
@@ -286,6 +300,15 @@ static rv_code next(rv_sampler *common, const rv_wait *wait, rv_sample **out, rv
   return code == RV_OK ? rv_sample_new_received(&draw, out, err) : code;
 }
 
+static uint64_t losses(rv_sampler *common)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_mutex_lock(&sampler->mutex);
+  uint64_t of_last = sampler->handed_out > sampler->losses.since ? sampler->losses.now : sampler->losses.before;
+  rv_mutex_unlock(&sampler->mutex);
+  return of_last;
+}
+
 static void cancel(rv_sampler *common)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
@@ -306,7 +329,7 @@ static void close_streams(void *context)
 static void free_sampler(rv_sampler *common)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
-  rv_loop_call(common->client->loop, close_streams, sampler); /* behind a pump that is posted */
+  rv_loop_run(common->client->loop, close_streams, sampler); /* behind a pump that is posted */
   rv_remote_sampler_unref(sampler);
 }
 
@@ -320,8 +343,12 @@ static int64_t window(rv_sampler *common)
   return each * common->num_streams;
 }
 
-static const rv_sampler_ops ops = {
-    .next = next, .take_into = rv_remote_sampler_take_into, .window = window, .cancel = cancel, .free = free_sampler};
+static const rv_sampler_ops ops = {.next = next,
+                                   .take_into = rv_remote_sampler_take_into,
+                                   .window = window,
+                                   .losses = losses,
+                                   .cancel = cancel,
+                                   .free = free_sampler};
 
 static void init_streams(void *context)
 {
@@ -342,10 +369,11 @@ rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, 
   sampler->common.ops = &ops;
   atomic_init(&sampler->refs, 1);
   rv_mutex_init(&sampler->mutex, RV_RANK_CLIENT, "sampler");
-  rv_gate_init(&sampler->gate);
+  rv_gate_init_at(&sampler->gate, sampler->common.client->loop, sampler->common.client->channel);
   sampler->pump.run = pump;
   sampler->window = 1;
-  rv_loop_call(sampler->common.client->loop, init_streams, sampler);
+  sampler->losses.before = sampler->losses.now = rv_client_losses(sampler->common.client);
+  rv_loop_run(sampler->common.client->loop, init_streams, sampler);
   *out = &sampler->common;
   return RV_OK;
 }

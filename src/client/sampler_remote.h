@@ -44,6 +44,10 @@ struct rv_remote_sampler {
   rv_draw *ready; /* a ring of samples; capacity is a power of two */
   size_t capacity, head, count;
   int64_t handed_out;
+  struct { /* which connection samples came on, by rv_client_losses */
+    uint64_t before, now;
+    int64_t since; /* number of the first sample of `now` */
+  } losses;
   int64_t consumed;   /* since the loop was last told */
   int64_t window;     /* of a stream, as the loop last set it */
   int64_t batches;    /* the window that whoever takes many at once wishes; 0: as the others */

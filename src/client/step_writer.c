@@ -74,6 +74,7 @@ rv_code rv_step_writer_new(rv_client *client, const rv_step_writer_config *confi
 void rv_step_writer_free(rv_step_writer *steps)
 {
   if (steps == NULL) return;
+  if (steps->closed) rv_writer_abandon(steps->writer); /* what became of its items was said, or was not to be */
   rv_writer_free(steps->writer);
   free(steps->cells);
   free(steps->runs);
@@ -203,10 +204,37 @@ void rv_step_writer_set_naming(rv_step_writer *steps, uint64_t naming)
   rv_writer_set_naming(steps->writer, naming);
 }
 
+/* What earlier calls left queued when their time ran out. */
+static rv_code wait_for_room(rv_step_writer *steps, const rv_wait *wait, rv_error *err)
+{
+  if (rv_writer_admits(steps->writer, 1, NULL) == RV_OK) return RV_OK;
+  rv_code code = rv_writer_flush(steps->writer, 0, wait, err);
+  if (code == RV_DEADLINE_EXCEEDED || code == RV_CANCELLED) rv_error_prefix(err, "the item was not made");
+  if (code != RV_DEADLINE_EXCEEDED) return code;
+  if (err != NULL) err->code = RV_RESOURCE_EXHAUSTED; /* the deadline's own code says that the item is queued */
+  return RV_RESOURCE_EXHAUSTED;
+}
+
+/* There is no room for the item: it goes over the bound before it is waited for, so that whoever has no time for that knows where it is. */
+static rv_code create_over_bound(rv_step_writer *steps, const char *table, double priority, const rv_wait *wait, uint64_t *key,
+                                 bool *over, rv_error *err)
+{
+  rv_writer *writer = steps->writer;
+  rv_code code = wait_for_room(steps, wait, err);
+  if (code != RV_OK) return code;
+  writer->admitted = *over = true;
+  code = rv_writer_create_item(writer, table, priority, steps->columns, steps->num_columns, key, err);
+  writer->admitted = false;
+  return code;
+}
+
 rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uint32_t num_timesteps, double priority,
                                    const rv_wait *wait, uint64_t *key, rv_error *err)
 {
+  if (key != NULL) *key = 0;
   rv_code code = check_open(steps, "create_item", err);
+  if (code == RV_OK) code = rv_writer_check(steps->writer, err);
+  if (code == RV_OK) code = rv_writer_failure(steps->writer, false, err); /* here, or its code could be taken for the bound's */
   if (code == RV_OK) code = check_length(steps, num_timesteps, err);
   if (code != RV_OK) return code;
   int64_t first = rv_writer_num_rows(steps->writer) - num_timesteps;
@@ -215,14 +243,14 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
     steps->columns[i] =
         (rv_item_column){.runs = &steps->runs[i], .num_runs = 1, .name = i < steps->num_names ? steps->names[i] : NULL};
   }
+  bool over = false;
   code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
-  if (code == RV_RESOURCE_EXHAUSTED) {
-    code = rv_writer_flush(steps->writer, 0, wait, err);
-    if (code == RV_OK) code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
-  }
+  if (code == RV_RESOURCE_EXHAUSTED) code = create_over_bound(steps, table, priority, wait, key, &over, err);
+  if (code != RV_OK && key != NULL) *key = 0;
   if (code != RV_OK) return code;
   if (steps->writer->stream == NULL) steps->pending = !is_chunk_full(steps);
-  return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
+  return over ? rv_writer_flush(steps->writer, 0, wait, err)
+              : rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
 }
 
 rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_error *err)
@@ -294,10 +322,7 @@ size_t rv_step_writer_abandon(rv_step_writer *steps)
 {
   steps->closed = true;
   if (rv_writer_check(steps->writer, NULL) != RV_OK) return 0;
-  rv_writer_status status = {.size = sizeof status};
-  rv_writer_get_status(steps->writer, &status);
-  rv_writer_close(steps->writer);
-  return status.items_in_flight < 0 ? 0 : (size_t)status.items_in_flight;
+  return rv_writer_abandon(steps->writer);
 }
 
 int64_t rv_step_writer_num_steps(const rv_step_writer *steps)

@@ -36,8 +36,7 @@ static rv_code make_writer(rv_structured_writer *structured, rv_client *client, 
                             .delta_encoded = config->delta_encoded,
                             .compression = config->compression,
                             .max_in_flight_bytes = config->max_in_flight_bytes,
-                            .max_in_flight_items = config->max_in_flight_items,
-                            .no_validation = true};
+                            .max_in_flight_items = config->max_in_flight_items};
   rv_code code = rv_writer_new(client, &inner, &structured->writer, err);
   for (uint32_t i = 0; i < patterns->num_sources && code == RV_OK; i++) {
     const rv_pattern_source *source = &patterns->sources[i];

@@ -35,14 +35,14 @@ void rv_tables_unref(rv_tables *tables)
 
 /* ---- what is known ---- */
 
-static uint64_t losses_of(const rv_client *client)
+uint64_t rv_client_losses(const rv_client *client)
 {
   return atomic_load_explicit(&client->connected, memory_order_acquire) ? rv_channel_losses(client->channel) : 0;
 }
 
 bool rv_tables_are_present(const rv_tables *tables, const rv_client *client)
 {
-  return atomic_load_explicit(&tables->losses, memory_order_acquire) == losses_of(client);
+  return atomic_load_explicit(&tables->losses, memory_order_acquire) == rv_client_losses(client);
 }
 
 rv_tables *rv_client_known_tables(rv_client *client)
@@ -74,26 +74,51 @@ void rv_client_forget_tables(rv_client *client)
 
 /* ---- what a server said ---- */
 
-/* What can change while a server runs, of what is looked at here. */
-static bool same_settings(const rv_table_info *a, const rv_table_info *b)
+static bool same_text(const char *a, const char *b)
+{
+  return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static bool same_selector(const rv_selector_config *a, const rv_selector_config *b)
+{
+  return a->kind == b->kind && a->priority_exponent == b->priority_exponent && same_text(a->name, b->name) &&
+         same_text(a->options, b->options);
+}
+
+static bool same_signature(const rv_signature *a, const rv_signature *b)
+{
+  bool same = a->num_specs == b->num_specs && a->structure.size == b->structure.size &&
+              (a->structure.size == 0 || memcmp(a->structure.data, b->structure.data, a->structure.size) == 0);
+  for (size_t i = 0; same && i < a->num_specs; i++) {
+    const rv_spec *x = &a->specs[i], *y = &b->specs[i];
+    same = same_text(x->name, y->name) && x->dtype == y->dtype && x->rank == y->rank;
+    for (int32_t d = 0; same && d < x->rank; d++) same = x->shape[d] == y->shape[d];
+  }
+  return same;
+}
+
+/* What is looked at here. A state that is the same has not always the same tables: one that the last checkpoint does not know is what its
+ * server was told when it came again. */
+static bool same_table(const rv_table_info *a, const rv_table_info *b)
 {
   const rv_rate_limiter_config *x = &a->rate_limiter, *y = &b->rate_limiter;
-  return a->max_size == b->max_size && a->max_times_sampled == b->max_times_sampled &&
-         x->samples_per_insert == y->samples_per_insert && x->min_size_to_sample == y->min_size_to_sample &&
-         x->min_diff == y->min_diff && x->max_diff == y->max_diff;
+  return same_text(a->name, b->name) && same_selector(&a->sampler, &b->sampler) && same_selector(&a->remover, &b->remover) &&
+         same_signature(&a->signature, &b->signature) && a->max_size == b->max_size &&
+         a->max_times_sampled == b->max_times_sampled && x->samples_per_insert == y->samples_per_insert &&
+         x->min_size_to_sample == y->min_size_to_sample && x->min_diff == y->min_diff && x->max_diff == y->max_diff;
 }
 
 static bool same_state(const rv_tables *a, const rv_tables *b)
 {
   if (a == NULL || memcmp(a->info->state_id, b->info->state_id, sizeof a->info->state_id) != 0) return false;
   bool same = a->info->num_tables == b->info->num_tables;
-  for (size_t i = 0; same && i < a->info->num_tables; i++) same = same_settings(&a->info->tables[i], &b->info->tables[i]);
+  for (size_t i = 0; same && i < a->info->num_tables; i++) same = same_table(&a->info->tables[i], &b->info->tables[i]);
   return same;
 }
 
 rv_tables_asked rv_client_before_asking(rv_client *client)
 {
-  rv_tables_asked asked = {.losses = losses_of(client)};
+  rv_tables_asked asked = {.losses = rv_client_losses(client)};
   rv_mutex_lock(&client->mutex);
   asked.forgets = client->tables_forgets;
   rv_mutex_unlock(&client->mutex);

@@ -15,8 +15,8 @@ typedef struct rv_tables rv_tables;
 rv_tables *rv_tables_ref(rv_tables *tables);
 void rv_tables_unref(rv_tables *tables); /* NULL is fine */
 
-/* Asks the server, and gives the client's snapshot, the caller's to unref. Where neither the state id nor a table's limiter or bounds have
- * changed, that is the old one again. */
+/* Asks the server, and gives the client's snapshot, the caller's to unref. Where neither the state id nor anything of a table that
+ * is looked at has changed, that is the old one again. */
 rv_code rv_client_tables(rv_client *client, rv_patience *patience, rv_tables **out, rv_error *err);
 
 /* These three ask nobody, and give one reference, or NULL. */
@@ -27,6 +27,8 @@ rv_tables *rv_client_present_tables(rv_client *client);
 /* If it is also of the last second, and of after all changes that this client made to tables' settings. Before that second is over, or where
  * it is, the server is asked anew, and nobody waits for the answer: whoever comes again in a while gets it. Connected clients only. */
 rv_tables *rv_client_recent_tables(rv_client *client);
+/* How many connections were lost: whatever was heard before another number is perhaps another server's. A load or two; 0 in process. */
+uint64_t rv_client_losses(const rv_client *client);
 /* The snapshot is of the server that is connected now. */
 bool rv_tables_are_present(const rv_tables *tables, const rv_client *client);
 
@@ -35,7 +37,7 @@ void rv_client_forget_tables(rv_client *client);
 
 /* What is to be noted before a server is asked for its tables, and handed in with its answer. */
 typedef struct rv_tables_asked {
-  uint64_t losses;  /* of connections */
+  uint64_t losses;  /* rv_client_losses */
   uint64_t forgets; /* rv_client_forget_tables */
 } rv_tables_asked;
 rv_tables_asked rv_client_before_asking(rv_client *client);

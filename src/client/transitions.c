@@ -135,7 +135,7 @@ size_t rv_transitions_close(rv_transitions *transitions)
 {
   if (transitions->closed || rv_client_check(transitions->client, NULL) != RV_OK) return 0;
   transitions->closed = true;
-  size_t lost = transitions->remote != NULL ? rv_remote_transitions_in_flight(transitions) : 0;
+  size_t lost = transitions->remote != NULL ? rv_remote_transitions_abandon(transitions) : 0;
   end(transitions);
   return lost;
 }
@@ -151,6 +151,32 @@ void rv_transitions_free(rv_transitions *transitions)
   free(transitions->sizes);
   free(transitions->table);
   free(transitions);
+}
+
+/* ---- whether it is any use ---- */
+
+enum { ROWS_JUDGED = 1024, STEPS_JUDGED = 8, MANY = 4 };
+
+static bool has_next(const rv_transitions *transitions)
+{
+  for (uint32_t i = 0; i < transitions->num_kept; i++)
+    if (transitions->kept[i].next != RV_NO_COLUMN) return true;
+  return false;
+}
+
+void rv_transitions_note_step(rv_transitions *transitions, size_t went_on)
+{
+  if (transitions->rows_judged) return;
+  transitions->rows_seen += transitions->num_envs;
+  transitions->rows_on += went_on;
+  if (transitions->rows_seen < ROWS_JUDGED || transitions->rows_seen / STEPS_JUDGED < transitions->num_envs) return;
+  transitions->rows_judged = true;
+  if (transitions->rows_on > transitions->rows_seen / MANY || !has_next(transitions)) return;
+  rv_log(&transitions->client->env, RV_LOG_WARNING,
+         "transitions for table \"%s\": of the first %zu rows only %zu go on from the one before them, and all others are stored "
+         "whole, "
+         "stacks included; where a next observation is that of several steps on, leave next out and give both columns a stack",
+         transitions->table, transitions->rows_seen, transitions->rows_on);
 }
 
 /* ---- where things are ---- */
@@ -218,7 +244,8 @@ static rv_code check_given(const rv_transitions *transitions, const rv_tensor *c
     char got[96];
     code = rv_fail(
         err, RV_INVALID_ARGUMENT,
-        "it is a stack of %u frames, which are the first dimension of its rows, but they are %s; move the frames there",
+        "it is a stack of %u frames, which are the first dimension of its rows, but they are %s; move the frames there, or "
+        "say how many there are",
         (unsigned)kept->frames, rv_format_spec(got, sizeof got, column->dtype, (int32_t)column->rank - 1, column->shape + 1));
   }
   if (code != RV_OK) rv_error_prefix(err, "%s", label);

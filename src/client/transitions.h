@@ -61,6 +61,8 @@ struct rv_transitions {
   bool closed;
   int64_t *sizes; /* of the frames' shapes */
   uint32_t reach, whole_reach;
+  size_t rows_seen, rows_on; /* of the first ones: how many there were, and went on from the one before */
+  bool rows_judged;
   rv_local_transitions *local; /* one of the two, from the first step on */
   rv_remote_transitions *remote;
 };
@@ -96,6 +98,9 @@ static inline uint32_t rv_kept_repeats(const rv_kept_column *kept)
   return kept->next != RV_NO_COLUMN ? kept->frames : kept->frames - 1;
 }
 
+/* A step is in, in which so many environments' rows went on. Logs, once, that hardly any does. */
+void rv_transitions_note_step(rv_transitions *transitions, size_t went_on);
+
 /* Called with columns that were checked. */
 rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err);
 rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
@@ -108,7 +113,8 @@ rv_code rv_remote_transitions_add(rv_transitions *transitions, const rv_tensor *
 rv_code rv_remote_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
 size_t rv_remote_transitions_discard_failed(rv_transitions *transitions);
 /* How many items are not confirmed. */
-size_t rv_remote_transitions_in_flight(const rv_transitions *transitions);
+/* As rv_writer_abandon. */
+size_t rv_remote_transitions_abandon(rv_transitions *transitions);
 void rv_remote_transitions_free(rv_transitions *transitions);
 
 #endif

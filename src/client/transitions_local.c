@@ -24,6 +24,7 @@ typedef struct rv_walk {
 /* Where its present step is. */
 typedef struct rv_stride {
   rv_kind kind;
+  bool on;    /* goes on from the one before */
   bool waits; /* for another segment */
 } rv_stride;
 
@@ -35,7 +36,10 @@ struct rv_local_transitions {
   rv_place *places;
   size_t step_bytes;
   size_t piece;             /* environments that one thread copies at a time */
+  size_t streams;           /* the table knows of */
+  size_t share;             /* of the table's bound, a segment's, when the next two were found */
   size_t segment_rows;      /* of most segments */
+  int64_t most_rows;        /* larger ones are left */
   const rv_tensor *columns; /* while a step is copied */
   /* Copies of each environment's newest frames, as many as the next row must repeat, by kept column: there a row is compared with them,
    * so that what goes into the table is not read again, and may be written past the caches. NULL: it is compared with the table's. */
@@ -104,6 +108,22 @@ static rv_code new_recent(rv_transitions *transitions, rv_error *err)
   return RV_OK;
 }
 
+/* At least two transitions' that are stored whole. */
+static size_t least_rows(const rv_transitions *transitions)
+{
+  return 2 * ((size_t)transitions->whole_reach + 1);
+}
+
+static void size_segments(const rv_transitions *transitions)
+{
+  rv_local_transitions *local = transitions->local;
+  const rv_form *form = local->form[RV_KIND_SHARED];
+  local->share = rv_placed_share(local->table);
+  local->segment_rows = rv_placed_segment_rows(local->table, form, transitions->num_envs, transitions->reach);
+  size_t most = rv_placed_most_rows(local->table, form), least = least_rows(transitions);
+  local->most_rows = most > INT64_MAX ? INT64_MAX : (int64_t)(most > least ? most : least);
+}
+
 rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err)
 {
   size_t n = transitions->num_envs;
@@ -125,7 +145,9 @@ rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err)
   }
   for (uint32_t i = 0; i < transitions->num_columns; i++) local->step_bytes += n * transitions->given[i].row_bytes;
   local->piece = local->step_bytes >= TOGETHER_BYTES ? n / PIECES + 1 : n;
-  local->segment_rows = rv_placed_segment_rows(local->table, local->form[RV_KIND_SHARED], n, transitions->reach);
+  rv_placed_begin(local->table, n);
+  local->streams = n;
+  size_segments(transitions);
   return RV_OK;
 }
 
@@ -133,6 +155,7 @@ void rv_local_transitions_free(rv_transitions *transitions)
 {
   rv_local_transitions *local = transitions->local;
   transitions->local = NULL;
+  if (local->streams > 0) rv_placed_end(local->table, local->streams);
   for (size_t i = 0; local->walks != NULL && i < transitions->num_envs; i++)
     rv_placed_segment_close(local->table, local->walks[i].segment);
   for (int kind = 0; kind < 2; kind++) rv_placed_form_free(local->table, local->form[kind]);
@@ -241,7 +264,9 @@ static void place(const rv_transitions *transitions, size_t env)
   stride->kind = rv_given_kind(transitions, local->columns, env);
   bool on = stride->kind == RV_KIND_SHARED && goes_on(transitions, env);
   uint32_t reach = on ? 0 : rv_kind_reach(transitions, stride->kind);
-  stride->waits = walk->segment == NULL || walk->fill + reach >= rv_segment_capacity(walk->segment);
+  stride->on = on;
+  int64_t capacity = walk->segment == NULL ? 0 : rv_segment_capacity(walk->segment);
+  stride->waits = walk->fill + reach >= capacity || capacity > local->most_rows;
   if (!stride->waits) put_transition(transitions, stride->kind, env, reach);
 }
 
@@ -269,7 +294,7 @@ static void place_piece(void *context, size_t piece)
 static size_t rows_of_next(const rv_transitions *transitions, size_t env)
 {
   const rv_local_transitions *local = transitions->local;
-  size_t rows = local->segment_rows, least = 2 * ((size_t)transitions->whole_reach + 1);
+  size_t rows = local->segment_rows, least = least_rows(transitions);
   if (local->walks[env].segment == NULL) rows -= rows * env / transitions->num_envs;
   return rows > least ? rows : least;
 }
@@ -287,6 +312,13 @@ static rv_code place_in_next(const rv_transitions *transitions, size_t env, rv_e
   *walk = (rv_walk){.segment = segment, .newest = -1};
   put_transition(transitions, kind, env, rv_kind_reach(transitions, kind));
   return RV_OK;
+}
+
+static void note_step(rv_transitions *transitions)
+{
+  size_t went_on = 0;
+  for (size_t env = 0; env < transitions->num_envs; env++) went_on += transitions->local->strides[env].on;
+  rv_transitions_note_step(transitions, went_on);
 }
 
 static rv_code insert_run(const rv_transitions *transitions, rv_kind kind, size_t first, size_t n, const double *priorities,
@@ -337,6 +369,7 @@ rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *c
   rv_code code = rv_placed_check_priorities(local->table, priorities, n, err);
   if (code != RV_OK) return code;
   local->columns = columns;
+  if (rv_placed_share(local->table) != local->share) size_segments(transitions);
   if (local->piece < n)
     rv_crew_run(rv_client_crew(transitions->client), (n + local->piece - 1) / local->piece, local->step_bytes, place_piece,
                 transitions);
@@ -345,5 +378,6 @@ rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *c
   for (size_t env = 0; env < n && code == RV_OK; env++)
     if (local->strides[env].waits) code = place_in_next(transitions, env, err);
   local->columns = NULL;
+  if (code == RV_OK && !transitions->rows_judged) note_step(transitions);
   return code == RV_OK ? insert(transitions, priorities, added, wait, err) : code;
 }

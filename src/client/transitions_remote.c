@@ -161,11 +161,13 @@ static bool will_stay(const rv_transitions *transitions, size_t env)
   return rv_writer_num_rows(remote->writer) - oldest <= (int64_t)coming;
 }
 
-static rv_code put_transition(const rv_transitions *transitions, const rv_tensor *columns, size_t env, rv_error *err)
+static rv_code put_transition(const rv_transitions *transitions, const rv_tensor *columns, size_t env, size_t *went_on,
+                              rv_error *err)
 {
   rv_kind kind = rv_given_kind(transitions, columns, env);
   bool on = kind == RV_KIND_SHARED && goes_on(transitions, columns, env) && will_stay(transitions, env);
   transitions->remote->kinds[env] = kind;
+  *went_on += on;
   rv_code code = RV_OK;
   for (uint32_t back = (on ? 0 : rv_kind_reach(transitions, kind)) + 1; back > 0 && code == RV_OK; back--)
     code = put_slot(transitions, columns, kind, env, back - 1, err);
@@ -237,7 +239,10 @@ rv_code rv_remote_transitions_add(rv_transitions *transitions, const rv_tensor *
   if (code == RV_OK) code = rv_writer_failure(remote->writer, false, err);
   if (code == RV_OK) code = check_priorities(transitions, priorities, err);
   if (code == RV_OK) code = make_room(transitions, wait, err);
-  for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++) code = put_transition(transitions, columns, env, err);
+  size_t went_on = 0;
+  for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++)
+    code = put_transition(transitions, columns, env, &went_on, err);
+  if (code == RV_OK) rv_transitions_note_step(transitions, went_on);
   for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++) {
     code = create_item(transitions, env, priorities == NULL ? 1.0 : priorities[env], err);
     if (code == RV_OK) ++*added;
@@ -255,7 +260,7 @@ size_t rv_remote_transitions_discard_failed(rv_transitions *transitions)
   return rv_writer_discard_failed(transitions->remote->writer);
 }
 
-size_t rv_remote_transitions_in_flight(const rv_transitions *transitions)
+size_t rv_remote_transitions_abandon(rv_transitions *transitions)
 {
-  return atomic_load_explicit(&transitions->remote->writer->num_flights, memory_order_relaxed);
+  return rv_writer_abandon(transitions->remote->writer);
 }

@@ -37,7 +37,7 @@ static void done(rv_unary_call *call)
 /* Starts the call and waits for its end. */
 static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
 {
-  rv_loop_post(waiting->client->loop, &waiting->start);
+  rv_gate_ask(&waiting->gate, &waiting->start, patience);
   rv_code code = rv_gate_wait(&waiting->gate, patience, err);
   if (code != RV_OK) {
     rv_loop_call(waiting->client->loop, stop, &waiting->call); /* behind `start`, which has then run */
@@ -47,6 +47,8 @@ static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
   }
   if (waiting->call.code == RV_DEADLINE_EXCEEDED) {
     rv_code late = rv_patience_check(patience, err); /* its sentence says what the server was doing */
+    if (late == RV_OK && patience->wait.timeout_ms >= 0)
+      late = rv_patience_late(patience, err); /* the server's clock was ahead */
     if (late != RV_OK) return late;
   }
   if (waiting->call.code == RV_UNIMPLEMENTED)
@@ -82,7 +84,7 @@ static rv_code run_with_repeats(waiting_call *waiting, const rv_writer_buf *requ
 
 void rv_describe_server(rv_client *client, const char *call, char *out, size_t capacity)
 {
-  char state[192];
+  char state[448]; /* with all that it says of a failed attempt: a part would end within a bracket */
   rv_client_state(client, state, sizeof state);
   if (strncmp(state, "connected", 9) == 0)
     snprintf(out, capacity, "waits for %s to answer %s", client->address, call);
@@ -122,7 +124,7 @@ rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *requ
     waiting.call.channel = client->channel;
     patience->describe = describe;
     patience->context = &waiting;
-    rv_gate_init(&waiting.gate);
+    rv_gate_init_at(&waiting.gate, client->loop, client->channel);
     code = rv_patience_check(patience, err);
     if (code == RV_OK) code = run_with_repeats(&waiting, request, mode, patience, err);
     patience->describe = NULL;

@@ -1,5 +1,6 @@
 #include "client/wait.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,8 +13,11 @@
 #define LOOK_NS (500 * MILLISECOND) /* at the clock, where nobody is asked: the store's may be another than the kernel's */
 #define FIRST_LOG_NS (10000 * MILLISECOND)
 
+/* Questions after a large answer: both threads were woken for it again and again. */
+enum { RESTS = 64 };
+
 /* A gate's state. */
-enum { CLOSED = 0, OPEN = 1, AWAITED = 2 };
+enum { CLOSED = 0, OPEN = 1, AWAITED = 2, AWAITED_AT_LOOP = 3 };
 
 /* ---- rv_cancel ---- */
 
@@ -44,8 +48,12 @@ static void poke(rv_gate *gate)
 {
   int state = AWAITED;
   atomic_thread_fence(memory_order_seq_cst);
-  if (atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_relaxed))
+  if (atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_relaxed)) {
     rv_unpark(&gate->state);
+  } else if (state == AWAITED_AT_LOOP &&
+             atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_relaxed)) {
+    rv_loop_knock(gate->loop);
+  }
 }
 
 void rv_cancel_fire(rv_cancel *cancel)
@@ -119,6 +127,14 @@ static bool is_interrupted(rv_patience *patience, int64_t now)
   return patience->wait.interrupted(patience->wait.context);
 }
 
+rv_code rv_patience_late(rv_patience *patience, rv_error *err)
+{
+  char what[RV_ERROR_MESSAGE_MAX - 64];
+  int64_t ms = patience->wait.given_ms != 0 ? patience->wait.given_ms : patience->wait.timeout_ms;
+  describe(patience, what, sizeof what);
+  return rv_fail(err, RV_DEADLINE_EXCEEDED, "timed out after %.10g s: %s", (double)ms * 1e-3, what);
+}
+
 static rv_code check_at(rv_patience *patience, int64_t now, rv_error *err)
 {
   char what[RV_ERROR_MESSAGE_MAX - 64];
@@ -127,10 +143,7 @@ static rv_code check_at(rv_patience *patience, int64_t now, rv_error *err)
     describe(patience, what, sizeof what);
     return rv_fail(err, RV_CANCELLED, "%s by the caller: %s", interrupted ? "interrupted" : "cancelled", what);
   }
-  if (now >= patience->deadline_ns) {
-    describe(patience, what, sizeof what);
-    return rv_fail(err, RV_DEADLINE_EXCEEDED, "timed out after %g s: %s", (double)patience->wait.timeout_ms * 1e-3, what);
-  }
+  if (now >= patience->deadline_ns) return rv_patience_late(patience, err);
   if (now >= patience->log_ns) {
     describe(patience, what, sizeof what);
     double waited = (double)(now - patience->begun_ns) * 1e-9;
@@ -151,11 +164,25 @@ rv_code rv_patience_check(rv_patience *patience, rv_error *err)
 void rv_gate_init(rv_gate *gate)
 {
   atomic_init(&gate->state, CLOSED);
+  gate->channel = NULL;
+  gate->loop = NULL;
+  gate->fd = -1;
+  gate->rests = 0;
+}
+
+void rv_gate_init_at(rv_gate *gate, rv_loop *loop, rv_channel *channel)
+{
+  rv_gate_init(gate);
+  gate->channel = channel;
+  gate->loop = loop;
 }
 
 void rv_gate_open(rv_gate *gate)
 {
-  if (atomic_exchange_explicit(&gate->state, OPEN, memory_order_acq_rel) == AWAITED) rv_unpark(&gate->state);
+  rv_loop *loop = gate->loop; /* before: see above */
+  int before = atomic_exchange_explicit(&gate->state, OPEN, memory_order_acq_rel);
+  if (before == AWAITED) rv_unpark(&gate->state);
+  if (before == AWAITED_AT_LOOP) rv_loop_knock(loop);
 }
 
 static bool take(rv_gate *gate)
@@ -164,10 +191,33 @@ static bool take(rv_gate *gate)
   return atomic_compare_exchange_strong_explicit(&gate->state, &state, CLOSED, memory_order_acq_rel, memory_order_acquire);
 }
 
+static void stand_up(rv_gate *gate)
+{
+  if (gate->fd < 0) return;
+  gate->fd = -1;
+  rv_loop_stand(gate->loop);
+}
+
+/* As wait_slice, by a guest who sits at his loop. Where nothing comes within a slice others may have his seat. */
+static bool wait_at_loop(rv_gate *gate, const rv_cancel *cancel, int64_t ns)
+{
+  int state = CLOSED;
+  if (!atomic_compare_exchange_strong_explicit(&gate->state, &state, AWAITED_AT_LOOP, memory_order_acq_rel, memory_order_acquire))
+    return take(gate);
+  atomic_thread_fence(memory_order_seq_cst);
+  bool readable = !rv_cancel_fired(cancel) && rv_loop_wait_at(gate->loop, gate->fd, ns);
+  if (atomic_exchange_explicit(&gate->state, CLOSED, memory_order_acq_rel) == OPEN) return true;
+  rv_guest_read outcome = readable ? rv_channel_receive(gate->channel, gate->fd) : RV_GUEST_CANNOT;
+  if (outcome == RV_GUEST_READ_MUCH) gate->rests = RESTS;
+  if (outcome != RV_GUEST_READ) stand_up(gate);
+  return take(gate);
+}
+
 /* Waits for the gate, for a poke, or until ns have passed; true: it was open, and is closed again. */
 static bool wait_slice(rv_gate *gate, const rv_cancel *cancel, int64_t ns)
 {
   int state = CLOSED;
+  if (ns > 0 && gate->fd >= 0) return wait_at_loop(gate, cancel, ns);
   if (!atomic_compare_exchange_strong_explicit(&gate->state, &state, AWAITED, memory_order_acq_rel, memory_order_acquire))
     return take(gate);
   atomic_thread_fence(memory_order_seq_cst); /* with that of poke: it sees AWAITED, or here it has fired */
@@ -175,9 +225,32 @@ static bool wait_slice(rv_gate *gate, const rv_cancel *cancel, int64_t ns)
   return atomic_exchange_explicit(&gate->state, CLOSED, memory_order_acq_rel) == OPEN;
 }
 
+static void tell_blocking(rv_patience *patience)
+{
+  if (patience->wait.blocking != NULL) patience->wait.blocking(patience->wait.context);
+  patience->wait.blocking = NULL;
+}
+
+/* With others who wait there the loop's thread is busy enough, and better at it than any of them. */
+static bool ask_as_guest(rv_gate *gate, rv_task *task)
+{
+  if (gate->rests > 0) gate->rests--;
+  if (gate->rests > 0 || !rv_loop_sit(gate->loop)) return false;
+  bool asked = rv_channel_visit(gate->channel, task, &gate->fd);
+  if (gate->fd < 0) rv_loop_stand(gate->loop);
+  return asked;
+}
+
+void rv_gate_ask(rv_gate *gate, rv_task *task, rv_patience *patience)
+{
+  tell_blocking(patience);
+  if (!ask_as_guest(gate, task)) rv_loop_post(gate->loop, task);
+}
+
 void rv_gate_wait_forever(rv_gate *gate)
 {
   while (!wait_slice(gate, NULL, INT64_MAX)) continue;
+  stand_up(gate);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -191,11 +264,14 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
   waiting_gate waiting;
   rv_code code = RV_OK;
   *opened = !rv_cancel_fired(cancel) && take(gate);
-  if (*opened) return RV_OK;
-  if (patience->wait.blocking != NULL) patience->wait.blocking(patience->wait.context);
-  patience->wait.blocking = NULL;
+  if (*opened) {
+    stand_up(gate);
+    return RV_OK;
+  }
+  tell_blocking(patience);
   listen_to(cancel, &waiting, gate);
-  int64_t slice = patience->wait.interrupted != NULL ? ASK_NS : LOOK_NS;
+  bool at_limit = patience->memory != NULL && rv_memory_limit(patience->memory) < SIZE_MAX;
+  int64_t slice = patience->wait.interrupted != NULL || at_limit ? ASK_NS : LOOK_NS;
   int64_t ns = 0; /* first a look at the gate */
   for (;;) {
     *opened = wait_slice(gate, cancel, ns);
@@ -208,6 +284,7 @@ rv_code rv_gate_wait_until(rv_gate *gate, rv_patience *patience, int64_t at_ns, 
     ns = earlier(slice, until - now);
   }
   stop_listening(cancel, &waiting);
+  stand_up(gate);
   if (code != RV_OK && *opened) rv_gate_open(gate); /* whoever looks again finds what it was opened for */
   return code;
 }

@@ -19,15 +19,24 @@
 #include "base/env.h"
 #include "base/list.h"
 #include "base/park.h"
+#include "net/guest.h"
 #include "reverie/client.h"
 #include "store/memory.h"
 
 /* One thread waits at a time. */
 typedef struct rv_gate {
   atomic_int state;
+  /* Where what opens it comes by; NULL: from elsewhere. */
+  rv_channel *channel;
+  rv_loop *loop;
+  /* The waiter's: the socket that he waits at next, as the loop's guest (net/guest.h), -1: he sleeps; and for so many questions he is none, since
+   * answers are large. */
+  int fd, rests;
 } rv_gate;
 
 void rv_gate_init(rv_gate *gate);
+/* One that an answer opens which comes by the channel; both outlast it. */
+void rv_gate_init_at(rv_gate *gate, rv_loop *loop, rv_channel *channel);
 void rv_gate_open(rv_gate *gate);
 
 /* What a call to a server elsewhere may take although its caller does not want to wait: the way there and back. */
@@ -57,9 +66,13 @@ static inline bool rv_patience_is_long(const rv_patience *patience)
 {
   return patience->wait.timeout_ms < 0 || patience->wait.timeout_ms >= 100;
 }
+/* RV_DEADLINE_EXCEEDED: time is up, as the clock says or whoever was asked; the sentence says after how much, and what was waited for. */
+rv_code rv_patience_late(rv_patience *patience, rv_error *err);
 /* RV_OK while it lasts; else RV_DEADLINE_EXCEEDED or RV_CANCELLED with a sentence that says what was waited for. Does not wait;
  * `interrupted` is asked. */
 rv_code rv_patience_check(rv_patience *patience, rv_error *err);
+/* By who then waits for the gate, made by rv_gate_init_at, without anything in between: runs the task that asks for the answer, on the loop. */
+void rv_gate_ask(rv_gate *gate, rv_task *task, rv_patience *patience);
 /* Waits until the gate opens (and closes it): RV_OK. Otherwise as rv_patience_check. An open gate wins over a deadline that has
  * passed, not over a cancellation. */
 rv_code rv_gate_wait(rv_gate *gate, rv_patience *patience, rv_error *err);

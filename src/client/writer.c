@@ -74,6 +74,7 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   rv_encode_room_init(&writer->encode_room);
   writer->wake_at = -1;
   rv_mutex_init(&writer->mutex, RV_RANK_CLIENT, "writer");
+  rv_mutex_init(&writer->status_mutex, RV_RANK_STATUS, "writer's status");
   rv_gate_init(&writer->gate);
   if (client->store == NULL) code = connect_remote(writer, err);
   if (code == RV_OK) {
@@ -93,20 +94,34 @@ static void free_columns(rv_writer *writer)
 
 rv_code rv_writer_check(const rv_writer *writer, rv_error *err)
 {
-  if (writer->closed) return rv_fail(err, RV_FAILED_PRECONDITION, "Close has been called on this writer; make a new one");
+  if (atomic_load_explicit(&writer->closed, memory_order_relaxed))
+    return rv_fail(err, RV_FAILED_PRECONDITION, "Close has been called on this writer; make a new one");
   return rv_client_check(writer->client, err);
+}
+
+size_t rv_writer_abandon(rv_writer *writer)
+{
+  if (rv_writer_check(writer, NULL) != RV_OK) return 0; /* a forked child: the threads and locks behind it are not there */
+  if (writer->stream != NULL) {
+    rv_writer_close_remote(writer);
+  } else if (writer->client->store != NULL) {
+    rv_writer_close_local(writer);
+  }
+  atomic_store_explicit(&writer->closed, true, memory_order_relaxed);
+  int64_t given_up = writer->created - writer->confirmed - writer->failed; /* nobody else counts any more */
+  return given_up > 0 ? (size_t)given_up : 0;
 }
 
 void rv_writer_close(rv_writer *writer)
 {
-  if (rv_writer_check(writer, NULL) != RV_OK) return; /* a forked child: the threads and locks behind it are not there */
-  if (writer->stream != NULL) {
-    rv_writer_close_remote(writer);
-    writer->stream = NULL;
-  } else if (writer->client->store != NULL) {
-    rv_writer_close_local(writer);
-  }
-  writer->closed = true;
+  if (rv_writer_check(writer, NULL) != RV_OK) return;
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  size_t given_up = rv_writer_abandon(writer);
+  if (given_up == 0) return;
+  rv_log(&writer->client->env, RV_LOG_WARNING,
+         "a writer was closed or dropped with %zu of its items unconfirmed, which are given up (%s): call flush first", given_up,
+         status.state);
 }
 
 void rv_writer_free(rv_writer *writer)
@@ -126,6 +141,7 @@ void rv_writer_free(rv_writer *writer)
   rv_item_form_unref(writer->item_form);
   free(writer->string_row);
   rv_mutex_fini(&writer->mutex);
+  rv_mutex_fini(&writer->status_mutex);
   free(writer);
 }
 
@@ -337,14 +353,14 @@ rv_code rv_writer_row(rv_writer *writer, uint32_t number, int64_t row, rv_tensor
 void rv_writer_get_status(rv_writer *writer, rv_writer_status *out)
 {
   rv_insert_stream_status stream = {0};
-  if (writer->stream != NULL) {
-    rv_insert_stream_get_status(writer->stream, &stream);
-  } else {
-    snprintf(stream.state, sizeof stream.state, writer->closed ? "closed" : "in process");
-  }
+  snprintf(stream.state, sizeof stream.state,
+           writer->client->store != NULL && !atomic_load(&writer->closed) ? "in process" : "closed");
+  rv_mutex_lock(&writer->status_mutex);
+  if (writer->stream != NULL) rv_insert_stream_get_status(writer->stream, &stream);
+  rv_mutex_unlock(&writer->status_mutex);
   rv_writer_status status = {
       .size = out->size, .bytes_sent = (int64_t)stream.bytes_sent, .reconnects = (int64_t)stream.reconnects};
-  snprintf(status.state, sizeof status.state, "%.127s", stream.state);
+  snprintf(status.state, sizeof status.state, "%s", stream.state);
   rv_mutex_lock(&writer->mutex);
   status.items_created = writer->created;
   status.items_confirmed = writer->confirmed;

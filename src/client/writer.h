@@ -47,6 +47,13 @@ typedef struct rv_parts {
   uint32_t num_chunks, chunk_room;
 } rv_parts;
 
+/* How long nothing has been heard of a remote writer's items. */
+typedef struct rv_silence {
+  size_t num_flights; /* in flight when the last item was made */
+  bool began, told;
+  int64_t since_ns;
+} rv_silence;
+
 struct rv_writer {
   rv_client *client;
   rv_writer_config config; /* with defaults filled in */
@@ -72,10 +79,13 @@ struct rv_writer {
   void *string_row;    /* what rv_writer_row gave for a column of strings */
   rv_link waiting;     /* remote items in order, the first of which waits for a chunk */
   size_t num_waiting;
-  bool ask_server;          /* the flush that waits has the patience to have its wait explained */
-  rv_insert_stream *stream; /* remote */
-  rv_link ended;            /* the loop's: remote items that the answer in hand has confirmed */
-  rv_link free_items;       /* remote items to be used again */
+  rv_silence silence;
+  bool ask_server; /* the flush that waits has the patience to have its wait explained */
+  rv_insert_stream
+      *stream;           /* remote; set and read by the writer's thread, taken away under status_mutex, read by others under it */
+  rv_mutex status_mutex; /* RV_RANK_STATUS */
+  rv_link ended;         /* the loop's: remote items that the answer in hand has confirmed */
+  rv_link free_items;    /* remote items to be used again */
   size_t num_free_items;
 
   rv_mutex mutex;  /* RV_RANK_CLIENT: what follows */
@@ -89,7 +99,7 @@ struct rv_writer {
   atomic_bool failure_untold; /* likewise; one that came after another that is not discarded is only counted */
   rv_error failure;           /* the first */
   bool closing;
-  bool closed; /* the writer's thread's: there is no stream and nothing in flight any more */
+  atomic_bool closed; /* by the writer's thread: there is no stream and nothing in flight any more */
   atomic_bool
       tables_known; /* or never to be known: items go straight to the stream. Changed under the mutex; false while `fetch` runs */
   rv_error tables_error; /* code not RV_OK: why not */
@@ -102,6 +112,9 @@ struct rv_writer {
 
 /* RV_FAILED_PRECONDITION in a forked child, and when the writer is closed. */
 rv_code rv_writer_check(const rv_writer *writer, rv_error *err);
+
+/* As rv_writer_close, but says nothing: returns how many items were given up, for a caller who tells of them. */
+size_t rv_writer_abandon(rv_writer *writer);
 
 /* ---- chunks (writer_append.c) ---- */
 
@@ -155,8 +168,8 @@ rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wai
 
 /* Finds or notes the table. */
 rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err);
-/* After a table's info refused something: if what the writer knows of the tables is of a server that is gone, it is from now on what is known of
- * the one that is there, or what that one will say (and nothing until then), so that it is worth looking again. False: it is not so. */
+/* If what the writer knows of the tables is of a server that is gone, it is from now on what is known of the one that is there, or what that one
+ * will say (and nothing until then); after a table's info refused something, it is then worth looking again. False: it is not so. */
 bool rv_writer_renew_tables(rv_writer *writer);
 rv_code rv_writer_priority_fits(const rv_table_info *info, double priority, rv_error *err);
 void rv_parts_fini(rv_parts *parts);
@@ -187,6 +200,10 @@ void rv_writer_complete_for_items(rv_writer *writer, size_t keep);
 /* The tables are known now, or never: checks what waited for them. On the loop's thread. */
 void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables);
 void rv_writer_close_remote(rv_writer *writer);
+/* After an item was made: logs, once, that none has been confirmed for ten seconds because the writer is not connected. */
+void rv_writer_notice_silence(rv_writer *writer);
+/* "; the writer is connecting to ...", and its length; "" in process, and where it is connected. */
+size_t rv_writer_explain_unconnected(rv_writer *writer, char *out, size_t capacity);
 /* May ask the server, briefly. */
 void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity);
 /* From now on, until the server has answered, what the tables expect is not known. Not while it is being asked. */

@@ -7,13 +7,14 @@
 
 static rv_code fail_bound(rv_writer *writer, size_t bytes, rv_error *err)
 {
-  return rv_fail(
-      err, RV_RESOURCE_EXHAUSTED,
-      "%zu items with %zu bytes are in flight and the bounds are %u items and %zu bytes (%zu more were to come); flush, or "
-      "slow down",
-      atomic_load_explicit(&writer->num_flights, memory_order_relaxed),
-      atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed), (unsigned)writer->config.max_in_flight_items,
-      writer->config.max_in_flight_bytes, bytes);
+  char unconnected[384];
+  bool connected = rv_writer_explain_unconnected(writer, unconnected, sizeof unconnected) == 0;
+  return rv_fail(err, RV_RESOURCE_EXHAUSTED,
+                 "%zu items with %zu bytes are in flight and the bounds are %u items and %zu bytes (%zu more were to come)%s",
+                 atomic_load_explicit(&writer->num_flights, memory_order_relaxed),
+                 atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed),
+                 (unsigned)writer->config.max_in_flight_items, writer->config.max_in_flight_bytes, bytes,
+                 connected ? "; flush, or slow down" : unconnected);
 }
 
 /* With nothing in flight anything is let through, however large, or it could never leave. */

@@ -262,9 +262,12 @@ static rv_code note_table(rv_writer *writer, rv_writer_table *table, rv_error *e
   return RV_OK;
 }
 
+/* A server that came after the one that was asked may have tables of the same form with other names, which it cannot check: what is
+ * known of the tables goes with the connection. */
 rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err)
 {
   bool complete = writer->stream == NULL || writer->config.no_validation;
+  if (!complete) rv_writer_renew_tables(writer);
   for (size_t i = 0; i < writer->num_tables; i++) {
     if (strcmp(writer->tables[i]->name, name) != 0) continue;
     *out = writer->tables[i];

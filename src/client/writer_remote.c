@@ -291,6 +291,7 @@ rv_code rv_writer_insert_remote(rv_writer *writer, rv_writer_table *table, doubl
   writer->num_waiting++;
   cut_for_item(writer);
   rv_writer_dispatch(writer);
+  rv_writer_notice_silence(writer);
   return RV_OK;
 }
 
@@ -328,20 +329,56 @@ static void unpin_encoded(const rv_remote_item *item)
   for (uint32_t i = 0; i < item->stream.num_chunks; i++) rv_stream_chunk_unpin(item->stream.chunks[i]);
 }
 
-/* Items from the writer's thread, each with its pins on `written` still held. */
-static void hand_over(rv_writer *writer, rv_link *items)
+static rv_code check(const rv_remote_item *item, const rv_tables *tables, rv_error *err)
+{
+  if (item->num_columns == 0 || tables == NULL) return RV_OK;
+  const rv_table_info *info;
+  rv_code code = rv_tables_find(tables, item->flight.table->name, &info, err);
+  if (code != RV_OK) return code;
+  code = rv_writer_priority_fits(info, item->priority, err);
+  if (code != RV_OK) return code;
+  code = item->flight.writer->config.signatures_of_steps
+             ? rv_signature_fits(&info->signature, info->name, item->columns, item->num_columns, err)
+             : rv_signature_fits_exactly(&info->signature, info->name, item->columns, item->num_columns, err);
+  if (code != RV_OK) return code;
+  return rv_signature_check_names(&info->signature, info->name, item->names, item->num_columns, err);
+}
+
+/* The tables became known after the item was made: where nobody had them it kept its columns for this. Where they are lost again meanwhile, or
+ * the server does not say, it goes as it is. */
+static rv_code check_late(rv_writer *writer, const rv_remote_item *item, rv_error *err)
+{
+  if (item->num_columns == 0) return RV_OK;
+  rv_tables *tables = rv_client_present_tables(writer->client);
+  rv_code code = check(item, tables, err);
+  rv_tables_unref(tables);
+  return code;
+}
+
+/* From the writer's thread, with the item's pins on `written` still held. */
+static void hand_over(rv_writer *writer, rv_remote_item *item)
 {
   bool known = atomic_load_explicit(&writer->tables_known, memory_order_acquire);
   if (!known) {
     rv_mutex_lock(&writer->mutex);
     known = atomic_load_explicit(&writer->tables_known, memory_order_relaxed); /* meanwhile */
     if (!known) {
-      RV_LIST_EACH(link, items) pin_encoded(item_of(link));
-      rv_list_splice(&writer->unchecked, items);
+      pin_encoded(item);
+      rv_list_push_back(&writer->unchecked, &item->stream.link);
     }
     rv_mutex_unlock(&writer->mutex);
+    if (!known) return;
   }
-  if (known) rv_insert_stream_add(writer->stream, items);
+  rv_error err;
+  rv_code code = check_late(writer, item, &err);
+  if (code != RV_OK) {
+    on_complete(&item->stream, code, err.message);
+    return;
+  }
+  rv_link items;
+  rv_list_init(&items);
+  rv_list_push_back(&items, &item->stream.link);
+  rv_insert_stream_add(writer->stream, &items);
 }
 
 void rv_writer_dispatch(rv_writer *writer)
@@ -361,10 +398,7 @@ void rv_writer_dispatch(rv_writer *writer)
       on_complete(&item->stream, code, err.message);
     } else {
       memcpy(chunks, item->flight.chunks, n * sizeof(rv_written *));
-      rv_link items;
-      rv_list_init(&items);
-      rv_list_push_back(&items, &item->stream.link);
-      hand_over(writer, &items);
+      hand_over(writer, item);
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(chunks[i]);
     }
     if (chunks != few) free(chunks);
@@ -384,21 +418,6 @@ void rv_writer_complete_for_items(rv_writer *writer, size_t keep)
 }
 
 /* ---- once the tables are known ---- */
-
-static rv_code check(const rv_remote_item *item, const rv_tables *tables, rv_error *err)
-{
-  if (item->num_columns == 0 || tables == NULL) return RV_OK;
-  const rv_table_info *info;
-  rv_code code = rv_tables_find(tables, item->flight.table->name, &info, err);
-  if (code != RV_OK) return code;
-  code = rv_writer_priority_fits(info, item->priority, err);
-  if (code != RV_OK) return code;
-  code = item->flight.writer->config.signatures_of_steps
-             ? rv_signature_fits(&info->signature, info->name, item->columns, item->num_columns, err)
-             : rv_signature_fits_exactly(&info->signature, info->name, item->columns, item->num_columns, err);
-  if (code != RV_OK) return code;
-  return rv_signature_check_names(&info->signature, info->name, item->names, item->num_columns, err);
-}
 
 void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables)
 {
@@ -449,7 +468,11 @@ void rv_writer_close_remote(rv_writer *writer)
   rv_mutex_lock(&writer->mutex);
   writer->closing = true;
   rv_mutex_unlock(&writer->mutex);
-  rv_insert_stream_free(writer->stream);
+  rv_mutex_lock(&writer->status_mutex);
+  rv_insert_stream *stream = writer->stream;
+  writer->stream = NULL;
+  rv_mutex_unlock(&writer->status_mutex);
+  rv_insert_stream_free(stream);
   drop(&writer->unchecked, false);
   drop(&writer->waiting, true);
   rv_link *link;

@@ -111,10 +111,8 @@ static void stop(void *argument)
   }
 }
 
+/* Also where nothing is asked any more: its loop may just be handing items to the stream. */
 void rv_writer_stop_fetching(rv_writer *writer)
 {
-  rv_mutex_lock(&writer->mutex);
-  bool fetching = writer->fetch != NULL;
-  rv_mutex_unlock(&writer->mutex);
-  if (fetching) rv_loop_call(writer->client->loop, stop, writer);
+  rv_loop_call(writer->client->loop, stop, writer);
 }

@@ -60,6 +60,11 @@ rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
     if (colon != NULL && memchr(text, ':', (size_t)(colon - text)) != NULL)
       return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": an IPv6 host stands in brackets, as in [::1]:8000", text);
   }
+  if (colon == NULL && text[strspn(text, "0123456789")] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "address \"%.200s\" has no host; write localhost:%.50s for this machine, or [::]:%.50s to "
+                   "listen on all its networks",
+                   text, text, text);
   if (colon == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" has no port; write %.200s:8000, with the server's port", text,
                    text);

@@ -334,16 +334,28 @@ void rv_call_drop_metadata(rv_call *call)
   rv_metadata_store_fini(&call->received);
 }
 
+void rv_call_take_at_most(rv_call *call, size_t most)
+{
+  if (most < call->session->max_message_bytes) call->most_bytes = most;
+}
+
 bool rv_call_keep_small(rv_call *call, size_t most, size_t at_once, int64_t lasts_ms)
 {
   rv_call_drop_metadata(call);
   if (call->session->num_small >= at_once) return false;
   call->session->num_small++;
   call->is_small = true;
-  if (most < call->session->max_message_bytes) call->most_bytes = most;
+  rv_call_take_at_most(call, most);
   int64_t end = call->started_ns + lasts_ms * 1000000;
   if (lasts_ms > 0 && end < call->deadline_ns) call->deadline_ns = end; /* which begins to count when on_call has returned */
   return true;
+}
+
+void rv_call_count_kept(rv_call *call, size_t bytes)
+{
+  if (call->session == NULL) return;
+  call->held_bytes += bytes;
+  call->session->held_bytes += bytes;
 }
 
 const char *rv_call_metadata(rv_call *call, const char *name)

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "net/call.h"
 #include "net/connector.h"
+#include "net/guest.h"
 
 #define BACKOFF_FIRST_NS INT64_C(10000000)
 #define BACKOFF_MOST_NS INT64_C(1000000000)
@@ -165,7 +166,9 @@ static void on_retry(rv_timer *timer)
 static void ask_for_connection(rv_channel *channel)
 {
   if (rv_list_empty(&channel->waiting) || channel->session != NULL || channel->connector != NULL) return;
-  if (rv_monotonic_ns(&channel->loop->env) < channel->not_before_ns)
+  if (rv_loop_has_guest(channel->loop))
+    rv_timer_start(&channel->retry, rv_monotonic_ns(&channel->loop->env));
+  else if (rv_monotonic_ns(&channel->loop->env) < channel->not_before_ns)
     rv_timer_start(&channel->retry, channel->not_before_ns);
   else
     connect_now(channel);
@@ -302,6 +305,36 @@ rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, cons
   start_waiting(channel);
   ask_for_connection(channel);
   return call;
+}
+
+/* ---- guests ---- */
+
+static bool is_usable(const rv_channel *channel)
+{
+  const rv_session *session = channel->session;
+  return session != NULL && session->ready && !session->lost && session->state == RV_SESSION_OPEN && !session->write_blocked &&
+         rv_list_empty(&channel->waiting);
+}
+
+bool rv_channel_visit(rv_channel *channel, rv_task *task, int *fd)
+{
+  *fd = -1;
+  if (!rv_loop_begin_visit(channel->loop)) return false;
+  bool usable = is_usable(channel);
+  if (usable) task->run(task);
+  *fd = usable && channel->session != NULL && !channel->session->lost ? channel->session->transport.fd : -1;
+  rv_loop_end_visit(channel->loop);
+  return usable;
+}
+
+rv_guest_read rv_channel_receive(rv_channel *channel, int fd)
+{
+  if (!rv_loop_begin_visit(channel->loop)) return RV_GUEST_CANNOT;
+  rv_guest_read outcome = RV_GUEST_CANNOT;
+  if (is_usable(channel) && channel->session->transport.fd == fd)
+    outcome = rv_session_receive(channel->session) < RV_LOOP_SCRATCH ? RV_GUEST_READ : RV_GUEST_READ_MUCH;
+  rv_loop_end_visit(channel->loop);
+  return outcome;
 }
 
 void rv_channel_state(rv_channel *channel, char *out, size_t capacity)

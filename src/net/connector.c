@@ -61,7 +61,7 @@ static const char *advice(const rv_connector *connector, int error)
 {
   if (error == ECONNREFUSED && connector->address.is_unix)
     return "nobody listens on this socket any more; is the server running?";
-  if (error == ECONNREFUSED) return "no server listens there; is it running, and is the port right?";
+  if (error == ECONNREFUSED) return "no server listens there; is the port right?";
   if (error == ENOENT) return "there is no such socket file; is the server running?";
   if (error == ETIMEDOUT) return "nothing answers there; is the host right, and does a firewall let you through?";
   if (error == EHOSTUNREACH || error == ENETUNREACH) return "there is no route to this host; is the host right?";
@@ -88,6 +88,7 @@ static void on_writable(uv_poll_t *poll, int status, int events)
 {
   (void)events;
   rv_connector *connector = poll->data;
+  rv_loop_enter(connector->loop);
   int error = rv_socket_error(connector->fd);
   if (error == 0 && status < 0) error = EIO;
   if (error != 0)

@@ -158,6 +158,12 @@ static inline bool echo_on_call(void *context, rv_call *call, const char *path, 
   }
   *events = &echo_events;
   *user = echo;
+  if (strcmp(echo->method, "refuse") == 0) {
+    char why[1000];
+    memset(why, 'x', sizeof why);
+    why[sizeof why - 1] = '\0';
+    rv_call_finish(call, RV_UNAUTHENTICATED, why);
+  }
   return true;
 }
 

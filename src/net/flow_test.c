@@ -294,11 +294,12 @@ static nghttp2_session *open_padding(padder *sender)
   return session;
 }
 
-/* Sends what may be sent, then waits until the server has seen it and what it sent thereupon is here. PINGs and their answers pass what waits to be
- * sent: the first is sent before it, and the second may be answered before it. */
+/* Sends what may be sent, then waits until the server has seen it and what it sent thereupon is here: credit, with which there is more to
+ * send. PINGs and their answers pass what waits to be sent: the first is sent before it, and the second may be answered before it. */
 static void send_padded(nghttp2_session *session, padder *sender, int fd)
 {
   for (int round = 0; round < 3; round++) {
+    size_t before = sender->sent - sender->between;
     sender->pongs = 0;
     nghttp2_submit_ping(session, 0, NULL);
     const uint8_t *out;
@@ -309,6 +310,7 @@ static void send_padded(nghttp2_session *session, padder *sender, int fd)
       assert_true(n > 0);
       assert_int_equal(nghttp2_session_mem_recv(session, in, (size_t)n), n);
     }
+    if (sender->sent - sender->between != before) round = -1;
   }
 }
 

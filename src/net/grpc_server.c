@@ -17,7 +17,7 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-enum { ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
+enum { SAY_AGAIN_S = 60, ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
 #define OUT_OF_MEMORY "the server is out of memory"
 
@@ -36,6 +36,13 @@ typedef struct watch {
   int fd;
 } watch;
 
+/* A line that is written when a bound is met, and again once there had been room meanwhile, or a minute later: not for each who is refused. */
+typedef struct said {
+  bool now;
+  int64_t at_ns;
+  uint64_t machine; /* that it was about */
+} said;
+
 struct rv_grpc_server {
   rv_env env;
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
@@ -50,7 +57,8 @@ struct rv_grpc_server {
   watch **watching; /* one a listening socket; the first loop's */
   size_t num_watching;
   rv_timer accept_again; /* when files have run out */
-  bool full_logged, machine_logged, listens;
+  bool listens;
+  said full, machine_full; /* the first loop's */
   atomic_size_t connections;
   int64_t drain_ms;
   bool stopped;  /* of the thread that stops */
@@ -64,6 +72,20 @@ struct rv_grpc_server {
 
 typedef enum counted { COUNTED, TOO_MANY, NO_MEMORY } counted;
 
+static bool may_say(rv_grpc_server *server, said *what)
+{
+  int64_t now = rv_monotonic_ns(&server->env);
+  if (what->now && now - what->at_ns < SAY_AGAIN_S * INT64_C(1000000000)) return false;
+  *what = (said){.now = true, .at_ns = now};
+  return true;
+}
+
+/* An eighth is free: one that comes and goes at the bound would fill the log. */
+static bool has_room(size_t count, size_t most)
+{
+  return count <= most - (most + 7) / 8;
+}
+
 /* One more of that machine, unless it has as many as it may. */
 static counted count_in(rv_grpc_server *server, uint64_t machine)
 {
@@ -75,7 +97,10 @@ static counted count_in(rv_grpc_server *server, uint64_t machine)
     result = TOO_MANY;
   else if (count == NULL && rv_map_put(&server->machines, machine, 0) != RV_OK)
     result = NO_MEMORY;
-  if (result == COUNTED) ++*rv_map_get(&server->machines, machine);
+  if (result == COUNTED) {
+    count = rv_map_get(&server->machines, machine);
+    if (has_room(++*count, server->max_per_machine) && server->machine_full.machine == machine) server->machine_full.now = false;
+  }
   rv_mutex_unlock(&server->lock);
   return result;
 }
@@ -156,10 +181,10 @@ static void turn_away(int fd, bool encrypted, const char *reason)
   close(fd);
 }
 
-static void log_machine_full(rv_grpc_server *server, int fd)
+static void log_machine_full(rv_grpc_server *server, uint64_t machine, int fd)
 {
-  if (server->machine_logged) return;
-  server->machine_logged = true;
+  if (!may_say(server, &server->machine_full)) return;
+  server->machine_full.machine = machine;
   char peer[RV_PEER_MAX];
   rv_socket_peer(fd, peer);
   rv_log(&server->env, RV_LOG_WARNING,
@@ -175,20 +200,21 @@ static void log_no_memory(rv_grpc_server *server)
 /* One more connection; false: it was turned away. */
 static bool let_in(rv_grpc_server *server, int fd, uint64_t machine, bool encrypted)
 {
-  if (atomic_fetch_add(&server->connections, 1) >= server->max_connections) {
+  size_t before = atomic_fetch_add(&server->connections, 1);
+  if (before >= server->max_connections) {
     atomic_fetch_sub(&server->connections, 1);
     turn_away(fd, encrypted, "too many connections");
-    if (!server->full_logged)
+    if (may_say(server, &server->full))
       rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
              server->max_connections);
-    server->full_logged = true;
     return false;
   }
+  if (has_room(before + 1, server->max_connections)) server->full.now = false;
   counted result = count_in(server, machine);
   if (result == COUNTED) return true;
   atomic_fetch_sub(&server->connections, 1);
   if (result == TOO_MANY)
-    log_machine_full(server, fd);
+    log_machine_full(server, machine, fd);
   else
     log_no_memory(server);
   turn_away(fd, encrypted,
@@ -254,6 +280,7 @@ static void on_listening(uv_poll_t *poll, int status, int events)
   (void)status, (void)events;
   const watch *watched = poll->data;
   rv_grpc_server *server = watched->server;
+  rv_loop_enter(server->io[0].loop);
   for (int i = 0; i < ACCEPT_TURN; i++) {
     int fd = rv_socket_accept(watched->fd);
     if (fd < 0) {

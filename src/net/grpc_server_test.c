@@ -402,18 +402,81 @@ static void connections_of_one_address_are_bounded(void **state)
   takes_three_connections(10, 3, "too many connections from this address (max_connections_per_address)");
 }
 
+static int64_t still_clock(void *context)
+{
+  (void)context;
+  return 1000;
+}
+
+static void count_full(void *context, rv_log_level level, const char *line)
+{
+  (void)level;
+  if (strstr(line, "connections are open, and more are refused") != NULL ||
+      strstr(line, "connections of one address are open, and more of") != NULL)
+    ++*(atomic_int *)context;
+}
+
+/* Until the fourth is refused, while connections of before may still be about to go. */
+static void fill_up(echo_server *server, echo_client clients[3])
+{
+  test_call call;
+  for (int i = 0; i < 3; i++) {
+    client_open_server(&clients[i], server);
+    call_init(&call, &clients[i], "/echo/unary");
+    call.config.wait_for_ready = true;
+    call_start(&call);
+    call_send(&call, "x", 1);
+    call_wait(&call);
+    assert_int_equal(call.code, RV_OK);
+    call_fini(&call);
+  }
+  echo_client more;
+  client_open_server(&more, server);
+  for (int i = 0; i < 3; i++) assert_int_equal(call_unary(&more, "/echo/unary", "x", NULL), RV_UNAVAILABLE);
+  client_close(&more);
+}
+
+static void says_so_again(size_t max_connections, size_t max_connections_per_address)
+{
+  enum { ROUNDS = 200 };
+  echo_server server = {0};
+  atomic_int lines = 0;
+  rv_mutex_init(&server.lock, RV_RANK_CLIENT, "echo server");
+  rv_cond_init(&server.changed);
+  const char *address = "127.0.0.1:0";
+  rv_env env = {.size = sizeof env, .context = &lines, .monotonic_ns = still_clock, .log = count_full};
+  rv_grpc_server_config config = {.env = &env,
+                                  .addresses = &address,
+                                  .num_addresses = 1,
+                                  .io_threads = 1,
+                                  .max_connections = max_connections,
+                                  .max_connections_per_address = max_connections_per_address,
+                                  .on_call = echo_on_call,
+                                  .context = &server};
+  assert_int_equal(rv_grpc_server_new(&config, &server.grpc, NULL), RV_OK);
+  for (int round = 0; round < ROUNDS && lines < 2; round++) {
+    echo_client clients[3];
+    fill_up(&server, clients);
+    if (round == 0) assert_int_equal(lines, 1); /* not three */
+    for (int i = 0; i < 3; i++) client_close(&clients[i]);
+  }
+  assert_int_equal(lines, 2);
+  echo_stop(&server);
+}
+
+static void that_a_bound_of_connections_is_met_is_logged_each_time(void **state)
+{
+  (void)state;
+  says_so_again(3, 0);
+  says_so_again(10, 3);
+}
+
 typedef struct silence {
   rv_grpc_server *server;
   size_t connections;
   int64_t begins_within_ns;
   char log[200];
 } silence;
-
-static int64_t still_clock(void *context)
-{
-  (void)context;
-  return 1000;
-}
 
 static void keep_last_line(void *context, rv_log_level level, const char *line)
 {
@@ -493,6 +556,7 @@ int main(void)
       cmocka_unit_test(who_does_not_say_gets_a_loop_for_two_cores),
       cmocka_unit_test(connections_are_spread_over_the_loops_and_bounded),
       cmocka_unit_test(connections_of_one_address_are_bounded),
+      cmocka_unit_test(that_a_bound_of_connections_is_met_is_logged_each_time),
       cmocka_unit_test(a_client_that_says_nothing_has_20_s_whatever_the_peer_timeout_is),
       cmocka_unit_test(a_loop_that_ends_closes_what_is_open),
   };

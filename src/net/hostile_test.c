@@ -1,6 +1,7 @@
 /* Peers that break the rules: each ends its own call or connection, with the right code, and no other. */
 #include "net/echo_testing.h"
 
+#include <fcntl.h>
 #include <nghttp2/nghttp2.h>
 
 #include "base/env.h"
@@ -153,6 +154,46 @@ static void pings_that_are_not_read_end_the_connection(void **state)
   }
   for (int i = 0; i < 10000; i++)
     if (!send_raw(fd, pings, sizeof pings)) break; /* 170 MB would have to be answered by as many */
+  close(fd);
+}
+
+/* As much as the other end takes, of a flood that goes on until it takes no more, in which time `w` answers others. */
+static void flood(world *w, int fd, const uint8_t *bytes, size_t size)
+{
+  fcntl(fd, F_SETFL, O_NONBLOCK);
+  size_t at = 0;
+  for (int quiet = 0; at < size && quiet < 50;) {
+    ssize_t n = send(fd, bytes + at, size - at, MSG_NOSIGNAL);
+    quiet = n > 0 ? 0 : quiet + 1;
+    if (n > 0) at += (size_t)n;
+    others_go_on(w);
+  }
+}
+
+static void answers_that_are_not_read_wait_in_small_numbers(void **state)
+{
+  enum { REQUESTS = 60000, ROOM = 130 };
+  world *w = *state;
+  uint8_t *bytes = malloc(PREFACE + (size_t)REQUESTS * ROOM);
+  memcpy(bytes, preface, PREFACE);
+  size_t size = PREFACE;
+  for (uint32_t i = 0; i < REQUESTS; i++) size += request(bytes + size, "/echo/refuse", 2 * i + 1, 4);
+  assert_true(size <= PREFACE + (size_t)REQUESTS * ROOM);
+  int fd = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  struct sockaddr_in name = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons(rv_grpc_server_port(w->server.grpc, 0))};
+  assert_int_equal(connect(fd, (struct sockaddr *)&name, sizeof name), 0);
+  flood(w, fd, bytes, size);
+  size_t opened = echo_count(&w->server, &w->server.opened), closed = echo_count(&w->server, &w->server.closed);
+  assert_true(opened < REQUESTS); /* the rest was not answered, nor read */
+  assert_true(opened - closed < 1000);
+  uint8_t *answers = malloc(1 << 20); /* and when it reads, the rest is */
+  fcntl(fd, F_SETFL, 0);
+  while (echo_count(&w->server, &w->server.opened) == opened) assert_true(recv(fd, answers, 1 << 20, 0) > 0);
+  free(answers);
+  free(bytes);
   close(fd);
 }
 
@@ -402,6 +443,7 @@ int main(void)
       IN_WORLD(truncated_requests_end_only_their_own_connection),
       IN_WORLD(endless_continuation_frames_end_the_connection),
       IN_WORLD(pings_that_are_not_read_end_the_connection),
+      IN_WORLD(answers_that_are_not_read_wait_in_small_numbers),
       IN_WORLD(a_flood_of_resets_ends_the_connection_but_thousands_do_not),
       IN_WORLD(more_than_the_window_resets_the_stream),
       IN_WORLD(requests_that_are_no_grpc_get_an_http_status),

@@ -280,6 +280,7 @@ static nghttp2_option *make_options(void)
   if (nghttp2_option_new(&option) != 0) return NULL;
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_closed_streams(option, 1);
+  nghttp2_option_set_max_outbound_ack(option, RV_OUTBOUND_ACKS);
   nghttp2_option_set_stream_reset_rate_limit(option, RV_RESET_BURST, RV_RESETS_PER_SECOND);
   return option;
 }

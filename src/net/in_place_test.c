@@ -2,62 +2,13 @@
  * is no part of that message: the call may end, and its buffer go, while it is read. */
 #include "net/echo_testing.h"
 
-#include <stdio.h>
-#include <sys/un.h>
-
 #include "base/random.h"
-#include "net/raw_testing.h"
+#include "net/burst_testing.h"
 
 /* The message is announced in the first frame, and larger than a buffer that would be kept when it is given back. The second frame is
  * ignored, since both together are longer than the headers said, and it takes more than one read. */
-enum { BEGINNING = 100, IGNORED = 100000, BURST = 128 << 10 };
-static const uint8_t begins[] = "\0\0\x20\0\0", hello[] = "\0\0\0\0\5hello";
-enum { HELLO = sizeof hello - 1 };
-
-typedef struct socket_place {
-  char directory[32], address[64];
-  struct sockaddr_un name;
-} socket_place;
-
-static void place_init(socket_place *place)
-{
-  snprintf(place->directory, sizeof place->directory, "/tmp/reverie-net-XXXXXX");
-  assert_non_null(mkdtemp(place->directory));
-  snprintf(place->address, sizeof place->address, "unix:%s/socket", place->directory);
-  place->name = (struct sockaddr_un){.sun_family = AF_UNIX};
-  snprintf(place->name.sun_path, sizeof place->name.sun_path, "%s", place->address + 5);
-}
-
-static void place_fini(const socket_place *place)
-{
-  unlink(place->name.sun_path);
-  rmdir(place->directory);
-}
-
-/* Bytes that all lie in the socket before the loop that reads it looks: they are sent on that loop's thread. */
-typedef struct raw_burst {
-  int fd;
-  size_t size;
-  ssize_t sent;
-  uint8_t data[BURST];
-} raw_burst;
-
-static raw_burst *burst_new(int fd)
-{
-  raw_burst *burst = calloc(1, sizeof *burst);
-  assert_non_null(burst);
-  burst->fd = fd;
-  int room = 2 * BURST;
-  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  return burst;
-}
-
-static void add_data(raw_burst *to, uint32_t stream, uint8_t flags, const void *beginning, size_t beginning_size, size_t size)
-{
-  to->size += frame(to->data + to->size, size, NGHTTP2_DATA, flags, stream);
-  if (beginning_size > 0) memcpy(to->data + to->size, beginning, beginning_size);
-  to->size += size;
-}
+enum { BEGINNING = 100, IGNORED = 100000 };
+static const uint8_t begins[] = "\0\0\x20\0\0";
 
 /* A message begins; the rest of what comes for it is ignored; the call is taken back. */
 static void add_ignored(raw_burst *to, uint32_t stream)
@@ -78,19 +29,6 @@ static void add_length(raw_burst *to, size_t at, uint32_t stream, size_t length)
   frame(to->data + at, to->size - at - 9, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, stream);
 }
 
-static void send_on_loop(void *argument)
-{
-  raw_burst *burst = argument;
-  burst->sent = send(burst->fd, burst->data, burst->size, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-static void send_burst(raw_burst *owned_burst, rv_loop *loop)
-{
-  rv_loop_call(loop, send_on_loop, owned_burst);
-  assert_int_equal(owned_burst->sent, owned_burst->size);
-  free(owned_burst);
-}
-
 static void a_server_answers_what_came_behind_ignored_data(void **state)
 {
   (void)state;
@@ -98,8 +36,7 @@ static void a_server_answers_what_came_behind_ignored_data(void **state)
   place_init(&place);
   echo_server server;
   echo_start(&server, place.address, 1);
-  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  assert_int_equal(connect(fd, (struct sockaddr *)&place.name, sizeof place.name), 0);
+  int fd = place_connect(&place);
 
   raw_burst *burst = burst_new(fd);
   memcpy(burst->data, preface, PREFACE);
@@ -253,8 +190,7 @@ static void whatever_comes_in_large_frames_the_server_goes_on(void **state)
   echo_server server;
   echo_start(&server, place.address, 1);
   for (int connection = 0; connection < 100; connection++) {
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&place.name, sizeof place.name), 0);
+    int fd = place_connect(&place);
     assert_true(send_raw(fd, preface, PREFACE));
     uint8_t acknowledged[9];
     assert_true(send_raw(fd, acknowledged, frame(acknowledged, 0, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0)));

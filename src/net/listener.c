@@ -21,11 +21,17 @@ static rv_code fail(const rv_address *address, int error, rv_error *err)
                    : S_ISLNK(info.st_mode) ? "a link"
                                            : "a file");
   if (error == EADDRINUSE && address->is_unix)
-    return rv_fail(err, RV_UNAVAILABLE, "socket file \"%s\" is in use by another process; choose another or stop it",
-                   address->path);
+    return rv_fail(
+        err, RV_UNAVAILABLE,
+        "socket file \"%s\" is in use by another process, or by a server of this one that was not stopped; choose another "
+        "or stop it",
+        address->path);
   if (error == EADDRINUSE)
-    return rv_fail(err, RV_UNAVAILABLE, "port %u on %.200s is in use by another process; choose another or stop it",
-                   (unsigned)address->port, address->host);
+    return rv_fail(
+        err, RV_UNAVAILABLE,
+        "port %u on %.200s is in use by another process, or by a server of this one that was not stopped; choose another or "
+        "stop it",
+        (unsigned)address->port, address->host);
   if (error == EACCES || error == EPERM)
     return rv_fail(err, RV_PERMISSION_DENIED, "listening on %.200s is not allowed; %s", address->text,
                    address->is_unix ? "choose a directory you may write to" : "choose a port above 1023");

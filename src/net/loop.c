@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -27,7 +28,7 @@ void rv_task_init(rv_task *task, void (*run)(rv_task *task))
 #ifdef RV_CHECK_LOCKS
 void rv_loop_check(const rv_loop *loop, const char *function)
 {
-  if (rv_loop_is_current(loop)) return;
+  if (pthread_equal(loop->thread, pthread_self()) != 0 ? loop->has_turn : rv_loop_is_current(loop)) return;
   fprintf(stderr, "%s was called from another thread than its loop's; use rv_loop_post\n", function);
   abort();
 }
@@ -87,7 +88,8 @@ static void take_inbox(rv_loop *loop)
 /* Runs what was deferred, then lets connections send. */
 static void settle(rv_loop *loop)
 {
-  for (int round = 0; round < ROUNDS; round++) {
+  int most = rv_loop_has_guest(loop) ? 1 : ROUNDS; /* what a guest leaves is what he cannot do */
+  for (int round = 0; round < most; round++) {
     for (int inner = 0; inner < ROUNDS && !rv_list_empty(&loop->deferred); inner++) run_all(&loop->deferred);
     if (rv_list_empty(&loop->flushing)) break;
     run_all(&loop->flushing);
@@ -172,19 +174,17 @@ bool rv_loop_is_late(rv_loop *loop, int64_t since_ns)
 static void on_alarm(uv_timer_t *alarm)
 {
   rv_loop *loop = alarm->data;
+  rv_loop_enter(loop);
   loop->alarm_at = INT64_MAX;
   fire_timers(loop);
 }
 
+/* One that is set earlier stays: it is set anew when it has fired. Calls come and end more often than their deadlines do. */
 static void set_alarm(rv_loop *loop)
 {
   int64_t at = loop->timers != NULL ? loop->timers->at_ns : INT64_MAX;
-  if (at == loop->alarm_at) return;
+  if (at >= loop->alarm_at) return;
   loop->alarm_at = at;
-  if (at == INT64_MAX) {
-    uv_timer_stop(&loop->alarm);
-    return;
-  }
   int64_t left = at - rv_monotonic_ns(&loop->env);
   uv_update_time(&loop->uv);
   uv_timer_start(&loop->alarm, on_alarm, left <= 0 ? 0 : (uint64_t)((left + 999999) / 1000000), 0);
@@ -214,6 +214,13 @@ bool rv_loop_can_watch(const rv_loop *loop, int fd)
   return fine;
 }
 
+void rv_loop_enter(rv_loop *loop)
+{
+  if (loop->has_turn) return;
+  rv_mutex_lock(&loop->turn);
+  loop->has_turn = true;
+}
+
 static void on_busy(uv_idle_t *busy)
 {
   (void)busy;
@@ -222,6 +229,7 @@ static void on_busy(uv_idle_t *busy)
 static void on_before_sleep(uv_prepare_t *prepare)
 {
   rv_loop *loop = prepare->data;
+  rv_loop_enter(loop);
   run_inbox(loop);
   run_turns(loop);
   set_alarm(loop);
@@ -236,33 +244,70 @@ static void on_before_sleep(uv_prepare_t *prepare)
     uv_idle_start(&loop->busy, on_busy);
   else
     uv_idle_stop(&loop->busy);
-  if (done && !posted && stopping) close_all(loop);
   loop->waits_from_ns = (int64_t)uv_hrtime();
+  if (done && !posted && stopping) {
+    close_all(loop);
+    return;
+  }
+  loop->has_turn = false;
+  rv_mutex_unlock(&loop->turn);
 }
 
 static void on_after_sleep(uv_check_t *check)
 {
+  rv_loop_enter(check->data);
   run_inbox(check->data);
 }
+
 static void on_wake(uv_async_t *wake)
 {
   (void)wake;
+}
+
+/* Under the lock, which a thread that is cancelled would keep. */
+static void wake_from_sleep(rv_loop *loop)
+{
+  int ignored, cancel_state;
+  loop->asleep = false;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+  uv_async_send(&loop->wake);
+  pthread_setcancelstate(cancel_state, &ignored);
 }
 
 void rv_loop_post(rv_loop *loop, rv_task *task)
 {
   rv_mutex_lock(&loop->lock);
   rv_list_push_back(&loop->inbox, &task->link);
-  bool wake = loop->asleep;
-  loop->asleep = false;
   /* Under the lock: the loop closes `wake` only after it has seen, under the lock, that nothing is posted. */
-  if (wake) uv_async_send(&loop->wake);
+  if (loop->asleep) wake_from_sleep(loop);
   rv_mutex_unlock(&loop->lock);
 }
 
 bool rv_loop_is_current(const rv_loop *loop)
 {
-  return pthread_equal(loop->thread, pthread_self()) != 0;
+  if (pthread_equal(loop->thread, pthread_self()) != 0) return true;
+  return atomic_load_explicit(&loop->has_guest, memory_order_acquire) &&
+         pthread_equal(atomic_load_explicit(&loop->guest, memory_order_relaxed), pthread_self()) != 0;
+}
+
+/* ---- guests ---- */
+
+bool rv_loop_has_rest(const rv_loop *loop)
+{
+  return !rv_list_empty(&loop->deferred) || !rv_list_empty(&loop->flushing) || !rv_list_empty(&loop->turns);
+}
+
+bool rv_loop_settle_visit(rv_loop *loop)
+{
+  settle(loop);
+  return rv_loop_has_rest(loop) || (loop->timers != NULL && loop->timers->at_ns < loop->alarm_at);
+}
+
+void rv_loop_wake(rv_loop *loop)
+{
+  rv_mutex_lock(&loop->lock);
+  if (loop->asleep) wake_from_sleep(loop);
+  rv_mutex_unlock(&loop->lock);
 }
 
 typedef struct call_and_wait {
@@ -308,9 +353,11 @@ static void *run_loop(void *argument)
   rv_mutex_lock(&loop->lock); /* rv_loop_new holds it until `thread` is set */
   rv_mutex_unlock(&loop->lock);
   uv_run(&loop->uv, UV_RUN_DEFAULT);
+  rv_loop_enter(loop);
   do run_inbox(loop), run_turns(loop); /* what closing has left */
   while (!rv_list_empty(&loop->turns));
   uv_run(&loop->uv, UV_RUN_DEFAULT);
+  if (loop->has_turn) rv_mutex_unlock(&loop->turn);
   return NULL;
 }
 
@@ -394,6 +441,8 @@ static void destroy(rv_loop *loop)
   rv_spares_close(loop->spares);
   free(loop->scratch);
   rv_mutex_fini(&loop->lock);
+  rv_mutex_fini(&loop->turn);
+  if (loop->knock >= 0) close(loop->knock);
   free(loop);
 }
 
@@ -410,6 +459,8 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   rv_list_init(&loop->connections);
   rv_list_init(&loop->inbox);
   rv_mutex_init(&loop->lock, RV_RANK_LOOP, "loop inbox");
+  rv_mutex_init(&loop->turn, RV_RANK_TURN, "loop turn");
+  loop->knock = -1;
   loop->scratch = malloc(RV_LOOP_SCRATCH);
   loop->spares = rv_spares_new(RV_LOOP_SPARE_BYTES);
   if (loop->scratch == NULL || loop->spares == NULL) {

@@ -44,6 +44,17 @@ struct rv_loop {
   uint8_t *scratch;            /* RV_LOOP_SCRATCH bytes */
   atomic_size_t waiting_bytes; /* of all its connections: half received, or not yet taken by a socket */
 
+  /* Held by whoever does the loop's work: its thread, but while that waits for the system, or a guest (guest.h). Guards all above, but what is
+   * libuv's, which is the thread's. */
+  rv_mutex turn;
+  bool has_turn; /* the loop's thread */
+  /* guest.c: */
+  atomic_bool has_guest;
+  _Atomic(pthread_t) guest; /* who has the turn, where a guest has it */
+  int guests_cancel_state;
+  atomic_bool has_sitter;
+  int knock; /* an eventfd that the sitter looks at; -1: there has been no guest */
+
   pthread_t thread;
   rv_mutex lock; /* guards the rest */
   rv_link inbox;
@@ -59,6 +70,25 @@ void rv_loop_check(const rv_loop *loop, const char *function);
 #define RV_LOOP_CHECK(loop) ((void)0)
 #endif
 
+/* By the loop's thread, whatever libuv calls: from here on it has the turn, until it waits for the system again. */
+void rv_loop_enter(rv_loop *loop);
+/* What is just done is done by a guest: what only libuv can do stays for the loop's thread. */
+static inline bool rv_loop_has_guest(rv_loop *loop)
+{
+  return atomic_load_explicit(&loop->has_guest, memory_order_relaxed);
+}
+static inline bool rv_loop_has_sitter(rv_loop *loop)
+{
+  return atomic_load_explicit(&loop->has_sitter, memory_order_relaxed) && loop->knock >= 0;
+}
+/* From begin to end this thread does the loop's work. false: the loop's thread is at it, or has something to do. */
+bool rv_loop_begin_visit(rv_loop *loop);
+void rv_loop_end_visit(rv_loop *loop);
+/* For guest.c. Something waits to be done that is in no inbox. */
+bool rv_loop_has_rest(const rv_loop *loop);
+/* Does what a visit has led to; true: the loop's thread is to be woken for the rest. */
+bool rv_loop_settle_visit(rv_loop *loop);
+void rv_loop_wake(rv_loop *loop);
 /* false: libuv would find no memory to watch this descriptor, and end the process. Asked before each uv_poll_start of a new one. */
 bool rv_loop_can_watch(const rv_loop *loop, int fd);
 /* As rv_loop_defer, after all that is deferred. */

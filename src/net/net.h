@@ -1,7 +1,8 @@
 /* gRPC over HTTP/2 (nghttp2) over sockets (libuv). Knows nothing about replay.
  *
- * Everything about a connection happens on its loop's thread, and so do all callbacks; from other threads use rv_loop_post. A
- * call is one gRPC stream, the same type at both ends. `on_close` is always its last callback and comes exactly once. */
+ * Everything about a connection happens on its loop's thread, or that of a guest in its stead (guest.h), and so do all callbacks; from
+ * others use rv_loop_post. A call is one gRPC stream, the same type at both ends. `on_close` is always its last callback and comes exactly
+ * once. */
 #ifndef RV_NET_NET_H
 #define RV_NET_NET_H
 
@@ -101,9 +102,13 @@ void rv_call_finish(rv_call *call, rv_code code, const char *message);
 void rv_call_set_header(rv_call *call, const char *name, const char *value);
 /* Server: what metadata came is let go. */
 void rv_call_drop_metadata(rv_call *call);
+/* Server, from on_call: messages above `most` bytes are refused, if the server's own bound is not lower. */
+void rv_call_take_at_most(rv_call *call, size_t most);
 /* Server, from on_call: for a call of somebody who is not asked who he is, so that he uses up little. Messages above `most` bytes are refused,
  * the metadata is let go, and the call ends after `lasts_ms` (0: it may last). False: its connection has `at_once` such calls already. */
 bool rv_call_keep_small(rv_call *call, size_t most, size_t at_once, int64_t lasts_ms);
+/* Server, from on_message: so many bytes of the message are kept on; to the call's end they count with those that wait on its connection. */
+void rv_call_count_kept(rv_call *call, size_t bytes);
 /* Server: sends the initial headers now instead of with the first message; the client's on_headers then comes early. */
 void rv_call_send_headers(rv_call *call);
 /* Client: no more messages will be sent (after what is queued). */
@@ -134,8 +139,8 @@ typedef struct rv_grpc_server_config {
   void *context;
 } rv_grpc_server_config;
 
-/* Binds all addresses, then starts. RV_UNAVAILABLE: "port 8000 on 127.0.0.1 is in use by another process; choose another or
- * stop it". */
+/* Binds all addresses, then starts. RV_UNAVAILABLE: "port 8000 on 127.0.0.1 is in use by another process, or by a
+ * server of this one that was not stopped; choose another or stop it". */
 rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server **out, rv_error *err);
 uint16_t rv_grpc_server_port(const rv_grpc_server *server, size_t index);
 /* GOAWAY to all, no new calls; calls still open after drain_ms end with UNAVAILABLE ("Cancelling all calls"). Blocks. */

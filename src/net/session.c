@@ -9,12 +9,14 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "net/call.h"
+#include "net/guest.h"
 
 enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
   WRITE_TURN = 4 << 20,
   BULK_READ = 16 << 10,   /* so much at a time is part of something large */
   DIRECT_READ = 4 << 10,  /* from here on receiving into a message's own buffer is worth a second piece */
+  FED_AT_ONCE = 4 << 10,  /* by a server, before it looks how much there is to answer */
   BEHIND_DIRECT = 4 << 10 /* what follows is received with it: the next frame's header, or all of something small */
 };
 
@@ -114,12 +116,15 @@ static void close_now(rv_session *session)
   rv_list_remove(&session->link);
   rv_list_remove(&session->owner_link);
   end_calls(session, session->reason);
+  if (rv_loop_has_sitter(session->loop)) rv_loop_knock(session->loop); /* the system closes nothing that somebody waits at */
   uv_poll_stop(&session->poll);
   uv_close((uv_handle_t *)&session->poll, on_poll_closed); /* before the descriptor's number can be another's */
   if (session->write_blocked && !session->transport.write_awaits_readable) rv_socket_reset_when_closed(session->transport.fd);
   session->transport.ops->close(&session->transport);
   nghttp2_session_del(session->http);
   session->http = NULL;
+  rv_buf_unref(session->kept);
+  session->kept = NULL;
   rv_output_fini(&session->output);
   rv_session_count_waiting(session);
   if (session->owner != NULL) session->events->on_gone(session->owner, session, session->ready, session->reason);
@@ -239,14 +244,34 @@ static void send_all(rv_session *session)
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
+/* More waits to be sent than what comes next should add to. */
+static bool has_much_to_send(const rv_session *session)
+{
+  size_t most = session->server ? RV_SERVER_OUTBOUND_FRAMES : RV_OUTBOUND_FRAMES;
+  return nghttp2_session_get_outbound_queue_size(session->http) > most;
+}
+
+static void read_soon(rv_session *session)
+{
+  if (session->lost || session->reads_on) return;
+  session->reads_on = true;
+  rv_session_ref(session);
+  rv_loop_post(session->loop, &session->read_task);
+}
+
 static void choose_events(rv_session *session)
 {
   rv_session_count_waiting(session);
-  bool flooded = session->write_blocked && nghttp2_session_get_outbound_queue_size(session->http) > (size_t)RV_OUTBOUND_FRAMES;
   const rv_transport *transport = &session->transport;
+  bool flooded = session->write_blocked && !transport->write_awaits_readable && has_much_to_send(session);
+  if (session->kept != NULL && !flooded) read_soon(session);
   bool write = (session->write_blocked && !transport->write_awaits_readable) || transport->read_awaits_writable;
   int events = (flooded ? 0 : UV_READABLE) | (write ? UV_WRITABLE : 0);
   if (events == session->poll_events) return;
+  if (rv_loop_has_guest(session->loop)) {
+    rv_session_touch(session);
+    return;
+  }
   session->poll_events = events;
   uv_poll_start(&session->poll, events, on_poll);
   rv_loop_watch_later(session->loop, &session->look_task);
@@ -261,6 +286,10 @@ static void flush(rv_task *task)
       if (session->owner != NULL) session->events->on_room(session->owner, session);
     }
     send_all(session);
+  }
+  if (session->lost && rv_loop_has_guest(session->loop)) {
+    rv_session_touch(session);
+    return;
   }
   if (session->lost) {
     close_now(session);
@@ -300,6 +329,7 @@ static void feed(rv_session *session, const uint8_t *data, size_t size)
   ssize_t n = nghttp2_session_mem_recv(session->http, data, size);
   if (n >= 0 || session->lost) return;
   session->deaf = true;
+  rv_timer_start(&session->timer, rv_monotonic_ns(&session->loop->env) + RV_LINGER_NS); /* it may not read what it is told */
   if (n == NGHTTP2_ERR_FLOODED || n == NGHTTP2_ERR_CALLBACK_FAILURE || n == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
     int rc = nghttp2_session_terminate_session(session->http, NGHTTP2_ENHANCE_YOUR_CALM);
     if (session->reason[0] == '\0')
@@ -312,6 +342,42 @@ static void feed(rv_session *session, const uint8_t *data, size_t size)
   } else {
     rv_session_lose(session, "%s", nghttp2_strerror((int)n));
   }
+}
+
+/* Returns how much of it was taken: where it brings too much to be answered, the rest is for later. */
+static size_t feed_some(rv_session *session, const uint8_t *data, size_t size)
+{
+  size_t at = 0, most = session->server ? FED_AT_ONCE : size;
+  while (at < size) {
+    size_t n = size - at < most ? size - at : most;
+    feed(session, data + at, n);
+    at += n;
+    if (!session->lost && has_much_to_send(session)) break;
+  }
+  return at;
+}
+
+static void keep(rv_session *session, const uint8_t *data, size_t size)
+{
+  session->kept = rv_buf_copy(data, size);
+  session->kept_at = 0;
+  if (session->kept == NULL) rv_session_lose(session, "out of memory");
+}
+
+static void feed_kept(rv_session *session, bool all)
+{
+  rv_buf *kept = session->kept;
+  if (kept == NULL) return;
+  const uint8_t *rest = kept->data + session->kept_at;
+  size_t size = kept->size - session->kept_at;
+  if (!all) {
+    session->kept_at += feed_some(session, rest, size);
+    if (session->kept_at < kept->size) return;
+  } else {
+    feed(session, rest, size);
+  }
+  session->kept = NULL;
+  rv_buf_unref(kept);
 }
 
 /* Where the frame in progress carries a large message, it is received in place. What nghttp2 ignores of a frame nobody hears of: then how much
@@ -342,45 +408,58 @@ static ssize_t read_some(rv_session *session, bool *full)
   session->heard = true;
   size_t size = (size_t)n, first = size < room ? size : room;
   if (first > 0) feed(session, direct, first);
-  feed(session, scratch, size - first);
+  size_t taken = feed_some(session, scratch, size - first);
+  if (taken < size - first) keep(session, scratch + taken, size - first - taken);
   return n;
 }
 
-void rv_session_receive(rv_session *session)
+/* What it takes brings answers. They are sent as they come up, so that a peer that reads is never waited for; from one that does not, no more is
+ * taken. Of a client's calls those that wait for the peer's MAX_CONCURRENT_STREAMS are to be sent as well, and only what comes makes them
+ * fewer. Not within what is being fed: sending may fail, and then reads the rest. */
+static bool may_take_more(rv_session *session)
+{
+  if (session->lost || !has_much_to_send(session)) return !session->lost;
+  if (!session->write_blocked && session->state == RV_SESSION_OPEN) send_all(session);
+  return !session->lost && !(has_much_to_send(session) && (session->server || session->write_blocked));
+}
+
+static void lose_at_end(rv_session *session, ssize_t n)
+{
+  if (n == 0 && !session->server && !session->ready)
+    rv_session_lose(session,
+                    "the peer at %.100s closed the connection before it spoke HTTP/2 (gRPC); does it expect TLS, or is it no "
+                    "Reverie or Reverb server?",
+                    session->address);
+  else if (n == 0)
+    rv_session_lose(session, "the peer closed it");
+  else
+    rv_session_lose(session, "%s", problem_of(session, (int)-n));
+}
+
+size_t rv_session_receive(rv_session *session)
 {
   size_t turn = 0;
   bool full = true;
-  if (session->emptied) {
+  if (session->emptied && session->server) {
     int64_t since = rv_loop_since_ns(session->loop);
     session->since_ns = since > session->emptied_ns ? since : session->emptied_ns;
   }
-  while (full && turn < READ_TURN && !session->lost) {
-    ssize_t n = read_some(session, &full);
-    if (n == -EAGAIN) break;
-    if (n <= 0) {
-      if (n == 0 && !session->server && !session->ready)
-        rv_session_lose(session,
-                        "the peer at %.100s closed the connection before it spoke HTTP/2 (gRPC); does it expect TLS, or is it no "
-                        "Reverie or Reverb server?",
-                        session->address);
-      else if (n == 0)
-        rv_session_lose(session, "the peer closed it");
-      else
-        rv_session_lose(session, "%s", problem_of(session, (int)-n));
-      break;
+  while ((full || session->kept != NULL) && turn < READ_TURN && may_take_more(session)) {
+    if (session->kept != NULL) {
+      feed_kept(session, false);
+      continue;
     }
-    turn += (size_t)n;
+    ssize_t n = read_some(session, &full);
+    if (n > 0) turn += (size_t)n;
+    if (n <= 0 && n != -EAGAIN) lose_at_end(session, n);
   }
-  session->emptied = !full || turn == 0;
+  session->emptied = session->kept == NULL && !full;
   if (session->emptied) session->emptied_ns = (int64_t)uv_hrtime();
   if (turn >= BULK_READ && !full && !session->lost && session->acknowledges)
     session->acknowledges = rv_socket_acknowledge(session->transport.fd);
-  if (!session->lost && !session->reads_on && session->transport.ops->pending(&session->transport)) {
-    session->reads_on = true;
-    rv_session_ref(session);
-    rv_loop_post(session->loop, &session->read_task);
-  }
+  if (session->transport.ops->pending(&session->transport)) read_soon(session);
   rv_session_touch(session);
+  return turn;
 }
 
 static void read_on(rv_task *task)
@@ -395,8 +474,10 @@ static void read_on(rv_task *task)
 static void read_rest(rv_session *session)
 {
   bool full;
-  for (int i = 0; i < 16 && !session->lost; i++)
+  for (int i = 0; i < 16 && !session->lost; i++) {
+    feed_kept(session, true);
     if (read_some(session, &full) <= 0) break;
+  }
 }
 
 static void look(rv_task *task)
@@ -410,6 +491,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
   rv_session *session = poll->data;
   rv_loop *loop = session->loop;
+  rv_loop_enter(loop);
   if (session->state == RV_SESSION_GONE) return;
   if (status < 0) session->poll_events = 0; /* libuv has stopped the handle; reading tells the error */
   bool read = (events & UV_READABLE) != 0 || ((events & UV_WRITABLE) != 0 && session->transport.read_awaits_writable);

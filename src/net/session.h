@@ -33,7 +33,11 @@ enum {
   RV_RESET_BURST = 20000,
   RV_RESETS_PER_SECOND = 5000,
   RV_DEFAULT_MAX_STREAMS = 16384,
-  RV_OUTBOUND_FRAMES = 20000 /* control frames waiting for a peer that does not read; then we do not read either */
+  /* Answers and control frames waiting for a peer that does not read; then we do not read either. A client's calls are its own, a server's
+   * anybody's: each that is refused waits with 1.5 kB. */
+  RV_OUTBOUND_FRAMES = 20000,
+  RV_SERVER_OUTBOUND_FRAMES = 256,
+  RV_OUTBOUND_ACKS = 200 /* of PING and SETTINGS among them; beyond it the connection ends */
 };
 #define RV_DEFAULT_MAX_MESSAGE ((size_t)256 << 20)
 #define RV_DEFAULT_PEER_TIMEOUT_NS (INT64_C(10) * 1000000000)
@@ -122,6 +126,8 @@ struct rv_session {
   int64_t emptied_ns; /* then */
   int64_t since_ns;   /* what is being read came after this (uv_hrtime) */
   rv_greeting greeting;
+  rv_buf *kept; /* what was read and is looked at when less waits to be sent, from kept_at on; NULL: nothing */
+  size_t kept_at;
 
   /* signs of life */
   int64_t peer_timeout_ns;
@@ -159,8 +165,8 @@ size_t rv_session_room(const rv_session *session);
 /* Client: each stream id that a connection has was used (2^30). As after GOAWAY no more calls may be started; it ends with the last one. */
 bool rv_session_is_spent(const rv_session *session);
 
-/* Reads what is there; the connection may be lost afterwards. */
-void rv_session_receive(rv_session *session);
+/* Reads what is there, and says how many bytes; the connection may be lost afterwards. */
+size_t rv_session_receive(rv_session *session);
 
 /* ---- pulse.c ---- */
 

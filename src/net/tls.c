@@ -98,6 +98,15 @@ static bool understand_authorities(SSL_CTX *context)
   return true;
 }
 
+/* Who resumes a session is not asked for his certificate again: one that was revoked or has expired meanwhile would open the door for hours,
+ * and so would a revocation list that is out of date, which lets nobody in. */
+static void show_each_time(SSL_CTX *context)
+{
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(context, 0);
+}
+
 static rv_code use_authorities(const rv_tls *tls, SSL_CTX *context, rv_error *err)
 {
   const char *path = tls->authority_file;
@@ -113,6 +122,7 @@ static rv_code use_authorities(const rv_tls *tls, SSL_CTX *context, rv_error *er
     if (tls->server) SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(path));
   }
   bool ask = !tls->server || path != NULL;
+  if (tls->server && ask) show_each_time(context);
   SSL_CTX_set_verify(context, ask ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE, NULL);
   return RV_OK;
 }

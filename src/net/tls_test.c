@@ -1,6 +1,9 @@
 /* Calls over TLS: all that calls promise holds there too, and whoever is not trusted is told why. */
 #include "net/echo_testing.h"
 
+#include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -260,6 +263,50 @@ static void a_revoked_certificate_is_refused_from_the_next_reading_of_the_list_o
   free((void *)(uintptr_t)config.revocation_file);
 }
 
+/* What a client of OpenSSL's own keeps of its connection: could it come back without showing its certificate? */
+static bool may_resume(const world *w, const echo_server *server, int version)
+{
+  static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+  struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = htons(rv_grpc_server_port(server->grpc, 0)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+  SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_set_min_proto_version(context, version);
+  SSL_CTX_set_max_proto_version(context, version);
+  SSL_CTX_set_alpn_protos(context, (const unsigned char *)"\x02h2", 3);
+  assert_int_equal(SSL_CTX_use_certificate_chain_file(context, path(w, "client.pem")), 1);
+  assert_int_equal(SSL_CTX_use_PrivateKey_file(context, path(w, "client.pem"), SSL_FILETYPE_PEM), 1);
+  SSL *ssl = SSL_new(context);
+  char answer[9];
+  SSL_set_fd(ssl, fd);
+  assert_int_equal(SSL_connect(ssl), 1);
+  assert_int_equal(SSL_write(ssl, preface, sizeof preface - 1), sizeof preface - 1);
+  assert_true(SSL_read(ssl, answer, sizeof answer) > 0); /* tickets come before it */
+  SSL_SESSION *session = SSL_get1_session(ssl);
+  bool may = SSL_SESSION_is_resumable(session) == 1;
+  SSL_SESSION_free(session);
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+  close(fd);
+  return may;
+}
+
+static void who_must_show_a_certificate_shows_it_each_time(void **state)
+{
+  const world *w = *state;
+  static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+  for (size_t i = 0; i < 2; i++) {
+    echo_server asks, does_not;
+    start(&asks, tls_of(true, path(w, "server.pem"), path(w, "ours.pem"), NULL));
+    start(&does_not, tls_of(true, path(w, "server.pem"), NULL, NULL));
+    assert_false(may_resume(w, &asks, versions[i]));
+    assert_true(may_resume(w, &does_not, versions[i]));
+    echo_stop(&asks);
+    echo_stop(&does_not);
+  }
+}
+
 static void the_address_must_be_in_the_certificate(void **state)
 {
   const world *w = *state;
@@ -352,6 +399,7 @@ int main(void)
       cmocka_unit_test(a_new_certificate_is_used_without_a_restart),
       cmocka_unit_test(who_is_not_trusted_is_told_why),
       cmocka_unit_test(a_revoked_certificate_is_refused_from_the_next_reading_of_the_list_on),
+      cmocka_unit_test(who_must_show_a_certificate_shows_it_each_time),
       cmocka_unit_test(the_address_must_be_in_the_certificate),
       cmocka_unit_test(a_server_without_tls_is_told_apart),
       cmocka_unit_test(files_that_cannot_be_used_are_named),

@@ -93,8 +93,7 @@ static void explain_certificate(tls_state *state)
              state->host, name);
   else
     snprintf(state->problem, sizeof state->problem,
-             "the certificate of the server at %.80s is not trusted: %.60s; give the authority that signed it as authority_file",
-             state->host, why);
+             "the certificate of the server at %.80s is not trusted: %.60s; give the authority that signed it", state->host, why);
 }
 
 static void explain(tls_state *state)
@@ -110,7 +109,7 @@ static void explain(tls_state *state)
              state->host != NULL ? "; leave TLS out, or turn it on at the server" : "");
   else if (reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
     snprintf(state->problem, sizeof state->problem, "%s",
-             state->host != NULL ? "the server wants a certificate of this client; give certificate_file and key_file"
+             state->host != NULL ? "the server wants a certificate of this client; give a certificate and its key"
                                  : "the client showed no certificate");
   else if (reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED)
     snprintf(state->problem, sizeof state->problem,

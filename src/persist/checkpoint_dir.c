@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "persist/checkpoint_mark.h"
 #include "persist/chunk_files.h"
 #include "persist/dir_names.h"
 #include "persist/record_file.h"
@@ -102,39 +103,6 @@ void rv_checkpoint_list_fini(rv_checkpoint_list *list)
   *list = (rv_checkpoint_list){0};
 }
 
-/* ---- locking ---- */
-
-/* The mark of one of ours, locked by flock()'s `operation`. -1: it has none, there are no locks, or, with *taken, somebody else's. */
-static int lock_mark(const char *path, int mode, int operation, bool *taken)
-{
-  *taken = false;
-  char *mark = rv_path_join(path, RV_OURS_FILE);
-  int file = mark == NULL ? -1 : open(mark, mode | O_NOFOLLOW | O_CLOEXEC);
-  free(mark);
-  while (file >= 0 && flock(file, operation) != 0) {
-    if (errno == EINTR) continue;
-    *taken = errno == EWOULDBLOCK;
-    close(file);
-    file = -1;
-  }
-  return file;
-}
-
-rv_code rv_checkpoint_hold(const char *path, int *hold, rv_error *err)
-{
-  bool taken;
-  *hold = lock_mark(path, O_RDONLY, LOCK_SH, &taken);
-  if (rv_checkpoint_is_done(path)) return RV_OK; /* looked for under the lock: DONE goes first */
-  rv_checkpoint_release(*hold);
-  *hold = -1;
-  return rv_fail(err, RV_NOT_FOUND, "%s is no whole checkpoint: there is no " RV_DONE_FILE " in it", path);
-}
-
-void rv_checkpoint_release(int hold)
-{
-  if (hold >= 0) close(hold);
-}
-
 /* ---- removing ---- */
 
 static rv_code remove_named(int dir, const char *name, const char *path, rv_error *err)
@@ -183,10 +151,16 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
     if (entry->done && kept++ < keep) continue;
     char *path = rv_path_join(root, entry->name);
     bool is_read = false;
-    int lock = path == NULL ? -1 : lock_mark(path, O_RDWR, LOCK_EX | LOCK_NB, &is_read);
-    if (path == NULL || (!is_read && remove_ours(path, &err) != RV_OK))
+    int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_read);
+    if (is_read)
+      rv_log(
+          env, RV_LOG_WARNING,
+          "an older checkpoint stays until a later save, with what a journal has since then: somebody reads %s, or a child of a "
+          "process that did lives on",
+          path);
+    else if (path == NULL || remove_ours(path, &err) != RV_OK)
       rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);
-    if (lock >= 0) close(lock);
+    rv_checkpoint_mark_release(lock);
     free(path);
   }
   rv_checkpoint_list_fini(&list);
@@ -264,15 +238,16 @@ static void remove_left_behind(const char *root, const rv_env *env)
     if (strncmp(found.names[i], PARTIAL_PREFIX, strlen(PARTIAL_PREFIX)) != 0) continue;
     char *path = rv_path_join(root, found.names[i]);
     bool is_written = false;
-    int lock = path == NULL ? -1 : lock_mark(path, O_RDWR, LOCK_EX | LOCK_NB, &is_written);
+    int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_written);
     if (lock >= 0) {
       if (remove_ours(path, &err) == RV_OK)
         rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was whole", path);
       else
         rv_log(env, RV_LOG_WARNING, "%s", err.message);
-      close(lock);
-    } else if (path != NULL && !is_written &&
-               rmdir(path) == 0) { /* empty: its writer had gone before the mark, or makes another */
+      rv_checkpoint_mark_release(lock);
+    } else if (is_written) {
+      rv_log(env, RV_LOG_INFO, "%s stays: somebody writes it, or a child of a process that did lives on", path);
+    } else if (path != NULL && rmdir(path) == 0) { /* empty: its writer had gone before the mark, or makes another */
       rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was begun", path);
     }
     free(path);
@@ -301,6 +276,8 @@ static rv_code write_small(const rv_partial *partial, const char *name, const ch
       code = rv_fail_system(err, wrote >= 0 && (size_t)wrote < size ? ENOSPC : errno, "write", path);
     if (keep != NULL && code == RV_OK)
       *keep = file;
+    else if (keep != NULL)
+      rv_checkpoint_mark_release(file);
     else
       close(file);
   }
@@ -385,7 +362,7 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
   }
   free(partial->path);
   partial->path = NULL;
-  close(partial->lock);
+  rv_checkpoint_mark_release(partial->lock);
   partial->lock = -1;
   code = sync_directory(partial->files, root, err);
   if (code == RV_OK) return RV_OK;
@@ -399,7 +376,7 @@ void rv_partial_drop(rv_partial *partial, const rv_env *env)
 {
   rv_error err;
   if (partial->path != NULL && remove_ours(partial->path, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", err.message);
-  if (partial->lock >= 0) close(partial->lock);
+  rv_checkpoint_mark_release(partial->lock);
   free(partial->path);
   *partial = (rv_partial){.lock = -1};
 }

@@ -53,14 +53,6 @@ rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_er
 void rv_checkpoint_list_fini(rv_checkpoint_list *list);
 bool rv_checkpoint_is_done(const char *path); /* it is there, with DONE in it, or nobody can say: reading it will */
 
-/* ---- reading ---- */
-
-/* A checkpoint of ours is not removed while somebody holds it, whichever process would: savers leave it to the next of them. Waits
- * while one is just removing it. RV_NOT_FOUND: there is no DONE in it, or not any more. *hold is for rv_checkpoint_release(); it may
- * be -1 (the checkpoint is not ours, or its file system has no locks: then it can go while it is read). */
-rv_code rv_checkpoint_hold(const char *path, int *hold, rv_error *err);
-void rv_checkpoint_release(int hold);
-
 /* ---- writing and removing ---- */
 
 typedef struct rv_partial {
@@ -78,7 +70,8 @@ rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *
 rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err);
 void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */
 
-/* Removes our checkpoints but the `keep` newest. What is being read stays this time; so does what cannot be removed, which is logged. */
+/* Removes our checkpoints but the `keep` newest. What is being read (checkpoint_mark.h) stays this time; so does what cannot be removed.
+ * Both are logged. */
 void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env);
 
 #endif

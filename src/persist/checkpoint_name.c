@@ -4,7 +4,8 @@
 
 #include "persist/checkpoint_dir.h"
 
-enum { NS_PER_S = 1000000000 };
+/* Years of which every moment has a number of nanoseconds. A clock that was never set is in 1970, which west of Greenwich is 1969. */
+enum { NS_PER_S = 1000000000, FIRST_YEAR = 1678, LAST_YEAR = 2261 };
 
 void rv_checkpoint_name(int64_t wall_ns, char out[RV_CHECKPOINT_NAME_MAX])
 {
@@ -51,7 +52,7 @@ bool rv_checkpoint_name_parse(const char *name, int64_t *wall_ns)
       !number(&at, 2, &tm.tm_mday) || !skip(&at, 'T') || !number(&at, 2, &tm.tm_hour) || !skip(&at, ':') ||
       !number(&at, 2, &tm.tm_min) || !skip(&at, ':') || !number(&at, 2, &tm.tm_sec))
     return false;
-  if (tm.tm_year < 1970 || tm.tm_year > 2261 || tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 ||
+  if (tm.tm_year < FIRST_YEAR || tm.tm_year > LAST_YEAR || tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 ||
       tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
     return false;
   if (*at == '.') {

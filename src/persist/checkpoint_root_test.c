@@ -50,6 +50,34 @@ static void a_clock_that_goes_back_does_not_make_the_new_one_old(void **state)
   free(path);
 }
 
+/* West of Greenwich that is still 1969. */
+static void a_clock_that_was_never_set_keeps_no_more_than_are_to_be_kept(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  char *loaded = NULL;
+  setenv("TZ", "PST8", 1);
+  tzset();
+  rv_checkpointer *one = checkpointer_of(f, 1, NULL);
+  f->now_ns = 0;
+  for (int i = 0; i < 3; i++) free(save_with(one, store));
+  char *path = save_with(one, store);
+  unsetenv("TZ");
+  tzset();
+  assert_non_null(strstr(path, "/1969-12-31T16:00:"));
+  assert_int_equal(count_entries(f->root), 1);
+  must(restore(f, tables, TABLES, &back, &loaded, &err), &err);
+  assert_string_equal(path, loaded);
+  rv_checkpointer_unref(one);
+  rv_store_unref(back);
+  rv_store_unref(store);
+  free(loaded);
+  free(path);
+}
+
 static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void **state)
 {
   fixture *f = *state;
@@ -76,28 +104,6 @@ static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void *
   rv_store_unref(store);
 }
 
-static void one_that_is_being_read_stays_until_a_later_save(void **state)
-{
-  fixture *f = *state;
-  rv_table_config tables[TABLES];
-  configure(tables);
-  rv_store *store = new_store(tables, TABLES);
-  rv_error err;
-  int hold;
-  rv_checkpointer *one = checkpointer_of(f, 1, NULL);
-  char *first = save_with(one, store);
-  must(rv_checkpoint_hold(first, &hold, &err), &err);
-  free(save_with(one, store));
-  assert_true(is_there(first, "DONE"));
-  rv_checkpoint_release(hold);
-  free(save_with(one, store));
-  assert_int_not_equal(access(first, F_OK), 0);
-  assert_int_equal(rv_checkpoint_hold(first, &hold, &err), RV_NOT_FOUND);
-  rv_checkpointer_unref(one);
-  rv_store_unref(store);
-  free(first);
-}
-
 static void names_are_times_where_the_process_lives(void **state)
 {
   (void)state;
@@ -109,7 +115,9 @@ static void names_are_times_where_the_process_lives(void **state)
                {"UTC", INT64_C(1763718244100000000), "2025-11-21T09:44:04.1+00:00"},
                {"UTC", INT64_C(1763718244000000000), "2025-11-21T09:44:04+00:00"},
                {"IST-5:30", INT64_C(1763718244000000000), "2025-11-21T15:14:04+05:30"},
-               {"NST3:30", INT64_C(1763718244000000001), "2025-11-21T06:14:04.000000001-03:30"}};
+               {"NST3:30", INT64_C(1763718244000000001), "2025-11-21T06:14:04.000000001-03:30"},
+               {"PST8", 0, "1969-12-31T16:00:00-08:00"},
+               {"UTC", -1, "1969-12-31T23:59:59.999999999+00:00"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char name[RV_CHECKPOINT_NAME_MAX];
     int64_t back;
@@ -130,6 +138,7 @@ static void names_are_times_where_the_process_lives(void **state)
                                     "2025-11-21T09:44:04.+00:00",
                                     "2025-11-21T09:44:04+00:00x",
                                     "2025-11-21T09:44:04+0000",
+                                    "1677-11-21T09:44:04+00:00",
                                     "9999-11-21T09:44:04+00:00"};
   int64_t unused;
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(rv_checkpoint_name_parse(bad[i], &unused));
@@ -287,8 +296,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(the_newest_are_kept_and_nothing_of_others_is_removed),
       TEST(a_clock_that_goes_back_does_not_make_the_new_one_old),
+      TEST(a_clock_that_was_never_set_keeps_no_more_than_are_to_be_kept),
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
-      TEST(one_that_is_being_read_stays_until_a_later_save),
       TEST(names_are_times_where_the_process_lives),
       TEST(a_store_begins_empty_where_nothing_was_saved),
       TEST(the_checkpoint_wins_over_the_configuration_and_says_so),

@@ -13,6 +13,7 @@
 #include "base/lock.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
+#include "persist/checkpoint_mark.h"
 #include "persist/increments.h"
 #include "persist/journal.h"
 #include "persist/record_file.h"
@@ -110,9 +111,28 @@ const char *rv_checkpointer_path(const rv_checkpointer *checkpointer)
 
 /* ---- looking whether it could save ---- */
 
+/* What a save returns is easily given where the directory that it is in is meant: nothing would be found in it, and more be saved into it. */
+static rv_code check_root(const char *path, rv_error *err)
+{
+  char *done = rv_path_join(path, RV_DONE_FILE);
+  if (done == NULL) return rv_fail_memory(err, strlen(path));
+  bool is_checkpoint = access(done, F_OK) == 0;
+  free(done);
+  if (!is_checkpoint) return RV_OK;
+  const char *slash = strrchr(path, '/');
+  int length = slash == NULL || slash == path ? 1 : (int)(slash - path);
+  return rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "%s is a checkpoint itself, and checkpoints go into a directory of theirs: give %.*s, or this one as the fallback "
+      "checkpoint of a new directory",
+      path, length, path);
+}
+
 rv_code rv_checkpointer_check(const rv_checkpointer *checkpointer, rv_error *err)
 {
-  rv_code code = rv_check_directories(checkpointer->path, err);
+  rv_code code = check_root(checkpointer->path, err);
+  if (code != RV_OK) return code;
+  code = rv_check_directories(checkpointer->path, err);
   if (code != RV_OK) rv_error_prefix(err, "no checkpoint could be saved");
   return code;
 }
@@ -121,7 +141,9 @@ rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
 {
   rv_partial partial;
   rv_error fault;
-  rv_code code = rv_partial_begin(checkpointer->path, &checkpointer->env, checkpointer->files, &partial, &fault);
+  rv_code code = check_root(checkpointer->path, err);
+  if (code != RV_OK) return code;
+  code = rv_partial_begin(checkpointer->path, &checkpointer->env, checkpointer->files, &partial, &fault);
   if (code == RV_OK) rv_partial_drop(&partial, &checkpointer->env);
   if (code == RV_OK) return RV_OK;
   rv_error_prefix(&fault, "no checkpoint could be saved");
@@ -227,7 +249,7 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
   if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
-  if (begun && code == RV_OK) rv_journal_prune(journal, checkpointer->path);
+  if (begun && code == RV_OK) rv_journal_prune(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
   return code;
 }
@@ -275,9 +297,9 @@ rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const 
   int hold = -1;
   rv_code code = rv_journal_lets_save(NULL, to->path, err);
   if (code == RV_OK) code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);
-  if (code == RV_OK) code = rv_checkpoint_hold(checkpoint, &hold, err);
+  if (code == RV_OK) code = rv_checkpoint_hold(checkpoint, &to->env, watch, &hold, err);
   if (code == RV_OK) code = rv_checkpoint_copy(checkpoint, &partial, to->level, watch, err);
-  rv_checkpoint_release(hold);
+  rv_checkpoint_mark_release(hold);
   if (code == RV_OK) code = finish(&partial, to, NULL, &made, err);
   rv_partial_drop(&partial, &to->env);
   if (code == RV_OK && path != NULL)
@@ -349,7 +371,7 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
     free(dir);
     return RV_OK;
   }
-  code = rv_checkpoint_hold(dir, &hold, &fault);
+  code = rv_checkpoint_hold(dir, env, work->source.watch, &hold, &fault);
   bool held = code == RV_OK;
   if (held && !work->for_journal) code = needs_no_journal(dir, &fault);
   if (held && code == RV_OK) code = load(work, dir, &damaged, &fault);
@@ -357,7 +379,7 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
     all->changed = true;
     damaged = false;
   }
-  rv_checkpoint_release(hold);
+  rv_checkpoint_mark_release(hold);
   if (code != RV_OK && damaged) {
     rv_log(env, RV_LOG_WARNING, "%s cannot be used, and is passed over: %s", dir, fault.message);
     if (!all->found) all->first = fault;
@@ -389,6 +411,16 @@ static rv_code load_newest(restoring *work, search *all, rv_error *err)
   return code;
 }
 
+static bool has_checkpoints(const char *path)
+{
+  rv_checkpoint_list list;
+  bool any = false;
+  if (rv_checkpoint_list_read(path, &list, NULL) != RV_OK) return false;
+  for (size_t i = 0; i < list.count && !any; i++) any = list.entries[i].done;
+  rv_checkpoint_list_fini(&list);
+  return any;
+}
+
 static bool load_fallback(restoring *work)
 {
   const rv_checkpointer *checkpointer = work->checkpointer;
@@ -396,12 +428,13 @@ static bool load_fallback(restoring *work)
   bool damaged;
   if (checkpointer->fallback == NULL) return false;
   int hold;
-  rv_code code = rv_checkpoint_hold(checkpointer->fallback, &hold, &err);
+  rv_code code = rv_checkpoint_hold(checkpointer->fallback, &checkpointer->env, work->source.watch, &hold, &err);
   if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &err);
-  rv_checkpoint_release(hold);
+  rv_checkpoint_mark_release(hold);
   if (code != RV_OK)
-    rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s",
-           checkpointer->fallback, err.message);
+    rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s%s",
+           checkpointer->fallback, err.message,
+           has_checkpoints(checkpointer->fallback) ? "; it is a directory of checkpoints: give one of those in it" : "");
   return code == RV_OK;
 }
 
@@ -416,9 +449,11 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
                     .for_journal = for_journal};
   *out = NULL;
   if (loaded != NULL) *loaded = NULL;
+  rv_code code = check_root(checkpointer->path, err);
+  if (code != RV_OK) return code;
   bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
   if (taken) work.source.increments = checkpointer->increments;
-  rv_code code = load_newest(&work, &all, err);
+  code = load_newest(&work, &all, err);
   if (!all.found && code == RV_OK && !load_fallback(&work)) code = rv_store_new(config, out, err);
   if (taken) end_saving(checkpointer);
   return code;

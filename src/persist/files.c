@@ -4,6 +4,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/vfs.h>
+#endif
 
 static int create(void *context, const char *path)
 {
@@ -11,10 +14,35 @@ static int create(void *context, const char *path)
   return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
+static uint32_t file_system_of(void *context, int file)
+{
+  (void)context;
+#ifdef __linux__
+  struct statfs info;
+  return fstatfs(file, &info) == 0 ? (uint32_t)info.f_type : 0;
+#else
+  (void)file;
+  return 0;
+#endif
+}
+
 static ssize_t write_some(void *context, int file, const struct iovec *pieces, int count)
 {
   (void)context;
   return writev(file, pieces, count);
+}
+
+static int push_range(void *context, int file, off_t at, off_t size, bool wait)
+{
+  (void)context;
+#ifdef SYNC_FILE_RANGE_WRITE
+  unsigned waits = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
+  return sync_file_range(file, at, size, SYNC_FILE_RANGE_WRITE | (wait ? waits : 0));
+#else
+  (void)file, (void)at, (void)size, (void)wait;
+  errno = ENOSYS;
+  return -1;
+#endif
 }
 
 static int sync_file(void *context, int file)
@@ -60,7 +88,9 @@ static int rename_file(void *context, const char *from, const char *to)
 }
 
 const rv_files rv_files_of_system = {.create = create,
+                                     .file_system = file_system_of,
                                      .write = write_some,
+                                     .push = push_range,
                                      .sync = sync_file,
                                      .sync_directory = sync_directory,
                                      .truncate = truncate_file,

@@ -323,7 +323,9 @@ static int faulty_rename(void *context, const char *from, const char *to)
 static rv_files files_of(faulty *f)
 {
   return (rv_files){.create = faulty_create,
+                    .file_system = rv_files_of_system.file_system,
                     .write = faulty_write,
+                    .push = rv_files_of_system.push,
                     .sync = faulty_sync,
                     .sync_directory = faulty_sync_directory,
                     .truncate = NULL,

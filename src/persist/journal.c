@@ -1,10 +1,13 @@
 #include "persist/journal.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "persist/checkpoint_dir.h"
 #include "persist/journal_parts.h"
 
 static rv_journal *of_log(rv_change_log *log)
@@ -122,6 +125,24 @@ static void destroy(rv_journal *journal)
   free(journal);
 }
 
+/* Of a start that failed, while the directory is still its own. */
+static void remove_segments(rv_journal *journal)
+{
+  const rv_files *files = journal->file.files;
+  uint64_t least;
+  if (journal->file.segment == journal->last_found) return;
+  if (rv_journal_is_needed(journal, journal->checkpoints, &least)) return;
+  for (uint64_t segment = journal->last_found + 1; segment <= journal->file.segment; segment++) {
+    char name[RV_JOURNAL_NAME_MAX];
+    rv_segment_name(segment, name);
+    char *path = rv_path_join(journal->dir, name);
+    if (path == NULL || (files->remove(files->context, path) != 0 && errno != ENOENT))
+      rv_log(&journal->env, RV_LOG_WARNING, "journal: segment %" PRIu64 " of a start that failed stays in %s, and is passed over",
+             segment, journal->dir);
+    free(path);
+  }
+}
+
 static rv_code start_thread(rv_journal *journal, rv_error *err)
 {
   sigset_t all, before;
@@ -170,6 +191,9 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   journal->period_ns = config->period_ms * 1000000;
   journal->id[0] = start->id[0];
   journal->id[1] = start->id[1];
+  atomic_init(&journal->newest_ns, start->newest_ns);
+  journal->last_found = start->segment;
+  atomic_init(&journal->abandoned, false);
   atomic_init(&journal->written, 0);
   rv_mutex_init(&journal->lock, RV_RANK_WAIT, "journal");
   rv_cond_init(&journal->work);
@@ -186,12 +210,14 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   if (code == RV_OK && (journal->dir == NULL || journal->checkpoints == NULL || journal->lists == NULL))
     code = rv_fail_memory(err, strlen(start->dir));
   if (code == RV_OK) code = rv_journal_encode_forget_chunks(&journal->encoder, err);
+  if (code == RV_OK && start->goes_on) rv_journal_prune_early(journal);
   if (code == RV_OK) code = begin(journal, err);
   if (code == RV_OK) {
     rv_journal_encoder_clear(&journal->encoder);
     *out = journal;
     return RV_OK;
   }
+  remove_segments(journal);
   destroy(journal);
   return code;
 }
@@ -211,5 +237,12 @@ void rv_journal_unref(rv_journal *journal)
   rv_mutex_unlock(&journal->lock);
   pthread_join(journal->thread, NULL);
   rv_store_drop_changes(journal->store);
+  if (atomic_load(&journal->abandoned)) remove_segments(journal);
   destroy(journal);
+}
+
+void rv_journal_abandon(rv_journal *owned_journal)
+{
+  atomic_store(&owned_journal->abandoned, true);
+  rv_journal_unref(owned_journal);
 }

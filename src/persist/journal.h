@@ -30,10 +30,12 @@ bool rv_journal_is_written(const rv_journal *journal, uint64_t ticket);
 typedef struct rv_journal_waiter {
   void (*done)(struct rv_journal_waiter *waiter); /* once, on the journal's thread, without locks */
   uint64_t ticket;
-  /* Inserts into a table, so many, of a peer, both of which stay until it is done or cancelled: to be shown. NULL: something else */
+  /* Inserts into a table, so many, or a change of it, of a peer, both of which stay until it is done or cancelled: to be shown. NULL:
+   * something else */
   const rv_table *table;
   const char *peer;
   size_t wanted;
+  bool is_change;   /* other than inserts */
   int64_t since_ns; /* the journal's */
   rv_link link;
 } rv_journal_waiter;
@@ -44,9 +46,10 @@ bool rv_journal_wait(rv_journal *journal, rv_journal_waiter *waiter);
 bool rv_journal_cancel(rv_journal *journal, rv_journal_waiter *waiter);
 /* A waiter that may be queued is of inserts into this table, so many, after all. */
 void rv_journal_show(rv_journal *journal, rv_journal_waiter *waiter, const rv_table *table, size_t wanted);
-/* Inserts into the table that have waited for the disk longer than it takes: a second. Up to `capacity` of them in *out, the oldest first;
- * returns how many there are in all. */
-size_t rv_journal_list_waiting(rv_journal *journal, const rv_table *table, rv_waiting_caller *out, size_t capacity);
+/* Callers whose inserts into the table, or other changes of it, have waited for the disk longer than it takes: a second. Up to `capacity`
+ * of them in *out, the oldest first; returns how many there are in all, and how many of these are inserts. */
+size_t rv_journal_list_waiting(rv_journal *journal, const rv_table *table, rv_waiting_caller *out, size_t capacity,
+                               size_t *num_inserts);
 
 /* A writer's session begins, or is over. Without memory for it the writer is as if it were unknown after a crash. */
 void rv_journal_note_writer(rv_journal *journal, const uint64_t id[2], bool forgotten);
@@ -66,17 +69,21 @@ rv_journal *rv_journal_of(rv_store *store);
  * rv_journal_end_checkpoint. RV_FAILED_PRECONDITION: another one is being saved. */
 rv_code rv_journal_begin_checkpoint(rv_journal *journal, const rv_checkpoint_watch *watch, uint64_t *segment, rv_error *err);
 void rv_journal_end_checkpoint(rv_journal *journal);
-/* Waits until all so far is on the disk. */
+/* Waits until all so far is on the disk. RV_RESOURCE_EXHAUSTED, RV_UNKNOWN, ..., as from rv_journal_begin_checkpoint: the disk has taken
+ * nothing for some seconds, and may lack the very room that the checkpoint has. */
 rv_code rv_journal_settle(rv_journal *journal, const rv_checkpoint_watch *watch, rv_error *err);
 /* The checkpoints in that directory are those that the journal goes on from. */
 bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints);
-/* The checkpoint that was begun is on the disk, in that directory: removes the segments that no checkpoint there goes on from, where that
+/* The checkpoint that was begun is on the disk, in that directory, with the path `checkpoint`: removes the segments that no checkpoint there goes on from, where that
  * is the directory that the journal goes on from. A checkpoint that may have a link that cannot be read keeps all of them; a directory
  * that is called otherwise and may not be looked into is none. */
-void rv_journal_prune(rv_journal *journal, const char *checkpoints);
+void rv_journal_prune(rv_journal *journal, const char *checkpoints, const char *checkpoint);
 
+/* The time in the name of the newest checkpoint there that is whole; INT64_MIN: there is none, or none whose name is a time. */
+rv_code rv_journal_newest_checkpoint(const char *checkpoints, int64_t *wall_ns, rv_error *err);
 /* May the store of this journal (NULL: of none) be saved into that directory? RV_FAILED_PRECONDITION: another journal goes on from the
- * checkpoint that a start would take there, and a newer one would cut it off. */
+ * checkpoint that a start would take there, and a newer one would cut it off. In the journal's own directory that is so where another
+ * store was saved there since the journal was recovered: what was there then has been looked at. */
 rv_code rv_journal_lets_save(const rv_journal *journal, const char *checkpoints, rv_error *err);
 
 /* RV_LINK_FILE: which journal goes on from the checkpoint, and with which segment. */
@@ -101,9 +108,14 @@ typedef struct rv_journal_start {
   rv_journal_writers *writers;                     /* taken over */
   int64_t disk_bytes;                              /* of the segments that are there */
   int64_t fresh_bytes;                             /* of those that its checkpoint does not cover */
+  bool goes_on;                                    /* with the segments that are there */
+  int64_t newest_ns;                               /* rv_journal_newest_checkpoint, before anything was restored */
 } rv_journal_start;
 
 rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv_journal **out, rv_error *err);
+/* The start that opened it failed: gives back its only reference, and removes the segments that it made, unless a checkpoint goes on from
+ * them. */
+void rv_journal_abandon(rv_journal *owned_journal);
 /* The same as rv_journal_recover with files of the caller's. */
 rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files *files, rv_checkpointer *checkpointer,
                                 const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,

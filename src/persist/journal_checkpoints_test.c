@@ -210,6 +210,69 @@ static void nobody_else_takes_the_place_of_the_checkpoint_that_a_journal_goes_on
   disk_fini(&d);
 }
 
+/* ---- two servers, each with a journal of its own, over one directory ---- */
+
+typedef struct second_server {
+  const disk *d;
+  const rv_table_config *config;
+  bool while_saving, begun;
+  journaled j;
+} second_server;
+
+/* Begins while the first one restores, or saves, what is large. */
+static bool begin_second(void *context, const rv_checkpoint_progress *progress)
+{
+  second_server *second = context;
+  if (second->begun || second->while_saving != (progress->total_items >= 0)) return true;
+  second->begun = true;
+  second->j = open_with(second->d, (how){.mode = 0}, second->config, 1);
+  add_rows(rv_store_table(second->j.store, 0), 100, 0);
+  sync_all(&second->j);
+  return true;
+}
+
+static void of_two_servers_over_one_directory_neither_takes_the_others_checkpoint(bool while_saving, fixture *f)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 10000);
+  disk first = disk_of(f, "first"), second = disk_of(f, "second");
+  rv_store *plain = new_store(&config, 1);
+  add_rows(rv_store_table(plain, 0), 3000, 0);
+  free(save_with(first.checkpointer, plain)); /* of earlier days, without a journal */
+  rv_store_unref(plain);
+  snprintf(second.checkpoints, sizeof second.checkpoints, "%s", first.checkpoints);
+  const rv_checkpointer_config shared = {.size = sizeof shared, .path = first.checkpoints, .env = &f->env};
+  rv_checkpointer_unref(second.checkpointer);
+  must(rv_checkpointer_new(&shared, &second.checkpointer, &err), &err);
+  second_server other = {.d = &second, .config = &config, .while_saving = while_saving};
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = begin_second, .context = &other};
+  const rv_store_config store = {.size = sizeof store, .tables = &config, .num_tables = 1, .env = &f->env};
+  const rv_journal_config journal = {.size = sizeof journal, .path = first.journal, .mode = RV_JOURNAL_ALWAYS, .env = &f->env};
+  journaled j;
+  rv_code code = rv_journal_recover(&journal, first.checkpointer, &store, &watch, &j.store, &j.journal, &err);
+  assert_true(other.begun);
+  assert_int_equal(code, RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, "Give another directory"));
+  free(save_with(second.checkpointer, other.j.store)); /* it goes on as if nothing had been */
+  add_rows(rv_store_table(other.j.store, 0), 50, 9000);
+  close_all(&other.j);
+  j = open_with(&second, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3150);
+  close_all(&j);
+  disk_fini(&second);
+  disk_fini(&first);
+}
+
+static void a_server_that_restores_while_another_begins_does_not_take_its_checkpoint(void **state)
+{
+  of_two_servers_over_one_directory_neither_takes_the_others_checkpoint(false, *state);
+}
+
+static void a_server_that_saves_while_another_begins_does_not_take_its_checkpoint(void **state)
+{
+  of_two_servers_over_one_directory_neither_takes_the_others_checkpoint(true, *state);
+}
+
 static void checkpoints_that_are_kept_do_not_call_for_more(void **state)
 {
   rv_error err;
@@ -282,6 +345,98 @@ static void a_bound_whose_multiples_do_not_fit_is_refused(void **state)
   disk_fini(&d);
 }
 
+/* ---- a volume of the journal's own that is full ---- */
+
+/* No file can be made as long as the first segment is there. */
+static int create_without_room(void *context, const char *path)
+{
+  const char *first = context;
+  if (first[0] == '\0' || access(first, F_OK) != 0) return rv_files_of_system.create(NULL, path);
+  errno = ENOSPC;
+  return -1;
+}
+
+/* All but the newest. */
+static void remove_older_checkpoints(const disk *d)
+{
+  char command[400];
+  rv_checkpoint_list list = checkpoints_of(d);
+  for (size_t i = 1; i < list.count; i++) {
+    snprintf(command, sizeof command, "rm -r '%s/%s'", d->checkpoints, list.entries[i].name);
+    assert_int_equal(system(command), 0);
+  }
+  rv_checkpoint_list_fini(&list);
+}
+
+static bool a_few_times(void *context, const rv_checkpoint_progress *progress)
+{
+  int *left = context;
+  return progress->items > 0 || --*left > 0;
+}
+
+/* Three checkpoints, each of which has segments of its own; *first is the oldest of those. */
+static journaled with_three_checkpoints(disk *d, const rv_files *files, const rv_table_config *config, char *first, size_t size)
+{
+  rv_error err;
+  char name[RV_JOURNAL_NAME_MAX];
+  keep_three(d);
+  journaled j = open_with(d, (how){.files = files}, config, 1);
+  last_segment_name(d, name);
+  for (int64_t i = 0; i < 2; i++) {
+    add_rows(rv_store_table(j.store, 0), 5, 10 * i);
+    must(rv_checkpointer_save(d->checkpointer, j.store, NULL, NULL, &err), &err);
+  }
+  add_rows(rv_store_table(j.store, 0), 5, 20);
+  sync_all(&j);
+  assert_true(is_there(d->journal, name));
+  snprintf(first, size, "%s/%s", d->journal, name);
+  return j;
+}
+
+static void a_journal_without_room_begins_when_checkpoints_that_needed_it_are_removed(void **state)
+{
+  rv_error err;
+  char first[256] = "";
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  rv_files files = rv_files_of_system;
+  files.create = create_without_room;
+  files.context = first;
+  disk d = disk_of(*state, "first");
+  journaled j = with_three_checkpoints(&d, &files, &config, first, sizeof first), again;
+  close_all(&j);
+  size_t there = count_entries(d.journal);
+  assert_int_equal(try_open(&d, (how){.files = &files}, &config, 1, &j, &err), RV_RESOURCE_EXHAUSTED);
+  assert_int_equal(count_entries(d.journal), there); /* all are needed */
+  remove_older_checkpoints(&d);
+  must(try_open(&d, (how){.files = &files}, &config, 1, &again, &err), &err);
+  assert_int_equal(size_of(again.store, 0), 15);
+  same_after_a_crash(&d, &again, &config);
+  close_all(&again);
+  disk_fini(&d);
+}
+
+static void a_checkpoint_of_a_journal_without_room_is_saved_when_those_that_needed_it_are_removed(void **state)
+{
+  rv_error err;
+  char first[256] = "";
+  int left = 20;
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = a_few_times, .context = &left};
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  rv_files files = rv_files_of_system;
+  files.create = create_without_room;
+  files.context = first;
+  disk d = disk_of(*state, "first");
+  journaled j = with_three_checkpoints(&d, &files, &config, first, sizeof first);
+  assert_int_equal(rv_checkpointer_save(d.checkpointer, j.store, &watch, NULL, &err), RV_CANCELLED);
+  assert_non_null(strstr(err.message, "No space left on device"));
+  remove_older_checkpoints(&d);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, NULL, &err), &err);
+  assert_false(is_there(d.journal, strrchr(first, '/') + 1));
+  same_after_a_crash(&d, &j, &config);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 /* ---- a journal that is ending ---- */
 
 static atomic_bool disk_is_held, disk_is_waited_for;
@@ -338,9 +493,13 @@ int main(void)
       WITH_DISK(a_directory_that_is_somebody_elses_keeps_no_segments),
       WITH_DISK(a_copy_elsewhere_takes_nothing_from_the_journal),
       WITH_DISK(nobody_else_takes_the_place_of_the_checkpoint_that_a_journal_goes_on_from),
+      WITH_DISK(a_server_that_restores_while_another_begins_does_not_take_its_checkpoint),
+      WITH_DISK(a_server_that_saves_while_another_begins_does_not_take_its_checkpoint),
       WITH_DISK(checkpoints_that_are_kept_do_not_call_for_more),
       WITH_DISK(a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has),
       WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),
+      WITH_DISK(a_journal_without_room_begins_when_checkpoints_that_needed_it_are_removed),
+      WITH_DISK(a_checkpoint_of_a_journal_without_room_is_saved_when_those_that_needed_it_are_removed),
       WITH_DISK(a_journal_that_waits_for_the_disk_to_end_is_not_used_by_who_saves_then),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

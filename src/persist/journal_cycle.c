@@ -6,7 +6,11 @@
 #include "base/error.h"
 #include "persist/journal_parts.h"
 
-enum { RETRY_MIN_MS = 10, RETRY_MAX_MS = 1000 };
+enum {
+  RETRY_MIN_MS = 10,
+  RETRY_MAX_MS = 1000,
+  NAMES_APART = 4096 /* what a disk loses at once */
+};
 
 static const uint64_t segment_bytes = (uint64_t)64 << 20;
 
@@ -117,23 +121,32 @@ static rv_code encode(rv_journal *journal, const cycle *now, rv_error *err)
 
 /* ---- writing ---- */
 
-/* What a segment begins with; in a new generation also what is known of the writers. */
-static rv_code put_head(rv_journal *journal, int *number, rv_error *err)
+/* The tables' names; in a new generation, at its beginning, also what is known of the writers. */
+static rv_code put_head(rv_journal *journal, bool begins, int *number, rv_error *err)
 {
   rv_journal_encoder head;
+  bool whole = begins && journal->new_generation;
   *number = ENOMEM;
   rv_code code = rv_journal_encoder_init(&head, journal->store, err);
   if (code != RV_OK) return code;
   code = rv_journal_encode_tables(&head, err);
-  if (code == RV_OK && journal->new_generation) code = rv_journal_encode_forget_chunks(&head, err);
+  if (code == RV_OK && whole) code = rv_journal_encode_forget_chunks(&head, err);
   for (rv_journal_writer *writer = NULL;
-       code == RV_OK && journal->new_generation && (writer = rv_journal_writers_next(&journal->writers, writer)) != NULL;)
+       code == RV_OK && whole && (writer = rv_journal_writers_next(&journal->writers, writer)) != NULL;)
     code = writer->lost ? rv_journal_encode_forget_writer(&head, writer->id, err)
                         : rv_journal_encode_writer(&head, writer->id, &writer->done, err);
   for (size_t i = 0; i < head.num_groups && code == RV_OK; i++)
     code = rv_journal_file_put(&journal->file, &head.groups[i].records, 0, number, err);
   rv_journal_encoder_fini(&head);
+  journal->named_offset = journal->file.offset;
   return code;
+}
+
+/* Without the names nobody knows which tables a segment's changes are of: where their first group is damaged, no more is lost for that than
+ * stood before them the next time. */
+static bool names_are_due(const rv_journal *journal)
+{
+  return journal->file.offset >= NAMES_APART && journal->file.offset / 2 > journal->named_offset;
 }
 
 rv_code rv_journal_write_once(rv_journal *journal, int *number, rv_error *err)
@@ -143,10 +156,13 @@ rv_code rv_journal_write_once(rv_journal *journal, int *number, rv_error *err)
   rv_code code = RV_OK;
   if (begins) {
     code = rv_journal_file_begin(file, journal->new_generation, rv_wall_ns(&journal->env), number, err);
-    if (code == RV_OK) code = put_head(journal, number, err);
+    if (code == RV_OK) code = put_head(journal, true, number, err);
   }
-  for (size_t i = 0; i < journal->encoder.num_groups && code == RV_OK; i++)
+  for (size_t i = 0; i < journal->encoder.num_groups && code == RV_OK; i++) {
+    if (names_are_due(journal)) code = put_head(journal, false, number, err);
+    if (code != RV_OK) break;
     code = rv_journal_file_put(file, &journal->encoder.groups[i].records, journal->encoder.groups[i].changes, number, err);
+  }
   if (code != RV_OK || file->synced_offset == file->offset) return code;
   int64_t begun_ns = rv_monotonic_ns(&journal->env);
   code = rv_journal_file_sync(file, number, err);
@@ -164,6 +180,7 @@ static void note_fault(rv_journal *journal, int number, const rv_error *err)
   atomic_store(&journal->log.fault, number);
   rv_mutex_lock(&journal->lock);
   journal->stats.errors++;
+  journal->fault_code = err->code;
   snprintf(journal->stats.fault, sizeof journal->stats.fault, "%.255s", err->message);
   rv_mutex_unlock(&journal->lock);
   if (journal->told) return;

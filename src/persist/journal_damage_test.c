@@ -1,4 +1,5 @@
 /* Damage to a journal, and to what it goes on from, costs what it must and is reported. */
+#include "persist/journal_parts.h"
 #include "persist/journal_testing.h"
 
 static void a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it(void **state)
@@ -134,6 +135,18 @@ static void a_segment_of_before_whose_header_is_damaged_keeps_its_groups(void **
   disk_fini(&d);
 }
 
+/* What the error says that salvage would lose. */
+static int64_t told_cost(const rv_error *err)
+{
+  long long unread, lost;
+  const char *groups = strstr(err->message, " groups with "), *others = strstr(err->message, "and without them ");
+  assert_true(groups != NULL && others != NULL);
+  if (sscanf(groups, " groups with %lld changes", &unread) != 1) return INT64_MAX; /* nobody knows */
+  if (sscanf(others, "and without them up to %lld", &lost) != 1)
+    assert_int_equal(sscanf(others, "and without them %lld", &lost), 1);
+  return unread + lost;
+}
+
 static void a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs(void **state)
 {
   rv_error err;
@@ -171,6 +184,7 @@ static void a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what
       }
       again = open_with(&copy, (how){.salvage = true}, &config, 1);
       assert_true(size_of(again.store, 0) < 3);
+      assert_true(told_cost(&err) >= 3 - size_of(again.store, 0));
     }
     close_all(&again);
     disk_fini(&copy);
@@ -338,6 +352,109 @@ static void what_is_lost_at_the_beginning_of_the_first_segment_is_reported(void 
   disk_fini(&d);
 }
 
+/* Two tables "a" and "b", which the configuration names in the other order from the second start on: 3 rows of "a" in the first segment,
+ * `rows` of "b", one a group, in the second, whose first group is then damaged. */
+static void damage_the_names(const disk *d, rv_table_config tables[2], size_t rows)
+{
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_group_header group;
+  tables[0] = rv_table_config_default("a", 1000);
+  tables[1] = rv_table_config_default("b", 1000);
+  journaled j = open_with(d, (how){.mode = 0}, tables, 2);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  tables[0] = rv_table_config_default("b", 1000);
+  tables[1] = rv_table_config_default("a", 1000);
+  j = open_with(d, (how){.mode = 0}, tables, 2);
+  for (size_t i = 0; i < rows; i++) {
+    add_rows(rv_store_table(j.store, 0), 1, 1000 + (int64_t)i);
+    sync_all(&j);
+  }
+  close_all(&j);
+  last_segment_name(d, name);
+  size_t size = read_bytes(d->journal, name, &bytes);
+  assert_true(rv_group_header_get(bytes + RV_JOURNAL_SEGMENT_HEADER, size - RV_JOURNAL_SEGMENT_HEADER, &group));
+  assert_true(group.bytes > 0);
+  bytes[RV_JOURNAL_SEGMENT_HEADER + RV_JOURNAL_GROUP_HEADER] ^= 0xff;
+  write_bytes(d->journal, name, bytes, size);
+  free(bytes);
+}
+
+static void where_a_segments_names_of_tables_are_damaged_no_item_comes_into_another_table(void **state)
+{
+  rv_table_config tables[2];
+  disk d = disk_of(*state, "first");
+  damage_the_names(&d, tables, 200);
+  journaled j = open_with(&d, (how){.salvage = true}, tables, 2);
+  assert_int_equal(size_of(j.store, 1), 3);
+  assert_true(size_of(j.store, 0) >= 100); /* the names stand there again soon */
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void the_cost_of_salvage_counts_what_cannot_be_made_again_without_what_is_missing(void **state)
+{
+  rv_error err;
+  rv_table_config tables[2];
+  journaled j;
+  const size_t some[] = {20, 200}; /* of 200 some stand behind the names, when they are there again */
+  for (size_t i = 0; i < 2; i++) {
+    disk d = disk_of(*state, i == 0 ? "first" : "second");
+    damage_the_names(&d, tables, some[i]);
+    assert_int_equal(try_open(&d, (how){.mode = 0}, tables, 2, &j, &err), RV_DATA_LOSS);
+    j = open_with(&d, (how){.salvage = true}, tables, 2);
+    assert_int_equal(told_cost(&err), (int64_t)some[i] - size_of(j.store, 0));
+    assert_true(told_cost(&err) > 0);
+    close_all(&j);
+    disk_fini(&d);
+  }
+}
+
+/* The first group of records that has one of that kind. */
+static void damage_first_with(const disk *d, uint64_t segment, uint8_t wanted)
+{
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes, kind = 0;
+  rv_group_header group;
+  rv_segment_name(segment, name);
+  size_t size = read_bytes(d->journal, name, &bytes), at = RV_JOURNAL_SEGMENT_HEADER;
+  for (bool found = false; !found; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    bool broken;
+    rv_span body;
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    rv_span records = {bytes + at + RV_JOURNAL_GROUP_HEADER, group.bytes};
+    while (!found && rv_journal_record_next(&records, &kind, &body, &broken)) found = kind == wanted;
+    if (found) bytes[at + RV_JOURNAL_GROUP_HEADER] ^= 0xff;
+  }
+  write_bytes(d->journal, name, bytes, size);
+  free(bytes);
+}
+
+static void the_cost_of_salvage_counts_a_table_whose_changes_have_lost_their_beginning(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  const uint64_t segment = (uint64_t)j.journal->file.segment;
+  for (int i = 0; i < 20; i++) {
+    add_rows(rv_store_table(j.store, 0), 1, i);
+    sync_all(&j);
+  }
+  close_all(&j);
+  damage_first_with(&d, segment, RV_RECORD_SNAPSHOT);
+  size_t before = strlen(d.f->log);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  assert_int_equal(told_cost(&err), 20);
+  assert_non_null(strstr(err.message, "up to 20 of the 20 changes")); /* a checkpoint may have some */
+  assert_null(strstr(d.f->log + before, "are lost"));                 /* yet */
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 0);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 int main(void)
 {
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -352,6 +469,9 @@ int main(void)
       WITH_DISK(a_link_to_the_journal_with_any_damage_is_none),
       WITH_DISK(a_last_segment_whose_beginning_was_torn_costs_nothing),
       WITH_DISK(what_is_lost_at_the_beginning_of_the_first_segment_is_reported),
+      WITH_DISK(where_a_segments_names_of_tables_are_damaged_no_item_comes_into_another_table),
+      WITH_DISK(the_cost_of_salvage_counts_what_cannot_be_made_again_without_what_is_missing),
+      WITH_DISK(the_cost_of_salvage_counts_a_table_whose_changes_have_lost_their_beginning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,9 @@ static int faulty_remove(void *context, const char *path)
 static rv_files files_of(faulty *f)
 {
   return (rv_files){.create = faulty_create,
+                    .file_system = rv_files_of_system.file_system,
                     .write = faulty_write,
+                    .push = rv_files_of_system.push,
                     .sync = faulty_sync,
                     .sync_directory = faulty_sync_directory,
                     .truncate = faulty_truncate,
@@ -346,6 +348,89 @@ static void a_journal_that_is_closed_while_the_disk_is_full_ends_and_says_what_i
   close_faulty(&on);
 }
 
+/* ---- checkpoints, while the disk takes nothing ---- */
+
+static atomic_llong ahead_ns; /* of the system's clock */
+
+static int64_t clock_ahead(void *context)
+{
+  rv_env system;
+  (void)context;
+  rv_env_fill(&system, NULL);
+  return rv_monotonic_ns(&system) + atomic_load(&ahead_ns);
+}
+
+typedef struct saving {
+  faulty_disk *on;
+  bool full; /* the disk, from the first item on that is saved */
+  int looks; /* while it waits for the journal */
+} saving;
+
+/* A second passes each time that it waits; an hour is enough of it. */
+static bool until_the_disk_is_full(void *context, const rv_checkpoint_progress *progress)
+{
+  rv_error err;
+  saving *all = context;
+  if (progress->items > 0 && !all->full) {
+    all->full = true;
+    atomic_store(&all->on->faults.until, 0);
+    must(insert_value(all->on->j.store, all->on->table, 2, 1, 2), &err);
+  }
+  if (progress->items > 0) return true;
+  atomic_fetch_add(&ahead_ns, INT64_C(1000000000));
+  return ++all->looks < 3600;
+}
+
+static void a_checkpoint_that_waits_for_a_journal_without_room_gives_its_own_back(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  faulty_disk on;
+  saving all = {.on = &on};
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = until_the_disk_is_full, .context = &all};
+  f->env.monotonic_ns = clock_ahead;
+  open_faulty(&on, f, (how){.mode = 0}, LONG_MAX, ENOSPC);
+  must(insert_value(on.j.store, on.table, 1, 1, 1), &err);
+  sync_all(&on.j);
+  assert_int_equal(rv_checkpointer_save(on.d.checkpointer, on.j.store, &watch, NULL, &err), RV_RESOURCE_EXHAUSTED);
+  assert_true(all.full);
+  assert_non_null(strstr(err.message, "No space left on device"));
+  assert_int_equal(count_entries(on.d.checkpoints), 1); /* the one before; nothing half written */
+  all.looks = 0;                                        /* and one that cannot begin says why, too */
+  assert_int_equal(rv_checkpointer_save(on.d.checkpointer, on.j.store, &watch, NULL, &err), RV_RESOURCE_EXHAUSTED);
+  assert_non_null(strstr(err.message, "No space left on device"));
+  assert_int_equal(count_entries(on.d.checkpoints), 1);
+  atomic_store(&on.faults.until, -1);
+  sync_all(&on.j);
+  must(rv_checkpointer_save(on.d.checkpointer, on.j.store, NULL, NULL, &err), &err);
+  journaled again = recovered_copy(&on);
+  assert_int_equal(size_of(again.store, 0), 2);
+  same_stores(on.j.store, again.store);
+  close_all(&again);
+  close_faulty(&on);
+}
+
+static bool until_a_fault_is_known(void *context, const rv_checkpoint_progress *progress)
+{
+  rv_journal_stats stats = {.size = sizeof stats};
+  (void)progress;
+  rv_journal_get_stats(context, &stats);
+  return stats.fault[0] == '\0';
+}
+
+static void a_checkpoint_whose_time_runs_out_at_a_full_disk_says_what_it_waited_for(void **state)
+{
+  rv_error err;
+  faulty_disk on;
+  open_faulty(&on, *state, (how){.mode = 0}, LONG_MAX, ENOSPC);
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = until_a_fault_is_known, .context = on.j.journal};
+  atomic_store(&on.faults.until, 0);
+  assert_int_equal(rv_checkpointer_save(on.d.checkpointer, on.j.store, &watch, NULL, &err), RV_CANCELLED);
+  assert_non_null(strstr(err.message, "No space left on device"));
+  atomic_store(&on.faults.until, -1);
+  close_faulty(&on);
+}
+
 /* ---- what is recovered ---- */
 
 typedef struct forced {
@@ -427,6 +512,8 @@ int main(void)
       WITH_DISK(nothing_confirmed_is_lost_or_doubled_whichever_write_is_cut_short),
       WITH_DISK(a_journal_that_cannot_begin_says_why_and_the_next_try_succeeds),
       WITH_DISK(while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not),
+      WITH_DISK(a_checkpoint_that_waits_for_a_journal_without_room_gives_its_own_back),
+      WITH_DISK(a_checkpoint_whose_time_runs_out_at_a_full_disk_says_what_it_waited_for),
       WITH_DISK(what_is_recovered_is_forced_to_the_disk_before_anything_builds_on_it),
       WITH_DISK(what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed),
       WITH_DISK(strings_count_with_all_their_bytes_towards_what_waits_for_the_disk),

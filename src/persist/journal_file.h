@@ -19,6 +19,9 @@ typedef struct rv_journal_file {
   uint64_t next_group, synced_group;
   uint64_t offset, synced_offset; /* in the segment */
   uint64_t dropped_offset;        /* up to where it has left the system's cache, or further */
+  uint8_t *stage;                 /* what was put last, behind as many bytes as make its place in the file one in memory */
+  size_t staged;                  /* not written yet: up to `offset` */
+  bool past_cache;                /* large parts are written past the system's cache */
 } rv_journal_file;
 
 void rv_journal_file_init(rv_journal_file *journal, const rv_files *files, const char *dir, const uint64_t id[2], uint32_t salt,

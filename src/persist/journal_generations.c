@@ -36,11 +36,13 @@ rv_code rv_journal_begin_checkpoint(rv_journal *journal, const rv_checkpoint_wat
 {
   rv_code code = take_turn(journal, err);
   if (code != RV_OK) return code;
+  const rv_journal_patience until = {.deadline_ns = INT64_MAX, .watch = watch, .gives_way = true};
+  rv_journal_prune_early(journal);
   rv_mutex_lock(&journal->lock);
   uint64_t before = journal->generations;
   journal->wants_generation = true;
   rv_cond_signal(&journal->work);
-  code = rv_journal_await(journal, has_begun, before + 1, watch, INT64_MAX, err);
+  code = rv_journal_await(journal, has_begun, before + 1, &until, err);
   *segment = journal->last_generation;
   rv_mutex_unlock(&journal->lock);
   if (code == RV_OK)
@@ -79,15 +81,33 @@ static rv_code may_take_its_place(const rv_journal *journal, const char *checkpo
                  checkpoint);
 }
 
+/* The one that a start would take; list->count: none. */
+static size_t newest_of(const rv_checkpoint_list *list)
+{
+  size_t newest = 0;
+  while (newest < list->count && !list->entries[newest].done) newest++;
+  return newest;
+}
+
+rv_code rv_journal_newest_checkpoint(const char *checkpoints, int64_t *wall_ns, rv_error *err)
+{
+  rv_checkpoint_list list;
+  *wall_ns = INT64_MIN;
+  rv_code code = rv_checkpoint_list_read(checkpoints, &list, err);
+  if (code != RV_OK) return code;
+  if (newest_of(&list) < list.count) *wall_ns = list.entries[newest_of(&list)].wall_ns;
+  rv_checkpoint_list_fini(&list);
+  return RV_OK;
+}
+
 rv_code rv_journal_lets_save(const rv_journal *journal, const char *checkpoints, rv_error *err)
 {
   rv_checkpoint_list list;
-  if (journal != NULL && rv_journal_goes_on_from(journal, checkpoints)) return RV_OK;
+  bool own = journal != NULL && rv_journal_goes_on_from(journal, checkpoints);
   rv_code code = rv_checkpoint_list_read(checkpoints, &list, err);
   if (code != RV_OK) return code;
-  size_t newest = 0;
-  while (newest < list.count && !list.entries[newest].done) newest++;
-  if (newest < list.count) {
+  size_t newest = newest_of(&list);
+  if (newest < list.count && !(own && list.entries[newest].wall_ns <= atomic_load(&journal->newest_ns))) {
     char *path = rv_path_join(checkpoints, list.entries[newest].name);
     code = path == NULL ? rv_fail_memory(err, strlen(checkpoints)) : may_take_its_place(journal, path, err);
     free(path);
@@ -96,12 +116,12 @@ rv_code rv_journal_lets_save(const rv_journal *journal, const char *checkpoints,
   return code;
 }
 
-/* False: none is. What cannot be looked at may need all: *least is 0. */
-static bool least_needed(const rv_journal *journal, const char *root, uint64_t *least)
+bool rv_journal_is_needed(const rv_journal *journal, const char *root, uint64_t *least)
 {
   rv_checkpoint_list list;
+  *least = 0;
+  if (rv_checkpoint_list_read(root, &list, NULL) != RV_OK) return true;
   *least = UINT64_MAX;
-  if (rv_checkpoint_list_read(root, &list, NULL) != RV_OK) return false;
   for (size_t i = 0; i < list.count; i++) {
     rv_journal_link link;
     rv_error err;
@@ -121,30 +141,51 @@ static bool least_needed(const rv_journal *journal, const char *root, uint64_t *
   return *least != UINT64_MAX;
 }
 
-void rv_journal_prune(rv_journal *journal, const char *checkpoints)
+/* Of any journal; or `only_own`, as their headers say. */
+static void remove_segments(rv_journal *journal, uint64_t least, bool only_own)
 {
   const rv_files *files = journal->file.files;
   rv_segment_list list;
-  uint64_t least;
   int64_t left = 0;
-  if (!rv_journal_goes_on_from(journal, checkpoints)) return;
-  rv_mutex_lock(&journal->lock);
-  journal->covered_bytes = journal->generation_bytes;
-  rv_mutex_unlock(&journal->lock);
-  if (!least_needed(journal, checkpoints, &least) || rv_segment_list_read(journal->dir, &list, NULL) != RV_OK) return;
+  bool gone = false;
+  if (rv_segment_list_read(journal->dir, &list, NULL) != RV_OK) return;
   for (size_t i = 0; i < list.count; i++) {
+    const rv_segment_entry *entry = &list.entries[i];
+    bool own = !entry->damaged && entry->header.id[0] == journal->id[0] && entry->header.id[1] == journal->id[1];
     char name[RV_JOURNAL_NAME_MAX];
-    rv_segment_name(list.entries[i].number, name);
+    rv_segment_name(entry->number, name);
     char *path = rv_path_join(journal->dir, name);
-    bool goes = list.entries[i].number < least && path != NULL;
+    bool goes = entry->number < least && path != NULL && (own || !only_own);
     if (goes && files->remove(files->context, path) != 0)
       rv_log(&journal->env, RV_LOG_WARNING, "journal: %s is no longer needed, and cannot be removed: %s", path,
              strerrordesc_np(errno));
-    if (!goes) left += (int64_t)list.entries[i].bytes;
+    if (!goes) left += (int64_t)entry->bytes;
+    gone |= goes;
     free(path);
   }
   rv_segment_list_fini(&list);
+  if (!gone) return;
   rv_mutex_lock(&journal->lock);
   journal->stats.disk_bytes = left;
   rv_mutex_unlock(&journal->lock);
+}
+
+void rv_journal_prune(rv_journal *journal, const char *checkpoints, const char *checkpoint)
+{
+  uint64_t least;
+  int64_t newest_ns;
+  if (!rv_journal_goes_on_from(journal, checkpoints)) return;
+  if (rv_checkpoint_name_parse(strrchr(checkpoint, '/') + 1, &newest_ns)) atomic_store(&journal->newest_ns, newest_ns);
+  rv_mutex_lock(&journal->lock);
+  journal->covered_bytes = journal->generation_bytes;
+  rv_mutex_unlock(&journal->lock);
+  if (rv_journal_is_needed(journal, checkpoints, &least)) remove_segments(journal, least, false);
+}
+
+void rv_journal_prune_early(rv_journal *journal)
+{
+  const rv_files *files = journal->file.files;
+  uint64_t least;
+  if (files->sync_directory(files->context, journal->checkpoints) != 0) return;
+  if (rv_journal_is_needed(journal, journal->checkpoints, &least)) remove_segments(journal, least, true);
 }

@@ -26,6 +26,9 @@ struct rv_journal {
   char *dir;
   char *checkpoints; /* the directory that it goes on from */
   rv_journal_lock *dir_lock;
+  _Atomic(int64_t) newest_ns; /* the time in the name of the newest checkpoint that it knows of; INT64_MIN: none */
+  uint64_t last_found;        /* segment that was there before it */
+  atomic_bool abandoned;      /* its own segments go with it */
   rv_journal_mode mode;
   int64_t period_ns;
   uint64_t id[2];
@@ -43,6 +46,7 @@ struct rv_journal {
   rv_link waiters;
   rv_writer_note *notes, *last_note;
   rv_journal_stats stats;
+  rv_code fault_code; /* of stats.fault */
 
   /* the thread's own */
   rv_journal_file file;
@@ -50,7 +54,7 @@ struct rv_journal {
   rv_journal_writers writers;
   rv_change_list *lists; /* one a table */
   int64_t began_ns;      /* the last cycle */
-  bool head;             /* the segment at hand has its tables */
+  uint64_t named_offset; /* in the segment at hand, behind its tables' names, the last time that they were written */
   bool new_generation, forget_chunks;
   bool told; /* that it cannot write */
 };
@@ -61,9 +65,22 @@ void *rv_journal_run(void *journal);
 rv_code rv_journal_write_once(rv_journal *journal, int *number, rv_error *err);
 void rv_journal_note_success(rv_journal *journal, int64_t bytes);
 
-/* Waits until `there` is true of the journal and `what`. `watch` (asked without the lock) and `deadline_ns` (monotonic; INT64_MAX: none) end it.
- * Holding the lock, which it lets go meanwhile. */
+/* Does a checkpoint in `root` go on from one of its segments, and from which at least? True also where nobody can say: *least is 0. */
+bool rv_journal_is_needed(const rv_journal *journal, const char *root, uint64_t *least);
+
+/* Before anything new is written: the segments that only checkpoints needed which somebody has removed since. On a disk that is full they may
+ * be all the room that there is to be had. */
+void rv_journal_prune_early(rv_journal *journal);
+
+/* What ends a wait besides what is waited for. */
+typedef struct rv_journal_patience {
+  int64_t deadline_ns;              /* monotonic; INT64_MAX: none */
+  const rv_checkpoint_watch *watch; /* asked without the lock; NULL: none */
+  bool gives_way;                   /* that the disk has taken nothing for some seconds */
+} rv_journal_patience;
+
+/* Waits until `there` is true of the journal and `what`. Holding the lock, which it lets go meanwhile. */
 rv_code rv_journal_await(rv_journal *journal, bool (*there)(const rv_journal *journal, uint64_t what), uint64_t what,
-                         const rv_checkpoint_watch *watch, int64_t deadline_ns, rv_error *err);
+                         const rv_journal_patience *until, rv_error *err);
 
 #endif

@@ -171,6 +171,28 @@ uint32_t rv_segment_list_salt(const rv_segment_list *list)
   return salt;
 }
 
+static bool is_of(const rv_segment_entry *entry, const uint64_t id[2])
+{
+  return entry->damaged || (entry->header.id[0] == id[0] && entry->header.id[1] == id[1]);
+}
+
+rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2], rv_segment_list *own, rv_segment_list *others,
+                              rv_error *err)
+{
+  *own = (rv_segment_list){.entries = calloc(list->count + 1, sizeof *list->entries)};
+  *others = (rv_segment_list){.entries = calloc(list->count + 1, sizeof *list->entries)};
+  if (own->entries == NULL || others->entries == NULL) {
+    rv_segment_list_fini(own);
+    rv_segment_list_fini(others);
+    return rv_fail_memory(err, list->count * sizeof *list->entries);
+  }
+  for (size_t i = 0; i < list->count; i++) {
+    rv_segment_list *to = is_of(&list->entries[i], id) ? own : others;
+    to->entries[to->count++] = list->entries[i];
+  }
+  return RV_OK;
+}
+
 void rv_segment_list_fini(rv_segment_list *list)
 {
   free(list->entries);

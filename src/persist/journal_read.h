@@ -21,6 +21,9 @@ typedef struct rv_segment_list {
 
 /* The segments of a directory, with their headers. A directory that is not there has none. */
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err);
+/* The segments of the journal `id`, and those whose headers cannot say; and the segments of other journals. */
+rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2], rv_segment_list *own, rv_segment_list *others,
+                              rv_error *err);
 void rv_segment_list_fini(rv_segment_list *list);
 uint32_t rv_segment_list_salt(const rv_segment_list *list); /* of the last header that has one; 0: none has */
 

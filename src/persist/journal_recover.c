@@ -28,10 +28,13 @@ typedef struct recovery {
   rv_checkpointer *checkpointer;
   const rv_checkpoint_watch *watch;
   rv_store *store;
-  char *checkpoint; /* that was loaded; NULL: none */
-  rv_segment_list segments;
+  char *checkpoint;            /* that was loaded; NULL: none */
+  rv_segment_list segments;    /* all */
+  rv_segment_list own, others; /* those of the journal that the checkpoint names; what salvage that was cut short has left */
   rv_journal_writers writers;
   uint64_t id[2], next_group, from; /* the first segment that the checkpoint does not cover */
+  uint64_t linked;                  /* the segment that the checkpoint names, and that is missing; 0: none is */
+  int64_t newest_ns;                /* of the checkpoints, before one was restored */
   bool known;                       /* the journal goes on: its id is the store's */
   size_t gaps;                      /* that were passed over */
 } recovery;
@@ -71,6 +74,8 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
 static void fini(recovery *work)
 {
   rv_segment_list_fini(&work->segments);
+  rv_segment_list_fini(&work->own);
+  rv_segment_list_fini(&work->others);
   rv_journal_writers_fini(&work->writers);
   rv_store_unref(work->store);
   rv_journal_lock_free(work->lock);
@@ -84,9 +89,10 @@ typedef struct reading {
   recovery *work;
   rv_journal_reader *reader;
   rv_journal_replay *replay; /* NULL: only to see what there is */
+  uint64_t segment;          /* of the last group that was made again */
   int64_t groups, changes, lost_changes;
-  uint64_t lost_groups;
-  bool lost_some_unknown, stopped; /* stopped: at a gap, which nobody allowed to pass over */
+  uint64_t lost_groups, next_group;
+  bool lost_some_unknown;
   rv_journal_gap first_gap;
 } reading;
 
@@ -99,7 +105,8 @@ static void note_gap(reading *all, const rv_journal_gap *gap)
     all->lost_some_unknown = true;
   else
     all->lost_changes += gap->changes;
-  if (all->replay == NULL || work->gaps++ >= GAPS_TOLD) return;
+  if (all->replay != NULL) rv_journal_replay_gap(all->replay);
+  if (all->replay == NULL || work->gaps++ >= GAPS_TOLD || !work->config.salvage) return;
   rv_log(&work->env, RV_LOG_ERROR,
          "journal: segment %" PRIu64 " is damaged at byte %" PRIu64 ": groups %" PRIu64 " to %" PRIu64 " are lost", gap->segment,
          gap->offset, gap->first, gap->first + gap->groups - 1);
@@ -108,9 +115,11 @@ static void note_gap(reading *all, const rv_journal_gap *gap)
 static rv_code replay_one(reading *all, const rv_group_header *group, rv_span records, rv_error *err)
 {
   const rv_checkpoint_progress progress = {.size = sizeof progress, .items = all->changes, .total_items = -1};
+  uint64_t segment = rv_journal_reader_segment(all->reader);
+  if (segment != all->segment) rv_journal_replay_begin_segment(all->replay);
+  all->segment = segment;
   rv_code code = rv_journal_replay_group(all->replay, records, all->lost_groups > 0, err);
-  if (code != RV_OK)
-    rv_error_prefix(err, "segment %" PRIu64 ", group %" PRIu64, rv_journal_reader_segment(all->reader), group->number);
+  if (code != RV_OK) rv_error_prefix(err, "segment %" PRIu64 ", group %" PRIu64, segment, group->number);
   if (code == RV_OK && all->groups % ASK_EACH == 0) code = rv_checkpoint_ask(all->work->watch, &progress, err);
   return code;
 }
@@ -124,10 +133,6 @@ static rv_code read_groups(reading *all, rv_error *err)
     rv_journal_gap gap;
     rv_code code = rv_journal_reader_next(all->reader, &found, &group, &records, &gap, err);
     if (code != RV_OK || found == RV_FOUND_END) return code;
-    if (found == RV_FOUND_GAP && all->replay != NULL && !all->work->config.salvage) {
-      all->stopped = true;
-      return RV_OK;
-    }
     if (found == RV_FOUND_GAP) {
       note_gap(all, &gap);
       continue;
@@ -139,33 +144,41 @@ static rv_code read_groups(reading *all, rv_error *err)
   }
 }
 
-static rv_code fail_damaged(const recovery *work, const reading *all, rv_error *err)
+/* Nobody allowed to go on without what is missing. That it was tried all the same, with a store that goes now, says what else would be lost
+ * with it; `code` and *err are what came of it. */
+static rv_code fail_damaged(const recovery *work, const reading *all, rv_code code, rv_error *err)
 {
+  const rv_journal_gap *gap = &all->first_gap;
   char changes[64] = "changes of unknown number";
+  bool at_most;
+  int64_t lost = rv_journal_replay_lost(all->replay, &at_most);
+  if (code == RV_DATA_LOSS || code == RV_INVALID_ARGUMENT) {
+    rv_error_prefix(err,
+                    "the journal in %s is damaged: segment %" PRIu64 " from byte %" PRIu64
+                    " on. Put the file back as it was; salvage alone cannot go on without it",
+                    work->dir, gap->segment, gap->offset);
+    return code;
+  }
+  if (code != RV_OK) return code;
   if (!all->lost_some_unknown) snprintf(changes, sizeof changes, "%" PRId64 " changes", all->lost_changes);
   return rv_fail(err, RV_DATA_LOSS,
                  "the journal in %s is damaged: segment %" PRIu64 " from byte %" PRIu64 " on; %" PRIu64
-                 " groups with %s cannot be read, %" PRId64 " groups with %" PRId64
-                 " changes can. Put the file back as it was, or start once with salvage to go on without them",
-                 work->dir, all->first_gap.segment, all->first_gap.offset, all->lost_groups, changes, all->groups, all->changes);
+                 " groups with %s cannot be read, and without them %s%" PRId64 " of the %" PRId64 " changes in the other %" PRId64
+                 " groups are lost, too. Put the file back as it was, or start once with salvage to go on without all these",
+                 work->dir, gap->segment, gap->offset, all->lost_groups, changes, at_most ? "up to " : "", lost, all->changes,
+                 all->groups);
 }
 
 /* What there is, where nothing will be made of it. */
-static rv_code look(recovery *work, uint64_t first, reading *all, rv_error *err)
+static rv_code look(recovery *work, const rv_segment_list *segments, uint64_t first, reading *all, rv_error *err)
 {
   *all = (reading){.work = work};
-  rv_code code = rv_journal_reader_new(work->dir, &work->segments, first, &all->reader, err);
+  rv_code code = rv_journal_reader_new(work->dir, segments, first, &all->reader, err);
   if (code == RV_OK) code = read_groups(all, err);
+  if (code == RV_OK) all->next_group = rv_journal_reader_next_group(all->reader);
   rv_journal_reader_free(all->reader);
   all->reader = NULL;
   return code;
-}
-
-static rv_code tell_damage(recovery *work, uint64_t segment, rv_error *err)
-{
-  reading all;
-  rv_code code = look(work, segment, &all, err);
-  return code == RV_OK ? fail_damaged(work, &all, err) : code;
 }
 
 /* ---- which checkpoint, which segments ---- */
@@ -177,9 +190,11 @@ static const rv_segment_entry *find_segment(const recovery *work, uint64_t numbe
   return NULL;
 }
 
+/* Also of one that is missing: it may be put back. */
 static uint64_t last_segment(const recovery *work)
 {
-  return work->segments.count == 0 ? 0 : work->segments.entries[work->segments.count - 1].number;
+  uint64_t last = work->segments.count == 0 ? 0 : work->segments.entries[work->segments.count - 1].number;
+  return last < work->linked ? work->linked : last;
 }
 
 /* The checkpoint goes on with a segment that is not to be had: what came after it is elsewhere, or lost. A link is written when its segment
@@ -187,8 +202,10 @@ static uint64_t last_segment(const recovery *work)
 static rv_code without_segment(recovery *work, uint64_t segment, const rv_segment_entry *found, rv_error *err)
 {
   reading all;
-  rv_code code = look(work, 0, &all, err);
+  rv_code code = look(work, &work->segments, 0, &all, err);
   if (code != RV_OK) return code;
+  work->next_group = all.next_group; /* so that no segment that is put back, and read again, ends before its own last group */
+  work->linked = segment;
   const char *why = work->segments.count == 0 ? "that directory has no journal"
                     : found == NULL           ? "that one is not there, or cannot be read"
                                               : "that one is another journal's";
@@ -212,8 +229,9 @@ static rv_code without_segment(recovery *work, uint64_t segment, const rv_segmen
 static rv_code without_checkpoint(recovery *work, const char *why, rv_error *err)
 {
   reading all;
-  rv_code code = look(work, 0, &all, err);
+  rv_code code = look(work, &work->segments, 0, &all, err);
   if (code != RV_OK) return code;
+  work->next_group = all.next_group;
   if (all.changes == 0 && all.lost_groups == 0) return RV_OK;
   if (work->config.salvage) {
     rv_log(&work->env, RV_LOG_ERROR, "journal: %s; its %" PRId64 " changes are lost", why, all.changes);
@@ -234,10 +252,11 @@ static void say_recovered(const recovery *work, const reading *all, uint64_t cut
          " bytes at the end were never confirmed, and left out",
          counts->changes, counts->inserts, counts->groups, work->checkpoint,
          (double)(rv_monotonic_ns(&work->env) - begun_ns) / 1e9, work->writers.count, cut);
-  if (counts->lost_items + counts->unknown > 0)
+  if (counts->lost_items + counts->unknown + counts->unnamed + counts->unfit > 0)
     rv_log(&work->env, RV_LOG_ERROR,
-           "journal: %" PRId64 " items are lost with their rows, and %" PRId64 " changes were of items that are not there",
-           counts->lost_items, counts->unknown);
+           "journal: %" PRId64 " items are lost with their rows, %" PRId64 " changes were of items that are not there, %" PRId64
+           " of tables whose names are missing, and %" PRId64 " set a rate limiter that does not fit without what is missing",
+           counts->lost_items, counts->unknown, counts->unnamed, counts->unfit);
 }
 
 static rv_code force_segment(const recovery *work, uint64_t number, rv_error *err)
@@ -284,11 +303,12 @@ static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
   reading all = {.work = work};
   rv_code code = force_to_disk(work, segment, err);
   if (code == RV_OK) code = new_replay(work, segment, &all.replay, err);
-  if (code == RV_OK) code = rv_journal_reader_new(work->dir, &work->segments, segment, &all.reader, err);
+  if (code == RV_OK) code = rv_journal_reader_new(work->dir, &work->own, segment, &all.reader, err);
   if (code == RV_OK) code = read_groups(&all, err);
-  if (code == RV_OK && !all.stopped) code = rv_journal_replay_end(all.replay, work->config.salvage, err);
-  if (code == RV_OK && all.stopped) {
-    code = tell_damage(work, segment, err); /* the store, which is half made, goes */
+  bool refused = all.lost_groups > 0 && !work->config.salvage;
+  if (code == RV_OK && !refused) code = rv_journal_replay_end(all.replay, work->config.salvage, err);
+  if (refused) {
+    code = fail_damaged(work, &all, code, err);
   } else if (code == RV_OK) {
     work->gaps += (size_t)rv_journal_replay_get_counts(all.replay)->not_begun;
     work->next_group = rv_journal_reader_next_group(all.reader);
@@ -301,12 +321,50 @@ static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
   return code;
 }
 
+/* What stands in segments of other journals behind that one, each of which numbers its groups for itself. */
+static rv_code look_at_others(recovery *work, uint64_t segment, reading *sum, rv_error *err)
+{
+  *sum = (reading){.work = work};
+  for (size_t i = 0; i < work->others.count; i++) {
+    const rv_segment_list one = {.entries = &work->others.entries[i], .count = 1};
+    reading all;
+    rv_code code = look(work, &one, segment, &all, err);
+    if (code != RV_OK) return code;
+    sum->changes += all.changes;
+    sum->lost_groups += all.lost_groups;
+  }
+  return RV_OK;
+}
+
+/* They are what a start with salvage made. If that was cut short, nothing stands in them; otherwise the checkpoint that it saved is gone. */
+static rv_code without_others(recovery *work, uint64_t segment, rv_error *err)
+{
+  reading all;
+  rv_code code = look_at_others(work, segment, &all, err);
+  if (code != RV_OK || (all.changes == 0 && all.lost_groups == 0)) return code;
+  if (work->config.salvage) {
+    work->gaps++;
+    rv_log(&work->env, RV_LOG_ERROR,
+           "journal: %" PRId64 " changes are lost, which stand in segments of another journal in %s behind segment %" PRIu64,
+           all.changes, work->dir, segment);
+    return RV_OK;
+  }
+  return rv_fail(err, RV_DATA_LOSS,
+                 "%s goes on with segment %" PRIu64
+                 " of the journal in %s, but behind that are segments of another journal, which was begun with salvage: %" PRId64
+                 " changes in them would be lost. Put the checkpoint back that belongs to them, or start once with salvage to "
+                 "lose them",
+                 work->checkpoint, segment, work->dir, all.changes);
+}
+
 /* Makes the store as it was. */
 static rv_code restore(recovery *work, const rv_store_config *store_config, rv_error *err)
 {
   rv_journal_link link;
   char why[512];
-  rv_code code = rv_checkpointer_load(work->checkpointer, store_config, work->watch, true, &work->store, &work->checkpoint, err);
+  rv_code code = rv_journal_newest_checkpoint(rv_checkpointer_path(work->checkpointer), &work->newest_ns, err);
+  if (code == RV_OK)
+    code = rv_checkpointer_load(work->checkpointer, store_config, work->watch, true, &work->store, &work->checkpoint, err);
   if (code != RV_OK) return code;
   bool linked = false;
   if (work->checkpoint != NULL) code = rv_journal_link_read(work->checkpoint, &linked, &link, err);
@@ -323,7 +381,9 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
     snprintf(why, sizeof why, "%s, the fallback, goes on with another", work->checkpoint);
     return without_checkpoint(work, why, err);
   }
-  code = replay_from(work, link.segment, err);
+  code = rv_segment_list_split(&work->segments, link.id, &work->own, &work->others, err);
+  if (code == RV_OK) code = without_others(work, link.segment, err);
+  if (code == RV_OK) code = replay_from(work, link.segment, err);
   work->from = link.segment;
   work->known = code == RV_OK && work->gaps == 0;
   if (work->known) {
@@ -350,15 +410,17 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
                             .segment = last_segment(work),
                             .generation = last_segment(work) + 1,
                             .next_group = work->next_group == 0 ? 1 : work->next_group,
+                            .newest_ns = work->newest_ns,
                             .salt = rv_segment_list_salt(&work->segments),
-                            .writers = &work->writers};
+                            .writers = &work->writers,
+                            .goes_on = work->known};
   if (work->known) {
     for (size_t i = 0; i < work->segments.count; i++) {
       start.disk_bytes += (int64_t)work->segments.entries[i].bytes;
       if (work->segments.entries[i].number >= work->from) start.fresh_bytes += (int64_t)work->segments.entries[i].bytes;
-      if (work->segments.entries[i].whole && !work->segments.entries[i].damaged)
-        start.generation = work->segments.entries[i].header.generation;
     }
+    for (size_t i = 0; i < work->own.count; i++)
+      if (work->own.entries[i].whole && !work->own.entries[i].damaged) start.generation = work->own.entries[i].header.generation;
   }
   work->lock = NULL;
   return rv_journal_open(&start, files, out, err);
@@ -378,8 +440,8 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
     *store = work.store;
     *journal = opened;
     work.store = NULL;
-  } else {
-    rv_journal_unref(opened);
+  } else if (opened != NULL) {
+    rv_journal_abandon(opened);
   }
   fini(&work);
   return code;

@@ -11,7 +11,8 @@
 
 typedef struct replayed_table {
   rv_table *table;
-  bool begun; /* its snapshot was seen, or there is none */
+  bool begun;     /* its snapshot was seen, or there is none */
+  int64_t before; /* changes until then */
 } replayed_table;
 
 struct rv_journal_replay {
@@ -101,7 +102,17 @@ static rv_code use_table(rv_journal_replay *replay, rv_span body, rv_error *err)
   return RV_OK;
 }
 
-static rv_code take_table(rv_journal_replay *replay, rv_span *body, replayed_table **out, rv_error *err)
+void rv_journal_replay_gap(rv_journal_replay *replay)
+{
+  forget_chunks(replay);
+}
+
+void rv_journal_replay_begin_segment(rv_journal_replay *replay)
+{
+  replay->num_indices = 0;
+}
+
+static rv_code find_table(rv_journal_replay *replay, rv_span *body, replayed_table **out, rv_error *err)
 {
   *out = NULL;
   uint64_t index;
@@ -109,6 +120,34 @@ static rv_code take_table(rv_journal_replay *replay, rv_span *body, replayed_tab
     return no_record(err, "a change of a table that was not named");
   *out = &replay->tables[replay->by_index[index]];
   return RV_OK;
+}
+
+/* As the header of its group counts them; `body` is behind its table. */
+static int64_t changes_in(uint8_t kind, rv_span body)
+{
+  switch (kind) {
+  case RV_RECORD_DELETE: return (int64_t)(body.size / 8);
+  case RV_RECORD_UPDATE: return (int64_t)(body.size / 16);
+  case RV_RECORD_SAMPLE: return (int64_t)(body.size / 12);
+  default: return 1;
+  }
+}
+
+/* *out NULL: what changed is not to be made again, because the checkpoint has it, or because nobody knows whether it does, or of which table
+ * it is. */
+static rv_code take_table(rv_journal_replay *replay, uint8_t kind, rv_span *body, replayed_table **out, rv_error *err)
+{
+  rv_code code = find_table(replay, body, out, err);
+  if (code == RV_OK && (*out)->begun) return RV_OK;
+  int64_t changes = changes_in(kind, *body);
+  if (code == RV_OK) {
+    (*out)->before += changes;
+  } else if (replay->lossy) {
+    replay->counts.unnamed += changes;
+    code = RV_OK;
+  }
+  *out = NULL;
+  return code;
 }
 
 /* ---- writers ---- */
@@ -214,6 +253,8 @@ static rv_code insert(rv_journal_replay *replay, rv_table *table, const rv_wire_
   if (code != RV_OK) return code;
   code = rv_table_replay_insert(table, &restored, item->naming, err);
   rv_trajectory_unref(restored.trajectory);
+  replay->counts.changes++;
+  replay->counts.inserts++;
   return code;
 }
 
@@ -221,27 +262,25 @@ static rv_code use_insert(rv_journal_replay *replay, rv_span body, rv_error *err
 {
   replayed_table *table;
   uint64_t id[2], number;
-  rv_code code = take_table(replay, &body, &table, err);
+  rv_code code = take_table(replay, RV_RECORD_INSERT, &body, &table, err);
   if (code != RV_OK) return code;
   if (!take_id(&body, id) || !rv_take_varint(&body, &number)) return no_record(err, "an insert without its writer");
   if (number != 0) code = note_done(replay, id, number, err);
-  if (code != RV_OK || !table->begun) return code;
+  if (code != RV_OK || table == NULL) return code;
   rv_wire_item item;
   code = rv_wire_item_parse(body, &item, err);
   if (code != RV_OK) return code;
   code = insert(replay, table->table, &item, err);
   if (code != RV_OK) rv_error_prefix(err, "item %" PRIu64, item.key);
   rv_wire_item_fini(&item);
-  replay->counts.changes++;
-  replay->counts.inserts++;
   return code;
 }
 
 static rv_code use_keys(rv_journal_replay *replay, uint8_t kind, rv_span body, rv_error *err)
 {
   replayed_table *table;
-  rv_code code = take_table(replay, &body, &table, err);
-  while (code == RV_OK && table->begun && body.size > 0) {
+  rv_code code = take_table(replay, kind, &body, &table, err);
+  while (code == RV_OK && table != NULL && body.size > 0) {
     uint64_t key, bits = 0;
     uint32_t times = 0;
     double priority;
@@ -253,12 +292,29 @@ static rv_code use_keys(rv_journal_replay *replay, uint8_t kind, rv_span body, r
     if (kind == RV_RECORD_DELETE) code = rv_table_replay_delete(table->table, key);
     if (kind == RV_RECORD_UPDATE) code = rv_table_replay_update(table->table, key, priority, err);
     if (kind == RV_RECORD_SAMPLE) code = rv_table_replay_sample(table->table, key, (int32_t)times);
-    replay->counts.changes++;
-    if (code != RV_NOT_FOUND) continue;
-    replay->counts.unknown++;
-    code = RV_OK;
+    *(code == RV_NOT_FOUND ? &replay->counts.unknown : &replay->counts.changes) += 1;
+    if (code == RV_NOT_FOUND) code = RV_OK;
   }
   return code;
+}
+
+/* One for bounds that are lost, perhaps. */
+static rv_code leave_out_limiter(rv_journal_replay *replay, rv_table *table, const rv_error *err)
+{
+  replay->counts.unfit++;
+  rv_log(rv_store_env(replay->store), RV_LOG_ERROR,
+         "journal: table \"%s\": a rate limiter that was set does not fit without what is missing: %s", rv_table_name(table),
+         err->message);
+  return RV_OK;
+}
+
+/* Such as a version before this one took. */
+static rv_code keep_limiter(const rv_journal_replay *replay, rv_table *table, const rv_error *err)
+{
+  rv_log(rv_store_env(replay->store), RV_LOG_WARNING,
+         "journal: table \"%s\": a rate limiter that was set is impossible, and the one before it stays: %s",
+         rv_table_name(table), err->message);
+  return RV_OK;
 }
 
 static rv_code use_limiter(rv_journal_replay *replay, rv_span body, rv_error *err)
@@ -266,15 +322,18 @@ static rv_code use_limiter(rv_journal_replay *replay, rv_span body, rv_error *er
   replayed_table *table;
   uint64_t bits[4];
   double numbers[3];
-  rv_code code = take_table(replay, &body, &table, err);
-  if (code != RV_OK || !table->begun) return code;
+  rv_code code = take_table(replay, RV_RECORD_LIMITER, &body, &table, err);
+  if (code != RV_OK || table == NULL) return code;
   for (size_t i = 0; i < 4; i++)
     if (!rv_take_fixed64(&body, &bits[i])) return no_record(err, "a limiter that is cut");
   memcpy(numbers, bits, sizeof numbers);
-  replay->counts.changes++;
   const rv_rate_limiter_config limiter = {
       .samples_per_insert = numbers[0], .min_diff = numbers[1], .max_diff = numbers[2], .min_size_to_sample = (int64_t)bits[3]};
-  return rv_table_set_rate_limiter(table->table, &limiter, err);
+  code = rv_table_set_rate_limiter(table->table, &limiter, err);
+  if (code == RV_INVALID_ARGUMENT && replay->lossy) return leave_out_limiter(replay, table->table, err);
+  if (code == RV_INVALID_ARGUMENT) return keep_limiter(replay, table->table, err);
+  replay->counts.changes++;
+  return code;
 }
 
 static rv_code use_bounds(rv_journal_replay *replay, rv_span body, rv_error *err)
@@ -282,8 +341,8 @@ static rv_code use_bounds(rv_journal_replay *replay, rv_span body, rv_error *err
   replayed_table *table;
   uint64_t max_size;
   uint32_t times;
-  rv_code code = take_table(replay, &body, &table, err);
-  if (code != RV_OK || !table->begun) return code;
+  rv_code code = take_table(replay, RV_RECORD_BOUNDS, &body, &table, err);
+  if (code != RV_OK || table == NULL) return code;
   if (!rv_take_fixed64(&body, &max_size) || !rv_take_fixed32(&body, &times) || max_size < 1 || max_size > INT32_MAX)
     return no_record(err, "bounds that are none");
   replay->counts.changes++;
@@ -295,8 +354,8 @@ static rv_code use_max_bytes(rv_journal_replay *replay, rv_span body, rv_error *
 {
   replayed_table *table;
   uint64_t max_bytes;
-  rv_code code = take_table(replay, &body, &table, err);
-  if (code != RV_OK || !table->begun) return code;
+  rv_code code = take_table(replay, RV_RECORD_TABLE_BYTES, &body, &table, err);
+  if (code != RV_OK || table == NULL) return code;
   if (!rv_take_fixed64(&body, &max_bytes) || max_bytes > INT64_MAX) return no_record(err, "a bound in bytes that is none");
   replay->counts.changes++;
   rv_table_replay_max_bytes(table->table, (int64_t)max_bytes);
@@ -306,8 +365,8 @@ static rv_code use_max_bytes(rv_journal_replay *replay, rv_span body, rv_error *
 static rv_code use_reset(rv_journal_replay *replay, rv_span body, rv_error *err)
 {
   replayed_table *table;
-  rv_code code = take_table(replay, &body, &table, err);
-  if (code != RV_OK || !table->begun) return code;
+  rv_code code = take_table(replay, RV_RECORD_RESET, &body, &table, err);
+  if (code != RV_OK || table == NULL) return code;
   replay->counts.changes++;
   return rv_table_reset(table->table, err);
 }
@@ -316,7 +375,8 @@ static rv_code use_snapshot(rv_journal_replay *replay, rv_span body, rv_error *e
 {
   replayed_table *table;
   uint64_t number;
-  rv_code code = take_table(replay, &body, &table, err);
+  rv_code code = find_table(replay, &body, &table, err);
+  if (code == RV_DATA_LOSS && replay->lossy) return RV_OK;
   if (code != RV_OK) return code;
   if (!rv_take_fixed64(&body, &number)) return no_record(err, "a snapshot without its number");
   if (number == replay->snapshot) table->begun = true;
@@ -372,6 +432,18 @@ rv_code rv_journal_replay_group(rv_journal_replay *replay, rv_span records, bool
     if (code != RV_OK) return code;
   }
   return broken ? no_record(err, "a record that is longer than its group") : RV_OK;
+}
+
+int64_t rv_journal_replay_lost(const rv_journal_replay *replay, bool *at_most)
+{
+  int64_t lost = replay->counts.lost_items + replay->counts.unknown + replay->counts.unnamed + replay->counts.unfit;
+  *at_most = false;
+  for (size_t i = 0; i < rv_store_num_tables(replay->store); i++) {
+    if (replay->tables[i].begun) continue;
+    *at_most |= replay->tables[i].before > 0;
+    lost += replay->tables[i].before;
+  }
+  return lost;
 }
 
 /* Where its snapshot was, and so which of its changes the checkpoint has, is not known. */

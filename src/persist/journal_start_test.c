@@ -1,8 +1,11 @@
 /* What a start depends on: who has the journal, and which tables and checkpoints are there. */
 #include "persist/journal_testing.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
+
+#include "persist/checkpoint_files.h"
 
 static void one_process_has_a_journal_at_a_time(void **state)
 {
@@ -78,22 +81,6 @@ static void a_table_that_was_added_keeps_what_was_confirmed_into_it(void **state
   disk_fini(&d);
 }
 
-/* The offset of the first record of that kind's group; 0: none. */
-static size_t group_with(const uint8_t *bytes, size_t size, uint8_t kind)
-{
-  rv_group_header group;
-  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
-    uint8_t found;
-    rv_span body;
-    bool broken = false;
-    assert_true(rv_group_header_get(bytes + at, size - at, &group));
-    rv_span records = {bytes + at + RV_JOURNAL_GROUP_HEADER, group.bytes};
-    while (rv_journal_record_next(&records, &found, &body, &broken))
-      if (found == kind) return at + RV_JOURNAL_GROUP_HEADER;
-  }
-  return 0;
-}
-
 static void salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost(void **state)
 {
   rv_error err;
@@ -108,7 +95,7 @@ static void salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost(voi
   rv_store_state_id(j.store, before);
   close_all(&j);
   last_segment_name(&d, name);
-  size_t size = read_bytes(d.journal, name, &bytes), at = group_with(bytes, size, RV_RECORD_SNAPSHOT);
+  size_t size = read_bytes(d.journal, name, &bytes), at = group_with(bytes, size, 0, RV_RECORD_SNAPSHOT);
   assert_true(at > 0);
   bytes[at] ^= 1;
   write_bytes(d.journal, name, bytes, size);
@@ -154,6 +141,150 @@ static void a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint
   logged(*state, "what happened after the checkpoint is lost");
   close_all(&j);
   j = open_with(&d, (how){.mode = 0}, &config, 1); /* once is enough */
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* ---- salvage that comes to nothing ---- */
+
+/* Two segments with changes; the first of them, which the checkpoint goes on with, is moved away. */
+static journaled lose_a_segment(const disk *d, const rv_table_config *config)
+{
+  char command[900], name[RV_JOURNAL_NAME_MAX];
+  journaled j = open_with(d, (how){.mode = 0}, config, 1);
+  sync_all(&j);
+  last_segment_name(d, name);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  j = open_with(d, (how){.mode = 0}, config, 1);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  sync_all(&j);
+  close_all(&j);
+  snprintf(command, sizeof command, "mv %s/%s %s/away", d->journal, name, d->dir);
+  assert_int_equal(system(command), 0);
+  rv_error err;
+  assert_int_equal(try_open(d, (how){.mode = 0}, config, 1, &j, &err), RV_DATA_LOSS);
+  snprintf(command, sizeof command, "echo 'mv %s/away %s/%s' > %s/put_back", d->dir, d->journal, name, d->dir);
+  assert_int_equal(system(command), 0);
+  return j;
+}
+
+static void put_it_back(const disk *d)
+{
+  char command[300];
+  snprintf(command, sizeof command, "sh %s/put_back", d->dir);
+  assert_int_equal(system(command), 0);
+}
+
+static int fail_to_rename(void *context, const char *from, const char *to)
+{
+  (void)context;
+  (void)from;
+  (void)to;
+  errno = EIO;
+  return -1;
+}
+
+static int be_killed(void *context, const char *from, const char *to)
+{
+  (void)context;
+  (void)from;
+  (void)to;
+  _exit(0);
+}
+
+static void rename_with(disk *d, int (*rename)(void *context, const char *from, const char *to))
+{
+  static rv_files files;
+  rv_error err;
+  const rv_checkpointer_config config = {.size = sizeof config, .path = d->checkpoints, .env = &d->f->env};
+  files = rv_files_of_system;
+  if (rename != NULL) files.rename = rename;
+  rv_checkpointer_unref(d->checkpointer);
+  must(rv_checkpointer_new_with(&config, &files, &d->checkpointer, &err), &err);
+}
+
+/* All that was confirmed is there, and what comes next lasts, too. */
+static void nothing_is_lost(const disk *d, const rv_table_config *config)
+{
+  journaled j = open_with(d, (how){.mode = 0}, config, 1);
+  assert_int_equal(size_of(j.store, 0), 5);
+  add_rows(rv_store_table(j.store, 0), 4, 20);
+  sync_all(&j);
+  disk copy = copy_of(d, "copy");
+  journaled again = open_with(&copy, (how){.mode = 0}, config, 1);
+  same_stores(j.store, again.store);
+  close_all(&again);
+  close_all(&j);
+  disk_fini(&copy);
+}
+
+static void salvage_that_fails_changes_nothing(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = lose_a_segment(&d, &config);
+  size_t segments = count_entries(d.journal), checkpoints = count_entries(d.checkpoints);
+  rename_with(&d, fail_to_rename);
+  assert_int_not_equal(try_open(&d, (how){.salvage = true}, &config, 1, &j, &err), RV_OK);
+  assert_int_equal(count_entries(d.journal), segments);
+  assert_int_equal(count_entries(d.checkpoints), checkpoints);
+  rename_with(&d, NULL);
+  put_it_back(&d);
+  nothing_is_lost(&d, &config);
+  disk_fini(&d);
+}
+
+static void salvage_that_is_killed_takes_nothing_from_a_segment_that_is_put_back(void **state)
+{
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(*state, "first");
+  journaled j = lose_a_segment(&d, &config);
+  for (int times = 0; times < 2; times++) {
+    int status;
+    pid_t server = fork();
+    assert_true(server >= 0);
+    if (server == 0) {
+      rv_error err;
+      rename_with(&d, be_killed);
+      try_open(&d, (how){.salvage = true}, &config, 1, &j, &err);
+      _exit(1);
+    }
+    assert_int_equal(waitpid(server, &status, 0), server);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  put_it_back(&d);
+  nothing_is_lost(&d, &config);
+  disk_fini(&d);
+}
+
+static void what_came_after_salvage_is_not_left_out_silently_for_an_older_checkpoint(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char command[900];
+  disk d = disk_of(*state, "first");
+  journaled j = lose_a_segment(&d, &config);
+  snprintf(command, sizeof command, "cp -r %s %s.old && cp -r %s %s.old", d.checkpoints, d.checkpoints, d.journal, d.journal);
+  assert_int_equal(system(command), 0);
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 4, 20);
+  sync_all(&j);
+  close_all(&j);
+  snprintf(command, sizeof command, "rm -r %s && mv %s.old %s && cp -n %s.old/* %s", d.checkpoints, d.checkpoints, d.checkpoints,
+           d.journal, d.journal);
+  assert_int_equal(system(command), 0);
+  put_it_back(&d);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  assert_non_null(strstr(err.message, "segments of another journal"));
+  assert_non_null(strstr(err.message, "4 changes in them"));
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 5);
+  logged(*state, "4 changes are lost, which stand in segments of another journal");
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 5);
   close_all(&j);
   disk_fini(&d);
 }
@@ -220,6 +351,9 @@ int main(void)
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
       WITH_DISK(a_start_without_the_journal_is_refused_until_somebody_gives_it_up),
+      WITH_DISK(salvage_that_fails_changes_nothing),
+      WITH_DISK(salvage_that_is_killed_takes_nothing_from_a_segment_that_is_put_back),
+      WITH_DISK(what_came_after_salvage_is_not_left_out_silently_for_an_older_checkpoint),
       WITH_DISK(a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

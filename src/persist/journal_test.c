@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "persist/journal_parts.h"
+#include "store/changes_parts.h"
 #include "store/table_parts.h"
 
 /* ---- doing something of everything ---- */
@@ -156,6 +157,36 @@ static void bounds_below_what_the_limiter_waits_for_keep_no_journal_from_being_r
   assert_int_equal(info.current_size, 10);
   assert_int_equal(info.max_size, 10);
   rv_table_info_fini(&info);
+  close_all(&j);
+  disk_fini(&d);
+}
+
+/* What a version could write down that did not find every such limiter. */
+static void a_limiter_that_is_refused_now_keeps_no_journal_from_being_replayed(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  config.max_times_sampled = 1;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  rv_table *table = rv_store_table(j.store, 0);
+  const rv_rate_limiter_config before = rv_rate_limiter_min_size(3);
+  const rv_rate_limiter_config stands = {.samples_per_insert = 2, .min_size_to_sample = 1, .min_diff = 2.25, .max_diff = 4};
+  must(rv_table_set_rate_limiter(table, &before, &err), &err);
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  must(rv_changes_reserve(table, 1, 1, &err), &err);
+  rv_changes_put_limiter(table, &stands);
+  rv_turn_end(&turn);
+  add_rows(table, 5, 0);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  rv_table_info info = info_of(rv_store_table(j.store, 0));
+  assert_int_equal(info.current_size, 5);
+  assert_int_equal(info.rate_limiter.min_size_to_sample, 3);
+  assert_true(info.rate_limiter.max_diff > 4);
+  rv_table_info_fini(&info);
+  logged(*state, "table \"replay\": a rate limiter that was set is impossible, and the one before it stays: ");
   close_all(&j);
   disk_fini(&d);
 }
@@ -416,6 +447,7 @@ int main(void)
       WITH_DISK(what_was_synced_is_there_again_whatever_happened_and_checkpoints_in_between),
       WITH_DISK(a_journal_that_was_closed_has_everything),
       WITH_DISK(bounds_below_what_the_limiter_waits_for_keep_no_journal_from_being_replayed),
+      WITH_DISK(a_limiter_that_is_refused_now_keeps_no_journal_from_being_replayed),
       WITH_DISK(which_items_of_which_writer_are_in_is_known_again_across_checkpoints),
       WITH_DISK(segments_that_a_checkpoint_covers_go),
       WITH_DISK(a_writer_that_was_forgotten_stays_so_whatever_it_still_does),

@@ -108,4 +108,20 @@ static inline void last_segment_name(const disk *d, char out[RV_JOURNAL_NAME_MAX
   rv_segment_list_fini(&list);
 }
 
+/* The offset of the records of the first group behind `after` that has one of that kind; 0: none. `after` is 0 or what this returned. */
+static inline size_t group_with(const uint8_t *bytes, size_t size, size_t after, uint8_t kind)
+{
+  rv_group_header group;
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    uint8_t found;
+    rv_span body;
+    bool broken = false;
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    rv_span records = {bytes + at + RV_JOURNAL_GROUP_HEADER, group.bytes};
+    while (at >= after && rv_journal_record_next(&records, &found, &body, &broken))
+      if (found == kind) return at + RV_JOURNAL_GROUP_HEADER;
+  }
+  return 0;
+}
+
 #endif

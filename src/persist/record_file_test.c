@@ -1,11 +1,13 @@
 #include "persist/record_file.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -404,6 +406,45 @@ static void records_that_are_kept_outlive_their_reader(void **state)
   }
 }
 
+static size_t pages_in_cache(int file)
+{
+  struct stat info;
+  assert_int_equal(fstat(file, &info), 0);
+  size_t size = (size_t)info.st_size, pages = (size + (size_t)sysconf(_SC_PAGESIZE) - 1) / (size_t)sysconf(_SC_PAGESIZE), in = 0;
+  unsigned char *is_there = malloc(pages);
+  void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
+  assert_ptr_not_equal(map, MAP_FAILED);
+  assert_int_equal(mincore(map, size, is_there), 0);
+  for (size_t i = 0; i < pages; i++) in += is_there[i] & 1;
+  munmap(map, size);
+  free(is_there);
+  return in;
+}
+
+/* Whatever brought them in: the file system itself may, although it is asked to go past it. Where the system's cache is all that it has
+ * (tmpfs), nothing shows. */
+static void what_was_read_does_not_stay_in_the_cache(void **state)
+{
+  (void)state;
+  rv_record_reader *reader;
+  rv_error err;
+  rv_buf *buf;
+  write_many(0);
+  int file = open(path, O_RDONLY);
+  free(read_file().data);
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  bool leaves = pages_in_cache(file) == 0;
+  free(read_file().data);
+  must(rv_record_reader_new(path, &reader, &err), &err);
+  do {
+    must(rv_record_reader_next(reader, &buf, &err), &err);
+    rv_buf_unref(buf);
+  } while (buf != NULL);
+  rv_record_reader_free(reader);
+  if (leaves) assert_true(pages_in_cache(file) < 16);
+  close(file);
+}
+
 static void a_reader_may_go_at_any_record(void **state)
 {
   (void)state;
@@ -516,6 +557,7 @@ int main(void)
                                      TEST(a_length_beyond_two_gibibytes_is_refused_before_memory_is_taken),
                                      TEST(gzip_raw_deflate_and_a_second_stream_are_refused),
                                      TEST(records_that_are_kept_outlive_their_reader),
+                                     TEST(what_was_read_does_not_stay_in_the_cache),
                                      TEST(a_reader_may_go_at_any_record),
                                      TEST(damage_of_a_large_file_is_found_at_its_record),
                                      TEST(a_record_that_no_reader_takes_is_not_begun),

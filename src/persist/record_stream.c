@@ -13,15 +13,17 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "persist/files.h"
 #include "persist/frame.h"
+#include "persist/past_cache.h"
 #include "persist/record_file.h"
 
 enum {
-  IN_BYTES = 1 << 17,
+  IN_BYTES = 1 << 20,
   BLOCK_BYTES = 1 << 18,
   BLOCKS = 8,            /* that there are: made ahead, and the one in use */
   LARGE_BYTES = 2 << 20, /* a file for which a thread is worth starting */
-  STEP_BYTES = 8 << 20   /* are fetched from the disk ahead, and leave the system's cache behind */
+  STEP_BYTES = 8 << 20   /* through the cache: are fetched from the disk ahead, and leave it behind */
 };
 
 struct rv_record_stream {
@@ -31,8 +33,9 @@ struct rv_record_stream {
   bool plain;    /* no zlib stream around the records */
   bool ended;    /* the zlib stream's end marker was met */
   bool file_end; /* nothing is left in the file */
+  bool past_cache;
   z_stream zlib;
-  uint64_t read, asked; /* of the file; up to where it is fetched */
+  uint64_t read, asked, left; /* of the file; up to where it is fetched; up to where it has left the cache */
   /* ---- shared ---- */
   rv_buf *blocks[BLOCKS]; /* block n is number n mod BLOCKS; it is its maker's until it is made, then its user's */
   bool threaded;
@@ -42,30 +45,51 @@ struct rv_record_stream {
   uint64_t made, taken; /* blocks; the last one taken is in use */
   bool over, stop;      /* no more are made; none is to be made */
   rv_error fault;       /* why, if not at the end of the file */
-  uint8_t in[IN_BYTES];
+  uint8_t *in;
 };
 
 /* ---- bytes of the file ---- */
 
-/* The disk works while this process does; two steps behind, nobody needs the pages any more. */
+/* Through the cache: the disk works while this process does. */
 static void fetch_ahead(rv_record_stream *stream)
 {
-  for (; stream->read + STEP_BYTES >= stream->asked; stream->asked += STEP_BYTES) {
+  if (stream->past_cache) return;
+  for (; stream->read + STEP_BYTES >= stream->asked; stream->asked += STEP_BYTES)
     posix_fadvise(stream->file, (off_t)stream->asked, STEP_BYTES, POSIX_FADV_WILLNEED);
-    if (stream->asked >= (uint64_t)3 * STEP_BYTES)
-      posix_fadvise(stream->file, (off_t)(stream->asked - (uint64_t)3 * STEP_BYTES), STEP_BYTES, POSIX_FADV_DONTNEED);
-  }
 }
 
-/* Up to `size` bytes; *got is 0 at the end. */
-static rv_code read_file(const rv_record_stream *stream, void *out, size_t size, size_t *got, rv_error *err)
+/* What was read nobody needs any more. Also past the cache: some file systems take O_DIRECT and use the cache all the same. */
+static void leave_behind(rv_record_stream *stream)
 {
-  ssize_t count;
-  do count = read(stream->file, out, size);
-  while (count < 0 && errno == EINTR);
-  if (count < 0) return rv_fail_system(err, errno, "read", stream->path);
-  *got = (size_t)count;
-  return RV_OK;
+  if (stream->read - stream->left < STEP_BYTES && !stream->file_end) return;
+  posix_fadvise(stream->file, (off_t)stream->left, (off_t)(stream->read - stream->left), POSIX_FADV_DONTNEED);
+  stream->left = stream->read - stream->read % STEP_BYTES;
+}
+
+/* What was just read, to the file's end most often, is not fetched once more. */
+static void go_through_cache(rv_record_stream *stream, size_t got)
+{
+  uint64_t next = stream->read + got;
+  rv_past_cache_set(stream->file, false);
+  stream->past_cache = false;
+  stream->asked = (next + RV_PAST_CACHE_ALIGNED - 1) / RV_PAST_CACHE_ALIGNED * RV_PAST_CACHE_ALIGNED;
+}
+
+/* Up to `size` bytes; *got is 0 at the end. The file's last part, and what a slow disk gives less of, is followed by what only the cache can
+ * read. */
+static rv_code read_file(rv_record_stream *stream, void *out, size_t size, size_t *got, rv_error *err)
+{
+  for (;;) {
+    ssize_t count = read(stream->file, out, size);
+    if (count < 0 && errno == EINTR) continue;
+    if (stream->past_cache && (count < 0 ? errno == EINVAL : count % RV_PAST_CACHE_ALIGNED != 0))
+      go_through_cache(stream, count < 0 ? 0 : (size_t)count);
+    else if (count < 0)
+      return rv_fail_system(err, errno, "read", stream->path);
+    if (count < 0) continue;
+    *got = (size_t)count;
+    return RV_OK;
+  }
 }
 
 /* More of the file, where none of what was read is left. */
@@ -74,12 +98,13 @@ static rv_code fill(rv_record_stream *stream, rv_error *err)
   if (stream->zlib.avail_in > 0 || stream->file_end) return RV_OK;
   size_t got = 0;
   fetch_ahead(stream);
-  rv_code code = read_file(stream, stream->in, sizeof stream->in, &got, err);
+  rv_code code = read_file(stream, stream->in, IN_BYTES, &got, err);
   if (code != RV_OK) return code;
   stream->zlib.next_in = stream->in;
   stream->zlib.avail_in = (uInt)got;
   stream->read += got;
   stream->file_end = got == 0;
+  leave_behind(stream);
   return RV_OK;
 }
 
@@ -208,7 +233,7 @@ static rv_code recognise(rv_record_stream *stream, rv_error *err)
   size_t have = 0, got = 1; /* a pipe or a slow disk may give less at once */
   rv_code code = RV_OK;
   for (; code == RV_OK && have < RV_FRAME_HEADER && got > 0; have += got)
-    code = read_file(stream, stream->in + have, sizeof stream->in - have, &got, err);
+    code = read_file(stream, stream->in + have, IN_BYTES - have, &got, err);
   if (code != RV_OK) return code;
   stream->zlib.next_in = stream->in;
   stream->zlib.avail_in = (uInt)have;
@@ -239,7 +264,9 @@ rv_code rv_record_stream_new(const char *path, rv_record_stream **out, rv_error 
   rv_record_stream *stream = calloc(1, sizeof *stream);
   if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
   stream->path = strdup(path);
-  if (stream->path == NULL || inflateInit(&stream->zlib) != Z_OK) {
+  stream->in = aligned_alloc(RV_PAST_CACHE_ALIGNED, IN_BYTES);
+  if (stream->path == NULL || stream->in == NULL || inflateInit(&stream->zlib) != Z_OK) {
+    free(stream->in);
     free(stream->path);
     free(stream);
     return rv_fail_memory(err, sizeof *stream);
@@ -247,6 +274,8 @@ rv_code rv_record_stream_new(const char *path, rv_record_stream **out, rv_error 
   rv_mutex_init(&stream->lock, RV_RANK_WAIT, "record stream");
   rv_cond_init(&stream->changed);
   stream->file = open(path, O_RDONLY | O_CLOEXEC);
+  stream->past_cache = stream->file >= 0 && rv_past_cache_is_gain(rv_files_of_system.file_system(NULL, stream->file)) &&
+                       rv_past_cache_set(stream->file, true);
   rv_code code = stream->file < 0 ? rv_fail_system(err, errno, "open", path) : recognise(stream, err);
   if (code != RV_OK) {
     rv_record_stream_free(stream);
@@ -270,6 +299,7 @@ void rv_record_stream_free(rv_record_stream *stream)
   inflateEnd(&stream->zlib);
   rv_cond_fini(&stream->changed);
   rv_mutex_fini(&stream->lock);
+  free(stream->in);
   free(stream->path);
   free(stream);
 }

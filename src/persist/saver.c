@@ -35,10 +35,10 @@ struct rv_saver {
   rv_link asked;
   bool joined; /* the thread is over */
   /* the thread's own */
-  int64_t last_ns, last_inserts; /* when the last one began, and how many inserts there were */
+  int64_t last_ns, last_inserts; /* when the last one began, and how many inserts there were at the last that is whole */
   int64_t told_ns;
   rv_checkpoint_progress progress;
-  bool failed; /* the last one: a journal that is long is then no reason to try again at once */
+  bool failed; /* the last one: what it was due for is then no reason to try again at once */
 };
 
 static int64_t num_inserts(const rv_saver *saver)
@@ -77,7 +77,7 @@ static void save(rv_saver *saver, rv_link *askers)
   rv_error err;
   char *path = NULL;
   saver->last_ns = saver->told_ns = rv_monotonic_ns(&saver->env);
-  saver->last_inserts = saver->every_inserts > 0 ? num_inserts(saver) : 0;
+  int64_t inserts = saver->every_inserts > 0 ? num_inserts(saver) : 0;
   saver->progress = (rv_checkpoint_progress){.size = sizeof saver->progress};
   rv_code code = rv_checkpointer_save(saver->checkpointer, saver->store, &watch, &path, &err);
   double seconds = (double)(rv_monotonic_ns(&saver->env) - saver->last_ns) / 1e9;
@@ -88,6 +88,7 @@ static void save(rv_saver *saver, rv_link *askers)
   answer(askers, code, code == RV_OK ? path : err.message);
   free(path);
   saver->failed = code != RV_OK;
+  if (code == RV_OK) saver->last_inserts = inserts;
 }
 
 /* ---- waiting ---- */
@@ -100,12 +101,12 @@ static int64_t wait_ns(const rv_saver *saver)
     int64_t passed = rv_monotonic_ns(&saver->env) - saver->last_ns;
     wait = passed >= saver->every_ns ? 0 : saver->every_ns - passed;
   }
+  bool again = !saver->failed || rv_monotonic_ns(&saver->env) - saver->last_ns >= RETRY_NS;
   if (saver->every_inserts > 0) {
-    if (num_inserts(saver) - saver->last_inserts >= saver->every_inserts) return 0;
+    if (again && num_inserts(saver) - saver->last_inserts >= saver->every_inserts) return 0;
     if (wait > LOOK_NS) wait = LOOK_NS;
   }
   if (saver->journal != NULL) {
-    bool again = !saver->failed || rv_monotonic_ns(&saver->env) - saver->last_ns >= RETRY_NS;
     bool is_long = rv_journal_fresh_bytes(saver->journal) >= saver->every_journal_bytes;
     if (again && is_long) return 0;
     if (wait > LOOK_NS) wait = LOOK_NS;

@@ -1,8 +1,11 @@
 /* Saving by itself, for a store that no server serves. The savers' checkpointers have no part in the fixture: its time and its log are
  * for one thread. */
+#include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
+#include "persist/checkpoint_files.h"
 #include "persist/saver.h"
 #include "persist/stores_testing.h"
 
@@ -66,6 +69,54 @@ static void a_store_is_saved_after_so_many_inserts(void **state)
   add_rows(rv_store_table(store, 1), 2, 0);
   add_rows(rv_store_table(store, 0), 1, 0);
   wait_for_items(f, 4);
+  rv_saver_free(saver);
+  rv_store_unref(store);
+}
+
+/* ---- a disk that fails once ---- */
+
+static int fail_once(void *context, const char *from, const char *to)
+{
+  atomic_bool *failed = context;
+  if (atomic_exchange(failed, true)) return rv_files_of_system.rename(NULL, from, to);
+  errno = ENOSPC;
+  return -1;
+}
+
+/* Each look at the clock is a minute and more after the one before. */
+static int64_t minutes_pass(void *context)
+{
+  return atomic_fetch_add((_Atomic(int64_t) *)context, INT64_C(61000000000));
+}
+
+static void say_nothing(void *context, rv_log_level level, const char *line)
+{
+  (void)context;
+  (void)level;
+  (void)line;
+}
+
+static void a_save_that_failed_is_tried_again_also_if_nothing_more_is_inserted(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_saver *saver = NULL;
+  rv_checkpointer *own = NULL;
+  rv_store *store = two_rows();
+  atomic_bool failed = false;
+  _Atomic(int64_t) now_ns = 0;
+  rv_files files = rv_files_of_system;
+  files.rename = fail_once;
+  files.context = &failed;
+  const rv_env env = {.size = sizeof env, .context = &now_ns, .monotonic_ns = minutes_pass, .log = say_nothing};
+  const rv_checkpointer_config root = {.size = sizeof root, .path = f->root};
+  must(rv_checkpointer_new_with(&root, &files, &own, &err), &err);
+  const rv_saver_config config = {.size = sizeof config, .store = store, .checkpointer = own, .env = &env, .every_inserts = 3};
+  must(rv_saver_new(&config, &saver, &err), &err);
+  rv_checkpointer_unref(own);
+  add_rows(rv_store_table(store, 1), 3, 0);
+  wait_for_items(f, 5);
+  assert_true(atomic_load(&failed));
   rv_saver_free(saver);
   rv_store_unref(store);
 }
@@ -156,6 +207,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(a_store_is_saved_by_time),
       TEST(a_store_is_saved_after_so_many_inserts),
+      TEST(a_save_that_failed_is_tried_again_also_if_nothing_more_is_inserted),
       TEST(one_that_is_freed_leaves_nothing_half_written),
       TEST(saving_leaves_the_cores_to_those_who_answer),
       TEST(what_is_missing_or_negative_is_refused),

@@ -175,5 +175,6 @@ void rv_spill_free(rv_spill *spill)
   rv_cond_broadcast(&spill->changed);
   rv_mutex_unlock(&spill->lock);
   pthread_join(spill->thread, NULL);
+  atomic_store_explicit(&spill->memory->spill_fault, 0, memory_order_relaxed); /* who waits from now on waits for no file */
   destroy(spill);
 }

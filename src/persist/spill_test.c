@@ -342,6 +342,26 @@ static void a_full_file_makes_inserts_wait_and_loses_nothing(void **state)
   }
 }
 
+static void who_waits_after_the_spill_ended_hears_of_memory_alone(void **state)
+{
+  (void)state;
+  world w = world_of(1000000, "/tmp", 2 * RV_SPILL_PIECE);
+  offer waiting;
+  uint64_t last = fill(&w, &waiting);
+  char why[256];
+  rv_spill_free(w.spill);
+  w.spill = NULL;
+  if (atomic_load(&waiting.completed) > 0) { /* what was on its way to the file has made room for it; another waits */
+    rv_trajectory_unref(waiting.insert.trajectory);
+    while (offer_item(&w, &waiting, ++last) == RV_SUBMIT_DONE) continue;
+  }
+  assert_int_equal(rv_waiter_explain(&waiting.insert.waiter, why, sizeof why), RV_WAIT_MEMORY);
+  if (strstr(why, "MiB used)") == NULL) fail_msg("%s", why);
+  assert_true(rv_waiter_cancel(&waiting.insert.waiter));
+  rv_trajectory_unref(waiting.insert.trajectory);
+  end_world(&w);
+}
+
 static void rows_and_resets_go_on_with_a_spill(void **state)
 {
   (void)state;
@@ -521,6 +541,7 @@ int main(void)
       cmocka_unit_test(the_file_has_no_name),
       cmocka_unit_test(room_in_the_file_is_used_again),
       cmocka_unit_test(a_full_file_makes_inserts_wait_and_loses_nothing),
+      cmocka_unit_test(who_waits_after_the_spill_ended_hears_of_memory_alone),
       cmocka_unit_test(rows_and_resets_go_on_with_a_spill),
       cmocka_unit_test(what_is_held_while_others_move_reads_as_before),
       cmocka_unit_test(a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused),

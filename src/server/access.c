@@ -16,8 +16,10 @@ typedef struct grant {
   unsigned rights;
 } grant;
 
-/* What is open and held on his behalf now. */
+/* What is open and held on behalf of all who call by one name now. It outlives the list that they were found in: calls that stay when
+ * another list takes its place count on. */
 typedef struct account {
+  atomic_uint refs;
   atomic_size_t streams, bytes;
 } account;
 
@@ -96,7 +98,33 @@ static rv_code copy_grants(rv_caller *caller, const rv_identity *identity, rv_er
   return RV_OK;
 }
 
-static rv_code add(rv_access *access, const rv_identity *identity, rv_error *err)
+static account *find_account(const rv_access *access, const char *name)
+{
+  for (size_t i = 0; access != NULL && i < access->count; i++)
+    if (strcmp(access->callers[i].name, name) == 0) return access->callers[i].account;
+  return NULL;
+}
+
+/* One reference; NULL: no memory. */
+static account *take_account(const rv_access *access, const rv_access *before, const char *name)
+{
+  account *found = find_account(access, name);
+  if (found == NULL) found = find_account(before, name);
+  if (found != NULL) {
+    atomic_fetch_add_explicit(&found->refs, 1, memory_order_relaxed);
+    return found;
+  }
+  account *made = calloc(1, sizeof *made);
+  if (made != NULL) atomic_init(&made->refs, 1);
+  return made;
+}
+
+static void give_account(account *of)
+{
+  if (of != NULL && atomic_fetch_sub_explicit(&of->refs, 1, memory_order_acq_rel) == 1) free(of);
+}
+
+static rv_code add(rv_access *access, const rv_access *before, const rv_identity *identity, rv_error *err)
 {
   rv_code code = check_identity(access, identity, err);
   if (code != RV_OK) return code;
@@ -104,29 +132,26 @@ static rv_code add(rv_access *access, const rv_identity *identity, rv_error *err
   caller->name = strdup(identity->name);
   caller->has_token = identity->token != NULL;
   caller->certificate_name = identity->certificate_name != NULL ? strdup(identity->certificate_name) : NULL;
-  caller->account = malloc(sizeof *caller->account);
+  caller->account = take_account(access, before, identity->name);
   bool digested = digest(identity->name, caller->digest) && (!caller->has_token || digest(identity->token, caller->token));
   code = copy_grants(caller, identity, err);
   if (code == RV_OK && (caller->name == NULL || caller->account == NULL || !digested ||
                         (identity->certificate_name != NULL && caller->certificate_name == NULL)))
     code = rv_fail_memory(err, strlen(identity->name) + 1);
   if (code == RV_OK) code = check_unique(access, caller, err);
-  if (caller->account != NULL) {
-    atomic_init(&caller->account->streams, 0);
-    atomic_init(&caller->account->bytes, 0);
-  }
   access->count++; /* also after an error: what was copied is freed with the rest */
   return code;
 }
 
-rv_code rv_access_new(const rv_identity *identities, size_t num_identities, rv_access **out, rv_error *err)
+rv_code rv_access_new(const rv_identity *identities, size_t num_identities, const rv_access *before, rv_access **out,
+                      rv_error *err)
 {
   rv_access *access = calloc(1, sizeof *access);
   if (access == NULL) return rv_fail_memory(err, sizeof *access);
   atomic_init(&access->refs, 1);
   access->callers = calloc(num_identities + 1, sizeof *access->callers);
   rv_code code = access->callers == NULL ? rv_fail_memory(err, num_identities * sizeof *access->callers) : RV_OK;
-  for (size_t i = 0; i < num_identities && code == RV_OK; i++) code = add(access, &identities[i], err);
+  for (size_t i = 0; i < num_identities && code == RV_OK; i++) code = add(access, before, &identities[i], err);
   if (code != RV_OK) {
     rv_access_unref(access);
     return code;
@@ -148,7 +173,7 @@ void rv_access_unref(rv_access *access)
     rv_caller *caller = &access->callers[i];
     for (size_t k = 0; k < caller->num_grants; k++) free(caller->grants[k].table);
     free(caller->grants);
-    free(caller->account);
+    give_account(caller->account);
     free(caller->name);
     free(caller->certificate_name);
   }

@@ -9,8 +9,10 @@
 typedef struct rv_access rv_access;
 typedef struct rv_caller rv_caller; /* one of the identities; lives as long as its access */
 
-/* Copies the identities; one reference. RV_INVALID_ARGUMENT names the one that is wrong. */
-rv_code rv_access_new(const rv_identity *identities, size_t num_identities, rv_access **out, rv_error *err);
+/* Copies the identities; one reference. Who has a name that `before` (NULL: nobody did) knows goes on with what is counted for it: open
+ * calls and bytes (below) are those of a name. RV_INVALID_ARGUMENT names the identity that is wrong. */
+rv_code rv_access_new(const rv_identity *identities, size_t num_identities, const rv_access *before, rv_access **out,
+                      rv_error *err);
 rv_access *rv_access_ref(rv_access *access); /* NULL is fine */
 void rv_access_unref(rv_access *access);     /* NULL is fine */
 

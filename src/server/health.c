@@ -1,4 +1,5 @@
 /* grpc.health.v1: Check and Watch. Known services are "", Reverb's and Reverie's own; all have the server's health. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,8 +54,11 @@ rv_code rv_answer_health_check(const rv_request *request, rv_pieces *response, r
 
 /* ---- Watch ---- */
 
+enum { WATCHES_MAX = 10000 };
+
 typedef struct watch {
   rv_server_stream stream;
+  rv_timer timer; /* until it has asked */
   bool asked, known;
 } watch;
 
@@ -70,6 +74,30 @@ static void tell(watch *self, serving_status status)
   rv_pieces_fini(&response);
 }
 
+/* From now on it lasts as long as the caller likes. */
+static rv_code count_in(watch *self, rv_error *err)
+{
+  rv_server *server = self->stream.server;
+  rv_mutex_lock(&server->lock);
+  self->asked = server->num_watches < WATCHES_MAX;
+  server->num_watches += self->asked;
+  rv_mutex_unlock(&server->lock);
+  if (!self->asked)
+    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "%d calls of Watch, the most there may be, are open; call Check", WATCHES_MAX);
+  rv_timer_stop(&self->timer);
+  rv_server_stream_keep(&self->stream);
+  return RV_OK;
+}
+
+static void on_timer(rv_timer *timer)
+{
+  watch *self = RV_CONTAINER(timer, watch, timer);
+  char message[80];
+  snprintf(message, sizeof message, "the request of a Watch did not come within %d s; send it with the call",
+           RV_HEALTH_MS / 1000);
+  rv_server_stream_finish(&self->stream, RV_DEADLINE_EXCEEDED, message);
+}
+
 static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
 {
   watch *self = user;
@@ -77,11 +105,12 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   if (!rv_server_stream_is_open(&self->stream) || self->asked) return;
   rv_span service;
   rv_error err;
-  if (parse_service((rv_span){.data = data, .size = size}, &service, &err) != RV_OK) {
-    rv_server_stream_finish(&self->stream, err.code, err.message);
+  rv_code code = parse_service((rv_span){.data = data, .size = size}, &service, &err);
+  if (code == RV_OK) code = count_in(self, &err);
+  if (code != RV_OK) {
+    rv_server_stream_finish(&self->stream, code, err.message);
     return;
   }
-  self->asked = true;
   self->known = is_known(service);
   tell(self, self->known ? health(self->stream.server) : SERVICE_UNKNOWN);
 }
@@ -115,7 +144,14 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
 
 static void destroy(rv_server_stream *stream)
 {
-  free(RV_CONTAINER(stream, watch, stream));
+  watch *self = RV_CONTAINER(stream, watch, stream);
+  rv_timer_stop(&self->timer);
+  if (self->asked) {
+    rv_mutex_lock(&stream->server->lock);
+    stream->server->num_watches--;
+    rv_mutex_unlock(&stream->server->lock);
+  }
+  free(self);
 }
 
 static const rv_server_stream_ops watch_ops = {.sweep = sweep, .destroy = destroy, .lingers = true, .open_to_all = true};
@@ -131,6 +167,8 @@ rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method 
     free(self);
     return code;
   }
+  rv_timer_init(&self->timer, self->stream.loop, on_timer);
+  rv_timer_start(&self->timer, rv_monotonic_ns(&server->env) + RV_HEALTH_MS * INT64_C(1000000));
   *events = &watch_events;
   *user = self;
   return RV_OK;

@@ -105,6 +105,28 @@ bool rv_insert_items_cancel(rv_insert_call *call)
   return all;
 }
 
+void rv_insert_items_count_chunks(rv_insert_call *call)
+{
+  rv_map seen;
+  rv_map_init(&seen, rv_entropy64(&call->stream.server->env));
+  /* The newest first: a chunk goes with the last that has it. */
+  for (rv_link *link = call->pending.prev; link != &call->pending; link = link->prev) {
+    rv_insert_operation *operation = RV_CONTAINER(link, rv_insert_operation, link);
+    const rv_trajectory *trajectory = operation->insert.trajectory;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < trajectory->num_chunks; i++) {
+      uint64_t address = (uint64_t)(uintptr_t)trajectory->chunks[i];
+      if (rv_map_get(&seen, address) != NULL) continue;
+      bytes += rv_chunk_memory(trajectory->chunks[i]);
+      (void)rv_map_put(&seen, address, 0); /* without memory it counts again */
+    }
+    if (bytes <= operation->bytes) continue;
+    call->pending_bytes += bytes - operation->bytes;
+    operation->bytes = bytes;
+  }
+  rv_map_fini(&seen);
+}
+
 /* ---- one item ---- */
 
 static rv_chunk *find_chunk(void *context, uint64_t key)
@@ -173,6 +195,20 @@ static void submit(rv_insert_call *call)
   for (; next < n; next++) drop_prepared(call, group[next]);
 }
 
+/* NULL: memory is out, and the item is shown by itself. */
+static rv_waiting_group *place_in(rv_insert_call *call, const rv_table *table)
+{
+  rv_insert_place *place = call->places;
+  while (place != NULL && place->table != table) place = place->next;
+  if (place == NULL) {
+    place = calloc(1, sizeof *place);
+    if (place == NULL) return NULL;
+    *place = (rv_insert_place){.next = call->places, .table = table};
+    call->places = place;
+  }
+  return &place->group;
+}
+
 /* Makes the item an operation that joins the group. */
 static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajectory *owned_trajectory, rv_error *err)
 {
@@ -194,6 +230,7 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   insert->priority = item->priority;
   insert->times_sampled = item->times_sampled;
   insert->naming = item->naming;
+  insert->group = place_in(call, call->last_table);
   insert->number = call->session == NULL ? 0 : item->sequence;
   if (insert->number != 0) rv_writer_session_id(call->session, insert->writer);
   insert->trajectory = owned_trajectory;
@@ -207,6 +244,7 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   operation->is_tables = false;
   operation->sequence = item->sequence;
   operation->bytes = call->bytes_per_item;
+  if (item == &call->pack.item && call->pack.item_bytes > operation->bytes) operation->bytes = call->pack.item_bytes;
   /* Counted before it is submitted: it may complete on another thread while the table still returns here. Until all of a group are
    * answered they stay counted, so that a call which ends among them keeps its session. */
   rv_list_push_back(&call->pending, &operation->link);
@@ -287,6 +325,11 @@ void rv_insert_items_fini(rv_insert_call *call)
 {
   rv_insert_items_drop_request(call);
   while (call->num_spares > 0) free(new_operation(call));
+  while (call->places != NULL) {
+    rv_insert_place *place = call->places;
+    call->places = place->next;
+    free(place);
+  }
   rv_item_room_fini(&call->item_room);
   rv_layout_unref(call->last_layout);
 }
@@ -316,6 +359,17 @@ static bool too_much_waits(const rv_insert_call *call)
   return call->num_pending >= RV_INSERTS_PENDING_MAX ||
          (call->num_pending > 0 && call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX) || rv_insert_call_is_held(call) ||
          rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
+}
+
+/* Items of a pack may take more than the message that they came in, which alone was counted before it was read. */
+static bool has_its_share(const rv_insert_call *call)
+{
+  return is_packed(call) && call->num_pending > 0 && rv_insert_call_brings_too_much(call);
+}
+
+static bool may_go_on(const rv_insert_call *call)
+{
+  return has_items(call) && !too_much_waits(call) && !has_its_share(call);
 }
 
 static void take_or_refuse(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from)
@@ -366,15 +420,22 @@ static void finish_request(rv_insert_call *call)
   if (code != RV_OK) rv_insert_call_end(call, err.code, err.message);
 }
 
+static void count_packed(rv_insert_call *call)
+{
+  if (is_packed(call) && call->num_pending > 0) rv_insert_call_count(call, NULL);
+}
+
 void rv_insert_items_advance(rv_insert_call *call)
 {
   rv_server_stream_ref(&call->stream);
   int turn = RV_INSERTS_TURN;
-  while (turn > 0 && has_items(call) && !too_much_waits(call)) {
+  count_packed(call);
+  while (turn > 0 && may_go_on(call)) {
     while (turn-- > 0 && has_items(call) && call->group_size < RV_INSERTS_AT_ONCE && !too_much_waits(call)) take_item(call);
     submit(call); /* what it waited for may be done now */
+    count_packed(call);
   }
-  if (turn <= 0 && has_items(call) && !too_much_waits(call))
+  if (turn <= 0 && may_go_on(call))
     post_turn(call);
   else if (call->in_request && !has_items(call))
     finish_request(call);

@@ -34,13 +34,23 @@ static size_t most_orphans(const rv_server *server)
   return most < share ? most : share;
 }
 
+/* No item comes any more that could refer to the chunks that were kept for it. */
+static void let_chunks_go(rv_insert_call *call)
+{
+  if (rv_server_stream_is_open(&call->stream) || call->in_request || call->chunks.count == 0) return;
+  rv_insert_items_count_chunks(call);
+  rv_chunk_map_fini(&call->chunks);
+  rv_chunk_forms_fini(&call->forms);
+}
+
 /* Keeps the account of inserts whose client has gone; over its bound they are cancelled, as if the client had come a little
  * later. */
 static void count_orphans(rv_insert_call *call)
 {
   rv_server *server = call->stream.server;
   if (rv_server_stream_is_open(&call->stream)) return;
-  size_t bytes = call->pending_bytes + (call->in_request ? call->message->size : 0);
+  let_chunks_go(call);
+  size_t bytes = call->pending_bytes + (call->in_request ? call->message->size : 0) + call->chunks.bytes;
   size_t more = bytes - call->orphan_bytes; /* modulo 2^N: it may be less */
   size_t total = atomic_fetch_add(&server->orphan_bytes, more) + more;
   bool grew = bytes > call->orphan_bytes;
@@ -90,8 +100,7 @@ rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
       have, inserters, may);
 }
 
-/* The streams together have brought more than the store's limit leaves them, and this one more than its share of that. */
-static bool brings_too_much(const rv_insert_call *call)
+bool rv_insert_call_brings_too_much(const rv_insert_call *call)
 {
   const rv_memory *memory = account_of(call);
   size_t share = rv_memory_for_the_way(memory);
@@ -103,7 +112,7 @@ static bool brings_too_much(const rv_insert_call *call)
 static bool is_to_wait(const rv_insert_call *call)
 {
   return call->num_pending > 0 &&
-         (rv_memory_is_awaited(account_of(call)) || brings_too_much(call) || rv_insert_call_is_held(call));
+         (rv_memory_is_awaited(account_of(call)) || rv_insert_call_brings_too_much(call) || rv_insert_call_is_held(call));
 }
 
 static void set_reading(rv_insert_call *call)
@@ -145,6 +154,7 @@ static void count_bytes(rv_insert_call *call)
 
 void rv_insert_call_update(rv_insert_call *call)
 {
+  let_chunks_go(call);
   count_bytes(call);
   if (rv_server_stream_is_open(&call->stream) && !is_busy(call)) {
     if (call->half_closed)
@@ -211,9 +221,6 @@ static void on_granted(rv_writer_session_user *user)
 static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error *err)
 {
   rv_server *server = call->stream.server;
-  if (!rv_caller_may_somewhere(call->stream.caller, RV_RIGHT_INSERT))
-    return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"insert\" on any table",
-                   rv_caller_name(call->stream.caller));
   const char *seen = rv_call_metadata(call->stream.call, "reverie-server-state");
   bool resumes = seen != NULL && strcmp(seen, server->state_id) == 0, granted;
   call->evict_task.run = on_evict_task;
@@ -383,7 +390,6 @@ static const rv_server_stream_ops insert_ops = {.sweep = sweep, .destroy = destr
 rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_method *method, const rv_call_events **events,
                                void **user, rv_error *err)
 {
-  (void)method;
   rv_insert_call *call = calloc(1, sizeof *call);
   if (call == NULL) return rv_fail_memory(err, sizeof *call);
   rv_insert_items_init(call);
@@ -399,11 +405,15 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   }
   *events = &insert_events;
   *user = call;
+  rv_error refused;
+  if (rv_server_stream_check(&call->stream, method, &refused) != RV_OK) {
+    rv_insert_call_end(call, refused.code, refused.message);
+    return RV_OK;
+  }
   const char *writer = rv_call_metadata(net_call, "reverie-writer");
   if (writer == NULL) return RV_OK;
   call->by_reverie = true;
   rv_call_set_header(net_call, "reverie-packs", "1");
-  rv_error refused;
   if (attach_session(call, writer, &refused) != RV_OK) {
     rv_insert_call_end(call, refused.code, refused.message);
     return RV_OK;

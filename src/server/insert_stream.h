@@ -10,6 +10,7 @@
 #ifndef RV_SERVER_INSERT_STREAM_H
 #define RV_SERVER_INSERT_STREAM_H
 
+#include "base/map.h"
 #include "server/chunk_map.h"
 #include "server/server.h"
 #include "wire/insert_pack.h"
@@ -18,7 +19,7 @@ typedef struct rv_insert_call rv_insert_call;
 
 enum {
   RV_INSERTS_PENDING_MAX = 256,           /* operations that wait for the limiter, a call */
-  RV_INSERT_BYTES_PENDING_MAX = 64 << 20, /* of the messages they came in */
+  RV_INSERT_BYTES_PENDING_MAX = 64 << 20, /* of the messages they came in, or what they take (rv_insert_operation, bytes) */
   RV_INSERTS_TURN = 512,                  /* items worked off in one go, before others on the loop get their turn */
   RV_ANSWERS_UNSENT_MAX = 65536,          /* to a client that does not read them */
   RV_ANSWER_BYTES_QUEUED_MAX = 1 << 20
@@ -29,11 +30,18 @@ typedef struct rv_insert_operation {
   rv_insert_call *call;                       /* one reference while it is pending */
   bool is_tables;                             /* it waits there, or has completed and was not answered yet */
   uint64_t sequence;                          /* 0: none */
-  size_t bytes;                               /* its share of its message */
+  size_t bytes;                               /* its share of its message; of a pack, what it takes if that is more */
   rv_link link;                               /* in `pending` */
   rv_trajectory *spare;                       /* of a spare one: what its trajectory left (rv_trajectory_empty); NULL: nothing */
   struct rv_insert_operation *next_completed; /* or the next spare one */
 } rv_insert_operation;
+
+/* What of the call is pending in one table. */
+typedef struct rv_insert_place {
+  struct rv_insert_place *next;
+  const rv_table *table;
+  rv_waiting_group group;
+} rv_insert_place;
 
 struct rv_insert_call {
   rv_server_stream stream;
@@ -69,6 +77,7 @@ struct rv_insert_call {
   rv_insert_operation *group[RV_INSERTS_AT_ONCE]; /* prepared, not submitted yet */
   size_t group_size;
   rv_table *group_table; /* of all of them */
+  rv_insert_place *places;
   rv_link pending;
   size_t num_pending, pending_bytes;
   _Atomic(rv_insert_operation *) completed; /* pushed by any thread; whoever finds it empty posts the task */
@@ -102,6 +111,8 @@ void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
 /* The account learns what the stream has that is no table's. RV_RESOURCE_EXHAUSTED: all streams have more than the store's limit leaves
  * them, this one has more than its share of that, and none of its items waits that would let it go. */
 rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err);
+/* The streams together have brought more than the store's limit leaves them, and this one more than its share of that. */
+bool rv_insert_call_brings_too_much(const rv_insert_call *call);
 /* Its caller has as many bytes here as he may, and something of this call waits: more of it waits too. */
 static inline bool rv_insert_call_is_held(const rv_insert_call *call)
 {
@@ -116,6 +127,8 @@ void rv_insert_items_advance(rv_insert_call *call);
 /* Takes back whatever still waits; the rest completes soon. False: a table has completed some that are not answered yet. */
 bool rv_insert_items_cancel(rv_insert_call *call);
 void rv_insert_items_drop_request(rv_insert_call *call);
+/* What waits counts with the chunks it holds, each once, where they take more than its share of its message: nobody else may have them. */
+void rv_insert_items_count_chunks(rv_insert_call *call);
 /* After operations have completed: brings the call's state up to date (insert_stream.c). */
 void rv_insert_call_update(rv_insert_call *call);
 

@@ -62,7 +62,7 @@ static rv_code make_secure(rv_server *server, const rv_server_config *config, rv
 {
   rv_code code = config->tls != NULL ? rv_tls_new(config->tls, true, &server->tls, err) : RV_OK;
   if (code == RV_OK && config->identities != NULL)
-    code = rv_access_new(config->identities, config->num_identities, &server->access, err);
+    code = rv_access_new(config->identities, config->num_identities, NULL, &server->access, err);
   return code;
 }
 
@@ -208,27 +208,45 @@ static size_t sweep_all(rv_server *server, rv_sweep kind, const rv_access *acces
   return ended;
 }
 
-rv_code rv_server_set_identities(rv_server *server, const rv_identity *identities, size_t num_identities, rv_error *err)
+/* While others' lists are swept in, it waits: first come, first served. One reference; RV_FAILED_PRECONDITION: it does not run any more. */
+static rv_code access_in_force(rv_server *server, rv_access **out, rv_error *err)
 {
-  if (identities == NULL)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "identities is NULL; a server that asks who calls cannot stop asking");
-  rv_access *access;
-  rv_code code = rv_access_new(identities, num_identities, &access, err);
-  if (code != RV_OK) return code;
   rv_mutex_lock(&server->lock);
-  while (server->num_sweepers > 0) rv_cond_wait(&server->changed, &server->lock); /* another's list: first come, first served */
+  while (server->num_sweepers > 0) rv_cond_wait(&server->changed, &server->lock);
   bool runs = server->phase == RV_SERVER_RUNS;
-  rv_access *before = server->access;
-  if (runs) {
+  *out = runs ? rv_access_ref(server->access) : NULL;
+  rv_mutex_unlock(&server->lock);
+  return runs ? RV_OK : rv_fail(err, RV_FAILED_PRECONDITION, "the server is stopped, or about to be");
+}
+
+/* Takes the place of the one before, unless another has. */
+static bool put_in_force(rv_server *server, rv_access *access, const rv_access *before)
+{
+  rv_mutex_lock(&server->lock);
+  bool mine = server->phase == RV_SERVER_RUNS && server->num_sweepers == 0 && server->access == before;
+  if (mine) {
+    rv_access_unref(server->access);
     server->access = rv_access_ref(access);
     server->num_sweepers++;
   }
   rv_mutex_unlock(&server->lock);
-  if (!runs) {
-    rv_access_unref(access);
-    return rv_fail(err, RV_FAILED_PRECONDITION, "the server is stopped, or about to be");
+  return mine;
+}
+
+rv_code rv_server_set_identities(rv_server *server, const rv_identity *identities, size_t num_identities, rv_error *err)
+{
+  if (identities == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "identities is NULL; a server that asks who calls cannot stop asking");
+  rv_access *access = NULL, *before;
+  for (bool mine = false; !mine;) {
+    rv_code code = access_in_force(server, &before, err);
+    if (code != RV_OK) return code;
+    code = rv_access_new(identities, num_identities, before, &access, err);
+    mine = code == RV_OK && put_in_force(server, access, before);
+    rv_access_unref(before);
+    if (code != RV_OK) return code;
+    if (!mine) rv_access_unref(access);
   }
-  rv_access_unref(before);
   size_t ended = sweep_all(server, RV_SWEEP_REVOKE, access);
   rv_mutex_lock(&server->lock);
   server->num_sweepers--;

@@ -25,6 +25,9 @@ typedef struct rv_server_loop {
   rv_loop *loop;
   rv_link streams;
   size_t num_samplers; /* of them, sample streams */
+  rv_link
+      strangers; /* of them, those of callers who are not asked who they are, the oldest first: where too many came, it goes */
+  size_t num_strangers;
   rv_link waiting;     /* of them, those that asked to be looked at again, */
   rv_timer look_timer; /* which runs while there are some: what is freed outside of tables tells nobody */
 } rv_server_loop;
@@ -49,7 +52,7 @@ struct rv_server {
   rv_cond changed;
   rv_access *access; /* one reference; NULL: nobody is asked */
   size_t num_streams, num_lingering;
-  size_t num_open_to_all;                    /* of them: of callers who are not asked who they are */
+  size_t num_watches;                        /* of them: Health's, that have asked */
   size_t num_sweepers;                       /* who need the loops, which therefore stay */
   rv_server_loop loops[RV_SERVER_LOOPS_MAX]; /* `loop` is set once, under the lock */
   size_t num_loops;
@@ -68,13 +71,14 @@ typedef enum rv_sweep {
   RV_SWEEP_REVOKE /* the same, because its identity is gone */
 } rv_sweep;
 
+typedef struct rv_method rv_method;
 typedef struct rv_server_stream rv_server_stream;
 typedef struct rv_server_stream_ops {
   void (*sweep)(rv_server_stream *stream, rv_sweep sweep);
   void (*destroy)(rv_server_stream *stream); /* the last reference went: on the loop's thread */
   void (*look)(rv_server_stream *stream);    /* of those that call rv_server_stream_look_again */
   bool lingers;                              /* a drain does not wait for it */
-  bool open_to_all;                          /* nobody is asked who he is */
+  bool open_to_all;                          /* nobody is asked who he is, and it goes where others come */
 } rv_server_stream_ops;
 
 struct rv_server_stream {
@@ -87,8 +91,9 @@ struct rv_server_stream {
   const rv_caller *caller; /* of it; NULL: nobody was asked */
   bool finished;           /* rv_call_finish was called */
   atomic_uint refs;
-  rv_link link;    /* in its loop's list */
-  rv_link waiting; /* and in that of those to look at again */
+  rv_link link;     /* in its loop's list */
+  rv_link waiting;  /* and in that of those to look at again, */
+  rv_link stranger; /* or of those that may have to go */
 };
 
 /* Joins the server's streams with one reference, which is the call's: rv_server_stream_closed drops it. RV_UNAUTHENTICATED: the server
@@ -99,10 +104,14 @@ void rv_server_stream_ref(rv_server_stream *stream);
 void rv_server_stream_unref(rv_server_stream *stream); /* on the loop's thread */
 /* `look` is called once before long, whatever happens elsewhere; by then those that wait for memory have asked for it again. */
 void rv_server_stream_look_again(rv_server_stream *stream);
+/* Of one that is open to all: it goes no more where others come. Whoever calls this has a bound of his own. */
+void rv_server_stream_keep(rv_server_stream *stream);
 /* What on_close must call, last. */
 void rv_server_stream_closed(rv_server_stream *stream);
 /* Sends the trailers; the first time counts. RV_OK takes no message. */
 void rv_server_stream_finish(rv_server_stream *stream, rv_code code, const char *message);
+/* RV_PERMISSION_DENIED: the caller has the right, which the method needs, on no table; what he sends is not to be waited for. */
+rv_code rv_server_stream_check(const rv_server_stream *stream, const rv_method *method, rv_error *err);
 /* Ends it as a sweep that is no drain does. */
 void rv_server_stream_swept(rv_server_stream *stream, rv_sweep kind);
 /* What callers are told whom a sweep ends. */
@@ -119,6 +128,8 @@ static inline bool rv_server_stream_is_open(const rv_server_stream *stream)
 typedef struct rv_progress {
   uint64_t number; /* the method's; 0 at first */
   bool more;
+  void *state;               /* the method's, too; */
+  void (*drop)(void *state); /* NULL: there is none */
 } rv_progress;
 
 /* What a unary method is asked. */
@@ -128,9 +139,10 @@ typedef struct rv_request {
   const char *peer;
   rv_span body;
   rv_progress *progress;
+  bool gone;              /* nobody waits for the answer any more */
+  const rv_table **table; /* where the table that was found is noted; NULL: nowhere */
 } rv_request;
 
-typedef struct rv_method rv_method;
 struct rv_method {
   const char *path;
   /* Makes the call's state. RV_OK: events and user are set. */
@@ -141,6 +153,8 @@ struct rv_method {
   bool while_draining; /* answered although the server drains */
   bool changes;        /* what it answers is to be in the journal first */
   bool open_to_all;    /* answered whoever asks */
+  bool takes_much;     /* a message may have max_message_bytes; else SMALL_BYTES_MAX: they name a table and a few numbers */
+  rv_right needs;      /* who has it on no table is refused before his message has come; 0: any identity may call */
 };
 
 /* As rv_grpc_server_config.on_call; `context` is the server. */
@@ -156,6 +170,8 @@ rv_code rv_begin_initialize_connection(rv_server *server, rv_call *call, const r
                                        void **user, rv_error *err);
 rv_code rv_begin_checkpoint(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
                             rv_error *err);
+/* How long Health's callers, who are not asked who they are, may take. */
+enum { RV_HEALTH_MS = 20000 };
 rv_code rv_begin_health_watch(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events,
                               void **user, rv_error *err);
 
@@ -181,7 +197,9 @@ static inline rv_code rv_request_find_table(const rv_request *request, rv_span n
                                             rv_error *err)
 {
   rv_code code = rv_caller_check(request->caller, right, name, err);
-  return code == RV_OK ? rv_server_find_table(request->server, name, out, err) : code;
+  if (code == RV_OK) code = rv_server_find_table(request->server, name, out, err);
+  if (code == RV_OK && request->table != NULL) *request->table = *out;
+  return code;
 }
 /* A line in the log for what an administrator did or tried; `what` as in "reset table". */
 void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code);

@@ -5,13 +5,13 @@
 #include "server/server.h"
 #include "wire/unary.h"
 
-/* Inserts that are in the table, and whose confirmations wait for the disk. */
+/* Inserts that are in the table, and changes that were made, whose confirmations wait for the disk. */
 static void add_unwritten(rv_journal *journal, const rv_table *table, rv_table_info *info)
 {
-  size_t room = RV_WAITING_SHOWN - info->num_waiting;
-  size_t count = rv_journal_list_waiting(journal, table, info->waiting + info->num_waiting, room);
+  size_t room = RV_WAITING_SHOWN - info->num_waiting, inserts;
+  size_t count = rv_journal_list_waiting(journal, table, info->waiting + info->num_waiting, room, &inserts);
   info->num_waiting += count < room ? count : room;
-  info->num_waiting_inserts += (int64_t)count;
+  info->num_waiting_inserts += (int64_t)inserts;
 }
 
 rv_code rv_answer_server_info(const rv_request *request, rv_pieces *response, rv_error *err)

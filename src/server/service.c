@@ -15,15 +15,20 @@
 enum {
   REFUSALS_LOGGED = 10,
   REFUSALS_NS = 1000000000,
+  SMALL_BYTES_MAX = 4096, /* of a message of methods that take little; */
   OPEN_BYTES_MAX = 4096,  /* of a message of those who are not asked who they are, */
-  OPEN_AT_ONCE_MAX = 100, /* and of their calls on a connection; */
-  OPEN_MS = 20000         /* one that asks for an answer is over then */
+  OPEN_AT_ONCE_MAX = 100  /* and of their calls on a connection */
 };
 
 static const rv_method methods[] = {
-    {.path = REVERB "InsertStream", .begin = rv_begin_insert_stream},
+    {.path = REVERB "InsertStream", .begin = rv_begin_insert_stream, .takes_much = true, .needs = RV_RIGHT_INSERT},
     {.path = REVERB "SampleStream", .begin = rv_begin_sample_stream},
-    {.path = REVERB "MutatePriorities", .begin = rv_begin_unary, .answer = rv_answer_mutate, .changes = true},
+    {.path = REVERB "MutatePriorities",
+     .begin = rv_begin_unary,
+     .answer = rv_answer_mutate,
+     .changes = true,
+     .takes_much = true,
+     .needs = RV_RIGHT_UPDATE},
     {.path = REVERB "ServerInfo", .begin = rv_begin_unary, .answer = rv_answer_server_info},
     {.path = REVERB "InitializeConnection", .begin = rv_begin_initialize_connection},
     {.path = REVERB "Reset", .begin = rv_begin_unary, .answer = rv_answer_reset, .changes = true},
@@ -124,10 +129,12 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   }
   if (method->answer != NULL && !method->while_draining && shed(server, call, &err))
     return refuse(server, call, &err, events, user);
-  if (method->open_to_all && !rv_call_keep_small(call, OPEN_BYTES_MAX, OPEN_AT_ONCE_MAX, method->answer != NULL ? OPEN_MS : 0)) {
+  if (method->open_to_all &&
+      !rv_call_keep_small(call, OPEN_BYTES_MAX, OPEN_AT_ONCE_MAX, method->answer != NULL ? RV_HEALTH_MS : 0)) {
     rv_fail(&err, RV_RESOURCE_EXHAUSTED, "%d calls of Health are open on this connection already; end some", OPEN_AT_ONCE_MAX);
     return refuse(server, call, &err, events, user);
   }
+  if (!method->takes_much && !method->open_to_all) rv_call_take_at_most(call, SMALL_BYTES_MAX);
   if (method->begin(server, call, method, events, user, &err) != RV_OK) return refuse(server, call, &err, events, user);
   return true;
 }

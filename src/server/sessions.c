@@ -19,14 +19,23 @@ typedef struct refusal {
   char *message;
 } refusal;
 
+/* All sessions of one caller. */
+typedef struct holder {
+  rv_link link;
+  uint64_t caller;
+  size_t count;
+  rv_link idle; /* of them, the longest idle first */
+} holder;
+
 struct rv_writer_session {
   uint64_t id[2];
   rv_writer_session *next; /* in its bucket */
-  rv_link idle;            /* in the registry's list while it has no users */
+  rv_link idle;            /* in the registry's list while it has no users, */
+  rv_link idle_of_holder;  /* and in its holder's */
   int64_t idle_since_ns;
   rv_writer_session_user *owner, *successor;
   size_t users;       /* attached and not detached: owner, successor, and successors that were replaced */
-  uint64_t caller;    /* whose it is; 0: not known */
+  holder *holder;     /* whose it is; of the caller 0: not known */
   atomic_bool broken; /* something could not be remembered */
   rv_done_set done;
   refusal *refusals;   /* a ring once it is full: the oldest goes, */
@@ -39,10 +48,11 @@ struct rv_writer_sessions {
   rv_store_attachment attachment;
   rv_env env;
   uint64_t seed;
-  rv_mutex lock; /* guards everything below, and owner, successor and idle of each session */
+  rv_mutex lock; /* guards everything below, and owner, successor, holder and idle of each session */
   rv_writer_session **buckets;
   size_t num_buckets, count;
   rv_link idle; /* the longest idle first */
+  rv_link holders;
 };
 
 /* ---- the registry ---- */
@@ -69,6 +79,7 @@ rv_code rv_writer_sessions_new(const rv_env *env, rv_writer_sessions **out, rv_e
   sessions->num_buckets = FIRST_BUCKETS;
   rv_mutex_init(&sessions->lock, RV_RANK_SERVER, "writer sessions");
   rv_list_init(&sessions->idle);
+  rv_list_init(&sessions->holders);
   *out = sessions;
   return RV_OK;
 }
@@ -80,8 +91,68 @@ static size_t bucket_of(const rv_writer_sessions *sessions, const uint64_t id[2]
   return (size_t)(hash ^ (hash >> 32)) & (sessions->num_buckets - 1);
 }
 
+/* ---- whose they are ---- */
+
+/* NULL: no memory. */
+static holder *find_holder(rv_writer_sessions *sessions, uint64_t caller)
+{
+  RV_LIST_EACH(link, &sessions->holders)
+  {
+    holder *known = RV_CONTAINER(link, holder, link);
+    if (known->caller == caller) return known;
+  }
+  holder *made = calloc(1, sizeof *made);
+  if (made == NULL) return NULL;
+  made->caller = caller;
+  rv_list_init(&made->idle);
+  rv_list_push_back(&sessions->holders, &made->link);
+  return made;
+}
+
+static void leave_holder(rv_writer_session *session)
+{
+  holder *of = session->holder;
+  rv_list_remove(&session->idle_of_holder);
+  if (of == NULL || --of->count > 0) return;
+  rv_list_remove(&of->link);
+  free(of);
+}
+
+static rv_code give_to(rv_writer_sessions *sessions, rv_writer_session *session, uint64_t caller, rv_error *err)
+{
+  if (session->holder != NULL && session->holder->caller == caller) return RV_OK;
+  holder *to = find_holder(sessions, caller);
+  if (to == NULL) return rv_fail_memory(err, sizeof *to);
+  leave_holder(session);
+  session->holder = to;
+  to->count++;
+  return RV_OK;
+}
+
+static void become_idle(rv_writer_sessions *sessions, rv_writer_session *session)
+{
+  session->idle_since_ns = rv_monotonic_ns(&sessions->env);
+  rv_list_push_back(&sessions->idle, &session->idle);
+  rv_list_push_back(&session->holder->idle, &session->idle_of_holder);
+}
+
+/* Of him who has most, so that nobody pushes out what others left. NULL: none is idle. */
+static rv_writer_session *longest_idle(rv_writer_sessions *sessions)
+{
+  const holder *most = NULL;
+  RV_LIST_EACH(link, &sessions->holders)
+  {
+    const holder *one = RV_CONTAINER(link, holder, link);
+    if (!rv_list_empty(&one->idle) && (most == NULL || one->count > most->count)) most = one;
+  }
+  return most == NULL ? NULL : RV_CONTAINER(most->idle.next, rv_writer_session, idle_of_holder);
+}
+
+/* ---- each ---- */
+
 static void session_free(rv_writer_session *session)
 {
+  leave_holder(session);
   rv_done_set_fini(&session->done);
   rv_done_set_fini(&session->refused);
   for (size_t i = 0; i < session->num_refusals; i++) free(session->refusals[i].message);
@@ -166,13 +237,14 @@ static bool parse_id(const char *text, uint64_t id[2])
 }
 
 static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, size_t max_sessions, const uint64_t id[2],
-                            rv_writer_session **out, rv_error *err)
+                            uint64_t caller, rv_writer_session **out, rv_error *err)
 {
   while (sessions->count >= max_sessions) {
-    if (rv_list_empty(&sessions->idle))
+    rv_writer_session *idle = longest_idle(sessions);
+    if (idle == NULL)
       return rv_fail(err, RV_RESOURCE_EXHAUSTED,
                      "this server already serves %zu writers; close some, or raise its max_writer_sessions", sessions->count);
-    forget(sessions, journal, RV_CONTAINER(sessions->idle.next, rv_writer_session, idle));
+    forget(sessions, journal, idle);
   }
   if (journal != NULL && !rv_journal_takes_writers(journal))
     return rv_fail(err, RV_UNAVAILABLE, "the server takes no new writers now: too much waits to be written to its journal");
@@ -184,6 +256,12 @@ static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, s
   rv_done_set_init(&session->refused);
   atomic_init(&session->broken, false);
   rv_list_init(&session->idle);
+  rv_list_init(&session->idle_of_holder);
+  rv_code code = give_to(sessions, session, caller, err);
+  if (code != RV_OK) {
+    session_free(session);
+    return code;
+  }
   if (sessions->count >= sessions->num_buckets) grow(sessions);
   rv_writer_session **bucket = &sessions->buckets[bucket_of(sessions, id)];
   session->next = *bucket;
@@ -200,11 +278,10 @@ static rv_code take_over(rv_writer_sessions *sessions, const rv_journal *journal
   const rv_journal_writer *writer = NULL;
   while (journal != NULL && (writer = rv_journal_recovered_writer(journal, writer)) != NULL) {
     rv_writer_session *session;
-    rv_code code = make_session(sessions, NULL, SIZE_MAX, writer->id, &session, err);
+    rv_code code = make_session(sessions, NULL, SIZE_MAX, writer->id, 0, &session, err);
     if (code == RV_OK) code = rv_done_set_copy(&session->done, &writer->done, err);
     if (code != RV_OK) return code;
-    session->idle_since_ns = rv_monotonic_ns(&sessions->env);
-    rv_list_push_back(&sessions->idle, &session->idle);
+    become_idle(sessions, session);
   }
   return RV_OK;
 }
@@ -250,20 +327,19 @@ static rv_code attach(rv_writer_sessions *sessions, const rv_writer_session_limi
                    " s after its last use, and at most %zu are kept), so it is no longer known "
                    "which of its unconfirmed items were inserted; make a new writer",
                    limits->ttl_ns / 1000000000, limits->max_sessions);
-  if (session != NULL && session->caller != 0 && session->caller != user->caller)
+  if (session != NULL && session->holder->caller != 0 && session->holder->caller != user->caller)
     return rv_fail(err, RV_PERMISSION_DENIED, "the writer's session belongs to another identity; make a new writer");
   if (session != NULL && rv_writer_session_check(session, err) != RV_OK) return err->code;
-  if (session == NULL) {
-    rv_code code = make_session(sessions, limits->journal, limits->max_sessions, id, &session, err);
-    if (code != RV_OK) return code;
-  }
+  rv_code code = session != NULL ? give_to(sessions, session, user->caller, err)
+                                 : make_session(sessions, limits->journal, limits->max_sessions, id, user->caller, &session, err);
+  if (code != RV_OK) return code;
   *out = session;
-  session->caller = user->caller;
   user->evicted = false;
   session->users++;
   *granted = session->owner == NULL;
   if (*granted) {
     rv_list_remove(&session->idle);
+    rv_list_remove(&session->idle_of_holder);
     session->owner = user;
   } else {
     if (session->successor != NULL) evict(session->successor);
@@ -296,10 +372,7 @@ void rv_writer_sessions_detach(rv_writer_sessions *sessions, rv_writer_session *
     session->successor = NULL;
     if (session->owner != NULL) session->owner->granted(session->owner);
   }
-  if (--session->users == 0) {
-    session->idle_since_ns = rv_monotonic_ns(&sessions->env);
-    rv_list_push_back(&sessions->idle, &session->idle);
-  }
+  if (--session->users == 0) become_idle(sessions, session);
   rv_mutex_unlock(&sessions->lock);
 }
 

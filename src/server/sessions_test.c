@@ -272,6 +272,76 @@ static void the_longest_idle_session_makes_room_and_live_ones_stay(void **state)
   rv_writer_sessions_free(sessions);
 }
 
+/* Makes `count` sessions of a caller, which nobody uses then. */
+static void leave_idle(rv_writer_sessions *sessions, uint64_t caller, int count)
+{
+  for (int i = 0; i < count; i++) {
+    char writer[33];
+    test_user user = make_user();
+    rv_writer_session *session;
+    bool granted;
+    user.user.caller = caller;
+    snprintf(writer, sizeof writer, "%016x%016x", (unsigned)caller, i);
+    assert_int_equal(rv_writer_sessions_attach(sessions, &limits, writer, false, &user.user, &session, &granted, NULL), RV_OK);
+    rv_writer_sessions_detach(sessions, session, &user.user);
+    clock_ns++;
+  }
+}
+
+static bool is_kept(rv_writer_sessions *sessions, uint64_t caller, int number)
+{
+  char writer[33];
+  test_user user = make_user();
+  rv_writer_session *session;
+  bool granted;
+  user.user.caller = caller;
+  snprintf(writer, sizeof writer, "%016x%016x", (unsigned)caller, number);
+  rv_code code = rv_writer_sessions_attach(sessions, &limits, writer, true, &user.user, &session, &granted, NULL);
+  if (code == RV_OK) rv_writer_sessions_detach(sessions, session, &user.user);
+  return code == RV_OK;
+}
+
+static void who_begins_many_sessions_pushes_out_his_own(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(100);
+  leave_idle(sessions, 1, 10);
+  leave_idle(sessions, 2, 40);
+  leave_idle(sessions, 3, 1000);
+  assert_int_equal(rv_writer_sessions_count(sessions), 100);
+  for (int i = 0; i < 10; i++) assert_true(is_kept(sessions, 1, i));
+  for (int i = 0; i < 40; i++) assert_true(is_kept(sessions, 2, i));
+  assert_false(is_kept(sessions, 3, 949));
+  for (int i = 950; i < 1000; i++) assert_true(is_kept(sessions, 3, i));
+  leave_idle(sessions, 4, 1); /* whoever comes anew takes the place of one of him who has most */
+  assert_true(is_kept(sessions, 4, 0));
+  assert_false(is_kept(sessions, 3, 950));
+  rv_writer_sessions_free(sessions);
+}
+
+static void a_session_counts_for_who_takes_it_over(void **state)
+{
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(10);
+  leave_idle(sessions, 0, 9); /* of before anybody was asked who he is */
+  test_user user = make_user();
+  rv_writer_session *session;
+  bool granted;
+  user.user.caller = 5;
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, "00000000000000000000000000000003", true, &user.user, &session,
+                                             &granted, NULL),
+                   RV_OK);
+  rv_writer_sessions_detach(sessions, session, &user.user);
+  leave_idle(sessions, 6, 4);
+  for (int i = 0; i < 4; i++) assert_true(is_kept(sessions, 6, i));
+  assert_int_equal(rv_writer_sessions_attach(sessions, &limits, "00000000000000000000000000000003", true, &user.user, &session,
+                                             &granted, NULL),
+                   RV_OK); /* though three of those it was with had to go */
+  assert_int_equal(rv_writer_sessions_count(sessions), 10);
+  rv_writer_sessions_detach(sessions, session, &user.user);
+  rv_writer_sessions_free(sessions);
+}
+
 static void a_writer_id_that_is_no_id_is_refused(void **state)
 {
   (void)state;
@@ -299,6 +369,8 @@ int main(void)
       cmocka_unit_test(a_session_that_somebody_was_evicted_from_stays_until_they_leave),
       cmocka_unit_test(an_expired_session_is_not_resumed_silently),
       cmocka_unit_test(the_longest_idle_session_makes_room_and_live_ones_stay),
+      cmocka_unit_test(who_begins_many_sessions_pushes_out_his_own),
+      cmocka_unit_test(a_session_counts_for_who_takes_it_over),
       cmocka_unit_test(a_writer_id_that_is_no_id_is_refused),
   };
   return cmocka_run_group_tests_name("sessions", tests, NULL, NULL);

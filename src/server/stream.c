@@ -3,7 +3,7 @@
 #include "server/server.h"
 #include "store/memory.h"
 
-enum { LOOK_MS = 100, OPEN_TO_ALL_MAX = 10000 };
+enum { LOOK_MS = 100, STRANGERS_MAX = 1000 };
 
 /* At as many as there are now: each may come back, or go. */
 static void look_at_waiting(rv_timer *timer)
@@ -40,6 +40,7 @@ static rv_server_loop *find_loop(rv_server *server, rv_loop *loop)
   added->loop = loop;
   rv_list_init(&added->streams);
   rv_list_init(&added->waiting);
+  rv_list_init(&added->strangers);
   rv_timer_init(&added->look_timer, loop, look_at_waiting);
   return added;
 }
@@ -58,9 +59,32 @@ static void leave(rv_server *server, rv_access *access, const rv_server_stream_o
   rv_access_unref(access);
   rv_mutex_lock(&server->lock);
   server->num_lingering -= ops->lingers;
-  server->num_open_to_all -= ops->open_to_all;
   if (--server->num_streams == server->num_lingering) rv_cond_broadcast(&server->changed);
   rv_mutex_unlock(&server->lock);
+}
+
+void rv_server_stream_keep(rv_server_stream *stream)
+{
+  if (rv_list_empty(&stream->stranger)) return;
+  rv_list_remove(&stream->stranger);
+  stream->home->num_strangers--;
+}
+
+/* Nobody who comes is refused because of those who leave calls open, for that is how a probe would find a server dead that is well: whoever
+ * has had the longest to ask, or to take his answer, makes room. */
+static void let_in(rv_server_stream *stream)
+{
+  rv_server_loop *loop = stream->home;
+  rv_list_push_back(&loop->strangers, &stream->stranger);
+  if (++loop->num_strangers <= STRANGERS_MAX) return;
+  rv_server_stream *oldest = RV_CONTAINER(loop->strangers.next, rv_server_stream, stranger);
+  rv_server_stream_keep(oldest);
+  if (rv_server_stream_is_open(oldest))
+    rv_server_stream_finish(oldest, RV_RESOURCE_EXHAUSTED,
+                            "many calls of callers who are not asked who they are came after this one, whose request did not; "
+                            "send it with the call");
+  else if (oldest->call != NULL)
+    rv_call_cancel(oldest->call);
 }
 
 rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
@@ -71,6 +95,7 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->loop = rv_call_loop(call);
   stream->home = NULL;
   rv_list_init(&stream->waiting);
+  rv_list_init(&stream->stranger);
   stream->call = call;
   stream->finished = false;
   stream->access = NULL;
@@ -78,19 +103,14 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   atomic_init(&stream->refs, 1);
   rv_mutex_lock(&server->lock);
   rv_server_loop *loop = find_loop(server, stream->loop);
-  bool too_many = ops->open_to_all && server->num_open_to_all == OPEN_TO_ALL_MAX;
-  if (loop != NULL && !too_many) {
+  if (loop != NULL) {
     if (!ops->open_to_all) stream->access = rv_access_ref(server->access);
     server->num_streams++;
     server->num_lingering += ops->lingers;
-    server->num_open_to_all += ops->open_to_all;
   }
   rv_mutex_unlock(&server->lock);
   if (loop == NULL)
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
-  if (too_many)
-    return rv_fail(err, RV_RESOURCE_EXHAUSTED,
-                   "%d calls of callers who are not asked who they are, the most there may be, are open", OPEN_TO_ALL_MAX);
   rv_code code = rv_access_find(stream->access, call, &stream->caller, err);
   if (code == RV_OK) code = rv_caller_take_stream(stream->caller, &server->caller_limits, err);
   if (code != RV_OK) {
@@ -101,7 +121,15 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   if (!ops->open_to_all) greet(server, call);
   stream->home = loop;
   rv_list_push_back(&loop->streams, &stream->link);
+  if (ops->open_to_all) let_in(stream);
   return RV_OK;
+}
+
+rv_code rv_server_stream_check(const rv_server_stream *stream, const rv_method *method, rv_error *err)
+{
+  if (method->needs == 0 || rv_caller_may_somewhere(stream->caller, method->needs)) return RV_OK;
+  return rv_fail(err, RV_PERMISSION_DENIED, "\"%.80s\" has not the right \"%s\" on any table", rv_caller_name(stream->caller),
+                 method->needs == RV_RIGHT_INSERT ? "insert" : "update");
 }
 
 void rv_server_stream_ref(rv_server_stream *stream)
@@ -118,6 +146,7 @@ void rv_server_stream_unref(rv_server_stream *stream)
   rv_caller_give_stream(stream->caller);
   rv_list_remove(&stream->link);
   rv_list_remove(&stream->waiting);
+  rv_server_stream_keep(stream);
   ops->destroy(stream);
   rv_memory_serve(rv_store_memory(server->store)); /* what it held may be what others wait for */
   leave(server, access, ops);

@@ -12,9 +12,10 @@ typedef struct unary {
   rv_buf *request;
   rv_span body;
   rv_progress progress;
-  char *peer;
+  char *peer; /* NULL: not asked yet, or memory was out for it */
   rv_task turn_task;
   /* of an answer that waits until what it says is on the disk */
+  const rv_table *table; /* that it is about; NULL: none */
   rv_pieces response;
   rv_journal_waiter waiter;
   rv_task task;
@@ -43,11 +44,19 @@ static void on_task(rv_task *task)
   rv_server_stream_unref(&self->stream);
 }
 
+/* Whoever has gone while his change was made ends no wait any more. */
 static bool wait_for_disk(unary *self)
 {
   rv_journal *journal = self->stream.server->journal;
+  if (!rv_server_stream_is_open(&self->stream)) return false;
   if (journal == NULL || !self->method->changes || !rv_journal_is_always(journal)) return false;
-  self->waiter = (rv_journal_waiter){.done = on_written, .ticket = rv_journal_ticket(journal)};
+  if (self->peer == NULL && self->stream.call != NULL) self->peer = strdup(rv_call_peer(self->stream.call));
+  self->waiter = (rv_journal_waiter){.done = on_written,
+                                     .ticket = rv_journal_ticket(journal),
+                                     .table = self->table,
+                                     .peer = self->peer != NULL ? self->peer : "unknown",
+                                     .wanted = 1,
+                                     .is_change = true};
   self->task.run = on_task;
   self->waits = true;
   rv_server_stream_ref(&self->stream);
@@ -68,8 +77,13 @@ static void stop_waiting(unary *self)
 static bool answer(unary *self, const char *peer, rv_span body)
 {
   rv_error err = {.code = RV_OK, .message = ""};
-  const rv_request request = {
-      .server = self->stream.server, .caller = self->stream.caller, .peer = peer, .body = body, .progress = &self->progress};
+  const rv_request request = {.server = self->stream.server,
+                              .caller = self->stream.caller,
+                              .peer = peer,
+                              .body = body,
+                              .progress = &self->progress,
+                              .gone = !rv_server_stream_is_open(&self->stream),
+                              .table = &self->table};
   rv_code code = self->method->answer(&request, &self->response, &err);
   if (code != RV_OK)
     rv_server_stream_finish(&self->stream, code, err.message);
@@ -99,7 +113,8 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   self->body = (rv_span){.data = data, .size = size};
   if (!answer(self, rv_call_peer(call), self->body)) return;
   self->request = rv_buf_ref(buf);
-  self->peer = strdup(rv_call_peer(call)); /* NULL: memory was out for it */
+  rv_call_count_kept(call, size);
+  self->peer = strdup(rv_call_peer(call));
   rv_server_stream_ref(&self->stream);
   rv_loop_turn(self->stream.loop, &self->turn_task);
 }
@@ -130,6 +145,7 @@ static void sweep(rv_server_stream *stream, rv_sweep kind)
 static void destroy(rv_server_stream *stream)
 {
   unary *self = RV_CONTAINER(stream, unary, stream);
+  if (self->progress.drop != NULL) self->progress.drop(self->progress.state);
   rv_pieces_fini(&self->response);
   free(self->peer);
   free(self);
@@ -153,5 +169,8 @@ rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method
   }
   *events = &unary_events;
   *user = self;
+  rv_error refused;
+  if (rv_server_stream_check(&self->stream, method, &refused) != RV_OK)
+    rv_server_stream_finish(&self->stream, refused.code, refused.message);
   return RV_OK;
 }

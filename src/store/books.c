@@ -33,6 +33,7 @@ void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t m
   books->free_hold = RV_NO_SLOT;
   rv_list_init(&books->sparse);
   rv_list_init(&books->cold);
+  rv_list_init(&books->placed);
 }
 
 static void free_loose(rv_loose *loose)
@@ -108,9 +109,7 @@ rv_hold *rv_garbage_free_but_holds(rv_garbage *garbage)
 
 size_t rv_books_memory(const rv_books *books)
 {
-  return rv_slab_memory(&books->slab) + rv_map_memory(&books->by_key) + rv_map_memory(&books->by_chunk) +
-         rv_map_memory(&books->episodes) + rv_map_memory(&books->layouts) + rv_segarray_memory(&books->holds) +
-         books->present_holds * sizeof(rv_hold) + books->loose_memory;
+  return rv_slab_memory(&books->slab) + rv_segarray_memory(&books->holds) + rv_books_shrinking(books);
 }
 
 /* ---- keys ---- */

@@ -34,10 +34,11 @@ typedef struct rv_hold {
   rv_link loose;        /* of rv_loose_link */
   rv_link sparse;       /* in rv_books.sparse, or by itself */
   rv_link cold;         /* in rv_books.cold, or by itself */
+  rv_link placed;       /* in rv_books.placed, or by itself */
   int64_t live_rows;    /* sum over items of the rows they reach; rows that several reach count for each */
   int64_t sparse_below; /* compaction pays when fewer are live; 0: never */
   size_t memory;        /* as counted in rv_books.chunk_memory */
-  bool open;            /* the table still puts rows into it */
+  bool open;            /* more rows come into it: it stays without items, too */
   bool own;             /* the table made it */
   struct rv_hold *next_garbage;
 } rv_hold;
@@ -99,12 +100,14 @@ typedef struct rv_books {
   rv_hold *spare_holds; /* memory for the next ones, linked by next_garbage */
   rv_memory *memory;    /* the store's account */
   size_t chunk_memory;
+  size_t open_memory;  /* of these: chunks whose holds are open */
   uint32_t num_loose;  /* items */
   size_t loose_memory; /* theirs */
   bool oldest_first;   /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
   rv_link sparse;
   rv_link cold; /* holds in the order in which they were taken, where `keeps_cold` (cold.h) */
   bool keeps_cold;
+  rv_link placed; /* open holds whose segments their writers fill (placed.h), and may go on filling when they are closed */
   size_t num_sparse;
   size_t sparse_memory; /* of their chunks */
   uint32_t
@@ -120,6 +123,17 @@ void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t m
 /* Everything; not under a lock. */
 void rv_books_fini(rv_books *books);
 size_t rv_books_memory(const rv_books *books); /* without chunks */
+/* The part of it that also shrinks. */
+static inline size_t rv_books_shrinking(const rv_books *books)
+{
+  return rv_map_memory(&books->by_key) + rv_map_memory(&books->by_chunk) + rv_map_memory(&books->episodes) +
+         rv_map_memory(&books->layouts) + books->present_holds * sizeof(rv_hold) + books->loose_memory;
+}
+/* What the rest, and the selectors, grow with. */
+static inline uint64_t rv_books_places(const rv_books *books)
+{
+  return (uint64_t)books->slab.used + books->num_holds;
+}
 /* What would go if all items went: their chunks, and what is written down of both. */
 static inline size_t rv_books_of_items(const rv_books *books)
 {
@@ -185,6 +199,21 @@ void rv_books_unmark(rv_books *books, rv_hold *hold);
 /* NULL: the table does not hold the chunk. */
 rv_hold *rv_books_find_hold(const rv_books *books, const rv_chunk *chunk);
 void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage);
+static inline void rv_books_open(rv_books *books, rv_hold *hold)
+{
+  if (hold->open) return;
+  hold->open = true;
+  books->open_memory += hold->memory;
+}
+static inline void rv_books_close(rv_books *books, rv_hold *hold)
+{
+  if (!hold->open) return;
+  hold->open = false;
+  books->open_memory -= hold->memory;
+  rv_list_remove(&hold->placed);
+}
+/* No more rows come into it, or only after its writer has opened it again. */
+void rv_books_leave(rv_books *books, rv_hold *hold, rv_garbage *garbage);
 /* RV_OUT_OF_RANGE, without a sentence: all are in use. Counted in use only by rv_books_use_template. */
 rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t base, bool is_template, uint16_t *number,
                           rv_error *err);
@@ -212,10 +241,12 @@ static inline void rv_books_note_cold(rv_books *books, rv_hold *hold)
   if (books->keeps_cold && rv_list_empty(&hold->cold) && !rv_chunk_is_spilled(hold->chunk))
     rv_list_push_back(&books->cold, &hold->cold);
 }
-/* One sparse chunk is left alone, and so are a few among many: those whose oldest items go first die by themselves. */
-static inline bool rv_books_are_sparse(const rv_books *books)
+/* One sparse chunk is left alone unless it takes more than `large`, and so are a few among many: those whose oldest items go first die by
+ * themselves. */
+static inline bool rv_books_are_sparse(const rv_books *books, size_t large)
 {
-  return books->num_sparse > 1 && books->sparse_memory >= books->chunk_memory / (books->oldest_first ? 8 : 16);
+  return books->num_sparse > 0 && (books->num_sparse > 1 || books->sparse_memory > large) &&
+         books->sparse_memory >= books->chunk_memory / (books->oldest_first ? 8 : 16);
 }
 
 /* ---- looking ---- */

@@ -42,8 +42,9 @@ static void note(rv_table *table)
     rv_changes_put(table, RV_CHANGE_BOUNDS, (uint64_t)table->config.max_size, 0, table->config.max_times_sampled);
 }
 
-static rv_code begin(rv_table *table, const rv_table_bounds *bounds, uint64_t *number, rv_error *err)
+static rv_code begin(rv_turn *turn, const rv_table_bounds *bounds, uint64_t *number, rv_error *err)
 {
+  rv_table *table = turn->table;
   rv_code code = check(table, bounds, err);
   if (code == RV_OK) code = rv_changes_reserve(table, 2, 0, err);
   if (code != RV_OK) return code;
@@ -55,6 +56,7 @@ static rv_code begin(rv_table *table, const rv_table_bounds *bounds, uint64_t *n
   note(table);
   if (bounds->max_bytes == table->config.max_bytes) return RV_OK;
   rv_table_set_max_bytes(table, bounds->max_bytes);
+  rv_table_leave_large(turn);
   if (table->log != NULL) rv_changes_put(table, RV_CHANGE_MAX_BYTES, (uint64_t)table->config.max_bytes, 0, 0);
   return RV_OK;
 }
@@ -86,14 +88,14 @@ static rv_code come_down(rv_turn *turn, int64_t max_size, rv_error *err)
 
 static bool takes_too_much(const rv_table *table)
 {
-  return table->books.slab.count > 0 && rv_books_of_items(&table->books) > rv_table_max_bytes(table);
+  return table->books.slab.count > 0 && rv_books_of_items(&table->books) > rv_table_may_hold(table, 0);
 }
 
 static rv_code go_on(rv_turn *turn, int64_t max_size, rv_error *err)
 {
   rv_table *table = turn->table;
   if (table->config.max_size > max_size) return come_down(turn, max_size, err);
-  return rv_table_evict(turn, rv_table_max_bytes(table), err) == RV_ROOM_FAILED ? err->code : RV_OK;
+  return rv_table_evict(turn, rv_table_may_hold(table, 0), err) == RV_ROOM_FAILED ? err->code : RV_OK;
 }
 
 rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_error *err)
@@ -110,7 +112,7 @@ rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_err
     if (code == RV_OK) code = rv_changes_allow(table, err);
     if (code != RV_OK) break;
     if (change->number == 0) {
-      code = begin(table, &bounds, &change->number, err);
+      code = begin(&turn, &bounds, &change->number, err);
       if (code != RV_OK) rv_error_prefix(err, "table \"%s\"", table->name);
     } else if (change->number != table->bounds_changes) {
       code = rv_fail(err, RV_ABORTED, "table \"%s\": somebody else has changed its bounds meanwhile; theirs hold", table->name);

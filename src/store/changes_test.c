@@ -142,7 +142,16 @@ static void something(rv_store *store, rv_table *table, rv_random *random)
   size_t unknown, n = 1 + rv_random_below(random, 8);
   for (size_t i = 0; i < 8; i++) keys[i] = rv_random_below(random, KEYS), priorities[i] = (double)rv_random_below(random, 100);
   for (size_t i = 0; i < 40; i++) values[i] = (int64_t)rv_random_below(random, 1000000);
-  switch (rv_random_below(random, 13)) {
+  rv_mutation *mutation;
+  switch (rv_random_below(random, 14)) {
+  case 13:
+    must(rv_mutation_new(table, 2 * n, &mutation, &err), &err);
+    must(rv_mutation_delete(mutation, keys, n / 2, NULL, &unknown, &err), &err);
+    assert_int_equal(add_values(table, &rows, values, 1, NULL), RV_SUBMIT_DONE); /* somebody else, in between */
+    for (size_t i = 0; i < n; i++)
+      must(rv_mutation_update(mutation, &(rv_key_priority){keys[i], priorities[i]}, 1, NULL, &unknown, &err), &err);
+    rv_mutation_free(mutation);
+    break;
   case 0: must(rv_table_mutate(table, NULL, 0, keys, n, NULL, &unknown, &err), &err); break;
   case 1: must(rv_table_update_priorities(table, keys, priorities, n, NULL, &unknown, &err), &err); break;
   case 2:

@@ -91,10 +91,18 @@ static void close_target(rv_turn *turn)
   rv_table *table = turn->table;
   rv_hold *hold = table->compact_into;
   table->compact_into = NULL;
-  if (hold == NULL) return;
-  hold->open = false;
-  rv_books_note_sparse(&table->books, hold);
-  rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
+  if (hold != NULL) rv_books_leave(&table->books, hold, &turn->garbage);
+}
+
+/* One that takes no more is as dense as such rows can be, however many it was made for: it pays to move them again when some of these have
+ * gone. Else rows that fill no segment by the rule would be moved for ever. */
+static void close_full_target(rv_turn *turn)
+{
+  const rv_books *books = &turn->table->books;
+  rv_hold *hold = turn->table->compact_into;
+  int64_t live = hold->live_rows, below = books->oldest_first ? live / 2 : live - live / 4;
+  if (hold->sparse_below > below) hold->sparse_below = below;
+  close_target(turn);
 }
 
 /* Of its columns; strings count as what points to them. */
@@ -108,10 +116,15 @@ static size_t row_bytes_of(const rv_chunk *chunk)
 
 /* How many rows the next target has, and the range of their steps: as many as will soon come from this chunk and from those like it,
  * so that no room is kept for rows that never come. */
-static int64_t target_rows(const rv_books *books, const rv_hold *victim, int64_t rows, rv_chunk_meta *meta)
+static int64_t target_rows(const rv_table *table, const rv_hold *victim, int64_t rows, rv_chunk_meta *meta)
 {
-  if (victim->own) return rv_segment_capacity(victim->chunk) > rows ? rv_segment_capacity(victim->chunk) : rows;
+  const rv_books *books = &table->books;
   size_t row_bytes = row_bytes_of(victim->chunk), tried = 0;
+  if (victim->own) {
+    size_t capacity = (size_t)rv_segment_capacity(victim->chunk), share = rv_table_share(table) / (row_bytes + 1);
+    if (capacity > share && rv_table_is_large(table, victim->chunk)) capacity = share;
+    return (int64_t)capacity > rows ? (int64_t)capacity / rows * rows : rows; /* most items have as many */
+  }
   int64_t wanted = 0, most = (int64_t)(TARGET_BYTES / (row_bytes + 1)) + 1;
   RV_LIST_EACH(link, &books->sparse)
   {
@@ -131,7 +144,7 @@ static rv_code new_target(rv_table *table, const rv_hold *victim, int64_t rows, 
 {
   rv_chunk *source = victim->chunk;
   rv_chunk_meta meta = rv_chunk_load_meta(source);
-  int64_t capacity = target_rows(&table->books, victim, rows > 0 ? rows : 1, &meta);
+  int64_t capacity = target_rows(table, victim, rows > 0 ? rows : 1, &meta);
   rv_spec *specs = malloc(source->num_columns * sizeof *specs);
   if (specs == NULL) return RV_RESOURCE_EXHAUSTED;
   for (uint32_t i = 0; i < source->num_columns; i++)
@@ -155,15 +168,19 @@ static bool open_target(rv_turn *turn, rv_hold *victim, int64_t rows)
   rv_table *table = turn->table;
   rv_hold *hold = table->compact_into;
   rv_chunk *segment;
-  if (hold != NULL && suits_target(hold, victim) && table->compact_fill + rows <= rv_segment_capacity(hold->chunk)) return true;
-  close_target(turn);
+  bool suits = hold != NULL && suits_target(hold, victim);
+  if (suits && table->compact_fill + rows <= rv_segment_capacity(hold->chunk)) return true;
+  if (suits)
+    close_full_target(turn);
+  else
+    close_target(turn);
   rv_code code = new_target(table, victim, rows, &segment);
   if (code == RV_OK) {
     code = rv_books_hold(&table->books, segment, &hold, NULL);
     rv_chunk_unref(segment);
   }
   if (code != RV_OK) return false;
-  hold->open = true;
+  rv_books_open(&table->books, hold);
   hold->own = victim->own;
   table->compact_into = hold;
   table->compact_fill = 0;
@@ -311,7 +328,7 @@ static void give_up(rv_table *table, const rv_chunk *source)
 static bool choose(rv_turn *turn, rv_compaction *work)
 {
   rv_table *table = turn->table;
-  if (!rv_books_are_sparse(&table->books) || table->compacting) return false;
+  if (!rv_table_is_sparse(table) || table->compacting) return false;
   rv_hold *victim = find_victim(table);
   if (victim == NULL) {
     wait_longer(table);
@@ -340,7 +357,8 @@ static rv_code apply(rv_turn *turn, rv_compaction *work, rv_code code)
     } else if (code != RV_RESOURCE_EXHAUSTED) {
       give_up(table, work->source);
     }
-    if (table->compact_fill == rv_segment_capacity(table->compact_into->chunk)) close_target(turn);
+    const rv_chunk *target = table->compact_into->chunk;
+    if (table->compact_fill == rv_segment_capacity(target) || rv_table_is_large(table, target)) close_full_target(turn);
   }
   if (code == RV_RESOURCE_EXHAUSTED) wait_for_memory(table);
   table->compacting = false;

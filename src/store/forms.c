@@ -3,14 +3,13 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/pages.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 #include "store/signature.h"
 
 enum {
   FIRST_BYTES = 1 << 14,
-  MOST_BYTES = RV_HUGE_PAGE,
+  MOST_BYTES = RV_MOST_SEGMENT_BYTES,
   MOST_ROWS = 1 << 17,
   LINE = 64,
   SPARE_BYTES = 2 * RV_HUGE_PAGE,
@@ -114,10 +113,7 @@ rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_erro
 /* The segment is full, or nobody will write to it any more. */
 static void close_segment(rv_table *table, rv_hold *hold, rv_garbage *garbage)
 {
-  if (hold == NULL) return;
-  hold->open = false;
-  rv_books_note_sparse(&table->books, hold);
-  rv_books_drop_if_unused(&table->books, hold, garbage);
+  if (hold != NULL) rv_books_leave(&table->books, hold, garbage);
 }
 
 void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage)
@@ -127,6 +123,30 @@ void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage)
   if (form->large_epoch == table->books.epoch) close_segment(table, form->large, garbage);
   rv_trajectory_unref(form->template);
   free(form);
+}
+
+static size_t string_bytes(const rv_form *form, const rv_rows *rows, size_t row)
+{
+  size_t bytes = 0;
+  for (uint32_t c = 0; c < form->num_columns; c++) {
+    if (form->specs[c].dtype != RV_STRING) continue;
+    size_t n = form->column_bytes[c] / sizeof(rv_bytes);
+    const rv_bytes *strings = (const rv_bytes *)rows->columns[c].data + row * n;
+    for (size_t i = 0; i < n; i++) bytes += strings[i].size;
+  }
+  return bytes;
+}
+
+size_t rv_form_rows_within(const rv_form *form, const rv_rows *rows, size_t first, size_t most_rows, size_t most_bytes,
+                           size_t *bytes)
+{
+  size_t n = 0;
+  for (*bytes = 0; n < most_rows; n++) {
+    size_t row = form->row_bytes + string_bytes(form, rows, first + n);
+    if (n > 0 && (*bytes > most_bytes || row > most_bytes - *bytes)) break;
+    *bytes += row;
+  }
+  return n;
 }
 
 rv_form *rv_forms_find(rv_table *table, const rv_rows *rows)
@@ -142,13 +162,17 @@ rv_form *rv_forms_find(rv_table *table, const rv_rows *rows)
   return NULL;
 }
 
-void rv_forms_add(rv_table *table, rv_form *form, rv_garbage *garbage)
+void rv_forms_add(rv_turn *turn, rv_form *form)
 {
+  rv_table *table = turn->table;
   rv_form *oldest = table->forms[RV_MAX_FORMS - 1];
   for (size_t i = RV_MAX_FORMS - 1; i > 0; i--) table->forms[i] = table->forms[i - 1];
   table->forms[0] = form;
   form->refs++;
-  if (oldest != NULL) rv_form_unref(table, oldest, garbage);
+  if (oldest != NULL)
+    rv_form_unref(table, oldest, &turn->garbage);
+  else
+    rv_table_add_streams(turn, 1);
 }
 
 void rv_forms_free(rv_table *table)
@@ -169,7 +193,8 @@ static size_t most_bytes(const rv_table *table, const rv_form *form)
   size_t most = (size_t)table->config.max_size > SIZE_MAX / row ? MOST_BYTES : (size_t)table->config.max_size * row / 16;
   if (most > MOST_BYTES) most = MOST_BYTES;
   if (most < FIRST_BYTES) most = FIRST_BYTES;
-  return most < rv_table_most_at_once(table) ? most : rv_table_most_at_once(table);
+  size_t share = rv_table_share(table);
+  return most < share ? most : share;
 }
 
 size_t rv_form_comes(const rv_table *table, const rv_form *form)
@@ -218,13 +243,14 @@ rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
 void rv_spares_keep(rv_table *table, rv_garbage *garbage)
 {
   if (rv_memory_is_awaited(table->memory)) return;
-  size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 32;
+  size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 32,
+         once = rv_table_most_at_once(table);
   while (num_spares < RV_MAX_SPARES && table->spares[num_spares] != NULL) num_spares++;
   for (rv_hold *hold = garbage->holds; hold != NULL && num_spares < RV_MAX_SPARES; hold = hold->next_garbage) {
     rv_chunk *chunk = hold->chunk;
     if (chunk == NULL || !hold->own || chunk->has_strings || rv_chunk_is_spilled(chunk) || rv_chunk_refs(chunk) != 1) continue;
     size_t size = rv_chunk_memory(chunk);
-    if (bytes + size > most && (num_spares > 0 || size > SPARE_BYTES)) continue;
+    if (size / 2 > once || (bytes + size > most && (num_spares > 0 || size > SPARE_BYTES))) continue;
     bytes += size;
     table->spares[num_spares++] = chunk;
     hold->chunk = NULL;
@@ -238,14 +264,6 @@ size_t rv_spares_memory(const rv_table *table)
   return bytes;
 }
 
-void rv_spares_free(rv_table *table)
-{
-  for (size_t i = 0; i < RV_MAX_SPARES; i++) {
-    rv_chunk_unref(table->spares[i]);
-    table->spares[i] = NULL;
-  }
-}
-
 static rv_chunk *take_spare(rv_table *table, size_t i)
 {
   rv_chunk *spare = table->spares[i];
@@ -254,11 +272,30 @@ static rv_chunk *take_spare(rv_table *table, size_t i)
   return spare;
 }
 
+void rv_spares_leave_large(rv_table *table)
+{
+  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL;)
+    if (rv_table_is_large(table, table->spares[i]))
+      rv_chunk_unref(take_spare(table, i));
+    else
+      i++;
+}
+
+void rv_spares_free(rv_table *table)
+{
+  for (size_t i = 0; i < RV_MAX_SPARES; i++) {
+    rv_chunk_unref(table->spares[i]);
+    table->spares[i] = NULL;
+  }
+}
+
 rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, size_t capacity)
 {
+  size_t share = rv_table_share(table);
   for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) {
     rv_chunk *spare = table->spares[i];
-    if ((size_t)rv_segment_capacity(spare) < (capacity + 1) / 2 || !fits_form(spare, form)) continue;
+    size_t has = (size_t)rv_segment_capacity(spare);
+    if (has < (capacity + 1) / 2 || (has > capacity && rv_chunk_memory(spare) > share) || !fits_form(spare, form)) continue;
     take_spare(table, i);
     rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
     rv_segment_reuse(spare, &meta);
@@ -300,11 +337,18 @@ rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_err
     form->hold = NULL;
     return code;
   }
-  form->hold->open = true;
+  rv_books_open(&table->books, form->hold);
   form->hold->own = true;
   form->epoch = table->books.epoch;
   form->fill = 0;
   return RV_OK;
+}
+
+void rv_form_leave(rv_table *table, rv_form *form, rv_garbage *garbage)
+{
+  form->next_bytes = (size_t)form->fill * form->row_bytes + form->num_columns * LINE; /* about as many fit into the next */
+  close_segment(table, form->hold, garbage);
+  form->hold = NULL;
 }
 
 rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_error *err)

@@ -3,9 +3,13 @@
 #ifndef RV_STORE_FORMS_H
 #define RV_STORE_FORMS_H
 
+#include "base/pages.h"
 #include "store/table_parts.h"
 
-enum { RV_ROWS_STEP_BYTES = 1 << 15 }; /* copied in one step */
+enum {
+  RV_ROWS_STEP_BYTES = 1 << 15, /* copied in one step */
+  RV_MOST_SEGMENT_BYTES = RV_HUGE_PAGE
+};
 
 /* Do the rows look like that? Numbers of rows and data are checked too. */
 bool rv_form_is_of(const rv_form *form, const rv_rows *rows);
@@ -43,11 +47,36 @@ static inline rv_form *rv_form_at_once(rv_table *table, size_t n)
 rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_error *err);
 /* The caller gets a reference, or NULL. */
 rv_form *rv_forms_find(rv_table *table, const rv_rows *rows);
-void rv_forms_add(rv_table *table, rv_form *form, rv_garbage *garbage);
+void rv_forms_add(rv_turn *turn, rv_form *form);
 void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage);
 
 /* How many bytes of segments come with the form's next row: 0 where the open one has room. */
 size_t rv_form_comes(const rv_table *table, const rv_form *form);
+/* How many of the rows from `first` on, `most_rows` at most and one at least, are `most_bytes` together with their strings; *bytes: what these are. */
+size_t rv_form_rows_within(const rv_form *form, const rv_rows *rows, size_t first, size_t most_rows, size_t most_bytes,
+                           size_t *bytes);
+/* What a row takes with its strings. */
+static inline size_t rv_form_bytes_of_row(const rv_form *form, const rv_rows *rows, size_t row)
+{
+  size_t bytes = form->row_bytes;
+  if (form->has_strings) rv_form_rows_within(form, rows, row, 1, 0, &bytes);
+  return bytes;
+}
+/* A segment of more bytes with its strings takes no more rows. */
+static inline size_t rv_form_most_with_strings(const rv_table *table)
+{
+  size_t share = rv_table_share(table);
+  return share < RV_MOST_SEGMENT_BYTES ? share : RV_MOST_SEGMENT_BYTES;
+}
+/* Closes the open segment, though it has room for more rows. */
+void rv_form_leave(rv_table *table, rv_form *form, rv_garbage *garbage);
+/* The same where the strings of its rows have made it that large. */
+static inline void rv_form_leave_full(rv_table *table, rv_form *form, rv_garbage *garbage)
+{
+  if (form->has_strings && form->epoch == table->books.epoch && form->hold != NULL &&
+      form->hold->memory > rv_form_most_with_strings(table))
+    rv_form_leave(table, form, garbage);
+}
 /* An open segment with room for at least one row. */
 rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err);
 /* Counts `items` more that use the form's template; form->number is its number. */

@@ -31,6 +31,7 @@ void rv_books_measure(rv_books *books, rv_hold *hold)
   rv_chunk_count(hold->chunk, books->memory);
   size_t memory = rv_chunk_memory(hold->chunk);
   books->chunk_memory += memory - hold->memory;
+  if (hold->open) books->open_memory += memory - hold->memory;
   if (!rv_list_empty(&hold->sparse)) books->sparse_memory += memory - hold->memory;
   hold->memory = memory;
 }
@@ -175,6 +176,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   rv_list_init(&hold->loose);
   rv_list_init(&hold->sparse);
   rv_list_init(&hold->cold);
+  rv_list_init(&hold->placed);
   hold->sparse_below = rv_chunk_is_spilled(chunk) ? 0 : sparse_below(books, chunk);
   rv_code code = take_place(books, &hold->index, err);
   if (code != RV_OK) goto no_place;
@@ -220,4 +222,11 @@ void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage
   give_place(books, hold->index);
   hold->next_garbage = garbage->holds;
   garbage->holds = hold;
+}
+
+void rv_books_leave(rv_books *books, rv_hold *hold, rv_garbage *garbage)
+{
+  rv_books_close(books, hold);
+  rv_books_note_sparse(books, hold);
+  rv_books_drop_if_unused(books, hold, garbage);
 }

@@ -13,8 +13,14 @@ enum { SHOWN_WAITING = RV_WAITING_SHOWN, SLICE = 512, DESCRIPTION = 1024, FAULTS
 
 /* ---- who waits ---- */
 
-static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool first, int64_t now_ns, rv_waiting_caller *out)
+static const rv_waiter *oldest_of(const rv_waiting_group *group)
 {
+  return RV_CONTAINER(group->waiters.next, rv_waiter, of_group);
+}
+
+static void show_caller(const rv_table *table, const rv_waiting_group *group, bool first, int64_t now_ns, rv_waiting_caller *out)
+{
+  const rv_waiter *waiter = oldest_of(group);
   bool insert = waiter->kind != RV_OPERATION_SAMPLE;
   char unused[8];
   *out = (rv_waiting_caller){.id = waiter->id, .is_insert = insert, .reason = RV_WAIT_TURN};
@@ -28,7 +34,7 @@ static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool fir
   out->remaining_ns = waiter->deadline_ns == INT64_MAX ? INT64_MAX
                       : waiter->deadline_ns > now_ns   ? waiter->deadline_ns - now_ns
                                                        : 0;
-  out->wanted = 1;
+  out->wanted = group->count;
   if (waiter->kind == RV_OPERATION_ROWS) {
     const rv_rows *rows = RV_CONTAINER(waiter, rv_rows, waiter);
     out->wanted = (int64_t)(rows->n - rows->done);
@@ -39,18 +45,43 @@ static void show_waiter(const rv_table *table, const rv_waiter *waiter, bool fir
   snprintf(out->peer, sizeof out->peer, "%s", waiter->peer == NULL ? "in process" : waiter->peer);
 }
 
+/* So many at most, whoever is served next among them, in the order in which the oldest operation of each will be served. */
+static size_t find_callers(const rv_link *groups, const rv_link *queue, const rv_waiting_group *out[SHOWN_WAITING])
+{
+  const rv_waiting_group *next = NULL;
+  if (queue->next != queue) {
+    rv_waiter *waiter = RV_CONTAINER(queue->next, rv_waiter, link);
+    if (waiter->state == RV_WAITER_PENDING) next = rv_waiter_group(waiter);
+  }
+  size_t n = 0;
+  if (next != NULL) out[n++] = next;
+  for (const rv_link *link = groups->next; link != groups && n < SHOWN_WAITING; link = link->next) {
+    const rv_waiting_group *group = RV_CONTAINER(link, rv_waiting_group, link);
+    if (group == next) continue;
+    size_t at = n++;
+    for (; at > 0 && oldest_of(out[at - 1])->id > oldest_of(group)->id; at--) out[at] = out[at - 1];
+    out[at] = group;
+  }
+  return n;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
 /* The queues are served in turns, so they are shown in turns. */
 static size_t show_waiting(const rv_table *table, int64_t now_ns, rv_waiting_caller *out)
 {
-  const rv_link *queues[2] = {&table->inserts, &table->samples};
-  const rv_link *at[2] = {table->inserts.next, table->samples.next};
-  size_t n = 0;
-  while (n < SHOWN_WAITING && (at[0] != queues[0] || at[1] != queues[1]))
+  const rv_link *queues[2] = {&table->inserts, &table->samples}, *groups[2] = {&table->inserters, &table->samplers};
+  const rv_waiting_group *callers[2][SHOWN_WAITING];
+  size_t found[2], n = 0;
+  for (int q = 0; q < 2; q++) found[q] = find_callers(groups[q], queues[q], callers[q]);
+  for (size_t i = 0; i < SHOWN_WAITING && n < smaller(found[0] + found[1], SHOWN_WAITING); i++)
     for (int q = 0; q < 2 && n < SHOWN_WAITING; q++) {
-      if (at[q] == queues[q]) continue;
-      const rv_waiter *waiter = RV_CONTAINER(at[q], rv_waiter, link);
-      if (waiter->state == RV_WAITER_PENDING) show_waiter(table, waiter, queues[q]->next == at[q], now_ns, &out[n++]);
-      at[q] = at[q]->next;
+      if (i >= found[q]) continue;
+      bool first = queues[q]->next == &oldest_of(callers[q][i])->link;
+      show_caller(table, callers[q][i], first, now_ns, &out[n++]);
     }
   return n;
 }

@@ -168,7 +168,7 @@ static rv_room make_room(rv_turn *turn, rv_insert *insert)
   size_t comes, uncounted;
   rv_insert_comes(turn->table, insert->trajectory, &comes, &uncounted);
   if (rv_table_check_bytes(turn->table, comes, "an item with its chunks", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
-  rv_room room = rv_table_make_room(turn, comes, uncounted, err);
+  rv_room room = rv_table_make_room(turn, comes, 0, uncounted, err);
   if (room == RV_ROOM_FAILED) rv_error_prefix(err, "table \"%s\"", turn->table->name);
   return room;
 }

@@ -4,8 +4,29 @@
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
-enum { SLICE = 256, SEARCHES = 16 };
+enum { SLICE = 256, SEARCHES = 16, SEQUENCE_BITS = 47 };
 #define SEARCHING (UINT64_C(1) << 63) /* cursors of marks that only this file knows */
+
+/* A cursor outside: an item's sequence, and above it which life of the table that is of. Items that come back with a server have other
+ * sequences. */
+#define SEQUENCE_MASK ((UINT64_C(1) << SEQUENCE_BITS) - 1)
+#define LIFE_MASK (~SEARCHING & ~SEQUENCE_MASK)
+
+uint64_t rv_listing_new_life(const rv_env *env)
+{
+  return rv_entropy64(env) & LIFE_MASK;
+}
+
+static rv_code read_cursor(const rv_table *table, uint64_t cursor, uint64_t *sequence, rv_error *err)
+{
+  *sequence = cursor & SEQUENCE_MASK;
+  if (cursor == 0 || (cursor & LIFE_MASK) == table->listing_life) return RV_OK;
+  return rv_fail(
+      err, RV_ABORTED,
+      "table \"%s\": the server was started again since the page before, and items are counted anew; list again from the "
+      "start",
+      table->name);
+}
 
 rv_code rv_table_get(rv_table *table, uint64_t key, rv_draw *out, rv_error *err)
 {
@@ -137,8 +158,9 @@ rv_code rv_table_items(rv_table *table, uint64_t *cursor, rv_item_info *out, siz
 {
   *count = 0;
   if (capacity == 0) return RV_OK;
-  uint64_t at = *cursor, next = 0;
-  rv_code code = RV_OK;
+  uint64_t at, next = 0;
+  rv_code code = read_cursor(table, *cursor, &at, err);
+  if (code != RV_OK) return code;
   rv_turn turn;
   rv_turn_begin(&turn, table);
   for (;;) {
@@ -161,6 +183,6 @@ rv_code rv_table_items(rv_table *table, uint64_t *cursor, rv_item_info *out, siz
     rv_turn_pause(&turn);
   }
   rv_turn_end(&turn);
-  if (code == RV_OK) *cursor = next;
+  if (code == RV_OK) *cursor = next == 0 ? 0 : table->listing_life | next;
   return code;
 }

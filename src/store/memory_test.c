@@ -123,6 +123,33 @@ static void a_sample_that_is_let_go_elsewhere_makes_room(void **state)
   rv_store_unref(store);
 }
 
+/* Whoever asks may hold what a completion needs. */
+static void saying_what_is_waited_for_completes_nothing(void **state)
+{
+  (void)state;
+  enum { LIMIT = 1024 * KIB, MOST = LIMIT / PAYLOAD };
+  rv_table_config config = table_named("replay", RV_SELECTOR_FIFO, 1000000, 0);
+  config.sampler.kind = RV_SELECTOR_FIFO;
+  config.max_times_sampled = 1;
+  rv_store *store = limited_store(&config, 1, LIMIT);
+  rv_table *table = rv_store_table(store, 0);
+  uint64_t keys[MOST];
+  offer waiting;
+  fill(store, table, keys, MOST, &waiting);
+  rv_draw draws[2];
+  rv_sampling ask = {.want = 2, .draws = draws};
+  ask.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_sample(table, &ask), RV_SUBMIT_DONE);
+  rv_draws_release(draws, 2);
+  char why[256];
+  assert_int_equal(rv_waiter_explain(&waiting.insert.waiter, why, sizeof why), RV_WAIT_MEMORY);
+  assert_int_equal(waiting.completed, 0);
+  rv_memory_serve(rv_store_memory(store));
+  assert_int_equal(waiting.completed, 1);
+  end_offer(&waiting);
+  rv_store_unref(store);
+}
+
 static void a_full_table_goes_on_at_the_limit_of_those_that_grow(void **state)
 {
   (void)state;
@@ -231,6 +258,99 @@ static void a_full_table_that_waited_goes_on_when_tables_hold_less_whatever_stre
   end_offer(&waiting);
   rv_memory_end_way(memory, BROUGHT);
   rv_memory_take_away(memory, BROUGHT);
+  rv_store_unref(store);
+}
+
+/* ---- what tables need besides ---- */
+
+enum { BOOKS_LIMIT = 16384 * KIB, ROWS_AT_ONCE = 1000000 };
+
+/* Rows of a byte each: nearly all that they take is books. */
+static rv_submitted submit_bytes(rv_table *table, rv_rows *rows, offer *counts, int64_t n)
+{
+  static const uint8_t bytes[ROWS_AT_ONCE];
+  static rv_tensor column;
+  static int64_t shape[1];
+  shape[0] = n;
+  column = (rv_tensor){.dtype = RV_UINT8, .rank = 1, .shape = shape, .data = bytes};
+  *counts = (offer){.completed = 0};
+  *rows = (rv_rows){.columns = &column, .num_columns = 1, .n = (size_t)n};
+  rows->waiter = (rv_waiter){.complete = on_complete, .context = counts, .deadline_ns = INT64_MAX};
+  return rv_table_insert_rows(table, rows);
+}
+
+static void one_insert_of_many_rows_waits_at_the_limit_too(void **state)
+{
+  (void)state;
+  rv_table_config config = table_named("replay", RV_SELECTOR_FIFO, 50000000, 0);
+  config.sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  rv_store *store = limited_store(&config, 1, BOOKS_LIMIT);
+  rv_table *table = rv_store_table(store, 0);
+  rv_rows rows;
+  offer counts;
+  assert_int_equal(submit_bytes(table, &rows, &counts, ROWS_AT_ONCE), RV_SUBMIT_PENDING);
+  rv_table_info info = info_of(table);
+  assert_int_equal(info.num_waiting, 1);
+  assert_int_equal(info.waiting[0].reason, RV_WAIT_MEMORY);
+  assert_true(info.current_size > 0);
+  rv_table_info_fini(&info);
+  if (used(store) > BOOKS_LIMIT) fail_msg("%zu of %d bytes", used(store), BOOKS_LIMIT);
+  assert_true(rv_waiter_cancel(&rows.waiter));
+  rv_store_unref(store);
+}
+
+static void what_a_tables_books_needed_is_free_for_others_after_a_reset(void **state)
+{
+  (void)state;
+  rv_table_config configs[2] = {table_named("a", RV_SELECTOR_FIFO, 50000000, 0), table_named("b", RV_SELECTOR_FIFO, 50000000, 0)};
+  rv_store *store = limited_store(configs, 2, BOOKS_LIMIT);
+  rv_table *a = rv_store_table(store, 0), *b = rv_store_table(store, 1);
+  rv_rows of_a, of_b;
+  offer counts_a, counts_b;
+  assert_int_equal(submit_bytes(a, &of_a, &counts_a, ROWS_AT_ONCE), RV_SUBMIT_PENDING);
+  assert_true(rv_waiter_cancel(&of_a.waiter));
+  assert_int_equal(submit_bytes(b, &of_b, &counts_b, 1), RV_SUBMIT_PENDING);
+  rv_error err;
+  must(rv_table_reset(a, &err), &err);
+  assert_int_equal(counts_b.completed, 1);
+  assert_int_equal(of_b.waiter.code, RV_OK);
+  assert_int_equal(submit_bytes(a, &of_a, &counts_a, 1000), RV_SUBMIT_DONE);
+  rv_store_unref(store);
+}
+
+/* Items of many slices take more of the books than of chunks. */
+static void what_a_tables_books_needed_is_free_for_others_after_deletes(void **state)
+{
+  (void)state;
+  enum { SLICES = 2000, LIMIT = 4096 * KIB, MOST = 1000 };
+  rv_table_config configs[2] = {table_named("a", RV_SELECTOR_FIFO, 1000000, 0), table_named("b", RV_SELECTOR_FIFO, 1000000, 0)};
+  rv_store *store = limited_store(configs, 2, LIMIT);
+  rv_table *a = rv_store_table(store, 0), *b = rv_store_table(store, 1);
+  rv_chunk *chunks[2] = {large_chunk(1, SLICES), large_chunk(2, SLICES)};
+  rv_slice slices[SLICES];
+  for (int32_t i = 0; i < SLICES; i++) slices[i] = (rv_slice){.chunk = chunks[i % 2], .offset = i, .length = 1};
+  uint32_t num_slices = SLICES;
+  bool squeeze = false;
+  rv_error err;
+  rv_trajectory_desc desc = {.slices = slices, .num_slices = &num_slices, .squeeze = &squeeze, .num_columns = 1};
+  offer items[MOST], of_b;
+  size_t n = 0;
+  rv_submitted submitted = RV_SUBMIT_DONE;
+  for (; n < MOST && submitted == RV_SUBMIT_DONE; n++) {
+    items[n] = (offer){.insert = {.choose_key = true, .priority = 1}};
+    items[n].insert.waiter = (rv_waiter){.complete = on_complete, .context = &items[n], .deadline_ns = INT64_MAX};
+    must(rv_trajectory_new(rv_store_layouts(store), &desc, &items[n].insert.trajectory, &err), &err);
+    submitted = rv_table_insert(a, &items[n].insert);
+  }
+  assert_int_equal(submitted, RV_SUBMIT_PENDING);
+  assert_true(rv_waiter_cancel(&items[n - 1].insert.waiter));
+  assert_int_equal(offer_payload(store, b, &of_b), RV_SUBMIT_PENDING);
+  for (size_t i = 0; i + 1 < n; i++) assert_int_equal(delete_one(a, items[i].insert.key), RV_OK);
+  assert_int_equal(of_b.completed, 1);
+  assert_int_equal(of_b.insert.waiter.code, RV_OK);
+  end_offer(&of_b);
+  for (size_t i = 0; i < n; i++) end_offer(&items[i]);
+  for (size_t i = 0; i < 2; i++) rv_chunk_unref(chunks[i]);
   rv_store_unref(store);
 }
 
@@ -470,10 +590,14 @@ int main(void)
       cmocka_unit_test(those_who_wait_for_memory_go_on_in_the_order_they_came),
       cmocka_unit_test(what_one_table_lets_go_another_takes),
       cmocka_unit_test(a_sample_that_is_let_go_elsewhere_makes_room),
+      cmocka_unit_test(saying_what_is_waited_for_completes_nothing),
       cmocka_unit_test(a_full_table_goes_on_at_the_limit_of_those_that_grow),
       cmocka_unit_test(what_streams_bring_never_stops_tables_that_hold_little),
       cmocka_unit_test(a_full_table_goes_on_whatever_streams_bring),
       cmocka_unit_test(a_full_table_that_waited_goes_on_when_tables_hold_less_whatever_streams_bring),
+      cmocka_unit_test(one_insert_of_many_rows_waits_at_the_limit_too),
+      cmocka_unit_test(what_a_tables_books_needed_is_free_for_others_after_a_reset),
+      cmocka_unit_test(what_a_tables_books_needed_is_free_for_others_after_deletes),
       cmocka_unit_test(a_higher_limit_lets_those_go_on_who_wait),
       cmocka_unit_test(below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait),
       cmocka_unit_test(what_fits_no_more_under_a_lower_limit_is_refused_instead_of_waiting),

@@ -13,13 +13,13 @@ enum {
   MANY_DELETES = 1024
 };
 
-typedef struct rv_mutation {
+struct rv_mutation {
   rv_turn turn;
   uint64_t *unknown; /* may be NULL */
   size_t num_unknown;
   size_t in_hold;        /* what was done since the lock was taken, in updates */
   rv_change_block *room; /* to write down in, where others may come in between */
-} rv_mutation;
+};
 
 /* ---- room for what is written down, so that nothing is done by halves for want of memory ---- */
 
@@ -288,12 +288,17 @@ static rv_code mutate_with_undo(rv_mutation *mutation, const rv_key_priority *up
 
 /* ---- the verbs ---- */
 
-static rv_code check_priority(const rv_table *table, uint64_t key, double priority, rv_error *err)
+rv_code rv_table_check_update(const rv_table *table, uint64_t key, double priority, rv_error *err)
 {
   if (rv_priority_fine(table, priority)) return RV_OK;
   rv_code code = rv_priority_check(table, priority, err);
   rv_error_prefix(err, "key %llu", (unsigned long long)key);
   return code;
+}
+
+bool rv_table_can_mutate_in_parts(const rv_table *table)
+{
+  return !may_refuse(table);
 }
 
 /* Bounds that most priorities are within are compared without a branch for each. */
@@ -310,7 +315,7 @@ rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t 
 {
   *num_unknown = 0;
   for (size_t i = 0; i < num_updates; i++) {
-    rv_code code = check_priority(table, updates[i].key, updates[i].priority, err);
+    rv_code code = rv_table_check_update(table, updates[i].key, updates[i].priority, err);
     if (code != RV_OK) return code;
   }
   rv_mutation mutation = {.turn.table = table, .unknown = unknown};
@@ -329,6 +334,56 @@ rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t 
   return code;
 }
 
+rv_code rv_mutation_new(rv_table *table, size_t changes, rv_mutation **out, rv_error *err)
+{
+  rv_mutation *mutation = calloc(1, sizeof *mutation);
+  if (mutation == NULL) return rv_fail_memory(err, sizeof *mutation);
+  rv_code code = enter(mutation, table, changes, false, err);
+  rv_turn_finish(&mutation->turn);
+  if (code != RV_OK) {
+    rv_mutation_free(mutation);
+    return code;
+  }
+  *out = mutation;
+  return RV_OK;
+}
+
+static void go_on(rv_mutation *mutation, uint64_t *unknown)
+{
+  rv_table *table = mutation->turn.table;
+  mutation->unknown = unknown;
+  mutation->num_unknown = mutation->in_hold = 0;
+  rv_turn_begin(&mutation->turn, table);
+}
+
+rv_code rv_mutation_delete(rv_mutation *mutation, const uint64_t *keys, size_t n, uint64_t *unknown, size_t *num_unknown,
+                           rv_error *err)
+{
+  go_on(mutation, unknown);
+  rv_code code = delete_keys(mutation, keys, n, true, err);
+  rv_turn_finish(&mutation->turn);
+  if (n >= MANY_DELETES) rv_table_compact(mutation->turn.table, n);
+  *num_unknown = mutation->num_unknown;
+  return code;
+}
+
+rv_code rv_mutation_update(rv_mutation *mutation, const rv_key_priority *updates, size_t n, uint64_t *unknown,
+                           size_t *num_unknown, rv_error *err)
+{
+  go_on(mutation, unknown);
+  rv_code code = update_pairs(mutation, updates, n, err);
+  rv_turn_finish(&mutation->turn);
+  *num_unknown = mutation->num_unknown;
+  return code;
+}
+
+void rv_mutation_free(rv_mutation *mutation)
+{
+  if (mutation == NULL) return;
+  drop_room(mutation);
+  free(mutation);
+}
+
 rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const double *priorities, size_t n, uint64_t *unknown,
                                    size_t *num_unknown, rv_error *err)
 {
@@ -343,7 +398,7 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
   }
   bool fine = all_fine(table, priorities, n);
   for (size_t i = 0; i < n && !fine; i++) {
-    rv_code code = check_priority(table, keys[i], priorities[i], err);
+    rv_code code = rv_table_check_update(table, keys[i], priorities[i], err);
     if (code != RV_OK) return code;
   }
   rv_mutation mutation = {.unknown = unknown};

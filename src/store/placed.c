@@ -81,6 +81,34 @@ void rv_placed_form_free(rv_table *table, rv_form *form)
 
 /* ---- segments ---- */
 
+void rv_placed_begin(rv_table *table, size_t streams)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_table_add_streams(&turn, streams);
+  rv_turn_end(&turn);
+}
+
+void rv_placed_end(rv_table *table, size_t streams)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  table->num_streams -= streams;
+  rv_table_divide_share(table);
+  rv_turn_end(&turn);
+}
+
+size_t rv_placed_share(const rv_table *table)
+{
+  return rv_table_share(table);
+}
+
+size_t rv_placed_most_rows(const rv_table *table, const rv_form *form)
+{
+  size_t rows = rv_table_share(table) / (form->row_bytes == 0 ? 1 : form->row_bytes);
+  return rows > SIZE_MAX / 2 ? SIZE_MAX : 2 * rows;
+}
+
 /* With c rows a segment, a table of m rows repeats m / c of `repeated`, and of each stream about c rows are not in use: in all
  * least where c^2 = repeated * m / streams. Where rows are small their books count more. */
 size_t rv_placed_segment_rows(rv_table *table, const rv_form *form, size_t streams, size_t repeated)
@@ -88,6 +116,7 @@ size_t rv_placed_segment_rows(rv_table *table, const rv_form *form, size_t strea
   rv_turn turn;
   rv_turn_begin(&turn, table);
   size_t max_size = (size_t)table->config.max_size;
+  size_t most = rv_table_share(table);
   rv_turn_leave(&turn);
   size_t share = max_size / streams, rows = 1, row = form->row_bytes == 0 ? 1 : form->row_bytes;
   size_t square = share * repeated; /* max_size is below 2^31 */
@@ -95,7 +124,6 @@ size_t rv_placed_segment_rows(rv_table *table, const rv_form *form, size_t strea
   size_t enough = FIRST_BYTES / row;
   if (rows < enough) rows = enough < share / 16 ? enough : (rows > share / 16 ? rows : share / 16);
   if (rows > RV_HUGE_PAGE / row) rows = RV_HUGE_PAGE / row;
-  size_t most = rv_table_most_at_once(table) / streams;
   if (rows > most / row) rows = most / row;
   return rows == 0 ? 1 : rows;
 }
@@ -122,9 +150,7 @@ void rv_placed_segment_close(rv_table *table, rv_chunk *owned_segment)
     return;
   }
   rv_chunk_unref(owned_segment); /* the hold has its own, so that the table may use the segment again when that goes */
-  hold->open = false;
-  rv_books_note_sparse(&table->books, hold);
-  rv_books_drop_if_unused(&table->books, hold, &turn.garbage);
+  rv_books_leave(&table->books, hold, &turn.garbage);
   rv_turn_end(&turn);
 }
 
@@ -142,8 +168,13 @@ bool rv_placed_outgrows_caches(rv_table *table)
 rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv_error *err)
 {
   rv_code code = rv_books_hold(&table->books, place->segment, out, err);
-  if (code == RV_OK) (*out)->own = (*out)->open = true;
-  return code;
+  if (code != RV_OK || (*out)->open) return code;
+  rv_books *books = &table->books;
+  (*out)->own = true;
+  rv_books_forget_sparse(books, *out);
+  rv_books_open(books, *out);
+  rv_list_push_back(&books->placed, &(*out)->placed);
+  return RV_OK;
 }
 
 rv_code rv_placed_check_priorities(const rv_table *table, const double *priorities, size_t n, rv_error *err)

@@ -25,6 +25,13 @@ rv_code rv_placed_form_new(rv_table *table, const rv_spec *specs, uint32_t num_s
 /* The writer lets it go; items stay. NULL is fine. */
 void rv_placed_form_free(rv_table *table, rv_form *form);
 
+/* A writer fills so many segments side by side from now on, or no longer: what they may take together is divided among all. */
+void rv_placed_begin(rv_table *table, size_t streams);
+void rv_placed_end(rv_table *table, size_t streams);
+/* That part in bytes; where it changes, rows are to be asked for anew. Without the lock. */
+size_t rv_placed_share(const rv_table *table);
+/* A segment of more rows is of a time when the part was larger: its writer takes another. */
+size_t rv_placed_most_rows(const rv_table *table, const rv_form *form);
 /* How many rows a segment should have of a writer that fills `streams` of them side by side, all into one table, and begins
  * each with `repeated` rows that the one before has too: few cost memory by what is repeated, many by what is not yet, or no
  * longer, in use. */

@@ -18,6 +18,10 @@ enum {
 
 bool rv_rows_are_large(const rv_form *form, const rv_rows *rows)
 {
+  if (form->has_strings) {
+    size_t bytes, most = rows->n > 1 ? LARGE_BATCH : LARGE_ROW;
+    return rv_form_rows_within(form, rows, 0, rows->n, most, &bytes) < rows->n || bytes > most;
+  }
   if (form->row_bytes >= LARGE_ROW) return true;
   return rows->n > 1 && form->row_bytes > LARGE_BATCH / rows->n;
 }
@@ -94,10 +98,7 @@ static void close_hold(rv_turn *turn, rv_chunk *segment)
 {
   rv_books *books = &turn->table->books;
   rv_hold *hold = rv_books_find_hold(books, segment);
-  if (hold == NULL) return;
-  hold->open = false;
-  rv_books_note_sparse(books, hold);
-  rv_books_drop_if_unused(books, hold, &turn->garbage);
+  if (hold != NULL) rv_books_leave(books, hold, &turn->garbage);
 }
 
 /* What has room goes back to the form, unless another caller was faster. */
@@ -109,9 +110,12 @@ static void give_back(rv_turn *turn, rv_rows *rows)
     rv_chunk *segment = rows->prepared[i].segment;
     if (segment == NULL) continue;
     rv_hold *hold = NULL;
-    bool room = rv_chunk_num_rows(segment, 0) < rv_segment_capacity(segment);
+    /* one of strings is never lent again (plan_parts), and would stay open */
+    bool room =
+        !form->has_strings && rv_chunk_num_rows(segment, 0) < rv_segment_capacity(segment) && !rv_table_is_large(table, segment);
     if (room && lent_hold(table, form) == NULL && rv_books_hold(&table->books, segment, &hold, NULL) == RV_OK) {
-      hold->open = hold->own = true;
+      hold->own = true;
+      rv_books_open(&table->books, hold);
       form->large = hold;
       form->large_epoch = table->books.epoch;
     } else {
@@ -131,13 +135,16 @@ typedef struct rv_new_segment {
  * needed next. */
 static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment *make)
 {
-  borrow(table, rows, n);
+  const rv_form *form = rows->form;
+  if (!form->has_strings) borrow(table, rows, n);
   size_t rest = n - (rows->num_prepared == 0 ? 0 : rows->prepared[0].rows);
   for (; rest > 0 && rows->num_prepared < MOST_PARTS; rows->num_prepared++) {
     size_t capacity;
     rv_chunk *spare = rv_form_take_segment(table, rows->form, &capacity);
     if (spare != NULL) capacity = (size_t)rv_segment_capacity(spare);
-    size_t part = rest < capacity ? rest : capacity;
+    size_t part = rest < capacity ? rest : capacity, bytes;
+    if (form->has_strings)
+      part = capacity = rv_form_rows_within(form, rows, n - rest, part, rv_form_most_with_strings(table), &bytes);
     rows->prepared[rows->num_prepared] = (rv_prepared){.segment = spare, .rows = part};
     make[rows->num_prepared] = (rv_new_segment){capacity, rv_rows_meta(table, (int64_t)capacity)};
     rest -= part;
@@ -146,8 +153,9 @@ static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment 
 
 static void put_on_the_way(rv_table *table, rv_rows *rows, rv_chunk *segment)
 {
+  size_t before = rv_chunk_counted(segment);
   rv_chunk_count(segment, table->memory);
-  size_t bytes = rv_chunk_counted(segment);
+  size_t bytes = rv_chunk_counted(segment) - before;
   rows->on_the_way += bytes;
   rv_memory_begin_way(table->memory, bytes);
 }
@@ -164,6 +172,7 @@ static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *
       if (code == RV_OK) put_on_the_way(table, rows, part->segment);
     }
     if (code == RV_OK) code = copy_part(table, rows, part, done, past_caches, err);
+    if (code == RV_OK && form->has_strings) put_on_the_way(table, rows, part->segment);
     done += part->rows;
   }
   return code;
@@ -173,10 +182,11 @@ rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
   rv_table *table = turn->table;
   size_t most = rv_table_most_at_once(table) < PREPARED_MAX ? rv_table_most_at_once(table) : PREPARED_MAX;
-  size_t n = most / rows->form->row_bytes;
+  size_t n = most / rows->form->row_bytes, bytes;
   rv_new_segment make[MOST_PARTS];
   if (n > rows->n) n = rows->n;
   if (n == 0) n = 1;
+  if (rows->form->has_strings) n = rv_form_rows_within(rows->form, rows, 0, n, most, &bytes);
   rows->prepared = malloc(MOST_PARTS * sizeof *rows->prepared);
   if (rows->prepared == NULL) return rv_fail_memory(err, MOST_PARTS * sizeof *rows->prepared);
   rows->num_prepared = rows->on_the_way = 0;

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -103,16 +104,83 @@ rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *er
       (long long)stop, max, (long long)stop, ratio, (double)stop * ratio - 1, min);
 }
 
-/* Where a schedule of inserts and samples that nothing is deleted by comes to a stand; true when one is found. */
-static bool find_standstill(rv_rate_limiter *limiter, bool inserts_first)
+/* ---- a table on trial ---- */
+
+/* Items that were sampled equally often are a run; those that were sampled least come last. In so few steps no more runs come up than this, for
+ * no two are of the same count. */
+enum { RUNS = 160 };
+_Static_assert(RUNS *(RUNS - 1) / 2 > STANDSTILL_STEPS, "as many runs as there can be");
+
+typedef struct trial_run {
+  int64_t times, items;
+} trial_run;
+
+typedef struct trial {
+  rv_rate_limiter limiter;
+  int64_t max_size, max_times_sampled;
+  trial_run runs[RUNS];
+  size_t num_runs;
+} trial;
+
+static void add_to_run(trial *t, int64_t times)
+{
+  size_t at = t->num_runs;
+  while (at > 0 && t->runs[at - 1].times < times) at--;
+  if (at == 0 || t->runs[at - 1].times != times) {
+    memmove(&t->runs[at + 1], &t->runs[at], (t->num_runs++ - at) * sizeof *t->runs);
+    t->runs[at++] = (trial_run){.times = times};
+  }
+  t->runs[at - 1].items++;
+}
+
+static void take_from_run(trial *t, size_t run)
+{
+  if (--t->runs[run].items > 0) return;
+  t->num_runs--;
+  memmove(&t->runs[run], &t->runs[run + 1], (t->num_runs - run) * sizeof *t->runs);
+}
+
+static void insert_one(trial *t)
+{
+  if (t->limiter.inserts - t->limiter.deletes == t->max_size) {
+    take_from_run(t, 0);
+    t->limiter.deletes++;
+  }
+  add_to_run(t, 0);
+  t->limiter.inserts++;
+}
+
+/* Where both can come to a stand the balance never lets both through, so chance has no say but in which item is sampled. The one that was
+ * sampled least: so items stay longest, and it comes last that fewer than min_size_to_sample are left, which would let an insert in. */
+static void sample_one(trial *t)
+{
+  int64_t times = t->runs[t->num_runs - 1].times + 1;
+  take_from_run(t, t->num_runs - 1);
+  t->limiter.samples++;
+  if (times == t->max_times_sampled)
+    t->limiter.deletes++;
+  else
+    add_to_run(t, times);
+}
+
+/* One insert and one sample fit between the bounds, whatever the balance, and it is exact: no trial would find anything. */
+static bool is_wide(const rv_rate_limiter_config *config)
+{
+  double ratio = config->samples_per_insert, step = ratio > 1 ? ratio : 1;
+  return config->max_diff - config->min_diff >= 2 * step &&
+         ratio * ((double)config->min_size_to_sample + STANDSTILL_STEPS) < RATIO_MAX / 2;
+}
+
+/* Where a schedule of inserts and samples comes to a stand; true when one is found. */
+static bool find_standstill(trial *t, bool inserts_first)
 {
   for (int step = 0; step < STANDSTILL_STEPS; step++) {
-    bool insert = rv_rate_limiter_can_insert(limiter, 1), sample = sample_allowed(limiter, 1);
+    bool insert = rv_rate_limiter_can_insert(&t->limiter, 1), sample = sample_allowed(&t->limiter, 1);
     if (!insert && !sample) return true;
     if (insert && (inserts_first || !sample))
-      limiter->inserts++;
+      insert_one(t);
     else
-      limiter->samples++;
+      sample_one(t);
   }
   return false;
 }
@@ -128,16 +196,19 @@ rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t
                    "ever proceed; lower the one or raise the other",
                    (long long)config->min_size_to_sample, (long long)max_size);
   if (config->min_diff > config->max_diff && !takes_turns(config, max_times_sampled)) return fail_inverted(config, err);
-  if (max_times_sampled > 0) return RV_OK; /* what goes once sampled makes room below min_size_to_sample */
-  for (int inserts_first = 0; inserts_first < 2; inserts_first++) {
-    rv_rate_limiter limiter = {.config = *config, .inserts = config->min_size_to_sample};
-    if (!find_standstill(&limiter, inserts_first != 0)) continue;
+  for (int inserts_first = 0; inserts_first < 2 && !is_wide(config); inserts_first++) {
+    trial t = {.limiter = {.config = *config, .inserts = config->min_size_to_sample},
+               .max_size = max_size,
+               .max_times_sampled = max_times_sampled,
+               .runs = {{.items = config->min_size_to_sample}},
+               .num_runs = 1};
+    if (!find_standstill(&t, inserts_first != 0)) continue;
     double ratio = config->samples_per_insert, width = 2 * (ratio > 1 ? ratio : 1);
     return rv_fail(
         err, RV_INVALID_ARGUMENT,
         "inserts and samples would come to wait for each other for ever, for example after %lld inserts and %lld samples; "
         "make max_diff - min_diff, which is %.17g, at least 2 * max(1, samples_per_insert) = %g (an error buffer of %g)",
-        (long long)limiter.inserts, (long long)limiter.samples, config->max_diff - config->min_diff, width, width / 2);
+        (long long)t.limiter.inserts, (long long)t.limiter.samples, config->max_diff - config->min_diff, width, width / 2);
   }
   return RV_OK;
 }

@@ -11,7 +11,7 @@ typedef struct rv_rate_limiter {
 } rv_rate_limiter;
 
 /* rv_rate_limiter_check for a table of so many items: besides, min_size_to_sample is within max_size, and inserts and samples do not
- * come to wait for each other while nothing is deleted (which max_times_sampled > 0 does). */
+ * come to wait for each other. That is tried, with items that go once they were sampled max_times_sampled times (0: they stay). */
 rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled,
                                    rv_error *err);
 

@@ -229,6 +229,99 @@ static void parameters_that_let_both_sides_wait_for_each_other_are_refused(void 
     assert_int_equal(rv_rate_limiter_check_size(&fine[i], 100, 0, &err), RV_OK);
 }
 
+static void what_comes_to_a_stand_though_items_go_is_refused(void **state)
+{
+  (void)state;
+  const struct {
+    rv_rate_limiter_config config;
+    int64_t max_times_sampled;
+    const char *example;
+  } cases[] = {{general(2.5, 10, 23.5, 25.5), 100, "after 10 inserts and 1 samples"},
+               {general(2, 1, 2.25, 4), 1, "after 2 inserts and 1 samples"},
+               {general(1, 1, -2, -1.25), 3, "after 2 inserts and 4 samples"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    rv_error err = {0};
+    assert_int_equal(rv_rate_limiter_check_size(&cases[i].config, 1000, cases[i].max_times_sampled, &err), RV_INVALID_ARGUMENT);
+    if (strstr(err.message, "wait for each other for ever") == NULL || strstr(err.message, cases[i].example) == NULL)
+      fail_msg("%zu: %s", i, err.message);
+  }
+}
+
+static void reverbs_own_configurations_pass_however_often_items_may_be_sampled(void **state)
+{
+  (void)state;
+  const int64_t sizes[] = {1, 2, 3, 1000, INT32_MAX}, times[] = {0, 1, 2, 3, 100, INT32_MAX};
+  const double ratios[] = {0.1, 1.0 / 3, 0.5, 1, 1.5, 2, 32, 1e4};
+  rv_error err = {0};
+  for (size_t s = 0; s < 5; s++) {
+    for (size_t t = 0; t < 6; t++) {
+      rv_rate_limiter_config configs[3 + 8] = {rv_rate_limiter_queue(sizes[s]), rv_rate_limiter_stack(sizes[s]),
+                                               rv_rate_limiter_min_size(sizes[s])};
+      for (size_t r = 0; r < 8; r++)
+        configs[3 + r] = rv_rate_limiter_sample_to_insert_ratio(ratios[r], sizes[s], ratios[r] > 1 ? ratios[r] : 1);
+      for (size_t c = 0; c < 3 + 8; c++)
+        if (rv_rate_limiter_check_size(&configs[c], sizes[s], times[t], &err) != RV_OK)
+          fail_msg("size %lld, configuration %zu, max_times_sampled %lld: %s", (long long)sizes[s], c, (long long)times[t],
+                   err.message);
+    }
+  }
+}
+
+enum { PRESENT = 64, TRIED_STEPS = 400 };
+
+/* Inserts and samples as both are let, of items that chance chooses; false: neither is let any more. */
+static bool goes_on(rv_rate_limiter_config config, int64_t max_times_sampled, int64_t max_size, rv_random *random)
+{
+  rv_rate_limiter limiter = made(config);
+  int64_t times[PRESENT];
+  size_t n = 0;
+  for (int step = 0; step < TRIED_STEPS; step++) {
+    bool insert = rv_rate_limiter_can_insert(&limiter, 1), sample = rv_rate_limiter_can_sample(&limiter, 1);
+    if (!insert && !sample) return false;
+    if (insert && (!sample || rv_random_next(random) % 2 == 0)) {
+      if ((int64_t)n == max_size) {
+        times[rv_random_next(random) % n] = times[n - 1];
+        n--;
+        rv_rate_limiter_deleted(&limiter, 1);
+      }
+      times[n++] = 0;
+      rv_rate_limiter_inserted(&limiter, 1);
+      continue;
+    }
+    size_t at = rv_random_next(random) % n;
+    rv_rate_limiter_sampled(&limiter, 1);
+    if (++times[at] != max_times_sampled) continue;
+    times[at] = times[--n];
+    rv_rate_limiter_deleted(&limiter, 1);
+  }
+  return true;
+}
+
+static void what_is_accepted_goes_on_whichever_items_are_sampled(void **state)
+{
+  (void)state;
+  enum { TRIES = 20000 };
+  const char *given = getenv("RV_TEST_SEED");
+  uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : 1;
+  print_message("seed %llu\n", (unsigned long long)seed);
+  rv_random random;
+  rv_random_init(&random, seed);
+  int accepted = 0;
+  for (int i = 0; i < TRIES; i++) {
+    double ratio = (double)(1 + rv_random_next(&random) % 12) / (double)(1 << rv_random_next(&random) % 3); /* exact */
+    int64_t min_size = 1 + (int64_t)(rv_random_next(&random) % 4), times = (int64_t)(rv_random_next(&random) % 6);
+    int64_t max_size = min_size + 1 + (int64_t)(rv_random_next(&random) % (PRESENT / 2));
+    double low = ratio * (double)min_size - 4 + (double)(rv_random_next(&random) % 24) / 4;
+    rv_rate_limiter_config config = general(ratio, min_size, low, low + (double)(rv_random_next(&random) % 24) / 4);
+    if (rv_rate_limiter_check_size(&config, max_size, times, NULL) != RV_OK) continue;
+    accepted++;
+    if (!goes_on(config, times, max_size, &random))
+      fail_msg("ratio %g, min_size %lld, diffs %g to %g, max_size %lld, max_times_sampled %lld: comes to a stand", ratio,
+               (long long)min_size, config.min_diff, config.max_diff, (long long)max_size, (long long)times);
+  }
+  assert_in_range(accepted, TRIES / 10, TRIES);
+}
+
 /* What the formula says of a table whose items go with their first sample: neither side ever waits for the other for good. */
 static void a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample(void **state)
 {
@@ -375,6 +468,9 @@ int main(void)
       cmocka_unit_test(a_buffer_of_one_insert_and_one_sample_never_stops_both),
       cmocka_unit_test(a_table_too_small_for_min_size_is_refused),
       cmocka_unit_test(parameters_that_let_both_sides_wait_for_each_other_are_refused),
+      cmocka_unit_test(what_comes_to_a_stand_though_items_go_is_refused),
+      cmocka_unit_test(reverbs_own_configurations_pass_however_often_items_may_be_sampled),
+      cmocka_unit_test(what_is_accepted_goes_on_whichever_items_are_sampled),
       cmocka_unit_test(a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample),
       cmocka_unit_test(how_many_may_proceed_is_what_one_by_one_may),
       cmocka_unit_test(what_is_waited_for_is_told_in_numbers),

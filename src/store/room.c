@@ -23,18 +23,18 @@ rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err)
     double unused;
     rv_table_remove(turn, rv_pick_select(&table->remover, &books->slab, &table->random, &unused));
     gone++;
-    sparse = rv_books_are_sparse(books) && !table->compacting;
+    sparse = rv_table_is_sparse(table) && !table->compacting;
   }
   rv_rate_limiter_deleted(&table->limiter, gone);
   turn->budget = sparse ? 0 : turn->budget - gone * EVICTION_STEPS;
   return RV_ROOM_SOON;
 }
 
-rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_error *err)
+rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t uncounted, rv_error *err)
 {
   rv_table *table = turn->table;
   const rv_books *books = &table->books;
-  size_t most = rv_table_max_bytes(table), bound = most > comes ? most - comes : 0, held = rv_books_of_items(books);
+  size_t most = rv_table_may_hold(table, opens), bound = most > comes ? most - comes : 0, held = rv_books_of_items(books);
   if (held > bound && books->slab.count > 0) return rv_table_evict(turn, bound, err);
   bool full = (int64_t)books->slab.count >= table->config.max_size || (most < SIZE_MAX && held > bound - bound / NEARLY);
   table->waits_for_memory = !rv_memory_ask(table->memory, uncounted, full);
@@ -102,6 +102,7 @@ static void note_bounded(rv_table *table)
   bool bounded = rv_table_max_bytes(table) < SIZE_MAX || rv_memory_limit(table->memory) < SIZE_MAX;
   atomic_store_explicit(&table->bounded, bounded, memory_order_relaxed);
   if (!bounded) table->waits_for_memory = false;
+  rv_table_divide_share(table);
 }
 
 void rv_table_set_max_bytes(rv_table *table, int64_t max_bytes)
@@ -124,6 +125,7 @@ void rv_table_replay_max_bytes(rv_table *table, int64_t max_bytes)
   rv_turn turn;
   rv_turn_begin(&turn, table);
   rv_table_set_max_bytes(table, max_bytes);
+  rv_table_leave_large(&turn);
   rv_turn_end(&turn);
 }
 
@@ -136,4 +138,7 @@ void rv_table_count_books(rv_table *table)
   else if (bytes < table->counted_books)
     rv_memory_take_away(table->memory, table->counted_books - bytes);
   table->counted_books = bytes;
+  table->counted_shrinking = rv_books_shrinking(&table->books);
+  table->counted_places = rv_books_places(&table->books);
+  table->counted_epoch = table->books.epoch;
 }

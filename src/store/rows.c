@@ -1,4 +1,6 @@
 /* Rows come in: each an item of its own, many at a time, without a trajectory and without an allocation. */
+#include <limits.h>
+
 #include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
@@ -127,7 +129,7 @@ static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t firs
   rv_code code = rv_form_use_template(table, form, (uint32_t)k, err);
   if (code != RV_OK) return code;
   bool was_open = hold->open;
-  hold->open = true; /* it must outlast the step even if the remover takes every item */
+  rv_books_open(&table->books, hold); /* it must outlast the step even if the remover takes every item */
   if (is_full(table)) {
     rv_rows_replace(turn, rows, hold, first, k);
     *added = k;
@@ -137,7 +139,7 @@ static rv_code take_in(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t firs
     /* an item that was refused has given its use back already */
     if (code != RV_OK && k - *added > 1) rv_books_unuse_template(&table->books, form->number, (uint32_t)(k - *added - 1));
   }
-  hold->open = was_open;
+  if (!was_open) rv_books_close(&table->books, hold);
   if (hold == form->hold && first == form->fill) publish(form, *added);
   if (!was_open) rv_books_note_sparse(&table->books, hold);
   return code;
@@ -166,17 +168,20 @@ static const rv_chunk *next_segment(const rv_rows *rows)
   return rows->placed != NULL ? rows->placed[rows->done].segment : rv_rows_prepared(rows, &first, &left);
 }
 
-/* Room in memory for the next of *k rows; a segment that is new to the table comes with one row alone. */
-static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t *k, rv_error *err)
+/* Room in memory for the next of *k rows, with strings of so many bytes; a segment that is new to the table comes with one row alone. */
+static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t strings, size_t *k, rv_error *err)
 {
   const rv_table *table = turn->table;
-  if (rv_table_check_bytes(table, rows->form->row_bytes, "a row", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
+  size_t row = rv_form_bytes_of_row(rows->form, rows, rows->done);
+  if (rv_table_check_bytes(table, row, "a row", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
   const rv_chunk *segment = next_segment(rows);
-  size_t comes = 0, uncounted = 0;
+  size_t comes = 0, opens = 0, uncounted = 0;
   if (segment == NULL) {
-    comes = uncounted = rv_form_comes(table, rows->form);
+    opens = rv_form_comes(table, rows->form);
+    comes = uncounted = opens + strings; /* with many strings it does not stay open */
   } else if (rv_books_find_hold(&table->books, segment) == NULL) {
     comes = rv_chunk_memory(segment);
+    opens = rows->placed != NULL ? comes : 0;
     uncounted = rv_chunk_counted(segment) > 0 ? 0 : comes;
     *k = 1;
   } else if (rows->placed != NULL) {
@@ -184,8 +189,8 @@ static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t *k, rv_error
     while (held < *k && rv_books_find_hold(&table->books, rows->placed[rows->done + held].segment) != NULL) held++;
     *k = held;
   }
-  size_t books = *k * sizeof(rv_item) + (comes > 0 ? sizeof(rv_hold) : 0);
-  rv_room room = rv_table_make_room(turn, comes + books, uncounted + books, err);
+  size_t books = *k * sizeof(rv_item) + (comes > strings ? sizeof(rv_hold) : 0);
+  rv_room room = rv_table_make_room(turn, comes + books, opens, uncounted + books, err);
   if (room == RV_ROOM_FAILED) rv_error_prefix(err, "table \"%s\": row %zu", table->name, rows->done);
   return room;
 }
@@ -198,7 +203,13 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
   if (allowed <= 0 || !rv_changes_have_room(table, 1)) return false;
   k = (size_t)allowed;
-  rv_room room = rv_table_is_bounded(table) ? make_room(turn, rows, &k, err) : RV_ROOM_THERE;
+  size_t strings = 0;
+  if (rows->form->has_strings && (k > 1 || rv_table_is_bounded(table))) {
+    size_t bytes;
+    k = rv_form_rows_within(rows->form, rows, rows->done, k, RV_ROWS_STEP_BYTES, &bytes);
+    strings = bytes - k * rows->form->row_bytes;
+  }
+  rv_room room = rv_table_is_bounded(table) ? make_room(turn, rows, strings, &k, err) : RV_ROOM_THERE;
   if (room == RV_ROOM_SOON || room == RV_ROOM_NONE) return room == RV_ROOM_SOON;
   if (room == RV_ROOM_FAILED) {
     rv_turn_complete(turn, &rows->waiter, err->code);
@@ -219,9 +230,10 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
     if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
   }
   if (hold != NULL && hold->items == 0) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
+  rv_form_leave_full(table, rows->form, &turn->garbage);
   if (added > 0) rv_naming_inserted(table, rows->naming, before);
   rows->done += added;
-  turn->budget -= (int)k;
+  turn->budget -= (int)(k + (strings < INT_MAX / 2 ? strings : INT_MAX / 2) / BYTES_A_STEP);
   rv_rate_limiter_inserted(&table->limiter, (int64_t)added);
   rv_rate_limiter_deleted(&table->limiter, removed);
   table->rates.inserts += (int64_t)added;
@@ -260,9 +272,11 @@ static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
     rv_turn_end(turn);
     code = rv_form_new(table, rows, &rows->form, err);
     rv_turn_begin(turn, table);
-    if (code == RV_OK) rv_forms_add(table, rows->form, &turn->garbage);
+    if (code == RV_OK) rv_forms_add(turn, rows->form);
   }
-  return code == RV_OK && rv_rows_are_large(rows->form, rows) ? rv_rows_prepare(turn, rows, err) : code;
+  if (code != RV_OK || !rv_rows_are_large(rows->form, rows)) return code;
+  if (rv_table_is_bounded(table)) code = rv_table_check_bytes(table, rv_form_bytes_of_row(rows->form, rows, 0), "a row", err);
+  return code == RV_OK ? rv_rows_prepare(turn, rows, err) : code;
 }
 
 /* The steady state, all at once. */

@@ -205,7 +205,7 @@ static const rv_layout *other_layout(const rv_table *table, const rv_layout *new
   for (int i = 0; i < UNEQUAL_LOOKED_AT && slot != RV_NO_SLOT; i++) {
     const rv_item *item = rv_slab_at(slab, slot);
     const rv_layout *layout = rv_books_trajectory(&table->books, item)->layout;
-    if (layout != newest && layout != other && !rv_layouts_same_rows(layout, newest)) return layout;
+    if (layout != newest && layout != other && !rv_layouts_can_be_padded(layout, newest)) return layout;
     if (layout != newest && other == NULL) other = layout;
     slot = item->prev;
   }

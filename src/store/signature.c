@@ -134,11 +134,15 @@ static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, co
   for (uint32_t d = 0; d < column->spec->rank && rank <= RV_MAX_RANK; d++) shape[rank++] = column->spec->shape[d];
   bool one_row =
       !column->squeeze && column->length == 1 && spec->dtype == column->spec->dtype && shape_fits(spec, -1, column->spec);
+  bool convert = spec->dtype != column->spec->dtype && spec->dtype != RV_STRING && column->spec->dtype != RV_STRING &&
+                 shape_fits(spec, column->squeeze ? -1 : column->length, column->spec);
+  char remedy[80] = "";
+  if (one_row) snprintf(remedy, sizeof remedy, "; squeeze its one row (history[-1], not history[-1:])");
+  if (convert) snprintf(remedy, sizeof remedy, "; convert it first (NumPy: .astype(\"%s\"))", rv_dtype_name(spec->dtype));
   return rv_fail(err, RV_INVALID_ARGUMENT,
                  "table \"%s\": signature of column %u \"%s\" is %s, got %s, which is inconsistent with it%s", table,
                  (unsigned)index, spec->name, rv_format_spec(want, sizeof want, spec->dtype, spec->rank, spec->shape),
-                 rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape),
-                 one_row ? "; squeeze its one row (history[-1], not history[-1:])" : "");
+                 rv_format_spec(got, sizeof got, column->spec->dtype, (int32_t)rank, shape), remedy);
 }
 
 /* `"action", "obs"`, as far as there is room. */

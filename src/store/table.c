@@ -145,14 +145,18 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   atomic_init(&table->contenders, 0);
   rv_list_init(&table->inserts);
   rv_list_init(&table->samples);
+  rv_list_init(&table->inserters);
+  rv_list_init(&table->samplers);
   rv_list_init(&table->completed);
   rv_random_init(&table->random, rv_entropy64(env));
   rv_random_lanes_init(&table->lanes, rv_random_next(&table->random));
+  table->listing_life = rv_listing_new_life(env);
   rv_rates_init(&table->rates, rv_monotonic_ns(env));
   rv_stamp_init(&table->stamp, env);
   rv_code code = copy_config(table, config, err);
   atomic_init(&table->max_bytes, SIZE_MAX);
   atomic_init(&table->bounded, false);
+  atomic_init(&table->share, SIZE_MAX);
   rv_table_set_max_bytes(table, config->max_bytes);
   rv_table_new_books(table, 1, rv_entropy64(env), 0);
   if (code == RV_OK) code = rv_rate_limiter_init(&table->limiter, &config->rate_limiter, err);

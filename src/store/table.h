@@ -12,6 +12,20 @@ const char *rv_table_name(const rv_table *table);
 /* As rv_client_mutate: all or nothing, deletes first. `unknown` has room for all keys, or is NULL; *num_unknown is always set. */
 rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
                         size_t num_deletes, uint64_t *unknown, size_t *num_unknown, rv_error *err);
+/* The same, a part of it at a time, with others in between. */
+typedef struct rv_mutation rv_mutation;
+/* Can that table's selectors not refuse what rv_table_check_update lets pass? Else a mutation cannot be made in parts. */
+bool rv_table_can_mutate_in_parts(const rv_table *table);
+/* RV_INVALID_ARGUMENT: the priority is one that the table does not take. */
+rv_code rv_table_check_update(const rv_table *table, uint64_t key, double priority, rv_error *err);
+/* Makes room for `changes` deletes and updates, so that none of them fails: all is as before when this does. */
+rv_code rv_mutation_new(rv_table *table, size_t changes, rv_mutation **out, rv_error *err);
+/* Some of the deletes, or, after all of those, of the updates, which were checked. `unknown` has room for their keys. */
+rv_code rv_mutation_delete(rv_mutation *mutation, const uint64_t *keys, size_t n, uint64_t *unknown, size_t *num_unknown,
+                           rv_error *err);
+rv_code rv_mutation_update(rv_mutation *mutation, const rv_key_priority *updates, size_t n, uint64_t *unknown,
+                           size_t *num_unknown, rv_error *err);
+void rv_mutation_free(rv_mutation *mutation); /* NULL is fine */
 rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const double *priorities, size_t n, uint64_t *unknown,
                                    size_t *num_unknown, rv_error *err);
 rv_code rv_table_reset(rv_table *table, rv_error *err);

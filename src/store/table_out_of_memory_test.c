@@ -216,6 +216,23 @@ static void sample(world *w)
   rv_draws_release(draws, sampling.count);
 }
 
+/* Key by key; only the beginning may fail. */
+static rv_code mutate_in_parts(rv_table *table, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
+                               size_t num_deletes, uint64_t *unknown, size_t *num_unknown, rv_error *err)
+{
+  rv_mutation *mutation;
+  size_t more = *num_unknown = 0;
+  rv_error none = {.message = ""};
+  rv_code code = rv_mutation_new(table, num_updates + num_deletes, &mutation, err);
+  if (code != RV_OK) return code;
+  for (size_t i = 0; i < num_deletes; i++, *num_unknown += more)
+    must(rv_mutation_delete(mutation, &deletes[i], 1, unknown + *num_unknown, &more, &none), &none);
+  for (size_t i = 0; i < num_updates; i++, *num_unknown += more)
+    must(rv_mutation_update(mutation, &updates[i], 1, unknown + *num_unknown, &more, &none), &none);
+  rv_mutation_free(mutation);
+  return RV_OK;
+}
+
 static void mutate(world *w)
 {
   rv_key_priority updates[6];
@@ -225,7 +242,9 @@ static void mutate(world *w)
   for (size_t i = 0; i < num_updates; i++) updates[i] = (rv_key_priority){some_key(w), below(w, 6)};
   for (size_t i = 0; i < num_deletes; i++) deletes[i] = some_key(w);
   begin_call(w);
-  rv_code code = rv_table_mutate(w->table, updates, num_updates, deletes, num_deletes, unknown, &num_unknown, &err);
+  bool in_parts = rv_table_can_mutate_in_parts(w->table) && below(w, 2) == 0;
+  rv_code code = (in_parts ? mutate_in_parts : rv_table_mutate)(w->table, updates, num_updates, deletes, num_deletes, unknown,
+                                                                &num_unknown, &err);
   if (!end_call(w, code, &err)) return;
   for (size_t i = 0; i < num_deletes; i++) {
     model_item *item = find(w, deletes[i]);

@@ -140,6 +140,8 @@ struct rv_table {
   uint64_t naming_since; /* the first of them, in the order of insertion; 0: no other item is present */
 
   rv_form *forms[RV_MAX_FORMS]; /* used longest ago last */
+  size_t num_streams;           /* these, and those that writers fill with rows of their own (placed.h) */
+  atomic_size_t share;          /* rv_table_share; written under the lock */
   /* Memory of holds that the last turn left which let some go, outside the lock. The next rv_table_insert_many takes it (books.spare_holds),
    * or another turn that leaves some frees it. */
   _Atomic(rv_hold *) left_holds;
@@ -150,7 +152,8 @@ struct rv_table {
   uint64_t plan_serial;
   uint16_t plan_template;
 
-  rv_link inserts, samples; /* queues */
+  rv_link inserts, samples;    /* queues */
+  rv_link inserters, samplers; /* groups of what is pending in them, in the order in which they began to wait */
   int64_t pending_inserts, pending_samples;
   uint64_t next_waiter;
   rv_link completed;
@@ -160,6 +163,7 @@ struct rv_table {
   size_t num_events;
 
   rv_mark marks[RV_MAX_MARKS];
+  uint64_t listing_life; /* rv_listing_new_life */
   uint64_t pages;
 
   struct rv_snapshot *snapshot; /* being taken; NULL: none (snapshot.h) */
@@ -174,7 +178,9 @@ struct rv_table {
   uint32_t compact_wait;  /* how long the next pause is where nothing can be moved */
   size_t compact_stuck;   /* sparse chunks when that was found; a pause ends with one more */
 
-  size_t counted_books;  /* in the store's account */
+  size_t counted_books; /* in the store's account, when the books were as the next three say */
+  size_t counted_shrinking;
+  uint64_t counted_places, counted_epoch;
   bool keeps_cold;       /* as all its books */
   bool waits_for_memory; /* the first insert in the queue does, or did when it was looked at last */
 
@@ -227,12 +233,21 @@ static inline void rv_turn_end(rv_turn *turn)
     rv_turn_end_with_rest(turn);
 }
 
+/* Ends a turn that has only looked: it calls nobody, so that its caller may hold what a completion takes. Whoever did something before has told
+ * and delivered it, or delivers still. */
+static inline void rv_turn_end_look(rv_turn *turn)
+{
+  rv_mutex_unlock(&turn->table->mutex);
+}
+
 /* Serves the queues, inserts and samples in turns, until nothing moves (false) or the budget is spent (true). */
 bool rv_turn_serve(rv_turn *turn);
 /* Serves until nothing moves, pausing where the budget ends, and ends the turn. */
 void rv_turn_finish(rv_turn *turn);
 /* Submits an operation whose fields are set, and serves. The lock may be let go and taken again meanwhile. */
 rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind);
+/* As whose it is shown while it is pending. */
+rv_waiting_group *rv_waiter_group(rv_waiter *waiter);
 /* The same, and ends the turn. */
 rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind);
 /* The operation is over: it leaves its queue. The code and the error are in the waiter. */
@@ -270,10 +285,11 @@ static inline bool rv_table_is_bounded(const rv_table *table)
 }
 /* 0: none. Under the lock, or before anybody else has the table. */
 void rv_table_set_max_bytes(rv_table *table, int64_t max_bytes);
-/* Some items go, as long as they take more than `bound`: RV_ROOM_SOON. */
+/* Some items go, as long as all take more than `bound`: RV_ROOM_SOON. */
 rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err);
-/* Before what takes so many bytes comes to a table that is bounded; `uncounted` of them are not in the store's account yet. */
-rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t uncounted, rv_error *err);
+/* Before what takes so many bytes comes to a table that is bounded; `opens` of them are of a segment that stays open, `uncounted` are not in
+ * the store's account yet. */
+rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t uncounted, rv_error *err);
 /* How much comes with an item. */
 void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted);
 /* RV_INVALID_ARGUMENT: that fits under no circumstances. Without the lock. */
@@ -285,8 +301,30 @@ static inline size_t rv_table_most_at_once(const rv_table *table)
   size_t share = rv_memory_limit(table->memory) / 64, own = rv_table_max_bytes(table) / 16;
   return share < own ? share : own;
 }
+/* ---- open segments (open.c) ---- */
+
+/* The most that one open segment may take: what is taken in one piece is divided among all who have one. */
+static inline size_t rv_table_share(const rv_table *table)
+{
+  return atomic_load_explicit(&table->share, memory_order_relaxed);
+}
+void rv_table_divide_share(rv_table *table); /* after a bound has changed */
+void rv_table_add_streams(rv_turn *turn, size_t streams);
+/* Is the segment of a time when they might be larger? */
+bool rv_table_is_large(const rv_table *table, const rv_chunk *segment);
+/* After the share has become less: such segments are closed, and not used again when they are empty. */
+void rv_table_leave_large(rv_turn *turn);
+/* How much the table's items may take with their chunks, if open segments of `opens` bytes more come: more than max_bytes only where they alone take a
+ * large part of it, for then items would go in vain. */
+size_t rv_table_may_hold(const rv_table *table, size_t opens);
+
 /* The account learns what the books take now. */
 void rv_table_count_books(rv_table *table);
+static inline bool rv_table_books_are_counted(const rv_table *table)
+{
+  return rv_books_shrinking(&table->books) == table->counted_shrinking &&
+         rv_books_places(&table->books) == table->counted_places && table->books.epoch == table->counted_epoch;
+}
 
 /* ---- draws copied at once (fill.h) ---- */
 
@@ -363,19 +401,26 @@ void rv_table_tell(rv_table *table); /* the events so far, to all extensions */
 
 /* ---- house-keeping ---- */
 
+/* What is in a table's cursors, so that those of the tables of a server that was there before are known. */
+uint64_t rv_listing_new_life(const rv_env *env);
 void rv_marks_leave(rv_table *table, uint32_t slot); /* the marked item at `slot` goes */
 void rv_forms_free(rv_table *table);
 /* Keeps segments that died for the next rows, as far as that is worth their memory. */
 void rv_spares_keep(rv_table *table, rv_garbage *garbage);
 size_t rv_spares_memory(const rv_table *table);
+void rv_spares_leave_large(rv_table *table);
 void rv_spares_free(rv_table *table);
 
 /* Moves live rows out of sparse chunks while there are some, a few dozen items in each stay; without the lock. */
 enum { RV_COMPACT_STAYS = 8 };
 void rv_table_compact(rv_table *table, size_t stays);
+static inline bool rv_table_is_sparse(const rv_table *table)
+{
+  return rv_books_are_sparse(&table->books, rv_table_max_bytes(table) / 8);
+}
 static inline bool rv_table_wants_compaction(rv_table *table)
 {
-  if (!rv_books_are_sparse(&table->books) || table->compacting) return false;
+  if (!rv_table_is_sparse(table) || table->compacting) return false;
   if (table->compact_pause == 0 || table->books.num_sparse > table->compact_stuck) return true;
   if (table->books.num_sparse < table->compact_stuck) table->compact_stuck = table->books.num_sparse;
   table->compact_pause--;

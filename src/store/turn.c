@@ -51,6 +51,7 @@ void rv_turn_leave(rv_turn *turn)
   if (table->num_events > 0) rv_table_tell(table);
   if (turn->garbage.holds != NULL) rv_spares_keep(turn->table, &turn->garbage);
   bool some = take_completed(table, &completed);
+  if (rv_memory_limit(table->memory) < SIZE_MAX && !rv_table_books_are_counted(table)) rv_table_count_books(table);
   if (table->log != NULL && table->log->fresh) {
     table->log->fresh = false;
     table->log->shared->wake(table->log->shared, table->log->pressed);
@@ -118,6 +119,34 @@ static void count_pending(rv_table *table, const rv_waiter *waiter, int64_t chan
   rv_rates_idle(table);
 }
 
+rv_waiting_group *rv_waiter_group(rv_waiter *waiter)
+{
+  rv_insert *insert = waiter->kind == RV_OPERATION_INSERT ? RV_CONTAINER(waiter, rv_insert, waiter) : NULL;
+  return insert != NULL && insert->group != NULL ? insert->group : &waiter->alone;
+}
+
+static void begin_pending(rv_table *table, rv_waiter *waiter)
+{
+  waiter->state = RV_WAITER_PENDING;
+  waiter->since_ns = rv_monotonic_ns(table->env);
+  waiter->alone.count = 0;
+  rv_waiting_group *group = rv_waiter_group(waiter);
+  if (group->count++ == 0) {
+    rv_list_init(&group->waiters);
+    rv_list_push_back(waiter->kind == RV_OPERATION_SAMPLE ? &table->samplers : &table->inserters, &group->link);
+  }
+  rv_list_push_back(&group->waiters, &waiter->of_group);
+  count_pending(table, waiter, 1);
+}
+
+static void end_pending(rv_table *table, rv_waiter *waiter)
+{
+  rv_waiting_group *group = rv_waiter_group(waiter);
+  rv_list_remove(&waiter->of_group);
+  if (--group->count == 0) rv_list_remove(&group->link);
+  count_pending(table, waiter, -1);
+}
+
 rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind)
 {
   rv_table *table = turn->table;
@@ -140,11 +169,7 @@ rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind k
     rv_table_count_books(table);
   }
   bool done = waiter->state == RV_WAITER_DONE;
-  if (waiter->state == RV_WAITER_INLINE) {
-    waiter->state = RV_WAITER_PENDING;
-    waiter->since_ns = rv_monotonic_ns(table->env);
-    count_pending(table, waiter, 1);
-  }
+  if (waiter->state == RV_WAITER_INLINE) begin_pending(table, waiter);
   return done ? RV_SUBMIT_DONE : RV_SUBMIT_PENDING;
 }
 
@@ -160,7 +185,7 @@ static void take_out(rv_turn *turn, rv_waiter *waiter)
 {
   rv_list_remove(&waiter->link);
   if (waiter->kind == RV_OPERATION_ROWS) rv_rows_end(turn->table, RV_CONTAINER(waiter, rv_rows, waiter), &turn->garbage);
-  if (waiter->state == RV_WAITER_PENDING) count_pending(turn->table, waiter, -1);
+  if (waiter->state == RV_WAITER_PENDING) end_pending(turn->table, waiter);
 }
 
 void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code)
@@ -223,7 +248,7 @@ rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity)
     reason = RV_WAIT_MEMORY;
     rv_memory_explain(table->memory, sentence, sizeof sentence);
   }
-  rv_turn_end(&turn);
+  rv_turn_end_look(&turn);
   const char *what = insert ? "inserting" : "sampling";
   if (ahead > 0) {
     snprintf(out, capacity, "table \"%s\": %s waits for its turn, %zu%s came first, the first of which %s", table->name, what,

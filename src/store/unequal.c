@@ -14,11 +14,16 @@ static bool same_rows(const rv_chunk_column *a, const rv_chunk_column *b)
   return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
 }
 
-bool rv_layouts_same_rows(const rv_layout *a, const rv_layout *b)
+static bool can_be_padded(const rv_chunk_column *a, const rv_chunk_column *b)
 {
-  bool same = a->num_columns == b->num_columns;
-  for (uint32_t i = 0; same && i < a->num_columns; i++) same = same_rows(&a->columns[i].spec, &b->columns[i].spec);
-  return same;
+  return a->dtype == b->dtype && a->rank == b->rank;
+}
+
+bool rv_layouts_can_be_padded(const rv_layout *a, const rv_layout *b)
+{
+  bool can = a->num_columns == b->num_columns;
+  for (uint32_t i = 0; can && i < a->num_columns; i++) can = can_be_padded(&a->columns[i].spec, &b->columns[i].spec);
+  return can;
 }
 
 static bool same_columns(const rv_layout_column *a, const rv_layout_column *b)
@@ -31,7 +36,7 @@ static uint32_t first_different(const rv_layout *a, const rv_layout *b)
 {
   uint32_t first = a->num_columns;
   for (uint32_t i = 0; i < a->num_columns; i++) {
-    if (!same_rows(&a->columns[i].spec, &b->columns[i].spec)) return i;
+    if (!can_be_padded(&a->columns[i].spec, &b->columns[i].spec)) return i;
     if (first == a->num_columns && !same_columns(&a->columns[i], &b->columns[i])) first = i;
   }
   return first;
@@ -57,11 +62,20 @@ rv_code rv_fail_unequal(rv_error *err, const char *table, const rv_signature *si
   uint32_t i = first_different(a, b);
   bool named = signature != NULL && i < signature->num_specs && signature->specs[i].name[0] != '\0';
   char one[COLUMN_TEXT_MAX], other[COLUMN_TEXT_MAX];
+  format_column(one, &a->columns[i]);
+  format_column(other, &b->columns[i]);
+  const char *before = named ? "\"" : "", *name = named ? signature->specs[i].name : "", *after = named ? "\" " : "";
+  if (strcmp(one, other) == 0)
+    return rv_fail(
+        err, RV_FAILED_PRECONDITION,
+        "table \"%s\": its items cannot stand in one batch: column %u %s%s%sis %s in all, but in some as rows of several "
+        "steps (a writer's, or transitions(stack=...)) and in others as one row (add); insert all in one way, or sample item "
+        "by item (unequal=\"list\")",
+        table, (unsigned)i, before, name, after, one);
   return rv_fail(err, RV_FAILED_PRECONDITION,
                  "table \"%s\": its items cannot stand in one batch: column %u %s%s%sis %s in some and %s in others; %s", table,
-                 (unsigned)i, named ? "\"" : "", named ? signature->specs[i].name : "", named ? "\" " : "",
-                 format_column(one, &a->columns[i]), format_column(other, &b->columns[i]),
-                 rv_layouts_same_rows(a, b)
+                 (unsigned)i, before, name, after, one, other,
+                 rv_layouts_can_be_padded(a, b)
                      ? "sample with padding (unequal=\"pad\") or item by item (unequal=\"list\")"
                      : "give the table a signature, which refuses the wrong ones when they are inserted, or sample item by item "
                        "(unequal=\"list\")");

@@ -4,8 +4,8 @@
 
 #include "store/table.h"
 
-/* Dtype and shape of the rows of every column are the same: only lengths may differ, which padding makes equal. */
-bool rv_layouts_same_rows(const rv_layout *a, const rv_layout *b);
+/* Padding makes them one: every column has rows of the same dtype and number of dimensions. */
+bool rv_layouts_can_be_padded(const rv_layout *a, const rv_layout *b);
 
 /* RV_FAILED_PRECONDITION for items of both layouts, which are not the same: `table "t": its items cannot stand in one batch: column 1 "reward"
  * is int64[] in some and float64[] in others; ...`, with what helps against that. The signature, for the column's name, may be NULL. */

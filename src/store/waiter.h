@@ -22,6 +22,14 @@ typedef struct rv_waiter rv_waiter;
 typedef enum rv_operation_kind { RV_OPERATION_INSERT = 1, RV_OPERATION_ROWS = 2, RV_OPERATION_SAMPLE = 3 } rv_operation_kind;
 typedef enum rv_submitted { RV_SUBMIT_DONE = 0, RV_SUBMIT_PENDING = 1 } rv_submitted;
 
+/* Pending operations of one call to one table, which are shown as one caller. The call's, zeroed before the first is submitted; it must
+ * outlive them. What is in it is the table's. */
+typedef struct rv_waiting_group {
+  rv_link link;    /* among the groups of the table */
+  rv_link waiters; /* the oldest first */
+  int64_t count;
+} rv_waiting_group;
+
 struct rv_waiter {
   /* set by the caller before submitting */
   void (*complete)(rv_waiter *waiter);
@@ -37,6 +45,8 @@ struct rv_waiter {
   int64_t since_ns;
   uint64_t id;
   int state;
+  rv_link of_group;       /* while it is pending */
+  rv_waiting_group alone; /* its group, if the caller gave none */
 };
 
 /* Inserts one item, or, if its key is present, updates that item's priority. */
@@ -49,6 +59,7 @@ typedef struct rv_insert {
   int32_t times_sampled;     /* to begin with; usually 0 */
   rv_trajectory *trajectory; /* the caller's reference is kept by the caller; the table takes its own */
   uint64_t naming;           /* 0: not said (reverie/client.h) */
+  rv_waiting_group *group;   /* with others of the same call; NULL: it is alone */
   uint64_t writer[2];        /* who sends it, and */
   uint64_t number;           /* as which of its items, for the journal; 0: nobody who numbers them */
   bool updated;              /* out: the key was there */
@@ -121,7 +132,7 @@ bool rv_table_add_row(rv_table *table, rv_row *row);
 rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling);
 bool rv_waiter_cancel(rv_waiter *waiter);
 /* "table \"replay\": sampling waits for 10 items, has 7 (min_size_to_sample)": what a pending operation waits for now. Also right
- * after cancelling. Returns the reason. */
+ * after cancelling. Returns the reason. It only looks: no completion is called, so that who asks may hold what one takes. */
 rv_wait_reason rv_waiter_explain(rv_waiter *waiter, char *out, size_t capacity);
 
 #endif

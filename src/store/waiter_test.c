@@ -253,6 +253,77 @@ static void what_is_waited_for_is_said_in_numbers(void **state)
   rv_store_unref(w.store);
 }
 
+static void note_nothing(rv_waiter *waiter)
+{
+  (void)waiter;
+}
+
+static void submit_in(world *w, rv_waiting_group *group, const char *peer, offer *o, int64_t value)
+{
+  *o = (offer){.insert = {.key = (uint64_t)value, .priority = 1, .group = group}};
+  o->insert.waiter.complete = note_nothing;
+  o->insert.waiter.context = o;
+  o->insert.waiter.deadline_ns = INT64_MAX;
+  o->insert.waiter.peer = peer;
+  o->insert.trajectory = single(w->store, value, 0);
+  assert_int_equal(rv_table_insert(w->table, &o->insert), RV_SUBMIT_PENDING);
+}
+
+static void what_a_call_has_waiting_is_shown_as_one(void **state)
+{
+  (void)state;
+  world w = world_of(rv_rate_limiter_queue(1), 1, 1);
+  noted notes = {.count = 0};
+  assert_int_equal(insert_value(w.store, w.table, 1, 1, 1), RV_OK);
+  enum { EACH = 150 };
+  rv_waiting_group groups[2] = {{.count = 0}};
+  offer *offers = calloc(2 * EACH, sizeof *offers), alone;
+  assert_non_null(offers);
+  for (int i = 0; i < EACH; i++) {
+    submit_in(&w, &groups[0], "a", &offers[2 * i], 10 + 2 * i);
+    if (i == 0) submit_in(&w, NULL, "b", &alone, 5);
+    submit_in(&w, &groups[1], "c", &offers[2 * i + 1], 11 + 2 * i);
+  }
+  rv_table_info info = info_of(w.table);
+  assert_int_equal(info.num_waiting_inserts, 2 * EACH + 1);
+  assert_int_equal(info.num_waiting, 3);
+  const char *const peers[] = {"a", "b", "c"};
+  const int64_t wanted[] = {EACH, 1, EACH};
+  for (int i = 0; i < 3; i++) {
+    assert_string_equal(info.waiting[i].peer, peers[i]);
+    assert_int_equal(info.waiting[i].wanted, wanted[i]);
+    assert_int_equal(info.waiting[i].reason, i == 0 ? RV_WAIT_TOO_MANY_INSERTS : RV_WAIT_TURN);
+  }
+  rv_table_info_fini(&info);
+
+  ask a = {.number = 0}; /* lets the first of "a" in, and then "b" is next */
+  assert_int_equal(submit_ask(&w, &a, 1, &notes, 0), RV_SUBMIT_DONE);
+  assert_true(rv_waiter_cancel(&offers[2].insert.waiter));
+  info = info_of(w.table);
+  assert_int_equal(info.num_waiting, 3);
+  assert_string_equal(info.waiting[0].peer, "b");
+  assert_int_equal(info.waiting[0].reason, RV_WAIT_TOO_MANY_INSERTS);
+  assert_string_equal(info.waiting[1].peer, "c");
+  assert_string_equal(info.waiting[2].peer, "a");
+  assert_int_equal(info.waiting[2].wanted, EACH - 2);
+  rv_table_info_fini(&info);
+
+  for (int i = 1; i < EACH; i++)
+    if (i != 1) assert_true(rv_waiter_cancel(&offers[2 * i].insert.waiter));
+  info = info_of(w.table);
+  assert_int_equal(info.num_waiting, 2);
+  rv_table_info_fini(&info);
+  rv_store_close(w.store);
+  info = info_of(w.table);
+  assert_int_equal(info.num_waiting, 0);
+  rv_table_info_fini(&info);
+  for (int i = 0; i < 2 * EACH; i++) end_offer(&offers[i]);
+  end_offer(&alone);
+  end_ask(&a);
+  free(offers);
+  rv_store_unref(w.store);
+}
+
 static void changing_the_limiter_looks_at_those_who_wait(void **state)
 {
   (void)state;
@@ -343,6 +414,7 @@ int main(void)
       cmocka_unit_test(a_sample_stops_when_its_chunks_reach_the_bytes),
       cmocka_unit_test(closing_ends_every_wait_once),
       cmocka_unit_test(what_is_waited_for_is_said_in_numbers),
+      cmocka_unit_test(what_a_call_has_waiting_is_shown_as_one),
       cmocka_unit_test(changing_the_limiter_looks_at_those_who_wait),
       cmocka_unit_test(a_reset_leaves_those_who_wait_and_makes_room_for_them),
       cmocka_unit_test(completions_are_not_called_inside_one_another),

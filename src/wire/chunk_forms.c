@@ -143,6 +143,12 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
 
 /* ---- one form by itself ---- */
 
+/* Of one that has a single column. */
+static size_t row_bytes_of(const rv_chunk *chunk)
+{
+  return chunk->lanes[0].row_bytes * (size_t)rv_chunk_num_rows(chunk, 0);
+}
+
 rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
 {
   const uint8_t *wire = NULL;
@@ -157,6 +163,12 @@ rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
         "chunk %llu, of which others are to have the form, must be one tensor that is not compressed, behind its key and "
         "its range",
         (unsigned long long)chunk->meta.key);
+  size_t besides = rest.size - row_bytes_of(chunk);
+  if (besides > RV_CHUNK_FORM_BESIDES)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %d are "
+                   "possible: send items of such chunks by themselves",
+                   (unsigned long long)chunk->meta.key, besides, RV_CHUNK_FORM_BESIDES);
   *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size};
   return RV_OK;
 }
@@ -183,7 +195,7 @@ rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart
 {
   const rv_lane *lane = &form->model->lanes[0];
   const uint8_t *wire = NULL;
-  size_t size = 0, row_bytes = lane->row_bytes * (size_t)rv_chunk_num_rows(form->model, 0);
+  size_t size = 0, row_bytes = row_bytes_of(form->model);
   rv_chunk_wire(form->model, &wire, &size);
   const uint8_t *fixed = wire + (size - form->fixed_bytes);
   size_t before = row_bytes == 0 ? form->fixed_bytes : (size_t)(lane->base - fixed);

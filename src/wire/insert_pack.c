@@ -82,6 +82,11 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
                    RV_PACK_CHUNKS_MAX);
   rv_code code = rv_wire_item_parse_in(&pack->room, found.item, &pack->item, err);
   if (code != RV_OK) return code;
+  if (pack->item.total_slices > RV_PACK_SLICES_MAX || pack->item.num_columns > RV_PACK_SLICES_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "a pack of items with %u columns and %u slices each; at most %d of either are possible: send such items by "
+                   "themselves",
+                   pack->item.num_columns, pack->item.total_slices, RV_PACK_SLICES_MAX);
   pack->first_sequence = pack->item.sequence;
   pack->keys = found.keys.data;
   pack->priorities = found.priorities.data;
@@ -94,6 +99,8 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   pack->num_chunks = found.num_chunks;
   code = read_chunks(pack, message, err);
   if (code == RV_OK) code = place_slices(pack, err);
+  pack->item_bytes = pack->item.total_slices * sizeof(rv_slice) + pack->item.num_columns * sizeof(rv_trajectory_column);
+  for (size_t i = 0; i < pack->num_chunks && code == RV_OK; i++) pack->item_bytes += rv_chunk_memory(pack->chunks[i]);
   pack->count = 1 + found.keys.size / sizeof(uint64_t);
   return code;
 }

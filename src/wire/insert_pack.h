@@ -10,8 +10,9 @@
 #include "wire/messages.h"
 
 enum {
-  RV_INSERT_PACK = 1000,  /* its field in InsertStreamRequest */
-  RV_PACK_CHUNKS_MAX = 64 /* of one item */
+  RV_INSERT_PACK = 1000,   /* its field in InsertStreamRequest */
+  RV_PACK_CHUNKS_MAX = 64, /* of one item */
+  RV_PACK_SLICES_MAX = 256 /* of one item, and columns: the further ones have as many without a byte for them */
 };
 
 /* Fields of PackedItems. */
@@ -29,7 +30,8 @@ typedef struct rv_insert_pack {
   rv_wire_item item;  /* the one that was taken last; its arrays are in `room` */
   rv_chunk **chunks;  /* its own, num_chunks; one reference each, or NULL */
   size_t num_chunks, found;
-  bool apart; /* their bytes may have to move */
+  size_t item_bytes; /* what an item takes, however few bytes it came in */
+  bool apart;        /* their bytes may have to move */
   /* what follows is the pack's own */
   rv_item_room room;
   rv_chunk_form *forms; /* num_chunks, in one block with `chunks` and `chunk_of` */
@@ -41,7 +43,8 @@ typedef struct rv_insert_pack {
 } rv_insert_pack;
 
 /* Reads the first item and its chunks; what lies in `message` stays there. RV_INVALID_ARGUMENT: arrays that do not belong together, an
- * item that names another chunk, chunks of which others cannot have the form (rv_chunk_form_init). `apart`: as in rv_chunk_form_next. */
+ * item that names another chunk or has too many slices or columns, chunks of which others cannot have the form (rv_chunk_form_init).
+ * `apart`: as in rv_chunk_form_next. */
 rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, rv_error *err);
 void rv_insert_pack_fini(rv_insert_pack *pack); /* again is fine; so is one that is all zeros */
 /* Takes the next item, there being one. Numbers of items follow each other from the first one's. */

@@ -58,7 +58,7 @@ static rv_table_info full_info(rv_waiting_caller *waiting, const rv_spec *specs)
                         .running_ns = 5000001,
                         .waiting_for_inserts_ns = 999,
                         .waiting = waiting,
-                        .num_waiting = 2,
+                        .num_waiting = 3,
                         .num_waiting_inserts = 1,
                         .num_waiting_samples = 300,
                         .min_priority = 0,
@@ -77,6 +77,7 @@ static void table_info_comes_back_whole(void **state)
                                   .remaining_ns = INT64_MAX,
                                   .wanted = 1,
                                   .peer = "ipv4:127.0.0.1:4711"},
+                                 {.id = 6, .is_change = true, .reason = RV_WAIT_JOURNAL, .remaining_ns = INT64_MAX, .wanted = 1},
                                  {.id = 5, .reason = RV_WAIT_MIN_SIZE, .waiting_ns = 1, .remaining_ns = 0, .wanted = 256}};
   const int64_t shape[] = {-1, 4};
   const rv_spec spec = {"obs", RV_FLOAT32, 2, shape};
@@ -110,8 +111,9 @@ static void table_info_comes_back_whole(void **state)
   assert_true(b->inserts == 18 && b->samples == 36 && b->deletes == 1 && b->updates == 9);
   assert_true(b->inserts_per_second == 1.5 && b->samples_per_second == 3 && b->memory_bytes == 123456);
   assert_true(b->running_ns == 5000001 && b->sampling_ns == 0 && b->waiting_for_inserts_ns == 999);
-  assert_int_equal(b->num_waiting, 2);
-  for (int i = 0; i < 2; i++) {
+  assert_int_equal(b->num_waiting, 3);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(b->waiting[i].is_change, waiting[i].is_change);
     assert_true(b->waiting[i].id == waiting[i].id && b->waiting[i].is_insert == waiting[i].is_insert);
     assert_true(b->waiting[i].reason == waiting[i].reason && b->waiting[i].waiting_ns == waiting[i].waiting_ns);
     assert_true(b->waiting[i].remaining_ns == waiting[i].remaining_ns && b->waiting[i].wanted == waiting[i].wanted);

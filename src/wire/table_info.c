@@ -92,6 +92,7 @@ static rv_code parse_caller(rv_span message, rv_waiting_caller *out, rv_error *e
     if (rv_field_is(&field, 5, RV_WIRE_VARINT)) out->remaining_ns = (int64_t)field.value;
     if (rv_field_is(&field, 6, RV_WIRE_VARINT)) out->wanted = (int64_t)field.value;
     if (rv_field_is(&field, 7, RV_WIRE_BYTES)) peer = field.bytes;
+    if (rv_field_is(&field, 8, RV_WIRE_VARINT)) out->is_change = field.value != 0;
   }
   if (reader.broken) return rv_fail_parse(err, "TableInfo");
   rv_code code = rv_check_text(peer, "the peer of a waiting caller", err);
@@ -220,6 +221,7 @@ static void put_waiting(rv_writer_buf *out, const rv_waiting_caller *caller)
   if (caller->remaining_ns != INT64_MAX) rv_put_varint_always(out, 5, (uint64_t)caller->remaining_ns);
   rv_put_varint(out, 6, (uint64_t)caller->wanted);
   rv_put_string(out, 7, caller->peer);
+  rv_put_varint(out, 8, caller->is_change);
   rv_put_close(out, mark);
 }
 

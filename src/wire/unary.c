@@ -7,6 +7,8 @@
 
 /* ---- MutatePriorities ---- */
 
+enum { UPDATE_BYTES_MAX = 4096 }; /* a key and a priority take 20 */
+
 static bool parse_update(rv_span message, rv_key_priority *out)
 {
   rv_reader reader;
@@ -18,6 +20,34 @@ static bool parse_update(rv_span message, rv_key_priority *out)
     if (rv_field_is(&field, 2, RV_WIRE_FIXED64)) out->priority = rv_field_double(&field);
   }
   return !reader.broken;
+}
+
+void rv_mutate_reader_init(rv_mutate_reader *reader, rv_span message)
+{
+  *reader = (rv_mutate_reader){0};
+  rv_reader_init(&reader->reader, message);
+}
+
+rv_mutate_kind rv_mutate_reader_next(rv_mutate_reader *self, rv_key_priority *out)
+{
+  if (self->in_deletes) {
+    self->in_deletes = rv_field_next_value(&self->reader, &self->field, RV_WIRE_VARINT, &self->in_field, &out->key);
+    if (self->in_deletes) return RV_MUTATE_DELETE;
+  }
+  if (!rv_reader_next(&self->reader, &self->field)) return RV_MUTATE_END;
+  if (rv_field_is(&self->field, 1, RV_WIRE_BYTES)) self->table = self->field.bytes;
+  self->in_deletes = self->field.number == 3;
+  self->in_field = 0;
+  if (!rv_field_is(&self->field, 2, RV_WIRE_BYTES)) return RV_MUTATE_NOTHING;
+  if (self->field.bytes.size <= UPDATE_BYTES_MAX && parse_update(self->field.bytes, out)) return RV_MUTATE_UPDATE;
+  self->reader.broken = true;
+  return RV_MUTATE_END;
+}
+
+rv_code rv_mutate_reader_check(const rv_mutate_reader *reader, rv_error *err)
+{
+  if (reader->reader.broken) return rv_fail_parse(err, "MutatePrioritiesRequest");
+  return rv_check_text(reader->table, "the table name of a mutation", err);
 }
 
 static rv_code make_room(rv_mutate_request *out, size_t updates, size_t deletes, rv_error *err)
@@ -103,10 +133,20 @@ rv_code rv_mutate_response_parse(rv_span message, uint64_t *unknown, size_t capa
   return RV_OK;
 }
 
-void rv_mutate_response_serialize(rv_writer_buf *out, const uint64_t *unknown, size_t num_unknown)
+void rv_mutate_response_put_unknown(rv_writer_buf *out, const uint64_t *unknown, size_t num_unknown)
 {
   rv_put_packed(out, 1000, unknown, num_unknown);
+}
+
+void rv_mutate_response_put_end(rv_writer_buf *out)
+{
   rv_put_varint(out, 1001, 1);
+}
+
+void rv_mutate_response_serialize(rv_writer_buf *out, const uint64_t *unknown, size_t num_unknown)
+{
+  rv_mutate_response_put_unknown(out, unknown, num_unknown);
+  rv_mutate_response_put_end(out);
 }
 
 /* ---- Reset, InitializeConnection, Checkpoint ---- */

@@ -17,8 +17,25 @@ rv_code rv_mutate_request_parse(rv_span message, rv_mutate_request *out, rv_erro
 void rv_mutate_request_fini(rv_mutate_request *request);
 void rv_mutate_request_serialize(rv_writer_buf *out, const char *table, const rv_key_priority *updates, size_t num_updates,
                                  const uint64_t *deletes, size_t num_deletes);
+/* The same, change by change: what it takes does not grow with the message, whose bytes it reads where they are. */
+typedef enum rv_mutate_kind { RV_MUTATE_END, RV_MUTATE_NOTHING, RV_MUTATE_DELETE, RV_MUTATE_UPDATE } rv_mutate_kind;
+typedef struct rv_mutate_reader {
+  rv_reader reader;
+  rv_field field;
+  size_t in_field; /* where in a field of deletes */
+  bool in_deletes;
+  rv_span table; /* as far as it has come */
+} rv_mutate_reader;
+void rv_mutate_reader_init(rv_mutate_reader *reader, rv_span message);
+/* The next one, *out: its key and, of an update, the priority. RV_MUTATE_NOTHING: a field that is none. RV_MUTATE_END at the end, where
+ * rv_mutate_reader_check says whether the message was right. */
+rv_mutate_kind rv_mutate_reader_next(rv_mutate_reader *reader, rv_key_priority *out);
+rv_code rv_mutate_reader_check(const rv_mutate_reader *reader, rv_error *err);
 /* Response, extension 1000: keys that were not in the table; 1001 true: the server reports them. */
 rv_code rv_mutate_response_parse(rv_span message, uint64_t *unknown, size_t capacity, size_t *num_unknown, rv_error *err);
+/* In parts: so many of them at a time, and at the end that they are complete. */
+void rv_mutate_response_put_unknown(rv_writer_buf *out, const uint64_t *unknown, size_t num_unknown);
+void rv_mutate_response_put_end(rv_writer_buf *out);
 void rv_mutate_response_serialize(rv_writer_buf *out, const uint64_t *unknown, size_t num_unknown);
 
 rv_code rv_reset_request_parse(rv_span message, rv_span *table, rv_error *err);

@@ -240,12 +240,12 @@ static void forward(forward_world *world, int ms)
   atomic_fetch_add(&world->by_ns, (long long)ms * 1000000);
 }
 
-static rv_client *client_with_clock(fixture *f, forward_world *world)
+static rv_client *client_with(fixture *f, forward_world *world, int64_t (*clock)(void *context))
 {
   rv_error err;
   rv_env_default(&world->real);
   atomic_init(&world->by_ns, 0);
-  const rv_env env = {.size = sizeof env, .context = world, .monotonic_ns = forward_clock};
+  const rv_env env = {.size = sizeof env, .context = world, .monotonic_ns = clock};
   rv_client_config config = {.size = sizeof config, .env = &env, .peer_timeout_ms = -1};
   if (f->way == IN_PROCESS)
     config.store = f->store;
@@ -254,6 +254,11 @@ static rv_client *client_with_clock(fixture *f, forward_world *world)
   rv_client *client;
   assert_ok(rv_client_new(&config, &client, &err));
   return client;
+}
+
+static rv_client *client_with_clock(fixture *f, forward_world *world)
+{
+  return client_with(f, world, forward_clock);
 }
 
 static void let_items_go_after_one_sample(fixture *f)
@@ -335,6 +340,64 @@ TEST(a_row_goes_over_to_what_others_have_changed_and_loses_nothing)
   rv_client_free(a);
 }
 
+/* A caller's wait in which nothing comes until half a second has passed by the client's clock, and then what the own request of the
+ * waiting batch is there for. */
+typedef struct dry_spell {
+  fixture *f;
+  forward_world *world;
+  int asked;
+} dry_spell;
+
+static void let_half_a_second_pass(void *context)
+{
+  dry_spell *spell = context;
+  forward(spell->world, 600);
+}
+
+static bool end_the_spell(void *context)
+{
+  dry_spell *spell = context;
+  if (spell->asked++ == 0)
+    forward(spell->world, 100); /* it is asked again, later than this wait lasts */
+  else if (spell->asked == 2)
+    add_values(spell->f->client, "replay", B);
+  return false;
+}
+
+static int64_t standing_clock(void *context)
+{
+  forward_world *world = context;
+  return 1000000000 + atomic_load(&world->by_ns);
+}
+
+TEST(a_row_goes_on_after_a_wait_in_which_nothing_came)
+{
+  static forward_world world; /* the client's thread may outlive a failed test */
+  rv_error err;
+  rv_table *table;
+  rv_client *a = client_with(f, &world, standing_clock);
+  assert_ok(rv_store_find(f->store, "replay", strlen("replay"), &table, &err));
+  for (int round = 0; round < 3; round++) {
+    add_values(f->client, "replay", 8);
+    draw_many(a, "replay");
+    usleep(20000); /* what is on its way comes, so that it ends with a whole batch */
+    assert_ok(rv_table_reset(table, &err));
+    dry_spell spell = {.f = f, .world = &world};
+    rv_wait wait = {
+        .timeout_ms = RV_FOREVER, .context = &spell, .blocking = let_half_a_second_pass, .interrupted = end_the_spell};
+    while (spell.asked < 2) {
+      rv_batch *batch;
+      assert_ok(rv_client_sample_batch(a, "replay", B, RV_UNEQUAL_ERROR, &wait, &batch, &err));
+      rv_batch_free(batch);
+    }
+    for (int n = 0; n < 300; n++) {
+      rv_batch_free(draw(a, "replay"));
+      atomic_fetch_add(&world.by_ns, 6); /* an average that lost half a second comes by -1 this way, and stays there */
+    }
+  }
+  rv_client_free(a);
+}
+
 TEST(a_server_that_comes_again_with_a_queue_is_not_drawn_ahead_of)
 {
   enum { N = 900 };
@@ -380,6 +443,7 @@ int main(void)
       EVERY_WAY(a_row_that_comes_to_wait_can_be_cancelled),
       EVERY_WAY(a_row_that_begins_anew_begins_with_what_others_have_changed),
       EVERY_WAY(a_row_goes_over_to_what_others_have_changed_and_loses_nothing),
+      EVERY_WAY(a_row_goes_on_after_a_wait_in_which_nothing_came),
       EVERY_WAY(a_server_that_comes_again_with_a_queue_is_not_drawn_ahead_of),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,29 @@ TEST(unequal_lengths_are_padded)
   rv_batch_free(batch);
 }
 
+TEST(rows_of_different_shapes_are_padded_in_each_dimension)
+{
+  rv_error err;
+  static const int64_t shapes[2][2] = {{2, 1}, {1, 3}};
+  static const float values[2][3] = {{1, 2}, {3, 4, 5}};
+  static const float padded[2][6] = {{1, 0, 0, 2, 0, 0}, {3, 4, 5, 0, 0, 0}};
+  for (int kind = 0; kind < 2; kind++) {
+    rv_tensor row = {.dtype = RV_FLOAT32, .rank = 2, .shape = shapes[kind], .data = values[kind]};
+    assert_ok(rv_client_add(f->client, "replay", &row, 1, 1.0, NULL, &long_enough, &err));
+  }
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "replay", 40, RV_UNEQUAL_PAD, &long_enough, &batch, &err));
+  rv_sample_column column;
+  assert_ok(rv_batch_column(batch, 0, &column, &err)); /* of both kinds, but for one chance in 2^39 */
+  assert_int_equal(column.shape[0], 2);
+  assert_int_equal(column.shape[1], 3);
+  float data[40][6];
+  assert_int_equal(column.bytes, sizeof data);
+  assert_ok(rv_batch_gather(batch, 0, data, sizeof data, &err));
+  for (int i = 0; i < 40; i++) assert_memory_equal(data[i], padded[data[i][0] > 1], sizeof data[i]);
+  rv_batch_free(batch);
+}
+
 TEST(unequal_items_can_be_read_one_by_one)
 {
   rv_error err;
@@ -322,6 +345,7 @@ int main(void)
                                      EVERY_WAY(a_batch_that_must_not_wait_takes_what_is_there),
                                      EVERY_WAY(unequal_lengths_are_found_before_anything_is_counted),
                                      EVERY_WAY(unequal_lengths_are_padded),
+                                     EVERY_WAY(rows_of_different_shapes_are_padded_in_each_dimension),
                                      EVERY_WAY(unequal_items_can_be_read_one_by_one),
                                      EVERY_WAY(items_without_rows_can_be_sampled),
                                      EVERY_WAY(batch_sizes_out_of_range_are_refused),

@@ -3,6 +3,8 @@
 
 #include <sys/wait.h>
 
+#include "reverie/writer.h"
+
 #define REMOTE_TEST(name)                                                                                                        \
   static void name##_body(fixture *f);                                                                                           \
   static void name##_over_loopback(void **state)                                                                                 \
@@ -113,6 +115,81 @@ REMOTE_TEST(another_server_with_another_signature_is_believed)
   assert_ok(rv_client_sample_batch(f->client, "signed", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
   rv_batch_free(batch);
   assert_ok(add_value(f->client, "signed", 1, 1.0, NULL, &long_enough, &err));
+}
+
+/* The server goes, and one comes whose tables "signed" has columns of the same form that are called otherwise. */
+static void change_names(fixture *f)
+{
+  static const int64_t three[] = {3};
+  static const rv_spec specs[] = {{.name = "next_obs", .dtype = RV_FLOAT32, .rank = 1, .shape = three},
+                                  {.name = "reward", .dtype = RV_INT64, .rank = 0}};
+  static const rv_signature signature = {.specs = specs, .num_specs = 2};
+  rv_error err;
+  stop_server(f);
+  rv_store_unref(f->store);
+  rv_table_config tables[] = {rv_table_config_default("signed", 1000), rv_table_config_default("replay", 1000)};
+  tables[0].signature = &signature;
+  rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = 2};
+  assert_ok(rv_store_new(&config, &f->store, &err));
+  start_server(f);
+  assert_ok(rv_client_reset(f->client, "replay", &long_enough, &err)); /* the new connection is there */
+}
+
+static rv_code write_signed(rv_writer *writer, rv_error *err)
+{
+  static const int64_t three[] = {3};
+  static const float obs[3];
+  static const int64_t action;
+  const rv_cell cells[] = {{.column = 0, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = three, .data = obs}},
+                           {.column = 1, .value = {.dtype = RV_INT64, .data = &action}}};
+  rv_code code = rv_writer_append(writer, cells, 2, false, err);
+  if (code != RV_OK) return code;
+  int64_t last = rv_writer_num_rows(writer) - 1;
+  const rv_run runs[] = {{.column = 0, .count = 1, .first = last, .stride = 1},
+                         {.column = 1, .count = 1, .first = last, .stride = 1}};
+  const rv_item_column columns[] = {{.runs = &runs[0], .num_runs = 1, .squeeze = true, .name = "obs"},
+                                    {.runs = &runs[1], .num_runs = 1, .squeeze = true, .name = "action"}};
+  code = rv_writer_create_item(writer, "signed", 1.0, columns, 2, NULL, err);
+  return code == RV_OK ? rv_writer_flush(writer, 0, &long_enough, err) : code;
+}
+
+REMOTE_TEST(a_writer_compares_its_names_with_those_of_the_next_server)
+{
+  rv_error err;
+  const rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 4};
+  rv_writer *writer;
+  assert_ok(rv_writer_new(f->client, &config, &writer, &err));
+  assert_ok(rv_writer_wait_ready(writer, &long_enough, &err));
+  assert_ok(write_signed(writer, &err));
+  change_names(f);
+  assert_code(write_signed(writer, &err), RV_INVALID_ARGUMENT);
+  assert_says("is called \"obs\", the table's signature calls it \"next_obs\"");
+  assert_int_equal(table_size(f, "signed"), 0);
+  rv_writer_discard_failed(writer);
+  assert_code(write_signed(writer, &err), RV_INVALID_ARGUMENT);
+  rv_writer_free(writer);
+}
+
+REMOTE_TEST(a_listing_does_not_go_on_at_a_server_that_counts_anew)
+{
+  rv_error err;
+  rv_item_info page[3];
+  size_t count;
+  uint64_t cursor = 0;
+  add_values(f->client, "replay", 8);
+  assert_ok(rv_client_items(f->client, "replay", &cursor, page, 3, &count, &long_enough, &err));
+  assert_int_equal(count, 3);
+  stop_server(f);
+  start_server(f); /* the same store, which goes on counting */
+  assert_ok(rv_client_items(f->client, "replay", &cursor, page, 3, &count, &long_enough, &err));
+  assert_int_equal(count, 3);
+  stop_server(f);
+  rv_store_unref(f->store);
+  new_store(f);
+  start_server(f);
+  add_values(f->client, "replay", 8);
+  assert_code(rv_client_items(f->client, "replay", &cursor, page, 3, &count, &long_enough, &err), RV_ABORTED);
+  assert_says("list again from the start");
 }
 
 typedef struct waiting_call {
@@ -260,6 +337,8 @@ int main(void)
                                      EVERY_REMOTE_WAY(every_verb_goes_on_when_the_server_is_back),
                                      EVERY_REMOTE_WAY(a_sampler_goes_on_when_the_server_is_back),
                                      EVERY_REMOTE_WAY(another_server_with_another_signature_is_believed),
+                                     EVERY_REMOTE_WAY(a_writer_compares_its_names_with_those_of_the_next_server),
+                                     EVERY_REMOTE_WAY(a_listing_does_not_go_on_at_a_server_that_counts_anew),
                                      EVERY_REMOTE_WAY(a_waiting_batch_survives_a_restart),
                                      EVERY_REMOTE_WAY(a_waiting_add_goes_on_at_the_next_server),
                                      EVERY_REMOTE_WAY(a_waiting_add_goes_on_at_the_next_server_of_the_same_store),

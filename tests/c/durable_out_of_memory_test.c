@@ -1,6 +1,7 @@
 /* A server with a journal, or with checkpoints alone, while each allocation of its own, of the journal's, the saver's and the client's
  * fails in turn: through rows, a writer's items, changes, samples, a reset, a checkpoint, an end and a recovery. What was confirmed is
  * there after a kill as soon as the mode promises it, and once; what was confirmed to be gone is not. */
+#include "support/held_port.h"
 #include "support/lives.h"
 
 #include "persist/journal_testing.h"
@@ -25,7 +26,7 @@ typedef struct life {
   journaled j;
   rv_server *server;
   rv_client *client;
-  uint16_t port;
+  held_port held;
   /* what was confirmed, of table "t" */
   expected items[MOST];
   size_t count;
@@ -50,11 +51,9 @@ static rv_code open_store(const life *l, const disk *d, journaled *out, rv_error
 
 static rv_code serve(life *l, rv_error *err)
 {
-  char address[32];
-  const char *addresses[] = {address};
+  const char *addresses[] = {l->held.address};
   const rv_grant grant = {.rights = RV_RIGHT_READ | RV_RIGHT_INSERT | RV_RIGHT_UPDATE | RV_RIGHT_ADMIN};
   const rv_identity identity = {.name = "whoever writes", .token = token, .grants = &grant, .num_grants = 1};
-  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)l->port);
   const rv_server_config config = {.size = sizeof config,
                                    .store = l->j.store,
                                    .addresses = addresses,
@@ -261,12 +260,10 @@ static void live(life *l)
 static void begin(life *l, fixture *f, rv_journal_mode mode)
 {
   *l = (life){.mode = mode, .d = disk_of(f, "first")};
+  held_port_open(&l->held);
   OK(open_store(l, &l->d, &l->j, error));
   OK(serve(l, error));
-  l->port = rv_server_port(l->server, 0);
-  char address[32];
-  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)l->port);
-  const rv_client_config config = {.size = sizeof config, .address = address, .token = token};
+  const rv_client_config config = {.size = sizeof config, .address = l->held.address, .token = token};
   OK(rv_client_new(&config, &l->client, error));
 }
 
@@ -279,6 +276,7 @@ static void end(life *l)
   OK(open_store(l, &l->d, &l->j, error));
   what_was_confirmed_is_there(l, l->j.store);
   close_all(&l->j);
+  held_port_close(&l->held);
   snprintf(command, sizeof command, "rm -rf %s", l->d.dir);
   assert_int_equal(system(command), 0);
   disk_fini(&l->d);

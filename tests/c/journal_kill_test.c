@@ -1,7 +1,6 @@
 /* A server that is killed again and again while a writer of the C library sends to it: what flush said is in, is in, once.
  *
  * RV_TEST_KILLS: how often (default 6); RV_TEST_SEED. The server is this very program, started anew with other arguments. */
-#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -13,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +20,7 @@
 
 #include "base/random.h"
 #include "reverie/reverie.h"
+#include "support/held_port.h"
 
 enum { MAX_ITEMS = 1 << 20, PAGE = 1000, KEYS_BEFORE_KILL = 50 };
 
@@ -67,8 +66,8 @@ static int serve(const char *dir, const char *address)
 }
 
 typedef struct victim {
-  char dir[64], address[64];
-  int port; /* bound here, too: nobody else is given it while the server is dead */
+  char dir[64];
+  held_port held;
   pid_t process;
 } victim;
 
@@ -78,7 +77,7 @@ static void start(victim *v)
 {
   int ready[2];
   char sign;
-  char *arguments[] = {program, "serve", v->dir, v->address, NULL};
+  char *arguments[] = {program, "serve", v->dir, v->held.address, NULL};
   assert_int_equal(pipe(ready), 0);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -97,18 +96,6 @@ static void end(victim *v)
   int status;
   kill(v->process, SIGKILL);
   assert_int_equal(waitpid(v->process, &status, 0), v->process);
-}
-
-static void choose_address(victim *v)
-{
-  struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof any;
-  const int on = 1;
-  v->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  assert_int_equal(setsockopt(v->port, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
-  assert_int_equal(bind(v->port, (struct sockaddr *)&any, size), 0);
-  assert_int_equal(getsockname(v->port, (struct sockaddr *)&any, &size), 0);
-  snprintf(v->address, sizeof v->address, "127.0.0.1:%d", ntohs(any.sin_port));
 }
 
 /* ---- the writer ---- */
@@ -181,11 +168,11 @@ static void what_was_confirmed_is_there_once_however_often_the_server_is_killed(
   rv_random_init(&moments, seed);
   victim v = {.dir = "/tmp/rv_kill.XXXXXX"};
   assert_non_null(mkdtemp(v.dir));
-  choose_address(&v);
+  held_port_open(&v.held);
   start(&v);
   writing w = {.keys = malloc(MAX_ITEMS * sizeof *w.keys)};
   uint64_t *there = malloc(MAX_ITEMS * sizeof *there);
-  rv_client_config config = {.size = sizeof config, .address = v.address};
+  rv_client_config config = {.size = sizeof config, .address = v.held.address};
   rv_random_init(&w.random, seed + 1);
   must(rv_client_new(&config, &w.client, &err), &err);
   pthread_t thread;
@@ -208,7 +195,7 @@ static void what_was_confirmed_is_there_once_however_often_the_server_is_killed(
   assert_memory_equal(there, w.keys, n * sizeof *there);
   rv_client_free(w.client);
   end(&v);
-  close(v.port);
+  held_port_close(&v.held);
   char command[128];
   snprintf(command, sizeof command, "rm -rf %s", v.dir);
   assert_int_equal(system(command), 0);

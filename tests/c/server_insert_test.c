@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "store/memory.h"
 #include "support/place.h"
 #include "support/rig.h"
 
@@ -339,6 +340,67 @@ static void inserts_without_a_client_are_bounded_too(void **state)
   rig_stop(&small);
 }
 
+enum { KEPT_ROWS = 1 << 18 }; /* a chunk of 1 MiB */
+
+/* Inserts an item over a large chunk, which goes again, and is kept for more; then one over `chunk`, which waits. */
+static test_stream *keep_and_wait(test_rig *at, test_peer *with, uint64_t chunk)
+{
+  test_stream *call = stream_open(with, INSERT, NULL, 0);
+  rv_writer_buf body;
+  const uint64_t kept[] = {1, 2};
+  uint64_t key;
+  size_t unknown;
+  rv_writer_buf_init(&body);
+  put_chunk(&body, 1, 0, KEPT_ROWS, 0);
+  put_item(&body, 1, (item_options){.table = "q", .chunk = 1});
+  put_keep(&body, kept, 1);
+  stream_send(call, &body);
+  expect_keys(call, &key, 1);
+  rv_writer_buf_init(&body);
+  put_chunk(&body, 2, 0, 1, 0);
+  put_item(&body, 2, (item_options){.table = "q", .chunk = 2});
+  put_item(&body, 3, (item_options){.table = "q", .chunk = chunk});
+  put_keep(&body, kept, 2);
+  stream_send(call, &body);
+  expect_keys(call, &key, 1);
+  rig_wait_for_waiting(at, "q", 1, 0);
+  assert_int_equal(rv_table_mutate(rig_find(at, "q"), NULL, 0, &(uint64_t){1}, 1, NULL, &unknown, NULL), RV_OK);
+  assert_int_equal(unknown, 0);
+  return call;
+}
+
+static void what_a_client_that_has_gone_kept_for_items_to_come_goes_with_it(void **state)
+{
+  (void)state;
+  const rv_memory *memory = rv_store_memory(rig.store);
+  size_t before = rv_memory_used(memory);
+  rv_buf *response = NULL;
+  test_stream *call = keep_and_wait(&rig, &peer, 2);
+  assert_true(rv_memory_used(memory) >= before + KEPT_ROWS * sizeof(int32_t));
+  stream_free(call);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  assert_int_equal(unary(&peer, SERVER_INFO, &body, &response, NULL), RV_OK); /* which the server has heard after that */
+  rv_buf_unref(response);
+  assert_true(rv_memory_used(memory) < before + KEPT_ROWS * sizeof(int32_t));
+  rig_wait_for_waiting(&rig, "q", 1, 0); /* while its item waits on */
+}
+
+static void inserts_without_a_client_count_with_the_chunks_that_they_hold(void **state)
+{
+  (void)state;
+  test_rig small;
+  test_peer own;
+  rv_table_config table = place_queue("q", 2);
+  rig_start_with(&small, &table, 1, (rv_server_config){.max_orphan_bytes = KEPT_ROWS});
+  peer_open(&own, small.address);
+  stream_free(keep_and_wait(&small, &own, 1));
+  rig_wait_for_waiting(&small, "q", 0, 0);
+  assert_int_equal(rig_size(&small, "q"), 1);
+  peer_close(&own);
+  rig_stop(&small);
+}
+
 static void the_rest_of_a_message_goes_in_after_its_client_has_gone(void **state)
 {
   (void)state;
@@ -429,6 +491,8 @@ int main(void)
       TEST(blocked_inserts_of_a_reverb_client_that_has_gone_still_happen),
       TEST(blocked_inserts_of_a_reverie_writer_that_has_gone_are_cancelled),
       TEST(inserts_without_a_client_are_bounded_too),
+      TEST(what_a_client_that_has_gone_kept_for_items_to_come_goes_with_it),
+      cmocka_unit_test(inserts_without_a_client_count_with_the_chunks_that_they_hold),
       TEST(the_rest_of_a_message_goes_in_after_its_client_has_gone),
       TEST(what_waits_of_one_stream_is_bounded),
       TEST(a_refused_item_of_a_reverie_writer_does_not_end_the_stream),

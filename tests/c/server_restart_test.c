@@ -142,13 +142,13 @@ static void append_pair(rv_writer *writer, int32_t number, float real)
 }
 
 /* With other tables, of which the last one shows the client that it is another. */
-static void put_another_server(test_place *place, const rv_table_config *tables, size_t num_tables, uint16_t port)
+static void put_another_server(test_place *place, const rv_table_config *tables, size_t num_tables)
 {
   rv_server_free(place->server);
   rv_store_unref(place->store);
   rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = num_tables};
   OK(rv_store_new(&config, &place->store, error));
-  place_serve(place, port);
+  place_serve(place);
   uint64_t cursor = 0;
   rv_item_info none;
   size_t count;
@@ -168,7 +168,6 @@ static void meet_another_server(int first)
   before[1].sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
   test_place place;
   place_open(&place, true, before, 2);
-  uint16_t port = rv_server_port(place.server, 0);
   rv_writer *writers[2] = {place_writer(&place, (rv_writer_config){0}), place_writer(&place, (rv_writer_config){0})};
   OK(rv_writer_wait_ready(writers[0], NULL, error));
   OK(rv_writer_wait_ready(writers[1], NULL, error));
@@ -179,7 +178,7 @@ static void meet_another_server(int first)
   FAILS(RV_INVALID_ARGUMENT, "\"weighted\"", item_of_last(writers[0], "weighted", 0, -1, error));
   FAILS(RV_NOT_FOUND, "\"b\"", item_of_last(writers[0], "b", 0, 1, error));
 
-  put_another_server(&place, after, 3, port);
+  put_another_server(&place, after, 3);
   for (int i = first; i < first + 3; i++) {
     rv_writer *writer = i % 3 < 2 ? writers[i % 3] : place_writer(&place, (rv_writer_config){0});
     append_pair(writer, 2, 1.5F);
@@ -209,7 +208,6 @@ static void a_priority_that_the_server_before_forbade_is_taken_in_a_step_of_tran
   table.sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
   test_place place;
   place_open(&place, true, &table, 1);
-  uint16_t port = rv_server_port(place.server, 0);
   const float values[] = {1, 2};
   const int64_t shape[] = {2};
   const rv_tensor step = {.dtype = RV_FLOAT32, .rank = 1, .shape = shape, .data = values};
@@ -223,7 +221,7 @@ static void a_priority_that_the_server_before_forbade_is_taken_in_a_step_of_tran
   FAILS(RV_INVALID_ARGUMENT, "environment 1", rv_transitions_add(writer, &step, 1, negative, NULL, NULL, error));
 
   table.sampler = (rv_selector_config){.kind = RV_SELECTOR_FIFO};
-  put_another_server(&place, &table, 1, port);
+  put_another_server(&place, &table, 1);
   OK(rv_transitions_add(writer, &step, 1, negative, NULL, NULL, error));
   OK(rv_transitions_flush(writer, NULL, error));
   assert_int_equal(place_size(&place, "t"), 2);

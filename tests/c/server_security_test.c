@@ -155,7 +155,8 @@ static void what_was_not_granted_is_refused_by_name(void **state)
 }
 
 static const rv_metadata as_actor = {"authorization", "Bearer token-of-the-actors"},
-                         as_learner = {"authorization", "Bearer token-of-the-learner"};
+                         as_learner = {"authorization", "Bearer token-of-the-learner"},
+                         as_admin = {"authorization", "Bearer token-of-the-admin"};
 
 static void an_identity_has_so_many_calls_open_and_no_more(void **state)
 {
@@ -189,6 +190,40 @@ static void an_identity_has_so_many_calls_open_and_no_more(void **state)
   rv_client_free(actor);
   peer_close(&peer);
   peer_close(&other);
+  close_server(&s);
+}
+
+/* With the same identities and one more, as a file that is read again has them. */
+static void calls_that_are_open_count_on_when_identities_are_set_again(void **state)
+{
+  (void)state;
+  const rv_grant all[] = {{NULL, RV_RIGHT_READ | RV_RIGHT_UPDATE}};
+  const rv_identity again[] = {{.name = "new", .token = "token-of-the-new-ones", .grants = all, .num_grants = 1},
+                               {.name = "learner", .token = learner_token, .grants = all, .num_grants = 1}};
+  secured s;
+  test_peer peer;
+  test_stream *open[MOST_STREAMS];
+  rv_error err;
+  open_with_tokens(&s);
+  peer_open(&peer, s.f.address);
+  for (int i = 0; i < MOST_STREAMS; i++) {
+    open[i] = stream_open(&peer, SAMPLE, &as_learner, 1);
+    ask_samples(open[i], "five", 1, -1);
+  }
+  wait_for_waiting(&s.f, "five", 0, MOST_STREAMS);
+  for (int i = 0; i < 2; i++) {
+    assert_ok(rv_server_set_identities(s.f.server, again, 2, &err));
+    test_stream *more = stream_open(&peer, SAMPLE, &as_learner, 1);
+    assert_int_equal(stream_end(more, NULL), RV_RESOURCE_EXHAUSTED);
+    stream_free(more);
+  }
+  stream_free(open[0]); /* given back to whom it was taken from */
+  wait_for_waiting(&s.f, "five", 0, MOST_STREAMS - 1);
+  open[0] = stream_open(&peer, SAMPLE, &as_learner, 1);
+  ask_samples(open[0], "five", 1, -1);
+  wait_for_waiting(&s.f, "five", 0, MOST_STREAMS);
+  for (int i = 0; i < MOST_STREAMS; i++) stream_free(open[i]);
+  peer_close(&peer);
   close_server(&s);
 }
 
@@ -264,6 +299,45 @@ static void the_right_to_insert_changes_no_priority(void **state)
   insert_one(call, "replay", 7, 2.0);
   assert_int_equal(stream_end(call, message), RV_PERMISSION_DENIED);
   assert_non_null(strstr(message, "takes the right \"update\""));
+  stream_free(call);
+  peer_close(&peer);
+  close_server(&s);
+}
+
+/* The rest of a message that was begun may never come. */
+static void what_cannot_be_answered_is_not_received(void **state)
+{
+  static const char *const takes_little[] = {SAMPLE,
+                                             SERVER_INFO,
+                                             RESET,
+                                             CHECKPOINT,
+                                             INITIALIZE,
+                                             "/reverie.Reverie/Items",
+                                             "/reverie.Reverie/Get",
+                                             "/reverie.Reverie/SetRateLimiter",
+                                             "/reverie.Reverie/SetBounds",
+                                             "/reverie.Reverie/SetMemoryLimit"};
+  static uint8_t large[5000];
+  (void)state;
+  secured s;
+  test_peer peer;
+  char message[RV_ERROR_MESSAGE_MAX];
+  open_with_tokens(&s);
+  peer_open(&peer, s.f.address);
+  for (size_t i = 0; i < sizeof takes_little / sizeof takes_little[0]; i++) {
+    test_stream *call = stream_open(&peer, takes_little[i], &as_learner, 1);
+    stream_send_bytes(call, large, sizeof large);
+    assert_int_equal(stream_end(call, message), RV_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(message, "larger than this method takes (4096)"));
+    stream_free(call);
+  }
+  test_stream *call = stream_open(&peer, INSERT, &as_learner, 1);
+  assert_int_equal(stream_end(call, message), RV_PERMISSION_DENIED); /* without a message */
+  assert_string_equal(message, "\"learner\" has not the right \"insert\" on any table");
+  stream_free(call);
+  call = stream_open(&peer, MUTATE, &as_admin, 1);
+  assert_int_equal(stream_end(call, message), RV_PERMISSION_DENIED);
+  assert_string_equal(message, "\"admin\" has not the right \"update\" on any table");
   stream_free(call);
   peer_close(&peer);
   close_server(&s);
@@ -600,8 +674,10 @@ int main(void)
       cmocka_unit_test(each_may_do_what_it_was_granted),
       cmocka_unit_test(what_was_not_granted_is_refused_by_name),
       cmocka_unit_test(an_identity_has_so_many_calls_open_and_no_more),
+      cmocka_unit_test(calls_that_are_open_count_on_when_identities_are_set_again),
       cmocka_unit_test(an_identity_keeps_so_many_bytes_and_no_more),
       cmocka_unit_test(the_right_to_insert_changes_no_priority),
+      cmocka_unit_test(what_cannot_be_answered_is_not_received),
       cmocka_unit_test(who_is_not_known_uses_up_little_memory),
       cmocka_unit_test(who_is_not_known_gets_nowhere),
       cmocka_unit_test(samples_that_are_refused_change_nothing_for_others),

@@ -99,6 +99,40 @@ static void mutate_with_a_bad_priority_changes_nothing(void **state)
   assert_int_equal(rig_size(&rig, "p"), 3);
 }
 
+/* Larger than what is done at once. */
+static void a_mutation_of_many_keys_is_as_one_of_few(void **state)
+{
+  (void)state;
+  enum { MANY = 20000 };
+  static rv_key_priority updates[MANY];
+  static uint64_t deletes[MANY], unknown[2 * MANY];
+  rv_buf *response;
+  size_t num_unknown = 0;
+  char text[RV_ERROR_MESSAGE_MAX];
+  for (uint64_t i = 0; i < MANY; i++) {
+    updates[i] = (rv_key_priority){.key = 1 + i, .priority = 100};
+    deletes[i] = MANY + 1 + i;
+  }
+  deletes[MANY - 1] = 2;
+  fill("p", 3);
+  updates[MANY - 1].priority = -1;
+  assert_int_equal(mutate("p", updates, MANY, deletes, MANY, NULL, text), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(text, "must not be"));
+  assert_float_equal(priority_of("p", 1), 1, 0);
+  assert_int_equal(rig_size(&rig, "p"), 3);
+  assert_int_equal(mutate("nowhere", updates, MANY, NULL, 0, NULL, text), RV_NOT_FOUND);
+  updates[MANY - 1].priority = 5;
+  assert_int_equal(mutate("p", updates, MANY, deletes, MANY, &response, NULL), RV_OK);
+  assert_int_equal(rv_mutate_response_parse(span(response), unknown, 2 * MANY, &num_unknown, NULL), RV_OK);
+  rv_buf_unref(response);
+  assert_int_equal(num_unknown, 2 * MANY - 3); /* 2 was deleted, and then not there to be updated */
+  for (size_t i = 0; i < MANY - 1; i++) assert_int_equal(unknown[i], deletes[i]);
+  assert_int_equal(unknown[MANY - 1], 2);
+  assert_float_equal(priority_of("p", 1), 100, 0);
+  assert_float_equal(priority_of("p", 3), 100, 0);
+  assert_int_equal(rig_size(&rig, "p"), 2);
+}
+
 static void unary_calls_on_an_unknown_table_are_not_found(void **state)
 {
   (void)state;
@@ -344,6 +378,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(mutate_deletes_then_updates_and_names_unknown_keys),
       TEST(mutate_with_a_bad_priority_changes_nothing),
+      TEST(a_mutation_of_many_keys_is_as_one_of_few),
       TEST(unary_calls_on_an_unknown_table_are_not_found),
       TEST(reset_empties_the_table),
       TEST(server_info_tells_of_every_table),

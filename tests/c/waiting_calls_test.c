@@ -430,12 +430,106 @@ static void every_call_ends_when_its_caller_is_interrupted_and_says_what_it_wait
       for (int n = 1; !ends(&calls[i], at, "interrupted", &wait, RV_CANCELLED, n); n++) continue;
 }
 
+/* ---- memory that comes while a call waits ---- */
+
+enum { LIMIT = 4 << 20, HELD = 5 << 19, WRITTEN = 2 << 20 };
+
+/* In process: a sample is held, and the item of a writer waits for its memory. */
+typedef struct short_of_memory {
+  test_place place;
+  rv_sampler *sampler;
+  rv_sample *held;
+  rv_writer *writer;
+} short_of_memory;
+
+static rv_sampler *sampler_of(rv_client *client, const char *table)
+{
+  const rv_sampler_config config = {.size = sizeof config,
+                                    .table = table,
+                                    .max_samples = 1,
+                                    .max_samples_per_stream = RV_UNLIMITED,
+                                    .rate_limiter_timeout_ms = RV_FOREVER};
+  rv_sampler *sampler;
+  OK(rv_sampler_new(client, &config, &sampler, error));
+  return sampler;
+}
+
+static void open_short_of_memory(short_of_memory *w)
+{
+  static const uint8_t bytes[HELD];
+  const int64_t held_shape[] = {HELD}, written_shape[] = {WRITTEN};
+  const rv_tensor held_row = {.dtype = RV_UINT8, .rank = 1, .shape = held_shape, .data = bytes};
+  const rv_cell cell = {.column = 0, .value = {.dtype = RV_UINT8, .rank = 1, .shape = written_shape, .data = bytes}};
+  const rv_table_config tables[] = {place_queue("once", 10), place_queue_like("replay", 10)};
+  const rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = 2, .memory_limit = LIMIT};
+  *w = (short_of_memory){.held = NULL};
+  OK(rv_store_new(&config, &w->place.store, error));
+  OK(rv_client_new(&(rv_client_config){.size = sizeof(rv_client_config), .store = w->place.store}, &w->place.client, error));
+  OK(rv_client_add(w->place.client, "once", &held_row, 1, 1, NULL, NULL, error));
+  w->sampler = sampler_of(w->place.client, "once");
+  OK(rv_sampler_next(w->sampler, NULL, &w->held, error));
+  w->writer = place_writer(&w->place, (rv_writer_config){.num_keep_alive_refs = 1});
+  OK(rv_writer_append(w->writer, &cell, 1, false, error));
+  OK(item_of_rows(w->writer, "replay", 0, 1, 1, 1, NULL, error));
+}
+
+static void close_short_of_memory(short_of_memory *w)
+{
+  rv_writer_free(w->writer);
+  rv_sampler_free(w->sampler);
+  place_close(&w->place);
+}
+
+/* Memory goes where no table is left by it, so that nobody has been told yet. */
+static bool let_sample_go(void *context)
+{
+  rv_sample **held = context;
+  if (*held != NULL) rv_sample_unref(*held);
+  *held = NULL;
+  return false;
+}
+
+static bool let_sample_go_and_give_up(void *context)
+{
+  let_sample_go(context);
+  return true;
+}
+
+static void a_writer_that_gives_up_just_when_memory_came_ends_and_its_item_gets_in(void **state)
+{
+  (void)state;
+  short_of_memory w;
+  open_short_of_memory(&w);
+  const rv_wait wait = {.timeout_ms = RV_FOREVER, .interrupted = let_sample_go_and_give_up, .context = &w.held};
+  FAILS(RV_CANCELLED, "table \"replay\": inserting waits for memory (", rv_writer_flush(w.writer, 0, &wait, error));
+  assert_null(w.held);
+  OK(rv_writer_flush(w.writer, 0, NULL, error));
+  assert_int_equal(place_size(&w.place, "replay"), 1);
+  close_short_of_memory(&w);
+}
+
+static void a_sampler_gets_the_item_that_memory_came_for_while_it_waited(void **state)
+{
+  (void)state;
+  short_of_memory w;
+  open_short_of_memory(&w);
+  const rv_wait wait = {.timeout_ms = 20000, .interrupted = let_sample_go, .context = &w.held};
+  rv_sampler *sampler = sampler_of(w.place.client, "replay");
+  rv_sample *sample;
+  OK(rv_sampler_next(sampler, &wait, &sample, error));
+  rv_sample_unref(sample);
+  rv_sampler_free(sampler);
+  close_short_of_memory(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_call_ends_at_its_deadline_and_says_what_it_waited_for),
       cmocka_unit_test(every_call_ends_when_it_is_cancelled_and_says_what_it_waited_for),
       cmocka_unit_test(every_call_ends_when_its_caller_is_interrupted_and_says_what_it_waited_for),
+      cmocka_unit_test(a_writer_that_gives_up_just_when_memory_came_ends_and_its_item_gets_in),
+      cmocka_unit_test(a_sampler_gets_the_item_that_memory_came_for_while_it_waited),
   };
   return cmocka_run_group_tests_name("waiting calls", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 
 #include "support/place.h"
 
@@ -435,6 +436,51 @@ static void two_tables_are_served_though_one_is_blocked(bool remote)
   place_close(&place);
 }
 
+/* ---- what others see ---- */
+
+typedef struct watched {
+  _Atomic(rv_writer *) writer;
+  atomic_bool looking, over;
+} watched;
+
+static void *watch(void *context)
+{
+  watched *seen = context;
+  while (!atomic_load(&seen->over)) {
+    atomic_store(&seen->looking, true);
+    rv_writer *writer = atomic_load(&seen->writer);
+    if (writer != NULL) {
+      rv_writer_status status = {.size = sizeof status};
+      rv_writer_get_status(writer, &status);
+      assert_true(status.items_failed == 0 && status.state[0] != '\0');
+    }
+    atomic_store(&seen->looking, false);
+  }
+  return NULL;
+}
+
+static void the_status_may_be_asked_while_the_writer_is_closed(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  watched seen = {.writer = NULL};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, watch, &seen), 0);
+  for (int i = 0; i < 1000; i++) {
+    rv_writer *writer = place_writer(&place, (rv_writer_config){0});
+    atomic_store(&seen.writer, writer);
+    append_number(writer, i);
+    OK(item_of_rows(writer, "plain", 0, 1, 1, 1, NULL, error));
+    rv_writer_close(writer);
+    atomic_store(&seen.writer, NULL);
+    while (atomic_load(&seen.looking)) sched_yield();
+    rv_writer_free(writer);
+  }
+  atomic_store(&seen.over, true);
+  pthread_join(thread, NULL);
+  place_close(&place);
+}
+
 /* ---- the step writer ---- */
 
 static void an_abandoned_step_writer_says_what_it_gave_up_without_waiting(bool remote)
@@ -456,6 +502,42 @@ static void an_abandoned_step_writer_says_what_it_gave_up_without_waiting(bool r
   assert_true(rv_step_writer_is_closed(writer));
   assert_int_equal(rv_step_writer_abandon(writer), 0);
   FAILS(RV_FAILED_PRECONDITION, "after Close", rv_step_writer_append(writer, &one, 1, NULL, error));
+  rv_step_writer_free(writer);
+  place_close(&place);
+}
+
+static void an_item_is_made_whose_step_writer_had_no_time_to_wait_for_room(bool remote)
+{
+  enum { ELEMENTS = 3 << 20, ITEMS = 3 };
+  test_place place;
+  rv_table_config tables[1] = {place_queue("queue", 1)};
+  place_open(&place, remote, tables, 1);
+  rv_step_writer *writer = NULL;
+  rv_step_writer_config config = {
+      .size = sizeof config, .max_sequence_length = 2, .chunk_length = 2, .compression = RV_COMPRESSION_NONE};
+  OK(rv_step_writer_new(place.client, &config, &writer, error));
+  static int32_t values[ELEMENTS];
+  const int64_t shape[1] = {ELEMENTS};
+  const rv_tensor step = {.dtype = RV_INT32, .rank = 1, .shape = shape, .data = values};
+  const rv_wait none = {.timeout_ms = 0};
+  /* an item has 24 MiB: the third is over the 64 that may be in flight */
+  OK(rv_client_add(place.client, "queue", &step, 1, 1, NULL, NULL, error)); /* it takes the queue's place */
+  uint64_t key = 0;
+  for (int i = 0; i < ITEMS; i++) {
+    for (int k = 0; k < 2; k++) OK(rv_step_writer_append(writer, &step, 1, NULL, error));
+    if (i < ITEMS - 1)
+      OK(rv_step_writer_create_item(writer, "queue", 2, 1, &none, &key, error));
+    else
+      FAILS(RV_DEADLINE_EXCEEDED, "timed out", rv_step_writer_create_item(writer, "queue", 2, 1, &none, &key, error));
+    assert_true(key != 0);
+  }
+  FAILS(RV_RESOURCE_EXHAUSTED, "the item was not made", rv_step_writer_create_item(writer, "queue", 2, 1, &none, &key, error));
+  assert_true(key == 0);
+  for (int i = 0; i < 1 + ITEMS; i++) sample_one(&place, "queue");
+  OK(rv_step_writer_create_item(writer, "queue", 2, 1, NULL, &key, error));
+  OK(rv_step_writer_close(writer, true, NULL, error));
+  sample_one(&place, "queue");
+  assert_int_equal(place_size(&place, "queue"), 0);
   rv_step_writer_free(writer);
   place_close(&place);
 }
@@ -529,7 +611,9 @@ BOTH(a_freed_writer_takes_back_what_waits)
 BOTH(short_items_leave_without_a_flush)
 BOTH(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush)
 BOTH(two_tables_are_served_though_one_is_blocked)
+BOTH(the_status_may_be_asked_while_the_writer_is_closed)
 BOTH(the_step_writer_makes_items_of_the_last_steps)
+BOTH(an_item_is_made_whose_step_writer_had_no_time_to_wait_for_room)
 BOTH(an_abandoned_step_writer_says_what_it_gave_up_without_waiting)
 
 #define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
@@ -549,7 +633,9 @@ int main(void)
       BOTH_TESTS(bytes_in_flight_are_bounded),
       cmocka_unit_test(nothing_is_in_flight_once_another_thread_has_let_all_in),
       BOTH_TESTS(a_freed_writer_takes_back_what_waits),
+      BOTH_TESTS(the_status_may_be_asked_while_the_writer_is_closed),
       BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
+      BOTH_TESTS(an_item_is_made_whose_step_writer_had_no_time_to_wait_for_room),
       BOTH_TESTS(an_abandoned_step_writer_says_what_it_gave_up_without_waiting),
       BOTH_TESTS(short_items_leave_without_a_flush),
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),

@@ -18,7 +18,7 @@ static void remote_open(remote_place *remote, const rv_table_config *tables, siz
   memset(remote, 0, sizeof *remote);
   rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables};
   OK(rv_store_new(&store, &remote->place.store, error));
-  proxy_start(&remote->proxy, place_serve(&remote->place, 0), budget, seed);
+  proxy_start(&remote->proxy, place_serve(&remote->place), budget, seed);
   remote->place.client = place_connect(remote->proxy.address);
 }
 
@@ -44,7 +44,7 @@ static void start_server(remote_place *remote, const rv_table_config *tables, si
 {
   rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables};
   OK(rv_store_new(&store, &remote->place.store, error));
-  atomic_store(&remote->proxy.server_port, place_serve(&remote->place, 0));
+  atomic_store(&remote->proxy.server_port, place_serve(&remote->place));
 }
 
 static void create_numbers(rv_writer *writer, const char *table, int32_t first, int32_t count)
@@ -185,6 +185,54 @@ static void the_step_writer_gives_up_where_it_was_told_to(void **state)
   rv_step_writer_free(writer);
   start_server(&remote, tables, 1);
   remote_close(&remote);
+}
+
+typedef struct told_world {
+  rv_env real;
+  _Atomic int64_t put_forward_ns;
+  atomic_int lines;
+  char last[1024];
+} told_world;
+
+static int64_t forward_clock(void *context)
+{
+  told_world *world = context;
+  return world->real.monotonic_ns(world->real.context) + atomic_load(&world->put_forward_ns);
+}
+
+static void keep_line(void *context, rv_log_level level, const char *line)
+{
+  told_world *world = context;
+  (void)level;
+  snprintf(world->last, sizeof world->last, "%s", line);
+  atomic_fetch_add(&world->lines, 1);
+}
+
+static void who_only_creates_items_is_told_once_that_nobody_is_there(void **state)
+{
+  (void)state;
+  told_world world = {.lines = 0};
+  rv_env_default(&world.real);
+  const rv_env env = {
+      .size = sizeof env, .context = &world, .monotonic_ns = forward_clock, .log = keep_line, .log_level = RV_LOG_WARNING};
+  rv_client_config config = {.size = sizeof config, .address = "127.0.0.1:1", .env = &env};
+  test_place place = {.server = NULL};
+  OK(rv_client_new(&config, &place.client, error));
+  rv_writer *writer = place_writer(&place, (rv_writer_config){.max_in_flight_items = 8});
+  create_numbers(writer, "table", 0, 3);
+  assert_int_equal(world.lines, 0);
+  atomic_fetch_add(&world.put_forward_ns, INT64_C(11000000000));
+  create_numbers(writer, "table", 3, 5);
+  assert_int_equal(world.lines, 1);
+  assert_non_null(strstr(world.last, "no item confirmed for 1"));
+  assert_non_null(strstr(world.last, "127.0.0.1:1"));
+  append_number(writer, 8);
+  FAILS(RV_RESOURCE_EXHAUSTED, "127.0.0.1:1", item_of_rows(writer, "table", 8, 1, 1, 1, NULL, error));
+  assert_int_equal(world.lines, 1);
+  rv_writer_free(writer);
+  assert_int_equal(world.lines, 2);
+  assert_non_null(strstr(world.last, "8 of its items"));
+  rv_client_free(place.client);
 }
 
 /* ---- what the server refuses later ---- */
@@ -406,6 +454,7 @@ int main(void)
       cmocka_unit_test(a_server_killed_during_a_flush_is_an_error_within_the_deadline),
       cmocka_unit_test(a_writer_can_be_freed_while_nobody_is_there),
       cmocka_unit_test(the_step_writer_gives_up_where_it_was_told_to),
+      cmocka_unit_test(who_only_creates_items_is_told_once_that_nobody_is_there),
       cmocka_unit_test(an_item_for_an_unknown_table_fails_when_the_tables_are_known),
       cmocka_unit_test(a_failure_is_told_by_the_next_call_once),
       cmocka_unit_test(a_step_writer_goes_on_after_an_item_that_was_refused),

@@ -163,6 +163,53 @@ def test_items_that_look_different_from_those_before_are_not_batched_with_them(s
         next(batches)
 
 
+@pytest.mark.parametrize("ahead", [1, 20])
+def test_a_dataset_goes_on_after_items_that_do_not_fit(serve, ahead):
+    address = sequences(serve, [2, 2, 3, 2, 3, 3, 2], **FIFO)
+    shapes = {"x": tf.TensorShape([2])}
+    made = TrajectoryDataset(address, "replay", {"x": tf.int64}, shapes, ahead, rate_limiter_timeout_ms=50).ignore_errors()
+    assert [sample.data["x"].numpy().tolist() for sample in made] == [[0, 1]] * 4
+
+
+@pytest.mark.parametrize("ahead", [1, 20])
+@pytest.mark.parametrize("shape", [2, None])
+@pytest.mark.parametrize("before", [0, 1, 8, 10])
+def test_batches_go_on_after_an_item_that_does_not_fit(serve, before, shape, ahead):
+    address = sequences(serve, [2] * before + [3] + [2] * 40, **FIFO)
+    made = TrajectoryDataset(
+        address, "replay", {"x": tf.int64}, {"x": tf.TensorShape([shape])}, ahead, rate_limiter_timeout_ms=50
+    )
+    batches = [batch.data["x"].numpy().tolist() for batch in made.batch(4).ignore_errors()]
+    assert all(row == [0, 1] for batch in batches for row in batch)
+    assert sum(len(batch) for batch in batches) > before + 40 - 2 * 4  # what was to be in a batch with it is left out
+
+
+def test_each_item_that_does_not_fit_is_one_error(serve):
+    address = sequences(serve, [2, 2, 3, 2, 3, 2], **FIFO)
+    made = iter(TrajectoryDataset(address, "replay", {"x": tf.int64}, {"x": tf.TensorShape([2])}, 1, rate_limiter_timeout_ms=50))
+    found = []
+    while len(found) < 10:
+        try:
+            found.append(next(made).data["x"].shape[0])
+        except StopIteration:
+            break
+        except tf.errors.InvalidArgumentError:
+            found.append("error")
+    assert found == [2, 2, "error", 2, "error", 2]
+
+
+def test_steps_go_on_after_an_item_that_cannot_be_decomposed(serve):
+    server = serve("127.0.0.1:0", **FIFO)
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.int64(i), "y": np.int64(i)})
+        for rows in (2, 3, 2):
+            writer.create_item("replay", 1.0, {"x": writer.history["x"][-rows:], "y": writer.history["y"][-2:]})
+    sizes = {name: tf.TensorShape([]) for name in "xy"}
+    made = TimestepDataset(server.address, "replay", {"x": tf.int64, "y": tf.int64}, sizes, 1, rate_limiter_timeout_ms=50)
+    assert [int(step.data["x"]) for step in made.ignore_errors()] == [1, 2, 1, 2]
+
+
 DTYPES_OF_ITEMS = [
     np.bool_,
     np.int8,
@@ -190,6 +237,44 @@ def test_every_dtype_comes_as_it_was_inserted(serve, batch):
         tensors = [sample.data[name] for sample in made]
         assert {tensor.dtype for tensor in tensors} == {tf.as_dtype(column.dtype)}
         assert np.array_equal((tf.stack if batch is None else tf.concat)(tensors, 0).numpy(), column)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("kind", [TrajectoryDataset, TimestepDataset])
+def test_a_column_without_elements_comes_with_the_others(serve, kind, batch, known):
+    server = serve("127.0.0.1:0", **FIFO)
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=2) as writer:
+        for i in range(5):
+            writer.append({"empty": np.zeros((2, 0), np.float32), "x": np.int64(i)})
+            if i > 0:
+                writer.create_item("replay", 1.0, {name: column[-2:] for name, column in writer.history.items()})
+    leading = [2] if kind is TrajectoryDataset else []
+    shapes = {"empty": tf.TensorShape([*leading, 2, 0]), "x": tf.TensorShape(leading)}
+    if not known:
+        shapes = {name: tf.TensorShape([None] * shape.rank) for name, shape in shapes.items()}
+    made = kind(server.address, "replay", {"empty": tf.float32, "x": tf.int64}, shapes, 10, max_samples=4)
+    made = list(made if batch is None else made.batch(batch))
+    rows = [0, 1, 1, 2, 2, 3, 3, 4]
+    assert np.concatenate([np.ravel(sample.data["x"]) for sample in made]).tolist() == rows
+    batched = [] if batch is None else [batch]
+    assert {tuple(sample.data["empty"].shape) for sample in made} == {(*batched, *leading, 2, 0)}
+
+
+@pytest.mark.parametrize("ahead", [1, 100])
+@pytest.mark.parametrize("kind", [TrajectoryDataset, TimestepDataset])
+def test_columns_with_and_without_elements_come_in_turn(serve, kind, ahead):
+    widths = [3, 3, 2, 0, 0, 2, 0, 3, 3, 3]
+    server = serve("127.0.0.1:0", **FIFO)
+    for i, width in enumerate(widths):
+        with reverie.Client(server).trajectory_writer(num_keep_alive_refs=1) as writer:
+            writer.append({"x": np.full(width, i, np.float32), "i": np.int64(i)})
+            writer.create_item("replay", 1.0, {name: column[-1:] for name, column in writer.history.items()})
+    leading = [None] if kind is TrajectoryDataset else []
+    shapes = {"x": tf.TensorShape([*leading, None]), "i": tf.TensorShape(leading)}
+    made = kind(server.address, "replay", {"x": tf.float32, "i": tf.int64}, shapes, ahead, max_samples=len(widths))
+    got = [(int(np.ravel(sample.data["i"])[0]), np.ravel(sample.data["x"]).tolist()) for sample in made]
+    assert got == [(i, [i] * width) for i, width in enumerate(widths)]
 
 
 @pytest.mark.parametrize("batch", [None, 2])

@@ -51,6 +51,16 @@ def test_lists_are_tuples_also_where_items_differ_in_length():
     assert got == [([0], 0), ([1], 1), ([0, 1, 2], 2), ([2], 2), ([1, 2, 3], 3), ([3], 3)]
 
 
+@pytest.mark.parametrize("lengths", [(2,), (2, 1)])
+def test_a_column_without_elements_comes_with_the_others(lengths):
+    numbered = steps(4).map(lambda step: {**step, "empty": tf.zeros([3, 0])})
+    step = {**STEP, "empty": np.zeros((3, 0), np.float32)}
+    configs = [config_of(lambda ref, n=n: {key: ref[key][-n:] for key in ("x", "empty")}, step=step) for n in lengths]
+    made = list(PatternDataset(numbered, configs, True, lambda step: step["end"]))
+    assert {item["x"].shape[0] for item in made} == set(lengths)
+    assert all(item["empty"].shape == (item["x"].shape[0], 3, 0) for item in made)
+
+
 def test_each_of_several_gives_all_its_items():
     flat = tf.data.Dataset.range(3).flat_map(lambda i: pairs(steps(4, offset=10 * i)))
     assert values(flat) == [[10 * i + k - 1, 10 * i + k] for i in range(3) for k in (1, 2, 3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -47,6 +48,18 @@ def test_keys_of_a_batch_update_priorities(source):
     assert updated == set(batch.keys.tolist())
 
 
+@pytest.mark.parametrize("dtype", [torch.uint64, torch.int64])
+def test_keys_of_64_bits_update_priorities(source, dtype):
+    client = reverie.Client(source)
+    large = [2**63, 7, 2**64 - 1]
+    keys = torch.from_numpy(np.array(large, np.uint64)).view(dtype)
+    assert client.update_priorities("replay", keys, torch.ones(3)).tolist() == large
+    if dtype == torch.uint64:
+        assert client.update_priorities("replay", list(keys), torch.ones(3)).tolist() == large
+        with pytest.raises(reverie.errors.NotFoundError, match=str(2**63)):
+            client.get("replay", keys[0])
+
+
 def test_breaking_off_ends_the_thread(source):
     before = threading.active_count()
     for _ in BatchDataset(source, "replay", 4, prefetch=3):
@@ -60,6 +73,13 @@ def test_a_loader_without_workers_gives_the_batches_as_they_are(address):
     assert [len(batch.keys) for batch in batches] == [4, 4, 4]
 
 
+@pytest.mark.parametrize("unequal", ["error", "pad"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_that_would_make_batches_of_batches_says_what_to_give_it(address, workers, unequal):
+    with pytest.raises(TypeError, match=r"DataLoader\(dataset, batch_size=None\)"):
+        take(DataLoader(BatchDataset(address, "replay", 4, unequal=unequal), num_workers=workers), 1)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_loaders_workers_have_clients_of_their_own(address, method):
     dataset = TrajectoryDataset(address, "replay", 1, max_samples=21)
@@ -67,6 +87,37 @@ def test_a_loaders_workers_have_clients_of_their_own(address, method):
     loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
     assert len(list(loader)) == 21
     assert reverie.Client(address).server_info()["replay"].rate_limiter_info.sample_stats.completed >= 22
+
+
+class Row(NamedTuple):
+    obs: torch.Tensor
+    action: torch.Tensor
+
+
+@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+def test_without_a_signature_a_loaders_workers_know_the_nest_that_the_client_inserted(serve, method):
+    client = reverie.Client(serve("127.0.0.1:0").address)
+    loader = DataLoader(
+        BatchDataset(client, "replay", 4), batch_size=None, num_workers=0 if method is None else 2, multiprocessing_context=method
+    )
+    for row in ({"obs": np.zeros(3), "action": 1}, Row(np.zeros(3), 1)):
+        client.reset("replay")
+        client.add("replay", row)
+        for batch in take(loader, 3):
+            assert type(batch.data) is type(row)
+            assert [leaf.shape for leaf in reverie.nest.flatten(batch.data)] == [
+                np.shape([leaf] * 4) for leaf in reverie.nest.flatten(row)
+            ]
+
+
+def test_a_nest_that_cannot_be_pickled_keeps_no_dataset_from_a_worker(serve):
+    class Local(NamedTuple):
+        obs: np.ndarray
+
+    client = reverie.Client(serve("127.0.0.1:0").address)
+    client.add("replay", Local(np.zeros(3)))
+    dataset = pickle.loads(pickle.dumps(BatchDataset(client, "replay", 4)))
+    assert [column.shape for column in next(iter(dataset)).data] == [(4, 3)]
 
 
 def test_a_source_without_an_address_does_not_go_to_a_worker(serve):
@@ -190,6 +241,47 @@ def test_pinned_memory_is_pinned_or_refused(source):
     else:
         with pytest.raises(RuntimeError, match="CUDA"):
             BatchDataset("localhost:1", "replay", 4, pin_memory=True)
+
+
+@pytest.fixture
+def pinned(monkeypatch):
+    """The tensors that are made as pinned ones, also where there is no device to pin them for."""
+    made = []
+    real = torch.empty
+
+    def empty(*arguments, pin_memory=False, **options):
+        made.append(real(*arguments, pin_memory=pin_memory and real_device, **options))
+        return made[-1]
+
+    real_device = torch.cuda.is_available()
+    monkeypatch.setattr(torch, "empty", empty)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    return made
+
+
+@pytest.mark.parametrize("limit", [4, 3], ids=("whole", "short"))
+def test_pinned_batches_have_storages_of_pytorchs_own(serve, pinned, limit):
+    """Also a slice, by whose storage PyTorch finds the memory that a copy to a device still reads."""
+    signature = {
+        "obs": reverie.TensorSpec((3,), np.float32),
+        "half": reverie.TensorSpec((2,), ml_dtypes.bfloat16),
+        "small": reverie.TensorSpec((), ml_dtypes.int4),
+        "empty": reverie.TensorSpec((0,), np.float32),
+        "name": reverie.TensorSpec((), str),
+    }
+    server = serve(signature=signature, sampler=reverie.selectors.Fifo(), max_times_sampled=1)
+    for i in range(limit):
+        row = {name: np.full(spec.shape, i, spec.dtype) for name, spec in signature.items() if name != "name"}
+        reverie.Client(server).add("replay", {**row, "name": "x"})
+    batch = next(iter(BatchDataset(server, "replay", 4, prefetch=1, timeout=0.5, pin_memory=True)))
+    for name, dtype in (("obs", torch.float32), ("half", torch.bfloat16)):
+        column = batch.data[name]
+        assert column.dtype == dtype
+        assert column[:, 0].tolist() == list(range(limit))
+        assert column[2:].untyped_storage()._cdata in [tensor.untyped_storage()._cdata for tensor in pinned]
+    assert batch.data["small"].tolist() == list(range(limit))
+    assert batch.data["empty"].shape == (limit, 0)
+    assert list(batch.data["name"]) == [b"x"] * limit
 
 
 HELD = {

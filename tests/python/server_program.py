@@ -26,9 +26,9 @@ def path():
     raise RuntimeError(f"no reverie-server: build it, or set RV_SERVER_PROGRAM (looked for {[str(p) for p in found]})")
 
 
-def run(*args, timeout=30):
+def run(*args, timeout=30, cwd=None):
     """Runs the program to its end."""
-    return subprocess.run([path(), *args], capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run([os.path.abspath(path()), *args], capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd)
 
 
 class Server:
@@ -57,7 +57,8 @@ class Server:
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate(timeout=30)
+        if not self.process.stderr.closed:
+            self.process.communicate(timeout=30)
 
     def __enter__(self):
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -28,8 +29,8 @@ server.stop()
 """
 
 
-def run(*arguments, cwd=None):
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=cwd)
+def run(*arguments, cwd=None, env=None):
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=cwd, env=env)
 
 
 def test_a_script_runs_unchanged(tmp_path):
@@ -53,6 +54,72 @@ def test_a_module_of_reverbs_runs_as_reveries():
     done = run("-m", "reverie.as_reverb", "-m", "reverb.server_executable.server_main", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "--config TEXT" in done.stdout
+
+
+CHILDREN = """
+import multiprocessing
+import subprocess
+import sys
+import reverb.errors
+import reverb
+
+
+def told():
+    from reverb import rate_limiters
+    return reverb.__name__, rate_limiters.__name__, reverb.errors.__name__
+
+
+if __name__ == "__main__":
+    for method in ("spawn", "forkserver", "fork"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(method, *pool.apply(told))
+    code = "import reverb.rate_limiters as r, reverb; print('program', reverb.__name__, r.__name__)"
+    print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout, end="")
+"""
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=("alone", "beside another reverb"))
+def test_processes_that_a_program_starts_have_it_too(tmp_path, installed):
+    script = tmp_path / "train.py"
+    script.write_text(CHILDREN)
+    others = tmp_path / "others"
+    others.mkdir()
+    if installed:
+        (others / "reverb.py").write_text("raise ImportError('another reverb')\n")
+    path = os.pathsep.join(each for each in (os.environ.get("PYTHONPATH"), str(others)) if each)
+    done = run("-m", "reverie.as_reverb", script, env=os.environ | {"PYTHONPATH": path})
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "spawn reverie reverie.rate_limiters reverie.errors",
+        "forkserver reverie reverie.rate_limiters reverie.errors",
+        "fork reverie reverie.rate_limiters reverie.errors",
+        "program reverie reverie.rate_limiters",
+    ]
+
+
+ELSEWHERE = """
+import os
+import subprocess
+import sys
+
+path = [each for each in os.environ["PYTHONPATH"].split(os.pathsep) if not os.path.exists(os.path.join(each, "reverie"))]
+environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+code = "import reverb.errors, reverb; print(reverb.__name__, reverb.WHOSE, reverb.errors.WHOSE)"
+print(subprocess.run([sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True))
+"""
+
+
+def test_a_python_without_reverie_that_a_program_starts_has_its_own_reverb(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ELSEWHERE)
+    theirs = tmp_path / "others" / "reverb"
+    theirs.mkdir(parents=True)
+    for name in ("__init__.py", "errors.py"):
+        (theirs / name).write_text("WHOSE = 'theirs'\n")
+    path = os.pathsep.join(each for each in (os.environ.get("PYTHONPATH"), str(theirs.parent)) if each)
+    done = run("-m", "reverie.as_reverb", script, env=os.environ | {"PYTHONPATH": path})
+    assert done.stderr == ""
+    assert "returncode=0, stdout='reverb theirs theirs\\n', stderr=''" in done.stdout
 
 
 def test_a_program_may_ask_for_it_itself():

@@ -101,7 +101,7 @@ import numpy as np, reverie
 table = reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 1000, reverie.rate_limiters.MinSize(1))
 checkpointer = reverie.checkpointers.DefaultCheckpointer(sys.argv[1] + "/checkpoints")
 journal = reverie.Journal(sys.argv[1] + "/journal")
-server = reverie.Server([table], address="127.0.0.1:0", checkpointer=checkpointer, journal=journal)
+server = reverie.Server([table, table.replace(name="other")], address="127.0.0.1:0", checkpointer=checkpointer, journal=journal)
 client = reverie.Client(server.address)
 client.add("t", np.zeros(3))
 key = next(iter(client.items("t"))).key
@@ -114,6 +114,23 @@ while not (info := client.server_info()["t"]).waiting:
 assert info.num_waiting_inserts == 1 and len(info.waiting) == 1, info
 waiting = info.waiting[0]
 assert (waiting.operation, waiting.reason) == ("insert", "journal") and waiting.peer.startswith("ipv4:127.0.0.1:"), waiting
+
+changes = {
+    "update_priorities": lambda: client.update_priorities("t", [key], [3.0], timeout=None),
+    "reset": lambda: client.reset("other", timeout=None),
+    "set_bounds": lambda: client.set_bounds("t", max_size=900, timeout=None),
+}
+held = [threading.Thread(target=change, daemon=True) for change in changes.values()]
+for thread in held:
+    thread.start()
+while len((info := client.server_info()["t"]).waiting) < 3:
+    pass
+assert sorted(caller.operation for caller in info.waiting) == ["change", "change", "insert"], info
+assert all(caller.reason == "journal" and caller.peer.startswith("ipv4:127.0.0.1:") for caller in info.waiting), info
+assert (info.num_waiting_inserts, info.num_waiting_samples) == (1, 0), info
+while not (other := client.server_info()["other"]).waiting:
+    pass
+assert [(caller.operation, caller.wanted) for caller in other.waiting] == [("change", 1)], other
 
 def by_writer():
     writer = client.trajectory_writer(1)
@@ -138,6 +155,8 @@ for call in (
         raise AssertionError("it was confirmed")
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
 waits.join()
+for thread in held:
+    thread.join()
 unconfirmed[0].flush()
 while client.server_info()["t"].waiting:
     pass
@@ -158,7 +177,7 @@ def test_who_waits_for_a_journal_that_cannot_write_is_shown_and_told_why(tmp_pat
 @pytest.mark.parametrize("level", [0, 1])
 @pytest.mark.parametrize("name", ["tables.tfrecord", "items.tfrecord", "chunks.tfrecord"])
 @pytest.mark.parametrize("keeps", ["its records", "nothing"])
-def test_a_file_beyond_two_gibibytes_is_passed_over(tmp_path, capfd, name, keeps, level):
+def test_a_file_beyond_two_gibibytes_is_passed_over(tmp_path, caplog, name, keeps, level):
     with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path, keep=2, level=level), in_process=True) as server:
         client = reverie.Client(server)
         client.add("t", np.arange(3))
@@ -170,4 +189,4 @@ def test_a_file_beyond_two_gibibytes_is_passed_over(tmp_path, capfd, name, keeps
     os.truncate(newer, 3 << 30)
     with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path), in_process=True) as server:
         assert reverie.Client(server).server_info()["t"].current_size == 1
-    assert str(newer) in capfd.readouterr().err
+    assert str(newer) in caplog.text

@@ -1,8 +1,10 @@
 """A server that is not there, that is killed in the middle of calls, and that comes back on the same port."""
 
+import re
 import signal
 import socket
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -126,6 +128,22 @@ def test_a_server_killed_while_a_call_waits_ends_it_within_its_deadline_and_serv
         client.add("q", 9, timeout=LONG)
         drained.join()
     assert writer.status().items_in_flight == 0
+
+
+def test_a_writer_says_to_the_end_why_it_cannot_reach_its_server(fallible):
+    fallible.start()
+    writer = reverie.Client(fallible.address).trajectory_writer(1)
+    item(writer, "t", 1)
+    writer.flush(timeout_ms=int(LONG * 1000))
+    fallible.kill()
+    item(writer, "t", 2)
+    with pytest.raises(DeadlineExceededError, match=r"connection refused \(.*\); attempt \d+\)"):
+        writer.flush(timeout_ms=1000)
+    text = re.compile(r"\(.*connection refused.*; attempt \d+\); the last stream ended with")
+    deadline = time.monotonic() + LONG
+    while not text.search(state := writer.status().state):  # while it tries again, there is no stream that ended
+        assert time.monotonic() < deadline, state
+    writer.close()
 
 
 def test_calls_without_a_deadline_wait_for_the_server_to_come_back(fallible):

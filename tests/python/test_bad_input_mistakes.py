@@ -12,7 +12,7 @@ import reverie
 import server_program
 from conftest import make_table
 from reverie.errors import DeadlineExceededError, FailedPreconditionError, InvalidArgumentError
-from waiting import says_at_its_deadline
+from waiting import says_at_its_deadline, until
 
 LONG = 60.0
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,6 +36,7 @@ def test_sampling_an_empty_table_says_what_it_waits_for(where):
     ("address", "words"),
     [
         ("127.0.0.1", "has no port; write 127.0.0.1:8000"),
+        ("8000", "has no host; write localhost:8000"),
         ("http://127.0.0.1:8000", 'URL.*"127.0.0.1:8000"'),
         ("inproc://nowhere", "no server of this process is called 'nowhere'"),
     ],
@@ -149,8 +150,7 @@ def test_an_actor_that_is_killed_leaves_nothing_waiting_and_others_go_on():
         finally:
             process.kill()
             process.communicate()
-        while client.server_info(LONG)["q"].num_waiting_inserts > 0:
-            pass
+        until(lambda: client.server_info(LONG)["q"].num_waiting_inserts == 0)
         assert [sample.data[0].tolist() for sample in client.sample("q", 2, emit_timesteps=False)] == [[0], [1]]
         client.add("q", [7], timeout=LONG)
         assert client.sample_batch("q", 1, timeout=LONG).data[0].tolist() == [7]
@@ -168,14 +168,12 @@ def test_ctrl_c_ends_a_learner_that_waits_for_a_server_elsewhere():
         process = start(learner, server.address)
         assert process.stdout.readline() == "up\n"
         client = reverie.Client(server.address)
-        while client.server_info(LONG)["t"].num_waiting_samples == 0:
-            pass
+        until(lambda: client.server_info(LONG)["t"].num_waiting_samples > 0)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=LONG)
         assert process.returncode != 0
         assert errors.rstrip().endswith("KeyboardInterrupt")
-        while client.server_info(LONG)["t"].num_waiting_samples > 0:
-            pass
+        until(lambda: client.server_info(LONG)["t"].num_waiting_samples == 0)
 
 
 def test_a_forked_child_is_told_that_it_has_only_a_copy_of_the_server():

@@ -102,7 +102,7 @@ def test_two_tables_of_one_name_are_refused():
 def test_a_port_in_use_is_named_and_its_server_goes_on(how):
     with reverie.Server([make_table()], address="127.0.0.1:0") as server:
         taken = {"address": server.address, "port": server.port}
-        with pytest.raises(reverie.errors.AddressInUseError, match=f"port {server.port} .*in use"):
+        with pytest.raises(reverie.errors.AddressInUseError, match=f"port {server.port} .*in use .*server of this one"):
             reverie.Server([make_table()], **{how: taken[how]})
         reverie.Client(server.address).add("t", 1)
 
@@ -181,6 +181,30 @@ def both_kinds(client, first, second):
     """Of a table that has both, each comes first in some batch, and every batch has both."""
     client.add("uniform", first)
     client.add("uniform", second)
+
+
+def test_rows_of_a_stack_and_one_row_of_the_same_shape_are_told_apart(client):
+    client.add("uniform", np.zeros((3, 4)))
+    with client.trajectory_writer(3) as writer:
+        for _ in range(3):
+            writer.append(np.zeros(4))
+        writer.create_item("uniform", 1.0, writer.history[-3:])
+    with pytest.raises(FailedPreconditionError, match=r"column 0 is float64\[3,4\] in all, .*stack=.*\(add\)"):
+        client.sample_batch("uniform", 2)
+
+
+def test_a_row_that_was_pushed_out_is_told_with_how_many_are_kept(client):
+    writer = client.trajectory_writer(2)
+    for value in range(5):
+        writer.append([value])
+    with pytest.raises(ValueError, match="row 0 is no longer kept, of 5 rows only the last 2; .*larger num_keep_alive_refs"):
+        writer.history[0][0]
+
+
+def test_a_wrong_dtype_is_told_with_the_way_to_the_right_one(connect):
+    client = connect(make_table("t", signature={"reward": reverie.TensorSpec((), "float32")}))
+    with pytest.raises(ValueError, match=r'float32\[\], got float64\[\], which is inconsistent with it; .*\.astype\("float32"\)'):
+        client.add("t", {"reward": np.float64(1)})
 
 
 def test_what_no_padding_makes_one_is_told_by_dtype(client):

@@ -2,15 +2,18 @@
 
 import contextlib
 import gc
+import pickle
 import socket
 import threading
+import weakref
 
 import numpy as np
 import pytest
 import reverie
 from conftest import make_table
+from reverie._feeding import Source
 from reverie.errors import DeadlineExceededError
-from waiting import Call
+from waiting import Call, until
 
 
 def drawers():
@@ -47,8 +50,7 @@ def test_batches_come_without_end(client):
 def test_so_many_are_drawn_ahead_and_no_more(client):
     with client.batches("t", 1, prefetch=3) as batches:
         next(batches)
-        while client.server_info()["t"].rate_limiter_info.sample_stats.completed < 4:
-            pass
+        until(lambda: client.server_info()["t"].rate_limiter_info.sample_stats.completed >= 4)
         assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 4
 
 
@@ -67,6 +69,27 @@ def test_dropping_the_iterator_ends_its_thread(client):
     wait_until_no_drawer()
 
 
+class OwnBatches(reverie.Client):
+    def sample_batch(self, *arguments, **options):
+        return super().sample_batch(*arguments, **options)
+
+
+@pytest.mark.parametrize("kind", [reverie.Client, OwnBatches])
+def test_an_error_that_nobody_takes_keeps_neither_iterator_nor_client(kind):
+    server = reverie.Server([make_table()], address="127.0.0.1:0")
+    client = kind(server.address)
+    client.held = client.batches("t", 2, prefetch=1, timeout=0.05)
+    with pytest.raises(DeadlineExceededError):
+        next(client.held)
+    results = client.held._drawer.results
+    until(lambda: results.qsize() > 0)  # the next error lies there
+    dropped = weakref.ref(client)
+    del client
+    until(lambda: gc.collect() >= 0 and dropped() is None)
+    wait_until_no_drawer()
+    server.stop()
+
+
 def test_closing_ends_a_thread_that_waits(connect):
     client = connect()
     batches = client.batches("t", 4, timeout=None)
@@ -77,8 +100,7 @@ def test_closing_ends_a_thread_that_waits(connect):
 
     consumer = threading.Thread(target=consume)
     consumer.start()
-    while client.server_info()["t"].num_waiting_samples == 0:
-        pass
+    until(lambda: client.server_info()["t"].num_waiting_samples > 0)
     batches.close()
     consumer.join()
     assert failures == []
@@ -210,3 +232,13 @@ def test_a_signal_handler_that_comes_while_the_thread_is_started_gets_a_batch_to
         monkeypatch.setattr(threading.Thread, "start", interrupted)
         got.append(Call(next, batches).join())
     assert [len(batch) for batch in got] == [1, 1]
+
+
+def test_what_goes_to_another_process_knows_the_nest_that_its_client_inserted(tmp_path):
+    with reverie.Server([make_table()], address=f"unix:{tmp_path}/server") as server:
+        client = reverie.Client(server.address)
+        client.add("t", {"x": 1.0, "y": [2, 3]})
+        there = pickle.loads(pickle.dumps(Source(client, "t"))).client()
+        assert there is not client
+        assert there.sample_batch("t", 1).data == {"x": [1.0], "y": [[2], [3]]}
+        assert isinstance(pickle.loads(pickle.dumps(Source(client))).client().sample_batch("t", 1).data, list)

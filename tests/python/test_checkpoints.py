@@ -9,6 +9,7 @@ import pytest
 import reverie
 import server_program
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer, TempDirCheckpointer, default_checkpointer
+from waiting import until
 
 
 def table(name="t", **fields):
@@ -53,7 +54,7 @@ def test_a_server_begins_with_what_was_saved(tmp_path, by):
         assert set(again.sample_batch("t", 5).data) == {"x", "name"}, "what columns are called came back, too"
 
 
-def test_tables_show_what_was_restored_and_keep_what_was_saved(tmp_path, capfd):
+def test_tables_show_what_was_restored_and_keep_what_was_saved(tmp_path, caplog):
     with serve(tmp_path) as server:
         reverie.Client(server).add_batch("t", {"x": np.arange(40)})
         reverie.Client(server).checkpoint()
@@ -61,7 +62,7 @@ def test_tables_show_what_was_restored_and_keep_what_was_saved(tmp_path, capfd):
     with serve(tmp_path, smaller, table("new")):
         assert smaller.info.current_size == 40
         assert smaller.info.max_size == 1000
-    assert "max_size 1000 (configured: 10)" in capfd.readouterr().err
+    assert "max_size 1000 (configured: 10)" in caplog.text
 
 
 def test_a_saved_table_must_be_among_the_tables(tmp_path):
@@ -71,7 +72,7 @@ def test_a_saved_table_must_be_among_the_tables(tmp_path):
         serve(tmp_path, table("a"))
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, capfd):
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
     keep = DefaultCheckpointer(tmp_path, keep=2)
     with reverie.Server([table()], checkpointer=keep, in_process=True) as server:
         client = reverie.Client(server)
@@ -84,7 +85,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, capfd):
     (newer / "items.tfrecord").write_bytes(bytes_)
     with serve(tmp_path) as server:
         assert len(items(server)) == 1
-    said = capfd.readouterr().err
+    said = caplog.text
     assert f"{newer} cannot be used, and is passed over: {newer}/items.tfrecord" in said
     (pathlib.Path(older) / "tables.tfrecord").write_bytes(b"")
     (pathlib.Path(older) / "items.tfrecord").write_bytes(b"x")
@@ -92,7 +93,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, capfd):
         serve(tmp_path)
 
 
-def test_the_fallback_is_used_while_the_root_has_none(tmp_path, capfd):
+def test_the_fallback_is_used_while_the_root_has_none(tmp_path, caplog):
     with serve(tmp_path / "seed") as server:
         reverie.Client(server).add_batch("t", {"x": np.arange(3)})
         seed = reverie.Client(server).checkpoint()
@@ -100,7 +101,25 @@ def test_the_fallback_is_used_while_the_root_has_none(tmp_path, capfd):
         assert len(items(server)) == 3
     with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path / "own", "", "/nowhere"), in_process=True) as server:
         assert items(server) == []
-    assert "/nowhere cannot be used" in capfd.readouterr().err
+    assert "/nowhere cannot be used" in caplog.text
+
+
+def test_a_checkpoint_given_as_the_root_is_refused_with_the_remedy(tmp_path):
+    with serve(tmp_path / "own") as server:
+        reverie.Client(server).add_batch("t", {"x": np.arange(3)})
+        path = reverie.Client(server).checkpoint()
+    with pytest.raises(ValueError, match="is a checkpoint itself.*give .*own, or this one as the fallback"):
+        serve(path)
+    with serve(tmp_path / "own") as server:
+        assert len(items(server)) == 3
+
+
+def test_a_root_given_as_the_fallback_is_passed_over_with_the_remedy(tmp_path, caplog):
+    with serve(tmp_path / "seed") as server:
+        reverie.Client(server).checkpoint()
+    checkpointer = DefaultCheckpointer(tmp_path / "own", "", tmp_path / "seed")
+    with reverie.Server([table()], checkpointer=checkpointer, in_process=True):
+        assert "give one of those in it" in caplog.text
 
 
 def test_only_the_newest_stays_and_nothing_of_others_goes(tmp_path):
@@ -143,8 +162,12 @@ def test_a_server_saves_by_itself(tmp_path, where):
     with serve(tmp_path, **where, checkpoint_every_seconds=0.02) as server:
         reverie.Client(server).add_batch("t", {"x": np.arange(3)})
         seen = set()
-        while len(seen) < 3:
-            seen |= {entry for entry in os.listdir(tmp_path) if not entry.startswith(".")}
+
+        def saved():
+            seen.update(entry for entry in os.listdir(tmp_path) if not entry.startswith("."))
+            return len(seen) >= 3
+
+        until(saved)
         reverie.Client(server).checkpoint()  # beside those that it saves by itself
     with serve(tmp_path) as server:
         assert len(items(server)) == 3
@@ -155,23 +178,19 @@ def test_a_server_in_process_saves_after_so_many_inserts(tmp_path):
         reverie.Client(server).add_batch("t", {"x": np.arange(2)})
         assert os.listdir(tmp_path) == []
         reverie.Client(server).add_batch("t", {"x": np.arange(5)})
-        while not [entry for entry in os.listdir(tmp_path) if not entry.startswith(".")]:
-            pass
+        until(lambda: [entry for entry in os.listdir(tmp_path) if not entry.startswith(".")])
     with serve(tmp_path) as server:
         assert len(items(server)) == 7
 
 
-def test_a_server_in_process_that_cannot_save_says_so_and_goes_on(tmp_path, capfd):
+def test_a_server_in_process_that_cannot_save_says_so_and_goes_on(tmp_path, caplog):
     with serve(tmp_path / "root", checkpoint_every_seconds=0.01) as server:
         client = reverie.Client(server)
         client.add("t", 1)
-        while not (tmp_path / "root").exists():
-            pass
+        until(lambda: (tmp_path / "root").exists())
         (tmp_path / "root").rename(tmp_path / "moved")
         (tmp_path / "root").write_text("not a directory")
-        said = ""
-        while "no checkpoint was saved" not in said:
-            said += capfd.readouterr().err
+        until(lambda: "no checkpoint was saved" in caplog.text)
         assert client.sample_batch("t", 1).data == [1]
 
 
@@ -197,10 +216,10 @@ def test_a_server_that_is_to_save_by_itself_where_it_cannot_does_not_begin(tmp_p
         serve(tmp_path / "root", **where, checkpoint_every_seconds=3600)
 
 
-def test_a_server_that_saves_when_asked_warns_where_it_cannot(tmp_path, capfd):
+def test_a_server_that_saves_when_asked_warns_where_it_cannot(tmp_path, caplog):
     (tmp_path / "root").symlink_to(tmp_path / "gone")
     with serve(tmp_path / "root", in_process=False, address="localhost:0") as server:
-        assert "no checkpoint could be saved" in capfd.readouterr().err
+        assert "no checkpoint could be saved" in caplog.text
         reverie.Client(server).add("t", 1)
 
 
@@ -353,8 +372,12 @@ def test_the_program_saves_by_itself(tmp_path):
         reverie.Client(server.address).add_batch("t", {"x": np.arange(7)})
         root = tmp_path / "root"
         seen = set()
-        while len(seen) < 4:
-            seen |= {entry for entry in (os.listdir(root) if root.exists() else []) if not entry.startswith(".")}
+
+        def saved():
+            seen.update(entry for entry in (os.listdir(root) if root.exists() else []) if not entry.startswith("."))
+            return len(seen) >= 4
+
+        until(saved)
     whole = [entry for entry in os.listdir(root) if not entry.startswith(".")]
     assert len(whole) <= 3
     assert all((root / entry / "CHUNKS").exists() for entry in whole if (root / entry / "DONE").exists())

@@ -196,6 +196,81 @@ def test_an_integer_that_does_not_fit_the_signatures_dtype_is_refused(connect):
             client.add("t", value)
 
 
+BOUNDS = {"int4": (-8, 7), "uint4": (0, 15), "int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_integers_up_to_the_bounds_of_the_signatures_dtype_are_stored_and_those_beyond_are_refused(connect, name):
+    client = connect(make_table(signature=reverie.TensorSpec([], name), max_times_sampled=1))
+    least, most = BOUNDS[name]
+    client.add_batch("t", [least, most])
+    client.add("t", least)
+    client.add("t", most)
+    assert [int(number) for number in client.sample_batch("t", 4).data] == [least, most] * 2
+    for beyond in (least - 1, most + 1, 2**63 - 1):
+        with pytest.raises(ValueError, match=f"does not fit into {name}"):
+            client.add_batch("t", [least, beyond])
+        with pytest.raises(ValueError, match=f"does not fit into {name}"):
+            client.add("t", beyond)
+    assert client.server_info()["t"].current_size == 0
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_float_is_no_integer_whatever_its_dtype(connect, name):
+    client = connect(make_table(signature=reverie.TensorSpec([], name)))
+    for numbers in ([1.5, 2], [2.0, 3.0]):
+        with pytest.raises(ValueError, match=rf"{name}\[\], got float64"):
+            client.add_batch("t", numbers)
+        with pytest.raises(ValueError, match=rf"{name}\[\], got float64"):
+            client.add("t", numbers[0])
+
+
+LARGEST = {
+    "float16": (65504.0, 65520.0),
+    "bfloat16": (3.38e38, 3.4e38),
+    "float32": (3.4e38, 3.5e38),
+    "float64": (1.7e308, None),
+    "float8_e5m2": (57344.0, 61440.0),
+    "float8_e4m3fn": (448.0, 470.0),
+    "complex64": (3.4e38, 1e39),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", LARGEST)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_too_large_for_the_signatures_dtype_is_refused(connect, name, sign):
+    client = connect(make_table(signature=reverie.TensorSpec([], name)))
+    fits, not_fits = LARGEST[name]
+    client.add("t", sign * fits)
+    client.add_batch("t", [sign * fits])
+    if not_fits is not None:
+        for large in (not_fits, 1e300):
+            with pytest.raises(ValueError, match=f"does not fit into {name}"):
+                client.add("t", sign * large)
+            with pytest.raises(ValueError, match=f"does not fit into {name}"):
+                client.add_batch("t", [sign * fits, sign * large])
+    assert np.isfinite([complex(row) for row in client.sample_batch("t", 2).data]).all()
+
+
+def test_an_integer_too_large_for_a_float_dtype_is_refused(connect):
+    client = connect(make_table(signature=reverie.TensorSpec([], "float16")))
+    for large in (65520, -(10**18)):
+        with pytest.raises(ValueError, match="does not fit into float16"):
+            client.add("t", large)
+        with pytest.raises(ValueError, match="does not fit into float16"):
+            client.add_batch("t", [large])
+
+
+def test_infinities_and_nan_are_stored_as_they_are(connect):
+    client = connect(make_table(signature=reverie.TensorSpec([], "float16")))
+    client.add("t", float("inf"))
+    client.add_batch("t", [float("-inf"), float("nan")])
+    stored = sorted(str(client.get("t", key).data) for key in client.keys("t"))
+    assert len(stored) == 3
+    assert all(any(word in text for text in stored) for word in ("inf", "-inf", "nan"))
+
+
 def test_arrays_that_are_sampled_are_the_callers_own(connect):
     client = connect()
     client.insert([np.arange(3)], {"t": 1.0})

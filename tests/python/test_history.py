@@ -1,5 +1,8 @@
 """Indexing a writer's history and its columns."""
 
+import collections.abc
+import threading
+
 import numpy as np
 import pytest
 import reverie
@@ -32,6 +35,111 @@ def test_there_is_no_history_before_the_first_column(client):
         with pytest.raises(RuntimeError, match="history"):
             writer.history  # noqa: B018
         writer.append({})
+
+
+class Refusing(collections.abc.Mapping):
+    """A mapping that calls `when_asked` for the value of its second key."""
+
+    def __init__(self, when_asked):
+        self.when_asked = when_asked
+
+    def __getitem__(self, key):
+        return 0 if key == "a" else self.when_asked()
+
+    def __iter__(self):
+        return iter("ab")
+
+    def __len__(self):
+        return 2
+
+
+def deep():
+    nest = 0
+    for _ in range(300):
+        nest = [nest]
+    return nest
+
+
+def stop():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [({"a": 1, "b": {1: 1, "x": 2}}, TypeError), ({"a": 1, "b": deep()}, ValueError), (Refusing(stop), KeyboardInterrupt)],
+    ids=("unsorted keys", "too deep", "Ctrl-C in a mapping"),
+)
+def test_a_first_step_that_was_refused_left_no_history(client, step, error):
+    writer = client.trajectory_writer(1)
+    for _ in range(2):
+        with pytest.raises(error):
+            writer.append(step)
+        with pytest.raises(RuntimeError, match="history has no columns yet"):
+            writer.history  # noqa: B018
+    writer.append({"a": 1})
+    assert list(writer.history) == ["a"]
+    assert len(writer.history["a"]) == 1
+
+
+def test_a_later_step_that_was_refused_left_no_columns(writer):
+    for _ in range(3):
+        with pytest.raises(TypeError, match="sorted"):
+            writer.append({"a": 1, "c": {"d": 1, "e": {1: 1, "x": 2}}})
+    writer.append({"a": 5, "c": {"d": 1}})
+    history = writer.history
+    assert list(history["c"]) == ["d"]
+    assert history["c"]["d"].path() == ("c", "d")
+    assert [history["a"][-1].numpy(), history["c"]["d"][-1].numpy()] == [5, 1]
+
+
+def test_history_can_be_asked_for_within_the_first_append(client):
+    writer = client.trajectory_writer(1)
+
+    found = []
+
+    def ask():
+        try:
+            found.append(list(writer.history))
+        except RuntimeError as error:
+            found.append(str(error))
+        return 1
+
+    writer.append(Refusing(ask))
+    assert "history has no columns yet" in found[0]  # while the mapping's keys are looked at
+    assert all(keys == ["a", "b"] for keys in found[1:])  # and while their values are
+
+
+def test_each_history_is_the_callers_own(writer):
+    taken = writer.history
+    taken["a"] = taken["a"][-1:]
+    taken["c"] = 1
+    assert list(writer.history) == ["a", "b"]
+    assert len(writer.history["a"]) == 5
+
+
+class Telling(dict):
+    """A dict that calls `when_made`."""
+
+    when_made = staticmethod(lambda: None)
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        Telling.when_made()
+
+
+def test_a_history_that_grows_while_it_is_read_is_whole(client, monkeypatch):
+    writer = client.trajectory_writer(1)
+    writer.append({"a": Telling({"x": 1}), "b": 2})
+    new = {f"c{i}": i for i in range(1000)}
+
+    def append():
+        monkeypatch.setattr(Telling, "when_made", lambda: None)
+        thread = threading.Thread(target=writer.append, args=({"a": {"x": 1}, "b": 2, **new},))
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(Telling, "when_made", append)
+    assert writer.history.keys() == {"a", "b", *new}
 
 
 def test_its_length_counts_rows_that_are_gone_too(column):

@@ -12,6 +12,7 @@ import pytest
 import reverie
 from conftest import flat, make_table
 from reverie.errors import NotFoundError
+from waiting import until
 
 
 def test_an_insert_gives_each_table_an_item_of_one_step(connect):
@@ -153,8 +154,7 @@ def test_sampling_waits_for_an_insert(connect):
     found = []
     waiting = threading.Thread(target=lambda: found.extend(client.sample("t")))
     waiting.start()
-    while client.server_info()["t"].num_waiting_samples == 0:
-        pass
+    until(lambda: client.server_info()["t"].num_waiting_samples > 0)
     client.insert(7, {"t": 1.0})
     waiting.join()
     assert found[0][0].data[0].item() == 7
@@ -228,6 +228,76 @@ def test_a_client_is_made_of_an_address_only():
         reverie.Client(3)
     assert reverie.Client(b"localhost:1234").server_address == "localhost:1234"
     assert repr(reverie.Client("localhost:1")) == "Client, server_address=localhost:1"
+
+
+class ByAddress(reverie.Client):
+    """As code that was written for Reverb subclasses its client."""
+
+    def __init__(self, server_address):
+        super().__init__(server_address)
+        self.calls = 0
+
+
+class WithLimit(reverie.Client):
+    def __init__(self, server_address, max_message_bytes=1 << 16):
+        super().__init__(server_address, max_message_bytes=max_message_bytes)
+
+
+class WithItsOwn(reverie.Client):
+    def __init__(self, server_address):
+        super().__init__(server_address, max_message_bytes=1 << 16, peer_timeout=30.0)
+
+
+class WithAny(reverie.Client):
+    def __init__(self, server_address, **options):
+        super().__init__(server_address, **options)
+
+
+class WithSome(reverie.Client):
+    def __init__(self, server_address, max_message_bytes, name="agent"):
+        super().__init__(server_address, max_message_bytes=max_message_bytes, peer_timeout=30.0)
+
+
+AGAIN = {"pickle": lambda client: pickle.loads(pickle.dumps(client)), "copy": copy.copy, "deepcopy": copy.deepcopy}
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_subclasses_of_a_client_are_pickled_by_address(again, monkeypatch):
+    monkeypatch.setenv("REVERIE_TOKEN", "somebody")  # which their constructor does not take
+    with reverie.Server([make_table()], address="127.0.0.1:0") as server:
+        made = again(ByAddress(server.address))
+        assert type(made) is ByAddress
+        assert made.server_address == server.address
+        made.add("t", 1, timeout=10)
+
+
+LIMITED = [
+    WithLimit,
+    WithItsOwn,
+    lambda address: WithAny(address, max_message_bytes=1 << 16),
+    lambda address: WithSome(address, 1 << 16),
+    lambda address: reverie.Client(address, max_message_bytes=1 << 16),
+]
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+@pytest.mark.parametrize("kind", LIMITED)
+def test_the_longest_message_to_receive_is_pickled_too(again, kind):
+    with reverie.Server([make_table()], address="127.0.0.1:0") as server:
+        client = kind(server.address)
+        client.add("t", np.random.default_rng(1).bytes(1 << 17))
+        for each in (client, again(client)):
+            with pytest.raises(reverie.ResourceExhaustedError):
+                list(each.sample("t", 1, timeout=10))
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_an_option_that_is_our_default_and_not_the_subclasss_is_kept(again):
+    with reverie.Server([make_table()], address="127.0.0.1:0") as server:
+        client = WithLimit(server.address, 0)
+        client.add("t", np.random.default_rng(1).bytes(1 << 17))
+        for each in (client, again(client)):
+            assert len(list(each.sample("t", 1, emit_timesteps=False, timeout=10))) == 1
 
 
 def test_clients_are_pickled_by_address():
@@ -309,3 +379,12 @@ def test_table_names_are_strings(connect, name):
     for call in (lambda: client.add(name, 1), lambda: client.sample_batch(name, 1), lambda: client.reset(name)):
         with pytest.raises((TypeError, ValueError)):
             call()
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(1.5, "float64"), (1, "int64"), (True, "bool")])
+def test_pythons_numbers_have_reverbs_dtypes_in_insert_whatever_the_signature_says(connect, number, dtype):
+    client = connect(make_table("signed", signature=reverie.TensorSpec((), np.float32)), make_table("any"))
+    client.insert(number, {"any": 1.0})
+    assert next(client.sample("any", emit_timesteps=False)).data[0].dtype == dtype
+    with pytest.raises(ValueError, match=f"float32\\[\\], got {dtype}"):
+        client.insert(number, {"signed": 1.0})

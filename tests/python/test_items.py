@@ -8,6 +8,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie.errors import NotFoundError
+from waiting import Call, until
 
 
 @pytest.fixture
@@ -80,6 +81,47 @@ def test_keys_and_priorities_are_read_as_they_come(client, form, dtype):
         client.update_priorities("t", keys, FORMS[form](values[:4]))
 
 
+class Tensor:
+    """As PyTorch's tensors of uint64 are: from 2**63 on a number of theirs is an array, and no int."""
+
+    def __init__(self, array):
+        self.array = np.asarray(array, np.uint64)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array.astype(dtype or np.uint64)
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, i):
+        return Tensor(self.array[i])
+
+    def __index__(self):
+        if self.array >= 2**63:
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
+        return int(self.array)
+
+
+LARGE = [2**63, 7, 2**64 - 1]
+
+
+@pytest.mark.parametrize("keys", [Tensor(LARGE), list(Tensor(LARGE))], ids=["a tensor", "a list of tensors' elements"])
+def test_keys_of_a_framework_may_have_64_bits(client, keys):
+    assert client.update_priorities("t", keys, [1.0, 2.0, 3.0]).tolist() == LARGE
+    with pytest.raises(NotFoundError, match=str(2**64 - 1)):
+        client.get("t", keys[2])
+
+
+def test_what_numpy_makes_no_keys_of_is_read_one_by_one(client):
+    class OnADevice(Tensor):
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    assert client.update_priorities("t", OnADevice([5, 6]), [1.0, 2.0]).tolist() == [5, 6]
+    with pytest.raises(TypeError, match="keys must be integers"):
+        client.update_priorities("t", [OnADevice(2**63)], [1.0])
+
+
 def test_an_update_is_all_or_nothing(client):
     keys = client.keys("t")
     with pytest.raises(ValueError, match="(?i)nan"):
@@ -136,8 +178,7 @@ def test_deleting_lets_blocked_inserts_through(connect):
     key = client.add("t", 0)
     added = threading.Thread(target=client.add, args=("t", 1))
     added.start()
-    while client.server_info()["t"].num_waiting_inserts == 0:
-        pass
+    until(lambda: client.server_info()["t"].num_waiting_inserts > 0)
     client.mutate_priorities("t", deletes=[key])
     client.reset("t")
     added.join()
@@ -206,8 +247,7 @@ def test_server_info_says_who_waits_for_what(connect):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while not (waiting := client.server_info()["t"].waiting):
-        pass
+    waiting = until(lambda: client.server_info()["t"].waiting)
     assert (waiting[0].operation, waiting[0].reason) == ("sample", "min size")
     assert 0 <= waiting[0].waiting < 100
     cancel.fire()
@@ -218,3 +258,27 @@ def test_server_info_says_who_waits_for_what(connect):
 @pytest.mark.parametrize("timeout", [None, 0, -1, 5, 2.5])
 def test_server_info_takes_reverbs_timeouts(client, timeout):
     assert list(client.server_info(timeout)) == ["t"]
+
+
+def test_each_call_that_waits_is_one_entry_that_says_how_much_of_it_waits(team):
+    clients = team(3, reverie.Table.queue("q", 1))
+    clients[0].add("q", 0)
+    calls = [Call(client.add_batch, "q", np.arange(200), timeout=None) for client in clients[:2]]
+
+    def waiting():
+        info = clients[2].server_info()["q"]
+        return info.waiting, info.num_waiting_inserts
+
+    def all_wait():
+        assert all(call.is_alive() for call in calls)
+        return len(waiting()[0]) >= 2 and sum(caller.wanted for caller in waiting()[0]) >= 400
+
+    until(all_wait)
+    callers, inserts = waiting()
+    assert [caller.wanted for caller in callers] == [200, 200]
+    assert [(caller.operation, caller.reason) for caller in callers] == [("insert", "too many inserts"), ("insert", "turn")]
+    assert inserts in (2, 400), "in process a call is one insert that has rows left; over the network each row is an insert"
+    for _ in range(401):
+        clients[2].sample_batch("q", 1)
+    assert [call.join() for call in calls] == [200, 200]
+    assert waiting() == ((), 0)

@@ -3,6 +3,8 @@
 import collections
 import os
 import random
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -203,6 +205,50 @@ def test_a_server_of_a_python_program_goes_on_where_it_was(tmp_path):
     with reverie.Server([make_table()], address="localhost:0", checkpointer=checkpointer, journal=journal) as server:
         client = reverie.Client(server.address)
         assert [(item.key, item.priority, item.times_sampled) for item in client.items("t")] == before
+
+
+FULL_DISK = """
+import resource, sys
+import numpy as np
+import reverie
+root = sys.argv[1]
+table = reverie.Table.queue("t", 1000)
+server = reverie.Server(
+    [table],
+    address="127.0.0.1:0",
+    checkpointer=reverie.checkpointers.DefaultCheckpointer(root + "/checkpoints"),
+    journal=reverie.Journal(root + "/journal"),
+)
+clients = [reverie.Client(server), reverie.Client(server.address)]
+server.sync_journal()
+assert [client.journal_info() for client in clients] == [reverie.JournalInfo("", 0.0)] * 2
+size, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, most))
+clients[0].add_batch("t", [np.random.default_rng(0).integers(0, 255, (200, 1000), np.uint8)])
+for client in clients:
+    while not client.journal_info().fault:
+        pass
+    print(client.journal_info().fault)
+    assert client.journal_info().lag_seconds > 0
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+server.sync_journal()
+assert [client.journal_info() for client in clients] == [reverie.JournalInfo("", 0.0)] * 2
+server.stop()
+"""
+
+
+def test_clients_see_what_keeps_the_journal_from_its_disk(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    faults = done.stdout.splitlines()
+    assert len(faults) == 2
+    assert all("File too large" in fault and str(tmp_path / "journal") in fault for fault in faults), faults
+
+
+def test_without_a_journal_there_is_no_fault_and_no_lag():
+    with reverie.Server([make_table()], address="localhost:0") as server:
+        for address in (server, server.address):
+            assert reverie.Client(address).journal_info() == reverie.JournalInfo(fault="", lag_seconds=0.0)
 
 
 def test_a_program_that_adds_to_its_own_server_says_when_it_must_be_on_the_disk(tmp_path):

@@ -3,11 +3,13 @@
 import logging
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
 import reverie
-from test_process import run
+from reverie import _log
+from test_process import PRELUDE, run
 
 LEAVING_AT_ONCE = [KeyboardInterrupt, SystemExit, GeneratorExit]
 
@@ -144,3 +146,56 @@ raise KeyboardInterrupt
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "gives up\n"
     assert "KeyboardInterrupt: 1 of its items" in done.stderr
+
+
+def closed(writer):
+    writer.close()
+
+
+def dropped(writer):
+    del writer  # the caller's name for it is gone, too
+
+
+@pytest.mark.parametrize("end", [closed, dropped])
+def test_a_writer_that_ends_with_unconfirmed_items_logs_how_many_it_gives_up_and_the_remedy(full, end, caplog):
+    writers = [full.trajectory_writer(1)]
+    add_items(writers[0], 3)
+    with caplog.at_level(logging.WARNING, "reverie"), _log.told_before_it_ends():
+        end(writers.pop())
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "3 of its items" in said
+    assert "flush" in said
+
+
+def test_a_transitions_writer_that_is_closed_with_unconfirmed_items_logs_how_many_it_gives_up(caplog):
+    with reverie.Server([reverie.Table.queue("q", 1)], address="127.0.0.1:0") as server:
+        writer = reverie.Client(server.address).transitions("q", 2)
+        writer.add({"x": np.zeros((2, 3), np.float32)})
+        with caplog.at_level(logging.WARNING, "reverie"):
+            writer.close()
+    assert "of its items unconfirmed" in caplog.text
+
+
+@pytest.mark.parametrize("end", [closed, dropped])
+def test_a_writer_whose_items_are_all_confirmed_ends_without_a_word(connect, end, caplog):
+    writers = [connect(reverie.Table.queue("q", 5)).trajectory_writer(1)]
+    add_items(writers[0], 3)
+    writers[0].flush()
+    with caplog.at_level(logging.WARNING, "reverie"), _log.told_before_it_ends():
+        end(writers.pop())
+    assert not caplog.records
+
+
+def test_a_program_that_ends_with_an_open_writer_says_what_it_gives_up():
+    program = """
+    server = reverie.Server([reverie.Table.queue("q", 1)], address="127.0.0.1:0")
+    reverie.Client(server).add("q", [1.0])
+    writer = reverie.Client(server.address).trajectory_writer(1)
+    writer.append([1.0])
+    for _ in range(4):
+        writer.create_item("q", 1.0, [writer.history[0][-1:]])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(program)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "4 of its items" in done.stderr

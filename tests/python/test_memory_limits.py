@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
+from waiting import until
 
 LIMIT = 4 << 20
 ROW = 16 << 10
@@ -56,8 +57,7 @@ def test_a_higher_limit_lets_an_add_go_on_that_waits(limited):
     result = []
     waiting = threading.Thread(target=lambda: result.append(client.add("t", row(added), timeout=60)))
     waiting.start()
-    while not client.server_info()["t"].waiting:
-        pass
+    until(lambda: client.server_info()["t"].waiting)
     client.set_memory_limit(2 * LIMIT)
     waiting.join()
     assert result
@@ -102,8 +102,7 @@ def test_who_waits_for_memory_is_seen_and_goes_on_when_items_go(limited):
     done = threading.Event()
     thread = threading.Thread(target=lambda: (client.add("t", row(1)), done.set()))
     thread.start()
-    while not (waiting := client.server_info()["t"].waiting):
-        pass
+    waiting = until(lambda: client.server_info()["t"].waiting)
     assert (waiting[0].operation, waiting[0].reason) == ("insert", "memory")
     client.reset("t")
     thread.join(60)
@@ -124,6 +123,65 @@ def test_a_table_with_max_bytes_removes_what_does_not_fit(connect, remover):
     if isinstance(remover, reverie.selectors.Fifo):
         newest = client.sample_batch("t", 1).data["x"]
         assert newest[0, 0] == 3 * bound // ROW - info.current_size
+
+
+SIDE = 32
+
+
+def add_steps(writer: reverie.Transitions, first: int, steps: int) -> None:
+    """Frames of SIDE x SIDE that come once, whichever row of the table they are in."""
+    for step in range(first, first + steps):
+        obs, following = (np.full((writer.num_envs, SIDE, SIDE), number % 251, np.uint8) for number in (step, step + 1))
+        writer.add({"obs": obs, "next_obs": following})
+
+
+def transitions(client: reverie.Client, num_envs: int) -> reverie.Transitions:
+    return client.transitions("t", num_envs, next={"next_obs": "obs"})
+
+
+def check_bytes(client: reverie.Client, bound: int, least: float) -> None:
+    """The bound holds but for a sixteenth, and at least this part of it is frames."""
+    table = client.server_info()["t"]
+    assert table.item_bytes <= bound * 17 / 16
+    assert table.current_size * SIDE * SIDE >= least * bound
+
+
+def test_many_transitions_writers_keep_a_table_full():
+    bound = 16 << 20
+    with reverie.Server([make_table(max_size=1_000_000, max_bytes=bound)], in_process=True) as server:
+        client = reverie.Client(server)
+        writers = [transitions(client, 8) for _ in range(24)]
+        for step in range(200):
+            for writer in writers:
+                add_steps(writer, step, 1)
+            check_bytes(client, bound, 0.5 if step > 100 else 0)
+
+
+def test_transitions_writers_that_come_one_after_another_keep_a_table_full():
+    bound = 4 << 20
+    with reverie.Server([make_table(max_size=1_000_000, max_bytes=bound)], in_process=True) as server:
+        client = reverie.Client(server)
+        idle = []
+        for _ in range(12):
+            idle.append(transitions(client, 8))
+            add_steps(idle[-1], 0, 500)
+            check_bytes(client, bound, 0.5)
+        for writer in idle:
+            add_steps(writer, 500, 500)
+            check_bytes(client, bound, 0.5)
+
+
+def test_a_transitions_writer_follows_a_lower_bound():
+    bound = 2 << 20
+    with reverie.Server([make_table(max_size=1_000_000)], in_process=True) as server:
+        client = reverie.Client(server)
+        writer = transitions(client, 32)
+        add_steps(writer, 0, 1000)
+        client.set_bounds("t", max_bytes=bound)
+        check_bytes(client, bound, 0.1)  # rows that move take their frames with them, each its own
+        for step in range(1000, 2000):
+            add_steps(writer, step, 1)
+            check_bytes(client, bound, 0.5 if step > 1500 else 0.1)
 
 
 def test_trajectories_that_share_chunks_keep_the_bound_too(connect):

@@ -188,5 +188,5 @@ def test_names_are_the_same_in_every_process(serve):
     client.reset("t")
     code = "import reverie, sys; reverie.Client(sys.argv[1]).add('t', {'reward': 3, 'obs': 4})"
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", code, server.address], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", code, server.address], check=True, env=environment, timeout=60)
     assert data_of(client) == {"obs": [4], "reward": [3]}

@@ -103,3 +103,28 @@ def test_the_collector_may_stop_a_named_server_while_another_is_looked_up():
     print(reverie.Client("inproc://wanted").server_info()["t"].current_size)
     """
     assert run(program) == "0\n"
+
+
+def test_a_batch_that_is_found_before_it_is_whole_says_so():
+    program = """
+import gc, numpy as np, reverie
+class Nest(dict):
+    def __init__(self, *given):
+        super().__init__(*given)
+        for found in gc.get_objects():
+            if type(found) is reverie.ReplayBatch:
+                for ask in (lambda: found.data, lambda: found.__reduce__()):
+                    try:
+                        ask()
+                    except RuntimeError as error:
+                        print(error)
+server = reverie.Server([reverie.Table("t", reverie.selectors.Uniform(), reverie.selectors.Fifo(), 50,
+                                       reverie.rate_limiters.MinSize(1))], in_process=True)
+client = reverie.Client(server)
+client.add("t", Nest({"x": np.zeros(3)}))
+print(client.sample_batch("t", 2).data["x"].shape)
+"""
+    *said, shape = run(program).splitlines()
+    assert shape == "(2, 3)"
+    assert len(said) >= 2
+    assert all("has no data" in line for line in said)

@@ -8,7 +8,7 @@ import reverie
 from conftest import make_table
 from reverie import rate_limiters
 from reverie.errors import DeadlineExceededError
-from waiting import says_at_its_deadline
+from waiting import says_at_its_deadline, until
 
 
 @pytest.mark.parametrize("make", [rate_limiters.MinSize, rate_limiters.Queue, rate_limiters.Stack])
@@ -88,8 +88,7 @@ def test_a_queue_lets_inserts_wait_for_samples(connect):
         client.add("t", value)
     with pytest.raises(DeadlineExceededError):
         client.add("t", 2, timeout=0.01)
-    while client.server_info()["t"].num_waiting_inserts > 0:
-        pass  # a server elsewhere hears of it a little later
+    until(lambda: client.server_info()["t"].num_waiting_inserts == 0)  # a server elsewhere hears of it a little later
     assert client.server_info()["t"].current_size == 2
     assert client.sample_batch("t", 2).data.tolist() == [0, 1]
     assert client.server_info()["t"].current_size == 0

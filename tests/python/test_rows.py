@@ -1,15 +1,19 @@
 """add, add_batch, sample_batch."""
 
 import collections
+import contextlib
 import gc
 import threading
+import types
 
+import attrs
+import ml_dtypes
 import numpy as np
 import pytest
 import reverie
 from conftest import make_table
-from reverie.errors import DeadlineExceededError
-from waiting import TooSlowError, says_at_its_deadline, with_a_deadline
+from reverie.errors import DeadlineExceededError, FailedPreconditionError
+from waiting import TooSlowError, says_at_its_deadline, until, with_a_deadline
 
 Row = collections.namedtuple("Row", "obs reward")
 
@@ -86,13 +90,233 @@ def test_bad_batches_of_rows_are_refused(connect, data, priorities, words):
         client.add_batch("t", data, priorities)
 
 
+Pair = collections.namedtuple("Pair", "first second")
+LISTS = {
+    "numbers": ([1, 2, 3], np.array([1, 2, 3])),
+    "a tuple": ((1.5, 2.5), np.array([1.5, 2.5])),
+    "numbers of NumPy": ([np.float32(1), np.float32(2)], np.array([1, 2], np.float32)),
+    "truths": ([True, False], np.array([True, False])),
+    "text": (["a", "bc"], np.array([b"a", b"bc"], object)),
+    "in a dict": ({"x": [1, 2], "y": np.zeros((2, 3))}, {"x": np.array([1, 2]), "y": np.zeros((2, 3))}),
+    "columns": ([[1, 2, 3], [4.0, 5.0, 6.0]], [np.array([1, 2, 3]), np.array([4.0, 5.0, 6.0])]),
+    "in a named tuple": (Pair([1, 2], [3.0, 4.0]), Pair(np.array([1, 2]), np.array([3.0, 4.0]))),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_numbers_or_text_is_a_column_of_rows(connect, name):
+    lists, arrays = LISTS[name]
+    client = connect(make_table(max_times_sampled=1))
+    n = client.add_batch("t", arrays)
+    assert client.add_batch("t", lists) == n
+    data = client.sample_batch("t", 2 * n).data
+    assert reverie.nest.paths(data) == reverie.nest.paths(arrays)
+    assert type(data) is type(arrays)
+    for found, wanted in zip(reverie.nest.flatten(data), reverie.nest.flatten(arrays), strict=True):
+        assert found.dtype == wanted.dtype
+        assert found.tolist() == 2 * wanted.tolist()
+
+
+SIGNATURE = {
+    "obs": reverie.TensorSpec((2,), np.float32),
+    "action": reverie.TensorSpec((), np.uint8),
+    "half": reverie.TensorSpec((), ml_dtypes.bfloat16),
+}
+
+
+def test_where_a_signature_has_a_column_lists_are_what_numpy_makes_of_them(connect):
+    client = connect(make_table(signature=SIGNATURE))
+    for obs in ([[1, 2], [3, 4]], ((1.0, 2.0), [3, 4]), [np.array([1, 2], np.float32), np.array([3, 4], np.float32)]):
+        assert client.add_batch("t", {"obs": obs, "action": [0, 255], "half": [1, 0.5]}) == 2
+        data = client.sample_batch("t", 2).data
+        assert [(name, data[name].dtype) for name in sorted(data)] == [(name, SIGNATURE[name].dtype) for name in sorted(data)]
+        assert data["obs"].shape == (2, 2)
+    assert client.add_batch("t", {"obs": np.zeros((0, 2), np.float32), "action": [], "half": []}) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"obs": [[1, 2], [3]]}, TypeError, r"obs.*a list cannot be made an array of"),
+        ({"obs": [[1, 2, 3], [4, 5, 6]]}, ValueError, r'"obs" is float32\[2\], got float32\[3\]'),
+        ({"obs": [1, 2]}, ValueError, r'"obs" is float32\[2\], got float32\[\]'),
+        ({"action": [0, 256]}, ValueError, r"action.*the integer 256 does not fit into uint8"),
+        ({"action": [-1, 0]}, ValueError, r"action.*the integer -1 does not fit into uint8"),
+        ({"action": [0, 2**70]}, TypeError, r"cannot be stored"),
+        ({"action": [0.5, 1]}, ValueError, r'"action" is uint8\[\], got float64\[\]'),
+        ({"action": [np.int64(0), np.int64(1)]}, ValueError, r'"action" is uint8\[\], got int64\[\]'),
+        ({"action": [1, 2, 3]}, ValueError, "rows"),
+        ({"action": [None, None]}, TypeError, "cannot be stored"),
+        ({"more": [1, 2]}, ValueError, "signature has 3 columns"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused_as_arrays_are(connect, change, error, words):
+    client = connect(make_table(signature=SIGNATURE))
+    good = {"obs": [[1, 2], [3, 4]], "action": [0, 255], "half": [1, 0.5]}
+    with pytest.raises(error, match=words):
+        client.add_batch("t", good | change)
+    assert client.server_info()["t"].current_size == 0
+    assert client.add_batch("t", good) == 2
+
+
+@pytest.mark.parametrize("obs", [[1, 2], (1, 2)], ids=["a list", "a tuple"])
+def test_a_row_with_a_list_for_a_vector_is_told_to_make_an_array_of_it(connect, obs):
+    client = connect(make_table(signature=SIGNATURE))
+    row = {"obs": obs, "action": 1, "half": 1.0}
+    with pytest.raises(ValueError, match=r"got 4.*data\['obs'\] is of type .* a single value; numpy\.asarray makes one of it"):
+        client.add("t", row)
+    with pytest.raises(ValueError, match=r"data\['action'\] is of type dict, but should be a single value\)$"):
+        client.add("t", row | {"obs": np.zeros(2, np.float32), "action": {"x": 1, "y": 2}})
+    client.add("t", row | {"obs": np.asarray(obs, np.float32)})
+
+
+ONE = {"obs": np.zeros(2, np.float32), "action": np.uint8(1), "half": ml_dtypes.bfloat16(1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"half": [1.0, 2.0]}, r'column 1 "half" has 2 rows, column 0 "action" has 3; add_batch takes .*, and add takes one row'),
+        ({"action": 1}, r'column 0 "action" is a scalar; add_batch takes .* rows along dimension 0, and add takes one row'),
+    ],
+)
+def test_a_column_of_a_batch_is_called_by_its_name(connect, change, words):
+    data = {"obs": np.zeros((3, 2), np.float32), "action": [1, 2, 3], "half": [1.0, 2.0, 3.0]}
+    for tables in ([make_table(signature=SIGNATURE)], [make_table()]):
+        with pytest.raises(ValueError, match=words):
+            connect(*tables).add_batch("t", data | change)
+
+
+def test_an_array_alone_has_no_name(connect):
+    with pytest.raises(ValueError, match="^column 0 is a scalar"):
+        connect().add_batch("t", 1.0)
+
+
+def test_rows_for_add_and_a_row_for_add_batch_are_told_of_the_other(connect):
+    client = connect(make_table(signature=SIGNATURE), make_table("vectors", signature=[reverie.TensorSpec((2,), np.float32)]))
+    rows = {name: np.stack([value] * 3) for name, value in ONE.items()}
+    with pytest.raises(ValueError, match=r"inconsistent with it; add takes one row, and add_batch rows along dimension 0$"):
+        client.add("t", rows)
+    with pytest.raises(ValueError, match=r"and add takes one row$"):
+        client.add_batch("t", ONE)
+    with pytest.raises(ValueError, match=r"inconsistent with it; add_batch takes rows along dimension 0, and add takes one row$"):
+        client.add_batch("vectors", [np.zeros(2, np.float32)])
+    for wrong in (ONE | {"obs": np.zeros(3, np.float32)}, rows | {"obs": np.zeros((2, 2), np.float32)}):
+        with pytest.raises(ValueError, match="inconsistent with it$"):
+            client.add("t", wrong)
+    client.add("t", ONE)
+    client.add_batch("t", rows)
+
+
+ROW = np.arange(3, dtype=np.float32)
+Point = collections.namedtuple("Point", "b a")
+SHAPES = {"known": (3,), "of any length": (None,), "of any shape": None}
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_list_of_rows_is_a_column_however_many_there_are(connect, shape, kind, n):
+    spec = reverie.TensorSpec(shape, np.float32)
+    rows = kind([ROW + i for i in range(n)])
+    columns = [rows] if n == 0 else [rows, list(rows), tuple(rows), np.asarray(rows)]
+    for signature, makes in (
+        (spec, [lambda column: column]),
+        ({"a": spec}, [lambda column: {"a": column}, lambda column: (column,), lambda column: [column]]),
+        ([spec], [lambda column: [column], lambda column: (column,), lambda column: {"x": column}]),
+        (
+            {"a": spec, "b": spec},
+            [lambda column: {"b": column, "a": rows}, lambda column: [column, rows], lambda column: (rows, column)],
+        ),
+        (Point(spec, spec), [lambda column: Point(column, rows), lambda column: (column, rows)]),
+        ({"a": {"b": spec}}, [lambda column: {"a": {"b": column}}, lambda column: [[column]]]),
+    ):
+        client = connect(make_table("lists", signature=signature))
+        for make in makes:
+            for column in columns:
+                client.reset("lists")
+                assert client.add_batch("lists", make(column)) == n
+                stored = [reverie.nest.flatten(client.get("lists", key).data) for key in client.keys("lists")]
+                assert all(np.array_equal(leaf, item[0]) for item in stored for leaf in item)
+                assert sorted(item[0].tolist() for item in stored) == [[i, i + 1, i + 2] for i in range(n)]
+
+
+def test_a_list_of_one_row_of_another_shape_is_refused_as_its_array_is(connect):
+    client = connect(make_table(signature={"a": reverie.TensorSpec((), np.float32), "b": reverie.TensorSpec((), np.float32)}))
+    for n in (1, 2, 3):
+        for column in ([ROW] * n, np.stack([ROW] * n)):
+            for data in ({"a": column, "b": [1.0] * n}, (column, np.zeros(n, np.float32))):
+                with pytest.raises(ValueError, match=r'"a" is float32\[\], got float32\[3\]'):
+                    client.add_batch("t", data)
+    assert client.add_batch("t", {"a": [np.array(1, np.float32)], "b": [np.float32(2)]}) == 1
+    assert client.server_info()["t"].current_size == 1
+
+
+NESTED = {"a": reverie.TensorSpec(None, np.float32), "b": {"c": reverie.TensorSpec(None, np.float32)}}
+
+
+@pytest.mark.parametrize(
+    ("signature", "data"),
+    [
+        ({"a": reverie.TensorSpec(None, np.float32)}, [{"a": ROW}]),
+        (reverie.TensorSpec(None, np.float32), {"a": [ROW]}),
+        ({"a": reverie.TensorSpec(None, np.float32)}, {"a": {"x": [ROW]}}),
+        (NESTED, {"a": [ROW], "c": [ROW]}),
+    ],
+)
+def test_a_list_that_may_be_a_column_or_a_container_is_refused(connect, signature, data):
+    client = connect(make_table(signature=signature))
+    with pytest.raises(ValueError, match=r"may be a column or a container.*numpy\.asarray"):
+        client.add_batch("t", data)
+    assert client.server_info()["t"].current_size == 0
+
+
+@attrs.define(frozen=True)
+class Step:
+    b: object
+    a: object
+
+
+class Rows(list):
+    pass
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_containers_of_every_kind_may_hold_lists_of_rows(connect, n):
+    spec = reverie.TensorSpec(None, np.float32)
+    rows, stacked = [ROW] * n, np.stack([ROW] * n)
+    for signature, containers in (
+        ({"a": spec, "b": spec}, [collections.OrderedDict(b=rows, a=rows), types.MappingProxyType({"b": rows, "a": stacked})]),
+        ({"a": spec, "b": spec}, [{"a": Rows(rows), "b": tuple(rows)}]),
+        (Point(spec, spec), [Step(rows, rows), Step(stacked, rows), Step(stacked, stacked), Point(rows, Rows(rows))]),
+    ):
+        client = connect(make_table("lists", signature=signature))
+        for data in containers:
+            client.reset("lists")
+            assert client.add_batch("lists", data) == n
+            for key in client.keys("lists"):
+                assert [leaf.tolist() for leaf in reverie.nest.flatten(client.get("lists", key).data)] == [[0, 1, 2]] * 2
+
+
+def test_columns_one_after_another_stand_for_any_signature(connect):
+    client = connect(make_table(signature=NESTED))
+    for data in ([ROW, ROW], (ROW, ROW), [list(ROW), ROW]):
+        assert client.add_batch("t", data) == 3
+
+
+def test_a_list_that_holds_itself_is_refused(connect):
+    endless = []
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        connect().add_batch("t", {"x": endless})
+
+
 def test_adding_waits_until_the_timeout_and_inserts_nothing_then(connect):
     client = connect(reverie.Table.queue("t", 1))
     client.add("t", 0)
     with pytest.raises(DeadlineExceededError, match='"t"'):
         client.add("t", 1, timeout=0.05)
-    while client.server_info()["t"].num_waiting_inserts > 0:
-        pass  # a server elsewhere hears of it a little later
+    until(lambda: client.server_info()["t"].num_waiting_inserts == 0)  # a server elsewhere hears of it a little later
     assert client.sample_batch("t", 1).data.tolist() == [0]
     assert client.server_info()["t"].current_size == 0
 
@@ -259,6 +483,17 @@ def test_out_must_be_writable_and_is_checked_before_anything_is_drawn(connect):
         client.sample_batch("t", 4, out=np.zeros((4, 3), np.float32), unequal="list")
 
 
+def test_memory_that_former_items_would_have_taken_is_not_asked_for_again(connect):
+    client = connect()
+    client.add("t", [np.zeros(2**27, np.uint8)])
+    client.sample_batch("t", 1)
+    client.reset("t")
+    client.add("t", [np.zeros(2, np.uint8)])
+    with contextlib.suppress(MemoryError):  # where the former item is remembered: a million of it are 128 TiB
+        client.sample_batch("t", 2**20, timeout=0)
+    assert client.sample_batch("t", 2**20, timeout=0).data[0].shape[1] == 2
+
+
 # ---- unequal lengths ----
 
 
@@ -295,6 +530,52 @@ def test_unequal_lengths_come_as_lists(unequal, copy):
     assert [len(x) for x in batch.data["x"]] == [1, 1, 1, 3, 3, 3, 2]
     assert [int(y) for y in batch.data["y"]] == [4] * 7
     assert all(x.flags.writeable == copy for x in batch.data["x"])
+
+
+@pytest.fixture
+def ragged(connect):
+    """Rows whose shapes differ, as a signature with None allows."""
+    signature = {"x": reverie.TensorSpec([None, None], "float32"), "words": reverie.TensorSpec([None], str)}
+    client = connect(make_table(max_times_sampled=2, signature=signature))
+    for a, b in ((2, 1), (1, 3), (0, 2)):
+        client.add("t", {"x": np.full((a, b), a + b, np.float32), "words": np.array([f"w{b}"] * a, object)})
+    return client
+
+
+def test_rows_of_different_shapes_are_padded_in_every_dimension(ragged):
+    batch = ragged.sample_batch("t", 6, unequal="pad")
+    assert batch.data["x"].shape == (6, 2, 3)
+    assert batch.data["x"][0].tolist() == [[3, 0, 0], [3, 0, 0]]
+    assert batch.data["x"][2].tolist() == [[4, 4, 4], [0, 0, 0]]
+    assert not batch.data["x"][4:].any()
+    assert batch.data["words"].tolist()[1:3] == [[b"w1", b"w1"], [b"w3", b""]]
+
+
+def test_rows_of_different_shapes_are_told_of_padding(ragged):
+    with pytest.raises(FailedPreconditionError, match=r'string\[\d\] in some .*unequal="pad"'):
+        ragged.sample_batch("t", 2)
+
+
+def test_sequences_of_rows_of_different_shapes_are_padded_in_time_and_in_every_dimension(connect):
+    client = connect(make_table(max_times_sampled=1))
+    for value, (length, width) in enumerate([(1, 3), (2, 2)], 1):
+        with client.trajectory_writer(2) as writer:
+            for _ in range(length):
+                writer.append([np.full(width, value)])
+            writer.create_item("t", 1.0, [writer.history[0][-length:]])
+    batch = client.sample_batch("t", 2, unequal="pad")
+    assert batch.data[0].shape == (2, 2, 3)
+    assert batch.lengths.tolist() == [1, 2]
+    assert batch.data[0].tolist() == [[[1, 1, 1], [0, 0, 0]], [[2, 2, 0], [2, 2, 0]]]
+
+
+def test_items_that_padding_cannot_make_one_count_as_sampled_and_the_error_says_so(connect):
+    client = connect(reverie.Table.queue("q", 4))
+    for data in (np.zeros(3, np.float32), np.zeros(3, np.float64)) * 2:
+        client.add("q", [data])
+    with pytest.raises(FailedPreconditionError, match="count as sampled"):
+        client.sample_batch("q", 2, unequal="pad")
+    assert client.server_info()["q"].current_size == 2
 
 
 def test_unequal_must_be_known(connect):

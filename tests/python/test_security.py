@@ -77,6 +77,8 @@ def is_told(words, address, **options):
 def test_a_client_without_trust_is_told_what_to_give(files):
     with serve(tls=reverie.TLS(certificate=files.server)) as server:
         is_told("is not trusted.*authority", server.address, tls=reverie.TLS())
+        whole = r"\(connecting to [^(]*\(the .* is not trusted: .*; give the authority that signed it; attempt \d+\)\); is one"
+        is_told(whole, server.address, tls=reverie.TLS())
         is_told("does it expect TLS", server.address)
     with serve() as server:
         is_told("does not speak TLS", server.address, tls=reverie.TLS(authority=files.authority))
@@ -336,6 +338,37 @@ tables:
             reverie.Client(server.address, tls=renewed, token=ACTOR).add("t", 1.0, timeout=20)
 
 
+def test_identities_that_an_open_server_is_given_by_sighup_are_asked_for(tmp_path):
+    tables, identities = tmp_path / "tables.yaml", tmp_path / "identities.yaml"
+    tables.write_text("listen: 127.0.0.1:0\ntables: [{name: t}]\n")
+    identities.write_text("drain_seconds: 10\n")
+    server = server_program.Server("--config", str(identities), "--config", str(tables))
+    try:
+        anybody = reverie.Client(server.address)
+        anybody.add("t", 1.0)
+        identities.write_text(f'identities: [{{name: learner, token: {LEARNER}, rights: {{"*": [read]}}}}]\n')
+        server.signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while True:  # the signal is on its way
+            try:
+                anybody.reset("t")
+            except reverie.UnauthenticatedError:
+                break
+            assert time.monotonic() < deadline
+        with pytest.raises(reverie.PermissionDeniedError):
+            reverie.Client(server.address, token=LEARNER).reset("t")
+        identities.write_text("tls: {certificate: /nowhere.pem}\n")
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)  # comes after it
+        status, err = server.wait()
+    finally:
+        server.kill()
+    assert status == 0
+    assert "SIGHUP: the identities were read again" in err
+    assert "SIGHUP: there is a tls mapping now; connections are encrypted after a restart, not before" in err
+    assert "a server that asks who calls cannot stop asking; the identities are as before" in err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -354,3 +387,124 @@ def test_the_program_names_what_is_wrong(tmp_path, text, said):
     out = server_program.run("--config", str(path), "--check")
     assert out.returncode == 2
     assert re.search(said, out.stderr), out.stderr
+
+
+def test_files_other_than_the_certificate_are_told_where_they_are_given(files, tmp_path):
+    path = tmp_path / "server.yaml"
+    for field in ("key", "authority"):
+        path.write_text(f"tables: [{{name: t}}]\ntls:\n  certificate: {files.server}\n  {field}: /nowhere.pem\n")
+        out = server_program.run("--config", str(path), "--check")
+        assert out.returncode == 2
+        assert out.stderr.startswith(f"reverie-server: {path}:4: tls.{field}: ")
+
+
+def test_identities_that_cannot_be_used_after_sighup_are_told_with_their_place(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text(f"identities:\n  - {{name: actors, token: {ACTOR}, rights: {{t: insert}}}}\n")
+    server = server_program.Server("--config", str(path), "--port", "0", "--table", "name=t")
+    try:
+        path.write_text("identities:\n  - {name: actors, token: short, rights: {t: insert}}\n")
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)  # comes after it
+        status, err = server.wait()
+    finally:
+        server.kill()
+    assert status == 0
+    assert f"SIGHUP: {path}:2: identities[0]: the token of identity" in err
+    assert "the identities are as before" in err
+
+
+RIGHTS_THAT_ALLOW_NOTHING = f"""
+identities:
+  - {{name: actors, token: {ACTOR}, rights: {{repaly: insert}}}}
+  - {{name: learner, token: {LEARNER}, rights: {{"*": read}}}}
+  - name: nobody
+    token: another-token-of-nobody
+"""
+
+
+def test_rights_that_allow_nothing_are_told_with_their_place(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text(f"tables: [{{name: replay}}, {{name: queue}}]\nlisten: 127.0.0.1:0{RIGHTS_THAT_ALLOW_NOTHING}")
+    out = server_program.run("--config", str(path), "--check")
+    assert out.returncode == 0
+    table, identity = out.stderr.splitlines()
+    assert table.startswith(f'reverie-server: warning: {path}:4: identities[0].rights.repaly: there is no table "repaly"')
+    assert table.endswith('the tables are "replay", "queue"')
+    assert identity.startswith(f'reverie-server: warning: {path}:6: identities[2]: identity "nobody" has no rights')
+    server = server_program.Server("--config", str(path))
+    server.signal(signal.SIGTERM)
+    status, err = server.wait()
+    assert status == 0
+    assert table in err
+    assert identity in err
+
+
+def test_a_table_of_another_file_or_a_flag_is_one_that_rights_may_name(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text(f"identities: [{{name: actors, token: {ACTOR}, rights: {{replay: insert}}}}]\n")
+    out = server_program.run("--config", str(path), "--table", "name=replay", "--check")
+    assert (out.returncode, out.stderr) == (0, "")
+
+
+def test_rights_that_allow_nothing_are_told_also_when_they_come_by_sighup(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text(f"identities: [{{name: actors, token: {ACTOR}, rights: {{replay: insert}}}}]\n")
+    server = server_program.Server("--config", str(path), "--port", "0", "--table", "name=replay")
+    try:
+        path.write_text(RIGHTS_THAT_ALLOW_NOTHING)
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)  # comes after it
+        status, err = server.wait()
+    finally:
+        server.kill()
+    assert status == 0
+    assert "SIGHUP: the identities were read again" in err
+    assert f"warning: {path}:3: identities[0].rights.repaly: " in err
+    assert f"warning: {path}:5: identities[2]: " in err
+
+
+def warnings_of(*args):
+    out = server_program.run("--table", "name=t", *args, "--check")
+    assert out.returncode == 0, out.stderr
+    return out.stderr.splitlines()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:8000", "192.0.2.1:8000", "replay.example:8000"])
+def test_an_address_that_others_reach_is_told_with_what_is_missing(files, tmp_path, address):
+    path = tmp_path / "identities.yaml"
+    path.write_text(f'identities: [{{name: learner, token: {LEARNER}, rights: {{"*": read}}}}]\n')
+    listen, certificate, asks = ["--listen", address], ["--tls-certificate", files.server], ["--config", str(path)]
+    (open_to_all,) = warnings_of(*listen)
+    assert open_to_all.startswith(f"reverie-server: warning: --listen: {address} is open to everybody")
+    assert "without encryption or passwords; give it a TLS certificate and identities" in open_to_all
+    assert "without encryption; give it a TLS certificate (" in warnings_of(*asks, *listen)[0]
+    assert "without passwords; give it identities (" in warnings_of(*certificate, *listen)[0]
+    assert warnings_of(*certificate, *asks, *listen) == []
+    assert warnings_of(*certificate, "--tls-authority", files.authority, *listen) == []
+    assert warnings_of("--log", "error", *listen) == []
+
+
+def test_an_address_that_others_reach_is_told_where_the_file_has_it(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text('listen:\n  - 127.0.0.1:0\n  - 0.0.0.0:0\n  - "unix:/tmp/x"\n')
+    (line,) = warnings_of("--config", str(path))
+    assert f"warning: {path}:3: listen[1]: 0.0.0.0:0 is open" in line
+    path.write_text("port: 0\nhost: 0.0.0.0\n")
+    (line,) = warnings_of("--config", str(path))
+    assert f"warning: {path}:2: host: 0.0.0.0:0 is open" in line
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:0", "127.8.0.1:0", "localhost:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "unix:/tmp/x"]
+)
+def test_nothing_is_told_of_an_address_of_this_machine_alone(address):
+    assert warnings_of("--listen", address) == []
+
+
+def test_a_server_that_others_reach_says_so_as_it_starts():
+    server = server_program.Server("--listen", "0.0.0.0:0", "--table", "name=t")
+    server.signal(signal.SIGTERM)
+    status, err = server.wait()
+    assert status == 0
+    assert "warning: --listen: 0.0.0.0:0 is open to everybody" in err

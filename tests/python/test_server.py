@@ -9,7 +9,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie.errors import AddressInUseError, CancelledError, OpenPortWarning
-from waiting import LONG, Call, wait_until_waiting, with_a_deadline
+from waiting import LONG, Call, until, wait_until_waiting, with_a_deadline
 
 
 @pytest.mark.parametrize("tables", [None, [], ()])
@@ -112,8 +112,7 @@ def test_stopping_ends_waits_and_may_be_repeated(serve):
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while client.server_info()["t"].num_waiting_samples == 0:
-        pass
+    until(lambda: client.server_info()["t"].num_waiting_samples > 0)
     server.stop()
     waiting.join()
     assert isinstance(failures[0], CancelledError)

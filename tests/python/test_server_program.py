@@ -8,6 +8,7 @@ import threading
 import grpc
 import pytest
 import server_program
+from waiting import until
 
 FULL = """
     listen: [127.0.0.1:0, "unix:{folder}/socket"]
@@ -131,8 +132,8 @@ def test_a_check_does_not_listen(tmp_path):
         ("limits: {max_message_bytes: lots}\ntables: [{name: t}]\n", 1, ["limits.max_message_bytes", "256MiB"]),
         ("limits: {port: 3}\ntables: [{name: t}]\n", 1, ["port"]),
         ("tables: [{name: t}\n", 2, ["not YAML"]),
-        ("tables: [{name: t}, {name: t}]\n", None, ["t"]),
-        ("tables: [{name: t, extensions: [nothing]}]\n", None, ["nothing"]),
+        ("tables:\n  - {name: t}\n  - {name: u}\n  - {name: t}\n", 4, ["tables[2]: ", "names must differ"]),
+        ("tables: [{name: t, extensions: [nothing]}]\n", 1, ["tables[0]: ", "nothing"]),
         ("table:\n  - name: t\n", 2, ['no setting "table"', "did you mean tables"]),
         ("checkpoint: {path: /data}\ntables: [{name: t}]\n", 1, ['no setting "checkpoint"', "did you mean checkpoints"]),
         ("memory_limits: 1GiB\ntables: [{name: t}]\n", 1, ["did you mean memory_limit;"]),
@@ -144,8 +145,32 @@ def test_a_check_does_not_listen(tmp_path):
         ),
         ("tables:\n  - name: t\n    sampler: custom:mine\n", 3, ['"custom:mine" is no selector', "prioritized"]),
         ("tables:\n  - name: t\n    signature: {a: {dtype: floaty, shape: []}}\n", 3, ["bfloat16", "complex128", "string"]),
-        ("listen: nonsense\ntables: [{name: t}]\n", None, ["nonsense"]),
-        ("listen: 127.0.0.1:0\nport: 3\ntables: [{name: t}]\n", None, ["both"]),
+        ("tables: [{name: t}]\nlisten: [127.0.0.1:0, nonsense]\n", 2, ["listen[1]: ", "nonsense", "has no port"]),
+        ("tables: [{name: t}]\nhost: a b\n", 2, ["host: ", "a b"]),
+        ("listen: 127.0.0.1:0\nport: 3\ntables: [{name: t}]\n", 2, ["port: both"]),
+        (
+            "tables:\n  - {name: t}\n  - {name: u, max_size: 10, rate_limiter: min_size:100}\n",
+            3,
+            ['tables[1]: table "u": rate_limiter: ', "max_size = 10"],
+        ),
+        ("tables: [{name: t}]\njournal: {path: /j}\n", 2, ["journal.path: ", "goes on from checkpoints"]),
+        ("tables: [{name: t}]\njournal:\n  mode: periodic\n", 3, ["journal.mode: ", "has no path"]),
+        ("tables: [{name: t}]\ncheckpoints:\n  keep: 3\n", 3, ["checkpoints.keep: ", "no path"]),
+        ("tables: [{name: t}]\ncheckpoints:\n  keep: 3\n  path: /dev/null/c\n", 4, ["checkpoints.path: ", "/dev/null/c"]),
+        ("tables: [{name: t}]\nspill: {path: /s}\n", 2, ["spill.path: ", "memory_limit"]),
+        ("tables: [{name: t}]\nspill: {max_bytes: 1GiB}\n", 2, ["spill.max_bytes: ", "no path"]),
+        ("tables: [{name: t}]\ntls:\n  certificate: /nowhere.pem\n", 3, ["tls.certificate: ", "/nowhere.pem"]),
+        ("tables: [{name: t}]\ntls:\n  key: /nowhere.pem\n", 3, ["tls.key: ", "no certificate", "--tls-certificate"]),
+        (
+            "tables: [{name: t}]\nidentities:\n  - {name: a, token: 0123456789abcdef}\n  - {name: b, token: short}\n",
+            4,
+            ["identities[1]: ", '"b" is too short'],
+        ),
+        (
+            "tables: [{name: t}]\nidentities:\n  - {name: a, certificate_name: x}\n  - {name: b, certificate_name: x}\n",
+            4,
+            ["identities[1]: ", "the same certificate_name"],
+        ),
     ],
 )
 def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, words):
@@ -175,6 +200,10 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--set", "threads"], ["NAME=VALUE"]),
         (["--set", "nothing=3"], ["nothing"]),
         (["--set", "memory_limt=3"], ["did you mean memory_limit"]),
+        (["--table", "name=t", "--listen", "localhost"], ["--listen: ", "has no port"]),
+        (["--table", "name=t", "--table", "name=t"], ["--table: ", "names must differ"]),
+        (["--table", "name=t", "--journal", "/j"], ["--journal: ", "--checkpoints"]),
+        (["--table", "name=t", "--tls-certificate", "/nowhere.pem"], ["--tls-certificate: ", "/nowhere.pem"]),
     ],
 )
 def test_wrong_flags_are_told(args, words):
@@ -229,8 +258,7 @@ def waiting_sample(channel):
     request = b"\x0a\x01t\x10\x01"  # table "t", 1 sample
     call = channel.stream_stream("/deepmind.reverb.ReverbService/SampleStream")(iter([request]), timeout=60)
     info = channel.unary_unary("/deepmind.reverb.ReverbService/ServerInfo")
-    while b"ipv4:" not in info(b"", timeout=60):  # who waits is told there
-        pass
+    until(lambda: b"ipv4:" in info(b"", timeout=60))  # who waits is told there
     return call
 
 
@@ -263,3 +291,33 @@ def test_the_file_in_the_documentation_is_right(tmp_path):
     file.write_text(example)
     out = server_program.run("--config", str(file), "--check")
     assert out.returncode == 0, out.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("identities: [{name: x, token_file: nowhere/x}]", 2),
+        ("tls: {certificate: nowhere/x}", 2),
+        ("checkpoints: {path: a-file/x}", 2),
+        ("checkpoints: {path: c}\njournal: {path: a-file/x}", 1),
+        ("limits: {memory_limit: 1GiB}\nspill: {path: ./nowhere/x}", 1),
+    ],
+)
+def test_a_relative_path_is_relative_to_where_the_program_was_started_and_told_whole(tmp_path, text, status):
+    folder, here = tmp_path / "configuration", tmp_path / "started"
+    folder.mkdir()
+    here.mkdir()
+    (here / "a-file").write_text("")
+    config = write(folder, f"{text}\nlisten: 127.0.0.1:0\ntables: [{{name: t}}]")
+    out = server_program.run("--config", config, cwd=here)
+    assert out.returncode == status, out.stderr
+    assert f"{here}/nowhere/x" in out.stderr or f"{here}/a-file/x" in out.stderr
+
+
+def test_files_of_a_configuration_are_found_from_where_the_program_was_started(tmp_path):
+    folder = tmp_path / "configuration"
+    folder.mkdir()
+    config = write(folder, "identities: [{name: x, token_file: token, rights: {t: read}}]\ntables: [{name: t}]")
+    (tmp_path / "token").write_text("a-token-of-sixteen-characters\n")
+    assert server_program.run("--config", config, "--check", cwd=tmp_path).returncode == 0
+    assert server_program.run("--config", config, "--check", cwd=folder).returncode == 2

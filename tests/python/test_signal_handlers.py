@@ -63,7 +63,7 @@ def test_a_handler_closes_what_its_thread_waits_in_and_the_wait_ends(address, ca
     while client.server_info()["q"].num_waiting_inserts or client.server_info()["t"].num_waiting_samples:
         pass  # what was closed waits no longer
     """
-    assert run(program) == f"cancelled\n{again}\n"
+    assert run(program, gives_up=True) == f"cancelled\n{again}\n"
 
 
 # What is made, what puts an item into a queue of one, what waits then, what a handler asks of it, and how it ends.
@@ -117,7 +117,7 @@ def test_what_else_a_handler_calls_of_what_its_thread_waits_in_is_an_error_that_
     ask()  # outside of the call it may
     {closed}
     """
-    assert run(program) == "True\n"
+    assert run(program, gives_up=True) == "True\n"
 
 
 def test_a_handler_that_saves_a_checkpoint_while_one_is_saved_gets_an_error_and_the_first_is_saved(tmp_path):

@@ -1,12 +1,14 @@
 """Signatures: what they accept, what they check, and that they come back as they were."""
 
 import collections
+import collections.abc
 import contextlib
 
 import numpy as np
 import pytest
 from conftest import make_table
-from reverie import BoundedTensorSpec, TensorSpec, _structured_value
+from reverie import BoundedTensorSpec, TensorSpec, _structured_value, structured
+from reverie.errors import InvalidArgumentError
 
 Pair = collections.namedtuple("Pair", "b a")
 
@@ -19,6 +21,54 @@ SIGNATURES = {
     "bounded": BoundedTensorSpec([2], "float32", [-1.0, -2.0], 1.0, "action"),
     "bounded string": BoundedTensorSpec([], str, "a", b"z"),
 }
+
+
+class DictSpace(collections.abc.Mapping):
+    """As gymnasium.spaces.Dict: a mapping of spaces that takes no other."""
+
+    def __init__(self, spaces):
+        assert all(not isinstance(space, TensorSpec) for space in spaces.values())
+        self.spaces = dict(spaces)
+
+    def __getitem__(self, key):
+        return self.spaces[key]
+
+    def __iter__(self):
+        return iter(self.spaces)
+
+    def __len__(self):
+        return len(self.spaces)
+
+
+class TupleSpace(collections.abc.Sequence):
+    """As gymnasium.spaces.Tuple."""
+
+    dtype = shape = None
+
+    def __init__(self, spaces):
+        self.spaces = tuple(spaces)
+
+    def __getitem__(self, index):
+        return self.spaces[index]
+
+    def __len__(self):
+        return len(self.spaces)
+
+
+class Box:
+    shape, dtype = (3,), np.dtype(np.float32)
+
+
+def test_spaces_that_hold_spaces_are_dicts_and_tuples(connect):
+    goal = DictSpace({"observation": Box(), "goals": TupleSpace([Box(), Box()])})
+    box = TensorSpec([3], "float32")
+    expected = {"observation": box, "goals": (box, box)}
+    assert make_table(signature=goal).info.signature == expected
+    client = connect(make_table(signature={"obs": goal, "action": (Box(), [goal])}))
+    assert client.server_info()["t"].signature == {"obs": expected, "action": (box, [expected])}
+    value = {"observation": np.ones(3, np.float32), "goals": (np.ones(3, np.float32),) * 2}
+    client.add("t", {"obs": value, "action": (np.ones(3, np.float32), [value])})
+    assert client.sample_batch("t", 1).data["obs"]["goals"][1].tolist() == [[1, 1, 1]]
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -330,3 +380,22 @@ def test_columns_whose_specs_have_no_names_are_called_by_their_place(connect, va
     with pytest.raises(ValueError, match='column 1 "obs/pixels/0" is'), writer:  # here, or on the server
         writer.create_item("t", 1.0, item)
     assert client.server_info()["t"].signature == signature
+
+
+def test_a_structured_writers_columns_are_called_as_in_the_signature(connect):
+    spec = TensorSpec((), np.float32)
+    client = connect(make_table(signature={"reward": spec, "value": spec}))
+    step = {"action": np.float32(1), "reward": np.float32(2)}
+
+    def writer(pattern):
+        return client.structured_writer([structured.create_config(structured.pattern_from_transform(step, pattern), "t")])
+
+    with pytest.raises(InvalidArgumentError, match='is called "action", the table\'s signature calls it "reward"'):
+        wrong = writer(lambda ref: {"action": ref["action"][-1], "reward": ref["reward"][-1]})
+        wrong.append(step)
+        wrong.flush(timeout_ms=30_000)
+    assert client.server_info()["t"].current_size == 0
+    right = writer(lambda ref: {"reward": ref["reward"][-1], "value": ref["action"][-1]})
+    right.append(step)
+    right.flush(timeout_ms=30_000)
+    assert client.sample_batch("t", 1, timeout=30).data == {"reward": [2], "value": [1]}

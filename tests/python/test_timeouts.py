@@ -1,11 +1,13 @@
 """Every public call that may wait takes a timeout, and says what it waited for."""
 
+import contextlib
 import inspect
+import threading
 
 import numpy as np
 import pytest
 import reverie
-from reverie.errors import DeadlineExceededError, UnavailableError
+from reverie.errors import DeadlineExceededError, ResourceExhaustedError, UnavailableError
 
 SOON = 0.05
 NAMED_BY_REVERB = ["insert", "sample", "mutate_priorities", "writer", "reset", "server_info", "checkpoint"]
@@ -150,3 +152,42 @@ def test_a_bad_timeout_is_refused_before_anything_is_done(client, bad):
         legacy(client).flush(timeout=bad)
     with pytest.raises(error, match="timeout"):
         client.mutate_priorities("e", {}, timeout=bad)
+
+
+def trajectories(client):
+    writer = client.trajectory_writer(1)
+    writer.append([np.float32(1)])
+    writer.create_item("q", 1.0, [writer.history[0][-1:]])
+    return writer, lambda seconds: writer.flush(timeout_ms=None if seconds is None else round(seconds * 1000))
+
+
+def transitions(client):
+    writer = client.transitions("q", 1)
+    row = [np.ones(1, np.float32)]  # in process it is the add that waits
+    return writer, lambda seconds: (writer.add(row, timeout=seconds), writer.flush(timeout=seconds))
+
+
+def steps(client):
+    writer = legacy(client)
+    writer.create_item("q", 1, 1.0)
+    return writer, lambda seconds: (writer.flush(timeout=seconds), writer.flush(timeout=seconds))
+
+
+@pytest.mark.parametrize("made", [trajectories, transitions, steps])
+def test_a_call_waits_for_another_threads_no_longer_than_it_was_given(client, made):
+    writer, flush = made(client)
+    other = threading.Thread(target=flush, args=(None,), daemon=True)
+    other.start()
+    said = ""
+    while "another thread" not in said:  # until then it was first
+        with pytest.raises(DeadlineExceededError) as caught:
+            flush(SOON)
+        said = str(caught.value)
+    if isinstance(writer, reverie.Writer):
+        with pytest.raises(ResourceExhaustedError, match="not made"):
+            writer.create_item("q", 1, 1.0, timeout=SOON)
+    while other.is_alive():
+        with contextlib.suppress(DeadlineExceededError):
+            client.sample_batch("q", 1, timeout=SOON)
+    if isinstance(writer, reverie.Writer):
+        writer.close(timeout=60.0)

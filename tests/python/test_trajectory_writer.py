@@ -10,6 +10,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie.errors import DeadlineExceededError, ReverbError
+from waiting import until
 
 Step = collections.namedtuple("Step", "a b")
 
@@ -452,8 +453,7 @@ def test_closing_drops_what_was_not_confirmed(connect):
         writer.create_item("t", 1.0, writer.history[0][-1:])
     writer.flush(2)
     writer.close()
-    while client.server_info()["t"].num_waiting_inserts > 0:
-        pass
+    until(lambda: client.server_info()["t"].num_waiting_inserts == 0)
     assert sampled(client)[0][0].tolist() == [0]
     assert client.server_info()["t"].current_size == 0
 
@@ -592,8 +592,7 @@ def test_a_lost_server_is_waited_for(tmp_path):
     writer.create_item("t", 1.0, writer.history[0][-1:])
     with pytest.raises(DeadlineExceededError):
         writer.flush(0, 50)
-    while "connected to" in writer.status().state:
-        pass  # it hears of the end a little later
+    until(lambda: "connected to" not in writer.status().state)  # it hears of the end a little later
     with reverie.Server([make_table()], address=address):
         writer.flush(0, 30_000)
         assert sampled(client)[0][0].tolist() == [2]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import logging
 import threading
 
 import numpy as np
 import pytest
 import reverie
 from conftest import make_table
+from reverie import _log
 from reverie.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, NotFoundError, UnimplementedError
 from waiting import Call, wait_until_waiting
 
@@ -143,6 +145,20 @@ def test_what_repeats_takes_no_memory(connect, frames, shape, most):
     assert taken[1] <= most * taken[0], taken
 
 
+@pytest.mark.parametrize("steps_on", [1, 3])
+def test_a_next_that_is_never_found_is_told_once(connect, steps_on, caplog):
+    client = connect(make_table(max_size=5000))
+    frames = np.random.default_rng(0).integers(0, 255, (700, 2, 4, 5)).astype(np.uint8)
+    writer = client.transitions("t", 2, next={"next_obs": "obs"}, stack={"obs": 4})
+    with caplog.at_level(logging.WARNING, "reverie"), _log.told_before_it_ends(), writer:
+        for t in range(690):
+            obs, following = (np.stack(frames[at : at + 4], axis=1) for at in (t, t + steps_on))
+            writer.add({"obs": obs, "next_obs": following})
+    said = [record.getMessage() for record in caplog.records if "stored whole" in record.getMessage()]
+    assert len(said) == (steps_on > 1)
+    assert all("stack" in line for line in said)
+
+
 def test_nests_and_several_shared_columns(connect):
     client = connect(make_table(sampler=reverie.selectors.Uniform()))
     rng = np.random.default_rng(0)
@@ -263,19 +279,25 @@ def test_closing_ends_a_call_that_another_thread_waits_in(connect, steps):
     client = connect(reverie.Table.queue("q", 1))
     if steps == 0:
         client.add("q", np.ones(3))
-    writer = client.transitions("q", 1)
-    for _ in range(steps):
-        writer.add(np.ones((1, 3)))
-        writer.flush()
+    for _ in range(10):
+        writer = client.transitions("q", 1)
+        for _ in range(steps):
+            writer.add(np.ones((1, 3)))
+            writer.flush()
 
-    def wait():
-        writer.add(np.ones((1, 3)), timeout=None)
-        writer.flush()
+        def wait(writer=writer):
+            writer.add(np.ones((1, 3)), timeout=None)
+            writer.flush()
 
-    call = Call(wait)
-    wait_until_waiting([call], client, "q", "inserts")
-    assert Call(writer.close).join() is None
-    assert isinstance(call.join(), CancelledError)
+        call = Call(wait)
+        wait_until_waiting([call], client, "q", "inserts")
+        assert Call(writer.close).join() is None
+        if not isinstance(call.join(), FailedPreconditionError):
+            break
+        client.reset("q")  # it was between its two calls
+        if steps == 0:
+            client.add("q", np.ones(3))
+    assert isinstance(call.result, CancelledError), call.result
     assert "closed meanwhile" in str(call.result)
     with pytest.raises(FailedPreconditionError, match="close"):
         writer.add(np.ones((1, 3)))
@@ -319,3 +341,28 @@ def test_a_writer_goes_on_after_a_row_that_was_refused(tmp_path):
         writer.flush(timeout=30)
         assert [sample.data[0] for sample in reverie.Client(server).sample("t", 1, emit_timesteps=False)] == [2.0]
     writer.close()
+
+
+class Scalar:
+    """As other frameworks' tensors without dimensions are."""
+
+    ndim = 0
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(2.0, dtype)
+
+
+@pytest.mark.parametrize(
+    "number", [2, 2.0, np.float64(2), np.float32(2), np.int64(2), np.array(2.0), np.array(2), Scalar()], ids=repr
+)
+def test_one_priority_of_any_kind_is_that_of_all_rows(connect, number):
+    client = connect(make_table())
+    sequence = client.transitions("t", 3)
+    sequence.add({"x": np.arange(3.0)}, number)
+    sequence.flush()
+    assert [item.priority for item in client.items("t")] == [2.0] * 3
+
+
+def test_an_array_of_one_priority_is_not_that_of_all_rows(connect):
+    with pytest.raises(ValueError, match=r"priorities must have shape \(3,\)"):
+        connect(make_table()).transitions("t", 3).add({"x": np.arange(3.0)}, np.ones(1))

@@ -15,7 +15,7 @@ import reverie
 from conftest import make_table
 from reverie import structured
 from reverie.errors import DeadlineExceededError
-from waiting import says_at_its_deadline
+from waiting import says_at_its_deadline, until
 
 SOON = 0.15
 INSERTING = 'table "full": inserting waits for 1 more sample'
@@ -92,6 +92,7 @@ CALLS = {
     "Client.items": (lambda w, t: list(w.client.items("few", timeout=t)), None, None),
     "Client.reset": (lambda w, t: w.client.reset("few", timeout=t), None, None),
     "Client.server_info": (lambda w, t: w.client.server_info(timeout=t), None, None),
+    "Client.journal_info": (lambda w, t: w.client.journal_info(timeout=t), None, None),
     "Client.memory_info": (lambda w, t: w.client.memory_info(timeout=t), None, None),
     "Client.set_rate_limiter": (
         lambda w, t: w.client.set_rate_limiter("few", reverie.rate_limiters.MinSize(2), timeout=t),
@@ -209,6 +210,32 @@ def test_a_call_that_its_table_holds_says_at_its_timeout_what_it_waits_for(place
         says_at_its_deadline(lambda timeout: call(world, timeout), reason, SOON)
 
 
+# They first ask what the table is like.
+ASKING_FIRST = {
+    "add": lambda client, timeout: client.add("full", np.float32(0), timeout=timeout),
+    "add_batch": lambda client, timeout: client.add_batch("full", np.zeros(3, np.float32), timeout=timeout),
+    "sample": lambda client, timeout: next(client.sample("few", timeout=timeout)),
+    "sample_batch": lambda client, timeout: client.sample_batch("few", 2, timeout=timeout),
+    "batches": lambda client, timeout: next(client.batches("few", 2, timeout=timeout)),
+}
+
+
+@pytest.mark.parametrize("name", ASKING_FIRST)
+def test_an_error_says_the_timeout_that_was_given_and_not_what_was_left_of_it(place, name):
+    world, where = place
+    for timeout in (0.1, 0.25, 0.3):
+        client = reverie.Client(world.server if where == "in process" else world.server.address)
+        with pytest.raises(DeadlineExceededError, match=f"^timed out after {timeout} s: "):
+            ASKING_FIRST[name](client, timeout)
+
+
+@pytest.mark.parametrize("name", AT_A_SILENT_SERVER)
+def test_a_server_that_does_not_answer_costs_the_timeout_that_was_given(silent, name):
+    world, _ = silent
+    with pytest.raises(DeadlineExceededError, match=r"timed out after 0\.3 s"):
+        CALLS[name][0](world, 0.3)
+
+
 @pytest.mark.parametrize("name", WAITING)
 def test_a_call_that_its_table_holds_ends_by_ctrl_c(place, name):
     world, where = place
@@ -236,8 +263,7 @@ def held(place):
     with reverie.Client(world.server.address).batches("few", 1, timeout=None) as batches:
         reader = threading.Thread(target=list, args=(batches,))
         reader.start()
-        while not world.client.server_info(60)["few"].num_waiting_samples:
-            pass
+        until(lambda: world.client.server_info(60)["few"].num_waiting_samples)
         yield world.server
         batches.close()
         reader.join()

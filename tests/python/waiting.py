@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -34,15 +35,30 @@ class Call(threading.Thread):
         return self.result
 
 
+def until(seen: Callable[[], T]) -> T:
+    """What is seen, once it is true; fails if it never is. Sleeps between looks: who spins keeps the interpreter's lock from others."""
+    deadline = time.monotonic() + LONG
+    while not (result := seen()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.001)
+    return result
+
+
 class TooSlowError(AssertionError):
     """A call was over before it was seen to wait."""
 
 
 def wait_until_waiting(calls: list[Call], client: reverie.Client, table: str, kind: str) -> None:
     """Until all the calls, and no less, wait at the table."""
-    while getattr(client.server_info(LONG)[table], f"num_waiting_{kind}") < len(calls):
+
+    def all_wait() -> bool:
+        if getattr(client.server_info(LONG)[table], f"num_waiting_{kind}") >= len(calls):
+            return True
         if not all(call.is_alive() for call in calls):
             raise TooSlowError([call.result for call in calls])
+        return False
+
+    until(all_wait)
 
 
 def with_a_deadline(body: Callable[[float], T], first: float = 2.0) -> T:

@@ -43,6 +43,8 @@ class Judge:
             return bool(kinds & {"terminate"})
         if code == "ResourceExhaustedError":
             return bool(kinds & (DISK | {"memory", "stop"}))
+        if code == "AbortedError":  # a listing goes on in one life of a server only
+            return what == "items" and bool(kinds)
         if code == "UnknownError":  # a checkpoint that met an I/O error
             return what == "checkpoint" and bool(kinds & DISK)
         return bool(code == "NotFoundError" and what == "get")  # it has gone meanwhile

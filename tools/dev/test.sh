@@ -22,10 +22,11 @@ count() { # count NAME PASSED FAILED
 }
 
 run_ctest() { # run_ctest NAME PRESET [CTEST ARGS]
-  local name=$1 preset=$2 log; shift 2
+  local name=$1 preset=$2 log limit=300; shift 2
+  [ -z "${RV_TEST_ALL:-}" ] || limit=3600 # seconds for a test
   (build_preset "$preset") || { count "$name" 0 1; return; }
   log=$(mktemp)
-  ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure --no-tests=error --output-junit "$log" "$@" 2>&1 | grep -vE '^ +Start +[0-9]+:'
+  ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure --timeout "$limit" --no-tests=error --output-junit "$log" "$@" 2>&1 | grep -vE '^ +Start +[0-9]+:'
   # The counts are read from the report: the sentence that ctest prints differs between its versions.
   count "$name" $(python3 - "$log" <<'EOF'
 import sys

@@ -10,10 +10,26 @@ struct arena_block {
   max_align_t data[];
 };
 
+bool arena_try(arena *memory, bool (*work)(void *context), void *context, bool *no_memory)
+{
+  jmp_buf here, *before = memory->out;
+  memory->out = &here;
+  *no_memory = false;
+  if (setjmp(here) != 0) {
+    memory->out = before;
+    *no_memory = true;
+    return false;
+  }
+  bool done = work(context);
+  memory->out = before;
+  return done;
+}
+
 void *arena_alloc(arena *memory, size_t count, size_t size)
 {
   struct arena_block *block = NULL;
   if (size == 0 || count <= (SIZE_MAX - sizeof *block) / size) block = calloc(1, sizeof *block + count * size);
+  if (block == NULL && memory->out != NULL) longjmp(*memory->out, 1);
   if (block == NULL) {
     fprintf(stderr, "reverie-server: out of memory while reading the configuration\n");
     exit(1);

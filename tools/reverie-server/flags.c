@@ -43,14 +43,14 @@ const char flags_help[] =
     "  --check              say whether the configuration is right, and exit\n"
     "  --version, --help\n";
 
-static bool set_pair(settings *all, const char *pair, rv_error *err)
+static bool set_pair(settings *all, const char *flag, const char *pair, rv_error *err)
 {
   const char *value = strchr(pair, '=');
   if (value == NULL) {
     rv_fail(err, RV_INVALID_ARGUMENT, "expected NAME=VALUE, got \"%s\"", pair);
     return false;
   }
-  return settings_set(all, arena_copy(&all->memory, pair, (size_t)(value - pair)), value + 1, err);
+  return settings_set(all, arena_copy(&all->memory, pair, (size_t)(value - pair)), value + 1, flag, err);
 }
 
 static bool apply(settings *all, const char *flag, const char *value, rv_error *err)
@@ -77,9 +77,9 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
     all->port = -1;
   }
   for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-    if (strcmp(flag, plain[i][0]) == 0) return settings_set(all, plain[i][1], value, err);
-  if (strcmp(flag, "--table") == 0) return settings_add_table_text(all, value, err);
-  return set_pair(all, value, err);
+    if (strcmp(flag, plain[i][0]) == 0) return settings_set(all, plain[i][1], value, flag, err);
+  if (strcmp(flag, "--table") == 0) return settings_add_table_text(all, value, flag, err);
+  return set_pair(all, flag, value, err);
 }
 
 static bool takes_value(const char *flag)
@@ -137,7 +137,8 @@ bool read_flags(settings *all, int argc, char **argv, flags_action *action, rv_e
     }
     if (value == NULL) value = argv[++i];
     if (strcmp(flag, "--config") == 0) {
-      all->config_path = value;
+      all->config_paths = arena_append(&all->memory, all->config_paths, all->num_config_paths, sizeof *all->config_paths);
+      all->config_paths[all->num_config_paths++] = value;
       if (!read_config_file(all, value, err)) return false;
     } else if (!apply(all, flag, value, err)) {
       rv_error_prefix(err, "%s", flag);

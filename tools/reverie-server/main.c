@@ -9,9 +9,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "net/address.h"
-#include "server/access.h"
-#include "settings.h"
+#include "check.h"
+#include "warnings.h"
 
 enum { EXIT_CONFIG = 2 };
 
@@ -72,7 +71,7 @@ static void give_back_memory(void)
 #endif
 }
 
-/* Empty, or with what was saved, and with what the journal says happened since. Without a checkpointer only the configuration is tried. */
+/* Empty, or with what was saved, and with what the journal says happened since. */
 static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, const rv_env *env, rv_store **out,
                           rv_journal **journal, rv_error *err)
 {
@@ -94,33 +93,6 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                  : all->journal_path != NULL ? rv_journal_recover(&journaled, checkpointer, &config, &watch, out, journal, err)
                                              : rv_checkpointer_restore(checkpointer, &config, &watch, out, NULL, err);
   if (checkpointer != NULL) give_back_memory();
-  return code;
-}
-
-static bool has_tls(const settings *all)
-{
-  return all->tls_certificate != NULL || all->tls_key != NULL || all->tls_authority != NULL || all->tls_revocation_list != NULL;
-}
-
-static rv_tls_config tls_of(const settings *all)
-{
-  return (rv_tls_config){.size = sizeof(rv_tls_config),
-                         .certificate_file = all->tls_certificate,
-                         .key_file = all->tls_key,
-                         .authority_file = all->tls_authority,
-                         .revocation_file = all->tls_revocation_list};
-}
-
-/* Whether TLS and identities would be taken, without a server. */
-static rv_code check_security(const settings *all, rv_error *err)
-{
-  const rv_tls_config config = tls_of(all);
-  rv_tls *tls = NULL;
-  rv_access *access = NULL;
-  rv_code code = has_tls(all) ? rv_tls_new(&config, true, &tls, err) : RV_OK;
-  if (code == RV_OK) code = rv_access_new(all->identities, all->num_identities, &access, err);
-  rv_tls_unref(tls);
-  rv_access_unref(access);
   return code;
 }
 
@@ -205,32 +177,44 @@ static void say_reloaded(const char *what, rv_code code, const rv_error *err)
     fprintf(stderr, "reverie-server: SIGHUP: %s; the %s are as before\n", err->message, what);
 }
 
-/* The file's identities, with the tokens in the files that it names. */
-static rv_code reload_identities(rv_server *server, const char *config_path, rv_error *err)
+static bool read_files_again(settings *again, const settings *all, rv_error *err)
 {
-  settings again;
-  settings_init(&again);
-  rv_code code = RV_INVALID_ARGUMENT;
-  if (read_config_file(&again, config_path, err))
-    code = rv_server_set_identities(server, identities_of(&again), again.num_identities, err);
-  settings_free(&again);
-  return code;
+  for (size_t i = 0; i < all->num_config_paths; i++)
+    if (!read_config_file(again, all->config_paths[i], err)) return false;
+  return true;
 }
 
-static void reload(rv_server *server, const settings *all)
+/* The certificates, and the files' identities with the tokens in the files that those name. *asks: identities are in force. */
+static void reload(rv_server *server, const settings *all, bool *asks)
 {
   rv_error err = {.message = ""};
-  if (has_tls(all) || !all->asks) say_reloaded("certificates", rv_server_reload_tls(server, &err), &err);
-  if (all->asks) say_reloaded("identities", reload_identities(server, all->config_path, &err), &err);
+  settings again;
+  settings_init(&again);
+  bool read = read_files_again(&again, all, &err);
+  if (!read) say_reloaded("identities", RV_INVALID_ARGUMENT, &err);
+  if (read && (*asks || again.asks)) {
+    rv_code code = check_identities(&again, &err);
+    if (code == RV_OK) code = rv_server_set_identities(server, identities_of(&again), again.num_identities, &err);
+    say_reloaded("identities", code, &err);
+    if (code == RV_OK) warn_of_rights(&again, all);
+    *asks |= code == RV_OK;
+  }
+  if (read && has_tls(&again) && !has_tls(all))
+    fprintf(stderr,
+            "reverie-server: SIGHUP: there is a tls mapping now; connections are encrypted after a restart, not before\n");
+  else if (has_tls(all) || !*asks)
+    say_reloaded("certificates", rv_server_reload_tls(server, &err), &err);
+  settings_free(&again);
 }
 
 /* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
 static int serve(rv_server *server, const settings *all, const sigset_t *signals)
 {
   int signal_number = 0, status = 0;
+  bool asks = all->asks;
   while (signal_number != SIGTERM && signal_number != SIGINT) {
     sigwait(signals, &signal_number);
-    if (signal_number == SIGHUP) reload(server, all);
+    if (signal_number == SIGHUP) reload(server, all, &asks);
   }
   fprintf(stderr, "reverie-server: %s: finishing calls in progress for up to %g s; a second signal ends them\n",
           strsignal(signal_number), (double)all->drain_ms / 1000);
@@ -251,6 +235,18 @@ static int serve(rv_server *server, const settings *all, const sigset_t *signals
   return status;
 }
 
+/* All of the configuration. The checkpointer is the caller's, also after an error. */
+static rv_code check(const settings *all, const rv_env *env, rv_checkpointer **checkpointer, rv_error *err)
+{
+  rv_code code = check_tables(all, env, err);
+  if (code != RV_OK) return code;
+  code = make_checkpointer(all, env, checkpointer, err);
+  if (code == RV_OK && *checkpointer != NULL) code = rv_checkpointer_check(*checkpointer, err);
+  if (code != RV_OK) settings_fail_at(all, "checkpoint_path", err);
+  if (code == RV_OK) code = check_tls(all, err);
+  return code == RV_OK ? check_identities(all, err) : code;
+}
+
 static int run(const settings *all, bool only_check)
 {
   rv_env env;
@@ -260,39 +256,25 @@ static int run(const settings *all, bool only_check)
   rv_error err;
   rv_store *store = NULL;
   rv_server *server = NULL;
-  rv_code code = RV_OK;
-  for (size_t i = 0; i < all->num_addresses && code == RV_OK; i++) {
-    rv_address address;
-    code = rv_address_parse(all->addresses[i], &address, &err);
-  }
   rv_checkpointer *checkpointer = NULL;
   rv_journal *journal = NULL;
-  if (code == RV_OK) code = make_store(all, NULL, &env, &store, &journal, &err);
-  if (code == RV_OK) code = make_checkpointer(all, &env, &checkpointer, &err);
-  if (checkpointer != NULL && code == RV_OK) code = rv_checkpointer_check(checkpointer, &err);
-  if (code == RV_OK) code = check_security(all, &err);
+  rv_code code = check(all, &env, &checkpointer, &err);
+  if (code == RV_OK) {
+    warn_of_rights(all, all);
+    warn_of_open_addresses(all);
+  }
+  if (code == RV_OK && only_check) {
+    printf("the configuration is right: %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");
+    rv_checkpointer_unref(checkpointer);
+    return 0;
+  }
+  bool right = code == RV_OK;
+  if (right && checkpointer != NULL) code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
+  if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
   if (code != RV_OK) {
     fprintf(stderr, "reverie-server: %s\n", err.message);
     rv_checkpointer_unref(checkpointer);
-    rv_store_unref(store);
-    return EXIT_CONFIG;
-  }
-  if (only_check) {
-    printf("the configuration is right: %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");
-    rv_checkpointer_unref(checkpointer);
-    rv_store_unref(store);
-    return 0;
-  }
-  if (checkpointer != NULL) {
-    rv_store_unref(store); /* it has shown that the configuration is right */
-    store = NULL;
-    code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
-    if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
-    if (code != RV_OK) {
-      fprintf(stderr, "reverie-server: %s\n", err.message);
-      rv_checkpointer_unref(checkpointer);
-      return 1;
-    }
+    return right ? 1 : EXIT_CONFIG;
   }
   raise_file_limit();
   int status = 1;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "net/address.h"
 
-enum { DEFAULT_PORT = 8000, DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000, MAX_TIMES = 0x7fffffff };
+enum { DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000, MAX_TIMES = 0x7fffffff };
 
 void settings_init(settings *all)
 {
@@ -17,8 +18,9 @@ void settings_free(settings *all)
   arena_free(&all->memory);
 }
 
-void settings_add_address(settings *all, const char *address)
+void settings_add_address(settings *all, const char *address, const char *place)
 {
+  places_add(&all->places, &all->memory, PLACE_ADDRESS, all->num_addresses, 0, place);
   all->addresses = arena_append(&all->memory, all->addresses, all->num_addresses, sizeof *all->addresses);
   all->addresses[all->num_addresses++] = arena_copy(&all->memory, address, strlen(address));
 }
@@ -30,6 +32,7 @@ typedef enum value_kind {
   VALUE_BYTES,
   VALUE_SECONDS,
   VALUE_TEXT,
+  VALUE_PATH,
   VALUE_LEVEL,
   VALUE_ADDRESS,
   VALUE_JOURNAL_MODE
@@ -61,20 +64,20 @@ static const struct field {
     {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 0, 0},
     {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 0, 0},
     {"memory_limit", VALUE_BYTES, true, offsetof(settings, memory_limit), 0, 0},
-    {"checkpoint_path", VALUE_TEXT, false, offsetof(settings, checkpoint_path), 0, 0},
-    {"checkpoint_fallback", VALUE_TEXT, false, offsetof(settings, checkpoint_fallback), 0, 0},
+    {"checkpoint_path", VALUE_PATH, false, offsetof(settings, checkpoint_path), 0, 0},
+    {"checkpoint_fallback", VALUE_PATH, false, offsetof(settings, checkpoint_fallback), 0, 0},
     {"checkpoint_every_seconds", VALUE_SECONDS, false, offsetof(settings, checkpoint_every_ms), 0, 0},
     {"checkpoint_every_inserts", VALUE_INT, false, offsetof(settings, checkpoint_every_inserts), 0, INT64_MAX},
     {"checkpoint_keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
     {"checkpoint_level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
     {"checkpoint_incremental", VALUE_INT, false, offsetof(settings, checkpoint_incremental), 0, 1},
-    {"tls_certificate", VALUE_TEXT, false, offsetof(settings, tls_certificate), 0, 0},
-    {"tls_key", VALUE_TEXT, false, offsetof(settings, tls_key), 0, 0},
-    {"tls_authority", VALUE_TEXT, false, offsetof(settings, tls_authority), 0, 0},
-    {"tls_revocation_list", VALUE_TEXT, false, offsetof(settings, tls_revocation_list), 0, 0},
-    {"spill_path", VALUE_TEXT, false, offsetof(settings, spill_path), 0, 0},
+    {"tls_certificate", VALUE_PATH, false, offsetof(settings, tls_certificate), 0, 0},
+    {"tls_key", VALUE_PATH, false, offsetof(settings, tls_key), 0, 0},
+    {"tls_authority", VALUE_PATH, false, offsetof(settings, tls_authority), 0, 0},
+    {"tls_revocation_list", VALUE_PATH, false, offsetof(settings, tls_revocation_list), 0, 0},
+    {"spill_path", VALUE_PATH, false, offsetof(settings, spill_path), 0, 0},
     {"spill_max_bytes", VALUE_BYTES, false, offsetof(settings, spill_max_bytes), 0, 0},
-    {"journal_path", VALUE_TEXT, false, offsetof(settings, journal_path), 0, 0},
+    {"journal_path", VALUE_PATH, false, offsetof(settings, journal_path), 0, 0},
     {"journal_mode", VALUE_JOURNAL_MODE, false, offsetof(settings, journal_mode), 0, 0},
     {"journal_period_seconds", VALUE_SECONDS, false, offsetof(settings, journal_period_ms), 0, 0},
     {"journal_max_queued_bytes", VALUE_BYTES, false, offsetof(settings, journal_max_queued_bytes), 0, 0},
@@ -162,28 +165,54 @@ bool settings_unknown(const char *name, bool in_file, rv_error *err)
   return false;
 }
 
-bool settings_set(settings *all, const char *name, const char *text, rv_error *err)
+static bool set_address(settings *all, const char *text, const char *place, rv_error *err)
+{
+  rv_address address;
+  if (rv_address_parse(text, &address, err) != RV_OK) return false;
+  settings_add_address(all, text, place);
+  return true;
+}
+
+bool settings_set(settings *all, const char *name, const char *text, const char *place, rv_error *err)
 {
   const struct field *field = fields, *end = fields + NUM_FIELDS;
   while (field != end && strcmp(field->name, name) != 0) field++;
   if (field == end) return settings_unknown(name, false, err);
-  char *place = (char *)all + field->offset;
+  places_add(&all->places, &all->memory, PLACE_SETTING, (size_t)(field - fields), 0, place);
+  char *to = (char *)all + field->offset;
   switch (field->kind) {
-  case VALUE_INT: return parse_int(text, field->min, field->max, (int64_t *)(void *)place, err);
-  case VALUE_BYTES: return parse_bytes(text, (int64_t *)(void *)place, err);
-  case VALUE_SECONDS: return parse_seconds(text, (int64_t *)(void *)place, err);
-  case VALUE_TEXT: *(const char **)(void *)place = arena_copy(&all->memory, text, strlen(text)); return true;
+  case VALUE_INT: return parse_int(text, field->min, field->max, (int64_t *)(void *)to, err);
+  case VALUE_BYTES: return parse_bytes(text, (int64_t *)(void *)to, err);
+  case VALUE_SECONDS: return parse_seconds(text, (int64_t *)(void *)to, err);
+  case VALUE_TEXT: *(const char **)(void *)to = arena_copy(&all->memory, text, strlen(text)); return true;
+  case VALUE_PATH: return parse_path(&all->memory, text, (const char **)(void *)to, err);
   case VALUE_LEVEL: return parse_level(text, &all->log_level, err);
-  case VALUE_ADDRESS: settings_add_address(all, text); return true;
-  case VALUE_JOURNAL_MODE: return parse_journal_mode(text, (int64_t *)(void *)place, err);
+  case VALUE_ADDRESS: return set_address(all, text, place, err);
+  case VALUE_JOURNAL_MODE: return parse_journal_mode(text, (int64_t *)(void *)to, err);
   }
+  return false;
+}
+
+const char *settings_place(const settings *all, const char *name)
+{
+  const char *place = NULL;
+  for (size_t i = 0; i < NUM_FIELDS && place == NULL; i++)
+    if (strncmp(fields[i].name, name, strlen(name)) == 0) place = places_find(&all->places, PLACE_SETTING, i, 0);
+  return place;
+}
+
+bool settings_fail_at(const settings *all, const char *name, rv_error *err)
+{
+  const char *place = settings_place(all, name);
+  if (place != NULL) rv_error_prefix(err, "%s", place);
   return false;
 }
 
 /* ---- identities ---- */
 
-rv_identity *settings_add_identity(settings *all)
+rv_identity *settings_add_identity(settings *all, const char *place)
 {
+  places_add(&all->places, &all->memory, PLACE_IDENTITY, all->num_identities, 0, place);
   all->identities = arena_append(&all->memory, all->identities, all->num_identities, sizeof *all->identities);
   return &all->identities[all->num_identities++];
 }
@@ -199,8 +228,9 @@ rv_grant *identity_add_grant(arena *memory, rv_identity *identity)
 
 /* ---- tables ---- */
 
-rv_table_config *settings_add_table(settings *all)
+rv_table_config *settings_add_table(settings *all, const char *place)
 {
+  places_add(&all->places, &all->memory, PLACE_TABLE, all->num_tables, 0, place);
   all->tables = arena_append(&all->memory, all->tables, all->num_tables, sizeof *all->tables);
   rv_table_config *table = &all->tables[all->num_tables++];
   *table = rv_table_config_default(NULL, DEFAULT_MAX_SIZE);
@@ -277,9 +307,9 @@ bool table_set(arena *memory, rv_table_config *table, const char *name, const ch
   return false;
 }
 
-bool settings_add_table_text(settings *all, const char *text, rv_error *err)
+bool settings_add_table_text(settings *all, const char *text, const char *place, rv_error *err)
 {
-  rv_table_config *table = settings_add_table(all);
+  rv_table_config *table = settings_add_table(all, place);
   char *rest = arena_copy(&all->memory, text, strlen(text)), *pair;
   while ((pair = strsep(&rest, ",")) != NULL) {
     char *value = strchr(pair, '=');
@@ -295,52 +325,4 @@ bool settings_add_table_text(settings *all, const char *text, rv_error *err)
   }
   if (table->name == NULL) rv_fail(err, RV_INVALID_ARGUMENT, "the table has no name; add name=NAME");
   return table->name != NULL;
-}
-
-bool settings_finish(settings *all, rv_error *err)
-{
-  if (all->num_tables == 0) {
-    rv_fail(err, RV_INVALID_ARGUMENT, "no tables: give --table name=NAME, or a file with tables by --config FILE");
-    return false;
-  }
-  if (all->checkpoint_path == NULL &&
-      (all->checkpoint_fallback != NULL || all->checkpoint_every_ms > 0 || all->checkpoint_every_inserts > 0 ||
-       all->checkpoint_keep > 0 || all->checkpoint_level >= 0 || all->checkpoint_incremental != 0)) {
-    rv_fail(err, RV_INVALID_ARGUMENT,
-            "checkpoints have no path; give one by --checkpoints DIRECTORY, or path in the file's checkpoints");
-    return false;
-  }
-  if (all->journal_path == NULL && (all->journal_mode != 0 || all->journal_period_ms > 0 || all->journal_max_queued_bytes > 0 ||
-                                    all->journal_checkpoint_bytes > 0 || all->journal_salvage != 0)) {
-    rv_fail(err, RV_INVALID_ARGUMENT, "the journal has no path; give one by --journal DIRECTORY, or path in the file's journal");
-    return false;
-  }
-  if (all->spill_path != NULL ? all->memory_limit == 0 : all->spill_max_bytes > 0) {
-    rv_fail(err, RV_INVALID_ARGUMENT,
-            all->spill_path != NULL ? "a spill needs a memory_limit, near which chunks go there: give one by --memory-limit BYTES"
-                                    : "the spill has no path; give one by --spill DIRECTORY, or path in the file's spill");
-    return false;
-  }
-  if (all->journal_path != NULL && all->checkpoint_path == NULL) {
-    rv_fail(
-        err, RV_INVALID_ARGUMENT,
-        "a journal goes on from checkpoints; give those a path, too: --checkpoints DIRECTORY, or path in the file's checkpoints");
-    return false;
-  }
-  if (all->num_addresses > 0 && (all->host != NULL || all->port >= 0)) {
-    rv_fail(err, RV_INVALID_ARGUMENT, "both listen and host or port are given; give listen alone, as HOST:PORT");
-    return false;
-  }
-  if (all->num_addresses > 0) return true;
-  char address[300];
-  const char *host = all->host != NULL ? all->host : "127.0.0.1";
-  bool bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
-  int length =
-      snprintf(address, sizeof address, bare_ipv6 ? "[%s]:%d" : "%s:%d", host, all->port < 0 ? DEFAULT_PORT : (int)all->port);
-  if (length < 0 || (size_t)length >= sizeof address) {
-    rv_fail(err, RV_INVALID_ARGUMENT, "the host's name is too long");
-    return false;
-  }
-  settings_add_address(all, address);
-  return true;
 }

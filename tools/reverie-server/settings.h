@@ -7,11 +7,13 @@
 #define RV_TOOL_SETTINGS_H
 
 #include "arena.h"
+#include "places.h"
 #include "reverie/reverie.h"
 
 typedef struct settings {
-  arena memory;            /* of everything below */
-  const char *config_path; /* the last --config; NULL: none */
+  arena memory;              /* of everything below */
+  const char **config_paths; /* each --config */
+  size_t num_config_paths;
   const char **addresses;
   size_t num_addresses;
   bool listen_by_flag; /* the file's addresses were dropped */
@@ -40,6 +42,7 @@ typedef struct settings {
   rv_log_level log_level;
   rv_table_config *tables; /* `name` NULL until it is set */
   size_t num_tables;
+  places places; /* where these were given */
 } settings;
 
 void settings_init(settings *all);
@@ -47,27 +50,31 @@ void settings_free(settings *all);
 /* After everything was read: there are tables and they have names; addresses are filled in from host and port. */
 bool settings_finish(settings *all, rv_error *err);
 
-/* Sets a field of the whole ("port", "max_message_bytes"); NULL err->message says nothing of where. Unknown names are
+/* Sets a field of the whole ("port", "max_message_bytes"), given at `place` (places.h), which an error does not say. Unknown names are
  * told as by settings_unknown. */
-bool settings_set(settings *all, const char *name, const char *text, rv_error *err);
+bool settings_set(settings *all, const char *name, const char *text, const char *place, rv_error *err);
+/* Where that setting was given; "journal_": the first that was of those. NULL: none was. */
+const char *settings_place(const settings *all, const char *name);
+/* Puts that before an error. Always false. */
+bool settings_fail_at(const settings *all, const char *name, rv_error *err);
 bool settings_has(const char *name);
 /* Says that there is none of this name, and which one is near; a file's mappings count where it was read there. Always false. */
 bool settings_unknown(const char *name, bool in_file, rv_error *err);
 bool settings_is_limit(const char *name);
 /* Fields of the file's mapping of that name: "path" of "checkpoint" is the setting "checkpoint_path". */
 bool settings_is_of(const char *mapping, const char *name);
-void settings_add_address(settings *all, const char *address);
+void settings_add_address(settings *all, const char *address, const char *place);
 
 /* An empty one, and its next grant. Valid until the next is added. */
-rv_identity *settings_add_identity(settings *all);
+rv_identity *settings_add_identity(settings *all, const char *place);
 rv_grant *identity_add_grant(arena *memory, rv_identity *identity);
 /* A table with the defaults, to be set. Valid until the next is added. */
-rv_table_config *settings_add_table(settings *all);
+rv_table_config *settings_add_table(settings *all, const char *place);
 /* Sets a field of a table: name, sampler, remover, max_size, max_bytes, max_times_sampled, rate_limiter, preset, extension. */
 bool table_set(arena *memory, rv_table_config *table, const char *name, const char *text, rv_error *err);
 void table_add_extension(arena *memory, rv_table_config *table, const char *name, const char *options);
 /* "name=replay,sampler=prioritized:0.6,..." */
-bool settings_add_table_text(settings *all, const char *text, rv_error *err);
+bool settings_add_table_text(settings *all, const char *text, const char *place, rv_error *err);
 
 /* ---- values ---- */
 
@@ -76,6 +83,8 @@ bool parse_double(const char *text, double *out, rv_error *err);
 bool parse_bytes(const char *text, int64_t *out, rv_error *err);     /* "65536", "64KiB", "1GiB" */
 bool parse_right(const char *text, unsigned *rights, rv_error *err); /* "read"; added to *rights */
 bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err);
+/* Absolute: what is relative is so to the directory that the program was started in, which an error must show. */
+bool parse_path(arena *memory, const char *text, const char **out, rv_error *err);
 /* "uniform", "prioritized:0.6"; selectors of one's own are for programs of one's own, which register them. */
 bool parse_selector(arena *memory, const char *text, rv_selector_config *out, rv_error *err);
 /* "min_size:100", "sample_to_insert_ratio:4:1000:4000", "queue:100", "stack:100", "general:1:1:0:100" */

@@ -1,8 +1,11 @@
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "settings.h"
@@ -72,6 +75,24 @@ bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err)
     return false;
   }
   *out_ms = (int64_t)(seconds * 1000);
+  return true;
+}
+
+bool parse_path(arena *memory, const char *text, const char **out, rv_error *err)
+{
+  char here[PATH_MAX];
+  *out = arena_copy(memory, text, strlen(text));
+  if (text[0] == '/' || text[0] == '\0') return true;
+  if (getcwd(here, sizeof here) == NULL) {
+    rv_fail(err, RV_INVALID_ARGUMENT,
+            "\"%.100s\" is relative to the directory that this was started in, which cannot be found: %s", text, strerror(errno));
+    return false;
+  }
+  while (strncmp(text, "./", 2) == 0) text += 2;
+  size_t size = strlen(here) + 1 + strlen(text) + 1;
+  char *whole = arena_alloc(memory, size, 1);
+  snprintf(whole, size, "%s%s%s", here, strcmp(here, "/") == 0 ? "" : "/", text);
+  *out = whole;
   return true;
 }
 

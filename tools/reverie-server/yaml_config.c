@@ -149,7 +149,7 @@ static bool read_table_field(arena *memory, const char *key, const yaml_place *v
 static bool read_table(settings *all, const yaml_place *at, rv_error *err)
 {
   if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a table: a mapping with a name");
-  rv_table_config *table = settings_add_table(all);
+  rv_table_config *table = settings_add_table(all, yaml_place_text(&all->memory, at));
   /* A preset is a start that the other fields adjust, wherever it stands. */
   for (int pass = 0; pass < 2; pass++) {
     for (size_t i = 0; i < yaml_length(at); i++) {
@@ -179,7 +179,7 @@ static bool read_setting(settings *all, const char *key, const yaml_place *at, r
 {
   const char *text;
   if (!yaml_scalar(&all->memory, at, "a single value", &text, err)) return false;
-  return settings_set(all, key, text, err) || yaml_fail_here(at, err);
+  return settings_set(all, key, text, yaml_place_text(&all->memory, at), err) || yaml_fail_here(at, err);
 }
 
 static bool read_limits(settings *all, const yaml_place *at, rv_error *err)
@@ -248,12 +248,25 @@ static bool read_top(settings *all, const yaml_place *at, rv_error *err)
   return true;
 }
 
+typedef struct reading {
+  settings *all;
+  yaml_place top;
+  rv_error *err;
+} reading;
+
+static bool read_all(void *context)
+{
+  reading *one = context;
+  return read_top(one->all, &one->top, one->err);
+}
+
 bool read_config_file(settings *all, const char *path, rv_error *err)
 {
   yaml_tree tree;
   if (!yaml_tree_read(&tree, path, err)) return false;
-  yaml_place top = yaml_top(&tree);
-  bool ok = read_top(all, &top, err);
+  reading one = {.all = all, .top = yaml_top(&tree), .err = err};
+  bool no_memory, ok = arena_try(&all->memory, read_all, &one, &no_memory);
+  if (no_memory) rv_fail(err, RV_RESOURCE_EXHAUSTED, "%s: out of memory", path);
   yaml_tree_free(&tree);
   return ok;
 }

@@ -7,9 +7,11 @@
 enum { TOKEN_MAX = 4096 };
 
 /* The file's first line. */
-static bool read_token(arena *memory, const yaml_place *at, const char *path, const char **out, rv_error *err)
+static bool read_token(arena *memory, const yaml_place *at, const char *given, const char **out, rv_error *err)
 {
   char line[TOKEN_MAX];
+  const char *path;
+  if (!parse_path(memory, given, &path, err)) return yaml_fail_here(at, err);
   FILE *file = fopen(path, "re");
   if (file == NULL) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(errno));
   bool read = fgets(line, sizeof line, file) != NULL;
@@ -20,8 +22,12 @@ static bool read_token(arena *memory, const yaml_place *at, const char *path, co
   return true;
 }
 
-static bool read_grant(arena *memory, const char *table, const yaml_place *at, rv_identity *identity, rv_error *err)
+/* The rights that identity number `index` has to one table. */
+static bool read_grant(settings *all, size_t index, const char *table, const yaml_place *at, rv_error *err)
 {
+  arena *memory = &all->memory;
+  rv_identity *identity = &all->identities[index];
+  places_add(&all->places, memory, PLACE_GRANT, index, identity->num_grants, yaml_place_text(memory, at));
   rv_grant *grant = identity_add_grant(memory, identity);
   grant->table = strcmp(table, "*") == 0 ? NULL : table;
   grant->rights = 0;
@@ -37,13 +43,13 @@ static bool read_grant(arena *memory, const char *table, const yaml_place *at, r
   return true;
 }
 
-static bool read_rights(arena *memory, const yaml_place *at, rv_identity *identity, rv_error *err)
+static bool read_rights(settings *all, size_t index, const yaml_place *at, rv_error *err)
 {
   if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a mapping of tables, or \"*\", to rights");
   for (size_t i = 0; i < yaml_length(at); i++) {
     const char *table;
     yaml_place value;
-    if (!yaml_entry(memory, at, i, &table, &value, err) || !read_grant(memory, table, &value, identity, err)) return false;
+    if (!yaml_entry(&all->memory, at, i, &table, &value, err) || !read_grant(all, index, table, &value, err)) return false;
   }
   return true;
 }
@@ -51,14 +57,15 @@ static bool read_rights(arena *memory, const yaml_place *at, rv_identity *identi
 static bool read_identity(settings *all, const yaml_place *at, rv_error *err)
 {
   if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected an identity: a mapping with a name");
-  rv_identity *identity = settings_add_identity(all);
+  rv_identity *identity = settings_add_identity(all, yaml_place_text(&all->memory, at));
   *identity = (rv_identity){0};
+  size_t index = all->num_identities - 1;
   for (size_t i = 0; i < yaml_length(at); i++) {
     const char *key, *text = NULL;
     yaml_place value;
     if (!yaml_entry(&all->memory, at, i, &key, &value, err)) return false;
     if (strcmp(key, "rights") == 0) {
-      if (!read_rights(&all->memory, &value, identity, err)) return false;
+      if (!read_rights(all, index, &value, err)) return false;
       continue;
     }
     if (!yaml_scalar(&all->memory, &value, "a text", &text, err)) return false;

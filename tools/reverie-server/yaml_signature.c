@@ -20,6 +20,9 @@ typedef struct collector {
   rv_spec *specs;
   size_t count;
   rv_writer_buf structure;
+  const yaml_place *top;
+  rv_signature *signature;
+  rv_error *err;
 } collector;
 
 /* ---- leaves ---- */
@@ -177,20 +180,27 @@ static bool read_nest(collector *all, const yaml_place *at, rv_error *err)
   return yaml_fail(at, err, "expected a column {dtype: float32, shape: [4]}, or a mapping or list of such");
 }
 
+static bool read_all(void *context)
+{
+  collector *all = context;
+  if (!read_nest(all, all->top, all->err)) return false;
+  if (all->structure.failed) return yaml_fail(all->top, all->err, "out of memory");
+  rv_signature *signature = arena_alloc(all->memory, 1, sizeof *signature);
+  signature->specs = all->specs;
+  signature->num_specs = all->count;
+  signature->structure.data = arena_copy(all->memory, (const char *)all->structure.data, all->structure.size);
+  signature->structure.size = all->structure.size;
+  all->signature = signature;
+  return true;
+}
+
 bool yaml_signature(arena *memory, const yaml_place *at, rv_signature **out, rv_error *err)
 {
-  collector all = {.memory = memory};
+  collector all = {.memory = memory, .top = at, .err = err};
   rv_writer_buf_init(&all.structure);
-  bool ok = read_nest(&all, at, err);
-  if (ok && all.structure.failed) ok = yaml_fail(at, err, "out of memory");
-  if (ok) {
-    rv_signature *signature = arena_alloc(memory, 1, sizeof *signature);
-    signature->specs = all.specs;
-    signature->num_specs = all.count;
-    signature->structure.data = arena_copy(memory, (const char *)all.structure.data, all.structure.size);
-    signature->structure.size = all.structure.size;
-    *out = signature;
-  }
+  bool no_memory, ok = arena_try(memory, read_all, &all, &no_memory);
+  if (no_memory) yaml_fail(at, err, "out of memory");
+  if (ok) *out = all.signature;
   rv_writer_buf_fini(&all.structure);
   return ok;
 }

@@ -9,6 +9,10 @@
 
 static bool parser_fail(const yaml_parser_t *parser, const char *path, rv_error *err)
 {
+  if (parser->error == YAML_MEMORY_ERROR) {
+    rv_fail(err, RV_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+    return false;
+  }
   size_t line = parser->problem_mark.line + 1;
   rv_fail(err, RV_INVALID_ARGUMENT, "%s:%zu: not YAML: %s%s%s", path, line, parser->context != NULL ? parser->context : "",
           parser->context != NULL ? ", " : "", parser->problem != NULL ? parser->problem : "unreadable bytes");
@@ -68,6 +72,13 @@ bool yaml_fail(const yaml_place *at, rv_error *err, const char *format, ...)
   rv_vfail(err, RV_INVALID_ARGUMENT, format, args);
   va_end(args);
   return yaml_fail_here(at, err);
+}
+
+const char *yaml_place_text(arena *memory, const yaml_place *at)
+{
+  char text[1024];
+  int length = snprintf(text, sizeof text, "%.700s:%zu: %s", at->tree->path, at->node->start_mark.line + 1, at->where);
+  return arena_copy(memory, text, length > 0 ? strlen(text) : 0);
 }
 
 bool yaml_scalar(arena *memory, const yaml_place *at, const char *expected, const char **out, rv_error *err)

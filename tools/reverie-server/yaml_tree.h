@@ -27,6 +27,8 @@ typedef struct yaml_place {
 enum { YAML_DEPTH_MAX = 64 };
 
 yaml_place yaml_top(yaml_tree *tree);
+/* "replay.yaml:4: tables[0].sampler" */
+const char *yaml_place_text(arena *memory, const yaml_place *at);
 /* Always false, so that a function can end with it. */
 bool yaml_fail(const yaml_place *at, rv_error *err, const char *format, ...) RV_PRINTF(3, 4);
 /* Puts the place before a sentence that is there already. Always false. */

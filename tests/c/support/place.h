@@ -13,12 +13,14 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "held_port.h"
 #include "reverie/reverie.h"
 
 typedef struct test_place {
   rv_store *store;
   rv_server *server; /* NULL: in process */
   rv_client *client;
+  held_port held; /* the server's */
 } test_place;
 
 #define OK(call)                                                                                                                 \
@@ -42,11 +44,11 @@ typedef struct test_place {
                rv_code_name(expected), (text));                                                                                  \
   } while (0)
 
-static inline uint16_t place_serve(test_place *place, uint16_t port)
+/* Again where the one before was. */
+static inline uint16_t place_serve(test_place *place)
 {
-  char address[32];
-  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
-  const char *addresses[1] = {address};
+  if (place->held.address[0] == '\0') held_port_open(&place->held);
+  const char *addresses[1] = {place->held.address};
   rv_server_config config = {
       .size = sizeof config, .store = place->store, .addresses = addresses, .num_addresses = 1, .io_threads = 2};
   OK(rv_server_new(&config, &place->server, error));
@@ -67,9 +69,8 @@ static inline void place_open(test_place *place, bool remote, const rv_table_con
   rv_store_config store = {.size = sizeof store, .tables = tables, .num_tables = num_tables};
   OK(rv_store_new(&store, &place->store, error));
   if (remote) {
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)place_serve(place, 0));
-    place->client = place_connect(address);
+    place_serve(place);
+    place->client = place_connect(place->held.address);
   } else {
     rv_client_config config = {.size = sizeof config, .store = place->store};
     OK(rv_client_new(&config, &place->client, error));
@@ -81,6 +82,7 @@ static inline void place_close(test_place *place)
   rv_client_free(place->client);
   rv_server_free(place->server);
   rv_store_unref(place->store);
+  held_port_close(&place->held);
 }
 
 static inline rv_table_config place_queue_like(const char *name, int64_t max_size)

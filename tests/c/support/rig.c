@@ -16,18 +16,19 @@ rv_table_config rig_table(const char *name)
 
 static void start(test_rig *rig, const rv_table_config *tables, size_t num_tables, size_t memory_limit, rv_server_config config)
 {
-  static const char *const address = "127.0.0.1:0";
   rv_error err = {.message = ""};
   rv_store_config store = {
       .size = sizeof store, .tables = tables, .num_tables = num_tables, .env = config.env, .memory_limit = memory_limit};
   if (rv_store_new(&store, &rig->store, &err) != RV_OK) fail_msg("store: %s", err.message);
   config.size = sizeof config;
   config.store = rig->store;
+  held_port_open(&rig->held);
+  const char *address = rig->held.address;
   config.addresses = &address;
   config.num_addresses = 1;
   if (config.io_threads == 0) config.io_threads = 2;
   if (rv_server_new(&config, &rig->server, &err) != RV_OK) fail_msg("server: %s", err.message);
-  snprintf(rig->address, sizeof rig->address, "127.0.0.1:%u", (unsigned)rv_server_port(rig->server, 0));
+  snprintf(rig->address, sizeof rig->address, "%s", address);
 }
 
 void rig_start_with(test_rig *rig, const rv_table_config *tables, size_t num_tables, rv_server_config config)
@@ -49,6 +50,7 @@ void rig_stop(test_rig *rig)
 {
   rv_server_free(rig->server);
   rv_store_unref(rig->store);
+  held_port_close(&rig->held);
 }
 
 rv_table *rig_find(test_rig *rig, const char *name)

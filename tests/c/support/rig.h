@@ -4,6 +4,7 @@
 #ifndef RV_TEST_RIG_H
 #define RV_TEST_RIG_H
 
+#include "held_port.h"
 #include "net/net.h"
 #include "reverie/reverie.h"
 #include "store/store.h"
@@ -16,6 +17,7 @@ typedef struct test_rig {
   rv_store *store;
   rv_server *server;
   char address[64];
+  held_port held;
 } test_rig;
 
 rv_table_config rig_table(const char *name); /* uniform, fifo, 1000 items, min size 1 */

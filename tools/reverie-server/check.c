@@ -1,0 +1,105 @@
+#include "check.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "server/access.h"
+
+/* Tries the first `count` of them. */
+typedef rv_code trial(const settings *all, size_t count, const rv_env *env, rv_error *err);
+
+/* `count` of them fail: the one with which that begins is the one that is wrong, by itself or beside one before it. */
+static void blame(const settings *all, place_kind kind, size_t count, trial *attempt, const rv_env *env, rv_error *err)
+{
+  size_t right = 0, wrong = count;
+  while (wrong - right > 1) {
+    size_t middle = right + (wrong - right) / 2;
+    rv_error ignored;
+    if (attempt(all, middle, env, &ignored) == RV_OK)
+      right = middle;
+    else
+      wrong = middle;
+  }
+  const char *place = wrong > 0 ? places_find(&all->places, kind, wrong - 1, 0) : NULL;
+  attempt(all, wrong, env, err);
+  if (place != NULL) rv_error_prefix(err, "%s", place);
+}
+
+static rv_code try_tables(const settings *all, size_t count, const rv_env *env, rv_error *err)
+{
+  rv_store *store = NULL;
+  const rv_store_config config = {.size = sizeof config,
+                                  .env = env,
+                                  .tables = all->tables,
+                                  .num_tables = count,
+                                  .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes,
+                                  .memory_limit = (size_t)all->memory_limit};
+  rv_code code = rv_store_new(&config, &store, err);
+  rv_store_unref(store);
+  return code;
+}
+
+rv_code check_tables(const settings *all, const rv_env *env, rv_error *err)
+{
+  rv_code code = try_tables(all, all->num_tables, env, err);
+  if (code != RV_OK) blame(all, PLACE_TABLE, all->num_tables, try_tables, env, err);
+  return code;
+}
+
+static rv_code try_identities(const settings *all, size_t count, const rv_env *env, rv_error *err)
+{
+  (void)env;
+  rv_access *access = NULL;
+  rv_code code = rv_access_new(all->identities, count, NULL, &access, err);
+  rv_access_unref(access);
+  return code;
+}
+
+rv_code check_identities(const settings *all, rv_error *err)
+{
+  rv_code code = try_identities(all, all->num_identities, NULL, err);
+  if (code != RV_OK) blame(all, PLACE_IDENTITY, all->num_identities, try_identities, NULL, err);
+  return code;
+}
+
+bool has_tls(const settings *all)
+{
+  return all->tls_certificate != NULL || all->tls_key != NULL || all->tls_authority != NULL || all->tls_revocation_list != NULL;
+}
+
+rv_tls_config tls_of(const settings *all)
+{
+  return (rv_tls_config){.size = sizeof(rv_tls_config),
+                         .certificate_file = all->tls_certificate,
+                         .key_file = all->tls_key,
+                         .authority_file = all->tls_authority,
+                         .revocation_file = all->tls_revocation_list};
+}
+
+/* Which of the files the sentence is about: it names it. */
+static const char *tls_setting(const settings *all, const rv_error *err)
+{
+  const struct {
+    const char *setting, *path;
+  } files[] = {
+      {"tls_key", all->tls_key}, {"tls_authority", all->tls_authority}, {"tls_revocation_list", all->tls_revocation_list}};
+  char quoted[PATH_MAX + 2];
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    if (files[i].path == NULL) continue;
+    snprintf(quoted, sizeof quoted, "\"%s\"", files[i].path);
+    if (strstr(err->message, quoted) != NULL) return files[i].setting;
+  }
+  return "tls_certificate";
+}
+
+rv_code check_tls(const settings *all, rv_error *err)
+{
+  const rv_tls_config config = tls_of(all);
+  rv_tls *tls = NULL;
+  rv_code code = has_tls(all) ? rv_tls_new(&config, true, &tls, err) : RV_OK;
+  if (code != RV_OK) settings_fail_at(all, tls_setting(all, err), err);
+  rv_tls_unref(tls);
+  return code;
+}

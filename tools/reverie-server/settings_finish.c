@@ -1,0 +1,75 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "net/address.h"
+#include "settings.h"
+
+enum { DEFAULT_PORT = 8000 };
+
+static bool wrong(const settings *all, const char *setting, rv_error *err, const char *sentence)
+{
+  rv_fail(err, RV_INVALID_ARGUMENT, "%s", sentence);
+  return settings_fail_at(all, setting, err);
+}
+
+static bool finish_disk(const settings *all, rv_error *err)
+{
+  if (all->checkpoint_path == NULL &&
+      (all->checkpoint_fallback != NULL || all->checkpoint_every_ms > 0 || all->checkpoint_every_inserts > 0 ||
+       all->checkpoint_keep > 0 || all->checkpoint_level >= 0 || all->checkpoint_incremental != 0))
+    return wrong(all, "checkpoint_", err,
+                 "checkpoints have no path; give one by --checkpoints DIRECTORY, or path in the file's checkpoints");
+  if (all->journal_path == NULL && (all->journal_mode != 0 || all->journal_period_ms > 0 || all->journal_max_queued_bytes > 0 ||
+                                    all->journal_checkpoint_bytes > 0 || all->journal_salvage != 0))
+    return wrong(all, "journal_", err, "the journal has no path; give one by --journal DIRECTORY, or path in the file's journal");
+  if (all->spill_path != NULL && all->memory_limit == 0)
+    return wrong(all, "spill_path", err,
+                 "a spill needs a memory_limit, near which chunks go there: give one by --memory-limit BYTES, or memory_limit in "
+                 "the file's limits");
+  if (all->spill_path == NULL && all->spill_max_bytes > 0)
+    return wrong(all, "spill_", err, "the spill has no path; give one by --spill DIRECTORY, or path in the file's spill");
+  if (all->journal_path != NULL && all->checkpoint_path == NULL)
+    return wrong(all, "journal_path", err,
+                 "a journal goes on from checkpoints; give those a path, too: --checkpoints DIRECTORY, or path in the file's "
+                 "checkpoints");
+  return true;
+}
+
+static bool finish_tls(const settings *all, rv_error *err)
+{
+  if (all->tls_certificate == NULL && (all->tls_key != NULL || all->tls_authority != NULL || all->tls_revocation_list != NULL))
+    return wrong(all, "tls_", err,
+                 "TLS has no certificate of the server; give one by --tls-certificate FILE, or certificate in the file's tls");
+  if (all->tls_authority == NULL && all->tls_revocation_list != NULL)
+    return wrong(all, "tls_revocation_list", err,
+                 "nobody's certificates are asked for that could be revoked; give who signs them by --tls-authority FILE, or "
+                 "authority in the file's tls");
+  return true;
+}
+
+static bool finish_addresses(settings *all, rv_error *err)
+{
+  const char *given = all->host != NULL ? "host" : "port";
+  if (all->num_addresses > 0)
+    return (all->host == NULL && all->port < 0) ||
+           wrong(all, given, err, "both listen and host or port are given; give listen alone, as HOST:PORT");
+  char text[300];
+  rv_address address;
+  const char *host = all->host != NULL ? all->host : "127.0.0.1";
+  bool bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
+  int length = snprintf(text, sizeof text, bare_ipv6 ? "[%s]:%d" : "%s:%d", host, all->port < 0 ? DEFAULT_PORT : (int)all->port);
+  if (length < 0 || (size_t)length >= sizeof text) return wrong(all, given, err, "the host's name is too long");
+  if (rv_address_parse(text, &address, err) != RV_OK) return settings_fail_at(all, given, err);
+  settings_add_address(all, text, settings_place(all, given));
+  return true;
+}
+
+bool settings_finish(settings *all, rv_error *err)
+{
+  if (all->num_tables == 0) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "no tables: give --table name=NAME, or a file with tables by --config FILE");
+    return false;
+  }
+  return finish_disk(all, err) && finish_tls(all, err) && finish_addresses(all, err);
+}
