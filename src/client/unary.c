@@ -89,7 +89,8 @@ void rv_describe_server(rv_client *client, const char *call, char *out, size_t c
   if (strncmp(state, "connected", 9) == 0)
     snprintf(out, capacity, "waits for %s to answer %s", client->address, call);
   else
-    snprintf(out, capacity, "waits for a server at %s (%s); is one running there?", client->address, state);
+    snprintf(out, capacity, "waits for a server at %s (%s)%s", client->address, state,
+             strncmp(state, "the peer at", 11) == 0 ? "" : "; is one running there?");
 }
 
 static void describe(void *context, char *out, size_t capacity)

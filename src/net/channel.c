@@ -97,7 +97,10 @@ static void let_go(rv_channel *channel, rv_session *session)
   bool lasted = rv_monotonic_ns(&channel->loop->env) - channel->ready_ns >= GOOD_CONNECTION_NS;
   if (session->ready && (lasted || session->useful)) channel->backoff_ns = BACKOFF_FIRST_NS;
   if (session->ready && !lasted) back_off(channel);
-  set_state(channel, "not connected to %s", channel->address.text);
+  if (session->reason[0] != '\0')
+    set_state(channel, "%s", session->reason); /* that the server takes no more connections, for one */
+  else
+    set_state(channel, "not connected to %s", channel->address.text);
 }
 
 static void on_goaway(void *owner, rv_session *session)

@@ -389,6 +389,9 @@ static void takes_three_connections(size_t max_connections, size_t max_connectio
   assert_int_equal(call.code, RV_UNAVAILABLE);
   if (strstr(call.message, says) == NULL) fail_msg("%s", call.message);
   call_fini(&call);
+  char why[300]; /* for those who wait until there is room */
+  rv_channel_state(client[3].channel, why, sizeof why);
+  if (strstr(why, says) == NULL) fail_msg("%s", why);
   client_close(&client[0]);
   get_in(&client[3]);
   for (int i = 1; i < 4; i++) client_close(&client[i]);

@@ -52,6 +52,15 @@ def test_a_wrong_port_or_host_is_named_at_the_deadline(address):
         reverie.Client(address).add("t", 1, timeout=0.3)
 
 
+def test_a_server_that_takes_no_more_connections_is_not_called_missing():
+    with reverie.Server([make_table("t")], address="127.0.0.1:0", max_connections=1) as server:
+        first = reverie.Client(server.address)
+        first.add("t", 1)
+        second = reverie.Client(server.address)
+        words = r"too many connections(?!.*is one running there)"
+        says_at_its_deadline(lambda timeout: second.sample_batch("t", 1, timeout=timeout), words)
+
+
 def test_a_forgotten_flush_shows_in_the_writers_status():
     with reverie.Server([reverie.Table.queue("t", 1)], address="127.0.0.1:0") as server:
         writer = reverie.Client(server.address).trajectory_writer(1)
