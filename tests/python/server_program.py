@@ -49,6 +49,11 @@ class Server:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def freeze(self):
+        """Until SIGCONT, all of it: the signal goes to one thread, and the others serve until that one has run."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
     def wait(self, timeout=30):
         """Exit status and what it wrote to stderr."""
         _, err = self.process.communicate(timeout=timeout)

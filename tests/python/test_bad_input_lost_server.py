@@ -188,7 +188,7 @@ def test_a_server_that_freezes_is_an_error_within_the_deadline(fallible):
     writer = client.trajectory_writer(1)
     item(writer, "t", 2)
     writer.flush(timeout_ms=int(LONG * 1000))
-    fallible.server.signal(signal.SIGSTOP)
+    fallible.server.freeze()
     try:
         for call in (ABSENT["sample_batch"], ABSENT["update_priorities"], ABSENT["server_info"], ABSENT["keys"]):
             with pytest.raises(DeadlineExceededError):

@@ -206,6 +206,7 @@ def test_a_server_that_does_not_answer_is_given_up():
     try:
         side.measure(Work("batch", 1), SHORT)
         os.kill(side.server.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, side.server.pid, os.WSTOPPED)  # until then some of its threads may still serve
         with pytest.raises(ProcessError, match=r"no answer in 1 s"):
             side.measure(Work("batch", 1), Pace(0.1, 0.01, 1.0, 1, no_answer=1.0))
     finally:
