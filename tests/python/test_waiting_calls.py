@@ -185,10 +185,7 @@ def silent():
 
 def interrupted(call):
     """The call ends by Ctrl-C."""
-    interrupted_by(threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT)), call)
-
-
-def interrupted_by(timer, call):
+    timer = threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT))
     try:
         with pytest.raises(KeyboardInterrupt):
             timer.start()  # here: it may come before the call
@@ -269,9 +266,25 @@ def held(place):
         reader.join()
 
 
+def drain_interrupted(server, press):
+    """The server's stop ends by Ctrl-C, which is pressed once it drains: one that comes before the call stops no server."""
+
+    def press_in_time():
+        until(lambda: any(thread.name == "reverie-drain" for thread in threading.enumerate()))
+        press()
+
+    pressing = threading.Thread(target=press_in_time)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pressing.start()
+            server.stop(drain=600)
+    finally:
+        pressing.join()
+    server.wait(timeout=0)
+
+
 def test_a_stop_that_drains_ends_by_ctrl_c_and_the_server_is_stopped(held):
-    interrupted(lambda: held.stop(drain=600))
-    held.wait(timeout=0)
+    drain_interrupted(held, lambda: os.kill(os.getpid(), signal.SIGINT))
 
 
 def test_a_stop_that_drains_ends_by_ctrl_c_whichever_thread_the_system_tells(held):
@@ -280,11 +293,10 @@ def test_a_stop_that_drains_ends_by_ctrl_c_whichever_thread_the_system_tells(hel
     other.start()
     told.wait()
     try:
-        interrupted_by(threading.Timer(SOON, signal.pthread_kill, (other.ident, signal.SIGINT)), lambda: held.stop(drain=600))
+        drain_interrupted(held, lambda: signal.pthread_kill(other.ident, signal.SIGINT))
     finally:
         over.set()
         other.join()
-    held.wait(timeout=0)
 
 
 def test_a_second_stop_ends_the_drain_of_the_first(held):
