@@ -184,12 +184,15 @@ def test_a_server_in_process_saves_after_so_many_inserts(tmp_path):
 
 
 def test_a_server_in_process_that_cannot_save_says_so_and_goes_on(tmp_path, caplog):
-    with serve(tmp_path / "root", checkpoint_every_seconds=0.01) as server:
+    root, file = tmp_path / "root", tmp_path / "file"
+    (tmp_path / "folder").mkdir()
+    root.symlink_to("folder")
+    file.write_text("not a directory")
+    with serve(root, checkpoint_every_seconds=0.01) as server:
         client = reverie.Client(server)
         client.add("t", 1)
-        until(lambda: (tmp_path / "root").exists())
-        (tmp_path / "root").rename(tmp_path / "moved")
-        (tmp_path / "root").write_text("not a directory")
+        until(lambda: os.listdir(root))
+        file.rename(root)  # in one step: it would make a directory again
         until(lambda: "no checkpoint was saved" in caplog.text)
         assert client.sample_batch("t", 1).data == [1]
 
