@@ -110,8 +110,8 @@ def test_ctrl_c_ends_a_blocked_call_of_a_child_that_another_thread_than_the_main
         pid = os.fork()
         if pid == 0:
             own = reverie.Server([table()], in_process=True)
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             try:
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
                 reverie.Client(own).sample_batch("t", 1, timeout=50)
             except KeyboardInterrupt:
                 os._exit(0)
@@ -404,20 +404,14 @@ def test_closing_a_sequence_ends_its_wait_for_a_server_that_does_not_answer():
 
 def test_other_threads_run_while_a_call_waits(connect):
     client = connect()
-    counted = []
-    stop = threading.Event()
 
-    def count():
-        while not stop.is_set():
-            counted.append(1)
+    def count_and_add():
+        until(lambda: client.server_info()["t"].num_waiting_samples > 0)
+        client.add("t", sum(1 for _ in range(100_000)))
 
-    counter = threading.Thread(target=count)
-    counter.start()
-    with pytest.raises(reverie.DeadlineExceededError):
-        client.sample_batch("t", 1, timeout=0.1)
-    stop.set()
-    counter.join()
-    assert len(counted) > 100
+    adding = Call(count_and_add)
+    assert client.sample_batch("t", 1).data.tolist() == [100_000]
+    adding.join()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="POSIX only")
@@ -519,8 +513,10 @@ def test_another_librarys_handler_of_ctrl_c_is_left_alone():
             print(type(error).__name__)
     waiting = threading.Thread(target=wait)
     waiting.start()
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
     waiting.join()
+    timer.join()
     written.seek(0)
     print("most recent call first" in written.read())
     faulthandler.unregister(signal.SIGINT)
