@@ -1,5 +1,5 @@
 /* A peer may have thousands of calls on their way at once. As long as it reads, they are answered as they are read, and none of them is taken
- * for one that has waited. */
+ * for one that has waited; but it does not keep others waiting. */
 #include "net/burst_testing.h"
 #include "net/session.h"
 
@@ -38,32 +38,75 @@ static void read_answers(int fd, size_t calls)
   }
 }
 
+/* A server, and a connection to it that it knows of. */
+static int greet(const socket_place *place, echo_server *server)
+{
+  echo_start(server, place->address, 1);
+  int fd = place_connect(place);
+  assert_true(send_raw(fd, preface, PREFACE));
+  uint8_t head[9], payload[16384];
+  do assert_true(read_frame(fd, head, payload, sizeof payload) >= 0);
+  while (head[3] != NGHTTP2_SETTINGS);
+  return fd;
+}
+
+static raw_burst *burst_of_settings(int fd)
+{
+  raw_burst *burst = burst_new(fd);
+  burst->size = frame(burst->data, 0, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0);
+  return burst;
+}
+
+static void add_call(raw_burst *burst, uint32_t stream)
+{
+  assert_true(burst->size + 256 <= BURST);
+  burst->size += request(burst->data + burst->size, "/echo/unary", stream, NGHTTP2_FLAG_END_HEADERS);
+  add_data(burst, stream, NGHTTP2_FLAG_END_STREAM, hello, HELLO, HELLO);
+}
+
+/* In one turn; was that all? */
+static bool read_in_one_turn(const echo_server *server, raw_burst *owned_burst)
+{
+  burst_read read = {.burst = owned_burst, .loop = rv_grpc_server_loop(server->grpc, 0)};
+  rv_loop_call(read.loop, send_and_read, &read);
+  assert_int_equal(owned_burst->sent, owned_burst->size);
+  free(owned_burst);
+  return read.emptied;
+}
+
 static void a_burst_of_calls_is_read_and_answered_in_one_turn(void **state)
 {
   (void)state;
   socket_place place;
   place_init(&place);
   echo_server server;
-  echo_start(&server, place.address, 1);
-  int fd = place_connect(&place);
-  assert_true(send_raw(fd, preface, PREFACE));
-  uint8_t head[9], payload[16384];
-  do assert_true(read_frame(fd, head, payload, sizeof payload) >= 0);
-  while (head[3] != NGHTTP2_SETTINGS);
-
-  burst_read read = {.burst = burst_new(fd), .loop = rv_grpc_server_loop(server.grpc, 0)};
-  raw_burst *burst = read.burst;
-  burst->size = frame(burst->data, 0, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0);
-  for (uint32_t i = 0; i < CALLS; i++) {
-    assert_true(burst->size + 256 <= BURST);
-    burst->size += request(burst->data + burst->size, "/echo/unary", 2 * i + 1, NGHTTP2_FLAG_END_HEADERS);
-    add_data(burst, 2 * i + 1, NGHTTP2_FLAG_END_STREAM, hello, HELLO, HELLO);
-  }
-  rv_loop_call(read.loop, send_and_read, &read);
-  assert_int_equal(burst->sent, burst->size);
-  free(burst);
-  assert_true(read.emptied);
+  int fd = greet(&place, &server);
+  raw_burst *burst = burst_of_settings(fd);
+  for (uint32_t i = 0; i < CALLS; i++) add_call(burst, 2 * i + 1);
+  assert_true(read_in_one_turn(&server, burst));
   read_answers(fd, CALLS);
+  close(fd);
+  echo_stop(&server);
+  place_fini(&place);
+}
+
+/* Each takes as long as a large one: others would wait for as long as megabytes of them take. */
+static void who_sends_thousands_of_small_frames_lets_others_have_their_turn(void **state)
+{
+  (void)state;
+  socket_place place;
+  place_init(&place);
+  echo_server server;
+  int fd = greet(&place, &server);
+  raw_burst *burst = burst_of_settings(fd);
+  while (burst->size + 512 <= BURST) {
+    burst->size += frame(burst->data + burst->size, 4, NGHTTP2_WINDOW_UPDATE, 0, 0);
+    burst->data[burst->size + 3] = 1;
+    burst->size += 4;
+  }
+  add_call(burst, 1);
+  assert_false(read_in_one_turn(&server, burst));
+  read_answers(fd, 1); /* the rest is read in turns to come */
   close(fd);
   echo_stop(&server);
   place_fini(&place);
@@ -71,6 +114,7 @@ static void a_burst_of_calls_is_read_and_answered_in_one_turn(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_burst_of_calls_is_read_and_answered_in_one_turn)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_burst_of_calls_is_read_and_answered_in_one_turn),
+                                     cmocka_unit_test(who_sends_thousands_of_small_frames_lets_others_have_their_turn)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@ static int on_begin_frame(nghttp2_session *http, const nghttp2_frame_hd *hd, voi
 {
   (void)http;
   rv_session *session = user_data;
+  session->turn_frames++;
   session->frame_stream = hd->stream_id;
   session->frame_left = hd->type == NGHTTP2_DATA ? hd->length : 0;
   session->frame_padded = (hd->flags & NGHTTP2_FLAG_PADDED) != 0;

@@ -13,6 +13,8 @@
 
 enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
+  FRAME_COSTS =
+      1024, /* bytes of a turn, besides its own: a turn of nothing but small frames would take a hundred times as long */
   WRITE_TURN = 4 << 20,
   BULK_READ = 16 << 10,   /* so much at a time is part of something large */
   DIRECT_READ = 4 << 10,  /* from here on receiving into a message's own buffer is worth a second piece */
@@ -436,6 +438,11 @@ static void lose_at_end(rv_session *session, ssize_t n)
     rv_session_lose(session, "%s", problem_of(session, (int)-n));
 }
 
+static bool turn_is_over(const rv_session *session, size_t bytes)
+{
+  return bytes + session->turn_frames * FRAME_COSTS >= READ_TURN;
+}
+
 size_t rv_session_receive(rv_session *session)
 {
   size_t turn = 0;
@@ -444,7 +451,8 @@ size_t rv_session_receive(rv_session *session)
     int64_t since = rv_loop_since_ns(session->loop);
     session->since_ns = since > session->emptied_ns ? since : session->emptied_ns;
   }
-  while ((full || session->kept != NULL) && turn < READ_TURN && may_take_more(session)) {
+  session->turn_frames = 0;
+  while ((full || session->kept != NULL) && !turn_is_over(session, turn) && may_take_more(session)) {
     if (session->kept != NULL) {
       feed_kept(session, false);
       continue;

@@ -117,6 +117,7 @@ struct rv_session {
   size_t counted;      /* of both, and of output, in the loop's waiting_bytes */
 
   /* The DATA frame being received. */
+  size_t turn_frames; /* that began since this turn to read did */
   int32_t frame_stream;
   size_t frame_left;
   bool frame_padded;
