@@ -32,7 +32,7 @@ static void others_go_on(world *w)
 {
   call_send(&w->witness, "still here", 10);
   call_wait_messages(&w->witness, ++w->steps);
-  assert_false(w->witness.closed);
+  if (w->witness.closed) fail_msg("the witness's call ended with %d: %s", (int)w->witness.code, w->witness.message);
 }
 
 static int tear_down(void **state)
@@ -212,11 +212,12 @@ static void a_flood_of_resets_ends_the_connection_but_thousands_do_not(void **st
     memcpy(bytes + n, "\0\0\0\x08", 4);
     if (!send_raw(fd, bytes, n + 4)) break;
   }
-  assert_int_not_equal(end_raw(fd), -1);
+  const bool told = end_raw(fd) != -1;
   size_t opened = echo_count(&w->server, &w->server.opened);
   int64_t seconds = (rv_monotonic_ns(&env) - begin) / 1000000000 + 2;
   bool slow = RV_RESET_BURST + seconds * RV_RESETS_PER_SECOND >= 99000; /* on a busy machine it is no flood */
-  assert_true(opened > RV_RESET_BURST && (opened < 99000 || slow));
+  assert_true(opened > RV_RESET_BURST);
+  assert_true(slow || (told && opened < 99000));
 }
 
 static void more_than_the_window_resets_the_stream(void **state)
