@@ -38,6 +38,7 @@ typedef struct fake_server {
   int64_t later_ns;    /* and lasts so long by the bench's clock */
   _Atomic int64_t skipped_ns;
   size_t confirm_until; /* items of the call below this place are confirmed, newest of each request first */
+  bool only_first;      /* those hold for the first call: the others do not end, and confirm all */
   uint64_t refuse;      /* key that is refused */
   bool garbage;         /* answers that are no message */
   /* what happened */
@@ -101,6 +102,11 @@ static inline void take_chunks(fake_call *call, const rv_insert_request *request
   }
 }
 
+static inline bool is_free(const fake_call *call)
+{
+  return call->server->only_first && call->number > 0;
+}
+
 static inline void take_item(fake_call *call, const rv_wire_item *item, rv_insert_response *response)
 {
   fake_server *server = call->server;
@@ -112,7 +118,7 @@ static inline void take_item(fake_call *call, const rv_wire_item *item, rv_inser
     static const char why[] = "refused";
     response->failures[response->num_failures++] =
         (rv_insert_failure){.key = item->key, .code = RV_INVALID_ARGUMENT, .message = {(const uint8_t *)why, sizeof why - 1}};
-  } else if (call->num_items < server->confirm_until) {
+  } else if (call->num_items < (is_free(call) ? SIZE_MAX : server->confirm_until)) {
     memmove(response->keys + 1, response->keys, response->num_keys * sizeof *response->keys); /* in no particular order */
     response->keys[0] = item->key;
     response->num_keys++;
@@ -180,7 +186,7 @@ static inline void on_message(rv_call *net_call, void *user, rv_buf *buf, const 
     rv_wire_item_fini(&item);
   }
   if (request.num_items > 0 || request.pack.data != NULL) keep(call, &request);
-  bool end = server->end_after > 0 && call->num_items >= server->end_after;
+  bool end = server->end_after > 0 && !is_free(call) && call->num_items >= server->end_after;
   rv_code code = server->end_code;
   rv_cond_broadcast(&server->changed);
   rv_mutex_unlock(&server->mutex);
