@@ -203,10 +203,10 @@ static bool let_in(rv_grpc_server *server, int fd, uint64_t machine, bool encryp
   size_t before = atomic_fetch_add(&server->connections, 1);
   if (before >= server->max_connections) {
     atomic_fetch_sub(&server->connections, 1);
-    turn_away(fd, encrypted, "too many connections");
     if (may_say(server, &server->full))
       rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
              server->max_connections);
+    turn_away(fd, encrypted, "too many connections");
     return false;
   }
   if (has_room(before + 1, server->max_connections)) server->full.now = false;
