@@ -20,6 +20,7 @@
 #include "reverie/sampler.h"
 #include "reverie/server.h"
 #include "store/store.h"
+#include "support/held_port.h"
 
 typedef enum transport { IN_PROCESS, LOOPBACK, UNIX_SOCKET } transport;
 
@@ -30,6 +31,7 @@ typedef struct fixture {
   rv_client *client;
   char address[160];
   uint16_t port;
+  held_port held; /* the server's, on loopback */
   char directory[64];
   bool anything_goes; /* the table "signed" has no signature */
 } fixture;
@@ -58,10 +60,7 @@ static inline void start_server(fixture *f)
   rv_server_config config = {
       .size = sizeof config, .store = f->store, .addresses = &address, .num_addresses = 1, .io_threads = 2};
   assert_ok(rv_server_new(&config, &f->server, &err));
-  if (f->way == LOOPBACK) {
-    f->port = rv_server_port(f->server, 0);
-    snprintf(f->address, sizeof f->address, "127.0.0.1:%u", (unsigned)f->port);
-  }
+  f->port = rv_server_port(f->server, 0);
 }
 
 static inline void stop_server(fixture *f)
@@ -111,8 +110,9 @@ static inline void set_up(fixture *f, transport way)
   new_store(f);
   snprintf(f->directory, sizeof f->directory, "/tmp/rv-test-XXXXXX");
   assert_non_null(mkdtemp(f->directory));
+  if (way == LOOPBACK) held_port_open(&f->held);
   if (way == LOOPBACK)
-    snprintf(f->address, sizeof f->address, "127.0.0.1:0");
+    snprintf(f->address, sizeof f->address, "%s", f->held.address);
   else
     snprintf(f->address, sizeof f->address, "unix:%s/socket", f->directory);
   if (way != IN_PROCESS) start_server(f);
@@ -124,6 +124,7 @@ static inline void tear_down(fixture *f)
   rv_client_free(f->client);
   if (f->server != NULL) stop_server(f);
   rv_store_unref(f->store);
+  held_port_close(&f->held);
   char path[96];
   snprintf(path, sizeof path, "%s/socket", f->directory);
   unlink(path);
