@@ -312,8 +312,9 @@ static void a_server_may_be_started_again_on_the_same_port_and_store(void **stat
 static void a_unix_socket_serves_as_well(void **state)
 {
   (void)state;
-  char address[64];
-  snprintf(address, sizeof address, "unix:/tmp/reverie-test-%ld", (long)pthread_self());
+  char directory[] = "/tmp/reverie-test-XXXXXX", address[64];
+  assert_non_null(mkdtemp(directory));
+  snprintf(address, sizeof address, "unix:%s/socket", directory);
   const char *addresses[] = {address};
   rv_server_config config = {.size = sizeof config, .store = rig.store, .addresses = addresses, .num_addresses = 1};
   rv_server *second;
@@ -329,6 +330,7 @@ static void a_unix_socket_serves_as_well(void **state)
   stream_free(call);
   peer_close(&local);
   rv_server_free(second);
+  assert_int_equal(rmdir(directory), 0);
 }
 
 int main(void)
