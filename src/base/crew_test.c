@@ -7,12 +7,14 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/crew.h"
+#include "base/env.h"
 
 enum { STEPS = 5000 };
 
@@ -24,6 +26,17 @@ typedef struct counted {
   atomic_bool unmasked;
 } counted;
 
+static void wait_for_others(const counted *c)
+{
+  rv_env env;
+  rv_env_default(&env);
+  const int64_t give_up = rv_monotonic_ns(&env) + INT64_C(60000000000);
+  while (atomic_load(&c->others) == 0) {
+    if (rv_monotonic_ns(&env) > give_up) fail_msg("no helper takes part");
+    sched_yield();
+  }
+}
+
 static void count(void *context, size_t i)
 {
   counted *c = context;
@@ -34,8 +47,7 @@ static void count(void *context, size_t i)
     if (!sigismember(&set, SIGINT)) atomic_store(&c->unmasked, true);
     atomic_fetch_add(&c->others, 1);
   } else if (c->wait_for_others) {
-    while (atomic_load(&c->others) == 0) {
-    }
+    wait_for_others(c);
   }
 }
 

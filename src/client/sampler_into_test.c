@@ -14,7 +14,7 @@
 #include "store/gather.h"
 #include "wire/unary.h"
 
-enum { CAPACITY = 100 };
+enum { CAPACITY = 100, PATIENCE_MS = 60000 /* instead of a test that hangs */ };
 
 /* A sampler whose server never answers: what arrives is delivered by the test, in the loop's place. */
 typedef struct fixture {
@@ -158,7 +158,7 @@ static void *consume(void *context)
 {
   consumer *c = context;
   rv_error err;
-  rv_wait wait = {.timeout_ms = RV_FOREVER};
+  rv_wait wait = {.timeout_ms = PATIENCE_MS};
   c->code = rv_sampler_take_into(c->f->common, &c->f->sink, c->each, CAPACITY, &wait, &c->unlike, &err);
   return NULL;
 }
@@ -166,13 +166,15 @@ static void *consume(void *context)
 /* Once the consumer waits for more: before that he copies without the mutex. */
 static size_t taken_while_asleep(fixture *f)
 {
-  for (;; usleep(1000)) {
+  for (int ms = 0; ms < PATIENCE_MS; ms++, usleep(1000)) {
     rv_mutex_lock(&f->sampler->mutex);
     bool asleep = f->sampler->pour != NULL;
     size_t taken = asleep ? f->sink.taken : 0;
     rv_mutex_unlock(&f->sampler->mutex);
     if (asleep) return taken;
   }
+  fail_msg("the consumer does not sleep");
+  return 0;
 }
 
 static consumer *start(consumer *c, fixture *f, size_t each)

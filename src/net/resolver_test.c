@@ -3,6 +3,7 @@
 
 #include <netdb.h>
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include "net/loop.h"
@@ -91,7 +92,7 @@ static void close_as_it_answers(void *argument)
 {
   echo_client *client = argument;
   set_gate(true);
-  for (bool posted = false; !posted;) {
+  for (bool posted = false; !posted; sched_yield()) {
     rv_mutex_lock(&client->loop->lock);
     posted = !rv_list_empty(&client->loop->inbox);
     rv_mutex_unlock(&client->loop->lock);

@@ -45,6 +45,18 @@ int fdatasync(int file)
   return (int)syscall(SYS_fdatasync, file);
 }
 
+static int64_t a_minute_from_now(const fixture *f)
+{
+  return rv_monotonic_ns(&f->env) + INT64_C(60000000000);
+}
+
+/* Instead of a test that hangs. */
+static void wait_until(const fixture *f, int64_t give_up, const char *what)
+{
+  if (rv_monotonic_ns(&f->env) > give_up) fail_msg("%s did not come within a minute", what);
+  sched_yield();
+}
+
 /* Newest first. */
 static rv_checkpoint_list checkpoints_of(const disk *d)
 {
@@ -318,7 +330,8 @@ static void a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has(v
   const rv_saver_config saved = {
       .size = sizeof saved, .store = j.store, .checkpointer = d.checkpointer, .env = &f->env, .every_ms = 1};
   must(rv_saver_new(&saved, &saver, &err), &err);
-  for (bool there = false; !there; sched_yield()) {
+  const int64_t give_up = a_minute_from_now(f);
+  for (bool there = false; !there; wait_until(f, give_up, "another checkpoint")) {
     list = checkpoints_of(&d);
     there = list.count > 0 && list.entries[0].done && (size_t)list.entries[0].wall_ns != first;
     rv_checkpoint_list_fini(&list);
@@ -468,9 +481,11 @@ static void a_journal_that_waits_for_the_disk_to_end_is_not_used_by_who_saves_th
   rv_store *store = rv_store_ref(j.store);
   atomic_store(&disk_is_held, true);
   add_rows(rv_store_table(j.store, 0), 5, 0);
-  while (!atomic_load(&disk_is_waited_for)) sched_yield();
+  const int64_t give_up = a_minute_from_now(d.f);
+  while (!atomic_load(&disk_is_waited_for)) wait_until(d.f, give_up, "what is to be written");
   assert_int_equal(pthread_create(&thread, NULL, end, j.journal), 0);
-  while (atomic_load(&j.journal->refs) > 0) sched_yield(); /* it cannot go before the disk has taken what there is */
+  while (atomic_load(&j.journal->refs) > 0)
+    wait_until(d.f, give_up, "the journal's end"); /* it cannot go before the disk has taken what there is */
   assert_null(rv_journal_of(store));
   assert_int_equal(rv_checkpointer_save(d.checkpointer, store, NULL, NULL, &err), RV_FAILED_PRECONDITION);
   atomic_store(&disk_is_held, false);

@@ -23,10 +23,12 @@ static rv_saver *saver_of(fixture *f, rv_store *store, int64_t every_ms, int64_t
   return saver;
 }
 
-/* What the newest checkpoint has in its second table; waited for without an end, which the test's own time limit is. */
+/* Until the newest checkpoint has so many in its second table. */
 static void wait_for_items(fixture *f, int64_t items)
 {
+  const int64_t give_up = rv_monotonic_ns(&f->env) + INT64_C(60000000000);
   for (int64_t found = -1; found != items; sched_yield()) {
+    if (rv_monotonic_ns(&f->env) > give_up) fail_msg("the newest checkpoint has %lld items", (long long)found);
     rv_table_config tables[TABLES];
     configure(tables);
     rv_store *back = NULL;

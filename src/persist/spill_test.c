@@ -159,18 +159,24 @@ static int64_t now_ns(void)
   return rv_monotonic_ns(&env);
 }
 
-/* Inserts one, and waits while it waits for the spill. */
+/* While it waits for the spill; `serves`: who waits is served meanwhile. */
+static void wait_for(world *w, const offer *o, bool serves)
+{
+  const int64_t give_up = now_ns() + INT64_C(60000000000);
+  while (atomic_load(&o->completed) == 0) {
+    if (now_ns() > give_up)
+      fail_msg("an insert waits, with %lld bytes in use and %lld spilled", (long long)memory_of(w).used_bytes,
+               (long long)memory_of(w).spilled_bytes);
+    if (serves) rv_memory_serve(rv_store_memory(w->store));
+    sched_yield();
+  }
+}
+
 static void insert(world *w, uint64_t key)
 {
   offer o;
-  int64_t give_up = now_ns() + INT64_C(30000000000);
   if (offer_item(w, &o, key) == RV_SUBMIT_PENDING) {
-    while (atomic_load(&o.completed) == 0) {
-      if (now_ns() > give_up)
-        fail_msg("item %llu waits, with %lld bytes in use and %lld spilled", (unsigned long long)key,
-                 (long long)memory_of(w).used_bytes, (long long)memory_of(w).spilled_bytes);
-      sched_yield();
-    }
+    wait_for(w, &o, false);
     rv_trajectory_unref(o.insert.trajectory);
   }
   assert_int_equal(o.insert.waiter.code, RV_OK);
@@ -378,11 +384,7 @@ static void rows_and_resets_go_on_with_a_spill(void **state)
       offer o; /* for its counter */
       atomic_init(&o.completed, 0);
       rows.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
-      if (rv_table_insert_rows(w.table, &rows) == RV_SUBMIT_PENDING)
-        while (atomic_load(&o.completed) == 0) {
-          rv_memory_serve(rv_store_memory(w.store));
-          sched_yield();
-        }
+      if (rv_table_insert_rows(w.table, &rows) == RV_SUBMIT_PENDING) wait_for(&w, &o, true);
       assert_int_equal(rows.waiter.code, RV_OK);
     }
     assert_true(memory_of(&w).spilled_bytes > 0);
@@ -413,8 +415,7 @@ static void insert_pair(world *w, rv_chunk *a, rv_chunk *b, uint64_t key)
   atomic_init(&o.completed, 0);
   must(rv_trajectory_new(rv_store_layouts(w->store), &desc, &o.insert.trajectory, &err), &err);
   o.insert.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
-  if (rv_table_insert(w->table, &o.insert) == RV_SUBMIT_PENDING)
-    while (atomic_load(&o.completed) == 0) sched_yield();
+  if (rv_table_insert(w->table, &o.insert) == RV_SUBMIT_PENDING) wait_for(w, &o, false);
   assert_int_equal(o.insert.waiter.code, RV_OK);
   rv_trajectory_unref(o.insert.trajectory);
 }

@@ -2,7 +2,10 @@
 #include "store/testing.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+
+#include "base/env.h"
 
 enum { MOST = 6000, ROUNDS = 4000, FOREIGN = 500 };
 
@@ -219,6 +222,18 @@ static void *insert_on(void *argument)
   return NULL;
 }
 
+/* Until so many are in. */
+static void wait_for_inserted(const inserting *self, int n)
+{
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  const int64_t give_up = rv_monotonic_ns(&env) + INT64_C(60000000000);
+  while (atomic_load(&self->inserted) < n) {
+    if (rv_monotonic_ns(&env) > give_up) fail_msg("%d are in, not %d", atomic_load(&self->inserted), n);
+    sched_yield();
+  }
+}
+
 static void others_go_on_while_a_table_becomes_smaller(void **state)
 {
   (void)state;
@@ -234,7 +249,7 @@ static void others_go_on_while_a_table_becomes_smaller(void **state)
   free(values);
   pthread_t thread;
   pthread_create(&thread, NULL, insert_on, &self);
-  while (atomic_load(&self.inserted) == 0) continue;
+  wait_for_inserted(&self, 1);
   rv_error err;
   rv_bounds_change change = {.bounds = other_bounds(AFTER, RV_UNCHANGED)};
   for (int64_t before = BEFORE, now; !change.done; before = now) {
@@ -242,8 +257,7 @@ static void others_go_on_while_a_table_becomes_smaller(void **state)
     now = max_size_of(self.table); /* at no moment more items than that */
     assert_true(now < before && before - now <= 2000);
   }
-  int inserted = atomic_load(&self.inserted);
-  while (atomic_load(&self.inserted) < inserted + 10) continue;
+  wait_for_inserted(&self, atomic_load(&self.inserted) + 10);
   atomic_store(&self.stop, true);
   pthread_join(thread, NULL);
   assert_int_equal(max_size_of(self.table), AFTER);
