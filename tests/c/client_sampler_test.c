@@ -309,8 +309,8 @@ TEST(who_waits_in_short_turns_is_logged_as_if_he_waited_in_one)
   rv_sample *sample;
   assert_code(rv_sampler_next(sampler, &shortly, &sample, &err), RV_DEADLINE_EXCEEDED);
   const rv_wait turn = {.timeout_ms = 10};
-  for (int i = 0; i < 25; i++) {
-    atomic_fetch_add(&world.put_forward_ns, 500000000);
+  for (int i = 0; i < 120; i++) { /* a second between two turns, of which the machine may need a part, would be a pause */
+    atomic_fetch_add(&world.put_forward_ns, 100000000);
     assert_code(rv_sampler_next(sampler, &turn, &sample, &err), RV_DEADLINE_EXCEEDED);
   }
   assert_int_equal(world.lines, 1);
