@@ -19,7 +19,7 @@ CHILD = """
 import os, select, sys
 file, failed, written = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 0, 0
 print("writes", flush=True)
-while not select.select([sys.stdin], [], [], 0)[0]:
+while not (failed or written) or not select.select([sys.stdin], [], [], 0)[0]:
     for _ in range(100):
         try:
             written += os.write(file, b"x")
