@@ -1,13 +1,13 @@
 """nginx's grpc_pass in front of the server: inserts and samples go through it."""
 
 import shutil
-import socket
 import struct
 import subprocess
 
 import grpc
 import pytest
 import server_program
+from waiting import HeldPort
 
 CONFIG = """
 daemon off;
@@ -42,11 +42,6 @@ def find_nginx():
     return program
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory):
     server_program.generate_stubs(tmp_path_factory.mktemp("stubs"))
@@ -59,17 +54,18 @@ def stubs(tmp_path_factory):
 def channel(tmp_path):
     """A channel to nginx, which stands before a server with table "t"."""
     with server_program.Server("--port", "0", "--drain", "1", "--table", "name=t,sampler=fifo") as server:
-        port = free_port()
+        held = HeldPort()
         config = tmp_path / "nginx.conf"
-        config.write_text(CONFIG.format(folder=tmp_path, server=server.port, port=port))
+        config.write_text(CONFIG.format(folder=tmp_path, server=server.port, port=held.number))
         nginx = subprocess.Popen([find_nginx(), "-p", str(tmp_path), "-c", str(config)], stderr=subprocess.PIPE, text=True)
         try:
-            with server_program.channel(f"127.0.0.1:{port}") as opened:
+            with server_program.channel(held.address) as opened:
                 grpc.channel_ready_future(opened).result(timeout=30)
                 yield opened
         finally:
             nginx.terminate()
             _, err = nginx.communicate(timeout=30)
+            held.close()
             print(err)
 
 

@@ -5,34 +5,25 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 
 import server_program
 import trustme
+from waiting import HeldPort
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/operating.md").read_text()
 
 
-def free_ports(n):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [str(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 def test_the_page_runs_from_top_to_bottom(tmp_path):
-    ports = free_ports(3)
+    held = {port: HeldPort() for port in ("8000", "8001", "8002")}
     blocks = re.findall(r"^```(sh|python|yaml)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert [kind for kind, _ in blocks].count("yaml") == 1
     assert len(blocks) == 11
     script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for kind, text in blocks:
-        for port, mine in zip(("8000", "8001", "8002"), ports, strict=True):
-            text = text.replace(port, mine)
+        text = re.sub("|".join(held), lambda port: str(held[port[0]].number), text)
         text = text.replace("/data/", f"{tmp_path}/data/").replace("/backup", f"{tmp_path}/backup")
         if kind == "yaml":
             (tmp_path / "replay.yaml").write_text(text)
@@ -51,6 +42,8 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     ran = subprocess.run(
         ["bash", "-c", "\n".join(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )
+    for port in held.values():
+        port.close()
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.endswith("the end\n")
     assert "replay 1000 now, 1000 in the back-up" in ran.stdout
