@@ -295,7 +295,7 @@ static void take(remote_place *remote, const char *table, int items)
 static void a_step_writer_goes_on_after_an_item_that_was_refused(void **state)
 {
   (void)state;
-  enum { ITEMS = 6, IN_FLIGHT = 2 };
+  enum { ITEMS = 6, IN_FLIGHT = 2, MOST = 100 };
   rv_table_config tables[1] = {place_queue("queue", 1)};
   remote_place remote;
   remote_open(&remote, tables, 1, -1, 1);
@@ -310,12 +310,18 @@ static void a_step_writer_goes_on_after_an_item_that_was_refused(void **state)
   start_server(&remote, tables, 1);
   FAILS(RV_NOT_FOUND, "nowhere", rv_step_writer_flush(writer, &patient, error));
   for (int i = 0; i < IN_FLIGHT + 1; i++) OK(rv_step_writer_create_item(writer, "queue", 1, 1, &patient, NULL, error));
-  for (int i = IN_FLIGHT + 1; i < ITEMS; i++) /* it stays queued */
-    FAILS(RV_DEADLINE_EXCEEDED, "queue", rv_step_writer_create_item(writer, "queue", 1, 1, &soon, NULL, error));
+  rv_error err = {.message = ""};
+  int items = IN_FLIGHT + 1;
+  /* each stays queued; a busy server may not say in time what it waits for */
+  for (bool said = false; items < ITEMS || (items < MOST && !said); items++) {
+    assert_int_equal(rv_step_writer_create_item(writer, "queue", 1, 1, &soon, NULL, &err), RV_DEADLINE_EXCEEDED);
+    said = said || strstr(err.message, "queue") != NULL;
+    if (items == MOST - 1 && !said) fail_msg("%s", err.message);
+  }
   FAILS(RV_NOT_FOUND, "nowhere", rv_step_writer_flush(writer, &patient, error));
   assert_int_equal(rv_step_writer_discard_failed(writer), 1);
   FAILS(RV_DEADLINE_EXCEEDED, "items", rv_step_writer_flush(writer, &soon, error));
-  take(&remote, "queue", ITEMS);
+  take(&remote, "queue", items);
   OK(rv_step_writer_close(writer, true, &patient, error));
   rv_step_writer_free(writer);
   remote_close(&remote);
