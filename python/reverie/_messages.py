@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
@@ -329,7 +330,10 @@ class Message:
         if field.name not in self._values:
             return False
         value = self._values[field.name]
-        return len(value) > 0 if field.repeated else field.has_presence or value != _ZERO[field.kind]
+        if field.repeated:
+            return len(value) > 0
+        negative_zero = field.kind == "double" and value == 0 and math.copysign(1.0, value) < 0
+        return field.has_presence or negative_zero or value != _ZERO[field.kind]
 
     def CopyFrom(self, other: Any) -> None:
         """Becomes like the other message of this kind."""

@@ -80,7 +80,7 @@ def filled(kind, random_, depth=3):
         "int64": lambda: random_.choice([0, 1, -1, 2**63 - 1, -(2**63)]),
         "uint64": lambda: random_.choice([0, 1, 2**64 - 1]),
         "bool": lambda: random_.random() < 0.5,
-        "double": lambda: random_.choice([0.0, 1.0, -0.1, 1 / 3, 1e300, float("inf"), 5e-324]),
+        "double": lambda: random_.choice([0.0, -0.0, 1.0, -0.1, 1 / 3, 1e300, float("inf"), 5e-324]),
         "string": lambda: random_.choice(["", "table", 'a "b"\n\\c', "ä\x00€"]),
     }
     for field in kind.FIELDS:
@@ -151,6 +151,15 @@ def test_the_text_format_is_read_as_protocol_buffers_read_it(compiled):
     theirs = text_format.Parse(CONFIG, compiled("checkpoint_pb2").ReverbServerConfig())
     assert ours.SerializeToString() == theirs.SerializeToString(deterministic=True)
     assert ours.tables[0].table_name == "my table\nä" + "A€"
+
+
+def test_a_negative_zero_is_no_default_and_is_written(compiled):
+    ours, theirs = (
+        kind(min_diff=-0.0) for kind in (checkpoint_pb2.RateLimiterCheckpoint, compiled("checkpoint_pb2").RateLimiterCheckpoint)
+    )
+    assert ours.SerializeToString() == theirs.SerializeToString() != b""
+    assert repr(ours) == str(theirs) == "min_diff: -0\n"
+    assert checkpoint_pb2.RateLimiterCheckpoint(min_diff=0.0).SerializeToString() == b""
 
 
 def test_texts_with_random_changes_are_taken_or_refused_as_protocol_buffers_do(compiled):
