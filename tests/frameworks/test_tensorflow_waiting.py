@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import signal
 import threading
@@ -98,19 +99,27 @@ def test_a_dataset_says_at_its_timeout_what_it_waits_for(holding, name):
     )
 
 
+def next_in_time(samples):
+    """The next element, however often a busy machine lets its short timeout pass."""
+    for _ in range(100):
+        with contextlib.suppress(tf.errors.DeadlineExceededError):
+            return next(samples)
+    raise AssertionError("nothing came")
+
+
 def test_a_dataset_goes_on_after_its_timeout(holding):
     samples = iter(of_signature(holding.address, SOON))
     for _ in range(2):
         with pytest.raises(tf.errors.DeadlineExceededError):
             next(samples)
     reverie.Client(holding).set_rate_limiter("few", reverie.rate_limiters.MinSize(1))
-    assert int(next(samples).data) == 0
+    assert int(next_in_time(samples).data) == 0
 
 
 def test_a_dataset_of_a_server_that_went_says_so_at_its_timeout(holding):
     reverie.Client(holding).set_rate_limiter("few", reverie.rate_limiters.MinSize(1))
     samples = iter(of_signature(holding.address, SOON))
-    next(samples)
+    next_in_time(samples)
     holding.stop()
     with pytest.raises(tf.errors.DeadlineExceededError, match=holding.address):
         for _ in range(100):  # what was fetched ahead is given first
@@ -135,18 +144,18 @@ class Answering:
 
 @pytest.fixture
 def answering():
-    """answering(what SampleStream does with its context): the server, and a dataset of it."""
+    """answering(what SampleStream does with its context, timeout): the server, and a dataset of it."""
     import grpc  # TensorFlow depends on it
 
     made = []
 
-    def call(sample_stream):
+    def call(sample_stream, timeout):
         handler = Answering(grpc, sample_stream)
         server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[handler])
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         made.append((server, handler))
-        return handler, TrajectoryDataset(f"127.0.0.1:{port}", "few", tf.int64, tf.TensorShape([]), 4, timeout=5 * SOON)
+        return handler, TrajectoryDataset(f"127.0.0.1:{port}", "few", tf.int64, tf.TensorShape([]), 4, timeout=timeout)
 
     yield call
     for server, handler in made:
@@ -157,7 +166,7 @@ def answering():
 def test_a_server_that_says_a_deadline_has_passed_ends_a_dataset(answering):
     import grpc
 
-    _, made = answering(lambda context: context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "their own"))
+    _, made = answering(lambda context: context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "their own"), AT_MOST)
     samples = iter(made)
     with pytest.raises(tf.errors.DeadlineExceededError, match="their own"):
         next(samples)
@@ -170,7 +179,7 @@ def test_a_dataset_that_waits_asks_its_server_why_only_when_it_gives_up(answerin
         handler.over.wait(AT_MOST)
         return iter(())
 
-    handler, made = answering(nothing)
+    handler, made = answering(nothing, 5 * SOON)
     with pytest.raises(tf.errors.DeadlineExceededError, match="timed out after"):
         next(iter(made))
     assert handler.calls["ServerInfo"] == 1
