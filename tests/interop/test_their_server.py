@@ -63,7 +63,7 @@ def test_a_batch_larger_than_their_queue_comes_back_short(address):
     client = reverie.Client(address)
     for value in range(3):
         client.insert([np.float32(value)], {"queue": 1.0})
-    batch = client.sample_batch("queue", 8, timeout=1.0)
+    batch = client.sample_batch("queue", 8, timeout=5.0)
     assert len(batch.keys) <= 3
 
 
