@@ -11,7 +11,7 @@
 #include "client/insert_stream.h"
 #include "store/signature.h"
 
-enum { IDLE_STREAMS_MAX = 8, PARTS_IN_FLIGHT_MAX = 4 };
+enum { IDLE_STREAMS_MAX = 8, PARTS_IN_FLIGHT_MAX = 4, TAKE_BACK_MS = 100 };
 
 /* ---- streams that nobody uses ---- */
 
@@ -117,18 +117,42 @@ static rv_code check(rv_client *client, const rv_add *add, rv_patience *patience
 
 /* ---- parts in flight ---- */
 
-/* An add as it goes; lives on its caller's stack until no part is in flight. */
+/* An add as it goes; its caller's and its parts'. */
 typedef struct running_add {
   rv_client *client;
-  const rv_add *add;
-  bool ask_server; /* there is time for it */
+  const rv_add *add; /* the caller's */
+  bool ask_server;   /* there is time for it */
   rv_gate gate;
   rv_mutex mutex; /* guards what follows; the loop's thread writes it */
+  size_t refs;
   size_t unconfirmed, confirmed;
   uint32_t parts;
   rv_code code; /* the first refusal */
   rv_error error;
 } running_add;
+
+static rv_code running_new(rv_client *client, const rv_add *add, running_add **out, rv_error *err)
+{
+  running_add *running = calloc(1, sizeof *running);
+  if (running == NULL) return rv_fail_memory(err, sizeof *running);
+  running->client = client;
+  running->add = add;
+  running->refs = 1;
+  rv_gate_init(&running->gate);
+  rv_mutex_init(&running->mutex, RV_RANK_CLIENT, "add");
+  *out = running;
+  return RV_OK;
+}
+
+static void running_unref(running_add *running)
+{
+  rv_mutex_lock(&running->mutex);
+  bool last = --running->refs == 0;
+  rv_mutex_unlock(&running->mutex);
+  if (!last) return;
+  rv_mutex_fini(&running->mutex);
+  free(running);
+}
 
 /* Rows that share a chunk. */
 typedef struct add_part {
@@ -153,11 +177,12 @@ static void on_item(rv_stream_item *item, rv_code code, const char *message)
     running->confirmed++;
   else if (running->code == RV_OK)
     running->code = rv_fail(&running->error, code, "%s", message != NULL ? message : rv_code_name(code));
-  if (last) {
-    running->parts--;
-    rv_gate_open(&running->gate); /* under the mutex: the caller may return as soon as it is free */
-  }
+  if (last) running->parts--;
   rv_mutex_unlock(&running->mutex);
+  if (!last) return;
+  rv_client_note_change(running->client); /* the caller may be gone */
+  rv_gate_open(&running->gate);
+  running_unref(running);
 }
 
 static rv_code init_items(add_part *part, size_t first, size_t count, rv_stream_chunk *chunk, rv_random *random, rv_link *items,
@@ -204,6 +229,7 @@ static rv_code send_part(running_add *running, add_stream *stream, size_t first,
   }
   if (code == RV_OK) {
     rv_mutex_lock(&running->mutex);
+    running->refs++;
     running->parts++;
     running->unconfirmed += count;
     rv_mutex_unlock(&running->mutex);
@@ -281,10 +307,30 @@ static void describe(void *context, char *out, size_t capacity)
              unconfirmed == 1 ? "" : "s", running->add->table);
 }
 
+/* The rest completes, as cancelled: before this returns, unless the loop's thread is kept from it. */
+static void take_back(running_add *running, add_stream *stream)
+{
+  const rv_wait wait = {.timeout_ms = TAKE_BACK_MS};
+  rv_patience patience;
+  rv_patience_begin(&patience, &running->client->env, &wait, NULL, NULL);
+  stream_free(stream);
+  wait_for_parts(running, 0, &patience, NULL);
+}
+
+/* What became of it, for its caller. */
+static rv_code outcome(running_add *running, rv_code code, size_t *added, rv_error *err)
+{
+  rv_mutex_lock(&running->mutex);
+  *added = running->confirmed;
+  if (code == RV_OK && running->code != RV_OK) code = rv_error_copy(err, &running->error);
+  if (code == RV_DEADLINE_EXCEEDED && *added == running->add->n) code = RV_OK;
+  rv_mutex_unlock(&running->mutex);
+  return code;
+}
+
 rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err)
 {
   *added = 0;
-  running_add running = {.client = client, .add = add};
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
   if (patience.wait.timeout_ms == 0) patience.deadline_ns = patience.begun_ns + RV_ROUND_TRIP_NS;
@@ -293,20 +339,22 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   add_stream *stream = NULL;
   code = take_stream(client, &stream, err);
   if (code != RV_OK) return code;
-  rv_gate_init(&running.gate);
-  rv_mutex_init(&running.mutex, RV_RANK_CLIENT, "add");
-  running.ask_server = rv_patience_is_long(&patience);
+  running_add *running = NULL;
+  code = running_new(client, add, &running, err);
+  if (code != RV_OK) {
+    give_back(client, stream);
+    return code;
+  }
+  running->ask_server = rv_patience_is_long(&patience);
   patience.describe = describe;
-  patience.context = &running;
-  code = send_all(&running, stream, &patience, err);
-  if (is_idle(&running))
+  patience.context = running;
+  code = send_all(running, stream, &patience, err);
+  if (is_idle(running))
     give_back(client, stream);
   else
-    stream_free(stream); /* the rest completes, as cancelled, before this returns */
-  *added = running.confirmed;
+    take_back(running, stream);
   rv_client_note_change(client);
-  if (code == RV_OK && running.code != RV_OK) code = rv_error_copy(err, &running.error);
-  if (code == RV_DEADLINE_EXCEEDED && *added == add->n) code = RV_OK;
-  rv_mutex_fini(&running.mutex);
+  code = outcome(running, code, added, err);
+  running_unref(running);
   return code;
 }

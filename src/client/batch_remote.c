@@ -23,19 +23,24 @@
 
 enum { IDLE_STREAMS_MAX = 8 };
 
-/* Lives from its making until its call has closed and nobody uses it. `ahead` is its user's; all after it is the loop's, or, while no
- * request is under way, its user's. */
+/* How far a request is. */
+typedef enum phase { OVER, ASKED, UNDER_WAY } phase;
+
+/* Lives from its making until its call has closed and nobody uses it. `ahead` and `abandoned` are its user's; call and receiver are the loop's;
+ * the rest is whose the phase says, which changes under the mutex: the loop's while a request is under way, else its user's. So a user who gives
+ * up has his arrays to himself without waiting for the loop. */
 typedef struct batch_stream {
   rv_client *client;
   rv_link link; /* while idle: in the client's list; the client's mutex */
   rv_gate gate; /* opened at the end of each request */
   rv_batch_ahead ahead;
+  bool abandoned; /* the user gave up before the last request's end */
   rv_call *call;
   rv_receiver receiver;
-  rv_task task;
-  bool busy;      /* a request is under way, and its user waits */
-  bool abandoned; /* the user gave up before the last request's end */
-  bool dropped;   /* nobody uses it any more */
+  rv_task task, drop;
+  bool dropped; /* nobody uses it any more; the loop's */
+  rv_mutex mutex;
+  phase phase;
   /* the request */
   rv_sample_request request;
   rv_draw *draws;
@@ -48,17 +53,25 @@ typedef struct batch_stream {
 static void stream_free(batch_stream *stream)
 {
   rv_receiver_fini(&stream->receiver);
+  rv_mutex_fini(&stream->mutex);
   free(stream);
 }
 
 /* ---- on the loop ---- */
 
+/* Under the mutex. */
 static void end_request(batch_stream *stream, rv_code code)
 {
-  if (!stream->busy) return;
-  stream->busy = false;
+  stream->phase = OVER;
   stream->code = code;
   rv_gate_open(&stream->gate);
+}
+
+static void fail_request(batch_stream *stream, rv_code code, const char *message)
+{
+  rv_mutex_lock(&stream->mutex);
+  if (stream->phase == UNDER_WAY) end_request(stream, rv_fail(&stream->error, code, "%s", message));
+  rv_mutex_unlock(&stream->mutex);
 }
 
 static bool all_alike(const rv_draw *draws, size_t n, const rv_layout *layout)
@@ -88,23 +101,27 @@ static rv_code pour(batch_stream *stream, size_t first)
   return code;
 }
 
-static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+static rv_code take_message(batch_stream *stream, rv_buf *buf, rv_span message)
 {
-  batch_stream *stream = user;
-  if (!stream->busy) {
-    rv_call_cancel(call); /* nobody asked for it */
-    return;
-  }
-  rv_span message = {.data = data, .size = size};
   size_t before = stream->count;
-  stream->bytes += size;
+  stream->bytes += message.size;
   rv_code code = rv_receiver_take(&stream->receiver, buf, message, stream->draws, stream->want, &stream->count, &stream->error);
   if (stream->sink != NULL) {
     rv_code poured = pour(stream, before);
     if (poured != RV_OK) code = poured;
   }
-  if (code != RV_OK) rv_call_cancel(call);
   if (code != RV_OK || stream->count == stream->want) end_request(stream, code);
+  return code;
+}
+
+static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
+{
+  batch_stream *stream = user;
+  rv_code code = RV_CANCELLED; /* nobody asked for it, or does any more */
+  rv_mutex_lock(&stream->mutex);
+  if (stream->phase == UNDER_WAY) code = take_message(stream, buf, (rv_span){.data = data, .size = size});
+  rv_mutex_unlock(&stream->mutex);
+  if (code != RV_OK) rv_call_cancel(call);
 }
 
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)
@@ -117,55 +134,70 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
     stream_free(stream);
     return;
   }
-  if (!stream->busy) return;
-  if (code == RV_OK) code = RV_UNAVAILABLE;
-  rv_fail(&stream->error, code, "%s", message != NULL && message[0] != '\0' ? message : "the server ended the stream early");
-  end_request(stream, code);
+  fail_request(stream, code == RV_OK ? RV_UNAVAILABLE : code,
+               message != NULL && message[0] != '\0' ? message : "the server ended the stream early");
 }
 
 static const rv_call_events events = {.on_message = on_message, .on_close = on_close};
 
-static void send_request(batch_stream *stream)
+static rv_code put_request(const rv_sample_request *request, rv_pieces *out)
 {
   rv_writer_buf body;
-  rv_pieces pieces;
   rv_writer_buf_init(&body);
-  rv_pieces_init(&pieces);
-  rv_sample_request_serialize(&body, &stream->request);
-  if (body.failed || rv_pieces_copy(&pieces, body.data, body.size) != RV_OK)
-    end_request(stream, rv_fail_memory(&stream->error, body.size));
-  else
-    rv_call_send(stream->call, &pieces);
-  rv_pieces_fini(&pieces);
+  rv_sample_request_serialize(&body, request);
+  rv_code code = body.failed ? RV_RESOURCE_EXHAUSTED : rv_pieces_copy(out, body.data, body.size);
   rv_writer_buf_fini(&body);
+  return code;
+}
+
+/* false: its user has given up. */
+static bool take_request(batch_stream *stream, rv_pieces *out, rv_code *code)
+{
+  rv_mutex_lock(&stream->mutex);
+  bool wanted = stream->phase == ASKED;
+  if (wanted) {
+    stream->phase = UNDER_WAY;
+    *code = put_request(&stream->request, out);
+  }
+  rv_mutex_unlock(&stream->mutex);
+  return wanted;
+}
+
+static void open_call(batch_stream *stream)
+{
+  rv_call_config config = {.path = RV_PATH_SAMPLE, .deadline_ns = INT64_MAX, .wait_for_ready = true};
+  stream->call = rv_channel_call(stream->client->channel, &config, &events, stream);
 }
 
 static void begin_request(rv_task *task)
 {
   batch_stream *stream = RV_CONTAINER(task, batch_stream, task);
-  stream->busy = true;
-  if (stream->call == NULL) {
-    rv_call_config config = {.path = RV_PATH_SAMPLE, .deadline_ns = INT64_MAX, .wait_for_ready = true};
-    stream->call = rv_channel_call(stream->client->channel, &config, &events, stream);
+  rv_pieces request;
+  rv_code code;
+  rv_pieces_init(&request);
+  if (!take_request(stream, &request, &code)) return;
+  if (code == RV_OK && stream->call == NULL) open_call(stream);
+  if (code == RV_OK && stream->call != NULL) {
+    rv_call_send(stream->call, &request);
+  } else {
+    rv_error error;
+    fail_request(stream, rv_fail_memory(&error, sizeof *stream), error.message);
   }
-  if (stream->call == NULL)
-    end_request(stream, rv_fail_memory(&stream->error, sizeof *stream));
-  else
-    send_request(stream);
+  rv_pieces_fini(&request);
 }
 
-/* The user gives up: what has arrived so far is his. */
-static void abandon_request(void *context)
+/* By the user, who gives up: what has arrived so far is his. */
+static void abandon_request(batch_stream *stream)
 {
-  batch_stream *stream = context;
-  stream->abandoned = stream->busy;
-  stream->busy = false;
-  if (stream->abandoned && stream->call != NULL) rv_call_cancel(stream->call);
+  rv_mutex_lock(&stream->mutex);
+  stream->abandoned = stream->phase != OVER;
+  stream->phase = OVER;
+  rv_mutex_unlock(&stream->mutex);
 }
 
-static void drop_stream(void *context)
+static void drop_stream(rv_task *task)
 {
-  batch_stream *stream = context;
+  batch_stream *stream = RV_CONTAINER(task, batch_stream, drop);
   stream->dropped = true;
   if (stream->call == NULL)
     stream_free(stream);
@@ -204,10 +236,19 @@ static rv_code take_stream(rv_client *client, const char *table, batch_stream **
   if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
   stream->client = client;
   stream->task.run = begin_request;
+  stream->drop.run = drop_stream;
+  rv_mutex_init(&stream->mutex, RV_RANK_CLIENT, "batch stream");
   rv_gate_init_at(&stream->gate, client->loop, client->channel);
   rv_receiver_init(&stream->receiver, client, false);
   *out = stream;
   return RV_OK;
+}
+
+/* Nobody uses it any more. */
+static void let_go(batch_stream *stream)
+{
+  rv_batch_ahead_fini(&stream->ahead);
+  rv_loop_hand(stream->client->loop, &stream->drop);
 }
 
 static void give_back(batch_stream *stream, bool usable)
@@ -220,9 +261,7 @@ static void give_back(batch_stream *stream, bool usable)
     client->num_batch_streams++;
   }
   rv_mutex_unlock(&client->mutex);
-  if (keep) return;
-  rv_batch_ahead_fini(&stream->ahead);
-  rv_loop_run(client->loop, drop_stream, stream);
+  if (!keep) let_go(stream);
 }
 
 void rv_batch_streams_free(rv_client *client)
@@ -232,9 +271,7 @@ void rv_batch_streams_free(rv_client *client)
     rv_link *link = rv_list_pop_front(&client->batch_streams);
     rv_mutex_unlock(&client->mutex);
     if (link == NULL) return;
-    batch_stream *stream = RV_CONTAINER(link, batch_stream, link);
-    rv_batch_ahead_fini(&stream->ahead);
-    rv_loop_run(client->loop, drop_stream, stream);
+    let_go(RV_CONTAINER(link, batch_stream, link));
   }
 }
 
@@ -272,12 +309,19 @@ static void set_timeout(rv_sample_request *request, const rv_patience *patience)
   request->poll = left <= 0;
 }
 
+static void begin(batch_stream *stream)
+{
+  stream->abandoned = false;
+  rv_mutex_lock(&stream->mutex);
+  stream->phase = ASKED;
+  rv_mutex_unlock(&stream->mutex);
+}
+
 /* Sends one request and waits for its end. stream->abandoned: the caller gave up, and the code says why. */
 static rv_code ask(batch_stream *stream, rv_patience *patience, rv_error *err)
 {
   set_timeout(&stream->request, patience);
   stream->request.num_samples = (int64_t)(stream->want - stream->count);
-  stream->abandoned = false;
   rv_patience longer = *patience;
   if (longer.deadline_ns != INT64_MAX) {
     int64_t answered_ns =
@@ -285,15 +329,16 @@ static rv_code ask(batch_stream *stream, rv_patience *patience, rv_error *err)
         (stream->request.poll ? RV_ROUND_TRIP_NS : stream->request.timeout_ms * MILLISECOND + WAY_BACK_LEAST_NS);
     if (longer.deadline_ns < answered_ns) longer.deadline_ns = answered_ns;
   }
+  begin(stream);
   rv_gate_ask(&stream->gate, &stream->task, &longer);
   rv_code gave_up = rv_gate_wait(&stream->gate, &longer, err);
   patience->asked_ns = longer.asked_ns;
   patience->interrupted = longer.interrupted;
   patience->log_ns = longer.log_ns;
   if (gave_up != RV_OK) {
-    rv_loop_call(stream->client->loop, abandon_request, stream);
+    abandon_request(stream);
     if (stream->abandoned) return gave_up;
-    rv_gate_wait_forever(&stream->gate); /* it ended meanwhile */
+    rv_gate_wait_forever(&stream->gate); /* which is open: it ended meanwhile */
   }
   return stream->code == RV_OK ? RV_OK : rv_error_copy(err, &stream->error);
 }
@@ -314,13 +359,15 @@ static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_
   for (;;) {
     rv_error cause = {0};
     rv_code code = ask(stream, patience, &cause);
-    if (rv_is_limiter_timeout(code, cause.message)) {
+    if (stream->abandoned) {
+      return rv_error_copy(err, &cause);
+    } else if (rv_is_limiter_timeout(code, cause.message)) {
       snprintf(waiting->reason, sizeof waiting->reason, "%s", rv_limiter_timeout_reason(cause.message));
       /* where there is no time for another answer, nothing opens the gate */
       bool too_late = patience->deadline_ns - rv_monotonic_ns(patience->env) < WAY_BACK_LEAST_NS / 2;
       code = too_late ? rv_gate_wait(&stream->gate, patience, err) : rv_patience_check(patience, err);
       if (code != RV_OK) return code;
-    } else if (rv_is_lost_connection(code, cause.message) && !stream->abandoned) {
+    } else if (rv_is_lost_connection(code, cause.message)) {
       code = back_off(stream, &backoff, patience, err);
       if (code != RV_OK) return code;
     } else {

@@ -134,6 +134,18 @@ rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error 
   return code;
 }
 
+static void nothing(void *argument)
+{
+  (void)argument;
+}
+
+/* What was freed before is still the loop's: that is done first, and may have led to another task. */
+static void close_channel(rv_client *client)
+{
+  rv_loop_call(client->loop, nothing, NULL);
+  rv_channel_free(client->channel);
+}
+
 void rv_client_free(rv_client *client)
 {
   if (client == NULL) return;
@@ -141,7 +153,7 @@ void rv_client_free(rv_client *client)
     return; /* a forked child: its threads and locks are not ours */
   rv_batch_streams_free(client);
   rv_add_streams_free(client);
-  if (client->channel != NULL) rv_channel_free(client->channel);
+  if (client->channel != NULL) close_channel(client);
   if (client->loop != NULL && client->io != NULL)
     rv_io_give_loop(client->io, client->loop);
   else if (client->loop != NULL)

@@ -153,6 +153,11 @@ void rv_insert_stream_destroy(rv_insert_stream *stream)
   free(stream);
 }
 
+static void on_end(rv_task *task)
+{
+  rv_insert_stream_shut(RV_CONTAINER(task, rv_insert_stream, end));
+}
+
 rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_stream **out, rv_error *err)
 {
   rv_insert_stream *stream = calloc(1, sizeof *stream);
@@ -168,6 +173,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   rv_list_init(&stream->sent);
   rv_list_init(&stream->held);
   stream->task.run = run;
+  stream->end.run = on_end;
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
   stream->exhausted_ns = INT64_MAX;
   stream->request_bytes = RV_STREAM_REQUEST_BYTES;
@@ -178,9 +184,8 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   return RV_OK;
 }
 
-static void shut(void *argument)
+void rv_insert_stream_shut(rv_insert_stream *stream)
 {
-  rv_insert_stream *stream = argument;
   rv_insert_stream_drain(stream);
   rv_timer_stop(&stream->retry);
   rv_timer_stop(&stream->look);
@@ -205,7 +210,7 @@ static void shut(void *argument)
 
 void rv_insert_stream_free(rv_insert_stream *stream)
 {
-  if (stream != NULL) rv_loop_call(stream->loop, shut, stream);
+  if (stream != NULL) rv_loop_post(stream->loop, &stream->end);
 }
 
 void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_status *out)

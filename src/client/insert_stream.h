@@ -20,7 +20,7 @@
  * was inserted: while an item that an earlier call left in doubt is not answered, that status is no more than UNAVAILABLE. Where a server says
  * nothing else for 30 s, items in doubt fail with RV_UNKNOWN: they may be in.
  *
- * Everything may be called from any thread unless said otherwise; nothing blocks but free. */
+ * Everything may be called from any thread unless said otherwise; nothing blocks. */
 #ifndef RV_CLIENT_INSERT_STREAM_H
 #define RV_CLIENT_INSERT_STREAM_H
 
@@ -122,8 +122,10 @@ typedef struct rv_insert_stream_config {
 
 /* Opens no call yet: the first item does. */
 rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_stream **out, rv_error *err);
-/* Cancels the call; items that are not complete complete with RV_CANCELLED before this returns (those that were sent may or may
- * not have been inserted). Blocks for the loop's thread; not from a `complete`. */
+/* On the loop's thread, not from a `complete`: cancels the call and frees the stream; items that are not complete complete with RV_CANCELLED
+ * before this returns (those that were sent may or may not have been inserted). */
+void rv_insert_stream_shut(rv_insert_stream *owned_stream);
+/* The same from any thread: as soon as the loop's thread comes to it, before it does anything that is posted after this. */
 void rv_insert_stream_free(rv_insert_stream *stream);
 
 /* Hands over a list of items (linked by `link`; *items is empty afterwards), of which no two have the same key. Each chunk must

@@ -31,7 +31,7 @@ struct rv_insert_stream {
   size_t inbox_count, inbox_bytes;
   bool posted;
   bool looks_soon; /* the loop's thread has promised to look into the inbox: `look` runs */
-  rv_task task;
+  rv_task task, end;
   rv_insert_stream_status status; /* without `state` */
   char last_error[128];           /* why the last call ended; "" while one is open */
 

@@ -131,7 +131,7 @@ static void a_plain_server_is_not_waited_for(void **state)
   wait_seen(&bench, 1); /* without headers or any answer */
   add(&bench, &items[1], 2, &chunk, 1);
   wait_seen(&bench, 2);
-  rv_insert_stream_free(bench.stream);
+  close_stream(&bench);
   assert_true(items[0].done && items[1].done);
   assert_int_equal(items[0].code, RV_CANCELLED);
   for (int i = 0; i < 2; i++) rv_stream_item_fini(&items[i].item);
@@ -155,7 +155,7 @@ static void items_that_are_left_to_be_found_are_found_whatever_the_server_does(v
   }
   wait_seen(&bench, 200);
   drop_chunk(chunk);
-  rv_insert_stream_free(bench.stream);
+  close_stream(&bench);
   for (int i = 0; i < 200; i++) {
     assert_int_equal(items[i].code, RV_CANCELLED);
     rv_stream_item_fini(&items[i].item);
@@ -283,7 +283,7 @@ static void an_item_that_was_not_sent_can_be_taken_back(void **state)
     assert_false(item.done);
   } else {
     assert_int_equal(status.unsent + status.unconfirmed, 1); /* it was in a call that waits for the server */
-    rv_insert_stream_free(bench.stream);
+    close_stream(&bench);
     bench.stream = NULL;
     assert_true(item.done);
   }

@@ -281,6 +281,17 @@ static inline void set_up(test_bench *bench, const char *state_header)
   assert_int_equal(rv_insert_stream_new(&stream, &bench->stream, NULL), RV_OK);
 }
 
+static inline void shut_stream(void *stream)
+{
+  rv_insert_stream_shut(stream);
+}
+
+/* All its items are complete when this returns. */
+static inline void close_stream(test_bench *bench)
+{
+  rv_loop_call(bench->loop, shut_stream, bench->stream);
+}
+
 static inline void tear_down(test_bench *bench)
 {
   rv_insert_stream_free(bench->stream);

@@ -321,16 +321,18 @@ static void cancel(rv_sampler *common)
   rv_remote_sampler_tell(sampler, must);
 }
 
-static void close_streams(void *context)
+static void close_streams(rv_task *task)
 {
-  rv_sample_streams_close(context);
+  rv_remote_sampler *sampler = RV_CONTAINER(task, rv_remote_sampler, close);
+  rv_sample_streams_close(sampler);
+  rv_remote_sampler_unref(sampler);
 }
 
+/* Its owner's reference is the task's from here on. */
 static void free_sampler(rv_sampler *common)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
-  rv_loop_run(common->client->loop, close_streams, sampler); /* behind a pump that is posted */
-  rv_remote_sampler_unref(sampler);
+  rv_loop_hand(common->client->loop, &sampler->close); /* behind a pump that is posted */
 }
 
 static int64_t window(rv_sampler *common)
@@ -350,11 +352,6 @@ static const rv_sampler_ops ops = {.next = next,
                                    .cancel = cancel,
                                    .free = free_sampler};
 
-static void init_streams(void *context)
-{
-  rv_sample_streams_init(context);
-}
-
 rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, rv_error *err)
 {
   size_t size = sizeof(rv_remote_sampler) + owned_common->num_streams * sizeof(rv_sample_stream);
@@ -371,9 +368,10 @@ rv_code rv_sampler_new_remote(const rv_sampler *owned_common, rv_sampler **out, 
   rv_mutex_init(&sampler->mutex, RV_RANK_CLIENT, "sampler");
   rv_gate_init_at(&sampler->gate, sampler->common.client->loop, sampler->common.client->channel);
   sampler->pump.run = pump;
+  sampler->close.run = close_streams;
   sampler->window = 1;
   sampler->losses.before = sampler->losses.now = rv_client_losses(sampler->common.client);
-  rv_loop_run(sampler->common.client->loop, init_streams, sampler);
+  rv_sample_streams_init(sampler);
   *out = &sampler->common;
   return RV_OK;
 }

@@ -61,7 +61,7 @@ struct rv_remote_sampler {
   rv_error end_error;
 
   /* the loop's */
-  rv_task pump;
+  rv_task pump, close;
   bool closed;                    /* the owner is gone */
   bool may_grow;                  /* nobody can tell what is fetched ahead, lately */
   int64_t look_at_ns;             /* and this is looked at again not before */
@@ -86,7 +86,7 @@ void rv_remote_sampler_unref(rv_remote_sampler *sampler);
 
 /* ---- on the loop (sample_streams.c) ---- */
 
-void rv_sample_streams_init(rv_remote_sampler *sampler);
+void rv_sample_streams_init(rv_remote_sampler *sampler); /* before that, by its maker */
 /* Asks for as much as the window allows, on calls that it opens as needed; cancels the calls of a sampler that is over. */
 void rv_sample_streams_pump(rv_remote_sampler *sampler);
 void rv_sample_streams_close(rv_remote_sampler *sampler); /* for good */

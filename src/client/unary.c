@@ -1,5 +1,6 @@
 /* Waiting for one unary call. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,41 +11,85 @@
 
 #define FIRST_BACKOFF_NS INT64_C(20000000)
 
+/* A call's `state`. */
+enum { UNDER_WAY = 0, ENDED = 1, LEFT = 2 };
+
+/* Its caller's and, while it is under way, the loop's: whoever gives up leaves at once, also where the loop's thread is kept from ending it. */
 typedef struct waiting_call {
   rv_unary_call call;
   rv_client *client;
   rv_gate gate;
-  rv_task start;
+  atomic_uint refs;
+  atomic_int state;
+  rv_task start, stop;
   bool ask_server; /* what keeps it */
   bool refused;    /* the server has more to do than it can, and said when to ask again */
 } waiting_call;
 
-static void start(rv_task *task)
+static void ref(waiting_call *waiting)
 {
-  rv_unary_call_start(&RV_CONTAINER(task, waiting_call, start)->call);
+  atomic_fetch_add_explicit(&waiting->refs, 1, memory_order_relaxed);
 }
 
-static void stop(void *context)
+static void unref(waiting_call *waiting)
 {
-  rv_unary_call_stop(context);
+  if (atomic_fetch_sub_explicit(&waiting->refs, 1, memory_order_acq_rel) == 1) free(waiting);
+}
+
+/* ---- on the loop ---- */
+
+static void start(rv_task *task)
+{
+  waiting_call *waiting = RV_CONTAINER(task, waiting_call, start);
+  if (atomic_load_explicit(&waiting->state, memory_order_acquire) != LEFT) {
+    rv_unary_call_start(&waiting->call);
+    return;
+  }
+  rv_pieces_fini(&waiting->call.request); /* nothing of it is carried out after its time */
+  unref(waiting);
+}
+
+static void stop(rv_task *task)
+{
+  waiting_call *waiting = RV_CONTAINER(task, waiting_call, stop);
+  rv_unary_call_stop(&waiting->call);
+  unref(waiting);
 }
 
 static void done(rv_unary_call *call)
 {
-  rv_gate_open(&RV_CONTAINER(call, waiting_call, call)->gate);
+  waiting_call *waiting = RV_CONTAINER(call, waiting_call, call);
+  if (atomic_exchange_explicit(&waiting->state, ENDED, memory_order_acq_rel) == LEFT)
+    rv_buf_unref(call->owner);
+  else
+    rv_gate_open(&waiting->gate);
+  unref(waiting);
+}
+
+/* ---- its caller ---- */
+
+static void begin(waiting_call *waiting, rv_patience *patience)
+{
+  atomic_store_explicit(&waiting->state, UNDER_WAY, memory_order_relaxed);
+  ref(waiting); /* until `done` */
+  rv_gate_ask(&waiting->gate, &waiting->start, patience);
+}
+
+/* false: it has ended meanwhile. */
+static bool leave(waiting_call *waiting)
+{
+  if (atomic_exchange_explicit(&waiting->state, LEFT, memory_order_acq_rel) == ENDED) return false;
+  ref(waiting);
+  rv_loop_post(waiting->client->loop, &waiting->stop); /* behind `start` */
+  return true;
 }
 
 /* Starts the call and waits for its end. */
 static rv_code run(waiting_call *waiting, rv_patience *patience, rv_error *err)
 {
-  rv_gate_ask(&waiting->gate, &waiting->start, patience);
+  begin(waiting, patience);
   rv_code code = rv_gate_wait(&waiting->gate, patience, err);
-  if (code != RV_OK) {
-    rv_loop_call(waiting->client->loop, stop, &waiting->call); /* behind `start`, which has then run */
-    rv_gate_wait_forever(&waiting->gate);
-    if (waiting->call.code != RV_OK) return code;
-    return RV_OK; /* the answer came after all */
-  }
+  if (code != RV_OK) return leave(waiting) || waiting->call.code != RV_OK ? code : RV_OK; /* the answer came after all */
   if (waiting->call.code == RV_DEADLINE_EXCEEDED) {
     rv_code late = rv_patience_check(patience, err); /* its sentence says what the server was doing */
     if (late == RV_OK && patience->wait.timeout_ms >= 0)
@@ -107,33 +152,48 @@ static void describe(void *context, char *out, size_t capacity)
     snprintf(out + size, capacity - size, "; its journal: %s", fault);
 }
 
+static rv_code new_call(rv_client *client, const char *path, rv_unary_mode mode, const rv_patience *patience, waiting_call **out,
+                        rv_error *err)
+{
+  waiting_call *waiting = calloc(1, sizeof *waiting);
+  if (waiting == NULL) return rv_fail_memory(err, sizeof *waiting);
+  waiting->call = (rv_unary_call){.channel = client->channel,
+                                  .path = path,
+                                  .deadline_ns = patience->deadline_ns,
+                                  .wait_for_ready = mode != RV_UNARY_FAIL_FAST,
+                                  .done = done};
+  waiting->client = client;
+  waiting->start.run = start;
+  waiting->stop.run = stop;
+  waiting->ask_server = rv_patience_is_long(patience) && strcmp(path, RV_PATH_SERVER_INFO) != 0;
+  atomic_init(&waiting->refs, 1);
+  atomic_init(&waiting->state, UNDER_WAY);
+  rv_gate_init_at(&waiting->gate, client->loop, client->channel);
+  *out = waiting;
+  return RV_OK;
+}
+
 rv_code rv_client_unary(rv_client *client, const char *path, rv_writer_buf *request, rv_unary_mode mode, rv_patience *patience,
                         rv_buf **owner, rv_span *out, rv_error *err)
 {
   int64_t deadline_ns = patience->deadline_ns;
   if (patience->wait.timeout_ms == 0) patience->deadline_ns = patience->begun_ns + RV_ROUND_TRIP_NS;
-  waiting_call waiting = {.client = client,
-                          .call = {.channel = NULL,
-                                   .path = path,
-                                   .deadline_ns = patience->deadline_ns,
-                                   .wait_for_ready = mode != RV_UNARY_FAIL_FAST,
-                                   .done = done},
-                          .start = {.run = start},
-                          .ask_server = rv_patience_is_long(patience) && strcmp(path, RV_PATH_SERVER_INFO) != 0};
+  waiting_call *waiting = NULL;
   rv_code code = rv_client_connect(client, err);
+  if (code == RV_OK) code = new_call(client, path, mode, patience, &waiting, err);
   if (code == RV_OK) {
-    waiting.call.channel = client->channel;
     patience->describe = describe;
-    patience->context = &waiting;
-    rv_gate_init_at(&waiting.gate, client->loop, client->channel);
+    patience->context = waiting;
     code = rv_patience_check(patience, err);
-    if (code == RV_OK) code = run_with_repeats(&waiting, request, mode, patience, err);
+    if (code == RV_OK) code = run_with_repeats(waiting, request, mode, patience, err);
     patience->describe = NULL;
   }
   patience->deadline_ns = deadline_ns;
   rv_writer_buf_fini(request);
-  if (code != RV_OK) return code;
-  *owner = waiting.call.owner;
-  *out = waiting.call.response;
-  return RV_OK;
+  if (code == RV_OK) {
+    *owner = waiting->call.owner;
+    *out = waiting->call.response;
+  }
+  if (waiting != NULL) unref(waiting);
+  return code;
 }

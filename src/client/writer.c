@@ -45,6 +45,7 @@ static rv_code connect_remote(rv_writer *writer, rv_error *err)
                                     .context = writer};
   code = rv_insert_stream_new(&config, &writer->stream, err);
   if (code != RV_OK) return code;
+  writer->sender = writer->stream;
   if (!writer->config.no_validation) writer->snapshot = rv_client_present_tables(client);
   bool known = writer->config.no_validation || writer->snapshot != NULL;
   atomic_init(&writer->tables_known, known);
@@ -59,6 +60,7 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   if (code != RV_OK) return code;
   rv_writer *writer = calloc(1, sizeof *writer);
   if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
+  atomic_init(&writer->refs, 1);
   writer->client = client;
   writer->config = filled;
   writer->one_chunk = filled.columns_share_chunks || client->store != NULL;
@@ -108,7 +110,9 @@ size_t rv_writer_abandon(rv_writer *writer)
     rv_writer_close_local(writer);
   }
   atomic_store_explicit(&writer->closed, true, memory_order_relaxed);
-  int64_t given_up = writer->created - writer->confirmed - writer->failed; /* nobody else counts any more */
+  rv_mutex_lock(&writer->mutex);
+  int64_t given_up = writer->created - writer->confirmed - writer->failed;
+  rv_mutex_unlock(&writer->mutex);
   return given_up > 0 ? (size_t)given_up : 0;
 }
 
@@ -128,6 +132,12 @@ void rv_writer_free(rv_writer *writer)
 {
   if (writer == NULL || rv_client_check(writer->client, NULL) != RV_OK) return;
   rv_writer_close(writer);
+  rv_writer_unref(writer);
+}
+
+void rv_writer_unref(rv_writer *writer)
+{
+  if (atomic_fetch_sub_explicit(&writer->refs, 1, memory_order_acq_rel) != 1) return;
   free_columns(writer);
   for (size_t i = 0; i < writer->num_tables; i++) {
     rv_column_names_free(writer->tables[i]->names);

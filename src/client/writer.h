@@ -55,6 +55,7 @@ typedef struct rv_silence {
 } rv_silence;
 
 struct rv_writer {
+  atomic_uint refs; /* its owner's, and its end's while the loop has that to do */
   rv_client *client;
   rv_writer_config config; /* with defaults filled in */
   bool one_chunk;          /* all columns go into one open chunk: in process, or columns_share_chunks */
@@ -84,8 +85,10 @@ struct rv_writer {
   rv_insert_stream
       *stream;           /* remote; set and read by the writer's thread, taken away under status_mutex, read by others under it */
   rv_mutex status_mutex; /* RV_RANK_STATUS */
-  rv_link ended;         /* the loop's: remote items that the answer in hand has confirmed */
-  rv_link free_items;    /* remote items to be used again */
+  rv_insert_stream *sender; /* the same stream, for the loop, until `end` has run */
+  rv_task end;
+  rv_link ended;      /* the loop's: remote items that the answer in hand has confirmed */
+  rv_link free_items; /* remote items to be used again */
   size_t num_free_items;
 
   rv_mutex mutex;  /* RV_RANK_CLIENT: what follows */
@@ -99,6 +102,7 @@ struct rv_writer {
   atomic_bool failure_untold; /* likewise; one that came after another that is not discarded is only counted */
   rv_error failure;           /* the first */
   bool closing;
+  bool at_end;        /* `end` has run: nothing is in flight any more */
   atomic_bool closed; /* by the writer's thread: there is no stream and nothing in flight any more */
   atomic_bool
       tables_known; /* or never to be known: items go straight to the stream. Changed under the mutex; false while `fetch` runs */
@@ -115,6 +119,7 @@ rv_code rv_writer_check(const rv_writer *writer, rv_error *err);
 
 /* As rv_writer_close, but says nothing: returns how many items were given up, for a caller who tells of them. */
 size_t rv_writer_abandon(rv_writer *writer);
+void rv_writer_unref(rv_writer *writer);
 
 /* ---- chunks (writer_append.c) ---- */
 
@@ -208,6 +213,7 @@ size_t rv_writer_explain_unconnected(rv_writer *writer, char *out, size_t capaci
 void rv_writer_describe_remote(rv_writer *writer, char *out, size_t capacity);
 /* From now on, until the server has answered, what the tables expect is not known. Not while it is being asked. */
 rv_code rv_writer_fetch_tables(rv_writer *writer, rv_error *err);
+/* On the loop's thread. */
 void rv_writer_stop_fetching(rv_writer *writer);
 
 #endif

@@ -12,6 +12,7 @@
 #include "store/signature.h"
 
 /* Items up to this many chunks, and bytes of body, are used again. */
+enum { END_MS = 100 }; /* for the loop's thread */
 enum { FEW_CHUNKS = 8, SMALL_BODY = 1024, SMALL_CHUNKS = 8192, MAX_FREE_ITEMS = 256, MAX_DONE_ITEMS = 256 };
 
 struct rv_remote_item {
@@ -436,7 +437,7 @@ void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables)
       rv_error err;
       rv_code code = check(item, tables, &err);
       if (code == RV_OK) {
-        rv_insert_stream_add_one(writer->stream, &item->stream); /* the loop's thread is this one: it cannot complete meanwhile */
+        rv_insert_stream_add_one(writer->sender, &item->stream); /* the loop's thread is this one: it cannot complete meanwhile */
         unpin_encoded(item);
       } else {
         unpin_encoded(item);
@@ -462,20 +463,58 @@ static void drop(rv_link *items, bool waiting)
   }
 }
 
+/* What the loop's thread has of the writer. */
+static void on_end(rv_task *task)
+{
+  rv_writer *writer = RV_CONTAINER(task, rv_writer, end);
+  rv_writer_stop_fetching(writer);
+  rv_insert_stream_shut(writer->sender);
+  drop(&writer->unchecked, false);
+  rv_mutex_lock(&writer->mutex);
+  writer->at_end = true;
+  rv_mutex_unlock(&writer->mutex);
+  rv_gate_open(&writer->gate);
+  rv_writer_unref(writer);
+}
+
+static bool is_at_end(rv_writer *writer)
+{
+  rv_mutex_lock(&writer->mutex);
+  bool at_end = writer->at_end;
+  rv_mutex_unlock(&writer->mutex);
+  return at_end;
+}
+
+/* Mostly it comes at once, and then every item is known to be confirmed or given up. Nobody waits longer for a thread that is kept from it. */
+static void end(rv_writer *writer)
+{
+  const rv_wait wait = {.timeout_ms = END_MS};
+  rv_patience patience;
+  rv_patience_begin(&patience, &writer->client->env, &wait, NULL, NULL);
+  writer->end.run = on_end;
+  atomic_fetch_add_explicit(&writer->refs, 1, memory_order_relaxed);
+  rv_loop_post(writer->client->loop, &writer->end);
+  while (!is_at_end(writer) && rv_gate_wait(&writer->gate, &patience, NULL) == RV_OK) continue;
+}
+
+static void free_items(rv_link *items)
+{
+  for (rv_link *link; (link = rv_list_pop_front(items)) != NULL;) free_item(item_of(link));
+}
+
 void rv_writer_close_remote(rv_writer *writer)
 {
-  rv_writer_stop_fetching(writer);
+  rv_link done;
+  rv_list_init(&done);
   rv_mutex_lock(&writer->mutex);
-  writer->closing = true;
+  writer->closing = true; /* from here on none is done to be used again */
+  rv_list_splice(&done, &writer->done_items);
   rv_mutex_unlock(&writer->mutex);
   rv_mutex_lock(&writer->status_mutex);
-  rv_insert_stream *stream = writer->stream;
   writer->stream = NULL;
   rv_mutex_unlock(&writer->status_mutex);
-  rv_insert_stream_free(stream);
-  drop(&writer->unchecked, false);
   drop(&writer->waiting, true);
-  rv_link *link;
-  while ((link = rv_list_pop_front(&writer->done_items)) != NULL) free_item(item_of(link));
-  while ((link = rv_list_pop_front(&writer->free_items)) != NULL) free_item(item_of(link));
+  free_items(&done);
+  free_items(&writer->free_items);
+  end(writer);
 }

@@ -96,9 +96,8 @@ rv_code rv_writer_fetch_tables(rv_writer *writer, rv_error *err)
 }
 
 /* Behind the task, which has then run. */
-static void stop(void *argument)
+void rv_writer_stop_fetching(rv_writer *writer)
 {
-  rv_writer *writer = argument;
   rv_tables_fetch *fetch = writer->fetch;
   writer->fetch = NULL;
   if (fetch == NULL) return;
@@ -109,10 +108,4 @@ static void stop(void *argument)
   } else {
     free(fetch);
   }
-}
-
-/* Also where nothing is asked any more: its loop may just be handing items to the stream. */
-void rv_writer_stop_fetching(rv_writer *writer)
-{
-  rv_loop_call(writer->client->loop, stop, writer);
 }

@@ -116,13 +116,13 @@ void rv_loop_knock(rv_loop *loop)
 
 #endif
 
-void rv_loop_run(rv_loop *loop, void (*run)(void *argument), void *argument)
+void rv_loop_hand(rv_loop *loop, rv_task *task)
 {
   bool sits = !rv_loop_is_current(loop) && rv_loop_sit(loop), visits = sits && rv_loop_begin_visit(loop);
   if (visits) {
-    run(argument);
+    task->run(task);
     rv_loop_end_visit(loop);
   }
   if (sits) rv_loop_stand(loop);
-  if (!visits) rv_loop_call(loop, run, argument);
+  if (!visits) rv_loop_post(loop, task);
 }

@@ -8,8 +8,9 @@
 
 #include "net/net.h"
 
-/* As rv_loop_call, but on this thread where the loop is idle. Not for what begins or ends channels or servers. No lock may be held. */
-void rv_loop_run(rv_loop *loop, void (*run)(void *argument), void *argument);
+/* As rv_loop_post, but where the loop is idle the task has run, on this thread, when this returns. Not for what begins or ends channels or
+ * servers. No lock may be held. */
+void rv_loop_hand(rv_loop *loop, rv_task *task);
 /* Runs the task at once on this thread and sends what comes of it: true, with *fd the channel's socket, or -1 if it has none now. false (and -1):
  * the loop is busy or the channel not connected; nothing was done, and the task is to be posted. No lock may be held. */
 bool rv_channel_visit(rv_channel *channel, rv_task *task, int *fd);

@@ -1,6 +1,6 @@
 /* Every call of the client that may wait: it ends at its deadline, when it is cancelled and when it is interrupted, and says what it waited
- * for. The table below lists them all; each row is walked in process, over loopback, and at a server that takes connections and does
- * not answer. tests/python/test_waiting_calls.py looks whether every function that takes an rv_wait is here. */
+ * for. The table below lists them all; each row is walked in process, over loopback, at a server that takes connections and does
+ * not answer, and where the thread that does a client's I/O is kept from its work until the call has returned. tests/python/test_waiting_calls.py looks whether every function that takes an rv_wait is here. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -8,16 +8,20 @@
 #include <unistd.h>
 
 #include "support/place.h"
+#include "support/stuck_loop.h"
 
-enum { FEW_MS = 100, ATTEMPTS = 10 };
+enum { FEW_MS = 100, ATTEMPTS = 10, HANGS_S = 60 };
 
-typedef enum way { IN_PROCESS, LOOPBACK, SILENT } way;
-static const char *const names[] = {"in process", "over loopback", "at a silent server"};
+/* STUCK: over loopback; STUCK_EARLY: before the client has a connection. */
+typedef enum way { IN_PROCESS, LOOPBACK, SILENT, STUCK, STUCK_EARLY, WAYS } way;
+static const char *const names[] = {"in process", "over loopback", "at a silent server", "with a stuck loop",
+                                    "with a loop stuck early"};
 
 /* Tables: "few" has 3 items and lets none be sampled below 1,005; "full" is a queue of one item, which has it. */
 typedef struct world {
   way way;
   test_place place;
+  stuck_loop loop;
   int listener; /* of the silent one */
   char address[32];
   rv_sampler *sampler;
@@ -307,7 +311,7 @@ enum { CALLS = sizeof calls / sizeof calls[0] };
 static void open_world(world *w, way at)
 {
   *w = (world){.way = at, .listener = -1};
-  if (at == SILENT) {
+  if (at == SILENT || at == STUCK_EARLY) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof name;
     w->listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -316,34 +320,46 @@ static void open_world(world *w, way at)
     assert_int_equal(getsockname(w->listener, (struct sockaddr *)&name, &length), 0);
     snprintf(w->address, sizeof w->address, "127.0.0.1:%d", (int)ntohs(name.sin_port));
     w->place.client = place_connect(w->address);
+    if (at == STUCK_EARLY) stuck_loop_begin(&w->loop, w->place.client);
     return;
   }
   rv_table_config tables[] = {rv_table_config_default("few", 2000), place_queue("full", 1)};
   tables[0].rate_limiter = rv_rate_limiter_min_size(1005);
-  place_open(&w->place, at == LOOPBACK, tables, 2);
+  place_open(&w->place, at != IN_PROCESS, tables, 2);
   for (int i = 0; i < 3; i++) OK(rv_client_add(w->place.client, "few", &row, 1, 1, NULL, NULL, error));
   OK(rv_client_add(w->place.client, "full", &row, 1, 1, NULL, NULL, error));
+  if (at == STUCK) stuck_loop_begin(&w->loop, w->place.client);
 }
 
 static void close_world(world *w)
 {
+  if (w->way >= STUCK) stuck_loop_end(&w->loop);
   if (w->sampler != NULL) rv_sampler_free(w->sampler);
   rv_writer_free(w->writer);
   rv_step_writer_free(w->steps);
   rv_structured_writer_free(w->structured);
   rv_transitions_free(w->transitions);
   rv_client_free(w->place.client);
-  if (w->way == SILENT) {
+  if (w->listener >= 0) {
     close(w->listener);
     return;
   }
   rv_server_free(w->place.server);
   rv_store_unref(w->place.store);
+  if (w->way != IN_PROCESS) held_port_close(&w->place.held);
+}
+
+/* What a client that has been connected knows already: these do not wait there. */
+static bool needs_no_loop(const struct waiting_call *call)
+{
+  return call->call == writer_wait_ready || call->call == steps_wait_ready || call->call == transitions_add;
 }
 
 static const char *reason_of(const struct waiting_call *call, const world *w)
 {
   if (w->way == SILENT) return call->call == transitions_flush ? NULL : w->address;
+  if (w->way == STUCK) return needs_no_loop(call) ? NULL : w->place.held.address;
+  if (w->way == STUCK_EARLY) return needs_no_loop(call) ? w->address : NULL;
   return w->way == IN_PROCESS ? call->in_process : call->over_loopback;
 }
 
@@ -382,7 +398,9 @@ static bool ends(const struct waiting_call *call, way at, const char *how, const
   open_world(&w, at);
   const char *says = reason_of(call, &w);
   rv_error err = {.message = ""};
+  alarm(HANGS_S);
   rv_code code = says == NULL ? expected : call->call(&w, wait, &err);
+  alarm(0);
   if (code != expected) fail_msg("%s %s, %s: %s (%s)", call->name, names[at], how, rv_code_name(code), err.message);
   bool said = says == NULL || strstr(err.message, says) != NULL;
   if (!said && attempt == ATTEMPTS)
@@ -394,7 +412,7 @@ static bool ends(const struct waiting_call *call, way at, const char *how, const
 static void every_call_ends_at_its_deadline_and_says_what_it_waited_for(void **state)
 {
   (void)state;
-  for (way at = IN_PROCESS; at <= SILENT; at++) {
+  for (way at = IN_PROCESS; at < WAYS; at++) {
     for (size_t i = 0; i < CALLS; i++) {
       rv_wait wait = {.timeout_ms = FEW_MS};
       for (int n = 1; !ends(&calls[i], at, "at its deadline", &wait, RV_DEADLINE_EXCEEDED, n); n++) wait.timeout_ms *= 2;
@@ -416,7 +434,7 @@ static bool ends_when_cancelled(const struct waiting_call *call, way at, int att
 static void every_call_ends_when_it_is_cancelled_and_says_what_it_waited_for(void **state)
 {
   (void)state;
-  for (way at = IN_PROCESS; at <= SILENT; at++)
+  for (way at = IN_PROCESS; at < WAYS; at++)
     for (size_t i = 0; i < CALLS; i++)
       for (int n = 1; !ends_when_cancelled(&calls[i], at, n); n++) continue;
 }
@@ -425,7 +443,7 @@ static void every_call_ends_when_its_caller_is_interrupted_and_says_what_it_wait
 {
   (void)state;
   const rv_wait wait = {.timeout_ms = RV_FOREVER, .interrupted = yes};
-  for (way at = IN_PROCESS; at <= SILENT; at++)
+  for (way at = IN_PROCESS; at < WAYS; at++)
     for (size_t i = 0; i < CALLS; i++)
       for (int n = 1; !ends(&calls[i], at, "interrupted", &wait, RV_CANCELLED, n); n++) continue;
 }
