@@ -120,11 +120,12 @@ static bool is_chunk_full(const rv_step_writer *steps)
 }
 
 /* Makes room once, by waiting for everything that is under way. */
-static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_wait *wait, rv_error *err)
+static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_patience *patience, rv_error *err)
 {
   rv_code code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
   if (code == RV_RESOURCE_EXHAUSTED) {
-    code = rv_writer_flush(steps->writer, 0, wait, err);
+    const rv_wait rest = rv_patience_rest(patience);
+    code = rv_writer_flush(steps->writer, 0, &rest, err);
     if (code == RV_OK) code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
   }
   if (code != RV_OK) return code;
@@ -140,7 +141,9 @@ rv_code rv_step_writer_append(rv_step_writer *steps, const rv_tensor *columns, s
   if (code == RV_OK) code = begin(steps, num_columns, err);
   if (code != RV_OK) return code;
   for (size_t i = 0; i < num_columns; i++) steps->cells[i] = (rv_cell){.column = (uint32_t)i, .value = columns[i]};
-  return append_cells(steps, num_columns, wait, err);
+  rv_patience patience;
+  rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
+  return append_cells(steps, num_columns, &patience, err);
 }
 
 /* Row `row` of a tensor [T, ...]. */
@@ -167,13 +170,15 @@ rv_code rv_step_writer_append_sequence(rv_step_writer *steps, const rv_tensor *c
                      "%zu has another",
                      i);
   }
+  rv_patience patience; /* of all steps together */
+  rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
   for (size_t t = 0; t < (size_t)columns[0].shape[0]; t++) {
     for (size_t i = 0; i < num_columns; i++) {
       steps->cells[i].column = (uint32_t)i;
       code = row_of(&columns[i], t, &steps->cells[i].value, err);
       if (code != RV_OK) return code;
     }
-    code = append_cells(steps, num_columns, wait, err);
+    code = append_cells(steps, num_columns, &patience, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;
@@ -245,11 +250,14 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
   }
   bool over = false;
   code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
+  rv_patience patience;
+  rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
   if (code == RV_RESOURCE_EXHAUSTED) code = create_over_bound(steps, table, priority, wait, key, &over, err);
   if (code != RV_OK && key != NULL) *key = 0;
   if (code != RV_OK) return code;
   if (steps->writer->stream == NULL) steps->pending = !is_chunk_full(steps);
-  return over ? rv_writer_flush(steps->writer, 0, wait, err)
+  const rv_wait rest = rv_patience_rest(&patience);
+  return over ? rv_writer_flush(steps->writer, 0, &rest, err)
               : rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
 }
 

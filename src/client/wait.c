@@ -113,6 +113,16 @@ void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *
   patience->memory = NULL;
 }
 
+rv_wait rv_patience_rest(const rv_patience *patience)
+{
+  rv_wait rest = patience->wait;
+  if (patience->deadline_ns == INT64_MAX) return rest;
+  int64_t left = patience->deadline_ns - rv_monotonic_ns(patience->env);
+  if (rest.given_ms == 0) rest.given_ms = rest.timeout_ms;
+  rest.timeout_ms = left <= 0 ? 0 : (left + MILLISECOND - 1) / MILLISECOND;
+  return rest;
+}
+
 static void describe(rv_patience *patience, char *out, size_t capacity)
 {
   out[0] = '\0';

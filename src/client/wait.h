@@ -64,8 +64,11 @@ void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *
 /* The caller gave so much time that a moment more may be spent on asking a server what it waited for. */
 static inline bool rv_patience_is_long(const rv_patience *patience)
 {
-  return patience->wait.timeout_ms < 0 || patience->wait.timeout_ms >= 100;
+  int64_t ms = patience->wait.given_ms != 0 ? patience->wait.given_ms : patience->wait.timeout_ms;
+  return ms < 0 || ms >= 100;
 }
+/* What is left of it, for the next of several waits of one call. */
+rv_wait rv_patience_rest(const rv_patience *patience);
 /* RV_DEADLINE_EXCEEDED: time is up, as the clock says or whoever was asked; the sentence says after how much, and what was waited for. */
 rv_code rv_patience_late(rv_patience *patience, rv_error *err);
 /* RV_OK while it lasts; else RV_DEADLINE_EXCEEDED or RV_CANCELLED with a sentence that says what was waited for. Does not wait;

@@ -4,7 +4,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/place.h"
@@ -540,6 +542,72 @@ static void a_sampler_gets_the_item_that_memory_came_for_while_it_waited(void **
   close_short_of_memory(&w);
 }
 
+/* ---- calls that wait more than once ---- */
+
+enum { GIVEN_MS = 100000 };
+
+/* A clock that leaps each time that the caller is asked; the first time he makes room. The second leap takes the call beyond what was given, as
+ * it sees when it has asked once more; were its second wait given all that time again, it would ask a fourth time, and be interrupted. */
+typedef struct leaping {
+  test_place place;
+  atomic_llong leapt_ns;
+  int asked;
+} leaping;
+
+static int64_t leaping_ns(void *context)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + atomic_load(&((leaping *)context)->leapt_ns);
+}
+
+static void sample_one(rv_client *client, const char *table)
+{
+  const rv_wait none = {.timeout_ms = 0};
+  rv_batch *batch;
+  OK(rv_client_sample_batch(client, table, 1, RV_UNEQUAL_ERROR, &none, &batch, error));
+  rv_batch_free(batch);
+}
+
+static bool leap(void *context)
+{
+  leaping *l = context;
+  for (int i = 0; l->asked == 0 && i < 2; i++) sample_one(l->place.client, "full");
+  l->asked++;
+  atomic_fetch_add(&l->leapt_ns, (int64_t)GIVEN_MS * 700000); /* seven tenths of what was given */
+  return l->asked > 3;
+}
+
+/* Two items that wait to get in, and are more than may be in flight. */
+static rv_step_writer *overfull_steps(rv_client *client)
+{
+  const rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 2, .compression = RV_COMPRESSION_NONE};
+  const rv_wait none = {.timeout_ms = 0};
+  rv_step_writer *steps;
+  OK(rv_step_writer_new(client, &config, &steps, error));
+  for (int i = 0; i < 2; i++) OK(rv_step_writer_append(steps, &large_row, 1, &none, error));
+  OK(rv_step_writer_create_item(steps, "full", 1, 1, &none, NULL, error));
+  FAILS(RV_DEADLINE_EXCEEDED, INSERTING, rv_step_writer_create_item(steps, "full", 2, 1, &none, NULL, error));
+  return steps;
+}
+
+static void a_call_that_waits_twice_has_one_deadline(void **state)
+{
+  (void)state;
+  leaping l = {.asked = 0};
+  const rv_env env = {.size = sizeof env, .context = &l, .monotonic_ns = leaping_ns};
+  const rv_table_config table = place_queue("full", 1);
+  const rv_store_config config = {.size = sizeof config, .env = &env, .tables = &table, .num_tables = 1};
+  OK(rv_store_new(&config, &l.place.store, error));
+  OK(rv_client_new(&(rv_client_config){.size = sizeof(rv_client_config), .store = l.place.store}, &l.place.client, error));
+  OK(rv_client_add(l.place.client, "full", &row, 1, 1, NULL, NULL, error));
+  rv_step_writer *steps = overfull_steps(l.place.client);
+  const rv_wait wait = {.timeout_ms = GIVEN_MS, .interrupted = leap, .context = &l};
+  FAILS(RV_DEADLINE_EXCEEDED, "timed out after 100 s", rv_step_writer_create_item(steps, "full", 1, 1, &wait, NULL, error));
+  rv_step_writer_free(steps);
+  place_close(&l.place);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -548,6 +616,7 @@ int main(void)
       cmocka_unit_test(every_call_ends_when_its_caller_is_interrupted_and_says_what_it_waited_for),
       cmocka_unit_test(a_writer_that_gives_up_just_when_memory_came_ends_and_its_item_gets_in),
       cmocka_unit_test(a_sampler_gets_the_item_that_memory_came_for_while_it_waited),
+      cmocka_unit_test(a_call_that_waits_twice_has_one_deadline),
   };
   return cmocka_run_group_tests_name("waiting calls", tests, NULL, NULL);
 }
