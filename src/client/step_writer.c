@@ -266,9 +266,11 @@ rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_erro
   rv_code code = check_open(steps, "flush", err);
   if (code != RV_OK) return code;
   if (steps->writer->num_waiting == 0 && !steps->pending) return rv_writer_flush(steps->writer, 0, wait, err);
-  if (steps->writer->stream != NULL) rv_writer_complete_for_items(steps->writer, 0);
   steps->pending = false;
-  return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
+  rv_wait rest;
+  bool remote = steps->writer->stream != NULL;
+  if (remote) rv_writer_complete_for_items(steps->writer, 0, wait, &rest);
+  return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, remote ? &rest : wait, err);
 }
 
 size_t rv_step_writer_discard_failed(rv_step_writer *steps)

@@ -242,8 +242,10 @@ rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wai
   rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK) code = rv_writer_failure(writer, true, err);
   if (code != RV_OK) return code;
-  if (writer->stream != NULL) rv_writer_complete_for_items(writer, keep_in_flight);
-  code = wait_for_flights(writer, keep_in_flight, wait, err);
+  rv_wait rest;
+  bool waiting = writer->stream != NULL && writer->num_waiting > 0;
+  if (waiting) rv_writer_complete_for_items(writer, keep_in_flight, wait, &rest);
+  code = wait_for_flights(writer, keep_in_flight, waiting ? &rest : wait, err);
   if (writer->stream != NULL) rv_writer_reclaim(writer);
   return code == RV_OK ? rv_writer_failure(writer, true, err) : code;
 }

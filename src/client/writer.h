@@ -200,8 +200,9 @@ void rv_writer_take_confirmed(void *context);
 void rv_writer_reclaim(rv_writer *writer);
 /* Hands over the items whose chunks are complete. */
 void rv_writer_dispatch(rv_writer *writer);
-/* Completes what all but the last `keep` items wait for, and hands them over. */
-void rv_writer_complete_for_items(rv_writer *writer, size_t keep);
+/* Completes what all but the last `keep` items wait for, and hands them over. What that takes, mostly encoding, is of the caller's time: *rest is
+ * what is left of `wait` for him to wait. */
+void rv_writer_complete_for_items(rv_writer *writer, size_t keep, const rv_wait *wait, rv_wait *rest);
 /* The tables are known now, or never: checks what waited for them. On the loop's thread. */
 void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables);
 void rv_writer_close_remote(rv_writer *writer);

@@ -406,7 +406,7 @@ void rv_writer_dispatch(rv_writer *writer)
   }
 }
 
-void rv_writer_complete_for_items(rv_writer *writer, size_t keep)
+static void complete_for_items(rv_writer *writer, size_t keep)
 {
   size_t n = writer->num_waiting > keep ? writer->num_waiting - keep : 0;
   for (rv_link *link = writer->waiting.next; n > 0; link = link->next, n--) {
@@ -416,6 +416,14 @@ void rv_writer_complete_for_items(rv_writer *writer, size_t keep)
     }
   }
   rv_writer_dispatch(writer);
+}
+
+void rv_writer_complete_for_items(rv_writer *writer, size_t keep, const rv_wait *wait, rv_wait *rest)
+{
+  rv_patience patience;
+  rv_patience_begin(&patience, &writer->client->env, wait, NULL, NULL);
+  complete_for_items(writer, keep);
+  *rest = rv_patience_rest(&patience);
 }
 
 /* ---- once the tables are known ---- */
