@@ -27,7 +27,7 @@ typedef struct rv_step_writer_config {
 /* Connects to nothing; rv_step_writer_wait_ready waits until what the tables expect is known. */
 RV_API rv_code rv_step_writer_new(rv_client *client, const rv_step_writer_config *config, rv_step_writer **out, rv_error *err);
 RV_API rv_code rv_step_writer_wait_ready(rv_step_writer *writer, const rv_wait *wait, rv_error *err);
-/* Drops what was not sent or confirmed, without waiting. */
+/* Drops what was not sent or confirmed, without waiting; logs what rv_step_writer_take_failure has. */
 RV_API void rv_step_writer_free(rv_step_writer *writer);
 
 /* One step: column i is columns[i]. The first step fixes number, dtypes and shapes. Waits only while 64 MiB are in flight. */
@@ -53,14 +53,20 @@ RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *ta
 
 /* Items that wait for their chunk are sent now; if there are none, waits until all that were sent are confirmed. */
 RV_API rv_code rv_step_writer_flush(rv_step_writer *writer, const rv_wait *wait, rv_error *err);
-/* As rv_writer_discard_failed: flush and close wait for the other items again. */
+/* As rv_writer_discard_failed: flush waits for the other items again. */
 RV_API size_t rv_step_writer_discard_failed(rv_step_writer *writer);
-/* Sends what waits and waits until everything is confirmed. Without `retry_on_unavailable` it gives up, with RV_OK, when the
- * server is not there. The writer is closed whatever is returned: from then on every call but free is RV_FAILED_PRECONDITION, and
- * a second close RV_INVALID_ARGUMENT. */
+/* As rv_writer_settle, and as close without `retry_on_unavailable`. */
+RV_API rv_code rv_step_writer_settle(rv_step_writer *writer, bool retry_on_unavailable, const rv_wait *wait, rv_error *err);
+/* As rv_writer_take_failure. What nobody takes is logged as a warning by free. */
+RV_API rv_code rv_step_writer_take_failure(rv_step_writer *writer, rv_error *err);
+/* Sends what waits, waits until every item is confirmed or refused, and then returns a refusal that no call has returned
+ * (rv_writer_take_failure). Without `retry_on_unavailable` it gives up, with RV_OK, when the server is not there. The writer is closed
+ * whatever is returned: from then on every call but take_failure, discard_failed and free is RV_FAILED_PRECONDITION, and a second close
+ * RV_INVALID_ARGUMENT. */
 RV_API rv_code rv_step_writer_close(rv_step_writer *writer, bool retry_on_unavailable, const rv_wait *wait, rv_error *err);
 
-/* Closes it without waiting, if it is open, and drops what was not sent or confirmed. Returns how many items that were. */
+/* Closes it without waiting, if it is open, and drops what was not sent or confirmed. Returns how many items that were; what was refused is
+ * not among them (rv_step_writer_take_failure). */
 RV_API size_t rv_step_writer_abandon(rv_step_writer *writer);
 
 RV_API int64_t rv_step_writer_num_steps(const rv_step_writer *writer);

@@ -31,7 +31,7 @@ typedef struct rv_structured_writer_config {
  * they expect, is not asked: a server refuses what does not fit, which is told as for rv_writer. */
 RV_API rv_code rv_structured_writer_new(rv_client *client, const rv_structured_writer_config *config, rv_structured_writer **out,
                                         rv_error *err);
-/* As rv_writer_close and rv_writer_free: what was not sent or confirmed is dropped, without waiting. */
+/* As rv_writer_close and rv_writer_free: what was not sent or confirmed is dropped, without waiting, and what nobody was told is logged. */
 RV_API void rv_structured_writer_close(rv_structured_writer *writer);
 RV_API void rv_structured_writer_free(rv_structured_writer *writer);
 
@@ -55,8 +55,10 @@ RV_API rv_code rv_structured_writer_flush(rv_structured_writer *writer, uint32_t
  * pattern reaches back across it. An open step is closed. On failure nothing is reset: call again, no item is made twice. */
 RV_API rv_code rv_structured_writer_end_episode(rv_structured_writer *writer, bool clear_buffers, const rv_wait *wait,
                                                 rv_error *err);
-/* As rv_writer_discard_failed. */
+/* As rv_writer_discard_failed, rv_writer_settle and rv_writer_take_failure. */
 RV_API size_t rv_structured_writer_discard_failed(rv_structured_writer *writer);
+RV_API rv_code rv_structured_writer_settle(rv_structured_writer *writer, const rv_wait *wait, rv_error *err);
+RV_API rv_code rv_structured_writer_take_failure(rv_structured_writer *writer, rv_error *err);
 
 RV_API bool rv_structured_writer_step_is_open(const rv_structured_writer *writer);
 RV_API int64_t rv_structured_writer_episode_steps(const rv_structured_writer *writer); /* completed steps of this episode */

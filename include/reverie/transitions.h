@@ -63,9 +63,13 @@ RV_API rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *
 RV_API rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
 /* As rv_writer_discard_failed; 0 in process, and after close. */
 RV_API size_t rv_transitions_discard_failed(rv_transitions *transitions);
+/* As rv_writer_settle; in process there is nothing to wait for. */
+RV_API rv_code rv_transitions_settle(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
+/* As rv_writer_take_failure, but not while another thread is in a call; RV_OK in process. What nobody takes is logged as a warning by free. */
+RV_API rv_code rv_transitions_take_failure(rv_transitions *transitions, rv_error *err);
 
-/* Drops what is not confirmed, without waiting, and returns how many items that were; adding and flushing is
- * RV_FAILED_PRECONDITION from then on. Idempotent. */
+/* Drops what is not confirmed, without waiting, and returns how many items that were (what was refused is not among them:
+ * rv_transitions_take_failure); adding and flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */
 RV_API size_t rv_transitions_close(rv_transitions *transitions);
 /* Closes it if need be. NULL is fine. */
 RV_API void rv_transitions_free(rv_transitions *transitions);

@@ -41,8 +41,8 @@ RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, 
  * is lost: items that come after that are checked by what the server says that is there then, as above. Items that were checked before go to that
  * server as they are: it looks at their dtypes and shapes, and has no names to compare. */
 RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
-/* Drops what was not sent or confirmed, without waiting, and logs a warning with how many items those were. What was appended can still be read (rv_writer_row); appending, creating and
- * flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */
+/* Drops what was not sent or confirmed, without waiting, and logs a warning with how many items those were, and one with what rv_writer_take_failure
+ * has. What was appended can still be read (rv_writer_row); appending, creating and flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */
 RV_API void rv_writer_close(rv_writer *writer);
 /* Closes it if need be. */
 RV_API void rv_writer_free(rv_writer *writer);
@@ -92,7 +92,7 @@ RV_API void rv_writer_set_naming(rv_writer *writer, uint64_t naming);
  * missing or no longer kept, columns that do not fit the table's signature, a priority that is NaN, an empty trajectory;
  * RV_NOT_FOUND: no such table; RV_RESOURCE_EXHAUSTED: over max_in_flight_*: flush, or slow down. Errors that the server found
  * later (a refused priority, a table that is gone) are returned by the next call on the writer, once, and again by flush until
- * the item is dropped with rv_writer_discard_failed. */
+ * the item is dropped with rv_writer_discard_failed. What no call has returned is told by the writer's end (rv_writer_take_failure). */
 RV_API rv_code rv_writer_create_item(rv_writer *writer, const char *table, double priority, const rv_item_column *columns,
                                      size_t num_columns, uint64_t *key, rv_error *err);
 
@@ -104,6 +104,13 @@ RV_API rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const
 RV_API rv_code rv_writer_end_episode(rv_writer *writer, bool clear_buffers, const rv_wait *wait, rv_error *err);
 /* Forgets items that failed for good, so that the writer can go on. Returns how many. */
 RV_API size_t rv_writer_discard_failed(rv_writer *writer);
+
+/* For whoever leaves: as a flush of everything, but an item that the server refused does not end the wait for the others, and is not returned. */
+RV_API rv_code rv_writer_settle(rv_writer *writer, const rv_wait *wait, rv_error *err);
+/* The error of the first refused item that no call has returned or counted ("and 3 more"), and how many more there are; RV_OK: there is none.
+ * Flush goes on returning such items until they are discarded, the next call does not. Waits for nothing; any thread, also after close.
+ * What nobody takes is logged as a warning by close and free. */
+RV_API rv_code rv_writer_take_failure(rv_writer *writer, rv_error *err);
 
 /* ---- what the writer knows ---- */
 

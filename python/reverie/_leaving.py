@@ -1,4 +1,8 @@
-"""How writers leave a ``with`` block that ends by an exception: nobody who wants out waits for items to be confirmed."""
+"""How writers end: nobody who wants out waits for items to be confirmed, and nothing that the server refused goes untold.
+
+What a server refused is told once at least: by a call that raises it (the end of a ``with`` block is one), or, where no call
+did before the writer ends, by a warning of the logger `reverie`, and by a note of the exception that ends the block.
+"""
 
 from __future__ import annotations
 
@@ -56,34 +60,69 @@ def tell_dropped(items: int, why: object) -> None:
         _log.warning("a writer was dropped with %d items unconfirmed, which are lost: %s", items, why)
 
 
+def tell_refused(failure: str | None, how: str, error: BaseException | None = None) -> None:
+    """Logs what the server refused and no call had raised when a writer ended so, and notes it on the exception that ended it."""
+    if failure is None:
+        return
+    _log.warning("a writer was %s before any call raised this: %s", how, failure)
+    if error is not None:
+        error.add_note(f"before any call of its writer raised this: {failure}")
+
+
 class Block:
-    """What the ``with`` block of a writer does, over its `flush`, `_flush`, `status` and `_abandon`."""
+    """What the ``with`` block of a writer does. An exception that leaves it is never replaced but by one that says "end now"."""
+
+    _ends_with_block = False
+
+    def _is_over(self) -> bool:
+        """Was it closed already, by a call that told what was to tell?"""
+        return False
 
     if TYPE_CHECKING:
 
-        def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None: ...
-        def _flush(self, keep: int, timeout: float | None, /) -> None: ...
+        def flush(self) -> None: ...
         def status(self) -> WriterStatus: ...
+        def _settle(self, timeout: float | None, /) -> None: ...
+        def _take_failure(self) -> str | None: ...
         def _abandon(self) -> int: ...
 
     def __enter__(self) -> Self:
         self.status()  # which a closed writer refuses
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None:
-            try:
-                self.flush()
-            except AT_ONCE as error:
-                self._give_up(type(error))
-                raise
-        elif issubclass(kind, AT_ONCE):
-            self._give_up(kind)
-        elif not issubclass(kind, ReverbError):
-            try:
-                self._flush(0, GRACE)
-            except ReverieError as error:
-                tell_unconfirmed(self._unconfirmed(), kind, error)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *trace: object) -> None:
+        if kind is not None:
+            self._leave_by(kind, error, waits=self._ends_with_block or not issubclass(kind, ReverbError))
+            return
+        try:
+            self._finish()
+        except BaseException as raised:
+            self._leave_by(type(raised), raised)
+            raise
+
+    def _finish(self) -> None:
+        """The end of a block that nothing went wrong in."""
+        self.flush()
+
+    def _leave_by(self, kind: type[BaseException], error: BaseException | None, waits: bool = True) -> None:
+        if issubclass(kind, AT_ONCE):
+            self._give_up(kind, error)
+            return
+        if self._is_over():
+            return
+        try:
+            if waits:
+                self._settle(GRACE)
+        except AT_ONCE as interrupt:
+            self._give_up(type(interrupt), interrupt)
+            raise
+        except ReverieError as why:
+            if not self._ends_with_block:
+                tell_unconfirmed(self._unconfirmed(), kind, why)
+        if self._ends_with_block:
+            self._give_up(kind, error)
+        else:
+            tell_refused(self._take_failure(), f"left by {kind.__name__}", error)
 
     def _unconfirmed(self) -> int:
         try:
@@ -91,5 +130,7 @@ class Block:
         except (ReverieError, RuntimeError):  # it is closed, was never made, or this is a forked child
             return 0
 
-    def _give_up(self, kind: type[BaseException]) -> None:
+    def _give_up(self, kind: type[BaseException], error: BaseException | None = None) -> None:
+        """Closes it without waiting."""
         tell_given_up(self._abandon(), kind)
+        tell_refused(self._take_failure(), f"left by {kind.__name__}", error)

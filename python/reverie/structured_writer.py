@@ -515,8 +515,8 @@ class StructuredWriter(_leaving.Block, _core.StructuredWriter):
     reference to it needs; leaves that no config refers to are not kept.
 
     `flush` and `end_episode` wait until items are in their tables, and so does the end of a ``with`` block. A writer that is dropped
-    gives its last items one second; what is unconfirmed then is lost, and logged. An exception that leaves a ``with`` block is
-    treated as in `TrajectoryWriter`.
+    gives its last items one second; what is unconfirmed then is lost, and logged. An exception that leaves a ``with`` block, and
+    items that the server refused, are treated as in `TrajectoryWriter`.
     """
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
@@ -567,7 +567,7 @@ class StructuredWriter(_leaving.Block, _core.StructuredWriter):
             self._give_up(KeyboardInterrupt)
             return
         try:
-            self._flush(0, _leaving.GRACE)
+            self._settle(_leaving.GRACE)
         except ReverieError as error:
             _leaving.tell_dropped(self._abandon(), error)
 

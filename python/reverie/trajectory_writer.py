@@ -59,7 +59,12 @@ class TrajectoryWriter(_leaving.Block, _core.TrajectoryWriter):
     Appending and creating items never waits. `flush` and `end_episode` wait until items are in their tables, and so does the
     end of the ``with`` block. An exception that leaves the block is not kept waiting: items get one second, and with
     KeyboardInterrupt, SystemExit and GeneratorExit none, for then the writer is closed; what is unconfirmed is logged. Errors of
-    this package leave it as it is. What is still unconfirmed at `close` or deletion is lost, and logged: call `flush` first.
+    this package that are raised in the block leave it as it is. What is still unconfirmed at `close` or deletion is lost, and logged:
+    call `flush` first.
+
+    An item that the server refused is raised by the next call, once, and by every `flush`, `end_episode` and end of a ``with`` block
+    until `discard_failed`. What no call has raised is a note of the exception that ends the block, and logged; so is it at `close` or
+    deletion.
     """
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:

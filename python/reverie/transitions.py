@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike
 
 from reverie import _arguments, _core, _leaving, nest
-from reverie.errors import FailedPreconditionError, InvalidArgumentError, ReverieError
+from reverie.errors import FailedPreconditionError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from reverie.client import Client
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Transitions"]
 
 
-class Transitions:
+class Transitions(_leaving.Block):
     """Made by `Client.transitions`. Belongs to one thread at a time.
 
     Every `add` is one step of all environments, and each environment's row an item of its own, to be sampled at once::
@@ -40,8 +39,11 @@ class Transitions:
 
     The end of the ``with`` block waits until all items are in their table, and closes the writer. An exception that leaves the
     block is not kept waiting: items get one second, and with KeyboardInterrupt, SystemExit and GeneratorExit none; what is given
-    up then is logged. What is unconfirmed at `close` or deletion is lost, and logged.
+    up then is logged. What is unconfirmed at `close` or deletion is lost, and logged. What the server refused and no call has raised
+    is logged, too, and a note of an exception that leaves the block.
     """
+
+    _ends_with_block = True
 
     def __init__(
         self, client: Client, table: str, num_envs: int, following: Mapping[Any, Any] | None, stack: Mapping[Any, int] | None
@@ -165,11 +167,13 @@ class Transitions:
 
     def close(self) -> None:
         """Drops what is unconfirmed, without waiting. `add` and `flush` fail from then on, and one that another thread is in, or that this
-        one is in while a signal handler calls close, ends with CancelledError. How many items are given up is logged. Idempotent.
+        one is in while a signal handler calls close, ends with CancelledError. How many items are given up is logged, and what the
+        server refused and no call has raised. Idempotent.
         """
-        _leaving.tell_closed(self._close())
+        _leaving.tell_closed(self._abandon())
+        _leaving.tell_refused(self._take_failure(), "closed")
 
-    def _close(self) -> int:
+    def _abandon(self) -> int:
         self._closed = True
         writer = self._writer  # an add in another thread may just give up its first step, and the writer with it
         return 0 if writer is None else writer.close()
@@ -179,21 +183,22 @@ class Transitions:
             raise InvalidArgumentError("a closed Transitions cannot be entered; make a new one")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if self._closed:
-            return
-        if kind is None:
-            try:
-                self.flush()
-            except _leaving.AT_ONCE as error:
-                _leaving.tell_given_up(self._close(), type(error))
-                raise
-            self._close()
-            return
-        if not issubclass(kind, _leaving.AT_ONCE):
-            with contextlib.suppress(ReverieError):
-                self.flush(timeout=_leaving.GRACE)
-        _leaving.tell_given_up(self._close(), kind)
+    def _is_over(self) -> bool:
+        return self._closed
+
+    def _finish(self) -> None:
+        if not self._closed:
+            self.flush()
+            self._abandon()
+
+    def _settle(self, timeout: float | None, /) -> None:
+        writer = self._writer
+        if writer is not None:
+            writer.settle(timeout)
+
+    def _take_failure(self) -> str | None:
+        writer = self._writer
+        return None if writer is None else writer.take_failure()
 
     def __repr__(self) -> str:
         return (

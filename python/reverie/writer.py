@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,17 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["Writer"]
 
 
-class Writer:
+class Writer(_leaving.Block):
     """Made by `Client.writer`. Belongs to one thread at a time; its life is one episode.
 
     `TrajectoryWriter` does all this and more; new code has no reason to use this one.
 
     Leaving its ``with`` block waits until all items are confirmed, and closes it. An exception that leaves the block is not
     kept waiting: items get one second, and with KeyboardInterrupt, SystemExit and GeneratorExit none; what is unconfirmed then
-    is given up and logged. So it is with a writer that is dropped without `close`.
+    is given up and logged. So it is with a writer that is dropped without `close`. What the server refused and no call has raised is
+    logged, and a note of that exception.
 
     Each `timeout` is in seconds; None, the default, waits for ever. `DeadlineExceededError` says what was waited for.
     """
+
+    _ends_with_block = True
 
     def __init__(
         self,
@@ -106,14 +108,15 @@ class Writer:
         self._writer.flush(timeout)
 
     def discard_failed(self) -> int:
-        """Forgets items that the server refused, so that `flush` and `close` wait for the others again. Returns how many.
+        """Forgets items that the server refused, so that `flush` waits for the others again. Returns how many.
 
-        Such an item's error is raised by the next call, once, and by every call that waits for all items until then.
+        Such an item's error is raised by the next call, once, and by every `flush` that waits for all items, and the end of the
+        ``with`` block, until then; by `close` only if no call has raised it.
         """
         return self._writer.discard_failed()
 
     def close(self, retry_on_unavailable: bool = True, *, timeout: float | None = None) -> None:
-        """Sends what is pending, waits until it is confirmed, and closes.
+        """Sends what is pending, waits until all of it is confirmed or refused, and closes; then raises a refusal that no call has.
 
         Parameters
         ----------
@@ -123,30 +126,33 @@ class Writer:
             When it runs out, the writer is closed nevertheless, and what was not confirmed is lost with it; not so if it runs out
             because another thread is in a call of this writer.
         """
-        self._writer.close(retry_on_unavailable, timeout)
+        try:
+            self._writer.close(retry_on_unavailable, timeout)
+        except BaseException as error:
+            _leaving.tell_refused(self._writer.take_failure(), f"left by {type(error).__name__}", error)
+            raise
 
     def __enter__(self) -> Self:
         if self._writer.closed:
             raise InvalidArgumentError("a closed Writer cannot be entered; make a new one")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None:
-            try:
-                self.flush()
-                self.close()
-            except _leaving.AT_ONCE as error:
-                self._give_up(type(error))
-                raise
-        elif issubclass(kind, _leaving.AT_ONCE):
-            self._give_up(kind)
-        elif not self._writer.closed:
-            with contextlib.suppress(ReverieError):
-                self._writer.close(True, _leaving.GRACE)
-            self._give_up(kind)
+    def _is_over(self) -> bool:
+        return self._writer.closed
 
-    def _give_up(self, kind: type[BaseException]) -> None:
-        _leaving.tell_given_up(self._writer.abandon(), kind)
+    def _finish(self) -> None:
+        self.flush()
+        self.flush()  # of what the first has only sent
+        self.close()
+
+    def _settle(self, timeout: float | None, /) -> None:
+        self._writer.settle(True, timeout)
+
+    def _take_failure(self) -> str | None:
+        return self._writer.take_failure()
+
+    def _abandon(self) -> int:
+        return self._writer.abandon()
 
     def __del__(self) -> None:
         if not getattr(self, "_created_items", False) or self._writer.closed:
@@ -158,10 +164,11 @@ class Writer:
         warnings.warn(text, ResourceWarning, stacklevel=2)
         why: object = "no server answers"
         try:
-            self._writer.close(False, _leaving.GRACE)
+            self._writer.settle(False, _leaving.GRACE)
         except ReverieError as error:
             why = error
         _leaving.tell_dropped(self._writer.abandon(), why)
+        _leaving.tell_refused(self._writer.take_failure(), "dropped")
 
     def __repr__(self) -> str:
         closed = self._writer.closed

@@ -174,6 +174,33 @@ static PyObject *step_writer_flush(PyObject *object, PyObject *timeout)
   Py_RETURN_NONE;
 }
 
+static PyObject *step_writer_settle(PyObject *object, PyObject *args)
+{
+  step_writer_object *self = (step_writer_object *)object;
+  int retry;
+  PyObject *timeout;
+  core_time time;
+  if (!PyArg_ParseTuple(args, "pO:settle", &retry, &timeout) || core_time_begin(timeout, RV_FOREVER, &time) < 0) return NULL;
+  if (core_lock_within(&self->mutex, &time) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin_rest(&wait, &time, NULL, false);
+  rv_code code = rv_step_writer_settle(self->writer, retry != 0, &wait.wait, &err);
+  core_wait_end(&wait, code);
+  core_unlock(&self->mutex);
+  if (code != RV_OK) return core_wait_raise(self->state, &wait, &err);
+  Py_RETURN_NONE;
+}
+
+/* Takes no lock: another thread may be waiting with it. */
+static PyObject *step_writer_take_failure(PyObject *object, PyObject *none)
+{
+  (void)none;
+  rv_error err;
+  if (rv_step_writer_take_failure(((step_writer_object *)object)->writer, &err) == RV_OK) Py_RETURN_NONE;
+  return PyUnicode_FromString(err.message);
+}
+
 static PyObject *step_writer_discard(PyObject *object, PyObject *none)
 {
   (void)none;
@@ -245,6 +272,10 @@ static PyMethodDef step_writer_methods[] = {
     {"flush", step_writer_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
     {"discard_failed", step_writer_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
+    {"settle", step_writer_settle, METH_VARARGS,
+     "settle($self, retry_on_unavailable, timeout, /)\n--\n\nWaits as close does, whether or not items were refused."},
+    {"take_failure", step_writer_take_failure, METH_NOARGS,
+     "take_failure($self, /)\n--\n\nWhat the server refused and no call has raised, in words, or None; it is told then."},
     {"close", step_writer_close, METH_VARARGS, "close($self, retry_on_unavailable, timeout, /)\n--\n\n"},
     {"abandon", step_writer_abandon, METH_NOARGS,
      "abandon($self, /)\n--\n\nCloses without waiting; how many items were given up."},

@@ -176,6 +176,27 @@ PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms)
   Py_RETURN_NONE;
 }
 
+PyObject *stream_settle(stream_object *self, int64_t timeout_ms)
+{
+  core_time time = {.given_ms = timeout_ms, .left_ms = timeout_ms};
+  if (enter_within(self, &time) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin_rest(&wait, &time, self->cancel, false);
+  rv_code code = rv_writer_settle(self->writer, &wait.wait, &err);
+  core_wait_end(&wait, code);
+  stream_leave(self);
+  if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
+  Py_RETURN_NONE;
+}
+
+PyObject *stream_take_failure(stream_object *self)
+{
+  rv_error err;
+  if (self->writer == NULL || rv_writer_take_failure(self->writer, &err) == RV_OK) Py_RETURN_NONE;
+  return PyUnicode_FromString(err.message);
+}
+
 PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms)
 {
   core_time time = {.given_ms = timeout_ms, .left_ms = timeout_ms};

@@ -34,6 +34,9 @@ int stream_append(stream_object *self, const rv_cell *cells, size_t n, size_t by
 /* Take the lock themselves. */
 PyObject *stream_flush(stream_object *self, uint32_t keep, int64_t timeout_ms);
 PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms);
+PyObject *stream_settle(stream_object *self, int64_t timeout_ms);
+/* The sentence of what the server refused and no call has raised, or None. Takes no lock, and may be asked of a closed stream. */
+PyObject *stream_take_failure(stream_object *self);
 /* Takes no lock: another thread may be waiting with it. */
 PyObject *stream_status(stream_object *self);
 /* Drops what was not sent or confirmed; a call that waits is cancelled, be it another thread's or one of this thread that a signal handler

@@ -225,6 +225,22 @@ static PyObject *structured_flush(PyObject *object, PyObject *args)
   return check_made(self) < 0 ? NULL : stream_flush(self->stream, keep, timeout_ms);
 }
 
+static PyObject *structured_settle(PyObject *object, PyObject *timeout)
+{
+  structured_object *self = (structured_object *)object;
+  int64_t timeout_ms;
+  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || check_made(self) < 0) return NULL;
+  return stream_settle(self->stream, timeout_ms);
+}
+
+static PyObject *structured_take_failure(PyObject *object, PyObject *none)
+{
+  (void)none;
+  structured_object *self = (structured_object *)object;
+  if (self->stream == NULL) Py_RETURN_NONE;
+  return stream_take_failure(self->stream);
+}
+
 static PyObject *structured_end_episode(PyObject *object, PyObject *args)
 {
   structured_object *self = (structured_object *)object;
@@ -297,16 +313,21 @@ static PyMethodDef structured_methods[] = {
     {"append", CORE_METHOD(structured_append), CORE_FAST, append_doc},
     {"_flush", structured_flush, METH_VARARGS, "_flush($self, keep, timeout, /)\n--\n\n"},
     {"_end_episode", structured_end_episode, METH_VARARGS, "_end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
+    {"_settle", structured_settle, METH_O,
+     "_settle($self, timeout, /)\n--\n\nWaits as a flush does, but for every item, whether or not others were refused."},
+    {"_take_failure", structured_take_failure, METH_NOARGS,
+     "_take_failure($self, /)\n--\n\nWhat the server refused and no call has raised, in words, or None; it is told then."},
     {"_status", structured_status, METH_NOARGS, "_status($self, /)\n--\n\n"},
     {"discard_failed", structured_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
     {"_abandon", structured_abandon, METH_NOARGS,
      "_abandon($self, /)\n--\n\nCloses without a word in the log; how many items were given up (0 inside a call)."},
     {"close", structured_close, METH_NOARGS,
-     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, which is logged, and a flush "
-     "or end_episode\n"
-     "that another thread is in, or that this one is in while a signal handler calls close, ends with CancelledError. "
-     "Idempotent."},
+     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, which is logged, as is what "
+     "the "
+     "server refused\n"
+     "and no call has raised. A flush or end_episode that another thread is in, or that this one is in while a signal handler\n"
+     "calls close, ends with CancelledError. Idempotent."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef structured_getset[] = {

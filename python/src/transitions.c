@@ -1,5 +1,7 @@
 /* The library's transitions writer, which reverie.Transitions is made of. */
+#include "base/env.h"
 #include "client.h"
+#include "client/client.h"
 #include "convert.h"
 
 typedef struct transitions_object {
@@ -144,7 +146,10 @@ static size_t close_writer(transitions_object *self)
 
 static void leave(transitions_object *self)
 {
-  if (self->close_on_leaving) close_writer(self);
+  size_t lost = self->close_on_leaving ? close_writer(self) : 0;
+  if (lost > 0) /* in the words of _leaving.tell_closed */
+    rv_log(&self->client->client->env, RV_LOG_WARNING,
+           "a writer was closed with %zu of its items unconfirmed, which are given up: flush it first", lost);
   self->close_on_leaving = false;
   core_unlock(&self->mutex);
 }
@@ -267,6 +272,34 @@ static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
   Py_RETURN_NONE;
 }
 
+static PyObject *transitions_settle(PyObject *object, PyObject *timeout)
+{
+  transitions_object *self = (transitions_object *)object;
+  core_time time;
+  if (core_time_begin(timeout, RV_FOREVER, &time) < 0 || enter(self, &time) < 0) return NULL;
+  rv_error err;
+  core_wait wait;
+  core_wait_begin_rest(&wait, &time, self->cancel, false);
+  rv_code code = rv_transitions_settle(self->transitions, &wait.wait, &err);
+  core_wait_end(&wait, code);
+  leave(self);
+  if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *transitions_take_failure(PyObject *object, PyObject *none)
+{
+  (void)none;
+  transitions_object *self = (transitions_object *)object;
+  if (core_locked_here(&self->mutex)) Py_RETURN_NONE; /* that call may tell it */
+  if (core_lock(&self->mutex) < 0) return NULL;
+  rv_error err;
+  rv_code code = rv_transitions_take_failure(self->transitions, &err);
+  core_unlock(&self->mutex);
+  if (code == RV_OK) Py_RETURN_NONE;
+  return PyUnicode_FromString(err.message);
+}
+
 static PyObject *transitions_discard(PyObject *object, PyObject *none)
 {
   (void)none;
@@ -299,6 +332,10 @@ static PyMethodDef transitions_methods[] = {
     {"flush", transitions_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
     {"discard_failed", transitions_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
+    {"settle", transitions_settle, METH_O,
+     "settle($self, timeout, /)\n--\n\nWaits as flush does, but for every item, whether or not others were refused."},
+    {"take_failure", transitions_take_failure, METH_NOARGS,
+     "take_failure($self, /)\n--\n\nWhat the server refused and no call has raised, in words, or None (also inside a call)."},
     {"close", transitions_close, METH_NOARGS,
      "close($self, /)\n--\n\nCloses without waiting, and ends a call that waits; how many items were given up (0 inside a "
      "call)."},

@@ -278,6 +278,11 @@ size_t rv_step_writer_discard_failed(rv_step_writer *steps)
   return rv_writer_discard_failed(steps->writer);
 }
 
+rv_code rv_step_writer_take_failure(rv_step_writer *steps, rv_error *err)
+{
+  return rv_writer_take_failure(steps->writer, err);
+}
+
 /* ---- close ---- */
 
 static bool is_reachable(rv_client *client)
@@ -303,7 +308,7 @@ static void describe_slice(void *context, char *out, size_t capacity)
 }
 
 /* Waits in slices, and asks after each whether anybody is there. */
-static rv_code flush_if_reachable(rv_writer *writer, const rv_wait *wait, rv_error *err)
+static rv_code settle_if_reachable(rv_writer *writer, const rv_wait *wait, rv_error *err)
 {
   rv_client *client = writer->client;
   rv_error said;
@@ -312,7 +317,7 @@ static rv_code flush_if_reachable(rv_writer *writer, const rv_wait *wait, rv_err
   rv_wait slice = patience.wait;
   slice.timeout_ms = GIVE_UP_SLICE_MS;
   for (;;) {
-    rv_code code = rv_writer_flush(writer, 0, &slice, &said);
+    rv_code code = rv_writer_settle(writer, &slice, &said);
     if (code == RV_OK) return RV_OK;
     if (code != RV_DEADLINE_EXCEEDED) return rv_error_copy(err, &said);
     code = rv_patience_check(&patience, err);
@@ -321,11 +326,24 @@ static rv_code flush_if_reachable(rv_writer *writer, const rv_wait *wait, rv_err
   }
 }
 
+static rv_code settle(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
+{
+  steps->pending = false;
+  return retry_on_unavailable ? rv_writer_settle(steps->writer, wait, err) : settle_if_reachable(steps->writer, wait, err);
+}
+
+rv_code rv_step_writer_settle(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = check_open(steps, "settle", err);
+  return code == RV_OK ? settle(steps, retry_on_unavailable, wait, err) : code;
+}
+
 rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
 {
   if (steps->closed) return rv_fail(err, RV_INVALID_ARGUMENT, "Close has already been called on this writer");
   steps->closed = true;
-  return retry_on_unavailable ? rv_writer_flush(steps->writer, 0, wait, err) : flush_if_reachable(steps->writer, wait, err);
+  rv_code code = settle(steps, retry_on_unavailable, wait, err);
+  return code == RV_OK ? rv_writer_take_failure(steps->writer, err) : code;
 }
 
 size_t rv_step_writer_abandon(rv_step_writer *steps)

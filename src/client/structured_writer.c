@@ -149,6 +149,11 @@ rv_code rv_structured_writer_flush(rv_structured_writer *structured, uint32_t ke
   return rv_writer_flush(structured->writer, keep_in_flight, wait, err);
 }
 
+rv_code rv_structured_writer_settle(rv_structured_writer *structured, const rv_wait *wait, rv_error *err)
+{
+  return rv_writer_settle(structured->writer, wait, err);
+}
+
 rv_code rv_structured_writer_end_episode(rv_structured_writer *structured, bool clear_buffers, const rv_wait *wait, rv_error *err)
 {
   rv_code code = rv_writer_check(structured->writer, err);
@@ -160,6 +165,10 @@ rv_code rv_structured_writer_end_episode(rv_structured_writer *structured, bool 
 
 /* ---- what it knows ---- */
 
+rv_code rv_structured_writer_take_failure(rv_structured_writer *structured, rv_error *err)
+{
+  return rv_writer_take_failure(structured->writer, err);
+}
 size_t rv_structured_writer_discard_failed(rv_structured_writer *structured)
 {
   return rv_writer_discard_failed(structured->writer);

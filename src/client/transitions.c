@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "client/await.h"
 #include "store/signature.h"
 #include "tensor/codec.h"
@@ -136,8 +137,16 @@ size_t rv_transitions_close(rv_transitions *transitions)
   if (transitions->closed || rv_client_check(transitions->client, NULL) != RV_OK) return 0;
   transitions->closed = true;
   size_t lost = transitions->remote != NULL ? rv_remote_transitions_abandon(transitions) : 0;
+  if (transitions->remote != NULL) rv_remote_transitions_take_failure(transitions, &transitions->untold);
   end(transitions);
   return lost;
+}
+
+static void log_untold(rv_transitions *transitions)
+{
+  if (transitions->untold.code == RV_OK) return;
+  rv_log(&transitions->client->env, RV_LOG_WARNING, "a transitions writer was closed before any call told of this: %s",
+         transitions->untold.message);
 }
 
 void rv_transitions_free(rv_transitions *transitions)
@@ -145,6 +154,7 @@ void rv_transitions_free(rv_transitions *transitions)
   if (transitions == NULL) return;
   if (rv_client_check(transitions->client, NULL) != RV_OK) return; /* a forked child: threads and locks behind it are not there */
   end(transitions);
+  log_untold(transitions);
   for (uint32_t i = 0; transitions->given != NULL && i < transitions->num_columns; i++) free(transitions->given[i].name);
   free(transitions->given);
   free(transitions->kept);
@@ -376,6 +386,21 @@ rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, r
 {
   rv_code code = check_open(transitions, err);
   return code == RV_OK && transitions->remote != NULL ? rv_remote_transitions_flush(transitions, wait, err) : code;
+}
+
+rv_code rv_transitions_settle(rv_transitions *transitions, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = check_open(transitions, err);
+  return code == RV_OK && transitions->remote != NULL ? rv_remote_transitions_settle(transitions, wait, err) : code;
+}
+
+rv_code rv_transitions_take_failure(rv_transitions *transitions, rv_error *err)
+{
+  if (transitions->remote != NULL) return rv_remote_transitions_take_failure(transitions, err);
+  rv_code code = transitions->untold.code;
+  if (code != RV_OK) rv_error_copy(err, &transitions->untold);
+  transitions->untold.code = RV_OK;
+  return code;
 }
 
 size_t rv_transitions_discard_failed(rv_transitions *transitions)

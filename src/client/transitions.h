@@ -59,7 +59,8 @@ struct rv_transitions {
   bool known; /* the first step has come: dtypes and shapes are fixed */
   bool begun; /* some row has become an item */
   bool closed;
-  int64_t *sizes; /* of the frames' shapes */
+  rv_error untold; /* of a writer to a server that was closed, what no call had returned; code RV_OK: nothing */
+  int64_t *sizes;  /* of the frames' shapes */
   uint32_t reach, whole_reach;
   size_t rows_seen, rows_on; /* of the first ones: how many there were, and went on from the one before */
   bool rows_judged;
@@ -111,8 +112,9 @@ rv_code rv_remote_transitions_new(rv_transitions *transitions, rv_error *err);
 rv_code rv_remote_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
                                   const rv_wait *wait, rv_error *err);
 rv_code rv_remote_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
+rv_code rv_remote_transitions_settle(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
+rv_code rv_remote_transitions_take_failure(rv_transitions *transitions, rv_error *err);
 size_t rv_remote_transitions_discard_failed(rv_transitions *transitions);
-/* How many items are not confirmed. */
 /* As rv_writer_abandon. */
 size_t rv_remote_transitions_abandon(rv_transitions *transitions);
 void rv_remote_transitions_free(rv_transitions *transitions);

@@ -258,6 +258,16 @@ rv_code rv_remote_transitions_flush(rv_transitions *transitions, const rv_wait *
   return rv_writer_flush(transitions->remote->writer, 0, wait, err);
 }
 
+rv_code rv_remote_transitions_settle(rv_transitions *transitions, const rv_wait *wait, rv_error *err)
+{
+  return rv_writer_settle(transitions->remote->writer, wait, err);
+}
+
+rv_code rv_remote_transitions_take_failure(rv_transitions *transitions, rv_error *err)
+{
+  return rv_writer_take_failure(transitions->remote->writer, err);
+}
+
 size_t rv_remote_transitions_discard_failed(rv_transitions *transitions)
 {
   return rv_writer_discard_failed(transitions->remote->writer);

@@ -116,22 +116,31 @@ size_t rv_writer_abandon(rv_writer *writer)
   return given_up > 0 ? (size_t)given_up : 0;
 }
 
+static void log_untold(rv_writer *writer)
+{
+  rv_error untold;
+  if (rv_writer_take_failure(writer, &untold) == RV_OK) return;
+  rv_log(&writer->client->env, RV_LOG_WARNING, "a writer was closed or dropped before any call told of this: %s", untold.message);
+}
+
 void rv_writer_close(rv_writer *writer)
 {
   if (rv_writer_check(writer, NULL) != RV_OK) return;
   rv_writer_status status = {.size = sizeof status};
   rv_writer_get_status(writer, &status);
   size_t given_up = rv_writer_abandon(writer);
-  if (given_up == 0) return;
-  rv_log(&writer->client->env, RV_LOG_WARNING,
-         "a writer was closed or dropped with %zu of its items unconfirmed, which are given up (%s): call flush first", given_up,
-         status.state);
+  if (given_up > 0)
+    rv_log(&writer->client->env, RV_LOG_WARNING,
+           "a writer was closed or dropped with %zu of its items unconfirmed, which are given up (%s): call flush first",
+           given_up, status.state);
+  log_untold(writer);
 }
 
 void rv_writer_free(rv_writer *writer)
 {
   if (writer == NULL || rv_client_check(writer->client, NULL) != RV_OK) return;
   rv_writer_close(writer);
+  log_untold(writer); /* of one that was abandoned, which left it to whoever did that */
   rv_writer_unref(writer);
 }
 
@@ -207,15 +216,18 @@ static void describe(void *context, char *out, size_t capacity)
   }
 }
 
-static bool has_landed(const rv_writer *writer, size_t keep_in_flight)
+/* Whether a failure that nobody was told of ends the wait, too. */
+typedef enum until { UNTIL_FAILURE, UNTIL_LANDED } until;
+
+static bool has_landed(const rv_writer *writer, size_t keep_in_flight, until until)
 {
   return atomic_load_explicit(&writer->num_flights, memory_order_acquire) <= keep_in_flight ||
-         atomic_load_explicit(&writer->failure_untold, memory_order_relaxed);
+         (until == UNTIL_FAILURE && atomic_load_explicit(&writer->failure_untold, memory_order_relaxed));
 }
 
-static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const rv_wait *wait, rv_error *err)
+static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, until until, const rv_wait *wait, rv_error *err)
 {
-  if (has_landed(writer, keep_in_flight) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
+  if (has_landed(writer, keep_in_flight, until) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
   rv_patience patience;
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
   if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
@@ -223,8 +235,9 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
   rv_code code = RV_OK;
   for (;;) {
     rv_mutex_lock(&writer->mutex);
-    bool over = has_landed(writer, keep_in_flight);
+    bool over = has_landed(writer, keep_in_flight, until);
     writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
+    writer->wakes_at_failure = until == UNTIL_FAILURE;
     rv_mutex_unlock(&writer->mutex);
     if (over) break;
     if (writer->stream != NULL) rv_insert_stream_hurry(writer->stream, keep_in_flight);
@@ -237,22 +250,33 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, const 
   return code;
 }
 
+static rv_code send_and_wait(rv_writer *writer, uint32_t keep_in_flight, until until, const rv_wait *wait, rv_error *err)
+{
+  rv_wait rest;
+  bool waiting = writer->stream != NULL && writer->num_waiting > 0;
+  if (waiting) rv_writer_complete_for_items(writer, keep_in_flight, wait, &rest);
+  rv_code code = wait_for_flights(writer, keep_in_flight, until, waiting ? &rest : wait, err);
+  if (writer->stream != NULL) rv_writer_reclaim(writer);
+  return code;
+}
+
 rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wait *wait, rv_error *err)
 {
   rv_code code = rv_writer_check(writer, err);
   if (code == RV_OK) code = rv_writer_failure(writer, true, err);
-  if (code != RV_OK) return code;
-  rv_wait rest;
-  bool waiting = writer->stream != NULL && writer->num_waiting > 0;
-  if (waiting) rv_writer_complete_for_items(writer, keep_in_flight, wait, &rest);
-  code = wait_for_flights(writer, keep_in_flight, waiting ? &rest : wait, err);
-  if (writer->stream != NULL) rv_writer_reclaim(writer);
+  if (code == RV_OK) code = send_and_wait(writer, keep_in_flight, UNTIL_FAILURE, wait, err);
   return code == RV_OK ? rv_writer_failure(writer, true, err) : code;
+}
+
+rv_code rv_writer_settle(rv_writer *writer, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_writer_check(writer, err);
+  return code == RV_OK ? send_and_wait(writer, 0, UNTIL_LANDED, wait, err) : code;
 }
 
 rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = wait_for_flights(writer, writer->num_waiting + max_sent, wait, err);
+  rv_code code = wait_for_flights(writer, writer->num_waiting + max_sent, UNTIL_FAILURE, wait, err);
   return code == RV_OK ? rv_writer_failure(writer, false, err) : code;
 }
 

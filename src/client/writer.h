@@ -94,6 +94,7 @@ struct rv_writer {
   rv_mutex mutex;  /* RV_RANK_CLIENT: what follows */
   rv_gate gate;    /* opened for a flush */
   int64_t wake_at; /* open the gate when so few items are in flight; -1: nobody waits */
+  bool wakes_at_failure;
   rv_link flights; /* oldest first */
   int64_t created, confirmed, failed;
   atomic_size_t num_flights; /* changed under the mutex, read without: a failure is counted before its flight has ended */
@@ -101,6 +102,8 @@ struct rv_writer {
   atomic_size_t failures;     /* not discarded; changed under the mutex, read without */
   atomic_bool failure_untold; /* likewise; one that came after another that is not discarded is only counted */
   rv_error failure;           /* the first */
+  size_t num_refused; /* that nobody was told of or could count, for whoever ends the writer; a closed table refuses nothing */
+  rv_error refused;   /* the first of them */
   bool closing;
   bool at_end;        /* `end` has run: nothing is in flight any more */
   atomic_bool closed; /* by the writer's thread: there is no stream and nothing in flight any more */

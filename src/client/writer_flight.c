@@ -76,9 +76,15 @@ rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err)
 static void note_failure(rv_writer *writer, const rv_flight *flight, rv_code code, const char *message)
 {
   writer->failed++;
-  if (atomic_fetch_add_explicit(&writer->failures, 1, memory_order_relaxed) > 0) return;
+  bool is_first = atomic_fetch_add_explicit(&writer->failures, 1, memory_order_relaxed) == 0;
+  bool is_first_refused = code != RV_CANCELLED && writer->num_refused++ == 0;
+  if (!is_first && !is_first_refused) return;
+  rv_error failure;
+  rv_fail(&failure, code, "an item for table \"%.100s\" was not inserted: %s", flight->table->name, message);
+  if (is_first_refused) writer->refused = failure;
+  if (!is_first) return;
+  writer->failure = failure;
   atomic_store_explicit(&writer->failure_untold, true, memory_order_relaxed);
-  rv_fail(&writer->failure, code, "an item for table \"%.100s\" was not inserted: %s", flight->table->name, message);
 }
 
 size_t rv_flight_take_off(rv_flight *flight)
@@ -98,8 +104,8 @@ size_t rv_flight_take_off(rv_flight *flight)
 
 bool rv_writer_is_to_wake(rv_writer *writer, size_t left)
 {
-  bool untold = atomic_load_explicit(&writer->failure_untold, memory_order_relaxed);
-  if (!writer->closing && (writer->wake_at < 0 || ((int64_t)left > writer->wake_at && !untold))) return false;
+  bool failure = writer->wakes_at_failure && atomic_load_explicit(&writer->failure_untold, memory_order_relaxed);
+  if (!writer->closing && (writer->wake_at < 0 || ((int64_t)left > writer->wake_at && !failure))) return false;
   writer->wake_at = -1; /* once */
   return true;
 }
@@ -134,6 +140,17 @@ void rv_flight_fini(rv_flight *flight)
   flight->num_chunks = 0;
 }
 
+/* Under the mutex: this failure, and how many others, so that nothing is left to tell. */
+static rv_code tell(rv_writer *writer, const rv_error *failure, size_t others, rv_error *err)
+{
+  writer->num_refused = 0;
+  rv_code code = rv_error_copy(err, failure);
+  if (others == 0 || err == NULL) return code;
+  size_t length = strlen(err->message);
+  snprintf(err->message + length, sizeof err->message - length, " (and %zu more)", others);
+  return code;
+}
+
 rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
 {
   rv_code code = RV_OK;
@@ -141,12 +158,19 @@ rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
   rv_mutex_lock(&writer->mutex);
   size_t failures = atomic_load_explicit(&writer->failures, memory_order_relaxed);
   bool untold = atomic_exchange_explicit(&writer->failure_untold, false, memory_order_relaxed);
-  if (failures > 0 && (again || untold)) {
-    code = rv_error_copy(err, &writer->failure);
-    if (failures > 1 && err != NULL) {
-      size_t length = strlen(err->message);
-      snprintf(err->message + length, sizeof err->message - length, " (and %zu more)", failures - 1);
-    }
+  if (failures > 0 && (again || untold)) code = tell(writer, &writer->failure, failures - 1, err);
+  rv_mutex_unlock(&writer->mutex);
+  return code;
+}
+
+rv_code rv_writer_take_failure(rv_writer *writer, rv_error *err)
+{
+  rv_code code = RV_OK;
+  if (rv_client_check(writer->client, NULL) != RV_OK) return RV_OK; /* a forked child, as below */
+  rv_mutex_lock(&writer->mutex);
+  if (writer->num_refused > 0) {
+    code = tell(writer, &writer->refused, writer->num_refused - 1, err);
+    atomic_store_explicit(&writer->failure_untold, false, memory_order_relaxed);
   }
   rv_mutex_unlock(&writer->mutex);
   return code;
@@ -158,6 +182,7 @@ size_t rv_writer_discard_failed(rv_writer *writer)
   rv_mutex_lock(&writer->mutex);
   size_t failures = atomic_exchange_explicit(&writer->failures, 0, memory_order_relaxed);
   atomic_store_explicit(&writer->failure_untold, false, memory_order_relaxed);
+  writer->num_refused = 0;
   rv_mutex_unlock(&writer->mutex);
   return failures;
 }

@@ -367,6 +367,164 @@ static void a_transitions_writer_goes_on_after_an_item_that_was_refused(void **s
   remote_close(&remote);
 }
 
+/* ---- refusals that no call has returned ---- */
+
+enum { REFUSED_BESIDE = 3 };
+
+typedef struct refused_world {
+  told_world told;
+  rv_env env;
+  remote_place remote;
+  rv_client *client; /* whose log is kept */
+} refused_world;
+
+static void refused_open(refused_world *world, const rv_table_config *table)
+{
+  memset(world, 0, sizeof *world);
+  rv_env_default(&world->told.real);
+  world->env = (rv_env){.size = sizeof world->env,
+                        .context = &world->told,
+                        .monotonic_ns = forward_clock,
+                        .log = keep_line,
+                        .log_level = RV_LOG_WARNING};
+  remote_open(&world->remote, table, 1, -1, 1);
+  rv_client_config config = {.size = sizeof config, .address = world->remote.proxy.address, .env = &world->env};
+  OK(rv_client_new(&config, &world->client, error));
+}
+
+static void refused_close(refused_world *world)
+{
+  rv_client_free(world->client);
+  remote_close(&world->remote);
+}
+
+/* An item that is refused and, beside it, some for a queue of one. */
+static rv_writer *refused_writer(refused_world *world)
+{
+  test_place place = {.client = world->client};
+  rv_writer *writer = place_writer(&place, (rv_writer_config){.no_validation = true});
+  append_number(writer, 0);
+  OK(item_of_rows(writer, "nowhere", 0, 1, 1, 1, NULL, error));
+  for (int i = 0; i < REFUSED_BESIDE; i++) OK(item_of_rows(writer, "queue", 0, 1, 1, 1, NULL, error));
+  return writer;
+}
+
+static void settling_waits_for_the_other_items_and_leaves_the_refusal_to_be_taken_once(void **state)
+{
+  (void)state;
+  rv_table_config queue[1] = {place_queue("queue", 1)};
+  refused_world world;
+  refused_open(&world, queue);
+  rv_writer *writer = refused_writer(&world);
+  FAILS(RV_DEADLINE_EXCEEDED, "items", rv_writer_settle(writer, &soon, error));
+  take(&world.remote, "queue", REFUSED_BESIDE);
+  OK(rv_writer_settle(writer, &patient, error));
+  FAILS(RV_NOT_FOUND, "nowhere", rv_writer_take_failure(writer, error));
+  OK(rv_writer_take_failure(writer, error));
+  append_number(writer, 1);                                                    /* the next call does not return it */
+  FAILS(RV_NOT_FOUND, "nowhere", rv_writer_flush(writer, 0, &patient, error)); /* a flush does */
+  assert_int_equal(rv_writer_discard_failed(writer), 1);
+  rv_writer_free(writer);
+  assert_int_equal(world.told.lines, 0);
+  refused_close(&world);
+}
+
+static void what_no_call_has_returned_is_logged_once_by_close_and_free(void **state)
+{
+  (void)state;
+  rv_table_config table[1] = {place_queue_like("queue", 100)};
+  refused_world world;
+  refused_open(&world, table);
+  for (int closes = 0; closes < 2; closes++) {
+    rv_writer *writer = refused_writer(&world);
+    OK(rv_writer_settle(writer, &patient, error));
+    if (closes) rv_writer_close(writer);
+    rv_writer_free(writer);
+    assert_int_equal(world.told.lines, closes + 1);
+    assert_non_null(strstr(world.told.last, "an item for table \"nowhere\" was not inserted"));
+  }
+  rv_writer *writer = refused_writer(&world);
+  FAILS(RV_NOT_FOUND, "nowhere", rv_writer_flush(writer, 0, &patient, error));
+  OK(rv_writer_settle(writer, &patient, error));
+  rv_writer_free(writer);
+  assert_int_equal(world.told.lines, 2);
+  refused_close(&world);
+}
+
+/* Items that were made while nobody said what the tables are: the first is refused. */
+static rv_step_writer *refused_step_writer(refused_world *world, const rv_table_config *tables, const rv_tensor *step)
+{
+  kill_server(&world->remote);
+  rv_step_writer *writer = NULL;
+  rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1};
+  OK(rv_step_writer_new(world->client, &config, &writer, error));
+  OK(rv_step_writer_append(writer, step, 1, NULL, error));
+  OK(rv_step_writer_create_item(writer, "nowhere", 1, 1, NULL, NULL, error));
+  for (int i = 0; i < REFUSED_BESIDE; i++) OK(rv_step_writer_create_item(writer, "table", 1, 1, NULL, NULL, error));
+  start_server(&world->remote, tables, 1);
+  return writer;
+}
+
+static void a_step_writers_close_returns_what_no_call_has_when_the_other_items_are_in(void **state)
+{
+  (void)state;
+  int32_t one = 1;
+  const rv_tensor step = {.dtype = RV_INT32, .data = &one};
+  rv_table_config table[1] = {place_queue_like("table", 100)};
+  refused_world world;
+  refused_open(&world, table);
+  for (int retries = 0; retries < 2; retries++) {
+    rv_step_writer *writer = refused_step_writer(&world, table, &step);
+    OK(rv_step_writer_settle(writer, true, &patient, error));
+    FAILS(RV_NOT_FOUND, "nowhere", rv_step_writer_close(writer, retries, &patient, error));
+    assert_int_equal(place_size(&world.remote.place, "table"), REFUSED_BESIDE);
+    FAILS(RV_FAILED_PRECONDITION, "after Close", rv_step_writer_settle(writer, true, &patient, error));
+    rv_step_writer_free(writer);
+
+    writer = refused_step_writer(&world, table, &step);
+    FAILS(RV_NOT_FOUND, "nowhere", rv_step_writer_flush(writer, &patient, error));
+    OK(rv_step_writer_close(writer, true, &patient, error)); /* a call has returned it */
+    assert_int_equal(place_size(&world.remote.place, "table"), REFUSED_BESIDE);
+    rv_step_writer_free(writer);
+  }
+  assert_int_equal(world.told.lines, 0);
+  rv_step_writer *writer = refused_step_writer(&world, table, &step);
+  OK(rv_step_writer_settle(writer, true, &patient, error));
+  assert_int_equal(rv_step_writer_abandon(writer), 0);
+  rv_step_writer_free(writer);
+  assert_int_equal(world.told.lines, 1);
+  assert_non_null(strstr(world.told.last, "nowhere"));
+  refused_close(&world);
+}
+
+static void a_closed_transitions_writer_has_what_no_call_has_returned(void **state)
+{
+  (void)state;
+  rv_table_config table[1] = {place_queue_like("table", 100)}, other[1] = {place_queue_like("other", 1)};
+  refused_world world;
+  for (int takes = 0; takes < 2; takes++) {
+    refused_open(&world, table);
+    rv_transitions *writer = NULL;
+    rv_transitions_config config = {
+        .size = sizeof config, .table = "table", .num_envs = 1, .columns = &(rv_transitions_column){0}, .num_columns = 1};
+    OK(rv_transitions_new(world.client, &config, &writer, error));
+    OK(rv_transitions_take_failure(writer, error));
+    OK(add_one(writer, error));
+    OK(rv_transitions_settle(writer, &patient, error));
+    kill_server(&world.remote);
+    OK(add_one(writer, error));
+    start_server(&world.remote, other, 1);
+    OK(rv_transitions_settle(writer, &patient, error));
+    assert_int_equal(rv_transitions_close(writer), 0);
+    FAILS(RV_FAILED_PRECONDITION, "lose", rv_transitions_settle(writer, &patient, error));
+    if (takes) FAILS(RV_NOT_FOUND, "table", rv_transitions_take_failure(writer, error));
+    if (takes) OK(rv_transitions_take_failure(writer, error));
+    rv_transitions_free(writer);
+    assert_int_equal(world.told.lines, !takes);
+    refused_close(&world);
+  }
+}
+
 /* ---- exactly once ---- */
 
 static void every_item_arrives_once_however_often_the_line_is_cut(void **state)
@@ -465,6 +623,10 @@ int main(void)
       cmocka_unit_test(a_failure_is_told_by_the_next_call_once),
       cmocka_unit_test(a_step_writer_goes_on_after_an_item_that_was_refused),
       cmocka_unit_test(a_transitions_writer_goes_on_after_an_item_that_was_refused),
+      cmocka_unit_test(settling_waits_for_the_other_items_and_leaves_the_refusal_to_be_taken_once),
+      cmocka_unit_test(what_no_call_has_returned_is_logged_once_by_close_and_free),
+      cmocka_unit_test(a_step_writers_close_returns_what_no_call_has_when_the_other_items_are_in),
+      cmocka_unit_test(a_closed_transitions_writer_has_what_no_call_has_returned),
       cmocka_unit_test(every_item_arrives_once_however_often_the_line_is_cut),
       cmocka_unit_test(what_a_blocked_table_holds_back_goes_in_once),
       cmocka_unit_test(items_larger_than_any_window_are_not_lost_with_the_line),
