@@ -217,15 +217,15 @@ static void describe(void *context, char *out, size_t capacity)
 }
 
 /* Whether a failure that nobody was told of ends the wait, too. */
-typedef enum until { UNTIL_FAILURE, UNTIL_LANDED } until;
+typedef enum waits_until { UNTIL_FAILURE, UNTIL_LANDED } waits_until;
 
-static bool has_landed(const rv_writer *writer, size_t keep_in_flight, until until)
+static bool has_landed(const rv_writer *writer, size_t keep_in_flight, waits_until until)
 {
   return atomic_load_explicit(&writer->num_flights, memory_order_acquire) <= keep_in_flight ||
          (until == UNTIL_FAILURE && atomic_load_explicit(&writer->failure_untold, memory_order_relaxed));
 }
 
-static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, until until, const rv_wait *wait, rv_error *err)
+static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_until until, const rv_wait *wait, rv_error *err)
 {
   if (has_landed(writer, keep_in_flight, until) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
   rv_patience patience;
@@ -250,7 +250,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, until 
   return code;
 }
 
-static rv_code send_and_wait(rv_writer *writer, uint32_t keep_in_flight, until until, const rv_wait *wait, rv_error *err)
+static rv_code send_and_wait(rv_writer *writer, uint32_t keep_in_flight, waits_until until, const rv_wait *wait, rv_error *err)
 {
   rv_wait rest;
   bool waiting = writer->stream != NULL && writer->num_waiting > 0;
