@@ -28,24 +28,30 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         nargs="?",
         default="all",
         choices=(*subjects.SUBJECTS, "all", "table"),
-        help="wire: between processes. latency: round trips, and how long a table's lock is held. local: in one process. growth: "
-        "from 10^4 to 10^7 items, and memory. checkpoint: what others wait, memory and speed while one is saved, loading, and what a "
-        "journal costs. all: these five. table: write the README's table and plot from saved results",
+        help="wire: between processes. latency: round trips, and how long a table's lock is held. single: round trips of "
+        "one caller's single calls, with a pause between them and without. local: in one process. growth: from 10^4 to 10^7 "
+        "items, and memory. checkpoint: what others wait, memory and speed while one is saved, loading, and what a journal costs. "
+        "all: these six. table: write the README's table and plot from saved results",
     )
     parser.add_argument("--quick", action="store_true", help="few and short cells, once: to see that it runs, not to quote")
     parser.add_argument("--rounds", type=int, help="turns of every cell (3; local 9; checkpoint 1)")
     parser.add_argument(
-        "--seconds", type=float, help="of each measurement at least (wire 2, latency 3, local 0.1, growth 0.3, checkpoint 10)"
+        "--seconds",
+        type=float,
+        help="of each measurement at least (wire 2, latency 3, single 2, local 0.1, growth 0.3, checkpoint 10)",
     )
     parser.add_argument("--stores", help="comma-separated: only these (reverie, dm-reverb, rlox, cpprb, sb3, flashbax)")
-    parser.add_argument("--cases", help="wire: payloads (400B,4kB,40kB,400kB); local: rows (small,image,atari,...)")
+    parser.add_argument(
+        "--cases", help="wire: payloads (400B,4kB,40kB,400kB); single: one of them; local: rows (small,image,atari,...)"
+    )
     parser.add_argument("--clients", help="wire: client counts (1,2,32,200,2000)")
     parser.add_argument(
         "--operations",
-        help="wire: insert,iterate,batch,both; local: see bench/local/cases.py; checkpoint: waits,memory,speed,journal",
+        help="wire: insert,iterate,batch,both; single: sample_batch,sample,update_priorities,insert,add,writer,server_info and "
+        "sample_batch_ahead; local: see bench/local/cases.py; checkpoint: waits,memory,speed,journal",
     )
     parser.add_argument("--items", type=int, help="checkpoint: of Reverie's table (1,000,000)")
-    parser.add_argument("--languages", help="wire, latency: python,c")
+    parser.add_argument("--languages", help="wire, latency, single: python,c")
     parser.add_argument("--output", type=pathlib.Path, default=FOLDER, help="folder of the results (bench/results)")
     parser.add_argument(
         "--against",

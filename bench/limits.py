@@ -19,9 +19,9 @@ def loopback(transport: str, flow: str, io_bytes: int, seconds: float) -> tuple[
 
 
 def round_trip(transport: str, manner: str, seconds: float) -> tuple[float, dict[str, float]]:
-    """Microseconds of a round trip, ``hot`` (one after another) or ``idle`` (a millisecond apart): the median; p99 beside it."""
+    """Microseconds of a round trip, ``hot`` (one after another) or ``idle`` (a millisecond apart): the median; others beside it."""
     answer = ask(program("limits"), "pingpong", transport, manner, str(seconds))
-    return answer["p50_us"], {"p99_us": answer["p99_us"]}
+    return answer["p50_us"], {name: answer[name] for name in ("p90_us", "p99_us", "p99.9_us")}
 
 
 def memory_copy(seconds: float) -> float:

@@ -31,6 +31,7 @@ class Process:
                 start_new_session=True,  # Ctrl-C is the benchmark's to handle
             )
         except OSError as error:
+            self.log.close()
             raise ProcessError(f"{command[0]} does not start: {error.strerror}") from None
         os.set_blocking(self.process.stdout.fileno(), False)
         self.received = b""

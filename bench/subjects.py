@@ -56,6 +56,21 @@ def _latency(results: Results, options: argparse.Namespace, say: Say) -> None:
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _single(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .single import run
+
+    chosen = run.quick() if options.quick else run.Options()
+    changes: dict = {
+        "payload": options.cases,
+        "operations": _split(options.operations),
+        "languages": _split(options.languages),
+        "stores": _split(options.stores),
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
 def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .local import run
 
@@ -97,6 +112,7 @@ def _checkpoint(results: Results, options: argparse.Namespace, say: Say) -> None
 SUBJECTS = {
     "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
     "latency": Subject(_latency, {"dm-reverb": "peer.sh"}),
+    "single": Subject(_single, {"dm-reverb": "peer.sh"}),
     "local": Subject(
         _local,
         {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},

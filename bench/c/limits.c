@@ -4,7 +4,7 @@
  *                              MB/s that one process sends another with sends and receives of so many bytes, and processor seconds of
  *                              both for a GB: one buffer again and again, or with the memory that an insert or a sample needs (loopback.h)
  *   bench-limits pingpong tcp|unix hot|idle SECONDS
- *                              microseconds of a round trip of 64 bytes: median and 99th percentile
+ *                              microseconds of a round trip of 64 bytes: 50th, 90th, 99th and 99.9th percentile
  *   bench-limits memcpy SECONDS
  *                              MB/s of one core copying 64 MiB
  *   bench-limits late RATE SECONDS
@@ -76,7 +76,8 @@ static void pingpong(const char *kind, bool idle, double seconds)
   close(pair[0]);
   waitpid(child, NULL, 0);
   qsort(trips, count, sizeof *trips, compare);
-  printf("{\"p50_us\": %.2f, \"p99_us\": %.2f}\n", (double)trips[count / 2] / 1e3, (double)trips[count * 99 / 100] / 1e3);
+  printf("{\"p50_us\": %.2f, \"p90_us\": %.2f, \"p99_us\": %.2f, \"p99.9_us\": %.2f}\n", (double)trips[count / 2] / 1e3,
+         (double)trips[count * 90 / 100] / 1e3, (double)trips[count * 99 / 100] / 1e3, (double)trips[count * 999 / 1000] / 1e3);
   free(trips);
 }
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import pathlib
 
 from ..cells import Results
-from . import checkpoint, growth, latency, local, wire
+from . import checkpoint, growth, latency, local, single, wire
 
-TEXTS = {"wire": wire.text, "latency": latency.text, "local": local.text, "growth": growth.text, "checkpoint": checkpoint.text}
-PLOTS = {"wire": wire.plot, "latency": latency.plot, "local": local.plot, "growth": growth.plot, "checkpoint": checkpoint.plot}
+KINDS = {"wire": wire, "latency": latency, "single": single, "local": local, "growth": growth, "checkpoint": checkpoint}
 
 
 def save(results: Results, folder: pathlib.Path) -> str:
     """Writes KIND.json, KIND.md and KIND.png; returns the tables, and where everything lies."""
     paths = [results.save(folder)]
-    text = heading(results) + "\n\n" + TEXTS[results.kind](results) + "\n"
+    text = heading(results) + "\n\n" + KINDS[results.kind].text(results) + "\n"
     paths.append(folder / f"{results.kind}.md")
     paths[-1].write_text(text)
     plot = folder / f"{results.kind}.png"
     plot.unlink(missing_ok=True)
     try:
-        PLOTS[results.kind](results, plot)
+        KINDS[results.kind].plot(results, plot)
     except ImportError:
         text += "\nno plot: matplotlib is missing\n"
     paths += [plot] if plot.exists() else []

@@ -66,8 +66,17 @@ def plot(results: Results, path: pathlib.Path) -> None:
         label = f"{row['store']}, {'C' if row['language'] == 'c' else 'Python'}" + (
             ", batch of 1" * (row["operation"] == "batch")
         )
-        if all(name in by_percentile and by_percentile[name].values for name in PERCENTILES):
-            panels.setdefault(what, []).append((label, by_percentile))
+        panels.setdefault(what, []).append((label, by_percentile))
+    percentile_panels(panels, path)
+
+
+def percentile_panels(panels: dict[str, list[tuple[str, dict[str, Cell]]]], path: pathlib.Path) -> None:
+    """A panel for each title: a line over the percentiles for each label, if all were measured."""
+    whole = {
+        what: [(label, cells) for label, cells in curves if all(name in cells and cells[name].values for name in PERCENTILES)]
+        for what, curves in panels.items()
+    }
+    panels = {what: curves for what, curves in whole.items() if curves}
     if not panels:
         return
     with pyplot() as plt:

@@ -77,7 +77,11 @@ class Side:
         size = str(table_size(elements) if items is None else items)
         if command is None:
             command = [str(HERE / "server.py"), MODULE[store], str(elements), size, self.socket, *tables]
-        self.server = Process(PYTHON[store], *command, env=server_env)
+        try:
+            self.server = Process(PYTHON[store], *command, env=server_env)
+        except ProcessError:
+            self.folder.cleanup()
+            raise
         try:
             self.port = int(self.server.receive_word("port", FILL_TIMEOUT))
         except BaseException:

@@ -22,10 +22,11 @@ from bench.latency import run as latency
 from bench.local import run as local
 from bench.processes import ProcessError
 from bench.report import against, readme
+from bench.single import run as single
 from bench.wire import plan
 from bench.wire import run as wire
 from bench.wire.board import Board
-from bench.wire.side import Pace, Side, Work
+from bench.wire.side import PYTHON, Pace, Side, Work
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHORT = Pace(seconds=0.02, warm=0.01, at_most=2.0, units=1, no_answer=20.0)
@@ -101,6 +102,31 @@ def test_latency_tells_percentiles_of_each_load(results, tmp_path):
         rows = [cell.row for cell in found.find(language=language, operation="sample", load="50 %")]
         assert {row["percentile"] for row in rows} == set(histogram.PERCENTILES)
     assert "p99.9" in report.save(found, tmp_path)
+
+
+def test_single_calls_are_measured_with_and_without_a_pause_beside_the_machines_round_trip(results, tmp_path):
+    found = results("single")
+    single.run(found, single.Options(stores=("reverie",), seconds=0.02, rounds=1, items=100), quiet)
+    assert [cell.name for cell in found.cells if cell.failure or not cell.values] == []
+    calls = {(row["language"], row["operation"]) for row in (cell.row for cell in found.find(what="single call"))}
+    assert calls == {("python", name) for name in single.TABLES} | {("c", name) for name in single.TABLES if name != "insert"}
+    for transport in ("tcp", "unix"):
+        for pace in single.PAUSES_US:
+            rows = [cell.row for cell in found.find(transport=transport, pace=pace, operation="writer", language="c")]
+            assert {row["percentile"] for row in rows} == set(histogram.PERCENTILES)
+            assert len(found.find(what="machine", transport=transport, pace=pace)) == 1
+    text = report.save(found, tmp_path)
+    assert "a millisecond between calls" in text
+    assert "the machine's own" in text
+
+
+def test_single_calls_leave_out_a_store_that_is_not_there_with_a_reason(results, monkeypatch):
+    found = results("single")
+    monkeypatch.setitem(PYTHON, "dm-reverb", "/nowhere/python")
+    options = single.Options(operations=("server_info",), languages=("python",), seconds=0.01, rounds=1, items=10)
+    single.run(found, options, quiet)
+    assert {cell.row["store"] for cell in found.cells if cell.values} == {"reverie", "machine"}
+    assert "dm-reverb is left out" in found.notes[0]
 
 
 def test_a_slow_answer_counts_for_those_that_had_to_wait_for_it():
