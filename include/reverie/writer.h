@@ -41,7 +41,7 @@ RV_API rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, 
  * is lost: items that come after that are checked by what the server says that is there then, as above. Items that were checked before go to that
  * server as they are: it looks at their dtypes and shapes, and has no names to compare. */
 RV_API rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *err);
-/* Drops what was not sent or confirmed, without waiting, and logs a warning with how many items those were, and one with what rv_writer_take_failure
+/* Drops what was not sent or confirmed, without waiting for the server, and logs a warning with how many items those were, and one with what rv_writer_take_failure
  * has. What was appended can still be read (rv_writer_row); appending, creating and flushing is RV_FAILED_PRECONDITION from then on. Idempotent. */
 RV_API void rv_writer_close(rv_writer *writer);
 /* Closes it if need be. */

@@ -1,6 +1,7 @@
 #include "client/add_remote.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,13 +121,14 @@ static rv_code check(rv_client *client, const rv_add *add, rv_patience *patience
 /* An add as it goes; its caller's and its parts'. */
 typedef struct running_add {
   rv_client *client;
+  atomic_uint refs;
   const rv_add *add; /* the caller's */
   bool ask_server;   /* there is time for it */
-  rv_gate gate;
-  rv_mutex mutex; /* guards what follows; the loop's thread writes it */
-  size_t refs;
+  /* Each opened once, when its part is over: who has waited for all of them has nothing in flight. */
+  rv_gate gates[PARTS_IN_FLIGHT_MAX];
+  uint32_t sent, over; /* the caller's: parts; over: and waited for, in order */
+  rv_mutex mutex;      /* guards what follows; the loop's thread writes it */
   size_t unconfirmed, confirmed;
-  uint32_t parts;
   rv_code code; /* the first refusal */
   rv_error error;
 } running_add;
@@ -137,8 +139,8 @@ static rv_code running_new(rv_client *client, const rv_add *add, running_add **o
   if (running == NULL) return rv_fail_memory(err, sizeof *running);
   running->client = client;
   running->add = add;
-  running->refs = 1;
-  rv_gate_init(&running->gate);
+  atomic_init(&running->refs, 1);
+  for (uint32_t i = 0; i < PARTS_IN_FLIGHT_MAX; i++) rv_gate_init_at(&running->gates[i], client->loop, client->channel);
   rv_mutex_init(&running->mutex, RV_RANK_CLIENT, "add");
   *out = running;
   return RV_OK;
@@ -146,10 +148,7 @@ static rv_code running_new(rv_client *client, const rv_add *add, running_add **o
 
 static void running_unref(running_add *running)
 {
-  rv_mutex_lock(&running->mutex);
-  bool last = --running->refs == 0;
-  rv_mutex_unlock(&running->mutex);
-  if (!last) return;
+  if (atomic_fetch_sub_explicit(&running->refs, 1, memory_order_acq_rel) != 1) return;
   rv_mutex_fini(&running->mutex);
   free(running);
 }
@@ -157,6 +156,7 @@ static void running_unref(running_add *running)
 /* Rows that share a chunk. */
 typedef struct add_part {
   running_add *running;
+  rv_gate *gate;
   size_t left; /* items that are not complete; the loop's */
   struct add_item {
     rv_stream_item item;
@@ -164,10 +164,16 @@ typedef struct add_part {
   } items[];
 } add_part;
 
+static rv_gate *gate_of(running_add *running, uint32_t part)
+{
+  return &running->gates[part % PARTS_IN_FLIGHT_MAX];
+}
+
 static void on_item(rv_stream_item *item, rv_code code, const char *message)
 {
   add_part *part = ((struct add_item *)(void *)item)->part;
   running_add *running = part->running;
+  rv_gate *gate = part->gate;
   rv_stream_item_fini(item);
   bool last = --part->left == 0;
   if (last) free(part);
@@ -177,11 +183,10 @@ static void on_item(rv_stream_item *item, rv_code code, const char *message)
     running->confirmed++;
   else if (running->code == RV_OK)
     running->code = rv_fail(&running->error, code, "%s", message != NULL ? message : rv_code_name(code));
-  if (last) running->parts--;
   rv_mutex_unlock(&running->mutex);
   if (!last) return;
   rv_client_note_change(running->client); /* the caller may be gone */
-  rv_gate_open(&running->gate);
+  rv_gate_open(gate);
   running_unref(running);
 }
 
@@ -215,6 +220,7 @@ static void drop_part(add_part *part)
 
 static rv_code send_part(running_add *running, add_stream *stream, size_t first, size_t count, rv_random *random, rv_error *err)
 {
+  bool last = first + count == running->add->n;
   rv_stream_chunk *chunk;
   rv_code code = rv_add_chunk_new(running->add, first, count, random, &chunk, err);
   if (code != RV_OK) return code;
@@ -225,15 +231,19 @@ static rv_code send_part(running_add *running, add_stream *stream, size_t first,
     code = rv_fail_memory(err, count * sizeof part->items[0]);
   } else {
     part->running = running;
+    part->gate = gate_of(running, running->sent);
     code = init_items(part, first, count, chunk, random, &items, err);
   }
   if (code == RV_OK) {
+    running->sent++;
+    atomic_fetch_add_explicit(&running->refs, 1, memory_order_relaxed); /* until its last item is complete */
     rv_mutex_lock(&running->mutex);
-    running->refs++;
-    running->parts++;
     running->unconfirmed += count;
     rv_mutex_unlock(&running->mutex);
-    rv_insert_stream_add(stream->stream, &items);
+    if (last)
+      rv_insert_stream_add_asked(stream->stream, &items);
+    else
+      rv_insert_stream_add(stream->stream, &items);
   } else if (part != NULL) {
     drop_part(part);
   }
@@ -245,28 +255,17 @@ static rv_code send_part(running_add *running, add_stream *stream, size_t first,
 /* Waits until at most so many parts are in flight. */
 static rv_code wait_for_parts(running_add *running, uint32_t most, rv_patience *patience, rv_error *err)
 {
-  for (;;) {
-    rv_mutex_lock(&running->mutex);
-    bool enough = running->parts <= most;
-    rv_mutex_unlock(&running->mutex);
-    if (enough) return RV_OK;
-    rv_code code = rv_gate_wait(&running->gate, patience, err);
+  for (; running->sent - running->over > most; running->over++) {
+    rv_code code = rv_gate_wait(gate_of(running, running->over), patience, err);
     if (code != RV_OK) return code;
   }
+  return RV_OK;
 }
 
 static bool refused(running_add *running)
 {
   rv_mutex_lock(&running->mutex);
   bool yes = running->code != RV_OK;
-  rv_mutex_unlock(&running->mutex);
-  return yes;
-}
-
-static bool is_idle(running_add *running)
-{
-  rv_mutex_lock(&running->mutex);
-  bool yes = running->parts == 0;
   rv_mutex_unlock(&running->mutex);
   return yes;
 }
@@ -282,7 +281,8 @@ static rv_code send_all(running_add *running, add_stream *stream, rv_patience *p
     code = wait_for_parts(running, PARTS_IN_FLIGHT_MAX - 1, patience, err);
     if (code == RV_OK) code = send_part(running, stream, first, left < rows_per_part ? left : rows_per_part, &random, err);
   }
-  rv_insert_stream_hurry(stream->stream, 0);
+  if (code == RV_OK && running->over < running->sent)
+    rv_insert_stream_ask(stream->stream, gate_of(running, running->over), patience);
   return code == RV_OK ? wait_for_parts(running, 0, patience, err) : code;
 }
 
@@ -349,7 +349,7 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   patience.describe = describe;
   patience.context = running;
   code = send_all(running, stream, &patience, err);
-  if (is_idle(running))
+  if (running->over == running->sent)
     give_back(client, stream);
   else
     take_back(running, stream);

@@ -92,7 +92,38 @@ static size_t bytes_of(const rv_stream_item *item)
   return bytes;
 }
 
-void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
+/* He promises nothing: the loop's thread would have to be woken for the timer. */
+static void run_by_guest(rv_task *task)
+{
+  rv_insert_stream *stream = RV_CONTAINER(task, rv_insert_stream, visit);
+  rv_mutex_lock(&stream->mutex);
+  stream->posted = false;
+  rv_mutex_unlock(&stream->mutex);
+  rv_insert_stream_drain(stream);
+  rv_insert_stream_pump(stream);
+}
+
+static bool send_as_guest(rv_insert_stream *stream)
+{
+  int fd;
+  if (rv_loop_is_current(stream->loop) || !rv_loop_sit(stream->loop)) return false;
+  bool visited = rv_channel_visit(stream->channel, &stream->visit, &fd);
+  rv_loop_stand(stream->loop);
+  return visited;
+}
+
+/* All that is not confirmed, under the mutex. */
+static size_t count_open(const rv_insert_stream *stream)
+{
+  return stream->inbox_count + stream->status.unsent + stream->status.unconfirmed;
+}
+
+static bool is_little(const rv_insert_stream *stream)
+{
+  return stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < MANY_BYTES;
+}
+
+static void add(rv_insert_stream *stream, rv_link *items, bool asked)
 {
   size_t count = 0, bytes = 0;
   RV_LIST_EACH(link, items)
@@ -109,10 +140,21 @@ void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
   rv_list_splice(&stream->inbox, items);
   stream->inbox_count += count;
   stream->inbox_bytes += bytes;
-  bool post = !stream->posted && !(stream->looks_soon && stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < MANY_BYTES);
+  stream->asks_each = stream->asks_each && count_open(stream) == 1 && is_little(stream);
+  bool post = !stream->posted && !((asked || stream->looks_soon) && is_little(stream)), alone = stream->asks_each;
   stream->posted = stream->posted || post;
   rv_mutex_unlock(&stream->mutex);
-  if (post) rv_loop_post(stream->loop, &stream->task);
+  if (post && !(alone && send_as_guest(stream))) rv_loop_post(stream->loop, &stream->task);
+}
+
+void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
+{
+  add(stream, items, false);
+}
+
+void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items)
+{
+  add(stream, items, true);
 }
 
 void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others)
@@ -122,6 +164,18 @@ void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others)
   stream->posted = stream->posted || post;
   rv_mutex_unlock(&stream->mutex);
   if (post) rv_loop_post(stream->loop, &stream->task);
+}
+
+void rv_insert_stream_ask(rv_insert_stream *stream, rv_gate *gate, rv_patience *patience)
+{
+  rv_mutex_lock(&stream->mutex);
+  size_t open = count_open(stream);
+  bool any = !stream->posted && stream->inbox_count > 0, few = is_little(stream) && open < MANY_ITEMS;
+  stream->posted = stream->posted || any;
+  stream->asks_each = open == 1;
+  rv_mutex_unlock(&stream->mutex);
+  if (few && rv_gate_visit(gate, any ? &stream->visit : NULL, patience)) return;
+  if (any) rv_loop_post(stream->loop, &stream->task);
 }
 
 void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item)
@@ -173,6 +227,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   rv_list_init(&stream->sent);
   rv_list_init(&stream->held);
   stream->task.run = run;
+  stream->visit.run = run_by_guest;
   stream->end.run = on_end;
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
   stream->exhausted_ns = INT64_MAX;

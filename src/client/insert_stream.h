@@ -28,6 +28,7 @@
 
 #include "base/list.h"
 #include "client/item_form.h"
+#include "client/wait.h"
 #include "net/net.h"
 #include "wire/messages.h"
 
@@ -132,9 +133,14 @@ void rv_insert_stream_free(rv_insert_stream *stream);
  * have a pin while this runs. The stream sets no bound: the caller counts what it has in flight. */
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items);
 void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
+/* The same, by who then calls rv_insert_stream_ask: they may wait for that. */
+void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items);
 /* Added items may be left to be found by the loop's thread for a millisecond. Whoever waits until no more than `others` are not
  * complete lets those go at once that it waits for. */
 void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others);
+/* The same for all, by who then waits for them at the gate, made for this stream's channel: where they are few he sends them, and reads the answer,
+ * as a guest (net/guest.h). No lock may be held. */
+void rv_insert_stream_ask(rv_insert_stream *stream, rv_gate *gate, rv_patience *patience);
 /* On the loop's thread only: takes an item back that has not been sent; true: `complete` will not be called. false: it was
  * sent, and completes in time. */
 bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item);

@@ -31,7 +31,9 @@ struct rv_insert_stream {
   size_t inbox_count, inbox_bytes;
   bool posted;
   bool looks_soon; /* the loop's thread has promised to look into the inbox: `look` runs */
+  bool asks_each;  /* who added the items before waited for each alone */
   rv_task task, end;
+  rv_task visit;                  /* what `task` does, by a guest */
   rv_insert_stream_status status; /* without `state` */
   char last_error[128];           /* why the last call ended; "" while one is open */
 

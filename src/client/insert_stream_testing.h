@@ -347,7 +347,7 @@ static inline rv_stream_chunk *make_chunk(uint64_t key, size_t padding)
   return chunk;
 }
 
-static inline void add(test_bench *bench, test_item *item, uint64_t key, rv_stream_chunk **chunks, uint32_t num_chunks)
+static inline void make_item(test_bench *bench, test_item *item, uint64_t key, rv_stream_chunk **chunks, uint32_t num_chunks)
 {
   rv_wire_slice slices[64];
   for (uint32_t i = 0; i < num_chunks; i++) slices[i] = (rv_wire_slice){.chunk_key = chunks[i]->key, .length = 1};
@@ -364,6 +364,11 @@ static inline void add(test_bench *bench, test_item *item, uint64_t key, rv_stre
   *item = (test_item){.bench = bench};
   assert_int_equal(rv_stream_item_init(&item->item, &wire, chunks, num_chunks, NULL), RV_OK);
   item->item.complete = on_complete;
+}
+
+static inline void add(test_bench *bench, test_item *item, uint64_t key, rv_stream_chunk **chunks, uint32_t num_chunks)
+{
+  make_item(bench, item, key, chunks, num_chunks);
   rv_insert_stream_add_one(bench->stream, &item->item);
 }
 

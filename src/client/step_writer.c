@@ -251,14 +251,16 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
   bool over = false;
   code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
   rv_patience patience;
-  rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
-  if (code == RV_RESOURCE_EXHAUSTED) code = create_over_bound(steps, table, priority, wait, key, &over, err);
+  if (code == RV_RESOURCE_EXHAUSTED) {
+    rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
+    code = create_over_bound(steps, table, priority, wait, key, &over, err);
+  }
   if (code != RV_OK && key != NULL) *key = 0;
   if (code != RV_OK) return code;
   if (steps->writer->stream == NULL) steps->pending = !is_chunk_full(steps);
+  if (!over) return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
   const rv_wait rest = rv_patience_rest(&patience);
-  return over ? rv_writer_flush(steps->writer, 0, &rest, err)
-              : rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
+  return rv_writer_flush(steps->writer, 0, &rest, err);
 }
 
 rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_error *err)

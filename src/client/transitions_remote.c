@@ -230,18 +230,27 @@ static rv_code make_room(const rv_transitions *transitions, const rv_wait *wait,
   return rv_writer_flush(writer, 0, wait, err);
 }
 
+/* *rest: what it leaves of the caller's time. */
+static rv_code wait_ready(const rv_remote_transitions *remote, const rv_wait *wait, rv_wait *rest, rv_error *err)
+{
+  rv_patience patience;
+  rv_patience_begin(&patience, &remote->writer->client->env, wait, NULL, NULL);
+  rv_code code = rv_writer_wait_ready(remote->writer, wait, err);
+  *rest = rv_patience_rest(&patience);
+  return code;
+}
+
 rv_code rv_remote_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
                                   const rv_wait *wait, rv_error *err)
 {
   rv_remote_transitions *remote = transitions->remote;
-  rv_patience patience;
-  rv_patience_begin(&patience, &transitions->client->env, wait, NULL, NULL);
-  rv_code code = remote->ready ? RV_OK : rv_writer_wait_ready(remote->writer, wait, err);
+  rv_wait rest;
+  rv_code code = remote->ready ? RV_OK : wait_ready(remote, wait, &rest, err);
+  if (!remote->ready) wait = &rest;
   remote->ready = code == RV_OK;
-  const rv_wait rest = rv_patience_rest(&patience);
   if (code == RV_OK) code = rv_writer_failure(remote->writer, false, err);
   if (code == RV_OK) code = check_priorities(transitions, priorities, err);
-  if (code == RV_OK) code = make_room(transitions, &rest, err);
+  if (code == RV_OK) code = make_room(transitions, wait, err);
   size_t went_on = 0;
   for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++)
     code = put_transition(transitions, columns, env, &went_on, err);

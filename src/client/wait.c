@@ -242,19 +242,19 @@ static void tell_blocking(rv_patience *patience)
 }
 
 /* With others who wait there the loop's thread is busy enough, and better at it than any of them. */
-static bool ask_as_guest(rv_gate *gate, rv_task *task)
+bool rv_gate_visit(rv_gate *gate, rv_task *task, rv_patience *patience)
 {
+  tell_blocking(patience);
   if (gate->rests > 0) gate->rests--;
   if (gate->rests > 0 || !rv_loop_sit(gate->loop)) return false;
-  bool asked = rv_channel_visit(gate->channel, task, &gate->fd);
+  bool visited = rv_channel_visit(gate->channel, task, &gate->fd);
   if (gate->fd < 0) rv_loop_stand(gate->loop);
-  return asked;
+  return visited;
 }
 
 void rv_gate_ask(rv_gate *gate, rv_task *task, rv_patience *patience)
 {
-  tell_blocking(patience);
-  if (!ask_as_guest(gate, task)) rv_loop_post(gate->loop, task);
+  if (!rv_gate_visit(gate, task, patience)) rv_loop_post(gate->loop, task);
 }
 
 void rv_gate_wait_forever(rv_gate *gate)

@@ -76,6 +76,8 @@ rv_code rv_patience_late(rv_patience *patience, rv_error *err);
 rv_code rv_patience_check(rv_patience *patience, rv_error *err);
 /* By who then waits for the gate, made by rv_gate_init_at, without anything in between: runs the task that asks for the answer, on the loop. */
 void rv_gate_ask(rv_gate *gate, rv_task *task, rv_patience *patience);
+/* The same where that needs nobody else, or else nothing and false. The task may be NULL: he only waits at the socket. */
+bool rv_gate_visit(rv_gate *gate, rv_task *task, rv_patience *patience);
 /* Waits until the gate opens (and closes it): RV_OK. Otherwise as rv_patience_check. An open gate wins over a deadline that has
  * passed, not over a cancellation. */
 rv_code rv_gate_wait(rv_gate *gate, rv_patience *patience, rv_error *err);

@@ -38,6 +38,7 @@ static rv_code connect_remote(rv_writer *writer, rv_error *err)
   rv_client *client = writer->client;
   rv_code code = rv_client_connect(client, err);
   if (code != RV_OK) return code;
+  rv_gate_init_at(&writer->gate, client->loop, client->channel);
   rv_insert_stream_config config = {.env = &client->env,
                                     .loop = client->loop,
                                     .channel = client->channel,
@@ -225,6 +226,15 @@ static bool has_landed(const rv_writer *writer, size_t keep_in_flight, waits_unt
          (until == UNTIL_FAILURE && atomic_load_explicit(&writer->failure_untold, memory_order_relaxed));
 }
 
+/* Who lets some be in flight does something else meanwhile: two threads are better at that than one. */
+static void ask_for_flights(rv_writer *writer, size_t keep_in_flight, rv_patience *patience)
+{
+  if (keep_in_flight == 0)
+    rv_insert_stream_ask(writer->stream, &writer->gate, patience);
+  else
+    rv_insert_stream_hurry(writer->stream, keep_in_flight);
+}
+
 static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_until until, const rv_wait *wait, rv_error *err)
 {
   if (has_landed(writer, keep_in_flight, until) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
@@ -240,7 +250,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_
     writer->wakes_at_failure = until == UNTIL_FAILURE;
     rv_mutex_unlock(&writer->mutex);
     if (over) break;
-    if (writer->stream != NULL) rv_insert_stream_hurry(writer->stream, keep_in_flight);
+    if (writer->stream != NULL) ask_for_flights(writer, keep_in_flight, &patience);
     code = rv_gate_wait(&writer->gate, &patience, err);
     if (code != RV_OK) break;
   }
@@ -253,8 +263,9 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_
 static rv_code send_and_wait(rv_writer *writer, uint32_t keep_in_flight, waits_until until, const rv_wait *wait, rv_error *err)
 {
   rv_wait rest;
-  bool waiting = writer->stream != NULL && writer->num_waiting > 0;
+  bool waiting = writer->stream != NULL && writer->num_waiting > keep_in_flight;
   if (waiting) rv_writer_complete_for_items(writer, keep_in_flight, wait, &rest);
+  if (writer->stream != NULL && !waiting) rv_writer_dispatch(writer);
   rv_code code = wait_for_flights(writer, keep_in_flight, until, waiting ? &rest : wait, err);
   if (writer->stream != NULL) rv_writer_reclaim(writer);
   return code;

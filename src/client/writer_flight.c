@@ -104,6 +104,7 @@ size_t rv_flight_take_off(rv_flight *flight)
 
 bool rv_writer_is_to_wake(rv_writer *writer, size_t left)
 {
+  if (writer->closing && writer->client->store == NULL) return false; /* its end does, once */
   bool failure = writer->wakes_at_failure && atomic_load_explicit(&writer->failure_untold, memory_order_relaxed);
   if (!writer->closing && (writer->wake_at < 0 || ((int64_t)left > writer->wake_at && !failure))) return false;
   writer->wake_at = -1; /* once */

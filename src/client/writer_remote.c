@@ -11,8 +11,8 @@
 #include "client/writer.h"
 #include "store/signature.h"
 
-/* Items up to this many chunks, and bytes of body, are used again. */
 enum { END_MS = 100 }; /* for the loop's thread */
+/* Items up to this many chunks, and bytes of body, are used again. */
 enum { FEW_CHUNKS = 8, SMALL_BODY = 1024, SMALL_CHUNKS = 8192, MAX_FREE_ITEMS = 256, MAX_DONE_ITEMS = 256 };
 
 struct rv_remote_item {
@@ -501,8 +501,9 @@ static void end(rv_writer *writer)
   rv_patience_begin(&patience, &writer->client->env, &wait, NULL, NULL);
   writer->end.run = on_end;
   atomic_fetch_add_explicit(&writer->refs, 1, memory_order_relaxed);
+  bool settled = atomic_load_explicit(&writer->num_flights, memory_order_acquire) == 0;
   rv_loop_post(writer->client->loop, &writer->end);
-  while (!is_at_end(writer) && rv_gate_wait(&writer->gate, &patience, NULL) == RV_OK) continue;
+  while (!settled && !is_at_end(writer) && rv_gate_wait(&writer->gate, &patience, NULL) == RV_OK) continue;
 }
 
 static void free_items(rv_link *items)

@@ -324,7 +324,7 @@ bool rv_channel_visit(rv_channel *channel, rv_task *task, int *fd)
   *fd = -1;
   if (!rv_loop_begin_visit(channel->loop)) return false;
   bool usable = is_usable(channel);
-  if (usable) task->run(task);
+  if (usable && task != NULL) task->run(task);
   *fd = usable && channel->session != NULL && !channel->session->lost ? channel->session->transport.fd : -1;
   rv_loop_end_visit(channel->loop);
   return usable;

@@ -11,7 +11,7 @@
 /* As rv_loop_post, but where the loop is idle the task has run, on this thread, when this returns. Not for what begins or ends channels or
  * servers. No lock may be held. */
 void rv_loop_hand(rv_loop *loop, rv_task *task);
-/* Runs the task at once on this thread and sends what comes of it: true, with *fd the channel's socket, or -1 if it has none now. false (and -1):
+/* Runs the task, if there is one, at once on this thread and sends what comes of it: true, with *fd the channel's socket, or -1 if it has none now. false (and -1):
  * the loop is busy or the channel not connected; nothing was done, and the task is to be posted. No lock may be held. */
 bool rv_channel_visit(rv_channel *channel, rv_task *task, int *fd);
 typedef enum rv_guest_read {

@@ -13,8 +13,7 @@
 
 enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
-  FRAME_COSTS =
-      1024, /* bytes of a turn, besides its own: a turn of nothing but small frames would take a hundred times as long */
+  FRAME_COSTS = 1024,  /* bytes of a turn, besides its own: small frames take a hundred times as long */
   WRITE_TURN = 4 << 20,
   BULK_READ = 16 << 10,   /* so much at a time is part of something large */
   DIRECT_READ = 4 << 10,  /* from here on receiving into a message's own buffer is worth a second piece */
