@@ -161,7 +161,8 @@ BOTH(an_episode_whose_end_times_out_is_ended_again_without_a_second_item)
   for (int i = 0; i < 3; i++)
     FAILS(RV_DEADLINE_EXCEEDED, "", rv_structured_writer_end_episode(s.writer, true, i == 0 ? &shortly : &at_once, error));
   assert_int_equal(rv_structured_writer_episode_steps(s.writer), 3);
-  rv_sampler_config sampling = {.size = sizeof sampling, .table = "queue", .max_samples = 3};
+  rv_sampler_config sampling = {
+      .size = sizeof sampling, .table = "queue", .max_samples = 3, .rate_limiter_timeout_ms = RV_FOREVER};
   rv_sampler *sampler;
   OK(rv_sampler_new(s.place.client, &sampling, &sampler, error));
   for (int i = 0; i < 3; i++) {
