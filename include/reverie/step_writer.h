@@ -55,12 +55,12 @@ RV_API rv_code rv_step_writer_create_item(rv_step_writer *writer, const char *ta
 RV_API rv_code rv_step_writer_flush(rv_step_writer *writer, const rv_wait *wait, rv_error *err);
 /* As rv_writer_discard_failed: flush waits for the other items again. */
 RV_API size_t rv_step_writer_discard_failed(rv_step_writer *writer);
-/* As rv_writer_settle, and as close without `retry_on_unavailable`. */
+/* As rv_writer_settle; without `retry_on_unavailable` it gives up, with RV_OK, when the server is not there. */
 RV_API rv_code rv_step_writer_settle(rv_step_writer *writer, bool retry_on_unavailable, const rv_wait *wait, rv_error *err);
 /* As rv_writer_take_failure. What nobody takes is logged as a warning by free. */
 RV_API rv_code rv_step_writer_take_failure(rv_step_writer *writer, rv_error *err);
-/* Sends what waits, waits until every item is confirmed or refused, and then returns a refusal that no call has returned
- * (rv_writer_take_failure). Without `retry_on_unavailable` it gives up, with RV_OK, when the server is not there. The writer is closed
+/* Sends what waits, waits until every item is confirmed, and returns a refusal that no call has returned (rv_writer_take_failure): beside such
+ * a one the others have a second to be confirmed if `wait` is without an end. Without `retry_on_unavailable` it gives up, with RV_OK, when the server is not there. The writer is closed
  * whatever is returned: from then on every call but take_failure, discard_failed and free is RV_FAILED_PRECONDITION, and a second close
  * RV_INVALID_ARGUMENT. */
 RV_API rv_code rv_step_writer_close(rv_step_writer *writer, bool retry_on_unavailable, const rv_wait *wait, rv_error *err);

@@ -7,6 +7,7 @@ did before the writer ends, by a warning of the logger `reverie`, and by a note 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import sys
 from typing import TYPE_CHECKING, Self
@@ -66,7 +67,8 @@ def tell_refused(failure: str | None, how: str, error: BaseException | None = No
         return
     _log.warning("a writer was %s before any call raised this: %s", how, failure)
     if error is not None:
-        error.add_note(f"before any call of its writer raised this: {failure}")
+        with contextlib.suppress(Exception):  # of a frozen class, for one: it is told by the line above
+            error.add_note(f"before any call of its writer raised this: {failure}")
 
 
 class Block:
@@ -119,6 +121,10 @@ class Block:
         except ReverieError as why:
             if not self._ends_with_block:
                 tell_unconfirmed(self._unconfirmed(), kind, why)
+        except BaseException as other:  # a signal handler's
+            if self._ends_with_block:
+                self._give_up(type(other), other)
+            raise
         if self._ends_with_block:
             self._give_up(kind, error)
         else:

@@ -123,8 +123,9 @@ class Writer(_leaving.Block):
         retry_on_unavailable : bool
             False: gives up, silently, when the server is not there.
         timeout : float, optional
-            When it runs out, the writer is closed nevertheless, and what was not confirmed is lost with it; not so if it runs out
-            because another thread is in a call of this writer.
+            None: no end, but beside an item that was refused the others have a second. When it runs out, the writer is closed
+            nevertheless, and what was not confirmed is lost with it; not so if it runs out because another thread is in a call of
+            this writer.
         """
         try:
             self._writer.close(retry_on_unavailable, timeout)

@@ -62,6 +62,8 @@ core_state *core_state_of_type(PyTypeObject *type);
 
 /* ---- errors ---- */
 
+/* Its sentence as a str. NULL with an exception set. */
+PyObject *core_sentence(const rv_error *err);
 /* Raises the error as the exception of its code. Returns NULL, so that a method can end with `return core_raise(...)`. */
 PyObject *core_raise(core_state *state, const rv_error *err);
 /* Puts "text: " before the sentence of the TypeError or ValueError that is set, where `text` is repr(what). */

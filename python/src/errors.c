@@ -1,10 +1,16 @@
 #include "core.h"
 
+/* A name that was cut within a character, and what another server says, is no reason to fail. */
+PyObject *core_sentence(const rv_error *err)
+{
+  return PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strlen(err->message), "replace");
+}
+
 PyObject *core_raise(core_state *state, const rv_error *err)
 {
   size_t code = (size_t)err->code;
   PyObject *type = code < CORE_CODES ? state->errors[code] : state->errors[RV_UNKNOWN];
-  PyObject *text = PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strlen(err->message), "replace");
+  PyObject *text = core_sentence(err);
   if (text == NULL) return NULL;
   PyErr_SetObject(type, text);
   Py_DECREF(text);

@@ -198,7 +198,7 @@ static PyObject *step_writer_take_failure(PyObject *object, PyObject *none)
   (void)none;
   rv_error err;
   if (rv_step_writer_take_failure(((step_writer_object *)object)->writer, &err) == RV_OK) Py_RETURN_NONE;
-  return PyUnicode_FromString(err.message);
+  return core_sentence(&err);
 }
 
 static PyObject *step_writer_discard(PyObject *object, PyObject *none)

@@ -194,7 +194,7 @@ PyObject *stream_take_failure(stream_object *self)
 {
   rv_error err;
   if (self->writer == NULL || rv_writer_take_failure(self->writer, &err) == RV_OK) Py_RETURN_NONE;
-  return PyUnicode_FromString(err.message);
+  return core_sentence(&err);
 }
 
 PyObject *stream_end_episode(stream_object *self, bool clear_buffers, int64_t timeout_ms)

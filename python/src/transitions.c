@@ -297,7 +297,7 @@ static PyObject *transitions_take_failure(PyObject *object, PyObject *none)
   rv_code code = rv_transitions_take_failure(self->transitions, &err);
   core_unlock(&self->mutex);
   if (code == RV_OK) Py_RETURN_NONE;
-  return PyUnicode_FromString(err.message);
+  return core_sentence(&err);
 }
 
 static PyObject *transitions_discard(PyObject *object, PyObject *none)

@@ -154,7 +154,7 @@ static void cancelling_and_a_deadline_end_the_wait_for_a_confirmation(void **sta
     rv_cancel_free(cancel);
   }
   wait_seen(&bench, ROUNDS + 1);
-  rv_insert_stream_free(bench.stream);
+  close_stream(&bench);
   bench.stream = NULL;
   for (uint64_t i = 0; i < ROUNDS; i++) {
     assert_true(items[i].item.done);
@@ -214,7 +214,7 @@ static void *insert_much(void *context)
   rv_insert_stream_config config = {.env = &storm->bench->env, .loop = storm->bench->loop, .channel = storm->bench->channel};
   if (rv_insert_stream_new(&config, &stream, NULL) != RV_OK) return storm;
   bool fine = insert_this_or_that_way(storm, stream);
-  rv_insert_stream_free(stream);
+  rv_loop_call(storm->bench->loop, shut_stream, stream);
   for (size_t i = 0; i < STORM_ITEMS; i++) {
     fine = fine && storm->items[i].item.done;
     rv_stream_item_fini(&storm->items[i].item.item);

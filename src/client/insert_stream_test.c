@@ -30,7 +30,6 @@ static void sent_again_after(rv_code code, rv_code second_code)
   test_bench bench;
   set_up(&bench, "s1");
   bench.server.end_after = 5;
-  bench.server.ends_once = true;
   bench.server.end_code = code;
   bench.server.second_code = second_code;
   bench.server.confirm_until = 2;

@@ -32,7 +32,6 @@ typedef struct fake_server {
   /* set by the test before the call they hold for */
   const char *state_header; /* NULL: a plain Reverb server */
   size_t end_after;         /* items, then the call ends; 0: never */
-  bool ends_once;           /* from then on it confirms all */
   rv_code end_code;
   rv_code second_code; /* the second call is ended with it as it begins; RV_OK: it is not */
   rv_code later_code;  /* every call but the first is, */
@@ -189,10 +188,6 @@ static inline void on_message(rv_call *net_call, void *user, rv_buf *buf, const 
   if (request.num_items > 0 || request.pack.data != NULL) keep(call, &request);
   bool end = server->end_after > 0 && !is_free(call) && call->num_items >= server->end_after;
   rv_code code = server->end_code;
-  if (end && server->ends_once) {
-    server->end_after = 0;
-    server->confirm_until = SIZE_MAX;
-  }
   rv_cond_broadcast(&server->changed);
   rv_mutex_unlock(&server->mutex);
   rv_insert_request_fini(&request);

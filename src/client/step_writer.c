@@ -10,7 +10,7 @@
 #include "client/writer.h"
 #include "tensor/codec.h"
 
-enum { DEFAULT_CHUNK_LENGTH = 10, DEFAULT_IN_FLIGHT = 25, MAX_IN_FLIGHT = 1000000, GIVE_UP_SLICE_MS = 100 };
+enum { DEFAULT_CHUNK_LENGTH = 10, DEFAULT_IN_FLIGHT = 25, MAX_IN_FLIGHT = 1000000, GIVE_UP_SLICE_MS = 100, OTHERS_MS = 1000 };
 
 struct rv_step_writer {
   rv_writer *writer;
@@ -309,8 +309,10 @@ static void describe_slice(void *context, char *out, size_t capacity)
   snprintf(out, capacity, "%s", what == NULL ? said->message : what + 2);
 }
 
+typedef rv_code settling(rv_writer *writer, const rv_wait *wait, rv_error *err);
+
 /* Waits in slices, and asks after each whether anybody is there. */
-static rv_code settle_if_reachable(rv_writer *writer, const rv_wait *wait, rv_error *err)
+static rv_code settle_if_reachable(rv_writer *writer, settling *settle_once, const rv_wait *wait, rv_error *err)
 {
   rv_client *client = writer->client;
   rv_error said;
@@ -319,7 +321,7 @@ static rv_code settle_if_reachable(rv_writer *writer, const rv_wait *wait, rv_er
   rv_wait slice = patience.wait;
   slice.timeout_ms = GIVE_UP_SLICE_MS;
   for (;;) {
-    rv_code code = rv_writer_settle(writer, &slice, &said);
+    rv_code code = settle_once(writer, &slice, &said);
     if (code == RV_OK) return RV_OK;
     if (code != RV_DEADLINE_EXCEEDED) return rv_error_copy(err, &said);
     code = rv_patience_check(&patience, err);
@@ -328,24 +330,40 @@ static rv_code settle_if_reachable(rv_writer *writer, const rv_wait *wait, rv_er
   }
 }
 
-static rv_code settle(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
+static rv_code settle(rv_step_writer *steps, settling *settle_once, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
 {
   steps->pending = false;
-  return retry_on_unavailable ? rv_writer_settle(steps->writer, wait, err) : settle_if_reachable(steps->writer, wait, err);
+  return retry_on_unavailable ? settle_once(steps->writer, wait, err)
+                              : settle_if_reachable(steps->writer, settle_once, wait, err);
+}
+
+/* Beside one that was refused they may never be confirmed: where the caller gave no time, they have a second. */
+static rv_code settle_others(rv_step_writer *steps, bool retry_on_unavailable, rv_wait rest, rv_error *err)
+{
+  bool forever = rest.timeout_ms < 0;
+  if (forever) rest.timeout_ms = OTHERS_MS;
+  rv_code code = settle(steps, rv_writer_settle, retry_on_unavailable, &rest, err);
+  return forever && code == RV_DEADLINE_EXCEEDED ? RV_OK : code;
 }
 
 rv_code rv_step_writer_settle(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
 {
   rv_code code = check_open(steps, "settle", err);
-  return code == RV_OK ? settle(steps, retry_on_unavailable, wait, err) : code;
+  return code == RV_OK ? settle(steps, rv_writer_settle, retry_on_unavailable, wait, err) : code;
 }
 
 rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, const rv_wait *wait, rv_error *err)
 {
   if (steps->closed) return rv_fail(err, RV_INVALID_ARGUMENT, "Close has already been called on this writer");
   steps->closed = true;
-  rv_code code = settle(steps, retry_on_unavailable, wait, err);
-  return code == RV_OK ? rv_writer_take_failure(steps->writer, err) : code;
+  rv_writer *writer = steps->writer;
+  rv_patience patience;
+  rv_patience_begin(&patience, &writer->client->env, wait, NULL, NULL);
+  rv_code code = settle(steps, rv_writer_settle_or_fail, retry_on_unavailable, wait, err);
+  if (code == RV_OK && atomic_load_explicit(&writer->num_flights, memory_order_acquire) > 0)
+    code = settle_others(steps, retry_on_unavailable, rv_patience_rest(&patience), err);
+  if (code == RV_OK) code = rv_writer_take_failure(writer, err);
+  return code == RV_OK ? rv_writer_failure(writer, false, err) : code; /* what a closed table dropped */
 }
 
 size_t rv_step_writer_abandon(rv_step_writer *steps)

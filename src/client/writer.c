@@ -285,6 +285,12 @@ rv_code rv_writer_settle(rv_writer *writer, const rv_wait *wait, rv_error *err)
   return code == RV_OK ? send_and_wait(writer, 0, UNTIL_LANDED, wait, err) : code;
 }
 
+rv_code rv_writer_settle_or_fail(rv_writer *writer, const rv_wait *wait, rv_error *err)
+{
+  rv_code code = rv_writer_check(writer, err);
+  return code == RV_OK ? send_and_wait(writer, 0, UNTIL_FAILURE, wait, err) : code;
+}
+
 rv_code rv_writer_wait_for_sent(rv_writer *writer, size_t max_sent, const rv_wait *wait, rv_error *err)
 {
   rv_code code = wait_for_flights(writer, writer->num_waiting + max_sent, UNTIL_FAILURE, wait, err);

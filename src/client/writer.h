@@ -122,6 +122,8 @@ rv_code rv_writer_check(const rv_writer *writer, rv_error *err);
 
 /* As rv_writer_close, but says nothing: returns how many items were given up, for a caller who tells of them. */
 size_t rv_writer_abandon(rv_writer *writer);
+/* As rv_writer_settle, but what failed and no call has returned ends the wait. */
+rv_code rv_writer_settle_or_fail(rv_writer *writer, const rv_wait *wait, rv_error *err);
 void rv_writer_unref(rv_writer *writer);
 
 /* ---- chunks (writer_append.c) ---- */

@@ -3,6 +3,7 @@
 Every kind of writer has one item refused, of which no call has told, and two more that wait for room in a queue.
 """
 
+import dataclasses
 import gc
 import logging
 import signal
@@ -21,6 +22,7 @@ KINDS = ["trajectory_writer", "structured_writer", "writer", "transitions"]
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 BLOCK_CLOSES = {"writer", "transitions"}
 CLOSE_WAITS = {"writer"}
+TABLE = "t"
 REFUSED = 'an item for table "t" was not inserted'
 
 
@@ -30,13 +32,13 @@ def make(client, kind):
         (value,) = structured.Condition.data([0])
         return client.structured_writer(
             [
-                structured.create_config(last, "t", [value == priority], structured.constant_priority_fn(priority))
+                structured.create_config(last, TABLE, [value == priority], structured.constant_priority_fn(priority))
                 for priority in (1, -1)
             ]
         )
     if kind == "trajectory_writer":
         return client.trajectory_writer(1, validate_items=False)
-    return client.writer(1) if kind == "writer" else client.transitions("t", 1)
+    return client.writer(1) if kind == "writer" else client.transitions(TABLE, 1)
 
 
 def put(writer, priority):
@@ -46,15 +48,15 @@ def put(writer, priority):
         return
     writer.append([np.int32(priority)])
     if isinstance(writer, reverie.Writer):
-        writer.create_item("t", 1, priority)
+        writer.create_item(TABLE, 1, priority)
     elif isinstance(writer, reverie.TrajectoryWriter):
-        writer.create_item("t", priority, [writer.history[0][-1:]])
+        writer.create_item(TABLE, priority, [writer.history[0][-1:]])
 
 
 def queue(**options):
     """A queue of one, all the same: a `Prioritized` sampler refuses priorities below 0."""
     return reverie.Table(
-        "t", remover=reverie.selectors.Fifo(), max_size=1, rate_limiter=reverie.rate_limiters.Queue(1), **options
+        TABLE, remover=reverie.selectors.Fifo(), max_size=1, rate_limiter=reverie.rate_limiters.Queue(1), **options
     )
 
 
@@ -76,7 +78,7 @@ class Scene:
 
     def take(self, items):
         """In a thread of its own."""
-        return Call(self.client.sample_batch, "t", items, timeout=60)
+        return Call(self.client.sample_batch, TABLE, items, timeout=60)
 
     def end(self):
         self.writer = None
@@ -189,6 +191,48 @@ def test_a_close_whose_time_runs_out_says_so_and_does_not_hide_it(waiting, told)
     with pytest.raises(reverie.DeadlineExceededError, match="items"):
         waiting.writer.close(timeout=1)
     waiting.end()
+    assert len(told()) == 1
+
+
+@pytest.mark.parametrize("kind", CLOSE_WAITS)
+def test_a_close_without_a_timeout_does_not_wait_for_ever_beside_it(waiting, told):
+    closing = Call(waiting.writer.close)
+    assert REFUSED in str(closing.join())
+    waiting.end()
+    assert told() == []
+
+
+def test_a_close_raises_what_a_stopped_server_of_its_process_dropped():
+    server = reverie.Server([queue(sampler=reverie.selectors.Fifo())], in_process=True)
+    writer = make(reverie.Client(server), "writer")
+    for _ in range(3):
+        put(writer, 1)
+    server.stop()
+    with pytest.raises(reverie.errors.CancelledError):
+        writer.close(timeout=60)
+
+
+@EVERY_KIND
+def test_an_exception_that_takes_no_notes_comes_through(refused, told):
+    @dataclasses.dataclass(frozen=True)
+    class FrozenError(Exception):
+        text: str
+
+    with pytest.raises(FrozenError), refused.writer:
+        raise FrozenError("mine")
+    refused.end()
+    assert len(told()) == 1
+
+
+@EVERY_KIND
+def test_a_tables_name_may_be_long_and_of_any_characters(kind, tmp_path, told, monkeypatch):
+    monkeypatch.setitem(globals(), "TABLE", "x" + "é" * 80)
+    scene = Scene(f"unix:{tmp_path}/server", kind)
+    scene.writer._settle(60)
+    with pytest.raises(KeyError) as caught, scene.writer:
+        raise KeyError("mine")
+    assert len(notes(caught.value)) == 1
+    scene.end()
     assert len(told()) == 1
 
 

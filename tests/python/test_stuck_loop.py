@@ -29,10 +29,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def leave_something(writer):
-    writer.append([np.float32(1)])
-    writer.create_item("full", 1.0, [writer.history[0][-1:]])
+    for _ in range(3):
+        writer.append([np.float32(1)])
+        writer.create_item("full", 1.0, [writer.history[0][-1:]])
     with contextlib.suppress(DeadlineExceededError):
-        writer.flush(timeout_ms=1)
+        writer.flush(1, timeout_ms=1)  # who lets one be in flight leaves the sending to the thread
 
 
 @contextlib.contextmanager
