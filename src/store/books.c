@@ -33,7 +33,7 @@ void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t m
   books->free_hold = RV_NO_SLOT;
   rv_list_init(&books->sparse);
   rv_list_init(&books->cold);
-  rv_list_init(&books->placed);
+  for (size_t i = 0; i < RV_SIZE_CLASSES; i++) rv_list_init(&books->placed[i]);
 }
 
 static void free_loose(rv_loose *loose)
@@ -99,6 +99,8 @@ rv_hold *rv_garbage_free_but_holds(rv_garbage *garbage)
       free(hold);
     }
   }
+  rv_chunk_unref(garbage->chunk);
+  garbage->chunk = NULL;
   while (garbage->looses != NULL) {
     rv_loose *loose = garbage->looses;
     garbage->looses = loose->next_garbage;

@@ -17,7 +17,8 @@
 enum {
   RV_MAX_TEMPLATES = 256,
   RV_ROW_TEMPLATES = 16, /* kept for rows, which cannot be loose */
-  RV_RECENT_HOLDS = 8
+  RV_RECENT_HOLDS = 8,
+  RV_SIZE_CLASSES = 256 /* four from one power of two to the next */
 };
 
 /* ---- holds ---- */
@@ -34,7 +35,7 @@ typedef struct rv_hold {
   rv_link loose;        /* of rv_loose_link */
   rv_link sparse;       /* in rv_books.sparse, or by itself */
   rv_link cold;         /* in rv_books.cold, or by itself */
-  rv_link placed;       /* in rv_books.placed, or by itself */
+  rv_link placed;       /* in one of rv_books.placed, or by itself */
   int64_t live_rows;    /* sum over items of the rows they reach; rows that several reach count for each */
   int64_t sparse_below; /* compaction pays when fewer are live; 0: never */
   size_t memory;        /* as counted in rv_books.chunk_memory */
@@ -60,6 +61,7 @@ typedef struct rv_loose {
 typedef struct rv_garbage {
   rv_hold *holds;
   rv_loose *looses;
+  rv_chunk *chunk; /* one that no table holds any more; NULL: none */
 } rv_garbage;
 
 void rv_garbage_free(rv_garbage *garbage);
@@ -107,7 +109,10 @@ typedef struct rv_books {
   rv_link sparse;
   rv_link cold; /* holds in the order in which they were taken, where `keeps_cold` (cold.h) */
   bool keeps_cold;
-  rv_link placed; /* open holds whose segments their writers fill (placed.h), and may go on filling when they are closed */
+  /* Open holds whose segments their writers fill (placed.h), and may go on filling when they are closed, by size (open.c). Where a list's bit is
+   * not set it is empty. */
+  rv_link placed[RV_SIZE_CLASSES];
+  uint64_t placed_some[RV_SIZE_CLASSES / 64];
   size_t num_sparse;
   size_t sparse_memory; /* of their chunks */
   uint32_t

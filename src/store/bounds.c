@@ -56,8 +56,8 @@ static rv_code begin(rv_turn *turn, const rv_table_bounds *bounds, uint64_t *num
   note(table);
   if (bounds->max_bytes == table->config.max_bytes) return RV_OK;
   rv_table_set_max_bytes(table, bounds->max_bytes);
-  rv_table_leave_large(turn);
   if (table->log != NULL) rv_changes_put(table, RV_CHANGE_MAX_BYTES, (uint64_t)table->config.max_bytes, 0, 0);
+  rv_spares_leave_large(turn);
   return RV_OK;
 }
 
@@ -106,6 +106,7 @@ rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_err
   bool in_bytes = bounds.max_bytes != RV_UNCHANGED; /* else what was restored or written down may take more than its bound */
   fill_in(table, &bounds);
   rv_code code = RV_OK;
+  bool leaves = false; /* segments that have become large, before items go for them */
   for (int step = 0; code == RV_OK && step < STEPS_A_CALL; step++) {
     if (step > 0) rv_turn_pause(&turn);
     code = rv_table_is_closed(table, err);
@@ -116,10 +117,11 @@ rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_err
       if (code != RV_OK) rv_error_prefix(err, "table \"%s\"", table->name);
     } else if (change->number != table->bounds_changes) {
       code = rv_fail(err, RV_ABORTED, "table \"%s\": somebody else has changed its bounds meanwhile; theirs hold", table->name);
-    } else {
+    } else if (!leaves) {
       code = go_on(&turn, bounds.max_size, err);
     }
-    if (code == RV_OK && table->config.max_size == bounds.max_size && !(in_bytes && takes_too_much(table))) {
+    leaves = code == RV_OK && in_bytes && rv_table_leave_large(&turn);
+    if (code == RV_OK && !leaves && table->config.max_size == bounds.max_size && !(in_bytes && takes_too_much(table))) {
       change->done = true;
       break;
     }

@@ -177,7 +177,7 @@ void rv_forms_add(rv_turn *turn, rv_form *form)
 
 void rv_forms_free(rv_table *table)
 {
-  rv_garbage garbage = {NULL, NULL};
+  rv_garbage garbage = {.holds = NULL};
   for (size_t i = 0; i < RV_MAX_FORMS; i++)
     if (table->forms[i] != NULL) rv_form_unref(table, table->forms[i], &garbage);
   rv_garbage_free(&garbage);
@@ -272,13 +272,22 @@ static rv_chunk *take_spare(rv_table *table, size_t i)
   return spare;
 }
 
-void rv_spares_leave_large(rv_table *table)
+static rv_chunk *take_large_spare(rv_table *table)
 {
-  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL;)
-    if (rv_table_is_large(table, table->spares[i]))
-      rv_chunk_unref(take_spare(table, i));
-    else
-      i++;
+  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++)
+    if (rv_table_is_large(table, table->spares[i])) return take_spare(table, i);
+  return NULL;
+}
+
+/* As many as there can be: others die meanwhile. */
+void rv_spares_leave_large(rv_turn *turn)
+{
+  for (int left = 0; left < RV_MAX_SPARES; left++) {
+    rv_chunk *spare = take_large_spare(turn->table);
+    if (spare == NULL) return;
+    turn->garbage.chunk = spare;
+    rv_turn_pause(turn);
+  }
 }
 
 void rv_spares_free(rv_table *table)

@@ -173,6 +173,112 @@ static void writers_that_come_share_with_those_that_are_there(void **state)
   rv_store_unref(store);
 }
 
+/* ---- very many ---- */
+
+enum { MANY = 500, MANY_ROW = 64, MANY_ROWS = 8 };
+
+typedef struct many {
+  rv_table *table;
+  rv_form *form;
+  rv_chunk *segments[MANY];
+} many;
+
+static void begin_many(many *m, rv_table *table)
+{
+  rv_error err;
+  const int64_t shape = MANY_ROW;
+  rv_spec spec = {.name = "", .dtype = RV_UINT8, .rank = 1, .shape = &shape};
+  rv_placed_column column = {.tensor = 0, .first = 0, .length = 1, .squeeze = true};
+  *m = (many){.table = table};
+  must(rv_placed_form_new(table, &spec, 1, &column, 1, &m->form, &err), &err);
+  rv_placed_begin(table, MANY);
+  for (int i = 0; i < MANY; i++) must(rv_placed_segment_new(table, m->form, MANY_ROWS, &m->segments[i], &err), &err);
+}
+
+static void step_many(many *m, int64_t row)
+{
+  rv_place places[MANY];
+  for (int i = 0; i < MANY; i++) {
+    places[i] = (rv_place){.segment = m->segments[i], .base = row};
+    memset((uint8_t *)(uintptr_t)m->segments[i]->lanes[0].base + row * MANY_ROW, 1, MANY_ROW);
+    rv_segment_publish(m->segments[i], 0, row + 1);
+  }
+  rv_rows rows = {.n = MANY, .placed = places};
+  assert_int_equal(rv_table_insert_placed(m->table, m->form, &rows), RV_SUBMIT_DONE);
+  assert_int_equal(rows.waiter.code, RV_OK);
+}
+
+static int open_of_many(const many *m)
+{
+  int open = 0;
+  for (int i = 0; i < MANY; i++) {
+    const rv_hold *hold = rv_books_find_hold(&m->table->books, m->segments[i]);
+    if (hold != NULL && hold->open) open++;
+  }
+  return open;
+}
+
+static void end_many(many *m)
+{
+  for (int i = 0; i < MANY; i++) rv_placed_segment_close(m->table, m->segments[i]);
+  rv_placed_end(m->table, MANY);
+  rv_placed_form_free(m->table, m->form);
+}
+
+/* A segment that is large already when its writer goes on with it is as small as he can have it: those that come do not look at it again and
+ * again. */
+static void segments_that_have_become_large_are_left_once_until_the_share_is_half_of_that(void **state)
+{
+  (void)state;
+  enum { BOUND = 16 * MANY * MANY_ROW * MANY_ROWS }; /* for so many segments of that size */
+  rv_store *store = store_of_one(BOUND);
+  rv_table *table = rv_store_table(store, 0);
+  many m;
+  begin_many(&m, table);
+  assert_int_equal(rv_placed_share(table), MANY_ROW * MANY_ROWS);
+  step_many(&m, 0);
+  assert_int_equal(open_of_many(&m), MANY);
+  rv_placed_begin(table, MANY / 4); /* none is twice as large as its part */
+  assert_int_equal(open_of_many(&m), MANY);
+  rv_placed_begin(table, MANY);
+  assert_true(rv_table_is_large(table, m.segments[0]));
+  assert_int_equal(open_of_many(&m), 0);
+  step_many(&m, 1);
+  assert_int_equal(open_of_many(&m), MANY);
+  for (int i = 0; i < MANY / 4; i++) rv_placed_begin(table, 1);
+  assert_int_equal(open_of_many(&m), MANY);
+  rv_placed_begin(table, 4 * MANY);
+  assert_int_equal(open_of_many(&m), 0);
+  step_many(&m, 2);
+  assert_int_equal(open_of_many(&m), MANY);
+  rv_placed_end(table, 4 * MANY + MANY / 4 + MANY + MANY / 4);
+  end_many(&m);
+  rv_store_unref(store);
+}
+
+static void a_lower_bound_leaves_all_that_have_become_large(void **state)
+{
+  (void)state;
+  rv_store *store = store_of_one(0);
+  rv_table *table = rv_store_table(store, 0);
+  many m;
+  begin_many(&m, table);
+  step_many(&m, 0);
+  assert_int_equal(open_of_many(&m), MANY);
+  lower(table, 1024 * KIB);
+  assert_int_equal(open_of_many(&m), 0);
+  rv_error err;
+  step_many(&m, 1);
+  must(rv_table_reset(table, &err), &err);
+  assert_int_equal(open_of_many(&m), 0);
+  rv_placed_begin(table, 8 * MANY); /* what was open before the reset is in no list any more */
+  step_many(&m, 2);
+  assert_int_equal(open_of_many(&m), MANY);
+  rv_placed_end(table, 8 * MANY);
+  end_many(&m);
+  rv_store_unref(store);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -180,6 +286,8 @@ int main(void)
       cmocka_unit_test(several_kinds_of_rows_share_the_bound),
       cmocka_unit_test(what_idle_writers_have_begun_is_not_in_the_way_of_items),
       cmocka_unit_test(writers_that_come_share_with_those_that_are_there),
+      cmocka_unit_test(segments_that_have_become_large_are_left_once_until_the_share_is_half_of_that),
+      cmocka_unit_test(a_lower_bound_leaves_all_that_have_become_large),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv
   (*out)->own = true;
   rv_books_forget_sparse(books, *out);
   rv_books_open(books, *out);
-  rv_list_push_back(&books->placed, &(*out)->placed);
+  rv_table_note_placed(table, *out);
   return RV_OK;
 }
 

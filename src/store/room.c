@@ -125,7 +125,7 @@ void rv_table_replay_max_bytes(rv_table *table, int64_t max_bytes)
   rv_turn turn;
   rv_turn_begin(&turn, table);
   rv_table_set_max_bytes(table, max_bytes);
-  rv_table_leave_large(&turn);
+  rv_table_leave_all_large(&turn);
   rv_turn_end(&turn);
 }
 

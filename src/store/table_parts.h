@@ -227,7 +227,8 @@ static inline void rv_turn_end(rv_turn *turn)
   rv_table *table = turn->table;
   /* mostly there is nobody to call, nothing to free, and nothing to compact */
   if (table->num_events == 0 && table->log == NULL && !table->bounded && table->books.num_sparse <= 1 &&
-      turn->garbage.holds == NULL && turn->garbage.looses == NULL && rv_list_empty(&table->completed))
+      turn->garbage.holds == NULL && turn->garbage.looses == NULL && turn->garbage.chunk == NULL &&
+      rv_list_empty(&table->completed))
     rv_mutex_unlock(&table->mutex);
   else
     rv_turn_end_with_rest(turn);
@@ -309,11 +310,16 @@ static inline size_t rv_table_share(const rv_table *table)
   return atomic_load_explicit(&table->share, memory_order_relaxed);
 }
 void rv_table_divide_share(rv_table *table); /* after a bound has changed */
+/* The lock may be let go and taken again meanwhile. */
 void rv_table_add_streams(rv_turn *turn, size_t streams);
 /* Is the segment of a time when they might be larger? */
 bool rv_table_is_large(const rv_table *table, const rv_chunk *segment);
-/* After the share has become less: such segments are closed, and not used again when they are empty. */
-void rv_table_leave_large(rv_turn *turn);
+/* After the share has become less: such segments are closed. A few at once; true: there are more. */
+bool rv_table_leave_large(rv_turn *turn);
+/* All of them, and empty ones are not used again. The lock may be let go and taken again meanwhile. */
+void rv_table_leave_all_large(rv_turn *turn);
+/* Another open hold whose segment its writer fills. */
+void rv_table_note_placed(rv_table *table, rv_hold *hold);
 /* How much the table's items may take with their chunks, if open segments of `opens` bytes more come: more than max_bytes only where they alone take a
  * large part of it, for then items would go in vain. */
 size_t rv_table_may_hold(const rv_table *table, size_t opens);
@@ -408,7 +414,8 @@ void rv_forms_free(rv_table *table);
 /* Keeps segments that died for the next rows, as far as that is worth their memory. */
 void rv_spares_keep(rv_table *table, rv_garbage *garbage);
 size_t rv_spares_memory(const rv_table *table);
-void rv_spares_leave_large(rv_table *table);
+/* Where there are some, the lock is let go and taken again for each. */
+void rv_spares_leave_large(rv_turn *turn);
 void rv_spares_free(rv_table *table);
 
 /* Moves live rows out of sparse chunks while there are some, a few dozen items in each stay; without the lock. */
