@@ -1,10 +1,42 @@
 /* add and add_batch: rows, for those who need no trajectories. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/add_remote.h"
 #include "client/await.h"
 
 enum { STACK_COLUMNS = 16, STACK_SIZES = 64 };
+
+/* ---- in process: piece by piece (store/waiter.h) ---- */
+
+static void describe_left(void *context, char *out, size_t capacity)
+{
+  const rv_rows *rows = context;
+  snprintf(out, capacity, "%zu of %zu rows are in", rows->done, rows->n);
+}
+
+/* A piece is in, though the caller may just have given up. */
+static rv_code may_go_on(rv_rows *rows, rv_patience *patience, rv_error *err)
+{
+  if (patience->interrupted)
+    return rv_fail(err, RV_CANCELLED, "interrupted by the caller: %zu of %zu rows are in", rows->done, rows->n);
+  patience->describe = describe_left;
+  patience->context = rows;
+  rv_code code = rv_patience_check(patience, err);
+  patience->describe = NULL;
+  return code;
+}
+
+static rv_code await_rows(rv_client *client, rv_table *table, rv_rows *rows, rv_gate *gate, const rv_wait *wait, rv_error *err)
+{
+  rv_patience patience;
+  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  for (;;) {
+    rv_code code = rv_await(&rows->waiter, gate, &patience, err);
+    if (code == RV_OK && rv_rows_are_left(rows)) code = may_go_on(rows, &patience, err);
+    if (code != RV_OK || !rv_rows_are_left(rows) || rv_table_insert_rows_left(table, rows) == RV_SUBMIT_DONE) return code;
+  }
+}
 
 static rv_code add_local(rv_client *client, const rv_add *add, size_t *added, const rv_wait *wait, rv_error *err)
 {
@@ -22,11 +54,7 @@ static rv_code add_local(rv_client *client, const rv_add *add, size_t *added, co
   rows.keys = add->keys;
   rows.naming = add->naming;
   rows.done = 0;
-  if (rv_table_insert_rows(table, &rows) == RV_SUBMIT_PENDING) {
-    rv_patience patience;
-    rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
-    code = rv_await(&rows.waiter, &gate, &patience, err);
-  }
+  if (rv_table_insert_rows(table, &rows) == RV_SUBMIT_PENDING) code = await_rows(client, table, &rows, &gate, wait, err);
   *added = rows.done;
   if (code != RV_OK) return code;
   return rows.waiter.code == RV_OK ? RV_OK : rv_error_copy(err, &rows.waiter.error);

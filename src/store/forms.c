@@ -69,7 +69,6 @@ static void describe(rv_form *form, const rv_rows *rows)
     form->specs[i] = (rv_spec){.name = "", .dtype = column->dtype, .rank = (int32_t)column->rank - 1, .shape = sizes};
     if (column->rank > 1) memcpy(sizes, column->shape + 1, (column->rank - 1) * sizeof *sizes);
     sizes += column->rank - 1;
-    if (column->dtype == RV_STRING) form->has_strings = true;
   }
 }
 
@@ -97,6 +96,7 @@ rv_code rv_form_new(rv_table *table, const rv_rows *rows, rv_form **out, rv_erro
   for (uint32_t i = 0; i < form->num_columns; i++) {
     form->column_bytes[i] = form->template->columns[i].spec->row_bytes;
     form->row_bytes += form->column_bytes[i];
+    if (form->specs[i].dtype == RV_STRING && form->column_bytes[i] > 0) form->has_strings = true;
   }
   if (rv_table_is_bounded(table)) {
     code = rv_table_check_bytes(table, form->row_bytes + form->num_columns * LINE + SEGMENT_BOOKS, "a row", err);
@@ -125,9 +125,10 @@ void rv_form_unref(rv_table *table, rv_form *form, rv_garbage *garbage)
   free(form);
 }
 
-static size_t string_bytes(const rv_form *form, const rv_rows *rows, size_t row)
+size_t rv_form_bytes_of_row(const rv_form *form, const rv_rows *rows, size_t row)
 {
-  size_t bytes = 0;
+  size_t bytes = form->row_bytes;
+  if (!form->has_strings) return bytes;
   for (uint32_t c = 0; c < form->num_columns; c++) {
     if (form->specs[c].dtype != RV_STRING) continue;
     size_t n = form->column_bytes[c] / sizeof(rv_bytes);
@@ -142,7 +143,7 @@ size_t rv_form_rows_within(const rv_form *form, const rv_rows *rows, size_t firs
 {
   size_t n = 0;
   for (*bytes = 0; n < most_rows; n++) {
-    size_t row = form->row_bytes + string_bytes(form, rows, first + n);
+    size_t row = rv_form_bytes_of_row(form, rows, first + n);
     if (n > 0 && (*bytes > most_bytes || row > most_bytes - *bytes)) break;
     *bytes += row;
   }
@@ -205,17 +206,28 @@ size_t rv_form_comes(const rv_table *table, const rv_form *form)
   return (bytes > least ? bytes : least) + SEGMENT_BOOKS;
 }
 
-/* How many rows the form's next segment has. */
-static size_t segment_rows(const rv_table *table, rv_form *form)
+/* How many rows a segment of so many bytes has. */
+static size_t rows_of(const rv_table *table, const rv_form *form, size_t bytes)
 {
-  size_t row = form->row_bytes == 0 ? 1 : form->row_bytes, most = most_bytes(table, form);
-  size_t bytes = form->next_bytes < most ? form->next_bytes : most;
-  if (form->next_bytes < most) form->next_bytes *= 2;
+  size_t row = form->row_bytes == 0 ? 1 : form->row_bytes;
   size_t margin = (size_t)form->num_columns * LINE; /* columns begin on cache lines of their own */
   size_t fits = (bytes > margin ? bytes - margin : 0) / row;
   if (fits > MOST_ROWS) fits = MOST_ROWS;
   if (fits > (size_t)table->config.max_size + 1) fits = (size_t)table->config.max_size + 1;
   return fits == 0 ? 1 : fits;
+}
+
+size_t rv_form_most_rows(const rv_table *table, const rv_form *form)
+{
+  return rows_of(table, form, most_bytes(table, form));
+}
+
+/* How many rows the form's next segment has. */
+static size_t segment_rows(const rv_table *table, rv_form *form)
+{
+  size_t most = most_bytes(table, form), bytes = form->next_bytes < most ? form->next_bytes : most;
+  if (form->next_bytes < most) form->next_bytes *= 2;
+  return rows_of(table, form, bytes);
 }
 
 static bool fits_form(const rv_chunk *chunk, const rv_form *form)

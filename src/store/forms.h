@@ -7,7 +7,8 @@
 #include "store/table_parts.h"
 
 enum {
-  RV_ROWS_STEP_BYTES = 1 << 15, /* copied in one step */
+  RV_ROWS_STEP_BYTES = 1 << 15,        /* copied in one step */
+  RV_ROWS_STEP_STRING_BYTES = 1 << 14, /* where they have strings: these are dearer, one by one */
   RV_MOST_SEGMENT_BYTES = RV_HUGE_PAGE
 };
 
@@ -56,11 +57,12 @@ size_t rv_form_comes(const rv_table *table, const rv_form *form);
 size_t rv_form_rows_within(const rv_form *form, const rv_rows *rows, size_t first, size_t most_rows, size_t most_bytes,
                            size_t *bytes);
 /* What a row takes with its strings. */
-static inline size_t rv_form_bytes_of_row(const rv_form *form, const rv_rows *rows, size_t row)
+size_t rv_form_bytes_of_row(const rv_form *form, const rv_rows *rows, size_t row);
+/* At most so many strings, of all rows that are not in yet, are looked at under the table's lock. */
+enum { RV_STRINGS_LOOKED_AT = 256 };
+static inline bool rv_form_has_many_strings(const rv_form *form, const rv_rows *rows)
 {
-  size_t bytes = form->row_bytes;
-  if (form->has_strings) rv_form_rows_within(form, rows, row, 1, 0, &bytes);
-  return bytes;
+  return form->has_strings && form->row_bytes / sizeof(rv_bytes) > RV_STRINGS_LOOKED_AT / (rows->n - rows->done);
 }
 /* A segment of more bytes with its strings takes no more rows. */
 static inline size_t rv_form_most_with_strings(const rv_table *table)
@@ -81,6 +83,8 @@ static inline void rv_form_leave_full(rv_table *table, rv_form *form, rv_garbage
 rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err);
 /* Counts `items` more that use the form's template; form->number is its number. */
 rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_error *err);
+/* How many rows the largest of the form's segments has. */
+size_t rv_form_most_rows(const rv_table *table, const rv_form *form);
 /* A segment that was used before; NULL: make one of *capacity rows. */
 rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity);
 /* The same, where the caller knows how many rows it wants. */

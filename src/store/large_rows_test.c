@@ -165,6 +165,106 @@ static void large_rows_that_had_to_wait_are_inserted_unchanged(void **state)
   rv_store_unref(store);
 }
 
+/* ---- more rows than are copied at one time ---- */
+
+enum { PIECES_BOUND = 32 << 20, MANY = 1000 };
+
+static void go_on(rv_waiter *waiter)
+{
+  rv_rows *rows = RV_CONTAINER(waiter, rv_rows, waiter);
+  if (rv_rows_are_left(rows)) rv_table_insert_rows_left(waiter->table, rows);
+}
+
+static void more_rows_than_one_piece_go_in_in_order(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("t", 10000);
+  config.max_bytes = PIECES_BOUND;
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  uint64_t keys[MANY];
+  static wide_rows w;
+  for (int round = 0; round < 4; round++) {
+    assert_int_equal(add_wide(table, &w, round * MANY, MANY, keys), RV_SUBMIT_DONE);
+    must(w.rows.waiter.code, &w.rows.waiter.error);
+    assert_int_equal(w.rows.done, MANY);
+    assert_true(w.rows.begun > 0); /* else it was one piece */
+    free_wide(&w);
+    for (int64_t i = 0; i < MANY; i++) {
+      rv_draw draw;
+      rv_error err;
+      must(rv_table_get(table, keys[i], &draw, &err), &err);
+      assert_wide(&draw, round * MANY + i);
+      rv_draw_release(&draw);
+    }
+  }
+  rv_table_info info = info_of(table);
+  assert_int_equal(info.inserts, 4 * MANY);
+  rv_table_info_fini(&info);
+  rv_store_unref(store);
+}
+
+/* Whoever lets them in copies nothing: what is pending was copied by who brought it. */
+static void what_waits_is_copied_and_what_does_not_wait_yet_follows(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("t", 10000);
+  config.max_bytes = PIECES_BOUND;
+  config.rate_limiter = rv_rate_limiter_queue(10);
+  config.max_times_sampled = 1;
+  config.sampler.kind = RV_SELECTOR_FIFO;
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  static wide_rows many, other;
+  assert_int_equal(add_wide(table, &many, 0, MANY, NULL), RV_SUBMIT_PENDING);
+  many.rows.waiter.complete = go_on;
+  assert_int_equal(add_wide(table, &other, MANY, 1, NULL), RV_SUBMIT_PENDING);
+  int64_t next = 0;
+  bool others = false;
+  for (int i = 0; i < MANY + 1; i++) {
+    size_t copied = 0;
+    for (size_t p = 0; many.rows.done < MANY && p < many.rows.num_prepared; p++) copied += many.rows.prepared[p].rows;
+    if (many.rows.done < MANY && many.rows.prepared != NULL) assert_int_equal(many.rows.begun + copied, many.rows.end);
+    rv_draw draw;
+    rv_sampling sampling = {.want = 1, .draws = &draw};
+    assert_int_equal(rv_table_sample(table, &sampling), RV_SUBMIT_DONE);
+    must(sampling.waiter.code, &sampling.waiter.error);
+    if (value_of(&draw) == MANY) {
+      assert_false(others);
+      others = true;
+    } else {
+      assert_wide(&draw, next++);
+    }
+    rv_draw_release(&draw);
+  }
+  assert_true(others);
+  assert_int_equal(next, MANY);
+  assert_int_equal(many.rows.waiter.code, RV_OK);
+  free_wide(&many);
+  free_wide(&other);
+  rv_store_unref(store);
+}
+
+static void a_piece_that_is_taken_back_leaves_those_before_it(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("t", 10000);
+  config.max_bytes = PIECES_BOUND;
+  config.rate_limiter = rv_rate_limiter_queue(600);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  static wide_rows many;
+  assert_int_equal(add_wide(table, &many, 0, MANY, NULL), RV_SUBMIT_PENDING);
+  assert_int_equal(many.rows.done, 600);
+  assert_true(rv_waiter_cancel(&many.rows.waiter));
+  rv_table_info info = info_of(table);
+  assert_int_equal(info.current_size, 600);
+  assert_int_equal(info.num_waiting, 0);
+  rv_table_info_fini(&info);
+  free_wide(&many);
+  rv_store_unref(store);
+}
+
 /* Such rows are written past the caches (rv_copy_past_caches), one by one and in batches. */
 static void rows_of_a_table_that_no_cache_holds_are_what_was_added(void **state)
 {
@@ -201,6 +301,9 @@ int main(void)
       cmocka_unit_test(batches_of_all_sizes_leave_the_newest_rows_in_the_table),
       cmocka_unit_test(threads_that_add_and_sample_large_rows_never_see_a_torn_one),
       cmocka_unit_test(large_rows_that_had_to_wait_are_inserted_unchanged),
+      cmocka_unit_test(more_rows_than_one_piece_go_in_in_order),
+      cmocka_unit_test(what_waits_is_copied_and_what_does_not_wait_yet_follows),
+      cmocka_unit_test(a_piece_that_is_taken_back_leaves_those_before_it),
       cmocka_unit_test(rows_of_a_table_that_no_cache_holds_are_what_was_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,7 +191,8 @@ rv_submitted rv_table_insert_placed(rv_table *table, rv_form *form, rv_rows *row
   waiter->table = table;
   waiter->kind = RV_OPERATION_ROWS;
   waiter->state = RV_WAITER_DONE;
-  rows->done = 0;
+  rows->done = rows->begun = 0;
+  rows->end = rows->n;
   rows->form = form;
   rows->prepared = NULL;
   waiter->code = RV_OK;

@@ -12,18 +12,24 @@ enum {
   LARGE_BATCH = 1 << 16,    /* of all rows */
   TOGETHER_BYTES = 1 << 19, /* worth waking somebody for */
   PIECE_BYTES = 1 << 16,
+  /* Where a table is so small that pieces would be smaller than this, more rows than one piece go in step by step: they stay in the caches, and for
+   * each piece items would go before its segments are full. */
+  LEAST_PIECE = 1 << 21,
   MOST_PARTS = 40,       /* segments */
-  PREPARED_MAX = 1 << 26 /* bytes that are copied so; the rest follows row by row */
+  PREPARED_MAX = 1 << 26 /* bytes of one piece */
 };
 
-bool rv_rows_are_large(const rv_form *form, const rv_rows *rows)
+bool rv_rows_are_large(const rv_table *table, const rv_form *form, const rv_rows *rows)
 {
-  if (form->has_strings) {
-    size_t bytes, most = rows->n > 1 ? LARGE_BATCH : LARGE_ROW;
-    return rv_form_rows_within(form, rows, 0, rows->n, most, &bytes) < rows->n || bytes > most;
-  }
+  size_t n = rows->n - rows->done;
   if (form->row_bytes >= LARGE_ROW) return true;
-  return rows->n > 1 && form->row_bytes > LARGE_BATCH / rows->n;
+  if (form->has_strings) {
+    size_t bytes, most = n > 1 ? LARGE_BATCH : LARGE_ROW;
+    return rv_form_rows_within(form, rows, rows->done, n, most, &bytes) < n || bytes > most;
+  }
+  if (n == 1 || form->row_bytes <= LARGE_BATCH / n) return false;
+  size_t most = rv_table_most_at_once(table);
+  return most >= LEAST_PIECE || form->row_bytes <= most / n;
 }
 
 /* ---- copying ---- */
@@ -135,19 +141,58 @@ typedef struct rv_new_segment {
  * needed next. */
 static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment *make)
 {
-  const rv_form *form = rows->form;
-  if (!form->has_strings) borrow(table, rows, n);
+  size_t row = rows->form->row_bytes;
+  borrow(table, rows, n);
   size_t rest = n - (rows->num_prepared == 0 ? 0 : rows->prepared[0].rows);
   for (; rest > 0 && rows->num_prepared < MOST_PARTS; rows->num_prepared++) {
     size_t capacity;
     rv_chunk *spare = rv_form_take_segment(table, rows->form, &capacity);
     if (spare != NULL) capacity = (size_t)rv_segment_capacity(spare);
-    size_t part = rest < capacity ? rest : capacity, bytes;
-    if (form->has_strings)
-      part = capacity = rv_form_rows_within(form, rows, n - rest, part, rv_form_most_with_strings(table), &bytes);
+    size_t part = rest < capacity ? rest : capacity;
     rows->prepared[rows->num_prepared] = (rv_prepared){.segment = spare, .rows = part};
     make[rows->num_prepared] = (rv_new_segment){capacity, rv_rows_meta(table, (int64_t)capacity)};
     rest -= part;
+  }
+  for (size_t i = 0; i < rows->num_prepared; i++) rows->prepared[i].largest = row;
+  rows->end = rows->begun + n - rest;
+}
+
+/* The making of as many parts as there may be: which rows with strings each has is seen without the lock (cut_parts). */
+static void plan_string_parts(rv_table *table, const rv_form *form, rv_new_segment *make)
+{
+  size_t most = rv_form_most_rows(table, form);
+  for (size_t i = 0; i < MOST_PARTS; i++) make[i] = (rv_new_segment){most, rv_rows_meta(table, 0)};
+}
+
+/* As many of the rows from `first` on as are `most_bytes` with their strings, one at least, up to one that never fits. */
+static rv_prepared cut_part(const rv_table *table, const rv_rows *rows, size_t first, size_t most_rows, size_t most_bytes,
+                            size_t *bytes)
+{
+  rv_prepared part = {.segment = NULL};
+  size_t fits = rv_table_fits(table);
+  for (*bytes = 0; part.rows < most_rows; part.rows++) {
+    size_t row = rv_form_bytes_of_row(rows->form, rows, first + part.rows);
+    if (part.rows > 0 && (row > fits || *bytes > most_bytes || row > most_bytes - *bytes)) break;
+    *bytes += row;
+    if (row > part.largest) part.largest = row;
+  }
+  return part;
+}
+
+/* Rows of `most` bytes, one at least. One that never fits is refused where a piece begins with it, so it begins one. */
+static void cut_parts(const rv_table *table, rv_rows *rows, size_t most, rv_new_segment *make)
+{
+  size_t fits = rv_table_fits(table), one = rv_form_most_with_strings(table), taken = 0, bytes;
+  for (rows->end = rows->begun; rows->num_prepared < MOST_PARTS && rows->end < rows->n; taken += bytes) {
+    rv_new_segment *segment = &make[rows->num_prepared];
+    size_t rest = rows->n - rows->end, left = most > taken ? most - taken : 0;
+    rv_prepared part =
+        cut_part(table, rows, rows->end, rest < segment->capacity ? rest : segment->capacity, left < one ? left : one, &bytes);
+    if (rows->num_prepared > 0 && (bytes > left || part.largest > fits)) return;
+    segment->capacity = part.rows;
+    segment->meta.last_step = (int32_t)part.rows - 1;
+    rows->prepared[rows->num_prepared++] = part;
+    rows->end += part.rows;
   }
 }
 
@@ -164,7 +209,7 @@ static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *
 {
   const rv_form *form = rows->form;
   rv_code code = RV_OK;
-  size_t done = 0;
+  size_t done = rows->begun;
   for (size_t i = 0; i < rows->num_prepared && code == RV_OK; i++) {
     rv_prepared *part = &rows->prepared[i];
     if (part->segment == NULL) {
@@ -181,37 +226,47 @@ static rv_code fill_parts(rv_table *table, rv_rows *rows, const rv_new_segment *
 rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
   rv_table *table = turn->table;
+  bool has_strings = rows->form->has_strings;
   size_t most = rv_table_most_at_once(table) < PREPARED_MAX ? rv_table_most_at_once(table) : PREPARED_MAX;
-  size_t n = most / rows->form->row_bytes, bytes;
+  size_t n = most / rows->form->row_bytes, rest = rows->n - rows->done;
   rv_new_segment make[MOST_PARTS];
-  if (n > rows->n) n = rows->n;
+  if (n > rest) n = rest;
   if (n == 0) n = 1;
-  if (rows->form->has_strings) n = rv_form_rows_within(rows->form, rows, 0, n, most, &bytes);
   rows->prepared = malloc(MOST_PARTS * sizeof *rows->prepared);
   if (rows->prepared == NULL) return rv_fail_memory(err, MOST_PARTS * sizeof *rows->prepared);
   rows->num_prepared = rows->on_the_way = 0;
-  plan_parts(table, rows, n, make);
+  if (has_strings)
+    plan_string_parts(table, rows->form, make);
+  else
+    plan_parts(table, rows, n, make);
   bool past_caches = rv_table_outgrows_caches(table);
   rv_turn_end(turn);
+  if (has_strings) cut_parts(table, rows, most, make);
   rv_code code = fill_parts(table, rows, make, past_caches, err);
   rv_turn_begin(turn, table);
   give_back(turn, rows);
   return code;
 }
 
-rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left)
+const rv_prepared *rv_rows_part(const rv_rows *rows, size_t *begin)
 {
-  size_t before = 0;
+  *begin = rows->begun;
   for (size_t i = 0; rows->prepared != NULL && i < rows->num_prepared; i++) {
     const rv_prepared *part = &rows->prepared[i];
-    if (rows->done - before < part->rows) {
-      *first = part->first + (int64_t)(rows->done - before);
-      *left = part->rows - (rows->done - before);
-      return part->segment;
-    }
-    before += part->rows;
+    if (rows->done - *begin < part->rows) return part;
+    *begin += part->rows;
   }
   return NULL;
+}
+
+rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left)
+{
+  size_t begin;
+  const rv_prepared *part = rv_rows_part(rows, &begin);
+  if (part == NULL) return NULL;
+  *first = part->first + (int64_t)(rows->done - begin);
+  *left = part->rows - (rows->done - begin);
+  return part->segment;
 }
 
 void rv_rows_unprepare(rv_rows *rows)

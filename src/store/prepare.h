@@ -5,11 +5,14 @@
 
 #include "store/table_parts.h"
 
-/* Are these rows copied so? */
-bool rv_rows_are_large(const rv_form *form, const rv_rows *rows);
-/* Copies them; all, or as many as are bounded at one time. Ends the turn and begins it again. The rows' form is set. */
+/* Are the rows that are left copied so? Of many strings not under the lock (rv_form_has_many_strings). */
+bool rv_rows_are_large(const rv_table *table, const rv_form *form, const rv_rows *rows);
+/* Copies those that are not in yet; all, or as many as are bounded at one time, which are then this piece. Ends the turn and begins it again. The
+ * rows' form is set. */
 rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err);
-/* The copy of row `rows->done`: its segment and place there, and how many rows follow it there; NULL: it was not copied. */
+/* The copies among which row `rows->done` is, and which row these begin with; NULL: it was not copied. */
+const rv_prepared *rv_rows_part(const rv_rows *rows, size_t *begin);
+/* Its copy: segment and place there, and how many rows follow it there; NULL: it was not copied. */
 rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left);
 /* Drops what the rows still hold. */
 void rv_rows_unprepare(rv_rows *rows);

@@ -41,15 +41,17 @@ rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t unc
   return table->waits_for_memory ? RV_ROOM_NONE : RV_ROOM_THERE;
 }
 
+size_t rv_table_fits(const rv_table *table)
+{
+  size_t most = rv_table_max_bytes(table), limit = rv_memory_limit(table->memory);
+  return limit - limit / RV_MEMORY_MARGIN < most ? limit - limit / RV_MEMORY_MARGIN : most;
+}
+
 rv_code rv_table_check_bytes(const rv_table *table, size_t bytes, const char *what, rv_error *err)
 {
-  const char *name = "max_bytes";
-  size_t most = rv_table_max_bytes(table), limit = rv_memory_limit(table->memory);
-  if (limit - limit / RV_MEMORY_MARGIN < most) {
-    name = "the store's memory_limit";
-    most = limit - limit / RV_MEMORY_MARGIN;
-  }
+  size_t most = rv_table_fits(table);
   if (bytes <= most) return RV_OK;
+  const char *name = most == rv_table_max_bytes(table) ? "max_bytes" : "the store's memory_limit";
   char have[32], may[32];
   rv_memory_format(bytes, have, sizeof have);
   rv_memory_format(most, may, sizeof may);

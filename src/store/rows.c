@@ -9,7 +9,9 @@
 #include "store/table_parts.h"
 
 enum {
-  BYTES_A_STEP = 512 /* as dear as one small step */
+  BYTES_A_STEP = 256, /* as dear as one small step */
+  STRINGS_A_STEP = 2,
+  HOLD_STEPS = 8 /* small steps that a chunk is worth which the table did not hold */
 };
 
 static const uint8_t *row_of(const rv_rows *rows, size_t column, size_t row_bytes)
@@ -74,7 +76,7 @@ static rv_code place_rows(rv_turn *turn, rv_rows *rows, size_t *k, rv_hold **hol
   if (*k > 1 && *k * form->row_bytes > RV_ROWS_STEP_BYTES) *k = RV_ROWS_STEP_BYTES / form->row_bytes + 1;
   *hold = form->hold;
   *first = form->fill;
-  turn->budget -= (int)(*k * form->row_bytes / BYTES_A_STEP);
+  turn->budget -= (int)(*k * form->row_bytes / (form->has_strings ? STRINGS_A_STEP * sizeof(rv_bytes) : BYTES_A_STEP));
   return copy_rows(table, rows, form, *k, err);
 }
 
@@ -168,12 +170,20 @@ static const rv_chunk *next_segment(const rv_rows *rows)
   return rows->placed != NULL ? rows->placed[rows->done].segment : rv_rows_prepared(rows, &first, &left);
 }
 
+/* Do the next row, and all that were copied with it, fit at all? The bound may have become lower since they came. */
+static rv_code check_row(const rv_table *table, const rv_rows *rows, rv_error *err)
+{
+  size_t begin;
+  const rv_prepared *part = rv_rows_part(rows, &begin);
+  if (part != NULL && part->largest <= rv_table_fits(table)) return RV_OK;
+  return rv_table_check_bytes(table, rv_form_bytes_of_row(rows->form, rows, rows->done), "a row", err);
+}
+
 /* Room in memory for the next of *k rows, with strings of so many bytes; a segment that is new to the table comes with one row alone. */
 static rv_room make_room(rv_turn *turn, const rv_rows *rows, size_t strings, size_t *k, rv_error *err)
 {
   const rv_table *table = turn->table;
-  size_t row = rv_form_bytes_of_row(rows->form, rows, rows->done);
-  if (rv_table_check_bytes(table, row, "a row", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
+  if (check_row(table, rows, err) != RV_OK) return RV_ROOM_FAILED;
   const rv_chunk *segment = next_segment(rows);
   size_t comes = 0, opens = 0, uncounted = 0;
   if (segment == NULL) {
@@ -199,14 +209,15 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
   rv_error *err = &rows->waiter.error;
-  size_t k = rows->n - rows->done < RV_ROWS_STEP ? rows->n - rows->done : RV_ROWS_STEP, added = 0;
+  size_t k = rows->end - rows->done < RV_ROWS_STEP ? rows->end - rows->done : RV_ROWS_STEP, added = 0;
   int64_t allowed = rv_rate_limiter_inserts_allowed(&table->limiter, (int64_t)k), removed = 0, first;
   if (allowed <= 0 || !rv_changes_have_room(table, 1)) return false;
   k = (size_t)allowed;
   size_t strings = 0;
-  if (rows->form->has_strings && (k > 1 || rv_table_is_bounded(table))) {
-    size_t bytes;
-    k = rv_form_rows_within(rows->form, rows, rows->done, k, RV_ROWS_STEP_BYTES, &bytes);
+  if (rows->form->has_strings && rows->prepared == NULL && (k > 1 || rv_table_is_bounded(table))) {
+    size_t bytes, most = rv_form_most_with_strings(table);
+    k = rv_form_rows_within(rows->form, rows, rows->done, k, most < RV_ROWS_STEP_STRING_BYTES ? most : RV_ROWS_STEP_STRING_BYTES,
+                            &bytes);
     strings = bytes - k * rows->form->row_bytes;
   }
   rv_room room = rv_table_is_bounded(table) ? make_room(turn, rows, strings, &k, err) : RV_ROOM_THERE;
@@ -219,6 +230,7 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   int64_t left = table->config.max_size - (int64_t)table->books.slab.count;
   if (table->replaces && left > 0 && (int64_t)k > left) k = (size_t)left;
   uint64_t before = table->books.slab.sequence;
+  uint32_t holds = table->books.present_holds;
   rv_hold *hold = NULL;
   rv_changes_from(table, rows->naming, NULL, 0);
   rv_code code = rv_changes_reserve(table, 2 * k, k, err);
@@ -229,6 +241,7 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
     code = place_rows(turn, rows, &k, &hold, &first, err);
     if (code == RV_OK) code = take_in(turn, rows, hold, first, k, &added, &removed, err);
   }
+  if (table->books.present_holds > holds) turn->budget -= HOLD_STEPS * (int)(table->books.present_holds - holds);
   if (hold != NULL && hold->items == 0) rv_books_drop_if_unused(&table->books, hold, &turn->garbage);
   rv_form_leave_full(table, rows->form, &turn->garbage);
   if (added > 0) rv_naming_inserted(table, rows->naming, before);
@@ -238,7 +251,7 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
   rv_rate_limiter_deleted(&table->limiter, removed);
   table->rates.inserts += (int64_t)added;
   if (code != RV_OK) rv_error_prefix(err, "table \"%s\": row %zu", table->name, rows->done);
-  if (code != RV_OK || rows->done == rows->n) rv_turn_complete(turn, &rows->waiter, code);
+  if (code != RV_OK || rows->done == rows->end) rv_turn_complete(turn, &rows->waiter, code);
   return true;
 }
 
@@ -267,16 +280,17 @@ rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_
 static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
   rv_table *table = turn->table;
-  rv_code code = RV_OK;
-  if (rows->form == NULL) {
-    rv_turn_end(turn);
-    code = rv_form_new(table, rows, &rows->form, err);
-    rv_turn_begin(turn, table);
-    if (code == RV_OK) rv_forms_add(turn, rows->form);
+  bool is_new = rows->form == NULL;
+  rv_turn_end(turn);
+  rv_code code = is_new ? rv_form_new(table, rows, &rows->form, err) : RV_OK;
+  bool large = code == RV_OK && rv_rows_are_large(table, rows->form, rows);
+  if (large && rv_table_is_bounded(table)) {
+    code = rv_table_check_bytes(table, rv_form_bytes_of_row(rows->form, rows, rows->done), "a row", err);
+    if (code != RV_OK && rows->n > 1) rv_error_prefix(err, "table \"%s\": row %zu", table->name, rows->done);
   }
-  if (code != RV_OK || !rv_rows_are_large(rows->form, rows)) return code;
-  if (rv_table_is_bounded(table)) code = rv_table_check_bytes(table, rv_form_bytes_of_row(rows->form, rows, 0), "a row", err);
-  return code == RV_OK ? rv_rows_prepare(turn, rows, err) : code;
+  rv_turn_begin(turn, table);
+  if (is_new && rows->form != NULL) rv_forms_add(turn, rows->form);
+  return large && code == RV_OK ? rv_rows_prepare(turn, rows, err) : code;
 }
 
 /* The steady state, all at once. */
@@ -284,7 +298,7 @@ static bool add_at_once(rv_turn *turn, rv_rows *rows)
 {
   rv_table *table = turn->table;
   size_t n = rows->n;
-  if (n > RV_ROWS_STEP) return false;
+  if (n > RV_ROWS_STEP || rows->done > 0) return false;
   rv_form *form = rv_form_at_once(table, n);
   if (form == NULL || !rv_form_is_of(form, rows) || !rv_rate_limiter_can_insert(&table->limiter, (int64_t)n)) return false;
   int64_t begun_ns = rv_rates_begin(table);
@@ -303,20 +317,15 @@ static bool add_at_once(rv_turn *turn, rv_rows *rows)
   return true;
 }
 
-rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
+/* All rows that are left, or, where these are many, as many as are copied at one time. */
+static rv_submitted insert_piece(rv_table *table, rv_rows *rows)
 {
   rv_waiter *waiter = &rows->waiter;
-  waiter->table = table;
-  waiter->kind = RV_OPERATION_ROWS;
   waiter->state = RV_WAITER_DONE;
-  rows->done = 0;
+  rows->begun = rows->done;
+  rows->end = rows->n;
   rows->form = NULL;
   rows->prepared = NULL;
-  rows->placed = NULL;
-  waiter->code = rows->n > INT64_MAX / 2
-                     ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
-                     : rv_rows_check_priorities(table, rows, &waiter->error);
-  if (waiter->code != RV_OK || rows->n == 0) return RV_SUBMIT_DONE;
   rv_turn turn;
   rv_turn_begin(&turn, table);
   if (add_at_once(&turn, rows)) {
@@ -324,10 +333,33 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
     return RV_SUBMIT_DONE;
   }
   rows->form = rv_forms_find(table, rows);
-  if (rows->form == NULL || rv_rows_are_large(rows->form, rows)) waiter->code = make_ready(&turn, rows, &waiter->error);
+  if (rows->form == NULL || rv_form_has_many_strings(rows->form, rows) || rv_rows_are_large(table, rows->form, rows))
+    waiter->code = make_ready(&turn, rows, &waiter->error);
   if (waiter->code == RV_OK && !table->closed) return rv_turn_submit(&turn, waiter, RV_OPERATION_ROWS);
   rv_rows_end(table, rows, &turn.garbage);
   if (waiter->code == RV_OK) waiter->code = rv_table_is_closed(table, &waiter->error);
   rv_turn_end(&turn);
   return RV_SUBMIT_DONE;
+}
+
+rv_submitted rv_table_insert_rows_left(rv_table *table, rv_rows *rows)
+{
+  rv_submitted submitted;
+  do submitted = insert_piece(table, rows);
+  while (submitted == RV_SUBMIT_DONE && rv_rows_are_left(rows));
+  return submitted;
+}
+
+rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
+{
+  rv_waiter *waiter = &rows->waiter;
+  waiter->table = table;
+  waiter->kind = RV_OPERATION_ROWS;
+  waiter->state = RV_WAITER_DONE;
+  rows->done = 0;
+  rows->placed = NULL;
+  waiter->code = rows->n > INT64_MAX / 2
+                     ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
+                     : rv_rows_check_priorities(table, rows, &waiter->error);
+  return rv_rows_are_left(rows) ? rv_table_insert_rows_left(table, rows) : RV_SUBMIT_DONE;
 }

@@ -56,9 +56,9 @@ typedef struct rv_form {
   rv_spec *specs;          /* of rows; shapes stand behind them */
   size_t *column_bytes;    /* of a row */
   rv_trajectory *template; /* one reference */
-  bool has_strings;
-  uint64_t epoch; /* of the books that `hold` and `number` belong to */
-  rv_hold *hold;  /* open segment; NULL: none */
+  bool has_strings;        /* a row has one at least */
+  uint64_t epoch;          /* of the books that `hold` and `number` belong to */
+  rv_hold *hold;           /* open segment; NULL: none */
   int64_t fill, capacity;
   uint64_t large_epoch; /* of the books that `large` belongs to */
   rv_hold *large;       /* open segment for rows that are copied before the lock; NULL: none, or lent to a caller */
@@ -293,6 +293,8 @@ rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err);
 rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t uncounted, rv_error *err);
 /* How much comes with an item. */
 void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted);
+/* The most that anything may take that is to be in the table. Without the lock. */
+size_t rv_table_fits(const rv_table *table);
 /* RV_INVALID_ARGUMENT: that fits under no circumstances. Without the lock. */
 rv_code rv_table_check_bytes(const rv_table *table, size_t bytes, const char *what, rv_error *err);
 rv_code rv_insert_check_bytes(const rv_table *table, const rv_trajectory *trajectory, rv_error *err);

@@ -70,6 +70,7 @@ typedef struct rv_prepared {
   rv_chunk *segment; /* one reference */
   int64_t first;     /* of them, there */
   size_t rows;
+  size_t largest; /* bytes of one of them, strings included */
 } rv_prepared;
 
 /* Where an item's rows lie that its writer has placed itself (placed.h): they are counted from `base`. */
@@ -90,7 +91,8 @@ typedef struct rv_rows {
   const rv_place *placed;   /* n, for rv_table_insert_placed, which reads no columns */
   size_t done;              /* out: rows inserted so far, in order */
   struct rv_form *form;     /* the table's own, and what follows */
-  rv_prepared *prepared;    /* segment by segment; NULL: none */
+  size_t begun, end;        /* the rows of this piece */
+  rv_prepared *prepared;    /* all of these, segment by segment; NULL: none */
   size_t num_prepared;
   size_t on_the_way; /* their bytes, as counted in the store's account */
 } rv_rows;
@@ -118,7 +120,16 @@ rv_submitted rv_table_insert(rv_table *table, rv_insert *insert);
  * RV_INSERTS_AT_ONCE; returns how many were submitted, and says of each of these in
  * `submitted` what rv_table_insert would have returned. */
 size_t rv_table_insert_many(rv_table *table, rv_insert *const *inserts, size_t n, rv_submitted *submitted);
+/* Many rows are copied before the table is entered, as many as are bounded at one time: a piece of them, which is an operation of its own.
+ * Where a piece is pending, it completes with RV_OK while rows are left (rv_rows_are_left), and its submitter goes on with the next. Between
+ * two pieces others' inserts may come in. */
 rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows);
+static inline bool rv_rows_are_left(const rv_rows *rows)
+{
+  return rows->waiter.code == RV_OK && rows->done < rows->n;
+}
+/* Goes on behind the rows that are in; not for placed ones, which are one piece. */
+rv_submitted rv_table_insert_rows_left(rv_table *table, rv_rows *rows);
 /* One row, whose columns are given without a leading dimension, where nothing stands in its way and there is nothing to prepare.
  * False: nothing was done, and rv_table_insert_rows finds out why. */
 typedef struct rv_row {

@@ -213,6 +213,78 @@ TEST(a_blocked_add_can_be_cancelled)
   rv_cancel_free(cancel);
 }
 
+/* ---- more rows than go in at one time ---- */
+
+enum { PIECES = 30, PIECE_VALUES = 16384, PIECE_BOUND = 1 << 20 /* a row is a sixteenth of it */ };
+
+typedef struct large_add {
+  fixture *f;
+  rv_wait wait;
+  rv_code code;
+  size_t added;
+} large_add;
+
+static void *run_large_add(void *context)
+{
+  large_add *large = context;
+  rv_error err;
+  float *data = calloc(PIECES * PIECE_VALUES, sizeof *data);
+  for (int i = 0; i < PIECES; i++) data[i * PIECE_VALUES] = (float)i;
+  int64_t shape[] = {PIECES, PIECE_VALUES};
+  rv_tensor column = {.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = data};
+  large->code = rv_client_add_batch(large->f->client, "queue", &column, 1, PIECES, NULL, NULL, &large->added, &large->wait, &err);
+  free(data);
+  return NULL;
+}
+
+static void start_large_add(large_add *large, pthread_t *thread)
+{
+  rv_error err;
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_bytes = PIECE_BOUND;
+  assert_ok(rv_client_set_bounds(large->f->client, "queue", &bounds, &long_enough, &err));
+  pthread_create(thread, NULL, run_large_add, large);
+  for (int i = 0; table_size(large->f, "queue") < 4; i++) {
+    assert_true(i < 60000);
+    usleep(1000);
+  }
+}
+
+TEST(rows_that_come_piece_by_piece_come_in_order_as_there_is_room)
+{
+  rv_error err;
+  large_add large = {.f = f, .wait = long_enough};
+  pthread_t thread;
+  start_large_add(&large, &thread);
+  static float row[PIECE_VALUES];
+  for (int i = 0; i < PIECES; i++) {
+    rv_batch *batch;
+    assert_ok(rv_client_sample_batch(f->client, "queue", 1, RV_UNEQUAL_ERROR, &long_enough, &batch, &err));
+    assert_ok(rv_batch_gather(batch, 0, row, sizeof row, &err));
+    assert_true(row[0] == (float)i);
+    rv_batch_free(batch);
+  }
+  pthread_join(thread, NULL);
+  assert_int_equal(large.code, RV_OK);
+  assert_int_equal(large.added, PIECES);
+}
+
+TEST(rows_that_come_piece_by_piece_can_be_cancelled)
+{
+  rv_error err;
+  rv_cancel *cancel;
+  assert_ok(rv_cancel_new(&cancel, &err));
+  large_add large = {.f = f, .wait = {.timeout_ms = RV_FOREVER, .cancel = cancel}};
+  pthread_t thread;
+  start_large_add(&large, &thread);
+  rv_cancel_fire(cancel);
+  pthread_join(thread, NULL);
+  assert_int_equal(large.code, RV_CANCELLED);
+  assert_true(large.added <= 4);
+  wait_for_waiting(f, "queue", 0, 0);
+  rv_cancel_free(cancel);
+}
+
 TEST(what_does_not_fit_is_refused)
 {
   rv_error err;
@@ -296,6 +368,8 @@ int main(void)
                                      EVERY_WAY(a_row_that_must_not_wait_does_not),
                                      EVERY_WAY(a_blocked_add_goes_on_when_there_is_room),
                                      EVERY_WAY(a_blocked_add_can_be_cancelled),
+                                     EVERY_WAY(rows_that_come_piece_by_piece_come_in_order_as_there_is_room),
+                                     EVERY_WAY(rows_that_come_piece_by_piece_can_be_cancelled),
                                      EVERY_WAY(what_does_not_fit_is_refused),
                                      EVERY_WAY(many_threads_may_add),
                                      EVERY_WAY(an_add_that_timed_out_is_not_let_in_by_what_the_client_asks_next),
