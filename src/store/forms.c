@@ -195,6 +195,7 @@ static size_t most_bytes(const rv_table *table, const rv_form *form)
   if (most > MOST_BYTES) most = MOST_BYTES;
   if (most < FIRST_BYTES) most = FIRST_BYTES;
   size_t share = rv_table_share(table);
+  if (form->has_strings) share /= 2; /* the other half is for what the strings are */
   return most < share ? most : share;
 }
 

@@ -22,7 +22,8 @@ static size_t bytes_of_rows(const rv_chunk *segment)
 
 bool rv_table_is_large(const rv_table *table, const rv_chunk *segment)
 {
-  return (segment->has_strings ? rv_chunk_memory(segment) : bytes_of_rows(segment)) / 2 > rv_table_share(table);
+  size_t share = rv_table_share(table);
+  return segment->has_strings ? rv_chunk_memory(segment) > share : bytes_of_rows(segment) / 2 > share;
 }
 
 static void leave(rv_turn *turn, rv_hold **place, uint64_t epoch)

@@ -7,7 +7,7 @@
 #include "store/chunk_parts.h"
 #include "store/signature.h"
 
-enum { INTERLEAVED_BELOW = 256, LINE = 64, ARENA_BYTES = 4096, ARENA_MAX = 65536 };
+enum { INTERLEAVED_BELOW = 256, LINE = 64, ARENA_MIN = 256, ARENA_MAX = 65536 };
 
 /* Blocks of string bytes, newest first. */
 typedef struct rv_arena {
@@ -248,13 +248,20 @@ size_t rv_segment_string_bytes(const rv_chunk *chunk, size_t column, int64_t row
 
 /* ---- writing ---- */
 
+/* A quarter of what there is: what is not used of the last block is a fifth at most, also where a table may take a few kilobytes in all. */
+static size_t next_arena(const rv_segment *segment, size_t size)
+{
+  size_t capacity = atomic_load_explicit(&segment->arena_bytes, memory_order_relaxed) / 4;
+  if (capacity < ARENA_MIN) capacity = ARENA_MIN;
+  if (capacity > ARENA_MAX) capacity = ARENA_MAX;
+  return capacity < size ? size : capacity;
+}
+
 static uint8_t *arena_take(rv_segment *segment, size_t size)
 {
   rv_arena *arena = segment->arena;
   if (arena == NULL || arena->capacity - arena->used < size) {
-    size_t capacity = arena == NULL ? ARENA_BYTES : arena->capacity * 2;
-    if (capacity > ARENA_MAX) capacity = ARENA_MAX;
-    if (capacity < size) capacity = size;
+    size_t capacity = next_arena(segment, size);
     if (capacity > SIZE_MAX - sizeof *arena) return NULL;
     arena = malloc(sizeof *arena + capacity);
     if (arena == NULL) return NULL;

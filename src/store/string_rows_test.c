@@ -103,6 +103,33 @@ static void strings_keep_a_tables_bound(void **state)
     }
 }
 
+/* Nor does what a segment keeps free for strings take up a small table. */
+static void small_tables_have_most_of_the_strings_that_fit(void **state)
+{
+  (void)state;
+  static const size_t sizes[] = {10, 100, 1000};
+  for (int64_t bound = 16 * KIB; bound <= 1024 * KIB; bound *= 4)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (size_t n = 1; n <= MOST_ROWS; n *= 8) {
+        rv_store *store = store_of_one(bound, 0);
+        rv_table *table = rv_store_table(store, 0);
+        int64_t fits = bound / (int64_t)(sizes[s] + sizeof(rv_bytes) + sizeof(rv_item));
+        texts t;
+        for (int64_t in = 0; in < 4 * fits; in += (int64_t)n) {
+          assert_int_equal(add(table, &t, n, sizes[s]), RV_SUBMIT_DONE);
+          assert_int_equal(t.rows.waiter.code, RV_OK);
+          rv_table_info info = info_of(table);
+          if (info.item_bytes > bound + bound / 16)
+            fail_msg("%zu strings of %zu bytes: %lld bytes of %lld", n, sizes[s], (long long)info.item_bytes, (long long)bound);
+          if (in >= 2 * fits && info.current_size < fits * 2 / 5)
+            fail_msg("%zu strings of %zu bytes in %lld: %lld items of %lld", n, sizes[s], (long long)bound,
+                     (long long)info.current_size, (long long)fits);
+          rv_table_info_fini(&info);
+        }
+        rv_store_unref(store);
+      }
+}
+
 /* ---- who looks at the strings ---- */
 
 enum { PAGE = 4096, PAGES = 64 };
@@ -247,6 +274,10 @@ static void rows_that_were_moved_together_stay_there(void **state)
   (void)state;
   enum { BOUND = 16384 * KIB, ROW = 10000 };
   fill_until_nothing_moves(BOUND, ROW, BOUND / 2 / ROW);
+  static const size_t rows[] = {10, 100, 1000};
+  for (int64_t bound = 32 * KIB; bound <= 2048 * KIB; bound *= 8)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+      fill_until_nothing_moves(bound, rows[i], bound / 8 / (int64_t)(rows[i] + sizeof(rv_item)));
 }
 
 static void near_the_limit_rows_with_strings_wait(void **state)
@@ -285,6 +316,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_row_whose_strings_never_fit_is_refused),
       cmocka_unit_test(strings_keep_a_tables_bound),
+      cmocka_unit_test(small_tables_have_most_of_the_strings_that_fit),
       cmocka_unit_test(strings_of_many_rows_are_read_without_the_tables_lock),
       cmocka_unit_test(a_row_among_many_whose_strings_never_fit_is_refused_when_those_before_are_in),
       cmocka_unit_test(rows_of_no_strings_are_rows_like_others),
