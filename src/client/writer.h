@@ -106,7 +106,7 @@ struct rv_writer {
   rv_error refused;   /* the first of them */
   bool closing;
   bool at_end;        /* `end` has run: nothing is in flight any more */
-  atomic_bool closed; /* by the writer's thread: there is no stream any more, and nothing in flight but what `end` has yet to settle */
+  atomic_bool closed; /* by the writer's thread: there is no stream any more; `end` settles what is in flight */
   atomic_bool
       tables_known; /* or never to be known: items go straight to the stream. Changed under the mutex; false while `fetch` runs */
   rv_error tables_error; /* code not RV_OK: why not */
