@@ -1,7 +1,9 @@
 /* A remote writer when the server is not there yet, goes away, comes back, or the line is cut: nothing hangs, nothing is lost,
  * nothing is inserted twice. */
 #include <sched.h>
+#include <unistd.h>
 
+#include "client/client.h"
 #include "support/place.h"
 #include "support/proxy.h"
 
@@ -30,6 +32,17 @@ static void remote_close(remote_place *remote)
   place_close(&remote->place);
 }
 
+/* Until then it goes by what it knows of the server's tables. */
+static void wait_until_it_knows(rv_client *client)
+{
+  char state[64] = "";
+  for (int ms = 0; ms < 60000; ms++, usleep(1000)) {
+    rv_client_state(client, state, sizeof state);
+    if (strncmp(state, "connected", 9) != 0) return;
+  }
+  fail_msg("%s, although the line was cut", state);
+}
+
 /* The server dies, as a process does: its store goes too. */
 static void kill_server(remote_place *remote)
 {
@@ -38,6 +51,7 @@ static void kill_server(remote_place *remote)
   rv_server_free(remote->place.server);
   rv_store_unref(remote->place.store);
   remote->place.server = NULL;
+  wait_until_it_knows(remote->place.client);
 }
 
 static void start_server(remote_place *remote, const rv_table_config *tables, size_t num_tables)
@@ -455,6 +469,7 @@ static void what_no_call_has_returned_is_logged_once_by_close_and_free(void **st
 static rv_step_writer *refused_step_writer(refused_world *world, const rv_table_config *tables, const rv_tensor *step)
 {
   kill_server(&world->remote);
+  wait_until_it_knows(world->client);
   rv_step_writer *writer = NULL;
   rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 1};
   OK(rv_step_writer_new(world->client, &config, &writer, error));
@@ -512,6 +527,7 @@ static void a_closed_transitions_writer_has_what_no_call_has_returned(void **sta
     OK(add_one(writer, error));
     OK(rv_transitions_settle(writer, &patient, error));
     kill_server(&world.remote);
+    wait_until_it_knows(world.client);
     OK(add_one(writer, error));
     start_server(&world.remote, other, 1);
     OK(rv_transitions_settle(writer, &patient, error));
