@@ -100,6 +100,11 @@ static rv_code writer_flush(world *w, const rv_wait *wait, rv_error *err)
   need_writer(w);
   return rv_writer_flush(w->writer, 0, wait, err);
 }
+static rv_code writer_settle(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_writer(w);
+  return rv_writer_settle(w->writer, wait, err);
+}
 static rv_code writer_end_episode(world *w, const rv_wait *wait, rv_error *err)
 {
   need_writer(w);
@@ -130,6 +135,11 @@ static rv_code steps_flush(world *w, const rv_wait *wait, rv_error *err)
 {
   need_steps(w);
   return rv_step_writer_flush(w->steps, wait, err);
+}
+static rv_code steps_settle(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_steps(w);
+  return rv_step_writer_settle(w->steps, true, wait, err);
 }
 static rv_code steps_close(world *w, const rv_wait *wait, rv_error *err)
 {
@@ -186,6 +196,11 @@ static rv_code structured_flush(world *w, const rv_wait *wait, rv_error *err)
   need_structured(w);
   return rv_structured_writer_flush(w->structured, 0, wait, err);
 }
+static rv_code structured_settle(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_structured(w);
+  return rv_structured_writer_settle(w->structured, wait, err);
+}
 static rv_code structured_end_episode(world *w, const rv_wait *wait, rv_error *err)
 {
   need_structured(w);
@@ -205,12 +220,21 @@ static rv_code transitions_add(world *w, const rv_wait *wait, rv_error *err)
   need_transitions(w);
   return rv_transitions_add(w->transitions, &batch_of_one, 1, NULL, NULL, wait, err);
 }
-static rv_code transitions_flush(world *w, const rv_wait *wait, rv_error *err)
+static void need_transition(world *w)
 {
   const rv_wait patient = {.timeout_ms = 30000};
   need_transitions(w);
   if (w->place.client != NULL) OK(rv_transitions_add(w->transitions, &batch_of_one, 1, NULL, NULL, &patient, error));
+}
+static rv_code transitions_flush(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_transition(w);
   return rv_transitions_flush(w->transitions, wait, err);
+}
+static rv_code transitions_settle(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_transition(w);
+  return rv_transitions_settle(w->transitions, wait, err);
 }
 
 static rv_code server_info(world *w, const rv_wait *wait, rv_error *err)
@@ -283,18 +307,22 @@ static const struct waiting_call {
     {"sampler_next", next_sample, SAMPLING, SAMPLING},
     {"writer_wait_ready", writer_wait_ready, NULL, NULL},
     {"writer_flush", writer_flush, INSERTING, INSERTING},
+    {"writer_settle", writer_settle, INSERTING, INSERTING},
     {"writer_end_episode", writer_end_episode, INSERTING, INSERTING},
     {"step_writer_wait_ready", steps_wait_ready, NULL, NULL},
     {"step_writer_append", steps_append, INSERTING, UNCONFIRMED},
     {"step_writer_append_sequence", steps_append_sequence, INSERTING, UNCONFIRMED},
     {"step_writer_create_item", steps_create_item, INSERTING, INSERTING},
     {"step_writer_flush", steps_flush, INSERTING, INSERTING},
+    {"step_writer_settle", steps_settle, INSERTING, INSERTING},
     {"step_writer_close", steps_close, INSERTING, INSERTING},
     {"step_writer_close, if anybody is there", steps_close_if_reachable, INSERTING, INSERTING},
     {"structured_writer_flush", structured_flush, INSERTING, INSERTING},
+    {"structured_writer_settle", structured_settle, INSERTING, INSERTING},
     {"structured_writer_end_episode", structured_end_episode, INSERTING, INSERTING},
     {"transitions_add", transitions_add, INSERTING, NULL},
     {"transitions_flush", transitions_flush, NULL, INSERTING},
+    {"transitions_settle", transitions_settle, NULL, INSERTING},
     {"server_info", server_info, NULL, NULL},
     {"items", items, NULL, NULL},
     {"get", get, NULL, NULL},
@@ -359,7 +387,7 @@ static bool needs_no_loop(const struct waiting_call *call)
 
 static const char *reason_of(const struct waiting_call *call, const world *w)
 {
-  if (w->way == SILENT) return call->call == transitions_flush ? NULL : w->address;
+  if (w->way == SILENT) return call->call == transitions_flush || call->call == transitions_settle ? NULL : w->address;
   if (w->way == STUCK) return needs_no_loop(call) ? NULL : w->place.held.address;
   if (w->way == STUCK_EARLY) return needs_no_loop(call) ? w->address : NULL;
   return w->way == IN_PROCESS ? call->in_process : call->over_loopback;
