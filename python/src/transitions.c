@@ -257,7 +257,9 @@ static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssi
   Py_RETURN_NONE;
 }
 
-static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
+typedef rv_code waiting_call(rv_transitions *transitions, const rv_wait *wait, rv_error *err);
+
+static PyObject *wait_in(PyObject *object, PyObject *timeout, waiting_call *call)
 {
   transitions_object *self = (transitions_object *)object;
   core_time time;
@@ -265,26 +267,21 @@ static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
   rv_error err;
   core_wait wait;
   core_wait_begin_rest(&wait, &time, self->cancel, false);
-  rv_code code = rv_transitions_flush(self->transitions, &wait.wait, &err);
+  rv_code code = call(self->transitions, &wait.wait, &err);
   core_wait_end(&wait, code);
   leave(self);
   if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
   Py_RETURN_NONE;
 }
 
+static PyObject *transitions_flush(PyObject *object, PyObject *timeout)
+{
+  return wait_in(object, timeout, rv_transitions_flush);
+}
+
 static PyObject *transitions_settle(PyObject *object, PyObject *timeout)
 {
-  transitions_object *self = (transitions_object *)object;
-  core_time time;
-  if (core_time_begin(timeout, RV_FOREVER, &time) < 0 || enter(self, &time) < 0) return NULL;
-  rv_error err;
-  core_wait wait;
-  core_wait_begin_rest(&wait, &time, self->cancel, false);
-  rv_code code = rv_transitions_settle(self->transitions, &wait.wait, &err);
-  core_wait_end(&wait, code);
-  leave(self);
-  if (code != RV_OK) return core_wait_raise_of_writer(self->state, &wait, self->closed, &err);
-  Py_RETURN_NONE;
+  return wait_in(object, timeout, rv_transitions_settle);
 }
 
 static PyObject *transitions_take_failure(PyObject *object, PyObject *none)
