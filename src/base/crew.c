@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/thread.h"
 
 enum { DEFAULT_MAX = 4, MOST = 64, MOST_PASSED = 63, COMPARED_EACH = 64 };
 
@@ -113,17 +113,10 @@ static void *help(void *context)
 /* As many as can be had; with fewer, or none, loops take longer. */
 static void start(rv_crew *crew)
 {
-  sigset_t all, old;
   crew->started = true;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  while (crew->num_threads + 1 < crew->max_threads && pthread_create(&crew->threads[crew->num_threads], NULL, help, crew) == 0) {
-#ifdef __linux__
-    pthread_setname_np(crew->threads[crew->num_threads], "rv-gather");
-#endif
+  while (crew->num_threads + 1 < crew->max_threads &&
+         rv_thread_start(&crew->threads[crew->num_threads], "rv-gather", help, crew) == 0)
     crew->num_threads++;
-  }
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* False: the crew is at work for somebody else. */

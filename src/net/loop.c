@@ -1,6 +1,5 @@
 #include "net/loop.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 /* How often the deferred tasks and flushes that follow from each other are run before the sockets get their turn again. */
 enum { ROUNDS = 8 };
@@ -363,24 +363,12 @@ static void *run_loop(void *argument)
 
 static rv_code start_thread(rv_loop *loop, const char *name, rv_error *err)
 {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
   rv_mutex_lock(&loop->lock);
-  int rc = pthread_create(&loop->thread, NULL, run_loop, loop);
+  int failed = rv_thread_start(&loop->thread, name == NULL ? "rv-io" : name, run_loop, loop);
   rv_mutex_unlock(&loop->lock);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  if (rc != 0)
-    return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an I/O thread could not be started: %s; raise the limit of threads",
-                   strerror(rc));
-#ifdef __linux__
-  char shortened[16] = "";
-  strncpy(shortened, name == NULL ? "rv-io" : name, sizeof shortened - 1);
-  pthread_setname_np(loop->thread, shortened);
-#else
-  (void)name;
-#endif
-  return RV_OK;
+  if (failed == 0) return RV_OK;
+  return rv_fail(err, RV_RESOURCE_EXHAUSTED, "an I/O thread could not be started: %s; raise the limit of threads",
+                 strerror(failed));
 }
 
 /* ---- spares ---- */

@@ -1,9 +1,10 @@
 #include "net/resolver.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/thread.h"
 
 struct rv_lookup {
   atomic_uint refs; /* its thread's and the loop's */
@@ -71,13 +72,9 @@ static void tell(rv_task *task)
 static bool start_thread(rv_lookup *lookup)
 {
   pthread_t thread;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  int failed = pthread_create(&thread, NULL, look_up, lookup);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  if (failed == 0) pthread_detach(thread);
-  return failed == 0;
+  if (rv_thread_start(&thread, "rv-resolve", look_up, lookup) != 0) return false;
+  pthread_detach(thread);
+  return true;
 }
 
 rv_lookup *rv_lookup_start(rv_loop *loop, const char *host,

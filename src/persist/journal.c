@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/journal_parts.h"
 
@@ -145,11 +145,7 @@ static void remove_segments(rv_journal *journal)
 
 static rv_code start_thread(rv_journal *journal, rv_error *err)
 {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&journal->thread, NULL, rv_journal_run, journal);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int failed = rv_thread_start(&journal->thread, "rv-journal", rv_journal_run, journal);
   return failed == 0 ? RV_OK : rv_fail(err, RV_RESOURCE_EXHAUSTED, "no thread could be started for the journal");
 }
 

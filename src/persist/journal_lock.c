@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/record_file.h"
 
@@ -83,11 +83,7 @@ rv_code rv_journal_lock_new(const char *dir, const rv_env *env, rv_journal_lock 
   rv_mutex_init(&lock->lock, RV_RANK_WAIT, "journal's directory");
   rv_cond_init(&lock->changed);
   lock->path = rv_path_join(dir, "LOCK");
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = lock->path == NULL ? ENOMEM : pthread_create(&lock->thread, NULL, hold, lock);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int failed = lock->path == NULL ? ENOMEM : rv_thread_start(&lock->thread, "rv-lock", hold, lock);
   if (failed != 0) {
     destroy(lock);
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "no thread could be started for the lock of the journal in %s", dir);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "persist/files.h"
 #include "persist/frame.h"
 #include "persist/past_cache.h"
@@ -249,14 +249,7 @@ static void start_thread(rv_record_stream *stream)
 {
   struct stat info;
   if (fstat(stream->file, &info) != 0 || info.st_size < LARGE_BYTES) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  stream->threaded = pthread_create(&stream->thread, NULL, make_ahead, stream) == 0;
-#ifdef __linux__
-  if (stream->threaded) pthread_setname_np(stream->thread, "rv-read");
-#endif
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  stream->threaded = rv_thread_start(&stream->thread, "rv-read", make_ahead, stream) == 0;
 }
 
 rv_code rv_record_stream_new(const char *path, rv_record_stream **out, rv_error *err)

@@ -1,7 +1,6 @@
 #include "persist/saver.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "persist/journal.h"
 #include "store/store.h"
 
@@ -224,12 +224,8 @@ rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *er
     destroy(saver);
     return code;
   }
-  sigset_t all, before; /* the thread takes no signals, also none for a file that grows too large */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&saver->thread, NULL, run, saver);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed != 0) {
+  if (rv_thread_start(&saver->thread, "rv-save", run, saver) !=
+      0) { /* which takes no signal for a file that grows too large either */
     destroy(saver);
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "no thread could be started for checkpoints");
   }

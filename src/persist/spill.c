@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "persist/spill_file.h"
 #include "store/cold.h"
 #include "store/memory.h"
@@ -113,11 +113,7 @@ static void *run(void *argument)
 
 static rv_code start(rv_spill *spill, rv_error *err)
 {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&spill->thread, NULL, run, spill);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int failed = rv_thread_start(&spill->thread, "rv-spill", run, spill);
   return failed == 0 ? RV_OK : rv_fail(err, RV_RESOURCE_EXHAUSTED, "a thread could not be started: %s", strerror(failed));
 }
 
