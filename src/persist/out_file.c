@@ -2,20 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/lock.h"
+#include "persist/follower.h"
 #include "persist/past_cache.h"
 #include "persist/record_file.h"
 
 enum {
   ALIGNED = 4096, /* what goes past the cache: its memory, its place in the file and its size */
   PIECE_BYTES = 1 << 20,
+  PIECES = 4,           /* that there are: filled, waiting, written */
   STEP_BYTES = 8 << 20, /* are given to the disk at once, where they are in the cache; */
   STEPS_AHEAD = 4       /* so many may be on their way */
 };
@@ -28,22 +27,17 @@ typedef struct piece {
 struct rv_out_file {
   const rv_files *files;
   char *path;
-  uint64_t put;
-  piece filling;
-  /* ---- of whoever writes: the thread, where there is one and it has something to write ---- */
+  /* ---- of whoever writes ---- */
   int file;
   bool past_cache;
   uint64_t written;
   bool pushes;              /* the file system can begin early with what is in the cache: */
   uint64_t pushed, settled; /* of that is on its way to the disk; is there */
-  piece writing;
+  /* ---- of whoever fills ---- */
+  uint64_t filling; /* the number of the piece at hand */
   /* ---- shared ---- */
-  bool threaded; /* from the first full piece on */
-  pthread_t thread;
-  rv_mutex lock; /* guards what follows, where there is a thread */
-  rv_cond changed;
-  bool busy, stop; /* `writing` is to be written; nothing comes any more */
-  rv_error fault;  /* of the first piece that could not be written */
+  piece pieces[PIECES]; /* each has the number that is its place modulo PIECES */
+  rv_follower writer;
 };
 
 /* ---- the cache ---- */
@@ -94,96 +88,45 @@ static rv_code write_piece(rv_out_file *file, const piece *full, rv_error *err)
   return push(file, err);
 }
 
-/* While one piece is on its way to the disk, the next is filled. */
-static void *write_pieces(void *context)
+static rv_code write_number(void *context, uint64_t number, rv_error *err)
 {
   rv_out_file *file = context;
-  rv_mutex_lock(&file->lock);
-  while (!file->stop) {
-    if (!file->busy) {
-      rv_cond_wait(&file->changed, &file->lock);
-      continue;
-    }
-    rv_error fault = {.code = RV_OK};
-    rv_mutex_unlock(&file->lock);
-    write_piece(file, &file->writing, &fault);
-    rv_mutex_lock(&file->lock);
-    file->fault = fault;
-    file->busy = false;
-    rv_cond_signal(&file->changed);
-  }
-  rv_mutex_unlock(&file->lock);
-  return NULL;
+  return write_piece(file, &file->pieces[number % PIECES], err);
 }
 
-/* Without one it takes longer. */
-static void start_thread(rv_out_file *file)
+/* In the place that is to be filled. */
+static rv_code begin_piece(rv_out_file *file, rv_error *err)
 {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  file->threaded = pthread_create(&file->thread, NULL, write_pieces, file) == 0;
-#ifdef __linux__
-  if (file->threaded) pthread_setname_np(file->thread, "rv-write");
-#endif
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  piece *next = &file->pieces[file->filling % PIECES];
+  if (next->data == NULL) next->data = aligned_alloc(ALIGNED, PIECE_BYTES);
+  if (next->data == NULL) return rv_fail_memory(err, PIECE_BYTES);
+  next->used = 0;
+  return RV_OK;
 }
 
-static void end_thread(rv_out_file *file)
-{
-  if (!file->threaded) return;
-  rv_mutex_lock(&file->lock);
-  file->stop = true;
-  rv_cond_signal(&file->changed);
-  rv_mutex_unlock(&file->lock);
-  pthread_join(file->thread, NULL);
-  file->threaded = false;
-}
-
-/* Waits for the piece before; the lock is held. */
-static rv_code settle(rv_out_file *file, rv_error *err)
-{
-  while (file->busy) rv_cond_wait(&file->changed, &file->lock);
-  return file->fault.code == RV_OK ? RV_OK : rv_error_copy(err, &file->fault);
-}
-
+/* While pieces are on their way to the disk, the next is filled. */
 static rv_code hand_over(rv_out_file *file, rv_error *err)
 {
-  if (file->writing.data == NULL) file->writing.data = aligned_alloc(ALIGNED, PIECE_BYTES);
-  if (file->writing.data == NULL) return rv_fail_memory(err, PIECE_BYTES);
-  if (!file->threaded) start_thread(file);
-  rv_mutex_lock(&file->lock);
-  rv_code code = settle(file, err);
-  if (code == RV_OK) {
-    piece full = file->filling;
-    file->filling = (piece){.data = file->writing.data};
-    file->writing = full;
-    file->busy = file->threaded;
-    rv_cond_signal(&file->changed);
-  }
-  rv_mutex_unlock(&file->lock);
-  return code == RV_OK && !file->threaded ? write_piece(file, &file->writing, err) : code;
+  rv_code code = rv_follower_hand_over(&file->writer, PIECES - 1, err);
+  if (code != RV_OK) return code;
+  file->filling++;
+  return begin_piece(file, err);
 }
 
 rv_code rv_out_file_put(rv_out_file *file, const void *data, size_t size, rv_error *err)
 {
   const uint8_t *from = data;
   while (size > 0) {
-    size_t room = PIECE_BYTES - file->filling.used, part = room < size ? room : size;
-    memcpy(file->filling.data + file->filling.used, from, part);
-    file->filling.used += part;
-    file->put += part;
+    piece *filling = &file->pieces[file->filling % PIECES];
+    size_t room = PIECE_BYTES - filling->used, part = room < size ? room : size;
+    memcpy(filling->data + filling->used, from, part);
+    filling->used += part;
     from += part;
     size -= part;
-    rv_code code = file->filling.used == PIECE_BYTES ? hand_over(file, err) : RV_OK;
+    rv_code code = filling->used == PIECE_BYTES ? hand_over(file, err) : RV_OK;
     if (code != RV_OK) return code;
   }
   return RV_OK;
-}
-
-uint64_t rv_out_file_bytes(const rv_out_file *file)
-{
-  return file->put;
 }
 
 /* ---- life ---- */
@@ -192,11 +135,13 @@ rv_code rv_out_file_new(const char *path, const rv_files *files, rv_out_file **o
 {
   rv_out_file *file = calloc(1, sizeof *file);
   if (file == NULL) return rv_fail_memory(err, sizeof *file);
-  *file = (rv_out_file){
-      .file = -1, .files = files, .path = strdup(path), .pushes = true, .filling = {aligned_alloc(ALIGNED, PIECE_BYTES), 0}};
-  rv_mutex_init(&file->lock, RV_RANK_WAIT, "file that is written");
-  rv_cond_init(&file->changed);
-  rv_code code = file->path == NULL || file->filling.data == NULL ? rv_fail_memory(err, PIECE_BYTES) : RV_OK;
+  file->file = -1;
+  file->files = files;
+  file->path = strdup(path);
+  file->pushes = true;
+  file->writer = (rv_follower){.work = write_number, .context = file, .name = "rv-write"};
+  rv_follower_init(&file->writer);
+  rv_code code = file->path == NULL ? rv_fail_memory(err, strlen(path)) : begin_piece(file, err);
   if (code == RV_OK) {
     file->file = files->create(files->context, path);
     if (file->file < 0) code = rv_fail_system(err, errno, "create", path);
@@ -212,12 +157,10 @@ rv_code rv_out_file_new(const char *path, const rv_files *files, rv_out_file **o
 
 rv_code rv_out_file_finish(rv_out_file *file, rv_error *err)
 {
-  rv_mutex_lock(&file->lock);
-  rv_code code = settle(file, err);
-  rv_mutex_unlock(&file->lock);
-  end_thread(file);
-  if (file->filling.used % ALIGNED != 0) go_through_cache(file);
-  if (code == RV_OK) code = write_piece(file, &file->filling, err);
+  rv_code code = rv_follower_settle(&file->writer, err);
+  const piece *last = &file->pieces[file->filling % PIECES];
+  if (last->used % ALIGNED != 0) go_through_cache(file);
+  if (code == RV_OK) code = write_piece(file, last, err);
   if (code == RV_OK && file->files->sync(file->files->context, file->file) != 0)
     code = rv_fail_system(err, errno, "write", file->path);
   posix_fadvise(file->file, 0, 0, POSIX_FADV_DONTNEED);
@@ -229,12 +172,9 @@ rv_code rv_out_file_finish(rv_out_file *file, rv_error *err)
 void rv_out_file_free(rv_out_file *file)
 {
   if (file == NULL) return;
-  end_thread(file);
+  rv_follower_fini(&file->writer);
   if (file->file >= 0) close(file->file);
-  rv_cond_fini(&file->changed);
-  rv_mutex_fini(&file->lock);
-  free(file->filling.data);
-  free(file->writing.data);
+  for (size_t i = 0; i < PIECES; i++) free(file->pieces[i].data);
   free(file->path);
   free(file);
 }

@@ -20,7 +20,6 @@ typedef struct rv_out_file rv_out_file;
 rv_code rv_out_file_new(const char *path, const rv_files *files, rv_out_file **out, rv_error *err);
 const char *rv_out_file_path(const rv_out_file *file); /* borrowed */
 rv_code rv_out_file_put(rv_out_file *file, const void *data, size_t size, rv_error *err);
-uint64_t rv_out_file_bytes(const rv_out_file *file); /* put so far */
 /* Writes the rest, waits until all is on the disk, and closes; nothing but rv_out_file_free comes after. */
 rv_code rv_out_file_finish(rv_out_file *file, rv_error *err);
 void rv_out_file_free(rv_out_file *file); /* NULL is fine */
