@@ -12,7 +12,8 @@
 
 enum {
   ASK_BYTES = 1 << 24,
-  GATHER_EACH = 32 /* slices; what goes from the other tables meanwhile waits so long */
+  PREFETCH_AHEAD = 4, /* items */
+  GATHER_EACH = 32    /* slices; what goes from the other tables meanwhile waits so long */
 };
 
 typedef struct saving saving;
@@ -178,6 +179,8 @@ static rv_code write_items(saving *work, size_t number, rv_error *err)
     if (code != RV_OK || count == 0) return code;
     rv_buf *const *records = rv_snapshot_records(snapshot);
     for (size_t i = 0; i < count; i++) {
+      size_t ahead = i + PREFETCH_AHEAD;
+      if (ahead < count && records[ahead] == NULL) rv_item_record_prefetch(work->log, &items[ahead]);
       code = write_item(work, table, &items[i], records[i], err);
       if (code == RV_OK) code = tell(work, i + 1 == count, err);
       if (code != RV_OK) return code;

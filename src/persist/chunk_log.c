@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 
-enum { PIECE_BYTES = 1 << 26 };
+enum { PIECE_BYTES = 1 << 26, PREFETCHED_BYTES = 4096, CACHE_LINE = 64 };
 
 rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err)
 {
@@ -133,6 +133,16 @@ rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, r
       (rv_log_entry){.identity = identity_of(log, chunk, fresh), .at = {.file = RV_LOG_NONE, .record = RV_LOG_NONE}};
   if (log->files != NULL) atomic_store_explicit(&chunk->logged, (uint64_t)log->tag << 32 | *number, memory_order_relaxed);
   return RV_OK;
+}
+
+void rv_chunk_log_prefetch(const rv_chunk_log *log, const rv_chunk *chunk)
+{
+  if (log->files == NULL) rv_map_prefetch(&log->by_address, (uint64_t)(uintptr_t)chunk);
+  rv_map_prefetch(&log->keys, rv_chunk_get_meta(chunk)->key);
+  const uint8_t *wire;
+  size_t size = 0;
+  if (rv_chunk_wire(chunk, &wire, &size) == NULL) return;
+  for (size_t at = 0; at < size && at < PREFETCHED_BYTES; at += CACHE_LINE) __builtin_prefetch(wire + at, 0, 2);
 }
 
 /* *is_new: nothing of it is written. Valid until the next. */

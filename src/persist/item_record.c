@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+enum { PREFETCHED = 8 /* columns of an item */ };
+
 void rv_item_scratch_fini(rv_item_scratch *scratch)
 {
   free(scratch->slices.slices);
@@ -23,6 +25,14 @@ static rv_code make_room_for_columns(rv_item_scratch *scratch, uint32_t columns,
   if (num_slices == NULL || squeeze == NULL) return rv_fail_memory(err, columns * sizeof *num_slices);
   scratch->columns_capacity = columns;
   return RV_OK;
+}
+
+void rv_item_record_prefetch(const rv_chunk_log *log, const rv_draw *draw)
+{
+  const rv_trajectory *trajectory = draw->trajectory;
+  for (uint32_t i = 0; i < trajectory->num_columns && i < PREFETCHED; i++)
+    if (trajectory->columns[i].num_slices > 0)
+      rv_chunk_log_prefetch(log, rv_draw_slice(draw, trajectory->columns[i].first_slice).chunk);
 }
 
 rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const char *table, uint64_t naming, const rv_draw *draw,

@@ -14,6 +14,9 @@ typedef struct rv_item_scratch {
 
 void rv_item_scratch_fini(rv_item_scratch *scratch);
 
+/* Fetches from memory what putting the item will look for in the log, of its first slices, without waiting for it. */
+void rv_item_record_prefetch(const rv_chunk_log *log, const rv_draw *draw);
+
 /* Has the log write what the item needs and is not written yet, and appends the item. `table` may be empty, and naming is left out
  * where it is 0. */
 rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const char *table, uint64_t naming, const rv_draw *draw,
