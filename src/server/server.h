@@ -159,6 +159,12 @@ struct rv_method {
 
 /* As rv_grpc_server_config.on_call; `context` is the server. */
 bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
+/* Unary calls that were not begun with are put off where more come than can be answered, */
+bool rv_service_is_late(const rv_method *method, rv_call *call);
+/* and where more answers wait for their connection than are kept for it, also once it was asked to take them. */
+bool rv_service_has_unread(const rv_method *method, const rv_call *call);
+/* What such a call is to be finished with. It is told when to come again, and the log that it was put off. */
+rv_code rv_service_put_off(rv_server *server, rv_call *call, bool late, rv_error *err);
 
 rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
                        rv_error *err);

@@ -96,12 +96,25 @@ static bool refuse(rv_server *server, rv_call *call, const rv_error *err, const 
   return true;
 }
 
-/* Work that was asked for long ago is mostly no longer wanted: where more comes than can be done, doing it would leave no time for what is.
- * What is refused has had no effect. The header is gRPC's own (gRFC A6): how long to wait before it is tried again. */
-static bool shed(rv_server *server, rv_call *call, rv_error *err)
+static bool may_be_put_off(const rv_method *method)
 {
-  bool late = rv_call_is_late(call);
-  if (!late && rv_call_answers_unsent(call) <= ANSWERS_UNSENT_MAX) return false;
+  return method->answer != NULL && !method->while_draining;
+}
+
+/* Work that was asked for long ago is mostly no longer wanted: where more comes than can be done, doing it would leave no time for what is. */
+bool rv_service_is_late(const rv_method *method, rv_call *call)
+{
+  return may_be_put_off(method) && rv_call_is_late(call);
+}
+
+bool rv_service_has_unread(const rv_method *method, const rv_call *call)
+{
+  return may_be_put_off(method) && rv_call_answers_unsent(call) > ANSWERS_UNSENT_MAX;
+}
+
+/* The header is gRPC's own (gRFC A6): how long to wait before it is tried again. */
+rv_code rv_service_put_off(rv_server *server, rv_call *call, bool late, rv_error *err)
+{
   if (late)
     rv_fail(err, RV_RESOURCE_EXHAUSTED,
             "the server gets more calls than it can answer; try again in " SHED_MS " ms, or ask less of it");
@@ -112,8 +125,9 @@ static bool shed(rv_server *server, rv_call *call, rv_error *err)
   char more[64];
   if (may_log_refusal(server, more))
     rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was put off: %s%s", rv_call_peer(call), err->message, more);
+  rv_call_drop_metadata(call); /* the caller may take his time to read it */
   rv_call_set_header(call, "grpc-retry-pushback-ms", SHED_MS);
-  return true;
+  return err->code;
 }
 
 bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user)
@@ -127,8 +141,10 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
     rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
     return refuse(server, call, &err, events, user);
   }
-  if (method->answer != NULL && !method->while_draining && shed(server, call, &err))
+  if (rv_service_is_late(method, call)) { /* its message need not be kept, nor need anybody be asked who he is */
+    rv_service_put_off(server, call, true, &err);
     return refuse(server, call, &err, events, user);
+  }
   if (method->open_to_all &&
       !rv_call_keep_small(call, OPEN_BYTES_MAX, OPEN_AT_ONCE_MAX, method->answer != NULL ? RV_HEALTH_MS : 0)) {
     rv_fail(&err, RV_RESOURCE_EXHAUSTED, "%d calls of Health are open on this connection already; end some", OPEN_AT_ONCE_MAX);

@@ -8,6 +8,7 @@
 typedef struct unary {
   rv_server_stream stream;
   const rv_method *method;
+  bool begun; /* the method was called: it is not put off any more */
   /* of one that takes its turns: what was asked, and a reference to the stream */
   rv_buf *request;
   rv_span body;
@@ -76,6 +77,7 @@ static void stop_waiting(unary *self)
 /* Calls the method; true: it is to be called again. */
 static bool answer(unary *self, const char *peer, rv_span body)
 {
+  self->begun = true;
   rv_error err = {.code = RV_OK, .message = ""};
   const rv_request request = {.server = self->stream.server,
                               .caller = self->stream.caller,
@@ -94,10 +96,27 @@ static bool answer(unary *self, const char *peer, rv_span body)
   return false;
 }
 
+static void put_off(unary *self, bool late)
+{
+  rv_error err;
+  rv_code code = rv_service_put_off(self->stream.server, self->stream.call, late, &err);
+  rv_server_stream_finish(&self->stream, code, err.message);
+}
+
+/* What has waited for its first turn: meanwhile the connection was asked to take what waits for it. */
+static bool may_begin(unary *self)
+{
+  if (!rv_server_stream_is_open(&self->stream)) return false;
+  bool late = rv_service_is_late(self->method, self->stream.call);
+  if (!late && !rv_service_has_unread(self->method, self->stream.call)) return true;
+  put_off(self, late);
+  return false;
+}
+
 static void on_turn_task(rv_task *task)
 {
   unary *self = RV_CONTAINER(task, unary, turn_task);
-  if (answer(self, self->peer != NULL ? self->peer : "unknown", self->body)) {
+  if ((self->begun || may_begin(self)) && answer(self, self->peer != NULL ? self->peer : "unknown", self->body)) {
     rv_loop_turn(self->stream.loop, &self->turn_task);
     return;
   }
@@ -106,17 +125,25 @@ static void on_turn_task(rv_task *task)
   rv_server_stream_unref(&self->stream);
 }
 
+static void take_turns(unary *self, rv_buf *request)
+{
+  self->request = rv_buf_ref(request);
+  rv_call_count_kept(self->stream.call, self->body.size);
+  self->peer = strdup(rv_call_peer(self->stream.call));
+  rv_server_stream_ref(&self->stream);
+  rv_loop_turn(self->stream.loop, &self->turn_task);
+}
+
+/* A connection may bring many calls at once, so what they are put off for is looked at here: what those before made of it is known. */
 static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size)
 {
   unary *self = user;
   if (!rv_server_stream_is_open(&self->stream) || self->waits || self->request != NULL) return;
   self->body = (rv_span){.data = data, .size = size};
-  if (!answer(self, rv_call_peer(call), self->body)) return;
-  self->request = rv_buf_ref(buf);
-  rv_call_count_kept(call, size);
-  self->peer = strdup(rv_call_peer(call));
-  rv_server_stream_ref(&self->stream);
-  rv_loop_turn(self->stream.loop, &self->turn_task);
+  if (rv_service_is_late(self->method, call))
+    put_off(self, true);
+  else if (rv_service_has_unread(self->method, call) || answer(self, rv_call_peer(call), self->body))
+    take_turns(self, buf);
 }
 
 static void on_half_close(rv_call *call, void *user)

@@ -17,6 +17,9 @@
 #include "support/rig.h"
 
 enum { BURST = 150, WORK_MS = 10, CROWD = 2000, READERS = 5, WIDTH = 4096, ROUNDS = 50 };
+enum { PAGE = 10000, CALLS = 200, MOST_KEPT = 12 << 20 };
+
+#define ITEMS "/reverie.Reverie/Items"
 
 static const rv_wait patient = {.timeout_ms = 60000};
 
@@ -73,6 +76,8 @@ static void open_world(world *w, bool slowly)
 {
   rv_error err;
   *w = (world){.registry = NULL};
+  atomic_store(&updates, 0);
+  atomic_store(&all_are_sent, false);
   fine(rv_registry_new(&w->registry, &err), &err);
   fine(rv_registry_add_selector(w->registry, "slow", &slow, &err), &err);
   rv_table_config table = rig_table("t");
@@ -151,6 +156,71 @@ static void connect_first(test_peer *peer)
   rv_buf_unref(response);
 }
 
+/* Many calls at once. All of them are announced before the first one's message. */
+typedef struct burst {
+  test_peer *peer;
+  const char *path;
+  const rv_writer_buf *body; /* of each */
+  test_stream **calls;
+  int count;
+} burst;
+
+static void send_burst_on_loop(void *argument)
+{
+  burst *self = argument;
+  for (int i = 0; i < self->count; i++) {
+    self->calls[i] = stream_open(self->peer, self->path, NULL, 0);
+    stream_send_bytes(self->calls[i], self->body->data, self->body->size);
+    stream_half_close(self->calls[i]);
+  }
+}
+
+static void do_nothing(void *argument)
+{
+  (void)argument;
+}
+
+/* They are sent in one piece, which the server reads in one. */
+static void send_burst(test_peer *peer, const char *path, rv_writer_buf *owned_body, test_stream **calls, int count)
+{
+  burst sent = {.peer = peer, .path = path, .body = owned_body, .calls = calls, .count = count};
+  rv_loop_call(peer->loop, send_burst_on_loop, &sent);
+  rv_loop_call(peer->loop, do_nothing, NULL); /* now they are on their way */
+  rv_writer_buf_fini(owned_body);
+}
+
+typedef struct outcome {
+  int answered, late, unread;
+} outcome;
+
+static outcome outcome_of(test_stream **calls, int count)
+{
+  outcome all = {0};
+  for (int i = 0; i < count; i++) {
+    char message[RV_ERROR_MESSAGE_MAX];
+    rv_code code = stream_end(calls[i], message);
+    if (code == RV_OK) {
+      all.answered++;
+    } else {
+      assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
+      assert_string_equal(stream_pushback(calls[i]), "250");
+      bool unread = strstr(message, "bytes of answers wait for this connection to take them") != NULL;
+      if (!unread) assert_non_null(strstr(message, "the server gets more calls than it can answer; try again in 250 ms"));
+      all.unread += unread;
+      all.late += !unread;
+    }
+    stream_free(calls[i]);
+  }
+  return all;
+}
+
+static void put_update(rv_writer_buf *out, const world *w)
+{
+  const rv_key_priority change = {.key = w->key, .priority = 2};
+  rv_writer_buf_init(out);
+  rv_mutate_request_serialize(out, "t", &change, 1, NULL, 0);
+}
+
 static void what_cannot_be_answered_in_time_is_put_off_and_our_client_comes_again_by_itself(void **state)
 {
   (void)state;
@@ -161,38 +231,43 @@ static void what_cannot_be_answered_in_time_is_put_off_and_our_client_comes_agai
   connect_first(&peer);
   caller meanwhile = {.w = &w};
   assert_int_equal(pthread_create(&meanwhile.thread, NULL, call_meanwhile, &meanwhile), 0);
-  const rv_key_priority change = {.key = w.key, .priority = 2};
   test_stream *calls[BURST];
   for (int i = 0; i < BURST; i++) {
     rv_writer_buf body;
-    rv_writer_buf_init(&body);
-    rv_mutate_request_serialize(&body, "t", &change, 1, NULL, 0);
+    put_update(&body, &w);
     calls[i] = send_call(&peer, MUTATE, &body);
   }
   atomic_store(&all_are_sent, true);
-  int answered = 0, put_off = 0;
-  for (int i = 0; i < BURST; i++) {
-    char message[RV_ERROR_MESSAGE_MAX];
-    rv_code code = stream_end(calls[i], message);
-    if (code == RV_OK) {
-      answered++;
-    } else {
-      assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
-      assert_non_null(strstr(message, "the server gets more calls than it can answer; try again in 250 ms"));
-      assert_string_equal(stream_pushback(calls[i]), "250");
-      put_off++;
-    }
-    stream_free(calls[i]);
-  }
+  outcome all = outcome_of(calls, BURST);
   pthread_join(meanwhile.thread, NULL);
   fine(meanwhile.code, &meanwhile.err);
-  assert_true(answered > 0 && put_off > 0);
-  assert_int_equal(atomic_load(&updates), answered + 1); /* what was put off had no effect */
+  assert_true(all.answered > 0 && all.late > 0);
+  assert_int_equal(atomic_load(&updates), all.answered + 1); /* what was put off had no effect */
   rv_client *client = client_of(w.rig.address, NULL);
   const double priority = 3;
   rv_error err;
   fine(rv_client_update_priorities(client, "t", &w.key, &priority, 1, NULL, NULL, &patient, &err), &err);
   rv_client_free(client);
+  peer_close(&peer);
+  close_world(&w);
+}
+
+static void calls_that_came_in_time_and_are_not_answered_in_time_are_put_off(void **state)
+{
+  (void)state;
+  world w;
+  test_peer peer;
+  rv_writer_buf body;
+  test_stream *calls[BURST];
+  open_world(&w, true);
+  peer_open(&peer, w.rig.address);
+  connect_first(&peer);
+  put_update(&body, &w);
+  send_burst(&peer, MUTATE, &body, calls, BURST);
+  atomic_store(&all_are_sent, true);
+  outcome all = outcome_of(calls, BURST);
+  assert_true(all.late > 0);
+  assert_int_equal(atomic_load(&updates), all.answered); /* what was put off had no effect */
   peer_close(&peer);
   close_world(&w);
 }
@@ -204,10 +279,6 @@ typedef struct standstill {
   sem_t over;
 } standstill;
 
-static void do_nothing(void *argument)
-{
-  (void)argument;
-}
 static void stand_still(rv_task *task)
 {
   while (sem_wait(&RV_CONTAINER(task, standstill, task)->over) != 0) continue;
@@ -228,25 +299,53 @@ static void fill_table(const world *w, int64_t n)
   rv_client_free(client);
 }
 
-static void a_peer_that_takes_no_answers_makes_the_server_keep_some_megabytes_of_them_and_no_more(void **state)
+static void put_page(rv_writer_buf *out, uint64_t items)
 {
-  (void)state;
-  enum { ITEMS = 10000, CALLS = 200, MOST_KEPT = 12 << 20 };
+  const rv_items_request request = {.table = {(const uint8_t *)"t", 1}, .capacity = items};
+  rv_writer_buf_init(out);
+  rv_items_request_serialize(out, &request);
+}
+
+/* Asks for one page of a table, and takes it; its size. */
+static size_t take_page(test_peer *peer, uint64_t items)
+{
+  rv_writer_buf body;
+  rv_buf *response = NULL;
+  char message[RV_ERROR_MESSAGE_MAX];
+  put_page(&body, items);
+  if (unary(peer, ITEMS, &body, &response, message) != RV_OK) fail_msg("%s", message);
+  size_t size = response->size;
+  rv_buf_unref(response);
+  return size;
+}
+
+static void ask_one_by_one(test_peer *peer, test_stream **calls)
+{
+  for (int i = 0; i < CALLS; i++) {
+    rv_writer_buf body;
+    put_page(&body, PAGE);
+    calls[i] = send_call(peer, ITEMS, &body);
+  }
+}
+
+static void ask_at_once(test_peer *peer, test_stream **calls)
+{
+  rv_writer_buf body;
+  put_page(&body, PAGE);
+  send_burst(peer, ITEMS, &body, calls, CALLS);
+}
+
+static void check_what_is_kept(void (*ask)(test_peer *peer, test_stream **calls))
+{
   world w;
   test_peer peer;
   rv_error err;
-  open_world(&w, false);
-  fill_table(&w, ITEMS);
-  peer_open(&peer, w.rig.address);
   test_stream *calls[CALLS];
-  for (int i = 0; i < CALLS; i++) {
-    const rv_items_request request = {.table = {(const uint8_t *)"t", 1}, .capacity = ITEMS};
-    rv_writer_buf body;
-    rv_writer_buf_init(&body);
-    rv_items_request_serialize(&body, &request);
-    calls[i] = send_call(&peer, "/reverie.Reverie/Items", &body);
-    if (i == 0) rv_buf_unref(stream_next(calls[0])); /* the connection stands: the others are sent at once */
-  }
+  open_world(&w, false);
+  fill_table(&w, PAGE);
+  peer_open(&peer, w.rig.address);
+  take_page(&peer, PAGE); /* it is answered; and the connection stands: what follows is sent at once */
+  ask(&peer, calls);
   rv_loop_call(peer.loop, do_nothing, NULL);
   standstill still = {.task = {.run = stand_still}};
   sem_init(&still.over, 0, 0);
@@ -261,20 +360,45 @@ static void a_peer_that_takes_no_answers_makes_the_server_keep_some_megabytes_of
   sem_post(&still.over);
   rv_loop_call(peer.loop, do_nothing, NULL); /* it goes on */
   sem_destroy(&still.over);
-  int answered = 0, put_off = 0;
-  for (int i = 0; i < CALLS; i++) {
-    rv_code code = stream_end(calls[i], NULL);
-    if (code == RV_OK) {
-      answered++;
-    } else {
-      assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
-      assert_string_equal(stream_pushback(calls[i]), "250");
-      put_off++;
-    }
-    stream_free(calls[i]);
-  }
-  assert_true(answered > 0 && put_off > 0);
+  outcome all = outcome_of(calls, CALLS);
+  assert_true(all.unread + all.late > 0);
   rv_client_free(other);
+  peer_close(&peer);
+  close_world(&w);
+}
+
+static void a_peer_that_takes_no_answers_makes_the_server_keep_some_megabytes_of_them_and_no_more(void **state)
+{
+  (void)state;
+  check_what_is_kept(ask_one_by_one);
+}
+
+static void nor_does_one_that_asks_for_all_of_them_at_once(void **state)
+{
+  (void)state;
+  check_what_is_kept(ask_at_once);
+}
+
+/* One call more than make 8 MiB of answers: they wait only because the server reads what was sent with them. */
+static void nobody_is_put_off_for_answers_that_his_connection_was_not_asked_to_take(void **state)
+{
+  (void)state;
+  enum { PART = 2500, BOUND = 8 << 20 };
+  world w;
+  test_peer peer;
+  rv_writer_buf body;
+  test_stream *calls[1000];
+  open_world(&w, false);
+  fill_table(&w, PAGE);
+  peer_open(&peer, w.rig.address);
+  size_t size = take_page(&peer, PART);
+  int count = (int)(BOUND / size) + 2;
+  assert_true(size < 128 << 10 && count < 1000);
+  put_page(&body, PART);
+  send_burst(&peer, ITEMS, &body, calls, count);
+  outcome all = outcome_of(calls, count);
+  assert_int_equal(all.unread, 0);
+  assert_int_equal(all.answered + all.late, count); /* late: on a machine that is behind itself */
   peer_close(&peer);
   close_world(&w);
 }
@@ -343,7 +467,10 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_cannot_be_answered_in_time_is_put_off_and_our_client_comes_again_by_itself),
+      cmocka_unit_test(calls_that_came_in_time_and_are_not_answered_in_time_are_put_off),
       cmocka_unit_test(a_peer_that_takes_no_answers_makes_the_server_keep_some_megabytes_of_them_and_no_more),
+      cmocka_unit_test(nor_does_one_that_asks_for_all_of_them_at_once),
+      cmocka_unit_test(nobody_is_put_off_for_answers_that_his_connection_was_not_asked_to_take),
       cmocka_unit_test(many_who_are_idle_and_some_who_stopped_reading_harm_nobody),
   };
   return cmocka_run_group_tests_name("overload", tests, NULL, NULL);
