@@ -12,6 +12,7 @@
 #include "base/crew.h"
 #include "base/lock.h"
 #include "base/random.h"
+#include "client/idle_calls.h"
 #include "client/tables.h"
 #include "client/wait.h"
 #include "net/net.h"
@@ -52,6 +53,8 @@ struct rv_client {
   size_t num_batch_streams, num_add_streams;
   rv_batch *free_batches; /* memory for the next batch */
   size_t num_free_batches;
+  /* ---- the loop's ---- */
+  rv_idle_calls sample_calls;
 };
 
 /* RV_FAILED_PRECONDITION in a forked child. Costs a load. Every public call begins with it. */

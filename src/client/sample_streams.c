@@ -296,8 +296,10 @@ static const rv_call_events events = {.on_message = on_message, .on_close = on_c
 
 static bool open_call(rv_sample_stream *stream)
 {
+  rv_client *client = stream->sampler->common.client;
   rv_call_config config = {.path = RV_PATH_SAMPLE, .deadline_ns = INT64_MAX, .wait_for_ready = true};
-  stream->call = rv_channel_call(stream->sampler->common.client->channel, &config, &events, stream);
+  stream->call = rv_idle_calls_take(&client->sample_calls, &events, stream);
+  if (stream->call == NULL) stream->call = rv_channel_call(client->channel, &config, &events, stream);
   if (stream->call == NULL) return false;
   rv_remote_sampler_ref(stream->sampler);
   return true;
@@ -316,9 +318,23 @@ void rv_sample_streams_init(rv_remote_sampler *sampler)
   }
 }
 
+/* A call on which all that was asked for has come. */
+static void leave_call(rv_sample_stream *stream)
+{
+  rv_remote_sampler *sampler = stream->sampler;
+  if (stream->call == NULL || stream->outstanding > 0) return;
+  if (!rv_idle_calls_keep(&sampler->common.client->sample_calls, stream->call)) return;
+  forget_call(stream);
+  rv_remote_sampler_unref(sampler);
+}
+
 void rv_sample_streams_close(rv_remote_sampler *sampler)
 {
+  bool fine = !is_over(sampler);
   sampler->closed = true;
-  for (uint32_t i = 0; i < sampler->common.num_streams; i++) rv_timer_stop(&sampler->streams[i].retry);
+  for (uint32_t i = 0; i < sampler->common.num_streams; i++) {
+    rv_timer_stop(&sampler->streams[i].retry);
+    if (fine) leave_call(&sampler->streams[i]);
+  }
   cancel_calls(sampler);
 }

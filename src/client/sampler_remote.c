@@ -124,7 +124,7 @@ static void pump(rv_task *task)
 
 bool rv_remote_sampler_must_tell(rv_remote_sampler *sampler)
 {
-  if (sampler->told) return false;
+  if (sampler->told || is_exhausted(sampler)) return false;
   bool due = sampler->waiting || sampler->wanted || is_due(sampler);
   if (due) sampler->told = true;
   return due;

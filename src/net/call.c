@@ -429,6 +429,15 @@ void rv_call_half_close(rv_call *call)
   rv_call_wake_source(call);
 }
 
+bool rv_call_hand_on(rv_call *call, const rv_call_events *events, void *user)
+{
+  RV_LOOP_CHECK(call->loop);
+  if (call->server || call->over || call->no_more || call->peer_done) return false;
+  call->events = events;
+  call->user = user;
+  return true;
+}
+
 void rv_call_cancel(rv_call *call)
 {
   RV_LOOP_CHECK(call->loop);

@@ -113,6 +113,9 @@ void rv_call_count_kept(rv_call *call, size_t bytes);
 void rv_call_send_headers(rv_call *call);
 /* Client: no more messages will be sent (after what is queued). */
 void rv_call_half_close(rv_call *call);
+/* Client: what comes from now on goes to another user, as if the call had always been his. false: it is over, or nothing can be sent on it any
+ * more; all is as before. */
+bool rv_call_hand_on(rv_call *call, const rv_call_events *events, void *user);
 /* Either side: RST_STREAM(CANCEL). on_close follows (not from within this function). */
 void rv_call_cancel(rv_call *call);
 /* While paused no on_message is called and no stream credit is returned; the connection's credit is, so that other calls

@@ -226,6 +226,24 @@ REMOTE_TEST(a_waiting_batch_survives_a_restart)
   assert_int_equal(waiting.size, 2);
 }
 
+/* The stream that the first one left open ended with the server. */
+REMOTE_TEST(a_sampler_finds_the_server_that_came_after_the_last_ones)
+{
+  rv_error err;
+  for (int i = 0; i < 3; i++) {
+    add_values(f->client, "fifo", 1);
+    rv_sampler_config config = {.size = sizeof config, .table = "fifo", .max_samples = 1, .rate_limiter_timeout_ms = RV_FOREVER};
+    rv_sampler *sampler;
+    rv_sample *sample;
+    assert_ok(rv_sampler_new(f->client, &config, &sampler, &err));
+    assert_ok(rv_sampler_next(sampler, &long_enough, &sample, &err));
+    rv_sample_unref(sample);
+    rv_sampler_free(sampler);
+    stop_server(f);
+    start_server(f);
+  }
+}
+
 static void *run_add(void *context)
 {
   waiting_call *waiting = context;
@@ -340,6 +358,7 @@ int main(void)
                                      EVERY_REMOTE_WAY(a_writer_compares_its_names_with_those_of_the_next_server),
                                      EVERY_REMOTE_WAY(a_listing_does_not_go_on_at_a_server_that_counts_anew),
                                      EVERY_REMOTE_WAY(a_waiting_batch_survives_a_restart),
+                                     EVERY_REMOTE_WAY(a_sampler_finds_the_server_that_came_after_the_last_ones),
                                      EVERY_REMOTE_WAY(a_waiting_add_goes_on_at_the_next_server),
                                      EVERY_REMOTE_WAY(a_waiting_add_goes_on_at_the_next_server_of_the_same_store),
                                      cmocka_unit_test(another_kind_of_address_is_refused),

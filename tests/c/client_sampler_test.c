@@ -85,6 +85,41 @@ TEST(exactly_max_samples_are_drawn)
   assert_int_equal(samples_of(f, "fifo"), 333);
 }
 
+/* What one sampler left open serves the next, which may be of another table. */
+TEST(samplers_one_after_another_take_what_each_asks_for)
+{
+  add_values(f->client, "replay", 10);
+  add_values(f->client, "fifo", 10);
+  for (int64_t i = 1; i <= 50; i++) {
+    rv_sampler *two[] = {open_sampler(f, "replay", 1, 0, 1, RV_FOREVER), open_sampler(f, "fifo", 3, 0, 2, RV_FOREVER)};
+    take_all(f, two[0], 1);
+    take_all(f, two[1], 3);
+    rv_sampler_free(two[i % 2]);
+    rv_sampler_free(two[1 - i % 2]);
+    assert_int_equal(samples_of(f, "replay"), i);
+    assert_int_equal(samples_of(f, "fifo"), 3 * i);
+  }
+}
+
+/* An abandoned one may have samples on their way, which are not the next one's. */
+TEST(a_sampler_after_one_that_was_left_takes_its_own_samples)
+{
+  rv_error err;
+  add_values(f->client, "fifo", 1);
+  for (int i = 0; i < 50; i++) {
+    rv_sampler *left = open_sampler(f, "fifo", RV_UNLIMITED, 4, 1, RV_FOREVER);
+    take_some(left, i % 3);
+    rv_sampler_free(left);
+    assert_ok(add_value(f->client, "queue", (float)i, 1.0, NULL, &long_enough, &err));
+    rv_sampler *sampler = open_sampler(f, "queue", 1, 0, 1, RV_FOREVER);
+    rv_sample *sample;
+    assert_ok(rv_sampler_next(sampler, &long_enough, &sample, &err));
+    assert_true(sample_value(sample) == (float)i);
+    rv_sample_unref(sample);
+    rv_sampler_free(sampler);
+  }
+}
+
 TEST(streams_are_opened_anew_after_their_quota)
 {
   rv_error err;
@@ -114,6 +149,7 @@ TEST(no_more_is_fetched_ahead_than_was_allowed)
     assert_true(samples_of(f, "fifo") <= i + 1);
   }
   rv_sampler_free(sampler);
+  add_values(f->client, "replay", 1); /* what the first one had asked for is drawn by then */
   int64_t before = samples_of(f, "fifo");
   sampler = open_sampler(f, "fifo", RV_UNLIMITED, 5, 2, RV_FOREVER);
   for (int i = 1; i <= 20; i++) {
@@ -441,6 +477,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {EVERY_WAY(samples_come_in_the_selectors_order),
                                      EVERY_WAY(exactly_max_samples_are_drawn),
+                                     EVERY_WAY(samplers_one_after_another_take_what_each_asks_for),
+                                     EVERY_WAY(a_sampler_after_one_that_was_left_takes_its_own_samples),
                                      EVERY_WAY(streams_are_opened_anew_after_their_quota),
                                      EVERY_WAY(no_more_is_fetched_ahead_than_was_allowed),
                                      EVERY_WAY(a_sampler_goes_further_ahead_than_told_only_where_nobody_can_tell),
