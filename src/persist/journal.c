@@ -44,10 +44,10 @@ const rv_store *rv_journal_store(const rv_journal *journal)
 
 /* ---- being told ---- */
 
-/* Holding the lock. */
+/* Something has come that is to be written. Holding the lock. */
 static void call_for_work(rv_journal *journal)
 {
-  if (!journal->pending) journal->pending_since_ns = rv_monotonic_ns(&journal->env);
+  if (journal->pending_since_ns == 0) journal->pending_since_ns = rv_monotonic_ns(&journal->env);
   journal->pending = true;
   rv_cond_signal(&journal->work);
 }

@@ -418,6 +418,31 @@ static bool until_a_fault_is_known(void *context, const rv_checkpoint_progress *
   return stats.fault[0] == '\0';
 }
 
+/* A call for a round that may have nothing to write, such as a sync's, has nothing that waits. */
+static void what_waits_for_the_disk_is_known_to_wait_whoever_called_for_the_journal_before(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  faulty_disk on;
+  f->env.monotonic_ns = clock_ahead;
+  open_faulty(&on, f, (how){.mode = 0}, LONG_MAX, EIO);
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = until_a_fault_is_known, .context = on.j.journal};
+  atomic_store(&on.faults.until, 0);
+  assert_int_not_equal(rv_checkpointer_save(on.d.checkpointer, on.j.store, &watch, NULL, &err), RV_OK);
+  assert_int_equal(rv_journal_sync(on.j.journal, 0, &err), RV_DEADLINE_EXCEEDED);
+  must(insert_value(on.j.store, on.table, 1, 1, 1), &err);
+  const int64_t hour_ns = INT64_C(3600000000000);
+  atomic_fetch_add(&ahead_ns, hour_ns);
+  rv_journal_stats stats = {.size = sizeof stats};
+  rv_journal_get_stats(on.j.journal, &stats);
+  assert_true(stats.lag_ns >= hour_ns);
+  atomic_store(&on.faults.until, -1);
+  sync_all(&on.j);
+  do rv_journal_get_stats(on.j.journal, &stats);
+  while (stats.lag_ns != 0);
+  close_faulty(&on);
+}
+
 static void a_checkpoint_whose_time_runs_out_at_a_full_disk_says_what_it_waited_for(void **state)
 {
   rv_error err;
@@ -514,6 +539,7 @@ int main(void)
       WITH_DISK(while_the_disk_is_full_inserts_wait_in_bounds_and_go_on_when_it_is_not),
       WITH_DISK(a_checkpoint_that_waits_for_a_journal_without_room_gives_its_own_back),
       WITH_DISK(a_checkpoint_whose_time_runs_out_at_a_full_disk_says_what_it_waited_for),
+      WITH_DISK(what_waits_for_the_disk_is_known_to_wait_whoever_called_for_the_journal_before),
       WITH_DISK(what_is_recovered_is_forced_to_the_disk_before_anything_builds_on_it),
       WITH_DISK(what_is_recovered_and_cannot_be_forced_to_the_disk_is_not_confirmed),
       WITH_DISK(strings_count_with_all_their_bytes_towards_what_waits_for_the_disk),
