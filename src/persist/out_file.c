@@ -77,8 +77,9 @@ static rv_code write_piece(rv_out_file *file, const piece *full, rv_error *err)
     ssize_t wrote = file->files->write(file->files->context, file->file, &rest, 1);
     if (wrote < 0 && errno == EINVAL && file->past_cache) {
       go_through_cache(file);
-    } else if (wrote < 0) {
-      if (errno != EINTR) return rv_fail_system(err, errno, "write", file->path);
+    } else if (wrote <= 0) {
+      int number = wrote == 0 ? ENOSPC : errno;
+      if (number != EINTR) return rv_fail_system(err, number, "write", file->path);
     } else {
       at += (size_t)wrote;
       file->written += (uint64_t)wrote;

@@ -164,6 +164,27 @@ static void a_write_that_fails_is_told_with_the_files_name(void **state)
   free(bytes);
 }
 
+static ssize_t write_nothing(void *context, int file, const struct iovec *pieces, int count)
+{
+  (void)context, (void)file, (void)pieces, (void)count;
+  return 0;
+}
+
+/* Such as FUSE's, where whoever is behind it says so. */
+static void a_file_system_that_takes_nothing_and_says_no_error_is_full(void **state)
+{
+  world *w = *state;
+  uint8_t *bytes = some_bytes(MOST);
+  w->disk.files.write = write_nothing;
+  for (size_t size = 1; size <= MOST; size += MOST - 1) {
+    rv_error err = {.code = RV_OK};
+    assert_int_equal(write_whole(w, bytes, size, 65540, &err), RV_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.message, w->path));
+    unlink(w->path);
+  }
+  free(bytes);
+}
+
 /* The system tells each file once what became of its pages: whoever waits for them and passes over the answer has it from nobody else. What
  * it says is the file system's own, or the device's. */
 static void what_could_not_be_written_from_the_cache_is_told_whatever_the_error(void **state)
@@ -228,6 +249,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_disk_that_takes_a_part_gets_the_rest, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_interrupted_write_goes_on, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_write_that_fails_is_told_with_the_files_name, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_file_system_that_takes_nothing_and_says_no_error_is_full, set_up, tear_down),
       cmocka_unit_test_setup_teardown(what_could_not_be_written_from_the_cache_is_told_whatever_the_error, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_file_system_that_cannot_begin_early_has_all_forced_at_the_end, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_file_that_is_given_up_ends_with_what_is_on_its_way, set_up, tear_down),
