@@ -13,32 +13,55 @@ static rv_code row_bytes(const rv_tensor *column, size_t *bytes, rv_error *err)
   return rv_shape_elements(column->dtype, column->rank - 1, column->shape + 1, &elements, bytes, err);
 }
 
-static size_t string_bytes(const rv_tensor *column, size_t num_elements)
+/* What rows take that are all alike; *strings: others of their columns are to be measured one by one. */
+static rv_code measure_alike(const rv_add *add, size_t *bytes, bool *strings, rv_error *err)
 {
-  const rv_bytes *strings = column->data;
-  size_t bytes = 0;
-  for (size_t i = 0; i < num_elements; i++) bytes += strings[i].size;
-  return bytes;
-}
-
-rv_code rv_add_rows_per_chunk(const rv_add *add, size_t *rows, rv_error *err)
-{
-  size_t all = 0;
+  *bytes = 0;
+  *strings = false;
   for (size_t i = 0; i < add->num_columns; i++) {
     const rv_tensor *column = &add->columns[i];
-    size_t elements, bytes;
-    rv_code code = rv_shape_elements(column->dtype, column->rank, column->shape, &elements, &bytes, err);
+    size_t elements, all;
+    rv_code code = rv_shape_elements(column->dtype, column->rank, column->shape, &elements, &all, err);
     if (code != RV_OK) {
       rv_error_prefix(err, "column %zu", i);
       return code;
     }
-    if (column->dtype == RV_STRING) bytes = string_bytes(column, elements);
-    if (__builtin_add_overflow(all, bytes, &all)) all = SIZE_MAX;
+    *strings = *strings || column->dtype == RV_STRING;
+    if (column->dtype != RV_STRING && __builtin_add_overflow(*bytes, all / add->n, bytes)) *bytes = SIZE_MAX;
   }
-  size_t a_row = all / add->n + 1;
-  *rows = CHUNK_BYTES / a_row;
+  return RV_OK;
+}
+
+/* SIZE_MAX: more than can be counted. */
+static size_t string_bytes(const rv_add *add, size_t row)
+{
+  size_t bytes = 0, size;
+  for (size_t i = 0; i < add->num_columns; i++) {
+    const rv_tensor *column = &add->columns[i];
+    if (column->dtype != RV_STRING || row_bytes(column, &size, NULL) != RV_OK) continue;
+    size_t elements = size / sizeof(rv_bytes);
+    const rv_bytes *strings = column->data;
+    for (size_t j = row * elements; j < (row + 1) * elements; j++)
+      if (__builtin_add_overflow(bytes, strings[j].size, &bytes)) return SIZE_MAX;
+  }
+  return bytes;
+}
+
+rv_code rv_add_rows_of_chunk(const rv_add *add, size_t first, size_t *rows, rv_error *err)
+{
+  size_t alike, left = add->n - first;
+  bool strings;
+  rv_code code = measure_alike(add, &alike, &strings, err);
+  if (code != RV_OK) return code;
+  size_t most = alike < CHUNK_BYTES ? CHUNK_BYTES / (alike + 1) : 1, room = CHUNK_BYTES;
+  if (most > CHUNK_ROWS_MAX) most = CHUNK_ROWS_MAX;
+  if (most > left) most = left;
+  *rows = strings ? 0 : most;
+  for (size_t bytes; *rows < most; room -= bytes, ++*rows) {
+    bytes = string_bytes(add, first + *rows);
+    if (__builtin_add_overflow(bytes, alike, &bytes) || bytes > room) break;
+  }
   if (*rows == 0) *rows = 1;
-  if (*rows > CHUNK_ROWS_MAX) *rows = CHUNK_ROWS_MAX;
   return RV_OK;
 }
 

@@ -272,14 +272,13 @@ static bool refused(running_add *running)
 
 static rv_code send_all(running_add *running, add_stream *stream, rv_patience *patience, rv_error *err)
 {
-  size_t rows_per_part;
-  rv_code code = rv_add_rows_per_chunk(running->add, &rows_per_part, err);
+  rv_code code = RV_OK;
   rv_random random;
   rv_random_init(&random, rv_client_random(running->client));
-  for (size_t first = 0; first < running->add->n && code == RV_OK && !refused(running); first += rows_per_part) {
-    size_t left = running->add->n - first;
-    code = wait_for_parts(running, PARTS_IN_FLIGHT_MAX - 1, patience, err);
-    if (code == RV_OK) code = send_part(running, stream, first, left < rows_per_part ? left : rows_per_part, &random, err);
+  for (size_t first = 0, rows; first < running->add->n && code == RV_OK && !refused(running); first += rows) {
+    code = rv_add_rows_of_chunk(running->add, first, &rows, err);
+    if (code == RV_OK) code = wait_for_parts(running, PARTS_IN_FLIGHT_MAX - 1, patience, err);
+    if (code == RV_OK) code = send_part(running, stream, first, rows, &random, err);
   }
   if (code == RV_OK && running->over < running->sent)
     rv_insert_stream_ask(stream->stream, gate_of(running, running->over), patience);

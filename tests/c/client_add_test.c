@@ -358,6 +358,57 @@ TEST(rows_without_trajectories_belong_to_no_episode)
   rv_server_info_free(info);
 }
 
+/* ---- messages that a server does not take ---- */
+
+enum { MEGABYTE = 1 << 20, MOST_ROWS = 80 };
+
+static void set_up_small(fixture *f, size_t max_message_bytes)
+{
+  rv_error err;
+  set_up(f, UNIX_SOCKET);
+  stop_server(f);
+  const char *address = f->address;
+  rv_server_config config = {.size = sizeof config,
+                             .store = f->store,
+                             .addresses = &address,
+                             .num_addresses = 1,
+                             .max_message_bytes = max_message_bytes};
+  assert_ok(rv_server_new(&config, &f->server, &err));
+}
+
+/* Rows of one string each: those in [first, first + count) are large. */
+static rv_tensor strings_of(rv_bytes *strings, int64_t *n, int64_t first, int64_t count, size_t large)
+{
+  static const char text[5 * MEGABYTE];
+  for (int64_t i = 0; i < *n; i++) strings[i] = (rv_bytes){text, i >= first && i < first + count ? large : 1};
+  return (rv_tensor){.dtype = RV_STRING, .rank = 1, .shape = n, .data = strings};
+}
+
+static void rows_of_strings_are_split_by_what_each_of_them_takes(void **state)
+{
+  (void)state;
+  rv_error err;
+  fixture f;
+  set_up_small(&f, 6 * MEGABYTE);
+  rv_bytes strings[MOST_ROWS];
+  int64_t n = MOST_ROWS;
+  rv_tensor column = strings_of(strings, &n, 50, 20, MEGABYTE);
+  uint64_t keys[MOST_ROWS];
+  size_t added;
+  assert_ok(rv_client_add_batch(f.client, "replay", &column, 1, MOST_ROWS, NULL, keys, &added, &long_enough, &err));
+  assert_int_equal(added, MOST_ROWS);
+  assert_int_equal(table_size(&f, "replay"), MOST_ROWS);
+  for (int i = 49; i < 51; i++) {
+    rv_sample *sample;
+    rv_bytes back;
+    assert_ok(rv_client_get(f.client, "replay", keys[i], &long_enough, &sample, &err));
+    assert_ok(rv_sample_copy(sample, 0, &back, sizeof back, &err));
+    assert_int_equal(back.size, strings[i].size);
+    rv_sample_unref(sample);
+  }
+  tear_down(&f);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {EVERY_WAY(a_row_comes_back_as_it_was_added),
@@ -373,6 +424,7 @@ int main(void)
                                      EVERY_WAY(what_does_not_fit_is_refused),
                                      EVERY_WAY(many_threads_may_add),
                                      EVERY_WAY(an_add_that_timed_out_is_not_let_in_by_what_the_client_asks_next),
-                                     EVERY_WAY(rows_without_trajectories_belong_to_no_episode)};
+                                     EVERY_WAY(rows_without_trajectories_belong_to_no_episode),
+                                     cmocka_unit_test(rows_of_strings_are_split_by_what_each_of_them_takes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
