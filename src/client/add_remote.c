@@ -316,12 +316,13 @@ static void take_back(running_add *running, add_stream *stream)
   wait_for_parts(running, 0, &patience, NULL);
 }
 
-/* What became of it, for its caller. */
-static rv_code outcome(running_add *running, rv_code code, size_t *added, rv_error *err)
+/* What became of it, for its caller. `was_refused`: some row was, before others were taken back because the time ran out. */
+static rv_code outcome(running_add *running, rv_code code, bool was_refused, size_t *added, rv_error *err)
 {
   rv_mutex_lock(&running->mutex);
   *added = running->confirmed;
-  if (code == RV_OK && running->code != RV_OK) code = rv_error_copy(err, &running->error);
+  bool is_told = code == RV_OK || (code == RV_DEADLINE_EXCEEDED && was_refused);
+  if (is_told && running->code != RV_OK) code = rv_error_copy(err, &running->error);
   if (code == RV_DEADLINE_EXCEEDED && *added == running->add->n) code = RV_OK;
   rv_mutex_unlock(&running->mutex);
   return code;
@@ -348,12 +349,13 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
   patience.describe = describe;
   patience.context = running;
   code = send_all(running, stream, &patience, err);
+  bool was_refused = refused(running);
   if (running->over == running->sent)
     give_back(client, stream);
   else
     take_back(running, stream);
   rv_client_note_change(client);
-  code = outcome(running, code, added, err);
+  code = outcome(running, code, was_refused, added, err);
   running_unref(running);
   return code;
 }

@@ -362,6 +362,18 @@ TEST(rows_without_trajectories_belong_to_no_episode)
 
 enum { MEGABYTE = 1 << 20, MOST_ROWS = 80 };
 
+/* A clock that the test puts forward, so that time runs out when it says so. */
+typedef struct forward_world {
+  rv_env real;
+  atomic_llong by_ns;
+} forward_world;
+
+static int64_t forward_clock(void *context)
+{
+  forward_world *world = context;
+  return world->real.monotonic_ns(world->real.context) + atomic_load(&world->by_ns);
+}
+
 static void set_up_small(fixture *f, size_t max_message_bytes)
 {
   rv_error err;
@@ -409,6 +421,51 @@ static void rows_of_strings_are_split_by_what_each_of_them_takes(void **state)
   tear_down(&f);
 }
 
+typedef struct time_keeper {
+  fixture *f;
+  forward_world *world;
+  atomic_bool over;
+} time_keeper;
+
+/* Ends the caller's time when the table is full. */
+static void *end_time(void *context)
+{
+  time_keeper *keeper = context;
+  while (table_size(keeper->f, "queue") < 4 && !atomic_load(&keeper->over)) usleep(1000);
+  atomic_fetch_add(&keeper->world->by_ns, 60000000000);
+  return NULL;
+}
+
+static void what_was_refused_is_told_although_time_ran_out_for_other_rows(void **state)
+{
+  (void)state;
+  rv_error err;
+  fixture f;
+  forward_world world;
+  set_up_small(&f, MEGABYTE);
+  rv_env_default(&world.real);
+  atomic_init(&world.by_ns, 0);
+  const rv_env env = {.size = sizeof env, .context = &world, .monotonic_ns = forward_clock};
+  rv_client_config config = {.size = sizeof config, .env = &env, .peer_timeout_ms = -1, .address = f.address};
+  rv_client *client;
+  assert_ok(rv_client_new(&config, &client, &err));
+  rv_bytes strings[10];
+  int64_t n = 10;
+  rv_tensor column = strings_of(strings, &n, 0, 1, 5 * MEGABYTE);
+  size_t added;
+  time_keeper keeper = {.f = &f, .world = &world};
+  pthread_t thread;
+  pthread_create(&thread, NULL, end_time, &keeper);
+  assert_code(rv_client_add_batch(client, "queue", &column, 1, 10, NULL, NULL, &added, &long_enough, &err),
+              RV_RESOURCE_EXHAUSTED);
+  atomic_store(&keeper.over, true);
+  pthread_join(thread, NULL);
+  assert_says("is larger than this server takes");
+  assert_true(added <= 4);
+  rv_client_free(client);
+  tear_down(&f);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {EVERY_WAY(a_row_comes_back_as_it_was_added),
@@ -425,6 +482,7 @@ int main(void)
                                      EVERY_WAY(many_threads_may_add),
                                      EVERY_WAY(an_add_that_timed_out_is_not_let_in_by_what_the_client_asks_next),
                                      EVERY_WAY(rows_without_trajectories_belong_to_no_episode),
-                                     cmocka_unit_test(rows_of_strings_are_split_by_what_each_of_them_takes)};
+                                     cmocka_unit_test(rows_of_strings_are_split_by_what_each_of_them_takes),
+                                     cmocka_unit_test(what_was_refused_is_told_although_time_ran_out_for_other_rows)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
