@@ -14,6 +14,11 @@ static uint32_t longest_run(const rv_chunk_rule *rule)
   return rule->longest > rule->longest_before ? rule->longest : rule->longest_before;
 }
 
+size_t rv_chunk_rule_most_bytes(const rv_chunk_rule *rule)
+{
+  return rule->fixed > 0 ? MAX_FIXED_BYTES : MAX_BYTES;
+}
+
 uint32_t rv_chunk_rule_room(const rv_chunk_rule *rule, size_t row_bytes)
 {
   uint32_t rows = rule->fixed;
@@ -23,7 +28,7 @@ uint32_t rv_chunk_rule_room(const rv_chunk_rule *rule, size_t row_bytes)
     rows = rule->last_rows < most / 2 ? 2 * rule->last_rows : most;
     if (rows < rule->at_once) rows = rule->at_once;
   }
-  size_t max_bytes = rule->fixed > 0 ? MAX_FIXED_BYTES : MAX_BYTES;
+  size_t max_bytes = rv_chunk_rule_most_bytes(rule);
   if (row_bytes > 0 && rows > max_bytes / row_bytes) rows = (uint32_t)(max_bytes / row_bytes);
   if (rows > INT32_MAX) rows = INT32_MAX;
   return rows > 0 ? rows : 1;

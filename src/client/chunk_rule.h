@@ -37,6 +37,8 @@ typedef struct rv_chunk_rule {
 void rv_chunk_rule_init(rv_chunk_rule *rule, uint32_t fixed, uint32_t keep);
 /* Rows that the next chunk gets room for, when a row has so many bytes. */
 uint32_t rv_chunk_rule_room(const rv_chunk_rule *rule, size_t row_bytes);
+/* So many bytes of rows are all that a chunk gets: more where its last row is that large. */
+size_t rv_chunk_rule_most_bytes(const rv_chunk_rule *rule);
 /* An item needs rows of the open chunk, which has `rows`: is it cut? */
 bool rv_chunk_rule_cuts(const rv_chunk_rule *rule, uint32_t rows);
 void rv_chunk_rule_saw_run(rv_chunk_rule *rule, uint32_t rows);   /* an item referred to so many rows in one go */

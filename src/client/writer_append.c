@@ -9,7 +9,7 @@
  * item holds. */
 #define LOCAL_CHUNK_BYTES ((size_t)1 << 20)
 enum { LOCAL_MAX_ROWS = 8192, LOCAL_FIRST_ROWS = 8 };
-#define CHUNK_FULL_BYTES ((size_t)64 << 20) /* strings may be longer than their room tells */
+#define LOCAL_FULL_BYTES ((size_t)64 << 20) /* strings may be longer than their room tells */
 
 uint64_t rv_writer_random_key(rv_writer *writer)
 {
@@ -103,10 +103,11 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
   return RV_OK;
 }
 
-static bool has_room(const rv_column *column)
+static bool has_room(const rv_writer *writer, const rv_column *column)
 {
   const rv_written *open = column->open;
-  return open != NULL && column->open_rows < rv_segment_capacity(open->segment) && open->bytes < CHUNK_FULL_BYTES;
+  if (open == NULL || column->open_rows >= rv_segment_capacity(open->segment)) return false;
+  return open->bytes < (writer->stream == NULL ? LOCAL_FULL_BYTES : rv_chunk_rule_most_bytes(open->rule));
 }
 
 /* A new chunk for all columns that are known. */
@@ -128,7 +129,7 @@ static rv_code open_chunks(rv_writer *writer, const rv_cell *cells, size_t num_c
 {
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
-    if (has_room(column)) continue;
+    if (has_room(writer, column)) continue;
     if (writer->one_chunk) return roll(writer, err); /* has room for every column */
     if (column->open != NULL) rv_writer_complete_chunk(writer, column->open);
     rv_code code = open_chunk(writer, &column, 1, err);
@@ -258,7 +259,7 @@ static void complete_full(rv_writer *writer, const rv_cell *cells, size_t num_ce
 {
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
-    if (column->open != NULL && !has_room(column)) rv_writer_complete_chunk(writer, column->open);
+    if (column->open != NULL && !has_room(writer, column)) rv_writer_complete_chunk(writer, column->open);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "store/store.h"
+#include "store/table.h"
 #include "support/place.h"
 
 static rv_cell int_cell(uint32_t column, const int32_t *value)
@@ -588,6 +590,32 @@ static void the_step_writer_makes_items_of_the_last_steps(bool remote)
   place_close(&place);
 }
 
+/* Strings are longer than their room in a row tells. */
+static void a_chunk_of_strings_whose_length_is_chosen_has_about_a_megabyte(void **state)
+{
+  (void)state;
+  enum { ROWS = 40 };
+  test_place place;
+  open_tables(&place, true);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.num_keep_alive_refs = ROWS});
+  static const char text[300000];
+  rv_bytes string = {text, sizeof text};
+  rv_cell cell = {.column = 0, .value = {.dtype = RV_STRING, .data = &string}};
+  for (int i = 0; i < ROWS; i++) OK(rv_writer_append(writer, &cell, 1, false, error));
+  uint64_t key;
+  OK(item_of_rows(writer, "plain", 0, ROWS, 1, 1, &key, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_table *table;
+  rv_draw draw;
+  OK(rv_store_find_named(place.store, "plain", &table, error));
+  OK(rv_table_get(table, key, &draw, error));
+  for (uint32_t i = 0; i < draw.trajectory->num_slices; i++)
+    assert_true(rv_chunk_memory(rv_draw_slice(&draw, i).chunk) < (1 << 20) + 2 * sizeof text);
+  rv_draw_release(&draw);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 #define BOTH(name)                                                                                                               \
   static void name##__in_process(void **state)                                                                                   \
   {                                                                                                                              \
@@ -643,6 +671,7 @@ int main(void)
       BOTH_TESTS(short_items_leave_without_a_flush),
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
       BOTH_TESTS(two_tables_are_served_though_one_is_blocked),
+      cmocka_unit_test(a_chunk_of_strings_whose_length_is_chosen_has_about_a_megabyte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
