@@ -20,8 +20,8 @@ typedef enum rv_selector_kind {
   RV_SELECTOR_UNIFORM = 3,     /* any, 1/n */
   RV_SELECTOR_MAX_HEAP = 4,    /* the highest priority; ties: the one inserted or updated longest ago */
   RV_SELECTOR_MIN_HEAP = 5,    /* the lowest priority; same ties */
-  RV_SELECTOR_PRIORITIZED = 6, /* proportional to priority^exponent (Schaul et al. 2016, eq. 1); zero is never drawn
-                                  while another is positive */
+  RV_SELECTOR_PRIORITIZED = 6, /* proportional to priority^exponent (Schaul et al. 2016, eq. 1), which is kept between 2^-1022 and
+                                  2^960 (about 1e289), so that all of them have a sum; zero is never drawn while another is positive */
   RV_SELECTOR_CUSTOM = 7       /* one that was registered under `name` */
 } rv_selector_kind;
 

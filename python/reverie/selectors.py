@@ -82,7 +82,8 @@ class Prioritized(Selector):
     ----------
     priority_exponent : float
         Finite. 0 makes all items alike that have a priority above zero; below 0 low priorities are drawn more often than high ones. An
-        item of priority 0 is not drawn while another is positive.
+        item of priority 0 is not drawn while another is positive. priority**exponent is kept between 2**-1022 and 2**960 (about 1e289):
+        items beyond that count alike.
     """
 
     kind = 6
