@@ -266,7 +266,12 @@ PyObject *client_take_idle(PyObject *object, PyObject *none)
   if (client_check(client) < 0) return NULL;
   if (client->num_idle == 0) Py_RETURN_NONE;
   stream_object *self = stream_around(client->state, client);
-  if (self != NULL) self->writer = client->idle[--client->num_idle];
+  if (self == NULL) return NULL;
+  if (client->num_idle == 0) { /* a finaliser that ran meanwhile, or another thread that it let in, took the last one */
+    Py_DECREF((PyObject *)self);
+    Py_RETURN_NONE;
+  }
+  self->writer = client->idle[--client->num_idle];
   return (PyObject *)self;
 }
 

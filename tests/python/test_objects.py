@@ -31,6 +31,31 @@ def test_lists_of_arrays_have_their_nest_whatever_is_inserted_meanwhile():
     assert run(program) == "True 8 True\n"
 
 
+def test_the_writer_that_an_insert_takes_may_be_taken_meanwhile():
+    """By a finaliser, or by a thread that one lets in: up to Python 3.11 the collector runs where an object is made."""
+    program = """
+    server = reverie.Server([table()], in_process=True)
+    client = reverie.Client(server)
+    client.insert(1, {"t": 1.0})
+    taken = []
+    take = client._take_idle_writer
+    def take_too(phase, information):
+        if phase == "start":
+            taken.append(take())
+    gc.disable()
+    gc.callbacks.append(take_too)
+    due = [[] for _ in range(1000)]
+    gc.enable()
+    taken.append(take())
+    gc.disable()
+    print(sum(writer is not None for writer in taken))
+    for _ in range(20):
+        client.insert(2, {"t": 1.0})
+    print(client.server_info()["t"].current_size)
+    """
+    assert run(program) == "1\n21\n"
+
+
 MAPPING = """
     import collections.abc
     class Values(collections.abc.Mapping):
