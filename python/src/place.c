@@ -71,12 +71,10 @@ static PyObject *wrong_kind(const tree *node, PyObject *nest, const place *at)
   return out;
 }
 
-static PyObject *wrong_size(const tree *node, PyObject *nest, const place *at)
+static PyObject *wrong_size(const tree *node, Py_ssize_t size, const place *at)
 {
   PyObject *where = place_text(at);
-  PyObject *out = where == NULL
-                      ? NULL
-                      : PyUnicode_FromFormat("%U has %zd elements, but should have %zu", where, PySequence_Size(nest), node->n);
+  PyObject *out = where == NULL ? NULL : PyUnicode_FromFormat("%U has %zd elements, but should have %zu", where, size, node->n);
   Py_XDECREF(where);
   return out;
 }
@@ -94,7 +92,9 @@ static PyObject *wrong_key(PyObject *key, bool missing, const place *at)
 
 static PyObject *compare_sequences(const tree *node, PyObject *nest, const place *at)
 {
-  if ((size_t)PySequence_Size(nest) != node->n) return wrong_size(node, nest, at);
+  Py_ssize_t size = PySequence_Size(nest);
+  if (size < 0) return NULL;
+  if ((size_t)size != node->n) return wrong_size(node, size, at);
   PyObject *out = NULL;
   for (size_t i = 0; out == NULL && !PyErr_Occurred() && i < node->n; i++) {
     PyObject *value = PySequence_GetItem(nest, (Py_ssize_t)i);

@@ -165,6 +165,7 @@ static PyObject *attrs_fields(core_state *state, PyTypeObject *type, PyObject *(
   if (fields == NULL) return NULL;
   PyObject *out = PyList_New(0);
   Py_ssize_t n = PySequence_Size(fields);
+  if (n < 0) Py_CLEAR(out);
   for (Py_ssize_t i = 0; out != NULL && i < n; i++) {
     PyObject *field = PySequence_GetItem(fields, i);
     PyObject *got = field == NULL ? NULL : ask(field);
@@ -176,20 +177,26 @@ static PyObject *attrs_fields(core_state *state, PyTypeObject *type, PyObject *(
   return out;
 }
 
+/* A class of the user's may be asked for its size, and raise, here and below. */
+static int build_elements(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, int depth)
+{
+  Py_ssize_t n;
+  for (Py_ssize_t i = 0; i < (n = PySequence_Size(nest)); i++) {
+    PyObject *value = PySequence_GetItem(nest, i);
+    int bad = value == NULL ? -1 : add_child(state, node, NULL, value, num_leaves, depth);
+    Py_XDECREF(value);
+    if (bad < 0) return -1;
+  }
+  return n < 0 ? -1 : 0;
+}
+
 static int build_children(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, int depth)
 {
   PyObject *keys = NULL;
   switch (node->kind) {
   case TREE_LEAF: node->leaf = (*num_leaves)++; return 0;
   case TREE_LIST:
-  case TREE_TUPLE:
-    for (Py_ssize_t i = 0; i < PySequence_Size(nest); i++) {
-      PyObject *value = PySequence_GetItem(nest, i);
-      int bad = value == NULL ? -1 : add_child(state, node, NULL, value, num_leaves, depth);
-      Py_XDECREF(value);
-      if (bad < 0) return -1;
-    }
-    return 0;
+  case TREE_TUPLE: return build_elements(state, node, nest, num_leaves, depth);
   case TREE_DICT:
   case TREE_MAPPING: keys = sorted_keys(nest); break;
   case TREE_NAMED: keys = PyObject_GetAttr(nest, state->tuple_fields); break;
@@ -276,6 +283,15 @@ static int flatten_child(const tree *child, PyObject *value, PyObject **leaves)
   return 1;
 }
 
+/* Is it of the type, and as large as a mapping has to be? -1 with an exception. */
+static int may_match(const tree *node, PyObject *nest)
+{
+  if (Py_TYPE(nest) != node->type) return 0;
+  if (node->kind != TREE_MAPPING) return 1;
+  Py_ssize_t n = PyMapping_Size(nest);
+  return n < 0 ? -1 : (size_t)n == node->n;
+}
+
 int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
 {
   int found = 1;
@@ -304,7 +320,7 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
     break;
   case TREE_MAPPING:
   case TREE_ATTRS:
-    if (Py_TYPE(nest) != node->type || (node->kind == TREE_MAPPING && (size_t)PyMapping_Size(nest) != node->n)) return 0;
+    found = may_match(node, nest);
     for (; i < node->n && found > 0; i++) {
       PyObject *value = get(nest, node->kind, node->key[i]);
       found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
@@ -436,6 +452,7 @@ PyObject *tree_paths(const tree *node, size_t num_leaves)
 static int match_sequence(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)
 {
   Py_ssize_t n = PySequence_Size(nest);
+  if (n < 0) return -1;
   if ((size_t)n > node->n) return 0;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *value = PySequence_GetItem(nest, i);
@@ -450,6 +467,7 @@ static int match_keyed(core_state *state, const tree *node, PyObject *nest, tree
 {
   Py_ssize_t size = node->kind == TREE_ATTRS ? (Py_ssize_t)node->n : PyMapping_Size(nest);
   Py_ssize_t seen = 0;
+  if (size < 0) return -1;
   for (size_t i = 0; i < node->n && seen < size; i++) {
     PyObject *value = get(nest, node->kind, node->key[i]);
     if (value == NULL && PyErr_Occurred()) return -1;
@@ -515,6 +533,7 @@ static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num
 static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
 {
   Py_ssize_t n = PySequence_Size(nest);
+  if (n < 0) return -1;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *value = PySequence_GetItem(nest, i);
     if (value == NULL) return -1;

@@ -1,7 +1,13 @@
 """Python objects that go, or change, while the extension uses them. Each test runs a small program of its own: memory that is free
 holds rubbish there, and asking for some without the GIL ends the process."""
 
+import collections.abc
+import functools
+
+import numpy as np
 import pytest
+import reverie
+from conftest import make_table
 from test_process import run
 
 
@@ -153,3 +159,54 @@ print(client.sample_batch("t", 2).data["x"].shape)
     assert shape == "(2, 3)"
     assert len(said) >= 2
     assert all("has no data" in line for line in said)
+
+
+class Asked(BaseException):
+    """As KeyboardInterrupt is: nobody may take it for an answer."""
+
+
+def raising(kind):
+    """A container class of this kind whose instances raise when they are asked for their size, once they are `armed`."""
+
+    def size(self):
+        if self.armed:
+            raise Asked
+        return kind.__len__(self)
+
+    return type("Raising", (kind,), {"armed": False, "__len__": size})
+
+
+class Values(collections.abc.Mapping):
+    def __init__(self, values):
+        self.values_ = dict(enumerate(values))
+
+    def __getitem__(self, key):
+        return self.values_[key]
+
+    def __iter__(self):
+        return iter(self.values_)
+
+    def __len__(self):
+        return len(self.values_)
+
+
+TAKERS = {
+    "add": lambda client, rows: functools.partial(client.add, "t"),
+    "add_batch": lambda client, rows: functools.partial(client.add_batch, "t"),
+    "insert": lambda client, rows: lambda data: client.insert(data, {"t": 1.0}),
+    "append": lambda client, rows: client.trajectory_writer(1).append,
+    "transitions": lambda client, rows: client.transitions("t", rows).add,
+}
+
+
+@pytest.mark.parametrize(("kind", "known"), [(list, False), (tuple, False), (Values, False), (Values, True)])
+@pytest.mark.parametrize("taker", TAKERS)
+def test_what_a_container_raises_when_it_is_asked_for_its_size_is_what_the_caller_gets(taker, kind, known):
+    client = reverie.Client(reverie.Server([make_table()], in_process=True))
+    take = TAKERS[taker](client, 2)
+    data = raising(kind)([np.zeros(2), np.ones(2)])
+    if known:
+        take(data)
+    data.armed = True
+    with pytest.raises(Asked):
+        take(data)
