@@ -210,3 +210,20 @@ def test_what_a_container_raises_when_it_is_asked_for_its_size_is_what_the_calle
     data.armed = True
     with pytest.raises(Asked):
         take(data)
+
+
+def test_arrays_to_be_filled_that_change_while_they_are_found_are_refused():
+    class Once(Values):
+        asked = False
+
+        def __getitem__(self, key):
+            if self.asked:
+                raise KeyError(key)
+            self.asked = True
+            return self.values_[key]
+
+    client = reverie.Client(reverie.Server([make_table()], in_process=True))
+    client.add("t", 1.5)
+    with pytest.raises(RuntimeError, match="out changed"):
+        client.sample_batch("t", 1, out=Once([np.zeros(1)]))
+    assert next(iter(client.items("t"))).times_sampled == 0
