@@ -62,6 +62,10 @@ static bool read_key(PyObject *given, uint64_t *key)
 
 static const uint64_t *keys_of_sequence(PyObject *given, scratch *s, size_t *n)
 {
+  if (PyAnySet_Check(given)) {
+    PyErr_Format(PyExc_TypeError, "keys must have an order, by which priorities go with them: give a list, got %R", given);
+    return NULL;
+  }
   PyObject *list = PyUnicode_Check(given) ? NULL : PySequence_List(given);
   if (list == NULL) return bad_keys(given);
   if (scratch_hold(s, list) < 0) return NULL;

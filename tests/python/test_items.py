@@ -122,6 +122,16 @@ def test_what_numpy_makes_no_keys_of_is_read_one_by_one(client):
         client.update_priorities("t", [OnADevice(2**63)], [1.0])
 
 
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_keys_without_an_order_are_refused_for_priorities_go_by_it(client, kind):
+    keys = kind(client.keys("t").tolist())
+    with pytest.raises(TypeError, match="keys must have an order"):
+        client.update_priorities("t", keys, [9.0] * 5)
+    assert priorities(client) == [1, 2, 3, 4, 5]
+    client.mutate_priorities("t", deletes=keys)
+    assert client.keys("t").tolist() == []
+
+
 def test_an_update_is_all_or_nothing(client):
     keys = client.keys("t")
     with pytest.raises(ValueError, match="(?i)nan"):
