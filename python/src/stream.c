@@ -59,6 +59,18 @@ stream_object *stream_new_structured(core_state *state, client_object *client, c
   return made(self, code, &err);
 }
 
+int stream_give(stream_object **writers, stream_object *owned_stream)
+{
+  if (owned_stream == NULL) return -1;
+  if (*writers == NULL) {
+    *writers = owned_stream;
+    return 0;
+  }
+  Py_DECREF((PyObject *)owned_stream);
+  PyErr_SetString(PyExc_RuntimeError, "the writer is initialised already");
+  return -1;
+}
+
 static void free_writer(stream_object *self)
 {
   rv_structured_writer *structured = self->structured;

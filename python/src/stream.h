@@ -22,6 +22,9 @@ typedef struct stream_object {
 
 stream_object *stream_new(core_state *state, client_object *client, const rv_writer_config *config);
 stream_object *stream_new_structured(core_state *state, client_object *client, const rv_structured_writer_config *config);
+/* Gives it to the writer that was made for it. -1 with an exception: there is none; or RuntimeError, the writer has one already,
+ * which a call of it may be using. */
+int stream_give(stream_object **writers, stream_object *owned_stream);
 /* Takes the lock; -1 with RuntimeError ("Close has been called") if the stream is closed. */
 int stream_enter(stream_object *self);
 /* Takes the lock to read what was appended, also of a closed stream. */

@@ -54,11 +54,7 @@ static int structured_init(PyObject *object, PyObject *args, PyObject *kwargs)
   for (size_t i = 0; stream != NULL && i < n; i++) {
     if (remember((client_object *)client, PyList_GetItem(list, (Py_ssize_t)i)) < 0) Py_CLEAR(stream);
   }
-  if (stream == NULL) return -1;
-  PyObject *old = (PyObject *)self->stream;
-  self->stream = stream;
-  Py_XDECREF(old);
-  return 0;
+  return stream_give(&self->stream, stream);
 }
 
 static int structured_traverse(PyObject *object, visitproc visit, void *arg)

@@ -60,12 +60,7 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
       .max_in_flight_bytes = bytes < 0 ? 0 : (size_t)bytes,
       .no_validation = !validate,
   };
-  stream_object *stream = stream_new(self->state, (client_object *)client, &config);
-  if (stream == NULL) return -1;
-  PyObject *old = (PyObject *)self->stream;
-  self->stream = stream;
-  Py_XDECREF(old);
-  return 0;
+  return stream_give(&self->stream, stream_new(self->state, (client_object *)client, &config));
 }
 
 static int writer_traverse(PyObject *object, visitproc visit, void *arg)

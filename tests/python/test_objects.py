@@ -212,6 +212,30 @@ def test_what_a_container_raises_when_it_is_asked_for_its_size_is_what_the_calle
         take(data)
 
 
+def test_a_writer_that_is_initialised_again_in_its_own_call_stays_as_it_is():
+    program = f"""{MAPPING}
+    from reverie import structured
+    from reverie.structured_writer import raw_configs
+    pattern = structured.pattern_from_transform({{"a": 0}}, lambda ref: ref["a"][-1:])
+    configs = [structured.create_config(pattern, "t")]
+    def again(writer, *arguments):
+        try:
+            writer.__init__(client, *arguments)
+        except RuntimeError as error:
+            print(error)
+    free, by_pattern = client.trajectory_writer(1), client.structured_writer(configs)
+    free.append({{"a": 1}})
+    free.create_item("t", 1.0, Values({{"a": free.history["a"][-1:]}}, lambda: again(free, 1)))
+    free.flush()
+    by_pattern.append(Values({{"a": 2}}, lambda: again(by_pattern, raw_configs(configs))))
+    by_pattern.flush()
+    print([leaf.tolist() for key in client.keys("t") for leaf in client.get("t", int(key)).data])
+    """
+    *said, values = run(program).splitlines()
+    assert set(said) == {"the writer is initialised already"}
+    assert values == "[[1], [2]]"
+
+
 def test_arrays_to_be_filled_that_change_while_they_are_found_are_refused():
     class Once(Values):
         asked = False
