@@ -26,6 +26,16 @@ def path():
     raise RuntimeError(f"no reverie-server: build it, or set RV_SERVER_PROGRAM (looked for {[str(p) for p in found]})")
 
 
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def lines(err, level):
+    """The texts of what it wrote to stderr, of which each line must have its time and this level."""
+    matches = [re.fullmatch(rf"{STAMP} {level}: (.*)", line) for line in err.splitlines()]
+    assert all(matches), err
+    return [match[1] for match in matches]
+
+
 def run(*args, timeout=30, cwd=None):
     """Runs the program to its end."""
     return subprocess.run([os.path.abspath(path()), *args], capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd)
@@ -34,9 +44,9 @@ def run(*args, timeout=30, cwd=None):
 class Server:
     """A running server; as a context manager it ends with SIGTERM and must exit with 0."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, stderr=subprocess.PIPE, preexec_fn=None):
         self.process = subprocess.Popen(
-            [path(), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+            [path(), *args], stdout=subprocess.PIPE, stderr=stderr, text=True, stdin=subprocess.DEVNULL, preexec_fn=preexec_fn
         )
         self.line = self.process.stdout.readline()
         if not self.line:
@@ -62,7 +72,7 @@ class Server:
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()
-        if not self.process.stderr.closed:
+        if not self.process.stdout.closed:
             self.process.communicate(timeout=30)
 
     def __enter__(self):

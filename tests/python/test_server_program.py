@@ -1,14 +1,18 @@
 """The program reverie-server: its configuration file, its flags, its signals."""
 
+import os
+import re
 import signal
 import socket
+import subprocess
 import textwrap
 import threading
 
 import grpc
 import pytest
+import reverie
 import server_program
-from waiting import until
+from waiting import LONG, until
 
 FULL = """
     listen: [127.0.0.1:0, "unix:{folder}/socket"]
@@ -178,12 +182,11 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
     file.write_text(config)
     out = server_program.run("--config", str(file), "--check")
     assert out.returncode == 2, out.stdout
-    assert out.stderr.startswith("reverie-server: ")
-    assert out.stderr.count("\n") == 1, out.stderr
+    (said,) = server_program.lines(out.stderr, "error")
     if line is not None:
-        assert f"config.yaml:{line}: " in out.stderr
+        assert said.startswith(f"{file}:{line}: ")
     for word in words:
-        assert word in out.stderr, out.stderr
+        assert word in said
 
 
 @pytest.mark.parametrize(
@@ -321,3 +324,74 @@ def test_files_of_a_configuration_are_found_from_where_the_program_was_started(t
     (tmp_path / "token").write_text("a-token-of-sixteen-characters\n")
     assert server_program.run("--config", config, "--check", cwd=tmp_path).returncode == 0
     assert server_program.run("--config", config, "--check", cwd=folder).returncode == 2
+
+
+# ---- the log ----
+
+
+def a_pipe_that_takes_nothing():
+    """Both of its ends."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    try:
+        while True:
+            os.write(writes, b"-" * 4096)
+    except BlockingIOError:
+        os.set_blocking(writes, True)
+    return reads, writes
+
+
+def test_a_stderr_that_takes_nothing_holds_nobody_up():
+    reads, writes = a_pipe_that_takes_nothing()
+    server = server_program.Server("--port", "0", "--table", "name=t", stderr=writes)
+    try:
+        client = reverie.Client(server.address)
+        for _ in range(100):
+            client.reset("t", timeout=LONG)  # a line each
+        server.signal(signal.SIGTERM)
+        assert server.process.wait(LONG) == 0
+    finally:
+        server.kill()
+        os.close(reads)
+        os.close(writes)
+
+
+def test_a_start_that_fails_with_a_stderr_that_takes_nothing_ends():
+    reads, writes = a_pipe_that_takes_nothing()
+    try:
+        assert subprocess.run([server_program.path(), "--nonsense"], stderr=writes, timeout=LONG, check=False).returncode == 2
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
+def test_what_stderr_takes_late_is_in_order_and_what_was_left_out_is_counted(tmp_path):
+    count = 6000  # warnings of a kilobyte
+    rights = ", ".join(f"{i:05}{'-' * 95}: read" for i in range(count))
+    tables = ", ".join(f"{{name: {i}{'x' * 63}}}" for i in range(8))
+    file = tmp_path / "rights.yaml"
+    file.write_text(f"tables: [{tables}]\nidentities: [{{name: x, token: 0123456789abcdef, rights: {{{rights}}}}}]\n")
+    reads, writes = a_pipe_that_takes_nothing()
+    server = server_program.Server("--config", str(file), "--port", "0", stderr=writes)
+    os.close(writes)
+    lines = []
+
+    def read():
+        with os.fdopen(reads) as pipe:
+            lines.extend(pipe)
+
+    reader = threading.Thread(target=read, daemon=True)
+    try:
+        reader.start()
+        until(lambda: any(" left out here: " in line for line in lines))
+        server.signal(signal.SIGTERM)
+        assert server.process.wait(LONG) == 0
+        reader.join(LONG)
+    finally:
+        server.kill()
+    lines[0] = lines[0].lstrip("-")
+    assert all(re.match(server_program.STAMP, line) for line in lines)
+    seen = [int(match[1]) for match in (re.search(r'table "(\d{5})-', line) for line in lines) if match]
+    (left_out,) = [int(match[1]) for match in (re.search(r"warning: (\d+) lines were left out", line) for line in lines) if match]
+    assert seen == list(range(count - left_out))
+    assert "finishing calls" in lines[-1]

@@ -7,27 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "check.h"
+#include "log.h"
 #include "warnings.h"
 
 enum { EXIT_CONFIG = 2 };
-
-/* ---- log ---- */
-
-static void write_log(void *context, rv_log_level level, const char *line)
-{
-  static const char *const names[] = {"debug", "info", "warning", "error"};
-  (void)context;
-  struct timespec now;
-  struct tm utc;
-  char stamp[32] = "";
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &utc);
-  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  fprintf(stderr, "%s.%03dZ %s: %s\n", stamp, (int)(now.tv_nsec / 1000000), names[level], line);
-}
 
 /* ---- starting ---- */
 
@@ -169,12 +154,12 @@ static void *run_stopper(void *argument)
   return NULL;
 }
 
-static void say_reloaded(const char *what, rv_code code, const rv_error *err)
+static void say_reloaded(server_log *log, const char *what, rv_code code, const rv_error *err)
 {
   if (code == RV_OK)
-    fprintf(stderr, "reverie-server: SIGHUP: the %s were read again\n", what);
+    log_say(log, RV_LOG_INFO, "SIGHUP: the %s were read again", what);
   else
-    fprintf(stderr, "reverie-server: SIGHUP: %s; the %s are as before\n", err->message, what);
+    log_say(log, RV_LOG_ERROR, "SIGHUP: %s; the %s are as before", err->message, what);
 }
 
 static bool read_files_again(settings *again, const settings *all, rv_error *err)
@@ -185,39 +170,38 @@ static bool read_files_again(settings *again, const settings *all, rv_error *err
 }
 
 /* The certificates, and the files' identities with the tokens in the files that those name. *asks: identities are in force. */
-static void reload(rv_server *server, const settings *all, bool *asks)
+static void reload(rv_server *server, const settings *all, server_log *log, bool *asks)
 {
   rv_error err = {.message = ""};
   settings again;
   settings_init(&again);
   bool read = read_files_again(&again, all, &err);
-  if (!read) say_reloaded("identities", RV_INVALID_ARGUMENT, &err);
+  if (!read) say_reloaded(log, "identities", RV_INVALID_ARGUMENT, &err);
   if (read && (*asks || again.asks)) {
     rv_code code = check_identities(&again, &err);
     if (code == RV_OK) code = rv_server_set_identities(server, identities_of(&again), again.num_identities, &err);
-    say_reloaded("identities", code, &err);
-    if (code == RV_OK) warn_of_rights(&again, all);
+    say_reloaded(log, "identities", code, &err);
+    if (code == RV_OK) warn_of_rights(log, &again, all);
     *asks |= code == RV_OK;
   }
   if (read && has_tls(&again) && !has_tls(all))
-    fprintf(stderr,
-            "reverie-server: SIGHUP: there is a tls mapping now; connections are encrypted after a restart, not before\n");
+    log_say(log, RV_LOG_WARNING, "SIGHUP: there is a tls mapping now; connections are encrypted after a restart, not before");
   else if (has_tls(all) || !*asks)
-    say_reloaded("certificates", rv_server_reload_tls(server, &err), &err);
+    say_reloaded(log, "certificates", rv_server_reload_tls(server, &err), &err);
   settings_free(&again);
 }
 
 /* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
-static int serve(rv_server *server, const settings *all, const sigset_t *signals)
+static int serve(rv_server *server, const settings *all, server_log *log, const sigset_t *signals)
 {
   int signal_number = 0, status = 0;
   bool asks = all->asks;
   while (signal_number != SIGTERM && signal_number != SIGINT) {
     sigwait(signals, &signal_number);
-    if (signal_number == SIGHUP) reload(server, all, &asks);
+    if (signal_number == SIGHUP) reload(server, all, log, &asks);
   }
-  fprintf(stderr, "reverie-server: %s: finishing calls in progress for up to %g s; a second signal ends them\n",
-          strsignal(signal_number), (double)all->drain_ms / 1000);
+  log_say(log, RV_LOG_INFO, "%s: finishing calls in progress for up to %g s; a second signal ends them", strsignal(signal_number),
+          (double)all->drain_ms / 1000);
   stopper self = {.server = server, .drain_ms = all->drain_ms, .main_thread = pthread_self()};
   pthread_t thread;
   if (pthread_create(&thread, NULL, run_stopper, &self) != 0) {
@@ -247,11 +231,12 @@ static rv_code check(const settings *all, const rv_env *env, rv_checkpointer **c
   return code == RV_OK ? check_identities(all, err) : code;
 }
 
-static int run(const settings *all, bool only_check)
+static int run(const settings *all, server_log *log, bool only_check)
 {
   rv_env env;
   rv_env_default(&env);
-  env.log = write_log;
+  env.log = log_line;
+  env.context = log;
   env.log_level = all->log_level;
   rv_error err;
   rv_store *store = NULL;
@@ -260,8 +245,8 @@ static int run(const settings *all, bool only_check)
   rv_journal *journal = NULL;
   rv_code code = check(all, &env, &checkpointer, &err);
   if (code == RV_OK) {
-    warn_of_rights(all, all);
-    warn_of_open_addresses(all);
+    warn_of_rights(log, all, all);
+    warn_of_open_addresses(log, all);
   }
   if (code == RV_OK && only_check) {
     printf("the configuration is right: %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");
@@ -272,7 +257,7 @@ static int run(const settings *all, bool only_check)
   if (right && checkpointer != NULL) code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
   if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
   if (code != RV_OK) {
-    fprintf(stderr, "reverie-server: %s\n", err.message);
+    log_say(log, RV_LOG_ERROR, "%s", err.message);
     rv_checkpointer_unref(checkpointer);
     return right ? 1 : EXIT_CONFIG;
   }
@@ -282,9 +267,9 @@ static int run(const settings *all, bool only_check)
   const rv_spill_config spilled = {
       .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = &env};
   if (spilled.path != NULL && rv_spill_new(&spilled, store, &spill, &err) != RV_OK) {
-    fprintf(stderr, "reverie-server: %s\n", err.message);
+    log_say(log, RV_LOG_ERROR, "%s", err.message);
   } else if (make_server(all, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
-    fprintf(stderr, "reverie-server: %s\n", err.message);
+    log_say(log, RV_LOG_ERROR, "%s", err.message);
   } else {
     sigset_t signals;
     sigemptyset(&signals);
@@ -293,7 +278,7 @@ static int run(const settings *all, bool only_check)
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGHUP);
     announce(all, server);
-    status = serve(server, all, &signals);
+    status = serve(server, all, log, &signals);
   }
   rv_server_free(server);
   rv_spill_free(spill);
@@ -315,13 +300,18 @@ int main(int argc, char **argv)
   pthread_sigmask(SIG_BLOCK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
 
+  server_log *log = log_begin();
+  if (log == NULL) {
+    fputs("reverie-server: out of memory\n", stderr);
+    return 1;
+  }
   settings all;
   flags_action action;
   rv_error err = {.message = ""};
   settings_init(&all);
   int status = EXIT_CONFIG;
   if (!read_flags(&all, argc, argv, &action, &err)) {
-    fprintf(stderr, "reverie-server: %s\n", err.message);
+    log_say(log, RV_LOG_ERROR, "%s", err.message);
   } else if (action == FLAGS_HELP) {
     fputs(flags_help, stdout);
     status = 0;
@@ -329,10 +319,12 @@ int main(int argc, char **argv)
     printf("reverie-server %s\n", rv_version());
     status = 0;
   } else if (!settings_finish(&all, &err)) {
-    fprintf(stderr, "reverie-server: %s\n", err.message);
+    log_say(log, RV_LOG_ERROR, "%s", err.message);
   } else {
-    status = run(&all, action == FLAGS_CHECK);
+    log_set_level(log, all.log_level);
+    status = run(&all, log, action == FLAGS_CHECK);
   }
   settings_free(&all);
+  log_end(log);
   return status;
 }

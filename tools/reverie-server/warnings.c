@@ -10,16 +10,15 @@
 
 enum { NAMES_SHOWN = 8 };
 
-static void warn(const settings *served, const char *place, const char *format, ...) RV_PRINTF(3, 4);
-static void warn(const settings *served, const char *place, const char *format, ...)
+static void warn(server_log *log, const char *place, const char *format, ...) RV_PRINTF(3, 4);
+static void warn(server_log *log, const char *place, const char *format, ...)
 {
-  if (served->log_level > RV_LOG_WARNING) return;
+  char text[2048];
   va_list args;
   va_start(args, format);
-  fprintf(stderr, "reverie-server: warning: %s%s", place != NULL ? place : "", place != NULL ? ": " : "");
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
+  vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  log_say(log, RV_LOG_WARNING, "%s%s%s", place != NULL ? place : "", place != NULL ? ": " : "", text);
 }
 
 static bool has_table(const settings *served, const char *name)
@@ -38,21 +37,21 @@ static void name_tables(const settings *served, char *out, size_t size)
   if (shown < served->num_tables) snprintf(out + length, size - length, " and %zu more", served->num_tables - shown);
 }
 
-void warn_of_rights(const settings *given, const settings *served)
+void warn_of_rights(server_log *log, const settings *given, const settings *served)
 {
   char tables[NAMES_SHOWN * 70 + 40];
   name_tables(served, tables, sizeof tables);
   for (size_t i = 0; i < given->num_identities; i++) {
     const rv_identity *identity = &given->identities[i];
     if (identity->num_grants == 0)
-      warn(served, places_find(&given->places, PLACE_IDENTITY, i, 0),
+      warn(log, places_find(&given->places, PLACE_IDENTITY, i, 0),
            "identity \"%.100s\" has no rights: it may ask for the server's info, and nothing else; give it some, as in rights: "
            "{%.64s: insert}",
            identity->name, served->tables[0].name);
     for (size_t k = 0; k < identity->num_grants; k++) {
       const char *table = identity->grants[k].table;
       if (table == NULL || has_table(served, table)) continue;
-      warn(served, places_find(&given->places, PLACE_GRANT, i, k),
+      warn(log, places_find(&given->places, PLACE_GRANT, i, k),
            "there is no table \"%.100s\", so identity \"%.100s\" may do nothing by this; the tables are %s", table,
            identity->name, tables);
     }
@@ -71,14 +70,14 @@ static bool stays_here(const char *text)
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
-void warn_of_open_addresses(const settings *served)
+void warn_of_open_addresses(server_log *log, const settings *served)
 {
   bool encrypted = has_tls(served), asks = served->asks || served->tls_authority != NULL;
   const char *lacks = encrypted ? "passwords" : asks ? "encryption" : "encryption or passwords";
   const char *remedy = encrypted ? "identities" : asks ? "a TLS certificate" : "a TLS certificate and identities";
   for (size_t i = 0; i < served->num_addresses; i++)
     if ((!encrypted || !asks) && !stays_here(served->addresses[i]))
-      warn(served, places_find(&served->places, PLACE_ADDRESS, i, 0),
+      warn(log, places_find(&served->places, PLACE_ADDRESS, i, 0),
            "%s is open to everybody who reaches this machine by it, without %s; give it %s (docs/security.md), or listen on "
            "127.0.0.1 "
            "to keep it to this machine",

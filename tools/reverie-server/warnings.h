@@ -1,13 +1,14 @@
-/* What may be as it is, and hardly is as it was meant: lines on stderr, unless only errors are logged. */
+/* What may be as it is, and hardly is as it was meant: lines of the log. */
 #ifndef RV_TOOL_WARNINGS_H
 #define RV_TOOL_WARNINGS_H
 
+#include "log.h"
 #include "settings.h"
 
 /* Rights to tables that `served` has not, and identities without any right. `given` has the identities: of `served` itself, or of the
  * files as they were read again. */
-void warn_of_rights(const settings *given, const settings *served);
+void warn_of_rights(server_log *log, const settings *given, const settings *served);
 /* Addresses that others than this machine reach, without TLS or without anything that asks who calls. */
-void warn_of_open_addresses(const settings *served);
+void warn_of_open_addresses(server_log *log, const settings *served);
 
 #endif
