@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pathlib
 import pickle
 import re
 import signal
@@ -413,6 +414,27 @@ def test_identities_that_cannot_be_used_after_sighup_are_told_with_their_place(t
     assert status == 0
     assert f"SIGHUP: {path}:2: identities[0]: the token of identity" in err
     assert "the identities are as before" in err
+
+
+def test_tls_that_sighup_does_not_change_is_named(files, tmp_path):
+    path, other = tmp_path / "server.yaml", tmp_path / "other.pem"
+    other.write_bytes(pathlib.Path(files.server).read_bytes())
+    running = f"listen: 127.0.0.1:0\ntables: [{{name: t}}]\ntls: {{certificate: {files.server}}}\n"
+    path.write_text(running)
+    server = server_program.Server("--config", str(path))
+    try:
+        path.write_text(running.replace(str(files.server), str(other)))
+        server.signal(signal.SIGHUP)
+        assert "needs a restart: tls_certificate\n" in server.process.stderr.readline()
+        assert "the certificates were read again" in server.process.stderr.readline()
+        path.write_text(running.split("tls: ")[0])
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)  # comes after it
+        status, err = server.wait()
+    finally:
+        server.kill()
+    assert status == 0
+    assert "SIGHUP: there is no tls mapping any more; connections are not encrypted after a restart" in err
 
 
 RIGHTS_THAT_ALLOW_NOTHING = f"""

@@ -395,3 +395,87 @@ def test_what_stderr_takes_late_is_in_order_and_what_was_left_out_is_counted(tmp
     (left_out,) = [int(match[1]) for match in (re.search(r"warning: (\d+) lines were left out", line) for line in lines) if match]
     assert seen == list(range(count - left_out))
     assert "finishing calls" in lines[-1]
+
+
+# ---- SIGHUP ----
+
+RUNNING = """
+port: 0
+log: {log}
+limits: {{max_connections: {connections}}}
+tables:
+  - name: replay
+    max_size: {size}
+    rate_limiter: min_size:{least}
+    signature: {{a: {{dtype: float32, shape: [{columns}]}}}}
+  - {{name: {other}, extensions: [{{name: diffusion, options: {{steps: {steps}}}}}]}}
+  - {{name: as_it_was, preset: queue:100}}
+"""
+AS_IT_WAS = {"log": "info", "connections": 7, "size": 100, "least": 1, "columns": 4, "other": "other", "steps": 3}
+
+
+def after_sighup(file, text, *args):
+    """The lines that the server writes of SIGHUP when the file has the text by then."""
+    server = server_program.Server("--config", str(file), *args)
+    try:
+        file.write_text(text)
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)  # comes after it
+        status, err = server.wait()
+    finally:
+        server.kill()
+    assert status == 0, err
+    return [line for line in err.splitlines() if "SIGHUP: " in line]
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"log": "debug"}, "log"),
+        ({"connections": 8}, "max_connections"),
+        ({"size": 101}, 'table "replay"'),
+        ({"least": 2}, 'table "replay"'),
+        ({"columns": 5}, 'table "replay"'),
+        ({"steps": 4}, 'table "other"'),
+        ({"other": "another"}, 'table "another", table "other"'),
+        ({"connections": 8, "least": 2, "steps": 4}, 'max_connections, table "replay", table "other"'),
+    ],
+)
+def test_what_sighup_does_not_change_is_named(tmp_path, changed, named):
+    file = tmp_path / "server.yaml"
+    file.write_text(RUNNING.format(**AS_IT_WAS))
+    said = after_sighup(file, RUNNING.format(**{**AS_IT_WAS, **changed}))
+    assert re.fullmatch(rf"{server_program.STAMP} warning: SIGHUP: .* needs a restart: {named}", said[0]), said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("port: 0", "port: 8000", "port"),
+        ("port: 0", "port: 0\nhost: localhost", "host"),
+        ("listen: 127.0.0.1:0", "listen: [127.0.0.1:0, 127.0.0.1:1]", "listen"),
+        ("{port: 0, checkpoints: {path: c}}", "{port: 0, checkpoints: {path: d, keep: 3}}", "checkpoint_path, checkpoint_keep"),
+    ],
+)
+def test_a_place_that_sighup_does_not_change_is_named(tmp_path, monkeypatch, before, after, named):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "server.yaml"
+    file.write_text(before)
+    said = after_sighup(file, after, "--table", "name=t")
+    assert said[0].endswith(f" needs a restart: {named}"), said
+
+
+def test_what_is_as_it_was_or_a_flags_is_not_named_by_sighup(tmp_path):
+    file = tmp_path / "server.yaml"
+    file.write_text(RUNNING.format(**AS_IT_WAS))
+    assert not [line for line in after_sighup(file, file.read_text()) if "restart" in line]
+    text = RUNNING.format(**{**AS_IT_WAS, "connections": 8}).replace("port: 0", "port: 1")
+    flags = ["--port", "0", "--set", "max_connections=9"]
+    assert not [line for line in after_sighup(file, text, *flags) if "restart" in line]
+
+
+def test_a_configuration_that_sighup_finds_wrong_is_told_and_changes_nothing(tmp_path):
+    file = tmp_path / "server.yaml"
+    file.write_text("port: 0\n")
+    said = after_sighup(file, "port: 0\nlisten: localhost:0\n", "--table", "name=t")
+    assert f"error: SIGHUP: {file}:1: port: both listen and host or port are given" in said[0]

@@ -137,8 +137,6 @@ bool read_flags(settings *all, int argc, char **argv, flags_action *action, rv_e
     }
     if (value == NULL) value = argv[++i];
     if (strcmp(flag, "--config") == 0) {
-      all->config_paths = arena_append(&all->memory, all->config_paths, all->num_config_paths, sizeof *all->config_paths);
-      all->config_paths[all->num_config_paths++] = value;
       if (!read_config_file(all, value, err)) return false;
     } else if (!apply(all, flag, value, err)) {
       rv_error_prefix(err, "%s", flag);

@@ -8,11 +8,20 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/error.h"
 #include "check.h"
+#include "differences.h"
 #include "log.h"
 #include "warnings.h"
 
 enum { EXIT_CONFIG = 2 };
+
+/* How the program was started. */
+typedef struct invocation {
+  int argc;
+  char **argv;
+  server_log *log;
+} invocation;
 
 /* ---- starting ---- */
 
@@ -162,46 +171,73 @@ static void say_reloaded(server_log *log, const char *what, rv_code code, const 
     log_say(log, RV_LOG_ERROR, "SIGHUP: %s; the %s are as before", err->message, what);
 }
 
-static bool read_files_again(settings *again, const settings *all, rv_error *err)
+typedef struct reading {
+  settings *again;
+  int argc;
+  char **argv;
+  rv_error *err;
+} reading;
+
+static bool read_all_again(void *context)
 {
-  for (size_t i = 0; i < all->num_config_paths; i++)
-    if (!read_config_file(again, all->config_paths[i], err)) return false;
-  return true;
+  reading *one = context;
+  flags_action action;
+  return read_flags(one->again, one->argc, one->argv, &action, one->err) && settings_finish(one->again, one->err);
+}
+
+/* With its flags: those that follow the file win now as they did then. */
+static bool read_again(settings *again, const invocation *how, rv_error *err)
+{
+  reading one = {.again = again, .argc = how->argc, .argv = how->argv, .err = err};
+  bool no_memory, read = arena_try(&again->memory, read_all_again, &one, &no_memory);
+  if (no_memory) rv_fail(err, RV_RESOURCE_EXHAUSTED, "out of memory while reading the configuration");
+  return read;
+}
+
+/* What only a restart brings, and what of it nobody must find out by a restart. */
+static void say_what_waits(server_log *log, const settings *all, const settings *again)
+{
+  char names[700];
+  if (differences_name(all, again, names, sizeof names))
+    log_say(log, RV_LOG_WARNING, "SIGHUP: what differs from the configuration that it runs with, and needs a restart: %s", names);
+  if (has_tls(again) && !has_tls(all))
+    log_say(log, RV_LOG_WARNING, "SIGHUP: there is a tls mapping now; connections are encrypted after a restart, not before");
+  if (!has_tls(again) && has_tls(all))
+    log_say(log, RV_LOG_WARNING, "SIGHUP: there is no tls mapping any more; connections are not encrypted after a restart");
 }
 
 /* The certificates, and the files' identities with the tokens in the files that those name. *asks: identities are in force. */
-static void reload(rv_server *server, const settings *all, server_log *log, bool *asks)
+static void reload(rv_server *server, const settings *all, const invocation *how, bool *asks)
 {
   rv_error err = {.message = ""};
   settings again;
   settings_init(&again);
-  bool read = read_files_again(&again, all, &err);
-  if (!read) say_reloaded(log, "identities", RV_INVALID_ARGUMENT, &err);
+  bool read = read_again(&again, how, &err);
+  if (!read) say_reloaded(how->log, "identities", RV_INVALID_ARGUMENT, &err);
   if (read && (*asks || again.asks)) {
     rv_code code = check_identities(&again, &err);
     if (code == RV_OK) code = rv_server_set_identities(server, identities_of(&again), again.num_identities, &err);
-    say_reloaded(log, "identities", code, &err);
-    if (code == RV_OK) warn_of_rights(log, &again, all);
+    say_reloaded(how->log, "identities", code, &err);
+    if (code == RV_OK) warn_of_rights(how->log, &again, all);
     *asks |= code == RV_OK;
   }
-  if (read && has_tls(&again) && !has_tls(all))
-    log_say(log, RV_LOG_WARNING, "SIGHUP: there is a tls mapping now; connections are encrypted after a restart, not before");
-  else if (has_tls(all) || !*asks)
-    say_reloaded(log, "certificates", rv_server_reload_tls(server, &err), &err);
+  if (read) say_what_waits(how->log, all, &again);
+  if (has_tls(all) || (!*asks && !(read && has_tls(&again))))
+    say_reloaded(how->log, "certificates", rv_server_reload_tls(server, &err), &err);
   settings_free(&again);
 }
 
 /* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
-static int serve(rv_server *server, const settings *all, server_log *log, const sigset_t *signals)
+static int serve(rv_server *server, const settings *all, const invocation *how, const sigset_t *signals)
 {
   int signal_number = 0, status = 0;
   bool asks = all->asks;
   while (signal_number != SIGTERM && signal_number != SIGINT) {
     sigwait(signals, &signal_number);
-    if (signal_number == SIGHUP) reload(server, all, log, &asks);
+    if (signal_number == SIGHUP) reload(server, all, how, &asks);
   }
-  log_say(log, RV_LOG_INFO, "%s: finishing calls in progress for up to %g s; a second signal ends them", strsignal(signal_number),
-          (double)all->drain_ms / 1000);
+  log_say(how->log, RV_LOG_INFO, "%s: finishing calls in progress for up to %g s; a second signal ends them",
+          strsignal(signal_number), (double)all->drain_ms / 1000);
   stopper self = {.server = server, .drain_ms = all->drain_ms, .main_thread = pthread_self()};
   pthread_t thread;
   if (pthread_create(&thread, NULL, run_stopper, &self) != 0) {
@@ -231,8 +267,9 @@ static rv_code check(const settings *all, const rv_env *env, rv_checkpointer **c
   return code == RV_OK ? check_identities(all, err) : code;
 }
 
-static int run(const settings *all, server_log *log, bool only_check)
+static int run(const settings *all, const invocation *how, bool only_check)
 {
+  server_log *log = how->log;
   rv_env env;
   rv_env_default(&env);
   env.log = log_line;
@@ -278,7 +315,7 @@ static int run(const settings *all, server_log *log, bool only_check)
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGHUP);
     announce(all, server);
-    status = serve(server, all, log, &signals);
+    status = serve(server, all, how, &signals);
   }
   rv_server_free(server);
   rv_spill_free(spill);
@@ -305,6 +342,7 @@ int main(int argc, char **argv)
     fputs("reverie-server: out of memory\n", stderr);
     return 1;
   }
+  const invocation how = {.argc = argc, .argv = argv, .log = log};
   settings all;
   flags_action action;
   rv_error err = {.message = ""};
@@ -322,7 +360,7 @@ int main(int argc, char **argv)
     log_say(log, RV_LOG_ERROR, "%s", err.message);
   } else {
     log_set_level(log, all.log_level);
-    status = run(&all, log, action == FLAGS_CHECK);
+    status = run(&all, &how, action == FLAGS_CHECK);
   }
   settings_free(&all);
   log_end(log);

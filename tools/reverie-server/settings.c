@@ -208,6 +208,53 @@ bool settings_fail_at(const settings *all, const char *name, rv_error *err)
   return false;
 }
 
+/* ---- two of them ---- */
+
+static bool same_text(const char *a, const char *b)
+{
+  return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool same_addresses(const settings *a, const settings *b)
+{
+  bool same = a->num_addresses == b->num_addresses;
+  for (size_t i = 0; i < a->num_addresses && same; i++) same = strcmp(a->addresses[i], b->addresses[i]) == 0;
+  return same;
+}
+
+/* Addresses follow from host and port where these are given, by flags or by default. */
+static bool same_place(const struct field *field, const settings *a, const settings *b)
+{
+  bool same_host = same_text(a->host, b->host), same_port = a->port == b->port;
+  if (same_addresses(a, b)) return true;
+  if (field->kind == VALUE_ADDRESS) return !same_host || !same_port;
+  return field->kind == VALUE_TEXT ? same_host : same_port;
+}
+
+static bool is_place(const struct field *field)
+{
+  return field->kind == VALUE_ADDRESS || field->offset == offsetof(settings, host) || field->offset == offsetof(settings, port);
+}
+
+static bool same_value(const struct field *field, const settings *a, const settings *b)
+{
+  const char *left = (const char *)a + field->offset, *right = (const char *)b + field->offset;
+  if (field->kind == VALUE_LEVEL) return a->log_level == b->log_level;
+  if (is_place(field)) return same_place(field, a, b);
+  if (field->kind == VALUE_PATH)
+    return same_text(*(const char *const *)(const void *)left, *(const char *const *)(const void *)right);
+  return memcmp(left, right, sizeof(int64_t)) == 0;
+}
+
+const char *settings_next_difference(const settings *a, const settings *b, size_t *at)
+{
+  while (*at < NUM_FIELDS) {
+    const struct field *field = &fields[(*at)++];
+    if (!same_value(field, a, b)) return field->name;
+  }
+  return NULL;
+}
+
 /* ---- identities ---- */
 
 rv_identity *settings_add_identity(settings *all, const char *place)

@@ -11,9 +11,7 @@
 #include "reverie/reverie.h"
 
 typedef struct settings {
-  arena memory;              /* of everything below */
-  const char **config_paths; /* each --config */
-  size_t num_config_paths;
+  arena memory; /* of everything below */
   const char **addresses;
   size_t num_addresses;
   bool listen_by_flag; /* the file's addresses were dropped */
@@ -63,6 +61,9 @@ bool settings_unknown(const char *name, bool in_file, rv_error *err);
 bool settings_is_limit(const char *name);
 /* Fields of the file's mapping of that name: "path" of "checkpoint" is the setting "checkpoint_path". */
 bool settings_is_of(const char *mapping, const char *name);
+/* The name of the next setting of the whole, from *at on (0: the first), that is not the same in both, which were finished; NULL: there is
+ * none more. Where it listens is `port` or `host` where these are given, else `listen`. */
+const char *settings_next_difference(const settings *a, const settings *b, size_t *at);
 void settings_add_address(settings *all, const char *address, const char *place);
 
 /* An empty one, and its next grant. Valid until the next is added. */
