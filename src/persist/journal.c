@@ -224,17 +224,24 @@ rv_journal *rv_journal_ref(rv_journal *journal)
   return journal;
 }
 
-void rv_journal_unref(rv_journal *journal)
+bool rv_journal_end(rv_journal *journal)
 {
-  if (journal == NULL || atomic_fetch_sub_explicit(&journal->refs, 1, memory_order_acq_rel) != 1) return;
+  if (journal == NULL || atomic_fetch_sub_explicit(&journal->refs, 1, memory_order_acq_rel) != 1) return true;
   rv_mutex_lock(&journal->lock);
   journal->stopping = true;
   rv_cond_signal(&journal->work);
   rv_mutex_unlock(&journal->lock);
   pthread_join(journal->thread, NULL);
+  bool whole = !journal->cut_short;
   rv_store_drop_changes(journal->store);
   if (atomic_load(&journal->abandoned)) remove_segments(journal);
   destroy(journal);
+  return whole;
+}
+
+void rv_journal_unref(rv_journal *journal)
+{
+  rv_journal_end(journal);
 }
 
 void rv_journal_abandon(rv_journal *owned_journal)

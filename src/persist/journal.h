@@ -95,6 +95,9 @@ void rv_journal_link_text(const rv_journal_link *link, char out[128]);
 /* *found false: there is none. RV_DATA_LOSS: it is damaged; others where it cannot be read. */
 rv_code rv_journal_link_read(const char *checkpoint, bool *found, rv_journal_link *out, rv_error *err);
 
+/* As rv_journal_unref; false: it was the last reference, and changes are left that the disk did not take. */
+bool rv_journal_end(rv_journal *owned_journal);
+
 /* ---- for recovery and tests ---- */
 
 typedef struct rv_journal_start {

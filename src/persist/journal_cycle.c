@@ -327,6 +327,7 @@ static bool run_cycle(rv_journal *journal, cycle *now)
   bool begun = fine && now->generation && begin_generation(journal);
   fine = fine && begun == now->generation;
   if (!fine) {
+    journal->cut_short = true;
     size_t bytes = atomic_load(&journal->log.bytes);
     rv_log(&journal->env, RV_LOG_ERROR, "journal: it ends although %zu KiB of changes are not on the disk: %s", bytes >> 10,
            journal->stats.fault);

@@ -56,7 +56,8 @@ struct rv_journal {
   int64_t began_ns;      /* the last cycle */
   uint64_t named_offset; /* in the segment at hand, behind its tables' names, the last time that they were written */
   bool new_generation, forget_chunks;
-  bool told; /* that it cannot write */
+  bool told;      /* that it cannot write */
+  bool cut_short; /* it ended with changes that are not on the disk */
 };
 
 /* The thread, until the journal stops. */

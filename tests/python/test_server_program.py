@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import textwrap
 import threading
 
 import grpc
+import numpy as np
 import pytest
 import reverie
 import server_program
@@ -324,6 +326,55 @@ def test_files_of_a_configuration_are_found_from_where_the_program_was_started(t
     (tmp_path / "token").write_text("a-token-of-sixteen-characters\n")
     assert server_program.run("--config", config, "--check", cwd=tmp_path).returncode == 0
     assert server_program.run("--config", config, "--check", cwd=folder).returncode == 2
+
+
+# ---- the exit status ----
+
+
+def disk_flags(folder, *more):
+    return ["--port", "0", "--table", "name=t", "--checkpoints", f"{folder}/c", "--journal", f"{folder}/j", *more]
+
+
+def test_an_end_with_confirmed_changes_that_are_not_on_the_disk_is_a_failure(tmp_path):
+    flags = disk_flags(tmp_path, "--set", "journal_mode=periodic", "--set", "journal_period_seconds=3600")
+    server = server_program.Server(*flags)
+    try:
+        client = reverie.Client(server.address)
+        for i in range(10):
+            client.add("t", i, timeout=LONG)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, 1))  # its files do not grow any more
+        server.signal(signal.SIGTERM)
+        status, err = server.wait(LONG)
+    finally:
+        server.kill()
+    assert status == 1
+    assert "error: journal: it ends although" in err
+    assert "File too large" in err
+
+
+def test_an_end_with_everything_on_the_disk_is_none(tmp_path):
+    for mode in ("periodic", "always"):
+        with server_program.Server(*disk_flags(tmp_path / mode, "--set", f"journal_mode={mode}")) as server:
+            reverie.Client(server.address).add("t", 1.0, timeout=LONG)
+
+
+def test_a_signal_before_the_tables_are_restored_is_named_and_no_failure(tmp_path):
+    def signalled():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with server_program.Server(*disk_flags(tmp_path)) as server:
+        writer = reverie.Client(server.address)
+        for i in range(3):
+            writer.add_batch("t", {"a": np.full((2000, 500), i)}, timeout=LONG)  # 8 MB: it is asked every few
+    command = [server_program.path(), *disk_flags(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False, preexec_fn=signalled)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout == "", "it never listened"
+    assert " info: Terminated: it ends before it has restored its tables" in out.stderr
+    assert "error: " not in out.stderr
+    with server_program.Server(*disk_flags(tmp_path)) as server:
+        assert reverie.Client(server.address).server_info(LONG)["t"].current_size == 6000
 
 
 # ---- the log ----

@@ -12,6 +12,7 @@
 #include "check.h"
 #include "differences.h"
 #include "log.h"
+#include "persist/journal.h"
 #include "warnings.h"
 
 enum { EXIT_CONFIG = 2 };
@@ -48,13 +49,19 @@ static rv_code make_checkpointer(const settings *all, const rv_env *env, rv_chec
   return all->checkpoint_path == NULL ? RV_OK : rv_checkpointer_new(&config, out, err);
 }
 
+/* The signal that came to end the program; 0: none. */
+static int pending_end(void)
+{
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 ? SIGTERM : sigismember(&pending, SIGINT) == 1 ? SIGINT : 0;
+}
+
 /* A signal ends the wait for a large checkpoint, too. */
 static bool not_interrupted(void *context, const rv_checkpoint_progress *progress)
 {
-  (void)progress;
-  sigset_t pending;
-  sigpending(&pending);
-  return sigismember(&pending, SIGTERM) == 0 && sigismember(&pending, SIGINT) == 0 && context == NULL;
+  (void)context, (void)progress;
+  return pending_end() == 0;
 }
 
 /* What came and went while a store was restored lies in this thread's heap, of which the threads that serve take nothing. */
@@ -294,9 +301,14 @@ static int run(const settings *all, const invocation *how, bool only_check)
   if (right && checkpointer != NULL) code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
   if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
   if (code != RV_OK) {
-    log_say(log, RV_LOG_ERROR, "%s", err.message);
+    bool interrupted = right && code == RV_CANCELLED && pending_end() != 0;
+    if (interrupted)
+      log_say(log, RV_LOG_INFO, "%s: it ends before it has restored its tables; what is on the disk stays as it is: %s",
+              strsignal(pending_end()), err.message);
+    else
+      log_say(log, RV_LOG_ERROR, "%s", err.message);
     rv_checkpointer_unref(checkpointer);
-    return right ? 1 : EXIT_CONFIG;
+    return interrupted ? 0 : right ? 1 : EXIT_CONFIG;
   }
   raise_file_limit();
   int status = 1;
@@ -319,7 +331,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
   }
   rv_server_free(server);
   rv_spill_free(spill);
-  rv_journal_unref(journal);
+  if (!rv_journal_end(journal) && status == 0) status = 1;
   rv_checkpointer_unref(checkpointer);
   rv_store_unref(store);
   return status;
@@ -336,6 +348,7 @@ int main(int argc, char **argv)
   sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write, like a full disk */
 
   server_log *log = log_begin();
   if (log == NULL) {
