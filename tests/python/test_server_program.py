@@ -1,5 +1,6 @@
 """The program reverie-server: its configuration file, its flags, its signals."""
 
+import contextlib
 import os
 import re
 import resource
@@ -375,6 +376,50 @@ def test_a_signal_before_the_tables_are_restored_is_named_and_no_failure(tmp_pat
     assert "error: " not in out.stderr
     with server_program.Server(*disk_flags(tmp_path)) as server:
         assert reverie.Client(server.address).server_info(LONG)["t"].current_size == 6000
+
+
+# ---- the limit of open files ----
+
+
+def few_open_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def test_connections_leave_files_for_journal_and_checkpoints(tmp_path):
+    flags = disk_flags(tmp_path, "--threads", "1", "--set", "peer_timeout_seconds=600", "--set", "checkpoint_keep=3")
+    server = server_program.Server(*flags, preexec_fn=few_open_files)
+    sockets = []
+    try:
+        client = reverie.Client(server.address)
+        client.add("t", 1.0, timeout=LONG)
+        client.checkpoint(timeout=LONG)
+        for _ in range(100):
+            sockets.append(socket.create_connection(("127.0.0.1", server.port), LONG))
+        with contextlib.suppress(ConnectionError):
+            while sockets[-1].recv(4096):  # it is refused, and so all came before it
+                pass
+        client.add("t", 2.0, timeout=LONG)
+        client.checkpoint(timeout=LONG)
+        server.signal(signal.SIGTERM)
+        status, err = server.wait()
+    finally:
+        for one in sockets:
+            one.close()
+        server.kill()
+    assert status == 0, err
+    assert "warning: max_connections is 10000, and the limit of open files, 64, has room for " in err
+    assert re.search(r"connections .*are open, and more .*are refused", err), err
+    assert "Too many open files" not in err
+
+
+def test_a_limit_of_open_files_that_is_enough_is_not_told():
+    server = server_program.Server(
+        "--port", "0", "--table", "name=t", "--threads", "1", "--set", "max_connections=20", preexec_fn=few_open_files
+    )
+    server.signal(signal.SIGTERM)
+    status, err = server.wait()
+    assert status == 0
+    assert "open files" not in err
 
 
 # ---- the log ----

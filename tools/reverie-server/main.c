@@ -6,12 +6,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/error.h"
 #include "check.h"
 #include "differences.h"
 #include "log.h"
+#include "open_files.h"
 #include "persist/journal.h"
 #include "warnings.h"
 
@@ -25,15 +25,6 @@ typedef struct invocation {
 } invocation;
 
 /* ---- starting ---- */
-
-/* Each connection is a file descriptor. */
-static void raise_file_limit(void)
-{
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 static rv_code make_checkpointer(const settings *all, const rv_env *env, rv_checkpointer **out, rv_error *err)
 {
@@ -105,17 +96,18 @@ static const rv_identity *identities_of(const settings *all)
   return all->num_identities > 0 ? all->identities : all->asks ? &nobody : NULL;
 }
 
-static rv_code make_server(const settings *all, rv_store *store, rv_checkpointer *checkpointer, rv_journal *journal,
-                           const rv_env *env, rv_server **out, rv_error *err)
+static rv_code make_server(const settings *all, server_log *log, rv_store *store, rv_checkpointer *checkpointer,
+                           rv_journal *journal, const rv_env *env, rv_server **out, rv_error *err)
 {
   const rv_tls_config tls = tls_of(all);
+  size_t max_connections = open_files_bound_connections(log, all);
   rv_server_config config = {.size = sizeof config,
                              .store = store,
                              .addresses = all->addresses,
                              .num_addresses = all->num_addresses,
                              .io_threads = (unsigned)all->threads,
                              .max_message_bytes = (size_t)all->max_message_bytes,
-                             .max_connections = (size_t)all->max_connections,
+                             .max_connections = max_connections,
                              .max_streams_per_connection = (size_t)all->max_streams_per_connection,
                              .max_writer_sessions = (size_t)all->max_writer_sessions,
                              .writer_session_ttl_ms = all->writer_session_ttl_ms,
@@ -310,14 +302,13 @@ static int run(const settings *all, const invocation *how, bool only_check)
     rv_checkpointer_unref(checkpointer);
     return interrupted ? 0 : right ? 1 : EXIT_CONFIG;
   }
-  raise_file_limit();
   int status = 1;
   rv_spill *spill = NULL;
   const rv_spill_config spilled = {
       .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = &env};
   if (spilled.path != NULL && rv_spill_new(&spilled, store, &spill, &err) != RV_OK) {
     log_say(log, RV_LOG_ERROR, "%s", err.message);
-  } else if (make_server(all, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
+  } else if (make_server(all, log, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
     log_say(log, RV_LOG_ERROR, "%s", err.message);
   } else {
     sigset_t signals;
