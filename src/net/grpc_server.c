@@ -9,6 +9,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/log_budget.h"
 #include "base/map.h"
 #include "net/listener.h"
 #include "net/session.h"
@@ -17,8 +18,9 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-enum { SAY_AGAIN_S = 60, ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
+enum { SAY_MOST = 10, ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
+#define MINUTE_NS INT64_C(60000000000)
 #define OUT_OF_MEMORY "the server is out of memory"
 
 typedef struct io_thread {
@@ -36,16 +38,19 @@ typedef struct watch {
   int fd;
 } watch;
 
-/* A line that is written when a bound is met, and again once there had been room meanwhile, or a minute later: not for each who is refused. */
+/* A line that is written when a bound is met, and again once there had been room meanwhile, or a minute later: not for each who is refused, and
+ * not for each time where many come and go. */
 typedef struct said {
   bool now;
   int64_t at_ns;
   uint64_t machine; /* that it was about */
+  rv_log_budget budget;
 } said;
 
 struct rv_grpc_server {
   rv_env env;
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
+  void (*on_minute)(void *context);
   void *context;
   size_t max_message_bytes, max_connections, max_per_machine, max_streams;
   int64_t peer_timeout_ms;
@@ -57,6 +62,7 @@ struct rv_grpc_server {
   watch **watching; /* one a listening socket; the first loop's */
   size_t num_watching;
   rv_timer accept_again; /* when files have run out */
+  rv_timer minute;       /* runs while it listens */
   bool listens;
   said full, machine_full; /* the first loop's */
   atomic_size_t connections;
@@ -65,7 +71,8 @@ struct rv_grpc_server {
   rv_mutex lock; /* guards what follows */
   rv_cond drained;
   size_t draining;
-  rv_map machines; /* connections of each (rv_socket_peer_machine) */
+  rv_log_budget failures; /* connections that could not be had, for want of files or memory */
+  rv_map machines;        /* connections of each (rv_socket_peer_machine) */
 };
 
 /* ---- connections ---- */
@@ -75,9 +82,21 @@ typedef enum counted { COUNTED, TOO_MANY, NO_MEMORY } counted;
 static bool may_say(rv_grpc_server *server, said *what)
 {
   int64_t now = rv_monotonic_ns(&server->env);
-  if (what->now && now - what->at_ns < SAY_AGAIN_S * INT64_C(1000000000)) return false;
-  *what = (said){.now = true, .at_ns = now};
+  char more[RV_LOG_MORE]; /* of no use: how often the bound was met says nothing */
+  if (what->now && now - what->at_ns < MINUTE_NS) return false;
+  if (!rv_log_budget_take(&what->budget, now, more)) return false;
+  what->now = true;
+  what->at_ns = now;
   return true;
+}
+
+static bool may_log_failure(rv_grpc_server *server, char more[RV_LOG_MORE])
+{
+  int64_t now = rv_monotonic_ns(&server->env);
+  rv_mutex_lock(&server->lock);
+  bool may = rv_log_budget_take(&server->failures, now, more);
+  rv_mutex_unlock(&server->lock);
+  return may;
 }
 
 /* An eighth is free: one that comes and goes at the bound would fill the log. */
@@ -145,7 +164,7 @@ static const rv_session_owner session_events = {.on_request = on_request, .on_go
 
 static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
 {
-  const rv_grpc_server *server = io->server;
+  rv_grpc_server *server = io->server;
   rv_session_config config = {.loop = io->loop,
                               .events = &session_events,
                               .owner = io,
@@ -158,7 +177,8 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   rv_session *session;
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
-    rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s", error.message);
+    char more[RV_LOG_MORE];
+    if (may_log_failure(server, more)) rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s%s", error.message, more);
     count_out(io->server, machine);
     return;
   }
@@ -194,7 +214,8 @@ static void log_machine_full(rv_grpc_server *server, uint64_t machine, int fd)
 
 static void log_no_memory(rv_grpc_server *server)
 {
-  rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory");
+  char more[RV_LOG_MORE];
+  if (may_log_failure(server, more)) rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory%s", more);
 }
 
 /* One more connection; false: it was turned away. */
@@ -268,11 +289,31 @@ static void on_accept_again(rv_timer *timer)
 static void accept_failed(rv_grpc_server *server, int error)
 {
   if (error == EAGAIN || error == EWOULDBLOCK || error == ECONNABORTED) return;
+  char more[RV_LOG_MORE];
+  if (may_log_failure(server, more))
+    rv_log(&server->env, RV_LOG_WARNING, "a connection could not be accepted: %s%s%s", strerror(error),
+           error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n)" : "", more);
   /* The socket stays readable: without a pause the loop would spin. */
-  rv_log(&server->env, RV_LOG_WARNING, "a connection could not be accepted: %s%s", strerror(error),
-         error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n)" : "");
   watch_all(server, false);
   rv_timer_start(&server->accept_again, rv_monotonic_ns(&server->env) + ACCEPT_PAUSE_NS);
+}
+
+static void tell_failures(rv_grpc_server *server)
+{
+  int64_t now = rv_monotonic_ns(&server->env);
+  rv_mutex_lock(&server->lock);
+  size_t left_out = rv_log_budget_settle(&server->failures, now);
+  rv_mutex_unlock(&server->lock);
+  if (left_out > 0)
+    rv_log(&server->env, RV_LOG_WARNING, "of tries to accept connections %zu more failed that are not in the log", left_out);
+}
+
+static void on_minute(rv_timer *timer)
+{
+  rv_grpc_server *server = RV_CONTAINER(timer, rv_grpc_server, minute);
+  rv_timer_start(timer, rv_monotonic_ns(&server->env) + MINUTE_NS);
+  tell_failures(server);
+  if (server->on_minute != NULL) server->on_minute(server->context);
 }
 
 static void on_listening(uv_poll_t *poll, int status, int events)
@@ -336,6 +377,7 @@ static void start_listening(void *argument)
     }
   server->num_watching = at;
   watch_all(server, true);
+  rv_timer_start(&server->minute, rv_monotonic_ns(&server->env) + MINUTE_NS);
   server->listens = true;
 }
 
@@ -349,6 +391,7 @@ static void stop_listening(void *argument)
   rv_grpc_server *server = argument;
   watch_all(server, false);
   rv_timer_stop(&server->accept_again);
+  rv_timer_stop(&server->minute);
   for (size_t i = 0; i < server->num_watching; i++) uv_close((uv_handle_t *)&server->watching[i]->poll, free_watch);
   server->num_watching = 0;
   for (size_t i = 0; i < server->num_listeners; i++) rv_listener_close(&server->listener[i]);
@@ -463,7 +506,10 @@ static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *er
     io->server = server;
     rv_list_init(&io->sessions);
     rv_timer_init(&io->drain, io->loop, on_drain_over);
-    if (i == 0) rv_timer_init(&server->accept_again, io->loop, on_accept_again); /* stopped also where the next loop fails */
+    if (i == 0) { /* stopped also where the next loop fails */
+      rv_timer_init(&server->accept_again, io->loop, on_accept_again);
+      rv_timer_init(&server->minute, io->loop, on_minute);
+    }
     server->num_io++;
   }
   return RV_OK;
@@ -475,6 +521,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   if (server == NULL) return rv_fail_memory(err, sizeof *server);
   rv_env_fill(&server->env, config->env);
   server->on_call = config->on_call;
+  server->on_minute = config->on_minute;
   server->context = config->context;
   server->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   server->max_connections = config->max_connections > 0 ? config->max_connections : DEFAULT_CONNECTIONS;
@@ -483,6 +530,8 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   server->max_streams = config->max_streams_per_connection;
   server->peer_timeout_ms = config->peer_timeout_ms;
   server->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
+  server->full.budget = server->machine_full.budget = (rv_log_budget){.most = SAY_MOST, .period_ns = MINUTE_NS};
+  server->failures = (rv_log_budget){.most = 1, .period_ns = MINUTE_NS};
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);
   rv_map_init(&server->machines, rv_entropy64(&server->env));

@@ -2,11 +2,13 @@
 #include "net/echo_testing.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "net/loop.h"
 #include "net/raw_testing.h"
 #include "net/session.h"
 
@@ -440,9 +442,9 @@ static void fill_up(echo_server *server, echo_client clients[3])
   client_close(&more);
 }
 
-static void says_so_again(size_t max_connections, size_t max_connections_per_address)
+/* Until so many lines are written. */
+static int lines_of_rounds(size_t max_connections, size_t max_connections_per_address, int rounds, int enough)
 {
-  enum { ROUNDS = 200 };
   echo_server server = {0};
   atomic_int lines = 0;
   rv_mutex_init(&server.lock, RV_RANK_CLIENT, "echo server");
@@ -458,21 +460,128 @@ static void says_so_again(size_t max_connections, size_t max_connections_per_add
                                   .on_call = echo_on_call,
                                   .context = &server};
   assert_int_equal(rv_grpc_server_new(&config, &server.grpc, NULL), RV_OK);
-  for (int round = 0; round < ROUNDS && lines < 2; round++) {
+  for (int round = 0; round < rounds && lines < enough; round++) {
     echo_client clients[3];
     fill_up(&server, clients);
     if (round == 0) assert_int_equal(lines, 1); /* not three */
     for (int i = 0; i < 3; i++) client_close(&clients[i]);
   }
-  assert_int_equal(lines, 2);
   echo_stop(&server);
+  return lines;
 }
 
 static void that_a_bound_of_connections_is_met_is_logged_each_time(void **state)
 {
   (void)state;
-  says_so_again(3, 0);
-  says_so_again(10, 3);
+  assert_int_equal(lines_of_rounds(3, 0, 200, 2), 2);
+  assert_int_equal(lines_of_rounds(10, 3, 200, 2), 2);
+}
+
+static void who_comes_and_goes_at_a_bound_of_connections_cannot_fill_the_log(void **state)
+{
+  (void)state;
+  assert_true(lines_of_rounds(3, 0, 20, 20) <= 10);
+  assert_true(lines_of_rounds(10, 3, 20, 20) <= 10);
+}
+
+typedef struct failures {
+  rv_grpc_server *server;
+  _Atomic int64_t now;
+  bool paused; /* it has failed, and is to be tried again */
+  atomic_int lines, minutes;
+  char last[200];
+} failures;
+
+static int64_t clock_of(void *context)
+{
+  return ((failures *)context)->now;
+}
+
+static void keep_failure(void *context, rv_log_level level, const char *line)
+{
+  failures *all = context;
+  if (level < RV_LOG_WARNING) return;
+  all->lines++;
+  snprintf(all->last, sizeof all->last, "%s", line);
+}
+
+static void count_minute(void *context)
+{
+  ((failures *)context)->minutes++;
+}
+
+static void look_whether_paused(void *argument)
+{
+  failures *all = argument;
+  all->paused = rv_grpc_server_loop(all->server, 0)->timers->at_ns == all->now + 100000000;
+}
+
+static void fire_what_is_due(void *argument)
+{
+  const failures *all = argument;
+  const rv_loop *loop = rv_grpc_server_loop(all->server, 0);
+  for (rv_timer *first; (first = loop->timers)->at_ns <= all->now;) {
+    rv_timer_stop(first);
+    first->fire(first);
+  }
+}
+
+static void pass(failures *all, int64_t ns)
+{
+  all->now += ns;
+  rv_loop_call(rv_grpc_server_loop(all->server, 0), fire_what_is_due, all);
+}
+
+static void wait_for_failure(failures *all)
+{
+  for (all->paused = false; !all->paused;) rv_loop_call(rv_grpc_server_loop(all->server, 0), look_whether_paused, all);
+}
+
+static void that_files_have_run_out_is_logged_once_a_minute_with_a_count(void **state)
+{
+  (void)state;
+  failures all = {.now = 1000};
+  const char *address = "127.0.0.1:0";
+  rv_env env = {.size = sizeof env, .context = &all, .monotonic_ns = clock_of, .log = keep_failure};
+  rv_grpc_server_config config = {.env = &env,
+                                  .addresses = &address,
+                                  .num_addresses = 1,
+                                  .io_threads = 1,
+                                  .on_call = echo_on_call,
+                                  .on_minute = count_minute,
+                                  .context = &all};
+  assert_int_equal(rv_grpc_server_new(&config, &all.server, NULL), RV_OK);
+  struct rlimit before, none;
+  int fd = socket(AF_INET, SOCK_STREAM, 0), next = dup(fd);
+  close(next);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none = before;
+  none.rlim_cur = (rlim_t)next;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  struct sockaddr_in name = {
+      .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(rv_grpc_server_port(all.server, 0))};
+  assert_int_equal(connect(fd, (struct sockaddr *)&name, sizeof name), 0);
+  for (int i = 0; i < 4; i++) {
+    wait_for_failure(&all);
+    assert_int_equal(all.lines, 1);
+    if (i < 3) pass(&all, 100000000);
+  }
+  assert_non_null(strstr(all.last, "could not be accepted: Too many open files; raise the limit"));
+  assert_int_equal(all.minutes, 0);
+  pass(&all, INT64_C(60000000000));
+  assert_int_equal(all.minutes, 1);
+  wait_for_failure(&all);
+  assert_int_equal(all.lines, 2);
+  assert_non_null(strstr(all.last, "(before it 3 more that are not in the log)"));
+  pass(&all, 100000000);
+  wait_for_failure(&all);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  pass(&all, 100000000);
+  for (int i = 0; i < 3; i++) pass(&all, INT64_C(60000000000));
+  assert_int_equal(all.lines, 3); /* also when no other comes */
+  assert_string_equal(all.last, "of tries to accept connections 1 more failed that are not in the log");
+  rv_grpc_server_free(all.server);
+  close(fd);
 }
 
 typedef struct silence {
@@ -561,6 +670,8 @@ int main(void)
       cmocka_unit_test(connections_are_spread_over_the_loops_and_bounded),
       cmocka_unit_test(connections_of_one_address_are_bounded),
       cmocka_unit_test(that_a_bound_of_connections_is_met_is_logged_each_time),
+      cmocka_unit_test(who_comes_and_goes_at_a_bound_of_connections_cannot_fill_the_log),
+      cmocka_unit_test(that_files_have_run_out_is_logged_once_a_minute_with_a_count),
       cmocka_unit_test(a_client_that_says_nothing_has_20_s_whatever_the_peer_timeout_is),
       cmocka_unit_test(a_loop_that_ends_closes_what_is_open),
   };

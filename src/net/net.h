@@ -139,6 +139,7 @@ typedef struct rv_grpc_server_config {
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
    * content-type, encoding or timeout is wrong never get here. On the loop's thread. */
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
+  void (*on_minute)(void *context); /* once a minute, on the first loop's thread; NULL: nothing is to be done */
   void *context;
 } rv_grpc_server_config;
 

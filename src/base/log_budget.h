@@ -1,0 +1,24 @@
+/* Lines of the log that others can cause: so many a period are written, and the first of a later one tells how many were not; or, where none
+ * comes, whoever looks by and by. Locked by its user. */
+#ifndef RV_BASE_LOG_BUDGET_H
+#define RV_BASE_LOG_BUDGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RV_LOG_MORE = 64 };
+
+typedef struct rv_log_budget {
+  size_t most; /* lines a period */
+  int64_t period_ns;
+  int64_t since_ns; /* when this period began */
+  size_t count;     /* lines since, written or not */
+} rv_log_budget;
+
+/* A line may be written, with `more` at its end: "" or how many before it were not. */
+bool rv_log_budget_take(rv_log_budget *budget, int64_t now_ns, char more[RV_LOG_MORE]);
+/* How many were not written, where no line has come to tell it for a whole period: it is told now. */
+size_t rv_log_budget_settle(rv_log_budget *budget, int64_t now_ns);
+
+#endif
