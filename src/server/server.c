@@ -9,7 +9,8 @@
 #include "store/memory.h"
 
 enum {
-  LAST_WORDS_MS = 500 /* for trailers to reach clients that read, after everything was ended */
+  REFUSALS_A_SECOND = 10, /* that are in the log */
+  LAST_WORDS_MS = 500     /* for trailers to reach clients that read, after everything was ended */
 };
 
 static const size_t default_message_bytes = (size_t)256 << 20, default_connections = 10000, default_streams = 10000,
@@ -36,6 +37,11 @@ static rv_code start_saver(rv_server *server, const rv_server_config *config, rv
   return rv_saver_new(&saver, &server->saver, err);
 }
 
+static void on_minute(void *context)
+{
+  rv_service_tell_refusals(context);
+}
+
 static rv_code start(rv_server *server, const rv_server_config *config, rv_error *err)
 {
   rv_grpc_server_config grpc = {
@@ -50,6 +56,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .peer_timeout_ms = config->peer_timeout_ms,
       .tls = server->tls,
       .on_call = rv_service_on_call,
+      .on_minute = on_minute,
       .context = server,
   };
   rv_code code = rv_grpc_server_new(&grpc, &server->grpc, err);
@@ -131,6 +138,7 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   atomic_init(&server->orphan_bytes, 0);
   atomic_init(&server->num_inserters, 0);
   atomic_init(&server->draining, false);
+  server->refusals = server->denials = (rv_log_budget){.most = REFUSALS_A_SECOND, .period_ns = 1000000000};
   rv_mutex_init(&server->lock, RV_RANK_SERVER, "server");
   rv_cond_init(&server->changed);
   server->journal = full.journal != NULL ? rv_journal_ref(full.journal) : rv_journal_of(server->store);

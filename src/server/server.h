@@ -10,6 +10,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/log_budget.h"
 #include "net/net.h"
 #include "persist/saver.h"
 #include "reverie/server.h"
@@ -58,9 +59,9 @@ struct rv_server {
   size_t num_loops;
   enum { RV_SERVER_RUNS, RV_SERVER_DRAINS, RV_SERVER_STOPPED } phase;
   int64_t drain_until_ns;
-  int64_t refusals_since_ns; /* when they began to be counted */
-  size_t num_refusals;       /* calls of nobody known, of who may not, and too many ones, since */
-  atomic_bool draining;      /* for those who only look */
+  rv_log_budget refusals; /* lines about calls of nobody known, and too many ones; */
+  rv_log_budget denials;  /* and of their own, so that those hide none, the audit's about who may not */
+  atomic_bool draining;   /* for those who only look */
 };
 
 /* ---- streams ---- */
@@ -165,6 +166,8 @@ bool rv_service_is_late(const rv_method *method, rv_call *call);
 bool rv_service_has_unread(const rv_method *method, const rv_call *call);
 /* What such a call is to be finished with. It is told when to come again, and the log that it was put off. */
 rv_code rv_service_put_off(rv_server *server, rv_call *call, bool late, rv_error *err);
+/* A line for what was refused and is not in the log, where none has told it since. */
+void rv_service_tell_refusals(rv_server *server);
 
 rv_code rv_begin_unary(rv_server *server, rv_call *call, const rv_method *method, const rv_call_events **events, void **user,
                        rv_error *err);

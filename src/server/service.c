@@ -13,8 +13,6 @@
 #define ANSWERS_UNSENT_MAX ((size_t)8 << 20)
 
 enum {
-  REFUSALS_LOGGED = 10,
-  REFUSALS_NS = 1000000000,
   SMALL_BYTES_MAX = 4096, /* of a message of methods that take little; */
   OPEN_BYTES_MAX = 4096,  /* of a message of those who are not asked who they are, */
   OPEN_AT_ONCE_MAX = 100  /* and of their calls on a connection */
@@ -65,27 +63,31 @@ static void copy_printable(char *out, size_t capacity, rv_span text)
   out[n] = '\0';
 }
 
-/* Who is refused may go on asking: REFUSALS_LOGGED lines a second are written. `more`: how many were not. */
-static bool may_log_refusal(rv_server *server, char more[64])
+/* Who is refused may go on asking. */
+static bool may_log(rv_server *server, rv_log_budget *budget, char more[RV_LOG_MORE])
 {
   int64_t now = rv_monotonic_ns(&server->env);
-  more[0] = '\0';
   rv_mutex_lock(&server->lock);
-  if (now - server->refusals_since_ns >= REFUSALS_NS) {
-    if (server->num_refusals > REFUSALS_LOGGED)
-      snprintf(more, 64, " (before it %zu more that are not in the log)", server->num_refusals - REFUSALS_LOGGED);
-    server->refusals_since_ns = now;
-    server->num_refusals = 0;
-  }
-  bool may = ++server->num_refusals <= REFUSALS_LOGGED;
+  bool may = rv_log_budget_take(budget, now, more);
   rv_mutex_unlock(&server->lock);
   return may;
 }
 
+void rv_service_tell_refusals(rv_server *server)
+{
+  int64_t now = rv_monotonic_ns(&server->env);
+  rv_mutex_lock(&server->lock);
+  size_t refusals = rv_log_budget_settle(&server->refusals, now), denials = rv_log_budget_settle(&server->denials, now);
+  rv_mutex_unlock(&server->lock);
+  if (refusals > 0) rv_log(&server->env, RV_LOG_WARNING, "of refused calls %zu more came that are not in the log", refusals);
+  if (denials > 0)
+    rv_log(&server->env, RV_LOG_WARNING, "audit: %zu more were PERMISSION_DENIED that are not in the log", denials);
+}
+
 static bool refuse(rv_server *server, rv_call *call, const rv_error *err, const rv_call_events **events, void **user)
 {
-  char printable[256], more[64];
-  if (err->code == RV_UNAUTHENTICATED && may_log_refusal(server, more)) {
+  char printable[256], more[RV_LOG_MORE];
+  if (err->code == RV_UNAUTHENTICATED && may_log(server, &server->refusals, more)) {
     copy_printable(printable, sizeof printable, (rv_span){(const uint8_t *)err->message, strlen(err->message)});
     rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was refused: %s%s", rv_call_peer(call), printable, more);
   }
@@ -122,8 +124,8 @@ rv_code rv_service_put_off(rv_server *server, rv_call *call, bool late, rv_error
     rv_fail(err, RV_RESOURCE_EXHAUSTED,
             "%zu bytes of answers wait for this connection to take them; read them, and try again in " SHED_MS " ms",
             rv_call_answers_unsent(call));
-  char more[64];
-  if (may_log_refusal(server, more))
+  char more[RV_LOG_MORE];
+  if (may_log(server, &server->refusals, more))
     rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was put off: %s%s", rv_call_peer(call), err->message, more);
   rv_call_drop_metadata(call); /* the caller may take his time to read it */
   rv_call_set_header(call, "grpc-retry-pushback-ms", SHED_MS);
@@ -157,8 +159,8 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
 
 void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code)
 {
-  char printable[129] = "", more[64] = "";
-  if (code == RV_PERMISSION_DENIED && !may_log_refusal(server, more)) return;
+  char printable[129] = "", more[RV_LOG_MORE] = "";
+  if (code == RV_PERMISSION_DENIED && !may_log(server, &server->denials, more)) return;
   if (name.data != NULL) copy_printable(printable, sizeof printable, name);
   const char *quote = name.data != NULL ? "\"" : "";
   rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%s%s%s: %s%s",

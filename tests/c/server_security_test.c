@@ -2,7 +2,9 @@
 #include "client_fixture.h"
 
 #include "net/certificates_testing.h"
+#include "net/loop.h"
 #include "reverie/step_writer.h"
+#include "server/server.h"
 #include "support/rig.h"
 
 static const char actor_token[] = "token-of-the-actors", learner_token[] = "token-of-the-learner",
@@ -458,6 +460,48 @@ static void who_is_refused_is_in_the_log_but_cannot_fill_it(void **state)
   close_server(&s);
 }
 
+static void fire_what_is_due(void *argument)
+{
+  secured *s = argument;
+  const rv_loop *loop = rv_grpc_server_loop(s->f.server->grpc, 0);
+  for (rv_timer *first; (first = loop->timers)->at_ns <= s->stopped;) {
+    rv_timer_stop(first);
+    first->fire(first);
+  }
+}
+
+static void let_pass(secured *s, int64_t seconds)
+{
+  s->stopped += seconds * INT64_C(1000000000);
+  rv_loop_call(rv_grpc_server_loop(s->f.server->grpc, 0), fire_what_is_due, s);
+}
+
+static void who_may_not_is_in_the_log_however_many_are_not_known(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  s.stopped = now_of(&s);
+  rv_client *unknown = client_of(&s, "token-of-nobody-at-all", NULL), *learner = client_of(&s, learner_token, NULL);
+  rv_server_info *info;
+  for (int i = 0; i < 30; i++) assert_code(rv_client_server_info(unknown, &long_enough, &info, &err), RV_UNAUTHENTICATED);
+  assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_int_equal(count_in_log(&s, "reset table \"per\": PERMISSION_DENIED"), 1);
+  for (int i = 0; i < 16; i++) assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_int_equal(count_in_log(&s, "reset table \"per\": PERMISSION_DENIED"), 10);
+  assert_int_equal(count_in_log(&s, "not in the log"), 0);
+  let_pass(&s, 61); /* nobody comes any more */
+  assert_int_equal(count_in_log(&s, "of refused calls 20 more came that are not in the log"), 1);
+  assert_int_equal(count_in_log(&s, "audit: 7 more were PERMISSION_DENIED that are not in the log"), 1);
+  let_pass(&s, 61);
+  assert_int_equal(count_in_log(&s, "not in the log"), 2);
+  s.stopped = 0;
+  rv_client_free(unknown);
+  rv_client_free(learner);
+  close_server(&s);
+}
+
 static void what_administrators_do_is_in_the_log(void **state)
 {
   (void)state;
@@ -682,6 +726,7 @@ int main(void)
       cmocka_unit_test(who_is_not_known_gets_nowhere),
       cmocka_unit_test(samples_that_are_refused_change_nothing_for_others),
       cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),
+      cmocka_unit_test(who_may_not_is_in_the_log_however_many_are_not_known),
       cmocka_unit_test(what_administrators_do_is_in_the_log),
       cmocka_unit_test(a_certificate_tells_who_calls),
       cmocka_unit_test(who_is_taken_off_the_list_is_out_at_once_and_others_go_on),
