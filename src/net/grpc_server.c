@@ -71,8 +71,9 @@ struct rv_grpc_server {
   rv_mutex lock; /* guards what follows */
   rv_cond drained;
   size_t draining;
-  rv_log_budget failures; /* connections that could not be had, for want of files or memory */
-  rv_map machines;        /* connections of each (rv_socket_peer_machine) */
+  rv_log_budget failures;   /* lines about connections that could not be had, for want of files or memory, */
+  rv_log_budget handshakes; /* and about those whose ends did not agree on TLS */
+  rv_map machines;          /* connections of each (rv_socket_peer_machine) */
 };
 
 /* ---- connections ---- */
@@ -90,11 +91,11 @@ static bool may_say(rv_grpc_server *server, said *what)
   return true;
 }
 
-static bool may_log_failure(rv_grpc_server *server, char more[RV_LOG_MORE])
+static bool may_log(rv_grpc_server *server, rv_log_budget *budget, char more[RV_LOG_MORE])
 {
   int64_t now = rv_monotonic_ns(&server->env);
   rv_mutex_lock(&server->lock);
-  bool may = rv_log_budget_take(&server->failures, now, more);
+  bool may = rv_log_budget_take(budget, now, more);
   rv_mutex_unlock(&server->lock);
   return may;
 }
@@ -151,11 +152,20 @@ static void note_drained(io_thread *io)
   rv_mutex_unlock(&io->server->lock);
 }
 
+static void log_end(rv_grpc_server *server, const rv_session *session, const char *message)
+{
+  char more[RV_LOG_MORE];
+  if (session->transport.disagreed && may_log(server, &server->handshakes, more))
+    rv_log(&server->env, RV_LOG_WARNING, "a TLS handshake failed: %s%s", message, more);
+  else
+    rv_log(&server->env, RV_LOG_DEBUG, "connection from %s ended: %s", session->peer, message);
+}
+
 static void on_gone(void *owner, rv_session *session, bool ready, const char *message)
 {
   (void)ready;
   io_thread *io = owner;
-  rv_log(&io->server->env, RV_LOG_DEBUG, "connection from %s ended: %s", session->peer, message);
+  log_end(io->server, session, message);
   count_out(io->server, session->machine);
   note_drained(io);
 }
@@ -178,7 +188,8 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
     char more[RV_LOG_MORE];
-    if (may_log_failure(server, more)) rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s%s", error.message, more);
+    if (may_log(server, &server->failures, more))
+      rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s%s", error.message, more);
     count_out(io->server, machine);
     return;
   }
@@ -215,7 +226,8 @@ static void log_machine_full(rv_grpc_server *server, uint64_t machine, int fd)
 static void log_no_memory(rv_grpc_server *server)
 {
   char more[RV_LOG_MORE];
-  if (may_log_failure(server, more)) rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory%s", more);
+  if (may_log(server, &server->failures, more))
+    rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory%s", more);
 }
 
 /* One more connection; false: it was turned away. */
@@ -290,7 +302,7 @@ static void accept_failed(rv_grpc_server *server, int error)
 {
   if (error == EAGAIN || error == EWOULDBLOCK || error == ECONNABORTED) return;
   char more[RV_LOG_MORE];
-  if (may_log_failure(server, more))
+  if (may_log(server, &server->failures, more))
     rv_log(&server->env, RV_LOG_WARNING, "a connection could not be accepted: %s%s%s", strerror(error),
            error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n)" : "", more);
   /* The socket stays readable: without a pause the loop would spin. */
@@ -302,10 +314,12 @@ static void tell_failures(rv_grpc_server *server)
 {
   int64_t now = rv_monotonic_ns(&server->env);
   rv_mutex_lock(&server->lock);
-  size_t left_out = rv_log_budget_settle(&server->failures, now);
+  size_t failures = rv_log_budget_settle(&server->failures, now), handshakes = rv_log_budget_settle(&server->handshakes, now);
   rv_mutex_unlock(&server->lock);
-  if (left_out > 0)
-    rv_log(&server->env, RV_LOG_WARNING, "of tries to accept connections %zu more failed that are not in the log", left_out);
+  if (failures > 0)
+    rv_log(&server->env, RV_LOG_WARNING, "of tries to accept connections %zu more failed that are not in the log", failures);
+  if (handshakes > 0)
+    rv_log(&server->env, RV_LOG_WARNING, "of TLS handshakes %zu more failed that are not in the log", handshakes);
 }
 
 static void on_minute(rv_timer *timer)
@@ -531,6 +545,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   server->peer_timeout_ms = config->peer_timeout_ms;
   server->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
   server->full.budget = server->machine_full.budget = (rv_log_budget){.most = SAY_MOST, .period_ns = MINUTE_NS};
+  server->handshakes = (rv_log_budget){.most = SAY_MOST, .period_ns = MINUTE_NS};
   server->failures = (rv_log_budget){.most = 1, .period_ns = MINUTE_NS};
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);

@@ -185,9 +185,12 @@ rv_code rv_tls_reload(rv_tls *tls, rv_error *err)
   SSL_CTX *context;
   rv_code code = make_context(tls, &context, err);
   if (code != RV_OK) return code;
+  rv_tls_dates dates = {0};
+  if (tls->server) rv_tls_note_dates(context, &dates);
   rv_mutex_lock(&tls->lock);
   SSL_CTX *old = tls->context;
   tls->context = context;
+  tls->dates = dates;
   rv_mutex_unlock(&tls->lock);
   SSL_CTX_free(old);
   return RV_OK;
@@ -234,6 +237,7 @@ rv_code rv_tls_new(const rv_tls_config *config, bool server, rv_tls **out, rv_er
     rv_tls_unref(tls);
     return code;
   }
+  if (server) rv_tls_note_dates(tls->context, &tls->dates);
   *out = tls;
   return RV_OK;
 }

@@ -44,8 +44,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  static const char *const files[] = {"ours.pem",   "theirs.pem",     "server.pem",   "elsewhere.pem", "expired.pem",
-                                      "client.pem", "dns_client.pem", "stranger.pem", "broken.pem",    "revoked.pem"};
+  static const char *const files[] = {"ours.pem",    "theirs.pem",  "server.pem",     "elsewhere.pem",
+                                      "expired.pem", "client.pem",  "dns_client.pem", "stranger.pem",
+                                      "broken.pem",  "revoked.pem", "old.pem",        "old_server.pem"};
   world *w = *state;
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) unlink(path(w, files[i]));
   assert_int_equal(rmdir(w->folder), 0);
@@ -307,6 +308,83 @@ static void who_must_show_a_certificate_shows_it_each_time(void **state)
   }
 }
 
+/* What expires while a server runs is refused by clients, or refuses them. */
+static void whose_time_is_over_is_told_so(void **state)
+{
+  const world *w = *state;
+  test_authority old;
+  authority_init(&old, "old authority");
+  X509_gmtime_adj(X509_getm_notAfter(old.certificate), -60);
+  assert_true(X509_sign(old.certificate, old.key, EVP_sha256()) > 0);
+  authority_write(&old, path(w, "old.pem"));
+  authority_issue(&old, path(w, "old_server.pem"), "server", "IP:127.0.0.1", 3600);
+  echo_server server;
+  start(&server, tls_of(true, path(w, "old_server.pem"), NULL, NULL));
+  fails(&server, tls_of(false, NULL, path(w, "old.pem"), NULL), "has expired, or its authority's has; have it renewed there");
+  echo_stop(&server);
+  start(&server, tls_of(true, path(w, "server.pem"), path(w, "old.pem"), NULL));
+  fails(&server, tls_of(false, path(w, "old_server.pem"), path(w, "ours.pem"), NULL), "says that our certificate has expired");
+  echo_stop(&server);
+  authority_fini(&old);
+}
+
+typedef struct lines {
+  size_t warnings, errors;
+  char last[400];
+} lines;
+
+static void note_line(void *context, rv_log_level level, const char *line)
+{
+  lines *noted = context;
+  noted->warnings += level == RV_LOG_WARNING;
+  noted->errors += level == RV_LOG_ERROR;
+  snprintf(noted->last, sizeof noted->last, "%s", line);
+}
+
+static void tells(rv_tls *tls, int64_t before_s, int64_t now_s, size_t warnings, size_t errors, const char *what)
+{
+  lines noted = {0};
+  rv_env env;
+  rv_env_default(&env);
+  env.context = &noted;
+  env.log = note_line;
+  rv_tls_log_dates(tls, &env, before_s, now_s);
+  assert_int_equal(noted.warnings, warnings);
+  assert_int_equal(noted.errors, errors);
+  if (strstr(noted.last, what) == NULL) fail_msg("\"%s\" does not say \"%s\"", noted.last, what);
+}
+
+static void what_will_expire_is_told_two_weeks_ahead_and_what_has_expired_too(void **state)
+{
+  enum { DAY = 86400 };
+  world *w = *state;
+  const int64_t now = (int64_t)time(NULL);
+  authority_issue(&w->ours, path(w, "broken.pem"), "server", NULL, 100 * DAY);
+  rv_tls *tls = tls_of(true, path(w, "broken.pem"), NULL, NULL);
+  tells(tls, 0, now + 85 * DAY, 0, 0, "");
+  tells(tls, now + 85 * DAY, now + 87 * DAY, 1, 0, "broken.pem\" expires in 13.0 days");
+  tells(tls, now + 87 * DAY, now + 88 * DAY, 0, 0, "");
+  tells(tls, 0, now + 88 * DAY, 1, 0, "the certificate in");
+  tells(tls, now + 88 * DAY, now + 101 * DAY, 0, 1, "has expired");
+  tells(tls, now + 101 * DAY, now + 102 * DAY, 0, 0, "");
+  authority_issue(&w->ours, path(w, "broken.pem"), "server", NULL, 8 * DAY); /* for nine in all: three of them are time enough */
+  rv_error error;
+  assert_int_equal(rv_tls_reload(tls, &error), RV_OK);
+  tells(tls, 0, now + 4 * DAY, 0, 0, "");
+  tells(tls, 0, now + 6 * DAY, 1, 0, "expires in 2.0 days");
+  rv_tls_unref(tls);
+  authority_revoke(&w->ours, path(w, "revoked.pem"), 0, 30 * DAY);
+  rv_tls_config config = {.size = sizeof config,
+                          .certificate_file = path(w, "broken.pem"),
+                          .authority_file = path(w, "ours.pem"),
+                          .revocation_file = path(w, "revoked.pem")};
+  if (rv_tls_new(&config, true, &tls, &error) != RV_OK) fail_msg("%s", error.message);
+  tells(tls, 0, now + DAY / 2, 1, 0, "the authority's certificate in");
+  tells(tls, now + 9 * DAY, now + 29 * DAY, 1, 0, "the revocation list in");
+  tells(tls, 0, now + 31 * DAY, 0, 3, "fetch the authority's new one");
+  rv_tls_unref(tls);
+}
+
 static void the_address_must_be_in_the_certificate(void **state)
 {
   const world *w = *state;
@@ -400,6 +478,8 @@ int main(void)
       cmocka_unit_test(who_is_not_trusted_is_told_why),
       cmocka_unit_test(a_revoked_certificate_is_refused_from_the_next_reading_of_the_list_on),
       cmocka_unit_test(who_must_show_a_certificate_shows_it_each_time),
+      cmocka_unit_test(whose_time_is_over_is_told_so),
+      cmocka_unit_test(what_will_expire_is_told_two_weeks_ahead_and_what_has_expired_too),
       cmocka_unit_test(the_address_must_be_in_the_certificate),
       cmocka_unit_test(a_server_without_tls_is_told_apart),
       cmocka_unit_test(files_that_cannot_be_used_are_named),

@@ -22,6 +22,7 @@ typedef struct tls_state {
   SSL *ssl;
   int fd;
   bool ended;       /* the socket's */
+  bool heard;       /* a byte came */
   bool agreed;      /* the handshake is over, and what came out of it is right */
   bool has_outcome; /* the next read's, `outcome`: what ended this one came behind bytes */
   ssize_t outcome;
@@ -49,6 +50,7 @@ static int bio_read(BIO *bio, char *data, int size)
   tls_state *state = BIO_get_data(bio);
   ssize_t n = recv(state->fd, data, (size_t)size, 0);
   if (n == 0) state->ended = true;
+  if (n > 0) state->heard = true;
   return moved(bio, state, n, BIO_FLAGS_READ);
 }
 
@@ -82,8 +84,21 @@ static void explain_certificate(tls_state *state)
   long result = SSL_get_verify_result(state->ssl);
   const char *why = X509_verify_cert_error_string(result);
   const char *name = state->tls->server_name != NULL ? state->tls->server_name : state->host;
-  if (state->tls->server)
+  if (state->tls->server && result == X509_V_ERR_CRL_HAS_EXPIRED)
+    snprintf(state->problem, sizeof state->problem,
+             "the revocation list has expired; fetch the authority's new one, and have it read again");
+  else if (state->tls->server)
     snprintf(state->problem, sizeof state->problem, "its certificate is not trusted: %s", why);
+  else if (result == X509_V_ERR_CERT_HAS_EXPIRED)
+    snprintf(state->problem, sizeof state->problem,
+             "the certificate of the server at %.100s has expired, or its authority's has; have it renewed there", state->host);
+  else if (result == X509_V_ERR_CERT_NOT_YET_VALID)
+    snprintf(state->problem, sizeof state->problem,
+             "the certificate of the server at %.100s is not valid yet; are the clocks right, here and where it was made?",
+             state->host);
+  else if (result == X509_V_ERR_CRL_HAS_EXPIRED)
+    snprintf(state->problem, sizeof state->problem, "the revocation list \"%.100s\" has expired; fetch the authority's new one",
+             state->tls->revocation_file);
   else if (result == X509_V_ERR_CERT_REVOKED)
     snprintf(state->problem, sizeof state->problem, "the certificate of the server at %.100s was revoked by its authority",
              state->host);
@@ -114,6 +129,9 @@ static void explain(tls_state *state)
   else if (reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED)
     snprintf(state->problem, sizeof state->problem,
              "%.100s says that our certificate was revoked; ask its authority for a new one", peer);
+  else if (reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED)
+    snprintf(state->problem, sizeof state->problem, "%.100s says that our certificate has expired%s", peer,
+             state->host != NULL ? ", or its revocation list has; renew whichever did" : "; renew it");
   else if (reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA || reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE)
     snprintf(state->problem, sizeof state->problem, "%.100s does not trust our certificate; is it signed by the right authority?",
              peer);
@@ -168,8 +186,7 @@ static bool note_peer_name(tls_state *state)
   return true;
 }
 
-/* 0: it is over, now or before. What failed once fails again for the same reason. */
-static ssize_t agree(rv_transport *transport, bool reads)
+static ssize_t shake_hands(rv_transport *transport, bool reads)
 {
   tls_state *state = transport->state;
   if (transport->problem != NULL && !state->agreed) return -EPROTO;
@@ -198,6 +215,15 @@ static ssize_t agree(rv_transport *transport, bool reads)
   }
   state->agreed = true;
   return 0;
+}
+
+/* 0: the handshake is over, now or before. What failed once fails again for the same reason. */
+static ssize_t agree(rv_transport *transport, bool reads)
+{
+  const tls_state *state = transport->state;
+  ssize_t failed = shake_hands(transport, reads);
+  transport->disagreed = failed != 0 && failed != -EAGAIN && state->heard;
+  return failed;
 }
 
 /* ---- the transport ---- */

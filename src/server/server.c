@@ -16,7 +16,7 @@ enum {
 static const size_t default_message_bytes = (size_t)256 << 20, default_connections = 10000, default_streams = 10000,
                     default_sessions = 100000, default_chunk_bytes = (size_t)1 << 30, default_orphan_bytes = (size_t)1 << 30,
                     default_caller_streams = 50000, default_caller_bytes = (size_t)16 << 30;
-static const int64_t default_session_ttl_ms = 3600 * 1000, first_log_ns = INT64_C(10000000000);
+static const int64_t default_session_ttl_ms = 3600 * 1000, first_log_ns = INT64_C(10000000000), day_ns = INT64_C(86400000000000);
 
 /* ---- making one ---- */
 
@@ -37,9 +37,24 @@ static rv_code start_saver(rv_server *server, const rv_server_config *config, rv
   return rv_saver_new(&saver, &server->saver, err);
 }
 
+/* All that expires, and after that what does so since. */
+static void tell_dates(rv_server *server, bool all)
+{
+  if (server->tls == NULL) return;
+  int64_t now_ns = rv_monotonic_ns(&server->env), now_s = rv_wall_ns(&server->env) / 1000000000;
+  rv_mutex_lock(&server->lock);
+  if (now_ns - server->dates_told_ns >= day_ns) all = true;
+  int64_t before_s = all ? 0 : server->dates_seen_s;
+  if (all) server->dates_told_ns = now_ns;
+  server->dates_seen_s = now_s;
+  rv_mutex_unlock(&server->lock);
+  rv_tls_log_dates(server->tls, &server->env, before_s, now_s);
+}
+
 static void on_minute(void *context)
 {
   rv_service_tell_refusals(context);
+  tell_dates(context, false);
 }
 
 static rv_code start(rv_server *server, const rv_server_config *config, rv_error *err)
@@ -153,6 +168,7 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   if (code == RV_OK) code = make_secure(server, &full, err);
   if (code == RV_OK && full.checkpointer != NULL) code = start_saver(server, &full, err);
   if (code == RV_OK) code = start(server, &full, err);
+  if (code == RV_OK) tell_dates(server, true);
   if (code != RV_OK) {
     destroy(server);
     return code;
@@ -164,7 +180,9 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
 rv_code rv_server_reload_tls(rv_server *server, rv_error *err)
 {
   if (server->tls == NULL) return rv_fail(err, RV_FAILED_PRECONDITION, "the server has no TLS whose files could be read again");
-  return rv_tls_reload(server->tls, err);
+  rv_code code = rv_tls_reload(server->tls, err);
+  if (code == RV_OK) tell_dates(server, true);
+  return code;
 }
 
 uint16_t rv_server_port(const rv_server *server, size_t index)

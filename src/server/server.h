@@ -61,6 +61,8 @@ struct rv_server {
   int64_t drain_until_ns;
   rv_log_budget refusals; /* lines about calls of nobody known, and too many ones; */
   rv_log_budget denials;  /* and of their own, so that those hide none, the audit's about who may not */
+  int64_t dates_told_ns;  /* when the log was last told all that expires; monotonic */
+  int64_t dates_seen_s;   /* what of it was so then has been told; since 1970 */
   atomic_bool draining;   /* for those who only look */
 };
 

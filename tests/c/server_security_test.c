@@ -3,6 +3,7 @@
 
 #include "net/certificates_testing.h"
 #include "net/loop.h"
+#include "net/raw_testing.h"
 #include "reverie/step_writer.h"
 #include "server/server.h"
 #include "support/rig.h"
@@ -581,6 +582,55 @@ static void a_certificate_tells_who_calls(void **state)
   authority_fini(&authority);
 }
 
+static void do_nothing(void *argument)
+{
+  (void)argument;
+}
+
+/* And is refused; what is logged of it is. */
+static void speak_in_the_clear(secured *s)
+{
+  int fd = connect_port(s->f.port);
+  send_raw(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+  read_to_end(fd);
+  close(fd);
+  for (size_t i = 0; i < rv_grpc_server_num_loops(s->f.server->grpc); i++)
+    rv_loop_call(rv_grpc_server_loop(s->f.server->grpc, i), do_nothing, NULL);
+}
+
+static void the_log_says_whom_tls_keeps_out_and_what_expires(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  char folder[] = "/tmp/rv-test-XXXXXX", file[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(file, sizeof file, "%s/server.pem", folder);
+  test_authority authority;
+  authority_init(&authority, "ours");
+  authority_issue(&authority, file, "server", "IP:127.0.0.1", 3600);
+  const rv_tls_config tls = {.size = sizeof tls, .certificate_file = file};
+  open_server(&s, &tls, NULL, 0);
+  s.stopped = now_of(&s);
+  assert_int_equal(count_in_log(&s, "TLS: the certificate in \"/tmp/rv-test-"), 1); /* for an hour more it is good */
+  assert_ok(rv_server_reload_tls(s.f.server, &err));
+  assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 2);
+  let_pass(&s, 61);
+  assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 2);
+  let_pass(&s, 86400);
+  assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 3);
+  for (int i = 0; i < 15; i++) speak_in_the_clear(&s);
+  assert_int_equal(count_in_log(&s, "a TLS handshake failed: the connection from ipv4:127.0.0.1:"), 10);
+  assert_int_equal(count_in_log(&s, "the client does not speak TLS"), 10);
+  let_pass(&s, 180);
+  assert_int_equal(count_in_log(&s, "of TLS handshakes 5 more failed that are not in the log"), 1);
+  s.stopped = 0;
+  close_server(&s);
+  unlink(file);
+  rmdir(folder);
+  authority_fini(&authority);
+}
+
 typedef struct waiting_sample {
   rv_client *client;
   rv_code code;
@@ -729,6 +779,7 @@ int main(void)
       cmocka_unit_test(who_may_not_is_in_the_log_however_many_are_not_known),
       cmocka_unit_test(what_administrators_do_is_in_the_log),
       cmocka_unit_test(a_certificate_tells_who_calls),
+      cmocka_unit_test(the_log_says_whom_tls_keeps_out_and_what_expires),
       cmocka_unit_test(who_is_taken_off_the_list_is_out_at_once_and_others_go_on),
       cmocka_unit_test(without_identities_everybody_may_do_everything),
       cmocka_unit_test(a_token_is_not_sent_in_the_clear_to_another_machine),
