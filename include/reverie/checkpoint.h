@@ -31,6 +31,10 @@ typedef struct rv_checkpointer_config {
    * whole by itself all the same). Reverb does not read these; rv_checkpoint_export makes one that it does. Any checkpointer restores either
    * kind. About 60 bytes of memory a chunk. */
   bool incremental;
+  /* No store begins empty: where there is no checkpoint (nor the fallback), a start and rv_checkpointer_prepare fail with
+   * RV_FAILED_PRECONDITION, and nothing is made on the disk, so that a volume that is not mounted is no new beginning. */
+  bool required;
+  bool fresh; /* the root was made for this start: that it begins empty is no warning of the log's */
 } rv_checkpointer_config;
 
 /* Strings are copied; a relative path is taken from the current directory now. Nothing is looked at yet. RV_INVALID_ARGUMENT. */
@@ -42,7 +46,8 @@ RV_API const char *rv_checkpointer_path(const rv_checkpointer *checkpointer);
 /* Whether checkpoints could be saved there, as far as that can be seen without making anything: the root, or what there is of the way to it,
  * is a directory that this process may write to. RV_PERMISSION_DENIED, RV_FAILED_PRECONDITION (a file is in the way), ... */
 RV_API rv_code rv_checkpointer_check(const rv_checkpointer *checkpointer, rv_error *err);
-/* The same by doing it: makes the root, with what is above it, and writes a file there that goes again. A full disk is no error but a line of
+/* The same by doing it: makes the root, with what is above it, and writes a file there that goes again. RV_FAILED_PRECONDITION: what is
+ * `required` is not there. A full disk is no error but a line of
  * the log: it may have room by the time that it is needed. Blocks for as long as the disk does. */
 RV_API rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err);
 
@@ -78,9 +83,9 @@ RV_API rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *sto
 /* rv_store_new with what the newest whole checkpoint of the root holds (or the fallback's, or nothing where there is none). Tables are
  * found by name. Of a table that was saved everything but its name and extensions comes from the checkpoint: selectors, max_size,
  * max_times_sampled, limiter, signature; where that differs from `config` a line of the log says so. Tables that were not saved are
- * made as configured. A checkpoint that is damaged is passed over for the one before it, with a warning that names file and fault; if
+ * made as configured. A store that begins empty is a warning, which names the directory, unless that is `fresh`. A checkpoint that is damaged is passed over for the one before it, with a warning that names file and fault; if
  * none is left the error is that of the newest (RV_DATA_LOSS, RV_FAILED_PRECONDITION, ...), and no store is made. Likewise, at once,
- * where a journal goes on from the checkpoint (RV_FAILED_PRECONDITION: rv_journal_recover takes it; so does this, as the fallback),
+ * where there is nothing and something is `required` (RV_FAILED_PRECONDITION), a journal goes on from the checkpoint (RV_FAILED_PRECONDITION: rv_journal_recover takes it; so does this, as the fallback),
  * where a saved table is none of `config`, or the root is a checkpoint itself (RV_INVALID_ARGUMENT), or the files cannot be read (RV_PERMISSION_DENIED). *loaded is the
  * directory (the caller's to free(); `loaded` may be NULL), or NULL where the store begins empty. */
 RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config,

@@ -29,7 +29,15 @@ class Structure:
 @final
 class Checkpointer:
     def __new__(
-        cls, path: str, group: str = "", fallback_path: str = "", keep: int = 0, level: int = 0, incremental: bool = False
+        cls,
+        path: str,
+        group: str = "",
+        fallback_path: str = "",
+        keep: int = 0,
+        level: int = 0,
+        incremental: bool = False,
+        required: bool = False,
+        fresh: bool = False,
     ) -> Checkpointer: ...
     def export(self, checkpoint: str, timeout: float | None = None, /) -> str: ...
     def save(self, store: Store, timeout: float | None = None, /) -> str: ...

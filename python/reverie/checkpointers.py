@@ -40,6 +40,9 @@ class DefaultCheckpointer(CheckpointerBase):
     incremental : bool
         Each checkpoint writes only the chunks that the one before it has not, and shares that one's files for the others. Reverb does not
         read these: `export` makes one that it does. About 60 bytes of memory a chunk.
+    required : bool
+        A server never begins empty: where neither the root nor the fallback has a checkpoint (a volume that is not mounted, say), making
+        it is a FailedPreconditionError, and nothing is made on the disk. False: a warning of the log says that it begins empty.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class DefaultCheckpointer(CheckpointerBase):
         keep: int = 1,
         level: int | None = None,
         incremental: bool = False,
+        required: bool = False,
     ) -> None:
         self.path = _path("path", path)
         self.group = group
@@ -69,11 +73,20 @@ class DefaultCheckpointer(CheckpointerBase):
         self.keep = _arguments.positive("keep", keep, _arguments.MAX_INT32)
         self.level = None if level is None else _arguments.not_negative("level", level, 9)
         self.incremental = bool(incremental)
+        self.required = bool(required)
+        self._fresh = False
 
     def internal_checkpointer(self) -> _core.Checkpointer | None:
         """See `CheckpointerBase`."""
         return _core.Checkpointer(
-            self.path, self.group, self.fallback_checkpoint_path or "", self.keep, _raw_level(self.level), self.incremental
+            self.path,
+            self.group,
+            self.fallback_checkpoint_path or "",
+            self.keep,
+            _raw_level(self.level),
+            self.incremental,
+            self.required,
+            self._fresh,
         )
 
     def __repr__(self) -> str:
@@ -88,6 +101,7 @@ class TempDirCheckpointer(DefaultCheckpointer):
 
     def __init__(self) -> None:
         super().__init__(tempfile.mkdtemp(prefix="reverie-checkpoints-"))
+        self._fresh = True
 
 
 def default_checkpointer(group: str | None = None) -> CheckpointerBase:

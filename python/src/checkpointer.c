@@ -41,15 +41,15 @@ void checkpoint_wait_begin(checkpoint_wait *self, int64_t timeout_ms)
 
 static PyObject *checkpointer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"path", "group", "fallback_path", "keep", "level", "incremental", NULL};
+  static char *names[] = {"path", "group", "fallback_path", "keep", "level", "incremental", "required", "fresh", NULL};
   rv_checkpointer_config config = {.size = sizeof config};
   unsigned int keep = 0;
-  int level = 0, incremental = 0;
+  int level = 0, incremental = 0, required = 0, fresh = 0;
   PyObject *path, *fallback = NULL;
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|sO&Iip:Checkpointer", names, PyUnicode_FSConverter, &path, &config.group,
-                                   PyUnicode_FSConverter, &fallback, &keep, &level, &incremental)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|sO&Iippp:Checkpointer", names, PyUnicode_FSConverter, &path, &config.group,
+                                   PyUnicode_FSConverter, &fallback, &keep, &level, &incremental, &required, &fresh)) {
     return NULL;
   }
   rv_env env;
@@ -62,6 +62,8 @@ static PyObject *checkpointer_tp_new(PyTypeObject *type, PyObject *args, PyObjec
     config.keep = keep;
     config.level = level;
     config.incremental = incremental != 0;
+    config.required = required != 0;
+    config.fresh = fresh != 0;
     config.env = &env;
     rv_error err;
     if (rv_checkpointer_new(&config, &self->checkpointer, &err) != RV_OK) {

@@ -43,6 +43,12 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
 rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
                              bool for_journal, rv_store **out, char **loaded, rv_error *err);
 
+/* RV_FAILED_PRECONDITION: there must be a checkpoint, and there is none. Makes nothing. */
+rv_code rv_checkpointer_has_required(const rv_checkpointer *checkpointer, rv_error *err);
+/* Of a root from which nothing was restored: "was not there" (it may be by now, and empty), "has no checkpoint". */
+const char *rv_checkpointer_lacks(const rv_checkpointer *checkpointer);
+bool rv_checkpointer_is_fresh(const rv_checkpointer *checkpointer);
+
 /* Is it one of those that this checkpointer saves? Otherwise it is the fallback. */
 bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint);
 

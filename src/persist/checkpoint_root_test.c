@@ -161,6 +161,81 @@ static void a_store_begins_empty_where_nothing_was_saved(void **state)
   rv_store_unref(store);
 }
 
+static void a_store_that_begins_empty_says_where_nothing_was(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  char there[200], line[300];
+  rv_error err;
+  snprintf(there, sizeof there, "%s/there", f->top);
+  mkdir(there, 0777);
+  const struct {
+    const char *path, *lacks;
+    bool prepared, fresh;
+  } cases[] = {{f->root, "was not there", false, false},
+               {f->root, "was not there", true, false},
+               {there, "has no checkpoint", true, false},
+               {there, NULL, false, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    rv_store *store = NULL;
+    rv_checkpointer *one = NULL;
+    f->log[0] = '\0';
+    const rv_checkpointer_config config = {.size = sizeof config, .path = cases[i].path, .fresh = cases[i].fresh, .env = &f->env};
+    const rv_store_config empty = {.size = sizeof empty, .tables = tables, .num_tables = TABLES};
+    must(rv_checkpointer_new(&config, &one, &err), &err);
+    if (cases[i].prepared) must(rv_checkpointer_prepare(one, &err), &err);
+    must(rv_checkpointer_restore(one, &empty, NULL, &store, NULL, &err), &err);
+    snprintf(line, sizeof line, "begins empty: %s %s;", cases[i].path, cases[i].lacks != NULL ? cases[i].lacks : "");
+    if (cases[i].fresh)
+      assert_string_equal(f->log, "");
+    else
+      logged(f, line);
+    rv_store_unref(store);
+    rv_checkpointer_unref(one);
+  }
+}
+
+static void what_is_required_must_be_there_and_nothing_is_made_in_its_place(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  char above[200];
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  const rv_store_config plain = {.size = sizeof plain, .tables = tables, .num_tables = TABLES};
+  rv_checkpointer *one = NULL, *from = NULL;
+  rv_error err;
+  snprintf(above, sizeof above, "%s/a", f->top);
+  const rv_checkpointer_config config = {.size = sizeof config, .path = f->root, .required = true, .env = &f->env};
+  must(rv_checkpointer_new(&config, &one, &err), &err);
+  assert_int_equal(rv_checkpointer_prepare(one, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, f->root));
+  assert_non_null(strstr(err.message, "mount its volume"));
+  assert_int_equal(rv_checkpointer_restore(one, &plain, NULL, &back, NULL, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, f->root));
+  assert_int_not_equal(access(above, F_OK), 0);
+  char *saved = save(f, store);
+  must(rv_checkpointer_prepare(one, &err), &err);
+  must(rv_checkpointer_restore(one, &plain, NULL, &back, NULL, &err), &err);
+  rv_store_unref(back);
+  const char *const fallbacks[] = {saved, "/nowhere/at/all"};
+  for (size_t i = 0; i < 2; i++) {
+    char other[220];
+    snprintf(other, sizeof other, "%s/other", f->top);
+    const rv_checkpointer_config seeded = {
+        .size = sizeof seeded, .path = other, .fallback_path = fallbacks[i], .required = true, .env = &f->env};
+    must(rv_checkpointer_new(&seeded, &from, &err), &err);
+    back = NULL;
+    assert_int_equal(rv_checkpointer_restore(from, &plain, NULL, &back, NULL, &err), i == 0 ? RV_OK : RV_FAILED_PRECONDITION);
+    rv_store_unref(back);
+    rv_checkpointer_unref(from);
+  }
+  rv_checkpointer_unref(one);
+  rv_store_unref(store);
+  free(saved);
+}
+
 static void the_checkpoint_wins_over_the_configuration_and_says_so(void **state)
 {
   fixture *f = *state;
@@ -300,6 +375,8 @@ int main(void)
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
       TEST(names_are_times_where_the_process_lives),
       TEST(a_store_begins_empty_where_nothing_was_saved),
+      TEST(a_store_that_begins_empty_says_where_nothing_was),
+      TEST(what_is_required_must_be_there_and_nothing_is_made_in_its_place),
       TEST(the_checkpoint_wins_over_the_configuration_and_says_so),
       TEST(a_table_that_was_not_saved_is_as_configured),
       TEST(a_saved_table_that_nobody_wants_stops_the_start),

@@ -28,8 +28,9 @@ struct rv_checkpointer {
   uint32_t keep;
   const rv_files *files;
   rv_increments *increments; /* NULL: each checkpoint is whole by itself. Whoever set `saving` has it */
-  bool has_group;
-  rv_mutex lock; /* guards: */
+  bool has_group, required, fresh;
+  atomic_bool made; /* the root, by rv_checkpointer_prepare */
+  rv_mutex lock;    /* guards: */
   bool saving;
   pthread_t by; /* whom, while `saving` */
   rv_cond saved;
@@ -74,6 +75,9 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
   checkpointer->level = full.level == 0 ? RV_LEVEL_WHERE_IT_PAYS : full.level < 0 ? 0 : full.level;
   checkpointer->keep = full.keep == 0 ? 1 : full.keep;
   checkpointer->files = files;
+  checkpointer->required = full.required;
+  checkpointer->fresh = full.fresh;
+  atomic_init(&checkpointer->made, false);
   checkpointer->has_group = full.group != NULL && full.group[0] != '\0';
   rv_code code = absolute(full.path, &checkpointer->path, err);
   if (code == RV_OK && full.fallback_path != NULL && full.fallback_path[0] != '\0')
@@ -137,12 +141,49 @@ rv_code rv_checkpointer_check(const rv_checkpointer *checkpointer, rv_error *err
   return code;
 }
 
+static bool has_checkpoints(const char *path)
+{
+  rv_checkpoint_list list;
+  bool any = false;
+  if (rv_checkpoint_list_read(path, &list, NULL) != RV_OK) return false;
+  for (size_t i = 0; i < list.count && !any; i++) any = list.entries[i].done;
+  rv_checkpoint_list_fini(&list);
+  return any;
+}
+
+static rv_code fail_empty(const rv_checkpointer *checkpointer, rv_error *err)
+{
+  return rv_fail(err, RV_FAILED_PRECONDITION,
+                 "%s %s, and one is required: mount its volume, or give the directory that has them. To begin empty, start once "
+                 "without that being required",
+                 checkpointer->path, rv_checkpointer_lacks(checkpointer));
+}
+
+const char *rv_checkpointer_lacks(const rv_checkpointer *checkpointer)
+{
+  return access(checkpointer->path, F_OK) != 0 || atomic_load(&checkpointer->made) ? "was not there" : "has no checkpoint";
+}
+
+bool rv_checkpointer_is_fresh(const rv_checkpointer *checkpointer)
+{
+  return checkpointer->fresh;
+}
+
+rv_code rv_checkpointer_has_required(const rv_checkpointer *checkpointer, rv_error *err)
+{
+  bool has = !checkpointer->required || has_checkpoints(checkpointer->path) ||
+             (checkpointer->fallback != NULL && rv_checkpoint_is_done(checkpointer->fallback));
+  return has ? RV_OK : fail_empty(checkpointer, err);
+}
+
 rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
 {
   rv_partial partial;
   rv_error fault;
   rv_code code = check_root(checkpointer->path, err);
+  if (code == RV_OK) code = rv_checkpointer_has_required(checkpointer, err);
   if (code != RV_OK) return code;
+  if (access(checkpointer->path, F_OK) != 0) atomic_store(&checkpointer->made, true);
   code = rv_partial_begin(checkpointer->path, &checkpointer->env, checkpointer->files, &partial, &fault);
   if (code == RV_OK) rv_partial_drop(&partial, &checkpointer->env);
   if (code == RV_OK) return RV_OK;
@@ -411,16 +452,6 @@ static rv_code load_newest(restoring *work, search *all, rv_error *err)
   return code;
 }
 
-static bool has_checkpoints(const char *path)
-{
-  rv_checkpoint_list list;
-  bool any = false;
-  if (rv_checkpoint_list_read(path, &list, NULL) != RV_OK) return false;
-  for (size_t i = 0; i < list.count && !any; i++) any = list.entries[i].done;
-  rv_checkpoint_list_fini(&list);
-  return any;
-}
-
 static bool load_fallback(restoring *work)
 {
   const rv_checkpointer *checkpointer = work->checkpointer;
@@ -436,6 +467,16 @@ static bool load_fallback(restoring *work)
            checkpointer->fallback, err.message,
            has_checkpoints(checkpointer->fallback) ? "; it is a directory of checkpoints: give one of those in it" : "");
   return code == RV_OK;
+}
+
+static rv_code begin_empty(const restoring *work, rv_error *err)
+{
+  const rv_checkpointer *checkpointer = work->checkpointer;
+  if (checkpointer->required) return fail_empty(checkpointer, err);
+  if (!work->for_journal && !checkpointer->fresh)
+    rv_log(&checkpointer->env, RV_LOG_WARNING, "begins empty: %s %s; if there should be one, is its volume mounted?",
+           checkpointer->path, rv_checkpointer_lacks(checkpointer));
+  return rv_store_new(work->source.config, work->out, err);
 }
 
 rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
@@ -454,7 +495,7 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
   bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
   if (taken) work.source.increments = checkpointer->increments;
   code = load_newest(&work, &all, err);
-  if (!all.found && code == RV_OK && !load_fallback(&work)) code = rv_store_new(config, out, err);
+  if (!all.found && code == RV_OK && !load_fallback(&work)) code = begin_empty(&work, err);
   if (taken) end_saving(checkpointer);
   return code;
 }

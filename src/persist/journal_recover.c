@@ -37,6 +37,7 @@ typedef struct recovery {
   int64_t newest_ns;                /* of the checkpoints, before one was restored */
   bool known;                       /* the journal goes on: its id is the store's */
   size_t gaps;                      /* that were passed over */
+  bool made;                        /* the directory: it was not there */
 } recovery;
 
 /* ---- beginning ---- */
@@ -64,7 +65,9 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
     return rv_fail_system(err, errno, "find the directory of", config->path);
   work->dir = config->path[0] == '/' ? strdup(config->path) : rv_path_join(whole, config->path);
   if (work->dir == NULL) return rv_fail_memory(err, strlen(config->path));
-  rv_code code = rv_make_directories(work->dir, err);
+  rv_code code = rv_checkpointer_has_required(work->checkpointer, err);
+  work->made = access(work->dir, F_OK) != 0;
+  if (code == RV_OK) code = rv_make_directories(work->dir, err);
   if (code == RV_OK) code = rv_journal_lock_new(work->dir, &work->env, &work->lock, err);
   if (code == RV_OK) code = rv_segment_list_read(work->dir, &work->segments, err);
   if (code == RV_OK) rv_journal_writers_init(&work->writers, rv_entropy64(&work->env));
@@ -398,6 +401,16 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
 
 /* ---- the whole ---- */
 
+static void say_empty(const recovery *work)
+{
+  if (work->checkpoint != NULL || rv_checkpointer_is_fresh(work->checkpointer)) return;
+  rv_log(&work->env, RV_LOG_WARNING, "begins empty: %s %s, and %s %s; if there should be, is their volume mounted?",
+         rv_checkpointer_path(work->checkpointer), rv_checkpointer_lacks(work->checkpointer), work->dir,
+         work->made                 ? "was not there"
+         : work->segments.count > 0 ? "has no changes"
+                                    : "has no journal");
+}
+
 static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **out, rv_error *err)
 {
   rv_store_state_id(work->store, work->id); /* of the journal, too */
@@ -434,6 +447,7 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
   rv_journal *opened = NULL;
   rv_code code = begin(&work, config, store_config, err);
   if (code == RV_OK) code = restore(&work, store_config, err);
+  if (code == RV_OK) say_empty(&work);
   if (code == RV_OK) code = open_journal(&work, files, &opened, err);
   if (code == RV_OK && !work.known) code = rv_checkpointer_save(checkpointer, work.store, watch, NULL, err);
   if (code == RV_OK) {

@@ -3,6 +3,7 @@
 import collections
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 import reverie
 import server_program
 from conftest import make_table
-from reverie.checkpointers import DefaultCheckpointer, export
+from reverie.checkpointers import DefaultCheckpointer, TempDirCheckpointer, export
 from waiting import HeldPort
 
 KILLS = int(os.environ.get("RV_TEST_KILLS", "8"))
@@ -304,6 +305,46 @@ def test_one_server_has_a_journal_at_a_time(tmp_path):
         pytest.raises(reverie.FailedPreconditionError, match="another process has the journal"),
     ):
         reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal)
+
+
+def test_a_start_that_finds_nothing_says_so_and_one_that_must_find_something_is_refused(tmp_path, caplog):
+    saved, journal = tmp_path / "c", reverie.Journal(tmp_path / "j")
+
+    def begin(**how):
+        return reverie.Server([make_table()], in_process=True, checkpointer=DefaultCheckpointer(saved, **how), journal=journal)
+
+    with pytest.raises(reverie.FailedPreconditionError, match=f"{saved} was not there, and one is required"):
+        begin(required=True)
+    assert list(tmp_path.iterdir()) == []
+    with begin() as server:
+        reverie.Client(server).add("t", [np.int64(1)], 1.0)
+    (line,) = [record for record in caplog.records if "begins empty" in record.message]
+    assert line.levelname == "WARNING"
+    assert f"{saved} was not there, and {tmp_path}/j was not there" in line.message
+    caplog.clear()
+    with begin(required=True) as server:
+        assert server._store.info("t")["current_size"] == 1
+    with reverie.Server([make_table()], in_process=True, checkpointer=TempDirCheckpointer()):
+        pass
+    assert "begins empty" not in caplog.text
+
+
+def test_the_program_that_finds_nothing_says_so_or_does_not_start(tmp_path):
+    disk = ["--table", "name=t", "--port", "0", "--checkpoints", f"{tmp_path}/c", "--journal", f"{tmp_path}/j"]
+    out = server_program.run(*disk, "--set", "checkpoint_required=1")
+    assert out.returncode == 1
+    assert f"{tmp_path}/c was not there, and one is required" in out.stderr
+    assert list(tmp_path.iterdir()) == []
+    server = server_program.Server(*disk)
+    server.signal(signal.SIGTERM)
+    status, errors = server.wait()
+    assert status == 0, errors
+    assert f"Z warning: begins empty: {tmp_path}/c was not there, and {tmp_path}/j was not there; " in errors
+    server = server_program.Server(*disk, "--set", "checkpoint_required=1")
+    server.signal(signal.SIGTERM)
+    status, errors = server.wait()
+    assert status == 0, errors
+    assert "begins empty" not in errors
 
 
 def test_mistakes_are_told():

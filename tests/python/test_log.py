@@ -15,6 +15,7 @@ from waiting import LONG
 
 HALF = "2200-01-01T00:00:00+00:00"
 PASSED_OVER = f"{HALF} has no DONE: it is half written, and passed over"
+BEGINS_EMPTY = "has no checkpoint; if there should be one, is its volume mounted?"
 PRELUDE = """
 import atexit
 later = []
@@ -85,12 +86,14 @@ def test_lines_are_records_with_their_level(tmp_path, kept):
         client.add("t", 1)
         path = client.checkpoint()
         said = kept.until("audit: ")
-    assert [record.levelno for record in said] == [logging.INFO] * len(said)
+    assert [record.levelno for record in said] == [logging.WARNING] + [logging.INFO] * (len(said) - 1)
+    empty = said[0].getMessage()
+    assert empty == f"begins empty: {tmp_path} {BEGINS_EMPTY}"
     assert {(record.name, record.threadName) for record in said} == {("reverie", "reverie-log")}
     (tmp_path / HALF).mkdir()
     with serve(tmp_path):
         warned = [record for record in kept.records if record.levelno == logging.WARNING]
-        assert [record.getMessage() for record in warned] == [f"{tmp_path}/{PASSED_OVER}"]
+        assert [record.getMessage() for record in warned] == [empty, f"{tmp_path}/{PASSED_OVER}"]
         assert f"restored from {path}" in [record.getMessage() for record in kept.records], "when the server is there"
 
 
@@ -112,7 +115,7 @@ def test_without_a_set_up_warnings_go_to_stderr(tmp_path):
     serve(sys.argv[1]).stop()
     """
     (tmp_path / HALF).mkdir()
-    assert run(program, tmp_path) == ("", f"{tmp_path}/{PASSED_OVER}\n")
+    assert run(program, tmp_path) == ("", f"{tmp_path}/{PASSED_OVER}\nbegins empty: {tmp_path} {BEGINS_EMPTY}\n")
 
 
 def test_the_library_does_not_wait_for_handlers_and_what_is_dropped_is_told(kept):
@@ -274,7 +277,8 @@ def test_what_is_said_after_the_end_of_the_log_goes_to_stderr(tmp_path):
     """
     (tmp_path / HALF).mkdir()
     out, err = run(program, tmp_path)
-    assert (out, err) == ("", f"reverie: warning: {tmp_path}/{PASSED_OVER}\n")
+    lines = [f"{tmp_path}/{PASSED_OVER}", f"begins empty: {tmp_path} {BEGINS_EMPTY}"]
+    assert (out, err.splitlines()) == ("", [f"reverie: warning: {line}" for line in lines])
 
 
 def test_a_forked_child_has_a_log_of_its_own(tmp_path):

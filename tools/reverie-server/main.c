@@ -36,6 +36,7 @@ static rv_code make_checkpointer(const settings *all, const rv_env *env, rv_chec
                                                                         : (int32_t)all->checkpoint_level,
                                    .keep = (uint32_t)all->checkpoint_keep,
                                    .incremental = all->checkpoint_incremental != 0,
+                                   .required = all->checkpoint_required != 0,
                                    .env = env};
   return all->checkpoint_path == NULL ? RV_OK : rv_checkpointer_new(&config, out, err);
 }

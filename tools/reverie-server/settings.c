@@ -71,6 +71,7 @@ static const struct field {
     {"checkpoint_keep", VALUE_INT, false, offsetof(settings, checkpoint_keep), 1, 1000000},
     {"checkpoint_level", VALUE_INT, false, offsetof(settings, checkpoint_level), 0, 9},
     {"checkpoint_incremental", VALUE_INT, false, offsetof(settings, checkpoint_incremental), 0, 1},
+    {"checkpoint_required", VALUE_INT, false, offsetof(settings, checkpoint_required), 0, 1},
     {"tls_certificate", VALUE_PATH, false, offsetof(settings, tls_certificate), 0, 0},
     {"tls_key", VALUE_PATH, false, offsetof(settings, tls_key), 0, 0},
     {"tls_authority", VALUE_PATH, false, offsetof(settings, tls_authority), 0, 0},

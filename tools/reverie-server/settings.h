@@ -26,7 +26,7 @@ typedef struct settings {
   const char *checkpoint_path, *checkpoint_fallback; /* NULL: none */
   int64_t checkpoint_every_ms, checkpoint_every_inserts, checkpoint_keep;
   int64_t checkpoint_level; /* -1: not given */
-  int64_t checkpoint_incremental;
+  int64_t checkpoint_incremental, checkpoint_required;
   const char *journal_path; /* NULL: none */
   int64_t journal_mode;     /* rv_journal_mode; 0: not given */
   int64_t journal_period_ms, journal_max_queued_bytes, journal_checkpoint_bytes;

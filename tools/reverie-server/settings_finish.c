@@ -17,7 +17,8 @@ static bool finish_disk(const settings *all, rv_error *err)
 {
   if (all->checkpoint_path == NULL &&
       (all->checkpoint_fallback != NULL || all->checkpoint_every_ms > 0 || all->checkpoint_every_inserts > 0 ||
-       all->checkpoint_keep > 0 || all->checkpoint_level >= 0 || all->checkpoint_incremental != 0))
+       all->checkpoint_keep > 0 || all->checkpoint_level >= 0 || all->checkpoint_incremental != 0 ||
+       all->checkpoint_required != 0))
     return wrong(all, "checkpoint_", err,
                  "checkpoints have no path; give one by --checkpoints DIRECTORY, or path in the file's checkpoints");
   if (all->journal_path == NULL && (all->journal_mode != 0 || all->journal_period_ms > 0 || all->journal_max_queued_bytes > 0 ||
