@@ -14,6 +14,7 @@
 #include "persist/journal_read.h"
 #include "persist/journal_replay.h"
 #include "persist/record_file.h"
+#include "persist/table_merge.h"
 
 enum { DEFAULT_PERIOD_MS = 1000, ASK_EACH = 16, GAPS_TOLD = 20 };
 
@@ -324,6 +325,16 @@ static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
   return code;
 }
 
+static rv_code replay_and_compare(recovery *work, uint64_t segment, const rv_store_config *configured, rv_error *err)
+{
+  rv_table_settings *before;
+  rv_code code = rv_table_settings_read(work->store, &before, err);
+  if (code == RV_OK) code = replay_from(work, segment, err);
+  if (code == RV_OK) rv_table_settings_compare(work->store, before, configured, &work->env);
+  free(before);
+  return code;
+}
+
 /* What stands in segments of other journals behind that one, each of which numbers its groups for itself. */
 static rv_code look_at_others(recovery *work, uint64_t segment, reading *sum, rv_error *err)
 {
@@ -386,7 +397,7 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
   }
   code = rv_segment_list_split(&work->segments, link.id, &work->own, &work->others, err);
   if (code == RV_OK) code = without_others(work, link.segment, err);
-  if (code == RV_OK) code = replay_from(work, link.segment, err);
+  if (code == RV_OK) code = replay_and_compare(work, link.segment, store_config, err);
   work->from = link.segment;
   work->known = code == RV_OK && work->gaps == 0;
   if (work->known) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "persist/checkpoint_files.h"
+#include "store/table.h"
 
 static void one_process_has_a_journal_at_a_time(void **state)
 {
@@ -341,6 +342,67 @@ static void a_start_without_the_journal_is_refused_until_somebody_gives_it_up(vo
   disk_fini(&d);
 }
 
+static void set_max_size(rv_store *store, int64_t max_size)
+{
+  rv_error err;
+  rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+  change.bounds.max_size = max_size;
+  while (!change.done) must(rv_table_change_bounds(rv_store_table(store, 0), &change, &err), &err);
+}
+
+static void settings_of_the_journal_that_differ_from_the_configuration_are_told(void **state)
+{
+  fixture *f = *state;
+  const char *line =
+      "table \"replay\": what was changed while it was in use lasts, and differs from its configuration: max_size 77 "
+      "(configured: 1000)\n";
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  disk d = disk_of(f, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_null(strstr(f->log, "configur"));
+  set_max_size(j.store, 77);
+  close_all(&j);
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  logged(f, line);
+  free(save_with(d.checkpointer, j.store));
+  set_max_size(j.store, 1000);
+  close_all(&j);
+  f->log[0] = '\0';
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  logged(f, "table \"replay\": what was changed while it was in use lasts, and is as configured\n");
+  close_all(&j);
+  disk_fini(&d);
+}
+
+static void a_start_without_checkpoint_and_journal_says_so_or_is_refused(void **state)
+{
+  rv_error err;
+  fixture *f = *state;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char line[700];
+  disk d = disk_of(f, "first"), other = disk_of(f, "other");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  snprintf(line, sizeof line, "begins empty: %s was not there, and %s was not there;", d.checkpoints, d.journal);
+  logged(f, line);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  close_all(&j);
+  f->log[0] = '\0';
+  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  assert_null(strstr(f->log, "begins empty"));
+  close_all(&j);
+  disk_fini(&other);
+  const rv_checkpointer_config required = {.size = sizeof required, .path = other.checkpoints, .required = true, .env = &f->env};
+  must(rv_checkpointer_new(&required, &other.checkpointer, &err), &err);
+  assert_int_equal(try_open(&other, (how){.mode = 0}, &config, 1, &j, &err), RV_FAILED_PRECONDITION);
+  assert_non_null(strstr(err.message, other.checkpoints));
+  assert_int_not_equal(access(other.dir, F_OK), 0); /* nor was the journal's directory made */
+  disk_fini(&other);
+  disk_fini(&d);
+}
+
 int main(void)
 {
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -350,6 +412,8 @@ int main(void)
       WITH_DISK(a_table_that_was_added_keeps_what_was_confirmed_into_it),
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
+      WITH_DISK(settings_of_the_journal_that_differ_from_the_configuration_are_told),
+      WITH_DISK(a_start_without_checkpoint_and_journal_says_so_or_is_refused),
       WITH_DISK(a_start_without_the_journal_is_refused_until_somebody_gives_it_up),
       WITH_DISK(salvage_that_fails_changes_nothing),
       WITH_DISK(salvage_that_is_killed_takes_nothing_from_a_segment_that_is_put_back),

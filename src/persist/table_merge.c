@@ -1,9 +1,11 @@
 #include "persist/table_merge.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "store/table.h"
 
 /* The names of fields that differ, one after another. */
 typedef struct differences {
@@ -107,4 +109,64 @@ rv_code rv_table_merge(const rv_table_record *record, rv_table_config *table, co
            "table \"%s\": a restored table keeps the settings it was saved with; these differ from its configuration: %s",
            table->name, all.text);
   return RV_OK;
+}
+
+/* ---- what the journal changed ---- */
+
+static rv_code read_settings(rv_table *table, rv_table_settings *out, rv_error *err)
+{
+  rv_table_info info = {.size = sizeof info};
+  rv_code code = rv_table_get_info(table, &info, err);
+  if (code != RV_OK) return code;
+  *out = (rv_table_settings){.max_size = info.max_size,
+                             .max_bytes = info.max_bytes,
+                             .max_times_sampled = info.max_times_sampled > 0 ? info.max_times_sampled : 0,
+                             .rate_limiter = info.rate_limiter};
+  rv_table_info_fini(&info);
+  return RV_OK;
+}
+
+rv_code rv_table_settings_read(rv_store *store, rv_table_settings **out, rv_error *err)
+{
+  size_t n = rv_store_num_tables(store);
+  rv_code code = RV_OK;
+  *out = calloc(n, sizeof **out);
+  if (*out == NULL) return rv_fail_memory(err, n * sizeof **out);
+  for (size_t i = 0; i < n && code == RV_OK; i++) code = read_settings(rv_store_table(store, i), &(*out)[i], err);
+  return code;
+}
+
+static bool same_settings(const rv_table_settings *a, const rv_table_settings *b)
+{
+  return a->max_size == b->max_size && a->max_bytes == b->max_bytes && a->max_times_sampled == b->max_times_sampled &&
+         same_limiter(&a->rate_limiter, &b->rate_limiter);
+}
+
+/* The tables of a store are in its configuration's order. */
+static rv_table_settings configured_settings(const rv_store_config *config, size_t index)
+{
+  rv_table_config table = {.size = 0};
+  size_t stride = config->tables[0].size;
+  memcpy(&table, (const char *)config->tables + index * stride, stride < sizeof table ? stride : sizeof table);
+  return (rv_table_settings){.max_size = table.max_size,
+                             .max_bytes = table.max_bytes,
+                             .max_times_sampled = table.max_times_sampled > 0 ? table.max_times_sampled : 0,
+                             .rate_limiter = table.rate_limiter};
+}
+
+void rv_table_settings_compare(rv_store *store, const rv_table_settings *before, const rv_store_config *configured,
+                               const rv_env *env)
+{
+  for (size_t i = 0; i < rv_store_num_tables(store); i++) {
+    rv_table *table = rv_store_table(store, i);
+    rv_table_settings now, given = configured_settings(configured, i);
+    differences all = {.size = 0};
+    if (read_settings(table, &now, NULL) != RV_OK || same_settings(&now, &before[i])) continue;
+    note_number(&all, "max_size", now.max_size, given.max_size);
+    note_number(&all, "max_times_sampled", now.max_times_sampled, given.max_times_sampled);
+    note_number(&all, "max_bytes", now.max_bytes, given.max_bytes);
+    if (!same_limiter(&now.rate_limiter, &given.rate_limiter)) note(&all, "rate_limiter");
+    rv_log(env, all.size > 0 ? RV_LOG_WARNING : RV_LOG_INFO, "table \"%s\": what was changed while it was in use lasts, and %s%s",
+           rv_table_name(table), all.size > 0 ? "differs from its configuration: " : "is as configured", all.text);
+  }
 }
