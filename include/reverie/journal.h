@@ -30,7 +30,7 @@ typedef enum rv_journal_mode {
 
 typedef struct rv_journal_config {
   size_t size;      /* sizeof(rv_journal_config) */
-  const char *path; /* the journal's own directory; made if need be. One process has it at a time */
+  const char *path; /* the journal's own directory, not the checkpoints'; made if need be. One process has it at a time */
   rv_journal_mode mode;
   int64_t period_ms;       /* periodic; 0: 1,000 */
   size_t max_queued_bytes; /* changes that are not on the disk yet, with their rows; 0: 256 MiB. Beyond it inserts wait */

@@ -130,7 +130,7 @@ typedef struct rv_extension_config {
 
 typedef struct rv_table_config {
   size_t size;      /* sizeof(rv_table_config) */
-  const char *name; /* UTF-8, not empty */
+  const char *name; /* UTF-8, not empty, 2,048 bytes at most */
   rv_selector_config sampler;
   rv_selector_config remover;
   int64_t max_size;          /* items, >= 1, <= 2^31 - 1 */

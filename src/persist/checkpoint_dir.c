@@ -210,6 +210,21 @@ rv_code rv_make_directories(const char *path, rv_error *err)
   return code;
 }
 
+static size_t without_slashes(const char *path)
+{
+  size_t size = strlen(path);
+  while (size > 1 && path[size - 1] == '/') size--;
+  return size;
+}
+
+bool rv_is_same_directory(const char *a, const char *b)
+{
+  struct stat x, y;
+  size_t size = without_slashes(a);
+  if (size == without_slashes(b) && memcmp(a, b, size) == 0) return true;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 rv_code rv_check_directories(const char *path, rv_error *err)
 {
   char *copy = strdup(path);

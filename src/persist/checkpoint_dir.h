@@ -31,6 +31,8 @@ char *rv_path_join(const char *dir, const char *name);
 
 /* The directory and those above it that are not there. */
 rv_code rv_make_directories(const char *path, rv_error *err);
+/* By their text, or, where both are there, whatever links led to them. */
+bool rv_is_same_directory(const char *a, const char *b);
 /* Whether that could be done, and the directory written to, by what is there of the way to it. */
 rv_code rv_check_directories(const char *path, rv_error *err);
 

@@ -66,6 +66,9 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
     return rv_fail_system(err, errno, "find the directory of", config->path);
   work->dir = config->path[0] == '/' ? strdup(config->path) : rv_path_join(whole, config->path);
   if (work->dir == NULL) return rv_fail_memory(err, strlen(config->path));
+  if (rv_is_same_directory(work->dir, rv_checkpointer_path(work->checkpointer)))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the journal and the checkpoints have one directory, %s; give each its own",
+                   work->dir);
   rv_code code = rv_checkpointer_has_required(work->checkpointer, err);
   work->made = access(work->dir, F_OK) != 0;
   if (code == RV_OK) code = rv_make_directories(work->dir, err);

@@ -342,6 +342,25 @@ static void a_start_without_the_journal_is_refused_until_somebody_gives_it_up(vo
   disk_fini(&d);
 }
 
+static void a_directory_of_both_journal_and_checkpoints_is_refused(void **state)
+{
+  rv_error err;
+  fixture *f = *state;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  journaled j;
+  disk d = disk_of(f, "first");
+  snprintf(d.journal, sizeof d.journal, "%s/", d.checkpoints);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_INVALID_ARGUMENT);
+  assert_int_not_equal(access(d.dir, F_OK), 0); /* nothing was made */
+  assert_int_equal(mkdir(d.dir, 0777), 0);
+  assert_int_equal(mkdir(d.checkpoints, 0777), 0);
+  snprintf(d.journal, sizeof d.journal, "%s/link", d.dir);
+  assert_int_equal(symlink(d.checkpoints, d.journal), 0);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "give each its own"));
+  disk_fini(&d);
+}
+
 static void set_max_size(rv_store *store, int64_t max_size)
 {
   rv_error err;
@@ -412,6 +431,7 @@ int main(void)
       WITH_DISK(a_table_that_was_added_keeps_what_was_confirmed_into_it),
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
+      WITH_DISK(a_directory_of_both_journal_and_checkpoints_is_refused),
       WITH_DISK(settings_of_the_journal_that_differ_from_the_configuration_are_told),
       WITH_DISK(a_start_without_checkpoint_and_journal_says_so_or_is_refused),
       WITH_DISK(a_start_without_the_journal_is_refused_until_somebody_gives_it_up),

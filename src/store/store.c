@@ -69,7 +69,7 @@ static rv_code check_config(const rv_store_config *config, rv_error *err)
       if (one->name == NULL || one->name[0] == '\0')
         rv_error_prefix(err, "table %zu", i);
       else
-        rv_error_prefix(err, "table \"%s\"", one->name);
+        rv_error_prefix(err, "table \"%.100s\"", one->name);
       return code;
     }
     for (size_t k = 0; k < i; k++)

@@ -24,6 +24,12 @@ static void a_configuration_that_is_wrong_names_table_and_field(void **state)
   bad.name = "";
   refuses(&bad, 1, RV_INVALID_ARGUMENT, "table 0: the name is empty");
   bad = good;
+  char name[2050];
+  memset(name, 'x', sizeof name - 1);
+  name[sizeof name - 1] = '\0';
+  bad.name = name;
+  refuses(&bad, 1, RV_INVALID_ARGUMENT, "xxx\": the name has 2049 bytes; give one of 2048 at most");
+  bad = good;
   bad.max_size = 0;
   refuses(&bad, 1, RV_INVALID_ARGUMENT, "table \"replay\": max_size is 0");
   bad.max_size = INT64_C(1) << 31;

@@ -40,9 +40,14 @@ static rv_code prefixed(rv_code code, const char *field, rv_error *err)
   return code;
 }
 
+enum { NAME_MAX_BYTES = 2048 }; /* calls that carry little more than it take messages of 4,096 bytes (server/service.c) */
+
 rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *registry, rv_error *err)
 {
   if (config->name == NULL || config->name[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "the name is empty; give one");
+  if (strlen(config->name) > NAME_MAX_BYTES)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the name has %zu bytes; give one of %d at most", strlen(config->name),
+                   NAME_MAX_BYTES);
   rv_code code = prefixed(rv_selector_check(&config->sampler, registry, err), "sampler", err);
   if (code == RV_OK) code = prefixed(rv_selector_check(&config->remover, registry, err), "remover", err);
   if (code == RV_OK && (config->max_size < 1 || config->max_size > INT32_MAX))

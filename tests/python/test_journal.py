@@ -356,6 +356,9 @@ def test_mistakes_are_told():
         reverie.Journal("/tmp/x", "periodic", period_seconds=0)
     with pytest.raises(ValueError, match="checkpointer"):
         reverie.Server([make_table()], in_process=True, journal=reverie.Journal("/tmp/x"))
+    one = {"checkpointer": DefaultCheckpointer("/tmp/x"), "journal": reverie.Journal("/tmp/x")}
+    with pytest.raises(ValueError, match="the journal and the checkpoints have one directory, /tmp/x; give each its own"):
+        reverie.Server([make_table()], in_process=True, **one)
     with pytest.raises(reverie.FailedPreconditionError, match="no journal"):
         reverie.Server([make_table()], in_process=True).journal_stats()
 
@@ -364,6 +367,9 @@ def test_the_programs_settings_are_checked(tmp_path):
     out = server_program.run("--table", "name=t", "--journal", str(tmp_path), "--check")
     assert out.returncode == 2
     assert "checkpoints" in out.stderr
+    out = server_program.run("--table", "name=t", "--journal", str(tmp_path), "--checkpoints", f"{tmp_path}/", "--check")
+    assert out.returncode == 2
+    assert f"--journal: the journal and the checkpoints have one directory, {tmp_path}; give each its own" in out.stderr
     config = tmp_path / "config.yaml"
     config.write_text(
         f"checkpoints: {{path: {tmp_path}/c}}\njournal: {{path: {tmp_path}/j, mode: often}}\ntables: [{{name: t}}]\n"

@@ -133,6 +133,21 @@ def test_names_may_hold_any_character(connect):
     assert list(client.server_info()) == [name]
 
 
+def test_the_longest_name_can_be_called_and_one_that_is_longer_is_refused(connect):
+    name = "n" * 2048
+    client = connect(make_table(name))
+    key = client.add(name, 1)
+    client.mutate_priorities(name, {key: 2.0})
+    assert client.sample_batch(name, 1, timeout=60).keys.tolist() == [key]
+    assert [item.key for item in client.items(name)] == [key]
+    client.set_bounds(name, max_size=7)
+    client.set_rate_limiter(name, reverie.rate_limiters.MinSize(1))
+    client.reset(name)
+    assert client.server_info()[name].current_size == 0
+    with pytest.raises(ValueError, match="the name has 2049 bytes; give one of 2048 at most"):
+        reverie.Server([make_table(name + "n")], in_process=True)
+
+
 def test_extensions_are_given_by_name_or_object():
     with reverie.Server(
         [make_table(extensions=["statistics", reverie.extensions.Diffusion(steps=2, decay=0.5)])], in_process=True

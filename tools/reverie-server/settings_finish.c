@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "net/address.h"
+#include "persist/checkpoint_dir.h"
 #include "settings.h"
 
 enum { DEFAULT_PORT = 8000 };
@@ -34,6 +35,11 @@ static bool finish_disk(const settings *all, rv_error *err)
     return wrong(all, "journal_path", err,
                  "a journal goes on from checkpoints; give those a path, too: --checkpoints DIRECTORY, or path in the file's "
                  "checkpoints");
+  if (all->journal_path != NULL && rv_is_same_directory(all->journal_path, all->checkpoint_path)) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "the journal and the checkpoints have one directory, %s; give each its own",
+            all->journal_path);
+    return settings_fail_at(all, "journal_path", err);
+  }
   return true;
 }
 

@@ -1,14 +1,16 @@
 #include "warnings.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "net/address.h"
 
-enum { NAMES_SHOWN = 8 };
+enum { NAMES_SHOWN = 8, LITTLE_MEMORY = 1 << 20 };
 
 static void warn(server_log *log, const char *place, const char *format, ...) RV_PRINTF(3, 4);
 static void warn(server_log *log, const char *place, const char *format, ...)
@@ -48,6 +50,11 @@ void warn_of_rights(server_log *log, const settings *given, const settings *serv
            "identity \"%.100s\" has no rights: it may ask for the server's info, and nothing else; give it some, as in rights: "
            "{%.64s: insert}",
            identity->name, served->tables[0].name);
+    if (identity->certificate_name != NULL && served->tls_authority == NULL)
+      warn(log, places_find(&given->places, PLACE_IDENTITY, i, 0),
+           "identity \"%.100s\" is known by its certificate, and nobody is asked for one; give who signs them by "
+           "--tls-authority FILE, or authority in the file's tls",
+           identity->name);
     for (size_t k = 0; k < identity->num_grants; k++) {
       const char *table = identity->grants[k].table;
       if (table == NULL || has_table(served, table)) continue;
@@ -82,4 +89,19 @@ void warn_of_open_addresses(server_log *log, const settings *served)
            "127.0.0.1 "
            "to keep it to this machine",
            served->addresses[i], lacks, remedy);
+}
+
+void warn_of_memory(server_log *log, const settings *served)
+{
+  int64_t limit = served->memory_limit, pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  const char *place = settings_place(served, "memory_limit");
+  if (limit > 0 && limit < LITTLE_MEMORY)
+    warn(log, place,
+         "%" PRId64 " bytes are hardly enough for one item, and nearly all inserts are refused; is a unit missing, as in 16GiB?",
+         limit);
+  if (pages > 0 && page > 0 && limit / page > pages)
+    warn(log, place,
+         "it is %" PRId64 " MiB, and this machine has %" PRId64
+         ": the system may end the server before inserts wait; leave a tenth of the memory free",
+         limit >> 20, pages * (page >> 10) >> 10);
 }

@@ -5,10 +5,12 @@
 #include "log.h"
 #include "settings.h"
 
-/* Rights to tables that `served` has not, and identities without any right. `given` has the identities: of `served` itself, or of the
+/* Rights to tables that `served` has not, identities without any right, and those known by certificates that nobody is asked for. `given` has the identities: of `served` itself, or of the
  * files as they were read again. */
 void warn_of_rights(server_log *log, const settings *given, const settings *served);
 /* Addresses that others than this machine reach, without TLS or without anything that asks who calls. */
 void warn_of_open_addresses(server_log *log, const settings *served);
+/* A limit of memory that holds hardly anything, or more than the machine has. */
+void warn_of_memory(server_log *log, const settings *served);
 
 #endif
