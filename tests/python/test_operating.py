@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
+import pytest
 import server_program
 import trustme
 from waiting import HeldPort
@@ -47,6 +49,24 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.endswith("the end\n")
     assert "replay 1000 now, 1000 in the back-up" in ran.stdout
+
+
+def test_the_unit_is_the_one_that_the_page_shows(tmp_path):
+    (shown,) = re.findall(r"^```ini\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert shown == (ROOT / "deploy/reverie-server.service").read_text()
+    command = re.search(r"^ExecStart=/usr/local/bin/reverie-server (.*)$", shown, re.MULTILINE)[1].split()
+    command = [re.sub("^(/etc/reverie|/var/lib)", str(tmp_path), word) for word in command]
+    (tmp_path / "reverie.yaml").write_text("tables: [{name: t}]\n")
+    assert server_program.run(*command, "--check").returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_takes_the_unit(tmp_path):
+    unit = tmp_path / "reverie-server.service"
+    text = (ROOT / "deploy/reverie-server.service").read_text()
+    unit.write_text(text.replace("/usr/local/bin/reverie-server", os.path.abspath(server_program.path())))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "reverie-server.service" in done.stderr) == (0, False), done.stderr
 
 
 def test_lines_of_the_log_that_the_page_shows_are_those_of_the_sources():

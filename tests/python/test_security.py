@@ -6,6 +6,7 @@ import pathlib
 import pickle
 import re
 import signal
+import subprocess
 import time
 
 import grpc
@@ -17,7 +18,7 @@ import trustme
 from conftest import make_table
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from waiting import says_at_its_deadline
+from waiting import says_at_its_deadline, until
 
 ACTOR, LEARNER = "token-of-the-actors", "token-of-the-learner"
 
@@ -57,6 +58,39 @@ def serve(**options):
 
 
 # ---- TLS ----
+
+
+def test_certificates_made_as_the_page_shows_let_in_who_is_not_revoked(tmp_path):
+    page = (server_program.ROOT / "docs/security.md").read_text()
+    make, revoke = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    def sh(text):
+        done = subprocess.run(["bash", "-euc", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def is_revoked(address):
+        try:
+            reverie.Client(address, tls=tls).server_info(timeout=0.5)
+        except reverie.ReverieError as error:
+            return "certificate was revoked" in str(error)
+        return False
+
+    sh(make)
+    path = {name: str(tmp_path / name) for name in ("authority.pem", "server.pem", "server.key", "operator.pem", "operator.key")}
+    config = tmp_path / "server.yaml"
+    config.write_text('tables: [{name: t}]\nidentities: [{name: o, certificate_name: operator, rights: {"*": admin}}]\n')
+    (flags,) = re.findall(r"^    reverie-server --config replay.yaml (--tls.*--tls-revocation-list.*)$", page, re.MULTILINE)
+    flags = [word if word.startswith("--") else str(tmp_path / word) for word in flags.split()]
+    tls = reverie.TLS(authority=path["authority.pem"], certificate=path["operator.pem"], key=path["operator.key"])
+    server = server_program.Server("--config", str(config), "--port", "0", *flags)
+    try:
+        for host in ("127.0.0.1", "localhost"):
+            reverie.Client(f"{host}:{server.port}", tls=tls).reset("t", timeout=60)
+        sh(revoke)
+        server.signal(signal.SIGHUP)
+        until(lambda: is_revoked(server.address))
+    finally:
+        server.kill()
 
 
 def test_rows_go_over_tls_as_they_do_without(files):
