@@ -78,10 +78,12 @@ def _install_in_children() -> None:
 
 def main(arguments: list[str]) -> None:
     """Runs a script, or with -m a module, in which reverb is Reverie."""
-    if not arguments or arguments[0] in ("-h", "--help") or (arguments[0] == "-m" and len(arguments) < 2):
-        sys.exit(
-            "usage: python -m reverie.as_reverb SCRIPT [ARGUMENT...]\n       python -m reverie.as_reverb -m MODULE [ARGUMENT...]"
-        )
+    usage = "usage: python -m reverie.as_reverb SCRIPT [ARGUMENT...]\n       python -m reverie.as_reverb -m MODULE [ARGUMENT...]"
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(usage)
+        return
+    if not arguments or (arguments[0] == "-m" and len(arguments) < 2):
+        sys.exit(usage)
     install_as_reverb()
     _install_in_children()
     if arguments[0] == "-m":

@@ -155,7 +155,7 @@ static rv_code fail_empty(const rv_checkpointer *checkpointer, rv_error *err)
 {
   return rv_fail(err, RV_FAILED_PRECONDITION,
                  "%s %s, and one is required: mount its volume, or give the directory that has them. To begin empty, start once "
-                 "without that being required",
+                 "without required (checkpoint_required)",
                  checkpointer->path, rv_checkpointer_lacks(checkpointer));
 }
 

@@ -171,7 +171,8 @@ static rv_code fail_damaged(const recovery *work, const reading *all, rv_code co
   return rv_fail(err, RV_DATA_LOSS,
                  "the journal in %s is damaged: segment %" PRIu64 " from byte %" PRIu64 " on; %" PRIu64
                  " groups with %s cannot be read, and without them %s%" PRId64 " of the %" PRId64 " changes in the other %" PRId64
-                 " groups are lost, too. Put the file back as it was, or start once with salvage to go on without all these",
+                 " groups are lost, too. Put the file back as it was, or start once with salvage (journal_salvage=1) to go on "
+                 "without all these",
                  work->dir, gap->segment, gap->offset, all->lost_groups, changes, at_most ? "up to " : "", lost, all->changes,
                  all->groups);
 }
@@ -228,7 +229,7 @@ static rv_code without_segment(recovery *work, uint64_t segment, const rv_segmen
       err, RV_DATA_LOSS,
       "%s goes on with segment %" PRIu64 " of the journal in %s, but %s: what was confirmed after the checkpoint would be "
       "lost, and %" PRId64 " changes in other segments. Mount that directory or put it back as it was, give the one that "
-      "has the journal, or start once with salvage to lose them",
+      "has the journal, or start once with salvage (journal_salvage=1) to lose them",
       work->checkpoint, segment, work->dir, why, all.changes);
 }
 
@@ -244,10 +245,11 @@ static rv_code without_checkpoint(recovery *work, const char *why, rv_error *err
     rv_log(&work->env, RV_LOG_ERROR, "journal: %s; its %" PRId64 " changes are lost", why, all.changes);
     return RV_OK;
   }
-  return rv_fail(err, work->checkpoint == NULL ? RV_DATA_LOSS : RV_FAILED_PRECONDITION,
-                 "the journal in %s has %" PRId64
-                 " changes, but %s: put the checkpoint that belongs to it back, or start once with salvage to lose them",
-                 work->dir, all.changes, why);
+  return rv_fail(
+      err, work->checkpoint == NULL ? RV_DATA_LOSS : RV_FAILED_PRECONDITION,
+      "the journal in %s has %" PRId64
+      " changes, but %s: put the checkpoint that belongs to it back, or start once with salvage (journal_salvage=1) to lose them",
+      work->dir, all.changes, why);
 }
 
 static void say_recovered(const recovery *work, const reading *all, uint64_t cut, int64_t begun_ns)
@@ -369,7 +371,8 @@ static rv_code without_others(recovery *work, uint64_t segment, rv_error *err)
   return rv_fail(err, RV_DATA_LOSS,
                  "%s goes on with segment %" PRIu64
                  " of the journal in %s, but behind that are segments of another journal, which was begun with salvage: %" PRId64
-                 " changes in them would be lost. Put the checkpoint back that belongs to them, or start once with salvage to "
+                 " changes in them would be lost. Put the checkpoint back that belongs to them, or start once with salvage "
+                 "(journal_salvage=1) to "
                  "lose them",
                  work->checkpoint, segment, work->dir, all.changes);
 }

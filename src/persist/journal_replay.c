@@ -455,7 +455,7 @@ static rv_code miss_snapshot(rv_journal_replay *replay, const replayed_table *ta
     return rv_fail(
         err, RV_DATA_LOSS,
         "where the changes of table \"%s\" go on from the checkpoint was not found, so that they would be lost; put the "
-        "files back as they were, or start once with salvage to go on without them",
+        "files back as they were, or start once with salvage (journal_salvage=1) to go on without them",
         name);
   rv_log(
       rv_store_env(replay->store), RV_LOG_ERROR,

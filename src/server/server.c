@@ -262,7 +262,7 @@ static bool put_in_force(rv_server *server, rv_access *access, const rv_access *
 rv_code rv_server_set_identities(rv_server *server, const rv_identity *identities, size_t num_identities, rv_error *err)
 {
   if (identities == NULL)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "identities is NULL; a server that asks who calls cannot stop asking");
+    return rv_fail(err, RV_INVALID_ARGUMENT, "no identities are given, and a server that asks who calls cannot stop asking");
   rv_access *access = NULL, *before;
   for (bool mine = false; !mine;) {
     rv_code code = access_in_force(server, &before, err);

@@ -140,11 +140,17 @@ def test_a_module_that_reverie_lacks_is_not_found():
     assert "ModuleNotFoundError: No module named 'reverb.no_such_module'" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [(), ("-m",), ("--help",)])
+@pytest.mark.parametrize("arguments", [(), ("-m",)])
 def test_without_a_script_it_says_how(arguments):
     done = run("-m", "reverie.as_reverb", *arguments)
     assert done.returncode == 1
     assert "usage: python -m reverie.as_reverb SCRIPT" in done.stderr
+
+
+def test_who_asks_how_is_answered_without_an_error():
+    done = run("-m", "reverie.as_reverb", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: python -m reverie.as_reverb SCRIPT")
 
 
 def test_an_error_in_the_script_is_the_scripts(tmp_path):

@@ -145,6 +145,8 @@ def test_a_check_does_not_listen(tmp_path):
         ("checkpoint: {path: /data}\ntables: [{name: t}]\n", 1, ['no setting "checkpoint"', "did you mean checkpoints"]),
         ("memory_limits: 1GiB\ntables: [{name: t}]\n", 1, ["did you mean memory_limit;"]),
         ("zzz: 1\ntables: [{name: t}]\n", 1, ['no setting "zzz"; docs/server.md']),
+        ("limits: {max_conections: 3}\ntables: [{name: t}]\n", 1, ['no limit "max_conections"; did you mean max_connections;']),
+        ("limits: {zzz: 3}\ntables: [{name: t}]\n", 1, ['no limit "zzz"; docs/server.md']),
         (
             "tables:\n  - name: t\n    rate_limiter: sample_to_insert_ratio:4:1000:0.1\n",
             3,
@@ -206,6 +208,7 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--set", "threads"], ["NAME=VALUE"]),
         (["--set", "nothing=3"], ["nothing"]),
         (["--set", "memory_limt=3"], ["did you mean memory_limit"]),
+        (["--set", "checkpoint_every=3"], ["did you mean checkpoint_every_seconds"]),
         (["--table", "name=t", "--listen", "localhost"], ["--listen: ", "has no port"]),
         (["--table", "name=t", "--table", "name=t"], ["--table: ", "names must differ"]),
         (["--table", "name=t", "--journal", "/j"], ["--journal: ", "--checkpoints"]),

@@ -145,13 +145,23 @@ static size_t distance(const char *a, const char *b)
   return row[size];
 }
 
-/* One letter in three may be wrong. */
+/* One letter in three may be wrong, or its last words missing. */
 static void see_near(const char *name, const char *known, size_t *least, const char **nearest)
 {
-  size_t far = distance(known, name);
+  size_t size = strlen(name), far = distance(known, name);
+  if (size > 0 && strncmp(known, name, size) == 0 && known[size] == '_') far = 1;
   if (far == 0 || far > strlen(name) / 3 + 1 || far >= *least) return;
   *least = far;
   *nearest = known;
+}
+
+const char *settings_near_limit(const char *name)
+{
+  const char *nearest = NULL;
+  size_t least = SIZE_MAX;
+  for (size_t i = 0; i < NUM_FIELDS; i++)
+    if (fields[i].is_limit) see_near(name, fields[i].name, &least, &nearest);
+  return nearest;
 }
 
 bool settings_unknown(const char *name, bool in_file, rv_error *err)

@@ -59,6 +59,8 @@ bool settings_has(const char *name);
 /* Says that there is none of this name, and which one is near; a file's mappings count where it was read there. Always false. */
 bool settings_unknown(const char *name, bool in_file, rv_error *err);
 bool settings_is_limit(const char *name);
+/* The limit whose name is near that one; NULL: none is. */
+const char *settings_near_limit(const char *name);
 /* Fields of the file's mapping of that name: "path" of "checkpoint" is the setting "checkpoint_path". */
 bool settings_is_of(const char *mapping, const char *name);
 /* The name of the next setting of the whole, from *at on (0: the first), that is not the same in both, which were finished; NULL: there is

@@ -189,7 +189,10 @@ static bool read_limits(settings *all, const yaml_place *at, rv_error *err)
     const char *key;
     yaml_place value;
     if (!yaml_entry(&all->memory, at, i, &key, &value, err)) return false;
-    if (!settings_is_limit(key)) return yaml_fail(&value, err, "no limit \"%s\"; docs/server.md lists them", key);
+    const char *near = settings_near_limit(key);
+    if (!settings_is_limit(key))
+      return yaml_fail(&value, err, "no limit \"%s\"%s%s; docs/server.md lists them", key, near == NULL ? "" : "; did you mean ",
+                       near == NULL ? "" : near);
     if (!read_setting(all, key, &value, err)) return false;
   }
   return true;
