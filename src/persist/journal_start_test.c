@@ -349,7 +349,7 @@ static void a_directory_of_both_journal_and_checkpoints_is_refused(void **state)
   rv_table_config config = rv_table_config_default("replay", 1000);
   journaled j;
   disk d = disk_of(f, "first");
-  snprintf(d.journal, sizeof d.journal, "%s/", d.checkpoints);
+  snprintf(d.journal, sizeof d.journal, "%s/checkpoints/", d.dir);
   assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_INVALID_ARGUMENT);
   assert_int_not_equal(access(d.dir, F_OK), 0); /* nothing was made */
   assert_int_equal(mkdir(d.dir, 0777), 0);
