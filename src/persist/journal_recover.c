@@ -121,13 +121,16 @@ static void note_gap(reading *all, const rv_journal_gap *gap)
 
 static rv_code replay_one(reading *all, const rv_group_header *group, rv_span records, rv_error *err)
 {
-  const rv_checkpoint_progress progress = {.size = sizeof progress, .items = all->changes, .total_items = -1};
+  const rv_checkpoint_progress progress = {.size = sizeof progress, .items = all->changes - group->changes, .total_items = -1};
   uint64_t segment = rv_journal_reader_segment(all->reader);
   if (segment != all->segment) rv_journal_replay_begin_segment(all->replay);
   all->segment = segment;
+  if (all->groups % ASK_EACH == 1) { /* the first one may be all there is */
+    rv_code goes_on = rv_checkpoint_ask(all->work->watch, &progress, err);
+    if (goes_on != RV_OK) return goes_on;
+  }
   rv_code code = rv_journal_replay_group(all->replay, records, all->lost_groups > 0, err);
   if (code != RV_OK) rv_error_prefix(err, "segment %" PRIu64 ", group %" PRIu64, segment, group->number);
-  if (code == RV_OK && all->groups % ASK_EACH == 0) code = rv_checkpoint_ask(all->work->watch, &progress, err);
   return code;
 }
 
