@@ -115,7 +115,7 @@ def test_exporting_a_checkpoint_leaves_python_alone_while_others_have_it(tmp_pat
     client.add("t", 1)
     print(os.path.isdir(checkpointers.export(client.checkpoint(), sys.argv[1] + "/exported")))
     """
-    assert run(program, str(tmp_path)) == "True\n"
+    assert run(program, str(tmp_path), begins_empty=True) == "True\n"
 
 
 def test_the_collector_may_stop_a_named_server_while_another_is_looked_up():

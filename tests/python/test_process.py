@@ -26,10 +26,11 @@ def table(name="t", **options):
 """
 
 
-def run(program, *arguments, timeout=60, gives_up=False):
+def run(program, *arguments, timeout=60, gives_up=False, begins_empty=False):
     """Runs the program; it must exit with 0 and write nothing to stderr. Its output.
 
-    With `gives_up`, writers of the program may say there that they give up items: it ends with some in flight.
+    With `gives_up`, writers of the program may say there that they give up items: it ends with some in flight. With `begins_empty`, the
+    one line there is that its server found no checkpoint.
     """
     text = PRELUDE + textwrap.dedent(program)
     done = subprocess.run(
@@ -40,6 +41,8 @@ def run(program, *arguments, timeout=60, gives_up=False):
     )
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
+    if begins_empty:
+        assert lines.pop(0).startswith("begins empty: ")
     assert [line for line in lines if not (gives_up and "unconfirmed, which are given up" in line)] == []
     return done.stdout
 

@@ -141,7 +141,7 @@ def test_a_handler_that_saves_a_checkpoint_while_one_is_saved_gets_an_error_and_
         client.checkpoint()  # of the handler's some come in between, too
     print("this thread is saving one" in refused[0], os.path.isdir(client.checkpoint()))
     """
-    assert run(program, str(tmp_path)) == "True True\n"
+    assert run(program, str(tmp_path), begins_empty=True) == "True True\n"
 
 
 CLOSED_AT_EVERY_POINT = """
