@@ -1,6 +1,5 @@
 #include "persist/packed_file.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,6 @@
 #include <zlib.h>
 
 #include "persist/adler32.h"
-#include "persist/follower.h"
 #include "persist/out_file.h"
 #include "persist/record_file.h"
 
@@ -16,39 +14,29 @@ enum {
   BLOCK_BYTES = 65535, /* of what is stored, behind a header of five bytes */
   UNIT_BLOCKS = 4,
   UNIT_BYTES = UNIT_BLOCKS * BLOCK_BYTES,
-  UNITS = 4,             /* that there are: filled, waiting, packed */
   PROBE_BYTES = 1 << 14, /* that tell whether compressing pays */
   PROBE_UNITS = 64,      /* from one probe to the next: 16 MiB */
   RAW_WINDOW = -15,      /* deflate without zlib's own header */
   DEFAULT_MEMORY = 8
 };
 
-typedef struct unit {
-  size_t used;
-  uint8_t data[UNIT_BYTES];
-} unit;
-
 struct rv_packed_file {
-  /* ---- of whoever packs ---- */
   rv_out_file *file;
   int level;
   bool compresses; /* at RV_LEVEL_WHERE_IT_PAYS: until the next probe */
   z_stream zlib;   /* where level is not 0 */
-  uint32_t sum;    /* Adler's, of all units so far */
-  uint8_t packed[UNIT_BYTES];
-  /* ---- of whoever fills ---- */
-  uint64_t filling; /* the number of the unit at hand */
-  /* ---- shared ---- */
-  unit *units[UNITS]; /* each has the number that is its place modulo UNITS */
-  rv_follower packer;
-  atomic_uint_fast64_t bytes; /* packed so far */
+  uint64_t bytes;  /* of the stream so far */
+  uint64_t units;
+  uint32_t sum; /* Adler's, of all units */
+  size_t used;  /* of the unit at hand */
+  uint8_t unit[UNIT_BYTES], packed[UNIT_BYTES];
 };
 
 /* ---- units into the stream ---- */
 
 static rv_code write_bytes(rv_packed_file *file, const void *data, size_t size, rv_error *err)
 {
-  atomic_fetch_add_explicit(&file->bytes, size, memory_order_relaxed);
+  file->bytes += size;
   return rv_out_file_put(file->file, data, size, err);
 }
 
@@ -61,15 +49,15 @@ static void block_header(uint8_t out[5], size_t size)
   out[4] = (uint8_t)(~size >> 8);
 }
 
-static rv_code write_stored(rv_packed_file *file, const unit *full, rv_error *err)
+static rv_code write_stored(rv_packed_file *file, rv_error *err)
 {
   rv_code code = RV_OK;
-  for (size_t at = 0; at < full->used && code == RV_OK; at += BLOCK_BYTES) {
-    size_t size = full->used - at < BLOCK_BYTES ? full->used - at : BLOCK_BYTES;
+  for (size_t at = 0; at < file->used && code == RV_OK; at += BLOCK_BYTES) {
+    size_t size = file->used - at < BLOCK_BYTES ? file->used - at : BLOCK_BYTES;
     uint8_t header[5];
     block_header(header, size);
     code = write_bytes(file, header, sizeof header, err);
-    if (code == RV_OK) code = write_bytes(file, full->data + at, size, err);
+    if (code == RV_OK) code = write_bytes(file, file->unit + at, size, err);
   }
   return code;
 }
@@ -88,27 +76,29 @@ static size_t shrink(rv_packed_file *file, const uint8_t *data, size_t size)
 }
 
 /* A sample says it for the next units: a quarter less is worth a core that is ten times slower than the disk. */
-static bool wants_compression(rv_packed_file *file, const unit *full, uint64_t number)
+static bool wants_compression(rv_packed_file *file)
 {
   if (file->level != RV_LEVEL_WHERE_IT_PAYS) return file->level > 0;
-  if (number % PROBE_UNITS != 0) return file->compresses;
-  size_t size = full->used < PROBE_BYTES ? full->used : PROBE_BYTES;
-  size_t packed = shrink(file, full->data + (full->used - size) / 2, size);
+  if (file->units % PROBE_UNITS != 0) return file->compresses;
+  size_t size = file->used < PROBE_BYTES ? file->used : PROBE_BYTES;
+  size_t packed = shrink(file, file->unit + (file->used - size) / 2, size);
   file->compresses = packed > 0 && packed <= size - size / 4;
   return file->compresses;
 }
 
-static rv_code pack(rv_packed_file *file, uint64_t number, rv_error *err)
+static rv_code write_unit(rv_packed_file *file, rv_error *err)
 {
-  const unit *full = file->units[number % UNITS];
-  if (number == 0) { /* zlib's header */
+  if (file->units == 0) { /* zlib's header */
     static const uint8_t header[] = {0x78, 0x9C};
     rv_code code = write_bytes(file, header, sizeof header, err);
     if (code != RV_OK) return code;
   }
-  file->sum = rv_adler32(file->sum, full->data, full->used);
-  size_t packed = full->used > 0 && wants_compression(file, full, number) ? shrink(file, full->data, full->used) : 0;
-  return packed > 0 ? write_bytes(file, file->packed, packed, err) : write_stored(file, full, err);
+  file->sum = rv_adler32(file->sum, file->unit, file->used);
+  size_t packed = file->used > 0 && wants_compression(file) ? shrink(file, file->unit, file->used) : 0;
+  rv_code code = packed > 0 ? write_bytes(file, file->packed, packed, err) : write_stored(file, err);
+  file->units++;
+  file->used = 0;
+  return code;
 }
 
 static rv_code write_end(rv_packed_file *file, rv_error *err)
@@ -118,43 +108,18 @@ static rv_code write_end(rv_packed_file *file, rv_error *err)
   return write_bytes(file, end, sizeof end, err);
 }
 
-/* ---- units from hand to hand ---- */
-
-static rv_code pack_unit(void *context, uint64_t number, rv_error *err)
-{
-  rv_packed_file *file = context;
-  return pack(file, number, err);
-}
-
-/* In the place that is to be filled. */
-static rv_code begin_unit(rv_packed_file *file, rv_error *err)
-{
-  unit **next = &file->units[file->filling % UNITS];
-  if (*next == NULL) *next = malloc(sizeof **next);
-  if (*next == NULL) return rv_fail_memory(err, sizeof **next);
-  (*next)->used = 0;
-  return RV_OK;
-}
-
-static rv_code hand_over(rv_packed_file *file, rv_error *err)
-{
-  rv_code code = rv_follower_hand_over(&file->packer, UNITS - 1, err);
-  if (code != RV_OK) return code;
-  file->filling++;
-  return begin_unit(file, err);
-}
+/* ---- the verbs ---- */
 
 rv_code rv_packed_file_put(rv_packed_file *file, const void *data, size_t size, rv_error *err)
 {
   const uint8_t *from = data;
   while (size > 0) {
-    unit *filling = file->units[file->filling % UNITS];
-    size_t room = UNIT_BYTES - filling->used, part = room < size ? room : size;
-    memcpy(filling->data + filling->used, from, part);
-    filling->used += part;
+    size_t room = UNIT_BYTES - file->used, part = room < size ? room : size;
+    memcpy(file->unit + file->used, from, part);
+    file->used += part;
     from += part;
     size -= part;
-    rv_code code = filling->used == UNIT_BYTES ? hand_over(file, err) : RV_OK;
+    rv_code code = file->used == UNIT_BYTES ? write_unit(file, err) : RV_OK;
     if (code != RV_OK) return code;
   }
   return RV_OK;
@@ -162,7 +127,7 @@ rv_code rv_packed_file_put(rv_packed_file *file, const void *data, size_t size, 
 
 uint64_t rv_packed_file_bytes(const rv_packed_file *file)
 {
-  return atomic_load_explicit(&file->bytes, memory_order_relaxed);
+  return file->bytes + file->used;
 }
 
 const char *rv_packed_file_path(const rv_packed_file *file)
@@ -183,9 +148,7 @@ rv_code rv_packed_file_new(const char *path, int level, const rv_files *files, r
   bool fine =
       deflated == 0 || deflateInit2(&file->zlib, deflated, Z_DEFLATED, RAW_WINDOW, DEFAULT_MEMORY, Z_DEFAULT_STRATEGY) == Z_OK;
   file->level = fine ? level : 0;
-  file->packer = (rv_follower){.work = pack_unit, .context = file, .name = "rv-pack"};
-  rv_follower_init(&file->packer);
-  rv_code code = fine ? begin_unit(file, err) : rv_fail_memory(err, sizeof file->zlib);
+  rv_code code = fine ? RV_OK : rv_fail_memory(err, sizeof file->zlib);
   if (code == RV_OK) code = rv_out_file_new(path, files, &file->file, err);
   if (code != RV_OK) {
     rv_packed_file_free(file);
@@ -197,9 +160,7 @@ rv_code rv_packed_file_new(const char *path, int level, const rv_files *files, r
 
 rv_code rv_packed_file_finish(rv_packed_file *file, rv_error *err)
 {
-  rv_code code = rv_follower_settle(&file->packer, err);
-  bool some = file->units[file->filling % UNITS]->used > 0;
-  if (code == RV_OK && (some || file->filling == 0)) code = pack(file, file->filling, err);
+  rv_code code = file->used > 0 || file->units == 0 ? write_unit(file, err) : RV_OK;
   if (code == RV_OK) code = write_end(file, err);
   return code == RV_OK ? rv_out_file_finish(file->file, err) : code;
 }
@@ -207,9 +168,7 @@ rv_code rv_packed_file_finish(rv_packed_file *file, rv_error *err)
 void rv_packed_file_free(rv_packed_file *file)
 {
   if (file == NULL) return;
-  rv_follower_fini(&file->packer);
   rv_out_file_free(file->file);
   if (file->level != 0) deflateEnd(&file->zlib);
-  for (size_t i = 0; i < UNITS; i++) free(file->units[i]);
   free(file);
 }

@@ -1,8 +1,8 @@
 /* A file that is one zlib stream (RFC 1950), written from its begin to its end. The stream is put together of units of 256 KiB: each is
- * compressed by itself, or stored as it is where that saves too little or nobody wants it. From the first full unit on a thread packs what
- * is full while the next is filled.
+ * compressed by itself, or stored as it is where that saves too little or nobody wants it. Whoever fills a unit packs it: a thread beside him
+ * would take the second core from those who wait for an answer.
  *
- * Errors are out_file.h's. After one the file is no good; it may be told by a later call than the one that met it. */
+ * Errors are out_file.h's. After one the file is no good. */
 #ifndef RV_PERSIST_PACKED_FILE_H
 #define RV_PERSIST_PACKED_FILE_H
 
