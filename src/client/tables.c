@@ -8,6 +8,7 @@
 #include "client/client.h"
 #include "client/paths.h"
 #include "client/unary_call.h"
+#include "store/same_config.h"
 #include "wire/unary.h"
 
 #define RECENT_NS INT64_C(1000000000)
@@ -74,24 +75,13 @@ void rv_client_forget_tables(rv_client *client)
 
 /* ---- what a server said ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-  return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
-static bool same_selector(const rv_selector_config *a, const rv_selector_config *b)
-{
-  return a->kind == b->kind && a->priority_exponent == b->priority_exponent && same_text(a->name, b->name) &&
-         same_text(a->options, b->options);
-}
-
 static bool same_signature(const rv_signature *a, const rv_signature *b)
 {
   bool same = a->num_specs == b->num_specs && a->structure.size == b->structure.size &&
               (a->structure.size == 0 || memcmp(a->structure.data, b->structure.data, a->structure.size) == 0);
   for (size_t i = 0; same && i < a->num_specs; i++) {
     const rv_spec *x = &a->specs[i], *y = &b->specs[i];
-    same = same_text(x->name, y->name) && x->dtype == y->dtype && x->rank == y->rank;
+    same = rv_same_text(x->name, y->name) && x->dtype == y->dtype && x->rank == y->rank;
     for (int32_t d = 0; same && d < x->rank; d++) same = x->shape[d] == y->shape[d];
   }
   return same;
@@ -101,11 +91,10 @@ static bool same_signature(const rv_signature *a, const rv_signature *b)
  * server was told when it came again. */
 static bool same_table(const rv_table_info *a, const rv_table_info *b)
 {
-  const rv_rate_limiter_config *x = &a->rate_limiter, *y = &b->rate_limiter;
-  return same_text(a->name, b->name) && same_selector(&a->sampler, &b->sampler) && same_selector(&a->remover, &b->remover) &&
-         same_signature(&a->signature, &b->signature) && a->max_size == b->max_size &&
-         a->max_times_sampled == b->max_times_sampled && x->samples_per_insert == y->samples_per_insert &&
-         x->min_size_to_sample == y->min_size_to_sample && x->min_diff == y->min_diff && x->max_diff == y->max_diff;
+  return rv_same_text(a->name, b->name) && rv_same_selector(&a->sampler, &b->sampler) &&
+         rv_same_selector(&a->remover, &b->remover) && same_signature(&a->signature, &b->signature) &&
+         a->max_size == b->max_size && a->max_times_sampled == b->max_times_sampled &&
+         rv_same_limiter(&a->rate_limiter, &b->rate_limiter);
 }
 
 static bool same_state(const rv_tables *a, const rv_tables *b)

@@ -19,7 +19,7 @@ typedef struct rv_packed_file rv_packed_file;
 rv_code rv_packed_file_new(const char *path, int level, const rv_files *files, rv_packed_file **out, rv_error *err);
 const char *rv_packed_file_path(const rv_packed_file *file); /* borrowed */
 rv_code rv_packed_file_put(rv_packed_file *file, const void *data, size_t size, rv_error *err);
-/* Of the stream: packed so far, and once it is finished all of it. */
+/* Of the stream so far, about; once it is finished, all of it. */
 uint64_t rv_packed_file_bytes(const rv_packed_file *file);
 /* Writes the rest, waits until all is on the disk, and closes; nothing but rv_packed_file_bytes and rv_packed_file_free comes after. */
 rv_code rv_packed_file_finish(rv_packed_file *file, rv_error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/same_config.h"
 #include "store/table.h"
 
 /* The names of fields that differ, one after another. */
@@ -25,23 +26,6 @@ static void note_number(differences *all, const char *name, long long saved, lon
   char what[96];
   snprintf(what, sizeof what, "%s %lld (configured: %lld)", name, saved, configured);
   if (saved != configured) note(all, what);
-}
-
-static bool same_text(const char *a, const char *b)
-{
-  return strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
-}
-
-static bool same_selector(const rv_selector_config *a, const rv_selector_config *b)
-{
-  return a->kind == b->kind && a->priority_exponent == b->priority_exponent && same_text(a->name, b->name) &&
-         same_text(a->options, b->options);
-}
-
-static bool same_limiter(const rv_rate_limiter_config *a, const rv_rate_limiter_config *b)
-{
-  return a->samples_per_insert == b->samples_per_insert && a->min_size_to_sample == b->min_size_to_sample &&
-         a->min_diff == b->min_diff && a->max_diff == b->max_diff;
 }
 
 static bool same_spec(const rv_spec *a, const rv_spec *b)
@@ -72,7 +56,7 @@ static void choose_limiter(const rv_table_record *record, rv_table_config *table
            table->name, err.message);
     return;
   }
-  if (!same_limiter(&saved.rate_limiter, &table->rate_limiter)) note(all, "rate_limiter");
+  if (!rv_same_limiter(&saved.rate_limiter, &table->rate_limiter)) note(all, "rate_limiter");
   table->rate_limiter = saved.rate_limiter;
 }
 
@@ -95,8 +79,8 @@ rv_code rv_table_merge(const rv_table_record *record, rv_table_config *table, co
     note_number(&all, "max_bytes", record->max_bytes, table->max_bytes);
     table->max_bytes = record->max_bytes;
   }
-  if (!same_selector(&record->sampler, &table->sampler)) note(&all, "sampler");
-  if (!same_selector(&record->remover, &table->remover)) note(&all, "remover");
+  if (!rv_same_selector(&record->sampler, &table->sampler)) note(&all, "sampler");
+  if (!rv_same_selector(&record->remover, &table->remover)) note(&all, "remover");
   if (!same_signature(&record->signature, table->signature)) note(&all, "signature");
   table->max_size = max_size;
   table->max_times_sampled = record->max_times_sampled;
@@ -139,7 +123,7 @@ rv_code rv_table_settings_read(rv_store *store, rv_table_settings **out, rv_erro
 static bool same_settings(const rv_table_settings *a, const rv_table_settings *b)
 {
   return a->max_size == b->max_size && a->max_bytes == b->max_bytes && a->max_times_sampled == b->max_times_sampled &&
-         same_limiter(&a->rate_limiter, &b->rate_limiter);
+         rv_same_limiter(&a->rate_limiter, &b->rate_limiter);
 }
 
 /* The tables of a store are in its configuration's order. */
@@ -165,7 +149,7 @@ void rv_table_settings_compare(rv_store *store, const rv_table_settings *before,
     note_number(&all, "max_size", now.max_size, given.max_size);
     note_number(&all, "max_times_sampled", now.max_times_sampled, given.max_times_sampled);
     note_number(&all, "max_bytes", now.max_bytes, given.max_bytes);
-    if (!same_limiter(&now.rate_limiter, &given.rate_limiter)) note(&all, "rate_limiter");
+    if (!rv_same_limiter(&now.rate_limiter, &given.rate_limiter)) note(&all, "rate_limiter");
     rv_log(env, all.size > 0 ? RV_LOG_WARNING : RV_LOG_INFO, "table \"%s\": what was changed while it was in use lasts, and %s%s",
            rv_table_name(table), all.size > 0 ? "differs from its configuration: " : "is as configured", all.text);
   }

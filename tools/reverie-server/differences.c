@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/same_config.h"
+
 /* Those that fit, in one line. */
 typedef struct names {
   char *text;
@@ -27,26 +29,9 @@ static void add(names *all, const char *format, ...)
   all->any = true;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-  return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
-static bool same_selector(const rv_selector_config *a, const rv_selector_config *b)
-{
-  return a->kind == b->kind && a->priority_exponent == b->priority_exponent && same_text(a->name, b->name) &&
-         same_text(a->options, b->options);
-}
-
-static bool same_limiter(const rv_rate_limiter_config *a, const rv_rate_limiter_config *b)
-{
-  return a->samples_per_insert == b->samples_per_insert && a->min_size_to_sample == b->min_size_to_sample &&
-         a->min_diff == b->min_diff && a->max_diff == b->max_diff;
-}
-
 static bool same_spec(const rv_spec *a, const rv_spec *b)
 {
-  if (!same_text(a->name, b->name) || a->dtype != b->dtype || a->rank != b->rank) return false;
+  if (!rv_same_text(a->name, b->name) || a->dtype != b->dtype || a->rank != b->rank) return false;
   return a->rank <= 0 || memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
 }
 
@@ -63,17 +48,18 @@ static bool same_extensions(const rv_table_config *a, const rv_table_config *b)
 {
   if (a->num_extensions != b->num_extensions) return false;
   for (size_t i = 0; i < a->num_extensions; i++)
-    if (!same_text(a->extensions[i].name, b->extensions[i].name) ||
-        !same_text(a->extensions[i].options, b->extensions[i].options))
+    if (!rv_same_text(a->extensions[i].name, b->extensions[i].name) ||
+        !rv_same_text(a->extensions[i].options, b->extensions[i].options))
       return false;
   return true;
 }
 
 static bool same_table(const rv_table_config *a, const rv_table_config *b)
 {
-  return same_selector(&a->sampler, &b->sampler) && same_selector(&a->remover, &b->remover) && a->max_size == b->max_size &&
+  return rv_same_selector(&a->sampler, &b->sampler) && rv_same_selector(&a->remover, &b->remover) && a->max_size == b->max_size &&
          a->max_bytes == b->max_bytes && a->max_times_sampled == b->max_times_sampled &&
-         same_limiter(&a->rate_limiter, &b->rate_limiter) && same_signature(a->signature, b->signature) && same_extensions(a, b);
+         rv_same_limiter(&a->rate_limiter, &b->rate_limiter) && same_signature(a->signature, b->signature) &&
+         same_extensions(a, b);
 }
 
 static const rv_table_config *find(const settings *all, const char *name)
