@@ -55,7 +55,8 @@ static rv_code begin_file(exporting *work, const char *name, rv_record_writer **
 {
   char *path = rv_path_join(work->to->path, name);
   if (path == NULL) return rv_fail_memory(err, strlen(name));
-  rv_code code = rv_record_writer_new(path, work->level, work->to->files, out, err);
+  int level = strcmp(name, RV_ITEMS_FILE) == 0 ? rv_checkpoint_items_level(work->level) : work->level;
+  rv_code code = rv_record_writer_new(path, level, work->to->files, out, err);
   work->told = 0;
   free(path);
   return code;

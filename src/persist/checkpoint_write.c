@@ -41,6 +41,11 @@ struct saving {
   early *early; /* one a table */
 };
 
+int rv_checkpoint_items_level(int level)
+{
+  return level == RV_LEVEL_WHERE_IT_PAYS ? 0 : level;
+}
+
 rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_progress *progress, rv_error *err)
 {
   if (watch == NULL || watch->go_on == NULL || watch->go_on(watch->context, progress)) return RV_OK;
@@ -63,11 +68,11 @@ static rv_code take_snapshots(saving *work, rv_store *store, rv_error *err)
   return RV_OK;
 }
 
-static rv_code open_file(const saving *work, const char *name, rv_record_writer **out, rv_error *err)
+static rv_code open_file(const saving *work, const char *name, int level, rv_record_writer **out, rv_error *err)
 {
   char *path = rv_path_join(work->dir, name);
   if (path == NULL) return rv_fail_memory(err, strlen(work->dir));
-  rv_code code = rv_record_writer_new(path, work->level, work->files, out, err);
+  rv_code code = rv_record_writer_new(path, level, work->files, out, err);
   free(path);
   return code;
 }
@@ -95,7 +100,7 @@ static rv_code put_record(const saving *work, rv_record_writer *to, rv_error *er
 static rv_code write_tables(saving *work, rv_error *err)
 {
   rv_record_writer *file = NULL;
-  rv_code code = open_file(work, RV_TABLES_FILE, &file, err);
+  rv_code code = open_file(work, RV_TABLES_FILE, work->level, &file, err);
   for (size_t i = 0; i < work->num_snapshots && code == RV_OK; i++) {
     work->record.size = 0;
     rv_table_record_serialize(&work->record, rv_snapshot_get_head(work->snapshots[i]));
@@ -198,7 +203,7 @@ static rv_code begin_chunks(saving *work, const rv_env *env, rv_error *err)
     work->log = rv_increments_log(work->increments);
     return rv_increments_begin(work->increments, work->dir, work->level, err);
   }
-  rv_code code = open_file(work, RV_CHUNKS_FILE, &work->chunks, err);
+  rv_code code = open_file(work, RV_CHUNKS_FILE, work->level, &work->chunks, err);
   if (code == RV_OK) code = rv_chunk_log_new((rv_chunk_sink){put_chunk, work->chunks}, env, &work->of_all, err);
   work->log = work->of_all;
   return code;
@@ -218,7 +223,7 @@ rv_code rv_checkpoint_write(const rv_checkpoint_target *target, rv_store *store,
                  .watch = target->watch,
                  .progress = {.size = sizeof work.progress}};
   rv_writer_buf_init(&work.record);
-  rv_code code = open_file(&work, RV_ITEMS_FILE, &work.items, err);
+  rv_code code = open_file(&work, RV_ITEMS_FILE, rv_checkpoint_items_level(work.level), &work.items, err);
   if (code == RV_OK) code = begin_chunks(&work, rv_store_env(store), err);
   if (code == RV_OK) code = take_snapshots(&work, store, err);
   if (code == RV_OK) code = begin_early(&work, err);
