@@ -258,6 +258,7 @@ static rv_code read_chunk(loading *work, bool *more, rv_error *err)
   if (code != RV_OK) return code;
   if (record == NULL) return end_file(work, err);
   size_t bytes = record->size;
+  rv_loaded_chunks_prefetch(&work->chunks, rv_record_reader_peek(work->reader));
   code = use_chunk(work, record, err);
   if (code != RV_OK) rv_record_reader_prefix(work->reader, err);
   return code == RV_OK ? tell(work, bytes, err) : code;

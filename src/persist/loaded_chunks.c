@@ -1,8 +1,6 @@
 #include "persist/loaded_chunks.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "store/cold.h"
@@ -11,13 +9,14 @@
 
 enum {
   COPY_BELOW = 16 << 10, /* a small chunk is one block of memory */
-  WARM_BYTES = 112 << 10 /* less than what malloc maps by itself, or gives back at once */
+  KEY_BYTES = 11         /* of a message, in which its key stands first */
 };
 
 void rv_loaded_chunks_init(rv_loaded_chunks *all, uint64_t seed)
 {
   *all = (rv_loaded_chunks){.count = 0};
   rv_map_init(&all->by_key, seed);
+  rv_warm_memory_init(&all->memory);
 }
 
 void rv_loaded_chunks_fini(rv_loaded_chunks *all)
@@ -25,6 +24,7 @@ void rv_loaded_chunks_fini(rv_loaded_chunks *all)
   for (size_t i = 0; i < all->count; i++) rv_chunk_unref(all->chunks[i]);
   free(all->chunks);
   rv_map_fini(&all->by_key);
+  rv_warm_memory_fini(&all->memory);
 }
 
 /* Tensors in both places of a chunk: nobody knows which are meant. */
@@ -67,31 +67,6 @@ static rv_code keep(rv_loaded_chunks *all, rv_chunk *owned_chunk, rv_chunk **add
   return code;
 }
 
-#ifdef MADV_POPULATE_WRITE
-
-/* Takes from the system, in one step, what the next small chunks are made of: page by page, as they touch it, takes twice the time. It stays
- * with malloc, which gives it out next, or has given it out before: then there is nothing to do. */
-static void warm_memory(rv_loaded_chunks *all, size_t size)
-{
-  all->warm = all->warm > size ? all->warm - size : 0;
-  if (all->warm > 0) return;
-  uint8_t *block = malloc(WARM_BYTES);
-  if (block == NULL) return;
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = page - (uintptr_t)block % page;
-  madvise(block + skip, (WARM_BYTES - skip) / page * page, MADV_POPULATE_WRITE);
-  free(block);
-  all->warm = WARM_BYTES - page;
-}
-
-#else
-
-static void warm_memory(rv_loaded_chunks *all, size_t size)
-{
-  (void)all, (void)size;
-}
-
-#endif
-
 static rv_code parse(const rv_loaded_chunks *all, rv_buf *record, rv_span message, rv_chunk **out, rv_error *err)
 {
   bool small = message.size < COPY_BELOW;
@@ -104,12 +79,21 @@ rv_code rv_loaded_chunks_add(rv_loaded_chunks *all, rv_buf *owned_record, rv_chu
   rv_span message = {owned_record->data, owned_record->size};
   rv_chunk *chunk = NULL;
   *added = NULL;
-  if (message.size < COPY_BELOW) warm_memory(all, message.size);
+  if (message.size < COPY_BELOW) rv_warm_memory_need(&all->memory, message.size);
   rv_code code = has_tensors_twice(message)
                      ? rv_fail(err, RV_DATA_LOSS, "a chunk with tensors both in data and in deprecated_data")
                      : parse(all, owned_record, message, &chunk, err);
   rv_buf_unref(owned_record);
   return code == RV_OK ? keep(all, chunk, added, err) : code;
+}
+
+void rv_loaded_chunks_prefetch(const rv_loaded_chunks *all, rv_span message)
+{
+  rv_reader reader;
+  rv_field first;
+  if (message.size > KEY_BYTES) message.size = KEY_BYTES; /* whatever follows, it costs nothing */
+  rv_reader_init(&reader, message);
+  if (rv_reader_next(&reader, &first) && rv_field_is(&first, 1, RV_WIRE_VARINT)) rv_map_prefetch(&all->by_key, first.value);
 }
 
 rv_chunk *rv_loaded_chunks_find(void *context, uint64_t key)

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "persist/files.h"
+#include "wire/proto.h"
 
 /* Protobuf's readers take no more. */
 #define RV_RECORD_MAX_BYTES ((uint64_t)INT32_MAX)
@@ -44,6 +45,8 @@ rv_code rv_record_reader_new(const char *path, rv_record_reader **out, rv_error 
 /* The next record, alone in a buffer; NULL at the end. Whoever keeps a small one (up to 16 KiB) for long copies it: its bytes lie in a block
  * of 256 KiB, which stays with it. Memory is taken as bytes arrive, whatever length is announced. */
 rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *err);
+/* What lies in memory already of the record that comes next: its first bytes, or none. Nothing of it was checked: it is good for hints. */
+rv_span rv_record_reader_peek(const rv_record_reader *reader);
 /* RV_DATA_LOSS with a sentence about the record read last: "<file>: record 3 (at byte 120 of its contents): <what>". */
 rv_code rv_record_reader_fail(const rv_record_reader *reader, rv_error *err, const char *format, ...) RV_PRINTF(3, 4);
 void rv_record_reader_prefix(const rv_record_reader *reader, rv_error *err); /* the same before a sentence that is there */

@@ -216,3 +216,10 @@ rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *
   *out = buf;
   return RV_OK;
 }
+
+rv_span rv_record_reader_peek(const rv_record_reader *reader)
+{
+  const rv_buf *block = reader->block;
+  if (block == NULL || block->size - reader->at <= RV_FRAME_HEADER) return (rv_span){NULL, 0};
+  return (rv_span){block->data + reader->at + RV_FRAME_HEADER, block->size - reader->at - RV_FRAME_HEADER};
+}

@@ -1,11 +1,9 @@
 #include "persist/record_stream.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <zlib.h>
 
@@ -13,29 +11,28 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/thread.h"
-#include "persist/files.h"
+#include "persist/adler32.h"
 #include "persist/frame.h"
-#include "persist/past_cache.h"
-#include "persist/record_file.h"
+#include "persist/in_file.h"
 
 enum {
-  IN_BYTES = 1 << 20,
   BLOCK_BYTES = 1 << 18,
-  BLOCKS = 8,            /* that there are: made ahead, and the one in use */
-  LARGE_BYTES = 2 << 20, /* a file for which a thread is worth starting */
-  STEP_BYTES = 8 << 20   /* through the cache: are fetched from the disk ahead, and leave it behind */
+  BLOCKS = 8, /* that there are: made ahead, and the one in use */
+  HEADER_BYTES = 2,
+  SUM_BYTES = 4,
+  WITHOUT_HEADER = -MAX_WBITS /* zlib's own reading of header and sum: its sum takes longer than all else */
 };
 
 struct rv_record_stream {
-  int file;
-  char *path;
   /* ---- of whoever makes blocks: the thread, where there is one ---- */
+  rv_in_file *file;
   bool plain;    /* no zlib stream around the records */
-  bool ended;    /* the zlib stream's end marker was met */
+  bool begun;    /* its header was read */
+  bool inflated; /* its last block was */
   bool file_end; /* nothing is left in the file */
-  bool past_cache;
   z_stream zlib;
-  uint64_t read, asked, left; /* of the file; up to where it is fetched; up to where it has left the cache */
+  uint32_t sum, told_sum; /* of what was inflated; as the file says it */
+  size_t sum_bytes;       /* that were read of it */
   /* ---- shared ---- */
   rv_buf *blocks[BLOCKS]; /* block n is number n mod BLOCKS; it is its maker's until it is made, then its user's */
   bool threaded;
@@ -45,115 +42,103 @@ struct rv_record_stream {
   uint64_t made, taken; /* blocks; the last one taken is in use */
   bool over, stop;      /* no more are made; none is to be made */
   rv_error fault;       /* why, if not at the end of the file */
-  uint8_t *in;
 };
 
 /* ---- bytes of the file ---- */
-
-/* Through the cache: the disk works while this process does. */
-static void fetch_ahead(rv_record_stream *stream)
-{
-  if (stream->past_cache) return;
-  for (; stream->read + STEP_BYTES >= stream->asked; stream->asked += STEP_BYTES)
-    posix_fadvise(stream->file, (off_t)stream->asked, STEP_BYTES, POSIX_FADV_WILLNEED);
-}
-
-/* What was read nobody needs any more. Also past the cache: some file systems take O_DIRECT and use the cache all the same. */
-static void leave_behind(rv_record_stream *stream)
-{
-  if (stream->read - stream->left < STEP_BYTES && !stream->file_end) return;
-  posix_fadvise(stream->file, (off_t)stream->left, (off_t)(stream->read - stream->left), POSIX_FADV_DONTNEED);
-  stream->left = stream->read - stream->read % STEP_BYTES;
-}
-
-/* What was just read, to the file's end most often, is not fetched once more. */
-static void go_through_cache(rv_record_stream *stream, size_t got)
-{
-  uint64_t next = stream->read + got;
-  rv_past_cache_set(stream->file, false);
-  stream->past_cache = false;
-  stream->asked = (next + RV_PAST_CACHE_ALIGNED - 1) / RV_PAST_CACHE_ALIGNED * RV_PAST_CACHE_ALIGNED;
-}
-
-/* Up to `size` bytes; *got is 0 at the end. The file's last part, and what a slow disk gives less of, is followed by what only the cache can
- * read. */
-static rv_code read_file(rv_record_stream *stream, void *out, size_t size, size_t *got, rv_error *err)
-{
-  for (;;) {
-    ssize_t count = read(stream->file, out, size);
-    if (count < 0 && errno == EINTR) continue;
-    if (stream->past_cache && (count < 0 ? errno == EINVAL : count % RV_PAST_CACHE_ALIGNED != 0))
-      go_through_cache(stream, count < 0 ? 0 : (size_t)count);
-    else if (count < 0)
-      return rv_fail_system(err, errno, "read", stream->path);
-    if (count < 0) continue;
-    *got = (size_t)count;
-    return RV_OK;
-  }
-}
 
 /* More of the file, where none of what was read is left. */
 static rv_code fill(rv_record_stream *stream, rv_error *err)
 {
   if (stream->zlib.avail_in > 0 || stream->file_end) return RV_OK;
-  size_t got = 0;
-  fetch_ahead(stream);
-  rv_code code = read_file(stream, stream->in, IN_BYTES, &got, err);
+  const uint8_t *data;
+  size_t size;
+  rv_code code = rv_in_file_next(stream->file, &data, &size, err);
   if (code != RV_OK) return code;
-  stream->zlib.next_in = stream->in;
-  stream->zlib.avail_in = (uInt)got;
-  stream->read += got;
-  stream->file_end = got == 0;
-  leave_behind(stream);
+  stream->zlib.next_in = (Bytef *)(uintptr_t)data;
+  stream->zlib.avail_in = (uInt)size;
+  stream->file_end = size == 0;
   return RV_OK;
 }
 
 /* ---- bytes of the records ---- */
 
-static rv_code inflate_failed(const rv_record_stream *stream, int state, rv_error *err)
+static rv_code damaged(rv_error *err, const char *what)
 {
-  if (state == Z_MEM_ERROR) return rv_fail_memory(err, 1 << 16);
-  return rv_fail(err, RV_DATA_LOSS, "the compressed stream is damaged (zlib: %s)",
-                 state == Z_NEED_DICT       ? "it asks for a dictionary"
-                 : stream->zlib.msg != NULL ? stream->zlib.msg
-                                            : "data error");
+  return rv_fail(err, RV_DATA_LOSS, "the compressed stream is damaged (zlib: %s)", what);
+}
+
+static rv_code cut_short(rv_error *err)
+{
+  return rv_fail(err, RV_DATA_LOSS, "the file ends in the middle of the compressed stream: it was cut short");
+}
+
+/* The two bytes before the first block (RFC 1950). */
+static rv_code read_header(rv_record_stream *stream, rv_error *err)
+{
+  if (stream->zlib.avail_in < HEADER_BYTES) return cut_short(err);
+  unsigned method = stream->zlib.next_in[0], flags = stream->zlib.next_in[1];
+  stream->zlib.next_in += HEADER_BYTES;
+  stream->zlib.avail_in -= HEADER_BYTES;
+  stream->begun = true;
+  if ((method << 8 | flags) % 31 != 0) return damaged(err, "incorrect header check");
+  if ((method & 15) != Z_DEFLATED) return damaged(err, "unknown compression method");
+  if (method >> 4 > MAX_WBITS - 8) return damaged(err, "invalid window size");
+  return (flags & 32) == 0 ? RV_OK : damaged(err, "it asks for a dictionary");
 }
 
 static rv_code inflate_some(rv_record_stream *stream, rv_buf *out, rv_error *err)
 {
+  uint8_t *begin = out->data + out->size;
   size_t room = BLOCK_BYTES - out->size;
-  stream->zlib.next_out = out->data + out->size;
+  stream->zlib.next_out = begin;
   stream->zlib.avail_out = (uInt)room;
   int state = inflate(&stream->zlib, Z_NO_FLUSH);
-  out->size += room - stream->zlib.avail_out;
-  if (state == Z_STREAM_END) {
-    stream->ended = true;
-    return RV_OK;
-  }
-  if (state != Z_OK && state != Z_BUF_ERROR) return inflate_failed(stream, state, err);
-  if (stream->file_end && stream->zlib.avail_in == 0 && stream->zlib.avail_out > 0)
-    return rv_fail(err, RV_DATA_LOSS, "the file ends in the middle of the compressed stream: it was cut short");
+  size_t made = room - stream->zlib.avail_out;
+  stream->sum = rv_adler32(stream->sum, begin, made);
+  out->size += made;
+  stream->inflated = state == Z_STREAM_END;
+  if (state == Z_MEM_ERROR) return rv_fail_memory(err, 1 << 16);
+  if (!stream->inflated && state != Z_OK && state != Z_BUF_ERROR)
+    return damaged(err, stream->zlib.msg != NULL ? stream->zlib.msg : "data error");
+  return stream->file_end && made < room && !stream->inflated ? cut_short(err) : RV_OK;
+}
+
+/* Where there is no stream around the records. */
+static rv_code copy_some(rv_record_stream *stream, rv_buf *out)
+{
+  size_t room = BLOCK_BYTES - out->size, part = room < stream->zlib.avail_in ? room : stream->zlib.avail_in;
+  memcpy(out->data + out->size, stream->zlib.next_in, part);
+  out->size += part;
+  stream->zlib.next_in += part;
+  stream->zlib.avail_in -= (uInt)part;
   return RV_OK;
 }
 
-/* Fills it as far as there is something: what comes before an error is there. Nothing may follow the end marker. */
+/* Behind the last block there is the sum of all, and nothing else. */
+static rv_code read_end(rv_record_stream *stream, rv_error *err)
+{
+  if (stream->sum_bytes == SUM_BYTES) return rv_fail(err, RV_DATA_LOSS, "something follows the end of the compressed stream");
+  if (stream->zlib.avail_in == 0) return cut_short(err);
+  stream->told_sum = stream->told_sum << 8 | *stream->zlib.next_in++;
+  stream->zlib.avail_in--;
+  return ++stream->sum_bytes < SUM_BYTES || stream->told_sum == stream->sum ? RV_OK : damaged(err, "incorrect data check");
+}
+
+static rv_code make_some(rv_record_stream *stream, rv_buf *out, rv_error *err)
+{
+  if (stream->plain) return copy_some(stream, out);
+  if (!stream->begun) return read_header(stream, err);
+  return stream->inflated ? read_end(stream, err) : inflate_some(stream, out, err);
+}
+
+/* Fills it as far as there is something: what comes before an error is there. */
 static rv_code make(rv_record_stream *stream, rv_buf *out, rv_error *err)
 {
   rv_code code = RV_OK;
   while (code == RV_OK && out->size < BLOCK_BYTES) {
     code = fill(stream, err);
-    if (code != RV_OK || (stream->file_end && (stream->plain || stream->ended))) break;
-    if (stream->ended) {
-      code = rv_fail(err, RV_DATA_LOSS, "something follows the end of the compressed stream");
-    } else if (stream->plain) {
-      size_t room = BLOCK_BYTES - out->size, part = room < stream->zlib.avail_in ? room : stream->zlib.avail_in;
-      memcpy(out->data + out->size, stream->zlib.next_in, part);
-      out->size += part;
-      stream->zlib.next_in += part;
-      stream->zlib.avail_in -= (uInt)part;
-    } else {
-      code = inflate_some(stream, out, err);
-    }
+    if (code != RV_OK || (stream->file_end && (stream->plain || stream->sum_bytes == SUM_BYTES))) break;
+    code = make_some(stream, out, err);
   }
   return code;
 }
@@ -228,53 +213,36 @@ static bool begins_with_frame(const uint8_t *in, size_t size)
   return size >= RV_FRAME_HEADER && rv_frame_get32(in + 8) == rv_frame_mask(rv_crc32c(0, in, 8));
 }
 
-static rv_code recognise(rv_record_stream *stream, rv_error *err)
+static rv_code recognise(rv_record_stream *stream, const char *path, rv_error *err)
 {
-  size_t have = 0, got = 1; /* a pipe or a slow disk may give less at once */
-  rv_code code = RV_OK;
-  for (; code == RV_OK && have < RV_FRAME_HEADER && got > 0; have += got)
-    code = read_file(stream, stream->in + have, IN_BYTES - have, &got, err);
+  rv_code code = fill(stream, err);
   if (code != RV_OK) return code;
-  stream->zlib.next_in = stream->in;
-  stream->zlib.avail_in = (uInt)have;
-  stream->read = have;
-  stream->plain = have == 0 || begins_with_frame(stream->in, have);
-  if (!stream->plain && have >= 2 && stream->in[0] == 0x1F && stream->in[1] == 0x8B)
-    return rv_fail(err, RV_DATA_LOSS, "%s: a gzip file; the records of a checkpoint stand in a zlib stream", stream->path);
-  return RV_OK;
-}
-
-/* Without one it takes longer. */
-static void start_thread(rv_record_stream *stream)
-{
-  struct stat info;
-  if (fstat(stream->file, &info) != 0 || info.st_size < LARGE_BYTES) return;
-  stream->threaded = rv_thread_start(&stream->thread, "rv-read", make_ahead, stream) == 0;
+  const uint8_t *in = stream->zlib.next_in;
+  size_t size = stream->zlib.avail_in;
+  stream->plain = size == 0 || begins_with_frame(in, size);
+  if (stream->plain || size < HEADER_BYTES || in[0] != 0x1F || in[1] != 0x8B) return RV_OK;
+  return rv_fail(err, RV_DATA_LOSS, "%s: a gzip file; the records of a checkpoint stand in a zlib stream", path);
 }
 
 rv_code rv_record_stream_new(const char *path, rv_record_stream **out, rv_error *err)
 {
   rv_record_stream *stream = calloc(1, sizeof *stream);
   if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
-  stream->path = strdup(path);
-  stream->in = aligned_alloc(RV_PAST_CACHE_ALIGNED, IN_BYTES);
-  if (stream->path == NULL || stream->in == NULL || inflateInit(&stream->zlib) != Z_OK) {
-    free(stream->in);
-    free(stream->path);
+  if (inflateInit2(&stream->zlib, WITHOUT_HEADER) != Z_OK) {
     free(stream);
-    return rv_fail_memory(err, sizeof *stream);
+    return rv_fail_memory(err, sizeof stream->zlib);
   }
+  stream->sum = 1;
   rv_mutex_init(&stream->lock, RV_RANK_WAIT, "record stream");
   rv_cond_init(&stream->changed);
-  stream->file = open(path, O_RDONLY | O_CLOEXEC);
-  stream->past_cache = stream->file >= 0 && rv_past_cache_is_gain(rv_files_of_system.file_system(NULL, stream->file)) &&
-                       rv_past_cache_set(stream->file, true);
-  rv_code code = stream->file < 0 ? rv_fail_system(err, errno, "open", path) : recognise(stream, err);
+  rv_code code = rv_in_file_new(path, &stream->file, err);
+  if (code == RV_OK) code = recognise(stream, path, err);
   if (code != RV_OK) {
     rv_record_stream_free(stream);
     return code;
   }
-  start_thread(stream);
+  if (rv_in_file_is_large(stream->file)) /* without a thread it takes longer */
+    stream->threaded = rv_thread_start(&stream->thread, "rv-read", make_ahead, stream) == 0;
   *out = stream;
   return RV_OK;
 }
@@ -288,11 +256,9 @@ void rv_record_stream_free(rv_record_stream *stream)
   rv_mutex_unlock(&stream->lock);
   if (stream->threaded) pthread_join(stream->thread, NULL);
   for (size_t i = 0; i < BLOCKS; i++) rv_buf_unref(stream->blocks[i]);
-  if (stream->file >= 0) close(stream->file);
+  rv_in_file_free(stream->file);
   inflateEnd(&stream->zlib);
   rv_cond_fini(&stream->changed);
   rv_mutex_fini(&stream->lock);
-  free(stream->in);
-  free(stream->path);
   free(stream);
 }
