@@ -551,7 +551,7 @@ static rv_table_config some_table(void)
   if (below(4) == 0) config.remover.kind = RV_SELECTOR_MIN_HEAP;
   config.max_times_sampled = below(3) == 0 ? 1 + (int32_t)below(2) : 0;
   do config.rate_limiter = some_limiter(config.max_size);
-  while (rv_rate_limiter_check_size(&config.rate_limiter, config.max_size, config.max_times_sampled, NULL) != RV_OK);
+  while (rv_rate_limiter_check_table(&config, NULL) != RV_OK);
   if (below(4) > 0) {
     config.extensions = &follow;
     config.num_extensions = 1;

@@ -50,7 +50,7 @@ static void choose_limiter(const rv_table_record *record, rv_table_config *table
   rv_table_config saved = *table;
   saved.rate_limiter = record->rate_limiter;
   rv_error err;
-  rv_code code = rv_rate_limiter_check_size(&saved.rate_limiter, saved.max_size, saved.max_times_sampled, &err);
+  rv_code code = rv_rate_limiter_check_table(&saved, &err);
   if (code != RV_OK) {
     rv_log(env, RV_LOG_WARNING, "table \"%s\": the configured rate limiter is used, for the saved one is impossible: %s",
            table->name, err.message);

@@ -19,7 +19,11 @@ static rv_code check(const rv_table *table, const rv_table_bounds *bounds, rv_er
   if (bounds->max_bytes < 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_bytes is %lld; give a number of bytes, or 0 for no bound",
                    (long long)bounds->max_bytes);
-  return rv_rate_limiter_check_size(&table->limiter.config, bounds->max_size, bounds->max_times_sampled, err);
+  rv_table_config bounded = table->config;
+  bounded.rate_limiter = table->limiter.config;
+  bounded.max_size = bounds->max_size;
+  bounded.max_times_sampled = bounds->max_times_sampled;
+  return rv_rate_limiter_check_table(&bounded, err);
 }
 
 rv_table_bounds rv_table_bounds_unchanged(void)

@@ -417,7 +417,9 @@ rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config 
   rv_code code = rv_table_is_closed(table, err);
   if (code == RV_OK) code = rv_changes_allow(table, err);
   if (code == RV_OK) {
-    code = rv_rate_limiter_check_size(config, table->config.max_size, table->config.max_times_sampled, err);
+    rv_table_config limited = table->config;
+    limited.rate_limiter = *config;
+    code = rv_rate_limiter_check_table(&limited, err);
     if (code == RV_OK) code = rv_changes_reserve(table, 1, 1, err);
     if (code == RV_OK) code = rv_rate_limiter_configure(&table->limiter, config, err);
     if (code == RV_OK && table->log != NULL) rv_changes_put_limiter(table, config);

@@ -6,13 +6,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/standstill.h"
 
 /* Up to here a double counts single samples. */
 #define RATIO_MAX 0x1p53
 /* More inserts than will ever be made. */
 #define INSERTS_MAX (INT64_C(1) << 62)
-/* Parameters that let inserts and samples block each other do so soon: the balance wanders over a range that is narrower than a step. */
-#define STANDSTILL_STEPS 10000
 
 rv_rate_limiter_config rv_rate_limiter_min_size(int64_t min_size)
 {
@@ -104,113 +103,25 @@ rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_error *er
       (long long)stop, max, (long long)stop, ratio, (double)stop * ratio - 1, min);
 }
 
-/* ---- a table on trial ---- */
-
-/* Items that were sampled equally often are a run; those that were sampled least come last. In so few steps no more runs come up than this, for
- * no two are of the same count. */
-enum { RUNS = 160 };
-_Static_assert(RUNS *(RUNS - 1) / 2 > STANDSTILL_STEPS, "as many runs as there can be");
-
-typedef struct trial_run {
-  int64_t times, items;
-} trial_run;
-
-typedef struct trial {
-  rv_rate_limiter limiter;
-  int64_t max_size, max_times_sampled;
-  trial_run runs[RUNS];
-  size_t num_runs;
-} trial;
-
-static void add_to_run(trial *t, int64_t times)
+rv_code rv_rate_limiter_check_table(const rv_table_config *table, rv_error *err)
 {
-  size_t at = t->num_runs;
-  while (at > 0 && t->runs[at - 1].times < times) at--;
-  if (at == 0 || t->runs[at - 1].times != times) {
-    memmove(&t->runs[at + 1], &t->runs[at], (t->num_runs++ - at) * sizeof *t->runs);
-    t->runs[at++] = (trial_run){.times = times};
-  }
-  t->runs[at - 1].items++;
-}
-
-static void take_from_run(trial *t, size_t run)
-{
-  if (--t->runs[run].items > 0) return;
-  t->num_runs--;
-  memmove(&t->runs[run], &t->runs[run + 1], (t->num_runs - run) * sizeof *t->runs);
-}
-
-static void insert_one(trial *t)
-{
-  if (t->limiter.inserts - t->limiter.deletes == t->max_size) {
-    take_from_run(t, 0);
-    t->limiter.deletes++;
-  }
-  add_to_run(t, 0);
-  t->limiter.inserts++;
-}
-
-/* Where both can come to a stand the balance never lets both through, so chance has no say but in which item is sampled. The one that was
- * sampled least: so items stay longest, and it comes last that fewer than min_size_to_sample are left, which would let an insert in. */
-static void sample_one(trial *t)
-{
-  int64_t times = t->runs[t->num_runs - 1].times + 1;
-  take_from_run(t, t->num_runs - 1);
-  t->limiter.samples++;
-  if (times == t->max_times_sampled)
-    t->limiter.deletes++;
-  else
-    add_to_run(t, times);
-}
-
-/* One insert and one sample fit between the bounds, whatever the balance, and it is exact: no trial would find anything. */
-static bool is_wide(const rv_rate_limiter_config *config)
-{
-  double ratio = config->samples_per_insert, step = ratio > 1 ? ratio : 1;
-  return config->max_diff - config->min_diff >= 2 * step &&
-         ratio * ((double)config->min_size_to_sample + STANDSTILL_STEPS) < RATIO_MAX / 2;
-}
-
-/* Where a schedule of inserts and samples comes to a stand; true when one is found. */
-static bool find_standstill(trial *t, bool inserts_first)
-{
-  for (int step = 0; step < STANDSTILL_STEPS; step++) {
-    bool insert = rv_rate_limiter_can_insert(&t->limiter, 1), sample = sample_allowed(&t->limiter, 1);
-    if (!insert && !sample) return true;
-    if (insert && (inserts_first || !sample))
-      insert_one(t);
-    else
-      sample_one(t);
-  }
-  return false;
-}
-
-rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled,
-                                   rv_error *err)
-{
+  const rv_rate_limiter_config *config = &table->rate_limiter;
   rv_code code = rv_rate_limiter_check(config, err);
   if (code != RV_OK) return code;
-  if (config->min_size_to_sample > max_size)
+  if (config->min_size_to_sample > table->max_size)
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "min_size_to_sample is %lld, but the table never holds more than max_size = %lld items, so no sample could "
                    "ever proceed; lower the one or raise the other",
-                   (long long)config->min_size_to_sample, (long long)max_size);
-  if (config->min_diff > config->max_diff && !takes_turns(config, max_times_sampled)) return fail_inverted(config, err);
-  for (int inserts_first = 0; inserts_first < 2 && !is_wide(config); inserts_first++) {
-    trial t = {.limiter = {.config = *config, .inserts = config->min_size_to_sample},
-               .max_size = max_size,
-               .max_times_sampled = max_times_sampled,
-               .runs = {{.items = config->min_size_to_sample}},
-               .num_runs = 1};
-    if (!find_standstill(&t, inserts_first != 0)) continue;
-    double ratio = config->samples_per_insert, width = 2 * (ratio > 1 ? ratio : 1);
-    return rv_fail(
-        err, RV_INVALID_ARGUMENT,
-        "inserts and samples would come to wait for each other for ever, for example after %lld inserts and %lld samples; "
-        "make max_diff - min_diff, which is %.17g, at least 2 * max(1, samples_per_insert) = %g (an error buffer of %g)",
-        (long long)t.limiter.inserts, (long long)t.limiter.samples, config->max_diff - config->min_diff, width, width / 2);
-  }
-  return RV_OK;
+                   (long long)config->min_size_to_sample, (long long)table->max_size);
+  if (config->min_diff > config->max_diff && !takes_turns(config, table->max_times_sampled)) return fail_inverted(config, err);
+  rv_standstill found;
+  if (!rv_standstill_find(table, &found)) return RV_OK;
+  double ratio = config->samples_per_insert, width = 2 * (ratio > 1 ? ratio : 1);
+  return rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "inserts and samples would come to wait for each other for ever, for example after %lld inserts and %lld samples; "
+      "make max_diff - min_diff, which is %.17g, at least 2 * max(1, samples_per_insert) = %g (an error buffer of %g)",
+      (long long)found.inserts, (long long)found.samples, config->max_diff - config->min_diff, width, width / 2);
 }
 
 rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err)
@@ -327,11 +238,22 @@ static rv_wait_reason explain_sample(const rv_rate_limiter *limiter, char *out, 
   return RV_WAIT_TOO_MANY_SAMPLES;
 }
 
+/* Behind what one side waits for, when the other one waits, too. */
+static void explain_standstill(const char *other, char *out, size_t capacity)
+{
+  size_t size = strlen(out);
+  snprintf(out + size, capacity - size,
+           "; %s waits, too, and neither goes on by itself: set another rate limiter, delete items or reset the table", other);
+}
+
 rv_wait_reason rv_rate_limiter_explain(const rv_rate_limiter *limiter, bool insert, char *out, size_t capacity)
 {
-  if (insert ? rv_rate_limiter_can_insert(limiter, 1) : sample_allowed(limiter, 1)) {
+  bool inserts = rv_rate_limiter_can_insert(limiter, 1), samples = sample_allowed(limiter, 1);
+  if (insert ? inserts : samples) {
     snprintf(out, capacity, "may proceed");
     return RV_WAIT_NONE;
   }
-  return insert ? explain_insert(limiter, out, capacity) : explain_sample(limiter, out, capacity);
+  rv_wait_reason reason = insert ? explain_insert(limiter, out, capacity) : explain_sample(limiter, out, capacity);
+  if (!inserts && !samples && capacity > 0) explain_standstill(insert ? "sampling" : "inserting", out, capacity);
+  return reason;
 }

@@ -10,10 +10,10 @@ typedef struct rv_rate_limiter {
   int64_t inserts, samples, deletes; /* since reset; deletes <= inserts */
 } rv_rate_limiter;
 
-/* rv_rate_limiter_check for a table of so many items: besides, min_size_to_sample is within max_size, and inserts and samples do not
- * come to wait for each other. That is tried, with items that go once they were sampled max_times_sampled times (0: they stay). */
-rv_code rv_rate_limiter_check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled,
-                                   rv_error *err);
+/* rv_rate_limiter_check of a table's limiter: besides, min_size_to_sample is within max_size, and inserts and samples do not come to wait
+ * for each other, as far as that can be found (store/standstill.h). Of the rest of the configuration max_size, max_times_sampled and the
+ * kinds of the selectors are looked at. */
+rv_code rv_rate_limiter_check_table(const rv_table_config *table, rv_error *err);
 
 /* Checks the configuration; counters begin at 0. */
 rv_code rv_rate_limiter_init(rv_rate_limiter *limiter, const rv_rate_limiter_config *config, rv_error *err);

@@ -20,6 +20,16 @@ static rv_rate_limiter made(rv_rate_limiter_config config)
   return limiter;
 }
 
+/* For a table whose items come and go in any order. */
+static rv_code check_size(const rv_rate_limiter_config *config, int64_t max_size, int64_t max_times_sampled, rv_error *err)
+{
+  rv_table_config table = rv_table_config_default("t", max_size);
+  table.rate_limiter = *config;
+  table.sampler.kind = table.remover.kind = RV_SELECTOR_UNIFORM;
+  table.max_times_sampled = (int32_t)max_times_sampled;
+  return rv_rate_limiter_check_table(&table, err);
+}
+
 static rv_rate_limiter_config general(double ratio, int64_t min_size, double min_diff, double max_diff)
 {
   return (rv_rate_limiter_config){ratio, min_size, min_diff, max_diff};
@@ -203,8 +213,8 @@ static void a_table_too_small_for_min_size_is_refused(void **state)
   (void)state;
   rv_rate_limiter_config config = rv_rate_limiter_min_size(100);
   rv_error err = {0};
-  assert_int_equal(rv_rate_limiter_check_size(&config, 100, 0, &err), RV_OK);
-  assert_int_equal(rv_rate_limiter_check_size(&config, 99, 0, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(check_size(&config, 100, 0, &err), RV_OK);
+  assert_int_equal(check_size(&config, 99, 0, &err), RV_INVALID_ARGUMENT);
   assert_non_null(strstr(err.message, "max_size = 99 items"));
 }
 
@@ -213,20 +223,19 @@ static void parameters_that_let_both_sides_wait_for_each_other_are_refused(void 
   (void)state;
   rv_error err = {0};
   rv_rate_limiter_config narrow = rv_rate_limiter_sample_to_insert_ratio(4, 10, 1);
-  assert_int_equal(rv_rate_limiter_check_size(&narrow, 100, 0, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(check_size(&narrow, 100, 0, &err), RV_INVALID_ARGUMENT);
   assert_non_null(strstr(err.message, "10 inserts and 1 samples"));
   assert_non_null(strstr(err.message, "an error buffer of 4"));
-  assert_int_equal(rv_rate_limiter_check_size(&narrow, 100, 1, &err), RV_OK);
+  assert_int_equal(check_size(&narrow, 100, 1, &err), RV_OK);
   rv_rate_limiter_config half = {.samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = 0, .max_diff = 0.5};
-  assert_int_equal(rv_rate_limiter_check_size(&half, 100, 0, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(check_size(&half, 100, 0, &err), RV_INVALID_ARGUMENT);
   rv_rate_limiter_config fine[] = {rv_rate_limiter_queue(1),
                                    rv_rate_limiter_stack(7),
                                    rv_rate_limiter_min_size(3),
                                    rv_rate_limiter_sample_to_insert_ratio(4, 10, 4),
                                    rv_rate_limiter_sample_to_insert_ratio(0.1, 50, 1),
                                    rv_rate_limiter_sample_to_insert_ratio(32.5, 100, 32.5)};
-  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
-    assert_int_equal(rv_rate_limiter_check_size(&fine[i], 100, 0, &err), RV_OK);
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) assert_int_equal(check_size(&fine[i], 100, 0, &err), RV_OK);
 }
 
 static void what_comes_to_a_stand_though_items_go_is_refused(void **state)
@@ -241,7 +250,7 @@ static void what_comes_to_a_stand_though_items_go_is_refused(void **state)
                {general(1, 1, -2, -1.25), 3, "after 2 inserts and 4 samples"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     rv_error err = {0};
-    assert_int_equal(rv_rate_limiter_check_size(&cases[i].config, 1000, cases[i].max_times_sampled, &err), RV_INVALID_ARGUMENT);
+    assert_int_equal(check_size(&cases[i].config, 1000, cases[i].max_times_sampled, &err), RV_INVALID_ARGUMENT);
     if (strstr(err.message, "wait for each other for ever") == NULL || strstr(err.message, cases[i].example) == NULL)
       fail_msg("%zu: %s", i, err.message);
   }
@@ -260,7 +269,7 @@ static void reverbs_own_configurations_pass_however_often_items_may_be_sampled(v
       for (size_t r = 0; r < 8; r++)
         configs[3 + r] = rv_rate_limiter_sample_to_insert_ratio(ratios[r], sizes[s], ratios[r] > 1 ? ratios[r] : 1);
       for (size_t c = 0; c < 3 + 8; c++)
-        if (rv_rate_limiter_check_size(&configs[c], sizes[s], times[t], &err) != RV_OK)
+        if (check_size(&configs[c], sizes[s], times[t], &err) != RV_OK)
           fail_msg("size %lld, configuration %zu, max_times_sampled %lld: %s", (long long)sizes[s], c, (long long)times[t],
                    err.message);
     }
@@ -313,7 +322,7 @@ static void what_is_accepted_goes_on_whichever_items_are_sampled(void **state)
     int64_t max_size = min_size + 1 + (int64_t)(rv_random_next(&random) % (PRESENT / 2));
     double low = ratio * (double)min_size - 4 + (double)(rv_random_next(&random) % 24) / 4;
     rv_rate_limiter_config config = general(ratio, min_size, low, low + (double)(rv_random_next(&random) % 24) / 4);
-    if (rv_rate_limiter_check_size(&config, max_size, times, NULL) != RV_OK) continue;
+    if (check_size(&config, max_size, times, NULL) != RV_OK) continue;
     accepted++;
     if (!goes_on(config, times, max_size, &random))
       fail_msg("ratio %g, min_size %lld, diffs %g to %g, max_size %lld, max_times_sampled %lld: comes to a stand", ratio,
@@ -330,10 +339,9 @@ static void a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample
   rv_rate_limiter_config configs[] = {general(3, 2, 4, 3), general(1, 2, 1, 0), general(1.5, 4, 5, -5)};
   for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
     assert_int_equal(rv_rate_limiter_check(&configs[i], &err), RV_OK);
-    assert_int_equal(rv_rate_limiter_check_size(&configs[i], 100, 1, &err), RV_OK);
-    assert_int_equal(rv_rate_limiter_check_size(&configs[i], 100, 2, &err),
-                     RV_INVALID_ARGUMENT); /* two items, each sampled once */
-    assert_int_equal(rv_rate_limiter_check_size(&configs[i], 100, 0, &err), RV_INVALID_ARGUMENT);
+    assert_int_equal(check_size(&configs[i], 100, 1, &err), RV_OK);
+    assert_int_equal(check_size(&configs[i], 100, 2, &err), RV_INVALID_ARGUMENT); /* two items, each sampled once */
+    assert_int_equal(check_size(&configs[i], 100, 0, &err), RV_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "is greater than max_diff"));
     rv_rate_limiter limiter = made(configs[i]);
     for (int step = 0; step < 1000; step++) {
@@ -348,7 +356,7 @@ static void a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample
     }
   }
   rv_rate_limiter_config sinking = general(0.5, 10, 3, 2); /* each turn pays for half a sample */
-  assert_int_equal(rv_rate_limiter_check_size(&sinking, 100, 1, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(check_size(&sinking, 100, 1, &err), RV_INVALID_ARGUMENT);
 }
 
 static void how_many_may_proceed_is_what_one_by_one_may(void **state)
@@ -402,6 +410,27 @@ static void what_is_waited_for_is_told_in_numbers(void **state)
   char tiny[5];
   rv_rate_limiter_explain(&limiter, false, tiny, sizeof tiny);
   assert_string_equal(tiny, "wait");
+}
+
+static void of_a_standstill_both_sides_are_told(void **state)
+{
+  (void)state;
+  rv_rate_limiter limiter = made(general(3.3, 2, 13, 17));
+  rv_rate_limiter_inserted(&limiter, 6);
+  rv_rate_limiter_sampled(&limiter, 5);
+  char text[300];
+  rv_rate_limiter_explain(&limiter, true, text, sizeof text);
+  assert_null(strstr(text, "neither"));
+  rv_rate_limiter_sampled(&limiter, 1);
+  rv_rate_limiter_explain(&limiter, true, text, sizeof text);
+  assert_non_null(strstr(text, "waits for 1 more sample ("));
+  assert_non_null(
+      strstr(text, "; sampling waits, too, and neither goes on by itself: set another rate limiter, delete items or reset"));
+  rv_rate_limiter_explain(&limiter, false, text, sizeof text);
+  assert_non_null(strstr(text, "; inserting waits, too, and neither goes on by itself: "));
+  rv_rate_limiter_deleted(&limiter, 5); /* fewer than min_size_to_sample are left */
+  rv_rate_limiter_explain(&limiter, false, text, sizeof text);
+  assert_null(strstr(text, "neither"));
 }
 
 /* What it says it waits for is enough, and one less is not. */
@@ -474,6 +503,7 @@ int main(void)
       cmocka_unit_test(a_minimum_above_the_maximum_is_fine_where_items_go_with_their_sample),
       cmocka_unit_test(how_many_may_proceed_is_what_one_by_one_may),
       cmocka_unit_test(what_is_waited_for_is_told_in_numbers),
+      cmocka_unit_test(of_a_standstill_both_sides_are_told),
       cmocka_unit_test(the_number_explained_is_the_number_needed),
       cmocka_unit_test(a_refused_change_changes_nothing_and_an_accepted_one_keeps_the_counters),
       cmocka_unit_test(counters_that_cannot_be_are_not_restored),

@@ -55,9 +55,7 @@ rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *
   if (code == RV_OK && config->max_bytes < 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_bytes is %lld; give a number of bytes, or 0 for no bound",
                    (long long)config->max_bytes);
-  if (code == RV_OK)
-    code = prefixed(rv_rate_limiter_check_size(&config->rate_limiter, config->max_size, config->max_times_sampled, err),
-                    "rate_limiter", err);
+  if (code == RV_OK) code = prefixed(rv_rate_limiter_check_table(config, err), "rate_limiter", err);
   if (code == RV_OK && config->signature != NULL) code = rv_signature_check(config->signature, err);
   if (code == RV_OK) code = check_extensions(config, registry, err);
   return code;
