@@ -43,7 +43,7 @@ typedef struct rv_journal_config {
  * everything that happens in the store is written down. Where there is no checkpoint that belongs to the journal (the first time), one
  * is saved before this returns. A line of the log says what was recovered, or warns that there was neither checkpoint nor journal. A group of changes that was half written when the process
  * went is left out: nobody was told that it was in. RV_DATA_LOSS: the journal, or the checkpoint that it goes on from, is damaged or
- * missing; the sentence says what is lost, and nothing was changed on the disk. RV_FAILED_PRECONDITION: another process has it; the
+ * missing; the sentence says what is lost, and nothing was changed on the disk. RV_INVALID_ARGUMENT: a setting, or more than 65,536 tables. RV_FAILED_PRECONDITION: another process has it; the
  * newest checkpoint does not belong to it. RV_PERMISSION_DENIED, RV_RESOURCE_EXHAUSTED. The caller owns one reference to each. */
 RV_API rv_code rv_journal_recover(const rv_journal_config *config, rv_checkpointer *checkpointer,
                                   const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,

@@ -100,6 +100,9 @@ bool rv_journal_end(rv_journal *owned_journal);
 
 /* ---- for recovery and tests ---- */
 
+/* RV_INVALID_ARGUMENT: a store of so many tables can have no journal. */
+rv_code rv_journal_check_tables(size_t num_tables, rv_error *err);
+
 typedef struct rv_journal_start {
   const rv_journal_config *config; /* whole, with nothing left to default but the environment */
   const char *dir;

@@ -12,6 +12,9 @@
 
 #include "wire/proto.h"
 
+/* What a journal tells apart: an index beyond it is damage. */
+#define RV_JOURNAL_TABLES_MAX 65536
+
 enum { RV_JOURNAL_SEGMENT_HEADER = 64, RV_JOURNAL_GROUP_HEADER = 48, RV_JOURNAL_NAME_MAX = 40, RV_JOURNAL_ID = 16 };
 
 /* What changes is described by table, an index into the names at the head of the segment. */

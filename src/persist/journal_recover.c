@@ -43,6 +43,16 @@ typedef struct recovery {
 
 /* ---- beginning ---- */
 
+rv_code rv_journal_check_tables(size_t num_tables, rv_error *err)
+{
+  if (num_tables <= RV_JOURNAL_TABLES_MAX) return RV_OK;
+  return rv_fail(
+      err, RV_INVALID_ARGUMENT,
+      "the store has %zu tables, and a journal can be recovered with %d at most: divide them among several servers, or go "
+      "without a journal",
+      num_tables, RV_JOURNAL_TABLES_MAX);
+}
+
 static rv_code begin(recovery *work, const rv_journal_config *given, const rv_store_config *store_config, rv_error *err)
 {
   memcpy(&work->config, given, given->size < sizeof work->config ? given->size : sizeof work->config);
@@ -55,6 +65,8 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
     return rv_fail(err, RV_INVALID_ARGUMENT, "journal period_ms is %" PRId64 "; give 1 to %d", config->period_ms, INT32_MAX);
   if (work->checkpointer == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a journal needs a checkpointer: what a checkpoint holds goes from the journal");
+  rv_code code = rv_journal_check_tables(store_config->num_tables, err);
+  if (code != RV_OK) return code;
   if (config->period_ms == 0) config->period_ms = DEFAULT_PERIOD_MS;
   if (config->max_queued_bytes > SIZE_MAX / 4)
     return rv_fail(err, RV_INVALID_ARGUMENT, "journal max_queued_bytes is %zu; give %zu at most", config->max_queued_bytes,
@@ -69,7 +81,7 @@ static rv_code begin(recovery *work, const rv_journal_config *given, const rv_st
   if (rv_is_same_directory(work->dir, rv_checkpointer_path(work->checkpointer)))
     return rv_fail(err, RV_INVALID_ARGUMENT, "the journal and the checkpoints have one directory, %s; give each its own",
                    work->dir);
-  rv_code code = rv_checkpointer_has_required(work->checkpointer, err);
+  code = rv_checkpointer_has_required(work->checkpointer, err);
   work->made = access(work->dir, F_OK) != 0;
   if (code == RV_OK) code = rv_make_directories(work->dir, err);
   if (code == RV_OK) code = rv_journal_lock_new(work->dir, &work->env, &work->lock, err);

@@ -85,7 +85,7 @@ static rv_code use_table(rv_journal_replay *replay, rv_span body, rv_error *err)
 {
   uint64_t index;
   rv_table *table;
-  if (!rv_take_varint(&body, &index) || index > UINT16_MAX) return no_record(err, "a table without its number");
+  if (!rv_take_varint(&body, &index) || index >= RV_JOURNAL_TABLES_MAX) return no_record(err, "a table without its number");
   rv_error unknown;
   if (rv_store_find(replay->store, (const char *)body.data, body.size, &table, &unknown) != RV_OK)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the journal has a table that is not configured: %s; add such a table",

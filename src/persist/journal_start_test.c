@@ -369,6 +369,24 @@ static void set_max_size(rv_store *store, int64_t max_size)
   while (!change.done) must(rv_table_change_bounds(rv_store_table(store, 0), &change, &err), &err);
 }
 
+static void more_tables_than_a_journal_is_recovered_with_are_refused_before_it_is_made(void **state)
+{
+  enum { MOST = 65536 };
+  rv_error err = {.message = ""};
+  rv_table_config *tables = malloc((MOST + 1) * sizeof *tables);
+  assert_non_null(tables);
+  for (size_t i = 0; i <= MOST; i++) tables[i] = rv_table_config_default("replay", 1);
+  disk d = disk_of(*state, "first");
+  journaled j;
+  assert_int_equal(try_open(&d, (how){.mode = 0}, tables, MOST + 1, &j, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "has 65537 tables"));
+  assert_non_null(strstr(err.message, "65536 at most"));
+  assert_int_not_equal(access(d.journal, F_OK), 0);
+  assert_int_equal(rv_journal_check_tables(MOST, &err), RV_OK);
+  disk_fini(&d);
+  free(tables);
+}
+
 static void settings_of_the_journal_that_differ_from_the_configuration_are_told(void **state)
 {
   fixture *f = *state;
@@ -432,6 +450,7 @@ int main(void)
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
       WITH_DISK(a_directory_of_both_journal_and_checkpoints_is_refused),
+      WITH_DISK(more_tables_than_a_journal_is_recovered_with_are_refused_before_it_is_made),
       WITH_DISK(settings_of_the_journal_that_differ_from_the_configuration_are_told),
       WITH_DISK(a_start_without_checkpoint_and_journal_says_so_or_is_refused),
       WITH_DISK(a_start_without_the_journal_is_refused_until_somebody_gives_it_up),
