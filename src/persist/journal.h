@@ -98,6 +98,10 @@ rv_code rv_journal_link_read(const char *checkpoint, bool *found, rv_journal_lin
 /* As rv_journal_unref; false: it was the last reference, and changes are left that the disk did not take. */
 bool rv_journal_end(rv_journal *owned_journal);
 
+/* Whether a journal could be written in that directory, as far as that can be seen without making anything. Whoever has it now does not
+ * matter. RV_PERMISSION_DENIED, RV_FAILED_PRECONDITION, ...: what the system says. */
+rv_code rv_journal_check_directory(const char *path, rv_error *err);
+
 /* ---- for recovery and tests ---- */
 
 /* RV_INVALID_ARGUMENT: a store of so many tables can have no journal. */

@@ -16,6 +16,8 @@
 #include "persist/checkpoint_dir.h"
 #include "persist/record_file.h"
 
+static const char LOCK_FILE[] = "LOCK";
+
 struct rv_journal_lock {
   const rv_env *env; /* until it is answered, and so are these two */
   const char *dir;
@@ -74,6 +76,16 @@ static void destroy(rv_journal_lock *lock)
   free(lock);
 }
 
+rv_code rv_journal_lock_check(const char *dir, rv_error *err)
+{
+  char *path = rv_path_join(dir, LOCK_FILE);
+  if (path == NULL) return rv_fail_memory(err, strlen(dir));
+  rv_code code = RV_OK;
+  if (access(path, R_OK | W_OK) != 0 && errno != ENOENT) code = rv_fail_system(err, errno, "open", path);
+  free(path);
+  return code;
+}
+
 rv_code rv_journal_lock_new(const char *dir, const rv_env *env, rv_journal_lock **out, rv_error *err)
 {
   rv_journal_lock *lock = calloc(1, sizeof *lock);
@@ -82,7 +94,7 @@ rv_code rv_journal_lock_new(const char *dir, const rv_env *env, rv_journal_lock 
   lock->dir = dir;
   rv_mutex_init(&lock->lock, RV_RANK_WAIT, "journal's directory");
   rv_cond_init(&lock->changed);
-  lock->path = rv_path_join(dir, "LOCK");
+  lock->path = rv_path_join(dir, LOCK_FILE);
   int failed = lock->path == NULL ? ENOMEM : rv_thread_start(&lock->thread, "rv-lock", hold, lock);
   if (failed != 0) {
     destroy(lock);

@@ -43,6 +43,15 @@ typedef struct recovery {
 
 /* ---- beginning ---- */
 
+rv_code rv_journal_check_directory(const char *path, rv_error *err)
+{
+  rv_code code = rv_check_directories(path, err);
+  if (code == RV_OK && access(path, R_OK) != 0 && errno != ENOENT) code = rv_fail_system(err, errno, "list the directory", path);
+  if (code == RV_OK) code = rv_journal_lock_check(path, err);
+  if (code != RV_OK) rv_error_prefix(err, "no journal could be written");
+  return code;
+}
+
 rv_code rv_journal_check_tables(size_t num_tables, rv_error *err)
 {
   if (num_tables <= RV_JOURNAL_TABLES_MAX) return RV_OK;

@@ -126,19 +126,34 @@ static void destroy(rv_spill *spill)
   free(spill);
 }
 
+static rv_code take_config(const rv_spill_config *given, rv_spill_config *config, rv_error *err)
+{
+  *config = (rv_spill_config){.size = 0};
+  memcpy(config, given, given->size < sizeof *config ? given->size : sizeof *config);
+  if (config->path == NULL || config->path[0] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the spill has no path; give a directory");
+  if (config->max_bytes != 0 && config->max_bytes < 2 * (size_t)RV_SPILL_PIECE)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the spill's max_bytes is %zu; give %zu at least", config->max_bytes,
+                   2 * (size_t)RV_SPILL_PIECE);
+  return RV_OK;
+}
+
+rv_code rv_spill_check(const rv_spill_config *given, rv_error *err)
+{
+  rv_spill_config config;
+  rv_code code = take_config(given, &config, err);
+  return code == RV_OK ? rv_spill_file_check(config.path, err) : code;
+}
+
 rv_code rv_spill_new(const rv_spill_config *given, rv_store *store, rv_spill **out, rv_error *err)
 {
-  rv_spill_config config = {.size = 0};
-  memcpy(&config, given, given->size < sizeof config ? given->size : sizeof config);
-  if (config.path == NULL || config.path[0] == '\0')
-    return rv_fail(err, RV_INVALID_ARGUMENT, "the spill has no path; give a directory");
+  rv_spill_config config;
+  rv_code code = take_config(given, &config, err);
+  if (code != RV_OK) return code;
   if (rv_memory_limit(rv_store_memory(store)) == SIZE_MAX)
     return rv_fail(err, RV_FAILED_PRECONDITION,
                    "a spill is for a store with a memory_limit, near which chunks go to its file; give one");
   size_t max_bytes = config.max_bytes == 0 ? default_max_bytes : config.max_bytes;
-  if (max_bytes < 2 * (size_t)RV_SPILL_PIECE)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "the spill's max_bytes is %zu; give %zu at least", max_bytes,
-                   2 * (size_t)RV_SPILL_PIECE);
   rv_spill *spill = calloc(1, sizeof *spill);
   if (spill == NULL) return rv_fail_memory(err, sizeof *spill);
   rv_env_fill(&spill->env, config.env != NULL ? config.env : rv_store_env(store));
@@ -146,7 +161,7 @@ rv_code rv_spill_new(const rv_spill_config *given, rv_store *store, rv_spill **o
   spill->memory = rv_store_memory(store);
   rv_mutex_init(&spill->lock, RV_RANK_WAIT, "spill");
   rv_cond_init(&spill->changed);
-  rv_code code = rv_spill_file_new(config.path, max_bytes, &spill->file, err);
+  code = rv_spill_file_new(config.path, max_bytes, &spill->file, err);
   /* where addresses are few, as many as there are */
   while (code == RV_RESOURCE_EXHAUSTED && config.max_bytes == 0 && (max_bytes /= 4) >= default_least_bytes)
     code = rv_spill_file_new(config.path, max_bytes, &spill->file, err);

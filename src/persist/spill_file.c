@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -77,6 +78,21 @@ static rv_code code_of(int error)
   }
 }
 
+static rv_code fail_there(const char *directory, const char *what, int error, rv_error *err)
+{
+  return rv_fail(err, code_of(error), "spill \"%s\": %s: %s", directory, what, strerror(error));
+}
+
+static const char not_made[] = "a file cannot be made there";
+
+rv_code rv_spill_file_check(const char *directory, rv_error *err)
+{
+  struct stat info;
+  int error = stat(directory, &info) != 0 ? errno : !S_ISDIR(info.st_mode) ? ENOTDIR : 0;
+  if (error == 0 && access(directory, W_OK | X_OK) != 0) error = errno;
+  return error == 0 ? RV_OK : fail_there(directory, not_made, error, err);
+}
+
 rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file **out, rv_error *err)
 {
   rv_spill_file *file = calloc(1, sizeof *file);
@@ -90,16 +106,13 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
   file->places = calloc(file->num_pieces + 1, sizeof *file->places);
   file->idle = malloc((file->num_pieces + 1) * sizeof *file->idle);
   rv_code code = file->places == NULL || file->idle == NULL ? rv_fail_memory(err, file->num_pieces * sizeof *file->idle) : RV_OK;
-  const char *what = "a file cannot be made there";
+  const char *what = not_made;
   if (code == RV_OK) file->fd = make_file(directory);
   if (file->fd >= 0) {
     what = "a file there cannot be mapped";
     file->base = mmap(NULL, file->num_pieces * RV_SPILL_PIECE, PROT_READ, MAP_SHARED | MAP_NORESERVE, file->fd, 0);
   }
-  if (code == RV_OK && file->base == MAP_FAILED) {
-    int error = errno;
-    code = rv_fail(err, code_of(error), "spill \"%s\": %s: %s", directory, what, strerror(error));
-  }
+  if (code == RV_OK && file->base == MAP_FAILED) code = fail_there(directory, what, errno, err);
   if (code != RV_OK) {
     destroy(file);
     return code;

@@ -13,6 +13,8 @@ typedef struct rv_spill_file rv_spill_file;
 
 /* max_bytes is rounded down to whole pieces. */
 rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file **out, rv_error *err);
+/* Whether a file could be made there, as far as that can be seen without making one. */
+rv_code rv_spill_file_check(const char *directory, rv_error *err);
 void rv_spill_file_close(rv_spill_file *file);
 /* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: ENOSPC where all pieces are in use, or what
  * the system says. One thread at a time. */

@@ -332,6 +332,36 @@ def test_files_of_a_configuration_are_found_from_where_the_program_was_started(t
     assert server_program.run("--config", config, "--check", cwd=folder).returncode == 2
 
 
+def test_a_check_looks_at_the_directories_of_journal_and_spill_and_makes_none(tmp_path):
+    file, spill = tmp_path / "file", tmp_path / "spill"
+    file.write_text("in the way")
+    spill.mkdir()
+    flags = ["--port", "0", "--table", "name=t", "--checkpoints", f"{tmp_path}/c", "--memory-limit", "1GiB", "--check"]
+    for more, told in [
+        (["--journal", f"{file}/j"], ["--journal: no journal could be written: ", str(file), "Not a directory"]),
+        (["--journal", str(file)], ["--journal: no journal could be written: ", str(file), "Not a directory"]),
+        (["--spill", f"{tmp_path}/nowhere"], ["--spill: ", f"{tmp_path}/nowhere", "No such file or directory"]),
+        (["--spill", str(file)], ["--spill: ", str(file), "Not a directory"]),
+        (["--spill", str(spill), "--set", "spill_max_bytes=1MiB"], ["max_bytes is 1048576"]),
+        (["--journal", f"{tmp_path}/a/j", "--spill", str(spill)], []),
+        (["--journal", f"{tmp_path}/a/j", "--spill", f"{tmp_path}/a"], []),  # a start makes it
+    ]:
+        out = server_program.run(*flags, *more)
+        assert out.returncode == (2 if told else 0), out.stderr
+        assert (out.stdout == "") == bool(told)
+        assert all(words in out.stderr for words in told), out.stderr
+    assert sorted(os.listdir(tmp_path)) == ["file", "spill"]
+    assert os.listdir(spill) == []
+
+
+def test_a_check_of_a_server_that_runs_is_as_before_it_did(tmp_path):
+    flags = disk_flags(tmp_path, "--memory-limit", "1GiB", "--spill", f"{tmp_path}/c")
+    assert server_program.run(*flags, "--check").returncode == 0
+    with server_program.Server(*flags):
+        out = server_program.run(*flags, "--check")
+        assert out.returncode == 0, out.stderr
+
+
 # ---- the exit status ----
 
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "persist/journal.h"
 #include "server/access.h"
 
 /* Tries the first `count` of them. */
@@ -102,4 +103,38 @@ rv_code check_tls(const settings *all, rv_error *err)
   if (code != RV_OK) settings_fail_at(all, tls_setting(all, err), err);
   rv_tls_unref(tls);
   return code;
+}
+
+static rv_code check_journal(const settings *all, rv_error *err)
+{
+  rv_code code = rv_journal_check_tables(all->num_tables, err);
+  if (code == RV_OK) code = rv_journal_check_directory(all->journal_path, err);
+  if (code != RV_OK) settings_fail_at(all, "journal_path", err);
+  return code;
+}
+
+/* The directory, or one that it is in: by its path, for it need not be there. */
+static bool is_made_with(const char *directory, const char *made)
+{
+  size_t size = strlen(directory);
+  while (size > 0 && directory[size - 1] == '/') size--;
+  return made != NULL && strncmp(made, directory, size) == 0 && (made[size] == '/' || made[size] == '\0');
+}
+
+/* A start makes the directories of checkpoints and journal before the spill needs its own. */
+static rv_code check_spill(const settings *all, rv_error *err)
+{
+  const rv_spill_config config = {.size = sizeof config, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes};
+  rv_code code = rv_spill_check(&config, err);
+  if (code == RV_NOT_FOUND &&
+      (is_made_with(all->spill_path, all->checkpoint_path) || is_made_with(all->spill_path, all->journal_path)))
+    return RV_OK;
+  if (code != RV_OK) settings_fail_at(all, "spill_path", err);
+  return code;
+}
+
+rv_code check_disks(const settings *all, rv_error *err)
+{
+  rv_code code = all->journal_path != NULL ? check_journal(all, err) : RV_OK;
+  return code == RV_OK && all->spill_path != NULL ? check_spill(all, err) : code;
 }

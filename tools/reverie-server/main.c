@@ -281,6 +281,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
   rv_checkpointer *checkpointer = NULL;
   rv_journal *journal = NULL;
   rv_code code = check(all, &env, &checkpointer, &err);
+  if (code == RV_OK && only_check) code = check_disks(all, &err); /* a start finds these out, and may be tried again */
   if (code == RV_OK) {
     warn_of_rights(log, all, all);
     warn_of_open_addresses(log, all);
