@@ -362,6 +362,32 @@ def test_a_check_of_a_server_that_runs_is_as_before_it_did(tmp_path):
         assert out.returncode == 0, out.stderr
 
 
+def warnings_of_a_check(tmp_path, text):
+    out = server_program.run("--config", write(tmp_path, text), "--check")
+    assert out.returncode == 0, out.stderr
+    return server_program.lines(out.stderr, "warning")
+
+
+def test_bounds_of_tables_below_which_inserts_may_wait_for_memory_are_warned_of(tmp_path):
+    def of(max_bytes, more=""):
+        tables = f"tables: [{{name: a, max_bytes: {max_bytes}}}, {{name: b, max_bytes: 10MiB}}, {{name: unbounded}}]\n"
+        return warnings_of_a_check(tmp_path, f"{tables}limits:\n  memory_limit: 30MiB\n{more}")
+
+    assert of("10MiB") == []
+    (line,) = of("11MiB")
+    assert line.startswith(f"{tmp_path}")
+    assert ":3: limits.memory_limit: the max_bytes of all tables are 21 MiB together, more than two thirds of it (20 MiB)" in line
+    assert of("11MiB", f"spill: {{path: {tmp_path}}}\n") == []
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [("0", True), ("10", False), (None, False)])
+def test_a_peer_timeout_of_0_is_the_default_and_warned_of(tmp_path, seconds, warned):
+    limits = "" if seconds is None else f"limits:\n  peer_timeout_seconds: {seconds}\n"
+    found = warnings_of_a_check(tmp_path, f"tables: [{{name: t}}]\n{limits}")
+    assert len(found) == warned
+    assert all("limits.peer_timeout_seconds: 0 is the default, 10 s, and not no timeout" in line for line in found)
+
+
 # ---- the exit status ----
 
 

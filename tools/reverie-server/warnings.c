@@ -91,8 +91,33 @@ void warn_of_open_addresses(server_log *log, const settings *served)
            served->addresses[i], lacks, remedy);
 }
 
+/* Tables that are full go on at the limit; those that grow wait below it, which they would do for good if their items stayed: of the limit
+ * they have three quarters, less the sixteenth below which they wait, and go beyond their bounds by as much as a chunk. */
+static void warn_of_bounds(server_log *log, const settings *served)
+{
+  double all = 0, most = (double)served->memory_limit / 3 * 2;
+  for (size_t i = 0; i < served->num_tables; i++) all += (double)served->tables[i].max_bytes;
+  if (served->memory_limit == 0 || served->spill_path != NULL || all <= most) return;
+  warn(log, settings_place(served, "memory_limit"),
+       "the max_bytes of all tables are %.0f MiB together, more than two thirds of it (%.0f MiB): their inserts may come to wait "
+       "for "
+       "memory before the bounds are reached at which old items go; lower max_bytes, or raise it",
+       all / (1 << 20), most / (1 << 20));
+}
+
+void warn_of_timeouts(server_log *log, const settings *served)
+{
+  const char *place = settings_place(served, "peer_timeout_seconds");
+  if (place != NULL && served->peer_timeout_ms == 0)
+    warn(log, place,
+         "0 is the default, 10 s, and not no timeout: a connection without a sign of life of its other end is lost after that; "
+         "give "
+         "the seconds that you mean");
+}
+
 void warn_of_memory(server_log *log, const settings *served)
 {
+  warn_of_bounds(log, served);
   int64_t limit = served->memory_limit, pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   const char *place = settings_place(served, "memory_limit");
   if (limit > 0 && limit < LITTLE_MEMORY)

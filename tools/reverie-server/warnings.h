@@ -10,7 +10,9 @@
 void warn_of_rights(server_log *log, const settings *given, const settings *served);
 /* Addresses that others than this machine reach, without TLS or without anything that asks who calls. */
 void warn_of_open_addresses(server_log *log, const settings *served);
-/* A limit of memory that holds hardly anything, or more than the machine has. */
+/* A limit of memory that holds hardly anything, more than the machine has, or less than one and a half times the bounds of all tables. */
 void warn_of_memory(server_log *log, const settings *served);
+/* A timeout of 0, which is the default. */
+void warn_of_timeouts(server_log *log, const settings *served);
 
 #endif
