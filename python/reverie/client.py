@@ -145,7 +145,7 @@ class Client(_core.Client):
         ValueError
             No tables, no such table, a NaN priority, data that does not fit a signature.
         TypeError
-            A leaf that cannot be stored, or priorities that are no mapping.
+            A leaf that cannot be stored, with its path, or priorities that are no mapping.
         """
         if priorities is not None and not isinstance(priorities, Mapping):
             raise TypeError(f"priorities must be a dict {{table: priority}}, such as {{'replay': 1.0}}, got {priorities!r}")
@@ -161,16 +161,14 @@ class Client(_core.Client):
         leaves = structure.flatten(data)
         if not leaves:
             raise InvalidArgumentError("the data has no leaves: there is nothing to insert")
-        if any(leaf is None for leaf in leaves):
-            raise TypeError("None cannot be stored")
         writer = self._take_idle_writer() or _core.Stream(self)
         try:
             try:
-                writer.append(leaves)
+                writer.append(leaves, structure)
             except InvalidArgumentError:  # it was used for other dtypes or shapes
                 writer.close()
                 writer = _core.Stream(self)
-                writer.append(leaves)
+                writer.append(leaves, structure)
             for table, priority in checked:
                 writer.create_item(table, priority, structure)
                 self._remember(table, structure)

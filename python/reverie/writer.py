@@ -55,19 +55,19 @@ class Writer(_leaving.Block):
         ValueError
             Another number of leaves, another dtype or shape than the steps before.
         TypeError
-            A leaf that cannot be stored.
+            A leaf that cannot be stored, with its path.
         """
-        self._writer.append(self._flatten(data), timeout)
+        self._writer.append(*self._flatten(data), timeout)
 
     def append_sequence(self, sequence: Any, *, timeout: float | None = None) -> None:
         """Adds T steps at once: every leaf is an array [T, ...], T at least 1. At the timeout the steps before stay."""
-        self._writer.append_sequence(self._flatten(sequence), timeout)
+        self._writer.append_sequence(*self._flatten(sequence), timeout)
 
-    def _flatten(self, data: Any) -> list[Any]:
+    def _flatten(self, data: Any) -> tuple[list[Any], nest.Structure]:
         where: Exception | None = None
         if self._structure is not None:
             try:
-                return self._structure.flatten(data)
+                return self._structure.flatten(data), self._structure
             except ValueError as error:
                 where = error
         structure = nest.Structure(data)
@@ -76,7 +76,7 @@ class Writer(_leaving.Block):
                 f"the step is inconsistent with those before, which have {len(self._structure)} leaves: {where}"
             )
         self._structure = structure
-        return structure.flatten(data)
+        return structure.flatten(data), structure
 
     def create_item(self, table: str, num_timesteps: int, priority: float, *, timeout: float | None = None) -> None:
         """Makes an item of the last `num_timesteps` steps; waits while more than max_in_flight_items are unconfirmed.

@@ -255,6 +255,13 @@ int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype 
   return tensor_from_array(state, s, (PyArrayObject *)array, out);
 }
 
+int tensor_from_leaf(const structure_object *structure, size_t i, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
+{
+  if (tensor_from_object(structure->state, s, value, wanted, out) == 0) return 0;
+  if (i < structure->num_leaves) tree_prefix_path(structure->root, structure->num_leaves, i);
+  return -1;
+}
+
 /* ---- arrays out of tensors ---- */
 
 /* Ours is more than NumPy 1 can show (32) and less than NumPy 2 can (64). */

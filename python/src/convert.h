@@ -3,6 +3,7 @@
 #define RV_PYTHON_CONVERT_H
 
 #include "scratch.h"
+#include "types.h"
 
 /* A view of the value: an array, a NumPy or Python scalar, str, bytes, or whatever NumPy makes an array of. Data is native,
  * contiguous and aligned, converted into the scratch where it is not so already; the value itself is the caller's to keep alive.
@@ -10,6 +11,9 @@
  * (RV_DTYPE_INVALID: int64 and float64). -1 with TypeError, which names the dtype or type that cannot be stored, ValueError, or what
  * the value raised when it was asked. */
 int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out);
+
+/* The same of leaf i of a structure: an error begins with its path. */
+int tensor_from_leaf(const structure_object *structure, size_t i, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out);
 
 /* The dtype of an array; RV_DTYPE_INVALID if it is none that can be stored. Strings of any kind: RV_STRING. */
 rv_dtype dtype_of_array(const core_state *state, PyArrayObject *array);

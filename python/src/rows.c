@@ -30,16 +30,6 @@ static structure_object *flatten_anew(client_object *self, handle_object *handle
   return rows;
 }
 
-static void prefix_path(const structure_object *structure, size_t leaf)
-{
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyObject *paths = tree_paths(structure->root, structure->num_leaves);
-  PyErr_Restore(type, value, traceback);
-  if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
-  Py_XDECREF(paths);
-}
-
 static size_t tensor_bytes(const rv_tensor *tensor)
 {
   size_t bytes = rv_dtype_size(tensor->dtype);
@@ -54,10 +44,7 @@ static int convert_leaves(client_object *self, handle_object *handle, structure_
   bool typed = handle->num_specs == n;
   for (size_t i = 0; i < n; i++) {
     rv_dtype wanted = typed ? handle->dtypes[i] : RV_DTYPE_INVALID;
-    if (tensor_from_object(self->state, s, leaves[i], wanted, &out->columns[i]) < 0) {
-      prefix_path(structure, i);
-      return -1;
-    }
+    if (tensor_from_leaf(structure, i, s, leaves[i], wanted, &out->columns[i]) < 0) return -1;
     out->bytes += tensor_bytes(&out->columns[i]);
   }
   return 0;

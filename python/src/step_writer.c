@@ -78,9 +78,10 @@ typedef rv_code (*append_function)(rv_step_writer *writer, const rv_tensor *colu
 
 static PyObject *append(step_writer_object *self, PyObject *args, append_function function)
 {
-  PyObject *list, *timeout;
+  PyObject *list, *structure, *timeout;
   core_time time;
-  if (!PyArg_ParseTuple(args, "O!O:append", &PyList_Type, &list, &timeout)) return NULL;
+  if (!PyArg_ParseTuple(args, "O!O!O:append", &PyList_Type, &list, self->state->structure_type, &structure, &timeout))
+    return NULL;
   if (core_time_begin(timeout, RV_FOREVER, &time) < 0) return NULL;
   scratch s;
   scratch_init(&s);
@@ -90,7 +91,8 @@ static PyObject *append(step_writer_object *self, PyObject *args, append_functio
   for (size_t i = 0; ok && i < n; i++) {
     PyObject *value = PyList_GetItem(list, (Py_ssize_t)i);
     Py_INCREF(value);
-    ok = scratch_hold(&s, value) == 0 && tensor_from_object(self->state, &s, value, RV_DTYPE_INVALID, &columns[i]) == 0;
+    ok = scratch_hold(&s, value) == 0 &&
+         tensor_from_leaf((structure_object *)structure, i, &s, value, RV_DTYPE_INVALID, &columns[i]) == 0;
   }
   if (ok && (ok = core_lock_within(&self->mutex, &time) == 0)) {
     rv_error err;
@@ -264,9 +266,10 @@ static PyGetSetDef step_writer_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef step_writer_methods[] = {
-    {"append", step_writer_append, METH_VARARGS, "append($self, leaves, timeout, /)\n--\n\nLeaf i is column i of the step."},
+    {"append", step_writer_append, METH_VARARGS,
+     "append($self, leaves, structure, timeout, /)\n--\n\nLeaf i of the structure is column i of the step."},
     {"append_sequence", step_writer_append_sequence, METH_VARARGS,
-     "append_sequence($self, leaves, timeout, /)\n--\n\nLeaves are [T, ...]."},
+     "append_sequence($self, leaves, structure, timeout, /)\n--\n\nLeaves are [T, ...]."},
     {"create_item", step_writer_create_item, METH_VARARGS,
      "create_item($self, table, num_timesteps, priority, structure, timeout, /)\n--\n\n"},
     {"flush", step_writer_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},

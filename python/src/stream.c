@@ -318,11 +318,12 @@ static PyObject *stream_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   return (PyObject *)stream_new(state, (client_object *)client, &config);
 }
 
-/* append(leaves): leaf i is the next row of column i. */
-static PyObject *stream_py_append(PyObject *object, PyObject *list)
+/* append(leaves, structure): leaf i of it is the next row of column i. */
+static PyObject *stream_py_append(PyObject *object, PyObject *args)
 {
   stream_object *self = (stream_object *)object;
-  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "leaves must be a list");
+  PyObject *list, *structure;
+  if (!PyArg_ParseTuple(args, "O!O!:append", &PyList_Type, &list, self->state->structure_type, &structure)) return NULL;
   scratch s;
   scratch_init(&s);
   size_t n = (size_t)PyList_Size(list), bytes = 0;
@@ -332,7 +333,8 @@ static PyObject *stream_py_append(PyObject *object, PyObject *list)
     PyObject *value = PyList_GetItem(list, (Py_ssize_t)i);
     Py_INCREF(value);
     cells[i].column = (uint32_t)i;
-    ok = scratch_hold(&s, value) == 0 && tensor_from_object(self->state, &s, value, RV_DTYPE_INVALID, &cells[i].value) == 0;
+    ok = scratch_hold(&s, value) == 0 &&
+         tensor_from_leaf((structure_object *)structure, i, &s, value, RV_DTYPE_INVALID, &cells[i].value) == 0;
     if (ok && PyArray_Check(value)) bytes += (size_t)PyArray_NBYTES((PyArrayObject *)value);
   }
   if (ok && (ok = stream_enter(self) == 0)) {
@@ -398,7 +400,8 @@ static PyObject *stream_py_close(PyObject *object, PyObject *none)
 }
 
 static PyMethodDef stream_methods[] = {
-    {"append", stream_py_append, METH_O, "append($self, leaves, /)\n--\n\nLeaf i is the next row of column i."},
+    {"append", stream_py_append, METH_VARARGS,
+     "append($self, leaves, structure, /)\n--\n\nLeaf i of the structure is the next row of column i."},
     {"create_item", stream_py_create_item, METH_VARARGS,
      "create_item($self, table, priority, structure, /)\n--\n\nAn item of the newest row; its key."},
     {"end_episode", stream_py_end_episode, METH_VARARGS, "end_episode($self, clear_buffers, timeout, /)\n--\n\n"},

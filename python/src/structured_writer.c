@@ -153,17 +153,6 @@ static PyObject **flatten(structured_object *self, PyObject *data, scratch *s)
   return NULL;
 }
 
-static int prefix_path(structured_object *self, size_t leaf)
-{
-  PyObject *type, *error, *traceback;
-  PyErr_Fetch(&type, &error, &traceback);
-  PyObject *paths = tree_paths(self->step->root, self->num_leaves);
-  PyErr_Restore(type, error, traceback);
-  if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
-  Py_XDECREF(paths);
-  return -1;
-}
-
 static int append(structured_object *self, PyObject *data, bool partial, scratch *s)
 {
   PyObject **leaves = flatten(self, data, s);
@@ -173,7 +162,10 @@ static int append(structured_object *self, PyObject *data, bool partial, scratch
   for (size_t i = 0; i < self->num_leaves; i++) {
     if (leaves[i] == Py_None) continue;
     cells[n].column = (uint32_t)i;
-    if (tensor_from_object(self->state, s, leaves[i], RV_DTYPE_INVALID, &cells[n].value) < 0) return prefix_path(self, i);
+    if (tensor_from_object(self->state, s, leaves[i], RV_DTYPE_INVALID, &cells[n].value) < 0) {
+      tree_prefix_path(self->step->root, self->num_leaves, i);
+      return -1;
+    }
     if (PyArray_Check(leaves[i])) bytes += (size_t)PyArray_NBYTES((PyArrayObject *)leaves[i]);
     n++;
   }

@@ -197,12 +197,7 @@ static int add_cell(void *context, size_t leaf, PyObject *value)
   cell->column = (uint32_t)leaf;
   if (scratch_hold(&into->s, value) < 0) return -1;
   if (tensor_from_object(self->state, &into->s, value, RV_DTYPE_INVALID, &cell->value) < 0) {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
-    PyObject *paths = tree_paths(self->root, self->num_columns);
-    PyErr_Restore(type, error, traceback);
-    if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
-    Py_XDECREF(paths);
+    tree_prefix_path(self->root, self->num_columns, leaf);
     return -1;
   }
   if (PyArray_Check(value)) into->bytes += (size_t)PyArray_NBYTES((PyArrayObject *)value);

@@ -173,16 +173,8 @@ static rv_tensor *tensors_of(transitions_object *self, PyObject *data, scratch *
   bool ok = true;
   for (size_t i = 0; i < n; i++) ok &= scratch_hold(s, leaves[i]) == 0;
   for (size_t i = 0; i < n && ok; i++) {
-    ok = tensor_from_object(self->state, s, leaves[i], RV_DTYPE_INVALID, &columns[i]) == 0;
-    if (!ok) {
-      PyObject *type, *value, *traceback;
-      PyErr_Fetch(&type, &value, &traceback);
-      PyObject *paths = tree_paths(self->structure->root, n);
-      PyErr_Restore(type, value, traceback);
-      if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)i));
-      Py_XDECREF(paths);
-      break;
-    }
+    ok = tensor_from_leaf(self->structure, i, s, leaves[i], RV_DTYPE_INVALID, &columns[i]) == 0;
+    if (!ok) break;
     size_t size = rv_dtype_size(columns[i].dtype);
     for (uint32_t d = 0; d < columns[i].rank; d++) size *= (size_t)columns[i].shape[d];
     *bytes += size;

@@ -447,6 +447,16 @@ PyObject *tree_paths(const tree *node, size_t num_leaves)
   return out;
 }
 
+void tree_prefix_path(const tree *node, size_t num_leaves, size_t leaf)
+{
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *paths = tree_paths(node, num_leaves);
+  PyErr_Restore(type, value, traceback);
+  if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
+  Py_XDECREF(paths);
+}
+
 /* ---- growing ---- */
 
 static int match_sequence(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)

@@ -42,6 +42,8 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves);
 PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_leaves);
 /* A list of the leaves' paths: tuples of keys, indices and field names. */
 PyObject *tree_paths(const tree *node, size_t num_leaves);
+/* Puts that leaf's path before the sentence of the exception that is set. */
+void tree_prefix_path(const tree *node, size_t num_leaves, size_t leaf);
 
 /* For a growing tree: calls visit for each leaf of the nest that is not None, with its number. Parts of the tree that the nest
  * lacks are passed over. 1; 0 if the nest has a part that the tree lacks; -1 with an exception. */

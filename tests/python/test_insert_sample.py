@@ -62,6 +62,19 @@ def test_bad_inserts_are_refused_and_insert_nothing(connect, data, priorities, e
     client.insert(1, {"t": 1.0})
 
 
+@pytest.mark.parametrize("leaf", [np.zeros(1, "datetime64[s]"), np.zeros(1, [("x", "i4")]), object(), 2**70, None])
+def test_a_leaf_that_cannot_be_stored_is_named(connect, leaf):
+    client = connect()
+    data = {"act": [np.zeros(1), leaf], "obs": np.zeros(1)}
+    with pytest.raises(TypeError, match=r"^\('act', 1\): .* cannot be stored"):
+        client.insert(data, {"t": 1.0})
+    with client.writer(2) as writer:
+        for append in (writer.append, writer.append_sequence):
+            with pytest.raises(TypeError, match=r"^\('act', 1\): .* cannot be stored"):
+                append(data)
+    client.insert({"act": [np.zeros(1), 1], "obs": np.zeros(1)}, {"t": 1.0})
+
+
 def test_inserts_may_differ_in_structure_dtype_and_shape(connect):
     client = connect()
     given = [1, 1.5, [1, 2], {"a": np.zeros(3)}, "text", np.zeros((2, 2), np.int8)]
