@@ -34,11 +34,12 @@ static inline size_t audit_rows(const rv_books *books, const rv_hold *hold, size
   return rows;
 }
 
-static inline void audit_holds(const rv_table *table)
+static inline void audit_holds(rv_table *table)
 {
   const rv_books *books = &table->books;
   size_t present = 0, memory = 0, open = 0, num_sparse = 0, sparse_memory = 0, num_episodes = 0;
   uint64_t episodes[AUDITED_MAX];
+  bool of_items[AUDITED_MAX] = {false};
   for (uint32_t i = 0; i < books->num_holds; i++) {
     uintptr_t place = (uintptr_t)*RV_SEGARRAY_AT(&books->holds, rv_hold *, i);
     if ((place & 1U) != 0) continue;
@@ -64,6 +65,7 @@ static inline void audit_holds(const rv_table *table)
     assert_true(e < AUDITED_MAX);
     episodes[e] = hold->chunk->meta.episode_id;
     if (e == num_episodes) num_episodes++;
+    if (items > 0) of_items[e] = true;
   }
   assert_int_equal(books->present_holds, present);
   assert_int_equal(books->chunk_memory, memory);
@@ -71,6 +73,11 @@ static inline void audit_holds(const rv_table *table)
   assert_int_equal(books->num_sparse, num_sparse);
   assert_int_equal(books->sparse_memory, sparse_memory);
   assert_int_equal(books->episodes.count, num_episodes);
+  size_t shown = 0;
+  for (size_t e = 0; e < num_episodes; e++) shown += of_items[e];
+  rv_table_info info = info_of(table);
+  assert_int_equal(info.num_episodes, shown);
+  rv_table_info_fini(&info);
 }
 
 static inline void audit_items(const rv_table *table)
@@ -110,7 +117,7 @@ static inline void audit_items(const rv_table *table)
   if (table->remover.selector != NULL) assert_int_equal(rv_selector_count(table->remover.selector), count);
 }
 
-static inline void audit_table(const rv_table *table)
+static inline void audit_table(rv_table *table)
 {
   assert_int_equal(table->num_events, 0);
   audit_items(table);

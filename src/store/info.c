@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "store/chunk_parts.h"
+#include "store/forms.h"
 #include "store/signature.h"
 #include "store/table_parts.h"
 
@@ -130,6 +131,42 @@ static bool bounds_known(const rv_table *table, rv_table_info *out)
 
 /* ---- the rest ---- */
 
+/* True: that hold's chunk is of no episode, and has no item. */
+static bool is_unused(const rv_hold *hold, size_t *unused)
+{
+  if (hold == NULL || hold->items > 0 || hold->chunk->meta.episode_id != RV_NO_EPISODE) return false;
+  ++*unused;
+  return true;
+}
+
+/* Rows without an episode count as one. Segments that more of them go into are held without items, too: are there no others? Of very many,
+ * all without items, nobody looks at the rest. */
+static bool has_only_unused_rows(const rv_table *table)
+{
+  const rv_books *books = &table->books;
+  const uint32_t *all = rv_map_get(&books->episodes, RV_NO_EPISODE);
+  size_t unused = 0;
+  if (all == NULL) return false;
+  for (size_t i = 0; i < RV_MAX_FORMS && table->forms[i] != NULL; i++) {
+    if (table->forms[i]->epoch == books->epoch) is_unused(table->forms[i]->hold, &unused);
+    if (table->forms[i]->large_epoch == books->epoch) is_unused(table->forms[i]->large, &unused);
+  }
+  is_unused(table->compact_into, &unused);
+  for (size_t size = 0; size < RV_SIZE_CLASSES; size++) {
+    const rv_link *list = &books->placed[size];
+    if ((books->placed_some[size / 64] >> size % 64 & 1) == 0) continue;
+    for (const rv_link *link = list->next; link != list; link = link->next)
+      if (!is_unused(RV_CONTAINER(link, rv_hold, placed), &unused) || unused == SLICE) return false;
+  }
+  return unused == *all;
+}
+
+static int64_t count_episodes(const rv_table *table)
+{
+  if (table->books.slab.count == 0) return 0;
+  return (int64_t)table->books.episodes.count - (has_only_unused_rows(table) ? 1 : 0);
+}
+
 static void show_counts(const rv_table *table, rv_table_info *out)
 {
   const rv_books *books = &table->books;
@@ -138,7 +175,7 @@ static void show_counts(const rv_table *table, rv_table_info *out)
   out->max_bytes = table->config.max_bytes;
   out->rate_limiter = table->limiter.config;
   out->current_size = (int64_t)books->slab.count;
-  out->num_episodes = (int64_t)books->episodes.count;
+  out->num_episodes = count_episodes(table);
   out->num_deleted_episodes = books->episodes_gone;
   out->num_unique_samples = table->num_unique_samples;
   out->inserts = table->limiter.inserts;

@@ -126,6 +126,22 @@ def test_episodes_are_counted(connect):
     assert (info.num_episodes, info.num_deleted_episodes) == (2, 1)
 
 
+def test_episodes_are_of_the_items_that_are_there(connect):
+    client = connect(make_table(max_times_sampled=1))
+
+    def episodes():
+        return client.server_info()["t"].num_episodes
+
+    client.add("t", 1.0)
+    assert episodes() == 1
+    client.sample_batch("t", 1)
+    assert episodes() == 0
+    client.insert(2.0, {"t": 1.0})
+    assert episodes() == 1
+    client.add("t", 3.0)
+    assert episodes() == 2
+
+
 def test_names_may_hold_any_character(connect):
     name = "a table/with ünïcode\t😀"
     client = connect(make_table(name))
