@@ -58,12 +58,18 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
     rv_replace_renew(item, hold, row, key, priority, now_ns, ++sequence);
     last_slot = slot;
     last = item;
-    slot = item->next;
-    if (slot != item->hold_prev) {
+    uint32_t next = item->next;
+    if (next != item->hold_prev) {
       i++;
       break;
     }
-    item = rv_slab_at(slab, slot);
+    if (next == slot + 1 && next % RV_SLAB_LENGTH != 0) { /* mostly: it is read before it is known that it is the next */
+      slot++;
+      item++;
+    } else {
+      slot = next;
+      item = rv_slab_at(slab, slot);
+    }
   }
   if (i == begin) return 0;
   books->key_count = count;

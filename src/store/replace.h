@@ -5,7 +5,7 @@
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
-enum { RV_REPLACE_AHEAD = 12 }; /* items that are fetched before their turn */
+enum { RV_REPLACE_AHEAD = 32 }; /* items that are fetched before their turn */
 
 /* What the key of an item looks like that the table named by its slot: these bits of it are `tag | slot`. */
 static inline uint64_t rv_replace_named_bits(const rv_books *books)
