@@ -19,6 +19,7 @@ int core_parse(const core_signature *signature, PyObject *const *args, Py_ssize_
     return -1;
   }
   for (int i = 0; i < signature->count; i++) out[i] = i < nargs ? args[i] : NULL;
+  if (kwnames == NULL && nargs >= signature->required) return 0;
   Py_ssize_t num_keywords = kwnames == NULL ? 0 : PyTuple_Size(kwnames);
   for (Py_ssize_t i = 0; i < num_keywords; i++) {
     int at = find_name(signature, PyTuple_GetItem(kwnames, i));

@@ -36,6 +36,7 @@ typedef struct handle_object {
   structure_object *signature; /* the signature's nest; NULL: no signature */
   structure_object *rows;      /* of the last row inserted through this client; NULL: none yet */
   structure_object *named;     /* of rows, found to be called as in the signature; NULL: none yet */
+  structure_object *arrays;    /* of rows for add_batch, found to have arrays where the signature has columns; NULL: none yet */
   rv_dtype *dtypes;            /* of the signature's specs */
   int32_t *ranks;              /* likewise; -1: not said */
   rv_spec *specs;              /* with their names alone */

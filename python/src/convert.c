@@ -214,11 +214,10 @@ static bool tensor_from_scalar(const core_state *state, PyObject *value, rv_tens
                      offsetof(PyDoubleScalarObject, obval) == sizeof(PyObject) &&
                      offsetof(PyCDoubleScalarObject, obval) == sizeof(PyObject),
                  "the value stands behind the head, whatever its type");
-  PyTypeObject *type = Py_TYPE(value);
-  size_t i = 0;
-  while (i < CORE_SCALARS && state->scalar_type[i] != type) i++;
-  if (i == CORE_SCALARS) return false;
-  *out = (rv_tensor){.dtype = state->scalar_dtype[i], .rank = 0, .shape = NULL, .data = (const char *)value + sizeof(PyObject)};
+  size_t slot = core_scalar_slot(state, Py_TYPE(value));
+  if (state->scalar_type[slot] == NULL) return false;
+  *out =
+      (rv_tensor){.dtype = state->scalar_dtype[slot], .rank = 0, .shape = NULL, .data = (const char *)value + sizeof(PyObject)};
   return true;
 }
 
@@ -233,10 +232,23 @@ static int no_array(PyObject *value)
   return -1;
 }
 
-int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
+/* Numbers in an array of NumPy's own, as C has them: nothing is converted. False: it is none. */
+static bool tensor_in_place(const core_state *state, PyObject *value, rv_tensor *out)
 {
-  if (PyArray_CheckExact(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
-  if (tensor_from_scalar(state, value, out)) return 0;
+  PyArrayObject *array = (PyArrayObject *)value;
+  if (!PyArray_CheckExact(value) || (unsigned)PyArray_TYPE(array) >= 32 || !PyArray_ISCARRAY_RO(array)) return false;
+  rv_dtype dtype = state->dtype_of_builtin[PyArray_TYPE(array)];
+  int rank = PyArray_NDIM(array);
+  if (dtype == RV_DTYPE_INVALID || dtype == RV_STRING || rank > RV_MAX_RANK + 1) return false;
+  *out = (rv_tensor){
+      .dtype = dtype, .rank = (uint32_t)rank, .shape = (const int64_t *)PyArray_DIMS(array), .data = PyArray_DATA(array)};
+  return true;
+}
+
+/* Any other value; apart, for what it needs on the stack is not for those above. */
+static __attribute__((noinline)) int tensor_from_any(core_state *state, scratch *s, PyObject *value, rv_dtype wanted,
+                                                     rv_tensor *out)
+{
   if (PyArray_Check(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
   if (PyFloat_CheckExact(value)) return tensor_from_float(state, s, value, PyFloat_AsDouble(value), wanted, out);
   if (PyBool_Check(value)) {
@@ -253,6 +265,12 @@ int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype 
   if (array == NULL) return no_array(value);
   if (scratch_hold(s, array) < 0) return -1;
   return tensor_from_array(state, s, (PyArrayObject *)array, out);
+}
+
+int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
+{
+  if (tensor_in_place(state, value, out) || tensor_from_scalar(state, value, out)) return 0;
+  return tensor_from_any(state, s, value, wanted, out);
 }
 
 int tensor_from_leaf(const structure_object *structure, size_t i, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)

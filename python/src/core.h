@@ -26,21 +26,22 @@
 #define CORE_DTYPES 32
 #define CORE_CODES 17
 #define CORE_SCALARS 14
+#define CORE_SCALAR_SLOTS 64 /* a power of two, mostly empty */
 
 typedef struct core_state {
   PyObject *errors[CORE_CODES]; /* exception classes by status code */
   PyObject *structure_error;
   PyObject *sample_info; /* classes: reverie.samples */
   PyObject *replay_sample;
-  PyObject *mapping;                       /* collections.abc.Mapping */
-  PyObject *attrs_fields;                  /* "__attrs_attrs__" */
-  PyObject *tuple_fields;                  /* "_fields" */
-  PyArray_Descr *descr[CORE_DTYPES];       /* how a dtype is shown; NULL for a number that is no dtype */
-  rv_dtype dtype_of_builtin[32];           /* by NumPy's type number */
-  int ml_type[5];                          /* NumPy's numbers of ml_dtypes' types ... */
-  rv_dtype ml_dtype[5];                    /* ... and ours */
-  PyTypeObject *scalar_type[CORE_SCALARS]; /* NumPy's numeric scalars ... */
-  rv_dtype scalar_dtype[CORE_SCALARS];     /* ... and ours */
+  PyObject *mapping;                            /* collections.abc.Mapping */
+  PyObject *attrs_fields;                       /* "__attrs_attrs__" */
+  PyObject *tuple_fields;                       /* "_fields" */
+  PyArray_Descr *descr[CORE_DTYPES];            /* how a dtype is shown; NULL for a number that is no dtype */
+  rv_dtype dtype_of_builtin[32];                /* by NumPy's type number */
+  int ml_type[5];                               /* NumPy's numbers of ml_dtypes' types ... */
+  rv_dtype ml_dtype[5];                         /* ... and ours */
+  PyTypeObject *scalar_type[CORE_SCALAR_SLOTS]; /* NumPy's numeric scalars, by core_scalar_slot ... */
+  rv_dtype scalar_dtype[CORE_SCALAR_SLOTS];     /* ... and ours */
   PyTypeObject *checkpointer_type, *saver_type;
   PyTypeObject *structure_type, *store_type, *server_type, *cancel_type, *client_type, *handle_type, *batch_type, *sample_type;
   PyTypeObject *sampler_type, *stream_type, *step_writer_type, *writer_type, *structured_type, *history_type, *column_type,
@@ -59,6 +60,14 @@ typedef struct core_state {
 
 /* The state of the module that made `type` or one of its bases; NULL with an exception set. */
 core_state *core_state_of_type(PyTypeObject *type);
+
+/* Where the type of NumPy's numeric scalars stands in scalar_type; NULL stands there for any other type. */
+static inline size_t core_scalar_slot(const core_state *state, const PyTypeObject *type)
+{
+  size_t slot = (size_t)((uint64_t)(uintptr_t)type * UINT64_C(0x9E3779B97F4A7C15) >> 32) % CORE_SCALAR_SLOTS;
+  while (state->scalar_type[slot] != type && state->scalar_type[slot] != NULL) slot = (slot + 1) % CORE_SCALAR_SLOTS;
+  return slot;
+}
 
 /* ---- errors ---- */
 

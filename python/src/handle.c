@@ -14,6 +14,7 @@ static void handle_dealloc(PyObject *object)
   Py_XDECREF((PyObject *)self->signature);
   Py_XDECREF((PyObject *)self->rows);
   Py_XDECREF((PyObject *)self->named);
+  Py_XDECREF((PyObject *)self->arrays);
   Py_XDECREF(self->nest);
   PyMem_Free(self->dtypes);
   PyMem_Free(self->ranks);
@@ -79,7 +80,7 @@ static handle_object *handle_new(core_state *state, PyObject *name, const char *
   Py_INCREF(name);
   self->name = name;
   self->text = text;
-  self->signature = self->rows = self->named = NULL;
+  self->signature = self->rows = self->named = self->arrays = NULL;
   self->nest = NULL;
   self->specs = NULL;
   self->stale = false;

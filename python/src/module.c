@@ -43,9 +43,11 @@ static int set_dtypes(core_state *state)
   for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++) {
     if (set_builtin(state, builtins[i].dtype, builtins[i].type) < 0) return -1;
     if (i == CORE_SCALARS) continue; /* strings come last: their scalars are Python's own */
-    state->scalar_type[i] = (PyTypeObject *)PyArray_TypeObjectFromType(builtins[i].type);
-    state->scalar_dtype[i] = builtins[i].dtype;
-    if (state->scalar_type[i] == NULL) return -1;
+    PyTypeObject *type = (PyTypeObject *)PyArray_TypeObjectFromType(builtins[i].type);
+    if (type == NULL) return -1;
+    size_t slot = core_scalar_slot(state, type);
+    state->scalar_type[slot] = type;
+    state->scalar_dtype[slot] = builtins[i].dtype;
   }
   /* Other names of the same layouts, and the other kinds of strings. */
   state->dtype_of_builtin[NPY_LONGLONG] = RV_INT64;
@@ -233,7 +235,7 @@ static int module_clear(PyObject *module)
   if (state == NULL) return 0;
   for (size_t i = 0; i < CORE_CODES; i++) Py_CLEAR(state->errors[i]);
   for (size_t i = 0; i < CORE_DTYPES; i++) Py_CLEAR(state->descr[i]);
-  for (size_t i = 0; i < CORE_SCALARS; i++) Py_CLEAR(state->scalar_type[i]);
+  for (size_t i = 0; i < CORE_SCALAR_SLOTS; i++) Py_CLEAR(state->scalar_type[i]);
   for (size_t i = 0; i < NUM_TYPES; i++) Py_CLEAR(*type_slot(state, &type_entries[i]));
   Py_CLEAR(state->structure_error);
   Py_CLEAR(state->sample_info);

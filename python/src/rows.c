@@ -32,22 +32,39 @@ static structure_object *flatten_anew(client_object *self, handle_object *handle
 
 static size_t tensor_bytes(const rv_tensor *tensor)
 {
+  if (tensor->rank == 0) return sizeof(rv_bytes); /* no element is larger */
   size_t bytes = rv_dtype_size(tensor->dtype);
   for (uint32_t i = 0; i < tensor->rank; i++) bytes *= (size_t)tensor->shape[i];
   return bytes;
 }
 
-static int convert_leaves(client_object *self, handle_object *handle, structure_object *structure, scratch *s, PyObject **leaves,
+/* The leaves are what the scratch holds from the `first` on. */
+static int convert_leaves(client_object *self, handle_object *handle, structure_object *structure, scratch *s, size_t first,
                           flat_rows *out)
 {
   size_t n = structure->num_leaves;
   bool typed = handle->num_specs == n;
+  *out = (flat_rows){.n = n,
+                     .columns = scratch_alloc(s, n, sizeof *out->columns),
+                     .structure = structure,
+                     .naming = structure_naming(structure)};
+  if (out->columns == NULL) return -1;
   for (size_t i = 0; i < n; i++) {
     rv_dtype wanted = typed ? handle->dtypes[i] : RV_DTYPE_INVALID;
-    if (tensor_from_leaf(structure, i, s, leaves[i], wanted, &out->columns[i]) < 0) return -1;
+    if (tensor_from_leaf(structure, i, s, s->held[first + i], wanted, &out->columns[i]) < 0) return -1;
     out->bytes += tensor_bytes(&out->columns[i]);
   }
   return 0;
+}
+
+/* The scratch holds the leaves from the `first` on; 0: the data is of another structure. */
+static int flatten_as(const structure_object *structure, PyObject *data, scratch *s, size_t *first)
+{
+  *first = s->num_held;
+  PyObject **leaves = scratch_room(s, structure->num_leaves);
+  int found = leaves == NULL ? -1 : tree_flatten(structure->root, data, leaves);
+  if (found > 0) s->num_held += structure->num_leaves;
+  return found;
 }
 
 static int flatten(client_object *self, handle_object *handle, PyObject *data, scratch *s, flat_rows *out)
@@ -60,21 +77,10 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
       structure = flatten_anew(self, handle, data);
     }
     if (scratch_hold(s, (PyObject *)structure) < 0) return -1; /* a mapping that is asked for its values may do anything */
-    size_t n = structure->num_leaves;
-    PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
-    if (leaves == NULL) return -1;
-    int found = tree_flatten(structure->root, data, leaves);
+    size_t first;
+    int found = flatten_as(structure, data, s, &first);
     if (found < 0) return -1;
-    if (found == 0) continue;
-    for (size_t i = 0; i < n; i++) {
-      if (scratch_hold(s, leaves[i]) < 0) return -1;
-    }
-    *out = (flat_rows){.n = n,
-                       .columns = scratch_alloc(s, n, sizeof *out->columns),
-                       .structure = structure,
-                       .naming = structure_naming(structure)};
-    if (out->columns == NULL) return -1;
-    return convert_leaves(self, handle, structure, s, leaves, out);
+    if (found > 0) return convert_leaves(self, handle, structure, s, first, out);
   }
   PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
   return -1;
@@ -258,9 +264,41 @@ static int is_of_arrays(const client_object *self, const handle_object *handle, 
   return lists < 0 ? -1 : lists == 0;
 }
 
+static bool is_flat_dict(const tree *root)
+{
+  bool flat = root->kind == TREE_DICT;
+  for (size_t i = 0; flat && i < root->n; i++) flat = root->child[i]->kind == TREE_LEAF;
+  return flat;
+}
+
+/* Rows of this structure were found to be of arrays. Of dicts with the same keys nothing but the values can make a difference then. */
+static void remember_arrays(handle_object *handle, structure_object *structure)
+{
+  if (handle->arrays == structure || !is_flat_dict(structure->root)) return;
+  PyObject *old = (PyObject *)handle->arrays;
+  Py_INCREF((PyObject *)structure);
+  handle->arrays = structure;
+  Py_XDECREF(old);
+}
+
+/* A dict with the keys of the one before it, and of arrays: 1; 0: it is not. */
+static int flatten_arrays(client_object *self, handle_object *handle, PyObject *data, scratch *s, flat_rows *out)
+{
+  structure_object *structure = handle->arrays;
+  if (structure == NULL || structure != handle->rows) return 0;
+  Py_INCREF((PyObject *)structure);
+  if (scratch_hold(s, (PyObject *)structure) < 0) return -1;
+  size_t first;
+  int found = flatten_as(structure, data, s, &first);
+  for (size_t i = 0; found > 0 && i < structure->num_leaves; i++) found = PyArray_CheckExact(s->held[first + i]);
+  return found > 0 && convert_leaves(self, handle, structure, s, first, out) < 0 ? -1 : found;
+}
+
 /* Flattens what the caller gave, lists as arrays. *data is replaced by what was flattened, which the scratch holds. */
 static int flatten_batch(client_object *self, handle_object *handle, PyObject **data, scratch *s, flat_rows *rows)
 {
+  int done = flatten_arrays(self, handle, *data, s, rows);
+  if (done != 0) return done < 0 ? -1 : 0;
   int as_it_is = is_of_arrays(self, handle, *data);
   if (as_it_is < 0) return -1;
   if (as_it_is == 0) {
@@ -268,7 +306,9 @@ static int flatten_batch(client_object *self, handle_object *handle, PyObject **
     if (scratch_hold(s, arrays) < 0) return -1;
     *data = arrays;
   }
-  return flatten(self, handle, *data, s, rows);
+  if (flatten(self, handle, *data, s, rows) < 0) return -1;
+  if (as_it_is > 0) remember_arrays(handle, rows->structure);
+  return 0;
 }
 
 /* `column 1 "obs"`, without a name where the data is an array. */

@@ -24,10 +24,12 @@ void scratch_fini(scratch *s)
   }
 }
 
-static int grow_held(scratch *s)
+/* Room for n references more. */
+int scratch_grow(scratch *s, size_t n)
 {
   size_t capacity = s->held_capacity * 2;
-  PyObject **held = PyMem_Malloc(capacity * sizeof *held);
+  while (capacity - s->num_held < n && capacity < (size_t)PY_SSIZE_T_MAX / sizeof(PyObject *) / 2) capacity *= 2;
+  PyObject **held = capacity - s->num_held < n ? NULL : PyMem_Malloc(capacity * sizeof *held);
   if (held == NULL) {
     PyErr_NoMemory();
     return -1;
@@ -39,29 +41,14 @@ static int grow_held(scratch *s)
   return 0;
 }
 
-int scratch_hold(scratch *s, PyObject *owned_object)
-{
-  if (owned_object == NULL) return -1;
-  if (s->num_held == s->held_capacity && grow_held(s) < 0) {
-    Py_DECREF(owned_object);
-    return -1;
-  }
-  s->held[s->num_held++] = owned_object;
-  return 0;
-}
-
-void *scratch_alloc(scratch *s, size_t count, size_t size)
+/* A block of its own. */
+void *scratch_alloc_more(scratch *s, size_t count, size_t size)
 {
   if (size != 0 && count > ((size_t)PY_SSIZE_T_MAX - 64) / size) {
     PyErr_NoMemory();
     return NULL;
   }
   size_t bytes = (count * size + 15) & ~(size_t)15;
-  if (bytes <= SCRATCH_BYTES - s->used) {
-    void *out = s->bytes + s->used;
-    s->used += bytes;
-    return out;
-  }
   scratch_block *block = PyMem_Malloc(sizeof *block + bytes);
   if (block == NULL) {
     PyErr_NoMemory();

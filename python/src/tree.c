@@ -4,6 +4,7 @@
 
 int tree_kind_of(core_state *state, PyObject *nest)
 {
+  if (PyArray_CheckExact(nest)) return TREE_LEAF; /* as most */
   if (PyDict_Check(nest)) return TREE_DICT;
   if (PyTuple_Check(nest))
     return !PyTuple_CheckExact(nest) && PyObject_HasAttr(nest, state->tuple_fields) ? TREE_NAMED : TREE_TUPLE;
@@ -283,6 +284,23 @@ static int flatten_child(const tree *child, PyObject *value, PyObject **leaves)
   return 1;
 }
 
+/* A dict with the tree's own keys in the tree's own order, which most are: nothing is looked up. 2: it is another one. */
+static int flatten_in_order(const tree *node, PyObject *dict, PyObject **leaves)
+{
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  size_t at = 0;
+  int found = 1;
+  for (; at < node->n; at++) {
+    size_t i = node->order[at];
+    found = PyDict_Next(dict, &position, &key, &value) && key == node->key[i] ? flatten_child(node->child[i], value, leaves) : 2;
+    if (found != 1) break;
+  }
+  if (found == 1) return 1;
+  for (size_t before = 0; before < at; before++) drop_leaves(node->child[node->order[before]], leaves);
+  return found;
+}
+
 /* Is it of the type, and as large as a mapping has to be? -1 with an exception. */
 static int may_match(const tree *node, PyObject *nest)
 {
@@ -300,6 +318,8 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
   case TREE_LEAF: return flatten_child(node, nest, leaves);
   case TREE_DICT:
     if (!(Py_TYPE(nest) == node->type || PyDict_Check(nest)) || (size_t)PyDict_Size(nest) != node->n) return 0;
+    found = flatten_in_order(node, nest, leaves);
+    if (found < 2) return found;
     for (; i < node->n && found > 0; i++) {
       PyObject *value = PyDict_GetItemWithError(nest, node->key[i]);
       found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;

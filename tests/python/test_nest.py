@@ -2,6 +2,7 @@
 
 import collections
 import collections.abc
+import sys
 import types
 
 import attrs
@@ -70,6 +71,54 @@ def test_a_structure_flattens_only_nests_like_its_own():
     for other in ({"a": 1}, {"a": 1, "b": [2]}, {"a": 1, "c": [2, 3]}, {"a": [1], "b": [2, 3]}, [1, 2, 3], 5):
         with pytest.raises(ValueError, match="another structure"):
             structure.flatten(other)
+
+
+def other_strings(given):
+    """The same nest with keys that are equal, but not the same objects."""
+    if not isinstance(given, dict):
+        return given
+    return {key.encode().decode(): other_strings(value) for key, value in given.items()}
+
+
+def turned(given):
+    """The same nest with the keys of its dicts in the opposite order."""
+    return {key: turned(given[key]) for key in reversed(given)} if isinstance(given, dict) else given
+
+
+STEP = {"reward": 1, "obs": {"position": 2, "angle": 3}, "done": 4}
+
+
+@pytest.mark.parametrize(
+    "change", [dict, turned, other_strings, lambda given: turned(other_strings(given)), collections.OrderedDict]
+)
+def test_a_structure_flattens_dicts_by_key_whatever_their_order_and_whoever_made_the_keys(change):
+    assert nest.Structure(STEP).flatten(change(STEP)) == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("change", [dict, turned, other_strings])
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"done": [5]},
+        {"other": 5},
+        {"obs": {"position": 5}},
+        {"obs": {"position": 5, "other": 6}},
+        {"reward": {"a": 5}},
+        {"obs": 5},
+    ],
+)
+def test_of_a_nest_that_turns_out_to_differ_no_leaf_is_held(change, difference):
+    leaves = [object() for _ in range(4)]
+    structure = nest.Structure(STEP)
+    given = {"reward": leaves[0], "obs": {"position": leaves[1], "angle": leaves[2]}, "done": leaves[3]} | difference
+    if "other" in difference:
+        del given["done"]
+    given = change(given)
+    before = [sys.getrefcount(leaf) for leaf in leaves]
+    for _ in range(10):
+        with pytest.raises(ValueError, match="structure"):
+            structure.flatten(given)
+    assert [sys.getrefcount(leaf) for leaf in leaves] == before
 
 
 def test_unflattening_needs_as_many_leaves_as_there_are():

@@ -50,6 +50,66 @@ def test_rows_of_any_size_come_back_whole_in_a_batch(connect, size):
     assert np.array_equal(batch.data["image"], images[batch.data["number"]])
 
 
+@pytest.mark.parametrize("num_columns", [1, 23, 24, 60])
+def test_a_row_of_many_columns_each_of_which_is_converted_comes_back(connect, num_columns):
+    client = connect()
+    row = [np.arange(i, i + 6).reshape(2, 3).T for i in range(num_columns)]
+    client.add("t", row)
+    client.add_batch("t", [column[None] for column in row])
+    batch = client.sample_batch("t", 1)
+    assert all((column == given).all() for column, given in zip(batch.data, row, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "f", "d", "F", "D"])
+def test_a_scalar_keeps_its_dtype(connect, kind):
+    client = connect()
+    client.add("t", {"value": np.dtype(kind).type(1), "other": 2.5})
+    data = client.sample_batch("t", 1).data
+    assert data["value"].dtype == np.dtype(kind)
+    assert data["value"].tolist() == [1]
+    assert data["other"].dtype == np.float64
+
+
+SIGNATURE = {"obs": reverie.TensorSpec((2,), np.float32), "reward": reverie.TensorSpec((), np.int64)}
+
+
+def what_comes_of(client, data):
+    """The newest row's leaves, or the error."""
+    try:
+        added = client.add_batch("t", data)
+        leaves = reverie.nest.flatten(client.sample_batch("t", 1).data)
+        return added, [(str(leaf.dtype), leaf.tolist()) for leaf in leaves]
+    except (ValueError, TypeError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("signature", [SIGNATURE, None], ids=["signature", "none"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reward": [4, 5]},
+        {"obs": [[1, 2], [3, 4]]},
+        {"obs": [np.zeros(2, np.float32), np.ones(2, np.float32)]},
+        {"obs": (np.zeros(2, np.float32), np.ones(2, np.float32))},
+        {"obs": {"obs": np.zeros((2, 2), np.float32)}},
+        {"reward": np.int64(3)},
+        {"reward": 3},
+        {"reward": None},
+        {"reward": np.array(["a", "b"])},
+        {"reward": np.zeros(3, np.int64)},
+        {"reward": np.zeros(2, np.int64).view(np.recarray)},
+        {"more": np.zeros(2)},
+    ],
+)
+def test_what_comes_of_a_batch_does_not_depend_on_those_before_it(signature, change):
+    options = {"sampler": reverie.selectors.Lifo(), "signature": signature}
+    fresh, used = (reverie.Client(reverie.Server([make_table(**options)], in_process=True)) for _ in range(2))
+    for start in range(3):
+        used.add_batch("t", rows(2, start))
+    assert what_comes_of(used, rows(2) | change) == what_comes_of(fresh, rows(2) | change)
+    assert what_comes_of(used, rows(2, 5))[0] == 2
+
+
 def test_a_batch_of_rows_is_inserted_in_order(connect):
     client = connect(make_table(sampler=reverie.selectors.Fifo(), max_times_sampled=1))
     assert client.add_batch("t", rows(5), [1, 2, 3, 4, 5]) == 5
