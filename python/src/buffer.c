@@ -111,10 +111,9 @@ void pool_give(pool *p, void *data, size_t size)
     return;
   }
   pthread_mutex_lock(&p->mutex);
-  size_t at = p->next;
-  for (size_t i = 0; i < POOL_SLOTS; i++) {
-    if (p->slot[i].data == NULL) at = i;
-  }
+  size_t at = 0; /* where the next one looks first */
+  while (at < POOL_SLOTS && p->slot[at].data != NULL) at++;
+  if (at == POOL_SLOTS) at = p->next;
   drop_slot(p, at);
   while (p->bytes + size > POOL_BYTES) {
     drop_slot(p, p->next);
