@@ -1,13 +1,15 @@
 /* What of a store is counted, and that it is what is there. */
 #include "store/memory_testing.h"
 
+#include "base/part_testing.h"
+
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
 /* ---- what is counted, beside a plain model ---- */
 
-enum { TABLES = 3, CHUNKS = 24, HELD = 16, MOST_ALIVE = 65536 };
+enum { TABLES = 3, CHUNKS = 24, HELD = 16, MOST_ALIVE = 65536, STEPS = 3000 / ONE_PART_OF };
 
 typedef struct model {
   rv_store *store;
@@ -176,7 +178,7 @@ static void the_account_is_what_is_there(void **state)
                .limited = limited,
                .alive = malloc(MOST_ALIVE * sizeof(rv_chunk *))};
     rv_random_init(&m.random, seed);
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < STEPS; i++) {
       rv_table *table = rv_store_table(m.store, below(&m, TABLES));
       switch (below(&m, 12)) {
       case 0: bring_chunk(&m); break;

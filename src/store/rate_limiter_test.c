@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/part_testing.h"
 #include "base/random.h"
 #include "store/rate_limiter.h"
 
@@ -309,7 +310,7 @@ static bool goes_on(rv_rate_limiter_config config, int64_t max_times_sampled, in
 static void what_is_accepted_goes_on_whichever_items_are_sampled(void **state)
 {
   (void)state;
-  enum { TRIES = 20000 };
+  enum { TRIES = 20000 / ONE_PART_OF };
   const char *given = getenv("RV_TEST_SEED");
   uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : 1;
   print_message("seed %llu\n", (unsigned long long)seed);

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "base/part_testing.h"
 #include "store/table_parts.h"
 #include "store/testing.h"
 
@@ -275,7 +276,7 @@ static void rows_that_were_moved_together_stay_there(void **state)
   enum { BOUND = 16384 * KIB, ROW = 10000 };
   fill_until_nothing_moves(BOUND, ROW, BOUND / 2 / ROW);
   static const size_t rows[] = {10, 100, 1000};
-  for (int64_t bound = 32 * KIB; bound <= 2048 * KIB; bound *= 8)
+  for (int64_t bound = 32 * KIB; bound <= 2048 * KIB / ONE_PART_OF; bound *= 8)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
       fill_until_nothing_moves(bound, rows[i], bound / 8 / (int64_t)(rows[i] + sizeof(rv_item)));
 }

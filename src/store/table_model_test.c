@@ -3,6 +3,8 @@
  * and how probable it was said to be. RV_TEST_SEED and RV_TEST_OPERATIONS choose other runs. */
 #include "store/testing.h"
 
+#include "base/part_testing.h"
+
 #include <math.h>
 
 enum { MOST_ITEMS = 24, LIMITERS = 5, KINDS = 6, CHUNK_ROWS = 300 };
@@ -469,7 +471,7 @@ static void tables_do_what_a_list_would_do(void **state)
 {
   (void)state;
   uint64_t first = number_from("RV_TEST_SEED", 1);
-  size_t operations = number_from("RV_TEST_OPERATIONS", 100000) / (KINDS * KINDS * LIMITERS);
+  size_t operations = number_from("RV_TEST_OPERATIONS", 100000 / ONE_PART_OF) / (KINDS * KINDS * LIMITERS);
   for (uint64_t seed = first; seed < first + SEEDS; seed++) tables_of_one_seed(seed, operations);
 }
 

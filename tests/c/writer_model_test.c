@@ -6,7 +6,7 @@ enum { MAX_COLUMNS = 6, MAX_ITEMS = 400, MAX_ROWS = 3000 };
 /* A value as the model keeps it: bytes, or for strings the strings one after another with their lengths before them. */
 typedef struct blob {
   uint8_t *data;
-  size_t size;
+  size_t size, room;
 } blob;
 
 typedef struct model_column {
@@ -51,8 +51,11 @@ static const rv_dtype dtypes[] = {RV_FLOAT32, RV_FLOAT64,   RV_INT32,   RV_UINT8
 
 static void blob_append(blob *to, const void *data, size_t size)
 {
-  to->data = realloc(to->data, to->size + size + 1);
-  assert_non_null(to->data);
+  if (to->data == NULL || to->size + size > to->room) {
+    to->room = 2 * (to->size + size) + 1;
+    to->data = realloc(to->data, to->room);
+    assert_non_null(to->data);
+  }
   if (size > 0) memcpy(to->data + to->size, data, size);
   to->size += size;
 }

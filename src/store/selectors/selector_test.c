@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/part_testing.h"
 #include "store/selectors/selector.h"
 
 /* Overrides the C library's, so that the nth block from now can be refused; -1: none. */
@@ -297,7 +298,7 @@ static rv_selector *make(const rv_selector_config *config, int64_t max_size)
 static void every_selector_agrees_with_its_model(void **state)
 {
   (void)state;
-  enum { OPERATIONS = 100000, SEEDS = 3 };
+  enum { OPERATIONS = 100000 / ONE_PART_OF, SEEDS = 3 };
   for (size_t c = 0; c < NUM_CONFIGS; c++)
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
       print_message("kind %d exponent %g seed %llu\n", (int)configs[c].kind, configs[c].priority_exponent,
@@ -308,7 +309,7 @@ static void every_selector_agrees_with_its_model(void **state)
       m->config = configs[c];
       rv_selector *selector = make(&configs[c], seed == 1 ? 3 : SLOTS); /* more slots than expected are fine */
       for (int i = 0; i < OPERATIONS; i++) {
-        one_operation(selector, m, &random, i / 5000 % 2 == 0 ? 35 : 12); /* fills, and nearly empties */
+        one_operation(selector, m, &random, i / (OPERATIONS / 20) % 2 == 0 ? 35 : 12); /* fills, and nearly empties */
         if (i % 4 == 0) check_choices(selector, m, &random);
       }
       assert_int_equal(rv_selector_faults(selector), 0);
