@@ -38,16 +38,18 @@ tables {
 """
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return one.getsockname()[1]
+@pytest.fixture
+def port():
+    """Nobody else is given it until the server has it, for it is bound here, too."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the server sets it as well
+        held.bind(("", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture(params=["theirs", "ours"])
-def address(request):
+def address(request, port):
     """Of a server program that was given the text."""
-    port = free_port()
     arguments = ["-m", f"{ {'theirs': 'reverb', 'ours': 'reverie'}[request.param] }.server_executable.server_main"]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path) if request.param == "ours" else "")
     program = subprocess.Popen(
