@@ -14,6 +14,8 @@ rest=(torch acme tf-agents)
 [ "${tiers[*]}" != --all ] || tiers=("${usual[@]}" "${rest[@]}")
 passed=0
 failed=0
+cores=$(nproc)
+several=$((cores < 4 ? cores : 4)) # processes of pytest
 
 count() { # count NAME PASSED FAILED
   printf '== %s: %d passed, %d failed\n' "$1" "$2" "$3"
@@ -26,7 +28,8 @@ run_ctest() { # run_ctest NAME PRESET [CTEST ARGS]
   [ -z "${RV_TEST_ALL:-}" ] || limit=3600 # seconds for a test
   (build_preset "$preset") || { count "$name" 0 1; return; }
   log=$(mktemp)
-  ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure --timeout "$limit" --no-tests=error --output-junit "$log" "$@" 2>&1 | grep -vE '^ +Start +[0-9]+:'
+  # One more than there are cores: some only wait.
+  ctest --test-dir "build/$preset" -j $((cores + 1)) --output-on-failure --timeout "$limit" --no-tests=error --output-junit "$log" "$@" 2>&1 | grep -vE '^ +Start +[0-9]+:'
   # The counts are read from the report: the sentence that ctest prints differs between its versions.
   count "$name" $(python3 - "$log" <<'EOF'
 import sys
@@ -43,16 +46,30 @@ EOF
   rm -f "$log"
 }
 
-run_pytest() { # run_pytest NAME PATHS...
-  local name=$1 log; shift
-  log=$(mktemp)
-  "${PYTEST_PYTHON:-.venv/bin/python}" -m pytest -q -p no:cacheprovider "$@" 2>&1 | tee "$log"
-  local status=${PIPESTATUS[0]} ok bad
-  ok=$(grep -oE '[0-9]+ passed' "$log" | tail -n 1 | cut -d' ' -f1)
-  bad=$(grep -oE '[0-9]+ (failed|error)' "$log" | cut -d' ' -f1 | awk '{n += $1} END {print n + 0}')
-  rm -f "$log"
-  [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || bad=1
-  count "$name" "${ok:-0}" "${bad:-0}"
+run_pytest() { # run_pytest NAME PATHS...: so many processes as $processes says, or one, share the files out (tests/conftest.py)
+  local name=$1 folder i status ok=0 bad=0; shift
+  local pids=() pytest=("${PYTEST_PYTHON:-.venv/bin/python}" -m pytest -q -p no:cacheprovider "$@")
+  folder=$(mktemp -d)
+  mkdir "$folder/shared"
+  [ "${processes:-1}" -eq 1 ] || export RV_TEST_SHARED=$folder/shared
+  for ((i = 1; i < ${processes:-1}; i++)); do
+    env --default-signal=INT,QUIT "${pytest[@]}" >"$folder/$i.log" 2>&1 & # as in ./dev: "&" has them ignored
+    pids+=($!)
+  done
+  "${pytest[@]}" 2>&1 | tee "$folder/0.log"
+  status=${PIPESTATUS[0]}
+  for ((i = 1; i <= ${#pids[@]}; i++)); do
+    wait "${pids[i - 1]}" || status=$?
+    cat "$folder/$i.log"
+  done
+  unset RV_TEST_SHARED
+  for ((i = 0; i <= ${#pids[@]}; i++)); do
+    ok=$((ok + $(grep -oE '[0-9]+ passed' "$folder/$i.log" | tail -n 1 | awk '{n = $1} END {print n + 0}')))
+    bad=$((bad + $(grep -oE '[0-9]+ (failed|error)' "$folder/$i.log" | awk '{n += $1} END {print n + 0}')))
+  done
+  rm -rf "$folder"
+  [ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+  count "$name" "$ok" "$bad"
 }
 
 make_framework() { # make_framework NAME REQUIREMENTS...: a virtual environment of its own
@@ -79,10 +96,10 @@ for tier in "${tiers[@]}"; do
     c-tsan) TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run_ctest c-tsan tsan -LE fuzz ;;
     fuzz) run_ctest fuzz asan -L fuzz ;;
     python)
-      (build_release && need_venv test) && run_pytest python tests/python tests/consumers/test_recorded.py || count python 0 1 ;;
+      (build_release && need_venv test) && processes=$several run_pytest python tests/python tests/consumers/test_recorded.py || count python 0 1 ;;
     torture) (build_release && need_venv test) && run_pytest torture tests/torture || count torture 0 1 ;;
     interop)
-      (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" run_pytest interop tests/interop || count interop 0 1 ;;
+      (build_release && need_venv test && tools/dev/peer.sh) && RV_PEER_PYTHON="$PWD/.venv-reverb/bin/python" processes=$several run_pytest interop tests/interop || count interop 0 1 ;;
     jax) (build_release && need_venv base && make_framework jax jax) && run_framework jax .venv-jax/bin/python || count jax 0 1 ;;
     torch) (build_release && need_venv base && make_framework torch torch==2.13.0) && run_framework torch .venv-torch/bin/python || count torch 0 1 ;;
     tensorflow) (build_release && need_venv base && tools/dev/peer.sh) && run_framework tensorflow .venv-reverb/bin/python || count tensorflow 0 1 ;;
