@@ -87,14 +87,27 @@ def _by_content(value: Any, path: _Path) -> Any:
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and not hasattr(value, "_fields")
+    return _is_ordered(value) and not hasattr(value, "_fields")
+
+
+def _is_ordered(value: Any) -> bool:
+    """A list, a tuple or another sequence that is a container of a nest, as the extension sees it."""
+    if isinstance(value, (list, tuple)):
+        return True
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, range)):
+        return False
+    try:
+        memoryview(value)  # type: ignore[arg-type]
+    except TypeError:
+        return True
+    return False
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
     """What a container holds, by key, field or position; None for a leaf."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=True))
-    if isinstance(value, (list, tuple)):
+    if _is_ordered(value):
         return dict(enumerate(value))
     if hasattr(type(value), "__attrs_attrs__"):
         return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
@@ -118,7 +131,7 @@ def _like(value: Any, parts: dict[Any, Any]) -> Any:
         return type(value)(*(parts[name] for name in value._fields))
     if _is_list(value):
         values = [parts[i] for i in range(len(parts))]
-        return values if isinstance(value, list) else tuple(values)
+        return tuple(values) if isinstance(value, tuple) else values
     if isinstance(value, Mapping):
         return {key: parts[key] for key in former}
     made = copy.copy(value)
@@ -182,6 +195,6 @@ def _bounds(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 def _is_plain(value: Any) -> bool:
     """Are they Python's own numbers, which have no dtype yet?"""
-    if type(value) in (list, tuple):
+    if _is_list(value):
         return all(_is_plain(each) for each in value)
     return type(value) in (int, float)

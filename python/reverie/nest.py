@@ -1,8 +1,9 @@
 """Nests: arrays in dicts, lists, tuples, namedtuples and attrs classes, flattened as dm-tree does it.
 
-Dicts are taken in the order of their sorted keys, everything else in its own order. None is a leaf, and so are strings, sets
-and dataclass instances. The work is done in C; a `Structure` is a nest's shape, kept so that the next nest of that shape is
-flattened without being examined again.
+Dicts are taken in the order of their sorted keys, everything else in its own order. Other sequences, such as a deque of frames, are
+containers like lists. None is a leaf, and so are strings, sets, dataclass instances, and (unlike dm-tree's) what has a buffer
+(bytearray, memoryview, array.array) and ranges, which become one array. The work is done in C; a `Structure` is a nest's shape, kept
+so that the next nest of that shape is flattened without being examined again.
 """
 
 from __future__ import annotations

@@ -413,7 +413,7 @@ static PyObject **parse_out(client_object *self, scratch *s, PyObject *out, size
   if (scratch_hold(s, (PyObject *)structure) < 0) return NULL;
   size_t n = structure->num_leaves;
   PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
-  int found = leaves == NULL ? -1 : tree_flatten(structure->root, out, leaves);
+  int found = leaves == NULL ? -1 : tree_flatten(self->state, structure->root, out, leaves);
   if (found == 0) PyErr_SetString(PyExc_RuntimeError, "out changed while it was flattened");
   if (found <= 0) return NULL;
   for (size_t i = 0; i < n; i++) {

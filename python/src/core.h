@@ -34,6 +34,7 @@ typedef struct core_state {
   PyObject *sample_info; /* classes: reverie.samples */
   PyObject *replay_sample;
   PyObject *mapping;                            /* collections.abc.Mapping */
+  PyObject *sequence;                           /* collections.abc.Sequence */
   PyObject *attrs_fields;                       /* "__attrs_attrs__" */
   PyObject *tuple_fields;                       /* "_fields" */
   PyArray_Descr *descr[CORE_DTYPES];            /* how a dtype is shown; NULL for a number that is no dtype */

@@ -101,6 +101,7 @@ static int set_classes(core_state *state)
   if (import_attribute("reverie.samples", "SampleInfo", &state->sample_info) < 0) return -1;
   if (import_attribute("reverie.samples", "ReplaySample", &state->replay_sample) < 0) return -1;
   if (import_attribute("collections.abc", "Mapping", &state->mapping) < 0) return -1;
+  if (import_attribute("collections.abc", "Sequence", &state->sequence) < 0) return -1;
   state->attrs_fields = PyUnicode_InternFromString("__attrs_attrs__");
   state->tuple_fields = PyUnicode_InternFromString("_fields");
   return state->attrs_fields == NULL || state->tuple_fields == NULL ? -1 : 0;
@@ -225,6 +226,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
   Py_VISIT(state->sample_info);
   Py_VISIT(state->replay_sample);
   Py_VISIT(state->mapping);
+  Py_VISIT(state->sequence);
   Py_VISIT(state->sources);
   return 0;
 }
@@ -241,6 +243,7 @@ static int module_clear(PyObject *module)
   Py_CLEAR(state->sample_info);
   Py_CLEAR(state->replay_sample);
   Py_CLEAR(state->mapping);
+  Py_CLEAR(state->sequence);
   Py_CLEAR(state->sources);
   Py_CLEAR(state->attrs_fields);
   Py_CLEAR(state->tuple_fields);

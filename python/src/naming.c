@@ -60,7 +60,8 @@ static char kind_of(const tree *node)
   case TREE_LEAF: return '.';
   case TREE_DICT:
   case TREE_MAPPING: return '{';
-  case TREE_LIST: return '[';
+  case TREE_LIST:
+  case TREE_SEQUENCE: return '[';
   case TREE_TUPLE: return '(';
   case TREE_NAMED: return '<';
   case TREE_ATTRS: return '@';

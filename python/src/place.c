@@ -34,7 +34,7 @@ static PyObject *kind_text(const tree *node)
 
 static bool is_sequence(const tree *node)
 {
-  return node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED;
+  return node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED || node->kind == TREE_SEQUENCE;
 }
 
 int place_raise_change(PyObject *type, const place *at, const tree *was, PyObject *nest)
@@ -143,6 +143,7 @@ static PyObject *difference(const tree *node, PyObject *nest, const place *at)
   case TREE_LIST: return PyList_Check(nest) ? compare_sequences(node, nest, at) : wrong_kind(node, nest, at);
   case TREE_TUPLE:
   case TREE_NAMED: return PyTuple_Check(nest) ? compare_sequences(node, nest, at) : wrong_kind(node, nest, at);
+  case TREE_SEQUENCE: return Py_TYPE(nest) == node->type ? compare_sequences(node, nest, at) : wrong_kind(node, nest, at);
   case TREE_DICT: return PyDict_Check(nest) ? compare_keyed(node, nest, at) : wrong_kind(node, nest, at);
   case TREE_MAPPING:
   case TREE_ATTRS: return Py_TYPE(nest) == node->type ? compare_keyed(node, nest, at) : wrong_kind(node, nest, at);

@@ -62,7 +62,7 @@ static int flatten_as(const structure_object *structure, PyObject *data, scratch
 {
   *first = s->num_held;
   PyObject **leaves = scratch_room(s, structure->num_leaves);
-  int found = leaves == NULL ? -1 : tree_flatten(structure->root, data, leaves);
+  int found = leaves == NULL ? -1 : tree_flatten(structure->state, structure->root, data, leaves);
   if (found > 0) s->num_held += structure->num_leaves;
   return found;
 }
@@ -173,32 +173,41 @@ static bool is_scalar(PyObject *value)
          PyBytes_Check(value) || PyArray_IsScalar(value, Generic);
 }
 
-static int has_lists(PyObject *nest);
+static int has_lists(core_state *state, PyObject *nest);
 
-static int has_lists_inside(PyObject *container)
+static int has_lists_inside(core_state *state, PyObject *container)
 {
   bool is_list = PyList_Check(container);
   PyObject *key, *value;
   Py_ssize_t at = 0;
   int found = 0;
   if (PyDict_Check(container)) {
-    while (found == 0 && PyDict_Next(container, &at, &key, &value)) found = has_lists(value);
+    while (found == 0 && PyDict_Next(container, &at, &key, &value)) {
+      Py_INCREF(value); /* who is asked what it is may do anything */
+      found = has_lists(state, value);
+      Py_DECREF(value);
+    }
     return found;
   }
   for (; found == 0 && at < (is_list ? PyList_Size(container) : PyTuple_Size(container)); at++) {
     value = is_list ? PyList_GetItem(container, at) : PyTuple_GetItem(container, at);
     if (at == 0 && is_scalar(value)) return 1;
-    found = has_lists(value);
+    Py_INCREF(value);
+    found = has_lists(state, value);
+    Py_DECREF(value);
   }
   return found;
 }
 
-/* Is there a list that begins with a number or a string? Of rows it can only be an array. -1 with an exception. */
-static int has_lists(PyObject *nest)
+/* Is there a list that begins with a number or a string, or another sequence, which may? Of rows it can only be an array. -1 with an
+ * exception. */
+static int has_lists(core_state *state, PyObject *nest)
 {
+  int kind = tree_kind_of(state, nest);
+  if (kind < 0 || kind == TREE_SEQUENCE) return kind < 0 ? -1 : 1;
   if (!PyList_Check(nest) && !PyTuple_Check(nest) && !PyDict_Check(nest)) return 0;
   if (Py_EnterRecursiveCall(" while looking for lists in the data")) return -1;
-  int found = has_lists_inside(nest);
+  int found = has_lists_inside(state, nest);
   Py_LeaveRecursiveCall();
   return found;
 }
@@ -260,7 +269,7 @@ static int is_of_arrays(const client_object *self, const handle_object *handle, 
   const structure_object *signature = handle->signature;
   if (signature != NULL && signature->num_leaves == handle->num_specs)
     return has_arrays_at_leaves(self->state, signature->root, data);
-  int lists = has_lists(data);
+  int lists = has_lists(self->state, data);
   return lists < 0 ? -1 : lists == 0;
 }
 

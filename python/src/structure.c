@@ -105,7 +105,7 @@ static PyObject *structure_flatten(PyObject *object, PyObject *nest)
   structure_object *self = (structure_object *)object;
   PyObject **leaves = PyMem_Calloc(self->num_leaves + 1, sizeof *leaves);
   if (leaves == NULL) return PyErr_NoMemory();
-  int found = tree_flatten(self->root, nest, leaves);
+  int found = tree_flatten(self->state, self->root, nest, leaves);
   PyObject *out = found > 0 ? PyList_New((Py_ssize_t)self->num_leaves) : NULL;
   if (found == 0) {
     PyObject *text = place_difference(self->root, nest);

@@ -139,7 +139,7 @@ static PyObject **flatten(structured_object *self, PyObject *data, scratch *s)
   for (int attempt = 0; attempt < 2; attempt++) {
     if ((self->step == NULL || attempt > 0) && take_structure(self, data) < 0) return NULL;
     PyObject **leaves = scratch_alloc(s, self->num_leaves, sizeof *leaves);
-    int found = leaves == NULL ? -1 : tree_flatten(self->step->root, data, leaves);
+    int found = leaves == NULL ? -1 : tree_flatten(self->state, self->step->root, data, leaves);
     if (found < 0) return NULL;
     for (size_t i = 0; found > 0 && i < self->num_leaves; i++) {
       if (scratch_hold(s, leaves[i]) < 0) {

@@ -245,7 +245,7 @@ static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratc
     if (self->item == NULL && (self->item = structure_new(self->state, trajectory)) == NULL) return NULL;
     *n = self->item->num_leaves;
     PyObject **leaves = scratch_alloc(s, *n, sizeof *leaves);
-    int found = leaves == NULL ? -1 : tree_flatten(self->item->root, trajectory, leaves);
+    int found = leaves == NULL ? -1 : tree_flatten(self->state, self->item->root, trajectory, leaves);
     if (found < 0) return NULL;
     for (size_t i = 0; found > 0 && i < *n; i++) {
       if (scratch_hold(s, leaves[i]) < 0) return NULL;

@@ -163,7 +163,7 @@ static rv_tensor *tensors_of(transitions_object *self, PyObject *data, scratch *
   PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
   rv_tensor *columns = scratch_alloc(s, n, sizeof *columns);
   if (leaves == NULL || columns == NULL) return NULL;
-  int found = tree_flatten(self->structure->root, data, leaves);
+  int found = tree_flatten(self->state, self->structure->root, data, leaves);
   if (found == 0) { /* flatten says where it differs */
     PyObject *list = PyObject_CallMethod((PyObject *)self->structure, "flatten", "O", data);
     Py_XDECREF(list);

@@ -2,6 +2,31 @@
 
 #define MAX_DEPTH 200
 
+/* Is it of the abstract class? 0 also where it cannot be asked; -1 with an exception such as Ctrl-C. */
+static int is_instance(PyObject *object, PyObject *abstract)
+{
+  int found = PyObject_IsInstance(object, abstract);
+  if (found < 0 && PyErr_ExceptionMatches(PyExc_Exception)) {
+    PyErr_Clear();
+    return 0;
+  }
+  return found;
+}
+
+#define CONTAINERS (Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)
+#define PLAIN (Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS)
+
+/* Nothing that holds others, and quickly seen to be: no class is asked for its bases before all types that are common have been
+ * looked for. */
+static bool is_plain_leaf(const core_state *state, PyObject *value)
+{
+  PyTypeObject *type = Py_TYPE(value);
+  if (type == &PyArray_Type || type == &PyFloat_Type || value == Py_None || type == state->column_type) return true;
+  if ((PyType_GetFlags(type) & PLAIN) != 0) return true;
+  if (state->scalar_type[core_scalar_slot(state, type)] == type) return true;
+  return PyArray_Check(value) || PyFloat_Check(value) || PyArray_IsScalar(value, Generic);
+}
+
 int tree_kind_of(core_state *state, PyObject *nest)
 {
   if (PyArray_CheckExact(nest)) return TREE_LEAF; /* as most */
@@ -9,17 +34,13 @@ int tree_kind_of(core_state *state, PyObject *nest)
   if (PyTuple_Check(nest))
     return !PyTuple_CheckExact(nest) && PyObject_HasAttr(nest, state->tuple_fields) ? TREE_NAMED : TREE_TUPLE;
   if (PyList_Check(nest)) return TREE_LIST;
-  if (nest == Py_None || PyArray_Check(nest) || PyFloat_Check(nest) || PyLong_Check(nest) || PyUnicode_Check(nest) ||
-      PyBytes_Check(nest)) {
-    return TREE_LEAF;
-  }
+  if (is_plain_leaf(state, nest)) return TREE_LEAF;
   if (PyObject_HasAttr((PyObject *)Py_TYPE(nest), state->attrs_fields)) return TREE_ATTRS;
-  int is_mapping = PyObject_IsInstance(nest, state->mapping);
-  if (is_mapping < 0) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
-    PyErr_Clear();
-  }
-  return is_mapping > 0 ? TREE_MAPPING : TREE_LEAF;
+  int found = is_instance(nest, state->mapping);
+  if (found != 0) return found < 0 ? -1 : TREE_MAPPING;
+  if (PyObject_CheckBuffer(nest) || PyRange_Check(nest)) return TREE_LEAF;
+  found = is_instance(nest, state->sequence);
+  return found < 0 ? -1 : found > 0 ? TREE_SEQUENCE : TREE_LEAF;
 }
 
 void tree_free(tree *node)
@@ -45,7 +66,7 @@ static int reserve(tree *node, size_t n)
   tree **child = PyMem_Realloc(node->child, n * sizeof *child);
   if (child != NULL) node->child = child;
   bool ok = child != NULL;
-  if (ok && node->kind != TREE_LIST && node->kind != TREE_TUPLE) {
+  if (ok && node->kind != TREE_LIST && node->kind != TREE_TUPLE && node->kind != TREE_SEQUENCE) {
     PyObject **key = PyMem_Realloc(node->key, n * sizeof *key);
     size_t *order = PyMem_Realloc(node->order, n * sizeof *order);
     if (key != NULL) node->key = key;
@@ -197,7 +218,8 @@ static int build_children(core_state *state, tree *node, PyObject *nest, size_t 
   switch (node->kind) {
   case TREE_LEAF: node->leaf = (*num_leaves)++; return 0;
   case TREE_LIST:
-  case TREE_TUPLE: return build_elements(state, node, nest, num_leaves, depth);
+  case TREE_TUPLE:
+  case TREE_SEQUENCE: return build_elements(state, node, nest, num_leaves, depth);
   case TREE_DICT:
   case TREE_MAPPING: keys = sorted_keys(nest); break;
   case TREE_NAMED: keys = PyObject_GetAttr(nest, state->tuple_fields); break;
@@ -257,35 +279,40 @@ static void drop_leaves(const tree *node, PyObject **leaves)
   for (size_t i = 0; i < node->n; i++) drop_leaves(node->child[i], leaves);
 }
 
-/* A container where the tree has a leaf is another shape; of what cannot be told apart quickly only attrs and foreign mappings
- * are left, and those are no data: they fail when they are converted. */
-static bool is_plain_container(PyObject *value)
+/* A container where the tree has a leaf is another shape. -1 with an exception. */
+static int is_container(core_state *state, PyObject *value)
 {
-  return (PyType_GetFlags(Py_TYPE(value)) & (Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)) !=
-         0;
+  if (PyArray_CheckExact(value)) return 0;
+  if ((PyType_GetFlags(Py_TYPE(value)) & CONTAINERS) != 0) return 1;
+  if (is_plain_leaf(state, value)) return 0;
+  int kind = tree_kind_of(state, value);
+  return kind < 0 ? -1 : kind != TREE_LEAF;
 }
 
 /* The value may be NULL, with an exception: a mapping may do anything when it is asked, so that what was there is gone. */
-static int flatten_child(const tree *child, PyObject *value, PyObject **leaves)
+static int flatten_child(core_state *state, const tree *child, PyObject *value, PyObject **leaves)
 {
   if (value == NULL) {
     PyErr_Clear();
     return 0;
   }
+  Py_INCREF(value);
   if (child->kind != TREE_LEAF) {
-    Py_INCREF(value);
-    int found = tree_flatten(child, value, leaves);
+    int found = tree_flatten(state, child, value, leaves);
     Py_DECREF(value);
     return found;
   }
-  if (is_plain_container(value)) return 0;
-  Py_INCREF(value);
-  leaves[child->leaf] = value;
-  return 1;
+  int other = is_container(state, value);
+  if (other == 0) {
+    leaves[child->leaf] = value;
+    return 1;
+  }
+  Py_DECREF(value);
+  return other < 0 ? -1 : 0;
 }
 
 /* A dict with the tree's own keys in the tree's own order, which most are: nothing is looked up. 2: it is another one. */
-static int flatten_in_order(const tree *node, PyObject *dict, PyObject **leaves)
+static int flatten_in_order(core_state *state, const tree *node, PyObject *dict, PyObject **leaves)
 {
   PyObject *key, *value;
   Py_ssize_t position = 0;
@@ -293,7 +320,9 @@ static int flatten_in_order(const tree *node, PyObject *dict, PyObject **leaves)
   int found = 1;
   for (; at < node->n; at++) {
     size_t i = node->order[at];
-    found = PyDict_Next(dict, &position, &key, &value) && key == node->key[i] ? flatten_child(node->child[i], value, leaves) : 2;
+    found = PyDict_Next(dict, &position, &key, &value) && key == node->key[i]
+                ? flatten_child(state, node->child[i], value, leaves)
+                : 2;
     if (found != 1) break;
   }
   if (found == 1) return 1;
@@ -301,41 +330,41 @@ static int flatten_in_order(const tree *node, PyObject *dict, PyObject **leaves)
   return found;
 }
 
-/* Is it of the type, and as large as a mapping has to be? -1 with an exception. */
+/* Is it of the type, and as large as a mapping or sequence has to be? -1 with an exception. */
 static int may_match(const tree *node, PyObject *nest)
 {
   if (Py_TYPE(nest) != node->type) return 0;
-  if (node->kind != TREE_MAPPING) return 1;
-  Py_ssize_t n = PyMapping_Size(nest);
+  if (node->kind == TREE_ATTRS) return 1;
+  Py_ssize_t n = PyObject_Size(nest);
   return n < 0 ? -1 : (size_t)n == node->n;
 }
 
-int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
+int tree_flatten(core_state *state, const tree *node, PyObject *nest, PyObject **leaves)
 {
   int found = 1;
   size_t i = 0;
   switch (node->kind) {
-  case TREE_LEAF: return flatten_child(node, nest, leaves);
+  case TREE_LEAF: return flatten_child(state, node, nest, leaves);
   case TREE_DICT:
     if (!(Py_TYPE(nest) == node->type || PyDict_Check(nest)) || (size_t)PyDict_Size(nest) != node->n) return 0;
-    found = flatten_in_order(node, nest, leaves);
+    found = flatten_in_order(state, node, nest, leaves);
     if (found < 2) return found;
     for (; i < node->n && found > 0; i++) {
       PyObject *value = PyDict_GetItemWithError(nest, node->key[i]);
-      found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
+      found = value != NULL ? flatten_child(state, node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
     }
     break;
   case TREE_LIST:
     if (!PyList_Check(nest) || (size_t)PyList_Size(nest) != node->n) return 0;
     for (; i < node->n && found > 0; i++) {
-      found = flatten_child(node->child[i], PyList_GetItem(nest, (Py_ssize_t)i), leaves);
+      found = flatten_child(state, node->child[i], PyList_GetItem(nest, (Py_ssize_t)i), leaves);
     }
     break;
   case TREE_TUPLE:
   case TREE_NAMED:
     if (!PyTuple_Check(nest) || (size_t)PyTuple_Size(nest) != node->n) return 0;
     for (; i < node->n && found > 0; i++) {
-      found = flatten_child(node->child[i], PyTuple_GetItem(nest, (Py_ssize_t)i), leaves);
+      found = flatten_child(state, node->child[i], PyTuple_GetItem(nest, (Py_ssize_t)i), leaves);
     }
     break;
   case TREE_MAPPING:
@@ -343,7 +372,15 @@ int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves)
     found = may_match(node, nest);
     for (; i < node->n && found > 0; i++) {
       PyObject *value = get(nest, node->kind, node->key[i]);
-      found = value != NULL ? flatten_child(node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
+      found = value != NULL ? flatten_child(state, node->child[i], value, leaves) : PyErr_Occurred() ? -1 : 0;
+      Py_XDECREF(value);
+    }
+    break;
+  case TREE_SEQUENCE:
+    found = may_match(node, nest);
+    for (; i < node->n && found > 0; i++) {
+      PyObject *value = PySequence_GetItem(nest, (Py_ssize_t)i);
+      found = value != NULL ? flatten_child(state, node->child[i], value, leaves) : -1;
       Py_XDECREF(value);
     }
     break;
@@ -419,7 +456,8 @@ PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_l
     PyObject *out = unflatten_tuple(node, leaves, num_leaves);
     return node->type == &PyTuple_Type ? out : convert(node, out);
   }
-  case TREE_LIST: {
+  case TREE_LIST:
+  case TREE_SEQUENCE: {
     size_t n = node->n;
     PyObject *out = PyList_New((Py_ssize_t)n);
     for (size_t i = 0; out != NULL && i < n; i++) {
@@ -479,6 +517,12 @@ void tree_prefix_path(const tree *node, size_t num_leaves, size_t leaf)
 
 /* ---- growing ---- */
 
+/* Lists, tuples and other sequences may stand for each other. */
+static bool is_ordered(int kind)
+{
+  return kind == TREE_LIST || kind == TREE_TUPLE || kind == TREE_NAMED || kind == TREE_SEQUENCE;
+}
+
 static int match_sequence(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)
 {
   Py_ssize_t n = PySequence_Size(nest);
@@ -514,7 +558,10 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
 {
   if (nest == Py_None) return 1;
   switch (node->kind) {
-  case TREE_LEAF: return is_plain_container(nest) ? 0 : visit(context, node->leaf, nest);
+  case TREE_LEAF: {
+    int other = is_container(state, nest);
+    return other != 0 ? (other < 0 ? -1 : 0) : visit(context, node->leaf, nest);
+  }
   case TREE_DICT: return PyDict_Check(nest) ? match_keyed(state, node, nest, visit, context) : 0;
   case TREE_MAPPING:
   case TREE_ATTRS: {
@@ -524,7 +571,12 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
   }
   case TREE_LIST:
   case TREE_TUPLE:
-  case TREE_NAMED: return PyList_Check(nest) || PyTuple_Check(nest) ? match_sequence(state, node, nest, visit, context) : 0;
+  case TREE_NAMED:
+  case TREE_SEQUENCE: {
+    int kind = tree_kind_of(state, nest);
+    if (kind < 0) return -1;
+    return is_ordered(kind) ? match_sequence(state, node, nest, visit, context) : 0;
+  }
   }
   Py_UNREACHABLE();
 }
@@ -587,8 +639,7 @@ static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leave
   if (nest == Py_None) return 0;
   int kind = tree_kind_of(state, nest);
   if (kind < 0) return -1;
-  bool sequences = (kind == TREE_LIST || kind == TREE_TUPLE || kind == TREE_NAMED) &&
-                   (node->kind == TREE_LIST || node->kind == TREE_TUPLE || node->kind == TREE_NAMED);
+  bool sequences = is_ordered(kind) && is_ordered((int)node->kind);
   if (kind != (int)node->kind && !sequences) return place_raise_change(state->structure_error, at, node, nest);
   if (kind == TREE_LEAF) return 0;
   return sequences ? grow_sequence(state, node, nest, num_leaves, at) : grow_keyed(state, node, nest, num_leaves, at);

@@ -14,7 +14,9 @@ typedef enum tree_kind {
   TREE_LIST,
   TREE_TUPLE,
   TREE_NAMED, /* namedtuple */
-  TREE_ATTRS  /* attrs class */
+  TREE_ATTRS, /* attrs class */
+  /* Other sequences, such as deques. What has a buffer (bytearray, memoryview, array) and ranges are leaves. */
+  TREE_SEQUENCE
 } tree_kind;
 
 typedef struct tree {
@@ -22,7 +24,7 @@ typedef struct tree {
   PyTypeObject *type; /* of the container */
   size_t n;           /* children: of dicts in the order of sorted keys */
   struct tree **child;
-  PyObject **key;  /* dicts: the keys; named tuples and attrs: field names; NULL for lists and tuples */
+  PyObject **key;  /* dicts: the keys; named tuples and attrs: field names; NULL for lists, tuples and other sequences */
   size_t *order;   /* dicts: children in the container's own order */
   PyObject *alias; /* attrs: a list of what the class calls its fields when it is made; NULL elsewhere */
   size_t leaf;     /* TREE_LEAF: its number */
@@ -32,12 +34,12 @@ typedef struct tree {
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves);
 void tree_free(tree *node); /* NULL is fine */
 
-/* A tree_kind; a leaf where the object cannot even be asked whether it is a mapping. -1 with an exception such as Ctrl-C. */
+/* A tree_kind; a leaf where the object cannot even be asked what it is. -1 with an exception such as Ctrl-C. */
 int tree_kind_of(core_state *state, PyObject *nest);
 
 /* Writes new references to the nest's leaves to `leaves`, by number. 1; 0 if the nest has another shape (nothing is written
  * then that would have to be dropped); -1 with an exception. */
-int tree_flatten(const tree *node, PyObject *nest, PyObject **leaves);
+int tree_flatten(core_state *state, const tree *node, PyObject *nest, PyObject **leaves);
 /* A nest of the leaves (borrowed); None for a leaf of a higher number, with which a tree grew meanwhile. NULL with an exception. */
 PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_leaves);
 /* A list of the leaves' paths: tuples of keys, indices and field names. */

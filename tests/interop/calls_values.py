@@ -8,6 +8,18 @@ CALLS = [
     ("import collections; P = collections.namedtuple('P', 'z a'); client.insert(P(1, 2.5), {'q': 1.0}); "
      "result = [x.tolist() for x in next(client.sample('q'))[0].data]",
      None, None),
+    ("import collections; client.insert({'frames': collections.deque([1, 2.5], maxlen=2)}, {'q': 1.0}); "
+     "result = [x.tolist() for x in next(client.sample('q'))[0].data]",
+     None, None),
+    ("import collections; w = client.trajectory_writer(2); w.append({'frames': collections.deque([1, 2.5])}); "
+     "w.append({'frames': collections.deque([3, 4.5])}); "
+     "result = type(w.history['frames']).__name__, [column[-2:].numpy().tolist() for column in w.history['frames']]",
+     None, None),
+    ("import collections; w = client.trajectory_writer(2); w.append({'x': np.zeros(2)}); w.append({'x': collections.deque([1, 2])})",
+     None, None),
+    ("import collections; w = legacy(0); w.append(collections.UserList([1, 2.5])); w.create_item('q', 1, 1.0); w.close(); "
+     "result = [x.tolist() for x in next(client.sample('q'))[0].data]",
+     None, None),
     ("import dataclasses; P = dataclasses.make_dataclass('P', ['z', 'a']); client.insert(P(1, 2.5), {'q': 1.0})", None, None),
     ("client.insert({1: 2, 'a': 3}, {'q': 1.0})", None, None),
     ("client.insert({2: 20, 1: 10}, {'q': 1.0}); result = [x.tolist() for x in next(client.sample('q'))[0].data]", None, None),

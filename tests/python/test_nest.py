@@ -1,5 +1,6 @@
 """Nests are flattened as dm-tree does it."""
 
+import array
 import collections
 import collections.abc
 import sys
@@ -235,3 +236,28 @@ def test_attrs_classes_are_made_by_the_names_that_they_take_their_fields_by():
     assert nest.map_structure(lambda leaf: leaf * 10, Private(1, r=2)) == Private(10, r=20)
     again = nest.map_structure(lambda leaf: leaf * 10, Old(1, 2))
     assert (again._obs, again.reward) == (10, 20)
+
+
+def test_other_sequences_are_containers_as_lists_are():
+    frames = collections.deque([np.zeros(2), np.ones(2)], maxlen=2)
+    assert [leaf.tolist() for leaf in nest.flatten({"obs": frames})] == [[0, 0], [1, 1]]
+    assert nest.paths([frames, collections.UserList([1, [2]])]) == [(0, 0), (0, 1), (1, 0), (1, 1, 0)]
+    again = nest.map_structure(lambda leaf: leaf * 10, collections.deque([1, {"a": 2}]))
+    assert again == collections.deque([10, {"a": 20}])
+    assert isinstance(again, collections.deque)
+
+
+def test_a_structure_of_a_sequence_takes_those_of_its_type_and_length():
+    structure = nest.Structure([collections.deque([1, 2])])
+    assert structure.flatten([collections.deque([3, 4])]) == [3, 4]
+    for other in ([collections.deque([3])], [[3, 4]], [3], [np.zeros(2)]):
+        with pytest.raises(ValueError, match="another structure"):
+            structure.flatten(other)
+    for other in (collections.deque([1]), collections.UserDict(a=1), Step(1, 2)):
+        with pytest.raises(ValueError, match="another structure"):
+            nest.Structure([1]).flatten([other])
+
+
+@pytest.mark.parametrize("leaf", [bytearray(b"ab"), memoryview(b"ab"), array.array("i", [1, 2]), range(2), iter([1])], ids=repr)
+def test_what_has_a_buffer_and_ranges_and_iterators_are_leaves(leaf):
+    assert nest.flatten([leaf])[0] is leaf

@@ -364,6 +364,25 @@ def test_columns_one_after_another_stand_for_any_signature(connect):
         assert client.add_batch("t", data) == 3
 
 
+def test_a_deque_is_a_column_of_rows_and_of_one_row_a_container(connect):
+    client = connect(make_table(signature={"obs": reverie.TensorSpec((2, 3), "float32")}))
+    frames = collections.deque([np.zeros(3, np.float32), np.ones(3, np.float32)])
+    stack = np.stack(frames)
+    assert client.add_batch("t", {"obs": collections.deque([stack, stack])}) == 2
+    assert client.add_batch("t", {"obs": [frames]}) == 1
+    client.add("t", {"obs": stack})
+    with pytest.raises(ValueError, match=r'1 columns \("obs"\), got 2'):
+        client.add("t", {"obs": frames})
+    assert client.server_info()["t"].current_size == 4
+    assert (client.sample_batch("t", 4).data["obs"] == stack).all()
+
+
+def test_a_deque_of_numbers_is_a_column_without_a_signature_too(connect):
+    client = connect()
+    assert client.add_batch("t", {"x": collections.deque([1, 2, 3])}) == 3
+    assert sorted(client.sample_batch("t", 3).data) == ["x"]
+
+
 def test_a_list_that_holds_itself_is_refused(connect):
     endless = []
     endless.append(endless)
