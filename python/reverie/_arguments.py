@@ -74,7 +74,7 @@ def peer_timeout(seconds: Any) -> int:
 
 def listed(name: str, value: Any, of: str) -> list[Any]:
     """A list of the elements; TypeError for text and for what has no elements. `of` says what they should be."""
-    if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable):
+    if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable) and getattr(value, "shape", None) != ():
         return list(value)
     raise TypeError(f"{name} must be a sequence of {of}, got {value!r}")
 

@@ -417,6 +417,9 @@ class Client(_core.Client):
             A priority that the table refuses: NaN always, negative or infinite ones where a Prioritized selector is attached.
         NotFoundError
             No such table.
+        UnavailableError
+            With `deletes`: the connection was lost before the answer came, so that it is not known whether this was done. Updates alone
+            are sent again.
         """
         if updates is not None and not isinstance(updates, Mapping):
             raise TypeError(f"updates must be a dict {{key: priority}}, got {updates!r}; update_priorities takes two arrays")

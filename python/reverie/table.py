@@ -75,6 +75,12 @@ class Table:
             raise TypeError(f"name must be a str, got {name!r}")
         if not name:
             raise ValueError("a table's name must be nonempty")
+        if "\0" in name:
+            raise ValueError(f"a table's name must not contain a NUL character, got {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"a table's name must be text that UTF-8 can encode, got {name!r}: {error.reason}") from None
         for role, selector in (("sampler", sampler), ("remover", remover)):
             if not isinstance(selector, selectors.Selector):
                 raise TypeError(f"{role} must be an instance of a selector such as reverie.selectors.Fifo(), got {selector!r}")

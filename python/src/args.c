@@ -97,7 +97,12 @@ int core_double(PyObject *value, const char *what, double *out)
 {
   *out = PyFloat_AsDouble(value);
   if (*out != -1.0 || !PyErr_Occurred()) return 0;
+  bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError);
   if (!core_clear_refusal()) return -1;
+  if (too_large) {
+    PyErr_Format(PyExc_ValueError, "%s is too large for a float: %R", what, value);
+    return -1;
+  }
   PyObject *array = PyUnicode_Check(value) || PyBytes_Check(value) || value == Py_None
                         ? NULL
                         : PyArray_FromAny(value, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO, NULL);

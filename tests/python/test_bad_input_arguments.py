@@ -50,7 +50,7 @@ CALLS = {
     "mutate_priorities, a priority": (lambda c, x: c.mutate_priorities("t", {7: x}), ["1", None], "priority for key 7 must be"),
     "mutate_priorities, deletes": (
         lambda c, x: c.mutate_priorities("t", None, x),
-        ["1", 7],
+        ["1", 7, np.uint64(7), np.array(7, np.uint64)],
         "deletes must be a sequence of keys",
     ),
     "mutate_priorities, a deleted key": (lambda c, x: c.mutate_priorities("t", None, [x]), ["1", None], "keys must be integers"),
@@ -82,6 +82,21 @@ def test_a_value_of_the_wrong_kind_is_a_type_error_that_names_the_argument(clien
     client.add("t", [1])
     with pytest.raises(TypeError, match=words):
         call(client, value)
+
+
+TOO_LARGE = {
+    "insert": lambda c: c.insert([1], {"t": 10**400}),
+    "add": lambda c: c.add("t", [1], 10**400),
+    "create_item": lambda c: (w := writer(c)).create_item("t", 10**400, [w.history[0][-1:]]),
+    "Writer.create_item": lambda c: steps(c).create_item("t", 1, 10**400),
+    "mutate_priorities": lambda c: c.mutate_priorities("t", {1: 10**400}),
+}
+
+
+@pytest.mark.parametrize("call", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_priority_beyond_all_floats_is_a_value_error_that_says_so(client, call):
+    with pytest.raises(ValueError, match=r"priority.* is too large for a float"):
+        call(client)
 
 
 def made(**wrong):

@@ -15,6 +15,8 @@ from reverie import rate_limiters, selectors
     [
         ({"name": ""}, ValueError, "nonempty"),
         ({"name": 3}, TypeError, "name"),
+        ({"name": "a\0b"}, ValueError, "a table's name must not contain a NUL character"),
+        ({"name": "\ud800"}, ValueError, "a table's name must be text that UTF-8 can encode"),
         ({"sampler": selectors.Fifo}, TypeError, "sampler"),
         ({"remover": selectors.MaxHeap}, TypeError, "remover"),
         ({"sampler": None}, TypeError, "sampler"),
