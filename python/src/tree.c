@@ -537,13 +537,19 @@ static int match_sequence(core_state *state, const tree *node, PyObject *nest, t
   return 1;
 }
 
-static int match_keyed(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context)
+/* Dicts and other mappings may stand for each other. */
+static bool is_mapped(int kind)
+{
+  return kind == TREE_DICT || kind == TREE_MAPPING;
+}
+
+static int match_keyed(core_state *state, const tree *node, PyObject *nest, int kind, tree_visit visit, void *context)
 {
   Py_ssize_t size = node->kind == TREE_ATTRS ? (Py_ssize_t)node->n : PyMapping_Size(nest);
   Py_ssize_t seen = 0;
   if (size < 0) return -1;
   for (size_t i = 0; i < node->n && seen < size; i++) {
-    PyObject *value = get(nest, node->kind, node->key[i]);
+    PyObject *value = get(nest, (tree_kind)kind, node->key[i]);
     if (value == NULL && PyErr_Occurred()) return -1;
     if (value == NULL) continue;
     seen++;
@@ -562,12 +568,13 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
     int other = is_container(state, nest);
     return other != 0 ? (other < 0 ? -1 : 0) : visit(context, node->leaf, nest);
   }
-  case TREE_DICT: return PyDict_Check(nest) ? match_keyed(state, node, nest, visit, context) : 0;
+  case TREE_DICT:
   case TREE_MAPPING:
   case TREE_ATTRS: {
     int kind = tree_kind_of(state, nest);
     if (kind < 0) return -1;
-    return kind == (int)node->kind ? match_keyed(state, node, nest, visit, context) : 0;
+    bool same = kind == (int)node->kind || (is_mapped(kind) && is_mapped((int)node->kind));
+    return same ? match_keyed(state, node, nest, kind, visit, context) : 0;
   }
   case TREE_LIST:
   case TREE_TUPLE:
@@ -583,14 +590,14 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
 
 static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at);
 
-static int grow_keyed(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
+static int grow_keyed(core_state *state, tree *node, PyObject *nest, int kind, size_t *num_leaves, const place *at)
 {
   PyObject *keys = node->kind == TREE_ATTRS ? attrs_fields(state, Py_TYPE(nest), field_name) : sorted_keys(nest);
   if (keys == NULL) return -1;
   int bad = 0;
   for (Py_ssize_t k = 0; bad == 0 && k < PyList_Size(keys); k++) {
     PyObject *key = PyList_GetItem(keys, k);
-    PyObject *value = get(nest, node->kind, key);
+    PyObject *value = get(nest, (tree_kind)kind, key);
     if (value == NULL) {
       bad = PyErr_Occurred() ? -1 : 0;
       continue;
@@ -640,9 +647,10 @@ static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leave
   int kind = tree_kind_of(state, nest);
   if (kind < 0) return -1;
   bool sequences = is_ordered(kind) && is_ordered((int)node->kind);
-  if (kind != (int)node->kind && !sequences) return place_raise_change(state->structure_error, at, node, nest);
+  bool mappings = is_mapped(kind) && is_mapped((int)node->kind);
+  if (kind != (int)node->kind && !sequences && !mappings) return place_raise_change(state->structure_error, at, node, nest);
   if (kind == TREE_LEAF) return 0;
-  return sequences ? grow_sequence(state, node, nest, num_leaves, at) : grow_keyed(state, node, nest, num_leaves, at);
+  return sequences ? grow_sequence(state, node, nest, num_leaves, at) : grow_keyed(state, node, nest, kind, num_leaves, at);
 }
 
 int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)

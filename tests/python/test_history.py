@@ -1,7 +1,9 @@
 """Indexing a writer's history and its columns."""
 
+import collections
 import collections.abc
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -282,3 +284,20 @@ def test_a_column_of_an_empty_history_has_length_zero(writer):
     with pytest.raises(IndexError):
         writer.history["a"][0]
     assert len(writer.history["a"][-2:]) == 0
+
+
+def test_a_step_may_have_another_kind_of_mapping_or_sequence_than_the_first(client):
+    for first, second in (
+        ({"x": 1}, types.MappingProxyType({"x": 2, "y": 3})),
+        (types.MappingProxyType({"x": 1}), {"y": 3, "x": 2}),
+    ):
+        writer = client.trajectory_writer(2)
+        writer.append({"a": first})
+        writer.append({"a": second})
+        history = writer.history["a"]
+        assert isinstance(history, type(first))
+        assert (history["x"][:].numpy().tolist(), history["y"][-1].numpy()) == ([1, 2], 3)
+    writer = client.trajectory_writer(2)
+    writer.append([collections.deque([1])])
+    writer.append([[2, 3]])
+    assert [column[-1].numpy() for column in writer.history[0]] == [2, 3]
