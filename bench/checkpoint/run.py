@@ -115,9 +115,10 @@ def loop_times(pid: int) -> tuple[int, int]:
     """Nanoseconds for which the server's I/O threads ran, and for which they were ready and had no core."""
     ran = ready = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().startswith("rv-io"):
-            words = (task / "schedstat").read_text().split()
-            ran, ready = ran + int(words[0]), ready + int(words[1])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended: the I/O threads stay
+            if (task / "comm").read_text().startswith("rv-io"):
+                words = (task / "schedstat").read_text().split()
+                ran, ready = ran + int(words[0]), ready + int(words[1])
     return ran, ready
 
 
