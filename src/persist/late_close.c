@@ -1,6 +1,7 @@
 #include "persist/late_close.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/thread.h"
@@ -11,12 +12,20 @@ void rv_late_close_init(rv_late_close *late, const rv_files *system)
   *late = (rv_late_close){.system = system};
 }
 
+/* A small one is freed at once, and one with another name is not freed at all: neither takes the place of one that takes long. */
+static bool is_worth_it(const rv_late_close *late, int file)
+{
+  struct stat info;
+  return fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_size >= RV_LATE_CLOSE_BYTES &&
+         rv_past_cache_is_gain(late->system->file_system(late->system->context, file));
+}
+
 void rv_late_close_hold(rv_late_close *late, int dir, const char *name)
 {
   if (late->count == RV_LATE_CLOSE_FILES) return;
   int file = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return;
-  if (rv_past_cache_is_gain(late->system->file_system(late->system->context, file)))
+  if (is_worth_it(late, file))
     late->files[late->count++] = file, late->pid = getpid();
   else
     close(file);

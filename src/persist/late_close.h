@@ -12,7 +12,7 @@
 
 #include "persist/files.h"
 
-enum { RV_LATE_CLOSE_FILES = 8 };
+enum { RV_LATE_CLOSE_FILES = 8, RV_LATE_CLOSE_BYTES = 1 << 20 };
 
 typedef struct rv_late_close {
   int files[RV_LATE_CLOSE_FILES]; /* the thread's, while there is one */
@@ -25,7 +25,8 @@ typedef struct rv_late_close {
 
 void rv_late_close_init(rv_late_close *late, const rv_files *system);
 /* `name` in the directory `dir` is about to be removed; what was held before is settled. What cannot be held (more files, no descriptor left, a file system whose
- * server is elsewhere: it would keep a name for what is open) is freed by its removal. */
+ * server is elsewhere: it would keep a name for what is open) is freed by its removal, and so is what is not worth it: a file of less than RV_LATE_CLOSE_BYTES,
+ * or with another name, which keeps its blocks. */
 void rv_late_close_hold(rv_late_close *late, int dir, const char *name);
 /* The files that are held are removed: they are closed, by a thread where one can be had. */
 void rv_late_close_begin(rv_late_close *late);

@@ -55,11 +55,11 @@ static int tear_down(void **state)
   return rmdir(w->path); /* nothing may be left in it */
 }
 
-static void make_file(const world *w, const char *name)
+static void make_file(const world *w, const char *name, off_t bytes)
 {
   int file = openat(w->dir, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
   assert_true(file >= 0);
-  assert_int_equal(write(file, name, strlen(name)), (ssize_t)strlen(name));
+  assert_int_equal(ftruncate(file, bytes), 0);
   close(file);
 }
 
@@ -82,7 +82,7 @@ static size_t count_removed(const world *w)
 
 static void remove_held(const world *w, rv_late_close *late, const char *name)
 {
-  make_file(w, name);
+  make_file(w, name, RV_LATE_CLOSE_BYTES);
   rv_late_close_hold(late, w->dir, name);
   assert_int_equal(unlinkat(w->dir, name, 0), 0);
 }
@@ -141,6 +141,27 @@ static void more_files_than_can_be_held_are_closed_too(void **state)
   assert_int_equal(count_removed(w), 0);
 }
 
+static void what_takes_no_time_to_free_is_not_held(void **state)
+{
+  const world *w = *state;
+  rv_late_close late;
+  rv_late_close_init(&late, &w->local);
+  make_file(w, "small", RV_LATE_CLOSE_BYTES - 1);
+  make_file(w, "needed elsewhere", RV_LATE_CLOSE_BYTES);
+  assert_int_equal(linkat(w->dir, "needed elsewhere", w->dir, "there", 0), 0);
+  rv_late_close_hold(&late, w->dir, "small");
+  rv_late_close_hold(&late, w->dir, "needed elsewhere");
+  assert_int_equal(late.count, 0);
+  assert_int_equal(unlinkat(w->dir, "small", 0), 0);
+  assert_int_equal(unlinkat(w->dir, "needed elsewhere", 0), 0);
+  rv_late_close_hold(&late, w->dir, "there"); /* its last name */
+  assert_int_equal(unlinkat(w->dir, "there", 0), 0);
+  assert_int_equal(count_removed(w), 1);
+  rv_late_close_begin(&late);
+  rv_late_close_settle(&late);
+  assert_int_equal(count_removed(w), 0);
+}
+
 /* It has no thread to wait for, and its descriptors may be others' by now. */
 static void a_forked_child_waits_for_nothing_and_closes_nothing(void **state)
 {
@@ -173,6 +194,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(what_was_held_and_not_begun_is_closed_as_well, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_file_system_of_the_network_keeps_no_name_for_what_is_open, set_up, tear_down),
       cmocka_unit_test_setup_teardown(more_files_than_can_be_held_are_closed_too, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(what_takes_no_time_to_free_is_not_held, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_forked_child_waits_for_nothing_and_closes_nothing, set_up, tear_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 #else
