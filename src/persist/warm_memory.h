@@ -13,7 +13,7 @@
 enum { RV_WARM_BLOCKS = 8 };
 
 typedef struct rv_warm_memory {
-  size_t left;                  /* bytes that malloc has, and that are taken */
+  size_t left;                  /* bytes that may be needed until more are taken */
   void *blocks[RV_WARM_BLOCKS]; /* each has the number that is its place modulo RV_WARM_BLOCKS */
   uint64_t made;                /* blocks */
   rv_follower taker;

@@ -48,7 +48,7 @@ static void what_is_allocated_meanwhile_keeps_what_was_written(void **state)
 static void it_may_end_before_anything_was_needed_and_at_any_time(void **state)
 {
   (void)state;
-  for (size_t needs = 0; needs < 2 * RV_WARM_BLOCKS; needs++) {
+  for (size_t needs = 0; needs < 4 * RV_WARM_BLOCKS; needs++) {
     rv_warm_memory warm;
     rv_warm_memory_init(&warm);
     for (size_t i = 0; i < needs; i++) rv_warm_memory_need(&warm, 100 << 10);
@@ -56,9 +56,21 @@ static void it_may_end_before_anything_was_needed_and_at_any_time(void **state)
   }
 }
 
+static void little_is_allocated_without_a_thread(void **state)
+{
+  (void)state;
+  rv_warm_memory warm;
+  rv_warm_memory_init(&warm);
+  for (size_t i = 0; i < 100; i++) rv_warm_memory_need(&warm, 5000);
+  assert_int_equal(warm.made, 0);
+  assert_false(warm.taker.threaded);
+  rv_warm_memory_fini(&warm);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_allocated_meanwhile_keeps_what_was_written),
-                                     cmocka_unit_test(it_may_end_before_anything_was_needed_and_at_any_time)};
+                                     cmocka_unit_test(it_may_end_before_anything_was_needed_and_at_any_time),
+                                     cmocka_unit_test(little_is_allocated_without_a_thread)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
