@@ -21,7 +21,7 @@ typedef struct rv_checkpointer_config {
    * passed over with a warning. */
   const char *fallback_path;
   /* Of zlib's compression: 1 (fast) to 9 (small); -1: none; 0: the default, which is 1 where samples of the data shrink by a quarter, and none
-   * elsewhere, where the disk is faster. */
+   * elsewhere, where the disk is faster, and for items. */
   int32_t level;
   uint32_t keep; /* checkpoints of Reverie's that stay in the root, the newest ones; 0: 1. What others wrote always stays */
   const char

@@ -36,7 +36,8 @@ class DefaultCheckpointer(CheckpointerBase):
     keep : int
         So many of Reverie's newest checkpoints stay in the root. What others wrote always stays.
     level : int, optional
-        zlib's compression: 1 is fast, 9 is small, 0 none. None: 1 where samples of the data shrink by a quarter, 0 elsewhere.
+        zlib's compression: 1 is fast, 9 is small, 0 none. None: 1 where samples of the data shrink by a quarter, 0 elsewhere
+        and for items.
     incremental : bool
         Each checkpoint writes only the chunks that the one before it has not, and shares that one's files for the others. Reverb does not
         read these: `export` makes one that it does. About 60 bytes of memory a chunk.

@@ -32,8 +32,8 @@ rv_code rv_checkpoint_read(const rv_checkpoint_source *source, rv_store **out, b
 /* Writes what the checkpoint `from` holds, of either kind, as files of Reverb's format. `watch` may be NULL. */
 rv_code rv_checkpoint_copy(const char *from, const rv_partial *to, int level, const rv_checkpoint_watch *watch, rv_error *err);
 
-/* What the file of items is written at where `level` is the checkpointer's. Packing items pays nowhere: some 75 bytes each would be 30, beside rows of hundreds
- * and more, and take as long as all else that saving does. Who wants the smallest files gives a level. */
+/* What the file of items is written at where `level` is the checkpointer's. Packing items rarely pays: some 75 bytes each would be 30, beside rows of hundreds
+ * and more, and take as long as all else that saving does. Who wants the smallest files, or has long trajectories of small chunks, gives a level. */
 int rv_checkpoint_items_level(int level);
 
 /* Which of the store's tables, in its order, the checkpoint has. */
