@@ -24,6 +24,7 @@ enum {
 typedef struct piece {
   uint8_t *data;
   size_t size;
+  bool failed; /* nothing is in it: an error was met before it */
 } piece;
 
 struct rv_in_file {
@@ -36,6 +37,7 @@ struct rv_in_file {
   int file;
   bool past_cache;
   uint64_t read, asked, left; /* bytes; up to where it is fetched; up to where it has left the cache */
+  rv_error fault;             /* the first; nothing is read after it */
 };
 
 /* ---- the cache ---- */
@@ -83,23 +85,26 @@ static rv_code read_some(rv_in_file *file, uint8_t *out, size_t size, size_t *go
   }
 }
 
-static rv_code read_piece(rv_in_file *file, piece *to, rv_error *err)
+/* What was read before an error is in the piece, the error in those that follow. */
+static void read_piece(rv_in_file *file, piece *to)
 {
   size_t got = 1;
-  for (to->size = 0; to->size < PIECE_BYTES && got > 0; to->size += got) {
+  for (to->size = 0; file->fault.code == RV_OK && to->size < PIECE_BYTES && got > 0;) {
     fetch_ahead(file);
-    rv_code code = read_some(file, to->data + to->size, PIECE_BYTES - to->size, &got, err);
-    if (code != RV_OK) return code;
+    if (read_some(file, to->data + to->size, PIECE_BYTES - to->size, &got, &file->fault) != RV_OK) break;
     file->read += got;
+    to->size += got;
   }
-  leave_behind(file, got == 0);
-  return RV_OK;
+  if (file->fault.code == RV_OK) leave_behind(file, got == 0);
+  to->failed = file->fault.code != RV_OK && to->size == 0;
 }
 
 static rv_code read_number(void *context, uint64_t number, rv_error *err)
 {
+  (void)err;
   rv_in_file *file = context;
-  return read_piece(file, &file->pieces[number % file->num_pieces], err);
+  read_piece(file, &file->pieces[number % file->num_pieces]);
+  return RV_OK;
 }
 
 /* The place of the piece that was used last is free for one that is PIECES - 1 further on. */
@@ -116,6 +121,7 @@ rv_code rv_in_file_next(rv_in_file *file, const uint8_t **data, size_t *size, rv
   rv_code code = file->num_pieces > 1 ? next_ahead(file, err) : read_number(file, file->next, err);
   if (code != RV_OK) return code;
   const piece *got = &file->pieces[file->next++ % file->num_pieces];
+  if (got->failed) return rv_error_copy(err, &file->fault);
   *data = got->data;
   *size = got->size;
   return RV_OK;

@@ -12,7 +12,7 @@
 typedef struct rv_in_file rv_in_file;
 
 rv_code rv_in_file_new(const char *path, rv_in_file **out, rv_error *err);
-/* The next bytes, borrowed until the next call. *size is 0 at the end, and from then on. An error of the disk's may be told before all that was read is given. */
+/* The next bytes, borrowed until the next call. *size is 0 at the end, and from then on. What was read before an error is given before it is told. */
 rv_code rv_in_file_next(rv_in_file *file, const uint8_t **data, size_t *size, rv_error *err);
 bool rv_in_file_is_large(const rv_in_file *file); /* enough for threads to be worth starting */
 void rv_in_file_free(rv_in_file *file);           /* NULL is fine */
