@@ -213,7 +213,7 @@ static void a_checkpoint_that_nobody_may_look_into_stops_the_start(void **state)
     bool fine = geteuid() != 0 || seteuid(65534) == 0;
     fine =
         fine && restore(f, t.tables, TABLES, &back, NULL, &err) == RV_PERMISSION_DENIED && strstr(err.message, t.newer) != NULL;
-    rv_checkpoints_retain(f->root, 1, NULL, &f->env);
+    rv_checkpoints_retain(f->root, 1, &f->env);
     fine = fine && access(t.newer, F_OK) == 0;
     _exit(fine ? 0 : 1);
   }

@@ -105,40 +105,38 @@ void rv_checkpoint_list_fini(rv_checkpoint_list *list)
 
 /* ---- removing ---- */
 
-static rv_code remove_named(int dir, const char *name, const char *path, rv_late_close *late, rv_error *err)
+static rv_code remove_named(int dir, const char *name, const char *path, rv_error *err)
 {
-  if (late != NULL) rv_late_close_hold(late, dir, name);
   return unlinkat(dir, name, 0) == 0 || errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "remove a file in", path);
 }
 
 /* Those of an incremental checkpoint. What other checkpoints need of them stays there. */
-static rv_code remove_chunk_files(int dir, const char *path, rv_late_close *late, rv_error *err)
+static rv_code remove_chunk_files(int dir, const char *path, rv_error *err)
 {
   rv_dir_names found;
   rv_code code = rv_dir_names_read(path, &found, err);
   for (size_t i = 0; code == RV_OK && i < found.count; i++)
-    if (rv_chunk_file_is_name(found.names[i])) code = remove_named(dir, found.names[i], path, late, err);
+    if (rv_chunk_file_is_name(found.names[i])) code = remove_named(dir, found.names[i], path, err);
   rv_dir_names_fini(&found);
   return code;
 }
 
 /* DONE first: what is half removed is no checkpoint any more. The mark last: what is left of it is still known to be ours. Anything
  * else in the directory is not ours, and keeps it. */
-static rv_code remove_ours(const char *path, rv_late_close *late, rv_error *err)
+static rv_code remove_ours(const char *path, rv_error *err)
 {
   static const char *const files[] = {RV_LINK_FILE, RV_INDEX_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
   int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (dir < 0) return rv_fail_system(err, errno, "open", path);
-  rv_code code = remove_named(dir, RV_DONE_FILE, path, late, err);
-  if (code == RV_OK) code = remove_chunk_files(dir, path, late, err);
-  for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++)
-    code = remove_named(dir, files[i], path, late, err);
+  rv_code code = remove_named(dir, RV_DONE_FILE, path, err);
+  if (code == RV_OK) code = remove_chunk_files(dir, path, err);
+  for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++) code = remove_named(dir, files[i], path, err);
   close(dir);
   if (code == RV_OK && rmdir(path) != 0) code = rv_fail_system(err, errno, "remove", path);
   return code;
 }
 
-void rv_checkpoints_retain(const char *root, uint32_t keep, rv_late_close *late, const rv_env *env)
+void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
 {
   rv_checkpoint_list list;
   rv_error err;
@@ -160,12 +158,11 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, rv_late_close *late,
           "an older checkpoint stays until a later save, with what a journal has since then: somebody reads %s, or a child of a "
           "process that did lives on",
           path);
-    else if (path == NULL || remove_ours(path, late, &err) != RV_OK)
+    else if (path == NULL || remove_ours(path, &err) != RV_OK)
       rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);
     rv_checkpoint_mark_release(lock);
     free(path);
   }
-  if (late != NULL) rv_late_close_begin(late);
   rv_checkpoint_list_fini(&list);
 }
 
@@ -258,7 +255,7 @@ static void remove_left_behind(const char *root, const rv_env *env)
     bool is_written = false;
     int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_written);
     if (lock >= 0) {
-      if (remove_ours(path, NULL, &err) == RV_OK)
+      if (remove_ours(path, &err) == RV_OK)
         rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was whole", path);
       else
         rv_log(env, RV_LOG_WARNING, "%s", err.message);
@@ -393,7 +390,7 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
 void rv_partial_drop(rv_partial *partial, const rv_env *env)
 {
   rv_error err;
-  if (partial->path != NULL && remove_ours(partial->path, NULL, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", err.message);
+  if (partial->path != NULL && remove_ours(partial->path, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", err.message);
   rv_checkpoint_mark_release(partial->lock);
   free(partial->path);
   *partial = (rv_partial){.lock = -1};

@@ -9,7 +9,6 @@
 
 #include "base/env.h"
 #include "persist/files.h"
-#include "persist/late_close.h"
 
 #define RV_TABLES_FILE "tables.tfrecord"
 #define RV_ITEMS_FILE "items.tfrecord"
@@ -74,7 +73,7 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
 void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */
 
 /* Removes our checkpoints but the `keep` newest. What is being read (checkpoint_mark.h) stays this time; so does what cannot be removed.
- * Both are logged. The place on the disk is free once `late` is settled; at once where that is NULL. */
-void rv_checkpoints_retain(const char *root, uint32_t keep, rv_late_close *late, const rv_env *env);
+ * Both are logged. */
+void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env);
 
 #endif

@@ -36,7 +36,7 @@ static rv_code save_once(void *context)
   rv_code code = rv_checkpointer_save(s->f->checkpointer, s->store, NULL, &path, &err);
   free(path);
   long left = atomic_exchange(&until_failure, LONG_MAX);
-  rv_checkpoints_retain(s->f->root, 3, NULL, &s->f->env); /* where memory was out for it, more stay until the next is saved */
+  rv_checkpoints_retain(s->f->root, 3, &s->f->env); /* where memory was out for it, more stay until the next is saved */
   until_failure = left;
   return code;
 }

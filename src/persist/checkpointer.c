@@ -28,7 +28,6 @@ struct rv_checkpointer {
   uint32_t keep;
   const rv_files *files;
   rv_increments *increments; /* NULL: each checkpoint is whole by itself. Whoever set `saving` has it */
-  rv_late_close removed;     /* likewise his */
   bool has_group, required, fresh;
   atomic_bool made; /* the root, by rv_checkpointer_prepare */
   rv_mutex lock;    /* guards: */
@@ -76,7 +75,6 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
   checkpointer->level = full.level == 0 ? RV_LEVEL_WHERE_IT_PAYS : full.level < 0 ? 0 : full.level;
   checkpointer->keep = full.keep == 0 ? 1 : full.keep;
   checkpointer->files = files;
-  rv_late_close_init(&checkpointer->removed, files);
   checkpointer->required = full.required;
   checkpointer->fresh = full.fresh;
   atomic_init(&checkpointer->made, false);
@@ -102,7 +100,6 @@ rv_checkpointer *rv_checkpointer_ref(rv_checkpointer *checkpointer)
 void rv_checkpointer_unref(rv_checkpointer *checkpointer)
 {
   if (checkpointer == NULL || atomic_fetch_sub_explicit(&checkpointer->refs, 1, memory_order_acq_rel) != 1) return;
-  rv_late_close_settle(&checkpointer->removed);
   rv_cond_fini(&checkpointer->saved);
   rv_mutex_fini(&checkpointer->lock);
   rv_increments_free(checkpointer->increments);
@@ -274,7 +271,6 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   const rv_env *env = &checkpointer->env;
   rv_partial partial;
   uint64_t segment = 0;
-  rv_late_close_settle(&checkpointer->removed); /* this one may need the place */
   rv_code code = rv_journal_lets_save(journal, checkpointer->path, err);
   if (code == RV_OK) code = rv_partial_begin(checkpointer->path, env, checkpointer->files, &partial, err);
   if (code != RV_OK) return code;
@@ -293,7 +289,7 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   if (code == RV_OK) code = finish(&partial, checkpointer, journal, path, err);
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
-  if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, &checkpointer->removed, env);
+  if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
   if (begun && code == RV_OK) rv_journal_prune(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
   return code;
