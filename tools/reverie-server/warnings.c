@@ -99,9 +99,8 @@ static void warn_of_bounds(server_log *log, const settings *served)
   for (size_t i = 0; i < served->num_tables; i++) all += (double)served->tables[i].max_bytes;
   if (served->memory_limit == 0 || served->spill_path != NULL || all <= most) return;
   warn(log, settings_place(served, "memory_limit"),
-       "the max_bytes of all tables are %.0f MiB together, more than two thirds of it (%.0f MiB): their inserts may come to wait "
-       "for "
-       "memory before the bounds are reached at which old items go; lower max_bytes, or raise it",
+       "the max_bytes of all tables are %.0f MiB together, more than two thirds of it (%.0f MiB): their inserts may come to "
+       "wait for memory before the bounds are reached at which old items go; lower max_bytes, or raise it",
        all / (1 << 20), most / (1 << 20));
 }
 
@@ -110,9 +109,8 @@ void warn_of_timeouts(server_log *log, const settings *served)
   const char *place = settings_place(served, "peer_timeout_seconds");
   if (place != NULL && served->peer_timeout_ms == 0)
     warn(log, place,
-         "0 is the default, 10 s, and not no timeout: a connection without a sign of life of its other end is lost after that; "
-         "give "
-         "the seconds that you mean");
+         "0 is the default, 10 s, and not no timeout: a connection without a sign of life of its other end is lost after "
+         "that; give the seconds that you mean");
 }
 
 void warn_of_memory(server_log *log, const settings *served)
