@@ -1,78 +1,12 @@
-/* A server that asks who calls: what each identity may do and what it is told, over TLS and without. */
-#include "client_fixture.h"
+/* A server that asks who calls: what each identity may do and what it is told. */
+#include "secured_fixture.h"
 
-#include "net/certificates_testing.h"
-#include "net/loop.h"
 #include "net/raw_testing.h"
 #include "reverie/step_writer.h"
-#include "server/server.h"
 #include "support/rig.h"
 
 static const char actor_token[] = "token-of-the-actors", learner_token[] = "token-of-the-learner",
                   admin_token[] = "token-of-the-admin";
-
-enum { MOST_STREAMS = 20, MOST_BYTES = 100000 };
-
-typedef struct secured {
-  fixture f;
-  char log[4096];
-  pthread_mutex_t lock;    /* guards log */
-  _Atomic int64_t stopped; /* what the server's clock says; 0: the time */
-} secured;
-
-static int64_t now_of(void *context)
-{
-  secured *s = context;
-  struct timespec now;
-  if (s->stopped != 0) return s->stopped;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
-static void note(void *context, rv_log_level level, const char *line)
-{
-  secured *s = context;
-  (void)level;
-  pthread_mutex_lock(&s->lock);
-  size_t length = strlen(s->log);
-  snprintf(s->log + length, sizeof s->log - length, "%s\n", line);
-  pthread_mutex_unlock(&s->lock);
-}
-
-static void open_server(secured *s, const rv_tls_config *tls, const rv_identity *identities, size_t num_identities)
-{
-  rv_error err;
-  rv_env env;
-  *s = (secured){.f = {.way = LOOPBACK}};
-  pthread_mutex_init(&s->lock, NULL);
-  new_store(&s->f);
-  rv_env_default(&env);
-  env.log = note;
-  env.monotonic_ns = now_of;
-  env.context = s;
-  env.log_level = RV_LOG_INFO;
-  const char *address = "127.0.0.1:0";
-  rv_server_config config = {.size = sizeof config,
-                             .store = s->f.store,
-                             .addresses = &address,
-                             .num_addresses = 1,
-                             .env = &env,
-                             .tls = tls,
-                             .identities = identities,
-                             .num_identities = num_identities,
-                             .max_streams_per_identity = MOST_STREAMS,
-                             .max_bytes_per_identity = MOST_BYTES};
-  assert_ok(rv_server_new(&config, &s->f.server, &err));
-  s->f.port = rv_server_port(s->f.server, 0);
-  snprintf(s->f.address, sizeof s->f.address, "127.0.0.1:%u", (unsigned)s->f.port);
-}
-
-static void close_server(secured *s)
-{
-  stop_server(&s->f);
-  rv_store_unref(s->f.store);
-  pthread_mutex_destroy(&s->lock);
-}
 
 static void open_with_tokens(secured *s)
 {
@@ -82,23 +16,6 @@ static void open_with_tokens(secured *s)
                                     {.name = "learner", .token = learner_token, .grants = learner, .num_grants = 1},
                                     {.name = "admin", .token = admin_token, .grants = admin, .num_grants = 1}};
   open_server(s, NULL, identities, 3);
-}
-
-static rv_client *client_of(const secured *s, const char *token, const rv_tls_config *tls)
-{
-  rv_error err;
-  rv_client *client;
-  rv_client_config config = {.size = sizeof config, .address = s->f.address, .token = token, .tls = tls};
-  assert_ok(rv_client_new(&config, &client, &err));
-  return client;
-}
-
-static rv_code sample(rv_client *client, const char *table, rv_error *err)
-{
-  rv_batch *batch;
-  rv_code code = rv_client_sample_batch(client, table, 1, RV_UNEQUAL_ERROR, &long_enough, &batch, err);
-  if (code == RV_OK) rv_batch_free(batch);
-  return code;
 }
 
 static rv_code update(rv_client *client, const char *table, rv_error *err)
@@ -433,15 +350,6 @@ static void samples_that_are_refused_change_nothing_for_others(void **state)
   close_server(&s);
 }
 
-static size_t count_in_log(secured *s, const char *what)
-{
-  pthread_mutex_lock(&s->lock);
-  size_t count = 0;
-  for (const char *at = s->log; (at = strstr(at, what)) != NULL; at++) count++;
-  pthread_mutex_unlock(&s->lock);
-  return count;
-}
-
 static void who_is_refused_is_in_the_log_but_cannot_fill_it(void **state)
 {
   (void)state;
@@ -459,22 +367,6 @@ static void who_is_refused_is_in_the_log_but_cannot_fill_it(void **state)
   s.stopped = 0;
   rv_client_free(unknown);
   close_server(&s);
-}
-
-static void fire_what_is_due(void *argument)
-{
-  secured *s = argument;
-  const rv_loop *loop = rv_grpc_server_loop(s->f.server->grpc, 0);
-  for (rv_timer *first; (first = loop->timers)->at_ns <= s->stopped;) {
-    rv_timer_stop(first);
-    first->fire(first);
-  }
-}
-
-static void let_pass(secured *s, int64_t seconds)
-{
-  s->stopped += seconds * INT64_C(1000000000);
-  rv_loop_call(rv_grpc_server_loop(s->f.server->grpc, 0), fire_what_is_due, s);
 }
 
 static void who_may_not_is_in_the_log_however_many_are_not_known(void **state)
@@ -536,99 +428,6 @@ static void what_administrators_do_is_in_the_log(void **state)
   rv_client_free(admin);
   rv_client_free(learner);
   close_server(&s);
-}
-
-static void a_certificate_tells_who_calls(void **state)
-{
-  (void)state;
-  secured s;
-  rv_error err;
-  char folder[] = "/tmp/rv-test-XXXXXX", ours[64], server[64], client_file[64], stranger[64];
-  assert_non_null(mkdtemp(folder));
-  snprintf(ours, sizeof ours, "%s/ours.pem", folder);
-  snprintf(server, sizeof server, "%s/server.pem", folder);
-  snprintf(client_file, sizeof client_file, "%s/client.pem", folder);
-  snprintf(stranger, sizeof stranger, "%s/stranger.pem", folder);
-  test_authority authority;
-  authority_init(&authority, "ours");
-  authority_write(&authority, ours);
-  authority_issue(&authority, server, "server", "IP:127.0.0.1", 3600);
-  authority_issue(&authority, client_file, "actor-7", NULL, 3600);
-  authority_issue(&authority, stranger, "actor-8", NULL, 3600);
-  const rv_grant grants[] = {{"replay", RV_RIGHT_INSERT}};
-  const rv_identity identity = {.name = "seventh", .certificate_name = "actor-7", .grants = grants, .num_grants = 1};
-  const rv_tls_config tls = {.size = sizeof tls, .certificate_file = server, .authority_file = ours};
-  open_server(&s, &tls, &identity, 1);
-  rv_tls_config mine = {.size = sizeof mine, .certificate_file = client_file, .authority_file = ours};
-  rv_client *known = client_of(&s, NULL, &mine);
-  assert_ok(add_value(known, "replay", 1, 1.0, NULL, &long_enough, &err));
-  assert_code(sample(known, "replay", &err), RV_PERMISSION_DENIED);
-  assert_says("seventh");
-  mine.certificate_file = stranger;
-  rv_client *unknown = client_of(&s, NULL, &mine);
-  assert_code(add_value(unknown, "replay", 1, 1.0, NULL, &long_enough, &err), RV_UNAUTHENTICATED);
-  assert_says("the name \"actor-8\"");
-  assert_ok(rv_server_reload_tls(s.f.server, &err));
-  unlink(server);
-  assert_code(rv_server_reload_tls(s.f.server, &err), RV_INVALID_ARGUMENT);
-  assert_ok(add_value(known, "replay", 1, 1.0, NULL, &long_enough, &err));
-  rv_client_free(known);
-  rv_client_free(unknown);
-  close_server(&s);
-  unlink(ours);
-  unlink(client_file);
-  unlink(stranger);
-  rmdir(folder);
-  authority_fini(&authority);
-}
-
-static void do_nothing(void *argument)
-{
-  (void)argument;
-}
-
-/* And is refused; what is logged of it is. */
-static void speak_in_the_clear(secured *s)
-{
-  int fd = connect_port(s->f.port);
-  send_raw(fd, "GET / HTTP/1.1\r\n\r\n", 18);
-  read_to_end(fd);
-  close(fd);
-  for (size_t i = 0; i < rv_grpc_server_num_loops(s->f.server->grpc); i++)
-    rv_loop_call(rv_grpc_server_loop(s->f.server->grpc, i), do_nothing, NULL);
-}
-
-static void the_log_says_whom_tls_keeps_out_and_what_expires(void **state)
-{
-  (void)state;
-  secured s;
-  rv_error err;
-  char folder[] = "/tmp/rv-test-XXXXXX", file[64];
-  assert_non_null(mkdtemp(folder));
-  snprintf(file, sizeof file, "%s/server.pem", folder);
-  test_authority authority;
-  authority_init(&authority, "ours");
-  authority_issue(&authority, file, "server", "IP:127.0.0.1", 3600);
-  const rv_tls_config tls = {.size = sizeof tls, .certificate_file = file};
-  open_server(&s, &tls, NULL, 0);
-  s.stopped = now_of(&s);
-  assert_int_equal(count_in_log(&s, "TLS: the certificate in \"/tmp/rv-test-"), 1); /* for an hour more it is good */
-  assert_ok(rv_server_reload_tls(s.f.server, &err));
-  assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 2);
-  let_pass(&s, 61);
-  assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 2);
-  let_pass(&s, 86400);
-  assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 3);
-  for (int i = 0; i < 15; i++) speak_in_the_clear(&s);
-  assert_int_equal(count_in_log(&s, "a TLS handshake failed: the connection from ipv4:127.0.0.1:"), 10);
-  assert_int_equal(count_in_log(&s, "the client does not speak TLS"), 10);
-  let_pass(&s, 180);
-  assert_int_equal(count_in_log(&s, "of TLS handshakes 5 more failed that are not in the log"), 1);
-  s.stopped = 0;
-  close_server(&s);
-  unlink(file);
-  rmdir(folder);
-  authority_fini(&authority);
 }
 
 typedef struct waiting_sample {
@@ -778,8 +577,6 @@ int main(void)
       cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),
       cmocka_unit_test(who_may_not_is_in_the_log_however_many_are_not_known),
       cmocka_unit_test(what_administrators_do_is_in_the_log),
-      cmocka_unit_test(a_certificate_tells_who_calls),
-      cmocka_unit_test(the_log_says_whom_tls_keeps_out_and_what_expires),
       cmocka_unit_test(who_is_taken_off_the_list_is_out_at_once_and_others_go_on),
       cmocka_unit_test(without_identities_everybody_may_do_everything),
       cmocka_unit_test(a_token_is_not_sent_in_the_clear_to_another_machine),
