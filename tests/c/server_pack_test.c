@@ -70,7 +70,8 @@ static one some_item(rv_random *random, uint64_t key)
               .priority = rv_random_below(random, 4) == 0 ? 0 : rv_random_unit(random),
               .first_step = (int32_t)rv_random_below(random, 1000),
               .value = (int32_t)rv_random_below(random, 1 << 30)};
-  for (size_t i = 0; i < MAX_OWN; i++) item.chunks[i] = rv_random_next(random) >> rv_random_below(random, 60);
+  for (size_t i = 0; i < MAX_OWN; i++) /* their last bits tell them apart: no writer gives two chunks one key */
+    item.chunks[i] = (rv_random_next(random) >> rv_random_below(random, 60) & ~UINT64_C(3)) | i;
   return item;
 }
 
