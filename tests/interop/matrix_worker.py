@@ -6,6 +6,7 @@ Both packages run in the peer's virtual environment, so that both have its Tenso
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import json
@@ -14,6 +15,7 @@ import sys
 import traceback
 
 import matrix_operations
+import peer_writers
 
 
 class Worker:
@@ -36,9 +38,11 @@ class Worker:
     def stop(self, address):
         self.servers.pop(address).stop()
 
-    def do(self, operation, step, parameters, address):
-        """Does one step of an operation, with a new client."""
-        return getattr(matrix_operations.OPERATIONS[operation], step)(self.module, self.module.Client(address), **parameters)
+    def do(self, operation, step, parameters, address, server):
+        """Does one step of an operation, with a new client; `server`: whose it talks to, "T" or "O"."""
+        of_reverb_alone = self.module.__name__ == "reverb" and server == "T"
+        with peer_writers.waiting_for_items(self.module) if of_reverb_alone else contextlib.nullcontext():
+            return getattr(matrix_operations.OPERATIONS[operation], step)(self.module, self.module.Client(address), **parameters)
 
 
 def main() -> None:

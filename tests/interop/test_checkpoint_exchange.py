@@ -215,6 +215,9 @@ with client.trajectory_writer(num_keep_alive_refs=8) as writer:
     writer.flush()
 for value in range(4):
     client.insert([np.float32(value)], {"queue": 1.0})
+for _ in range(10_000):  # their server ends a writer's stream before its last item is in
+    if client.server_info()["queue"].current_size == 4:
+        break
 list(client.sample("dtypes", 6, emit_timesteps=False))
 keys = [sample.info.key for sample in client.sample("prioritized", 30, emit_timesteps=False)]
 client.mutate_priorities("prioritized", updates={keys[0]: 8.25})

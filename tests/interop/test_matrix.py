@@ -90,7 +90,8 @@ def run_once(peers, name, parameters, direction, root):
                     serving.call("stop", address=address)
                 serving = peers["server", server]
                 address = serving.call("serve", operation=name, parameters=parameters, **keeps)
-            results.append(peers["client", client].call("do", operation=name, step=step, parameters=parameters, address=address))
+            asked = {"operation": name, "step": step, "parameters": parameters, "address": address, "server": server}
+            results.append(peers["client", client].call("do", **asked))
     finally:
         if serving is not None and serving.alive():
             serving.call("stop", address=address)
