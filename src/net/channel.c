@@ -129,7 +129,7 @@ static void on_gone(void *owner, rv_session *session, bool ready, const char *me
 static const rv_session_owner session_events = {
     .on_ready = on_ready, .on_goaway = on_goaway, .on_room = on_room, .on_gone = on_gone};
 
-static void on_connected(void *user, int fd, const char *message)
+static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *message)
 {
   rv_channel *channel = user;
   channel->connector = NULL;
@@ -144,7 +144,8 @@ static void on_connected(void *user, int fd, const char *message)
                               .peer_timeout_ms = channel->peer_timeout_ms,
                               .address = channel->address.text,
                               .tls = channel->tls,
-                              .host = channel->address.host};
+                              .host = channel->address.host,
+                              .owned_rings = owned_rings};
   rv_error error;
   if (rv_session_new(&config, fd, &channel->session, &error) != RV_OK) {
     channel->session = NULL;

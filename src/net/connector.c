@@ -13,12 +13,14 @@
 struct rv_connector {
   rv_loop *loop;
   rv_address address;
-  void (*done)(void *user, int owned_fd, const char *message);
+  rv_connected *done;
   void *user;
   rv_lookup *lookup; /* NULL: none is under way */
   rv_sockaddr *found;
   size_t count, next;
   int fd;
+  rv_rings rings;       /* given */
+  bool has_asked, asks; /* for them: once is enough; and waits for the answer */
   uv_poll_t *poll;
   rv_timer timer;
   rv_task task; /* tries the next address */
@@ -45,6 +47,7 @@ static void destroy(rv_connector *connector)
   if (connector->lookup != NULL) rv_lookup_cancel(connector->lookup);
   rv_list_remove(&connector->task.link);
   if (connector->fd >= 0) close(connector->fd);
+  rv_rings_unmap(&connector->rings);
   free(connector->found);
   free(connector);
 }
@@ -53,7 +56,9 @@ static void finish(rv_connector *connector, int fd)
 {
   stop_waiting(connector);
   connector->fd = -1;
-  connector->done(connector->user, fd, connector->message);
+  rv_rings rings = connector->rings;
+  connector->rings.map = NULL;
+  connector->done(connector->user, fd, rings.map != NULL ? &rings : NULL, connector->message);
   destroy(connector);
 }
 
@@ -84,6 +89,53 @@ static void note_failure(rv_connector *connector, int error)
   rv_loop_defer(connector->loop, &connector->task);
 }
 
+/* ---- a unix socket's server is asked for rings ---- */
+
+static void connect_without(rv_connector *connector)
+{
+  stop_waiting(connector);
+  connector->asks = false;
+  close(connector->fd);
+  connector->fd = -1;
+  connector->next--;
+  rv_loop_defer(connector->loop, &connector->task);
+}
+
+static void on_answer(uv_poll_t *poll, int status, int events)
+{
+  (void)status, (void)events;
+  rv_connector *connector = poll->data;
+  rv_loop_enter(connector->loop);
+  if (rv_rings_answer_read(connector->fd, &connector->rings) == RV_RINGS_UNKNOWN)
+    connect_without(connector);
+  else
+    finish(connector, connector->fd);
+}
+
+static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_t ns);
+
+/* False: this one is not to be asked. */
+static bool ask_for_rings(rv_connector *connector)
+{
+  if (!connector->address.is_unix || connector->has_asked) return false;
+  connector->has_asked = true;
+  int error = rv_rings_ask(connector->fd);
+  if (error == 0) error = wait_for(connector, UV_READABLE, on_answer, RV_RINGS_ANSWER_NS);
+  if (error != 0)
+    connect_without(connector);
+  else
+    connector->asks = true;
+  return true;
+}
+
+/* ---- connecting ---- */
+
+static void connected(rv_connector *connector)
+{
+  stop_waiting(connector);
+  if (!ask_for_rings(connector)) finish(connector, connector->fd);
+}
+
 static void on_writable(uv_poll_t *poll, int status, int events)
 {
   (void)events;
@@ -94,15 +146,19 @@ static void on_writable(uv_poll_t *poll, int status, int events)
   if (error != 0)
     note_failure(connector, error);
   else
-    finish(connector, connector->fd);
+    connected(connector);
 }
 
 static void on_timeout(rv_timer *timer)
 {
-  note_failure(RV_CONTAINER(timer, rv_connector, timer), ETIMEDOUT);
+  rv_connector *connector = RV_CONTAINER(timer, rv_connector, timer);
+  if (connector->asks)
+    connect_without(connector);
+  else
+    note_failure(connector, ETIMEDOUT);
 }
 
-static int wait_until_connected(rv_connector *connector)
+static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_t ns)
 {
   if (!rv_loop_can_watch(connector->loop, connector->fd)) return ENOMEM;
   uv_poll_t *poll = malloc(sizeof *poll);
@@ -114,8 +170,8 @@ static int wait_until_connected(rv_connector *connector)
   }
   poll->data = connector;
   connector->poll = poll;
-  uv_poll_start(poll, UV_WRITABLE, on_writable);
-  rv_timer_start(&connector->timer, rv_monotonic_ns(&connector->loop->env) + RV_CONNECT_NS);
+  uv_poll_start(poll, events, then);
+  rv_timer_start(&connector->timer, rv_monotonic_ns(&connector->loop->env) + ns);
   return 0;
 }
 
@@ -135,10 +191,10 @@ static void try_next(rv_task *task)
   rv_socket_tune(connector->fd);
   int error = rv_socket_connect(connector->fd, address);
   if (error == 0) {
-    finish(connector, connector->fd);
+    connected(connector);
     return;
   }
-  if (error == EINPROGRESS) error = wait_until_connected(connector);
+  if (error == EINPROGRESS) error = wait_for(connector, UV_WRITABLE, on_writable, RV_CONNECT_NS);
   if (error != 0) note_failure(connector, error);
 }
 
@@ -179,8 +235,7 @@ static bool begin(rv_connector *connector)
   return connector->lookup != NULL;
 }
 
-rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address,
-                                 void (*done)(void *user, int owned_fd, const char *message), void *user)
+rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, rv_connected *done, void *user)
 {
   rv_connector *connector = calloc(1, sizeof *connector);
   if (connector == NULL) return NULL;

@@ -1,30 +1,5 @@
 /* Large messages, pausing and back-pressure: nothing is lost, nothing is unbounded, and no call stops another. */
-#include "net/echo_testing.h"
-
-#include "net/raw_testing.h"
-
-typedef struct both {
-  echo_server server;
-  echo_client client;
-} both;
-
-static int set_up(void **state)
-{
-  both *b = calloc(1, sizeof *b);
-  echo_start(&b->server, "127.0.0.1:0", 2);
-  client_open_server(&b->client, &b->server);
-  *state = b;
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  both *b = *state;
-  client_close(&b->client);
-  echo_stop(&b->server);
-  free(b);
-  return 0;
-}
+#include "net/pair_testing.h"
 
 static uint8_t *pattern(size_t size)
 {
@@ -332,16 +307,15 @@ static void a_peer_that_pads_its_frames_can_send_on(void **state)
 
 int main(void)
 {
-#define WITH_BOTH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      WITH_BOTH(a_message_of_64_MiB_goes_both_ways),
-      WITH_BOTH(messages_of_all_sizes_arrive_in_order),
+      EACH_WAY(a_message_of_64_MiB_goes_both_ways),
+      EACH_WAY(messages_of_all_sizes_arrive_in_order),
       cmocka_unit_test(too_large_a_message_is_refused_and_other_calls_go_on),
-      WITH_BOTH(a_paused_call_lets_others_pass),
-      WITH_BOTH(a_client_that_pauses_holds_the_server_back_only_there),
-      WITH_BOTH(a_sender_is_told_when_the_queue_has_drained),
-      WITH_BOTH(cancelling_in_the_middle_of_large_messages_leaves_others_alone),
-      WITH_BOTH(a_peer_that_pads_its_frames_can_send_on),
+      EACH_WAY(a_paused_call_lets_others_pass),
+      EACH_WAY(a_client_that_pauses_holds_the_server_back_only_there),
+      EACH_WAY(a_sender_is_told_when_the_queue_has_drained),
+      EACH_WAY(cancelling_in_the_middle_of_large_messages_leaves_others_alone),
+      OVER_TCP(a_peer_that_pads_its_frames_can_send_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

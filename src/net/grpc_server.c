@@ -66,6 +66,7 @@ struct rv_grpc_server {
   bool listens;
   said full, machine_full; /* the first loop's */
   atomic_size_t connections;
+  atomic_uint rings; /* connections that have them */
   int64_t drain_ms;
   bool stopped;  /* of the thread that stops */
   rv_mutex lock; /* guards what follows */
@@ -183,7 +184,8 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
                               .max_message_bytes = server->max_message_bytes,
                               .max_streams = server->max_streams,
                               .peer_timeout_ms = server->peer_timeout_ms,
-                              .tls = tls};
+                              .tls = tls,
+                              .rings_used = rv_socket_is_unix(fd) ? &server->rings : NULL};
   rv_session *session;
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {

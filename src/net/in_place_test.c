@@ -78,9 +78,7 @@ static void a_client_hears_what_came_behind_ignored_data(void **state)
   (void)state;
   socket_place place;
   place_init(&place);
-  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
-  assert_int_equal(bind(listener, (struct sockaddr *)&place.name, sizeof place.name), 0);
-  assert_int_equal(listen(listener, 1), 0);
+  int listener = place_listen(&place);
   echo_client client;
   client_open(&client, place.address);
   test_call broken, call;
@@ -89,7 +87,7 @@ static void a_client_hears_what_came_behind_ignored_data(void **state)
   call_start(&broken);
   call_start(&call);
 
-  int fd = accept(listener, NULL, NULL);
+  int fd = accept_without_question(listener);
   uint8_t head[9], payload[16384];
   assert_true(send_raw(fd, preface + NGHTTP2_CLIENT_MAGIC_LEN, PREFACE - NGHTTP2_CLIENT_MAGIC_LEN));
   assert_int_equal(recv(fd, payload, NGHTTP2_CLIENT_MAGIC_LEN, MSG_WAITALL), NGHTTP2_CLIENT_MAGIC_LEN);

@@ -40,7 +40,9 @@ static void on_pulse(rv_timer *timer)
   rv_session *session = RV_CONTAINER(timer, rv_session, pulse);
   if (session->state != RV_SESSION_OPEN || session->lost) return;
   int64_t look_ns = session->peer_timeout_ns / LOOKS;
-  if (has_been_heard(session))
+  bool heard = has_been_heard(session);
+  if (!heard) session->transport.ops->rest(&session->transport);
+  if (heard)
     session->asked = false;
   else if (!session->asked)
     ask(session);

@@ -15,9 +15,11 @@ enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
   FRAME_COSTS = 1024,  /* bytes of a turn, besides its own: small frames take a hundred times as long */
   WRITE_TURN = 4 << 20,
-  BULK_READ = 16 << 10,   /* so much at a time is part of something large */
-  DIRECT_READ = 4 << 10,  /* from here on receiving into a message's own buffer is worth a second piece */
-  FED_AT_ONCE = 4 << 10,  /* by a server, before it looks how much there is to answer */
+  BULK_READ = 16 << 10,  /* so much at a time is part of something large */
+  DIRECT_READ = 4 << 10, /* from here on receiving into a message's own buffer is worth a second piece */
+  FED_AT_ONCE = 4 << 10, /* by a server, before it looks how much there is to answer */
+  CREDIT_EVERY =
+      256 << 10, /* bytes of a turn to read, after which the peer is told what it may send on, so that both work at a time */
   BEHIND_DIRECT = 4 << 10 /* what follows is received with it: the next frame's header, or all of something small */
 };
 
@@ -222,8 +224,10 @@ static void write_failed(rv_session *session, int error)
   rv_session_lose(session, "%s", problem_of(session, error));
 }
 
-static void send_all(rv_session *session)
+/* Until the socket takes no more, nothing is left, or `most` bytes are sent. */
+static void send_some(rv_session *session, size_t most)
 {
+  bool was_blocked = session->write_blocked;
   session->write_blocked = false;
   for (size_t sent = 0; gather(session) && session->output.bytes > 0;) {
     ssize_t n = rv_output_write(&session->output, &session->transport);
@@ -235,12 +239,18 @@ static void send_all(rv_session *session)
       write_failed(session, (int)-n);
       return;
     }
+    session->heard = session->heard || was_blocked; /* room comes with what the peer takes */
     sent += (size_t)n;
-    if (sent >= WRITE_TURN) {
+    if (sent >= most) {
       rv_session_touch(session);
       return;
     }
   }
+}
+
+static void send_all(rv_session *session)
+{
+  send_some(session, WRITE_TURN);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -264,8 +274,8 @@ static void choose_events(rv_session *session)
 {
   rv_session_count_waiting(session);
   const rv_transport *transport = &session->transport;
-  bool flooded = session->write_blocked && !transport->write_awaits_readable && has_much_to_send(session);
-  if (session->kept != NULL && !flooded) read_soon(session);
+  bool stuck = session->write_blocked && has_much_to_send(session), flooded = stuck && !transport->write_awaits_readable;
+  if (!stuck && (session->kept != NULL || session->stalled)) read_soon(session);
   bool write = (session->write_blocked && !transport->write_awaits_readable) || transport->read_awaits_writable;
   int events = (flooded ? 0 : UV_READABLE) | (write ? UV_WRITABLE : 0);
   if (events == session->poll_events) return;
@@ -278,6 +288,12 @@ static void choose_events(rv_session *session)
   rv_loop_watch_later(session->loop, &session->look_task);
 }
 
+/* A client that has not even said over which transport it can be answered. */
+static bool is_mute(const rv_session *session)
+{
+  return session->server && session->write_blocked && session->transport.write_awaits_readable && session->greeting.have == 0;
+}
+
 static void flush(rv_task *task)
 {
   rv_session *session = RV_CONTAINER(task, rv_session, flush_task);
@@ -287,6 +303,7 @@ static void flush(rv_task *task)
       if (session->owner != NULL) session->events->on_room(session->owner, session);
     }
     send_all(session);
+    if (session->shutting_down && is_mute(session)) rv_session_lose(session, "the server stops, and the peer had said nothing");
   }
   if (session->lost && rv_loop_has_guest(session->loop)) {
     rv_session_touch(session);
@@ -444,14 +461,18 @@ static bool turn_is_over(const rv_session *session, size_t bytes)
 
 size_t rv_session_receive(rv_session *session)
 {
-  size_t turn = 0;
+  rv_transport *transport = &session->transport;
+  size_t turn = 0, told = 0;
   bool full = true;
   if (session->emptied && session->server) {
     int64_t since = rv_loop_since_ns(session->loop);
     session->since_ns = since > session->emptied_ns ? since : session->emptied_ns;
   }
   session->turn_frames = 0;
-  while ((full || session->kept != NULL) && !turn_is_over(session, turn) && may_take_more(session)) {
+  session->stalled = false;
+  while ((full || session->kept != NULL || transport->ops->pending(transport)) && !turn_is_over(session, turn)) {
+    session->stalled = !may_take_more(session);
+    if (session->stalled) break;
     if (session->kept != NULL) {
       feed_kept(session, false);
       continue;
@@ -459,12 +480,17 @@ size_t rv_session_receive(rv_session *session)
     ssize_t n = read_some(session, &full);
     if (n > 0) turn += (size_t)n;
     if (n <= 0 && n != -EAGAIN) lose_at_end(session, n);
+    if (n <= 0) break;
+    if (turn - told < CREDIT_EVERY) continue;
+    told = turn;
+    if (!session->lost && !session->write_blocked && session->state == RV_SESSION_OPEN) send_some(session, 1);
   }
-  session->emptied = session->kept == NULL && !full;
+  bool rest = transport->ops->pending(transport);
+  session->emptied = session->kept == NULL && !full && !rest;
   if (session->emptied) session->emptied_ns = (int64_t)uv_hrtime();
   if (turn >= BULK_READ && !full && !session->lost && session->acknowledges)
     session->acknowledges = rv_socket_acknowledge(session->transport.fd);
-  if (session->transport.ops->pending(&session->transport)) read_soon(session);
+  if (rest && !session->stalled) read_soon(session);
   rv_session_touch(session);
   return turn;
 }
@@ -503,10 +529,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
   if (status < 0) session->poll_events = 0; /* libuv has stopped the handle; reading tells the error */
   bool read = (events & UV_READABLE) != 0 || ((events & UV_WRITABLE) != 0 && session->transport.read_awaits_writable);
   if (status < 0 || read) rv_session_receive(session);
-  if ((events & UV_WRITABLE) != 0) {
-    session->heard = session->heard || session->write_blocked; /* room comes with the peer's acknowledgements */
-    rv_session_touch(session);
-  }
+  if ((events & UV_WRITABLE) != 0) rv_session_touch(session);
   rv_loop_event_done(loop); /* the session may be gone */
 }
 
@@ -526,17 +549,24 @@ static rv_code start(rv_session *session, const rv_session_config *config, rv_er
   return RV_OK;
 }
 
+static rv_code choose_transport(const rv_session_config *config, int owned_fd, rv_transport *out, rv_error *err)
+{
+  rv_transport_init_socket(out, owned_fd);
+  if (config->tls != NULL) return rv_transport_init_tls(out, owned_fd, config->tls, config->host, err);
+  if (config->rings_used != NULL) rv_transport_init_undecided(out, owned_fd, config->rings_used);
+  if (config->owned_rings == NULL || rv_transport_init_rings(out, owned_fd, config->owned_rings)) return RV_OK;
+  rv_rings_unmap(config->owned_rings);
+  return rv_fail_memory(err, 0);
+}
+
 rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session **out, rv_error *err)
 {
   rv_transport transport;
-  rv_transport_init_socket(&transport, owned_fd);
-  rv_session *session = calloc(1, sizeof *session);
-  rv_code code = session == NULL       ? rv_fail_memory(err, sizeof *session)
-                 : config->tls != NULL ? rv_transport_init_tls(&transport, owned_fd, config->tls, config->host, err)
-                                       : RV_OK;
+  rv_code code = choose_transport(config, owned_fd, &transport, err);
+  rv_session *session = code == RV_OK ? calloc(1, sizeof *session) : NULL;
+  if (code == RV_OK && session == NULL) code = rv_fail_memory(err, sizeof *session);
   if (code != RV_OK) {
     transport.ops->close(&transport);
-    free(session);
     return code;
   }
   session->loop = config->loop;

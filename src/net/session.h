@@ -15,6 +15,7 @@
 #include "net/greeting.h"
 #include "net/loop.h"
 #include "net/output.h"
+#include "net/ring_transport.h"
 #include "net/socket.h"
 #include "net/tls.h"
 
@@ -69,6 +70,8 @@ typedef struct rv_session_config {
   const char *address;     /* client: the name for people and for :authority */
   rv_tls *tls;             /* NULL: none; a reference is taken */
   const char *host;        /* client, with tls: whose certificate is expected */
+  rv_rings *owned_rings;   /* client, without tls: given by the server; NULL: the socket alone */
+  atomic_uint *rings_used; /* server, on a unix socket: the client may ask for rings; they are counted here */
 } rv_session_config;
 
 typedef enum rv_session_state {
@@ -91,6 +94,7 @@ struct rv_session {
   bool deaf;          /* nghttp2 has given up on what is received */
   bool room_changed;  /* client: on_room is due */
   bool reads_on;      /* read_task is posted, and holds a reference */
+  bool stalled;       /* too much waits to be sent for what comes to be read; it goes on with the sending */
   rv_session_state state;
   size_t max_message_bytes;
 
@@ -143,7 +147,7 @@ struct rv_session {
   char reason[256]; /* why it is ending; empty: it is not, or the peer wished it */
 };
 
-/* On the loop's thread. Takes the socket, also when it fails. */
+/* On the loop's thread. Takes the socket, and the rings, also when it fails. */
 rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session **out, rv_error *err);
 void rv_session_unref(rv_session *session);
 rv_session *rv_session_ref(rv_session *session);

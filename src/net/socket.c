@@ -258,6 +258,13 @@ uint64_t rv_socket_peer_machine(int fd)
   return peer.ss_family == AF_INET6 && network == 0 ? 1 : network; /* ::1 */
 }
 
+bool rv_socket_is_unix(int fd)
+{
+  struct sockaddr_storage name;
+  socklen_t length = sizeof name;
+  return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.ss_family == AF_UNIX;
+}
+
 void rv_socket_peer(int fd, char out[RV_PEER_MAX])
 {
   rv_sockaddr peer = {.length = sizeof peer.storage};

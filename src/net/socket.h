@@ -38,6 +38,7 @@ bool rv_socket_is_unheard(int fd, int64_t ns);
 bool rv_socket_acknowledge(int fd);
 /* A number that stands for the peer's machine: its IPv4 address, or the network (64 bits) of its IPv6 address; 0: it has none. */
 uint64_t rv_socket_peer_machine(int fd);
+bool rv_socket_is_unix(int fd);
 /* The peer's name into `out`; "unix:" when it has none. */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 /* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */

@@ -290,7 +290,7 @@ static ssize_t tls_write(rv_transport *transport, const struct iovec *vec, int c
   return total;
 }
 
-static bool tls_pending(const rv_transport *transport)
+static bool tls_pending(rv_transport *transport)
 {
   const tls_state *state = transport->state;
   return state->has_outcome || SSL_pending(state->ssl) > 0;
@@ -367,6 +367,7 @@ rv_code rv_transport_init_tls(rv_transport *transport, int fd, rv_tls *tls, cons
   static const rv_transport_ops ops = {.read = tls_read,
                                        .write = tls_write,
                                        .pending = tls_pending,
+                                       .rest = rv_transport_no_rest,
                                        .peer_name = tls_peer_name,
                                        .shut_down = tls_shut_down,
                                        .close = tls_close};

@@ -31,24 +31,29 @@ static ssize_t socket_write(rv_transport *transport, const struct iovec *vec, in
   }
 }
 
-static bool socket_pending(const rv_transport *transport)
+bool rv_transport_nothing_pending(rv_transport *transport)
 {
   (void)transport;
   return false;
 }
 
-static const char *socket_peer_name(rv_transport *transport)
+void rv_transport_no_rest(rv_transport *transport)
+{
+  (void)transport;
+}
+
+const char *rv_transport_no_name(rv_transport *transport)
 {
   (void)transport;
   return "";
 }
 
-static void socket_shut_down(rv_transport *transport)
+void rv_transport_shut_socket(rv_transport *transport)
 {
   shutdown(transport->fd, SHUT_WR);
 }
 
-static void socket_close(rv_transport *transport)
+void rv_transport_close_socket(rv_transport *transport)
 {
   if (transport->fd >= 0) rv_socket_close(transport->fd);
   transport->fd = -1;
@@ -58,9 +63,10 @@ void rv_transport_init_socket(rv_transport *transport, int owned_fd)
 {
   static const rv_transport_ops ops = {.read = socket_read,
                                        .write = socket_write,
-                                       .pending = socket_pending,
-                                       .peer_name = socket_peer_name,
-                                       .shut_down = socket_shut_down,
-                                       .close = socket_close};
+                                       .pending = rv_transport_nothing_pending,
+                                       .rest = rv_transport_no_rest,
+                                       .peer_name = rv_transport_no_name,
+                                       .shut_down = rv_transport_shut_socket,
+                                       .close = rv_transport_close_socket};
   *transport = (rv_transport){.ops = &ops, .fd = owned_fd};
 }

@@ -14,8 +14,9 @@ typedef struct rv_transport_ops {
    * must be the beginning of the next. */
   ssize_t (*read)(rv_transport *transport, const struct iovec *vec, int count);
   ssize_t (*write)(rv_transport *transport, const struct iovec *vec, int count);
-  /* Bytes can be read although the socket has none. */
-  bool (*pending)(const rv_transport *transport);
+  /* Bytes can be read although the socket has none. False: the socket becomes readable when there are. */
+  bool (*pending)(rv_transport *transport);
+  void (*rest)(rv_transport *transport); /* the connection is quiet: memory that waits for its next bytes may go */
   /* The name in the certificate that the peer showed; "": it showed none. Valid until close. */
   const char *(*peer_name)(rv_transport *transport);
   void (*shut_down)(rv_transport *transport); /* no more writes */
@@ -32,5 +33,12 @@ struct rv_transport {
 };
 
 void rv_transport_init_socket(rv_transport *transport, int owned_fd);
+
+/* For the ops of others: what a plain socket does. */
+bool rv_transport_nothing_pending(rv_transport *transport);
+void rv_transport_no_rest(rv_transport *transport);
+const char *rv_transport_no_name(rv_transport *transport);
+void rv_transport_shut_socket(rv_transport *transport);
+void rv_transport_close_socket(rv_transport *transport);
 
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,14 @@ def make_table(name: str = "t", **options: Any) -> reverie.Table:
     }
     given.update(options)
     return reverie.Table(name=name, **given)
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Without the last words of what earlier tests left behind, in cycles, to be collected some time."""
+    gc.collect()
+    caplog.clear()
+    return caplog
 
 
 Connect = Callable[..., reverie.Client]

@@ -1,0 +1,57 @@
+/* Bytes between two processes of one machine, through memory that both have mapped: a ring for each direction, and the socket between
+ * them to wake who sleeps, and to tell that the other end has gone.
+ *
+ * The other end may write anything into that memory at any time. What this end has written and taken it knows by itself; what the other
+ * says of its side is read once and checked; and what is read is copied out before anybody looks at it. */
+#ifndef RV_NET_RING_H
+#define RV_NET_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+enum { RV_RING_BYTES = 1 << 20 };
+
+typedef struct rv_ring_head {
+  _Alignas(64) _Atomic uint64_t written; /* bytes, since the beginning */
+  _Atomic uint64_t origin;               /* a position that lies at the ring's first byte; moved only while the ring is empty */
+  _Alignas(64) _Atomic uint64_t taken;
+  _Alignas(64) _Atomic uint32_t reader_sleeps; /* to be woken when there are bytes */
+  _Alignas(64) _Atomic uint32_t writer_sleeps; /* to be woken when there is room */
+} rv_ring_head;
+
+/* One end of one direction. */
+typedef struct rv_ring {
+  rv_ring_head *head;
+  uint8_t *bytes;
+  uint64_t at;    /* what this end has written, or taken */
+  size_t touched; /* the writer's: how far into the ring it has been since the memory behind was last given back */
+  int bell;       /* the socket; one byte on it wakes the other end */
+} rv_ring;
+
+/* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; another negated errno: it sleeps, and
+ * cannot be woken. */
+ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count);
+ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
+/* Asks to be woken when there is room (there are bytes). False: there is by now, and nobody may wake. */
+bool rv_ring_await_room(rv_ring *ring);
+bool rv_ring_await_bytes(rv_ring *ring);
+/* The writer's, of a quiet connection: what memory an empty ring has beyond its first pages goes back to the system. */
+void rv_ring_trim(rv_ring *ring);
+
+typedef struct rv_rings {
+  rv_ring out, in;
+  void *map; /* NULL: none */
+} rv_rings;
+
+/* A server's: new memory, and what the client maps it by, to be closed once that was sent; or a negated errno. -ENOTSUP: this system does
+ * not promise memory before it is touched, and then kills who touches it. */
+int rv_rings_make(rv_rings *out);
+/* A client's: the same memory by that descriptor, which stays the caller's. False: it is none of rv_rings_make's, or it could not be mapped. */
+bool rv_rings_join(int fd, rv_rings *out);
+void rv_rings_unmap(rv_rings *rings); /* NULL maps are fine */
+
+#endif

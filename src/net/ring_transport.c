@@ -1,0 +1,239 @@
+#include "net/ring_transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/socket.h"
+
+#ifndef MSG_CMSG_CLOEXEC
+#define MSG_CMSG_CLOEXEC 0
+#endif
+
+static const char QUESTION[8] = "RVrings1", GIVEN = '+', DECLINED = '-';
+
+static const char NONSENSE[] = "the memory it shares with us says what cannot be";
+
+typedef struct ring_state {
+  rv_rings rings;
+  atomic_uint *in_use; /* a server's; NULL: not counted there */
+  bool slept;          /* asked to be woken, and has not looked at the socket since */
+  bool awaits_room;
+  bool ended; /* the socket's */
+  int error;  /* with it; 0: none */
+} ring_state;
+
+/* ---- the transport ---- */
+
+/* Takes from the socket what has woken this end. */
+static void hear(rv_transport *transport)
+{
+  ring_state *state = transport->state;
+  char calls[64];
+  if ((!state->slept && !state->awaits_room) || state->ended) return;
+  state->slept = false;
+  ssize_t n = recv(transport->fd, calls, sizeof calls, MSG_DONTWAIT);
+  if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return;
+  state->ended = true;
+  /* ECONNRESET: the peer had not looked who rings. What it wrote is in the ring. */
+  state->error = n < 0 && errno != ECONNRESET ? errno : 0;
+}
+
+static ssize_t ring_read(rv_transport *transport, const struct iovec *vec, int count)
+{
+  ring_state *state = transport->state;
+  hear(transport);
+  ssize_t n = rv_ring_read(&state->rings.in, vec, count);
+  if (n == -EPROTO) transport->problem = NONSENSE;
+  if (n != 0) return n;
+  return !state->ended ? -EAGAIN : -state->error;
+}
+
+static ssize_t ring_write(rv_transport *transport, const struct iovec *vec, int count)
+{
+  ring_state *state = transport->state;
+  ssize_t n;
+  transport->write_awaits_readable = state->awaits_room = false;
+  do {
+    if (state->ended) return -EPIPE;
+    n = rv_ring_write(&state->rings.out, vec, count);
+    if (n == -EPROTO) transport->problem = NONSENSE;
+    if (n != 0) return n;
+  } while (!rv_ring_await_room(&state->rings.out));
+  transport->write_awaits_readable = state->awaits_room = true;
+  return -EAGAIN;
+}
+
+/* There is something to read, or this end will be woken when there is. */
+static bool ring_pending(rv_transport *transport)
+{
+  ring_state *state = transport->state;
+  hear(transport);
+  if (!rv_ring_await_bytes(&state->rings.in)) return true;
+  state->slept = true;
+  return state->ended;
+}
+
+static void ring_rest(rv_transport *transport)
+{
+  ring_state *state = transport->state;
+  rv_ring_trim(&state->rings.out);
+}
+
+static void state_free(ring_state *state)
+{
+  rv_rings_unmap(&state->rings);
+  if (state->in_use != NULL) atomic_fetch_sub(state->in_use, 1);
+  free(state);
+}
+
+static void ring_close(rv_transport *transport)
+{
+  state_free(transport->state);
+  if (transport->fd >= 0) rv_socket_close(transport->fd);
+  transport->state = NULL;
+  transport->problem = NULL;
+  transport->fd = -1;
+}
+
+static const rv_transport_ops ring_ops = {.read = ring_read,
+                                          .write = ring_write,
+                                          .pending = ring_pending,
+                                          .rest = ring_rest,
+                                          .peer_name = rv_transport_no_name,
+                                          .shut_down = rv_transport_shut_socket,
+                                          .close = ring_close};
+
+static ring_state *state_new(rv_rings *owned_rings, int fd)
+{
+  ring_state *state = calloc(1, sizeof *state);
+  if (state == NULL) return NULL;
+  state->rings = *owned_rings;
+  state->rings.out.bell = state->rings.in.bell = fd;
+  state->slept = true; /* as rv_rings_make has said of it */
+  return state;
+}
+
+bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings)
+{
+  ring_state *state = state_new(owned_rings, owned_fd);
+  if (state == NULL) return false;
+  *transport = (rv_transport){.ops = &ring_ops, .fd = owned_fd, .state = state};
+  return true;
+}
+
+/* ---- a client's question ---- */
+
+int rv_rings_ask(int fd)
+{
+  ssize_t n = send(fd, QUESTION, sizeof QUESTION, MSG_NOSIGNAL);
+  return n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
+}
+
+/* The descriptor that came with a message; -1: none. Others are closed. */
+static int descriptor_of(struct msghdr *message)
+{
+  int found = -1;
+  for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
+    if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= at->cmsg_len; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+      if (found >= 0)
+        close(fd);
+      else
+        found = fd;
+    }
+  }
+  return found;
+}
+
+rv_rings_answer rv_rings_answer_read(int fd, rv_rings *out)
+{
+  char answer;
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  struct iovec vec = {.iov_base = &answer, .iov_len = 1};
+  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  int memory = n == 1 ? descriptor_of(&message) : -1;
+  bool joined = n == 1 && answer == GIVEN && memory >= 0 && rv_rings_join(memory, out);
+  if (memory >= 0) close(memory);
+  if (joined) return RV_RINGS_GIVEN;
+  return n == 1 && answer == DECLINED ? RV_RINGS_DECLINED : RV_RINGS_UNKNOWN;
+}
+
+/* ---- a server's connection until its client's first bytes ---- */
+
+static bool answer(int fd, char what, const int *memory)
+{
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  struct iovec vec = {.iov_base = &what, .iov_len = 1};
+  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1};
+  if (memory != NULL) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), memory, sizeof *memory);
+  }
+  return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+/* The state of a connection with rings, and what the client maps them by, to be closed; NULL: it has none. */
+static ring_state *give(int fd, atomic_uint *in_use, int *memory)
+{
+  rv_rings rings = {.map = NULL};
+  ring_state *state = NULL;
+  *memory = atomic_fetch_add(in_use, 1) < RV_MOST_RINGS ? rv_rings_make(&rings) : -1;
+  if (*memory >= 0) state = state_new(&rings, fd);
+  if (state != NULL) {
+    state->in_use = in_use;
+    return state;
+  }
+  atomic_fetch_sub(in_use, 1);
+  if (*memory >= 0) close(*memory);
+  rv_rings_unmap(&rings);
+  return NULL;
+}
+
+static ssize_t undecided_read(rv_transport *transport, const struct iovec *vec, int count)
+{
+  atomic_uint *in_use = transport->state;
+  int fd = transport->fd, memory;
+  rv_transport_init_socket(transport, fd);
+  ssize_t n = transport->ops->read(transport, vec, count);
+  if (n == -EAGAIN) rv_transport_init_undecided(transport, fd, in_use);
+  if (n != (ssize_t)sizeof QUESTION || vec[0].iov_len < sizeof QUESTION ||
+      memcmp(vec[0].iov_base, QUESTION, sizeof QUESTION) != 0)
+    return n;
+  ring_state *state = give(fd, in_use, &memory);
+  if (state == NULL) return answer(fd, DECLINED, NULL) ? -EAGAIN : -EPIPE;
+  *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state};
+  bool told = answer(fd, GIVEN, &memory);
+  close(memory);
+  return told ? -EAGAIN : -EPIPE;
+}
+
+/* A server has nothing to say before its client has spoken, be it to a client that waits for an answer about rings. */
+static ssize_t undecided_write(rv_transport *transport, const struct iovec *vec, int count)
+{
+  (void)vec, (void)count;
+  transport->write_awaits_readable = true;
+  return -EAGAIN;
+}
+
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, atomic_uint *in_use)
+{
+  static const rv_transport_ops ops = {.read = undecided_read,
+                                       .write = undecided_write,
+                                       .pending = rv_transport_nothing_pending,
+                                       .rest = rv_transport_no_rest,
+                                       .peer_name = rv_transport_no_name,
+                                       .shut_down = rv_transport_shut_socket,
+                                       .close = rv_transport_close_socket};
+  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = in_use};
+}

@@ -1,0 +1,28 @@
+/* The transport of two of Reverie's own ends on one machine: the bytes go through memory (ring.h), the unix socket between them wakes and
+ * tells of the end.
+ *
+ * A client asks for it in its first bytes (rv_rings_ask), and the server makes the memory and answers with one byte; one that knows nothing
+ * of it answers something else, or ends the connection, and is connected to again, without a question. */
+#ifndef RV_NET_RING_TRANSPORT_H
+#define RV_NET_RING_TRANSPORT_H
+
+#include "net/ring.h"
+#include "net/transport.h"
+
+/* Connections of a server that may have rings, of which each takes up to two times RV_RING_BYTES; others use the socket. */
+enum { RV_MOST_RINGS = 512 };
+
+typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
+
+/* A client's, on a socket that is just connected: 0, or an errno. */
+int rv_rings_ask(int fd);
+/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them. */
+rv_rings_answer rv_rings_answer_read(int fd, rv_rings *out);
+
+/* A client's who got them; owns the rings and the socket from here on. False: out of memory, nothing is owned. */
+bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings);
+/* A server's on a unix socket: rings where the client asks for them and fewer than RV_MOST_RINGS are counted in `in_use`, the socket
+ * otherwise. */
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, atomic_uint *in_use);
+
+#endif
