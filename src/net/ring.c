@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -170,8 +171,10 @@ enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 static int new_memory(void)
 {
   int fd = memfd_create("reverie", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-#ifdef __SANITIZE_THREAD__ /* knows nothing of memfd_create, and takes the number for whatever had it before */
-  int known = fd >= 0 ? dup(fd) : -1;
+#ifdef __SANITIZE_THREAD__ /* knows nothing of memfd_create, and takes the number for whatever had it before: it is opened anew */
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  int known = fd >= 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
   if (fd >= 0) syscall(SYS_close, fd);
   fd = known;
 #endif
