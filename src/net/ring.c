@@ -14,7 +14,7 @@
 enum {
   HEADS = 4096,     /* both directions', before their bytes */
   STEP = 128 << 10, /* so much is handed over at a time, for the other end to work beside this one */
-  KEPT = 16 << 10
+  KEPT = 16 << 10   /* of a quiet ring */
 };
 
 _Static_assert((RV_RING_BYTES & (RV_RING_BYTES - 1)) == 0, "positions are cut by a mask");

@@ -15,12 +15,11 @@ enum {
   READ_TURN = 4 << 20, /* bytes a connection may read before others get their turn */
   FRAME_COSTS = 1024,  /* bytes of a turn, besides its own: small frames take a hundred times as long */
   WRITE_TURN = 4 << 20,
-  BULK_READ = 16 << 10,  /* so much at a time is part of something large */
-  DIRECT_READ = 4 << 10, /* from here on receiving into a message's own buffer is worth a second piece */
-  FED_AT_ONCE = 4 << 10, /* by a server, before it looks how much there is to answer */
-  CREDIT_EVERY =
-      256 << 10, /* bytes of a turn to read, after which the peer is told what it may send on, so that both work at a time */
-  BEHIND_DIRECT = 4 << 10 /* what follows is received with it: the next frame's header, or all of something small */
+  BULK_READ = 16 << 10,     /* so much at a time is part of something large */
+  DIRECT_READ = 4 << 10,    /* from here on receiving into a message's own buffer is worth a second piece */
+  FED_AT_ONCE = 4 << 10,    /* by a server, before it looks how much there is to answer */
+  CREDIT_EVERY = 256 << 10, /* of a turn: then the peer is told what it may send on, so that both ends work at a time */
+  BEHIND_DIRECT = 4 << 10   /* what follows is received with it: the next frame's header, or all of something small */
 };
 
 rv_session *rv_session_ref(rv_session *session)
@@ -463,14 +462,14 @@ size_t rv_session_receive(rv_session *session)
 {
   rv_transport *transport = &session->transport;
   size_t turn = 0, told = 0;
-  bool full = true;
+  bool full = true, more;
   if (session->emptied && session->server) {
     int64_t since = rv_loop_since_ns(session->loop);
     session->since_ns = since > session->emptied_ns ? since : session->emptied_ns;
   }
   session->turn_frames = 0;
   session->stalled = false;
-  while ((full || session->kept != NULL || transport->ops->pending(transport)) && !turn_is_over(session, turn)) {
+  while ((more = full || session->kept != NULL || transport->ops->pending(transport)) && !turn_is_over(session, turn)) {
     session->stalled = !may_take_more(session);
     if (session->stalled) break;
     if (session->kept != NULL) {
@@ -485,7 +484,7 @@ size_t rv_session_receive(rv_session *session)
     told = turn;
     if (!session->lost && !session->write_blocked && session->state == RV_SESSION_OPEN) send_some(session, 1);
   }
-  bool rest = transport->ops->pending(transport);
+  bool rest = more && transport->ops->pending(transport);
   session->emptied = session->kept == NULL && !full && !rest;
   if (session->emptied) session->emptied_ns = (int64_t)uv_hrtime();
   if (turn >= BULK_READ && !full && !session->lost && session->acknowledges)
