@@ -83,8 +83,6 @@ static void answer(const frames *said)
   RV_FUZZ_CHECK(frames_wait(one.listener, POLLIN));
   int fd = accept(one.listener, NULL, NULL);
   RV_FUZZ_CHECK(fd >= 0);
-  if (frames_wait(fd, POLLIN)) (void)!recv(fd, heard, sizeof heard, 0); /* its question about shared memory */
-  (void)!send(fd, "-", 1, MSG_NOSIGNAL);
   if (frames_wait(fd, POLLIN)) (void)!recv(fd, heard, sizeof heard, 0); /* its greeting */
   for (size_t sent = 0; sent < said->size;) {
     ssize_t n = send(fd, said->bytes + sent, said->size - sent, MSG_NOSIGNAL);

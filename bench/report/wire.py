@@ -17,6 +17,9 @@ def _detail(cell: Cell | None, name: str) -> str:
     return number(statistics.median(cell.details[name]))
 
 
+VARIANTS = {"unix": "unix socket", "socket": "no shared memory"}
+
+
 def _rate(cell: Cell | None) -> str:
     """Items a second; of both at once, what they are made of."""
     parts = [_detail(cell, "inserts_per_s"), _detail(cell, "samples_per_s")]
@@ -27,7 +30,8 @@ def _share(results: Results, cell: Cell | None, limit: str) -> str:
     """Bytes a second of the cell, as a part of what that limit moved in the same run."""
     if cell is None or not cell.values:
         return ""
-    found = results.find(payload=cell.row["payload"], operation=limit, transport=cell.row["transport"])
+    transport = "unix" if cell.row["transport"] == "unix" else "tcp"
+    found = results.find(payload=cell.row["payload"], operation=limit, transport=transport)
     if not found or not found[0].values:
         return ""
     return f"{100 * statistics.median(cell.details['MBps']) / found[0].median:.0f} %"
@@ -69,7 +73,7 @@ def text(results: Results) -> str:
             name = [row["operation"]]
             name += ["prioritized"] if row["sampler"] != "uniform" else []
             name += [f"{row['tables']} tables"] if row["tables"] != "1" else []
-            name += ["unix socket"] if row["transport"] == "unix" else []
+            name += [VARIANTS[row["transport"]]] if row["transport"] in VARIANTS else []
             rows.append(
                 [
                     ", ".join(name),

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
@@ -26,8 +27,12 @@ store = importlib.import_module(sys.argv[1])
 Board = memoryview  # of int64
 
 
+def connect(job: Job) -> Any:
+    return store.Client(job.address) if job.shared_memory else store.Client(job.address, shared_memory=False)
+
+
 def insert(job: Job, i: int, board: Board) -> Callable[[], None]:
-    client = store.Client(job.address)
+    client = connect(job)
     writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
     row, table, in_flight, step, line = random_row(job.elements, i), job.table(i), job.in_flight, job.step, (i + 1) * LINE_WORDS
 
@@ -46,7 +51,7 @@ def insert(job: Job, i: int, board: Board) -> Callable[[], None]:
 
 
 def iterate(job: Job, i: int, board: Board) -> Callable[[], None]:
-    client = store.Client(job.address)
+    client = connect(job)
     table, step, line = job.table(i), job.step, (i + 1) * LINE_WORDS
 
     def work() -> None:
@@ -60,7 +65,7 @@ def iterate(job: Job, i: int, board: Board) -> Callable[[], None]:
 
 
 def reverie_batch(job: Job, i: int, board: Board) -> Callable[[], None]:
-    client = store.Client(job.address)
+    client = connect(job)
     table, line = job.table(i), (i + 1) * LINE_WORDS
 
     def work() -> None:

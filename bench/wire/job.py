@@ -48,6 +48,7 @@ class Job:
     batch: int
     step: int  # items between two looks at the board
     board: str
+    shared_memory: int = 1  # 0: the client goes by the socket of the address alone (Reverie)
 
     def table(self, client: int) -> str:
         return self.sampler if self.tables == 1 else f"{self.sampler}{client % self.tables}"
@@ -63,7 +64,7 @@ class Job:
 
 def parse_job(line: str) -> Job:
     words = line.split()
-    types = [str, str, str, int, int, int, int, int, int, int, str]
+    types = [str, str, str, int, int, int, int, int, int, int, str, int]
     return Job(*(convert(word) for convert, word in zip(types, words, strict=True)))
 
 

@@ -58,8 +58,10 @@ def works(payload: str, options: Options) -> list[tuple[str, Work]]:
                 made += [Work(operation, clients, sampler="prioritized") for operation in wanted for clients in middle]
                 made += [Work(operation, clients, tables=8) for operation in wanted for clients in middle]
             over_unix = [operation for operation in options.operations if operation != "both"]
+            made += [Work(operation, clients, transport="socket") for operation in wanted for clients in middle]
             made += [Work(operation, clients, transport="unix") for operation in over_unix for clients in middle[:1]]
         if "c" in options.languages:
+            made += [Work(operation, clients, "c", "socket") for operation in wanted for clients in middle[:1]]
             made += [Work(operation, clients, "c", "unix") for operation in wanted for clients in middle[:1]]
     pairs = []
     for work in made:

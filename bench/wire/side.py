@@ -31,7 +31,7 @@ class Work:
     operation: str
     clients: int
     language: str = "python"  # python, c
-    transport: str = "tcp"  # tcp, unix
+    transport: str = "tcp"  # tcp, unix; socket: tcp without shared memory
     sampler: str = "uniform"
     tables: int = 1
 
@@ -139,6 +139,7 @@ class Side:
                     batch=batch_size(self.elements, work.clients),
                     step=10 if small else 1,
                     board=self.board.path,
+                    shared_memory=int(work.transport != "socket"),
                 )
             )
             first += share

@@ -48,6 +48,9 @@ typedef struct rv_server_config {
   size_t max_streams_per_identity;    /* calls open at a time; 0: 50,000 */
   size_t
       max_bytes_per_identity; /* of chunks kept for items to come, and inserts that wait: beyond it inserts wait longer; 0: 16 GiB */
+  /* Reverie's clients on its machine share memory with it (up to 2 MiB each, the first 512 of them), also where they come by a TCP
+   * address without TLS: their bytes do not go over the loopback device. True: only those who come by a unix socket. */
+  bool no_shared_memory;
 } rv_server_config;
 
 /* RV_UNAVAILABLE when an address cannot be bound ("port 8000 is in use ..."), RV_INVALID_ARGUMENT when it cannot be parsed. */

@@ -72,6 +72,13 @@ def peer_timeout(seconds: Any) -> int:
     return int(value * 1000)
 
 
+def truth(name: str, value: Any) -> bool:
+    """True or False; TypeError for anything else."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
 def listed(name: str, value: Any, of: str) -> list[Any]:
     """A list of the elements; TypeError for text and for what has no elements. `of` says what they should be."""
     if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable) and getattr(value, "shape", None) != ():

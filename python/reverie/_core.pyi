@@ -90,6 +90,7 @@ class Server:
         max_connections_per_address: int = 0,
         max_streams_per_identity: int = 0,
         max_bytes_per_identity: int = 0,
+        shared_memory: bool = True,
     ) -> Server: ...
     def reload_tls(self) -> None: ...
     def set_identities(self, identities: list[Any], /) -> None: ...
@@ -136,6 +137,7 @@ class Client:
         tls: tuple[str | None, ...] | None = None,
         token: str | None = None,
         peer_timeout_ms: int = 0,
+        shared_memory: bool = True,
     ) -> None: ...
     def add(self, table: str, data: Any, priority: float = 1.0, *, timeout: float | None = 60.0) -> int:
         """Inserts one item of one row and returns its key.

@@ -40,6 +40,7 @@ class _Options(NamedTuple):
     tls: TLS | None = None
     token: str | None = None
     peer_timeout: float | None = 10.0
+    shared_memory: bool = True
 
 
 class Client(_core.Client):
@@ -59,6 +60,9 @@ class Client(_core.Client):
         Who the client is, to a server that asks; without TLS it is sent to this machine only. None: ``REVERIE_TOKEN``, else nobody.
     peer_timeout : float, optional
         Seconds; a connection whose server gives no sign of life for so long is lost, and another is made. None: never.
+    shared_memory : bool
+        Where the server is on this machine, and runs as the same user or as root, the two share memory (up to 2 MiB), and only what wakes
+        them goes through a socket. False: all goes through the socket of the address.
 
     Notes
     -----
@@ -78,6 +82,7 @@ class Client(_core.Client):
         tls: TLS | None = None,
         token: str | None = None,
         peer_timeout: float | None = 10.0,
+        shared_memory: bool = True,
     ) -> None:
         server: Server | None = None
         if isinstance(server_address, bytes):
@@ -93,7 +98,8 @@ class Client(_core.Client):
                 server = _inproc.find(server_address[len(_inproc.PREFIX) :])
         message_bytes = _arguments.not_negative("max_message_bytes", max_message_bytes)
         peer_timeout_ms = _arguments.peer_timeout(peer_timeout)
-        self._given = _Options(max_message_bytes, tls, token, peer_timeout)
+        share = _arguments.truth("shared_memory", shared_memory)
+        self._given = _Options(max_message_bytes, tls, token, peer_timeout, share)
         if server is not None:
             if server._process != os.getpid():  # its memory here is a copy, which nobody else reads
                 raise FailedPreconditionError(
@@ -111,6 +117,7 @@ class Client(_core.Client):
                 tls=raw_tls(tls),
                 token=token,
                 peer_timeout_ms=peer_timeout_ms,
+                shared_memory=share,
             )
             self._saved_here = None
         self._connection = self._given._replace(tls=tls, token=token)

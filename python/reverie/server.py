@@ -91,6 +91,9 @@ class Server:
         make room, they end with `ResourceExhaustedError`.
     max_bytes_per_identity : int
         Of chunks that are kept for items to come, and of inserts that wait, which wait longer beyond it. 0: 16 GiB.
+    shared_memory : bool
+        Reverie's clients on this machine share memory with the server (up to 2 MiB each, the first 512 of them) also where they come by a
+        TCP address without TLS: it is faster than the loopback device. False: only those who come by a unix socket.
 
     journal : Journal, optional
         Every change is written to disk, and a server that begins again with the same journal and checkpointer goes on where the last one
@@ -134,6 +137,7 @@ class Server:
         max_connections_per_address: int = 0,
         max_streams_per_identity: int = 0,
         max_bytes_per_identity: int = 0,
+        shared_memory: bool = True,
     ) -> None:
         self._process = os.getpid()
         self._stopped = Latch()
@@ -198,6 +202,7 @@ class Server:
                     ),
                     max_streams_per_identity=_arguments.not_negative("max_streams_per_identity", max_streams_per_identity),
                     max_bytes_per_identity=_arguments.not_negative("max_bytes_per_identity", max_bytes_per_identity),
+                    shared_memory=_arguments.truth("shared_memory", shared_memory),
                 )
             elif (any(every) or journal is not None) and self._internal is not None:
                 self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)

@@ -46,14 +46,15 @@ static rv_io *client_io(core_state *state)
 
 static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"address", "store", "max_message_bytes", "tls", "token", "peer_timeout_ms", NULL};
+  static char *names[] = {"address", "store", "max_message_bytes", "tls", "token", "peer_timeout_ms", "shared_memory", NULL};
   client_object *self = (client_object *)object;
   const char *address = NULL, *token = NULL;
   PyObject *store = Py_None, *tls = Py_None;
   Py_ssize_t max_message_bytes = 0;
   long long peer_timeout_ms = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOnOzL:Client", names, &address, &store, &max_message_bytes, &tls, &token,
-                                   &peer_timeout_ms))
+  int shared_memory = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zOnOzLp:Client", names, &address, &store, &max_message_bytes, &tls, &token,
+                                   &peer_timeout_ms, &shared_memory))
     return -1;
   if (self->client != NULL) {
     PyErr_SetString(PyExc_RuntimeError, "the client is initialised already");
@@ -77,6 +78,7 @@ static int client_init(PyObject *object, PyObject *args, PyObject *kwargs)
   }
   config.token = token;
   config.peer_timeout_ms = peer_timeout_ms;
+  config.no_shared_memory = !shared_memory;
   if (store != Py_None) config.store = ((store_object *)store)->store;
   rv_error err;
   if (rv_client_new(&config, &self->client, &err) != RV_OK) {

@@ -34,17 +34,19 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
                           "max_connections_per_address",
                           "max_streams_per_identity",
                           "max_bytes_per_identity",
+                          "shared_memory",
                           NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
   PyObject *store, *list, *checkpointer = Py_None, *tls = Py_None, *identities = Py_None;
   rv_server_config config = {.size = sizeof config};
+  int shared_memory = 1;
   Py_ssize_t message = 0, connections = 0, streams = 0, writers = 0, each = 0, identity_streams = 0, identity_bytes = 0;
   long long ttl = 0, every_ms = 0, every_inserts = 0, journal_bytes = 0, peer_timeout_ms = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLLLOOLnnn:Server", names, state->store_type, &store, &PyList_Type,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLLLOOLnnnp:Server", names, state->store_type, &store, &PyList_Type,
                                    &list, &config.io_threads, &message, &connections, &streams, &writers, &ttl, &checkpointer,
                                    &every_ms, &every_inserts, &journal_bytes, &tls, &identities, &peer_timeout_ms, &each,
-                                   &identity_streams, &identity_bytes)) {
+                                   &identity_streams, &identity_bytes, &shared_memory)) {
     return NULL;
   }
   if (message < 0 || connections < 0 || streams < 0 || writers < 0 || ttl < 0 || each < 0 || identity_streams < 0 ||
@@ -71,6 +73,7 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   config.max_connections_per_address = (size_t)each;
   config.max_streams_per_identity = (size_t)identity_streams;
   config.max_bytes_per_identity = (size_t)identity_bytes;
+  config.no_shared_memory = !shared_memory;
   server_object *self = PyObject_New(server_object, type);
   if (self == NULL) return NULL;
   self->state = state;

@@ -122,6 +122,7 @@ rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error 
   client->pid = getpid();
   client->max_message_bytes = filled.max_message_bytes != 0 ? filled.max_message_bytes : DEFAULT_MAX_MESSAGE_BYTES;
   client->peer_timeout_ms = filled.peer_timeout_ms;
+  client->no_shared_memory = filled.no_shared_memory;
   rv_mutex_init(&client->mutex, RV_RANK_CLIENT, "client");
   rv_random_init(&client->random, rv_entropy64(&client->env));
   rv_list_init(&client->batch_streams);
@@ -191,7 +192,8 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
                                 .max_message_bytes = client->max_message_bytes,
                                 .tls = client->tls,
                                 .authorization = client->authorization,
-                                .peer_timeout_ms = client->peer_timeout_ms};
+                                .peer_timeout_ms = client->peer_timeout_ms,
+                                .shares_memory = !client->no_shared_memory};
     code = rv_channel_new(&config, &client->channel, err);
   }
   if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);

@@ -32,6 +32,7 @@ struct rv_client {
   rv_io *io;           /* remote: where the loop is from; one reference; NULL: it is its own */
   size_t max_message_bytes;
   int64_t peer_timeout_ms;
+  bool no_shared_memory;
   volatile unsigned char *alive; /* a page that reads RV_ALIVE here and 0 in a forked child; RV_ALIVE_UNSURE: ask the kernel */
   pid_t pid;                     /* of the process that made it */
   rv_layouts *layouts;           /* the store's, or a remote client's own; one reference */

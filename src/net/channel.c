@@ -20,6 +20,7 @@ struct rv_channel {
   rv_address address;
   size_t max_message_bytes;
   int64_t peer_timeout_ms;
+  bool shares_memory;
   rv_tls *tls;             /* NULL: none */
   char *authorization;     /* NULL: none */
   rv_connector *connector; /* connecting */
@@ -158,7 +159,7 @@ static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *
 static void connect_now(rv_channel *channel)
 {
   if (channel->attempts == 0) set_state(channel, "connecting to %s", channel->address.text);
-  channel->connector = rv_connector_start(channel->loop, &channel->address, on_connected, channel);
+  channel->connector = rv_connector_start(channel->loop, &channel->address, channel->shares_memory, on_connected, channel);
   if (channel->connector == NULL) fail_attempt(channel, "out of memory for a connection");
 }
 
@@ -202,6 +203,7 @@ rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_err
   channel->loop = config->loop;
   channel->max_message_bytes = config->max_message_bytes;
   channel->peer_timeout_ms = config->peer_timeout_ms;
+  channel->shares_memory = config->shares_memory && config->tls == NULL;
   channel->backoff_ns = BACKOFF_FIRST_NS;
   rv_list_init(&channel->sessions);
   rv_list_init(&channel->calls);

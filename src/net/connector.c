@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "net/resolver.h"
+#include "net/shortcut.h"
 #include "net/socket.h"
 
 struct rv_connector {
@@ -19,8 +20,9 @@ struct rv_connector {
   rv_sockaddr *found;
   size_t count, next;
   int fd;
-  rv_rings rings;       /* given */
-  bool has_asked, asks; /* for them: once is enough; and waits for the answer */
+  bool wants_rings;
+  rv_rings rings;     /* given */
+  bool asks, refused; /* for them: of this connection; and another one asked the same address in vain */
   uv_poll_t *poll;
   rv_timer timer;
   rv_task task; /* tries the next address */
@@ -89,12 +91,12 @@ static void note_failure(rv_connector *connector, int error)
   rv_loop_defer(connector->loop, &connector->task);
 }
 
-/* ---- a unix socket's server is asked for rings ---- */
+/* ---- a server is asked for rings ---- */
 
 static void connect_without(rv_connector *connector)
 {
   stop_waiting(connector);
-  connector->asks = false;
+  connector->refused = true;
   close(connector->fd);
   connector->fd = -1;
   connector->next--;
@@ -106,26 +108,20 @@ static void on_answer(uv_poll_t *poll, int status, int events)
   (void)status, (void)events;
   rv_connector *connector = poll->data;
   rv_loop_enter(connector->loop);
-  if (rv_rings_answer_read(connector->fd, &connector->rings) == RV_RINGS_UNKNOWN)
-    connect_without(connector);
-  else
+  rv_rings_answer answer = rv_rings_answer_read(connector->fd, &connector->rings);
+  if (answer == RV_RINGS_GIVEN || (answer == RV_RINGS_DECLINED && connector->address.is_unix))
     finish(connector, connector->fd);
+  else
+    connect_without(connector);
 }
 
 static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_t ns);
 
-/* False: this one is not to be asked. */
-static bool ask_for_rings(rv_connector *connector)
+static void ask_for_rings(rv_connector *connector)
 {
-  if (!connector->address.is_unix || connector->has_asked) return false;
-  connector->has_asked = true;
   int error = rv_rings_ask(connector->fd);
   if (error == 0) error = wait_for(connector, UV_READABLE, on_answer, RV_RINGS_ANSWER_NS);
-  if (error != 0)
-    connect_without(connector);
-  else
-    connector->asks = true;
-  return true;
+  if (error != 0) connect_without(connector);
 }
 
 /* ---- connecting ---- */
@@ -133,7 +129,10 @@ static bool ask_for_rings(rv_connector *connector)
 static void connected(rv_connector *connector)
 {
   stop_waiting(connector);
-  if (!ask_for_rings(connector)) finish(connector, connector->fd);
+  if (connector->asks)
+    ask_for_rings(connector);
+  else
+    finish(connector, connector->fd);
 }
 
 static void on_writable(uv_poll_t *poll, int status, int events)
@@ -183,6 +182,14 @@ static void try_next(rv_task *task)
     return;
   }
   const rv_sockaddr *address = &connector->found[connector->next++];
+  bool may_ask = connector->wants_rings && !connector->refused;
+  connector->refused = false;
+  if (may_ask && !connector->address.is_unix) connector->fd = rv_shortcut_connect(address);
+  connector->asks = may_ask && (connector->fd >= 0 || connector->address.is_unix);
+  if (connector->fd >= 0) {
+    connected(connector);
+    return;
+  }
   connector->fd = rv_socket_open(address->storage.ss_family);
   if (connector->fd < 0) {
     note_failure(connector, -connector->fd);
@@ -235,12 +242,13 @@ static bool begin(rv_connector *connector)
   return connector->lookup != NULL;
 }
 
-rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, rv_connected *done, void *user)
+rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, bool wants_rings, rv_connected *done, void *user)
 {
   rv_connector *connector = calloc(1, sizeof *connector);
   if (connector == NULL) return NULL;
   connector->loop = loop;
   connector->address = *address;
+  connector->wants_rings = wants_rings;
   connector->done = done;
   connector->user = user;
   connector->fd = -1;

@@ -338,7 +338,7 @@ static void freeing_the_channel_cancels_its_calls(void **state)
   call_fini(&open);
   call_fini(&paused);
   call_fini(&waiting);
-  rv_channel_config config = {.loop = b->client.loop, .address = b->client.address};
+  rv_channel_config config = {.loop = b->client.loop, .address = b->client.address, .shares_memory = true};
   assert_int_equal(rv_channel_new(&config, &b->client.channel, NULL), RV_OK);
 }
 

@@ -233,7 +233,7 @@ static inline void client_open_tls(echo_client *client, const char *address, rv_
   memset(client, 0, sizeof *client);
   snprintf(client->address, sizeof client->address, "%s", address);
   if (rv_loop_new(NULL, "client", &client->loop, &error) != RV_OK) fail_msg("%s", error.message);
-  rv_channel_config config = {.loop = client->loop, .address = address, .tls = tls};
+  rv_channel_config config = {.loop = client->loop, .address = address, .tls = tls, .shares_memory = true};
   if (rv_channel_new(&config, &client->channel, &error) != RV_OK) fail_msg("%s", error.message);
 }
 

@@ -34,7 +34,8 @@ typedef struct io_thread {
 typedef struct watch {
   uv_poll_t poll;
   rv_grpc_server *server;
-  rv_tls *tls; /* the server's, or NULL */
+  rv_tls *tls;      /* the server's, or NULL */
+  uint64_t machine; /* of all who come; 0: each has his own */
   int fd;
 } watch;
 
@@ -344,7 +345,7 @@ static void on_listening(uv_poll_t *poll, int status, int events)
       accept_failed(server, -fd);
       return;
     }
-    uint64_t machine = rv_socket_peer_machine(fd);
+    uint64_t machine = watched->machine != 0 ? watched->machine : rv_socket_peer_machine(fd);
     if (!let_in(server, fd, machine, watched->tls != NULL)) continue;
     give(&server->io[server->next_io++ % server->num_io], fd, machine, watched->tls);
   }
@@ -362,7 +363,8 @@ static void watch_all(rv_grpc_server *server, bool on)
 static size_t count_sockets(const rv_grpc_server *server)
 {
   size_t count = 0;
-  for (size_t i = 0; i < server->num_listeners; i++) count += server->listener[i].count;
+  for (size_t i = 0; i < server->num_listeners; i++)
+    count += server->listener[i].count + server->listener[i].num_shortcuts;
   return count;
 }
 
@@ -372,26 +374,40 @@ static void free_watches(rv_grpc_server *server)
   for (size_t i = count_sockets(server); i > 0; i--) free(server->watching[i - 1]);
 }
 
+/* Says of each watch which socket it is of; false: one cannot be watched. */
+static bool choose_sockets(rv_grpc_server *server)
+{
+  size_t at = 0;
+  bool fine = true;
+  for (size_t i = 0; i < server->num_listeners; i++) {
+    const rv_listener *listener = &server->listener[i];
+    for (size_t k = 0; k < listener->count + listener->num_shortcuts; k++) {
+      bool is_shortcut = k >= listener->count;
+      watch *watched = server->watching[at++];
+      watched->server = server;
+      watched->fd = is_shortcut ? listener->shortcut[k - listener->count] : listener->fd[k];
+      watched->tls = listener->address.is_unix ? NULL : server->tls;
+      watched->machine = is_shortcut ? rv_socket_this_machine() : 0;
+      fine = rv_loop_can_watch(server->io[0].loop, watched->fd) && fine;
+    }
+  }
+  return fine;
+}
+
 static void start_listening(void *argument)
 {
   rv_grpc_server *server = argument;
-  size_t at = 0;
-  for (size_t i = 0; i < server->num_listeners; i++)
-    for (size_t k = 0; k < server->listener[i].count; k++)
-      if (!rv_loop_can_watch(server->io[0].loop, server->listener[i].fd[k])) {
-        free_watches(server);
-        return;
-      }
-  for (size_t i = 0; i < server->num_listeners; i++)
-    for (size_t k = 0; k < server->listener[i].count; k++) {
-      watch *watched = server->watching[at++];
-      watched->server = server;
-      watched->fd = server->listener[i].fd[k];
-      watched->tls = server->listener[i].address.is_unix ? NULL : server->tls;
-      uv_poll_init(&server->io[0].loop->uv, &watched->poll, watched->fd);
-      watched->poll.data = watched;
-    }
-  server->num_watching = at;
+  if (!choose_sockets(server)) {
+    free_watches(server);
+    return;
+  }
+  size_t count = count_sockets(server);
+  for (size_t i = 0; i < count; i++) {
+    watch *watched = server->watching[i];
+    uv_poll_init(&server->io[0].loop->uv, &watched->poll, watched->fd);
+    watched->poll.data = watched;
+  }
+  server->num_watching = count;
   watch_all(server, true);
   rv_timer_start(&server->minute, rv_monotonic_ns(&server->env) + MINUTE_NS);
   server->listens = true;
@@ -482,7 +498,11 @@ static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_confi
     rv_code code = rv_address_parse(config->addresses[i], &address, err);
     if (code == RV_OK) code = rv_listener_open(&address, &server->listener[i], err);
     if (code != RV_OK) return code;
-    server->num_listeners++;
+    rv_listener *listener = &server->listener[server->num_listeners++];
+    if (!config->shares_memory || server->tls != NULL || address.is_unix || rv_listener_open_shortcuts(listener) == 0) continue;
+    rv_log(&server->env, RV_LOG_WARNING,
+           "clients of this machine cannot be met beside %.200s, and share no memory with the server: other processes have the names",
+           address.text);
   }
   return RV_OK;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "net/shortcut.h"
 #include "net/socket.h"
 
 enum { BACKLOG = 4096 };
@@ -145,6 +146,41 @@ rv_code rv_listener_open(const rv_address *address, rv_listener *out, rv_error *
   return code;
 }
 
+/* Beside a socket that is bound to that TCP address. */
+static bool open_shortcut(rv_listener *listener, const rv_sockaddr *bound)
+{
+  rv_sockaddr name;
+  if (listener->num_shortcuts == RV_LISTENER_SOCKETS || !rv_shortcut_name(bound, 0, &name)) return true;
+  int fd = rv_socket_open(AF_UNIX);
+  bool is_bound = false;
+  for (unsigned i = 0; i < RV_SHORTCUT_NAMES && fd >= 0 && !is_bound && rv_shortcut_name(bound, i, &name); i++)
+    is_bound = bind(fd, (const struct sockaddr *)&name.storage, name.length) == 0;
+  if (is_bound && listen(fd, BACKLOG) == 0) {
+    listener->shortcut[listener->num_shortcuts++] = fd;
+    return true;
+  }
+  if (fd >= 0) close(fd);
+  return false;
+}
+
+size_t rv_listener_open_shortcuts(rv_listener *listener)
+{
+  size_t missing = 0;
+  for (size_t i = 0; i < listener->count; i++) {
+    rv_sockaddr bound = {.length = sizeof bound.storage};
+    if (getsockname(listener->fd[i], (struct sockaddr *)&bound.storage, &bound.length) != 0) continue;
+    missing += !open_shortcut(listener, &bound);
+    struct sockaddr_in6 v6;
+    memcpy(&v6, &bound.storage, sizeof v6);
+    if (bound.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) continue;
+    rv_sockaddr v4 = {.length = sizeof(struct sockaddr_in)}; /* [::] takes IPv4, too */
+    v4.storage.ss_family = AF_INET;
+    rv_sockaddr_set_port(&v4, rv_sockaddr_port(&bound));
+    missing += !open_shortcut(listener, &v4);
+  }
+  return missing;
+}
+
 void rv_listener_close(rv_listener *listener)
 {
   struct stat info;
@@ -153,5 +189,6 @@ void rv_listener_close(rv_listener *listener)
     unlink(listener->address.path);
   listener->inode = 0;
   for (size_t i = 0; i < listener->count; i++) rv_socket_close(listener->fd[i]);
-  listener->count = 0;
+  for (size_t i = 0; i < listener->num_shortcuts; i++) rv_socket_close(listener->shortcut[i]);
+  listener->count = listener->num_shortcuts = 0;
 }

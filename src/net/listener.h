@@ -12,12 +12,16 @@ typedef struct rv_listener {
   rv_address address; /* its port is the real one */
   int fd[RV_LISTENER_SOCKETS];
   size_t count;
+  int shortcut[RV_LISTENER_SOCKETS]; /* beside them, for clients of this machine (shortcut.h) */
+  size_t num_shortcuts;
   dev_t device; /* of a unix socket's file, to remove no one else's */
   ino_t inode;
 } rv_listener;
 
 /* Blocks while a name is resolved. The sentence names the address, the reason and a remedy. */
 rv_code rv_listener_open(const rv_address *address, rv_listener *out, rv_error *err);
+/* Shortcuts beside a TCP address. Returns how many of them there cannot be: others have the names. */
+size_t rv_listener_open_shortcuts(rv_listener *listener);
 void rv_listener_close(rv_listener *listener);
 
 #endif

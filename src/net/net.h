@@ -84,7 +84,7 @@ rv_loop *rv_call_loop(rv_call *call);
 bool rv_call_has_status(const rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
 const char *rv_call_metadata(rv_call *call, const char *name);
-const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:" */
+const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:/path (process 4711 of user 1000)" */
 /* Server: the call came a good while ago, and so did all others of its loop lately: more come than can be answered. To be asked before a
  * call is begun that may as well be made later. */
 bool rv_call_is_late(rv_call *call);
@@ -134,6 +134,7 @@ typedef struct rv_grpc_server_config {
   unsigned io_threads; /* 0: one for two cores, at most 8 */
   size_t max_message_bytes, max_connections, max_streams_per_connection;
   size_t max_connections_per_address; /* 0: nine tenths of max_connections. Not of unix sockets */
+  bool shares_memory;      /* with clients of its machine who come by a TCP address without TLS (shortcut.h); by unix sockets always */
   int64_t peer_timeout_ms; /* a connection whose other end gives no sign of life for so long is lost; 0: 10 s; negative: never */
   rv_tls *tls;             /* on all addresses but unix sockets; NULL: none. A reference is taken */
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
@@ -168,6 +169,7 @@ typedef struct rv_channel_config {
   rv_tls *tls;               /* NULL: none; a reference is taken. Not for a unix socket */
   const char *authorization; /* sent with every call; NULL: nothing. Copied */
   int64_t peer_timeout_ms;   /* as the server's */
+  bool shares_memory;        /* without TLS, with a server of this machine that does (ring_transport.h) */
 } rv_channel_config;
 
 /* Connects when the first call is made, and again (back-off 10 ms doubling to 1 s, jittered) as calls ask for it. */

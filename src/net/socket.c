@@ -83,6 +83,19 @@ void rv_sockaddr_format(const rv_sockaddr *address, char out[RV_PEER_MAX])
   }
 }
 
+bool rv_sockaddr_is_loopback(const rv_sockaddr *address)
+{
+  if (address->storage.ss_family == AF_INET) {
+    struct sockaddr_in v4;
+    memcpy(&v4, &address->storage, sizeof v4);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+  }
+  if (address->storage.ss_family != AF_INET6) return false;
+  struct sockaddr_in6 v6;
+  memcpy(&v6, &address->storage, sizeof v6);
+  return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) || (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == 127);
+}
+
 void rv_sockaddr_set_port(rv_sockaddr *address, uint16_t port)
 {
   struct sockaddr_in *v4 = (struct sockaddr_in *)&address->storage;
@@ -122,27 +135,14 @@ int rv_socket_open(int family)
 #endif
 }
 
-static bool is_loopback(const struct sockaddr_storage *address)
-{
-  if (address->ss_family == AF_INET) {
-    struct sockaddr_in v4;
-    memcpy(&v4, address, sizeof v4);
-    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
-  }
-  if (address->ss_family != AF_INET6) return false;
-  struct sockaddr_in6 v6;
-  memcpy(&v6, address, sizeof v6);
-  return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) || (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == 127);
-}
-
 /* Where the system's congestion control is one that paces by an estimate of the path's bandwidth (BBR), it takes the pauses
  * between two requests on a busy machine for a slow path, and sends the next answer at a fraction of what memory allows. Reno is
  * in every Linux, needs no privilege and has nothing to do where nothing is lost. */
-static void tune_for_loopback(int fd, const struct sockaddr_storage *peer)
+static void tune_for_loopback(int fd, const rv_sockaddr *peer)
 {
 #ifdef TCP_CONGESTION
   static const char reno[] = "reno";
-  if (is_loopback(peer)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof reno - 1);
+  if (rv_sockaddr_is_loopback(peer)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof reno - 1);
 #else
   (void)fd, (void)peer;
 #endif
@@ -160,10 +160,9 @@ int rv_socket_accept(int listener)
 #endif
   } while (fd == -EINTR);
   if (fd >= 0) {
-    struct sockaddr_storage peer;
-    socklen_t length = sizeof peer;
+    rv_sockaddr peer = {.length = sizeof peer.storage};
     rv_socket_tune(fd);
-    if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0) tune_for_loopback(fd, &peer);
+    if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.length) == 0) tune_for_loopback(fd, &peer);
   }
   return fd;
 }
@@ -258,6 +257,11 @@ uint64_t rv_socket_peer_machine(int fd)
   return peer.ss_family == AF_INET6 && network == 0 ? 1 : network; /* ::1 */
 }
 
+uint64_t rv_socket_this_machine(void)
+{
+  return (uint64_t)1 << 32 | htonl(INADDR_LOOPBACK);
+}
+
 bool rv_socket_is_unix(int fd)
 {
   struct sockaddr_storage name;
@@ -265,13 +269,30 @@ bool rv_socket_is_unix(int fd)
   return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.ss_family == AF_UNIX;
 }
 
+/* The name that a client of a unix socket came to, and who he is. */
+static void format_nameless(int fd, char out[RV_PEER_MAX])
+{
+  rv_sockaddr own = {.length = sizeof own.storage};
+  if (getsockname(fd, (struct sockaddr *)&own.storage, &own.length) != 0) own.storage.ss_family = AF_UNIX, own.length = 0;
+  rv_sockaddr_format(&own, out);
+#ifdef __linux__
+  struct ucred who;
+  socklen_t length = sizeof who;
+  size_t used = strlen(out);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
+    snprintf(out + used, RV_PEER_MAX - used, " (process %ld of user %lu)", (long)who.pid, (unsigned long)who.uid);
+#endif
+}
+
 void rv_socket_peer(int fd, char out[RV_PEER_MAX])
 {
   rv_sockaddr peer = {.length = sizeof peer.storage};
-  if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.length) == 0)
-    rv_sockaddr_format(&peer, out);
-  else
+  if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.length) != 0)
     snprintf(out, RV_PEER_MAX, "unknown");
+  else if (peer.storage.ss_family == AF_UNIX && peer.length <= offsetof(struct sockaddr_un, sun_path))
+    format_nameless(fd, out);
+  else
+    rv_sockaddr_format(&peer, out);
 }
 
 void rv_socket_close(int fd)
@@ -288,7 +309,7 @@ void rv_socket_reset_when_closed(int fd)
 
 int rv_socket_connect(int fd, const rv_sockaddr *address)
 {
-  tune_for_loopback(fd, &address->storage);
+  tune_for_loopback(fd, address);
   if (connect(fd, (const struct sockaddr *)&address->storage, address->length) == 0) return 0;
   return errno == EINTR ? EINPROGRESS : errno;
 }

@@ -18,6 +18,7 @@ enum { RV_PEER_MAX = 160 };
 bool rv_sockaddr_of_address(const rv_address *address, rv_sockaddr *out);
 /* "ipv4:127.0.0.1:4711" (also for IPv4 in IPv6), "ipv6:[::1]:4711", "unix:/path". */
 void rv_sockaddr_format(const rv_sockaddr *address, char out[RV_PEER_MAX]);
+bool rv_sockaddr_is_loopback(const rv_sockaddr *address);
 void rv_sockaddr_set_port(rv_sockaddr *address, uint16_t port);
 uint16_t rv_sockaddr_port(const rv_sockaddr *address);
 
@@ -38,8 +39,10 @@ bool rv_socket_is_unheard(int fd, int64_t ns);
 bool rv_socket_acknowledge(int fd);
 /* A number that stands for the peer's machine: its IPv4 address, or the network (64 bits) of its IPv6 address; 0: it has none. */
 uint64_t rv_socket_peer_machine(int fd);
+uint64_t rv_socket_this_machine(void); /* the same of 127.0.0.1 */
 bool rv_socket_is_unix(int fd);
-/* The peer's name into `out`; "unix:" when it has none. */
+/* The peer's name into `out`; of a unix socket's client, which has none, the name that it came to, and who it is:
+ * "unix:/path (process 4711 of user 1000)". */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 /* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */
 int rv_socket_connect(int fd, const rv_sockaddr *address);

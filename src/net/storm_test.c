@@ -181,7 +181,7 @@ static void every_call_ends_once_and_gets_what_was_sent(void **state)
       rv_mutex_init(&of->lock, RV_RANK_CLIENT, "storm");
       rv_cond_init(&of->changed);
       assert_int_equal(rv_loop_new(NULL, "storm", &of->loop, NULL), RV_OK);
-      rv_channel_config config = {.loop = of->loop, .address = address};
+      rv_channel_config config = {.loop = of->loop, .address = address, .shares_memory = true};
       assert_int_equal(rv_channel_new(&config, &of->channel, NULL), RV_OK);
       rv_loop_call(of->loop, start_all, of);
     }

@@ -45,7 +45,7 @@ typedef struct rv_insert_place {
 
 struct rv_insert_call {
   rv_server_stream stream;
-  char peer[64];
+  char peer[160]; /* rv_call_peer */
   rv_chunk_map chunks;
   rv_chunk_forms forms; /* of the small ones */
 

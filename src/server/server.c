@@ -68,6 +68,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .max_connections = or_default(config->max_connections, default_connections),
       .max_connections_per_address = config->max_connections_per_address,
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
+      .shares_memory = !config->no_shared_memory,
       .peer_timeout_ms = config->peer_timeout_ms,
       .tls = server->tls,
       .on_call = rv_service_on_call,

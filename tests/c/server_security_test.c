@@ -401,7 +401,9 @@ static void what_administrators_do_is_in_the_log(void **state)
   secured s;
   rv_error err;
   open_with_tokens(&s);
-  rv_client *admin = client_of(&s, admin_token, NULL), *learner = client_of(&s, learner_token, NULL);
+  rv_client *admin, *learner = client_of(&s, learner_token, NULL);
+  rv_client_config over_tcp = {.size = sizeof over_tcp, .address = s.f.address, .token = admin_token, .no_shared_memory = true};
+  assert_ok(rv_client_new(&over_tcp, &admin, &err));
   assert_ok(rv_client_reset(admin, "replay", &long_enough, &err));
   assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
   rv_table_bounds bounds = rv_table_bounds_unchanged();
@@ -413,7 +415,11 @@ static void what_administrators_do_is_in_the_log(void **state)
   pthread_mutex_lock(&s.lock);
   assert_non_null(strstr(s.log, "audit: admin from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"replay\": OK"));
-  assert_non_null(strstr(s.log, "audit: learner from ipv4:127.0.0.1:"));
+  char learner_is[300];
+  snprintf(learner_is, sizeof learner_is, "audit: learner from unix:@reverie/ipv4:%s (process %ld of user %lu): ", s.f.address,
+           (long)getpid(), (unsigned long)getuid());
+  if (strstr(s.log, learner_is) == NULL) /* a server that took a second to answer is spoken to over TCP */
+    assert_non_null(strstr(s.log, "audit: learner from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"per\": PERMISSION_DENIED"));
   assert_non_null(strstr(s.log, "changed the bounds of table \"fifo\": OK"));
   assert_non_null(strstr(s.log, "changed the bounds of table \"fifo\": PERMISSION_DENIED"));

@@ -53,7 +53,8 @@ def team(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Team]:
             servers.append(reverie.Server(made, in_process=True, name=name))
             address = f"inproc://{name}"
         else:
-            servers.append(reverie.Server(made, address="127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path}/{number}"))
+            place = "127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path}/{number}"
+            servers.append(reverie.Server(made, address=place, shared_memory=False))
             address = servers[-1].address
         return [reverie.Client(address) for _ in range(n)]
 

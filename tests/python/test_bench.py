@@ -69,7 +69,7 @@ def test_wire_measures_every_operation_language_and_variant(results, tmp_path):
     rows = [cell.row for cell in found.cells if cell.row["store"] == "reverie" and "language" in cell.row]
     assert {row["operation"] for row in rows} == {"insert", "iterate", "batch", "both", "memory a client"}
     assert {row.get("sampler", "uniform") for row in rows} == {"uniform", "prioritized"}
-    assert {row["transport"] for row in rows} == {"tcp", "unix"}
+    assert {row["transport"] for row in rows} == {"tcp", "unix", "socket"}
     assert {row.get("tables", "1") for row in rows} == {"1", "8"}
     assert {row["language"] for row in rows} == {"python", "c"}
     copied = found.find(what="copied", operation="insert")

@@ -51,7 +51,10 @@ static bool set_pair(settings *all, const char *flag, const char *pair, rv_error
     rv_fail(err, RV_INVALID_ARGUMENT, "expected NAME=VALUE, got \"%s\"", pair);
     return false;
   }
-  return settings_set(all, arena_copy(&all->memory, pair, (size_t)(value - pair)), value + 1, flag, err);
+  const char *name = arena_copy(&all->memory, pair, (size_t)(value - pair));
+  bool done = settings_set(all, name, value + 1, flag, err);
+  if (!done && settings_has(name)) rv_error_prefix(err, "%s", name);
+  return done;
 }
 
 static bool apply(settings *all, const char *flag, const char *value, rv_error *err)

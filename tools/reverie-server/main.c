@@ -116,6 +116,7 @@ static rv_code make_server(const settings *all, server_log *log, rv_store *store
                              .max_connections_per_address = (size_t)all->max_connections_per_address,
                              .max_streams_per_identity = (size_t)all->max_streams_per_identity,
                              .max_bytes_per_identity = (size_t)all->max_bytes_per_identity,
+                             .no_shared_memory = all->shared_memory == 0,
                              .env = env,
                              .max_stream_chunk_bytes = (size_t)all->max_stream_chunk_bytes,
                              .max_orphan_bytes = (size_t)all->max_orphan_bytes,

@@ -10,7 +10,7 @@ enum { DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000, MAX_TIMES = 0x7ffff
 
 void settings_init(settings *all)
 {
-  *all = (settings){.port = -1, .checkpoint_level = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
+  *all = (settings){.port = -1, .shared_memory = 1, .checkpoint_level = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
 }
 
 void settings_free(settings *all)
@@ -48,6 +48,7 @@ static const struct field {
     {"listen", VALUE_ADDRESS, false, 0, 0, 0},
     {"host", VALUE_TEXT, false, offsetof(settings, host), 0, 0},
     {"port", VALUE_INT, false, offsetof(settings, port), 0, 65535},
+    {"shared_memory", VALUE_INT, false, offsetof(settings, shared_memory), 0, 1},
     {"threads", VALUE_INT, false, offsetof(settings, threads), 0, 256},
     {"drain_seconds", VALUE_SECONDS, false, offsetof(settings, drain_ms), 0, 0},
     {"log", VALUE_LEVEL, false, 0, 0, 0},

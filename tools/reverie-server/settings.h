@@ -18,6 +18,7 @@ typedef struct settings {
   const char *host;    /* with `port`, when no addresses are given */
   int64_t port;        /* -1: not given */
   int64_t threads;
+  int64_t shared_memory;
   int64_t max_message_bytes, max_connections, max_streams_per_connection, max_writer_sessions, writer_session_ttl_ms,
       peer_timeout_ms;
   int64_t max_connections_per_address, max_streams_per_identity, max_bytes_per_identity;

@@ -1,0 +1,308 @@
+#include "net/shortcut.h"
+
+#include <netinet/in.h>
+#include <sys/wait.h>
+
+#include "net/pair_testing.h"
+
+static rv_code try_start(echo_server *server, const char *address, bool shares, size_t most_of_one, const rv_env *env, rv_error *err)
+{
+  memset(server, 0, sizeof *server);
+  rv_mutex_init(&server->lock, RV_RANK_CLIENT, "echo server");
+  rv_cond_init(&server->changed);
+  rv_grpc_server_config config = {.env = env,
+                                  .addresses = &address,
+                                  .num_addresses = 1,
+                                  .max_connections_per_address = most_of_one,
+                                  .shares_memory = shares,
+                                  .on_call = echo_on_call,
+                                  .context = server};
+  return rv_grpc_server_new(&config, &server->grpc, err);
+}
+
+static void start(echo_server *server, const char *address, bool shares)
+{
+  rv_error error;
+  if (try_start(server, address, shares, 0, NULL, &error) != RV_OK) fail_msg("%s: %s", address, error.message);
+}
+
+static void connect_to(echo_client *client, const echo_server *server, const char *host, bool shares)
+{
+  rv_error error;
+  memset(client, 0, sizeof *client);
+  snprintf(client->address, sizeof client->address, "%s:%u", host, (unsigned)rv_grpc_server_port(server->grpc, 0));
+  if (rv_loop_new(NULL, "client", &client->loop, &error) != RV_OK) fail_msg("%s", error.message);
+  rv_channel_config config = {.loop = client->loop, .address = client->address, .shares_memory = shares};
+  if (rv_channel_new(&config, &client->channel, &error) != RV_OK) fail_msg("%s", error.message);
+}
+
+static bool came_from(echo_server *server, const char *beginning)
+{
+  rv_mutex_lock(&server->lock);
+  bool did = strncmp(server->peer, beginning, strlen(beginning)) == 0;
+  rv_mutex_unlock(&server->lock);
+  return did;
+}
+
+/* By the short way, which a server that takes a second to answer does not give. */
+static bool goes_short(echo_server *server, const char *host)
+{
+  bool is_short = false;
+  for (int i = 0; i < 20 && !is_short; i++) {
+    echo_client client;
+    connect_to(&client, server, host, true);
+    assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
+    is_short = count_mappings() >= 2 && came_from(server, "unix:@reverie/");
+    client_close(&client);
+  }
+  return is_short;
+}
+
+static bool goes_over_tcp(echo_server *server, const char *host, bool client_shares)
+{
+  echo_client client;
+  connect_to(&client, server, host, client_shares);
+  assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
+  bool is_tcp = count_mappings() == 0 && came_from(server, "ipv4:127.");
+  client_close(&client);
+  return is_tcp;
+}
+
+static bool machine_has_v6(void)
+{
+  struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  int fd = socket(AF_INET6, SOCK_STREAM, 0);
+  bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&here, sizeof here) == 0;
+  if (fd >= 0) close(fd);
+  return has;
+}
+
+static void a_client_of_the_machine_goes_by_memory(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *bound, *host;
+    bool v6;
+  } cases[] = {{"127.0.0.1:0", "127.0.0.1", false}, {"127.0.0.1:0", "localhost", false}, {"0.0.0.0:0", "127.0.0.1", false},
+               {"0.0.0.0:0", "127.0.0.7", false},   {"0.0.0.0:0", "0.0.0.0", false},     {"[::]:0", "127.0.0.1", false},
+               {"[::]:0", "[::1]", true},           {"[::1]:0", "[::1]", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (cases[i].v6 && !machine_has_v6()) continue;
+    echo_server server;
+    start(&server, cases[i].bound, true);
+    if (!goes_short(&server, cases[i].host)) fail_msg("%s to %s", cases[i].host, cases[i].bound);
+    echo_stop(&server);
+  }
+  assert_int_equal(count_mappings(), 0);
+}
+
+static void either_end_can_do_without(void **state)
+{
+  (void)state;
+  echo_server shares, does_not;
+  start(&shares, "127.0.0.1:0", true);
+  start(&does_not, "127.0.0.1:0", false);
+  assert_true(goes_over_tcp(&shares, "127.0.0.1", false));
+  assert_true(goes_over_tcp(&does_not, "127.0.0.1", true));
+  echo_stop(&shares);
+  echo_stop(&does_not);
+}
+
+/* A loopback address of this process's, whose ports nobody else is given. */
+static void own_host(char out[20])
+{
+  unsigned id = (unsigned)getpid();
+  snprintf(out, 20, "127.%u.%u.%u", 1 + (id >> 16 & 63), id >> 8 & 255, 1 + (id & 127));
+}
+
+static void a_new_server_at_the_same_address_is_met_again(void **state)
+{
+  (void)state;
+  echo_server server;
+  char host[20], address[40];
+  own_host(host);
+  snprintf(address, sizeof address, "%s:0", host);
+  start(&server, address, true);
+  snprintf(address, sizeof address, "%s:%u", host, (unsigned)rv_grpc_server_port(server.grpc, 0));
+  assert_true(goes_short(&server, host));
+  echo_stop(&server);
+  start(&server, address, true);
+  assert_true(goes_short(&server, host));
+  echo_stop(&server);
+}
+
+/* ---- others who have the name ---- */
+
+static rv_sockaddr socket_address(const char *host, uint16_t port)
+{
+  rv_address address = {.port = port};
+  rv_sockaddr at;
+  snprintf(address.host, sizeof address.host, "%s", host);
+  assert_true(rv_sockaddr_of_address(&address, &at));
+  return at;
+}
+
+static int listen_beside(const char *host, uint16_t port, unsigned number)
+{
+  rv_sockaddr bound = socket_address(host, port), name;
+  assert_true(rv_shortcut_name(&bound, number, &name));
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  assert_int_equal(bind(fd, (const struct sockaddr *)&name.storage, name.length), 0);
+  assert_int_equal(listen(fd, 4), 0);
+  return fd;
+}
+
+typedef struct stranger {
+  int listener;
+  const char *says; /* NULL: ends the connection */
+} stranger;
+
+static void *meet(void *argument)
+{
+  const stranger *self = argument;
+  int fd = accept(self->listener, NULL, NULL);
+  if (self->says != NULL) assert_int_equal(send(fd, self->says, strlen(self->says), MSG_NOSIGNAL), strlen(self->says));
+  char end;
+  while (self->says != NULL && recv(fd, &end, 1, 0) > 0) continue;
+  close(fd);
+  return NULL;
+}
+
+static void a_name_that_a_fork_keeps_is_left_to_it(void **state)
+{
+  (void)state;
+  echo_server server;
+  char host[20], address[40];
+  own_host(host);
+  snprintf(address, sizeof address, "%s:0", host);
+  start(&server, address, true);
+  uint16_t port = rv_grpc_server_port(server.grpc, 0);
+  snprintf(address, sizeof address, "%s:%u", host, (unsigned)port);
+  echo_stop(&server);
+  int kept = listen_beside(host, port, 0);
+  assert_int_equal(shutdown(kept, SHUT_RDWR), 0); /* as a server that stops does with its own, of which the fork has a copy */
+  start(&server, address, true);
+  assert_true(goes_short(&server, host));
+  echo_stop(&server);
+  close(kept);
+}
+
+static void who_meets_somebody_else_goes_on_over_tcp(void **state)
+{
+  (void)state;
+  static const char *const says[] = {NULL, "-", "+", "nonsense", ""}; /* the last: nothing at all, for a second */
+  for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+    echo_server server;
+    start(&server, "127.0.0.1:0", false);
+    stranger other = {.listener = listen_beside("127.0.0.1", rv_grpc_server_port(server.grpc, 0), 0), .says = says[i]};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, meet, &other), 0);
+    assert_true(goes_over_tcp(&server, "127.0.0.1", true));
+    pthread_join(thread, NULL);
+    close(other.listener);
+    echo_stop(&server);
+  }
+}
+
+static void note_line(void *context, rv_log_level level, const char *message)
+{
+  if (level == RV_LOG_WARNING && strstr(message, "other processes have the names") != NULL) *(bool *)context = true;
+}
+
+static void a_server_whose_names_are_taken_says_so_and_listens(void **state)
+{
+  (void)state;
+  echo_server server;
+  char host[20], address[40];
+  own_host(host);
+  snprintf(address, sizeof address, "%s:0", host);
+  start(&server, address, false);
+  uint16_t port = rv_grpc_server_port(server.grpc, 0);
+  snprintf(address, sizeof address, "%s:%u", host, (unsigned)port);
+  echo_stop(&server);
+  int taken[RV_SHORTCUT_NAMES];
+  for (unsigned i = 0; i < RV_SHORTCUT_NAMES; i++) taken[i] = listen_beside(host, port, i);
+  bool said = false;
+  rv_error error;
+  const rv_env env = {.size = sizeof env, .context = &said, .log = note_line, .log_level = RV_LOG_WARNING};
+  assert_int_equal(try_start(&server, address, true, 0, &env, &error), RV_OK);
+  assert_true(said);
+  for (unsigned i = 0; i < RV_SHORTCUT_NAMES; i++) close(taken[i]);
+  assert_true(goes_over_tcp(&server, host, true));
+  echo_stop(&server);
+}
+
+/* Only root can be somebody else: others have shown that they go to themselves. */
+static void another_user_is_not_trusted(void **state)
+{
+  (void)state;
+  if (geteuid() != 0) return;
+  echo_server server;
+  start(&server, "127.0.0.1:0", false);
+  int ready[2], over[2];
+  assert_int_equal(pipe(ready), 0);
+  assert_int_equal(pipe(over), 0);
+  uint16_t port = rv_grpc_server_port(server.grpc, 0);
+  pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    close(over[1]);
+    bool fine = setuid(12345) == 0;
+    if (fine) listen_beside("127.0.0.1", port, 0);
+    fine = fine && write(ready[1], &byte, 1) == 1;
+    (void)!read(over[0], &byte, 1);
+    _exit(fine ? 0 : 1);
+  }
+  char byte;
+  int status;
+  close(over[0]);
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  rv_sockaddr to = socket_address("127.0.0.1", port);
+  assert_int_equal(rv_shortcut_connect(&to), -1);
+  assert_true(goes_over_tcp(&server, "127.0.0.1", true));
+  close(over[1]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  close(ready[0]);
+  close(ready[1]);
+  echo_stop(&server);
+}
+
+/* ---- bounds ---- */
+
+static void who_comes_the_short_way_counts_as_of_this_machine(void **state)
+{
+  (void)state;
+  echo_server server;
+  rv_error error;
+  assert_int_equal(try_start(&server, "127.0.0.1:0", true, 1, NULL, &error), RV_OK);
+  echo_client first, second;
+  connect_to(&first, &server, "127.0.0.1", true);
+  assert_int_equal(call_unary(&first, "/echo/unary", "hello", NULL), RV_OK);
+  connect_to(&second, &server, "127.0.0.1", true);
+  test_call call;
+  call_init(&call, &second, "/echo/unary");
+  call_start(&call);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_UNAVAILABLE);
+  assert_non_null(strstr(call.message, "too many connections from this address"));
+  call_fini(&call);
+  client_close(&second);
+  client_close(&first);
+  echo_stop(&server);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_client_of_the_machine_goes_by_memory),
+      cmocka_unit_test(either_end_can_do_without),
+      cmocka_unit_test(a_new_server_at_the_same_address_is_met_again),
+      cmocka_unit_test(a_name_that_a_fork_keeps_is_left_to_it),
+      cmocka_unit_test(who_meets_somebody_else_goes_on_over_tcp),
+      cmocka_unit_test(a_server_whose_names_are_taken_says_so_and_listens),
+      cmocka_unit_test(another_user_is_not_trusted),
+      cmocka_unit_test(who_comes_the_short_way_counts_as_of_this_machine),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
