@@ -169,8 +169,9 @@ static bool read_job(wire_job *job)
 {
   char line[2048];
   if (fgets(line, sizeof line, stdin) == NULL) return false;
-  if (sscanf(line, "%255s %15s %15s %ld %ld %ld %ld %ld %ld %ld %511s %ld", job->address, job->operation, job->sampler, &job->tables,
-             &job->elements, &job->first, &job->clients, &job->in_flight, &job->batch, &job->step, job->board_path, &job->shared_memory) != 12)
+  if (sscanf(line, "%255s %15s %15s %ld %ld %ld %ld %ld %ld %ld %511s %ld", job->address, job->operation, job->sampler,
+             &job->tables, &job->elements, &job->first, &job->clients, &job->in_flight, &job->batch, &job->step, job->board_path,
+             &job->shared_memory) != 12)
     bench_die("not a job: %s", line);
   return true;
 }
@@ -194,7 +195,8 @@ static void run_job(wire_job *job, rv_io *io)
     worker->row = bench_alloc((size_t)job->elements * sizeof(float));
     bench_random_floats(&random, worker->row, (size_t)job->elements);
     rv_error error;
-    rv_client_config config = {.size = sizeof config, .address = job->address, .io = io, .no_shared_memory = job->shared_memory == 0};
+    rv_client_config config = {
+        .size = sizeof config, .address = job->address, .io = io, .no_shared_memory = job->shared_memory == 0};
     bench_check(rv_client_new(&config, &worker->client, &error), &error);
   }
   printf("{\"ready\": true}\n");

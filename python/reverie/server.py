@@ -196,13 +196,13 @@ class Server:
                     every,
                     tls,
                     identities,
+                    _arguments.truth("shared_memory", shared_memory),
                     peer_timeout_ms=_arguments.peer_timeout(peer_timeout),
                     max_connections_per_address=_arguments.not_negative(
                         "max_connections_per_address", max_connections_per_address
                     ),
                     max_streams_per_identity=_arguments.not_negative("max_streams_per_identity", max_streams_per_identity),
                     max_bytes_per_identity=_arguments.not_negative("max_bytes_per_identity", max_bytes_per_identity),
-                    shared_memory=_arguments.truth("shared_memory", shared_memory),
                 )
             elif (any(every) or journal is not None) and self._internal is not None:
                 self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
@@ -227,6 +227,7 @@ class Server:
         every: tuple[int, int],
         tls: TLS | None,
         identities: Sequence[Identity] | None,
+        shared_memory: bool,
         **limits: int,
     ) -> None:
         try:
@@ -242,6 +243,7 @@ class Server:
                 checkpoint_journal_bytes=0 if self._journal is None else self._journal.checkpoint_bytes,
                 tls=raw_tls(tls),
                 identities=raw_identities(identities),
+                shared_memory=shared_memory,
                 **limits,
             )
         except UnavailableError as error:

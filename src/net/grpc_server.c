@@ -363,8 +363,7 @@ static void watch_all(rv_grpc_server *server, bool on)
 static size_t count_sockets(const rv_grpc_server *server)
 {
   size_t count = 0;
-  for (size_t i = 0; i < server->num_listeners; i++)
-    count += server->listener[i].count + server->listener[i].num_shortcuts;
+  for (size_t i = 0; i < server->num_listeners; i++) count += server->listener[i].count + server->listener[i].num_shortcuts;
   return count;
 }
 
@@ -501,7 +500,8 @@ static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_confi
     rv_listener *listener = &server->listener[server->num_listeners++];
     if (!config->shares_memory || server->tls != NULL || address.is_unix || rv_listener_open_shortcuts(listener) == 0) continue;
     rv_log(&server->env, RV_LOG_WARNING,
-           "clients of this machine cannot be met beside %.200s, and share no memory with the server: other processes have the names",
+           "clients of this machine cannot be met beside %.200s, and share no memory with the server: other processes have the "
+           "names",
            address.text);
   }
   return RV_OK;

@@ -11,10 +11,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/past_caches.h"
+
 enum {
-  HEADS = 4096,     /* both directions', before their bytes */
-  STEP = 128 << 10, /* so much is handed over at a time, for the other end to work beside this one */
-  KEPT = 16 << 10   /* of a quiet ring */
+  HEADS = 4096,               /* both directions', before their bytes */
+  STEP = 128 << 10,           /* so much is handed over at a time, for the other end to work beside this one */
+  KEPT = 16 << 10,            /* of a quiet ring */
+  PAST_CACHES_FROM = 12 << 10 /* a run; what is as long is a row for a table, not read soon */
 };
 
 _Static_assert((RV_RING_BYTES & (RV_RING_BYTES - 1)) == 0, "positions are cut by a mask");
@@ -48,14 +51,17 @@ typedef struct pieces {
 } pieces;
 
 /* Copies `size` contiguous bytes of the ring at most, in or out; returns how many. */
-static size_t copy_run(uint8_t *bytes, size_t size, pieces *user, bool in)
+static size_t copy_run(uint8_t *bytes, size_t size, pieces *user, bool in, bool past_caches)
 {
   size_t done = 0;
   while (done < size && user->left > 0) {
     size_t n = user->vec->iov_len - user->at;
     if (n > size - done) n = size - done;
     uint8_t *theirs = bytes + done, *ours = (uint8_t *)user->vec->iov_base + user->at;
-    if (n > 0) memcpy(in ? theirs : ours, in ? ours : theirs, n);
+    if (past_caches && n >= PAST_CACHES_FROM)
+      rv_copy_past_caches(ours, theirs, n);
+    else if (n > 0)
+      memcpy(in ? theirs : ours, in ? ours : theirs, n);
     done += n;
     user->at += n;
     if (user->at < user->vec->iov_len) continue;
@@ -70,8 +76,8 @@ static size_t copy_run(uint8_t *bytes, size_t size, pieces *user, bool in)
 static size_t copy_step(rv_ring *ring, size_t most, pieces *user, bool in)
 {
   size_t from = place(ring), run = RV_RING_BYTES - from < most ? RV_RING_BYTES - from : most;
-  size_t done = copy_run(ring->bytes + from, run, user, in);
-  if (done == run && run < most) done += copy_run(ring->bytes, most - run, user, in);
+  size_t done = copy_run(ring->bytes + from, run, user, in, !in && ring->past_caches);
+  if (done == run && run < most) done += copy_run(ring->bytes, most - run, user, in, !in && ring->past_caches);
   if (in && from + done > ring->touched) ring->touched = from + done < RV_RING_BYTES ? from + done : RV_RING_BYTES;
   ring->at += done;
   return done;
@@ -207,6 +213,7 @@ int rv_rings_make(rv_rings *out)
   if (ftruncate(fd, ALL) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0 && map(fd, false, out)) {
     atomic_store(&out->out.head->reader_sleeps, 1); /* both ends wait for the first bytes at the socket */
     atomic_store(&out->in.head->reader_sleeps, 1);
+    out->in.past_caches = true;
     return fd;
   }
   int error = errno;

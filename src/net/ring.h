@@ -27,9 +27,10 @@ typedef struct rv_ring_head {
 typedef struct rv_ring {
   rv_ring_head *head;
   uint8_t *bytes;
-  uint64_t at;    /* what this end has written, or taken */
-  size_t touched; /* the writer's: how far into the ring it has been since the memory behind was last given back */
-  int bell;       /* the socket; one byte on it wakes the other end */
+  uint64_t at;      /* what this end has written, or taken */
+  size_t touched;   /* the writer's: how far into the ring it has been since the memory behind was last given back */
+  bool past_caches; /* the reader's: long runs go to memory that is not read soon */
+  int bell;         /* the socket; one byte on it wakes the other end */
 } rv_ring;
 
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; another negated errno: it sleeps, and

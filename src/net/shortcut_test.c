@@ -5,7 +5,8 @@
 
 #include "net/pair_testing.h"
 
-static rv_code try_start(echo_server *server, const char *address, bool shares, size_t most_of_one, const rv_env *env, rv_error *err)
+static rv_code try_start(echo_server *server, const char *address, bool shares, size_t most_of_one, const rv_env *env,
+                         rv_error *err)
 {
   memset(server, 0, sizeof *server);
   rv_mutex_init(&server->lock, RV_RANK_CLIENT, "echo server");

@@ -346,6 +346,7 @@ static void *work(void *context)
   if (number % 2 == 0 && number % 3 != 0) config.io = all->io;
   for (int i = 0; i < all->rounds; i++) {
     if (i % 20 == 0) {
+      config.no_shared_memory = rv_random_next(&w.random) % 2 == 0;
       rv_client_free(w.client);
       OK(rv_client_new(&config, &w.client, error));
     }

@@ -10,7 +10,8 @@ enum { DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000, MAX_TIMES = 0x7ffff
 
 void settings_init(settings *all)
 {
-  *all = (settings){.port = -1, .shared_memory = 1, .checkpoint_level = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
+  *all =
+      (settings){.port = -1, .shared_memory = 1, .checkpoint_level = -1, .drain_ms = DEFAULT_DRAIN_MS, .log_level = RV_LOG_INFO};
 }
 
 void settings_free(settings *all)
