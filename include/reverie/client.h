@@ -69,8 +69,8 @@ typedef struct rv_client_config {
   /* With `address`: a connection whose other end gives no sign of life for so long is lost, and another is made: 0: 10 s; negative: never.
    * A Reverie server is asked whether it is there; of another, TCP knows whether its system answers. */
   int64_t peer_timeout_ms;
-  /* With `address`: where the server is on this machine, and runs as this user or as root, the two share memory (up to 2 MiB), and only what
-   * wakes them goes through a socket. True: all goes through the socket of the address. */
+  /* With `address`: where the server is on this machine (and, unless it is a unix socket, runs as this user or as root) the two share memory,
+   * up to 2 MiB, and only what wakes them goes through a socket. True: all goes through the socket of the address. */
   bool no_shared_memory;
 } rv_client_config;
 

@@ -182,7 +182,7 @@ typedef struct rv_waiting_caller {
   int64_t waiting_ns;   /* since it asked */
   int64_t remaining_ns; /* until its deadline; INT64_MAX: none */
   int64_t wanted;       /* samples or inserts still wanted; of a change: 1 */
-  char peer[64];        /* who asks, as the caller named itself: "ipv4:127.0.0.1:4711", "in process" */
+  char peer[64];        /* who asks, cut off: "ipv4:10.0.0.7:4711", "unix:process 4711 of user 1000 to /path", "in process" */
 } rv_waiting_caller;
 
 typedef struct rv_table_info {

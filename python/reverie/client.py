@@ -61,8 +61,8 @@ class Client(_core.Client):
     peer_timeout : float, optional
         Seconds; a connection whose server gives no sign of life for so long is lost, and another is made. None: never.
     shared_memory : bool
-        Where the server is on this machine, and runs as the same user or as root, the two share memory (up to 2 MiB), and only what wakes
-        them goes through a socket. False: all goes through the socket of the address.
+        Where the server is on this machine (and, unless the address is a unix socket, runs as the same user or as root) the two share
+        memory, up to 2 MiB, and only what wakes them goes through a socket. False: all goes through the socket of the address.
 
     Notes
     -----

@@ -48,8 +48,7 @@ class Server:
         each table that was saved everything but its name and extensions; what differs from the tables given is logged. None: a
         temporary directory, which goes with the server unless a checkpoint was saved in it.
     address : str or sequence of str, optional
-        ``"localhost:8000"``, ``"[::1]:0"``, ``"unix:/path"`` (the fastest for clients of the same machine): listens there and
-        nowhere else.
+        ``"localhost:8000"``, ``"[::1]:0"``, ``"unix:/path"``: listens there and nowhere else.
     in_process : bool
         Listens nowhere: only clients of this process reach it, by ``Client(server)`` or by `name`.
     name : str, optional

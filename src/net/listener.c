@@ -146,39 +146,67 @@ rv_code rv_listener_open(const rv_address *address, rv_listener *out, rv_error *
   return code;
 }
 
-/* Beside a socket that is bound to that TCP address. */
-static bool open_shortcut(rv_listener *listener, const rv_sockaddr *bound)
+static bool is_listened_to(const rv_sockaddr *name)
 {
-  rv_sockaddr name;
-  if (listener->num_shortcuts == RV_LISTENER_SOCKETS || !rv_shortcut_name(bound, 0, &name)) return true;
   int fd = rv_socket_open(AF_UNIX);
-  bool is_bound = false;
-  for (unsigned i = 0; i < RV_SHORTCUT_NAMES && fd >= 0 && !is_bound && rv_shortcut_name(bound, i, &name); i++)
-    is_bound = bind(fd, (const struct sockaddr *)&name.storage, name.length) == 0;
-  if (is_bound && listen(fd, BACKLOG) == 0) {
-    listener->shortcut[listener->num_shortcuts++] = fd;
-    return true;
-  }
-  if (fd >= 0) close(fd);
-  return false;
+  if (fd < 0) return false;
+  int error = rv_socket_connect(fd, name);
+  close(fd);
+  return error == 0 || error == EAGAIN;
 }
 
-size_t rv_listener_open_shortcuts(rv_listener *listener)
+/* The first name that is free. 0, or an errno; *met: before it there is one at which somebody listens. */
+static int bind_beside(int fd, const rv_sockaddr *bound, bool *met)
 {
-  size_t missing = 0;
-  for (size_t i = 0; i < listener->count; i++) {
-    rv_sockaddr bound = {.length = sizeof bound.storage};
-    if (getsockname(listener->fd[i], (struct sockaddr *)&bound.storage, &bound.length) != 0) continue;
-    missing += !open_shortcut(listener, &bound);
-    struct sockaddr_in6 v6;
-    memcpy(&v6, &bound.storage, sizeof v6);
-    if (bound.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) continue;
-    rv_sockaddr v4 = {.length = sizeof(struct sockaddr_in)}; /* [::] takes IPv4, too */
-    v4.storage.ss_family = AF_INET;
-    rv_sockaddr_set_port(&v4, rv_sockaddr_port(&bound));
-    missing += !open_shortcut(listener, &v4);
+  rv_sockaddr name;
+  int error = 0;
+  for (unsigned i = 0; i < RV_SHORTCUT_NAMES && rv_shortcut_name(bound, i, &name); i++) {
+    error = bind(fd, (const struct sockaddr *)&name.storage, name.length) == 0 ? 0 : errno;
+    if (error != EADDRINUSE) break;
+    *met = *met || is_listened_to(&name);
   }
-  return missing;
+  return error;
+}
+
+/* Beside a socket that is bound to that TCP address. */
+static int open_shortcut(rv_listener *listener, const rv_sockaddr *bound)
+{
+  rv_sockaddr name;
+  if (listener->num_shortcuts == RV_LISTENER_SOCKETS || !rv_shortcut_name(bound, 0, &name)) return 0;
+  int fd = rv_socket_open(AF_UNIX);
+  if (fd < 0) return -fd;
+  bool met = false;
+  int error = bind_beside(fd, bound, &met);
+  if (error == 0 && listen(fd, BACKLOG) != 0) error = errno;
+  if (error == 0)
+    listener->shortcut[listener->num_shortcuts++] = fd;
+  else
+    close(fd);
+  return met ? EADDRINUSE : error;
+}
+
+/* [::] takes IPv4, too. */
+static bool takes_v4(const rv_sockaddr *bound, rv_sockaddr *v4)
+{
+  struct sockaddr_in6 v6;
+  memcpy(&v6, &bound->storage, sizeof v6);
+  *v4 = (rv_sockaddr){.length = sizeof(struct sockaddr_in)};
+  v4->storage.ss_family = AF_INET;
+  rv_sockaddr_set_port(v4, rv_sockaddr_port(bound));
+  return bound->storage.ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
+}
+
+int rv_listener_open_shortcuts(rv_listener *listener)
+{
+  int error = 0;
+  for (size_t i = 0; i < listener->count; i++) {
+    rv_sockaddr bound = {.length = sizeof bound.storage}, v4;
+    if (getsockname(listener->fd[i], (struct sockaddr *)&bound.storage, &bound.length) != 0) continue;
+    int failed = open_shortcut(listener, &bound);
+    if (failed == 0 && takes_v4(&bound, &v4)) failed = open_shortcut(listener, &v4);
+    if (failed != 0) error = failed;
+  }
+  return error;
 }
 
 void rv_listener_close(rv_listener *listener)

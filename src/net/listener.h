@@ -20,8 +20,9 @@ typedef struct rv_listener {
 
 /* Blocks while a name is resolved. The sentence names the address, the reason and a remedy. */
 rv_code rv_listener_open(const rv_address *address, rv_listener *out, rv_error *err);
-/* Shortcuts beside a TCP address. Returns how many of them there cannot be: others have the names. */
-size_t rv_listener_open_shortcuts(rv_listener *listener);
+/* Shortcuts beside a TCP address. 0; EADDRINUSE: others listen at one of the names, where clients may meet them instead; another errno: there
+ * are not all. */
+int rv_listener_open_shortcuts(rv_listener *listener);
 void rv_listener_close(rv_listener *listener);
 
 #endif

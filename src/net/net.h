@@ -84,7 +84,7 @@ rv_loop *rv_call_loop(rv_call *call);
 bool rv_call_has_status(const rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */
 const char *rv_call_metadata(rv_call *call, const char *name);
-const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:/path (process 4711 of user 1000)" */
+const char *rv_call_peer(rv_call *call); /* "ipv4:127.0.0.1:4711", "unix:process 4711 of user 1000 to /path" */
 /* Server: the call came a good while ago, and so did all others of its loop lately: more come than can be answered. To be asked before a
  * call is begun that may as well be made later. */
 bool rv_call_is_late(rv_call *call);

@@ -58,7 +58,7 @@ static size_t copy_run(uint8_t *bytes, size_t size, pieces *user, bool in, bool 
     size_t n = user->vec->iov_len - user->at;
     if (n > size - done) n = size - done;
     uint8_t *theirs = bytes + done, *ours = (uint8_t *)user->vec->iov_base + user->at;
-    if (past_caches && n >= PAST_CACHES_FROM)
+    if (past_caches && user->left > 1 && n >= PAST_CACHES_FROM) /* the last piece is for what is parsed at once */
       rv_copy_past_caches(ours, theirs, n);
     else if (n > 0)
       memcpy(in ? theirs : ours, in ? ours : theirs, n);

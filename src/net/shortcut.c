@@ -96,8 +96,9 @@ static int connect_to(const rv_sockaddr *bound)
 
 int rv_shortcut_connect(const rv_sockaddr *to)
 {
+  if (!is_own(to)) return -1;
   int fd = connect_to(to);
-  if (fd >= 0 || !is_own(to)) return fd;
+  if (fd >= 0) return fd;
   rv_sockaddr any = {.length = to->length};
   any.storage.ss_family = to->storage.ss_family;
   rv_sockaddr_set_port(&any, rv_sockaddr_port(to));

@@ -53,7 +53,7 @@ static bool goes_short(echo_server *server, const char *host)
     echo_client client;
     connect_to(&client, server, host, true);
     assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
-    is_short = count_mappings() >= 2 && came_from(server, "unix:@reverie/");
+    is_short = count_mappings() >= 2 && came_from(server, "unix:process ");
     client_close(&client);
   }
   return is_short;
@@ -109,7 +109,7 @@ static void either_end_can_do_without(void **state)
   echo_stop(&does_not);
 }
 
-/* A loopback address of this process's, whose ports nobody else is given. */
+/* A loopback address of this process's, whose ports hardly anybody else is given. */
 static void own_host(char out[20])
 {
   unsigned id = (unsigned)getpid();
@@ -162,7 +162,7 @@ static void *meet(void *argument)
 {
   const stranger *self = argument;
   int fd = accept(self->listener, NULL, NULL);
-  if (self->says != NULL) assert_int_equal(send(fd, self->says, strlen(self->says), MSG_NOSIGNAL), strlen(self->says));
+  if (self->says != NULL) (void)!send(fd, self->says, strlen(self->says), MSG_NOSIGNAL); /* to one that may have gone on */
   char end;
   while (self->says != NULL && recv(fd, &end, 1, 0) > 0) continue;
   close(fd);
@@ -207,7 +207,7 @@ static void who_meets_somebody_else_goes_on_over_tcp(void **state)
 
 static void note_line(void *context, rv_log_level level, const char *message)
 {
-  if (level == RV_LOG_WARNING && strstr(message, "other processes have the names") != NULL) *(bool *)context = true;
+  if (level == RV_LOG_WARNING && strstr(message, "may be taken for this server") != NULL) *(bool *)context = true;
 }
 
 static void a_server_whose_names_are_taken_says_so_and_listens(void **state)
@@ -233,6 +233,23 @@ static void a_server_whose_names_are_taken_says_so_and_listens(void **state)
   echo_stop(&server);
 }
 
+/* In a child, until `over` is closed. */
+static _Noreturn void listen_as_another(uint16_t port, int ready, const int over[2])
+{
+  char byte = 0;
+  close(over[1]);
+  rv_sockaddr bound = {.length = sizeof(struct sockaddr_in)}, name;
+  const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  memcpy(&bound.storage, &at, sizeof at);
+  int fd = setuid(12345) == 0 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
+  bool listens = fd >= 0 && rv_shortcut_name(&bound, 0, &name) &&
+                 bind(fd, (const struct sockaddr *)&name.storage, name.length) == 0 && listen(fd, 4) == 0;
+  if (listens) (void)!write(ready, &byte, 1);
+  close(ready);
+  (void)!read(over[0], &byte, 1);
+  _exit(0);
+}
+
 /* Only root can be somebody else: others have shown that they go to themselves. */
 static void another_user_is_not_trusted(void **state)
 {
@@ -245,28 +262,52 @@ static void another_user_is_not_trusted(void **state)
   assert_int_equal(pipe(over), 0);
   uint16_t port = rv_grpc_server_port(server.grpc, 0);
   pid_t child = fork();
-  if (child == 0) {
-    char byte = 0;
-    close(over[1]);
-    bool fine = setuid(12345) == 0;
-    if (fine) listen_beside("127.0.0.1", port, 0);
-    fine = fine && write(ready[1], &byte, 1) == 1;
-    (void)!read(over[0], &byte, 1);
-    _exit(fine ? 0 : 1);
-  }
+  if (child == 0) listen_as_another(port, ready[1], over);
   char byte;
   int status;
   close(over[0]);
-  assert_int_equal(read(ready[0], &byte, 1), 1);
+  close(ready[1]);
+  bool listens = read(ready[0], &byte, 1) == 1; /* a root that may not become another has shown as much as others */
   rv_sockaddr to = socket_address("127.0.0.1", port);
-  assert_int_equal(rv_shortcut_connect(&to), -1);
+  if (listens) assert_int_equal(rv_shortcut_connect(&to), -1);
   assert_true(goes_over_tcp(&server, "127.0.0.1", true));
   close(over[1]);
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(status, 0);
   close(ready[0]);
-  close(ready[1]);
   echo_stop(&server);
+}
+
+/* ---- who comes ---- */
+
+static int bound_to(const char *name)
+{
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  size_t length = strlen(name);
+  memcpy(at.sun_path + 1, name, length); /* the abstract name space */
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  assert_int_equal(bind(fd, (const struct sockaddr *)&at, (socklen_t)(sizeof at.sun_family + 1 + length)), 0);
+  return fd;
+}
+
+static void who_comes_is_called_what_the_system_says(void **state)
+{
+  (void)state;
+  char taken[60], given[60], is[100], name[RV_PEER_MAX];
+  snprintf(given, sizeof given, "caf\303\251\n%ld", (long)getpid());
+  snprintf(taken, sizeof taken, "process 1 of user 0 to nothing\n%ld", (long)getpid());
+  int listener = bound_to(given), client = bound_to(taken);
+  assert_int_equal(listen(listener, 1), 0);
+  rv_sockaddr to = {.length = sizeof to.storage};
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&to.storage, &to.length), 0);
+  assert_int_equal(connect(client, (const struct sockaddr *)&to.storage, to.length), 0);
+  int server = accept(listener, NULL, NULL);
+  rv_socket_peer(server, name);
+  snprintf(is, sizeof is, "unix:process %ld of user %lu to @caf???%ld", (long)getpid(), (unsigned long)getuid(), (long)getpid());
+  assert_string_equal(name, is);
+  close(server);
+  close(client);
+  close(listener);
 }
 
 /* ---- bounds ---- */
@@ -278,8 +319,13 @@ static void who_comes_the_short_way_counts_as_of_this_machine(void **state)
   rv_error error;
   assert_int_equal(try_start(&server, "127.0.0.1:0", true, 1, NULL, &error), RV_OK);
   echo_client first, second;
-  connect_to(&first, &server, "127.0.0.1", true);
-  assert_int_equal(call_unary(&first, "/echo/unary", "hello", NULL), RV_OK);
+  bool is_in = false;
+  for (int i = 0; i < 20 && !is_in; i++) { /* who was not answered within a second comes again while he still counts */
+    if (i > 0) client_close(&first);
+    connect_to(&first, &server, "127.0.0.1", true);
+    is_in = call_unary(&first, "/echo/unary", "hello", NULL) == RV_OK;
+  }
+  assert_true(is_in);
   connect_to(&second, &server, "127.0.0.1", true);
   test_call call;
   call_init(&call, &second, "/echo/unary");
@@ -303,6 +349,7 @@ int main(void)
       cmocka_unit_test(who_meets_somebody_else_goes_on_over_tcp),
       cmocka_unit_test(a_server_whose_names_are_taken_says_so_and_listens),
       cmocka_unit_test(another_user_is_not_trusted),
+      cmocka_unit_test(who_comes_is_called_what_the_system_says),
       cmocka_unit_test(who_comes_the_short_way_counts_as_of_this_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

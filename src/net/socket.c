@@ -269,30 +269,33 @@ bool rv_socket_is_unix(int fd)
   return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.ss_family == AF_UNIX;
 }
 
-/* The name that a client of a unix socket came to, and who he is. */
-static void format_nameless(int fd, char out[RV_PEER_MAX])
+/* Of a client of a unix socket: who the system says it is, and the name that it came to. Its own name it chooses itself. */
+static void format_visitor(int fd, const rv_sockaddr *own, char out[RV_PEER_MAX])
 {
-  rv_sockaddr own = {.length = sizeof own.storage};
-  if (getsockname(fd, (struct sockaddr *)&own.storage, &own.length) != 0) own.storage.ss_family = AF_UNIX, own.length = 0;
-  rv_sockaddr_format(&own, out);
+  char name[RV_PEER_MAX], who[64] = "";
+  rv_sockaddr_format(own, name);
 #ifdef __linux__
-  struct ucred who;
-  socklen_t length = sizeof who;
-  size_t used = strlen(out);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
-    snprintf(out + used, RV_PEER_MAX - used, " (process %ld of user %lu)", (long)who.pid, (unsigned long)who.uid);
+  struct ucred is;
+  socklen_t length = sizeof is;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &is, &length) == 0)
+    snprintf(who, sizeof who, "process %ld of user %lu to ", (long)is.pid, (unsigned long)is.uid);
 #endif
+  snprintf(out, RV_PEER_MAX, "unix:%s%s", who, name + strlen("unix:"));
 }
 
 void rv_socket_peer(int fd, char out[RV_PEER_MAX])
 {
-  rv_sockaddr peer = {.length = sizeof peer.storage};
-  if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.length) != 0)
-    snprintf(out, RV_PEER_MAX, "unknown");
-  else if (peer.storage.ss_family == AF_UNIX && peer.length <= offsetof(struct sockaddr_un, sun_path))
-    format_nameless(fd, out);
-  else
+  rv_sockaddr peer = {.length = sizeof peer.storage}, own = {.length = sizeof own.storage};
+  bool visited = getsockname(fd, (struct sockaddr *)&own.storage, &own.length) == 0 && own.storage.ss_family == AF_UNIX &&
+                 own.length > offsetof(struct sockaddr_un, sun_path);
+  if (visited)
+    format_visitor(fd, &own, out);
+  else if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.length) == 0)
     rv_sockaddr_format(&peer, out);
+  else
+    snprintf(out, RV_PEER_MAX, "unknown");
+  for (char *at = out; *at != '\0'; at++) /* in logs and messages; a path may have any bytes */
+    if (*at < ' ' || *at > '~') *at = '?';
 }
 
 void rv_socket_close(int fd)

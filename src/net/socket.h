@@ -41,8 +41,8 @@ bool rv_socket_acknowledge(int fd);
 uint64_t rv_socket_peer_machine(int fd);
 uint64_t rv_socket_this_machine(void); /* the same of 127.0.0.1 */
 bool rv_socket_is_unix(int fd);
-/* The peer's name into `out`; of a unix socket's client, which has none, the name that it came to, and who it is:
- * "unix:/path (process 4711 of user 1000)". */
+/* The peer's name into `out`; of a unix socket's client, at the server, who it is and the name that it came to:
+ * "unix:process 4711 of user 1000 to /path". Visible ASCII. */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
 /* 0: connected; EINPROGRESS: wait until it is writable; else the errno. */
 int rv_socket_connect(int fd, const rv_sockaddr *address);

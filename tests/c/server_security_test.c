@@ -416,8 +416,9 @@ static void what_administrators_do_is_in_the_log(void **state)
   assert_non_null(strstr(s.log, "audit: admin from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"replay\": OK"));
   char learner_is[300];
-  snprintf(learner_is, sizeof learner_is, "audit: learner from unix:@reverie/ipv4:%s (process %ld of user %lu): ", s.f.address,
-           (long)getpid(), (unsigned long)getuid());
+  snprintf(learner_is, sizeof learner_is,
+           "audit: learner from unix:process %ld of user %lu to @reverie/ipv4:%s: ", (long)getpid(), (unsigned long)getuid(),
+           s.f.address);
   if (strstr(s.log, learner_is) == NULL) /* a server that took a second to answer is spoken to over TCP */
     assert_non_null(strstr(s.log, "audit: learner from ipv4:127.0.0.1:"));
   assert_non_null(strstr(s.log, "reset table \"per\": PERMISSION_DENIED"));

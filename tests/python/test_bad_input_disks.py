@@ -112,7 +112,7 @@ waits = threading.Thread(target=client.add, args=("t", np.random.default_rng(0).
 waits.start()
 while not (info := client.server_info()["t"]).waiting:
     pass
-me = (f"unix:@reverie/ipv4:{server.address} (process {os.getpid()} of user ", "ipv4:127.0.0.1:")  # by memory, or else TCP
+me = (f"unix:process {os.getpid()} of user {os.getuid()} to @reverie/ipv4:127.0.0.1:", "ipv4:127.0.0.1:")  # by memory, or else TCP
 assert info.num_waiting_inserts == 1 and len(info.waiting) == 1, info
 waiting = info.waiting[0]
 assert (waiting.operation, waiting.reason) == ("insert", "journal") and waiting.peer.startswith(me), waiting
