@@ -3,7 +3,8 @@
  * that both map (ring_transport.h); bytes go through the address itself where nobody is met, or somebody whom it cannot trust.
  *
  * Such names are seen by whoever shares the network's name space, as the loopback address is, and anybody may take one that is free: a
- * client goes to its own user and to root only, who could read its memory anyway. */
+ * client goes to its own user and to root only. It cannot tell them apart from whoever else is that user in the same name space of networks
+ * and is confined otherwise (docs/security.md). */
 #ifndef RV_NET_SHORTCUT_H
 #define RV_NET_SHORTCUT_H
 

@@ -109,26 +109,32 @@ static void either_end_can_do_without(void **state)
   echo_stop(&does_not);
 }
 
-/* A loopback address of this process's, whose ports hardly anybody else is given. */
-static void own_host(char out[20])
+typedef struct place_of_own {
+  char host[20], address[40];
+  uint16_t port;
+} place_of_own;
+
+/* At a loopback address of this process's, whose ports hardly anybody else is given: another server can have the same one afterwards. */
+static void start_at_own(echo_server *server, place_of_own *at, bool shares)
 {
   unsigned id = (unsigned)getpid();
-  snprintf(out, 20, "127.%u.%u.%u", 1 + (id >> 16 & 63), id >> 8 & 255, 1 + (id & 127));
+  snprintf(at->host, sizeof at->host, "127.%u.%u.%u", 1 + (id >> 16 & 63), id >> 8 & 255, 1 + (id & 127));
+  snprintf(at->address, sizeof at->address, "%s:0", at->host);
+  start(server, at->address, shares);
+  at->port = rv_grpc_server_port(server->grpc, 0);
+  snprintf(at->address, sizeof at->address, "%s:%u", at->host, (unsigned)at->port);
 }
 
 static void a_new_server_at_the_same_address_is_met_again(void **state)
 {
   (void)state;
   echo_server server;
-  char host[20], address[40];
-  own_host(host);
-  snprintf(address, sizeof address, "%s:0", host);
-  start(&server, address, true);
-  snprintf(address, sizeof address, "%s:%u", host, (unsigned)rv_grpc_server_port(server.grpc, 0));
-  assert_true(goes_short(&server, host));
+  place_of_own at;
+  start_at_own(&server, &at, true);
+  assert_true(goes_short(&server, at.host));
   echo_stop(&server);
-  start(&server, address, true);
-  assert_true(goes_short(&server, host));
+  start(&server, at.address, true);
+  assert_true(goes_short(&server, at.host));
   echo_stop(&server);
 }
 
@@ -173,17 +179,13 @@ static void a_name_that_a_fork_keeps_is_left_to_it(void **state)
 {
   (void)state;
   echo_server server;
-  char host[20], address[40];
-  own_host(host);
-  snprintf(address, sizeof address, "%s:0", host);
-  start(&server, address, true);
-  uint16_t port = rv_grpc_server_port(server.grpc, 0);
-  snprintf(address, sizeof address, "%s:%u", host, (unsigned)port);
+  place_of_own at;
+  start_at_own(&server, &at, true);
   echo_stop(&server);
-  int kept = listen_beside(host, port, 0);
+  int kept = listen_beside(at.host, at.port, 0);
   assert_int_equal(shutdown(kept, SHUT_RDWR), 0); /* as a server that stops does with its own, of which the fork has a copy */
-  start(&server, address, true);
-  assert_true(goes_short(&server, host));
+  start(&server, at.address, true);
+  assert_true(goes_short(&server, at.host));
   echo_stop(&server);
   close(kept);
 }
@@ -214,36 +216,28 @@ static void a_server_whose_names_are_taken_says_so_and_listens(void **state)
 {
   (void)state;
   echo_server server;
-  char host[20], address[40];
-  own_host(host);
-  snprintf(address, sizeof address, "%s:0", host);
-  start(&server, address, false);
-  uint16_t port = rv_grpc_server_port(server.grpc, 0);
-  snprintf(address, sizeof address, "%s:%u", host, (unsigned)port);
+  place_of_own at;
+  start_at_own(&server, &at, false);
   echo_stop(&server);
   int taken[RV_SHORTCUT_NAMES];
-  for (unsigned i = 0; i < RV_SHORTCUT_NAMES; i++) taken[i] = listen_beside(host, port, i);
+  for (unsigned i = 0; i < RV_SHORTCUT_NAMES; i++) taken[i] = listen_beside(at.host, at.port, i);
   bool said = false;
   rv_error error;
   const rv_env env = {.size = sizeof env, .context = &said, .log = note_line, .log_level = RV_LOG_WARNING};
-  assert_int_equal(try_start(&server, address, true, 0, &env, &error), RV_OK);
+  assert_int_equal(try_start(&server, at.address, true, 0, &env, &error), RV_OK);
   assert_true(said);
   for (unsigned i = 0; i < RV_SHORTCUT_NAMES; i++) close(taken[i]);
-  assert_true(goes_over_tcp(&server, host, true));
+  assert_true(goes_over_tcp(&server, at.host, true));
   echo_stop(&server);
 }
 
 /* In a child, until `over` is closed. */
-static _Noreturn void listen_as_another(uint16_t port, int ready, const int over[2])
+static _Noreturn void listen_as_another(const rv_sockaddr *name, int ready, const int over[2])
 {
   char byte = 0;
   close(over[1]);
-  rv_sockaddr bound = {.length = sizeof(struct sockaddr_in)}, name;
-  const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  memcpy(&bound.storage, &at, sizeof at);
   int fd = setuid(12345) == 0 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
-  bool listens = fd >= 0 && rv_shortcut_name(&bound, 0, &name) &&
-                 bind(fd, (const struct sockaddr *)&name.storage, name.length) == 0 && listen(fd, 4) == 0;
+  bool listens = fd >= 0 && bind(fd, (const struct sockaddr *)&name->storage, name->length) == 0 && listen(fd, 4) == 0;
   if (listens) (void)!write(ready, &byte, 1);
   close(ready);
   (void)!read(over[0], &byte, 1);
@@ -260,15 +254,15 @@ static void another_user_is_not_trusted(void **state)
   int ready[2], over[2];
   assert_int_equal(pipe(ready), 0);
   assert_int_equal(pipe(over), 0);
-  uint16_t port = rv_grpc_server_port(server.grpc, 0);
+  rv_sockaddr to = socket_address("127.0.0.1", rv_grpc_server_port(server.grpc, 0)), name;
+  assert_true(rv_shortcut_name(&to, 0, &name));
   pid_t child = fork();
-  if (child == 0) listen_as_another(port, ready[1], over);
+  if (child == 0) listen_as_another(&name, ready[1], over);
   char byte;
   int status;
   close(over[0]);
   close(ready[1]);
   bool listens = read(ready[0], &byte, 1) == 1; /* a root that may not become another has shown as much as others */
-  rv_sockaddr to = socket_address("127.0.0.1", port);
   if (listens) assert_int_equal(rv_shortcut_connect(&to), -1);
   assert_true(goes_over_tcp(&server, "127.0.0.1", true));
   close(over[1]);
