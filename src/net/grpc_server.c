@@ -501,9 +501,8 @@ static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_confi
     int error = config->shares_memory && server->tls == NULL && !address.is_unix ? rv_listener_open_shortcuts(listener) : 0;
     if (error == EADDRINUSE)
       rv_log(&server->env, RV_LOG_WARNING,
-             "another process listens where clients of this machine look for %.200s, and may be taken for this server; grep "
-             "reverie/ "
-             "/proc/net/unix shows the names",
+             "another process listens where clients of this machine look for %.200s, and may be taken for this server; "
+             "grep reverie/ /proc/net/unix shows the names",
              address.text);
     else if (error != 0)
       rv_log(&server->env, RV_LOG_WARNING, "clients of this machine share no memory with the server by %.200s: %s", address.text,

@@ -76,8 +76,8 @@ static size_t copy_run(uint8_t *bytes, size_t size, pieces *user, bool in, bool 
 static size_t copy_step(rv_ring *ring, size_t most, pieces *user, bool in)
 {
   size_t from = place(ring), run = RV_RING_BYTES - from < most ? RV_RING_BYTES - from : most;
-  size_t done = copy_run(ring->bytes + from, run, user, in, !in && ring->past_caches);
-  if (done == run && run < most) done += copy_run(ring->bytes, most - run, user, in, !in && ring->past_caches);
+  size_t done = copy_run(ring->bytes + from, run, user, in, ring->past_caches);
+  if (done == run && run < most) done += copy_run(ring->bytes, most - run, user, in, ring->past_caches);
   if (in && from + done > ring->touched) ring->touched = from + done < RV_RING_BYTES ? from + done : RV_RING_BYTES;
   ring->at += done;
   return done;
