@@ -224,7 +224,8 @@ def _save(host: Host, inserts: str, results: Results) -> tuple[float, dict[str, 
     size = size_of(answer["path"])
     row = {"what": "memory", "items": str(host.items), "inserts": inserts, "remover": host.remover, "store": host.store}
     results.cell(row, "% of the data", "lower").add(percent, {"MB": percent * host.data_bytes / 1e8})
-    return size / answer["seconds"] / 1e6, {"seconds": answer["seconds"], "MB": size / 1e6}
+    details = {"seconds": answer["seconds"], "seconds_removing": answer["removing"], "MB": size / 1e6}
+    return size / answer["seconds"] / 1e6, details
 
 
 def _insert_meanwhile(host: Host, options: Options, results: Results) -> None:

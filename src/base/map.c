@@ -12,19 +12,6 @@ enum {
   SHRINK_STEP = 32
 };
 
-__extension__ typedef unsigned __int128 wide;
-
-static uint64_t fold(uint64_t a, uint64_t b)
-{
-  wide product = (wide)a * b;
-  return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-static uint64_t hash(const rv_map *map, uint64_t key)
-{
-  return fold(fold(key ^ map->seed, map->multiplier) ^ map->multiplier, UINT64_C(0x9E3779B97F4A7C15));
-}
-
 static bool present(const rv_map_array *array)
 {
   return array->single != NULL || array->block != NULL;
@@ -79,7 +66,7 @@ static void free_directory(rv_map *map, rv_map_array *array)
 
 void rv_map_init(rv_map *map, uint64_t seed)
 {
-  *map = (rv_map){.seed = seed, .multiplier = fold(seed ^ UINT64_C(0xA0761D6478BD642F), UINT64_C(0xE7037ED1A0B428DB)) | 1U};
+  *map = (rv_map){.hash = rv_hash_by(seed)};
 }
 
 bool rv_map_fini_some(rv_map *map, size_t n)
@@ -145,7 +132,7 @@ uint32_t *rv_map_get(const rv_map *map, uint64_t key)
 {
   if (map->count == 0) return NULL;
   size_t index;
-  uint64_t hashed = hash(map, key);
+  uint64_t hashed = rv_hash_of(map->hash, key);
   rv_map_entry *entry = find_now(map, key, hashed, &index);
   if (entry == NULL) entry = find_old(map, key, hashed);
   return entry != NULL ? &entry->value : NULL;
@@ -154,7 +141,7 @@ uint32_t *rv_map_get(const rv_map *map, uint64_t key)
 void rv_map_prefetch(const rv_map *map, uint64_t key)
 {
   if (!present(&map->now)) return;
-  uint64_t hashed = hash(map, key);
+  uint64_t hashed = rv_hash_of(map->hash, key);
   __builtin_prefetch(at(&map->now, hashed & map->now.mask), 1);
   if (present(&map->old)) __builtin_prefetch(at(&map->old, hashed & map->old.mask), 1);
 }
@@ -189,7 +176,7 @@ static void move_some(rv_map *map, size_t slots)
       slots--;
       continue;
     }
-    if (entry->used == 1 && !insert_now(map, entry->key, hash(map, entry->key), entry->value)) return;
+    if (entry->used == 1 && !insert_now(map, entry->key, rv_hash_of(map->hash, entry->key), entry->value)) return;
     map->moved++;
     slots--;
     if (in_blocks && (map->moved & (BLOCK_LENGTH - 1)) == 0) free_block(map, &map->old, (map->moved >> BLOCK_SHIFT) - 1);
@@ -225,7 +212,7 @@ static bool make_room(rv_map *map)
 
 rv_code rv_map_put(rv_map *map, uint64_t key, uint32_t value)
 {
-  uint64_t hashed = hash(map, key);
+  uint64_t hashed = rv_hash_of(map->hash, key);
   size_t index;
   rv_map_entry *entry = find_now(map, key, hashed, &index);
   if (entry == NULL) entry = find_old(map, key, hashed);
@@ -246,7 +233,7 @@ static void remove_now(rv_map *map, size_t gap)
     i = (i + 1) & map->now.mask;
     rv_map_entry *entry = at(&map->now, i);
     if (entry == NULL || entry->used == 0) break;
-    size_t home = hash(map, entry->key) & map->now.mask;
+    size_t home = rv_hash_of(map->hash, entry->key) & map->now.mask;
     if (((i - home) & map->now.mask) < ((i - gap) & map->now.mask)) continue;
     *at(&map->now, gap) = *entry;
     gap = i;
@@ -256,7 +243,7 @@ static void remove_now(rv_map *map, size_t gap)
 
 bool rv_map_remove(rv_map *map, uint64_t key)
 {
-  uint64_t hashed = hash(map, key);
+  uint64_t hashed = rv_hash_of(map->hash, key);
   size_t index;
   rv_map_entry *entry = find_now(map, key, hashed, &index);
   if (entry != NULL) {

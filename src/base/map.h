@@ -5,6 +5,7 @@
 #ifndef RV_BASE_MAP_H
 #define RV_BASE_MAP_H
 
+#include "base/hash.h"
 #include "reverie/status.h"
 
 typedef struct rv_map_entry {
@@ -24,7 +25,7 @@ typedef struct rv_map {
   size_t count;  /* in both arrays */
   size_t moved;  /* entries of `old` left behind */
   size_t memory; /* bytes of both */
-  uint64_t seed, multiplier;
+  rv_hash hash;
 } rv_map;
 
 /* No memory is taken until the first put. */

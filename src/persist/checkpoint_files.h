@@ -43,6 +43,16 @@ rv_code rv_checkpoint_tables(const char *dir, rv_store *store, bool *held, rv_er
 rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_files *files, rv_checkpointer **out,
                                  rv_error *err);
 
+/* Who is told of a checkpoint once it is on the disk, before older ones are removed, which may take long. */
+typedef struct rv_saved_hook {
+  void (*saved)(void *context, const char *path); /* NULL: nobody is */
+  void *context;
+} rv_saved_hook;
+
+/* rv_checkpointer_save, with the hook called if, and only if, it returns RV_OK. */
+rv_code rv_checkpointer_save_telling(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch,
+                                     rv_saved_hook hook, char **path, rv_error *err);
+
 /* rv_checkpointer_restore; or, for a journal, which goes on from what is restored: then it may be a checkpoint that one goes on from. */
 rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
                              bool for_journal, rv_store **out, char **loaded, rv_error *err);

@@ -273,7 +273,7 @@ static rv_chunk *find_chunk(void *context, uint64_t key)
   while (found == NULL && more && work->chunks_code == RV_OK) {
     size_t before = work->chunks.count;
     work->chunks_code = read_chunk(work, &more, &work->chunks_error);
-    if (work->chunks.count > before && work->chunks_code == RV_OK) found = rv_loaded_chunks_find(&work->chunks, key);
+    if (work->chunks.count > before && work->chunks_code == RV_OK) found = rv_loaded_chunks_last(&work->chunks, key);
   }
   return found;
 }

@@ -204,7 +204,7 @@ static rv_code begin_chunks(saving *work, const rv_env *env, rv_error *err)
     return rv_increments_begin(work->increments, work->dir, work->level, err);
   }
   rv_code code = open_file(work, RV_CHUNKS_FILE, work->level, &work->chunks, err);
-  if (code == RV_OK) code = rv_chunk_log_new((rv_chunk_sink){put_chunk, work->chunks}, env, &work->of_all, err);
+  if (code == RV_OK) code = rv_chunk_log_new_marking((rv_chunk_sink){put_chunk, work->chunks}, env, &work->of_all, err);
   work->log = work->of_all;
   return code;
 }

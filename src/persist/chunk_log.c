@@ -16,10 +16,20 @@ rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **o
   log->free_entry = RV_LOG_NONE;
   log->next_number = (uint32_t)rv_entropy64(env);
   rv_map_init(&log->by_address, rv_entropy64(env));
-  rv_map_init(&log->keys, rv_entropy64(env));
+  rv_key_set_init(&log->keys, rv_entropy64(env));
   rv_writer_buf_init(&log->scratch);
   *out = log;
   return RV_OK;
+}
+
+/* What a log that lasts marks chunks with has this bit (its tag is odd), and no other mark has. */
+static const uint64_t of_lasting = UINT64_C(1) << 32;
+
+rv_code rv_chunk_log_new_marking(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err)
+{
+  rv_code code = rv_chunk_log_new(sink, env, out, err);
+  if (code == RV_OK) (*out)->mark = (rv_entropy64(env) | 1U) & ~of_lasting;
+  return code;
 }
 
 rv_code rv_chunk_log_new_lasting(rv_chunk_files *files, const rv_env *env, rv_chunk_log **out, rv_error *err)
@@ -46,7 +56,7 @@ void rv_chunk_log_clear(rv_chunk_log *log)
   log->bytes_again = 0;
   log->free_entry = RV_LOG_NONE;
   rv_map_clear(&log->by_address);
-  rv_map_clear(&log->keys);
+  rv_key_set_clear(&log->keys);
 }
 
 size_t rv_chunk_log_count(const rv_chunk_log *log)
@@ -65,7 +75,6 @@ void rv_chunk_log_free(rv_chunk_log *log)
   rv_chunk_log_clear(log);
   free(log->entries);
   rv_map_fini(&log->by_address);
-  rv_map_fini(&log->keys);
   rv_writer_buf_fini(&log->scratch);
   free(log);
 }
@@ -76,8 +85,8 @@ void rv_chunk_log_free(rv_chunk_log *log)
 static rv_code take_key(rv_chunk_log *log, uint64_t wanted, uint64_t *key, rv_error *err)
 {
   *key = wanted;
-  while (rv_map_get(&log->keys, *key) != NULL) *key = rv_entropy64(log->env);
-  return rv_map_put(&log->keys, *key, 1) == RV_OK ? RV_OK : rv_fail_memory(err, sizeof(rv_map_entry));
+  while (rv_key_set_may_have(&log->keys, *key)) *key = rv_entropy64(log->env);
+  return rv_key_set_add(&log->keys, *key) == RV_OK ? RV_OK : rv_fail_memory(err, sizeof(uint32_t));
 }
 
 static void *grow(void *array, size_t count, size_t *capacity, size_t size, rv_error *err)
@@ -137,8 +146,8 @@ rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, r
 
 void rv_chunk_log_prefetch(const rv_chunk_log *log, const rv_chunk *chunk)
 {
-  if (log->files == NULL) rv_map_prefetch(&log->by_address, (uint64_t)(uintptr_t)chunk);
-  rv_map_prefetch(&log->keys, rv_chunk_get_meta(chunk)->key);
+  if (log->files == NULL && log->mark == 0) rv_map_prefetch(&log->by_address, (uint64_t)(uintptr_t)chunk);
+  rv_key_set_prefetch(&log->keys, rv_chunk_get_meta(chunk)->key);
   const uint8_t *wire;
   size_t size = 0;
   if (rv_chunk_wire(chunk, &wire, &size) == NULL) return;
@@ -196,6 +205,11 @@ static rv_code append(rv_slice_list *out, rv_wire_slice slice, rv_error *err)
 
 /* ---- chunks as they came ---- */
 
+static rv_wire_slice whole_slice(const rv_slice *slice, uint64_t key)
+{
+  return (rv_wire_slice){.chunk_key = key, .offset = slice->offset, .length = slice->length, .index = (int32_t)slice->tensor};
+}
+
 /* Of a field that stands twice the last one counts: a chunk gets another key without being written anew. */
 static rv_code write_wire(rv_chunk_log *log, rv_chunk *chunk, rv_log_place *at, rv_error *err)
 {
@@ -213,6 +227,19 @@ static rv_code write_wire(rv_chunk_log *log, rv_chunk *chunk, rv_log_place *at, 
   rv_code code = fine ? write_out(log, chunk, 0, 1, &pieces, at, err) : rv_fail_memory(err, size);
   rv_pieces_fini(&pieces);
   return code;
+}
+
+/* As most are in a log that marks: by its own key, so that the mark says all. *done is false where another has the key, or a log that lasts
+ * has left its mark, which it needs: then the chunk gets an entry. */
+static rv_code put_marked(rv_chunk_log *log, rv_chunk *chunk, bool *done, rv_error *err)
+{
+  uint64_t mark = atomic_load_explicit(&chunk->logged, memory_order_relaxed);
+  rv_log_place at = {.key = rv_chunk_get_meta(chunk)->key, .file = RV_LOG_NONE};
+  *done = mark == log->mark;
+  if (*done || (mark & of_lasting) != 0 || rv_key_set_may_have(&log->keys, at.key)) return RV_OK;
+  rv_code code = take_key(log, at.key, &at.key, err);
+  *done = code == RV_OK && atomic_compare_exchange_strong(&chunk->logged, &mark, log->mark);
+  return *done ? write_wire(log, chunk, &at, err) : code;
 }
 
 /* ---- segments ---- */
@@ -360,7 +387,7 @@ static rv_code put_rows(rv_chunk_log *log, rv_log_entry *found, rv_slice slice, 
   return RV_OK;
 }
 
-rv_code rv_chunk_log_put(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err)
+static rv_code put_with_entry(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err)
 {
   rv_log_entry *found = NULL;
   bool is_new;
@@ -374,9 +401,16 @@ rv_code rv_chunk_log_put(rv_chunk_log *log, const rv_slice *slice, rv_slice_list
   if (code == RV_OK && (is_new || !stays(log, &found->at))) code = write_wire(log, slice->chunk, &found->at, err);
   if (code != RV_OK) return code;
   note_needed(log, &found->at);
-  return append(
-      out,
-      (rv_wire_slice){
-          .chunk_key = found->at.key, .offset = slice->offset, .length = slice->length, .index = (int32_t)slice->tensor},
-      err);
+  return append(out, whole_slice(slice, found->at.key), err);
+}
+
+rv_code rv_chunk_log_put(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err)
+{
+  bool done = false;
+  if (log->mark != 0 && !slice->chunk->is_segment) {
+    rv_code code = put_marked(log, slice->chunk, &done, err);
+    if (code != RV_OK) return code;
+  }
+  if (!done) return put_with_entry(log, slice, out, err);
+  return append(out, whole_slice(slice, rv_chunk_get_meta(slice->chunk)->key), err);
 }

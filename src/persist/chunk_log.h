@@ -25,6 +25,9 @@ typedef struct rv_chunk_sink {
 
 /* What `sink` says and `env` are borrowed. */
 rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err);
+/* One that marks the chunks it has written, and takes hardly any memory for them. Where two such go on at a time over the same chunks, each may write one
+ * twice, under another key. */
+rv_code rv_chunk_log_new_marking(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err);
 /* One that lasts: of `files` (borrowed) it says which records are needed, and rewrites what stands in those that are retired. */
 rv_code rv_chunk_log_new_lasting(rv_chunk_files *files, const rv_env *env, rv_chunk_log **out, rv_error *err);
 void rv_chunk_log_free(rv_chunk_log *log); /* NULL is fine */

@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "persist/chunk_log.h"
+#include "persist/key_set.h"
 
 #define RV_LOG_NONE UINT32_MAX
 
@@ -43,12 +44,14 @@ struct rv_chunk_log {
   rv_chunk_sink sink;
   const rv_env *env;
   rv_map by_address; /* to the entry's number; unused where it lasts */
-  rv_map keys;       /* that are taken */
+  rv_key_set keys;   /* that are taken */
   rv_log_entry *entries;
   size_t count, capacity;
   uint32_t next_number; /* of chunks that have none (rv_chunk_number) */
   rv_writer_buf scratch;
   size_t bytes_again; /* rv_chunk_log_bytes_again */
+  uint64_t
+      mark; /* of a checkpoint's: what a chunk is marked with that it has written by its own key: it needs no entry; 0: none is */
   /* where it lasts */
   rv_chunk_files *files; /* NULL: it does not */
   uint32_t tag;          /* of its marks in chunks */

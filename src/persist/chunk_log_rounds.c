@@ -13,8 +13,8 @@ rv_code rv_chunk_log_adopt(rv_chunk_log *log, rv_chunk *chunk, uint32_t file, ui
 {
   uint64_t key = rv_chunk_get_meta(chunk)->key;
   uint32_t number;
-  rv_code code = rv_map_put(&log->keys, key, 1) == RV_OK ? rv_chunk_log_add(log, chunk, &number, err)
-                                                         : rv_fail_memory(err, sizeof(rv_map_entry));
+  rv_code code = rv_key_set_add(&log->keys, key);
+  code = code == RV_OK ? rv_chunk_log_add(log, chunk, &number, err) : rv_fail_memory(err, sizeof(uint32_t));
   if (code == RV_OK) log->entries[number].at = (rv_log_place){.key = key, .file = file, .record = record};
   return code;
 }
@@ -33,7 +33,7 @@ static void sweep_pieces(rv_chunk_log *log, rv_log_pieces *list, bool whole)
     if (remains(log, &list->pieces[i].at, whole))
       list->pieces[kept++] = list->pieces[i];
     else
-      rv_map_remove(&log->keys, list->pieces[i].at.key);
+      rv_key_set_remove(&log->keys, list->pieces[i].at.key);
   }
   list->count = kept;
 }
@@ -43,7 +43,7 @@ static bool sweep_entry(rv_chunk_log *log, rv_log_entry *one, bool whole)
 {
   if (one->rows == NULL) {
     bool gone = !remains(log, &one->at, whole);
-    if (gone && one->at.record != RV_LOG_NONE) rv_map_remove(&log->keys, one->at.key);
+    if (gone && one->at.record != RV_LOG_NONE) rv_key_set_remove(&log->keys, one->at.key);
     return gone;
   }
   sweep_pieces(log, &one->rows->all, whole);

@@ -18,16 +18,24 @@ static void put(rv_chunk_log *log, rv_chunk *chunk, rv_slice_list *out)
   must(rv_chunk_log_put(log, &slice, out, &err), &err);
 }
 
-static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key(void **state)
+typedef rv_code maker(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err);
+
+static rv_chunk_log *make_log(maker *make, const rv_env *env, int *written)
 {
-  (void)state;
-  int written = 0;
   rv_error err;
+  rv_chunk_log *log = NULL;
+  *written = 0;
+  must(make((rv_chunk_sink){count_chunk, written}, env, &log, &err), &err);
+  return log;
+}
+
+static void write_what_comes_to_the_same_address(maker *make)
+{
+  int written = 0;
   rv_env env;
   rv_env_fill(&env, NULL);
-  rv_chunk_log *log = NULL;
   rv_slice_list slices = {NULL, 0, 0};
-  must(rv_chunk_log_new((rv_chunk_sink){count_chunk, &written}, &env, &log, &err), &err);
+  rv_chunk_log *log = make_log(make, &env, &written);
   rv_chunk *first = wire_chunk(7, 1, 10, 1, false, false), *second = wire_chunk(7, 1, 20, 1, false, false);
   const uint8_t *wire;
   size_t wire_size;
@@ -52,6 +60,113 @@ static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_
   rv_chunk_unref(second);
   free(slices.slices);
   rv_chunk_log_free(log);
+}
+
+static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key(void **state)
+{
+  (void)state;
+  write_what_comes_to_the_same_address(rv_chunk_log_new);
+  write_what_comes_to_the_same_address(rv_chunk_log_new_marking);
+}
+
+/* ---- marks ---- */
+
+static void a_log_that_marks_writes_each_chunk_once_and_remembers_none(void **state)
+{
+  (void)state;
+  enum { CHUNKS = 100 };
+  int written;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  rv_slice_list slices = {NULL, 0, 0};
+  rv_chunk *chunks[CHUNKS];
+  for (int i = 0; i < CHUNKS; i++) chunks[i] = wire_chunk((uint64_t)i, 1, i, 1, false, false);
+  for (int round = 0; round < 3; round++) { /* a checkpoint after another */
+    rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+    slices.count = 0;
+    for (int i = 0; i < 3 * CHUNKS; i++) put(log, chunks[i % CHUNKS], &slices);
+    assert_int_equal(written, CHUNKS);
+    assert_int_equal(rv_chunk_log_count(log), 0);
+    for (size_t i = 0; i < slices.count; i++) assert_true(slices.slices[i].chunk_key == i % CHUNKS);
+    rv_chunk_log_free(log);
+  }
+  for (int i = 0; i < CHUNKS; i++) rv_chunk_unref(chunks[i]);
+  free(slices.slices);
+}
+
+static void of_two_chunks_with_one_key_the_second_gets_another_key(void **state)
+{
+  (void)state;
+  int written;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  rv_slice_list slices = {NULL, 0, 0};
+  rv_chunk *first = wire_chunk(7, 1, 10, 1, false, false), *second = wire_chunk(7, 1, 20, 1, false, false);
+  rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+  for (int i = 0; i < 4; i++) put(log, i % 2 == 0 ? first : second, &slices);
+  assert_int_equal(written, 2);
+  assert_true(slices.slices[0].chunk_key == 7 && slices.slices[2].chunk_key == 7);
+  assert_true(slices.slices[1].chunk_key != 7 && slices.slices[1].chunk_key == slices.slices[3].chunk_key);
+  rv_chunk_log_free(log);
+  rv_chunk_unref(first);
+  rv_chunk_unref(second);
+  free(slices.slices);
+}
+
+static void two_logs_that_mark_at_a_time_write_a_chunk_twice_at_most(void **state)
+{
+  (void)state;
+  int written, by_other;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  rv_slice_list slices = {NULL, 0, 0}, others = {NULL, 0, 0};
+  rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
+  rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+  rv_chunk_log *other = make_log(rv_chunk_log_new_marking, &env, &by_other);
+  for (int i = 0; i < 5; i++) {
+    put(log, chunk, &slices);
+    put(other, chunk, &others);
+  }
+  assert_in_range(written, 1, 2);
+  assert_in_range(by_other, 1, 2);
+  for (size_t i = 2; i < slices.count; i++) assert_true(slices.slices[i].chunk_key == slices.slices[1].chunk_key);
+  rv_chunk_log_free(log);
+  rv_chunk_log_free(other);
+  rv_chunk_unref(chunk);
+  free(slices.slices);
+  free(others.slices);
+}
+
+/* A whole checkpoint between two incremental ones makes the second no larger. */
+static void a_log_that_marks_leaves_the_marks_of_one_that_lasts(void **state)
+{
+  (void)state;
+  int written, by_lasting = 0;
+  rv_error err;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  uint32_t number;
+  rv_chunk_files files = {0};
+  rv_chunk_log *lasting = NULL;
+  rv_slice_list slices = {NULL, 0, 0};
+  rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
+  must(rv_chunk_files_add(&files, "chunks-0", &number, &err), &err);
+  must(rv_chunk_log_new_lasting(&files, &env, &lasting, &err), &err);
+  for (int round = 0; round < 3; round++) {
+    rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, number);
+    put(lasting, chunk, &slices);
+    rv_chunk_log_end(lasting, true);
+    rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+    for (int i = 0; i < 3; i++) put(log, chunk, &slices);
+    assert_int_equal(written, 1);
+    rv_chunk_log_free(log);
+  }
+  assert_int_equal(by_lasting, 1);
+  for (size_t i = 0; i < slices.count; i++) assert_true(slices.slices[i].chunk_key == 7);
+  rv_chunk_log_free(lasting);
+  rv_chunk_files_fini(&files);
+  rv_chunk_unref(chunk);
+  free(slices.slices);
 }
 
 /* ---- strings ---- */
@@ -117,6 +232,10 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_with_long_strings_are_written_in_records_of_the_usual_size),
+      cmocka_unit_test(a_log_that_marks_writes_each_chunk_once_and_remembers_none),
+      cmocka_unit_test(of_two_chunks_with_one_key_the_second_gets_another_key),
+      cmocka_unit_test(two_logs_that_mark_at_a_time_write_a_chunk_twice_at_most),
+      cmocka_unit_test(a_log_that_marks_leaves_the_marks_of_one_that_lasts),
       cmocka_unit_test(a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,3 +102,9 @@ rv_chunk *rv_loaded_chunks_find(void *context, uint64_t key)
   const uint32_t *number = rv_map_get(&all->by_key, key);
   return number == NULL ? NULL : all->chunks[*number];
 }
+
+rv_chunk *rv_loaded_chunks_last(const rv_loaded_chunks *all, uint64_t key)
+{
+  rv_chunk *last = all->count > 0 ? all->chunks[all->count - 1] : NULL;
+  return last != NULL && rv_chunk_get_meta(last)->key == key ? last : NULL;
+}

@@ -26,5 +26,7 @@ rv_code rv_loaded_chunks_add(rv_loaded_chunks *all, rv_buf *owned_record, rv_chu
 void rv_loaded_chunks_prefetch(const rv_loaded_chunks *all, rv_span message);
 /* Borrowed; NULL: there is none. `context` are the chunks. */
 rv_chunk *rv_loaded_chunks_find(void *context, uint64_t key);
+/* The one that was added last, if it has the key; else NULL. */
+rv_chunk *rv_loaded_chunks_last(const rv_loaded_chunks *all, uint64_t key);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/thread.h"
+#include "persist/checkpoint_files.h"
 #include "persist/journal.h"
 #include "store/store.h"
 
@@ -71,24 +72,38 @@ static void answer(rv_link *askers, rv_code code, const char *path_or_message)
   }
 }
 
+typedef struct asked_save {
+  rv_saver *saver;
+  rv_link *askers;
+} asked_save;
+
+static void tell_saved(void *context, const char *path)
+{
+  const asked_save *one = context;
+  rv_saver *saver = one->saver;
+  double seconds = (double)(rv_monotonic_ns(&saver->env) - saver->last_ns) / 1e9;
+  rv_log(&saver->env, RV_LOG_INFO, "checkpoint: %" PRId64 " items saved to %s in %.3g s", saver->progress.items, path, seconds);
+  answer(one->askers, RV_OK, path);
+}
+
+/* Who asked is answered as soon as it is on the disk: where a file system gives back room slowly, removing older ones takes seconds. */
 static void save(rv_saver *saver, rv_link *askers)
 {
   const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = go_on, .context = saver};
+  asked_save one = {saver, askers};
   rv_error err;
-  char *path = NULL;
   saver->last_ns = saver->told_ns = rv_monotonic_ns(&saver->env);
   int64_t inserts = saver->every_inserts > 0 ? num_inserts(saver) : 0;
   saver->progress = (rv_checkpoint_progress){.size = sizeof saver->progress};
-  rv_code code = rv_checkpointer_save(saver->checkpointer, saver->store, &watch, &path, &err);
-  double seconds = (double)(rv_monotonic_ns(&saver->env) - saver->last_ns) / 1e9;
-  if (code == RV_OK)
-    rv_log(&saver->env, RV_LOG_INFO, "checkpoint: %" PRId64 " items saved to %s in %.3g s", saver->progress.items, path, seconds);
-  else
-    rv_log(&saver->env, code == RV_CANCELLED ? RV_LOG_INFO : RV_LOG_ERROR, "checkpoint: %s", err.message);
-  answer(askers, code, code == RV_OK ? path : err.message);
-  free(path);
+  const rv_saved_hook hook = {tell_saved, &one};
+  rv_code code = rv_checkpointer_save_telling(saver->checkpointer, saver->store, &watch, hook, NULL, &err);
   saver->failed = code != RV_OK;
-  if (code == RV_OK) saver->last_inserts = inserts;
+  if (code == RV_OK) {
+    saver->last_inserts = inserts;
+    return;
+  }
+  rv_log(&saver->env, code == RV_CANCELLED ? RV_LOG_INFO : RV_LOG_ERROR, "checkpoint: %s", err.message);
+  answer(askers, code, err.message);
 }
 
 /* ---- waiting ---- */

@@ -155,7 +155,7 @@ static void reset(diffusion *self)
   rv_records_clear(&self->items);
   rv_map_fini(&self->left_first); /* usually long gone */
   self->left_first = self->first;
-  rv_map_init(&self->first, self->first.seed);
+  rv_map_init(&self->first, self->first.hash.seed);
   self->spread = self->raised = 0;
 }
 

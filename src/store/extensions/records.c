@@ -58,7 +58,7 @@ void rv_records_clear(rv_records *records)
 {
   rv_map_fini(&records->left_index); /* usually long gone */
   records->left_index = records->index;
-  rv_map_init(&records->index, records->index.seed);
+  rv_map_init(&records->index, records->index.hash.seed);
   rv_segarray_clear(&records->records, &records->left);
   records->used = 0;
   records->first_free = RV_NO_RECORD;
