@@ -14,7 +14,7 @@
 
 enum {
   ALIGNED = 4096, /* what goes past the cache: its memory, its place in the file and its size */
-  PIECE_BYTES = 4 << 20,
+  PIECE_BYTES = 1 << 20,
   PIECES = 4,           /* that there are: filled, waiting, written */
   STEP_BYTES = 8 << 20, /* are given to the disk at once, where they are in the cache; */
   STEPS_AHEAD = 4       /* so many may be on their way */

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "persist/disk_testing.h"
 
-enum { PIECE = 4 << 20, MOST = 5 * PIECE };
+enum { PIECE = 1 << 20, MOST = 5 * PIECE };
 
 typedef struct world {
   test_disk disk;
@@ -105,7 +105,7 @@ static void a_file_system_that_only_has_the_cache_gets_it_through_that(void **st
   w->disk.only_cache = true;
   write_and_compare(w, MOST, 65540);
   write_and_compare(w, PIECE, 65540);
-  write_and_compare(w, 10 * (size_t)PIECE, PIECE);
+  write_and_compare(w, 40 * (size_t)PIECE, PIECE);
   assert_int_equal(w->disk.past_cache, 0);
 }
 
@@ -114,7 +114,7 @@ static void a_file_system_of_the_network_gets_it_through_the_cache(void **state)
   world *w = *state;
   w->disk.kind = TEST_DISK_NFS;
   write_and_compare(w, MOST, 65540);
-  write_and_compare(w, 11 * (size_t)PIECE, PIECE);
+  write_and_compare(w, 41 * (size_t)PIECE, PIECE);
   assert_int_equal(w->disk.past_cache, 0);
 }
 
@@ -123,8 +123,8 @@ static void what_stays_in_the_cache_is_on_its_way_to_the_disk_before_the_end(voi
 {
   world *w = *state;
   w->disk.uses_cache = true;
-  write_and_compare(w, 16 * (size_t)PIECE, PIECE);
-  assert_true(w->disk.most_waiting <= 11 * (size_t)PIECE);
+  write_and_compare(w, 64 * (size_t)PIECE, PIECE);
+  assert_true(w->disk.most_waiting <= 41 * (size_t)PIECE);
 }
 
 static void a_disk_that_takes_a_part_gets_the_rest(void **state)
@@ -210,7 +210,7 @@ static void a_file_system_that_cannot_begin_early_has_all_forced_at_the_end(void
   world *w = *state;
   w->disk.only_cache = true;
   w->disk.push_fails = ENOSYS;
-  write_and_compare(w, 11 * (size_t)PIECE, PIECE);
+  write_and_compare(w, 41 * (size_t)PIECE, PIECE);
 }
 
 static void a_file_that_is_given_up_ends_with_what_is_on_its_way(void **state)
