@@ -25,7 +25,9 @@ def wait_for_removal(path: str) -> None:
     """Until the checkpoint is alone."""
     deadline = time.monotonic() + 60
     others = [other for other in pathlib.Path(path).parent.iterdir() if other.name != pathlib.Path(path).name]
-    while any(other.exists() for other in others) and time.monotonic() < deadline:
+    while any(other.exists() for other in others):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"older checkpoints than {path} stay")
         time.sleep(0.001)
 
 

@@ -136,7 +136,8 @@ RV_API rv_code rv_client_set_bounds(rv_client *client, const char *table, const 
  * to its file), and those that could not fit any more fail with RV_INVALID_ARGUMENT. It lasts as long as the store: a program that
  * starts again begins with its configuration's. */
 RV_API rv_code rv_client_set_memory_limit(rv_client *client, size_t bytes, const rv_wait *wait, rv_error *err);
-/* Asks the server to write a checkpoint; *path is the caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
+/* Asks the server to write a checkpoint, and returns once it is on the disk; files of older ones may still be on their way out. *path is the
+ * caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
 RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait, rv_error *err);
 
 /* ---- what columns are called ---- */

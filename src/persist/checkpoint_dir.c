@@ -136,12 +136,25 @@ static rv_code remove_ours(const char *path, rv_error *err)
   return code;
 }
 
-void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
+/* What makes it a checkpoint, and a journal's segments needed. */
+static rv_code retire_ours(const char *path, rv_error *err)
+{
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir < 0) return rv_fail_system(err, errno, "open", path);
+  rv_code code = remove_named(dir, RV_DONE_FILE, path, err);
+  if (code == RV_OK) code = remove_named(dir, RV_LINK_FILE, path, err);
+  close(dir);
+  return code;
+}
+
+/* One that is locked and no checkpoint any more is somebody else's to remove, who is at it. */
+static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(const char *path, rv_error *err), bool tells,
+                            const rv_env *env)
 {
   rv_checkpoint_list list;
   rv_error err;
   if (rv_checkpoint_list_read(root, &list, &err) != RV_OK) {
-    rv_log(env, RV_LOG_WARNING, "older checkpoints stay: %s", err.message);
+    if (tells) rv_log(env, RV_LOG_WARNING, "older checkpoints stay: %s", err.message);
     return;
   }
   uint32_t kept = 0;
@@ -152,18 +165,29 @@ void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
     char *path = rv_path_join(root, entry->name);
     bool is_read = false;
     int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_read);
-    if (is_read)
+    bool failed = !is_read && (path == NULL || remove(path, &err) != RV_OK);
+    if (is_read && entry->done && tells)
       rv_log(
           env, RV_LOG_WARNING,
           "an older checkpoint stays until a later save, with what a journal has since then: somebody reads %s, or a child of a "
           "process that did lives on",
           path);
-    else if (path == NULL || remove_ours(path, &err) != RV_OK)
+    if (failed && tells)
       rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);
     rv_checkpoint_mark_release(lock);
     free(path);
   }
   rv_checkpoint_list_fini(&list);
+}
+
+void rv_checkpoints_retire(const char *root, uint32_t keep, const rv_env *env)
+{
+  remove_outdated(root, keep, retire_ours, false, env);
+}
+
+void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
+{
+  remove_outdated(root, keep, remove_ours, true, env);
 }
 
 /* ---- writing ---- */

@@ -72,8 +72,11 @@ rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *
 rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err);
 void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */
 
-/* Removes our checkpoints but the `keep` newest. What is being read (checkpoint_mark.h) stays this time; so does what cannot be removed.
- * Both are logged. */
+/* Our checkpoints but the `keep` newest are none from here on, at once: how long their files take to be removed is a matter of the file
+ * system. What is being read (checkpoint_mark.h) stays one. rv_checkpoints_retain is to follow, and tells what could not be done. */
+void rv_checkpoints_retire(const char *root, uint32_t keep, const rv_env *env);
+/* Removes our checkpoints but the `keep` newest. What is being read stays this time; so does what cannot be removed. Both are logged. Any
+ * number of threads and processes may be at it. */
 void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env);
 
 #endif

@@ -197,14 +197,16 @@ static rv_code write_items(saving *work, size_t number, rv_error *err)
 
 /* ---- chunks ---- */
 
-static rv_code begin_chunks(saving *work, const rv_env *env, rv_error *err)
+static rv_code begin_chunks(saving *work, rv_store *store, rv_error *err)
 {
   if (work->increments != NULL) {
     work->log = rv_increments_log(work->increments);
     return rv_increments_begin(work->increments, work->dir, work->level, err);
   }
   rv_code code = open_file(work, RV_CHUNKS_FILE, work->level, &work->chunks, err);
-  if (code == RV_OK) code = rv_chunk_log_new_marking((rv_chunk_sink){put_chunk, work->chunks}, env, &work->of_all, err);
+  if (code == RV_OK)
+    code = rv_chunk_log_new_marking((rv_chunk_sink){put_chunk, work->chunks}, rv_store_env(store), rv_store_new_mark(store),
+                                    &work->of_all, err);
   work->log = work->of_all;
   return code;
 }
@@ -224,7 +226,7 @@ rv_code rv_checkpoint_write(const rv_checkpoint_target *target, rv_store *store,
                  .progress = {.size = sizeof work.progress}};
   rv_writer_buf_init(&work.record);
   rv_code code = open_file(&work, RV_ITEMS_FILE, rv_checkpoint_items_level(work.level), &work.items, err);
-  if (code == RV_OK) code = begin_chunks(&work, rv_store_env(store), err);
+  if (code == RV_OK) code = begin_chunks(&work, store, err);
   if (code == RV_OK) code = take_snapshots(&work, store, err);
   if (code == RV_OK) code = begin_early(&work, err);
   if (code == RV_OK) code = write_tables(&work, err);

@@ -266,7 +266,7 @@ static rv_code finish(rv_partial *partial, const rv_checkpointer *checkpointer, 
 }
 
 static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, rv_journal *journal,
-                                const rv_checkpoint_watch *watch, rv_saved_hook hook, char **path, rv_error *err)
+                                const rv_checkpoint_watch *watch, char **path, rv_error *err)
 {
   const rv_env *env = &checkpointer->env;
   rv_partial partial;
@@ -289,11 +289,17 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   if (code == RV_OK) code = finish(&partial, checkpointer, journal, path, err);
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
-  if (code == RV_OK && hook.saved != NULL) hook.saved(hook.context, *path);
-  if (code == RV_OK) rv_checkpoints_retain(checkpointer->path, checkpointer->keep, env);
-  if (begun && code == RV_OK) rv_journal_prune(journal, checkpointer->path, *path);
+  if (code == RV_OK) rv_checkpoints_retire(checkpointer->path, checkpointer->keep, env);
+  if (begun && code == RV_OK) rv_journal_note_checkpoint(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
   return code;
+}
+
+/* Others may save by now. */
+static void remove_older(const rv_checkpointer *checkpointer, rv_journal *journal)
+{
+  rv_checkpoints_retain(checkpointer->path, checkpointer->keep, &checkpointer->env);
+  if (journal != NULL) rv_journal_prune(journal, checkpointer->path);
 }
 
 static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch, rv_saved_hook hook,
@@ -301,14 +307,16 @@ static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_che
 {
   char *made = NULL;
   rv_journal *journal = rv_journal_of(store);
-  rv_code code = write_checkpoint(checkpointer, store, journal, watch, hook, &made, err);
+  rv_code code = write_checkpoint(checkpointer, store, journal, watch, &made, err);
+  end_saving(checkpointer);
+  if (code == RV_OK && hook.saved != NULL) hook.saved(hook.context, made);
+  if (code == RV_OK) remove_older(checkpointer, journal);
   rv_journal_unref(journal);
-  if (code != RV_OK) return code;
-  if (path != NULL)
+  if (code == RV_OK && path != NULL)
     *path = made;
   else
     free(made);
-  return RV_OK;
+  return code;
 }
 
 rv_code rv_checkpointer_save_telling(rv_checkpointer *checkpointer, rv_store *store, const rv_checkpoint_watch *watch,
@@ -323,7 +331,6 @@ rv_code rv_checkpointer_save_telling(rv_checkpointer *checkpointer, rv_store *st
     rv_store_ref(store);
     code = save(checkpointer, store, watch, hook, path, err);
     rv_store_unref(store);
-    end_saving(checkpointer);
   }
   if (code != RV_OK) rv_error_prefix(err, "no checkpoint was saved");
   return code;

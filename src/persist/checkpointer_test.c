@@ -231,7 +231,7 @@ static void *work(void *context)
   busy *b = context;
   for (int64_t i = 0; !atomic_load(&b->stop); i++) {
     add_rows(rv_store_table(b->store, 0), 20, i);
-    draw_some(rv_store_table(b->store, 0), 20);
+    draw_some(rv_store_table(b->store, 0), 80); /* the limiter's ratio, so that it goes on for as long as saving takes */
     add_rows(rv_store_table(b->store, 1), 3, -i);
   }
   return NULL;

@@ -25,10 +25,16 @@ rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **o
 /* What a log that lasts marks chunks with has this bit (its tag is odd), and no other mark has. */
 static const uint64_t of_lasting = UINT64_C(1) << 32;
 
-rv_code rv_chunk_log_new_marking(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err)
+/* The number's bits around that one's place; no number gives 0, which is no mark. */
+static uint64_t mark_of(uint64_t number)
+{
+  return number << 33 | (number >> 31 & 0x7FFFFFFF) << 1 | 1;
+}
+
+rv_code rv_chunk_log_new_marking(rv_chunk_sink sink, const rv_env *env, uint64_t number, rv_chunk_log **out, rv_error *err)
 {
   rv_code code = rv_chunk_log_new(sink, env, out, err);
-  if (code == RV_OK) (*out)->mark = (rv_entropy64(env) | 1U) & ~of_lasting;
+  if (code == RV_OK) (*out)->mark = mark_of(number);
   return code;
 }
 
@@ -55,6 +61,7 @@ void rv_chunk_log_clear(rv_chunk_log *log)
   log->count = 0;
   log->bytes_again = 0;
   log->free_entry = RV_LOG_NONE;
+  log->mark = 0;
   rv_map_clear(&log->by_address);
   rv_key_set_clear(&log->keys);
 }
@@ -81,12 +88,17 @@ void rv_chunk_log_free(rv_chunk_log *log)
 
 /* ---- keys and entries ---- */
 
+rv_code rv_chunk_log_keep_key(rv_chunk_log *log, uint64_t key, rv_error *err)
+{
+  return rv_key_set_add(&log->keys, key) == RV_OK ? RV_OK : rv_fail_memory(err, rv_key_set_bytes(&log->keys) * 2);
+}
+
 /* The chunk's own key, or where that is taken one that is not. */
 static rv_code take_key(rv_chunk_log *log, uint64_t wanted, uint64_t *key, rv_error *err)
 {
   *key = wanted;
   while (rv_key_set_may_have(&log->keys, *key)) *key = rv_entropy64(log->env);
-  return rv_key_set_add(&log->keys, *key) == RV_OK ? RV_OK : rv_fail_memory(err, sizeof(uint32_t));
+  return rv_chunk_log_keep_key(log, *key, err);
 }
 
 static void *grow(void *array, size_t count, size_t *capacity, size_t size, rv_error *err)
@@ -146,7 +158,7 @@ rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, r
 
 void rv_chunk_log_prefetch(const rv_chunk_log *log, const rv_chunk *chunk)
 {
-  if (log->files == NULL && log->mark == 0) rv_map_prefetch(&log->by_address, (uint64_t)(uintptr_t)chunk);
+  if (log->files == NULL && (log->mark == 0 || chunk->is_segment)) rv_map_prefetch(&log->by_address, (uint64_t)(uintptr_t)chunk);
   rv_key_set_prefetch(&log->keys, rv_chunk_get_meta(chunk)->key);
   const uint8_t *wire;
   size_t size = 0;
@@ -237,7 +249,7 @@ static rv_code put_marked(rv_chunk_log *log, rv_chunk *chunk, bool *done, rv_err
   rv_log_place at = {.key = rv_chunk_get_meta(chunk)->key, .file = RV_LOG_NONE};
   *done = mark == log->mark;
   if (*done || (mark & of_lasting) != 0 || rv_key_set_may_have(&log->keys, at.key)) return RV_OK;
-  rv_code code = take_key(log, at.key, &at.key, err);
+  rv_code code = rv_chunk_log_keep_key(log, at.key, err);
   *done = code == RV_OK && atomic_compare_exchange_strong(&chunk->logged, &mark, log->mark);
   return *done ? write_wire(log, chunk, &at, err) : code;
 }

@@ -25,9 +25,9 @@ typedef struct rv_chunk_sink {
 
 /* What `sink` says and `env` are borrowed. */
 rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err);
-/* One that marks the chunks it has written, and takes hardly any memory for them. Where two such go on at a time over the same chunks, each may write one
- * twice, under another key. */
-rv_code rv_chunk_log_new_marking(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err);
+/* One that marks the chunks it has written, and takes hardly any memory for most. `number`: no other such log of the same store has it
+ * (rv_store_new_mark). Where two go on at a time over the same chunks, each may write one twice, under another key. */
+rv_code rv_chunk_log_new_marking(rv_chunk_sink sink, const rv_env *env, uint64_t number, rv_chunk_log **out, rv_error *err);
 /* One that lasts: of `files` (borrowed) it says which records are needed, and rewrites what stands in those that are retired. */
 rv_code rv_chunk_log_new_lasting(rv_chunk_files *files, const rv_env *env, rv_chunk_log **out, rv_error *err);
 void rv_chunk_log_free(rv_chunk_log *log); /* NULL is fine */
@@ -38,8 +38,8 @@ typedef struct rv_slice_list {
   size_t count, capacity;
 } rv_slice_list;
 
-size_t rv_chunk_log_count(const rv_chunk_log *log); /* chunks it remembers: about 100 bytes each */
-void rv_chunk_log_clear(rv_chunk_log *log);         /* remembers none: what is still needed will be written again */
+size_t rv_chunk_log_count(const rv_chunk_log *log); /* chunks it remembers, about 100 bytes each; not those that are marked */
+void rv_chunk_log_clear(rv_chunk_log *log); /* remembers none, and marks none: what is still needed will be written again */
 
 /* Bytes that went to the sink since the log was made or cleared of chunks that a log which does not last had written before: what having
  * forgotten them costs. */

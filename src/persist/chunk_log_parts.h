@@ -43,15 +43,14 @@ typedef struct rv_log_entry {
 struct rv_chunk_log {
   rv_chunk_sink sink;
   const rv_env *env;
-  rv_map by_address; /* to the entry's number; unused where it lasts */
+  rv_map by_address; /* to the entry's number; where it lasts, unused */
   rv_key_set keys;   /* that are taken */
   rv_log_entry *entries;
   size_t count, capacity;
   uint32_t next_number; /* of chunks that have none (rv_chunk_number) */
   rv_writer_buf scratch;
   size_t bytes_again; /* rv_chunk_log_bytes_again */
-  uint64_t
-      mark; /* of a checkpoint's: what a chunk is marked with that it has written by its own key: it needs no entry; 0: none is */
+  uint64_t mark;      /* of chunks that are written by their own keys, and have no entries; 0: none are */
   /* where it lasts */
   rv_chunk_files *files; /* NULL: it does not */
   uint32_t tag;          /* of its marks in chunks */
@@ -59,6 +58,8 @@ struct rv_chunk_log {
   uint32_t free_entry;   /* the first; RV_LOG_NONE: none */
 };
 
+/* It is taken from here on. */
+rv_code rv_chunk_log_keep_key(rv_chunk_log *log, uint64_t key, rv_error *err);
 /* The chunk has none yet. */
 rv_code rv_chunk_log_add(rv_chunk_log *log, rv_chunk *chunk, uint32_t *number, rv_error *err);
 void rv_log_rows_free(rv_log_rows *rows); /* NULL is fine */

@@ -13,8 +13,8 @@ rv_code rv_chunk_log_adopt(rv_chunk_log *log, rv_chunk *chunk, uint32_t file, ui
 {
   uint64_t key = rv_chunk_get_meta(chunk)->key;
   uint32_t number;
-  rv_code code = rv_key_set_add(&log->keys, key);
-  code = code == RV_OK ? rv_chunk_log_add(log, chunk, &number, err) : rv_fail_memory(err, sizeof(uint32_t));
+  rv_code code = rv_chunk_log_keep_key(log, key, err);
+  if (code == RV_OK) code = rv_chunk_log_add(log, chunk, &number, err);
   if (code == RV_OK) log->entries[number].at = (rv_log_place){.key = key, .file = file, .record = record};
   return code;
 }

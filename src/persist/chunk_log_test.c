@@ -1,6 +1,7 @@
 #include "persist/chunk_log.h"
 
 #include "base/env.h"
+#include "base/error.h"
 #include "persist/stores_testing.h"
 #include "store/chunk_parts.h"
 
@@ -18,24 +19,24 @@ static void put(rv_chunk_log *log, rv_chunk *chunk, rv_slice_list *out)
   must(rv_chunk_log_put(log, &slice, out, &err), &err);
 }
 
-typedef rv_code maker(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err);
-
-static rv_chunk_log *make_log(maker *make, const rv_env *env, int *written)
+/* number 0: one that does not mark. */
+static rv_chunk_log *make_log(uint64_t number, const rv_env *env, int *written)
 {
   rv_error err;
   rv_chunk_log *log = NULL;
+  const rv_chunk_sink sink = {count_chunk, written};
   *written = 0;
-  must(make((rv_chunk_sink){count_chunk, written}, env, &log, &err), &err);
+  must(number == 0 ? rv_chunk_log_new(sink, env, &log, &err) : rv_chunk_log_new_marking(sink, env, number, &log, &err), &err);
   return log;
 }
 
-static void write_what_comes_to_the_same_address(maker *make)
+static void write_what_comes_to_the_same_address(uint64_t number)
 {
   int written = 0;
   rv_env env;
   rv_env_fill(&env, NULL);
   rv_slice_list slices = {NULL, 0, 0};
-  rv_chunk_log *log = make_log(make, &env, &written);
+  rv_chunk_log *log = make_log(number, &env, &written);
   rv_chunk *first = wire_chunk(7, 1, 10, 1, false, false), *second = wire_chunk(7, 1, 20, 1, false, false);
   const uint8_t *wire;
   size_t wire_size;
@@ -65,8 +66,8 @@ static void write_what_comes_to_the_same_address(maker *make)
 static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key(void **state)
 {
   (void)state;
-  write_what_comes_to_the_same_address(rv_chunk_log_new);
-  write_what_comes_to_the_same_address(rv_chunk_log_new_marking);
+  write_what_comes_to_the_same_address(0);
+  write_what_comes_to_the_same_address(1);
 }
 
 /* ---- marks ---- */
@@ -81,8 +82,9 @@ static void a_log_that_marks_writes_each_chunk_once_and_remembers_none(void **st
   rv_slice_list slices = {NULL, 0, 0};
   rv_chunk *chunks[CHUNKS];
   for (int i = 0; i < CHUNKS; i++) chunks[i] = wire_chunk((uint64_t)i, 1, i, 1, false, false);
-  for (int round = 0; round < 3; round++) { /* a checkpoint after another */
-    rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+  static const uint64_t numbers[] = {1, 2, 3, (uint64_t)1 << 31, ((uint64_t)1 << 31) + 1, UINT32_MAX, (uint64_t)1 << 32};
+  for (size_t round = 0; round < sizeof numbers / sizeof *numbers; round++) { /* a checkpoint after another */
+    rv_chunk_log *log = make_log(numbers[round], &env, &written);
     slices.count = 0;
     for (int i = 0; i < 3 * CHUNKS; i++) put(log, chunks[i % CHUNKS], &slices);
     assert_int_equal(written, CHUNKS);
@@ -102,7 +104,7 @@ static void of_two_chunks_with_one_key_the_second_gets_another_key(void **state)
   rv_env_fill(&env, NULL);
   rv_slice_list slices = {NULL, 0, 0};
   rv_chunk *first = wire_chunk(7, 1, 10, 1, false, false), *second = wire_chunk(7, 1, 20, 1, false, false);
-  rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+  rv_chunk_log *log = make_log(1, &env, &written);
   for (int i = 0; i < 4; i++) put(log, i % 2 == 0 ? first : second, &slices);
   assert_int_equal(written, 2);
   assert_true(slices.slices[0].chunk_key == 7 && slices.slices[2].chunk_key == 7);
@@ -121,15 +123,17 @@ static void two_logs_that_mark_at_a_time_write_a_chunk_twice_at_most(void **stat
   rv_env_fill(&env, NULL);
   rv_slice_list slices = {NULL, 0, 0}, others = {NULL, 0, 0};
   rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
-  rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
-  rv_chunk_log *other = make_log(rv_chunk_log_new_marking, &env, &by_other);
+  rv_chunk_log *log = make_log(1, &env, &written);
+  rv_chunk_log *other = make_log(2, &env, &by_other);
   for (int i = 0; i < 5; i++) {
     put(log, chunk, &slices);
     put(other, chunk, &others);
   }
-  assert_in_range(written, 1, 2);
-  assert_in_range(by_other, 1, 2);
+  assert_int_equal(written, 2); /* the other's mark stands where its own did */
+  assert_int_equal(by_other, 1);
+  assert_true(slices.slices[0].chunk_key == 7 && slices.slices[1].chunk_key != 7);
   for (size_t i = 2; i < slices.count; i++) assert_true(slices.slices[i].chunk_key == slices.slices[1].chunk_key);
+  for (size_t i = 0; i < others.count; i++) assert_true(others.slices[i].chunk_key == 7);
   rv_chunk_log_free(log);
   rv_chunk_log_free(other);
   rv_chunk_unref(chunk);
@@ -156,7 +160,7 @@ static void a_log_that_marks_leaves_the_marks_of_one_that_lasts(void **state)
     rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, number);
     put(lasting, chunk, &slices);
     rv_chunk_log_end(lasting, true);
-    rv_chunk_log *log = make_log(rv_chunk_log_new_marking, &env, &written);
+    rv_chunk_log *log = make_log((uint64_t)round + 1, &env, &written);
     for (int i = 0; i < 3; i++) put(log, chunk, &slices);
     assert_int_equal(written, 1);
     rv_chunk_log_free(log);
@@ -166,6 +170,73 @@ static void a_log_that_marks_leaves_the_marks_of_one_that_lasts(void **state)
   rv_chunk_log_free(lasting);
   rv_chunk_files_fini(&files);
   rv_chunk_unref(chunk);
+  free(slices.slices);
+}
+
+/* And one that lasts may come to a chunk while another is at work: that one writes it once more, under another key. */
+static void a_log_that_lasts_takes_a_chunk_over(void **state)
+{
+  (void)state;
+  int written, by_lasting = 0;
+  rv_error err;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  uint32_t number;
+  rv_chunk_files files = {0};
+  rv_chunk_log *lasting = NULL;
+  rv_slice_list slices = {NULL, 0, 0}, lastings = {NULL, 0, 0};
+  rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
+  must(rv_chunk_files_add(&files, "chunks-0", &number, &err), &err);
+  must(rv_chunk_log_new_lasting(&files, &env, &lasting, &err), &err);
+  rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, number);
+  rv_chunk_log *log = make_log(1, &env, &written);
+  for (int i = 0; i < 4; i++) {
+    put(log, chunk, &slices);
+    put(lasting, chunk, &lastings);
+  }
+  assert_int_equal(written, 2);
+  assert_int_equal(by_lasting, 1);
+  assert_true(slices.slices[0].chunk_key == 7 && slices.slices[1].chunk_key != 7);
+  for (size_t i = 2; i < slices.count; i++) assert_true(slices.slices[i].chunk_key == slices.slices[1].chunk_key);
+  for (size_t i = 0; i < lastings.count; i++) assert_true(lastings.slices[i].chunk_key == 7);
+  rv_chunk_log_free(log);
+  rv_chunk_log_free(lasting);
+  rv_chunk_files_fini(&files);
+  rv_chunk_unref(chunk);
+  free(slices.slices);
+  free(lastings.slices);
+}
+
+static rv_code refuse_third(void *context, rv_pieces *chunk, rv_error *err)
+{
+  (void)chunk;
+  return ++*(int *)context == 3 ? rv_fail(err, RV_RESOURCE_EXHAUSTED, "the disk is full") : RV_OK;
+}
+
+/* Of a checkpoint that failed nothing stays, so what it had written and marked is written by the next. */
+static void after_a_write_that_failed_another_log_writes_all(void **state)
+{
+  (void)state;
+  enum { CHUNKS = 5 };
+  int written = 0;
+  rv_error err;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  rv_slice_list slices = {NULL, 0, 0};
+  rv_chunk *chunks[CHUNKS];
+  rv_chunk_log *log = NULL;
+  for (int i = 0; i < CHUNKS; i++) chunks[i] = wire_chunk((uint64_t)i, 1, i, 1, false, false);
+  must(rv_chunk_log_new_marking((rv_chunk_sink){refuse_third, &written}, &env, 1, &log, &err), &err);
+  for (int i = 0; i < CHUNKS && written < 3; i++) {
+    const rv_slice slice = {.chunk = chunks[i], .length = 1};
+    assert_int_equal(rv_chunk_log_put(log, &slice, &slices, &err), i < 2 ? RV_OK : RV_RESOURCE_EXHAUSTED);
+  }
+  rv_chunk_log_free(log);
+  log = make_log(2, &env, &written);
+  for (int i = 0; i < CHUNKS; i++) put(log, chunks[i], &slices);
+  assert_int_equal(written, CHUNKS);
+  rv_chunk_log_free(log);
+  for (int i = 0; i < CHUNKS; i++) rv_chunk_unref(chunks[i]);
   free(slices.slices);
 }
 
@@ -236,6 +307,8 @@ int main(void)
       cmocka_unit_test(of_two_chunks_with_one_key_the_second_gets_another_key),
       cmocka_unit_test(two_logs_that_mark_at_a_time_write_a_chunk_twice_at_most),
       cmocka_unit_test(a_log_that_marks_leaves_the_marks_of_one_that_lasts),
+      cmocka_unit_test(a_log_that_lasts_takes_a_chunk_over),
+      cmocka_unit_test(after_a_write_that_failed_another_log_writes_all),
       cmocka_unit_test(a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,10 +74,12 @@ void rv_journal_end_checkpoint(rv_journal *journal);
 rv_code rv_journal_settle(rv_journal *journal, const rv_checkpoint_watch *watch, rv_error *err);
 /* The checkpoints in that directory are those that the journal goes on from. */
 bool rv_journal_goes_on_from(const rv_journal *journal, const char *checkpoints);
-/* The checkpoint that was begun is on the disk, in that directory, with the path `checkpoint`: removes the segments that no checkpoint there goes on from, where that
- * is the directory that the journal goes on from. A checkpoint that may have a link that cannot be read keeps all of them; a directory
- * that is called otherwise and may not be looked into is none. */
-void rv_journal_prune(rv_journal *journal, const char *checkpoints, const char *checkpoint);
+/* The checkpoint that was begun is on the disk, in that directory, with the path `checkpoint`: before rv_journal_end_checkpoint. */
+void rv_journal_note_checkpoint(rv_journal *journal, const char *checkpoints, const char *checkpoint);
+/* Removes the segments that no checkpoint in that directory goes on from, where that is the directory that the journal goes on from. A
+ * checkpoint that may have a link that cannot be read keeps all of them; a directory that is called otherwise and may not be looked into is
+ * none. Others may save meanwhile. */
+void rv_journal_prune(rv_journal *journal, const char *checkpoints);
 
 /* The time in the name of the newest checkpoint there that is whole; INT64_MIN: there is none, or none whose name is a time. */
 rv_code rv_journal_newest_checkpoint(const char *checkpoints, int64_t *wall_ns, rv_error *err);

@@ -156,7 +156,7 @@ static void remove_segments(rv_journal *journal, uint64_t least, bool only_own)
     rv_segment_name(entry->number, name);
     char *path = rv_path_join(journal->dir, name);
     bool goes = entry->number < least && path != NULL && (own || !only_own);
-    if (goes && files->remove(files->context, path) != 0)
+    if (goes && files->remove(files->context, path) != 0 && errno != ENOENT) /* another saver was quicker */
       rv_log(&journal->env, RV_LOG_WARNING, "journal: %s is no longer needed, and cannot be removed: %s", path,
              strerrordesc_np(errno));
     if (!goes) left += (int64_t)entry->bytes;
@@ -170,15 +170,20 @@ static void remove_segments(rv_journal *journal, uint64_t least, bool only_own)
   rv_mutex_unlock(&journal->lock);
 }
 
-void rv_journal_prune(rv_journal *journal, const char *checkpoints, const char *checkpoint)
+void rv_journal_note_checkpoint(rv_journal *journal, const char *checkpoints, const char *checkpoint)
 {
-  uint64_t least;
   int64_t newest_ns;
   if (!rv_journal_goes_on_from(journal, checkpoints)) return;
   if (rv_checkpoint_name_parse(strrchr(checkpoint, '/') + 1, &newest_ns)) atomic_store(&journal->newest_ns, newest_ns);
   rv_mutex_lock(&journal->lock);
   journal->covered_bytes = journal->generation_bytes;
   rv_mutex_unlock(&journal->lock);
+}
+
+void rv_journal_prune(rv_journal *journal, const char *checkpoints)
+{
+  uint64_t least;
+  if (!rv_journal_goes_on_from(journal, checkpoints)) return;
   if (rv_journal_is_needed(journal, checkpoints, &least)) remove_segments(journal, least, false);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 enum { BITS_MIN = 6, BITS_MAX = 32 };
+_Static_assert(SIZE_MAX > UINT32_MAX, "a set may have 2^32 slots");
 
 /* The part of the hash that is kept; what is 0 would be a free slot. */
 static uint32_t mark_of(const rv_key_set *set, uint64_t key)
@@ -71,6 +72,11 @@ bool rv_key_set_may_have(const rv_key_set *set, uint64_t key)
 void rv_key_set_prefetch(const rv_key_set *set, uint64_t key)
 {
   if (set->bits != 0) __builtin_prefetch(&set->slots[home_of(set->bits, mark_of(set, key))], 1);
+}
+
+size_t rv_key_set_bytes(const rv_key_set *set)
+{
+  return set->bits == 0 ? 0 : (last_slot(set->bits) + 1) * sizeof *set->slots;
 }
 
 rv_code rv_key_set_add(rv_key_set *set, uint64_t key)

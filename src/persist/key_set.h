@@ -25,6 +25,7 @@ bool rv_key_set_may_have(const rv_key_set *set, uint64_t key);
 void rv_key_set_prefetch(const rv_key_set *set, uint64_t key);
 /* Once more, where it is in already. RV_RESOURCE_EXHAUSTED: the set is as it was. */
 rv_code rv_key_set_add(rv_key_set *set, uint64_t key);
+size_t rv_key_set_bytes(const rv_key_set *set); /* of memory */
 /* A key that was added: once less. */
 void rv_key_set_remove(rv_key_set *set, uint64_t key);
 

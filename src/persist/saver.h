@@ -7,7 +7,8 @@
 #include "base/list.h"
 #include "reverie/checkpoint.h"
 
-/* The memory is the asker's until `done`, which comes exactly once, on the saver's thread, without locks. */
+/* The memory is the asker's until `done`, which comes exactly once, on the saver's thread, without locks: as soon as the checkpoint is on the
+ * disk. Older ones are none any more by then; their files go after it. */
 typedef struct rv_saver_request {
   void (*done)(struct rv_saver_request *request, rv_code code, const char *path_or_message);
   rv_link link;

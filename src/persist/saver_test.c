@@ -4,7 +4,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
 #include "persist/saver.h"
 #include "persist/stores_testing.h"
@@ -182,6 +184,108 @@ static void saving_leaves_the_cores_to_those_who_answer(void **state)
 
 #endif
 
+/* ---- when who asked is answered ---- */
+
+typedef struct looking {
+  rv_saver_request request;
+  rv_checkpointer *checkpointer;
+  rv_store *store;
+  const char *older;
+  atomic_int answers;
+  bool new_is_whole, older_is_whole, older_has_files;
+  rv_code saved_once_more;
+} looking;
+
+static bool has_chunks(const char *checkpoint)
+{
+  char *path = rv_path_join(checkpoint, RV_CHUNKS_FILE);
+  bool has = path != NULL && access(path, F_OK) == 0;
+  free(path);
+  return has;
+}
+
+static void look(rv_saver_request *request, rv_code code, const char *path)
+{
+  rv_error err;
+  looking *one = RV_CONTAINER(request, looking, request);
+  one->new_is_whole = code == RV_OK && rv_checkpoint_is_done(path) && has_chunks(path);
+  one->older_is_whole = rv_checkpoint_is_done(one->older);
+  one->older_has_files = has_chunks(one->older);
+  one->saved_once_more = rv_checkpointer_save(one->checkpointer, one->store, NULL, NULL, &err);
+  atomic_fetch_add(&one->answers, 1);
+}
+
+/* However long a file system takes to remove files, who asked does not wait for it, and others may save. */
+static void who_asked_is_answered_before_older_ones_are_removed(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  char *older = NULL;
+  rv_saver *saver = NULL;
+  rv_checkpointer *own = NULL;
+  rv_store *store = two_rows();
+  const rv_checkpointer_config root = {.size = sizeof root, .path = f->root};
+  must(rv_checkpointer_new(&root, &own, &err), &err);
+  must(rv_checkpointer_save(own, store, NULL, &older, &err), &err);
+  assert_true(has_chunks(older));
+  const rv_saver_config config = {.size = sizeof config, .store = store, .checkpointer = own};
+  must(rv_saver_new(&config, &saver, &err), &err);
+  looking asked = {.request.done = look, .checkpointer = own, .store = store, .older = older};
+  rv_saver_ask(saver, &asked.request);
+  const int64_t give_up = rv_monotonic_ns(&f->env) + INT64_C(60000000000);
+  while (atomic_load(&asked.answers) == 0 && rv_monotonic_ns(&f->env) < give_up) sched_yield();
+  rv_saver_free(saver);
+  assert_int_equal(atomic_load(&asked.answers), 1);
+  assert_true(asked.new_is_whole);
+  assert_false(asked.older_is_whole);
+  assert_true(asked.older_has_files);
+  assert_int_equal(asked.saved_once_more, RV_OK);
+  rv_checkpoint_list left;
+  must(rv_checkpoint_list_read(f->root, &left, &err), &err);
+  assert_int_equal(left.count, 1);
+  assert_true(left.entries[0].done);
+  rv_checkpoint_list_fini(&left);
+  rv_checkpointer_unref(own);
+  rv_store_unref(store);
+  free(older);
+}
+
+static void count_answer(rv_saver_request *request, rv_code code, const char *message)
+{
+  looking *one = RV_CONTAINER(request, looking, request);
+  one->saved_once_more = code;
+  one->new_is_whole = strstr(message, "No space left") == NULL;
+  atomic_fetch_add(&one->answers, 1);
+}
+
+static void who_asked_for_one_that_fails_is_answered_once(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_saver *saver = NULL;
+  rv_checkpointer *own = NULL;
+  rv_store *store = two_rows();
+  atomic_bool failed = false;
+  rv_files files = rv_files_of_system;
+  files.rename = fail_once;
+  files.context = &failed;
+  const rv_env env = {.size = sizeof env, .log = say_nothing};
+  const rv_checkpointer_config root = {.size = sizeof root, .path = f->root};
+  must(rv_checkpointer_new_with(&root, &files, &own, &err), &err);
+  const rv_saver_config config = {.size = sizeof config, .store = store, .checkpointer = own, .env = &env};
+  must(rv_saver_new(&config, &saver, &err), &err);
+  looking asked = {.request.done = count_answer};
+  rv_saver_ask(saver, &asked.request);
+  const int64_t give_up = rv_monotonic_ns(&f->env) + INT64_C(60000000000);
+  while (atomic_load(&asked.answers) == 0 && rv_monotonic_ns(&f->env) < give_up) sched_yield();
+  rv_saver_free(saver);
+  assert_int_equal(atomic_load(&asked.answers), 1);
+  assert_int_equal(asked.saved_once_more, RV_RESOURCE_EXHAUSTED);
+  assert_false(asked.new_is_whole);
+  rv_checkpointer_unref(own);
+  rv_store_unref(store);
+}
+
 static void what_is_missing_or_negative_is_refused(void **state)
 {
   fixture *f = *state;
@@ -212,6 +316,8 @@ int main(void)
       TEST(a_save_that_failed_is_tried_again_also_if_nothing_more_is_inserted),
       TEST(one_that_is_freed_leaves_nothing_half_written),
       TEST(saving_leaves_the_cores_to_those_who_answer),
+      TEST(who_asked_is_answered_before_older_ones_are_removed),
+      TEST(who_asked_for_one_that_fails_is_answered_once),
       TEST(what_is_missing_or_negative_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,11 +19,10 @@ typedef struct rv_lane {
 
 struct rv_chunk {
   atomic_size_t refs;
-  atomic_uint_least64_t held; /* where the first table that holds it finds its hold (holds.c); 0: none does */
-  atomic_uint_least64_t
-      logged; /* where the log of incremental checkpoints has it, or which one wrote it last (persist/chunk_log.c); 0: none */
-  atomic_uint num_holds;  /* tables that hold it */
-  atomic_uint num_sparse; /* of them: those for which it is mostly dead */
+  atomic_uint_least64_t held;   /* where the first table that holds it finds its hold (holds.c); 0: none does */
+  atomic_uint_least64_t logged; /* the mark of a log of chunks (persist/chunk_log.c); 0: none */
+  atomic_uint num_holds;        /* tables that hold it */
+  atomic_uint num_sparse;       /* of them: those for which it is mostly dead */
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;

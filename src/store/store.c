@@ -24,6 +24,7 @@ struct rv_store {
   _Atomic(rv_store_attachment *) attachment; /* set once */
   rv_mutex log_lock;                         /* guards the log */
   rv_change_log *log;                        /* of all tables; NULL: none */
+  atomic_uint_least64_t num_marks;
   size_t num_tables;
   rv_table *tables[];
 };
@@ -107,6 +108,7 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   if (store == NULL) return rv_fail_memory(err, bytes);
   atomic_init(&store->refs, 1);
   atomic_init(&store->closed, false);
+  atomic_init(&store->num_marks, 0);
   atomic_init(&store->attachment, NULL);
   rv_mutex_init(&store->log_lock, RV_RANK_WAIT, "store's log");
   rv_env_fill(&store->env, config.env);
@@ -208,6 +210,11 @@ rv_layouts *rv_store_layouts(rv_store *store)
 rv_decode_cache *rv_store_decode_cache(rv_store *store)
 {
   return store->cache;
+}
+
+uint64_t rv_store_new_mark(rv_store *store)
+{
+  return atomic_fetch_add_explicit(&store->num_marks, 1, memory_order_relaxed) + 1;
 }
 rv_crew *rv_store_crew(rv_store *store)
 {

@@ -17,6 +17,7 @@ rv_table *rv_store_table(rv_store *store, size_t index);
 const rv_env *rv_store_env(const rv_store *store);
 rv_layouts *rv_store_layouts(rv_store *store);
 rv_decode_cache *rv_store_decode_cache(rv_store *store);
+uint64_t rv_store_new_mark(rv_store *store);                     /* from 1; none is given twice */
 rv_crew *rv_store_crew(rv_store *store);                         /* helps with large batches */
 rv_memory *rv_store_memory(rv_store *store);                     /* its account (memory.h) */
 void rv_store_memory_info(rv_store *store, rv_memory_info *out); /* connection_bytes is the server's to set */
