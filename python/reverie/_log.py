@@ -5,12 +5,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator
 
 _log = logging.getLogger("reverie")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+_FORK_SECONDS = 1.0  # that a fork waits for handlers at most
+_handling = threading.RLock()  # a line; and a fork, between two lines
+_forking = threading.local()
 
 
 def wants_debug() -> bool:
@@ -59,9 +65,10 @@ def _hand_over() -> None:
 
     while (said := _core.take_log()) is not None:
         level, line, dropped = said
-        if dropped > 0:
-            _tell(logging.WARNING, f"{dropped} lines of the log were dropped here: they came faster than they were handled")
-        _tell(_LEVELS[level], line)
+        with _handling:
+            if dropped > 0:
+                _tell(logging.WARNING, f"{dropped} lines of the log were dropped here: they came faster than they were handled")
+            _tell(_LEVELS[level], line)
 
 
 def _tell(level: int, line: str) -> None:
@@ -81,3 +88,27 @@ def _close() -> None:
 
     with contextlib.suppress(KeyboardInterrupt):  # who presses Ctrl-C now wants the end, which comes
         _core.close_log()
+
+
+# Of a stream that another thread writes to just then, a forked child has the lock for ever: to print one line there it would wait
+# without end. Python makes those of logging anew, and not those of streams. So no line of ours is at a handler while a process forks.
+
+
+def _before_fork() -> None:
+    _forking.between_lines = _handling.acquire(timeout=_FORK_SECONDS)
+
+
+def _after_fork() -> None:
+    if _forking.between_lines:
+        _handling.release()
+
+
+def _after_fork_in_child() -> None:
+    global _handling
+    if _forking.between_lines:
+        _handling.release()
+    else:
+        _handling = threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -305,6 +305,63 @@ def test_a_forked_child_has_a_log_of_its_own(tmp_path):
     assert f"{child} {tmp_path}/{PASSED_OVER}\n" in out
 
 
+def test_a_fork_while_a_line_is_written_leaves_the_child_its_streams():
+    program = """
+    import io
+    class Slow(io.RawIOBase):
+        begun, count = threading.Event(), 0
+        def writable(self):
+            return True
+        def write(self, data):
+            self.count += 1
+            self.begun.set()
+            threading.Event().wait(0.3)
+            return os.write(1, data)
+    slow = Slow()
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(slow), line_buffering=True)
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    reverie.Client(server.address).reset("t")
+    assert slow.begun.wait(30)  # the log's thread writes, and has the stream's lock
+    child = os.fork()
+    if child == 0:
+        print("child", flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print("parent", flush=True)
+    """
+    out, err = run(program, switches=["-W", "ignore::DeprecationWarning"])
+    assert (out.count("audit: "), out.splitlines()[-2:], err) == (1, ["child", "parent"], "")
+
+
+def test_a_fork_does_not_wait_for_a_handler_without_end():
+    program = """
+    class Stuck(logging.Handler):
+        begun, goes_on = threading.Event(), threading.Event()
+        def emit(self, record):
+            self.begun.set()
+            self.goes_on.wait()
+    stuck = Stuck()
+    logging.getLogger("reverie").addHandler(stuck)
+    logging.getLogger("reverie").setLevel(logging.INFO)
+    server = reverie.Server([table()], address="127.0.0.1:0")
+    reverie.Client(server.address).reset("t")
+    assert stuck.begun.wait(30)
+    child = os.fork()
+    if child == 0:
+        logging.getLogger("reverie").removeHandler(stuck)
+        logging.getLogger("reverie").addHandler(logging.StreamHandler(sys.stdout))
+        own = reverie.Server([table()], address="127.0.0.1:0")
+        reverie.Client(own.address).reset("t")
+        own.stop()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    stuck.goes_on.set()
+    """
+    out, err = run(program, switches=["-W", "ignore::DeprecationWarning"])
+    assert (out.count("audit: "), err) == (1, "")
+
+
 def test_the_last_warnings_of_a_child_of_multiprocessing_reach_its_handlers():
     program = """
     import multiprocessing, time
