@@ -68,9 +68,9 @@ typedef struct rv_checkpoint_watch {
 } rv_checkpoint_watch;
 
 /* Writes a checkpoint and returns its absolute path (the caller's to free(); `path` may be NULL). Blocks until it is on the disk.
- * Older ones of Reverie's beyond `keep` are then removed (meanwhile another may be saved). On an error nothing of it stays, and older ones stay as they are; it stays
- * only where its name could not be forced to the disk, and the sentence says so. Of a store's journal it covers what came before only in
- * the directory that the journal was recovered with; anywhere else it is a copy.
+ * Older ones of Reverie's beyond `keep` are then removed (meanwhile another may be saved). On an error nothing of it stays, and older ones
+ * stay as they are; it stays only where its name could not be forced to the disk, and the sentence says so. Of a store's journal it covers
+ * what came before only in the directory that the journal was recovered with; anywhere else it is a copy.
  * RV_RESOURCE_EXHAUSTED: the disk is full, or memory, or the store's journal could not be written for 5 s while this waited for it, since
  * its disk is (RV_UNKNOWN: it fails), so that this gives it the room back; RV_PERMISSION_DENIED; RV_CANCELLED; RV_FAILED_PRECONDITION: another checkpointer
  * is saving this store; or another journal than the store's (which has none any more when that has ended) goes on from the newest

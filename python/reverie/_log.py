@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 _log = logging.getLogger("reverie")
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
-
-
 _FORK_SECONDS = 1.0  # that a fork waits for handlers at most
 _handling = threading.RLock()  # a line; and a fork, between two lines
 _forking = threading.local()

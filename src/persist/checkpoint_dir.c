@@ -121,29 +121,41 @@ static rv_code remove_chunk_files(int dir, const char *path, rv_error *err)
   return code;
 }
 
-/* DONE first: what is half removed is no checkpoint any more. The mark last: what is left of it is still known to be ours. Anything
- * else in the directory is not ours, and keeps it. */
+static rv_code open_ours(const char *path, int *dir, rv_error *err)
+{
+  *dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  return *dir >= 0 ? RV_OK : rv_fail_system(err, errno, "open", path);
+}
+
+/* What makes it a checkpoint, and a journal's segments needed: what is half removed is none any more. */
+static rv_code retire_in(int dir, const char *path, rv_error *err)
+{
+  rv_code code = remove_named(dir, RV_DONE_FILE, path, err);
+  return code == RV_OK ? remove_named(dir, RV_LINK_FILE, path, err) : code;
+}
+
+static rv_code retire_ours(const char *path, rv_error *err)
+{
+  int dir;
+  rv_code code = open_ours(path, &dir, err);
+  if (code != RV_OK) return code;
+  code = retire_in(dir, path, err);
+  close(dir);
+  return code;
+}
+
+/* The mark last: what is left of it is still known to be ours. Anything else in the directory is not ours, and keeps it. */
 static rv_code remove_ours(const char *path, rv_error *err)
 {
-  static const char *const files[] = {RV_LINK_FILE, RV_INDEX_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
-  int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (dir < 0) return rv_fail_system(err, errno, "open", path);
-  rv_code code = remove_named(dir, RV_DONE_FILE, path, err);
+  static const char *const files[] = {RV_INDEX_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
+  int dir;
+  rv_code code = open_ours(path, &dir, err);
+  if (code != RV_OK) return code;
+  code = retire_in(dir, path, err);
   if (code == RV_OK) code = remove_chunk_files(dir, path, err);
   for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++) code = remove_named(dir, files[i], path, err);
   close(dir);
   if (code == RV_OK && rmdir(path) != 0) code = rv_fail_system(err, errno, "remove", path);
-  return code;
-}
-
-/* What makes it a checkpoint, and a journal's segments needed. */
-static rv_code retire_ours(const char *path, rv_error *err)
-{
-  int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (dir < 0) return rv_fail_system(err, errno, "open", path);
-  rv_code code = remove_named(dir, RV_DONE_FILE, path, err);
-  if (code == RV_OK) code = remove_named(dir, RV_LINK_FILE, path, err);
-  close(dir);
   return code;
 }
 

@@ -30,6 +30,18 @@ static rv_chunk_log *make_log(uint64_t number, const rv_env *env, int *written)
   return log;
 }
 
+/* Of one file, which is number 0. */
+static rv_chunk_log *make_lasting(rv_chunk_files *files, const rv_env *env)
+{
+  rv_error err;
+  uint32_t number;
+  rv_chunk_log *log = NULL;
+  must(rv_chunk_files_add(files, "chunks-0", &number, &err), &err);
+  assert_int_equal(number, 0);
+  must(rv_chunk_log_new_lasting(files, env, &log, &err), &err);
+  return log;
+}
+
 static void write_what_comes_to_the_same_address(uint64_t number)
 {
   int written = 0;
@@ -146,18 +158,14 @@ static void a_log_that_marks_leaves_the_marks_of_one_that_lasts(void **state)
 {
   (void)state;
   int written, by_lasting = 0;
-  rv_error err;
   rv_env env;
   rv_env_fill(&env, NULL);
-  uint32_t number;
   rv_chunk_files files = {0};
-  rv_chunk_log *lasting = NULL;
+  rv_chunk_log *lasting = make_lasting(&files, &env);
   rv_slice_list slices = {NULL, 0, 0};
   rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
-  must(rv_chunk_files_add(&files, "chunks-0", &number, &err), &err);
-  must(rv_chunk_log_new_lasting(&files, &env, &lasting, &err), &err);
   for (int round = 0; round < 3; round++) {
-    rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, number);
+    rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, 0);
     put(lasting, chunk, &slices);
     rv_chunk_log_end(lasting, true);
     rv_chunk_log *log = make_log((uint64_t)round + 1, &env, &written);
@@ -178,17 +186,13 @@ static void a_log_that_lasts_takes_a_chunk_over(void **state)
 {
   (void)state;
   int written, by_lasting = 0;
-  rv_error err;
   rv_env env;
   rv_env_fill(&env, NULL);
-  uint32_t number;
   rv_chunk_files files = {0};
-  rv_chunk_log *lasting = NULL;
+  rv_chunk_log *lasting = make_lasting(&files, &env);
   rv_slice_list slices = {NULL, 0, 0}, lastings = {NULL, 0, 0};
   rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
-  must(rv_chunk_files_add(&files, "chunks-0", &number, &err), &err);
-  must(rv_chunk_log_new_lasting(&files, &env, &lasting, &err), &err);
-  rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, number);
+  rv_chunk_log_begin(lasting, (rv_chunk_sink){count_chunk, &by_lasting}, 0);
   rv_chunk_log *log = make_log(1, &env, &written);
   for (int i = 0; i < 4; i++) {
     put(log, chunk, &slices);

@@ -23,19 +23,25 @@ static size_t last_slot(unsigned bits)
   return ((size_t)1 << bits) - 1;
 }
 
-/* The slot that has the mark, or the free one where it would be put. */
-static size_t find(const uint32_t *slots, unsigned bits, uint32_t mark)
+/* From the mark's place on, the first slot that is free or has `wanted`. */
+static size_t find(const uint32_t *slots, unsigned bits, uint32_t mark, uint32_t wanted)
 {
   size_t at = home_of(bits, mark);
-  while (slots[at] != 0 && slots[at] != mark) at = (at + 1) & last_slot(bits);
+  while (slots[at] != 0 && slots[at] != wanted) at = (at + 1) & last_slot(bits);
   return at;
 }
 
+/* Where it is put, be it in already or not. */
 static size_t find_free(const uint32_t *slots, unsigned bits, uint32_t mark)
 {
-  size_t at = home_of(bits, mark);
-  while (slots[at] != 0) at = (at + 1) & last_slot(bits);
-  return at;
+  return find(slots, bits, mark, 0);
+}
+
+/* Where it is; a free slot: it is not. */
+static size_t find_key(const rv_key_set *set, uint64_t key)
+{
+  uint32_t mark = mark_of(set, key);
+  return find(set->slots, set->bits, mark, mark);
 }
 
 /* At most three of four slots are used: there is always a free one to end a search. */
@@ -66,7 +72,7 @@ void rv_key_set_clear(rv_key_set *set)
 
 bool rv_key_set_may_have(const rv_key_set *set, uint64_t key)
 {
-  return set->bits != 0 && set->slots[find(set->slots, set->bits, mark_of(set, key))] != 0;
+  return set->bits != 0 && set->slots[find_key(set, key)] != 0;
 }
 
 void rv_key_set_prefetch(const rv_key_set *set, uint64_t key)
@@ -93,7 +99,7 @@ rv_code rv_key_set_add(rv_key_set *set, uint64_t key)
 void rv_key_set_remove(rv_key_set *set, uint64_t key)
 {
   if (set->bits == 0) return;
-  size_t last = last_slot(set->bits), gap = find(set->slots, set->bits, mark_of(set, key));
+  size_t last = last_slot(set->bits), gap = find_key(set, key);
   if (set->slots[gap] == 0) return;
   for (size_t at = (gap + 1) & last; set->slots[at] != 0; at = (at + 1) & last) {
     size_t from_home = (at - home_of(set->bits, set->slots[at])) & last;
