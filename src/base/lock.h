@@ -18,6 +18,7 @@ typedef enum rv_lock_rank {
   RV_RANK_CHUNK = 40,  /* decode cache, epoch lists */
   RV_RANK_SPARES = 45, /* buffers kept for their next use */
   RV_RANK_LOOKUP = 46, /* whether somebody still waits for a host's addresses */
+  RV_RANK_ARENA = 47,  /* memory that other processes may read */
   RV_RANK_LOOP = 50,   /* a loop's inbox */
   RV_RANK_WAIT = 60    /* a blocking caller's condition */
 } rv_lock_rank;

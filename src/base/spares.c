@@ -11,11 +11,13 @@ typedef struct spare_buf {
   _Alignas(LINE) rv_buf buf; /* first: the two pointers are the same */
   rv_spares *spares;         /* one reference while it is in use */
   struct spare_buf *next;    /* while it is about to be freed */
+  bool in_arena;             /* its bytes are; else they stand behind it */
 } spare_buf;
 
 struct rv_spares {
   atomic_size_t refs;
-  rv_mutex lock; /* guards the rest */
+  rv_mutex lock;   /* guards the rest */
+  rv_arena *arena; /* NULL: none */
   size_t max_bytes, bytes;
   size_t count, least; /* idle ones: now, and at the fewest since the last trim */
   bool closed, watched;
@@ -34,17 +36,24 @@ rv_spares *rv_spares_new(size_t max_bytes)
   return spares;
 }
 
+void rv_spares_use_arena(rv_spares *spares, rv_arena *arena)
+{
+  spares->arena = rv_arena_ref(arena);
+}
+
 static void unref(rv_spares *spares)
 {
   if (atomic_fetch_sub_explicit(&spares->refs, 1, memory_order_acq_rel) != 1) return;
   rv_mutex_fini(&spares->lock);
+  rv_arena_unref(spares->arena);
   free(spares);
 }
 
-static void free_all(spare_buf *list)
+static void free_all(rv_spares *spares, spare_buf *list)
 {
   while (list != NULL) {
     spare_buf *next = list->next;
+    if (list->in_arena) rv_arena_give_back(spares->arena, list->buf.data);
     free(list);
     list = next;
   }
@@ -77,7 +86,7 @@ void rv_spares_close(rv_spares *spares)
   spares->closed = true;
   while (spares->count > 0) dropped = drop_oldest(spares, dropped);
   rv_mutex_unlock(&spares->lock);
-  free_all(dropped);
+  free_all(spares, dropped);
   unref(spares);
 }
 
@@ -105,7 +114,8 @@ bool rv_spares_trim(rv_spares *spares)
   spares->watched = spares->count > 0;
   bool left = spares->watched;
   rv_mutex_unlock(&spares->lock);
-  free_all(dropped);
+  free_all(spares, dropped);
+  if (!left && spares->arena != NULL) rv_arena_trim(spares->arena);
   return left;
 }
 
@@ -128,38 +138,75 @@ static void give_back(rv_buf *buf)
     }
   }
   rv_mutex_unlock(&spares->lock);
-  free_all(dropped);
+  free_all(spares, dropped);
   unref(spares);
 }
 
 /* One that has the room, and little more. */
-static spare_buf *find(rv_spares *spares, size_t capacity)
+static spare_buf *find(rv_spares *spares, size_t capacity, bool in_arena)
 {
   spare_buf *found = NULL;
   rv_mutex_lock(&spares->lock);
   for (size_t i = spares->count; i > 0 && found == NULL; i--) {
     size_t room = spares->idle[i - 1]->buf.capacity;
-    if (room >= capacity && room - capacity <= capacity / SLACK) found = take_out(spares, i - 1);
+    if (spares->idle[i - 1]->in_arena == in_arena && room >= capacity && room - capacity <= capacity / SLACK)
+      found = take_out(spares, i - 1);
   }
   rv_mutex_unlock(&spares->lock);
   return found;
 }
 
-rv_buf *rv_spares_take(rv_spares *spares, size_t capacity)
+static spare_buf *make(size_t capacity)
+{
+  spare_buf *spare = aligned_alloc(LINE, sizeof *spare + capacity);
+  if (spare == NULL) return NULL;
+  spare->in_arena = false;
+  spare->buf.data = (uint8_t *)(spare + 1);
+  return spare;
+}
+
+/* The buffer itself stays out of it: others need not see it, and a child that was forked may let go of it. */
+static spare_buf *make_in_arena(rv_arena *arena, size_t capacity)
+{
+  spare_buf *spare = rv_arena_waste(capacity) <= capacity / SLACK ? make(0) : NULL;
+  if (spare == NULL) return NULL;
+  spare->in_arena = true;
+  spare->buf.data = rv_arena_take(arena, capacity, &spare->buf);
+  if (spare->buf.data != NULL) return spare;
+  free(spare);
+  return NULL;
+}
+
+static rv_buf *take(rv_spares *spares, size_t capacity, bool in_arena)
 {
   if (capacity > SIZE_MAX / 2) return NULL;
   capacity = (capacity + LINE - 1) / LINE * LINE;
-  spare_buf *spare = find(spares, capacity);
+  spare_buf *spare = find(spares, capacity, in_arena);
   if (spare == NULL) {
-    spare = aligned_alloc(LINE, sizeof *spare + capacity);
+    spare = in_arena ? make_in_arena(spares->arena, capacity) : make(capacity);
     if (spare == NULL) return NULL;
     spare->buf.capacity = capacity;
   }
   atomic_init(&spare->buf.refs, 1);
   spare->buf.size = 0;
   spare->buf.release = give_back;
-  spare->buf.data = (uint8_t *)(spare + 1);
   spare->spares = spares;
   atomic_fetch_add_explicit(&spares->refs, 1, memory_order_relaxed);
   return &spare->buf;
+}
+
+rv_buf *rv_spares_take(rv_spares *spares, size_t capacity)
+{
+  return take(spares, capacity, false);
+}
+
+rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity)
+{
+  rv_buf *buf = spares->arena == NULL ? NULL : take(spares, capacity, true);
+  return buf != NULL ? buf : take(spares, capacity, false);
+}
+
+bool rv_buf_is_lendable(const rv_buf *buf)
+{
+  return buf->release == give_back && ((const spare_buf *)(const void *)buf)->in_arena;
 }

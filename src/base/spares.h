@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 
 typedef struct rv_spares rv_spares;
@@ -27,5 +28,12 @@ void rv_spares_watch(rv_spares *spares, void (*watch)(void *context), void *cont
 bool rv_spares_trim(rv_spares *spares);
 /* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref. */
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity);
+/* From now on rv_spares_take_lendable takes memory of this arena; before anybody else uses the spares. A trim of them trims it, too. */
+void rv_spares_use_arena(rv_spares *spares, rv_arena *arena);
+/* The same for bytes that other processes may read: where there is an arena, while it has room, and where at most an eighth more is lost, they lie
+ * there, and their owner is the buffer. */
+rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity);
+/* Do its bytes lie in an arena? A child that was forked finds none there. */
+bool rv_buf_is_lendable(const rv_buf *buf);
 
 #endif

@@ -1,0 +1,454 @@
+#include "base/arena.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/memory_file.h"
+
+/* Runs of free pages hang in lists by their lengths: one list for each length below 64, eight for each doubling from there on. A list is
+ * found by its bit, so taking and giving back cost the same however many runs there are. Runs whose pages take memory (idle) and runs whose
+ * pages take none (bare) hang in different lists and do not grow together. */
+enum {
+  PAGE = 4096,
+  SEGMENT_PAGES = RV_ARENA_SEGMENT / PAGE,
+  EXACT = 64,
+  EXACT_BITS = 6,
+  STEPS = 8,
+  STEP_BITS = 3,
+  SEGMENT_BITS = 16
+};
+enum { LISTS = EXACT + (SEGMENT_BITS + 1 - EXACT_BITS) * STEPS, WORD = 64, WORDS = (LISTS + WORD - 1) / WORD };
+enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle */
+
+_Static_assert(SEGMENT_PAGES == 1 << SEGMENT_BITS, "a page's number has its segment and its place there");
+
+typedef enum page_state { PAGE_OUTSIDE, PAGE_IN_USE, PAGE_IDLE, PAGE_BARE } page_state;
+
+/* A page's: of a block every page knows its first one; of a free run the first and the last know the first. */
+typedef struct page_info {
+  uint32_t first;
+  uint32_t length;       /* the run's, at its first page, as are the next three */
+  uint32_t next, before; /* a free one's in its list */
+  void *owner;           /* a block's */
+  page_state state;      /* at the last page, too */
+} page_info;
+
+/* The first page of each is nobody's: no run goes on into the next segment, and page 0 is the end of every list. */
+typedef struct segment {
+  uint8_t *bytes;
+  page_info *page;
+} segment;
+
+typedef struct by_address {
+  uintptr_t begin;
+  uint32_t number;
+} by_address;
+
+typedef struct run_lists {
+  uint32_t head[LISTS];
+  uint64_t filled[WORDS];
+} run_lists;
+
+struct rv_arena {
+  atomic_size_t refs;
+  pid_t process; /* whose it is */
+  int file, file_for_readers;
+  uint32_t most_segments, pages_of_last;
+  rv_mutex lock; /* guards the rest */
+  segment *segment;
+  by_address *sorted;
+  uint32_t num_segments;
+  run_lists idle, bare;
+  size_t used_pages, idle_pages;
+};
+
+static page_info *info(const rv_arena *arena, uint32_t page)
+{
+  return &arena->segment[page / SEGMENT_PAGES].page[page % SEGMENT_PAGES];
+}
+
+static uint8_t *bytes_of(const rv_arena *arena, uint32_t page)
+{
+  return arena->segment[page / SEGMENT_PAGES].bytes + (size_t)(page % SEGMENT_PAGES) * PAGE;
+}
+
+/* ---- free runs ---- */
+
+static uint32_t list_of(uint32_t length)
+{
+  if (length < EXACT) return length;
+  unsigned log = 31 - (unsigned)__builtin_clz(length);
+  return EXACT + (log - EXACT_BITS) * STEPS + (length >> (log - STEP_BITS)) % STEPS;
+}
+
+static run_lists *lists_of(rv_arena *arena, page_state state)
+{
+  return state == PAGE_IDLE ? &arena->idle : &arena->bare;
+}
+
+static void put_in(rv_arena *arena, uint32_t first, uint32_t length, page_state state)
+{
+  run_lists *lists = lists_of(arena, state);
+  uint32_t list = list_of(length), next = lists->head[list];
+  page_info *run = info(arena, first), *last = info(arena, first + length - 1);
+  *run = (page_info){.first = first, .length = length, .next = next, .state = state};
+  last->first = first;
+  last->state = state;
+  if (next != 0) info(arena, next)->before = first;
+  lists->head[list] = first;
+  lists->filled[list / WORD] |= UINT64_C(1) << list % WORD;
+  if (state == PAGE_IDLE) arena->idle_pages += length;
+}
+
+static void take_out(rv_arena *arena, uint32_t first)
+{
+  page_info *run = info(arena, first);
+  run_lists *lists = lists_of(arena, run->state);
+  uint32_t list = list_of(run->length);
+  if (run->next != 0) info(arena, run->next)->before = run->before;
+  if (run->before != 0)
+    info(arena, run->before)->next = run->next;
+  else
+    lists->head[list] = run->next;
+  if (lists->head[list] == 0) lists->filled[list / WORD] &= ~(UINT64_C(1) << list % WORD);
+  if (run->state == PAGE_IDLE) arena->idle_pages -= run->length;
+}
+
+/* The first of any list from `list` on; 0: none. */
+static uint32_t first_from(const run_lists *lists, uint32_t list)
+{
+  uint64_t mask = ~UINT64_C(0) << list % WORD;
+  for (size_t word = list / WORD; word < WORDS; word++, mask = ~UINT64_C(0)) {
+    uint64_t filled = lists->filled[word] & mask;
+    if (filled != 0) return lists->head[word * WORD + (size_t)__builtin_ctzll(filled)];
+  }
+  return 0;
+}
+
+/* Runs in the length's own list may be shorter; the one that came last is often of just this length. 0: none is found. */
+static uint32_t find_run(rv_arena *arena, uint32_t length, page_state state)
+{
+  const run_lists *lists = lists_of(arena, state);
+  uint32_t list = list_of(length), own = lists->head[list];
+  return own != 0 && info(arena, own)->length >= length ? own : first_from(lists, list + 1);
+}
+
+/* A run joins those of its kind beside it. */
+static void free_run(rv_arena *arena, uint32_t first, uint32_t length, page_state state)
+{
+  uint32_t end = first + length;
+  if (end % SEGMENT_PAGES != 0 && info(arena, end)->state == state) {
+    take_out(arena, end);
+    length += info(arena, end)->length;
+  }
+  if (info(arena, first - 1)->state == state) {
+    first = info(arena, first - 1)->first;
+    take_out(arena, first);
+    length += info(arena, first)->length;
+  }
+  put_in(arena, first, length, state);
+}
+
+/* 0: there is none. */
+static uint32_t take_run(rv_arena *arena, uint32_t length, page_state state, void *owner)
+{
+  uint32_t first = find_run(arena, length, state);
+  if (first == 0) return 0;
+  uint32_t has = info(arena, first)->length;
+  take_out(arena, first);
+  if (has > length) put_in(arena, first + length, has - length, state);
+  for (uint32_t i = 0; i < length; i++) info(arena, first + i)->first = first;
+  page_info *run = info(arena, first);
+  run->length = length;
+  run->owner = owner;
+  run->state = info(arena, first + length - 1)->state = PAGE_IN_USE;
+  arena->used_pages += length;
+  return first;
+}
+
+/* ---- segments ---- */
+
+static size_t pages_of(const rv_arena *arena, uint32_t number)
+{
+  return number + 1 < arena->most_segments ? SEGMENT_PAGES : arena->pages_of_last;
+}
+
+/* A child that was forked has no use for it, and neither has who looks at a dead process. */
+static bool keep_to_this_process(void *bytes, size_t size)
+{
+  bool kept = true;
+#ifdef MADV_DONTFORK
+  kept = madvise(bytes, size, MADV_DONTFORK) == 0;
+#endif
+#ifdef MADV_DONTDUMP
+  kept = kept && madvise(bytes, size, MADV_DONTDUMP) == 0; /* else all of the file would be in the dump, and made for it */
+#endif
+  return kept;
+}
+
+static void *map_segment(int fd, int how, uint64_t offset, size_t size)
+{
+  void *bytes = mmap(NULL, size, how, MAP_SHARED, fd, (off_t)offset);
+  if (bytes == MAP_FAILED) return NULL;
+  if (keep_to_this_process(bytes, size)) return bytes;
+  munmap(bytes, size);
+  return NULL;
+}
+
+static void sort_in(rv_arena *arena, uint32_t number)
+{
+  by_address new = {.begin = (uintptr_t)arena->segment[number].bytes, .number = number};
+  uint32_t at = number;
+  for (; at > 0 && arena->sorted[at - 1].begin > new.begin; at--) arena->sorted[at] = arena->sorted[at - 1];
+  arena->sorted[at] = new;
+}
+
+static bool add_segment(rv_arena *arena)
+{
+  uint32_t number = arena->num_segments;
+  if (number == arena->most_segments) return false;
+  size_t pages = pages_of(arena, number);
+  segment *new = &arena->segment[number];
+  new->page = calloc(SEGMENT_PAGES, sizeof *new->page);
+  if (new->page == NULL) return false;
+  new->bytes = map_segment(arena->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT, pages * PAGE);
+  if (new->bytes == NULL) {
+    free(new->page);
+    return false;
+  }
+  sort_in(arena, number);
+  arena->num_segments++;
+  if (pages > 1) put_in(arena, number * SEGMENT_PAGES + 1, (uint32_t)pages - 1, PAGE_BARE);
+  return true;
+}
+
+/* The segment of an address; NULL: it is of none. */
+static const by_address *segment_at(const rv_arena *arena, const void *data)
+{
+  uint32_t low = 0, high = arena->num_segments;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (arena->sorted[middle].begin <= (uintptr_t)data)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == 0) return NULL;
+  const by_address *found = &arena->sorted[low - 1];
+  return (uintptr_t)data - found->begin < pages_of(arena, found->number) * PAGE ? found : NULL;
+}
+
+/* ---- life ---- */
+
+/* Whose addresses are few, by a limit or by nature, has other uses for them. */
+static bool addresses_are_many(void)
+{
+  struct rlimit limit;
+  return sizeof(void *) >= 8 && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+}
+
+static size_t size_of_machine(void)
+{
+  return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void destroy(rv_arena *arena)
+{
+  for (uint32_t i = 0; i < arena->num_segments; i++) {
+    if (getpid() == arena->process) munmap(arena->segment[i].bytes, pages_of(arena, i) * PAGE);
+    free(arena->segment[i].page);
+  }
+  free(arena->segment);
+  free(arena->sorted);
+  if (arena->file >= 0) close(arena->file);
+  if (arena->file_for_readers >= 0) close(arena->file_for_readers);
+  rv_mutex_fini(&arena->lock);
+  free(arena);
+}
+
+rv_arena *rv_arena_new(size_t size)
+{
+  if (size == 0 || size > size_of_machine()) size = size_of_machine();
+  size_t pages = size / PAGE, segments = (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES;
+  if (!addresses_are_many() || sysconf(_SC_PAGESIZE) != PAGE || pages < 2 || segments >= UINT32_MAX / SEGMENT_PAGES) return NULL;
+  rv_arena *arena = calloc(1, sizeof *arena);
+  if (arena == NULL) return NULL;
+  atomic_init(&arena->refs, 1);
+  rv_mutex_init(&arena->lock, RV_RANK_ARENA, "arena");
+  arena->process = getpid();
+  arena->most_segments = (uint32_t)segments;
+  arena->pages_of_last = (uint32_t)(pages - (segments - 1) * SEGMENT_PAGES);
+  arena->segment = calloc(segments, sizeof *arena->segment);
+  arena->sorted = calloc(segments, sizeof *arena->sorted);
+  arena->file = rv_memory_file_new("reverie-arena", pages * PAGE);
+  arena->file_for_readers = arena->file >= 0 ? rv_memory_file_for_readers(arena->file) : -1;
+  if (arena->segment != NULL && arena->sorted != NULL && arena->file_for_readers >= 0) return arena;
+  destroy(arena);
+  return NULL;
+}
+
+rv_arena *rv_arena_ref(rv_arena *arena)
+{
+  atomic_fetch_add_explicit(&arena->refs, 1, memory_order_relaxed);
+  return arena;
+}
+
+void rv_arena_unref(rv_arena *arena)
+{
+  if (arena != NULL && atomic_fetch_sub_explicit(&arena->refs, 1, memory_order_acq_rel) == 1) destroy(arena);
+}
+
+/* ---- blocks ---- */
+
+size_t rv_arena_waste(size_t size)
+{
+  return size % PAGE == 0 ? 0 : PAGE - size % PAGE;
+}
+
+void *rv_arena_take(rv_arena *arena, size_t size, void *owner)
+{
+  if (size == 0 || size > RV_ARENA_SEGMENT - PAGE) return NULL;
+  uint32_t pages = (uint32_t)((size + rv_arena_waste(size)) / PAGE);
+  rv_mutex_lock(&arena->lock);
+  uint32_t first = take_run(arena, pages, PAGE_IDLE, owner);
+  if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
+  if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
+  void *block = first == 0 ? NULL : bytes_of(arena, first);
+  rv_mutex_unlock(&arena->lock);
+  if (block != NULL) rv_arena_ref(arena);
+  return block;
+}
+
+/* A child that was forked has something else at those addresses, or nothing. */
+static bool drop_memory(const rv_arena *arena, uint8_t *bytes, uint32_t pages)
+{
+#ifdef MADV_REMOVE
+  return getpid() == arena->process && madvise(bytes, (size_t)pages * PAGE, MADV_REMOVE) == 0;
+#else
+  (void)arena, (void)bytes, (void)pages;
+  return false;
+#endif
+}
+
+void rv_arena_give_back(rv_arena *arena, void *block)
+{
+  rv_mutex_lock(&arena->lock);
+  const by_address *at = segment_at(arena, block);
+  uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE),
+           length = info(arena, first)->length;
+  bool too_much = arena->idle_pages + length > IDLE_PAGES;
+  if (too_much) {
+    rv_mutex_unlock(&arena->lock); /* it is still in use, as far as others can see */
+    too_much = drop_memory(arena, block, length);
+    rv_mutex_lock(&arena->lock);
+  }
+  arena->used_pages -= length;
+  free_run(arena, first, length, too_much ? PAGE_BARE : PAGE_IDLE);
+  rv_mutex_unlock(&arena->lock);
+  rv_arena_unref(arena);
+}
+
+/* Takes an idle run as a block of nobody's. 0: there is none. */
+static uint32_t take_idle(rv_arena *arena, uint32_t *length, uint8_t **bytes)
+{
+  rv_mutex_lock(&arena->lock);
+  uint32_t first = first_from(&arena->idle, 0);
+  if (first != 0) {
+    *length = info(arena, first)->length;
+    *bytes = bytes_of(arena, first);
+    take_run(arena, *length, PAGE_IDLE, NULL);
+  }
+  rv_mutex_unlock(&arena->lock);
+  return first;
+}
+
+void rv_arena_trim(rv_arena *arena)
+{
+  uint32_t first, length;
+  uint8_t *bytes;
+  bool dropped = true;
+  while (dropped && (first = take_idle(arena, &length, &bytes)) != 0) {
+    dropped = drop_memory(arena, bytes, length);
+    rv_mutex_lock(&arena->lock);
+    arena->used_pages -= length;
+    free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);
+    rv_mutex_unlock(&arena->lock);
+  }
+}
+
+void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset)
+{
+  void *owner = NULL;
+  rv_mutex_lock(&arena->lock);
+  const by_address *at = segment_at(arena, data);
+  if (at != NULL) {
+    size_t within = (uintptr_t)data - at->begin;
+    const page_info *page = &arena->segment[at->number].page[within / PAGE];
+    *offset = (uint64_t)at->number * RV_ARENA_SEGMENT + within;
+    if (size <= pages_of(arena, at->number) * PAGE - within) owner = info(arena, page->first)->owner;
+  }
+  rv_mutex_unlock(&arena->lock);
+  return owner;
+}
+
+void rv_arena_usage(rv_arena *arena, size_t *used, size_t *idle)
+{
+  rv_mutex_lock(&arena->lock);
+  *used = arena->used_pages * PAGE;
+  *idle = arena->idle_pages * PAGE;
+  rv_mutex_unlock(&arena->lock);
+}
+
+int rv_arena_file(const rv_arena *arena)
+{
+  return arena->file_for_readers;
+}
+
+/* ---- in another process ---- */
+
+bool rv_arena_view_open(int fd, rv_arena_view *out)
+{
+  size_t size = rv_memory_file_size(fd);
+  if (size == 0 || !addresses_are_many()) return false;
+  rv_arena_view view = {.size = size, .segment = calloc(size / RV_ARENA_SEGMENT + 1, sizeof *view.segment)};
+  if (view.segment == NULL) return false;
+  view.file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (view.file < 0) {
+    free((void *)view.segment);
+    return false;
+  }
+  *out = view;
+  return true;
+}
+
+static size_t segment_size(const rv_arena_view *view, size_t number)
+{
+  size_t left = view->size - number * RV_ARENA_SEGMENT;
+  return left < RV_ARENA_SEGMENT ? left : RV_ARENA_SEGMENT;
+}
+
+void rv_arena_view_close(rv_arena_view *view)
+{
+  if (view->segment == NULL) return;
+  for (size_t i = 0; i * RV_ARENA_SEGMENT < view->size; i++)
+    if (view->segment[i] != NULL) munmap((void *)(uintptr_t)view->segment[i], segment_size(view, i));
+  free((void *)view->segment);
+  close(view->file);
+  view->segment = NULL;
+}
+
+const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t size)
+{
+  if (offset >= view->size) return NULL;
+  size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT),
+         all = segment_size(view, number);
+  if (size > all - within) return NULL;
+  if (view->segment[number] == NULL) view->segment[number] = map_segment(view->file, PROT_READ, offset - within, all);
+  return view->segment[number] == NULL ? NULL : view->segment[number] + within;
+}

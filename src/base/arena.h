@@ -1,0 +1,53 @@
+/* Blocks of memory that other processes of this machine may read: they lie in one file (memory_file.h) as large as the machine's memory,
+ * of which only what is used takes any. Thread-safe.
+ *
+ * Blocks are whole pages, for buffers large enough that this wastes little. What is given back is used again first; beyond a little of it,
+ * its memory goes back to the system. The file is mapped piece by piece, a segment at a time, by whoever needs one. */
+#ifndef RV_BASE_ARENA_H
+#define RV_BASE_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rv_arena rv_arena;
+
+enum { RV_ARENA_SEGMENT = 256 << 20 };
+
+/* Of at most `size` bytes; 0: as much as the machine has. NULL: memory is out, or this system or its limits do not let it be. */
+rv_arena *rv_arena_new(size_t size);
+/* One for each owner; the last unref unmaps it, when no block is left. NULL is fine. */
+rv_arena *rv_arena_ref(rv_arena *arena);
+void rv_arena_unref(rv_arena *arena);
+
+/* What a block takes beyond its size. */
+size_t rv_arena_waste(size_t size);
+/* `size` bytes of anything, for an owner whom rv_arena_find tells; NULL: no room. Each holds the arena until it is given back. A child that was
+ * forked finds no memory there, and may give back what it does not use any more. */
+void *rv_arena_take(rv_arena *arena, size_t size, void *owner);
+void rv_arena_give_back(rv_arena *arena, void *block);
+/* The owner of the block in which these bytes lie, and where they do in the file; NULL: they lie elsewhere. The caller holds the block. */
+void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset);
+/* What lies idle gives its memory back. */
+void rv_arena_trim(rv_arena *arena);
+/* Bytes that blocks take, and bytes that lie idle and still take memory. */
+void rv_arena_usage(rv_arena *arena, size_t *used, size_t *idle);
+
+/* The file, for reading; the arena's. */
+int rv_arena_file(const rv_arena *arena);
+
+/* ---- in another process, by one thread ---- */
+
+typedef struct rv_arena_view {
+  int file;
+  size_t size;
+  const uint8_t **segment; /* those that were needed are mapped; NULL: there is no view */
+} rv_arena_view;
+
+/* Of what rv_arena_file gave; the descriptor stays the caller's. False: it is no arena's, or memory or descriptors are out. */
+bool rv_arena_view_open(int fd, rv_arena_view *out);
+void rv_arena_view_close(rv_arena_view *view); /* fine where there is none */
+/* Bytes of one block. NULL: there can be none, or they cannot be mapped. */
+const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t size);
+
+#endif

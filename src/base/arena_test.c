@@ -1,0 +1,440 @@
+/* The arena: its blocks do not meet, others read in them what was written, and what is given back is used again or goes. */
+#include "base/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/spares.h"
+
+enum { PAGE = 4096, PAGES = 4096 };
+
+static int set_up(void **state)
+{
+  *state = rv_arena_new((size_t)PAGES * PAGE);
+  assert_non_null(*state);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  rv_arena_unref(*state);
+  return 0;
+}
+
+static size_t used_bytes(rv_arena *arena)
+{
+  size_t used, idle;
+  rv_arena_usage(arena, &used, &idle);
+  return used;
+}
+
+static size_t idle_bytes(rv_arena *arena)
+{
+  size_t used, idle;
+  rv_arena_usage(arena, &used, &idle);
+  return idle;
+}
+
+/* Bytes that the file takes. */
+static size_t memory_of(rv_arena *arena)
+{
+  struct stat info;
+  assert_int_equal(fstat(rv_arena_file(arena), &info), 0);
+  return (size_t)info.st_blocks * 512;
+}
+
+/* ---- blocks ---- */
+
+static void whoever_maps_it_reads_what_was_written(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  char *block = rv_arena_take(arena, 20000, &owner);
+  assert_non_null(block);
+  memset(block, 'x', 20000);
+  rv_arena_view view;
+  assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
+  uint64_t offset;
+  assert_ptr_equal(rv_arena_find(arena, block + 15000, 5000, &offset), &owner);
+  const uint8_t *there = rv_arena_view_at(&view, offset, 5000);
+  assert_non_null(there);
+  assert_memory_equal(there, block + 15000, 5000);
+  strcpy(block + 15000, "changed");
+  assert_string_equal((const char *)there, "changed");
+  assert_null(rv_arena_view_at(&view, view.size, 1));
+  assert_null(rv_arena_view_at(&view, UINT64_MAX, 2));
+  assert_null(rv_arena_view_at(&view, 0, view.size + 1));
+  assert_null(rv_arena_view_at(&view, offset, UINT64_MAX));
+  char elsewhere[100];
+  assert_null(rv_arena_find(arena, elsewhere, sizeof elsewhere, &offset));
+  assert_null(rv_arena_find(arena, block, (size_t)PAGES * PAGE, &offset)); /* longer than all that lies behind it */
+  rv_arena_give_back(arena, block);
+  rv_arena_view_close(&view);
+  rv_arena_view_close(&view);
+}
+
+static void who_reads_cannot_write(void **state)
+{
+  rv_arena *arena = *state;
+  int file = rv_arena_file(arena);
+  assert_ptr_equal(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), MAP_FAILED);
+  assert_int_equal(write(file, "x", 1), -1);
+  assert_int_equal(ftruncate(file, 0), -1);
+  struct stat info;
+  assert_int_equal(fstat(file, &info), 0);
+  assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static void only_an_arena_is_mapped(void **state)
+{
+  (void)state;
+  rv_arena_view view = {0};
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  assert_false(rv_arena_view_open(ends[0], &view));
+  assert_null(view.segment);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+typedef struct held {
+  uint8_t *block;
+  size_t size;
+  uint8_t mark;
+} held;
+
+static void check(const held *one)
+{
+  for (size_t i = 0; i < one->size; i += 997)
+    if (one->block[i] != one->mark) fail_msg("a block of %zu bytes was written to by others", one->size);
+  if (one->size > 0 && one->block[one->size - 1] != one->mark) fail_msg("the end of a block was written to by others");
+}
+
+/* Against a list of what is held: blocks lie apart, and once all are given back one block has it all. */
+static void blocks_of_all_sizes_come_and_go(void **state)
+{
+  rv_arena *arena = *state;
+  enum { MOST = 200, ROUNDS = 20000 };
+  held *all = calloc(MOST, sizeof *all);
+  rv_random random;
+  rv_random_init(&random, 5);
+  size_t n = 0, used = 0;
+  int owner;
+  for (int round = 0; round < ROUNDS; round++) {
+    bool grows = n == 0 || (n < MOST && rv_random_below(&random, 100) < (round / 1000 % 2 == 0 ? 60 : 40));
+    if (grows) {
+      size_t size = (size_t)rv_random_below(&random, (uint32_t)1 << (1 + rv_random_below(&random, 20))) + 1;
+      held one = {.block = rv_arena_take(arena, size, &owner), .size = size, .mark = (uint8_t)(round | 1)};
+      if (one.block == NULL) continue;
+      assert_int_equal((uintptr_t)one.block % PAGE, 0);
+      memset(one.block, one.mark, size);
+      used += size + rv_arena_waste(size);
+      all[n++] = one;
+    } else {
+      size_t at = (size_t)rv_random_below(&random, (uint32_t)n);
+      check(&all[at]);
+      used -= all[at].size + rv_arena_waste(all[at].size);
+      rv_arena_give_back(arena, all[at].block);
+      all[at] = all[--n];
+    }
+    assert_int_equal(used_bytes(arena), used);
+  }
+  while (n-- > 0) {
+    check(&all[n]);
+    rv_arena_give_back(arena, all[n].block);
+  }
+  free(all);
+  assert_int_equal(used_bytes(arena), 0);
+  assert_int_equal(idle_bytes(arena) % PAGE, 0);
+}
+
+static void a_full_arena_says_so_and_has_room_again(void **state)
+{
+  rv_arena *arena = *state;
+  void *all[PAGES];
+  size_t n = 0;
+  int owner;
+  while (n < PAGES && (all[n] = rv_arena_take(arena, PAGE, &owner)) != NULL) n++;
+  assert_int_equal(n, PAGES - 1); /* the first page is nobody's */
+  assert_null(rv_arena_take(arena, 1, &owner));
+  for (size_t i = 0; i < n; i += 2) rv_arena_give_back(arena, all[i]);
+  assert_null(rv_arena_take(arena, (size_t)2 * PAGE, &owner)); /* all that is free are single pages */
+  for (size_t i = 1; i < n; i += 2) rv_arena_give_back(arena, all[i]);
+  void *half = rv_arena_take(arena, (size_t)PAGES / 2 * PAGE, &owner); /* they have joined */
+  assert_non_null(half);
+  rv_arena_give_back(arena, half);
+  assert_null(rv_arena_take(arena, (size_t)PAGES * PAGE, &owner));
+  assert_null(rv_arena_take(arena, SIZE_MAX / 4, &owner));
+}
+
+static void what_was_given_back_is_used_again(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  for (size_t size = PAGE; size < (size_t)2 << 20; size += 7 * PAGE) {
+    void *first = rv_arena_take(arena, size, &owner), *second = rv_arena_take(arena, size, &owner);
+    rv_arena_give_back(arena, first);
+    assert_ptr_equal(rv_arena_take(arena, size, &owner), first);
+    rv_arena_give_back(arena, first);
+    rv_arena_give_back(arena, second);
+    rv_arena_trim(arena);
+  }
+}
+
+static void blocks_lie_in_as_many_segments_as_they_need(void **state)
+{
+  (void)state;
+  enum { COUNT = 7, SIZE = 100 << 20 }; /* two in each segment, one more in none: the last is shorter */
+  rv_arena *arena = rv_arena_new((size_t)3 * RV_ARENA_SEGMENT + (50 << 20));
+  assert_non_null(arena);
+  rv_arena_view view;
+  assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
+  int owners[COUNT];
+  char *blocks[COUNT];
+  size_t n = 0;
+  while (n < COUNT && (blocks[n] = rv_arena_take(arena, SIZE, &owners[n])) != NULL) n++;
+  assert_int_equal(n, 6);
+  for (size_t i = 0; i < n; i++) blocks[i][SIZE - 1] = (char)('a' + i);
+  for (size_t i = n; i-- > 0;) {
+    uint64_t offset;
+    assert_ptr_equal(rv_arena_find(arena, blocks[i] + SIZE - 1, 1, &offset), &owners[i]);
+    assert_int_equal(*rv_arena_view_at(&view, offset, 1), 'a' + i);
+    assert_null(rv_arena_view_at(&view, offset, SIZE * UINT64_C(2))); /* beyond its segment */
+  }
+  char *small = rv_arena_take(arena, (size_t)40 << 20, &owners[6]);
+  assert_non_null(small);
+  rv_arena_give_back(arena, small);
+  for (size_t i = 0; i < n; i++) rv_arena_give_back(arena, blocks[i]);
+  char *whole = rv_arena_take(arena, RV_ARENA_SEGMENT - PAGE, &owners[0]); /* they have joined, within a segment */
+
+  assert_non_null(whole);
+  rv_arena_give_back(arena, whole);
+  rv_arena_view_close(&view);
+  rv_arena_unref(arena);
+}
+
+/* ---- memory ---- */
+
+static void much_that_lies_idle_goes_back_to_the_system(void **state)
+{
+  (void)state;
+  enum { COUNT = 200, SIZE = 400000 }; /* 80 MB */
+  rv_arena *arena = rv_arena_new((size_t)100 << 20);
+  assert_non_null(arena);
+  int owner;
+  void *all[COUNT];
+  for (size_t i = 0; i < COUNT; i++) {
+    all[i] = rv_arena_take(arena, SIZE, &owner);
+    assert_non_null(all[i]);
+    memset(all[i], 1, SIZE);
+  }
+  assert_true(memory_of(arena) >= (size_t)COUNT * SIZE);
+  for (size_t i = 0; i < COUNT; i++) rv_arena_give_back(arena, all[i]);
+  assert_true(idle_bytes(arena) <= (size_t)32 << 20);
+  assert_true(memory_of(arena) <= (size_t)32 << 20);
+  for (size_t i = 0; i < COUNT; i++)
+    assert_non_null(all[i] = rv_arena_take(arena, SIZE, &owner)); /* and is there when it is needed */
+  for (size_t i = 0; i < COUNT; i++) rv_arena_give_back(arena, all[i]);
+  rv_arena_trim(arena);
+  assert_int_equal(idle_bytes(arena), 0);
+  assert_int_equal(memory_of(arena), 0);
+  rv_arena_unref(arena);
+}
+
+static void a_block_outlives_the_owner(void **state)
+{
+  (void)state;
+  rv_arena *arena = rv_arena_new((size_t)PAGES * PAGE);
+  int owner;
+  char *block = rv_arena_take(arena, 50000, &owner);
+  rv_arena_unref(arena);
+  memset(block, 1, 50000);
+  rv_arena_give_back(arena, block);
+  rv_arena_unref(NULL);
+}
+
+static void where_the_process_is_limited_there_is_none(void **state)
+{
+  rv_arena *arena = *state;
+  rv_arena_view view;
+  const struct {
+    int resource;
+    rlim_t limit;
+  } limits[] = {{RLIMIT_FSIZE, 1 << 20}, {RLIMIT_AS, (rlim_t)1 << 45}};
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    struct rlimit before, now;
+    assert_int_equal(getrlimit(limits[i].resource, &before), 0);
+    now = (struct rlimit){.rlim_cur = limits[i].limit, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(limits[i].resource, &now), 0);
+    assert_null(rv_arena_new((size_t)PAGES * PAGE));
+    if (limits[i].resource == RLIMIT_AS) assert_false(rv_arena_view_open(rv_arena_file(arena), &view));
+    assert_int_equal(setrlimit(limits[i].resource, &before), 0);
+  }
+}
+
+/* ---- buffers of spares ---- */
+
+static void shown_buffers_lie_in_the_arena_and_others_do_not(void **state)
+{
+  rv_arena *arena = *state;
+  rv_spares *spares = rv_spares_new(1 << 20);
+  rv_spares_use_arena(spares, arena);
+  uint64_t offset;
+  rv_buf *shown = rv_spares_take_lendable(spares, 40000), *own = rv_spares_take(spares, 40000);
+  assert_ptr_equal(rv_arena_find(arena, shown->data + 39000, 1000, &offset), shown);
+  assert_null(rv_arena_find(arena, own->data, 1000, &offset));
+  memset(shown->data, 1, shown->capacity);
+  rv_buf_unref(shown);
+  rv_buf_unref(own);
+  assert_ptr_equal(rv_spares_take_lendable(spares, 40000), shown); /* each kind is used again as what it is */
+  assert_ptr_equal(rv_spares_take(spares, 40000), own);
+  rv_buf *wasteful = rv_spares_take_lendable(spares, 17000);
+  assert_null(rv_arena_find(arena, wasteful->data, 17000, &offset));
+  rv_buf_unref(wasteful);
+  rv_buf *rest[64];
+  size_t n = 0;
+  do rest[n] = rv_spares_take_lendable(spares, 1000000);
+  while (rv_arena_find(arena, rest[n++]->data, 1, &offset) != NULL);
+  memset(rest[n - 1]->data, 1, 1000000); /* a full arena is no lack of memory */
+  while (n-- > 0) rv_buf_unref(rest[n]);
+  rv_spares_close(spares);
+  rv_buf_unref(shown);
+  rv_buf_unref(own);
+  assert_int_equal(used_bytes(arena), 0);
+}
+
+/* Whoever was forked may let go of what he has, and harms nobody by it: neither those who were before him nor what he maps now, perhaps at the
+ * same addresses. */
+static void a_forked_child_may_let_go(void **state)
+{
+  (void)state;
+  enum { COUNT = 100, SIZE = 1000000 };
+  rv_arena *arena = rv_arena_new(RV_ARENA_SEGMENT);
+  rv_spares *spares = rv_spares_new(0);
+  rv_spares_use_arena(spares, arena);
+  rv_buf *message[COUNT];
+  for (size_t i = 0; i < COUNT; i++) memset((message[i] = rv_spares_take_lendable(spares, SIZE))->data, 7, SIZE);
+  pid_t child = fork();
+  if (child == 0) {
+    uint8_t *own = mmap(message[0]->data, RV_ARENA_SEGMENT / 2, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(own, 9, RV_ARENA_SEGMENT / 2);
+    for (size_t i = 0; i < COUNT; i++) rv_buf_unref(message[i]);
+    rv_arena_trim(arena);
+    rv_spares_close(spares);
+    rv_arena_unref(arena);
+    for (size_t i = 0; i < RV_ARENA_SEGMENT / 2; i++)
+      if (own[i] != 9) _exit(1);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  for (size_t i = 0; i < COUNT; i++)
+    for (size_t at = 0; at < SIZE; at += 1000) assert_int_equal(message[i]->data[at], 7);
+  for (size_t i = 0; i < COUNT; i++) rv_buf_unref(message[i]);
+  rv_spares_close(spares);
+  rv_arena_unref(arena);
+}
+
+/* What a dump of a process has of it: nothing; and a child that was forked has nothing mapped. */
+static void neither_children_nor_dumps_have_it(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  void *block = rv_arena_take(arena, 5000, &owner);
+  rv_arena_view view;
+  assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
+  assert_ptr_equal(rv_arena_find(arena, block, 5000, &offset), &owner);
+  assert_non_null(rv_arena_view_at(&view, offset, 5000));
+  FILE *maps = fopen("/proc/self/smaps", "r");
+  int mappings = 0, kept = 0;
+  bool ours = false;
+  for (char line[500]; fgets(line, sizeof line, maps) != NULL;) {
+    bool begins = strchr(line, '-') != NULL && strstr(line, " rw-s ") != NULL;
+    begins = begins || strstr(line, " r--s ") != NULL;
+    if (begins) ours = strstr(line, "reverie-arena") != NULL;
+    mappings += begins && ours;
+    if (ours && strncmp(line, "VmFlags:", 8) == 0) {
+      kept += strstr(line, " dc") != NULL && strstr(line, " dd") != NULL;
+      ours = false;
+    }
+  }
+  fclose(maps);
+  assert_int_equal(mappings, 2);
+  assert_int_equal(kept, 2);
+  rv_arena_view_close(&view);
+  rv_arena_give_back(arena, block);
+}
+
+/* ---- threads ---- */
+
+static void *take_and_give(void *argument)
+{
+  rv_arena *arena = argument;
+  rv_random random;
+  rv_random_init(&random, (uint64_t)(uintptr_t)&random);
+  held mine[16] = {{0}};
+  for (int i = 0; i < 5000; i++) {
+    held *one = &mine[rv_random_below(&random, 16)];
+    if (one->block != NULL) {
+      uint64_t offset;
+      assert_ptr_equal(rv_arena_find(arena, one->block + one->size - 1, 1, &offset), one);
+      check(one);
+      rv_arena_give_back(arena, one->block);
+      one->block = NULL;
+      continue;
+    }
+    one->size = (size_t)rv_random_below(&random, 60000) + 1;
+    one->mark = (uint8_t)i;
+    one->block = rv_arena_take(arena, one->size, one);
+    if (one->block != NULL) memset(one->block, one->mark, one->size);
+  }
+  for (size_t i = 0; i < 16; i++)
+    if (mine[i].block != NULL) rv_arena_give_back(arena, mine[i].block);
+  return NULL;
+}
+
+static void threads_share_it(void **state)
+{
+  rv_arena *arena = *state;
+  pthread_t thread[3];
+  for (size_t i = 0; i < 3; i++) assert_int_equal(pthread_create(&thread[i], NULL, take_and_give, arena), 0);
+  for (size_t i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+  assert_int_equal(used_bytes(arena), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      TEST(whoever_maps_it_reads_what_was_written),
+      TEST(who_reads_cannot_write),
+      cmocka_unit_test(only_an_arena_is_mapped),
+      TEST(blocks_of_all_sizes_come_and_go),
+      TEST(a_full_arena_says_so_and_has_room_again),
+      TEST(what_was_given_back_is_used_again),
+      cmocka_unit_test(blocks_lie_in_as_many_segments_as_they_need),
+      cmocka_unit_test(much_that_lies_idle_goes_back_to_the_system),
+      cmocka_unit_test(a_block_outlives_the_owner),
+      TEST(where_the_process_is_limited_there_is_none),
+      TEST(shown_buffers_lie_in_the_arena_and_others_do_not),
+      cmocka_unit_test(a_forked_child_may_let_go),
+      TEST(neither_children_nor_dumps_have_it),
+      TEST(threads_share_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

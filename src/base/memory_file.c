@@ -1,0 +1,104 @@
+#include "base/memory_file.h"
+
+#include <errno.h>
+
+#ifdef __linux__
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* It must not become shorter while it is mapped: what is missing kills who touches it. */
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static int open_anew(int fd, int flags)
+{
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return open(path, flags | O_CLOEXEC);
+}
+
+static int new_file(const char *name)
+{
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+#ifdef __SANITIZE_THREAD__ /* knows nothing of memfd_create, and takes the number for whatever had it before: it is opened anew */
+  int known = fd >= 0 ? open_anew(fd, O_RDWR) : -1;
+  if (fd >= 0) syscall(SYS_close, fd);
+  fd = known;
+#endif
+  return fd;
+}
+
+/* Where the system counts memory before it is used (vm.overcommit_memory = 2), it does not count this, and has none when it is touched. */
+static bool memory_is_sure(void)
+{
+  char mode = '2';
+  int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t n = read(fd, &mode, 1);
+  close(fd);
+  return n == 1 && mode != '2';
+}
+
+/* Who makes a longer file than he may gets a signal. */
+static bool may_be_so_long(size_t size)
+{
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= size;
+}
+
+int rv_memory_file_new(const char *name, size_t size)
+{
+  if (!may_be_so_long(size) || !memory_is_sure()) return -ENOTSUP;
+  int fd = new_file(name);
+  if (fd < 0) return -errno;
+  if (ftruncate(fd, (off_t)size) == 0 && fchmod(fd, S_IRUSR | S_IWUSR) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0) return fd;
+  int error = errno;
+  close(fd);
+  return -error;
+}
+
+int rv_memory_file_for_readers(int fd)
+{
+  int reader = open_anew(fd, O_RDONLY);
+  return reader >= 0 ? reader : -errno;
+}
+
+size_t rv_memory_file_size(int fd)
+{
+  struct stat info;
+  struct statfs kind;
+  int seals = fcntl(fd, F_GET_SEALS);
+  bool sealed = seals >= 0 && (seals & SEALS) == SEALS;
+  if (!sealed || fstatfs(fd, &kind) != 0 || kind.f_type != TMPFS_MAGIC || fstat(fd, &info) != 0 || info.st_size < 0) return 0;
+  return (size_t)info.st_size; /* of others, such as those of huge pages, there may be none when they are touched */
+}
+
+#else
+
+int rv_memory_file_new(const char *name, size_t size)
+{
+  (void)name, (void)size;
+  return -ENOTSUP;
+}
+
+int rv_memory_file_for_readers(int fd)
+{
+  (void)fd;
+  return -ENOTSUP;
+}
+
+size_t rv_memory_file_size(int fd)
+{
+  (void)fd;
+  return 0;
+}
+
+#endif
