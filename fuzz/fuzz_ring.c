@@ -1,12 +1,16 @@
-/* Shared memory: whatever the other end writes into the rings' heads between this end's reads and writes, all stays within the rings, what
- * is moved is never more than there is room for, and what this end has written it finds where it was. */
+/* Shared memory: whatever the other end writes into the rings' heads and loans between this end's reads and writes, all stays within the rings
+ * and the arena, what is moved is never more than there is room for, what this end has written it finds where it was, and what was lent is
+ * let go of once. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "fuzz.h"
 
+#include "base/spares.h"
 #include "net/ring.h"
+
+enum { ARENA = 1 << 20, ROOM = RV_RING_BYTES + 5000 };
 
 typedef struct input {
   const uint8_t *at;
@@ -25,16 +29,24 @@ static uint64_t number(input *in)
 
 static void check_moved(ssize_t n, size_t asked)
 {
-  RV_FUZZ_CHECK(n == -EPROTO || (n >= 0 && (size_t)n <= asked && n <= RV_RING_BYTES));
+  RV_FUZZ_CHECK(n == -EPROTO || n == -ECONNRESET || n == -ENOMEM || (n >= 0 && (size_t)n <= asked));
 }
 
-/* One step of the peer's, or of this end's. */
-static void step(uint8_t kind, input *in, rv_rings *peer, rv_rings *own, uint8_t *data, size_t room)
+static void lend(rv_rings *server, rv_spares *spares, size_t size)
+{
+  rv_buf *message = rv_spares_take_lendable(spares, size + 1);
+  if (message == NULL) return;
+  check_moved(rv_ring_write(&server->out, &(struct iovec){.iov_base = message->data, .iov_len = size}, 1), size);
+  rv_buf_unref(message);
+}
+
+/* One step of the peer's, or of this end's. The peer is the server; of a client's lies only what is said of returns can harm it. */
+static void step(uint8_t kind, input *in, rv_rings *peer, rv_rings *own, rv_spares *spares, uint8_t *data)
 {
   uint64_t value = number(in);
-  size_t size = (size_t)(value % room), cut = (size_t)(value >> 32) % (size + 1);
+  size_t size = (size_t)(value % ROOM), cut = (size_t)(value >> 32) % (size + 1);
   struct iovec vec[2] = {{.iov_base = data, .iov_len = cut}, {.iov_base = data + cut, .iov_len = size - cut}};
-  switch (kind % 12) {
+  switch (kind % 17) {
   case 0: atomic_store(&peer->out.head->written, value); break;
   case 1: atomic_store(&peer->out.head->origin, value); break;
   case 2: atomic_store(&peer->in.head->taken, value); break;
@@ -49,6 +61,17 @@ static void step(uint8_t kind, input *in, rv_rings *peer, rv_rings *own, uint8_t
     rv_ring_await_bytes(&own->in);
     rv_ring_await_room(&own->out);
     break;
+  case 11:
+    peer->out.loan[value % RV_RING_LOANS] =
+        (rv_ring_loan){.at = number(in), .offset = value >> 7, .size = number(in) % (2 * ARENA)};
+    break;
+  case 12: atomic_store(&peer->out.head->lent, (uint32_t)value); break;
+  case 13: atomic_store(&peer->out.head->recalled, value % 16 == 0); break;
+  case 14:
+    atomic_store(&peer->out.head->returned, (uint32_t)value);
+    rv_ring_settle(&peer->out);
+    break;
+  case 15: lend(peer, spares, size % 100000); break;
   default: rv_ring_trim(&own->out); break;
   }
 }
@@ -56,18 +79,22 @@ static void step(uint8_t kind, input *in, rv_rings *peer, rv_rings *own, uint8_t
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   rv_rings peer, own;
-  enum { ROOM = RV_RING_BYTES + 5000 };
   static uint8_t bytes[ROOM];
+  rv_arena *arena = rv_arena_new(ARENA);
+  rv_spares *spares = rv_spares_new(0);
   int sockets[2], memory = rv_rings_make(&peer);
-  if (memory < 0) return 0;
+  if (memory < 0 || arena == NULL || spares == NULL) return 0;
+  rv_spares_use_arena(spares, arena);
+  rv_rings_lend(&peer, arena);
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0 && rv_rings_join(memory, &own)) {
     peer.out.bell = peer.in.bell = sockets[0];
     own.out.bell = own.in.bell = sockets[1];
+    rv_rings_borrow(&own, rv_arena_file(arena));
     input in = {data, size};
     while (in.left > 0) {
       uint8_t kind = *in.at++;
       in.left--;
-      step(kind, &in, &peer, &own, bytes, ROOM);
+      step(kind, &in, &peer, &own, spares, bytes);
     }
     rv_rings_unmap(&own);
     close(sockets[0]);
@@ -75,5 +102,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   }
   rv_rings_unmap(&peer);
   close(memory);
+  size_t used, idle;
+  rv_arena_usage(arena, &used, &idle);
+  RV_FUZZ_CHECK(used == 0);
+  rv_spares_close(spares);
+  rv_arena_unref(arena);
   return 0;
 }

@@ -42,7 +42,8 @@ RV_API rv_code rv_sample_get_column(const rv_sample *sample, size_t column, rv_s
 /* Writes the column's rows one after another; `size` must be exactly `bytes`. Strings are written as rv_bytes that point into
  * the sample. RV_DATA_LOSS: a chunk does not decode. */
 RV_API rv_code rv_sample_copy(rv_sample *sample, size_t column, void *out, size_t size, rv_error *err);
-/* The column's rows in place, where they lie one after another uncompressed; NULL where they do not. Valid while the sample is held. */
+/* The column's rows in place, where they lie one after another uncompressed; NULL where they do not, and where they lie in memory that a server
+ * shows to clients of its machine, which a forked child would not find. Valid while the sample is held. */
 RV_API const void *rv_sample_view(rv_sample *sample, size_t column);
 
 /* ---- a stream of samples ---- */

@@ -190,6 +190,15 @@ rv_code rv_sample_copy(rv_sample *sample, size_t column, void *out, size_t size,
   return size > 0 && !sample->has_rows ? rv_draw_copy_column(&sample->draw, (uint32_t)column, out, err) : RV_OK;
 }
 
+/* Such memory is this process's alone: a child that is forked later would not find the rows there. */
+static bool is_lendable(const rv_chunk *chunk)
+{
+  const uint8_t *wire;
+  size_t size;
+  const rv_buf *owner = rv_chunk_wire(chunk, &wire, &size);
+  return owner != NULL && rv_buf_is_lendable(owner);
+}
+
 const void *rv_sample_view(rv_sample *sample, size_t column)
 {
   rv_sample_column shown;
@@ -204,7 +213,8 @@ const void *rv_sample_view(rv_sample *sample, size_t column)
     size_t stride;
     const uint8_t *rows = rv_chunk_rows_in_place(slice.chunk, slice.tensor, slice.offset, slice.length, &stride);
     bool follows = begin == NULL || rows == end;
-    if (rows == NULL || !follows || (slice.length > 1 && stride != found->spec->row_bytes)) return NULL;
+    if (rows == NULL || !follows || is_lendable(slice.chunk) || (slice.length > 1 && stride != found->spec->row_bytes))
+      return NULL;
     if (begin == NULL) begin = rows;
     end = rows + (size_t)slice.length * found->spec->row_bytes;
   }

@@ -178,6 +178,7 @@ static inline rv_code echo_try_start_tls(echo_server *server, const char *addres
                                   .io_threads = threads,
                                   .max_message_bytes = max_message,
                                   .tls = tls,
+                                  .lends_memory = true,
                                   .on_call = echo_on_call,
                                   .context = server};
   return rv_grpc_server_new(&config, &server->grpc, err);

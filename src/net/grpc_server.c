@@ -67,7 +67,7 @@ struct rv_grpc_server {
   bool listens;
   said full, machine_full; /* the first loop's */
   atomic_size_t connections;
-  atomic_uint rings; /* connections that have them */
+  rv_ring_host rings;
   int64_t drain_ms;
   bool stopped;  /* of the thread that stops */
   rv_mutex lock; /* guards what follows */
@@ -186,7 +186,7 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
                               .max_streams = server->max_streams,
                               .peer_timeout_ms = server->peer_timeout_ms,
                               .tls = tls,
-                              .rings_used = rv_socket_is_unix(fd) ? &server->rings : NULL};
+                              .ring_host = rv_socket_is_unix(fd) ? &server->rings : NULL};
   rv_session *session;
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
@@ -477,6 +477,7 @@ void rv_grpc_server_free(rv_grpc_server *server)
   rv_cond_fini(&server->drained);
   rv_mutex_fini(&server->lock);
   rv_tls_unref(server->tls);
+  rv_arena_unref(server->rings.arena);
   rv_map_fini(&server->machines);
   free(server->watching);
   free(server->listener);
@@ -532,6 +533,13 @@ static size_t default_threads(void)
   return half < 1 ? 1 : half > DEFAULT_THREADS_MAX ? DEFAULT_THREADS_MAX : (size_t)half;
 }
 
+static bool has_local_listeners(const rv_grpc_server *server)
+{
+  for (size_t i = 0; i < server->num_listeners; i++)
+    if (server->listener[i].address.is_unix || server->listener[i].num_shortcuts > 0) return true;
+  return false;
+}
+
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
 {
   size_t count = threads == 0 ? default_threads() : threads > MAX_THREADS ? MAX_THREADS : threads;
@@ -543,6 +551,7 @@ static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *er
     snprintf(name, sizeof name, "rv-io-%u", (unsigned)i & 0xFFFFU);
     rv_code code = rv_loop_new(&server->env, name, &io->loop, err);
     if (code != RV_OK) return code;
+    if (server->rings.arena != NULL) rv_spares_use_arena(rv_loop_spares(io->loop), server->rings.arena);
     io->server = server;
     rv_list_init(&io->sessions);
     rv_timer_init(&io->drain, io->loop, on_drain_over);
@@ -578,6 +587,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_map_init(&server->machines, rv_entropy64(&server->env));
   rv_socket_raise_limit();
   rv_code code = open_listeners(server, config, err);
+  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) server->rings.arena = rv_arena_new(0);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);
   if (code == RV_OK) code = make_watches(server, err);
   if (code == RV_OK) {

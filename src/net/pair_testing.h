@@ -26,7 +26,7 @@ static inline int count_mappings(void)
   FILE *maps = fopen("/proc/self/maps", "r");
   assert_non_null(maps);
   int count = 0;
-  for (char line[500]; fgets(line, sizeof line, maps) != NULL;) count += strstr(line, "memfd:reverie") != NULL;
+  for (char line[500]; fgets(line, sizeof line, maps) != NULL;) count += strstr(line, "memfd:reverie-rings") != NULL;
   fclose(maps);
   return count;
 }

@@ -40,9 +40,9 @@ static void on_pulse(rv_timer *timer)
   rv_session *session = RV_CONTAINER(timer, rv_session, pulse);
   if (session->state != RV_SESSION_OPEN || session->lost) return;
   int64_t look_ns = session->peer_timeout_ns / LOOKS;
-  bool heard = has_been_heard(session);
+  bool heard = has_been_heard(session), forever = session->peer_timeout_ns == INT64_MAX;
   if (!heard) session->transport.ops->rest(&session->transport);
-  if (heard)
+  if (heard || forever)
     session->asked = false;
   else if (!session->asked)
     ask(session);
@@ -58,6 +58,7 @@ void rv_pulse_init(rv_session *session)
 
 void rv_pulse_start(rv_session *session)
 {
-  if (session->peer_timeout_ns == INT64_MAX) return;
-  rv_timer_start(&session->pulse, rv_monotonic_ns(&session->loop->env) + session->peer_timeout_ns / LOOKS);
+  bool forever = session->peer_timeout_ns == INT64_MAX; /* then it only rests */
+  int64_t wait_ns = (forever ? RV_DEFAULT_PEER_TIMEOUT_NS : session->peer_timeout_ns) / LOOKS;
+  rv_timer_start(&session->pulse, rv_monotonic_ns(&session->loop->env) + wait_ns);
 }

@@ -1,28 +1,27 @@
 #include "net/ring.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "base/past_caches.h"
 
 enum {
   HEADS = 4096,               /* both directions', before their bytes */
   STEP = 128 << 10,           /* so much is handed over at a time, for the other end to work beside this one */
   KEPT = 16 << 10,            /* of a quiet ring */
+  LEND_FROM = 8 << 10,        /* a run; shorter ones are quickly copied */
   PAST_CACHES_FROM = 12 << 10 /* a run; what is as long is a row for a table, not read soon */
 };
 
 _Static_assert((RV_RING_BYTES & (RV_RING_BYTES - 1)) == 0, "positions are cut by a mask");
 _Static_assert(ATOMIC_LONG_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "processes share no lock");
-_Static_assert(2 * sizeof(rv_ring_head) <= HEADS, "the heads have a page");
+_Static_assert(2 * sizeof(rv_ring_head) + RV_RING_LOANS * sizeof(rv_ring_loan) <= HEADS, "the heads and the loans have a page");
+_Static_assert((RV_RING_LOANS & (RV_RING_LOANS - 1)) == 0, "so are their numbers");
 
 /* ---- one direction ---- */
 
@@ -44,42 +43,126 @@ static int ring_bell(const rv_ring *ring, _Atomic uint32_t *sleeps)
   return harmless ? 0 : -errno;
 }
 
+/* ---- what is lent ---- */
+
+static void let_go(rv_ring *ring, uint32_t until)
+{
+  for (; ring->settled != until; ring->settled++) {
+    const rv_ring_held *held = &ring->held[ring->settled % RV_RING_LOANS];
+    ring->lent_bytes -= held->size;
+    rv_buf_unref(held->message);
+  }
+}
+
+bool rv_ring_settle(rv_ring *ring)
+{
+  if (ring->settled == ring->lent) return true;
+  uint32_t returned = atomic_load(&ring->head->returned);
+  if (returned - ring->settled > ring->lent - ring->settled) return false;
+  let_go(ring, returned);
+  return true;
+}
+
+/* Puts a run of the arena's bytes at this end's position. False: it must be copied. */
+static bool lend(rv_ring *ring, const uint8_t *data, size_t size)
+{
+  uint64_t offset;
+  if (ring->lent - ring->settled == RV_RING_LOANS || ring->lent_bytes >= RV_RING_LENT) return false;
+  rv_buf *owner = rv_arena_find(ring->arena, data, size, &offset);
+  if (owner == NULL) return false;
+  uint32_t slot = ring->lent++ % RV_RING_LOANS;
+  ring->held[slot] = (rv_ring_held){.message = rv_buf_ref(owner), .size = size};
+  ring->lent_bytes += size;
+  ring->loan[slot] = (rv_ring_loan){.at = ring->at, .offset = offset, .size = size};
+  return true;
+}
+
+/* The writer goes: whoever still reads what it lent learns that it is not to be trusted. */
+static void recall(rv_ring *ring)
+{
+  if (ring->arena == NULL) return;
+  atomic_store(&ring->head->recalled, 1);
+  atomic_thread_fence(memory_order_seq_cst);
+  let_go(ring, ring->lent);
+  free(ring->held);
+  rv_arena_unref(ring->arena);
+  ring->arena = NULL;
+}
+
+/* ---- copying ---- */
+
 typedef struct pieces {
   const struct iovec *vec;
   int left;
   size_t at;
 } pieces;
 
-/* Copies `size` contiguous bytes of the ring at most, in or out; returns how many. */
-static size_t copy_run(uint8_t *bytes, size_t size, pieces *user, bool in, bool past_caches)
+static void advance(pieces *user, size_t n)
 {
-  size_t done = 0;
-  while (done < size && user->left > 0) {
-    size_t n = user->vec->iov_len - user->at;
-    if (n > size - done) n = size - done;
-    uint8_t *theirs = bytes + done, *ours = (uint8_t *)user->vec->iov_base + user->at;
-    if (past_caches && user->left > 1 && n >= PAST_CACHES_FROM) /* the last piece is for what is parsed at once */
-      rv_copy_past_caches(ours, theirs, n);
-    else if (n > 0)
-      memcpy(in ? theirs : ours, in ? ours : theirs, n);
-    done += n;
-    user->at += n;
-    if (user->at < user->vec->iov_len) continue;
+  user->at += n;
+  while (user->left > 0 && user->at == user->vec->iov_len) {
     user->vec++;
     user->left--;
     user->at = 0;
+  }
+}
+
+/* Copies `size` contiguous bytes of the ring at most, out. */
+static size_t copy_out(const uint8_t *bytes, size_t size, pieces *user, bool past_caches)
+{
+  size_t done = 0;
+  advance(user, 0);
+  while (done < size && user->left > 0) {
+    size_t n = user->vec->iov_len - user->at;
+    if (n > size - done) n = size - done;
+    uint8_t *to = (uint8_t *)user->vec->iov_base + user->at;
+    if (past_caches && user->left > 1 && n >= PAST_CACHES_FROM) /* the last piece is for what is parsed at once */
+      rv_copy_past_caches(to, bytes + done, n);
+    else
+      memcpy(to, bytes + done, n);
+    done += n;
+    advance(user, n);
   }
   return done;
 }
 
 /* Up to `most` bytes from where this end is, around the ring's end. */
-static size_t copy_step(rv_ring *ring, size_t most, pieces *user, bool in)
+static size_t take_step(rv_ring *ring, size_t most, pieces *user)
 {
   size_t from = place(ring), run = RV_RING_BYTES - from < most ? RV_RING_BYTES - from : most;
-  size_t done = copy_run(ring->bytes + from, run, user, in, ring->past_caches);
-  if (done == run && run < most) done += copy_run(ring->bytes, most - run, user, in, ring->past_caches);
-  if (in && from + done > ring->touched) ring->touched = from + done < RV_RING_BYTES ? from + done : RV_RING_BYTES;
+  size_t done = copy_out(ring->bytes + from, run, user, ring->past_caches);
+  if (done == run && run < most) done += copy_out(ring->bytes, most - run, user, ring->past_caches);
   ring->at += done;
+  return done;
+}
+
+/* Copies n bytes of one piece in, around the ring's end. */
+static void copy_in(rv_ring *ring, const uint8_t *data, size_t n)
+{
+  size_t from = place(ring), run = RV_RING_BYTES - from < n ? RV_RING_BYTES - from : n;
+  memcpy(ring->bytes + from, data, run);
+  if (run < n) memcpy(ring->bytes, data + run, n - run);
+  if (from + n > ring->touched) ring->touched = from + n < RV_RING_BYTES ? from + n : RV_RING_BYTES;
+  ring->at += n;
+}
+
+/* Up to `most` bytes of the ring's, and what is lent between them; returns how many of both. */
+static size_t put_step(rv_ring *ring, size_t most, bool lends, pieces *user)
+{
+  size_t done = 0;
+  advance(user, 0);
+  while (user->left > 0) {
+    const uint8_t *data = (const uint8_t *)user->vec->iov_base + user->at;
+    size_t n = user->vec->iov_len - user->at;
+    if (!lends || n < LEND_FROM || !lend(ring, data, n)) {
+      if (most == 0) break;
+      if (n > most) n = most;
+      copy_in(ring, data, n);
+      most -= n;
+    }
+    done += n;
+    advance(user, n);
+  }
   return done;
 }
 
@@ -100,34 +183,86 @@ static size_t available(const rv_ring *ring)
 ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count)
 {
   pieces given = {.vec = vec, .left = count};
+  if (!rv_ring_settle(ring)) return -EPROTO;
+  bool lends = ring->arena != NULL && atomic_load_explicit(&ring->head->borrows, memory_order_relaxed) == 1;
   for (size_t total = 0;;) {
     size_t full = waiting(ring);
     if (full == SIZE_MAX) return -EPROTO;
     if (full == 0)
       atomic_store_explicit(&ring->head->origin, ring->at, memory_order_relaxed); /* small things stay in a few pages */
-    size_t room = RV_RING_BYTES - full, done = copy_step(ring, room < STEP ? room : STEP, &given, true);
+    size_t room = RV_RING_BYTES - full, done = put_step(ring, room < STEP ? room : STEP, lends, &given);
     if (done == 0) return (ssize_t)total;
     total += done;
+    if (lends) atomic_store(&ring->head->lent, ring->lent); /* before the bytes behind them can be seen */
     atomic_store(&ring->head->written, ring->at);
     int error = ring_bell(ring, &ring->head->reader_sleeps);
     if (error != 0) return error;
   }
 }
 
+/* The next loan, as the other end says; its number of those that can be seen, 0: there is none. */
+static uint32_t see_loan(const rv_ring *ring, rv_ring_loan *out)
+{
+  uint32_t ahead = ring->view.segment == NULL ? 0 : atomic_load(&ring->head->lent) - ring->returned;
+  if (ahead == 0) return 0;
+  const volatile rv_ring_loan *theirs = &ring->loan[ring->returned % RV_RING_LOANS];
+  *out = (rv_ring_loan){.at = theirs->at, .offset = theirs->offset, .size = theirs->size};
+  return ahead;
+}
+
+/* How many of the `bytes` that can be seen stand before the next loan; SIZE_MAX: it cannot be. */
+static size_t before_loan(const rv_ring *ring, size_t bytes, rv_ring_loan *next)
+{
+  uint32_t ahead = see_loan(ring, next);
+  uint64_t before = ahead == 0 ? bytes : next->at - ring->at;
+  if (ahead > RV_RING_LOANS || before > RV_RING_BYTES || (ahead > 0 && next->size == 0)) return SIZE_MAX;
+  return before < bytes ? (size_t)before : bytes;
+}
+
+/* Copies from what is lent at this end's position; 0: there is no room for it. */
+static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
+{
+  size_t size = ring->view.size;
+  if (loan->offset > size || loan->size > size - loan->offset || ring->loan_taken >= loan->size) return -EPROTO;
+  const uint8_t *lent = rv_arena_view_at(&ring->view, loan->offset, loan->size);
+  if (lent == NULL) return -ENOMEM;
+  size_t done = copy_out(lent + ring->loan_taken, loan->size - ring->loan_taken, user, false);
+  atomic_thread_fence(memory_order_seq_cst);
+  if (atomic_load(&ring->head->recalled) != 0) return -ECONNRESET; /* what was copied may be something else */
+  ring->loan_taken += done;
+  if (ring->loan_taken < loan->size) return (ssize_t)done;
+  ring->loan_taken = 0;
+  atomic_store(&ring->head->returned, ++ring->returned);
+  return (ssize_t)done;
+}
+
+/* Copies what comes next, of the ring or of what is lent. 0: there is nothing, or no room for it. */
+static ssize_t read_step(rv_ring *ring, pieces *user)
+{
+  size_t bytes = available(ring);
+  if (bytes == SIZE_MAX) return -EPROTO;
+  rv_ring_loan loan = {.size = 0};
+  size_t before = before_loan(ring, bytes, &loan);
+  if (before == SIZE_MAX) return -EPROTO;
+  if (loan.size > 0 && loan.at == ring->at) return take_loan(ring, &loan, user);
+  size_t done = take_step(ring, before < STEP ? before : STEP, user);
+  if (done == 0) return 0;
+  atomic_store(&ring->head->taken, ring->at);
+  bool much = bytes - done <= RV_RING_BYTES / 2; /* room that a writer is woken for */
+  if (much) ring->failed = ring_bell(ring, &ring->head->writer_sleeps);
+  return (ssize_t)done;
+}
+
 ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count)
 {
   pieces given = {.vec = vec, .left = count};
-  for (size_t total = 0;;) {
-    size_t bytes = available(ring);
-    if (bytes == SIZE_MAX) return -EPROTO;
-    size_t done = copy_step(ring, bytes < STEP ? bytes : STEP, &given, false);
-    if (done == 0) return (ssize_t)total;
-    total += done;
-    atomic_store(&ring->head->taken, ring->at);
-    bool much = bytes - done <= RV_RING_BYTES / 2; /* room that a writer is woken for */
-    int error = much ? ring_bell(ring, &ring->head->writer_sleeps) : 0;
-    if (error != 0) return error;
+  size_t total = 0;
+  ssize_t n = ring->failed;
+  while (n >= 0 && (n = read_step(ring, &given)) > 0) {
+    total += (size_t)n;
+    n = ring->failed;
   }
+  return total > 0 ? (ssize_t)total : n; /* what is wrong is wrong at the next read, too */
 }
 
 bool rv_ring_await_room(rv_ring *ring)
@@ -137,11 +272,21 @@ bool rv_ring_await_room(rv_ring *ring)
   return full == RV_RING_BYTES;
 }
 
+/* Also what cannot be: reading tells. */
+static bool has_bytes(const rv_ring *ring)
+{
+  rv_ring_loan loan;
+  if (available(ring) != 0) return true;
+  uint32_t ahead = see_loan(ring, &loan);
+  return ahead > RV_RING_LOANS ||
+         (ahead > 0 && loan.at - ring->at - 1 >= RV_RING_BYTES); /* one behind bytes that have not come is to be waited for */
+}
+
 bool rv_ring_await_bytes(rv_ring *ring)
 {
-  if (available(ring) != 0) return false;
+  if (has_bytes(ring)) return false;
   atomic_store(&ring->head->reader_sleeps, 1);
-  return available(ring) == 0;
+  return !has_bytes(ring);
 }
 
 void rv_ring_trim(rv_ring *ring)
@@ -164,89 +309,51 @@ static bool map(int fd, bool client, rv_rings *out)
   if (memory == MAP_FAILED) return false;
   rv_ring_head *heads = (rv_ring_head *)(void *)memory;
   rv_ring asked = {.head = &heads[0], .bytes = memory + HEADS, .bell = -1};
-  rv_ring answered = {.head = &heads[1], .bytes = memory + HEADS + RV_RING_BYTES, .bell = -1};
+  rv_ring answered = {
+      .head = &heads[1], .bytes = memory + HEADS + RV_RING_BYTES, .bell = -1, .loan = (rv_ring_loan *)(void *)&heads[2]};
   *out = (rv_rings){.out = client ? asked : answered, .in = client ? answered : asked, .map = memory};
   return true;
 }
 
-#ifdef __linux__
-
-/* It must not become shorter while it is mapped: what is missing kills who touches it. */
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
-
-static int new_memory(void)
+int rv_rings_make(rv_rings *out)
 {
-  int fd = memfd_create("reverie", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-#ifdef __SANITIZE_THREAD__ /* knows nothing of memfd_create, and takes the number for whatever had it before: it is opened anew */
-  char path[40];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  int known = fd >= 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
-  if (fd >= 0) syscall(SYS_close, fd);
-  fd = known;
-#endif
+  int fd = rv_memory_file_new("reverie-rings", ALL);
+  if (fd < 0) return fd;
+  if (!map(fd, false, out)) {
+    int error = errno;
+    close(fd);
+    return -error;
+  }
+  atomic_store(&out->out.head->reader_sleeps, 1); /* both ends wait for the first bytes at the socket */
+  atomic_store(&out->in.head->reader_sleeps, 1);
+  out->in.past_caches = true;
   return fd;
 }
 
-/* Where the system counts memory before it is used (vm.overcommit_memory = 2), it does not count this, and has none when it is touched. */
-static bool memory_is_sure(void)
-{
-  char mode = '2';
-  int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  ssize_t n = read(fd, &mode, 1);
-  close(fd);
-  return n == 1 && mode != '2';
-}
-
-/* Who makes a longer file than he may gets a signal. */
-static bool may_be_so_long(void)
-{
-  struct rlimit limit;
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= ALL;
-}
-
-int rv_rings_make(rv_rings *out)
-{
-  if (!may_be_so_long() || !memory_is_sure()) return -ENOTSUP;
-  int fd = new_memory();
-  if (fd < 0) return -errno;
-  if (ftruncate(fd, ALL) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0 && map(fd, false, out)) {
-    atomic_store(&out->out.head->reader_sleeps, 1); /* both ends wait for the first bytes at the socket */
-    atomic_store(&out->in.head->reader_sleeps, 1);
-    out->in.past_caches = true;
-    return fd;
-  }
-  int error = errno;
-  close(fd);
-  return -error;
-}
-
 bool rv_rings_join(int fd, rv_rings *out)
 {
-  struct stat info;
-  int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 || info.st_size != ALL) return false;
-  return map(fd, true, out);
+  return rv_memory_file_size(fd) == ALL && map(fd, true, out);
 }
 
-#else
-
-int rv_rings_make(rv_rings *out)
+bool rv_rings_lend(rv_rings *rings, rv_arena *arena)
 {
-  (void)out;
-  return -ENOSYS;
+  rings->out.held = calloc(RV_RING_LOANS, sizeof *rings->out.held);
+  if (rings->out.held == NULL) return false;
+  rings->out.arena = rv_arena_ref(arena);
+  return true;
 }
 
-bool rv_rings_join(int fd, rv_rings *out)
+void rv_rings_borrow(rv_rings *rings, int arena_fd)
 {
-  (void)fd, (void)out;
-  return false;
+  if (rv_arena_view_open(arena_fd, &rings->in.view)) atomic_store(&rings->in.head->borrows, 1);
 }
-
-#endif
 
 void rv_rings_unmap(rv_rings *rings)
 {
-  if (rings->map != NULL) munmap(rings->map, ALL);
+  if (rings->map != NULL) {
+    recall(&rings->out);
+    rv_arena_view_close(&rings->in.view);
+    munmap(rings->map, ALL);
+  }
   rings->map = NULL;
 }

@@ -2,7 +2,10 @@
  * them to wake who sleeps, and to tell that the other end has gone.
  *
  * The other end may write anything into that memory at any time. What this end has written and taken it knows by itself; what the other
- * says of its side is read once and checked; and what is read is copied out before anybody looks at it. */
+ * says of its side is read once and checked; and what is read is copied out before anybody looks at it.
+ *
+ * A server whose large messages lie in an arena need not copy them into the ring: it lends them. The client copies them from the arena, which it
+ * has mapped to read, and they are the server's again. */
 #ifndef RV_NET_RING_H
 #define RV_NET_RING_H
 
@@ -13,7 +16,10 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-enum { RV_RING_BYTES = 1 << 20 };
+#include "base/arena.h"
+#include "base/buf.h"
+
+enum { RV_RING_BYTES = 1 << 20, RV_RING_LOANS = 128, RV_RING_LENT = 8 << 20 /* bytes, and then one more loan */ };
 
 typedef struct rv_ring_head {
   _Alignas(64) _Atomic uint64_t written; /* bytes, since the beginning */
@@ -21,20 +27,46 @@ typedef struct rv_ring_head {
   _Alignas(64) _Atomic uint64_t taken;
   _Alignas(64) _Atomic uint32_t reader_sleeps; /* to be woken when there are bytes */
   _Alignas(64) _Atomic uint32_t writer_sleeps; /* to be woken when there is room */
+  _Alignas(64) _Atomic uint32_t lent;          /* loans, since the beginning */
+  _Atomic uint32_t recalled;                   /* the writer has gone: what is lent may change at any time */
+  _Alignas(64) _Atomic uint32_t returned;
+  _Atomic uint32_t borrows; /* the reader has the arena */
 } rv_ring_head;
+
+/* Bytes that stand in the stream at a position, before those that the ring has of it. */
+typedef struct rv_ring_loan {
+  uint64_t at, offset, size;
+} rv_ring_loan;
+
+/* What is lent stays where it is. */
+typedef struct rv_ring_held {
+  rv_buf *message; /* one reference */
+  size_t size;
+} rv_ring_held;
 
 /* One end of one direction. */
 typedef struct rv_ring {
   rv_ring_head *head;
   uint8_t *bytes;
-  uint64_t at;      /* what this end has written, or taken */
-  size_t touched;   /* the writer's: how far into the ring it has been since the memory behind was last given back */
-  bool past_caches; /* the reader's: long runs go to memory that is not read soon */
-  int bell;         /* the socket; one byte on it wakes the other end */
+  uint64_t at;        /* what this end has written, or taken */
+  size_t touched;     /* the writer's: how far into the ring it has been since the memory behind was last given back */
+  bool past_caches;   /* the reader's: long runs go to memory that is not read soon */
+  int bell;           /* the socket; one byte on it wakes the other end */
+  int failed;         /* the reader's: the writer sleeps and could not be woken, a negated errno; 0: not so */
+  rv_ring_loan *loan; /* RV_RING_LOANS, used one after another; NULL: nothing is lent in this direction */
+  /* of a writer that lends; the numbers of loans are since the beginning */
+  rv_arena *arena;    /* one reference; NULL: it does not */
+  rv_ring_held *held; /* RV_RING_LOANS */
+  uint32_t lent, settled;
+  size_t lent_bytes; /* that are held */
+  /* of a reader that borrows */
+  rv_arena_view view;
+  uint32_t returned;
+  uint64_t loan_taken; /* bytes of the loan that is being read */
 } rv_ring;
 
-/* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; another negated errno: it sleeps, and
- * cannot be woken. */
+/* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back
+ * what it had lent; -ENOMEM: what is lent could not be mapped; another negated errno: it sleeps, and cannot be woken. */
 ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count);
 ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
 /* Asks to be woken when there is room (there are bytes). False: there is by now, and nobody may wake. */
@@ -42,6 +74,8 @@ bool rv_ring_await_room(rv_ring *ring);
 bool rv_ring_await_bytes(rv_ring *ring);
 /* The writer's, of a quiet connection: what memory an empty ring has beyond its first pages goes back to the system. */
 void rv_ring_trim(rv_ring *ring);
+/* The writer's: lets go of what was returned. False: what the other end says of that cannot be. */
+bool rv_ring_settle(rv_ring *ring);
 
 typedef struct rv_rings {
   rv_ring out, in;
@@ -54,5 +88,10 @@ int rv_rings_make(rv_rings *out);
 /* A client's: the same memory by that descriptor, which stays the caller's. False: it is none of rv_rings_make's, or it could not be mapped. */
 bool rv_rings_join(int fd, rv_rings *out);
 void rv_rings_unmap(rv_rings *rings); /* NULL maps are fine */
+
+/* The server lends what lies in the arena to a client that borrows, from now on. False: out of memory, and it does not. */
+bool rv_rings_lend(rv_rings *rings, rv_arena *arena);
+/* The client has the server's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. */
+void rv_rings_borrow(rv_rings *rings, int arena_fd);
 
 #endif

@@ -19,12 +19,15 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "base/spares.h"
 
 /* ---- a client's and a server's rings, and the socket between them ---- */
 
 typedef struct ends {
   rv_rings client, server;
   int memory, sockets[2];
+  rv_arena *arena; /* the server's, who lends; NULL: he does not */
+  rv_spares *spares;
 } ends;
 
 static int set_up(void **state)
@@ -40,11 +43,27 @@ static int set_up(void **state)
   return 0;
 }
 
+static int set_up_lending(void **state)
+{
+  set_up(state);
+  ends *both = *state;
+  both->arena = rv_arena_new(64 << 20);
+  both->spares = rv_spares_new(0);
+  assert_true(both->arena != NULL && both->spares != NULL);
+  rv_spares_use_arena(both->spares, both->arena);
+  rv_rings_lend(&both->server, both->arena);
+  rv_rings_borrow(&both->client, rv_arena_file(both->arena));
+  assert_non_null(both->client.in.view.segment);
+  return 0;
+}
+
 static int tear_down(void **state)
 {
   ends *both = *state;
   rv_rings_unmap(&both->client);
   rv_rings_unmap(&both->server);
+  rv_spares_close(both->spares);
+  rv_arena_unref(both->arena);
   close(both->memory);
   close(both->sockets[0]);
   close(both->sockets[1]);
@@ -119,6 +138,193 @@ static void the_directions_do_not_meet(void **state)
   assert_string_equal((char *)got, "answered");
 }
 
+/* ---- what is lent ---- */
+
+static rv_buf *new_message(ends *both, uint64_t at, size_t size)
+{
+  rv_buf *buf = rv_spares_take_lendable(both->spares, size);
+  assert_non_null(buf);
+  for (size_t i = 0; i < size; i++) buf->data[i] = byte_at(at + i);
+  buf->size = size;
+  return buf;
+}
+
+static size_t used_bytes(const ends *both)
+{
+  size_t used, idle;
+  rv_arena_usage(both->arena, &used, &idle);
+  return used;
+}
+
+/* The end of a message that lies in the arena, with other bytes around it, of a stream. */
+static ssize_t write_message(ends *both, uint64_t *at, size_t size, rv_random *random)
+{
+  uint8_t few[300];
+  size_t before = (size_t)rv_random_below(random, sizeof few), behind = (size_t)rv_random_below(random, sizeof few);
+  rv_buf *buf = new_message(both, *at + before, size);
+  uint8_t *own = malloc(before + behind + 1);
+  for (size_t i = 0; i < before; i++) own[i] = byte_at(*at + i);
+  for (size_t i = 0; i < behind; i++) own[before + i] = byte_at(*at + before + size + i);
+  struct iovec vec[4] = {{own, before}, {buf->data, size}, {0}, {own + before, behind}};
+  ssize_t n = rv_ring_write(&both->server.out, vec, 4);
+  if (n > 0) *at += (uint64_t)n;
+  rv_buf_unref(buf); /* what is lent is held */
+  free(own);
+  return n;
+}
+
+static void what_is_lent_arrives_in_its_place(void **state)
+{
+  ends *both = *state;
+  rv_random random;
+  rv_random_init(&random, 19);
+  uint64_t written = 0, taken = 0;
+  size_t most = 0;
+  for (int round = 0; round < 600; round++) {
+    if (rv_random_below(&random, 4) > 0)
+      write_message(both, &written, some_size(&random, 20), &random);
+    else
+      write_some(&both->server.out, &written, some_size(&random, 18), &random);
+    if (written - taken > most) most = written - taken;
+    if (rv_random_below(&random, 3) > 0) read_some(&both->client.in, &taken, some_size(&random, 22), &random);
+  }
+  while (read_some(&both->client.in, &taken, 100000, &random) > 0) continue;
+  assert_int_equal(written, taken);
+  assert_true(most > RV_RING_BYTES); /* more than the ring has room for */
+  rv_ring_settle(&both->server.out);
+  assert_int_equal(used_bytes(both), 0);
+}
+
+static void what_is_lent_is_held_until_it_was_taken(void **state)
+{
+  ends *both = *state;
+  rv_buf *buf = new_message(both, 0, 40000);
+  assert_int_equal(rv_ring_write(&both->server.out, &(struct iovec){buf->data, buf->size}, 1), 40000);
+  assert_int_equal(atomic_load(&buf->refs), 2);
+  assert_int_equal(atomic_load(&both->server.out.head->written), 0); /* nothing lies in the ring */
+  assert_false(rv_ring_await_bytes(&both->client.in));
+  uint8_t got[40000];
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, 39999}, 1), 39999);
+  rv_ring_settle(&both->server.out);
+  assert_int_equal(atomic_load(&buf->refs), 2);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got + 39999, 10}, 1), 1);
+  assert_memory_equal(got, buf->data, 40000);
+  rv_ring_settle(&both->server.out);
+  assert_int_equal(atomic_load(&buf->refs), 1);
+  assert_true(rv_ring_await_bytes(&both->client.in));
+  rv_buf_unref(buf);
+}
+
+static void of_many_some_are_copied(void **state)
+{
+  ends *both = *state;
+  rv_random random;
+  rv_random_init(&random, 23);
+  uint64_t written = 0, taken = 0;
+  for (int i = 0; i < 2 * RV_RING_LOANS; i++) write_message(both, &written, 20000, &random);
+  assert_true(written > RV_RING_LOANS * UINT64_C(20000) && written < 2 * RV_RING_LOANS * UINT64_C(20000));
+  assert_true(rv_ring_await_room(&both->server.out));
+  while (read_some(&both->client.in, &taken, 1000000, &random) > 0) continue;
+  assert_int_equal(written, taken);
+  assert_false(rv_ring_await_room(&both->server.out));
+}
+
+static void more_bytes_than_may_be_lent_are_copied(void **state)
+{
+  ends *both = *state;
+  rv_random random;
+  rv_random_init(&random, 41);
+  uint64_t written = 0, taken = 0;
+  for (int i = 0; i < 20; i++) write_message(both, &written, 900000, &random);
+  assert_true(both->server.out.lent_bytes < RV_RING_LENT + 900000);
+  assert_true(written > RV_RING_LENT && written < RV_RING_LENT + 900000 + 2 * (uint64_t)RV_RING_BYTES);
+  while (read_some(&both->client.in, &taken, 1000000, &random) > 0) continue;
+  assert_int_equal(written, taken);
+  assert_true(rv_ring_settle(&both->server.out));
+  assert_int_equal(both->server.out.lent_bytes, 0);
+}
+
+static void who_has_no_arena_gets_copies(void **state)
+{
+  ends *both = *state;
+  atomic_store(&both->client.in.head->borrows, 0);
+  rv_buf *buf = new_message(both, 0, 40000);
+  assert_int_equal(rv_ring_write(&both->server.out, &(struct iovec){buf->data, buf->size}, 1), 40000);
+  assert_int_equal(atomic_load(&both->server.out.head->written), 40000);
+  assert_int_equal(atomic_load(&buf->refs), 1);
+  rv_buf_unref(buf);
+}
+
+static void what_was_taken_back_is_not_read(void **state)
+{
+  ends *both = *state;
+  rv_random random;
+  rv_random_init(&random, 29);
+  uint64_t written = 0, taken = 0;
+  for (int i = 0; i < 3; i++) write_message(both, &written, 30000, &random);
+  uint8_t got[50000];
+  read_some(&both->client.in, &taken, 40000, &random);
+  rv_rings_unmap(&both->server); /* it closes the connection */
+  assert_int_equal(used_bytes(both), 0);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), -ECONNRESET);
+}
+
+static void loans_that_cannot_be_are_refused(void **state)
+{
+  ends *both = *state;
+  uint8_t got[100];
+  struct iovec vec = {got, sizeof got};
+  const rv_ring_loan wrong[] = {
+      {.at = 0, .offset = UINT64_C(64) << 20, .size = 1}, {.at = 0, .offset = 0, .size = (UINT64_C(64) << 20) + 1},
+      {.at = 0, .offset = UINT64_MAX, .size = 2},         {.at = RV_RING_BYTES + 1, .offset = 0, .size = 1},
+      {.at = UINT64_MAX, .offset = 0, .size = 1},         {.at = 0, .offset = 0, .size = 0}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    both->client.in.loan[0] = wrong[i];
+    atomic_store(&both->client.in.head->lent, 1);
+    assert_int_equal(rv_ring_read(&both->client.in, &vec, 1), -EPROTO);
+    assert_false(rv_ring_await_bytes(&both->client.in)); /* reading tells */
+  }
+  atomic_store(&both->client.in.head->lent, RV_RING_LOANS + 1);
+  assert_int_equal(rv_ring_read(&both->client.in, &vec, 1), -EPROTO);
+  assert_false(rv_ring_await_bytes(&both->client.in));
+}
+
+/* Whoever publishes a loan publishes the bytes before it right after: they are waited for like others. */
+static void a_loan_behind_bytes_that_have_not_come_is_waited_for(void **state)
+{
+  ends *both = *state;
+  uint8_t got[100];
+  both->client.in.loan[0] = (rv_ring_loan){.at = 1, .offset = 4096, .size = 1};
+  atomic_store(&both->client.in.head->lent, 1);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), 0);
+  assert_true(rv_ring_await_bytes(&both->client.in));
+  atomic_store(&both->client.in.head->written, 1);
+  assert_false(rv_ring_await_bytes(&both->client.in));
+}
+
+static void returns_that_cannot_be_let_nothing_go(void **state)
+{
+  ends *both = *state;
+  rv_buf *buf = new_message(both, 0, 40000);
+  assert_int_equal(rv_ring_write(&both->server.out, &(struct iovec){buf->data, buf->size}, 1), 40000);
+  const uint32_t wrong[] = {2, 1000, UINT32_MAX, UINT32_C(1) << 31};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    atomic_store(&both->server.out.head->returned, wrong[i]);
+    assert_false(rv_ring_settle(&both->server.out));
+    assert_int_equal(rv_ring_write(&both->server.out, &(struct iovec){"x", 1}, 1), -EPROTO);
+    assert_int_equal(atomic_load(&buf->refs), 2);
+  }
+  atomic_store(&both->server.out.head->returned, 1);
+  assert_true(rv_ring_settle(&both->server.out));
+  assert_int_equal(atomic_load(&buf->refs), 1);
+  atomic_store(&both->server.out.head->returned, 0); /* nobody looks */
+  assert_true(rv_ring_settle(&both->server.out));
+  assert_int_equal(rv_ring_write(&both->server.out, &(struct iovec){buf->data, buf->size}, 1), 40000);
+  assert_false(rv_ring_settle(&both->server.out)); /* and back */
+  assert_int_equal(atomic_load(&buf->refs), 2);
+  rv_buf_unref(buf);
+}
+
 /* ---- sleeping and waking ---- */
 
 enum { STREAMED = 48 << 20 };
@@ -153,6 +359,34 @@ static void whoever_sleeps_is_woken(void **state)
   for (uint64_t taken = 0; taken < STREAMED;) {
     if (read_some(&both->server.in, &taken, some_size(&random, 20), &random) == 0 && rv_ring_await_bytes(&both->server.in))
       wait_for_bell(both->sockets[1]);
+  }
+  pthread_join(writer, NULL);
+}
+
+static void *lend_out(void *argument)
+{
+  ends *both = argument;
+  rv_random random;
+  rv_random_init(&random, 31);
+  for (uint64_t written = 0; written < STREAMED;) {
+    bool lends = rv_random_below(&random, 3) > 0;
+    ssize_t n = lends ? write_message(both, &written, some_size(&random, 18), &random)
+                      : write_some(&both->server.out, &written, some_size(&random, 18), &random);
+    if (n == 0 && rv_ring_await_room(&both->server.out)) wait_for_bell(both->sockets[1]);
+  }
+  return NULL;
+}
+
+static void whoever_sleeps_is_woken_by_loans(void **state)
+{
+  ends *both = *state;
+  rv_random random;
+  rv_random_init(&random, 37);
+  pthread_t writer;
+  assert_int_equal(pthread_create(&writer, NULL, lend_out, both), 0);
+  for (uint64_t taken = 0; taken < STREAMED;) {
+    if (read_some(&both->client.in, &taken, some_size(&random, 20), &random) == 0 && rv_ring_await_bytes(&both->client.in))
+      wait_for_bell(both->sockets[0]);
   }
   pthread_join(writer, NULL);
 }
@@ -267,10 +501,21 @@ static void only_memory_that_cannot_shrink_is_mapped(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define LENDING(name) cmocka_unit_test_setup_teardown(name, set_up_lending, tear_down)
   const struct CMUnitTest tests[] = {
       TEST(pieces_of_all_sizes_arrive),
       TEST(the_directions_do_not_meet),
+      LENDING(what_is_lent_arrives_in_its_place),
+      LENDING(what_is_lent_is_held_until_it_was_taken),
+      LENDING(of_many_some_are_copied),
+      LENDING(who_has_no_arena_gets_copies),
+      LENDING(what_was_taken_back_is_not_read),
+      LENDING(loans_that_cannot_be_are_refused),
+      LENDING(a_loan_behind_bytes_that_have_not_come_is_waited_for),
+      LENDING(returns_that_cannot_be_let_nothing_go),
+      LENDING(more_bytes_than_may_be_lent_are_copied),
       TEST(whoever_sleeps_is_woken),
+      LENDING(whoever_sleeps_is_woken_by_loans),
       TEST(nobody_awake_is_called),
       TEST(small_messages_touch_few_pages),
       TEST(a_quiet_ring_gives_its_memory_back),

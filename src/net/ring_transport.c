@@ -12,7 +12,7 @@
 #define MSG_CMSG_CLOEXEC 0
 #endif
 
-static const char QUESTION[8] = "RVrings1", GIVEN = '+', DECLINED = '-';
+static const char QUESTION[8] = "RVrings2", GIVEN = '+', DECLINED = '-';
 
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";
 
@@ -41,11 +41,20 @@ static void hear(rv_transport *transport)
   state->error = n < 0 && errno != ECONNRESET ? errno : 0;
 }
 
+static bool settle(rv_transport *transport)
+{
+  ring_state *state = transport->state;
+  bool settled = rv_ring_settle(&state->rings.out);
+  transport->lent = state->rings.out.lent_bytes;
+  return settled;
+}
+
 static ssize_t ring_read(rv_transport *transport, const struct iovec *vec, int count)
 {
   ring_state *state = transport->state;
   hear(transport);
-  ssize_t n = rv_ring_read(&state->rings.in, vec, count);
+  bool settled = settle(transport);
+  ssize_t n = settled ? rv_ring_read(&state->rings.in, vec, count) : -EPROTO;
   if (n == -EPROTO) transport->problem = NONSENSE;
   if (n != 0) return n;
   return !state->ended ? -EAGAIN : -state->error;
@@ -59,6 +68,7 @@ static ssize_t ring_write(rv_transport *transport, const struct iovec *vec, int 
   do {
     if (state->ended) return -EPIPE;
     n = rv_ring_write(&state->rings.out, vec, count);
+    transport->lent = state->rings.out.lent_bytes;
     if (n == -EPROTO) transport->problem = NONSENSE;
     if (n != 0) return n;
   } while (!rv_ring_await_room(&state->rings.out));
@@ -79,6 +89,7 @@ static bool ring_pending(rv_transport *transport)
 static void ring_rest(rv_transport *transport)
 {
   ring_state *state = transport->state;
+  settle(transport);
   rv_ring_trim(&state->rings.out);
 }
 
@@ -95,6 +106,7 @@ static void ring_close(rv_transport *transport)
   if (transport->fd >= 0) rv_socket_close(transport->fd);
   transport->state = NULL;
   transport->problem = NULL;
+  transport->lent = 0;
   transport->fd = -1;
 }
 
@@ -132,89 +144,110 @@ int rv_rings_ask(int fd)
   return n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
 }
 
-/* The descriptor that came with a message; -1: none. Others are closed. */
-static int descriptor_of(struct msghdr *message)
+enum { RINGS, ARENA, MEMORIES }; /* what the descriptors are of, one after another */
+
+/* The descriptors that came with a message; -1: none. Others are closed. */
+static void take_descriptors(struct msghdr *message, int found[MEMORIES])
 {
-  int found = -1;
+  size_t n = 0;
   for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
     if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
     for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= at->cmsg_len; i++) {
       int fd;
       memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
-      if (found >= 0)
-        close(fd);
+      if (n < MEMORIES)
+        found[n++] = fd;
       else
-        found = fd;
+        close(fd);
     }
   }
-  return found;
 }
 
 rv_rings_answer rv_rings_answer_read(int fd, rv_rings *out)
 {
   char answer;
-  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  int memory[MEMORIES] = {-1, -1};
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof memory)] = {0};
   struct iovec vec = {.iov_base = &answer, .iov_len = 1};
   struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
   ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  int memory = n == 1 ? descriptor_of(&message) : -1;
-  bool joined = n == 1 && answer == GIVEN && memory >= 0 && rv_rings_join(memory, out);
-  if (memory >= 0) close(memory);
+  if (n == 1) take_descriptors(&message, memory);
+  bool joined = n == 1 && answer == GIVEN && memory[RINGS] >= 0 && rv_rings_join(memory[RINGS], out);
+  if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA]);
+  for (size_t i = 0; i < MEMORIES; i++)
+    if (memory[i] >= 0) close(memory[i]);
   if (joined) return RV_RINGS_GIVEN;
   return n == 1 && answer == DECLINED ? RV_RINGS_DECLINED : RV_RINGS_UNKNOWN;
 }
 
 /* ---- a server's connection until its client's first bytes ---- */
 
-static bool answer(int fd, char what, const int *memory)
+static bool answer(int fd, char what, const int *memory, size_t memories)
 {
-  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(MEMORIES * sizeof(int))] = {0};
   struct iovec vec = {.iov_base = &what, .iov_len = 1};
   struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1};
-  if (memory != NULL) {
+  if (memories > 0) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(memories * sizeof *memory);
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), memory, sizeof *memory);
+    head->cmsg_len = CMSG_LEN(memories * sizeof *memory);
+    memcpy(CMSG_DATA(head), memory, memories * sizeof *memory);
   }
   return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
 /* The state of a connection with rings, and what the client maps them by, to be closed; NULL: it has none. */
-static ring_state *give(int fd, atomic_uint *in_use, int *memory)
+static ring_state *give(int fd, rv_ring_host *host, int *memory)
 {
   rv_rings rings = {.map = NULL};
   ring_state *state = NULL;
-  *memory = atomic_fetch_add(in_use, 1) < RV_MOST_RINGS ? rv_rings_make(&rings) : -1;
+  *memory = atomic_fetch_add(&host->in_use, 1) < RV_MOST_RINGS ? rv_rings_make(&rings) : -1;
   if (*memory >= 0) state = state_new(&rings, fd);
   if (state != NULL) {
-    state->in_use = in_use;
+    state->in_use = &host->in_use;
     return state;
   }
-  atomic_fetch_sub(in_use, 1);
+  atomic_fetch_sub(&host->in_use, 1);
   if (*memory >= 0) close(*memory);
   rv_rings_unmap(&rings);
   return NULL;
 }
 
+/* Processes of this one's user whom it can see; a user that this system has no number for here may be anybody's. */
+static bool may_borrow(int fd)
+{
+#ifdef __linux__
+  enum { NOBODY = 65534 };
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid != 0 && peer.uid == geteuid() &&
+         peer.uid != NOBODY;
+#else
+  (void)fd;
+  return false;
+#endif
+}
+
 static ssize_t undecided_read(rv_transport *transport, const struct iovec *vec, int count)
 {
-  atomic_uint *in_use = transport->state;
-  int fd = transport->fd, memory;
+  rv_ring_host *host = transport->state;
+  int fd = transport->fd, memory[MEMORIES] = {-1, -1};
   rv_transport_init_socket(transport, fd);
   ssize_t n = transport->ops->read(transport, vec, count);
-  if (n == -EAGAIN) rv_transport_init_undecided(transport, fd, in_use);
+  if (n == -EAGAIN) rv_transport_init_undecided(transport, fd, host);
   if (n != (ssize_t)sizeof QUESTION || vec[0].iov_len < sizeof QUESTION ||
       memcmp(vec[0].iov_base, QUESTION, sizeof QUESTION) != 0)
     return n;
-  ring_state *state = give(fd, in_use, &memory);
-  if (state == NULL) return answer(fd, DECLINED, NULL) ? -EAGAIN : -EPIPE;
+  ring_state *state = give(fd, host, &memory[RINGS]);
+  if (state == NULL) return answer(fd, DECLINED, NULL, 0) ? -EAGAIN : -EPIPE;
   *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state};
-  bool told = answer(fd, GIVEN, &memory);
-  close(memory);
+  bool lends = host->arena != NULL && may_borrow(fd) && rv_rings_lend(&state->rings, host->arena);
+  if (lends) memory[ARENA] = rv_arena_file(host->arena);
+  bool told = answer(fd, GIVEN, memory, lends ? MEMORIES : 1);
+  close(memory[RINGS]);
   return told ? -EAGAIN : -EPIPE;
 }
 
@@ -226,7 +259,7 @@ static ssize_t undecided_write(rv_transport *transport, const struct iovec *vec,
   return -EAGAIN;
 }
 
-void rv_transport_init_undecided(rv_transport *transport, int owned_fd, atomic_uint *in_use)
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host)
 {
   static const rv_transport_ops ops = {.read = undecided_read,
                                        .write = undecided_write,
@@ -235,5 +268,5 @@ void rv_transport_init_undecided(rv_transport *transport, int owned_fd, atomic_u
                                        .peer_name = rv_transport_no_name,
                                        .shut_down = rv_transport_shut_socket,
                                        .close = rv_transport_close_socket};
-  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = in_use};
+  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = host};
 }

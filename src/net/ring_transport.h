@@ -2,7 +2,8 @@
  * tells of the end.
  *
  * A client asks for it in its first bytes (rv_rings_ask), and the server makes the memory and answers with one byte; one that knows nothing
- * of it answers something else, or ends the connection, and is connected to again, without a question. */
+ * of it answers something else, or ends the connection, and is connected to again, without a question. With the memory may come the arena that
+ * the server's large messages lie in. */
 #ifndef RV_NET_RING_TRANSPORT_H
 #define RV_NET_RING_TRANSPORT_H
 
@@ -11,6 +12,12 @@
 
 /* Connections of a server that may have rings, of which each takes up to two times RV_RING_BYTES; others use the socket. */
 enum { RV_MOST_RINGS = 512 };
+
+/* What the connections of a server share. */
+typedef struct rv_ring_host {
+  atomic_uint in_use; /* connections that have rings */
+  rv_arena *arena;    /* what lies here is lent to clients of the server's own user; NULL: nothing is */
+} rv_ring_host;
 
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
 
@@ -21,8 +28,7 @@ rv_rings_answer rv_rings_answer_read(int fd, rv_rings *out);
 
 /* A client's who got them; owns the rings and the socket from here on. False: out of memory, nothing is owned. */
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings);
-/* A server's on a unix socket: rings where the client asks for them and fewer than RV_MOST_RINGS are counted in `in_use`, the socket
- * otherwise. */
-void rv_transport_init_undecided(rv_transport *transport, int owned_fd, atomic_uint *in_use);
+/* A server's on a unix socket: rings where the client asks for them and fewer than RV_MOST_RINGS are in use, the socket otherwise. */
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host);
 
 #endif

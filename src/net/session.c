@@ -97,7 +97,9 @@ void rv_session_check(rv_session *session, int http_code)
 
 void rv_session_count_waiting(rv_session *session)
 {
-  size_t bytes = session->state == RV_SESSION_GONE ? 0 : session->held_bytes + session->queued_bytes + session->output.bytes;
+  size_t bytes = session->state == RV_SESSION_GONE
+                     ? 0
+                     : session->held_bytes + session->queued_bytes + session->output.bytes + session->transport.lent;
   atomic_fetch_add_explicit(&session->loop->waiting_bytes, bytes - session->counted, memory_order_relaxed); /* modulo 2^N */
   session->counted = bytes;
 }
@@ -552,7 +554,7 @@ static rv_code choose_transport(const rv_session_config *config, int owned_fd, r
 {
   rv_transport_init_socket(out, owned_fd);
   if (config->tls != NULL) return rv_transport_init_tls(out, owned_fd, config->tls, config->host, err);
-  if (config->rings_used != NULL) rv_transport_init_undecided(out, owned_fd, config->rings_used);
+  if (config->ring_host != NULL) rv_transport_init_undecided(out, owned_fd, config->ring_host);
   if (config->owned_rings == NULL || rv_transport_init_rings(out, owned_fd, config->owned_rings)) return RV_OK;
   rv_rings_unmap(config->owned_rings);
   return rv_fail_memory(err, 0);

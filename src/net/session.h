@@ -65,13 +65,13 @@ typedef struct rv_session_config {
   bool server;
   size_t max_message_bytes;
   size_t max_streams;
-  int64_t peer_timeout_ms; /* as in net.h */
-  uint64_t machine;        /* server: rv_socket_peer_machine */
-  const char *address;     /* client: the name for people and for :authority */
-  rv_tls *tls;             /* NULL: none; a reference is taken */
-  const char *host;        /* client, with tls: whose certificate is expected */
-  rv_rings *owned_rings;   /* client, without tls: given by the server; NULL: the socket alone */
-  atomic_uint *rings_used; /* server, on a unix socket: the client may ask for rings; they are counted here */
+  int64_t peer_timeout_ms;        /* as in net.h */
+  uint64_t machine;               /* server: rv_socket_peer_machine */
+  const char *address;            /* client: the name for people and for :authority */
+  rv_tls *tls;                    /* NULL: none; a reference is taken */
+  const char *host;               /* client, with tls: whose certificate is expected */
+  rv_rings *owned_rings;          /* client, without tls: given by the server; NULL: the socket alone */
+  struct rv_ring_host *ring_host; /* server, on a unix socket: the client may ask for rings */
 } rv_session_config;
 
 typedef enum rv_session_state {

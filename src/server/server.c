@@ -69,6 +69,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .max_connections_per_address = config->max_connections_per_address,
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
       .shares_memory = !config->no_shared_memory,
+      .lends_memory = !config->no_shared_memory && server->access == NULL, /* whoever can read one table can then read all */
       .peer_timeout_ms = config->peer_timeout_ms,
       .tls = server->tls,
       .on_call = rv_service_on_call,
