@@ -47,7 +47,7 @@ typedef struct rv_arena_view {
 /* Of what rv_arena_file gave; the descriptor stays the caller's. False: it is no arena's, or memory or descriptors are out. */
 bool rv_arena_view_open(int fd, rv_arena_view *out);
 void rv_arena_view_close(rv_arena_view *view); /* fine where there is none */
-/* Bytes of one block. NULL: there can be none, or they cannot be mapped. */
+/* Bytes of one block. NULL: there can be none, or they cannot be mapped (they can be read from the file then). */
 const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t size);
 
 #endif

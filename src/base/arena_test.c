@@ -321,21 +321,23 @@ static void shown_buffers_lie_in_the_arena_and_others_do_not(void **state)
 static void a_forked_child_may_let_go(void **state)
 {
   (void)state;
-  enum { COUNT = 100, SIZE = 1000000 };
+  enum { COUNT = 45, SIZE = 1000000, OWN = 64 << 20 }; /* more than may lie idle */
   rv_arena *arena = rv_arena_new(RV_ARENA_SEGMENT);
   rv_spares *spares = rv_spares_new(0);
   rv_spares_use_arena(spares, arena);
   rv_buf *message[COUNT];
   for (size_t i = 0; i < COUNT; i++) memset((message[i] = rv_spares_take_lendable(spares, SIZE))->data, 7, SIZE);
   pid_t child = fork();
+  assert_true(child >= 0);
   if (child == 0) {
-    uint8_t *own = mmap(message[0]->data, RV_ARENA_SEGMENT / 2, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(own, 9, RV_ARENA_SEGMENT / 2);
+    uint8_t *own = mmap(message[0]->data, OWN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED) _exit(2);
+    memset(own, 9, OWN);
     for (size_t i = 0; i < COUNT; i++) rv_buf_unref(message[i]);
     rv_arena_trim(arena);
     rv_spares_close(spares);
     rv_arena_unref(arena);
-    for (size_t i = 0; i < RV_ARENA_SEGMENT / 2; i++)
+    for (size_t i = 0; i < OWN; i += 512)
       if (own[i] != 9) _exit(1);
     _exit(0);
   }
@@ -361,6 +363,7 @@ static void neither_children_nor_dumps_have_it(void **state)
   assert_ptr_equal(rv_arena_find(arena, block, 5000, &offset), &owner);
   assert_non_null(rv_arena_view_at(&view, offset, 5000));
   FILE *maps = fopen("/proc/self/smaps", "r");
+  assert_non_null(maps);
   int mappings = 0, kept = 0;
   bool ours = false;
   for (char line[500]; fgets(line, sizeof line, maps) != NULL;) {

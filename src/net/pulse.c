@@ -41,7 +41,10 @@ static void on_pulse(rv_timer *timer)
   if (session->state != RV_SESSION_OPEN || session->lost) return;
   int64_t look_ns = session->peer_timeout_ns / LOOKS;
   bool heard = has_been_heard(session), forever = session->peer_timeout_ns == INT64_MAX;
-  if (!heard) session->transport.ops->rest(&session->transport);
+  if (!heard) {
+    session->transport.ops->rest(&session->transport);
+    rv_session_count_waiting(session);
+  }
   if (heard || forever)
     session->asked = false;
   else if (!session->asked)

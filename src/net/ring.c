@@ -219,21 +219,40 @@ static size_t before_loan(const rv_ring *ring, size_t bytes, rv_ring_loan *next)
   return before < bytes ? (size_t)before : bytes;
 }
 
+/* Where nothing can be mapped the file can still be read. */
+static ssize_t read_out(int file, uint64_t offset, size_t size, pieces *user)
+{
+  size_t done = 0;
+  advance(user, 0);
+  while (done < size && user->left > 0) {
+    size_t n = user->vec->iov_len - user->at;
+    if (n > size - done) n = size - done;
+    ssize_t got = pread(file, (uint8_t *)user->vec->iov_base + user->at, n, (off_t)(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return done > 0 ? (ssize_t)done : got < 0 ? -errno : -EPROTO;
+    done += (size_t)got;
+    advance(user, (size_t)got);
+  }
+  return (ssize_t)done;
+}
+
 /* Copies from what is lent at this end's position; 0: there is no room for it. */
 static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
 {
   size_t size = ring->view.size;
   if (loan->offset > size || loan->size > size - loan->offset || ring->loan_taken >= loan->size) return -EPROTO;
   const uint8_t *lent = rv_arena_view_at(&ring->view, loan->offset, loan->size);
-  if (lent == NULL) return -ENOMEM;
-  size_t done = copy_out(lent + ring->loan_taken, loan->size - ring->loan_taken, user, false);
+  size_t left = (size_t)(loan->size - ring->loan_taken);
+  ssize_t done = lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, false)
+                              : read_out(ring->view.file, loan->offset + ring->loan_taken, left, user);
+  if (done < 0) return done;
   atomic_thread_fence(memory_order_seq_cst);
   if (atomic_load(&ring->head->recalled) != 0) return -ECONNRESET; /* what was copied may be something else */
-  ring->loan_taken += done;
-  if (ring->loan_taken < loan->size) return (ssize_t)done;
+  ring->loan_taken += (uint64_t)done;
+  if (ring->loan_taken < loan->size) return done;
   ring->loan_taken = 0;
   atomic_store(&ring->head->returned, ++ring->returned);
-  return (ssize_t)done;
+  return done;
 }
 
 /* Copies what comes next, of the ring or of what is lent. 0: there is nothing, or no room for it. */
@@ -272,11 +291,11 @@ bool rv_ring_await_room(rv_ring *ring)
   return full == RV_RING_BYTES;
 }
 
-/* Also what cannot be: reading tells. */
+/* Also what cannot be, or has failed: reading tells. */
 static bool has_bytes(const rv_ring *ring)
 {
   rv_ring_loan loan;
-  if (available(ring) != 0) return true;
+  if (ring->failed != 0 || available(ring) != 0) return true;
   uint32_t ahead = see_loan(ring, &loan);
   return ahead > RV_RING_LOANS ||
          (ahead > 0 && loan.at - ring->at - 1 >= RV_RING_BYTES); /* one behind bytes that have not come is to be waited for */

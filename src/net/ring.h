@@ -66,7 +66,7 @@ typedef struct rv_ring {
 } rv_ring;
 
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back
- * what it had lent; -ENOMEM: what is lent could not be mapped; another negated errno: it sleeps, and cannot be woken. */
+ * what it had lent; another negated errno: it sleeps, and cannot be woken. */
 ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count);
 ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
 /* Asks to be woken when there is room (there are bytes). False: there is by now, and nobody may wake. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -269,6 +270,42 @@ static void what_was_taken_back_is_not_read(void **state)
   assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), -ECONNRESET);
 }
 
+static void without_addresses_what_is_lent_is_read_from_the_file(void **state)
+{
+  ends *both = *state;
+  static uint8_t got[600000];
+  rv_random random;
+  rv_random_init(&random, 43);
+  uint64_t written = 0;
+  for (int i = 0; i < 5; i++) write_message(both, &written, 100000, &random);
+  struct rlimit before, none;
+  assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+  none = (struct rlimit){.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+  ssize_t first = rv_ring_read(&both->client.in, &(struct iovec){got, 70000}, 1);
+  ssize_t rest = rv_ring_read(&both->client.in, &(struct iovec){got + 70000, sizeof got - 70000}, 1);
+  assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+  assert_int_equal(first, 70000);
+  assert_int_equal(first + rest, written);
+  for (uint64_t i = 0; i < written; i++)
+    if (got[i] != byte_at(i)) fail_msg("byte %" PRIu64 " is another", i);
+  assert_null(both->client.in.view.segment[0]);
+}
+
+/* Whoever could not be woken may sleep for ever: that is told at once, behind what was read. */
+static void a_bell_that_fails_is_told(void **state)
+{
+  ends *both = *state;
+  uint8_t data[1000] = {1}, got[1000];
+  rv_ring_write(&both->server.out, &(struct iovec){data, sizeof data}, 1);
+  both->client.in.bell = -1;
+  atomic_store(&both->client.in.head->writer_sleeps, 1);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), sizeof got);
+  assert_memory_equal(got, data, sizeof data);
+  assert_false(rv_ring_await_bytes(&both->client.in));
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), -EBADF);
+}
+
 static void loans_that_cannot_be_are_refused(void **state)
 {
   ends *both = *state;
@@ -372,6 +409,7 @@ static void *lend_out(void *argument)
     bool lends = rv_random_below(&random, 3) > 0;
     ssize_t n = lends ? write_message(both, &written, some_size(&random, 18), &random)
                       : write_some(&both->server.out, &written, some_size(&random, 18), &random);
+    assert_true(n >= 0);
     if (n == 0 && rv_ring_await_room(&both->server.out)) wait_for_bell(both->sockets[1]);
   }
   return NULL;
@@ -510,6 +548,8 @@ int main(void)
       LENDING(of_many_some_are_copied),
       LENDING(who_has_no_arena_gets_copies),
       LENDING(what_was_taken_back_is_not_read),
+      LENDING(without_addresses_what_is_lent_is_read_from_the_file),
+      TEST(a_bell_that_fails_is_told),
       LENDING(loans_that_cannot_be_are_refused),
       LENDING(a_loan_behind_bytes_that_have_not_come_is_waited_for),
       LENDING(returns_that_cannot_be_let_nothing_go),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import os
 import pathlib
@@ -25,7 +26,7 @@ def mappings(of: str = "rings") -> int:
 def none_before() -> None:
     """Waits for connections of an earlier test, which end in their own time."""
     deadline = time.monotonic() + 20
-    while mappings() > 0:
+    while mappings() + mappings("arena") > 0:
         assert time.monotonic() < deadline
         gc.collect()
         time.sleep(0.01)
@@ -113,52 +114,54 @@ def test_where_rights_differ_no_client_can_read_what_all_have():
         server.stop()
 
 
-def fill(address: str, stop: threading.Event) -> None:
-    """Rows of other numbers each; the table has few, so that their memory is used again at once."""
-    client = reverie.Client(address)
-    with client.trajectory_writer(1) as writer:
-        for i in range(1 << 24):
-            if stop.is_set():
-                break
-            writer.append([row(i)])
-            writer.create_item("t", 1.0, [writer.history[0][-1:]])
-            writer.flush(4, timeout_ms=60000)
+class Filler(threading.Thread):
+    """Inserts rows of other numbers each; the table has few, so that their memory is used again at once."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.ends = threading.Event()
+        self.rows = 0
+        self._client = reverie.Client(address)
+        self.start()
+
+    def run(self) -> None:
+        with self._client.trajectory_writer(1) as writer:
+            while not self.ends.is_set():
+                writer.append([row(self.rows)])
+                writer.create_item("t", 1.0, [writer.history[0][-1:]])
+                writer.flush(4, timeout_ms=60000)
+                self.rows += 1
 
 
 @pytest.mark.parametrize("how", ["batches", "one by one", "a stream of batches"])
 def test_what_is_sampled_is_whole_while_its_memory_is_used_again(how):
     server = reverie.Server([make_table(max_size=30)], address="127.0.0.1:0")
-    stop = threading.Event()
-    writer = threading.Thread(target=fill, args=(server.address, stop))
-    writer.start()
+    client = sharing_client(server.address)
+    sample_one_row(client)
+    assert mappings("arena") == 2
+    filler = Filler(server.address)
     try:
-        client = sharing_client(server.address)
+        samples = {
+            "batches": lambda: (client.sample_batch("t", 16, timeout=60).data[0] for _ in range(1 << 30)),
+            "one by one": lambda: (sample[0].data[0] for sample in client.sample("t", 1 << 30, timeout=60)),
+            "a stream of batches": lambda: (batch.data[0] for batch in client.batches("t", 16, timeout=60)),
+        }[how]()
+        held = collections.deque(maxlen=100)
         until = time.monotonic() + 1.5
-        held = []
-        if how == "batches":
-            while time.monotonic() < until:
-                held.append(client.sample_batch("t", 16, timeout=60).data[0])
-                check_rows(held[-1])
-        elif how == "one by one":
-            for sample in client.sample("t", 1 << 30, timeout=60):
-                held.append(sample[0].data[0])
-                check_rows(held[-1])
-                if time.monotonic() > until:
-                    break
-        else:
-            for batch in client.batches("t", 16, timeout=60):
-                held.append(batch.data[0])
-                check_rows(held[-1])
-                if time.monotonic() > until:
-                    break
-        for rows in held[-100:]:
+        for rows in samples:
+            check_rows(rows)
+            held.append(rows)
+            if time.monotonic() > until and filler.rows > 60:
+                break
+        for rows in held:
             check_rows(rows)  # what a client has nobody changes
     finally:
-        stop.set()
-        writer.join()
+        filler.ends.set()
+        filler.join()
         server.stop()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of a program with threads; the child only looks
 def test_views_of_the_store_can_be_read_by_forked_children():
     server = reverie.Server([make_table()], address="127.0.0.1:0")
     try:
@@ -166,7 +169,10 @@ def test_views_of_the_store_can_be_read_by_forked_children():
         rows = next(iter(reverie.Client(server).sample("t", 1, copy=False, timeout=60)))[0].data[0]
         child = os.fork()
         if child == 0:
-            os._exit(0 if (rows == row(7)).all() else 1)
+            try:
+                os._exit(0 if (rows == row(7)).all() else 1)
+            finally:
+                os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
     finally:
         server.stop()
