@@ -36,8 +36,9 @@ typedef struct rv_memory_info {
   int64_t limit_bytes; /* 0: none */
   int64_t
       stream_bytes; /* of used_bytes, about: what insert streams and inserts under way keep that is no item's, or may not be */
-  int64_t connection_bytes; /* besides: messages that are half received, or that wait to be read by their clients */
-  int64_t spilled_bytes;    /* besides, in the spill's file (reverie/spill.h) */
+  int64_t
+      connection_bytes; /* besides: messages that are half received, that wait to be read by their clients, or are lent to them */
+  int64_t spilled_bytes; /* besides, in the spill's file (reverie/spill.h) */
 } rv_memory_info;
 
 /* RV_INVALID_ARGUMENT names the table and the field that is wrong; RV_NOT_FOUND a selector or extension that is not

@@ -23,7 +23,7 @@ void rv_arena_unref(rv_arena *arena);
 /* What a block takes beyond its size. */
 size_t rv_arena_waste(size_t size);
 /* `size` bytes of anything, for an owner whom rv_arena_find tells; NULL: no room. Each holds the arena until it is given back. A child that was
- * forked finds no memory there, and may give back what it does not use any more. */
+ * forked finds no memory there, and may give back what it does not use any more, if no other thread was in here at the fork. */
 void *rv_arena_take(rv_arena *arena, size_t size, void *owner);
 void rv_arena_give_back(rv_arena *arena, void *block);
 /* The owner of the block in which these bytes lie, and where they do in the file; NULL: they lie elsewhere. The caller holds the block. */
