@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # What runs together in one process, and whether through the proxy.
 GROUPS: dict[str, list[tuple[str, bool]]] = {
-    "first": [("keeper", True), ("queue-reader", False), ("ratio-reader", False)],
+    "first": [("keeper", True), ("queue-reader", False), ("ratio-reader", False), ("framer", False)],
     "second": [("keeper", False), ("queue-writer", True), ("reader", True)],
     "third": [("adder", True), ("stepper", True), ("ratio-writer", True), ("hauler", True)],
     "fourth": [("episodes", True), ("administrator", False), ("reader", False), ("bounder", True)],

@@ -355,10 +355,10 @@ class Run:
 
     def compare_contents(self) -> None:
         """The data of items, each by its key."""
-        for name in ("keep", "best", "trail", "moves", "ring", "ratio", "scratch", "wide", "bounded"):
+        for name in ("keep", "best", "trail", "moves", "ring", "ratio", "scratch", "wide", "frames", "bounded"):
             found = list(self.client.items(name, page_size=5000, timeout=30.0))
             scrambled = TABLES[name].scrambled
-            for item in self.random.sample(found, min(CONTENTS // 9, len(found))):
+            for item in self.random.sample(found, min(CONTENTS // 10, len(found))):
                 data = self.client.get(name, item.key, timeout=30.0).data
                 fault = content.fault(data, content.number_of(item.priority, scrambled))
                 if fault is not None:

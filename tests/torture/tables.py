@@ -39,6 +39,7 @@ TABLES = {
     "ratio": TableRule("newest", 2_000, "sampler=uniform,rate_limiter=sample_to_insert_ratio:4:100:800"),
     "best": TableRule("highest", 3_000, "sampler=prioritized:0.5,remover=min_heap", scrambled=True),
     "wide": TableRule("newest", 8_000, "sampler=uniform,remover=fifo"),  # 4 KiB a row: the oldest go to the spill file
+    "frames": TableRule("newest", 300, "sampler=uniform,remover=fifo"),  # 10 to 60 kB a row: a server lends them
     "bounded": TableRule("newest", 500, "sampler=uniform,remover=fifo", most=3_000),
     "queue": TableRule("queue", 2_000, "preset=queue:2000"),
 }

@@ -6,6 +6,7 @@ from .adder import Adder
 from .administrator import Administrator
 from .bounder import Bounder
 from .episodes import Episodes
+from .framer import Framer
 from .hauler import Hauler
 from .keeper import Keeper
 from .load import Load
@@ -19,6 +20,7 @@ KINDS: dict[str, type[Load]] = {
     "adder": Adder,
     "bounder": Bounder,
     "hauler": Hauler,
+    "framer": Framer,
     "episodes": Episodes,
     "stepper": Stepper,
     "queue-writer": QueueWriter,

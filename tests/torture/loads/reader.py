@@ -8,7 +8,7 @@ from ..tables import TABLES
 from .content import fault, faults_of_batch, number_of
 from .load import PATIENCE, Load
 
-READ = ("keep", "ring", "trail", "moves", "best", "wide", "bounded")
+READ = ("keep", "ring", "trail", "moves", "best", "wide", "frames", "bounded")
 
 
 class Reader(Load):
