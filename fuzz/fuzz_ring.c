@@ -80,10 +80,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   rv_rings peer, own;
   static uint8_t bytes[ROOM];
-  rv_arena *arena = rv_arena_new(ARENA);
+  rv_arena *arena = NULL;
   rv_spares *spares = rv_spares_new(0);
   int sockets[2], memory = rv_rings_make(&peer);
-  if (memory < 0 || arena == NULL || spares == NULL) return 0;
+  RV_FUZZ_CHECK(memory >= 0 && spares != NULL && rv_arena_new(ARENA, &arena, NULL) == RV_OK);
   rv_spares_use_arena(spares, arena);
   rv_rings_lend(&peer, arena);
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0 && rv_rings_join(memory, &own)) {

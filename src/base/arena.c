@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/lock.h"
 #include "base/memory_file.h"
 
@@ -215,11 +217,11 @@ static bool add_segment(rv_arena *arena)
   if (number == arena->most_segments) return false;
   size_t pages = pages_of(arena, number);
   segment *new = &arena->segment[number];
-  new->page = calloc(SEGMENT_PAGES, sizeof *new->page);
-  if (new->page == NULL) return false;
   new->bytes = map_segment(arena->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT, pages * PAGE);
-  if (new->bytes == NULL) {
-    free(new->page);
+  if (new->bytes == NULL) return false;
+  new->page = calloc(SEGMENT_PAGES, sizeof *new->page);
+  if (new->page == NULL) {
+    munmap(new->bytes, pages * PAGE);
     return false;
   }
   sort_in(arena, number);
@@ -253,6 +255,11 @@ static bool addresses_are_many(void)
   return sizeof(void *) >= 8 && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
+static bool is_forked_child(const rv_arena *arena)
+{
+  return getpid() != arena->process;
+}
+
 static size_t size_of_machine(void)
 {
   return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -261,7 +268,7 @@ static size_t size_of_machine(void)
 static void destroy(rv_arena *arena)
 {
   for (uint32_t i = 0; i < arena->num_segments; i++) {
-    if (getpid() == arena->process) munmap(arena->segment[i].bytes, pages_of(arena, i) * PAGE);
+    if (!is_forked_child(arena)) munmap(arena->segment[i].bytes, pages_of(arena, i) * PAGE);
     free(arena->segment[i].page);
   }
   free(arena->segment);
@@ -272,25 +279,58 @@ static void destroy(rv_arena *arena)
   free(arena);
 }
 
-rv_arena *rv_arena_new(size_t size)
+static rv_code make_tables(rv_arena *arena, size_t segments, rv_error *err)
 {
+  arena->segment = calloc(segments, sizeof *arena->segment);
+  arena->sorted = calloc(segments, sizeof *arena->sorted);
+  bool made = arena->segment != NULL && arena->sorted != NULL;
+  return made ? RV_OK : rv_fail_memory(err, segments * (sizeof *arena->segment + sizeof *arena->sorted));
+}
+
+static rv_code make_files(rv_arena *arena, size_t size, rv_error *err)
+{
+  arena->file = rv_memory_file_new("reverie-arena", size);
+  if (arena->file == -ENOTSUP)
+    return rv_fail(
+        err, RV_UNAVAILABLE,
+        "this system has no memory for files that is there when it is touched (vm.overcommit_memory = 2 is such a one), or "
+        "bounds their size (ulimit -f)");
+  if (arena->file >= 0) arena->file_for_readers = rv_memory_file_for_readers(arena->file);
+  int error = arena->file < 0 ? arena->file : arena->file_for_readers;
+  return error >= 0 ? RV_OK : rv_fail(err, RV_UNAVAILABLE, "a file in memory cannot be made: %s", strerror(-error));
+}
+
+static rv_code check_machine(rv_error *err)
+{
+  if (!addresses_are_many()) return rv_fail(err, RV_UNAVAILABLE, "this process's addresses are bounded (ulimit -v)");
+  if (sysconf(_SC_PAGESIZE) != PAGE)
+    return rv_fail(err, RV_UNAVAILABLE, "this system's pages have %ld bytes instead of %d", sysconf(_SC_PAGESIZE), PAGE);
+  return RV_OK;
+}
+
+rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err)
+{
+  const size_t most = (size_t)(UINT32_MAX / SEGMENT_PAGES) * RV_ARENA_SEGMENT; /* that pages have numbers for */
+  rv_code code = check_machine(err);
+  if (code != RV_OK) return code;
   if (size == 0 || size > size_of_machine()) size = size_of_machine();
-  size_t pages = size / PAGE, segments = (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES;
-  if (!addresses_are_many() || sysconf(_SC_PAGESIZE) != PAGE || pages < 2 || segments >= UINT32_MAX / SEGMENT_PAGES) return NULL;
+  size_t pages = (size < most ? size : most) / PAGE, segments = (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES;
+  if (segments == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "an arena of %zu bytes has no page", size);
   rv_arena *arena = calloc(1, sizeof *arena);
-  if (arena == NULL) return NULL;
+  if (arena == NULL) return rv_fail_memory(err, sizeof *arena);
   atomic_init(&arena->refs, 1);
   rv_mutex_init(&arena->lock, RV_RANK_ARENA, "arena");
   arena->process = getpid();
+  arena->file = arena->file_for_readers = -1;
   arena->most_segments = (uint32_t)segments;
   arena->pages_of_last = (uint32_t)(pages - (segments - 1) * SEGMENT_PAGES);
-  arena->segment = calloc(segments, sizeof *arena->segment);
-  arena->sorted = calloc(segments, sizeof *arena->sorted);
-  arena->file = rv_memory_file_new("reverie-arena", pages * PAGE);
-  arena->file_for_readers = arena->file >= 0 ? rv_memory_file_for_readers(arena->file) : -1;
-  if (arena->segment != NULL && arena->sorted != NULL && arena->file_for_readers >= 0) return arena;
-  destroy(arena);
-  return NULL;
+  code = make_tables(arena, segments, err);
+  if (code == RV_OK) code = make_files(arena, pages * PAGE, err);
+  if (code == RV_OK)
+    *out = arena;
+  else
+    destroy(arena);
+  return code;
 }
 
 rv_arena *rv_arena_ref(rv_arena *arena)
@@ -325,19 +365,19 @@ void *rv_arena_take(rv_arena *arena, size_t size, void *owner)
   return block;
 }
 
-/* A child that was forked has something else at those addresses, or nothing. */
-static bool drop_memory(const rv_arena *arena, uint8_t *bytes, uint32_t pages)
+static bool drop_memory(uint8_t *bytes, uint32_t pages)
 {
 #ifdef MADV_REMOVE
-  return getpid() == arena->process && madvise(bytes, (size_t)pages * PAGE, MADV_REMOVE) == 0;
+  return madvise(bytes, (size_t)pages * PAGE, MADV_REMOVE) == 0;
 #else
-  (void)arena, (void)bytes, (void)pages;
+  (void)bytes, (void)pages;
   return false;
 #endif
 }
 
 void rv_arena_give_back(rv_arena *arena, void *block)
 {
+  if (is_forked_child(arena)) return; /* it has something else at those addresses, or nothing, and perhaps the lock for ever */
   rv_mutex_lock(&arena->lock);
   const by_address *at = segment_at(arena, block);
   uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE),
@@ -345,7 +385,7 @@ void rv_arena_give_back(rv_arena *arena, void *block)
   bool too_much = arena->idle_pages + length > IDLE_PAGES;
   if (too_much) {
     rv_mutex_unlock(&arena->lock); /* it is still in use, as far as others can see */
-    too_much = drop_memory(arena, block, length);
+    too_much = drop_memory(block, length);
     rv_mutex_lock(&arena->lock);
   }
   arena->used_pages -= length;
@@ -370,11 +410,15 @@ static uint32_t take_idle(rv_arena *arena, uint32_t *length, uint8_t **bytes)
 
 void rv_arena_trim(rv_arena *arena)
 {
+  if (is_forked_child(arena)) return;
+  size_t used, idle;
+  rv_arena_usage(arena, &used, &idle); /* others may give back all the while */
   uint32_t first, length;
   uint8_t *bytes;
   bool dropped = true;
-  while (dropped && (first = take_idle(arena, &length, &bytes)) != 0) {
-    dropped = drop_memory(arena, bytes, length);
+  for (size_t done = 0; dropped && done < idle && (first = take_idle(arena, &length, &bytes)) != 0;
+       done += (size_t)length * PAGE) {
+    dropped = drop_memory(bytes, length);
     rv_mutex_lock(&arena->lock);
     arena->used_pages -= length;
     free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);

@@ -10,12 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "reverie/status.h"
+
 typedef struct rv_arena rv_arena;
 
 enum { RV_ARENA_SEGMENT = 256 << 20 };
 
-/* Of at most `size` bytes; 0: as much as the machine has. NULL: memory is out, or this system or its limits do not let it be. */
-rv_arena *rv_arena_new(size_t size);
+/* Of at most `size` bytes; 0: as much as the machine has. RV_UNAVAILABLE: this system or its limits do not let it be. */
+rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err);
 /* One for each owner; the last unref unmaps it, when no block is left. NULL is fine. */
 rv_arena *rv_arena_ref(rv_arena *arena);
 void rv_arena_unref(rv_arena *arena);
@@ -23,12 +25,12 @@ void rv_arena_unref(rv_arena *arena);
 /* What a block takes beyond its size. */
 size_t rv_arena_waste(size_t size);
 /* `size` bytes of anything, for an owner whom rv_arena_find tells; NULL: no room. Each holds the arena until it is given back. A child that was
- * forked finds no memory there, and may give back what it does not use any more, if no other thread was in here at the fork. */
+ * forked finds no memory there; it may give back and trim, and nothing happens. */
 void *rv_arena_take(rv_arena *arena, size_t size, void *owner);
 void rv_arena_give_back(rv_arena *arena, void *block);
 /* The owner of the block in which these bytes lie, and where they do in the file; NULL: they lie elsewhere. The caller holds the block. */
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset);
-/* What lies idle gives its memory back. */
+/* What lies idle now gives its memory back. */
 void rv_arena_trim(rv_arena *arena);
 /* Bytes that blocks take, and bytes that lie idle and still take memory. */
 void rv_arena_usage(rv_arena *arena, size_t *used, size_t *idle);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +22,17 @@
 
 enum { PAGE = 4096, PAGES = 4096 };
 
+static rv_arena *new_arena(size_t size)
+{
+  rv_arena *arena = NULL;
+  rv_error error;
+  if (rv_arena_new(size, &arena, &error) != RV_OK) fail_msg("%s", error.message);
+  return arena;
+}
+
 static int set_up(void **state)
 {
-  *state = rv_arena_new((size_t)PAGES * PAGE);
-  assert_non_null(*state);
+  *state = new_arena((size_t)PAGES * PAGE);
   return 0;
 }
 
@@ -198,8 +206,7 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
 {
   (void)state;
   enum { COUNT = 7, SIZE = 100 << 20 }; /* two in each segment, one more in none: the last is shorter */
-  rv_arena *arena = rv_arena_new((size_t)3 * RV_ARENA_SEGMENT + (50 << 20));
-  assert_non_null(arena);
+  rv_arena *arena = new_arena((size_t)3 * RV_ARENA_SEGMENT + (50 << 20));
   rv_arena_view view;
   assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
   int owners[COUNT];
@@ -232,8 +239,7 @@ static void much_that_lies_idle_goes_back_to_the_system(void **state)
 {
   (void)state;
   enum { COUNT = 200, SIZE = 400000 }; /* 80 MB */
-  rv_arena *arena = rv_arena_new((size_t)100 << 20);
-  assert_non_null(arena);
+  rv_arena *arena = new_arena((size_t)100 << 20);
   int owner;
   void *all[COUNT];
   for (size_t i = 0; i < COUNT; i++) {
@@ -257,7 +263,7 @@ static void much_that_lies_idle_goes_back_to_the_system(void **state)
 static void a_block_outlives_the_owner(void **state)
 {
   (void)state;
-  rv_arena *arena = rv_arena_new((size_t)PAGES * PAGE);
+  rv_arena *arena = new_arena((size_t)PAGES * PAGE);
   int owner;
   char *block = rv_arena_take(arena, 50000, &owner);
   rv_arena_unref(arena);
@@ -273,13 +279,17 @@ static void where_the_process_is_limited_there_is_none(void **state)
   const struct {
     int resource;
     rlim_t limit;
-  } limits[] = {{RLIMIT_FSIZE, 1 << 20}, {RLIMIT_AS, (rlim_t)1 << 45}};
+    const char *named;
+  } limits[] = {{RLIMIT_FSIZE, 1 << 20, "ulimit -f"}, {RLIMIT_AS, (rlim_t)1 << 60, "ulimit -v"}};
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     struct rlimit before, now;
     assert_int_equal(getrlimit(limits[i].resource, &before), 0);
     now = (struct rlimit){.rlim_cur = limits[i].limit, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(limits[i].resource, &now), 0);
-    assert_null(rv_arena_new((size_t)PAGES * PAGE));
+    rv_arena *none;
+    rv_error error;
+    assert_int_equal(rv_arena_new((size_t)PAGES * PAGE, &none, &error), RV_UNAVAILABLE);
+    assert_non_null(strstr(error.message, limits[i].named));
     if (limits[i].resource == RLIMIT_AS) assert_false(rv_arena_view_open(rv_arena_file(arena), &view));
     assert_int_equal(setrlimit(limits[i].resource, &before), 0);
   }
@@ -322,7 +332,7 @@ static void a_forked_child_may_let_go(void **state)
 {
   (void)state;
   enum { COUNT = 45, SIZE = 1000000, OWN = 64 << 20 }; /* more than may lie idle */
-  rv_arena *arena = rv_arena_new(RV_ARENA_SEGMENT);
+  rv_arena *arena = new_arena(RV_ARENA_SEGMENT);
   rv_spares *spares = rv_spares_new(0);
   rv_spares_use_arena(spares, arena);
   rv_buf *message[COUNT];
@@ -349,6 +359,46 @@ static void a_forked_child_may_let_go(void **state)
   for (size_t i = 0; i < COUNT; i++) rv_buf_unref(message[i]);
   rv_spares_close(spares);
   rv_arena_unref(arena);
+}
+
+typedef struct busy {
+  rv_spares *spares;
+  atomic_bool stop;
+} busy;
+
+static void *keep_taking(void *argument)
+{
+  busy *with = argument;
+  while (!atomic_load(&with->stop)) rv_buf_unref(rv_spares_take_lendable(with->spares, 40000));
+  return NULL;
+}
+
+/* Whoever is forked while a thread is in there has the locks as they were then, for ever. */
+static void a_child_that_is_forked_in_the_middle_lets_go_without_waiting(void **state)
+{
+  enum { THREADS = 3, CHILDREN = 50, PATIENCE = 60 };
+  busy with = {.spares = rv_spares_new(0)};
+  rv_spares_use_arena(with.spares, *state);
+  rv_buf *message = rv_spares_take_lendable(with.spares, 40000);
+  pthread_t thread[THREADS];
+  for (size_t i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, keep_taking, &with), 0);
+  for (int i = 0; i < CHILDREN; i++) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      alarm(PATIENCE);
+      rv_buf_unref(message);
+      raise(SIGKILL); /* no end of the sanitizers', who would miss the threads */
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+  }
+  atomic_store(&with.stop, true);
+  for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  rv_buf_unref(message);
+  rv_spares_close(with.spares);
 }
 
 /* What a dump of a process has of it: nothing; and a child that was forked has nothing mapped. */
@@ -385,11 +435,17 @@ static void neither_children_nor_dumps_have_it(void **state)
 
 /* ---- threads ---- */
 
+typedef struct taker {
+  rv_arena *arena;
+  uint64_t seed;
+} taker;
+
 static void *take_and_give(void *argument)
 {
-  rv_arena *arena = argument;
+  const taker *given = argument;
+  rv_arena *arena = given->arena;
   rv_random random;
-  rv_random_init(&random, (uint64_t)(uintptr_t)&random);
+  rv_random_init(&random, given->seed);
   held mine[16] = {{0}};
   for (int i = 0; i < 5000; i++) {
     held *one = &mine[rv_random_below(&random, 16)];
@@ -415,7 +471,12 @@ static void threads_share_it(void **state)
 {
   rv_arena *arena = *state;
   pthread_t thread[3];
-  for (size_t i = 0; i < 3; i++) assert_int_equal(pthread_create(&thread[i], NULL, take_and_give, arena), 0);
+  taker takers[3];
+  for (size_t i = 0; i < 3; i++) {
+    takers[i] = (taker){.arena = arena, .seed = i};
+    assert_int_equal(pthread_create(&thread[i], NULL, take_and_give, &takers[i]), 0);
+  }
+  for (int i = 0; i < 100; i++) rv_arena_trim(arena); /* each ends, however much comes back meanwhile */
   for (size_t i = 0; i < 3; i++) pthread_join(thread[i], NULL);
   assert_int_equal(used_bytes(arena), 0);
 }
@@ -436,6 +497,7 @@ int main(void)
       TEST(where_the_process_is_limited_there_is_none),
       TEST(shown_buffers_lie_in_the_arena_and_others_do_not),
       cmocka_unit_test(a_forked_child_may_let_go),
+      TEST(a_child_that_is_forked_in_the_middle_lets_go_without_waiting),
       TEST(neither_children_nor_dumps_have_it),
       TEST(threads_share_it),
   };

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 
@@ -16,6 +17,7 @@ typedef struct spare_buf {
 
 struct rv_spares {
   atomic_size_t refs;
+  pid_t process;   /* whose they are */
   rv_mutex lock;   /* guards the rest */
   rv_arena *arena; /* NULL: none */
   size_t max_bytes, bytes;
@@ -32,6 +34,7 @@ rv_spares *rv_spares_new(size_t max_bytes)
   if (spares == NULL) return NULL;
   atomic_init(&spares->refs, 1);
   rv_mutex_init(&spares->lock, RV_RANK_SPARES, "spares");
+  spares->process = getpid();
   spares->max_bytes = max_bytes;
   return spares;
 }
@@ -123,6 +126,10 @@ static void give_back(rv_buf *buf)
 {
   spare_buf *spare = (spare_buf *)(void *)buf, *dropped = NULL;
   rv_spares *spares = spare->spares;
+  if (spares->process != getpid()) { /* a child that was forked, perhaps while another thread had the lock */
+    free(spare);
+    return;
+  }
   spare->next = NULL;
   rv_mutex_lock(&spares->lock);
   if (spares->closed || buf->capacity > spares->max_bytes) {

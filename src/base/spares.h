@@ -26,7 +26,8 @@ void rv_spares_close(rv_spares *spares);
 void rv_spares_watch(rv_spares *spares, void (*watch)(void *context), void *context);
 /* Frees what was not needed since the last trim. true: some are left. */
 bool rv_spares_trim(rv_spares *spares);
-/* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref. */
+/* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref; a child
+ * that was forked frees it then. */
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity);
 /* From now on rv_spares_take_lendable takes memory of this arena; before anybody else uses the spares. A trim of them trims it, too. */
 void rv_spares_use_arena(rv_spares *spares, rv_arena *arena);

@@ -540,6 +540,14 @@ static bool has_local_listeners(const rv_grpc_server *server)
   return false;
 }
 
+/* Without it all is copied, as to other machines. */
+static void make_arena(rv_grpc_server *server)
+{
+  rv_error error;
+  if (rv_arena_new(0, &server->rings.arena, &error) != RV_OK)
+    rv_log(&server->env, RV_LOG_INFO, "large messages are copied to clients of this machine instead of lent: %s", error.message);
+}
+
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
 {
   size_t count = threads == 0 ? default_threads() : threads > MAX_THREADS ? MAX_THREADS : threads;
@@ -587,7 +595,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_map_init(&server->machines, rv_entropy64(&server->env));
   rv_socket_raise_limit();
   rv_code code = open_listeners(server, config, err);
-  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) server->rings.arena = rv_arena_new(0);
+  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);
   if (code == RV_OK) code = make_watches(server, err);
   if (code == RV_OK) {

@@ -378,6 +378,11 @@ size_t rv_loop_waiting_bytes(rv_loop *loop)
   return atomic_load_explicit(&loop->waiting_bytes, memory_order_relaxed);
 }
 
+size_t rv_loop_lent_bytes(rv_loop *loop)
+{
+  return atomic_load_explicit(&loop->lent_bytes, memory_order_relaxed);
+}
+
 rv_spares *rv_loop_spares(rv_loop *loop)
 {
   return loop->spares;

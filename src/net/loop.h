@@ -43,6 +43,7 @@ struct rv_loop {
   rv_timer trim_spares;
   uint8_t *scratch;            /* RV_LOOP_SCRATCH bytes */
   atomic_size_t waiting_bytes; /* of all its connections: half received, or not yet taken by a socket */
+  atomic_size_t lent_bytes;    /* of theirs, too: of messages that stay because clients read in them */
 
   /* Held by whoever does the loop's work: its thread, but while that waits for the system, or a guest (guest.h). Guards all above, but what is
    * libuv's, which is the thread's. */

@@ -42,6 +42,8 @@ rv_spares *rv_loop_spares(rv_loop *loop);
 /* Bytes of messages that are half received, wait for paused calls, or wait to be taken by sockets; of all its servers' connections. Any
  * thread. */
 size_t rv_loop_waiting_bytes(rv_loop *loop);
+/* Bytes of messages that stay because clients of this machine read in them (ring.h). Any thread. */
+size_t rv_loop_lent_bytes(rv_loop *loop);
 
 /* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
 typedef struct rv_timer {

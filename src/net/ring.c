@@ -48,9 +48,9 @@ static int ring_bell(const rv_ring *ring, _Atomic uint32_t *sleeps)
 static void let_go(rv_ring *ring, uint32_t until)
 {
   for (; ring->settled != until; ring->settled++) {
-    const rv_ring_held *held = &ring->held[ring->settled % RV_RING_LOANS];
-    ring->lent_bytes -= held->size;
-    rv_buf_unref(held->message);
+    rv_buf *held = ring->held[ring->settled % RV_RING_LOANS];
+    ring->held_bytes -= held->capacity;
+    rv_buf_unref(held);
   }
 }
 
@@ -67,12 +67,12 @@ bool rv_ring_settle(rv_ring *ring)
 static bool lend(rv_ring *ring, const uint8_t *data, size_t size)
 {
   uint64_t offset;
-  if (ring->lent - ring->settled == RV_RING_LOANS || ring->lent_bytes >= RV_RING_LENT) return false;
+  if (ring->lent - ring->settled == RV_RING_LOANS || ring->held_bytes >= RV_RING_HELD) return false;
   rv_buf *owner = rv_arena_find(ring->arena, data, size, &offset);
   if (owner == NULL) return false;
   uint32_t slot = ring->lent++ % RV_RING_LOANS;
-  ring->held[slot] = (rv_ring_held){.message = rv_buf_ref(owner), .size = size};
-  ring->lent_bytes += size;
+  ring->held[slot] = rv_buf_ref(owner);
+  ring->held_bytes += owner->capacity;
   ring->loan[slot] = (rv_ring_loan){.at = ring->at, .offset = offset, .size = size};
   return true;
 }
@@ -84,7 +84,7 @@ static void recall(rv_ring *ring)
   atomic_store(&ring->head->recalled, 1);
   atomic_thread_fence(memory_order_seq_cst);
   let_go(ring, ring->lent);
-  free(ring->held);
+  free((void *)ring->held);
   rv_arena_unref(ring->arena);
   ring->arena = NULL;
 }

@@ -19,7 +19,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 
-enum { RV_RING_BYTES = 1 << 20, RV_RING_LOANS = 128, RV_RING_LENT = 8 << 20 /* bytes, and then one more loan */ };
+enum { RV_RING_BYTES = 1 << 20, RV_RING_LOANS = 128, RV_RING_HELD = 32 << 20 /* bytes, and then one more loan */ };
 
 typedef struct rv_ring_head {
   _Alignas(64) _Atomic uint64_t written; /* bytes, since the beginning */
@@ -38,12 +38,6 @@ typedef struct rv_ring_loan {
   uint64_t at, offset, size;
 } rv_ring_loan;
 
-/* What is lent stays where it is. */
-typedef struct rv_ring_held {
-  rv_buf *message; /* one reference */
-  size_t size;
-} rv_ring_held;
-
 /* One end of one direction. */
 typedef struct rv_ring {
   rv_ring_head *head;
@@ -55,10 +49,10 @@ typedef struct rv_ring {
   int failed;         /* the reader's: the writer sleeps and could not be woken, a negated errno; 0: not so */
   rv_ring_loan *loan; /* RV_RING_LOANS, used one after another; NULL: nothing is lent in this direction */
   /* of a writer that lends; the numbers of loans are since the beginning */
-  rv_arena *arena;    /* one reference; NULL: it does not */
-  rv_ring_held *held; /* RV_RING_LOANS */
+  rv_arena *arena; /* one reference; NULL: it does not */
+  rv_buf **held;   /* RV_RING_LOANS messages that are to stay, as loans lie in them; one reference each */
   uint32_t lent, settled;
-  size_t lent_bytes; /* that are held */
+  size_t held_bytes; /* of those, each time that they are held */
   /* of a reader that borrows */
   rv_arena_view view;
   uint32_t returned;

@@ -45,7 +45,7 @@ static bool settle(rv_transport *transport)
 {
   ring_state *state = transport->state;
   bool settled = rv_ring_settle(&state->rings.out);
-  transport->lent = state->rings.out.lent_bytes;
+  transport->lent = state->rings.out.held_bytes;
   return settled;
 }
 
@@ -68,7 +68,7 @@ static ssize_t ring_write(rv_transport *transport, const struct iovec *vec, int 
   do {
     if (state->ended) return -EPIPE;
     n = rv_ring_write(&state->rings.out, vec, count);
-    transport->lent = state->rings.out.lent_bytes;
+    transport->lent = state->rings.out.held_bytes;
     if (n == -EPROTO) transport->problem = NONSENSE;
     if (n != 0) return n;
   } while (!rv_ring_await_room(&state->rings.out));

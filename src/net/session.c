@@ -97,11 +97,13 @@ void rv_session_check(rv_session *session, int http_code)
 
 void rv_session_count_waiting(rv_session *session)
 {
-  size_t bytes = session->state == RV_SESSION_GONE
-                     ? 0
-                     : session->held_bytes + session->queued_bytes + session->output.bytes + session->transport.lent;
+  size_t bytes = session->state == RV_SESSION_GONE ? 0 : session->held_bytes + session->queued_bytes + session->output.bytes;
   atomic_fetch_add_explicit(&session->loop->waiting_bytes, bytes - session->counted, memory_order_relaxed); /* modulo 2^N */
   session->counted = bytes;
+  size_t lent = session->state == RV_SESSION_GONE ? 0 : session->transport.lent;
+  if (lent == session->counted_lent) return;
+  atomic_fetch_add_explicit(&session->loop->lent_bytes, lent - session->counted_lent, memory_order_relaxed);
+  session->counted_lent = lent;
 }
 
 static void on_poll_closed(uv_handle_t *handle)

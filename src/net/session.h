@@ -119,6 +119,7 @@ struct rv_session {
   size_t queued_bytes; /* server: of messages that wait to be sent */
   size_t answer_bytes; /* of them: of calls that are finished but for that */
   size_t counted;      /* of both, and of output, in the loop's waiting_bytes */
+  size_t counted_lent; /* in its lent_bytes */
 
   /* The DATA frame being received. */
   size_t turn_frames; /* that began since this turn to read did */

@@ -28,7 +28,7 @@ struct rv_transport {
   int fd;              /* what to poll */
   void *state;         /* of the ops */
   const char *problem; /* why the last read or write failed, where an errno does not say it; NULL: it does */
-  size_t lent;         /* bytes that were written and are held until the peer has taken them */
+  size_t lent;         /* bytes of messages that stay until the peer has taken what is lent of them */
   bool disagreed;      /* the peer said something, and then came to no agreement: the handshake failed. Stays after close */
   bool read_awaits_writable, write_awaits_readable; /* what the last -EAGAIN of each waits for instead */
 };

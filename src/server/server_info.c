@@ -39,8 +39,10 @@ rv_code rv_answer_server_info(const rv_request *request, rv_pieces *response, rv
     memcpy(info.journal_fault, stats.fault, sizeof info.journal_fault);
   }
   rv_mutex_lock(&server->lock);
-  for (size_t i = 0; i < server->num_loops; i++)
-    info.memory.connection_bytes += (int64_t)rv_loop_waiting_bytes(server->loops[i].loop);
+  for (size_t i = 0; i < server->num_loops; i++) {
+    rv_loop *loop = server->loops[i].loop;
+    info.memory.connection_bytes += (int64_t)(rv_loop_waiting_bytes(loop) + rv_loop_lent_bytes(loop));
+  }
   rv_mutex_unlock(&server->lock);
   if (code == RV_OK) {
     rv_writer_buf body;
