@@ -124,7 +124,8 @@ RV_API rv_row_state rv_writer_row_state(const rv_writer *writer, uint32_t column
 /* dtype and shape of a column's rows; shape points into the writer. RV_NOT_FOUND: no cell has come yet. */
 RV_API rv_code rv_writer_column_spec(const rv_writer *writer, uint32_t column, rv_spec *out);
 /* The row's value; data and shape point into the writer and are valid until its next append, end_episode or free (strings until
- * the next rv_writer_row). RV_INVALID_ARGUMENT for a row that is missing or expired. */
+ * the next rv_writer_row). RV_INVALID_ARGUMENT for a row that is missing or expired; RV_FAILED_PRECONDITION in a forked child, which need
+ * not have its memory. */
 RV_API rv_code rv_writer_row(rv_writer *writer, uint32_t column, int64_t row, rv_tensor *out, rv_error *err);
 
 typedef struct rv_writer_status {

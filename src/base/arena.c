@@ -459,7 +459,7 @@ int rv_arena_file(const rv_arena *arena)
 bool rv_arena_view_open(int fd, rv_arena_view *out)
 {
   size_t size = rv_memory_file_size(fd);
-  if (size == 0 || !addresses_are_many()) return false;
+  if (size == 0 || size > size_of_machine() || !addresses_are_many()) return false;
   rv_arena_view view = {.size = size, .segment = calloc(size / RV_ARENA_SEGMENT + 1, sizeof *view.segment)};
   if (view.segment == NULL) return false;
   view.file = fcntl(fd, F_DUPFD_CLOEXEC, 0);

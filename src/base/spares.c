@@ -17,9 +17,9 @@ typedef struct spare_buf {
 
 struct rv_spares {
   atomic_size_t refs;
-  pid_t process;   /* whose they are */
-  rv_mutex lock;   /* guards the rest */
-  rv_arena *arena; /* NULL: none */
+  pid_t process;             /* whose they are */
+  _Atomic(rv_arena *) arena; /* NULL: none */
+  rv_mutex lock;             /* guards the rest */
   size_t max_bytes, bytes;
   size_t count, least; /* idle ones: now, and at the fewest since the last trim */
   bool closed, watched;
@@ -41,14 +41,19 @@ rv_spares *rv_spares_new(size_t max_bytes)
 
 void rv_spares_use_arena(rv_spares *spares, rv_arena *arena)
 {
-  spares->arena = rv_arena_ref(arena);
+  atomic_store_explicit(&spares->arena, rv_arena_ref(arena), memory_order_release);
+}
+
+rv_arena *rv_spares_arena(rv_spares *spares)
+{
+  return atomic_load_explicit(&spares->arena, memory_order_acquire);
 }
 
 static void unref(rv_spares *spares)
 {
   if (atomic_fetch_sub_explicit(&spares->refs, 1, memory_order_acq_rel) != 1) return;
   rv_mutex_fini(&spares->lock);
-  rv_arena_unref(spares->arena);
+  rv_arena_unref(rv_spares_arena(spares));
   free(spares);
 }
 
@@ -56,7 +61,7 @@ static void free_all(rv_spares *spares, spare_buf *list)
 {
   while (list != NULL) {
     spare_buf *next = list->next;
-    if (list->in_arena) rv_arena_give_back(spares->arena, list->buf.data);
+    if (list->in_arena) rv_arena_give_back(rv_spares_arena(spares), list->buf.data);
     free(list);
     list = next;
   }
@@ -118,7 +123,8 @@ bool rv_spares_trim(rv_spares *spares)
   bool left = spares->watched;
   rv_mutex_unlock(&spares->lock);
   free_all(spares, dropped);
-  if (!left && spares->arena != NULL) rv_arena_trim(spares->arena);
+  rv_arena *arena = left ? NULL : rv_spares_arena(spares);
+  if (arena != NULL) rv_arena_trim(arena);
   return left;
 }
 
@@ -190,7 +196,7 @@ static rv_buf *take(rv_spares *spares, size_t capacity, bool in_arena)
   capacity = (capacity + LINE - 1) / LINE * LINE;
   spare_buf *spare = find(spares, capacity, in_arena);
   if (spare == NULL) {
-    spare = in_arena ? make_in_arena(spares->arena, capacity) : make(capacity);
+    spare = in_arena ? make_in_arena(rv_spares_arena(spares), capacity) : make(capacity);
     if (spare == NULL) return NULL;
     spare->buf.capacity = capacity;
   }
@@ -209,7 +215,7 @@ rv_buf *rv_spares_take(rv_spares *spares, size_t capacity)
 
 rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity)
 {
-  rv_buf *buf = spares->arena == NULL ? NULL : take(spares, capacity, true);
+  rv_buf *buf = rv_spares_arena(spares) == NULL ? NULL : take(spares, capacity, true);
   return buf != NULL ? buf : take(spares, capacity, false);
 }
 

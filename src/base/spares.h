@@ -29,8 +29,10 @@ bool rv_spares_trim(rv_spares *spares);
 /* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref; a child
  * that was forked frees it then. */
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity);
-/* From now on rv_spares_take_lendable takes memory of this arena; before anybody else uses the spares. A trim of them trims it, too. */
+/* From now on rv_spares_take_lendable takes memory of this arena; once, by one thread. A trim of them trims it, too. */
 void rv_spares_use_arena(rv_spares *spares, rv_arena *arena);
+/* That arena, as long as the spares are there; NULL: none. */
+rv_arena *rv_spares_arena(rv_spares *spares);
 /* The same for bytes that other processes may read: where there is an arena, while it has room, and where at most an eighth more is lost, they lie
  * there, and their owner is the buffer. */
 rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity);

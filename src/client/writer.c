@@ -380,6 +380,8 @@ static rv_code string_row(rv_writer *writer, const rv_row_span *span, size_t byt
 
 rv_code rv_writer_row(rv_writer *writer, uint32_t number, int64_t row, rv_tensor *out, rv_error *err)
 {
+  rv_code code = rv_client_check(writer->client, err); /* a forked child does not have what was to be lent (base/arena.h) */
+  if (code != RV_OK) return code;
   rv_column *column = rv_writer_column(writer, number);
   rv_row_state state = rv_writer_row_state(writer, number, row);
   const rv_row_span *span = state == RV_ROW_PRESENT ? rv_column_find(column, row) : NULL;
@@ -393,7 +395,6 @@ rv_code rv_writer_row(rv_writer *writer, uint32_t number, int64_t row, rv_tensor
   int64_t offset = span->offset + (row - span->first);
   size_t stride;
   const void *data = NULL;
-  rv_code code = RV_OK;
   if (spec->dtype == RV_STRING && spec->row_bytes > 0) {
     code = string_row(writer, span, spec->row_bytes, offset, &data, err);
   } else if (spec->row_bytes > 0) {

@@ -238,6 +238,7 @@ rv_call *rv_call_new(rv_loop *loop, bool server)
   call->deadline_ns = INT64_MAX;
   rv_message_reader_init(&call->reader);
   call->reader.spares = loop->spares;
+  call->reader.lends = server;
   rv_list_init(&call->link);
   rv_list_init(&call->channel_link);
   rv_task_init(&call->task, run_due);

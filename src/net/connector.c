@@ -103,12 +103,22 @@ static void connect_without(rv_connector *connector)
   rv_loop_defer(connector->loop, &connector->task);
 }
 
+/* Where the loop's large messages lie from the first such question on; NULL: it cannot be. */
+static rv_arena *own_arena(rv_connector *connector)
+{
+  rv_spares *spares = rv_loop_spares(connector->loop);
+  rv_arena *arena = NULL;
+  if (rv_spares_arena(spares) == NULL && rv_arena_new(0, &arena, NULL) == RV_OK) rv_spares_use_arena(spares, arena);
+  rv_arena_unref(arena);
+  return rv_spares_arena(spares);
+}
+
 static void on_answer(uv_poll_t *poll, int status, int events)
 {
   (void)status, (void)events;
   rv_connector *connector = poll->data;
   rv_loop_enter(connector->loop);
-  rv_rings_answer answer = rv_rings_answer_read(connector->fd, &connector->rings);
+  rv_rings_answer answer = rv_rings_answer_read(connector->fd, own_arena(connector), &connector->rings);
   if (answer == RV_RINGS_GIVEN || (answer == RV_RINGS_DECLINED && connector->address.is_unix))
     finish(connector, connector->fd);
   else
@@ -119,7 +129,7 @@ static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_
 
 static void ask_for_rings(rv_connector *connector)
 {
-  int error = rv_rings_ask(connector->fd);
+  int error = rv_rings_ask(connector->fd, own_arena(connector));
   if (error == 0) error = wait_for(connector, UV_READABLE, on_answer, RV_RINGS_ANSWER_NS);
   if (error != 0) connect_without(connector);
 }

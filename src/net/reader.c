@@ -12,7 +12,7 @@ void rv_message_reader_init(rv_message_reader *reader)
 
 static void begin_anew(rv_message_reader *reader)
 {
-  *reader = (rv_message_reader){.spares = reader->spares};
+  *reader = (rv_message_reader){.spares = reader->spares, .lends = reader->lends};
 }
 
 void rv_message_reader_fini(rv_message_reader *reader)
@@ -42,7 +42,7 @@ static rv_message_reader_result begin(rv_message_reader *reader, size_t limit)
   if (p[0] != 0) return RV_READER_BAD_FLAG;
   if (reader->size > limit) return RV_READER_TOO_LARGE;
   if (reader->spares != NULL && reader->size >= RV_SPARE_MIN && reader->size <= RV_SPARE_MAX)
-    reader->buf = rv_spares_take_lendable(reader->spares, reader->size);
+    reader->buf = (reader->lends ? rv_spares_take_lendable : rv_spares_take)(reader->spares, reader->size);
   else
     reader->buf = rv_buf_new(reader->size < FIRST_CAPACITY ? reader->size : FIRST_CAPACITY);
   return reader->buf == NULL ? RV_READER_NO_MEMORY : RV_READER_MORE;

@@ -4,6 +4,8 @@
 #ifndef RV_NET_READER_H
 #define RV_NET_READER_H
 
+#include <stdbool.h>
+
 #include "base/spares.h"
 
 enum { RV_MESSAGE_PREFIX = 5 };
@@ -15,6 +17,7 @@ typedef struct rv_message_reader {
   rv_buf *buf;   /* being filled; buf->size bytes are there */
   rv_spares
       *spares; /* where large ones come from; NULL (after rv_message_reader_init): malloc. Whoever keeps messages wants those */
+  bool lends;  /* and sends them on, so they had better lie where others can read them */
 } rv_message_reader;
 
 typedef enum rv_message_reader_result {

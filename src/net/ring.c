@@ -11,7 +11,7 @@
 #include "base/past_caches.h"
 
 enum {
-  HEADS = 4096,               /* both directions', before their bytes */
+  HEADS = 8192,               /* both directions', with their loans, before their bytes */
   STEP = 128 << 10,           /* so much is handed over at a time, for the other end to work beside this one */
   KEPT = 16 << 10,            /* of a quiet ring */
   LEND_FROM = 8 << 10,        /* a run; shorter ones are quickly copied */
@@ -20,7 +20,7 @@ enum {
 
 _Static_assert((RV_RING_BYTES & (RV_RING_BYTES - 1)) == 0, "positions are cut by a mask");
 _Static_assert(ATOMIC_LONG_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "processes share no lock");
-_Static_assert(2 * sizeof(rv_ring_head) + RV_RING_LOANS * sizeof(rv_ring_loan) <= HEADS, "the heads and the loans have a page");
+_Static_assert(2 * (sizeof(rv_ring_head) + RV_RING_LOANS * sizeof(rv_ring_loan)) <= HEADS, "the heads and the loans have room");
 _Static_assert((RV_RING_LOANS & (RV_RING_LOANS - 1)) == 0, "so are their numbers");
 
 /* ---- one direction ---- */
@@ -243,7 +243,7 @@ static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
   if (loan->offset > size || loan->size > size - loan->offset || ring->loan_taken >= loan->size) return -EPROTO;
   const uint8_t *lent = rv_arena_view_at(&ring->view, loan->offset, loan->size);
   size_t left = (size_t)(loan->size - ring->loan_taken);
-  ssize_t done = lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, false)
+  ssize_t done = lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, ring->past_caches)
                               : read_out(ring->view.file, loan->offset + ring->loan_taken, left, user);
   if (done < 0) return done;
   atomic_thread_fence(memory_order_seq_cst);
@@ -327,9 +327,9 @@ static bool map(int fd, bool client, rv_rings *out)
   uint8_t *memory = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return false;
   rv_ring_head *heads = (rv_ring_head *)(void *)memory;
-  rv_ring asked = {.head = &heads[0], .bytes = memory + HEADS, .bell = -1};
-  rv_ring answered = {
-      .head = &heads[1], .bytes = memory + HEADS + RV_RING_BYTES, .bell = -1, .loan = (rv_ring_loan *)(void *)&heads[2]};
+  rv_ring_loan *loans = (rv_ring_loan *)(void *)&heads[2];
+  rv_ring asked = {.head = &heads[0], .bytes = memory + HEADS, .bell = -1, .loan = loans};
+  rv_ring answered = {.head = &heads[1], .bytes = asked.bytes + RV_RING_BYTES, .bell = -1, .loan = loans + RV_RING_LOANS};
   *out = (rv_rings){.out = client ? asked : answered, .in = client ? answered : asked, .map = memory};
   return true;
 }

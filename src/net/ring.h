@@ -4,8 +4,8 @@
  * The other end may write anything into that memory at any time. What this end has written and taken it knows by itself; what the other
  * says of its side is read once and checked; and what is read is copied out before anybody looks at it.
  *
- * A server whose large messages lie in an arena need not copy them into the ring: it lends them. The client copies them from the arena, which it
- * has mapped to read, and they are the server's again. */
+ * An end whose large messages lie in an arena need not copy them into the ring: it lends them. The other end copies them from the arena, which
+ * it has mapped to read, and they are the first one's again. */
 #ifndef RV_NET_RING_H
 #define RV_NET_RING_H
 
@@ -47,7 +47,7 @@ typedef struct rv_ring {
   bool past_caches;   /* the reader's: long runs go to memory that is not read soon */
   int bell;           /* the socket; one byte on it wakes the other end */
   int failed;         /* the reader's: the writer sleeps and could not be woken, a negated errno; 0: not so */
-  rv_ring_loan *loan; /* RV_RING_LOANS, used one after another; NULL: nothing is lent in this direction */
+  rv_ring_loan *loan; /* RV_RING_LOANS, used one after another */
   /* of a writer that lends; the numbers of loans are since the beginning */
   rv_arena *arena; /* one reference; NULL: it does not */
   rv_buf **held;   /* RV_RING_LOANS messages that are to stay, as loans lie in them; one reference each */
@@ -83,9 +83,9 @@ int rv_rings_make(rv_rings *out);
 bool rv_rings_join(int fd, rv_rings *out);
 void rv_rings_unmap(rv_rings *rings); /* NULL maps are fine */
 
-/* The server lends what lies in the arena to a client that borrows, from now on. False: out of memory, and it does not. */
+/* This end lends what lies in the arena, if the other one borrows, from now on. False: out of memory, and it does not. */
 bool rv_rings_lend(rv_rings *rings, rv_arena *arena);
-/* The client has the server's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. */
+/* This end has the other's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. */
 void rv_rings_borrow(rv_rings *rings, int arena_fd);
 
 #endif

@@ -197,6 +197,29 @@ static void what_is_lent_arrives_in_its_place(void **state)
   assert_int_equal(used_bytes(both), 0);
 }
 
+/* A server copies rows past the caches, and parses what is around them. */
+static void a_client_lends_as_well(void **state)
+{
+  ends *both = *state;
+  enum { SIZE = 100000, LAST = 1000 };
+  assert_true(rv_rings_lend(&both->client, both->arena));
+  rv_rings_borrow(&both->server, rv_arena_file(both->arena));
+  uint8_t *got = malloc(SIZE);
+  for (uint64_t at = 0; at < UINT64_C(50) * SIZE; at += SIZE) {
+    rv_buf *buf = new_message(both, at, SIZE);
+    assert_int_equal(rv_ring_write(&both->client.out, &(struct iovec){buf->data, SIZE}, 1), SIZE);
+    assert_int_equal(atomic_load(&buf->refs), 2);
+    struct iovec vec[2] = {{got, SIZE - LAST}, {got + SIZE - LAST, LAST}};
+    assert_int_equal(rv_ring_read(&both->server.in, vec, 2), SIZE);
+    assert_memory_equal(got, buf->data, SIZE);
+    assert_true(rv_ring_settle(&both->client.out));
+    rv_buf_unref(buf);
+  }
+  free(got);
+  assert_int_equal(atomic_load(&both->client.out.head->written), 0); /* nothing went through the ring */
+  assert_int_equal(used_bytes(both), 0);
+}
+
 static void what_is_lent_is_held_until_it_was_taken(void **state)
 {
   ends *both = *state;
@@ -546,6 +569,7 @@ int main(void)
       TEST(pieces_of_all_sizes_arrive),
       TEST(the_directions_do_not_meet),
       LENDING(what_is_lent_arrives_in_its_place),
+      LENDING(a_client_lends_as_well),
       LENDING(what_is_lent_is_held_until_it_was_taken),
       LENDING(of_many_some_are_copied),
       LENDING(who_has_no_arena_gets_copies),

@@ -12,7 +12,7 @@
 #define MSG_CMSG_CLOEXEC 0
 #endif
 
-static const char QUESTION[8] = "RVrings2", GIVEN = '+', DECLINED = '-';
+static const char QUESTION[8] = "RVrings3", GIVEN = '+', DECLINED = '-';
 
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";
 
@@ -53,8 +53,8 @@ static ssize_t ring_read(rv_transport *transport, const struct iovec *vec, int c
 {
   ring_state *state = transport->state;
   hear(transport);
-  bool settled = settle(transport);
-  ssize_t n = settled ? rv_ring_read(&state->rings.in, vec, count) : -EPROTO;
+  ssize_t n = rv_ring_read(&state->rings.in, vec, count);
+  if (!settle(transport)) n = -EPROTO; /* after it: what was read may say that something is not needed any more */
   if (n == -EPROTO) transport->problem = NONSENSE;
   if (n != 0) return n;
   return !state->ended ? -EAGAIN : -state->error;
@@ -136,15 +136,27 @@ bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *ow
   return true;
 }
 
-/* ---- a client's question ---- */
+/* ---- descriptors ---- */
 
-int rv_rings_ask(int fd)
+enum { RINGS, ARENA, MEMORIES }; /* what those of an answer are of, one after another; a question has one of an arena, or none */
+
+/* Bytes with the descriptors of memory; what it returns is sendmsg's. */
+static ssize_t send_with(int fd, const void *data, size_t size, const int *memory, size_t memories)
 {
-  ssize_t n = send(fd, QUESTION, sizeof QUESTION, MSG_NOSIGNAL);
-  return n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(MEMORIES * sizeof(int))] = {0};
+  struct iovec vec = {.iov_base = (void *)(uintptr_t)data, .iov_len = size};
+  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1};
+  if (memories > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(memories * sizeof *memory);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(memories * sizeof *memory);
+    memcpy(CMSG_DATA(head), memory, memories * sizeof *memory);
+  }
+  return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
-
-enum { RINGS, ARENA, MEMORIES }; /* what the descriptors are of, one after another */
 
 /* The descriptors that came with a message; -1: none. Others are closed. */
 static void take_descriptors(struct msghdr *message, int found[MEMORIES])
@@ -163,41 +175,66 @@ static void take_descriptors(struct msghdr *message, int found[MEMORIES])
   }
 }
 
-rv_rings_answer rv_rings_answer_read(int fd, rv_rings *out)
+/* Bytes, 0 at the end, or a negated errno; and what came with them, which is the caller's. */
+static ssize_t receive_with(int fd, const struct iovec *vec, int count, int found[MEMORIES])
 {
-  char answer;
-  int memory[MEMORIES] = {-1, -1};
-  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof memory)] = {0};
-  struct iovec vec = {.iov_base = &answer, .iov_len = 1};
-  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-  ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (n == 1) take_descriptors(&message, memory);
-  bool joined = n == 1 && answer == GIVEN && memory[RINGS] >= 0 && rv_rings_join(memory[RINGS], out);
-  if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA]);
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(MEMORIES * sizeof(int))] = {0};
+  struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)vec,
+                           .msg_iovlen = (size_t)count,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
+  ssize_t n;
+  do n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (n < 0 && errno == EINTR);
+  for (size_t i = 0; i < MEMORIES; i++) found[i] = -1;
+  if (n >= 0) take_descriptors(&message, found);
+  return n >= 0 ? n : errno == EWOULDBLOCK ? -EAGAIN : -errno;
+}
+
+static void close_all(const int memory[MEMORIES])
+{
   for (size_t i = 0; i < MEMORIES; i++)
     if (memory[i] >= 0) close(memory[i]);
+}
+
+/* Processes of this one's user whom it can see; a user that this system has no number for here may be anybody's. */
+static bool is_one_of_us(int fd)
+{
+#ifdef __linux__
+  enum { NOBODY = 65534 };
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid != 0 && peer.uid == geteuid() &&
+         peer.uid != NOBODY;
+#else
+  (void)fd;
+  return false;
+#endif
+}
+
+/* ---- a client's question ---- */
+
+int rv_rings_ask(int fd, rv_arena *arena)
+{
+  int memory = arena != NULL && is_one_of_us(fd) ? rv_arena_file(arena) : -1;
+  ssize_t n = send_with(fd, QUESTION, sizeof QUESTION, &memory, memory >= 0 ? 1 : 0);
+  return n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
+}
+
+rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_rings *out)
+{
+  char answer;
+  int memory[MEMORIES];
+  ssize_t n = receive_with(fd, &(struct iovec){.iov_base = &answer, .iov_len = 1}, 1, memory);
+  bool joined = n == 1 && answer == GIVEN && memory[RINGS] >= 0 && rv_rings_join(memory[RINGS], out);
+  if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA]);
+  if (joined && arena != NULL && is_one_of_us(fd)) rv_rings_lend(out, arena);
+  close_all(memory);
   if (joined) return RV_RINGS_GIVEN;
   return n == 1 && answer == DECLINED ? RV_RINGS_DECLINED : RV_RINGS_UNKNOWN;
 }
 
 /* ---- a server's connection until its client's first bytes ---- */
-
-static bool answer(int fd, char what, const int *memory, size_t memories)
-{
-  _Alignas(struct cmsghdr) char control[CMSG_SPACE(MEMORIES * sizeof(int))] = {0};
-  struct iovec vec = {.iov_base = &what, .iov_len = 1};
-  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1};
-  if (memories > 0) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(memories * sizeof *memory);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(memories * sizeof *memory);
-    memcpy(CMSG_DATA(head), memory, memories * sizeof *memory);
-  }
-  return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
-}
 
 /* The state of a connection with rings, and what the client maps them by, to be closed; NULL: it has none. */
 static ring_state *give(int fd, rv_ring_host *host, int *memory)
@@ -216,39 +253,38 @@ static ring_state *give(int fd, rv_ring_host *host, int *memory)
   return NULL;
 }
 
-/* Processes of this one's user whom it can see; a user that this system has no number for here may be anybody's. */
-static bool may_borrow(int fd)
+/* The client has asked, and told of its arena (-1: it has none). */
+static ssize_t answer_question(rv_transport *transport, int arena)
 {
-#ifdef __linux__
-  enum { NOBODY = 65534 };
-  struct ucred peer;
-  socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid != 0 && peer.uid == geteuid() &&
-         peer.uid != NOBODY;
-#else
-  (void)fd;
-  return false;
-#endif
+  rv_ring_host *host = transport->state;
+  int fd = transport->fd, memory[MEMORIES] = {-1, -1};
+  ring_state *state = give(fd, host, &memory[RINGS]);
+  if (state == NULL) {
+    rv_transport_init_socket(transport, fd);
+    return send_with(fd, &DECLINED, 1, NULL, 0) == 1 ? -EAGAIN : -EPIPE;
+  }
+  *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state};
+  bool trusts = is_one_of_us(fd), lends = trusts && host->arena != NULL && rv_rings_lend(&state->rings, host->arena);
+  if (trusts && arena >= 0) rv_rings_borrow(&state->rings, arena);
+  if (lends) memory[ARENA] = rv_arena_file(host->arena);
+  bool told = send_with(fd, &GIVEN, 1, memory, lends ? MEMORIES : 1) == 1;
+  close(memory[RINGS]);
+  return told ? -EAGAIN : -EPIPE;
 }
 
 static ssize_t undecided_read(rv_transport *transport, const struct iovec *vec, int count)
 {
-  rv_ring_host *host = transport->state;
-  int fd = transport->fd, memory[MEMORIES] = {-1, -1};
-  rv_transport_init_socket(transport, fd);
-  ssize_t n = transport->ops->read(transport, vec, count);
-  if (n == -EAGAIN) rv_transport_init_undecided(transport, fd, host);
-  if (n != (ssize_t)sizeof QUESTION || vec[0].iov_len < sizeof QUESTION ||
-      memcmp(vec[0].iov_base, QUESTION, sizeof QUESTION) != 0)
-    return n;
-  ring_state *state = give(fd, host, &memory[RINGS]);
-  if (state == NULL) return answer(fd, DECLINED, NULL, 0) ? -EAGAIN : -EPIPE;
-  *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state};
-  bool lends = host->arena != NULL && may_borrow(fd) && rv_rings_lend(&state->rings, host->arena);
-  if (lends) memory[ARENA] = rv_arena_file(host->arena);
-  bool told = answer(fd, GIVEN, memory, lends ? MEMORIES : 1);
-  close(memory[RINGS]);
-  return told ? -EAGAIN : -EPIPE;
+  int found[MEMORIES];
+  ssize_t n = receive_with(transport->fd, vec, count, found);
+  if (n == -EAGAIN) return n;
+  bool asks = n == (ssize_t)sizeof QUESTION && vec[0].iov_len >= sizeof QUESTION &&
+              memcmp(vec[0].iov_base, QUESTION, sizeof QUESTION) == 0;
+  if (asks)
+    n = answer_question(transport, found[0]);
+  else
+    rv_transport_init_socket(transport, transport->fd);
+  close_all(found);
+  return n;
 }
 
 /* A server has nothing to say before its client has spoken, be it to a client that waits for an answer about rings. */

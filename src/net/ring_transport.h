@@ -2,8 +2,8 @@
  * tells of the end.
  *
  * A client asks for it in its first bytes (rv_rings_ask), and the server makes the memory and answers with one byte; one that knows nothing
- * of it answers something else, or ends the connection, and is connected to again, without a question. With the memory may come the arena that
- * the server's large messages lie in. */
+ * of it answers something else, or ends the connection, and is connected to again, without a question. Each may tell the
+ * other, if that is its own user's, of the arena that its large messages lie in. */
 #ifndef RV_NET_RING_TRANSPORT_H
 #define RV_NET_RING_TRANSPORT_H
 
@@ -21,10 +21,10 @@ typedef struct rv_ring_host {
 
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
 
-/* A client's, on a socket that is just connected: 0, or an errno. */
-int rv_rings_ask(int fd);
-/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them. */
-rv_rings_answer rv_rings_answer_read(int fd, rv_rings *out);
+/* A client's, on a socket that is just connected: 0, or an errno. `arena`: what it will lend, if the server is its own user's; NULL: nothing. */
+int rv_rings_ask(int fd, rv_arena *arena);
+/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. */
+rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_rings *out);
 
 /* A client's who got them; owns the rings and the socket from here on. False: out of memory, nothing is owned. */
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings);

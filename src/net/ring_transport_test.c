@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include "net/reader.h"
 #include "net/ring_transport.h"
 
 typedef struct setting {
@@ -49,15 +50,25 @@ typedef struct raw_peer {
   rv_rings rings;
 } raw_peer;
 
-static rv_rings_answer ask_for_rings(raw_peer *peer, const socket_place *place)
+static rv_rings_answer take_answer(raw_peer *peer, rv_arena *arena)
 {
-  *peer = (raw_peer){.fd = place_connect(place)};
-  assert_int_equal(rv_rings_ask(peer->fd), 0);
   struct pollfd at = {.fd = peer->fd, .events = POLLIN};
   assert_int_equal(poll(&at, 1, 30000), 1);
-  rv_rings_answer answer = rv_rings_answer_read(peer->fd, &peer->rings);
+  rv_rings_answer answer = rv_rings_answer_read(peer->fd, arena, &peer->rings);
   peer->rings.out.bell = peer->rings.in.bell = peer->fd;
   return answer;
+}
+
+static rv_rings_answer ask_and_lend(raw_peer *peer, const socket_place *place, rv_arena *arena)
+{
+  *peer = (raw_peer){.fd = place_connect(place)};
+  assert_int_equal(rv_rings_ask(peer->fd, arena), 0);
+  return take_answer(peer, arena);
+}
+
+static rv_rings_answer ask_for_rings(raw_peer *peer, const socket_place *place)
+{
+  return ask_and_lend(peer, place, NULL);
 }
 
 static void end(raw_peer *peer)
@@ -123,17 +134,21 @@ typedef struct strange_server {
 
 enum { CLOSES, SAYS_SETTINGS, SAYS_NOTHING, GIVES_NOTHING, GIVES_WHAT_CAN_SHRINK, GIVES_A_SOCKET, NUM_STRANGE };
 
-static void give(int fd, int what)
+enum { MOST_GIVEN = 8 };
+
+/* Says it with so many copies of a descriptor. */
+static void give(int fd, const char *said, int what, size_t copies)
 {
-  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-  struct iovec vec = {.iov_base = "+", .iov_len = 1};
-  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(MOST_GIVEN * sizeof(int))] = {0};
+  struct iovec vec = {.iov_base = (void *)(uintptr_t)said, .iov_len = strlen(said)};
+  struct msghdr message = {
+      .msg_iov = &vec, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(copies * sizeof(int))};
   struct cmsghdr *head = CMSG_FIRSTHDR(&message);
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(head), &what, sizeof what);
-  assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), 1);
+  head->cmsg_len = CMSG_LEN(copies * sizeof(int));
+  for (size_t i = 0; i < copies; i++) memcpy(CMSG_DATA(head) + i * sizeof what, &what, sizeof what);
+  assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), strlen(said));
 }
 
 static void *serve_strangely(void *argument)
@@ -143,11 +158,11 @@ static void *serve_strangely(void *argument)
   if (server->how == CLOSES) close(first);
   if (server->how == SAYS_SETTINGS) assert_true(send_raw(first, "\0\0\0\x04\0\0\0\0\0", 9));
   if (server->how == GIVES_NOTHING) assert_true(send_raw(first, "+", 1));
-  if (server->how == GIVES_A_SOCKET) give(first, first);
+  if (server->how == GIVES_A_SOCKET) give(first, "+", first, 1);
   if (server->how == GIVES_WHAT_CAN_SHRINK) {
     int memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    assert_int_equal(ftruncate(memory, 4096 + 2 * RV_RING_BYTES), 0);
-    give(first, memory);
+    assert_int_equal(ftruncate(memory, 8192 + 2 * RV_RING_BYTES), 0);
+    give(first, "+", memory, 1);
     close(memory);
   }
   second = accept(server->listener, NULL, NULL);
@@ -184,6 +199,123 @@ static void a_server_of_another_make_is_spoken_to_as_it_expects(void **state)
     close((int)(intptr_t)connection);
     close(server.listener);
     place_fini(&place);
+  }
+}
+
+static size_t count_descriptors(void)
+{
+  size_t n = 0;
+  for (int fd = 0; fd < 4096; fd++) n += fcntl(fd, F_GETFD) >= 0;
+  return n;
+}
+
+/* What a client says it lends and does not is not looked at, and none of its descriptors stays. */
+static void a_question_with_anything_is_answered(void **state)
+{
+  setting *at = *state;
+  int ends[2], growing = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+               huge = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(ftruncate(growing, 1 << 20), 0);
+  assert_int_equal(ftruncate(huge, INT64_MAX / 2), 0); /* more than any machine has */
+  assert_int_equal(fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  const int strange[] = {ends[0], growing, huge};
+  check_answers(&at->place);
+  size_t before = count_descriptors();
+  for (size_t i = 0; i < 3 * MOST_GIVEN; i++) {
+    raw_peer peer = {.fd = place_connect(&at->place)};
+    give(peer.fd, "RVrings3", strange[i % 3], i / 3 + 1);
+    assert_int_equal(take_answer(&peer, NULL), RV_RINGS_GIVEN);
+    assert_int_equal(atomic_load(&peer.rings.out.head->borrows), 0);
+    end(&peer);
+  }
+  raw_peer peer = {.fd = place_connect(&at->place)};
+  give(peer.fd, preface, growing, MOST_GIVEN); /* no question */
+  end(&peer);
+  for (int tries = 0; count_descriptors() > before && tries < 30000; tries++)
+    usleep(1000); /* it hears of the ends in its own time */
+  assert_true(count_descriptors() <= before);
+  close(ends[0]);
+  close(ends[1]);
+  close(growing);
+  close(huge);
+}
+
+/* ---- what a client lends ---- */
+
+typedef struct lender {
+  raw_peer peer;
+  rv_arena *arena;
+  rv_spares *spares;
+} lender;
+
+static void lender_open(lender *one, const socket_place *place)
+{
+  rv_error error;
+  if (rv_arena_new(64 << 20, &one->arena, &error) != RV_OK) fail_msg("%s", error.message);
+  one->spares = rv_spares_new(0);
+  rv_spares_use_arena(one->spares, one->arena);
+  assert_int_equal(ask_and_lend(&one->peer, place, one->arena), RV_RINGS_GIVEN);
+  say(&one->peer, preface, PREFACE);
+}
+
+static void lender_close(lender *one)
+{
+  end(&one->peer);
+  rv_spares_close(one->spares);
+  rv_arena_unref(one->arena);
+}
+
+enum { LENT = 12000 };
+
+/* The whole call, whose message is lent. */
+static void lender_call(lender *one)
+{
+  uint8_t begun[400];
+  size_t size = request(begun, "/echo/unary", 1, NGHTTP2_FLAG_END_HEADERS);
+  size += frame(begun + size, RV_MESSAGE_PREFIX + LENT, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1);
+  const uint8_t prefix[RV_MESSAGE_PREFIX] = {0, 0, 0, LENT >> 8, LENT & 255};
+  memcpy(begun + size, prefix, sizeof prefix);
+  rv_buf *message = rv_spares_take_lendable(one->spares, 20000);
+  memset(message->data, 'x', LENT);
+  struct iovec vec[2] = {{begun, size + sizeof prefix}, {message->data, LENT}};
+  assert_int_equal(rv_ring_write(&one->peer.rings.out, vec, 2), size + sizeof prefix + LENT);
+  rv_buf_unref(message);
+}
+
+static void what_a_client_lends_arrives(void **state)
+{
+  setting *at = *state;
+  lender one;
+  lender_open(&one, &at->place);
+  assert_int_equal(atomic_load(&one.peer.rings.out.head->borrows), 1);
+  lender_call(&one);
+  echo_wait(&at->server, &at->server.messages, 1);
+  assert_int_equal(atomic_load(&one.peer.rings.out.head->returned), 1);
+  assert_true(rv_ring_settle(&one.peer.rings.out));
+  size_t used, idle;
+  rv_arena_usage(one.arena, &used, &idle);
+  assert_int_equal(used, 0);
+  lender_close(&one);
+}
+
+static void who_lends_what_cannot_be_loses_his_connection(void **state)
+{
+  setting *at = *state;
+  const rv_ring_loan wrong[] = {{.at = PREFACE, .offset = UINT64_C(1) << 60, .size = 1},
+                                {.at = PREFACE, .offset = 0, .size = UINT64_MAX},
+                                {.at = PREFACE, .offset = UINT64_MAX, .size = 2},
+                                {.at = PREFACE, .offset = 0, .size = 0},
+                                {.at = 1, .offset = 0, .size = 1}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    lender one;
+    lender_open(&one, &at->place);
+    one.peer.rings.out.loan[0] = wrong[i];
+    atomic_store(&one.peer.rings.out.head->lent, 1);
+    (void)send(one.peer.fd, "", 1, MSG_NOSIGNAL);
+    wait_for_end(&one.peer);
+    lender_close(&one);
+    check_answers(&at->place);
   }
 }
 
@@ -330,6 +462,9 @@ int main(void)
       TEST(no_more_than_so_many_have_rings),
       TEST(a_silent_connection_does_not_keep_the_server_from_stopping),
       cmocka_unit_test(a_server_of_another_make_is_spoken_to_as_it_expects),
+      TEST(a_question_with_anything_is_answered),
+      TEST(what_a_client_lends_arrives),
+      TEST(who_lends_what_cannot_be_loses_his_connection),
       TEST(a_client_that_vanishes_is_noticed),
       TEST(what_was_written_before_the_end_is_read),
       TEST(who_writes_nonsense_into_the_memory_loses_his_connection),

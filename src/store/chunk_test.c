@@ -7,6 +7,37 @@ enum { ROWS = 50 };
 
 /* ---- segments ---- */
 
+/* Whoever reads what was lent of it may not have read it yet when its chunk needs it no more. */
+static void a_segment_is_not_used_again_while_its_memory_is_lent(void **state)
+{
+  (void)state;
+  enum { SIZE = 40000 };
+  static const int64_t shape[] = {SIZE};
+  const rv_spec spec = {.name = "", .dtype = RV_UINT8, .rank = 1, .shape = shape};
+  rv_error err;
+  rv_arena *arena;
+  rv_chunk *chunk;
+  rv_chunk_meta meta = {.key = 7};
+  must(rv_arena_new(64 << 20, &arena, &err), &err);
+  rv_spares *spares = rv_spares_new(0);
+  rv_spares_use_arena(spares, arena);
+  must(rv_segment_new_of_spares(&spec, 1, 1, &meta, spares, &chunk, &err), &err);
+  rv_segment_publish(chunk, 0, 1);
+  uint64_t offset;
+  size_t stride;
+  const void *row = rv_chunk_rows_in_place(chunk, 0, 0, 1, &stride);
+  rv_buf *owner = rv_arena_find(arena, row, SIZE, &offset);
+  assert_non_null(owner);
+  assert_true(rv_segment_reuse(chunk, &meta));
+  rv_buf_ref(owner);
+  assert_false(rv_segment_reuse(chunk, &meta));
+  rv_buf_unref(owner);
+  assert_true(rv_segment_reuse(chunk, &meta));
+  rv_chunk_unref(chunk);
+  rv_spares_close(spares);
+  rv_arena_unref(arena);
+}
+
 static const int64_t shape4[] = {4}, shape_large[] = {100};
 static const rv_spec mixed[] = {{.name = "", .dtype = RV_FLOAT32, .rank = 1, .shape = shape4},
                                 {.name = "", .dtype = RV_BOOL},
@@ -329,6 +360,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_a_segment_read_back_as_they_were_put),
+      cmocka_unit_test(a_segment_is_not_used_again_while_its_memory_is_lent),
       cmocka_unit_test(columns_are_published_one_by_one),
       cmocka_unit_test(small_columns_stand_beside_each_other_and_large_ones_apart),
       cmocka_unit_test(what_does_not_fit_a_segment_is_refused),

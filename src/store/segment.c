@@ -129,7 +129,7 @@ static rv_code describe_columns(rv_chunk *chunk, const rv_spec *specs, int64_t *
 static bool take_data(rv_segment *segment, rv_spares *spares)
 {
   bool kept = spares != NULL && segment->data_bytes >= RV_SPARE_MIN && segment->data_bytes <= RV_SPARE_MAX;
-  segment->spare = kept ? rv_spares_take(spares, segment->data_bytes) : NULL;
+  segment->spare = kept ? rv_spares_take_lendable(spares, segment->data_bytes) : NULL;
   segment->data = !kept ? rv_pages_alloc(segment->data_bytes) : segment->spare != NULL ? segment->spare->data : NULL;
   return segment->data != NULL;
 }
@@ -213,7 +213,10 @@ void rv_segment_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
 
 bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
 {
-  if (chunk->has_strings || chunk->spilled > 0) return false;
+  rv_buf *spare = segment_of(chunk)->spare;
+  bool read_elsewhere =
+      spare != NULL && atomic_load_explicit(&spare->refs, memory_order_acquire) > 1; /* it is lent (net/ring.h) */
+  if (chunk->has_strings || chunk->spilled > 0 || read_elsewhere) return false;
   chunk->meta = *meta;
   atomic_store_explicit(&chunk->logged, 0, memory_order_relaxed);
   atomic_store_explicit(&chunk->written, 0, memory_order_relaxed);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
 import os
 import pathlib
@@ -20,6 +21,12 @@ from conftest import make_table
 def mappings(of: str = "rings") -> int:
     """Of memory that this process shares, as client or as server: what goes between them, or what a server's large rows lie in."""
     return pathlib.Path("/proc/self/maps").read_text().count(f"memfd:reverie-{of}")
+
+
+def arenas() -> list[int]:
+    """How often this process has mapped each, the server's and the clients': to write to it, or to read what the other end lends."""
+    lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    return sorted(collections.Counter(line.split()[4] for line in lines if "memfd:reverie-arena" in line).values())
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +76,8 @@ def test_both_ends_map_the_same_memory(address, tmp_path):
     try:
         client = sharing_client(server.address)
         sample_one_row(client)
-        assert mappings() == mappings("arena") == 2  # this process has them as the server, and as its client
+        assert mappings() == 2  # this process has them as the server, and as its client
+        assert arenas() == [2, 2]
         del client
     finally:
         server.stop()
@@ -83,7 +91,7 @@ def test_a_client_can_do_without(address, tmp_path):
         client.server_info(timeout=60)
         sample_one_row(client)
         assert mappings() == 0
-        assert mappings("arena") == 1  # the server's
+        assert arenas() == [1]  # the server's
         client.reset("t", timeout=60)
         copied = pickle.loads(pickle.dumps(client))
         copied.insert([1.0], {"t": 1.0}, timeout=60)
@@ -103,13 +111,14 @@ def test_a_server_can_do_without():
         server.stop()
 
 
-def test_where_rights_differ_no_client_can_read_what_all_have():
+def test_where_rights_differ_the_server_lends_nothing():
     identities = [reverie.Identity(name="actor", token="a" * 32, rights={"t": ["insert", "read"]})]
     server = reverie.Server([make_table()], address="127.0.0.1:0", identities=identities)
     try:
         client = reverie.Client(server.address, token="a" * 32)
+        client.server_info(timeout=60)  # rows that are written before it is connected are copied
         sample_one_row(client)
-        assert mappings("arena") == 0
+        assert arenas() == [2]  # the client's
     finally:
         server.stop()
 
@@ -138,7 +147,7 @@ def test_what_is_sampled_is_whole_while_its_memory_is_used_again(how):
     server = reverie.Server([make_table(max_size=30)], address="127.0.0.1:0")
     client = sharing_client(server.address)
     sample_one_row(client)
-    assert mappings("arena") == 2
+    assert arenas() == [2, 2]
     filler = Filler(server.address)
     try:
         samples = {
@@ -178,6 +187,64 @@ def test_views_of_the_store_can_be_read_by_forked_children():
         server.stop()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forked_children_are_refused_what_a_writer_has():
+    server = reverie.Server([make_table()], address="127.0.0.1:0")
+    try:
+        with sharing_client(server.address).trajectory_writer(1) as writer:
+            writer.append([row(7)])
+            child = os.fork()
+            if child == 0:
+                try:
+                    with contextlib.suppress(reverie.ReverieError):
+                        writer.history[0][-1].numpy()
+                        os._exit(1)
+                    os._exit(0)
+                finally:
+                    os._exit(2)
+            assert os.waitpid(child, 0)[1] == 0
+            check_rows(writer.history[0][-1].numpy())
+    finally:
+        server.stop()
+
+
+class Leaver(threading.Thread):
+    """Makes writers that are given up with rows on their way, again and again: the memory of those is used for the next writer's."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.failed: BaseException | None = None
+        self._client = reverie.Client(address)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            for number in range(0, 2000, 40):
+                writer = self._client.trajectory_writer(1)
+                for i in range(40):
+                    writer.append([row(number + i)])
+                    writer.create_item("t", float(number + i), [writer.history[0][-1:]])
+                writer.flush(timeout_ms=60000) if number % 120 == 0 else writer.close()
+        except BaseException as error:
+            self.failed = error
+
+
+def test_rows_of_writers_that_were_given_up_are_whole_or_not_there():
+    server = reverie.Server([make_table(max_size=10000)], address="127.0.0.1:0")
+    try:
+        client = sharing_client(server.address)
+        leavers = [Leaver(server.address) for _ in range(2)]
+        for leaver in leavers:
+            leaver.join()
+            assert leaver.failed is None
+        items = list(client.items("t", timeout=60))
+        assert len(items) > 1000
+        for item in items:
+            assert (client.get("t", item.key, timeout=60).data[0] == row(int(item.priority))).all()
+    finally:
+        server.stop()
+
+
 def test_what_was_sampled_stays_when_the_server_has_gone():
     with server_program.Server("--table", "name=t", "--port", "0") as server:
         client = reverie.Client(server.address)
@@ -200,7 +267,7 @@ def test_the_program_shares():
     with server_program.Server("--table", "name=t", "--port", "0") as server:
         client = sharing_client(server.address, 1)
         sample_one_row(client)
-        assert mappings("arena") == 1
+        assert arenas() == [1, 1]
         del client
 
 
