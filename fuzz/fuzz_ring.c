@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0 && rv_rings_join(memory, &own)) {
     peer.out.bell = peer.in.bell = sockets[0];
     own.out.bell = own.in.bell = sockets[1];
-    rv_rings_borrow(&own, rv_arena_file(arena));
+    rv_rings_borrow(&own, rv_arena_file(arena), SIZE_MAX);
     input in = {data, size};
     while (in.left > 0) {
       uint8_t kind = *in.at++;

@@ -456,11 +456,12 @@ int rv_arena_file(const rv_arena *arena)
 
 /* ---- in another process ---- */
 
-bool rv_arena_view_open(int fd, rv_arena_view *out)
+bool rv_arena_view_open(int fd, size_t most_segments, rv_arena_view *out)
 {
   size_t size = rv_memory_file_size(fd);
   if (size == 0 || size > size_of_machine() || !addresses_are_many()) return false;
-  rv_arena_view view = {.size = size, .segment = calloc(size / RV_ARENA_SEGMENT + 1, sizeof *view.segment)};
+  rv_arena_view view = {
+      .size = size, .segment = calloc(size / RV_ARENA_SEGMENT + 1, sizeof *view.segment), .may_map = most_segments};
   if (view.segment == NULL) return false;
   view.file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (view.file < 0) {
@@ -493,6 +494,9 @@ const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t s
   size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT),
          all = segment_size(view, number);
   if (size > all - within) return NULL;
-  if (view->segment[number] == NULL) view->segment[number] = map_segment(view->file, PROT_READ, offset - within, all);
+  if (view->segment[number] == NULL && view->may_map > 0) {
+    view->segment[number] = map_segment(view->file, PROT_READ, offset - within, all);
+    if (view->segment[number] != NULL) view->may_map--;
+  }
   return view->segment[number] == NULL ? NULL : view->segment[number] + within;
 }

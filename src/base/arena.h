@@ -44,10 +44,12 @@ typedef struct rv_arena_view {
   int file;
   size_t size;
   const uint8_t **segment; /* those that were needed are mapped; NULL: there is no view */
+  size_t may_map;          /* so many more */
 } rv_arena_view;
 
-/* Of what rv_arena_file gave; the descriptor stays the caller's. False: it is no arena's, or memory or descriptors are out. */
-bool rv_arena_view_open(int fd, rv_arena_view *out);
+/* Of what rv_arena_file gave, of which at most so many segments are mapped; the descriptor stays the caller's. False: it is no arena's, or memory or
+ * descriptors are out. */
+bool rv_arena_view_open(int fd, size_t most_segments, rv_arena_view *out);
 void rv_arena_view_close(rv_arena_view *view); /* fine where there is none */
 /* Bytes of one block. NULL: there can be none, or they cannot be mapped (they can be read from the file then). */
 const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t size);

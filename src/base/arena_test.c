@@ -74,7 +74,7 @@ static void whoever_maps_it_reads_what_was_written(void **state)
   assert_non_null(block);
   memset(block, 'x', 20000);
   rv_arena_view view;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
+  assert_true(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
   uint64_t offset;
   assert_ptr_equal(rv_arena_find(arena, block + 15000, 5000, &offset), &owner);
   const uint8_t *there = rv_arena_view_at(&view, offset, 5000);
@@ -112,7 +112,7 @@ static void only_an_arena_is_mapped(void **state)
   rv_arena_view view = {0};
   int ends[2];
   assert_int_equal(pipe(ends), 0);
-  assert_false(rv_arena_view_open(ends[0], &view));
+  assert_false(rv_arena_view_open(ends[0], SIZE_MAX, &view));
   assert_null(view.segment);
   close(ends[0]);
   close(ends[1]);
@@ -208,7 +208,7 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
   enum { COUNT = 7, SIZE = 100 << 20 }; /* two in each segment, one more in none: the last is shorter */
   rv_arena *arena = new_arena((size_t)3 * RV_ARENA_SEGMENT + (50 << 20));
   rv_arena_view view;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
+  assert_true(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
   int owners[COUNT];
   char *blocks[COUNT];
   size_t n = 0;
@@ -221,6 +221,12 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
     assert_int_equal(*rv_arena_view_at(&view, offset, 1), 'a' + i);
     assert_null(rv_arena_view_at(&view, offset, SIZE * UINT64_C(2))); /* beyond its segment */
   }
+  rv_arena_view little;
+  assert_true(rv_arena_view_open(rv_arena_file(arena), 1, &little)); /* the rest can be read from the file */
+  assert_non_null(rv_arena_view_at(&little, PAGE, 1));
+  assert_null(rv_arena_view_at(&little, RV_ARENA_SEGMENT + PAGE, 1));
+  assert_non_null(rv_arena_view_at(&little, PAGE, 1));
+  rv_arena_view_close(&little);
   char *small = rv_arena_take(arena, (size_t)40 << 20, &owners[6]);
   assert_non_null(small);
   rv_arena_give_back(arena, small);
@@ -290,7 +296,7 @@ static void where_the_process_is_limited_there_is_none(void **state)
     rv_error error;
     assert_int_equal(rv_arena_new((size_t)PAGES * PAGE, &none, &error), RV_UNAVAILABLE);
     assert_non_null(strstr(error.message, limits[i].named));
-    if (limits[i].resource == RLIMIT_AS) assert_false(rv_arena_view_open(rv_arena_file(arena), &view));
+    if (limits[i].resource == RLIMIT_AS) assert_false(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
     assert_int_equal(setrlimit(limits[i].resource, &before), 0);
   }
 }
@@ -409,7 +415,7 @@ static void neither_children_nor_dumps_have_it(void **state)
   uint64_t offset;
   void *block = rv_arena_take(arena, 5000, &owner);
   rv_arena_view view;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), &view));
+  assert_true(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
   assert_ptr_equal(rv_arena_find(arena, block, 5000, &offset), &owner);
   assert_non_null(rv_arena_view_at(&view, offset, 5000));
   FILE *maps = fopen("/proc/self/smaps", "r");

@@ -118,7 +118,8 @@ static void on_answer(uv_poll_t *poll, int status, int events)
   (void)status, (void)events;
   rv_connector *connector = poll->data;
   rv_loop_enter(connector->loop);
-  rv_rings_answer answer = rv_rings_answer_read(connector->fd, own_arena(connector), &connector->rings);
+  rv_rings_answer answer =
+      rv_rings_answer_read(connector->fd, rv_spares_arena(rv_loop_spares(connector->loop)), &connector->rings);
   if (answer == RV_RINGS_GIVEN || (answer == RV_RINGS_DECLINED && connector->address.is_unix))
     finish(connector, connector->fd);
   else

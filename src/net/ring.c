@@ -362,9 +362,9 @@ bool rv_rings_lend(rv_rings *rings, rv_arena *arena)
   return true;
 }
 
-void rv_rings_borrow(rv_rings *rings, int arena_fd)
+void rv_rings_borrow(rv_rings *rings, int arena_fd, size_t most_segments)
 {
-  if (rv_arena_view_open(arena_fd, &rings->in.view)) atomic_store(&rings->in.head->borrows, 1);
+  if (rv_arena_view_open(arena_fd, most_segments, &rings->in.view)) atomic_store(&rings->in.head->borrows, 1);
 }
 
 void rv_rings_unmap(rv_rings *rings)

@@ -85,7 +85,8 @@ void rv_rings_unmap(rv_rings *rings); /* NULL maps are fine */
 
 /* This end lends what lies in the arena, if the other one borrows, from now on. False: out of memory, and it does not. */
 bool rv_rings_lend(rv_rings *rings, rv_arena *arena);
-/* This end has the other's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. */
-void rv_rings_borrow(rv_rings *rings, int arena_fd);
+/* This end has the other's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. It maps at most so
+ * many segments; of what lies in others it reads the file. */
+void rv_rings_borrow(rv_rings *rings, int arena_fd, size_t most_segments);
 
 #endif

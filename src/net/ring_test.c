@@ -54,7 +54,7 @@ static int set_up_lending(void **state)
   assert_non_null(both->spares);
   rv_spares_use_arena(both->spares, both->arena);
   rv_rings_lend(&both->server, both->arena);
-  rv_rings_borrow(&both->client, rv_arena_file(both->arena));
+  rv_rings_borrow(&both->client, rv_arena_file(both->arena), SIZE_MAX);
   assert_non_null(both->client.in.view.segment);
   return 0;
 }
@@ -203,7 +203,7 @@ static void a_client_lends_as_well(void **state)
   ends *both = *state;
   enum { SIZE = 100000, LAST = 1000 };
   assert_true(rv_rings_lend(&both->client, both->arena));
-  rv_rings_borrow(&both->server, rv_arena_file(both->arena));
+  rv_rings_borrow(&both->server, rv_arena_file(both->arena), SIZE_MAX);
   uint8_t *got = malloc(SIZE);
   for (uint64_t at = 0; at < UINT64_C(50) * SIZE; at += SIZE) {
     rv_buf *buf = new_message(both, at, SIZE);

@@ -227,7 +227,7 @@ rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_rings *out)
   int memory[MEMORIES];
   ssize_t n = receive_with(fd, &(struct iovec){.iov_base = &answer, .iov_len = 1}, 1, memory);
   bool joined = n == 1 && answer == GIVEN && memory[RINGS] >= 0 && rv_rings_join(memory[RINGS], out);
-  if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA]);
+  if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA], SIZE_MAX);
   if (joined && arena != NULL && is_one_of_us(fd)) rv_rings_lend(out, arena);
   close_all(memory);
   if (joined) return RV_RINGS_GIVEN;
@@ -253,6 +253,8 @@ static ring_state *give(int fd, rv_ring_host *host, int *memory)
   return NULL;
 }
 
+enum { MAPPED_OF_A_CLIENT = 16 }; /* segments: no client makes a server run out of addresses */
+
 /* The client has asked, and told of its arena (-1: it has none). */
 static ssize_t answer_question(rv_transport *transport, int arena)
 {
@@ -265,7 +267,7 @@ static ssize_t answer_question(rv_transport *transport, int arena)
   }
   *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state};
   bool trusts = is_one_of_us(fd), lends = trusts && host->arena != NULL && rv_rings_lend(&state->rings, host->arena);
-  if (trusts && arena >= 0) rv_rings_borrow(&state->rings, arena);
+  if (trusts && arena >= 0) rv_rings_borrow(&state->rings, arena, MAPPED_OF_A_CLIENT);
   if (lends) memory[ARENA] = rv_arena_file(host->arena);
   bool told = send_with(fd, &GIVEN, 1, memory, lends ? MEMORIES : 1) == 1;
   close(memory[RINGS]);

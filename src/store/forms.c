@@ -320,8 +320,9 @@ rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, size_t capaci
     if (has < (capacity + 1) / 2 || (has > capacity && rv_chunk_memory(spare) > share) || !fits_form(spare, form)) continue;
     take_spare(table, i);
     rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
-    rv_segment_reuse(spare, &meta);
-    return spare;
+    if (rv_segment_reuse(spare, &meta)) return spare;
+    rv_chunk_unref(spare);
+    return NULL;
   }
   rv_chunk_unref(take_spare(table, 0)); /* what nobody wants makes room */
   return NULL;

@@ -10,11 +10,11 @@
 enum { INTERLEAVED_BELOW = 256, LINE = 64, ARENA_MIN = 256, ARENA_MAX = 65536 };
 
 /* Blocks of string bytes, newest first. */
-typedef struct rv_arena {
-  struct rv_arena *next;
+typedef struct string_block {
+  struct string_block *next;
   size_t used, capacity;
   uint8_t bytes[];
-} rv_arena;
+} string_block;
 
 typedef struct rv_segment {
   rv_chunk chunk;
@@ -22,8 +22,8 @@ typedef struct rv_segment {
   size_t row_bytes; /* of all columns */
   size_t data_bytes, books_bytes;
   uint8_t *data;
-  rv_buf *spare;   /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
-  rv_arena *arena; /* the writer's */
+  rv_buf *spare;       /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
+  string_block *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
 
@@ -129,7 +129,9 @@ static rv_code describe_columns(rv_chunk *chunk, const rv_spec *specs, int64_t *
 static bool take_data(rv_segment *segment, rv_spares *spares)
 {
   bool kept = spares != NULL && segment->data_bytes >= RV_SPARE_MIN && segment->data_bytes <= RV_SPARE_MAX;
-  segment->spare = kept ? rv_spares_take_lendable(spares, segment->data_bytes) : NULL;
+  rv_buf *(*take)(rv_spares *, size_t) =
+      segment->chunk.has_strings ? rv_spares_take : rv_spares_take_lendable; /* addresses are shown to nobody */
+  segment->spare = kept ? take(spares, segment->data_bytes) : NULL;
   segment->data = !kept ? rv_pages_alloc(segment->data_bytes) : segment->spare != NULL ? segment->spare->data : NULL;
   return segment->data != NULL;
 }
@@ -176,7 +178,7 @@ rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capaci
 static void free_arena(rv_segment *segment)
 {
   while (segment->arena != NULL) {
-    rv_arena *next = segment->arena->next;
+    string_block *next = segment->arena->next;
     free(segment->arena);
     segment->arena = next;
   }
@@ -262,13 +264,13 @@ static size_t next_arena(const rv_segment *segment, size_t size)
 
 static uint8_t *arena_take(rv_segment *segment, size_t size)
 {
-  rv_arena *arena = segment->arena;
+  string_block *arena = segment->arena;
   if (arena == NULL || arena->capacity - arena->used < size) {
     size_t capacity = next_arena(segment, size);
     if (capacity > SIZE_MAX - sizeof *arena) return NULL;
     arena = malloc(sizeof *arena + capacity);
     if (arena == NULL) return NULL;
-    *arena = (rv_arena){.next = segment->arena, .capacity = capacity};
+    *arena = (string_block){.next = segment->arena, .capacity = capacity};
     segment->arena = arena;
     atomic_fetch_add_explicit(&segment->arena_bytes, sizeof *arena + capacity, memory_order_relaxed);
   }
