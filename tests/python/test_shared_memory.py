@@ -39,11 +39,11 @@ def none_before() -> None:
         time.sleep(0.01)
 
 
-def sharing_client(address: str, mapped: int = 2) -> reverie.Client:
+def sharing_client(address: str, mapped: int = 2, token: str | None = None) -> reverie.Client:
     """While it is connected, this process has so many mappings. One whom the server takes more than a second to answer goes over the
     socket, and another one is tried."""
     for _ in range(20):
-        client = reverie.Client(address)
+        client = reverie.Client(address, token=token)
         client.server_info(timeout=60)
         if mappings() >= mapped:
             return client
@@ -115,8 +115,7 @@ def test_where_rights_differ_the_server_lends_nothing():
     identities = [reverie.Identity(name="actor", token="a" * 32, rights={"t": ["insert", "read"]})]
     server = reverie.Server([make_table()], address="127.0.0.1:0", identities=identities)
     try:
-        client = reverie.Client(server.address, token="a" * 32)
-        client.server_info(timeout=60)  # rows that are written before it is connected are copied
+        client = sharing_client(server.address, token="a" * 32)  # rows that are written before it is connected are copied
         sample_one_row(client)
         assert arenas() == [2]  # the client's
     finally:
