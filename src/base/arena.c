@@ -1,7 +1,6 @@
 #include "base/arena.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -463,7 +462,7 @@ bool rv_arena_view_open(int fd, size_t most_segments, rv_arena_view *out)
   rv_arena_view view = {
       .size = size, .segment = calloc(size / RV_ARENA_SEGMENT + 1, sizeof *view.segment), .may_map = most_segments};
   if (view.segment == NULL) return false;
-  view.file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  view.file = rv_memory_file_reader_again(fd);
   if (view.file < 0) {
     free((void *)view.segment);
     return false;

@@ -25,15 +25,18 @@ static int open_anew(int fd, int flags)
   return open(path, flags | O_CLOEXEC);
 }
 
-static int new_file(const char *name)
+/* The sanitizer of threads sees neither memfd_create nor fcntl make a descriptor, and takes the number for whatever had it before: for it
+ * the file is opened anew. */
+static int seen_by_sanitizer(int fd, int flags)
 {
-  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-#ifdef __SANITIZE_THREAD__ /* knows nothing of memfd_create, and takes the number for whatever had it before: it is opened anew */
-  int known = fd >= 0 ? open_anew(fd, O_RDWR) : -1;
+#ifdef __SANITIZE_THREAD__
+  int seen = fd >= 0 ? open_anew(fd, flags) : -1;
   if (fd >= 0) syscall(SYS_close, fd);
-  fd = known;
-#endif
+  return seen;
+#else
+  (void)flags;
   return fd;
+#endif
 }
 
 /* Where the system counts memory before it is used (vm.overcommit_memory = 2), it does not count this, and has none when it is touched. */
@@ -57,7 +60,7 @@ static bool may_be_so_long(size_t size)
 int rv_memory_file_new(const char *name, size_t size)
 {
   if (!may_be_so_long(size) || !memory_is_sure()) return -ENOTSUP;
-  int fd = new_file(name);
+  int fd = seen_by_sanitizer(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), O_RDWR);
   if (fd < 0) return -errno;
   if (ftruncate(fd, (off_t)size) == 0 && fchmod(fd, S_IRUSR | S_IWUSR) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0) return fd;
   int error = errno;
@@ -69,6 +72,12 @@ int rv_memory_file_for_readers(int fd)
 {
   int reader = open_anew(fd, O_RDONLY);
   return reader >= 0 ? reader : -errno;
+}
+
+int rv_memory_file_reader_again(int fd)
+{
+  int again = seen_by_sanitizer(fcntl(fd, F_DUPFD_CLOEXEC, 0), O_RDONLY);
+  return again >= 0 ? again : -errno;
 }
 
 size_t rv_memory_file_size(int fd)
@@ -90,6 +99,12 @@ int rv_memory_file_new(const char *name, size_t size)
 }
 
 int rv_memory_file_for_readers(int fd)
+{
+  (void)fd;
+  return -ENOTSUP;
+}
+
+int rv_memory_file_reader_again(int fd)
 {
   (void)fd;
   return -ENOTSUP;
