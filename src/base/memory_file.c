@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -23,20 +22,6 @@ static int open_anew(int fd, int flags)
   char path[40];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   return open(path, flags | O_CLOEXEC);
-}
-
-/* The sanitizer of threads sees neither memfd_create nor fcntl make a descriptor, and takes the number for whatever had it before: for it
- * the file is opened anew. */
-static int seen_by_sanitizer(int fd, int flags)
-{
-#ifdef __SANITIZE_THREAD__
-  int seen = fd >= 0 ? open_anew(fd, flags) : -1;
-  if (fd >= 0) syscall(SYS_close, fd);
-  return seen;
-#else
-  (void)flags;
-  return fd;
-#endif
 }
 
 /* Where the system counts memory before it is used (vm.overcommit_memory = 2), it does not count this, and has none when it is touched. */
@@ -60,7 +45,7 @@ static bool may_be_so_long(size_t size)
 int rv_memory_file_new(const char *name, size_t size)
 {
   if (!may_be_so_long(size) || !memory_is_sure()) return -ENOTSUP;
-  int fd = seen_by_sanitizer(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), O_RDWR);
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -errno;
   if (ftruncate(fd, (off_t)size) == 0 && fchmod(fd, S_IRUSR | S_IWUSR) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0) return fd;
   int error = errno;
@@ -76,7 +61,7 @@ int rv_memory_file_for_readers(int fd)
 
 int rv_memory_file_reader_again(int fd)
 {
-  int again = seen_by_sanitizer(fcntl(fd, F_DUPFD_CLOEXEC, 0), O_RDONLY);
+  int again = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   return again >= 0 ? again : -errno;
 }
 

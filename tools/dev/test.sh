@@ -93,7 +93,7 @@ for tier in "${tiers[@]}"; do
   begin=$SECONDS
   case "$tier" in
     c-asan) RV_TEST_UPDATES="${RV_TEST_UPDATES:-100000000}" run_ctest c-asan asan -LE fuzz ;;
-    c-tsan) TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan-suppressions.txt ${TSAN_OPTIONS:-}" run_ctest c-tsan tsan -LE fuzz ;;
+    c-tsan) TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run_ctest c-tsan tsan -LE fuzz ;;
     fuzz) run_ctest fuzz asan -L fuzz ;;
     python)
       (build_release && need_venv test) && processes=$several run_pytest python tests/python tests/consumers/test_recorded.py || count python 0 1 ;;
