@@ -4,8 +4,14 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/spares.h"
 
-enum { CHUNK_BYTES = 4 << 20, CHUNK_ROWS_MAX = 65536, TRIAL_BYTES = 4096 };
+enum {
+  CHUNK_BYTES =
+      RV_SPARE_MAX - (16 << 10), /* its segment, with what lies between columns, is memory that is kept and may be lent */
+  CHUNK_ROWS_MAX = 65536,
+  TRIAL_BYTES = 4096
+};
 
 static rv_code row_bytes(const rv_tensor *column, size_t *bytes, rv_error *err)
 {
@@ -55,7 +61,8 @@ rv_code rv_add_rows_of_chunk(const rv_add *add, size_t first, size_t *rows, rv_e
   if (code != RV_OK) return code;
   size_t most = alike < CHUNK_BYTES ? CHUNK_BYTES / (alike + 1) : 1, room = CHUNK_BYTES;
   if (most > CHUNK_ROWS_MAX) most = CHUNK_ROWS_MAX;
-  if (most > left) most = left;
+  size_t chunks = (left + most - 1) / most;
+  most = (left + chunks - 1) / chunks; /* no small one is left at the end */
   *rows = strings ? 0 : most;
   for (size_t bytes; *rows < most; room -= bytes, ++*rows) {
     bytes = string_bytes(add, first + *rows);
@@ -67,7 +74,8 @@ rv_code rv_add_rows_of_chunk(const rv_add *add, size_t first, size_t *rows, rv_e
 
 /* ---- the chunk ---- */
 
-static rv_code new_segment(const rv_add *add, size_t count, const rv_chunk_meta *meta, rv_chunk **out, rv_error *err)
+static rv_code new_segment(const rv_add *add, size_t count, const rv_chunk_meta *meta, rv_spares *spares, rv_chunk **out,
+                           rv_error *err)
 {
   rv_spec *specs = calloc(add->num_columns, sizeof *specs);
   if (specs == NULL) return rv_fail_memory(err, add->num_columns * sizeof *specs);
@@ -76,7 +84,7 @@ static rv_code new_segment(const rv_add *add, size_t count, const rv_chunk_meta 
                          .dtype = add->columns[i].dtype,
                          .rank = (int32_t)add->columns[i].rank - 1,
                          .shape = add->columns[i].shape + 1};
-  rv_code code = rv_segment_new(specs, add->num_columns, count, meta, out, err);
+  rv_code code = rv_segment_new_of_spares(specs, add->num_columns, count, meta, spares, out, err);
   free(specs);
   return code;
 }
@@ -126,11 +134,12 @@ static rv_code serialize(const rv_add *add, rv_chunk *segment, size_t first, siz
   return code;
 }
 
-rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_random *random, rv_stream_chunk **out, rv_error *err)
+rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_random *random, rv_spares *spares,
+                         rv_stream_chunk **out, rv_error *err)
 {
   rv_chunk_meta meta = {.key = rv_random_next(random), .episode_id = RV_NO_EPISODE, .last_step = (int32_t)(count - 1)};
   rv_chunk *segment;
-  rv_code code = new_segment(add, count, &meta, &segment, err);
+  rv_code code = new_segment(add, count, &meta, spares, &segment, err);
   if (code != RV_OK) return code;
   for (size_t i = 0; i < add->num_columns && code == RV_OK; i++)
     code = fill_column(segment, i, &add->columns[i], first, count, err);

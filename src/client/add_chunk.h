@@ -5,10 +5,11 @@
 #include "client/add_remote.h"
 #include "client/insert_stream.h"
 
-/* How many rows from `first` on share a chunk: about 4 MiB of them, or one. RV_INVALID_ARGUMENT: a column's dtype or shape is none. */
+/* How many rows from `first` on share a chunk: about 1 MiB of them, or one. RV_INVALID_ARGUMENT: a column's dtype or shape is none. */
 rv_code rv_add_rows_of_chunk(const rv_add *add, size_t first, size_t *rows, rv_error *err);
-/* A chunk of rows [first, first + count), with a key and an episode from `random`. */
-rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_random *random, rv_stream_chunk **out, rv_error *err);
+/* A chunk of rows [first, first + count), with a key and an episode from `random`, in memory of the spares if that is of their sizes. */
+rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_random *random, rv_spares *spares,
+                         rv_stream_chunk **out, rv_error *err);
 
 /* What the items of the rows look like to a signature. */
 typedef struct rv_add_layout {

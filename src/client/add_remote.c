@@ -12,7 +12,7 @@
 #include "client/insert_stream.h"
 #include "store/signature.h"
 
-enum { IDLE_STREAMS_MAX = 8, PARTS_IN_FLIGHT_MAX = 4, TAKE_BACK_MS = 100 };
+enum { IDLE_STREAMS_MAX = 8, PARTS_IN_FLIGHT_MAX = 16, TAKE_BACK_MS = 100 };
 
 /* ---- streams that nobody uses ---- */
 
@@ -222,7 +222,7 @@ static rv_code send_part(running_add *running, add_stream *stream, size_t first,
 {
   bool last = first + count == running->add->n;
   rv_stream_chunk *chunk;
-  rv_code code = rv_add_chunk_new(running->add, first, count, random, &chunk, err);
+  rv_code code = rv_add_chunk_new(running->add, first, count, random, rv_loop_spares(running->client->loop), &chunk, err);
   if (code != RV_OK) return code;
   add_part *part = calloc(1, sizeof *part + count * sizeof part->items[0]);
   rv_link items;

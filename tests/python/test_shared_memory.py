@@ -169,6 +169,22 @@ def test_what_is_sampled_is_whole_while_its_memory_is_used_again(how):
         server.stop()
 
 
+def test_rows_that_are_added_at_once_are_lent_and_whole():
+    server = reverie.Server([make_table(max_size=150)], address="127.0.0.1:0")
+    try:
+        client = sharing_client(server.address)
+        for first in range(0, 600, 60):  # of some megabytes, whose memory is used again
+            numbers = np.arange(first, first + 60)
+            client.add_batch("t", [np.stack([row(number) for number in numbers]), numbers], timeout=60)
+        assert arenas() == [1, 2]  # the server has read the client's
+        rows, numbers = client.sample_batch("t", 500, timeout=60).data
+        assert {*numbers} <= {*range(450, 600)}
+        for i, number in enumerate(numbers):
+            np.testing.assert_array_equal(rows[i], row(number))
+    finally:
+        server.stop()
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of a program with threads; the child only looks
 def test_views_of_the_store_can_be_read_by_forked_children():
     server = reverie.Server([make_table()], address="127.0.0.1:0")
