@@ -29,6 +29,16 @@ class TableRule:
         """What the server begins with."""
         return self.most or self.size
 
+    @property
+    def kept(self) -> bool:
+        """Its items stay where they were sampled."""
+        return self.rule != "queue"
+
+    @property
+    def always_sampled(self) -> bool:
+        """Whoever samples it waits for nobody, once there was an item."""
+        return self.kept and not self.reset and "rate_limiter" not in self.flags
+
 
 TABLES = {
     "keep": TableRule("all", 2_000_000, "sampler=prioritized:0.1,remover=min_heap"),
@@ -49,6 +59,6 @@ def server_flags() -> list[str]:
     """For reverie-server."""
     flags = []
     for name, table in TABLES.items():
-        size = "" if table.rule == "queue" else f",max_size={table.max_size}"
+        size = f",max_size={table.max_size}" if table.kept else ""
         flags += ["--table", f"name={name}{size},{table.flags}"]
     return flags

@@ -8,7 +8,7 @@ from ..tables import TABLES
 from .content import fault, faults_of_batch, number_of
 from .load import PATIENCE, Load
 
-READ = ("keep", "ring", "trail", "moves", "best", "wide", "frames", "bounded")
+READ = [name for name, table in TABLES.items() if table.always_sampled]
 
 
 class Reader(Load):
