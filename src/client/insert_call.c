@@ -132,6 +132,7 @@ static void on_headers(rv_call *call, void *user)
   stream->packs = rv_call_metadata(call, PACKS) != NULL;
   rv_mutex_lock(&stream->mutex);
   stream->status.peer = state == NULL ? RV_PEER_REVERB : RV_PEER_REVERIE;
+  stream->last_error[0] = '\0';
   rv_mutex_unlock(&stream->mutex);
 }
 
@@ -260,7 +261,6 @@ static void open_call(rv_insert_stream *stream)
   stream->call = rv_channel_call(stream->channel, &config, &events, stream);
   if (stream->call == NULL) retry_later(stream); /* out of memory */
   rv_mutex_lock(&stream->mutex);
-  stream->last_error[0] = '\0';
   if (stream->connection > 1) stream->status.reconnects++;
   rv_mutex_unlock(&stream->mutex);
 }

@@ -35,7 +35,7 @@ struct rv_insert_stream {
   rv_task task, end;
   rv_task visit;                  /* what `task` does, by a guest */
   rv_insert_stream_status status; /* without `state` */
-  char last_error[128];           /* why the last call ended; "" while one is open */
+  char last_error[128];           /* why the last call ended; "" once a server has answered the next */
 
   /* the loop's from here on */
   bool begun, closing;
