@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "client/sampler_remote.h"
 #include "store/gather.h"
+#include "store/run.h"
 
 enum { AT_ONCE = 64 };
 
@@ -16,18 +17,41 @@ static size_t count_raw(const rv_draw *draws, size_t n)
   return raw;
 }
 
-size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n)
+static size_t count_fitting(const rv_pour *pour, const rv_draw *draws, size_t n)
 {
-  rv_pour *pour = sampler->pour;
   size_t left = pour->until - pour->sink->taken;
-  n = rv_sink_count_fitting(pour->sink, draws, n < left ? n : left);
-  n = count_raw(draws, n);
-  if (n == 0) return 0;
-  pour->code = rv_sink_take(pour->sink, draws, n, &pour->error);
+  return rv_sink_count_fitting(pour->sink, draws, n < left ? n : left);
+}
+
+static void note_poured(rv_remote_sampler *sampler, size_t n)
+{
   sampler->handed_out += (int64_t)n;
   sampler->consumed += (int64_t)n;
   sampler->starved_ns = rv_monotonic_ns(&sampler->common.client->env); /* he goes on waiting, from now on for the next */
+}
+
+size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n)
+{
+  rv_pour *pour = sampler->pour;
+  n = count_raw(draws, count_fitting(pour, draws, n));
+  if (n == 0) return 0;
+  pour->code = rv_sink_take(pour->sink, draws, n, &pour->error);
+  note_poured(sampler, n);
   return n;
+}
+
+/* Those for which there is no room any more are the next batch's, and lie in the message until then. */
+bool rv_remote_sampler_pour_run(rv_remote_sampler *sampler, const rv_draw *draws, size_t n, rv_call *gapped, size_t *poured)
+{
+  rv_pour *pour = sampler->pour;
+  size_t fitting = count_fitting(pour, draws, n);
+  if (fitting > 0) rv_sink_copy_run(pour->sink, draws, fitting, rv_call_gaps(gapped));
+  if (!(fitting == n ? rv_call_give_back(gapped) : rv_call_fill_gaps(gapped))) return false;
+  *poured = fitting;
+  if (fitting == 0) return true;
+  rv_sink_note_run(pour->sink, draws, fitting);
+  note_poured(sampler, fitting);
+  return true;
 }
 
 /* ---- the consumer ---- */

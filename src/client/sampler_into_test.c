@@ -123,7 +123,7 @@ static void deliver_with(fixture *f, int64_t first, size_t n, size_t pairs, int6
                                        : i < n      ? trajectory_of(f->client, value, 1)
                                                     : rv_trajectory_ref(f->pair)};
   }
-  assert_int_equal(rv_remote_sampler_deliver(f->sampler, draws, n + pairs, &due), RV_OK);
+  assert_int_equal(rv_remote_sampler_deliver(f->sampler, draws, n + pairs, NULL, &due), RV_OK);
 }
 
 static void deliver(fixture *f, int64_t first, size_t n, size_t pairs)

@@ -69,11 +69,34 @@ static void note_connection(rv_remote_sampler *sampler)
   sampler->losses.since = sampler->handed_out + (int64_t)sampler->count;
 }
 
-rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, bool *due)
+bool rv_remote_sampler_pours(rv_remote_sampler *sampler)
 {
   rv_mutex_lock(&sampler->mutex);
+  bool pours = sampler->pour != NULL;
+  rv_mutex_unlock(&sampler->mutex);
+  return pours;
+}
+
+/* Under the mutex: into the arrays of who waits. False: what was to be copied is not lent any more. */
+static bool pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n, rv_call *gapped, size_t *poured)
+{
+  *poured = 0;
+  if (sampler->pour == NULL) return gapped == NULL || rv_call_fill_gaps(gapped);
+  if (gapped != NULL) return rv_remote_sampler_pour_run(sampler, draws, n, gapped, poured);
+  *poured = rv_remote_sampler_pour(sampler, draws, n);
+  return true;
+}
+
+rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, rv_call *gapped, bool *due)
+{
+  size_t poured;
+  rv_mutex_lock(&sampler->mutex);
+  if (!pour(sampler, draws, n, gapped, &poured)) {
+    rv_mutex_unlock(&sampler->mutex);
+    rv_draws_release(draws, n);
+    return RV_UNAVAILABLE;
+  }
   note_connection(sampler);
-  size_t poured = sampler->pour == NULL ? 0 : rv_remote_sampler_pour(sampler, draws, n);
   rv_code code = reserve_ready(sampler, n - poured);
   for (size_t i = poured; i < n && code == RV_OK; i++)
     sampler->ready[(sampler->head + sampler->count++) & (sampler->capacity - 1)] = draws[i];

@@ -93,8 +93,12 @@ void rv_sample_streams_close(rv_remote_sampler *sampler); /* for good */
 
 /* ---- between loop and consumer (sampler_remote.c) ---- */
 
-/* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. *due: so many were taken that it is time to pump. */
-rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, bool *due);
+/* On the loop: is somebody there who may take samples from a message with gaps? */
+bool rv_remote_sampler_pours(rv_remote_sampler *sampler);
+/* Hands samples over (takes the draws); RV_RESOURCE_EXHAUSTED: they are released. *due: so many were taken that it is time to pump.
+ * `gapped`: the call, where their message has gaps, of which none is left then, and they are a run (store/run.h); NULL: it has none. RV_UNAVAILABLE:
+ * what they were read from is not lent any more, and they are released. */
+rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, rv_call *gapped, bool *due);
 /* Instead of `next`: takes up to `want` samples, waiting for them until `until_ns` while patience lasts; returns how many. From now on
  * `window` samples are on their way or ready, and once that could be seen none are, but for those that were; then, or when the connection was
  * lost, it gives out what there is and ends. They are not checked against the table's signature. */
@@ -130,6 +134,8 @@ rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t ea
 /* Under the mutex, with a pour: copies those of the n draws that it is for, and that are copied as they lie; returns how many. What must be decoded
  * is left to the consumer's thread. */
 size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n);
+/* The same of a run in a message with gaps, of which none is left then. False: they were not lent any more, and nothing was poured. */
+bool rv_remote_sampler_pour_run(rv_remote_sampler *sampler, const rv_draw *draws, size_t n, rv_call *gapped, size_t *poured);
 /* All is there, or all that will be. */
 static inline bool rv_is_poured(const rv_remote_sampler *sampler)
 {

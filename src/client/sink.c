@@ -2,6 +2,7 @@
 
 #include "reverie/sampler.h" /* rv_layout_num_columns */
 #include "store/gather.h"
+#include "store/run.h"
 
 enum { FEW_COLUMNS = 32 };
 
@@ -51,18 +52,36 @@ size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n
   return fitting;
 }
 
-rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *err)
+/* What was copied is the sink's. */
+static void note(rv_sink *sink, const rv_draw *draws, size_t n)
 {
-  if (n == 0) return RV_OK;
-  rv_code code = rv_fill_copy(NULL, &sink->fill, draws, n, sink->taken, err);
-  if (code != RV_OK) {
-    sink->failed = true;
-    return code;
-  }
   for (size_t i = 0; sink->table_sizes != NULL && i < n; i++) sink->table_sizes[sink->taken + i] = draws[i].table_size;
   uint64_t naming = rv_draws_naming(draws, n);
   sink->naming = sink->taken == 0 || sink->naming == naming ? naming : 0;
   sink->table_size = draws[n - 1].table_size;
   sink->taken += n;
-  return RV_OK;
+}
+
+rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *err)
+{
+  if (n == 0) return RV_OK;
+  rv_code code = rv_fill_copy(NULL, &sink->fill, draws, n, sink->taken, err);
+  sink->failed = sink->failed || code != RV_OK;
+  if (code == RV_OK) note(sink, draws, n);
+  return code;
+}
+
+void rv_sink_copy_run(const rv_sink *sink, const rv_draw *draws, size_t n, const rv_gaps *gaps)
+{
+  const rv_fill *fill = &sink->fill;
+  for (uint32_t c = 0; c < rv_layout_num_columns(fill->layout); c++) {
+    rv_trajectory_column column = rv_layout_get(fill->layout, c);
+    if (fill->columns[c] != NULL) rv_run_copy(draws, n, c, gaps, (uint8_t *)fill->columns[c] + sink->taken * item_bytes(&column));
+  }
+}
+
+void rv_sink_note_run(rv_sink *sink, const rv_draw *draws, size_t n)
+{
+  copy_infos(draws, n, sink->taken, &sink->fill);
+  note(sink, draws, n);
 }

@@ -4,6 +4,7 @@
 #define RV_CLIENT_SINK_H
 
 #include "base/crew.h"
+#include "base/gaps.h"
 #include "store/fill.h"
 
 typedef struct rv_sink {
@@ -19,6 +20,9 @@ typedef struct rv_sink {
 size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n);
 /* Copies n draws that do behind those that it took before. Of what failed it takes none. */
 rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *err);
+/* The same of a run (store/run.h) in a message with gaps, in two steps, for whoever must look between them whether what was copied is good. */
+void rv_sink_copy_run(const rv_sink *sink, const rv_draw *draws, size_t n, const rv_gaps *gaps);
+void rv_sink_note_run(rv_sink *sink, const rv_draw *draws, size_t n);
 
 /* n draws, all of the fill's layout, as its items number `first` and following. */
 rv_code rv_fill_copy(rv_crew *crew, const rv_fill *fill, const rv_draw *draws, size_t n, size_t first, rv_error *err);

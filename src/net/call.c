@@ -74,7 +74,9 @@ static void hand_over(rv_call *call, rv_buf *owned_message)
 {
   forget(call, RV_MESSAGE_PREFIX + owned_message->size);
   call->delivering = call->delivered = true;
+  call->message_at_hand = owned_message;
   call->events->on_message(call, call->user, owned_message, owned_message->data, owned_message->size);
+  call->message_at_hand = NULL;
   call->delivering = false;
   rv_buf_unref(owned_message);
 }
@@ -170,7 +172,7 @@ static void refuse_message(rv_call *call, rv_message_reader_result result)
 void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
 {
   rv_session *session = call->session;
-  if (!wants_messages(call) || call->over) return;
+  if (!wants_messages(call) || call->over || session->recalled) return;
   call->held_bytes += size;
   session->held_bytes += size;
   if (session->held_bytes > held_limit(session)) {
@@ -178,7 +180,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
            "this connection has %zu bytes of messages waiting, and no more are kept; read or send slower", session->held_bytes);
     return;
   }
-  while (size > 0 && !call->over && wants_messages(call)) {
+  while (size > 0 && !call->over && wants_messages(call) && !session->recalled) {
     rv_buf *message = NULL;
     rv_message_reader_result result = rv_message_reader_take(&call->reader, &data, &size, max_message_of(call), &message);
     if (result == RV_READER_MORE) break;
@@ -188,7 +190,12 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
     }
     /* what the peer took back before it sent this is over before this is heard */
     bool later = session->num_closing > 0;
-    if (!call->paused && call->held.count == 0 && !later) {
+    bool at_once = !call->paused && call->held.count == 0 && !later;
+    if (!at_once && message == session->gapped && !rv_session_fill_gaps(session)) {
+      rv_buf_unref(message); /* the connection is about to be lost */
+      return;
+    }
+    if (at_once) {
       hand_over(call, message);
     } else if (!hold(&call->held, message)) {
       refuse_message(call, RV_READER_NO_MEMORY);
@@ -326,6 +333,23 @@ rv_loop *rv_call_loop(rv_call *call)
 {
   return call->loop;
 }
+
+const rv_gaps *rv_call_gaps(const rv_call *call)
+{
+  const rv_session *session = call->session;
+  return session->gapped != NULL && session->gapped == call->message_at_hand ? &session->loop->gaps : NULL;
+}
+
+bool rv_call_fill_gaps(rv_call *call)
+{
+  return rv_session_fill_gaps(call->session);
+}
+
+bool rv_call_give_back(rv_call *call)
+{
+  return rv_session_give_back(call->session);
+}
+
 bool rv_call_has_status(const rv_call *call)
 {
   return call->has_status;

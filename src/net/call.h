@@ -30,6 +30,7 @@ struct rv_call {
   bool server, wait_for_ready;
   bool paused;
   bool delivering;                      /* within on_message */
+  const rv_buf *message_at_hand;        /* its message; NULL: not within it */
   bool delivered;                       /* a message was */
   bool headers_received;                /* client */
   bool headers_sent;                    /* server */

@@ -42,6 +42,7 @@ struct rv_loop {
   rv_task watch_spares;
   rv_timer trim_spares;
   uint8_t *scratch;            /* RV_LOOP_SCRATCH bytes */
+  rv_gaps gaps;                /* of the message that a connection is receiving just now */
   atomic_size_t waiting_bytes; /* of all its connections: half received, or not yet taken by a socket */
   atomic_size_t lent_bytes;    /* of theirs, too: of messages that stay because clients read in them */
 

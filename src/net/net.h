@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/env.h"
+#include "base/gaps.h"
 #include "base/list.h"
 #include "base/spares.h"
 #include "net/tls.h"
@@ -63,6 +64,8 @@ void rv_timer_stop(rv_timer *timer);                 /* fine when it does not ru
 typedef struct rv_call rv_call;
 
 typedef struct rv_call_events {
+  /* Client: messages may come with gaps (rv_call_gaps). */
+  bool takes_gaps;
   /* The peer's initial metadata is there (client side only; before the first message). May be NULL. */
   void (*on_headers)(rv_call *call, void *user);
   /* One whole message: `size` bytes at `data` inside `buf`; take a reference to keep it. */
@@ -82,6 +85,12 @@ typedef struct rv_call_events {
 } rv_call_events;
 
 rv_loop *rv_call_loop(rv_call *call);
+/* Within on_message, of who takes gaps. What of the message still lies where the server lends it, and must not be read in the message; NULL: all
+ * is there. Before it is kept or read there, rv_call_fill_gaps; when what it was for was copied by rv_gaps_copy, rv_call_give_back, and there are
+ * gaps no more. False: it was not lent any more, the message and what was copied are good for nothing, and the connection is about to be lost. */
+const rv_gaps *rv_call_gaps(const rv_call *call);
+bool rv_call_fill_gaps(rv_call *call);
+bool rv_call_give_back(rv_call *call);
 /* Client, in on_close: the code is what the server said, and not what went wrong on the way or on this side. */
 bool rv_call_has_status(const rv_call *call);
 /* A header or metadata value the peer sent (NULL: none); valid until on_close. Names in lower case. */

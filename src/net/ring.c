@@ -236,6 +236,24 @@ static ssize_t read_out(int file, uint64_t offset, size_t size, pieces *user)
   return (ssize_t)done;
 }
 
+static bool is_recalled(const rv_ring *ring)
+{
+  atomic_thread_fence(memory_order_seq_cst);
+  return atomic_load(&ring->head->recalled) != 0;
+}
+
+/* Where all that is left of it has its place in what is not parsed at once, it may lie where it is for a while. */
+static bool leave_gap(rv_ring *ring, const uint8_t *lent, size_t size, pieces *user)
+{
+  advance(user, 0);
+  rv_gaps *gaps = ring->gaps;
+  if (gaps == NULL || gaps->count == RV_MOST_GAPS || user->left < 2 || user->vec->iov_len - user->at < size) return false;
+  uint8_t *to = (uint8_t *)user->vec->iov_base + user->at;
+  gaps->gap[gaps->count++] = (rv_gap){.to = to, .from = lent, .size = size};
+  advance(user, size);
+  return true;
+}
+
 /* Copies from what is lent at this end's position; 0: there is no room for it. */
 static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
 {
@@ -243,27 +261,42 @@ static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
   if (loan->offset > size || loan->size > size - loan->offset || ring->loan_taken >= loan->size) return -EPROTO;
   const uint8_t *lent = rv_arena_view_at(&ring->view, loan->offset, loan->size);
   size_t left = (size_t)(loan->size - ring->loan_taken);
+  if (lent != NULL && leave_gap(ring, lent + ring->loan_taken, left, user)) {
+    ring->loan_taken = 0;
+    ring->returned++;
+    ring->owes = true;
+    return (ssize_t)left;
+  }
   ssize_t done = lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, ring->past_caches)
                               : read_out(ring->view.file, loan->offset + ring->loan_taken, left, user);
   if (done < 0) return done;
-  atomic_thread_fence(memory_order_seq_cst);
-  if (atomic_load(&ring->head->recalled) != 0) return -ECONNRESET; /* what was copied may be something else */
+  if (is_recalled(ring)) return -ECONNRESET; /* what was copied may be something else */
   ring->loan_taken += (uint64_t)done;
   if (ring->loan_taken < loan->size) return done;
   ring->loan_taken = 0;
-  atomic_store(&ring->head->returned, ++ring->returned);
+  ring->returned++;
+  if (!ring->owes) atomic_store(&ring->head->returned, ring->returned);
   return done;
 }
 
-/* Copies what comes next, of the ring or of what is lent. 0: there is nothing, or no room for it. */
-static ssize_t read_step(rv_ring *ring, pieces *user)
+/* Only what is parsed at once is left: who parses what was read may know of a better place for what is lent. */
+static bool is_for_later(const pieces *user)
+{
+  return user->left < 2;
+}
+
+/* Copies what comes next, of the ring or of what is lent. 0: there is nothing, or no room for it, or it is better read by itself. */
+static ssize_t read_step(rv_ring *ring, pieces *user, bool first)
 {
   size_t bytes = available(ring);
   if (bytes == SIZE_MAX) return -EPROTO;
   rv_ring_loan loan = {.size = 0};
   size_t before = before_loan(ring, bytes, &loan);
   if (before == SIZE_MAX) return -EPROTO;
-  if (loan.size > 0 && loan.at == ring->at) return take_loan(ring, &loan, user);
+  if (loan.size > 0 && loan.at == ring->at) {
+    advance(user, 0);
+    return first || !is_for_later(user) ? take_loan(ring, &loan, user) : 0;
+  }
   size_t done = take_step(ring, before < STEP ? before : STEP, user);
   if (done == 0) return 0;
   atomic_store(&ring->head->taken, ring->at);
@@ -277,11 +310,19 @@ ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count)
   pieces given = {.vec = vec, .left = count};
   size_t total = 0;
   ssize_t n = ring->failed;
-  while (n >= 0 && (n = read_step(ring, &given)) > 0) {
+  while (n >= 0 && (n = read_step(ring, &given, total == 0)) > 0) {
     total += (size_t)n;
     n = ring->failed;
   }
   return total > 0 ? (ssize_t)total : n; /* what is wrong is wrong at the next read, too */
+}
+
+bool rv_ring_give_back(rv_ring *ring)
+{
+  ring->owes = false;
+  if (is_recalled(ring)) return false;
+  atomic_store(&ring->head->returned, ring->returned);
+  return true;
 }
 
 bool rv_ring_await_room(rv_ring *ring)

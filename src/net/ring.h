@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/gaps.h"
 
 enum { RV_RING_BYTES = 1 << 20, RV_RING_LOANS = 128, RV_RING_HELD = 32 << 20 /* bytes, and then one more loan */ };
 
@@ -55,14 +56,19 @@ typedef struct rv_ring {
   size_t held_bytes; /* of those, each time that they are held */
   /* of a reader that borrows */
   rv_arena_view view;
-  uint32_t returned;
+  uint32_t returned;   /* loans that were read */
+  bool owes;           /* some of them left gaps, and have not been given back */
   uint64_t loan_taken; /* bytes of the loan that is being read */
+  rv_gaps *gaps;       /* what is lent whole to the first of two places is left there, and noted; NULL: all is copied */
 } rv_ring;
 
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back
  * what it had lent; another negated errno: it sleeps, and cannot be woken. */
 ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count);
 ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
+/* The reader's, who left gaps and needs them no more: they are the writer's again. False: they were by then, so what was copied from them may be
+ * something else. */
+bool rv_ring_give_back(rv_ring *ring);
 /* Asks to be woken when there is room (there are bytes). False: there is by now, and nobody may wake. */
 bool rv_ring_await_room(rv_ring *ring);
 bool rv_ring_await_bytes(rv_ring *ring);

@@ -53,11 +53,18 @@ static ssize_t ring_read(rv_transport *transport, const struct iovec *vec, int c
 {
   ring_state *state = transport->state;
   hear(transport);
+  state->rings.in.gaps = transport->gaps;
   ssize_t n = rv_ring_read(&state->rings.in, vec, count);
   if (!settle(transport)) n = -EPROTO; /* after it: what was read may say that something is not needed any more */
   if (n == -EPROTO) transport->problem = NONSENSE;
   if (n != 0) return n;
   return !state->ended ? -EAGAIN : -state->error;
+}
+
+static bool ring_give_back(rv_transport *transport)
+{
+  ring_state *state = transport->state;
+  return rv_ring_give_back(&state->rings.in);
 }
 
 static ssize_t ring_write(rv_transport *transport, const struct iovec *vec, int count)
@@ -112,6 +119,7 @@ static void ring_close(rv_transport *transport)
 
 static const rv_transport_ops ring_ops = {.read = ring_read,
                                           .write = ring_write,
+                                          .give_back = ring_give_back,
                                           .pending = ring_pending,
                                           .rest = ring_rest,
                                           .peer_name = rv_transport_no_name,
@@ -301,6 +309,7 @@ void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_
 {
   static const rv_transport_ops ops = {.read = undecided_read,
                                        .write = undecided_write,
+                                       .give_back = rv_transport_nothing_lent,
                                        .pending = rv_transport_nothing_pending,
                                        .rest = rv_transport_no_rest,
                                        .peer_name = rv_transport_no_name,

@@ -401,17 +401,64 @@ static void feed_kept(rv_session *session, bool all)
   rv_buf_unref(kept);
 }
 
+/* ---- receiving in place ---- */
+
 /* Where the frame in progress carries a large message, it is received in place. What nghttp2 ignores of a frame nobody hears of: then how much
  * is left of it is not known here, and what comes may be frames that end the call and free its buffer while they are read out of it. */
-static size_t direct_room(rv_session *session, uint8_t **at)
+static rv_call *direct_call(const rv_session *session)
 {
-  if (!session->frame_heard || session->frame_padded || session->frame_left < DIRECT_READ) return 0;
-  if (session->state != RV_SESSION_OPEN) return 0;
-  rv_call *call = nghttp2_session_get_stream_user_data(session->http, session->frame_stream);
+  if (!session->frame_heard || session->frame_padded || session->frame_left < DIRECT_READ) return NULL;
+  if (session->state != RV_SESSION_OPEN) return NULL;
+  return nghttp2_session_get_stream_user_data(session->http, session->frame_stream);
+}
+
+static size_t direct_room(const rv_session *session, rv_call *call, uint8_t **at)
+{
   if (call == NULL) return 0;
   size_t room = rv_message_reader_room(&call->reader, at);
   if (room > session->frame_left) room = session->frame_left;
   return room >= DIRECT_READ ? room : 0;
+}
+
+/* A message whose buffer stays where it is until it is whole. */
+static bool may_have_gaps(const rv_call *call)
+{
+  return call->events != NULL && call->events->takes_gaps && call->reader.buf->capacity >= call->reader.size;
+}
+
+bool rv_session_give_back(rv_session *session)
+{
+  if (session->gapped == NULL) return !session->recalled;
+  if (!session->transport.ops->give_back(&session->transport)) session->recalled = true;
+  session->loop->gaps.count = 0;
+  rv_buf_unref(session->gapped);
+  session->gapped = NULL;
+  return !session->recalled;
+}
+
+bool rv_session_fill_gaps(rv_session *session)
+{
+  if (session->gapped != NULL) rv_gaps_fill(&session->loop->gaps);
+  return rv_session_give_back(session);
+}
+
+/* What nobody has used from where it is lent is copied; if it is lent no more, there is nothing that could be. */
+static void end_gaps(rv_session *session)
+{
+  if (!rv_session_fill_gaps(session)) rv_session_lose(session, "%s", problem_of(session, ECONNRESET));
+}
+
+/* Reads what there is; what is left out of it is the message's in progress, and no other has gaps. */
+static ssize_t read_into(rv_session *session, rv_call *call, const struct iovec *vec, int count)
+{
+  rv_transport *transport = &session->transport;
+  rv_gaps *gaps = &session->loop->gaps;
+  bool leaves = call != NULL && may_have_gaps(call);
+  if (leaves && session->gapped != call->reader.buf) rv_session_fill_gaps(session);
+  transport->gaps = leaves ? gaps : NULL;
+  ssize_t n = transport->ops->read(transport, vec, count);
+  if (session->gapped == NULL && gaps->count > 0) session->gapped = rv_buf_ref(call->reader.buf);
+  return n;
 }
 
 /* One read. Bytes received, or as the transport says. Behind what is received in place, and right after it, there is little room:
@@ -419,10 +466,11 @@ static size_t direct_room(rv_session *session, uint8_t **at)
 static ssize_t read_some(rv_session *session, bool *full)
 {
   uint8_t *scratch = session->loop->scratch, *direct = NULL;
-  size_t room = direct_room(session, &direct);
+  rv_call *call = direct_call(session);
+  size_t room = direct_room(session, call, &direct);
   size_t behind = room >= RV_LOOP_SCRATCH || session->receives_bulk ? BEHIND_DIRECT : RV_LOOP_SCRATCH;
   struct iovec vec[2] = {{.iov_base = direct, .iov_len = room}, {.iov_base = scratch, .iov_len = behind}};
-  ssize_t n = session->transport.ops->read(&session->transport, room > 0 ? vec : vec + 1, room > 0 ? 2 : 1);
+  ssize_t n = room > 0 ? read_into(session, call, vec, 2) : read_into(session, NULL, vec + 1, 1);
   *full = n > 0 && (size_t)n == room + behind;
   session->receives_bulk = *full && (room >= RV_LOOP_SCRATCH || (room > 0 && session->receives_bulk));
   if (n <= 0) return n;
@@ -473,7 +521,8 @@ size_t rv_session_receive(rv_session *session)
   }
   session->turn_frames = 0;
   session->stalled = false;
-  while ((more = full || session->kept != NULL || transport->ops->pending(transport)) && !turn_is_over(session, turn)) {
+  while ((more = full || session->kept != NULL || transport->ops->pending(transport)) && !turn_is_over(session, turn) &&
+         !session->recalled) {
     session->stalled = !may_take_more(session);
     if (session->stalled) break;
     if (session->kept != NULL) {
@@ -488,6 +537,7 @@ size_t rv_session_receive(rv_session *session)
     told = turn;
     if (!session->lost && !session->write_blocked && session->state == RV_SESSION_OPEN) send_some(session, 1);
   }
+  end_gaps(session);
   bool rest = more && transport->ops->pending(transport);
   session->emptied = session->kept == NULL && !full && !rest;
   if (session->emptied) session->emptied_ns = (int64_t)uv_hrtime();
@@ -514,6 +564,7 @@ static void read_rest(rv_session *session)
     feed_kept(session, true);
     if (read_some(session, &full) <= 0) break;
   }
+  end_gaps(session);
 }
 
 static void look(rv_task *task)

@@ -132,7 +132,9 @@ struct rv_session {
   int64_t emptied_ns; /* then */
   int64_t since_ns;   /* what is being read came after this (uv_hrtime) */
   rv_greeting greeting;
-  rv_buf *kept; /* what was read and is looked at when less waits to be sent, from kept_at on; NULL: nothing */
+  rv_buf *gapped; /* the message that has the loop's gaps, within a read; NULL: none has */
+  bool recalled;  /* what was lent is not any more, and was needed: it is to be lost */
+  rv_buf *kept;   /* what was read and is looked at when less waits to be sent, from kept_at on; NULL: nothing */
   size_t kept_at;
 
   /* signs of life */
@@ -173,6 +175,9 @@ bool rv_session_is_spent(const rv_session *session);
 
 /* Reads what is there, and says how many bytes; the connection may be lost afterwards. */
 size_t rv_session_receive(rv_session *session);
+/* As rv_call_fill_gaps and rv_call_give_back (net.h); nothing where no message has gaps. */
+bool rv_session_fill_gaps(rv_session *session);
+bool rv_session_give_back(rv_session *session);
 
 /* ---- pulse.c ---- */
 

@@ -37,6 +37,12 @@ bool rv_transport_nothing_pending(rv_transport *transport)
   return false;
 }
 
+bool rv_transport_nothing_lent(rv_transport *transport)
+{
+  (void)transport;
+  return true;
+}
+
 void rv_transport_no_rest(rv_transport *transport)
 {
   (void)transport;
@@ -63,6 +69,7 @@ void rv_transport_init_socket(rv_transport *transport, int owned_fd)
 {
   static const rv_transport_ops ops = {.read = socket_read,
                                        .write = socket_write,
+                                       .give_back = rv_transport_nothing_lent,
                                        .pending = rv_transport_nothing_pending,
                                        .rest = rv_transport_no_rest,
                                        .peer_name = rv_transport_no_name,

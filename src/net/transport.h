@@ -7,6 +7,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/gaps.h"
+
 typedef struct rv_transport rv_transport;
 
 typedef struct rv_transport_ops {
@@ -14,6 +16,9 @@ typedef struct rv_transport_ops {
    * must be the beginning of the next. */
   ssize_t (*read)(rv_transport *transport, const struct iovec *vec, int count);
   ssize_t (*write)(rv_transport *transport, const struct iovec *vec, int count);
+  /* What the last read left out (`gaps`) is needed no more. False: it was not lent any more, and what was copied from it may be something
+   * else. Only where reads leave gaps. */
+  bool (*give_back)(rv_transport *transport);
   /* Bytes can be read although the socket has none. False: the socket becomes readable when there are. */
   bool (*pending)(rv_transport *transport);
   void (*rest)(rv_transport *transport); /* the connection is quiet: memory that waits for its next bytes may go */
@@ -28,6 +33,7 @@ struct rv_transport {
   int fd;              /* what to poll */
   void *state;         /* of the ops */
   const char *problem; /* why the last read or write failed, where an errno does not say it; NULL: it does */
+  rv_gaps *gaps;       /* the next read may leave gaps in the first of two places, and notes them here; NULL: it does not */
   size_t lent;         /* bytes of messages that stay until the peer has taken what is lent of them */
   bool disagreed;      /* the peer said something, and then came to no agreement: the handshake failed. Stays after close */
   bool read_awaits_writable, write_awaits_readable; /* what the last -EAGAIN of each waits for instead */
@@ -37,6 +43,7 @@ void rv_transport_init_socket(rv_transport *transport, int owned_fd);
 
 /* For the ops of others: what a plain socket does. */
 bool rv_transport_nothing_pending(rv_transport *transport);
+bool rv_transport_nothing_lent(rv_transport *transport);
 void rv_transport_no_rest(rv_transport *transport);
 const char *rv_transport_no_name(rv_transport *transport);
 void rv_transport_shut_socket(rv_transport *transport);

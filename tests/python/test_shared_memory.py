@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
+import itertools
 import os
 import pathlib
 import pickle
@@ -181,6 +182,38 @@ def test_rows_that_are_added_at_once_are_lent_and_whole():
         assert {*numbers} <= {*range(450, 600)}
         for i, number in enumerate(numbers):
             np.testing.assert_array_equal(rows[i], row(number))
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("columns", ["of one length", "of several lengths", "one"])
+def test_every_column_of_lent_items_goes_where_it_belongs(columns):
+    server = reverie.Server([make_table(sampler=reverie.selectors.Uniform())], address="127.0.0.1:0")
+    try:
+        client = sharing_client(server.address)
+        with client.trajectory_writer(3) as writer:
+            for number in range(60):
+                writer.append({"row": row(number), "number": np.int64(number), "half": row(number)[:5000]})
+                if number < 2:
+                    continue
+                history = writer.history
+                item = {"row": history["row"][-3:], "number": history["number"][-3:], "half": history["half"][-3:]}
+                if columns == "of several lengths":
+                    item |= {"number": history["number"][-2:], "half": history["half"][-3]}
+                writer.create_item("t", 1.0, {"row": item["row"]} if columns == "one" else item)
+        seen = set()
+        for batch in itertools.islice(client.batches("t", 7, timeout=60), 2000):  # some messages end one batch and begin the next
+            for i, rows in enumerate(batch.data["row"]):
+                first = int(rows[0, 0] ^ NOISE[0])
+                np.testing.assert_array_equal(rows, np.stack([row(first + k) for k in range(3)]))
+                if columns != "one":
+                    half, numbers = batch.data["half"][i], batch.data["number"][i]
+                    np.testing.assert_array_equal(half, rows[: half.shape[0], :5000] if half.ndim == 2 else rows[0, :5000])
+                    assert [*numbers] == [first, first + 1, first + 2][-len(numbers) :]
+                seen.add((first, int(batch.keys[i])))
+            if len(seen) == 58:
+                break
+        assert len(seen) == 58
     finally:
         server.stop()
 

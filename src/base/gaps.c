@@ -1,0 +1,29 @@
+#include "base/gaps.h"
+
+#include <string.h>
+
+void rv_gaps_copy(const rv_gaps *gaps, uint8_t *out, const uint8_t *in, size_t size)
+{
+  const uint8_t *end = in + size;
+  for (size_t i = 0; i < gaps->count && gaps->gap[i].to < end; i++) {
+    const rv_gap *gap = &gaps->gap[i];
+    const uint8_t *gap_end = gap->to + gap->size;
+    if (gap_end <= in) continue;
+    if (in < gap->to) {
+      size_t before = (size_t)(gap->to - in);
+      memcpy(out, in, before);
+      out += before;
+      in += before;
+    }
+    size_t n = (size_t)((gap_end < end ? gap_end : end) - in);
+    memcpy(out, gap->from + (in - gap->to), n);
+    out += n;
+    in += n;
+  }
+  memcpy(out, in, (size_t)(end - in));
+}
+
+void rv_gaps_fill(const rv_gaps *gaps)
+{
+  for (size_t i = 0; i < gaps->count; i++) memcpy(gaps->gap[i].to, gaps->gap[i].from, gaps->gap[i].size);
+}
