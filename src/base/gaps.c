@@ -2,7 +2,17 @@
 
 #include <string.h>
 
-void rv_gaps_copy(const rv_gaps *gaps, uint8_t *out, const uint8_t *in, size_t size)
+#include "base/past_caches.h"
+
+static void copy(bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
+{
+  if (past_caches)
+    rv_copy_past_caches(out, in, size);
+  else
+    memcpy(out, in, size);
+}
+
+void rv_gaps_copy(const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
   const uint8_t *end = in + size;
   for (size_t i = 0; i < gaps->count && gaps->gap[i].to < end; i++) {
@@ -11,16 +21,16 @@ void rv_gaps_copy(const rv_gaps *gaps, uint8_t *out, const uint8_t *in, size_t s
     if (gap_end <= in) continue;
     if (in < gap->to) {
       size_t before = (size_t)(gap->to - in);
-      memcpy(out, in, before);
+      copy(past_caches, out, in, before);
       out += before;
       in += before;
     }
     size_t n = (size_t)((gap_end < end ? gap_end : end) - in);
-    memcpy(out, gap->from + (in - gap->to), n);
+    copy(past_caches, out, gap->from + (in - gap->to), n);
     out += n;
     in += n;
   }
-  memcpy(out, in, (size_t)(end - in));
+  copy(past_caches, out, in, (size_t)(end - in));
 }
 
 void rv_gaps_fill(const rv_gaps *gaps)

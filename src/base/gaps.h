@@ -5,6 +5,7 @@
 #ifndef RV_BASE_GAPS_H
 #define RV_BASE_GAPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,8 +22,8 @@ typedef struct rv_gaps {
   rv_gap gap[RV_MOST_GAPS]; /* by rising `to` */
 } rv_gaps;
 
-/* Copies `size` bytes of the message, from `in` on, to `out`, which is elsewhere. */
-void rv_gaps_copy(const rv_gaps *gaps, uint8_t *out, const uint8_t *in, size_t size);
+/* Copies `size` bytes of the message, from `in` on, to `out`, which is elsewhere. `past_caches`: it is not read soon (base/past_caches.h). */
+void rv_gaps_copy(const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size);
 /* Copies all to where they belong. */
 void rv_gaps_fill(const rv_gaps *gaps);
 

@@ -7,7 +7,7 @@
 
 #include <emmintrin.h>
 
-enum { LINE = 64 };
+enum { LINE = 64, AHEAD = 2048 /* bytes: what is read comes from memory too, and is fetched meanwhile */ };
 
 typedef struct rv_line {
   __m128i part[4];
@@ -29,6 +29,11 @@ static inline void store(uint8_t *to, rv_line line)
   for (int i = 0; i < 4; i++) _mm_storeu_si128((__m128i *)(void *)to + i, line.part[i]);
 }
 
+static inline void fetch(const uint8_t *from)
+{
+  __builtin_prefetch(from, 0, 2);
+}
+
 /* Up to the first whole line of `out`. */
 static size_t head_of(const uint8_t *out, size_t size)
 {
@@ -41,6 +46,10 @@ void rv_copy_past_caches(void *to, const void *from, size_t size)
   const uint8_t *in = from;
   size_t i = head_of(out, size);
   memcpy(out, in, i);
+  for (; size - i >= AHEAD + LINE; i += LINE) {
+    fetch(in + i + AHEAD);
+    stream(out + i, load(in + i));
+  }
   for (; size - i >= LINE; i += LINE) stream(out + i, load(in + i));
   memcpy(out + i, in + i, size - i);
   _mm_sfence(); /* such stores are not ordered before a release by themselves */

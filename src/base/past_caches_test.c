@@ -15,7 +15,7 @@ static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
   enum { MOST = 3000, ROOM = MOST + 256 };
   static uint8_t from[ROOM], to[ROOM], near[ROOM];
   for (size_t i = 0; i < ROOM; i++) from[i] = (uint8_t)(i * 7 % 251);
-  for (size_t size = 0; size <= MOST; size += size < 1100 ? 13 : 61)
+  for (size_t size = 0; size <= MOST; size += size < 1100 ? 13 : 61) /* with and without lines that are fetched ahead */
     for (size_t place = 0; place < 70; place += 3) {
       size_t source = (place * 5 + size) % 64;
       memset(to, 255, sizeof to);

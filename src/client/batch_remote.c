@@ -81,35 +81,54 @@ static bool all_alike(const rv_draw *draws, size_t n, const rv_layout *layout)
   return true;
 }
 
-/* Hands on the draws from `first` on. Those that it does not take are forgotten, and the request ends with what it had. */
-static rv_code pour(batch_stream *stream, size_t first)
+/* RV_UNAVAILABLE: what they were copied from was not lent any more. */
+static rv_code pour_run(rv_sink *sink, const rv_draw *draws, size_t n, rv_call *gapped)
+{
+  rv_sink_copy_run(sink, draws, n, rv_call_gaps(gapped));
+  if (!rv_call_give_back(gapped)) return RV_UNAVAILABLE;
+  rv_sink_note_run(sink, draws, n);
+  return RV_OK;
+}
+
+/* Hands on the draws from `first` on. Those that it does not take are forgotten, and the request ends with what it had. `gapped`: the call, where
+ * their message has gaps, of which none is left then; else NULL. */
+static rv_code pour(batch_stream *stream, size_t first, rv_call *gapped)
 {
   rv_sink *sink = stream->sink;
   rv_draw *draws = stream->draws + first;
   size_t n = stream->count - first;
   if (n == 0) return RV_OK;
   size_t fitting = rv_sink_count_fitting(sink, draws, n);
+  rv_code code = RV_OK;
   if (first == 0 && fitting == 0) {
-    stream->sink = NULL;
-    return RV_OK;
+    if (gapped == NULL || rv_call_fill_gaps(gapped)) {
+      stream->sink = NULL;
+      return RV_OK;
+    }
+    code = RV_UNAVAILABLE;
+  } else if (fitting < n) {
+    code = rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
+  } else {
+    code = gapped != NULL ? pour_run(sink, draws, n, gapped) : rv_sink_take(sink, draws, n, &stream->error);
   }
-  rv_code code = fitting == n
-                     ? rv_sink_take(sink, draws, n, &stream->error)
-                     : rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
   if (code != RV_OK) stream->count = first;
   rv_draws_release(draws, n);
   return code;
 }
 
-static rv_code take_message(batch_stream *stream, rv_buf *buf, rv_span message)
+/* RV_UNAVAILABLE: there was no message, and the call is about to end. */
+static rv_code take_message(batch_stream *stream, rv_call *call, rv_buf *buf, rv_span message)
 {
   size_t before = stream->count;
-  stream->bytes += message.size;
-  rv_code code = rv_receiver_take(&stream->receiver, buf, message, stream->draws, stream->want, &stream->count, &stream->error);
+  bool gapped;
+  rv_code code = rv_receiver_take_lent(&stream->receiver, call, stream->sink != NULL, buf, message, stream->draws, stream->want,
+                                       &stream->count, &gapped, &stream->error);
   if (stream->sink != NULL) {
-    rv_code poured = pour(stream, before);
+    rv_code poured = pour(stream, before, gapped ? call : NULL);
     if (poured != RV_OK) code = poured;
   }
+  if (code == RV_UNAVAILABLE) return code;
+  stream->bytes += message.size;
   if (code != RV_OK || stream->count == stream->want) end_request(stream, code);
   return code;
 }
@@ -119,9 +138,9 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   batch_stream *stream = user;
   rv_code code = RV_CANCELLED; /* nobody asked for it, or does any more */
   rv_mutex_lock(&stream->mutex);
-  if (stream->phase == UNDER_WAY) code = take_message(stream, buf, (rv_span){.data = data, .size = size});
+  if (stream->phase == UNDER_WAY) code = take_message(stream, call, buf, (rv_span){.data = data, .size = size});
   rv_mutex_unlock(&stream->mutex);
-  if (code != RV_OK) rv_call_cancel(call);
+  if (code != RV_OK && code != RV_UNAVAILABLE) rv_call_cancel(call);
 }
 
 static void on_close(rv_call *call, void *user, rv_code code, const char *message)
@@ -138,7 +157,7 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
                message != NULL && message[0] != '\0' ? message : "the server ended the stream early");
 }
 
-static const rv_call_events events = {.on_message = on_message, .on_close = on_close};
+static const rv_call_events events = {.takes_gaps = true, .on_message = on_message, .on_close = on_close};
 
 static rv_code put_request(const rv_sample_request *request, rv_pieces *out)
 {
@@ -384,7 +403,7 @@ static rv_code take_ahead(waiting_batch *waiting, bool same_layout, rv_patience 
   stream->count = rv_batch_ahead_fetch(&stream->ahead, waiting->table, stream->want, patience, stream->draws);
   if (stream->count == 0) return RV_OK;
   const rv_layout *layout = stream->sink != NULL ? stream->sink->fill.layout : stream->draws[0].trajectory->layout;
-  if (all_alike(stream->draws, stream->count, layout)) return stream->sink != NULL ? pour(stream, 0) : RV_OK;
+  if (all_alike(stream->draws, stream->count, layout)) return stream->sink != NULL ? pour(stream, 0, NULL) : RV_OK;
   rv_draws_release(stream->draws, stream->count);
   rv_batch_ahead_stop(&stream->ahead);
   stream->count = 0;
@@ -416,6 +435,7 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   stream->want = want;
   stream->count = stream->bytes = 0;
   stream->sink = sink;
+  if (sink != NULL) rv_sink_expect(sink, want);
   waiting_batch waiting = {.stream = stream, .table = table, .ask_server = rv_patience_is_long(patience)};
   patience->describe = describe;
   patience->context = &waiting;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "store/gather.h"
+#include "store/run.h"
 #include "store/spread.h"
 #include "wire/sample_pack.h"
 
@@ -240,6 +242,29 @@ rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, 
   }
   rv_sample_response_fini(&response);
   return code;
+}
+
+/* What is parsed while the message has gaps may be nonsense, if it lies in one. */
+static bool take_gapped(rv_receiver *receiver, const rv_gaps *gaps, rv_buf *owner, rv_span message, rv_draw *out, size_t capacity,
+                        size_t *count)
+{
+  size_t before = *count;
+  rv_code code = rv_receiver_take(receiver, owner, message, out, capacity, count, NULL);
+  if (code == RV_OK && rv_draws_are_run(out + before, *count - before, gaps)) return true;
+  rv_draws_release(out + before, *count - before);
+  rv_receiver_clear(receiver);
+  *count = before;
+  return false;
+}
+
+rv_code rv_receiver_take_lent(rv_receiver *receiver, rv_call *call, bool pours, rv_buf *owner, rv_span message, rv_draw *out,
+                              size_t capacity, size_t *count, bool *gapped, rv_error *err)
+{
+  const rv_gaps *gaps = rv_call_gaps(call);
+  *gapped = gaps != NULL && pours && !receiver->open && take_gapped(receiver, gaps, owner, message, out, capacity, count);
+  if (*gapped) return RV_OK;
+  if (gaps != NULL && !rv_call_fill_gaps(call)) return RV_UNAVAILABLE;
+  return rv_receiver_take(receiver, owner, message, out, capacity, count, err);
 }
 
 rv_code rv_receive_one(rv_client *client, rv_buf *owner, rv_span message, rv_draw *out, rv_error *err)

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "client/client.h"
+#include "net/net.h"
 #include "wire/messages.h"
 
 typedef struct rv_receiver {
@@ -33,6 +34,12 @@ void rv_receiver_clear(rv_receiver *receiver);
  * are the caller's, also those that were complete before an error was found. More than `capacity` in all are RV_DATA_LOSS. */
 rv_code rv_receiver_take(rv_receiver *receiver, rv_buf *owner, rv_span message, rv_draw *out, size_t capacity, size_t *count,
                          rv_error *err);
+
+/* The same within on_message of a call that takes gaps. Where somebody `pours`, the message may keep them: *gapped says so, and what came is a run
+ * then (store/run.h), whose rows are to be copied from where they are lent; else they are filled. RV_UNAVAILABLE: what the message was to have is not
+ * lent any more, and nothing was taken. */
+rv_code rv_receiver_take_lent(rv_receiver *receiver, rv_call *call, bool pours, rv_buf *owner, rv_span message, rv_draw *out,
+                              size_t capacity, size_t *count, bool *gapped, rv_error *err);
 
 /* The one sample of an answer that is whole by itself; *out is the caller's only with RV_OK. */
 rv_code rv_receive_one(rv_client *client, rv_buf *owner, rv_span message, rv_draw *out, rv_error *err);

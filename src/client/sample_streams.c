@@ -8,7 +8,6 @@
 #include "client/paths.h"
 #include "client/sampler_remote.h"
 #include "store/gather.h"
-#include "store/run.h"
 
 #define MILLISECOND INT64_C(1000000)
 #define FIRST_BACKOFF_NS (10 * MILLISECOND)
@@ -202,35 +201,6 @@ static rv_buf *take_room(const rv_remote_sampler *sampler, size_t n)
   return rv_spares_take(rv_loop_spares(sampler->common.client->loop), capacity * sizeof(rv_draw));
 }
 
-/* Where nobody can copy them from where they are lent, they come into the message, as it is looked at then. False: they are not lent any more. */
-static bool has_use_for_gaps(rv_sample_stream *stream, rv_call *call, bool *fine)
-{
-  *fine = true;
-  if (rv_call_gaps(call) == NULL) return false;
-  if (!stream->receiver.open && rv_remote_sampler_pours(stream->sampler)) return true;
-  *fine = rv_call_fill_gaps(call);
-  return false;
-}
-
-/* Takes the samples of a message; *gapped: they are a run, and it still has gaps. RV_UNAVAILABLE: what it was to have is not lent any more. */
-static rv_code receive(rv_sample_stream *stream, rv_call *call, rv_buf *buf, rv_span message, rv_draw *draws, size_t most,
-                       size_t *count, bool *gapped, rv_error *error)
-{
-  bool fine;
-  *gapped = has_use_for_gaps(stream, call, &fine);
-  if (*gapped) {
-    rv_code code = rv_receiver_take(&stream->receiver, buf, message, draws, most, count, error);
-    if (code == RV_OK && rv_draws_are_run(draws, *count, rv_call_gaps(call))) return RV_OK;
-    rv_draws_release(draws, *count); /* who knows what was read */
-    rv_receiver_clear(&stream->receiver);
-    *count = 0;
-    *gapped = false;
-    fine = rv_call_fill_gaps(call);
-  }
-  if (!fine) return RV_UNAVAILABLE;
-  return rv_receiver_take(&stream->receiver, buf, message, draws, most, count, error);
-}
-
 /* RV_UNAVAILABLE: there was no message, and the call is about to end. */
 static rv_code take_message(rv_sample_stream *stream, rv_call *call, rv_buf *buf, rv_span message, bool *due, rv_error *error)
 {
@@ -240,7 +210,8 @@ static rv_code take_message(rv_sample_stream *stream, rv_call *call, rv_buf *buf
   if (room == NULL) return rv_fail_memory(error, most * sizeof(rv_draw));
   rv_draw *draws = (rv_draw *)(void *)room->data;
   bool gapped;
-  rv_code code = receive(stream, call, buf, message, draws, most, &count, &gapped, error);
+  bool pours = rv_call_gaps(call) != NULL && rv_remote_sampler_pours(sampler);
+  rv_code code = rv_receiver_take_lent(&stream->receiver, call, pours, buf, message, draws, most, &count, &gapped, error);
   rv_code delivered = count == 0 ? RV_OK : rv_remote_sampler_deliver(sampler, draws, count, gapped ? call : NULL, due);
   rv_buf_unref(room);
   if (code == RV_UNAVAILABLE || delivered == RV_UNAVAILABLE) return RV_UNAVAILABLE;

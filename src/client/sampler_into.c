@@ -1,6 +1,6 @@
-/* Samples straight into arrays: while the consumer sleeps, the loop's thread copies each message's rows where he wants them as it comes, while a
- * cache still has it and its memory can be used for the next, and wakes him once, when all are there. What became ready while he was busy he copies
- * himself. */
+/* Samples straight into arrays: the loop's thread copies each message's rows where the consumer wants them as it comes, while a cache still has it
+ * and its memory can be used for the next, and wakes him once, when all are there. What became ready while he was busy he copies himself, and what
+ * comes meanwhile goes behind that: else it would be ready then, and so on, everything copied twice. */
 #include "base/error.h"
 #include "client/sampler_remote.h"
 #include "store/gather.h"
@@ -19,15 +19,16 @@ static size_t count_raw(const rv_draw *draws, size_t n)
 
 static size_t count_fitting(const rv_pour *pour, const rv_draw *draws, size_t n)
 {
-  size_t left = pour->until - pour->sink->taken;
-  return rv_sink_count_fitting(pour->sink, draws, n < left ? n : left);
+  size_t left = pour->until - pour->into->taken;
+  return rv_sink_count_fitting(pour->into, draws, n < left ? n : left);
 }
 
 static void note_poured(rv_remote_sampler *sampler, size_t n)
 {
   sampler->handed_out += (int64_t)n;
   sampler->consumed += (int64_t)n;
-  sampler->starved_ns = rv_monotonic_ns(&sampler->common.client->env); /* he goes on waiting, from now on for the next */
+  /* who waits goes on, from now on for the next */
+  sampler->starved_ns = sampler->waiting ? rv_monotonic_ns(&sampler->common.client->env) : 0;
 }
 
 size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n)
@@ -35,7 +36,7 @@ size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, 
   rv_pour *pour = sampler->pour;
   n = count_raw(draws, count_fitting(pour, draws, n));
   if (n == 0) return 0;
-  pour->code = rv_sink_take(pour->sink, draws, n, &pour->error);
+  pour->code = rv_sink_take(pour->into, draws, n, &pour->error);
   note_poured(sampler, n);
   return n;
 }
@@ -45,16 +46,51 @@ bool rv_remote_sampler_pour_run(rv_remote_sampler *sampler, const rv_draw *draws
 {
   rv_pour *pour = sampler->pour;
   size_t fitting = count_fitting(pour, draws, n);
-  if (fitting > 0) rv_sink_copy_run(pour->sink, draws, fitting, rv_call_gaps(gapped));
+  if (fitting > 0) rv_sink_copy_run(pour->into, draws, fitting, rv_call_gaps(gapped));
   if (!(fitting == n ? rv_call_give_back(gapped) : rv_call_fill_gaps(gapped))) return false;
   *poured = fitting;
   if (fitting == 0) return true;
-  rv_sink_note_run(pour->sink, draws, fitting);
+  rv_sink_note_run(pour->into, draws, fitting);
   note_poured(sampler, fitting);
   return true;
 }
 
 /* ---- the consumer ---- */
+
+/* Under the mutex: nothing goes to the consumer's arrays but what he copies, and what has gone there is his. */
+static void end_pouring(rv_remote_sampler *sampler, rv_pour *pour)
+{
+  rv_remote_sampler_end_waiting(sampler);
+  if (pour->into == &pour->beside) *pour->sink = pour->beside;
+  pour->into = pour->sink;
+}
+
+/* Under the mutex: goes on behind n draws, which he is about to copy. */
+static void pour_beside(rv_remote_sampler *sampler, rv_pour *pour, const rv_draw *draws, size_t n)
+{
+  if (sampler->count > 0 || pour->sink->taken + n == pour->until) return; /* others come before what comes; there is no room */
+  pour->beside = *pour->sink;
+  rv_sink_pass(&pour->beside, draws, n);
+  pour->into = &pour->beside;
+  sampler->pour = pour;
+}
+
+/* Copies what was ready. Of what failed, and what went behind it meanwhile, the sink has nothing. */
+static rv_code take_ready(rv_remote_sampler *sampler, rv_pour *pour, rv_draw *draws, size_t n, rv_error *err)
+{
+  rv_sink own = *pour->sink;
+  rv_code code = rv_sink_take(&own, draws, n, err);
+  rv_draws_release(draws, n);
+  if (code == RV_OK && pour->into == pour->sink) {
+    *pour->sink = own;
+  } else if (code != RV_OK) {
+    rv_mutex_lock(&sampler->mutex);
+    rv_remote_sampler_end_waiting(sampler);
+    rv_mutex_unlock(&sampler->mutex);
+    pour->sink->failed = true;
+  }
+  return code;
+}
 
 /* Under the mutex. RV_OK: *n samples were taken, or the next is not one for the sink, or nothing speaks against waiting for one. */
 static rv_code look(rv_remote_sampler *sampler, const rv_pour *pour, rv_draw *draws, size_t *n, bool *unlike, rv_error *err)
@@ -76,17 +112,17 @@ static rv_code fill(rv_remote_sampler *sampler, rv_pour *pour, rv_patience *pati
     rv_draw draws[AT_ONCE];
     size_t n = 0;
     rv_mutex_lock(&sampler->mutex);
-    rv_remote_sampler_end_waiting(sampler);
+    end_pouring(sampler, pour);
     rv_code seen = look(sampler, pour, draws, &n, unlike, err);
     bool done = seen != RV_OK || *unlike || pour->sink->taken == pour->until;
     if (!done && n == 0 && code == RV_OK) rv_remote_sampler_begin_waiting(sampler, patience, pour);
+    if (n > 0) pour_beside(sampler, pour, draws, n);
     bool must = seen == RV_OK && rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
     rv_remote_sampler_tell(sampler, must);
     if (done) return seen;
     if (n > 0) {
-      seen = rv_sink_take(pour->sink, draws, n, err);
-      rv_draws_release(draws, n);
+      seen = take_ready(sampler, pour, draws, n, err);
       if (seen != RV_OK) return seen;
     } else if (code != RV_OK) {
       return rv_error_copy(err, &gave_up);
@@ -155,7 +191,8 @@ rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t ea
   if (*unlike) return RV_OK;
   rv_patience patience;
   rv_remote_sampler_begin_patience(sampler, wait, &patience);
-  rv_pour pour = {.sink = sink, .until = each};
+  rv_sink_expect(sink, each);
+  rv_pour pour = {.sink = sink, .into = sink, .until = each};
   rv_code code = fill(sampler, &pour, &patience, unlike, err);
   if (code != RV_OK) rv_sampler_has_waited(common, &patience);
   if (code != RV_OK || *unlike) return code;

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -168,7 +169,7 @@ static size_t taken_while_asleep(fixture *f)
 {
   for (int ms = 0; ms < PATIENCE_MS; ms++, usleep(1000)) {
     rv_mutex_lock(&f->sampler->mutex);
-    bool asleep = f->sampler->pour != NULL;
+    bool asleep = f->sampler->waiting;
     size_t taken = asleep ? f->sink.taken : 0;
     rv_mutex_unlock(&f->sampler->mutex);
     if (asleep) return taken;
@@ -307,6 +308,77 @@ static void one_that_cannot_be_read_is_told_of_once_and_costs_nothing_of_the_bat
   }
 }
 
+/* ---- what comes while he copies ---- */
+
+enum { SAMPLES = 6000, AHEAD_OF_HIM = 90 };
+
+typedef struct source {
+  fixture *f;
+  int64_t every;      /* such a sample cannot be read; 0: all can */
+  atomic_llong taken; /* by the consumer, whom the source is little ahead of */
+  pthread_t thread;
+} source;
+
+static void *bring(void *context)
+{
+  source *s = context;
+  uint32_t random = 1;
+  for (int64_t first = 0; first < SAMPLES;) {
+    random = random * 1103515245 + 12345;
+    int64_t n = 1 + random / 65536 % 9;
+    if (n > SAMPLES - first) n = SAMPLES - first;
+    while (first + n > atomic_load(&s->taken) + AHEAD_OF_HIM) usleep(10);
+    int64_t bad = s->every == 0 ? -1 : (first + n - 1) / s->every * s->every;
+    deliver_with(s->f, first, (size_t)n, 0, bad >= first && bad < SAMPLES - 100 ? bad : -1);
+    first += n;
+  }
+  return NULL;
+}
+
+/* Some are poured, some were ready, some come while he copies those. */
+static void take_all(int64_t every)
+{
+  fixture f;
+  set_up(&f);
+  source s = {.f = &f, .every = every};
+  pthread_create(&s.thread, NULL, bring, &s);
+  int64_t next = 0, failures = 0;
+  for (size_t each = 1; next < SAMPLES; each = each * 5 % 37) {
+    bool unlike;
+    rv_error err;
+    rv_wait wait = {.timeout_ms = PATIENCE_MS};
+    size_t some = SAMPLES - next < 100 ? 1 : each;
+    rv_code code = rv_sampler_take_into(f.common, &f.sink, some, some, &wait, &unlike, &err);
+    assert_int_equal(code, code == RV_OK ? RV_OK : RV_DATA_LOSS);
+    failures += code != RV_OK;
+    for (size_t i = 0; i < f.sink.taken; i++) {
+      int64_t value = f.values[i];
+      assert_true(value == next ||
+                  (failures > 0 && value > next)); /* with what failed goes what was on its way into the same arrays */
+      assert_int_equal(f.keys[i], value + 1000);
+      assert_int_equal(f.table_sizes[i], value + 7);
+      next = value + 1;
+    }
+    f.sink.taken = 0;
+    atomic_store(&s.taken, next);
+  }
+  assert_int_equal(failures > 0, every > 0);
+  pthread_join(s.thread, NULL);
+  tear_down(&f);
+}
+
+static void all_that_comes_is_taken_once_and_in_order(void **state)
+{
+  (void)state;
+  take_all(0);
+}
+
+static void what_cannot_be_read_comes_between_others(void **state)
+{
+  (void)state;
+  take_all(500);
+}
+
 static void a_batch_that_was_begun_goes_on_though_the_tables_become_known(void **state)
 {
   (void)state;
@@ -404,6 +476,8 @@ int main(void)
       cmocka_unit_test(beyond_the_first_batch_only_whole_ones_that_are_there_are_taken),
       cmocka_unit_test(one_that_looks_otherwise_is_left_for_next),
       cmocka_unit_test(one_that_cannot_be_read_is_told_of_once_and_costs_nothing_of_the_batches_before),
+      cmocka_unit_test(all_that_comes_is_taken_once_and_in_order),
+      cmocka_unit_test(what_cannot_be_read_comes_between_others),
       cmocka_unit_test(a_batch_that_was_begun_goes_on_though_the_tables_become_known),
       cmocka_unit_test(a_sample_that_could_not_be_checked_in_time_is_the_next),
       cmocka_unit_test(the_end_keeps_what_came),

@@ -102,6 +102,7 @@ rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, si
     sampler->ready[(sampler->head + sampler->count++) & (sampler->capacity - 1)] = draws[i];
   bool asleep = code == RV_OK && sampler->waiting && (poured < n || rv_is_poured(sampler));
   if (asleep) rv_remote_sampler_end_waiting(sampler);
+  if (poured < n) sampler->pour = NULL; /* what comes now comes after those */
   *due = poured > 0 && is_due(sampler);
   rv_mutex_unlock(&sampler->mutex);
   if (asleep) rv_gate_open(&sampler->gate); /* without the mutex, which it takes at once */

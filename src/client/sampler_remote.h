@@ -12,11 +12,14 @@
 
 typedef struct rv_remote_sampler rv_remote_sampler;
 
-/* A consumer who waits until samples are where he wants them, and sleeps until all are. On his stack. */
+/* A consumer who waits until samples are where he wants them, and sleeps until all are, or copies those that were ready meanwhile. On his
+ * stack. */
 typedef struct rv_pour {
-  rv_sink *sink;
-  size_t until; /* what the sink shall have taken */
-  rv_code code; /* of copying */
+  rv_sink *sink;  /* the consumer's */
+  rv_sink beside; /* the same, as if it had taken what he copies just now */
+  rv_sink *into;  /* what comes goes there: one of these two */
+  size_t until;   /* what the sink shall have taken */
+  rv_code code;   /* of copying */
   rv_error error;
 } rv_pour;
 
@@ -53,7 +56,7 @@ struct rv_remote_sampler {
   int64_t batches;    /* the window that whoever takes many at once wishes; 0: as the others */
   bool waiting;       /* the consumer is in `next` or `take_into`, and nothing is ready */
   bool wanted;        /* he looked for a sample since the loop last looked for him, and nothing was ready */
-  rv_pour *pour;      /* while he waits in `take_into`: what comes is copied there; NULL: it becomes ready */
+  rv_pour *pour;      /* of who is in `take_into`, while nothing is ready: what comes is copied there; NULL: it becomes ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
   bool told;          /* the pump task is posted */
   bool cancelled, ended;
@@ -140,7 +143,7 @@ bool rv_remote_sampler_pour_run(rv_remote_sampler *sampler, const rv_draw *draws
 static inline bool rv_is_poured(const rv_remote_sampler *sampler)
 {
   const rv_pour *pour = sampler->pour;
-  return pour->code != RV_OK || pour->sink->taken == pour->until || sampler->handed_out >= sampler->common.max_samples;
+  return pour->code != RV_OK || pour->into->taken == pour->until || sampler->handed_out >= sampler->common.max_samples;
 }
 
 /* ---- how far ahead (sampler_window.c) ---- */

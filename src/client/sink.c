@@ -4,7 +4,10 @@
 #include "store/gather.h"
 #include "store/run.h"
 
-enum { FEW_COLUMNS = 32 };
+enum {
+  FEW_COLUMNS = 32,
+  PAST_CACHES_FROM = 16 << 20 /* bytes of a batch; the next one is on its way while this one is read */
+};
 
 static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill)
 {
@@ -45,6 +48,16 @@ rv_code rv_fill_copy(rv_crew *crew, const rv_fill *fill, const rv_draw *draws, s
   return code;
 }
 
+void rv_sink_expect(rv_sink *sink, size_t n)
+{
+  size_t bytes = 0;
+  for (uint32_t c = 0; c < rv_layout_num_columns(sink->fill.layout); c++) {
+    rv_trajectory_column column = rv_layout_get(sink->fill.layout, c);
+    if (sink->fill.columns[c] != NULL) bytes += item_bytes(&column);
+  }
+  sink->past_caches = bytes >= PAST_CACHES_FROM / n;
+}
+
 size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n)
 {
   size_t fitting = 0;
@@ -52,8 +65,7 @@ size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n
   return fitting;
 }
 
-/* What was copied is the sink's. */
-static void note(rv_sink *sink, const rv_draw *draws, size_t n)
+void rv_sink_pass(rv_sink *sink, const rv_draw *draws, size_t n)
 {
   for (size_t i = 0; sink->table_sizes != NULL && i < n; i++) sink->table_sizes[sink->taken + i] = draws[i].table_size;
   uint64_t naming = rv_draws_naming(draws, n);
@@ -67,7 +79,7 @@ rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *er
   if (n == 0) return RV_OK;
   rv_code code = rv_fill_copy(NULL, &sink->fill, draws, n, sink->taken, err);
   sink->failed = sink->failed || code != RV_OK;
-  if (code == RV_OK) note(sink, draws, n);
+  if (code == RV_OK) rv_sink_pass(sink, draws, n);
   return code;
 }
 
@@ -76,12 +88,15 @@ void rv_sink_copy_run(const rv_sink *sink, const rv_draw *draws, size_t n, const
   const rv_fill *fill = &sink->fill;
   for (uint32_t c = 0; c < rv_layout_num_columns(fill->layout); c++) {
     rv_trajectory_column column = rv_layout_get(fill->layout, c);
-    if (fill->columns[c] != NULL) rv_run_copy(draws, n, c, gaps, (uint8_t *)fill->columns[c] + sink->taken * item_bytes(&column));
+    if (fill->columns[c] != NULL) {
+      uint8_t *out = (uint8_t *)fill->columns[c] + sink->taken * item_bytes(&column);
+      rv_run_copy(draws, n, c, gaps, sink->past_caches, out);
+    }
   }
 }
 
 void rv_sink_note_run(rv_sink *sink, const rv_draw *draws, size_t n)
 {
   copy_infos(draws, n, sink->taken, &sink->fill);
-  note(sink, draws, n);
+  rv_sink_pass(sink, draws, n);
 }

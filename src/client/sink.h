@@ -10,12 +10,15 @@
 typedef struct rv_sink {
   rv_fill fill;         /* what its items look like, and where they go; of what comes out of a fill nothing is set */
   int64_t *table_sizes; /* at each draw; NULL: not wanted */
+  bool past_caches;     /* rows are copied past them: see rv_sink_expect */
   size_t taken;         /* out: items so far */
   bool failed;          /* out: some were drawn and could not be copied */
   int64_t table_size;   /* out: at the last of them */
   uint64_t naming;      /* out: that all of them have; 0: none */
 } rv_sink;
 
+/* So many items are to go into it in all. Of many large ones no cache has the first when the last is there, so rows need not go through one. */
+void rv_sink_expect(rv_sink *sink, size_t n);
 /* How many of the n draws, from the first on, look as the sink's items do. */
 size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n);
 /* Copies n draws that do behind those that it took before. Of what failed it takes none. */
@@ -23,6 +26,8 @@ rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *er
 /* The same of a run (store/run.h) in a message with gaps, in two steps, for whoever must look between them whether what was copied is good. */
 void rv_sink_copy_run(const rv_sink *sink, const rv_draw *draws, size_t n, const rv_gaps *gaps);
 void rv_sink_note_run(rv_sink *sink, const rv_draw *draws, size_t n);
+/* Goes behind n draws that somebody else copies: as if it had taken them. */
+void rv_sink_pass(rv_sink *sink, const rv_draw *draws, size_t n);
 
 /* n draws, all of the fill's layout, as its items number `first` and following. */
 rv_code rv_fill_copy(rv_crew *crew, const rv_fill *fill, const rv_draw *draws, size_t n, size_t first, rv_error *err);

@@ -106,13 +106,18 @@ static int64_t credit_of(const rv_call *call)
   return credit < 0 ? RV_STREAM_WINDOW : credit + RV_STREAM_WINDOW - acknowledged; /* < 0: the stream is not open yet */
 }
 
+static int64_t window_of(const rv_call *call)
+{
+  return !call->server && call->session->transport.borrows ? RV_BORROWED_WINDOW : RV_STREAM_WINDOW;
+}
+
 void rv_call_top_up(rv_call *call)
 {
   if (call->paused || call->over || call->peer_done || call->stream_id == 0) return;
-  int64_t want = RV_STREAM_WINDOW, missing = (int64_t)rv_message_reader_missing(&call->reader);
+  int64_t window = window_of(call), missing = (int64_t)rv_message_reader_missing(&call->reader), want = window;
   if (missing > want) want = missing < INT64_C(1) << 30 ? missing : INT64_C(1) << 30;
   int64_t more = want - credit_of(call);
-  if (more < RV_STREAM_WINDOW / 2) return;
+  if (more < window / 2) return;
   int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)more);
   rv_session_touch(call->session);
   rv_session_check(call->session, rc); /* the call may be over */

@@ -51,7 +51,7 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   if (number % 3 == 0) {
     t->kept[number] = rv_buf_ref(buf);
   } else if (number % 3 == 1 && gaps != NULL) {
-    rv_gaps_copy(gaps, t->own, data, size);
+    rv_gaps_copy(gaps, number % 2 == 0, t->own, data, size);
     assert_true(rv_call_give_back(call));
     check(t->own, size, number);
   } else {

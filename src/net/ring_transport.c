@@ -140,7 +140,7 @@ bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *ow
 {
   ring_state *state = state_new(owned_rings, owned_fd);
   if (state == NULL) return false;
-  *transport = (rv_transport){.ops = &ring_ops, .fd = owned_fd, .state = state};
+  *transport = (rv_transport){.ops = &ring_ops, .fd = owned_fd, .state = state, .borrows = owned_rings->in.view.segment != NULL};
   return true;
 }
 

@@ -22,6 +22,7 @@
 enum {
   /* A stream's initial window. A paused call may hold this much; a gigabyte a second over a round trip of 1 ms needs it. */
   RV_STREAM_WINDOW = 1 << 20,
+  RV_BORROWED_WINDOW = 4 << 20, /* a client's, of a server that lends: more goes to each waking of either end */
   RV_CONNECTION_WINDOW = 64 << 20,
   RV_MAX_FRAME = 1 << 20,     /* DATA frames we take */
   RV_SEND_FRAME = 256 << 10,  /* DATA frames we send: small enough that calls take turns */

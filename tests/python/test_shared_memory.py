@@ -186,8 +186,9 @@ def test_rows_that_are_added_at_once_are_lent_and_whole():
         server.stop()
 
 
+@pytest.mark.parametrize("how", ["batches", "a stream of batches"])
 @pytest.mark.parametrize("columns", ["of one length", "of several lengths", "one"])
-def test_every_column_of_lent_items_goes_where_it_belongs(columns):
+def test_every_column_of_lent_items_goes_where_it_belongs(columns, how):
     server = reverie.Server([make_table(sampler=reverie.selectors.Uniform())], address="127.0.0.1:0")
     try:
         client = sharing_client(server.address)
@@ -202,7 +203,13 @@ def test_every_column_of_lent_items_goes_where_it_belongs(columns):
                     item |= {"number": history["number"][-2:], "half": history["half"][-3]}
                 writer.create_item("t", 1.0, {"row": item["row"]} if columns == "one" else item)
         seen = set()
-        for batch in itertools.islice(client.batches("t", 7, timeout=60), 2000):  # some messages end one batch and begin the next
+        # some messages of a stream end one batch and begin the next
+        batches = (
+            client.batches("t", 7, timeout=60)
+            if how == "a stream of batches"
+            else iter(lambda: client.sample_batch("t", 7), None)
+        )
+        for batch in itertools.islice(batches, 2000):
             for i, rows in enumerate(batch.data["row"]):
                 first = int(rows[0, 0] ^ NOISE[0])
                 np.testing.assert_array_equal(rows, np.stack([row(first + k) for k in range(3)]))
@@ -214,6 +221,30 @@ def test_every_column_of_lent_items_goes_where_it_belongs(columns):
             if len(seen) == 58:
                 break
         assert len(seen) == 58
+    finally:
+        server.stop()
+
+
+def test_lent_items_that_look_otherwise_than_those_before_are_whole():
+    server = reverie.Server([make_table(max_size=1)], address="127.0.0.1:0")
+    try:
+        client = sharing_client(server.address)
+        for number in range(12):
+            shown = row(number)[: 10000 - 500 * (number // 2)]  # two alike, then others
+            client.insert([shown], {"t": 1.0}, timeout=60)
+            np.testing.assert_array_equal(client.sample_batch("t", 3, timeout=60).data[0][:, 0], np.stack([shown] * 3))
+    finally:
+        server.stop()
+
+
+def test_batches_that_no_cache_holds_are_whole():
+    server = reverie.Server([make_table(max_size=40, sampler=reverie.selectors.Uniform())], address="127.0.0.1:0")
+    try:
+        client = sharing_client(server.address)
+        client.add_batch("t", [np.stack([row(number) for number in range(40)])], timeout=60)
+        for _ in range(3):  # the first is what the others' arrays are made by
+            check_rows(client.sample_batch("t", 500, timeout=60).data[0])
+        check_rows(next(client.batches("t", 500, timeout=60)).data[0])
     finally:
         server.stop()
 
