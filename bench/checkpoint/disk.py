@@ -8,6 +8,7 @@ import pathlib
 import time
 
 PAST_CACHE = "machine, past the cache"  # what such a cell's store is called
+KEPT = "machine, past the cache, kept"
 BLOCK = 8 << 20
 
 
@@ -39,16 +40,19 @@ def write(folder: pathlib.Path, size: int, *, past_cache: bool = False) -> float
         path.unlink()
 
 
-def read(paths: list[pathlib.Path], *, past_cache: bool = False) -> float:
-    """MB/s of reading the files, of which the system's cache has nothing."""
+def read(paths: list[pathlib.Path], *, past_cache: bool = False, keep: bool = False) -> float:
+    """MB/s of reading the files, of which the system's cache has nothing: into one block again and again, or each part into memory of its
+    own that is kept, as a store's data is."""
     forget(paths)
-    block, total = mmap.mmap(-1, BLOCK), 0
+    blocks, total = [mmap.mmap(-1, BLOCK)], 0
     begin = time.monotonic()
     for path in paths:
         file = os.open(path, os.O_RDONLY | (os.O_DIRECT if past_cache else 0))
         try:
-            while count := os.readv(file, [block]):
+            while count := os.readv(file, [blocks[-1]]):
                 total += count
+                if keep:
+                    blocks.append(mmap.mmap(-1, BLOCK))
                 if count % mmap.PAGESIZE != 0:
                     break  # the file's end
         finally:

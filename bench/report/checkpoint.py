@@ -6,11 +6,12 @@ import pathlib
 import statistics
 
 from ..cells import Cell, Results
-from ..checkpoint.disk import PAST_CACHE
+from ..checkpoint.disk import KEPT, PAST_CACHE
 from .markdown import figure, groups, number, table
 from .plot import pyplot
 
 PERCENTILES = ("p50", "p99", "p99.9", "max")
+LIMITS = ("machine", PAST_CACHE, KEPT)
 
 
 def _lines(results: Results) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
@@ -47,14 +48,14 @@ def _share(cell: Cell, limit: Cell | None) -> str:
 
 
 def _speeds(results: Results) -> list[str]:
-    head = ["MB/s", "inserts", "items", "remover", "store", "plain file", "%", "past the cache", "%", "seconds"]
+    head = ["MB/s", "inserts", "items", "remover", "store", "plain file", "%", "past the cache", "%", "and kept", "%", "seconds"]
     rows = [[*head, "memory beyond, % of the data"]]
     for what in ("save", "load"):
         for cell in results.find(what=what):
-            if cell.row["store"] in ("machine", PAST_CACHE):
+            if cell.row["store"] in LIMITS:
                 continue
             same = {name: cell.row[name] for name in ("what", "items", "inserts", "remover")}
-            plain, direct = (next(iter(results.find(**same, store=store)), None) for store in ("machine", PAST_CACHE))
+            plain, direct, kept = (next(iter(results.find(**same, store=store)), None) for store in LIMITS)
             memory = (
                 next(iter(results.find(**{**same, "what": "memory"}, store=cell.row["store"])), None) if what == "save" else None
             )
@@ -69,6 +70,8 @@ def _speeds(results: Results) -> list[str]:
                     _share(cell, plain),
                     figure(direct),
                     _share(cell, direct),
+                    figure(kept),
+                    _share(cell, kept),
                     _note(cell, "seconds"),
                     figure(memory),
                 ]

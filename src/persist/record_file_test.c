@@ -406,6 +406,35 @@ static void records_that_are_kept_outlive_their_reader(void **state)
   }
 }
 
+/* 100 MB in records of any size, so that units end anywhere and later ones go by what was found of earlier ones. */
+static void what_compresses_and_what_does_not_take_turns(void **state)
+{
+  (void)state;
+  enum { RECORDS = 400, ROOM = 500000 };
+  const int levels[] = {0, RV_LEVEL_WHERE_IT_PAYS};
+  uint8_t *noise = malloc(ROOM), *zeros = calloc(ROOM, 1);
+  rv_random random;
+  rv_random_init(&random, 3);
+  for (size_t i = 0; i < ROOM; i++) noise[i] = (uint8_t)rv_random_next(&random);
+  for (size_t l = 0; l < 2; l++) {
+    bytes records[RECORDS];
+    uint32_t expected = 0, sum;
+    size_t count;
+    rv_error err;
+    for (size_t i = 0; i < RECORDS; i++) {
+      size_t size = rv_random_below(&random, ROOM);
+      records[i] = (bytes){i / 90 % 2 == 0 ? noise + (ROOM - size) : zeros, size};
+      expected = rv_crc32c(expected, records[i].data, size);
+    }
+    write_records(levels[l], records, RECORDS);
+    must(read_and_sum(&count, &sum, &err), &err);
+    assert_int_equal(count, RECORDS);
+    assert_int_equal(sum, expected);
+  }
+  free(noise);
+  free(zeros);
+}
+
 static size_t pages_in_cache(int file)
 {
   struct stat info;
@@ -556,6 +585,7 @@ int main(void)
                                      TEST(a_wrong_checksum_inside_a_sound_stream_is_refused),
                                      TEST(a_length_beyond_two_gibibytes_is_refused_before_memory_is_taken),
                                      TEST(gzip_raw_deflate_and_a_second_stream_are_refused),
+                                     TEST(what_compresses_and_what_does_not_take_turns),
                                      TEST(records_that_are_kept_outlive_their_reader),
                                      TEST(what_was_read_does_not_stay_in_the_cache),
                                      TEST(a_reader_may_go_at_any_record),
