@@ -6,13 +6,15 @@ import contextlib
 import copy
 import os
 import pickle
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 from reverie import _arguments, _core, nest
 from reverie.client import Client
+from reverie.samples import ReplaySample
 from reverie.server import Server
 
-__all__ = ["Source", "Stream"]
+__all__ = ["Samples", "Source", "Stream"]
 
 
 class Source:
@@ -101,6 +103,9 @@ class Stream:
         ahead = (self.in_flight, max(self.workers, 0), max(self.per_stream, 0), self.limiter_ms)
         return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, unpack, True, self.timeout, ahead)
 
+    def samples(self, client: Client, emit_timesteps: bool) -> Samples:
+        return Samples(self.sampler(client, emit_timesteps), emit_timesteps)
+
     def share(self, number: int, of: int) -> Stream | None:
         """For one of several equal readers, who divide `max_samples` among them; None: there is nothing for this one."""
         if self.max_samples < 0:
@@ -108,6 +113,26 @@ class Stream:
         mine = copy.copy(self)
         mine.max_samples = self.max_samples // of + (1 if number < self.max_samples % of else 0)
         return mine if mine.max_samples > 0 else None
+
+
+class Samples:
+    """Samples one after another, or their steps; goes on after a `DeadlineExceededError`, as a sampler does."""
+
+    def __init__(self, sampler: _core.Sampler, emit_timesteps: bool) -> None:
+        self._sampler = sampler
+        self._emit_timesteps = emit_timesteps
+        self._steps: Iterator[ReplaySample] = iter(())
+        self.close = sampler.close
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ReplaySample:
+        while True:
+            for step in self._steps:
+                return step
+            item = next(self._sampler)
+            self._steps = iter(item if self._emit_timesteps else (item,))
 
 
 def _positive_or_default(name: str, value: int) -> int:

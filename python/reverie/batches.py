@@ -1,4 +1,4 @@
-"""An iterator of batches with a thread that draws ahead."""
+"""An iterator of batches, or of samples, with a thread that draws ahead."""
 
 from __future__ import annotations
 
@@ -37,8 +37,12 @@ def _let_go_of_locals(error: BaseException) -> BaseException:
 class _Drawer(Generic[Batch]):
     """What the thread and the iterator share. It knows nothing of the iterator, so that dropping that ends the thread."""
 
-    def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int) -> None:
+    def __init__(
+        self, draw: Callable[[_core.Cancel], Batch], prefetch: int, give_up: Callable[[], None] | None, grace: float | None
+    ) -> None:
         self.draw = draw
+        self.give_up = give_up
+        self.grace = grace
         self.results: queue.SimpleQueue[Batch | BaseException | None] = queue.SimpleQueue()
         self.cancel = _core.Cancel()
         self.prefetch = prefetch
@@ -64,6 +68,8 @@ class _Drawer(Generic[Batch]):
                 break
             try:
                 self.results.put(self.draw(self.cancel))
+            except StopIteration:
+                break
             except CancelledError as error:
                 if not self.stopped:
                     self.results.put(_let_go_of_locals(error))
@@ -75,7 +81,7 @@ class _Drawer(Generic[Batch]):
 
     def next(self) -> Batch | BaseException | None:
         """The next batch or error; None, however often and by whomever it is asked: there are no more."""
-        while not (self.ended and self.results.empty()):
+        while not (self.stopped or (self.ended and self.results.empty())):
             try:
                 result = self.results.get(timeout=LOOK)
             except queue.Empty:
@@ -97,31 +103,47 @@ class _Drawer(Generic[Batch]):
         self.stopped = True
         self.cancel.fire()
         self.taken.put(None)
+        if self.give_up is not None:
+            self.give_up()
         thread = self.thread
         if thread is not None and thread.is_alive() and threading.current_thread() is not thread:
-            thread.join()
+            thread.join(self.grace)
 
 
 class BatchIterator(Generic[Batch]):
-    """Made by `Client.batches`. Iterate over it; leave a ``with`` block of it, `close` it, or drop it to stop its thread.
+    """Made by `Client.batches` and `reverie.jax`. Iterate over it; leave a ``with`` block of it, `close` it, or drop it to stop its thread.
 
     Parameters
     ----------
     draw : callable
-        Draws one batch, and gives up with a `CancelledError` when the `Cancel` that it is called with fires.
+        Draws one batch, and gives up with a `CancelledError` when the `Cancel` that it is called with fires. `StopIteration`: there are
+        no more.
     prefetch : int
         Batches drawn ahead, at least 1.
     source : object
         What `draw` needs, and refers to weakly; it lives as long as the iterator.
+    give_up : callable, optional
+        Called when the thread is to stop: ends a wait of `draw` that its `Cancel` does not.
+    grace : float, optional
+        Seconds that stopping waits for the thread, where nothing ends what `draw` may wait for: the thread ends after it. None: as long
+        as it takes.
     """
 
-    def __init__(self, draw: Callable[[_core.Cancel], Batch], prefetch: int, source: object = None) -> None:
+    def __init__(
+        self,
+        draw: Callable[[_core.Cancel], Batch],
+        prefetch: int,
+        source: object = None,
+        *,
+        give_up: Callable[[], None] | None = None,
+        grace: float | None = None,
+    ) -> None:
         if isinstance(prefetch, bool) or not isinstance(prefetch, int):
             raise TypeError(f"prefetch must be an integer, got {prefetch!r}")
         if prefetch < 1:
             raise ValueError(f"prefetch must be a positive integer, got {prefetch}")
         self._source = source
-        self._drawer = _Drawer(draw, prefetch)
+        self._drawer = _Drawer(draw, prefetch, give_up, grace)
         self._finalizer = weakref.finalize(self, self._drawer.stop)
 
     def __iter__(self) -> Self:

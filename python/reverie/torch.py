@@ -244,10 +244,8 @@ class _SampleDataset(IterableDataset[ReplaySample]):
         stream = self._stream if worker is None else self._stream.share(worker.id, worker.num_workers)
         if stream is None:
             return
-        for sample in stream.sampler(self._source.client(), self._emit_timesteps):
-            steps = sample if self._emit_timesteps else (sample,)
-            for step in steps:
-                yield ReplaySample(step.info, nest.map_structure(as_tensor, step.data))
+        for sample in stream.samples(self._source.client(), self._emit_timesteps):
+            yield ReplaySample(sample.info, nest.map_structure(as_tensor, sample.data))
 
 
 class TrajectoryDataset(_SampleDataset):

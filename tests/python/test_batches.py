@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import pickle
 import socket
 import threading
@@ -188,6 +189,57 @@ def test_iteration_that_has_ended_stays_ended_for_everybody_who_iterates():
     for consumer in consumers:
         consumer.join(60)
     assert not any(consumer.is_alive() for consumer in consumers)
+
+
+def test_an_iteration_ends_behind_the_last_that_is_drawn():
+    drawn = iter(range(5))
+    batches = reverie.BatchIterator(lambda _: next(drawn), 2)
+    assert list(batches) == [0, 1, 2, 3, 4]
+    assert list(batches) == []
+    wait_until_no_drawer()
+
+
+def test_an_error_comes_in_its_place_and_the_iteration_goes_on_behind_it():
+    numbers = itertools.count()
+    with reverie.BatchIterator(lambda _: 12 // (next(numbers) - 1), 2) as batches:
+        assert next(batches) == -12
+        with pytest.raises(ZeroDivisionError):
+            next(batches)
+        assert next(batches) == 12
+
+
+def test_closing_calls_what_makes_a_drawer_give_up():
+    waits, given_up = threading.Event(), threading.Event()
+
+    def draw(_):
+        waits.set()
+        given_up.wait()
+        raise StopIteration
+
+    batches = reverie.BatchIterator(draw, 1, give_up=given_up.set)
+    consumer = Call(list, batches)
+    waits.wait()
+    Call(batches.close).join()
+    assert consumer.join() == []
+    assert drawers() == []
+
+
+def test_closing_leaves_a_drawer_that_does_not_give_up_behind_and_ends_those_who_wait():
+    waits, go_on = threading.Event(), threading.Event()
+
+    def draw(_):
+        waits.set()
+        go_on.wait()
+        return 1
+
+    batches = reverie.BatchIterator(draw, 1, grace=0.01)
+    consumer = Call(list, batches)
+    waits.wait()
+    batches.close()
+    assert consumer.join() == []
+    assert len(drawers()) == 1
+    go_on.set()
+    wait_until_no_drawer()
 
 
 def test_where_no_thread_can_be_started_the_next_call_tries_again(client, monkeypatch):
