@@ -1,4 +1,4 @@
-"""Batches as JAX arrays, put on their device ahead of the step that uses them::
+"""Batches and samples as JAX arrays, put on their device ahead of the step that uses them::
 
     import reverie.jax
 
@@ -7,11 +7,13 @@
             state, priorities = update(state, batch.data, batch.probabilities)
             client.update_priorities("replay", batch.keys, priorities)
 
-A thread draws and starts the transfer; by the time that a batch is asked for it is, or soon will be, on the device.
+A thread draws and starts the transfer; by the time that a batch is asked for it is, or soon will be, on the device. `trajectories` and
+`timesteps` give sampled items and their steps one by one, as Reverb's datasets of these names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +27,13 @@ except ModuleNotFoundError as error:
     raise
 
 from reverie import _arguments, _core, nest
-from reverie._feeding import Source
+from reverie._feeding import Source, Stream
 from reverie.batches import BatchIterator
 from reverie.client import DEFAULT_TIMEOUT, Client
+from reverie.samples import ReplaySample
 from reverie.server import Server
 
-__all__ = ["DeviceBatch", "batches"]
+__all__ = ["DeviceBatch", "batches", "timesteps", "trajectories"]
 
 
 class DeviceBatch(NamedTuple):
@@ -60,6 +63,15 @@ class DeviceBatch(NamedTuple):
     times_sampled: NDArray[np.int32]
     table_size: int
     lengths: NDArray[np.int64] | None
+
+
+def _sender(device: Any) -> Callable[[Any], Any]:
+    """Of a nest of arrays makes one of arrays on the device; strings stay."""
+
+    def put(array: Any) -> Any:
+        return array if array.dtype == object else jax.device_put(array, device)
+
+    return lambda data: nest.map_structure(put, data)
 
 
 def batches(
@@ -95,14 +107,12 @@ def batches(
     size = _arguments.positive("batch_size", batch_size)
     seconds = _arguments.timeout(timeout)
     _arguments.one_of("unequal", unequal, ("error", "pad"))
-
-    def put(array: Any) -> Any:
-        return array if array.dtype == object else jax.device_put(array, device)
+    put = _sender(device)
 
     def draw(cancel: _core.Cancel) -> DeviceBatch:
         batch = client.sample_batch(table, size, timeout=seconds, unequal=unequal, cancel=cancel)
         return DeviceBatch(
-            nest.map_structure(put, batch.data),
+            put(batch.data),
             batch.keys,
             batch.probabilities,
             batch.priorities,
@@ -112,3 +122,95 @@ def batches(
         )
 
     return BatchIterator(draw, prefetch)
+
+
+def _samples(
+    server: str | Server | Client, stream: Stream, emit_timesteps: bool, device: Any, prefetch: int
+) -> BatchIterator[ReplaySample]:
+    samples = stream.samples(Source(server).client(), emit_timesteps)
+    put = _sender(device)
+
+    def draw(_: _core.Cancel) -> ReplaySample:
+        sample = next(samples)
+        return ReplaySample(sample.info, put(sample.data))
+
+    return BatchIterator(draw, prefetch, give_up=samples.close)
+
+
+def trajectories(
+    server_address: str | Server | Client,
+    table: str,
+    max_in_flight_samples_per_worker: int,
+    num_workers_per_iterator: int = -1,
+    max_samples_per_stream: int = -1,
+    rate_limiter_timeout_ms: int = -1,
+    max_samples: int = -1,
+    *,
+    device: Any = None,
+    prefetch: int = 2,
+    timeout: float | None = None,
+) -> BatchIterator[ReplaySample]:
+    """One sampled item after another on a device: columns [T, ...], squeezed ones [...].
+
+    The arguments are those of Reverb's `TrajectoryDataset`; there is no need to say dtypes and shapes. Data has the nest of the table's
+    signature; without one it is a list. Strings stay arrays of ``object`` on the host, and so does the info, whose key is whole whatever
+    JAX is set to. For batches of items that look alike `batches` is many times faster.
+
+    Parameters
+    ----------
+    server_address : str, Server or Client
+    table : str
+    max_in_flight_samples_per_worker : int
+        Samples fetched ahead by each stream; they count as sampled.
+    num_workers_per_iterator : int
+        Streams that fetch side by side; with more than one the order is lost. -1: one.
+    max_samples_per_stream : int
+        Then a stream is opened anew, which spreads load behind a balancer. -1: 10,000.
+    rate_limiter_timeout_ms : int
+        The iteration ends when the rate limiter lets nothing through for so long. -1: it waits for ever; 0: at once.
+    max_samples : int
+        Items in all. -1: no bound.
+    device : jax.Device or jax.sharding.Sharding, optional
+        Where the data goes. JAX's default device.
+    prefetch : int
+        Samples sent to the device ahead, at least 1.
+    timeout : float, optional
+        Seconds for each item, whether the rate limiter holds it back or no server is there; then `DeadlineExceededError`, and the
+        iteration may go on. None waits for ever.
+    """
+    stream = Stream(
+        table,
+        max_in_flight_samples_per_worker,
+        num_workers_per_iterator,
+        max_samples_per_stream,
+        rate_limiter_timeout_ms,
+        max_samples,
+        timeout,
+    )
+    return _samples(server_address, stream, False, device, prefetch)
+
+
+def timesteps(
+    server_address: str | Server | Client,
+    table: str,
+    max_in_flight_samples_per_worker: int,
+    num_workers_per_iterator: int = -1,
+    max_samples_per_stream: int = -1,
+    rate_limiter_timeout_ms: int = -1,
+    max_samples: int = -1,
+    *,
+    device: Any = None,
+    prefetch: int = 2,
+    timeout: float | None = None,
+) -> BatchIterator[ReplaySample]:
+    """As `trajectories`, but the steps of each item one by one: columns [...]. `max_samples` counts items, `prefetch` steps."""
+    stream = Stream(
+        table,
+        max_in_flight_samples_per_worker,
+        num_workers_per_iterator,
+        max_samples_per_stream,
+        rate_limiter_timeout_ms,
+        max_samples,
+        timeout,
+    )
+    return _samples(server_address, stream, True, device, prefetch)

@@ -1,8 +1,9 @@
-"""reverie.jax: batches on a device, put there ahead."""
+"""reverie.jax: batches and samples on a device, put there ahead."""
 
 from __future__ import annotations
 
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import reverie
 import reverie.jax
-from waiting import SAMPLING, SOON, interrupted, says_at_its_deadline
+from waiting import AT_MOST, SAMPLING, SOON, interrupted, says_at_its_deadline
 
 
 def test_batches_are_arrays_on_the_device(source):
@@ -66,31 +67,209 @@ def test_a_wrong_argument_is_named_at_once(name, value):
         reverie.jax.batches(**{"server": "localhost:1", "table": "replay", "batch_size": 4, name: value})
 
 
-def test_what_the_table_holds_says_at_its_timeout_what_it_waits_for(holding):
+# ---- samples and steps ----
+
+
+def test_trajectories_are_arrays_on_the_device_with_their_info(source):
+    device = jax.devices()[0]
+    with reverie.jax.trajectories(source, "replay", 2, max_samples=7, device=device) as samples:
+        got = list(samples)
+    assert len(got) == 7
+    for sample in got:
+        assert isinstance(sample, reverie.ReplaySample)
+        assert isinstance(sample.data["obs"], jax.Array)
+        assert sample.data["obs"].devices() == {device}
+        assert sample.data["obs"].shape == (3, 2)
+        assert sample.data["name"].item() == f"row {int(sample.data['action'])}".encode()
+        assert sample.info.priority == int(sample.data["action"]) + 1
+        assert sample.info.table_size == 100
+
+
+def test_keys_of_samples_update_priorities(source):
+    keys = [sample.info.key for sample in reverie.jax.trajectories(source, "replay", 1, max_samples=3)]
+    client = reverie.Client(source)
+    client.update_priorities("replay", keys, jnp.full(3, 500.0))
+    assert {item.key for item in client.items("replay") if item.priority == 500.0} == set(keys)
+
+
+def test_a_sample_stays_as_it_was_drawn(source):
+    with reverie.jax.trajectories(source, "replay", 8, prefetch=3) as samples:
+        first = next(samples)
+        for _ in range(50):
+            next(samples)
+        assert first.data["obs"].tolist() == [[float(first.data["action"])] * 2] * 3
+
+
+@pytest.fixture
+def of_three_steps(serve):
+    """A server with one item of the rows 0, 1 and 2 of "x"."""
+    server = serve(signature={"x": reverie.TensorSpec((None,), np.int64)})
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.int64(i)})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][:]})
+    return server
+
+
+def test_timesteps_come_one_by_one_and_items_are_counted(of_three_steps):
+    steps = list(reverie.jax.timesteps(of_three_steps, "replay", 1, max_samples=2))
+    assert [int(step.data["x"]) for step in steps] == [0, 1, 2, 0, 1, 2]
+    assert all(isinstance(step.data["x"], jax.Array) and step.data["x"].shape == () for step in steps)
+
+
+STREAMS = {"trajectories": reverie.jax.trajectories, "timesteps": reverie.jax.timesteps}
+
+
+@pytest.fixture(params=STREAMS)
+def stream(request):
+    return STREAMS[request.param]
+
+
+def test_the_iteration_ends_when_the_limiter_lets_nothing_through(source, stream):
+    reverie.Client(source).reset("replay")
+    assert list(stream(source, "replay", 1, rate_limiter_timeout_ms=20)) == []
+
+
+def test_iteration_may_go_on_after_a_deadline(serve, stream):
+    server = serve()
+    client = reverie.Client(server)
+    with stream(server, "replay", 1, prefetch=1, timeout=0.05) as samples:
+        with pytest.raises(reverie.DeadlineExceededError, match="replay"):
+            next(samples)
+        client.add("replay", [np.arange(3)])
+        for _ in range(5):  # the error that was drawn ahead comes first
+            try:
+                assert next(samples).data[0].tolist() in ([0, 1, 2], 0)
+                return
+            except reverie.DeadlineExceededError:
+                pass
+    raise AssertionError("it did not go on")
+
+
+def test_an_unknown_table_is_told(source, stream):
+    with stream(source, "nowhere", 1) as samples, pytest.raises(reverie.errors.NotFoundError, match="nowhere"):
+        next(samples)
+
+
+def test_a_server_that_stops_ends_the_iteration_with_its_error(of_three_steps, stream):
+    with stream(of_three_steps, "replay", 1) as samples:
+        next(samples)
+        of_three_steps.stop()
+        with pytest.raises(reverie.errors.CancelledError):
+            for _ in samples:
+                pass
+        assert list(samples) == []
+
+
+def test_closing_gives_back_what_was_fetched_ahead(serve, stream):
+    server = serve("127.0.0.1:0", max_times_sampled=1, signature={"x": reverie.TensorSpec((2,), np.float32)})
+    client = reverie.Client(server.address)
+    client.add_batch("replay", {"x": np.zeros((100, 2), np.float32)})
+    samples = stream(server.address, "replay", 3)
+    next(samples)
+    samples.close()
+    assert list(samples) == []
+    assert [thread for thread in threading.enumerate() if thread.name == "reverie-batches"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("server_address", 3, TypeError),
+        ("table", 3, TypeError),
+        ("max_in_flight_samples_per_worker", 0, ValueError),
+        ("num_workers_per_iterator", 0, ValueError),
+        ("max_samples_per_stream", -2, ValueError),
+        ("rate_limiter_timeout_ms", -2, ValueError),
+        ("max_samples", 0, ValueError),
+        ("prefetch", 0, ValueError),
+        ("prefetch", "two", TypeError),
+        ("timeout", -1.0, ValueError),
+    ],
+)
+def test_a_wrong_argument_of_a_stream_is_named_at_once(stream, name, value, error):
+    given = {"server_address": "localhost:1", "table": "replay", "max_in_flight_samples_per_worker": 1, name: value}
+    with pytest.raises(error, match=name.removesuffix("_address")):
+        stream(**given)
+
+
+# ---- all of them ----
+
+ALL = {
+    "batches": lambda address, **options: reverie.jax.batches(address, "replay", 4, **options),
+    "trajectories": lambda address, **options: reverie.jax.trajectories(address, "replay", 1, **options),
+    "timesteps": lambda address, **options: reverie.jax.timesteps(address, "replay", 1, **options),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_so_many_are_put_on_the_device_before_they_are_asked_for_and_no_more(serve, monkeypatch, name, prefetch):
+    server = serve(signature={"x": reverie.TensorSpec((2,), np.float32)})
+    reverie.Client(server).add("replay", {"x": np.zeros(2, np.float32)})
+    puts, real = [], jax.device_put
+    monkeypatch.setattr(jax, "device_put", lambda *arguments: puts.append(threading.current_thread()) or real(*arguments))
+    with ALL[name](server, prefetch=prefetch) as stream:
+        assert puts == []
+        for taken in (1, 2):
+            next(stream)
+            deadline = time.monotonic() + AT_MOST
+            while len(puts) < taken + prefetch:
+                assert time.monotonic() < deadline, f"{len(puts)} of {taken + prefetch} were put"
+                time.sleep(0.001)
+            time.sleep(0.05)  # what would come too much is there by then, on most machines
+            assert len(puts) == taken + prefetch
+    assert threading.current_thread() not in puts
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_dropping_an_iterator_ends_its_thread(serve, name):
+    server = serve("127.0.0.1:0")
+    reverie.Client(server.address).add("replay", [np.zeros(2, np.float32)])
+    stream = ALL[name](server.address)
+    next(stream)
+    thread = stream._drawer.thread
+    del stream
+    thread.join(AT_MOST)
+    assert not thread.is_alive()
+
+
+HELD = {
+    "batches": lambda address, timeout: reverie.jax.batches(address, "few", 2, timeout=timeout),
+    "trajectories": lambda address, timeout: reverie.jax.trajectories(address, "few", 1, timeout=timeout),
+    "timesteps": lambda address, timeout: reverie.jax.timesteps(address, "few", 1, timeout=timeout),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_the_table_holds_says_at_its_timeout_what_it_waits_for(holding, name):
     def wait(timeout):
-        with reverie.jax.batches(holding.address, "few", 2, timeout=timeout) as batches:
-            next(batches)
+        with HELD[name](holding.address, timeout) as stream:
+            next(stream)
 
     says_at_its_deadline(wait, SAMPLING, SOON)
 
 
-def test_a_server_that_went_is_named_at_the_timeout(holding):
+@pytest.mark.parametrize("name", HELD)
+def test_a_server_that_went_is_named_at_the_timeout(holding, name):
     holding.stop()
     with (
-        reverie.jax.batches(holding.address, "few", 2, timeout=SOON) as batches,
+        HELD[name](holding.address, SOON) as stream,
         pytest.raises(reverie.DeadlineExceededError, match=holding.address),
     ):
-        next(batches)
+        next(stream)
 
 
-def test_a_wait_ends_by_ctrl_c(holding):
-    with reverie.jax.batches(holding.address, "few", 2, timeout=None) as batches:
-        interrupted(lambda: next(batches))
+@pytest.mark.parametrize("name", HELD)
+def test_a_wait_ends_by_ctrl_c(holding, name):
+    with HELD[name](holding.address, None) as stream:
+        interrupted(lambda: next(stream))
 
 
-def test_a_wait_ends_when_another_thread_closes_the_iterator(holding):
-    batches = reverie.jax.batches(holding.address, "few", 2, timeout=None)
-    closing = threading.Timer(SOON, batches.close)
+@pytest.mark.parametrize("name", HELD)
+def test_a_wait_ends_when_another_thread_closes_the_iterator(holding, name):
+    stream = HELD[name](holding.address, None)
+    closing = threading.Timer(SOON, stream.close)
     closing.start()
-    assert list(batches) == []
+    assert list(stream) == []
     closing.join()
