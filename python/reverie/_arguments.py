@@ -86,6 +86,13 @@ def listed(name: str, value: Any, of: str) -> list[Any]:
     raise TypeError(f"{name} must be a sequence of {of}, got {value!r}")
 
 
+def function(name: str, value: Any, of: str) -> Any:
+    """A callable; ValueError for anything else. `of` says what it is a function of."""
+    if callable(value):
+        return value
+    raise ValueError(f"{name} must be a function of {of}, got {value!r}")
+
+
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     """One of the words; ValueError for anything else."""
     if isinstance(value, str) and value in choices:

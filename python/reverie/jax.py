@@ -1,4 +1,4 @@
-"""Batches and samples as JAX arrays, put on their device ahead of the step that uses them::
+"""Batches, samples and items of recorded steps as JAX arrays, put on their device ahead of the step that uses them::
 
     import reverie.jax
 
@@ -8,12 +8,15 @@
             client.update_priorities("replay", batch.keys, priorities)
 
 A thread draws and starts the transfer; by the time that a batch is asked for it is, or soon will be, on the device. `trajectories` and
-`timesteps` give sampled items and their steps one by one, as Reverb's datasets of these names.
+`timesteps` give sampled items and their steps one by one, as Reverb's datasets of these names, `patterns` what structured-writer configs
+make of a stream of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +29,16 @@ except ModuleNotFoundError as error:
         error.msg += "; reverie.jax needs it: pip install jax"
     raise
 
-from reverie import _arguments, _core, nest
+from reverie import _arguments, _core, _leaving, nest
 from reverie._feeding import Source, Stream
 from reverie.batches import BatchIterator
+from reverie.cc import patterns_pb2
 from reverie.client import DEFAULT_TIMEOUT, Client
 from reverie.samples import ReplaySample
 from reverie.server import Server
+from reverie.structured_writer import pattern_items
 
-__all__ = ["DeviceBatch", "batches", "timesteps", "trajectories"]
+__all__ = ["DeviceBatch", "batches", "patterns", "timesteps", "trajectories"]
 
 
 class DeviceBatch(NamedTuple):
@@ -214,3 +219,54 @@ def timesteps(
         timeout,
     )
     return _samples(server_address, stream, True, device, prefetch)
+
+
+def patterns(
+    input_dataset: Iterable[Any],
+    configs: Sequence[patterns_pb2.StructuredWriterConfig],
+    respect_episode_boundaries: bool,
+    is_end_of_episode: Callable[[Any], Any],
+    *,
+    device: Any = None,
+    prefetch: int = 2,
+) -> BatchIterator[Any]:
+    """The items that a structured writer with these configs would make of a stream of steps, in its order, on a device.
+
+    Parameters
+    ----------
+    input_dataset : iterable of nests
+        Steps, all of one structure, for instance recorded ones, or the data of `timesteps`. A leaf that is None has no row in that step.
+        JAX arrays come back to the host, where rows are kept.
+    configs : sequence
+        What `structured.create_config` returns. Their tables and priorities play no part.
+    respect_episode_boundaries : bool
+        No item reaches back across the end of an episode.
+    is_end_of_episode : callable
+        ``is_end_of_episode(step) -> bool``: does the episode end with this step?
+    device : jax.Device or jax.sharding.Sharding, optional
+        Where items go. JAX's default device.
+    prefetch : int
+        Items sent to the device ahead, at least 1.
+
+    Returns
+    -------
+    BatchIterator of nests of jax.Array
+        Like the pattern of the item's config; each [T, ...], or [...] for a row without a time dimension. Strings stay arrays of
+        ``object`` on the host.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A config that cannot be applied. At the step in question: one that cannot be applied to these steps, a leaf whose dtype or shape
+        changes, or of what no table holds.
+
+    Notes
+    -----
+    A thread asks for steps and calls `is_end_of_episode`; what either raises is raised by the iterator, which ends. A step that the thread
+    waits for has a second to come when the iterator is closed; when it comes later the thread ends then.
+    """
+    closed = threading.Event()
+    steps = itertools.takewhile(lambda _: not closed.is_set(), input_dataset)
+    items = pattern_items(steps, configs, respect_episode_boundaries, is_end_of_episode)
+    put = _sender(device)
+    return BatchIterator(lambda _: put(next(items)), prefetch, give_up=closed.set, grace=_leaving.GRACE)

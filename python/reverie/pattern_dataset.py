@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reverie import nest, structured_writer
+from reverie import _arguments, nest, structured_writer
 from reverie._graph import Streams, apart, call, tf_dtype, tuples
 from reverie._patterns import ItemStream, columns_of
 from reverie.cc import patterns_pb2
@@ -53,8 +53,7 @@ class PatternDataset(tf.data.Dataset):
         is_end_of_episode: Callable[..., Any],
     ) -> None:
         step = input_dataset.element_spec
-        if not callable(is_end_of_episode):
-            raise ValueError(f"is_end_of_episode must be a function of a step, got {is_end_of_episode!r}")
+        _arguments.function("is_end_of_episode", is_end_of_episode, "a step")
         signature = structured_writer.infer_signature(configs, step)
         raw = structured_writer.raw_configs(configs)
         structure = nest.Structure(step)

@@ -452,7 +452,7 @@ def pattern_items(
     is_end_of_episode: Callable[[Any], Any],
 ) -> Iterator[Any]:
     """The items that a structured writer would make of these steps, in its order, without a table: what `PatternDataset` is for
-    tf.data.
+    tf.data, `reverie.torch.PatternDataset` for PyTorch and `reverie.jax.patterns` for JAX.
 
     Parameters
     ----------
@@ -474,8 +474,9 @@ def pattern_items(
     Raises
     ------
     ValueError
-        A config that cannot be applied, or to these steps; a leaf whose dtype or shape changes.
+        A config that cannot be applied, or not to these steps; a leaf whose dtype or shape changes; `is_end_of_episode` is no function.
     """
+    _arguments.function("is_end_of_episode", is_end_of_episode, "a step")
     raw = raw_configs(configs)
     used = set(columns_of(raw))
     bounded = bool(respect_episode_boundaries)

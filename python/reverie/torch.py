@@ -1,4 +1,4 @@
-"""Samples and batches as PyTorch tensors, for `torch.utils.data.DataLoader` or without one::
+"""Samples, batches and items of recorded steps as PyTorch tensors, for `torch.utils.data.DataLoader` or without one::
 
     import reverie.torch
 
@@ -13,7 +13,7 @@ Tensors share their memory with the arrays that the samples were gathered into: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -31,11 +31,13 @@ except ModuleNotFoundError as error:
 from reverie import _arguments, _core, nest
 from reverie._feeding import Source, Stream
 from reverie.batches import BatchIterator
+from reverie.cc import patterns_pb2
 from reverie.client import DEFAULT_TIMEOUT, Client
 from reverie.samples import ReplaySample
 from reverie.server import Server
+from reverie.structured_writer import pattern_items
 
-__all__ = ["BatchDataset", "TensorBatch", "TimestepDataset", "TrajectoryDataset", "as_tensor"]
+__all__ = ["BatchDataset", "PatternDataset", "TensorBatch", "TimestepDataset", "TrajectoryDataset", "as_tensor"]
 
 # dtypes that NumPy does not have: the integers of their size through which memory is shared, and PyTorch's own name
 _FOREIGN: dict[np.dtype[Any], tuple[np.dtype[Any], torch.dtype]] = {
@@ -67,6 +69,16 @@ def as_tensor(array: Any) -> Any:
     if foreign is None:
         return torch.from_numpy(array)
     return torch.from_numpy(array.view(foreign[0])).view(foreign[1])
+
+
+def _as_array(leaf: Any) -> Any:
+    """A tensor of a dtype that NumPy does not have as an array over the same memory; anything else as it is."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    for dtype, (stored, name) in _FOREIGN.items():
+        if leaf.dtype == name:
+            return leaf.view(getattr(torch, stored.name)).numpy().view(dtype)
+    return leaf
 
 
 class TensorBatch(NamedTuple):
@@ -280,3 +292,60 @@ class TimestepDataset(_SampleDataset):
     """As `TrajectoryDataset`, but the steps of each item one by one: columns [...]. `max_samples` counts items."""
 
     _emit_timesteps = True
+
+
+class PatternDataset(IterableDataset[Any]):
+    """The items that a structured writer with these configs would make of the steps of another dataset, in its order: a nest of tensors
+    like the pattern of the item's config, each [T, ...], or [...] for a row without a time dimension.
+
+    Parameters
+    ----------
+    input_dataset : iterable of nests
+        Steps, all of one structure: a dataset of them, or recorded ones. Leaves are tensors on the host, or arrays; one that is None has no
+        row in that step.
+    configs : sequence
+        What `structured.create_config` returns. Their tables and priorities play no part.
+    respect_episode_boundaries : bool
+        No item reaches back across the end of an episode.
+    is_end_of_episode : callable
+        ``is_end_of_episode(step) -> bool``: does the episode end with this step?
+
+    Raises
+    ------
+    TypeError, ValueError
+        A config that cannot be applied. At the step in question: one that cannot be applied to these steps, a leaf whose dtype or shape
+        changes, or of what no table holds.
+
+    Notes
+    -----
+    A step is only asked for when all items of those before it were taken. In a loader's workers each has a copy of `input_dataset`, which
+    divides its steps among them if they are not to come once from each (``torch.utils.data.get_worker_info``); `TimestepDataset` does.
+    """
+
+    def __init__(
+        self,
+        input_dataset: Iterable[Any],
+        configs: Sequence[patterns_pb2.StructuredWriterConfig],
+        respect_episode_boundaries: bool,
+        is_end_of_episode: Callable[[Any], Any],
+    ) -> None:
+        if not (hasattr(input_dataset, "__iter__") or hasattr(input_dataset, "__getitem__")):
+            raise TypeError(f"input_dataset must be an iterable of steps, got {input_dataset!r}")
+        self._input = input_dataset
+        self._configs = _arguments.listed("configs", configs or (), "what create_config returns")
+        self._respect = bool(respect_episode_boundaries)
+        self._is_end = is_end_of_episode
+        pattern_items((), self._configs, self._respect, is_end_of_episode)  # says now what is wrong with them
+
+    def __iter__(self) -> Iterator[Any]:
+        step: Any = None
+
+        def in_arrays() -> Iterator[Any]:
+            nonlocal step
+            for step in self._input:
+                yield nest.map_structure(_as_array, step)
+
+        # The caller's function is asked about the step as it came.
+        items = pattern_items(in_arrays(), self._configs, self._respect, lambda _: self._is_end(step))
+        for item in items:
+            yield nest.map_structure(as_tensor, item)

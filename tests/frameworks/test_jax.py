@@ -1,16 +1,19 @@
-"""reverie.jax: batches and samples on a device, put there ahead."""
+"""reverie.jax: batches, samples and items of steps on a device, put there ahead."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 import reverie
 import reverie.jax
+from reverie import structured
 from waiting import AT_MOST, SAMPLING, SOON, interrupted, says_at_its_deadline
 
 
@@ -193,12 +196,137 @@ def test_a_wrong_argument_of_a_stream_is_named_at_once(stream, name, value, erro
         stream(**given)
 
 
+# ---- items of steps ----
+
+STEP = {"x": 0, "name": 0, "end": False}
+
+
+def config_of(transform, step=STEP):
+    return structured.create_config(structured.pattern_from_transform(step, transform), "t")
+
+
+def steps_of(numbers, ends=()):
+    return ({"x": np.full(2, i, np.float32), "name": f"step {i}", "end": i in ends} for i in numbers)
+
+
+def ended(step):
+    return step["end"]
+
+
+PAIRS = config_of(lambda ref: {"two": ref["x"][-2:], "last": [ref["x"][-1], ref["name"][-1]]})
+
+
+@pytest.mark.parametrize("respect", [True, False])
+def test_patterns_are_the_items_of_a_structured_writer_on_the_device(respect):
+    device = jax.devices()[0]
+    with reverie.jax.patterns(steps_of(range(9), {3}), [PAIRS], respect, ended, device=device) as items:
+        got = list(items)
+    wanted = list(structured.pattern_items(steps_of(range(9), {3}), [PAIRS], respect, ended))
+    assert len(got) == (7 if respect else 8)
+    for ours, theirs in zip(got, wanted, strict=True):
+        assert ours["two"].devices() == {device}
+        assert ours["two"].dtype == jnp.float32
+        assert ours["two"].tolist() == theirs["two"].tolist()
+        assert ours["last"][0].tolist() == theirs["last"][0].tolist()
+        assert ours["last"][1] == theirs["last"][1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "bool"])
+def test_steps_may_be_arrays_on_a_device(dtype):
+    steps = [{"x": jnp.full(2, i % 2, dtype)} for i in range(3)]
+    config = config_of(lambda ref: ref["x"][-2:], {"x": 0})
+    items = list(reverie.jax.patterns(steps, [config], True, lambda step: step["x"].any() & False))
+    assert [item.tolist() for item in items] == [[[0, 0], [1, 1]], [[1, 1], [0, 0]]]
+    assert {item.dtype for item in items} == {np.dtype(getattr(ml_dtypes, dtype, dtype))}
+
+
+def test_sampled_steps_go_into_patterns(of_three_steps):
+    config = config_of(lambda ref: ref["x"][-2:], {"x": 0})
+    with (
+        reverie.jax.timesteps(of_three_steps, "replay", 1, max_samples=2) as steps,
+        reverie.jax.patterns((step.data for step in steps), [config], True, lambda step: step["x"] == 2) as items,
+    ):
+        assert [item.tolist() for item in items] == [[0, 1], [1, 2]] * 2
+
+
+def test_what_a_stream_of_steps_raises_is_raised_in_its_place():
+    def steps():
+        yield from steps_of(range(3))
+        raise OSError("the recording ends here")
+
+    with reverie.jax.patterns(steps(), [PAIRS], True, ended) as items:
+        assert [int(next(items)["last"][0][0]) for _ in range(2)] == [1, 2]
+        with pytest.raises(OSError, match="the recording ends here"):
+            next(items)
+        assert list(items) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"configs": []}, ValueError, "At least one config"),
+        ({"configs": [config_of(lambda ref: ref["x"][0])]}, ValueError, "position 0"),
+        ({"input_dataset": 3}, TypeError, "iterable"),
+        ({"is_end_of_episode": True}, ValueError, "is_end_of_episode"),
+        ({"prefetch": 0}, ValueError, "prefetch"),
+    ],
+)
+def test_a_wrong_argument_of_patterns_is_told_at_once(arguments, error, text):
+    given = {"input_dataset": [], "configs": [PAIRS], "respect_episode_boundaries": True, "is_end_of_episode": ended}
+    with pytest.raises(error, match=text):
+        reverie.jax.patterns(**{**given, **arguments})
+
+
+def test_closing_ends_those_who_wait_for_a_step_that_does_not_come():
+    reading, go_on = threading.Event(), threading.Event()
+
+    def steps():
+        reading.set()
+        go_on.wait()
+        yield from steps_of(range(2))
+
+    items = reverie.jax.patterns(steps(), [PAIRS], True, ended)
+    got = []
+    consumer = threading.Thread(target=lambda: got.extend(items))
+    consumer.start()
+    try:
+        assert reading.wait(AT_MOST)
+        items.close()
+        consumer.join(AT_MOST)
+        assert not consumer.is_alive()
+        assert got == []
+    finally:
+        go_on.set()
+        items._drawer.thread.join(AT_MOST)
+    assert not items._drawer.thread.is_alive()
+
+
+def test_closing_ends_a_thread_whose_steps_make_no_item():
+    reading = threading.Event()
+    steps = ({"x": reading.set()} for _ in itertools.count())  # None: no row is there
+    items = reverie.jax.patterns(steps, [config_of(lambda ref: ref["x"][-2:], {"x": 0})], True, lambda _: False)
+    consumer = threading.Thread(target=lambda: list(items))
+    consumer.start()
+    assert reading.wait(AT_MOST)
+    items.close()
+    consumer.join(AT_MOST)
+    items._drawer.thread.join(AT_MOST)
+    assert not items._drawer.thread.is_alive()
+
+
 # ---- all of them ----
 
 ALL = {
     "batches": lambda address, **options: reverie.jax.batches(address, "replay", 4, **options),
     "trajectories": lambda address, **options: reverie.jax.trajectories(address, "replay", 1, **options),
     "timesteps": lambda address, **options: reverie.jax.timesteps(address, "replay", 1, **options),
+    "patterns": lambda address, **options: reverie.jax.patterns(
+        ({"x": i} for i in itertools.count()),
+        [config_of(lambda ref: ref["x"][-2:], {"x": 0})],
+        True,
+        lambda _: False,
+        **options,
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""reverie.torch: batches and samples as tensors, in this process and in a data loader's workers."""
+"""reverie.torch: batches, samples and items of steps as tensors, in this process and in a data loader's workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import reverie
 import torch
-from reverie.torch import BatchDataset, TimestepDataset, TrajectoryDataset, as_tensor
+from reverie import structured
+from reverie.torch import BatchDataset, PatternDataset, TimestepDataset, TrajectoryDataset, as_tensor
 from torch.utils.data import DataLoader
 from waiting import SAMPLING, SOON, interrupted, says_at_its_deadline
 
@@ -282,6 +283,117 @@ def test_pinned_batches_have_storages_of_pytorchs_own(serve, pinned, limit):
     assert batch.data["small"].tolist() == list(range(limit))
     assert batch.data["empty"].shape == (limit, 0)
     assert list(batch.data["name"]) == [b"x"] * limit
+
+
+STEP = {"x": 0, "name": 0, "end": False}
+
+
+def config_of(transform, step=STEP):
+    return structured.create_config(structured.pattern_from_transform(step, transform), "t")
+
+
+def steps_of(numbers, ends=()):
+    return [{"x": torch.full((2,), float(i)), "name": f"step {i}", "end": i in ends} for i in numbers]
+
+
+def ended(step):
+    return step["end"]
+
+
+PAIRS = config_of(lambda ref: {"two": ref["x"][-2:], "last": [ref["x"][-1], ref["name"][-1]]})
+
+
+@pytest.mark.parametrize("respect", [True, False])
+def test_patterns_are_the_items_of_a_structured_writer_each_time_they_are_iterated_over(respect):
+    dataset = PatternDataset(steps_of(range(9), {3}), [PAIRS], respect, ended)
+    wanted = list(structured.pattern_items(steps_of(range(9), {3}), [PAIRS], respect, ended))
+    for _ in range(2):
+        got = list(dataset)
+        assert len(got) == (7 if respect else 8)
+        for ours, theirs in zip(got, wanted, strict=True):
+            assert ours["two"].dtype == torch.float32
+            assert ours["two"].tolist() == theirs["two"].tolist()
+            assert ours["last"][0].tolist() == theirs["last"][0].tolist()
+            assert ours["last"][1] == theirs["last"][1]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2, torch.float8_e4m3fn, torch.uint16, torch.bool]
+)
+def test_steps_are_tensors_and_items_are_of_the_same_dtype(dtype):
+    steps = [{"x": torch.tensor([i % 2, 1]).to(dtype), "n": i, "z": None} for i in range(3)]
+    asked = []
+    config = config_of(lambda ref: ref["x"][-2:], {"x": 0, "n": 0, "z": 0})
+    items = list(PatternDataset(steps, [config], True, lambda step: asked.append(step)))
+    assert [item.dtype for item in items] == [dtype, dtype]
+    assert [item.float().tolist() for item in items] == [[[0, 1], [1, 1]], [[1, 1], [0, 1]]]
+    assert all(step is given for step, given in zip(asked, steps, strict=True))
+
+
+def test_an_item_is_its_own():
+    first, second = PatternDataset(steps_of(range(3)), [PAIRS], True, ended)
+    first["two"].fill_(-1)
+    assert second["two"].tolist() == [[1, 1], [2, 2]]
+
+
+def test_a_step_is_read_only_when_the_items_before_it_were_taken():
+    read = []
+    items = iter(PatternDataset((read.append(step) or step for step in steps_of(range(9))), [PAIRS], True, ended))
+    for count in (2, 3, 4):
+        next(items)
+        assert len(read) == count
+
+
+def test_sampled_steps_go_into_patterns_also_in_a_loaders_workers(serve):
+    server = serve("127.0.0.1:0", signature={"x": reverie.TensorSpec((None,), ml_dtypes.bfloat16)})
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.array(i, ml_dtypes.bfloat16)})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][:]})
+    dataset = PatternDataset(TimestepDataset(server.address, "replay", 1, max_samples=4), [SAMPLED], True, is_last)
+    for workers in (0, 2):
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context="spawn" if workers else None)
+        items = [item.tolist() for item in loader]
+        assert sorted(items) == [[0, 1]] * 4 + [[1, 2]] * 4
+
+
+SAMPLED = structured.create_config(
+    structured.pattern_from_transform(reverie.ReplaySample(reverie.SampleInfo.zeros(), {"x": 0}), lambda ref: ref.data["x"][-2:]),
+    "t",
+)
+
+
+def is_last(step):
+    return step.data["x"] == 2
+
+
+def test_a_loader_makes_batches_of_items():
+    items = PatternDataset(steps_of(range(9)), [config_of(lambda ref: {"two": ref["x"][-2:]})], True, ended)
+    assert [batch["two"].shape for batch in DataLoader(items, batch_size=4)] == [(4, 2, 2), (4, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"configs": []}, ValueError, "At least one config"),
+        ({"configs": None}, ValueError, "At least one config"),
+        ({"configs": 3}, TypeError, "configs"),
+        ({"configs": [config_of(lambda ref: ref["x"][0])]}, ValueError, "position 0"),
+        ({"input_dataset": 3}, TypeError, "input_dataset"),
+        ({"is_end_of_episode": True}, ValueError, "is_end_of_episode"),
+    ],
+)
+def test_a_wrong_argument_of_patterns_is_told_at_once(arguments, error, text):
+    given = {"input_dataset": [], "configs": [PAIRS], "respect_episode_boundaries": True, "is_end_of_episode": ended}
+    with pytest.raises(error, match=text):
+        PatternDataset(**{**given, **arguments})
+
+
+def test_steps_that_change_are_refused_where_they_do():
+    items = iter(PatternDataset([*steps_of(range(2)), {**steps_of([2])[0], "x": torch.zeros(3)}], [PAIRS], True, ended))
+    next(items)
+    with pytest.raises(ValueError, match="'x'"):
+        next(items)
 
 
 HELD = {

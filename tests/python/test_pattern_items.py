@@ -82,6 +82,11 @@ def test_a_column_may_come_late():
     assert values(pattern_items(steps, [config], True, lambda _: False)) == [[[3, 4], 4], [[4, 5], 5]]
 
 
+def test_what_is_no_function_is_refused_before_any_step():
+    with pytest.raises(ValueError, match="is_end_of_episode must be a function of a step, got True"):
+        pattern_items([], [config_of(lambda ref: ref["x"][-1])], True, True)
+
+
 @pytest.mark.parametrize(
     ("configs", "text"),
     [
