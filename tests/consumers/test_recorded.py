@@ -11,6 +11,7 @@ import pathlib
 import pytest
 import recording
 import reverie
+from programs import all_passed
 
 RECORDED = pathlib.Path(__file__).parent / "recorded"
 SCENARIOS = {
@@ -36,3 +37,22 @@ def test_what_adders_and_observers_did_under_dm_reverb_they_would_do_here(name, 
         for asked, then, now in recording.replay(scenario["calls"], client, reverie.structured.Config.FromString):
             assert now == then, asked
         assert recording.items(client, list(scenario["tables"])) == scenario["tables"]
+
+
+@pytest.mark.parametrize(
+    ("end", "passed"),
+    [
+        ("Ran 17 tests in 3.219s\n\nOK", True),
+        ("Ran 1 test in 41.9s\n\nOK", True),
+        ("Ran 17 tests in 3.219s\n\nOK (skipped=1)", True),
+        ("Ran 17 tests in 3.219s\n\nOK (skipped=8, expected failures=1)", True),
+        ("Ran 17 tests in 3.219s\n\nOK (expected failures=1, skipped=9)", False),
+        ("Ran 2 tests in 0.001s\n\nOK (skipped=1)", False),
+        ("Ran 17 tests in 0.001s\n\nOK (skipped=17)", False),
+        ("Ran 0 tests in 0.000s\n\nOK", False),
+        ("Ran 17 tests in 3.219s\n\nFAILED (failures=1)", False),
+        ("", False),
+    ],
+)
+def test_tests_of_others_have_passed_where_fewer_were_skipped_than_run(end, passed):
+    assert all_passed(f"[ RUN      ] Test.test_it\n----\n{end}\n") == passed
