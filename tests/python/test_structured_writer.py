@@ -68,6 +68,32 @@ def test_rows_are_those_that_were_asked_for(connect):
     assert rows(client) == expected
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_both_ends_of_transitions_are_one_stride(connect, n):
+    """As Acme's structured adder takes them, also of fewer steps where an episode begins or ends. dm-reverb 0.14 reads other rows of such
+    strides now and then, so tests/consumers have none."""
+    client = connect()
+    when = structured.Condition
+    whole = [(n, [when.step_index() >= n])]
+    beginning = [(k, [when.step_index() == k]) for k in range(1, n)]
+    end = [(k, [when.is_end_episode(), when.step_index() >= n]) for k in range(n - 1, 0, -1)]
+    writer = client.structured_writer(
+        [
+            config_of(lambda r, k=k: {"ends": r["a"][-(k + 1) :: k], "between": r["b"][-(k + 1) : -1]}, conditions=conditions)
+            for k, conditions in whole + beginning + end
+        ]
+    )
+    expected = []
+    for first, length in ((100, 7), (200, 1), (300, n), (400, n + 1)):
+        for i in range(length + 1):
+            writer.append({"a": first + i, "b": -first - i})
+        writer.end_episode(timeout_ms=20_000)
+        spans = [(max(0, i - n), i) for i in range(1, length + 1)]
+        spans += [(length - k, length) for k in range(n - 1, 0, -1) if length >= n]
+        expected += [{"ends": [first + i, first + j], "between": [-first - k for k in range(i, j)]} for i, j in spans]
+    assert rows(client) == expected
+
+
 def test_configs_of_different_lengths_go_over_one_stream_of_steps(connect):
     client = connect(make_table("t"), make_table("u"))
     configs = [
