@@ -349,10 +349,6 @@ def test_the_extension_may_be_imported_again():
     assert run(program) == "fine\n"
 
 
-def test_tensorflow_is_never_imported():
-    assert run("print('tensorflow' in sys.modules)") == "False\n"
-
-
 def test_many_threads_use_one_client(connect):
     client = connect(make_table(max_size=10_000, sampler=reverie.selectors.Uniform()))
     failures = []
