@@ -146,6 +146,11 @@ def as_spec(leaf: Any, path: tuple[Any, ...]) -> TensorSpec:
         raise ValueError(
             f"Unsupported signature spec at {path}: {leaf!r}; give a reverie.TensorSpec (or what has .shape and .dtype)"
         )
+    if leaf.dtype is None:
+        raise ValueError(
+            f"Unsupported signature spec at {path}: {leaf!r} has no dtype: its values are not arrays; give a "
+            "reverie.TensorSpec of what is stored of them"
+        )
     if (
         any(hasattr(leaf, other) for other in ("ragged_rank", "row_splits_dtype", "dense_shape"))
         or "Sparse" in type(leaf).__name__
