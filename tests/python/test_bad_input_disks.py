@@ -1,9 +1,14 @@
 """Checkpoints on disks that are full, and of files that are absurdly long."""
 
+import functools
+import operator
 import os
 import pathlib
+import re
+import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -188,3 +193,94 @@ def test_a_file_beyond_two_gibibytes_is_passed_over(tmp_path, caplog, name, keep
     with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path), in_process=True) as server:
         assert reverie.Client(server).server_info()["t"].current_size == 1
     assert str(newer) in caplog.text
+
+
+# ---- files of records of more than 2 GiB, whose compressed form is small ----
+
+ZEROS = 4 << 20  # in each record
+ITEMS = (2 << 30) // ZEROS + 1
+
+
+def crc_of(data, register=0xFFFFFFFF):
+    """CRC-32C's register behind the data."""
+    for byte in data:
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return register
+
+
+def crc_behind_zeros(register, count):
+    """The same behind so many zero bytes, without each of them: the register's bits are carried on independently of each other."""
+
+    def carried(register):
+        return functools.reduce(operator.xor, (image for bit, image in enumerate(images) if register >> bit & 1), 0)
+
+    images = [crc_of(b"\0", 1 << bit) for bit in range(32)]  # of the bits behind 1 zero, 2, 4, ...
+    while count:
+        register = carried(register) if count & 1 else register
+        images = [carried(image) for image in images]
+        count >>= 1
+    return register
+
+
+def masked(register):
+    crc = register ^ 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def varint(number):
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+def records_of(path):
+    contents, at = zlib.decompress(path.read_bytes()), 0
+    while at < len(contents):
+        (size,) = struct.unpack_from("<Q", contents, at)
+        yield contents[at + 12 : at + 12 + size]
+        at += size + 16
+
+
+def with_zeros(records):
+    """A file of these records, each with a field that no reader knows, of zeros, before its own."""
+
+    def deflated(data):
+        """A part of a stream, which stands for the same behind any other."""
+        stream = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+        return stream.compress(data) + stream.flush(zlib.Z_FULL_FLUSH)
+
+    zeros = deflated(bytes(1 << 20)) * (ZEROS >> 20)
+    field = varint(1000 << 3 | 2) + varint(ZEROS)
+    behind_field = crc_behind_zeros(crc_of(field), ZEROS)
+    out, adler = [b"\x78\x01"], 1
+    for record in records:
+        size = struct.pack("<Q", len(field) + ZEROS + len(record))
+        before, behind = size + masked(crc_of(size)) + field, record + masked(crc_of(record, behind_field))
+        out += [deflated(before), zeros, deflated(behind)]
+        low, high = (adler := zlib.adler32(before, adler)) & 0xFFFF, adler >> 16
+        adler = zlib.adler32(behind, (high + ZEROS * low) % 65521 << 16 | low)
+    return b"".join([*out, b"\x03\0", struct.pack(">I", adler)])
+
+
+def test_items_of_more_than_two_gibibytes_are_read_to_their_end(tmp_path, caplog):
+    with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path, keep=2), in_process=True) as server:
+        client = reverie.Client(server)
+        client.add("t", np.int64(-1))
+        client.checkpoint()
+        client.add_batch("t", np.arange(ITEMS))
+        newer = pathlib.Path(client.checkpoint()) / "items.tfrecord"
+    made = with_zeros(records_of(newer))
+    newer.write_bytes(made)
+
+    def values():
+        with reverie.Server([table()], checkpointer=DefaultCheckpointer(tmp_path), in_process=True) as server:
+            client = reverie.Client(server)
+            return [int(client.get("t", key).data[0]) for key in client.keys("t")]
+
+    assert values() == [-1, *range(ITEMS)]
+    assert "items.tfrecord" not in caplog.text
+    newer.write_bytes(made[:-20] + bytes([made[-20] ^ 1]) + made[-19:])
+    assert values() == [-1], "the one before"
+    place = re.search(re.escape(str(newer)) + rf": record {ITEMS + 1} \(at byte (\d+) of its contents\): ", caplog.text)
+    assert place is not None, caplog.text
+    assert int(place[1]) > 2**31
