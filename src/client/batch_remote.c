@@ -91,7 +91,7 @@ static rv_code pour_run(rv_sink *sink, const rv_draw *draws, size_t n, rv_call *
 }
 
 /* Hands on the draws from `first` on. Those that it does not take are forgotten, and the request ends with what it had. `gapped`: the call, where
- * their message has gaps, of which none is left then; else NULL. */
+ * their message has gaps, of which none is left where RV_OK is returned; else NULL. */
 static rv_code pour(batch_stream *stream, size_t first, rv_call *gapped)
 {
   rv_sink *sink = stream->sink;

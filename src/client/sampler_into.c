@@ -27,8 +27,9 @@ static void note_poured(rv_remote_sampler *sampler, size_t n)
 {
   sampler->handed_out += (int64_t)n;
   sampler->consumed += (int64_t)n;
-  /* who waits goes on, from now on for the next */
-  sampler->starved_ns = sampler->waiting ? rv_monotonic_ns(&sampler->common.client->env) : 0;
+  /* who goes on waiting does so from now on for the next; who has all does not wait until he comes again */
+  bool goes_on = sampler->waiting && !rv_is_poured(sampler);
+  sampler->starved_ns = goes_on ? rv_monotonic_ns(&sampler->common.client->env) : 0;
 }
 
 size_t rv_remote_sampler_pour(rv_remote_sampler *sampler, const rv_draw *draws, size_t n)
@@ -75,7 +76,7 @@ static void pour_beside(rv_remote_sampler *sampler, rv_pour *pour, const rv_draw
   sampler->pour = pour;
 }
 
-/* Copies what was ready. Of what failed, and what went behind it meanwhile, the sink has nothing. */
+/* Copies what was ready. Of what failed, and what went behind it meanwhile, the sink has nothing: fewer than a batch are lost with it. */
 static rv_code take_ready(rv_remote_sampler *sampler, rv_pour *pour, rv_draw *draws, size_t n, rv_error *err)
 {
   rv_sink own = *pour->sink;

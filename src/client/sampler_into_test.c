@@ -223,6 +223,23 @@ static void who_sleeps_is_woken_once_when_all_is_where_he_wants_it(void **state)
   tear_down(&f);
 }
 
+static void who_has_all_does_not_wait_until_he_comes_again(void **state)
+{
+  (void)state;
+  fixture f;
+  consumer c;
+  set_up(&f);
+  start(&c, &f, 2);
+  assert_true(f.sampler->starved_ns != 0); /* what a rate limiter's timeout counts from */
+  deliver(&f, 0, 1, 0);
+  taken_while_asleep(&f);
+  assert_true(f.sampler->starved_ns != 0);
+  deliver(&f, 1, 1, 0);
+  assert_int_equal(join(&c), RV_OK);
+  assert_true(f.sampler->starved_ns == 0);
+  tear_down(&f);
+}
+
 static void what_was_ready_before_comes_before(void **state)
 {
   (void)state;
@@ -472,6 +489,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_sleeps_is_woken_once_when_all_is_where_he_wants_it),
+      cmocka_unit_test(who_has_all_does_not_wait_until_he_comes_again),
       cmocka_unit_test(what_was_ready_before_comes_before),
       cmocka_unit_test(beyond_the_first_batch_only_whole_ones_that_are_there_are_taken),
       cmocka_unit_test(one_that_looks_otherwise_is_left_for_next),

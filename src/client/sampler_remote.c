@@ -91,18 +91,19 @@ rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, si
 {
   size_t poured;
   rv_mutex_lock(&sampler->mutex);
+  note_connection(sampler);
   if (!pour(sampler, draws, n, gapped, &poured)) {
     rv_mutex_unlock(&sampler->mutex);
     rv_draws_release(draws, n);
     return RV_UNAVAILABLE;
   }
-  note_connection(sampler);
   rv_code code = reserve_ready(sampler, n - poured);
   for (size_t i = poured; i < n && code == RV_OK; i++)
     sampler->ready[(sampler->head + sampler->count++) & (sampler->capacity - 1)] = draws[i];
   bool asleep = code == RV_OK && sampler->waiting && (poured < n || rv_is_poured(sampler));
   if (asleep) rv_remote_sampler_end_waiting(sampler);
-  if (poured < n) sampler->pour = NULL; /* what comes now comes after those */
+  bool failed = sampler->pour != NULL && sampler->pour->code != RV_OK;
+  if (poured < n || failed) sampler->pour = NULL; /* what comes now comes after those, and after he was told */
   *due = poured > 0 && is_due(sampler);
   rv_mutex_unlock(&sampler->mutex);
   if (asleep) rv_gate_open(&sampler->gate); /* without the mutex, which it takes at once */
