@@ -15,7 +15,7 @@ import pytest
 from bench import crowd, limits, report, turns
 from bench.cells import Cell, Results
 from bench.checkpoint import run as checkpoint
-from bench.checkpoint.disk import PAST_CACHE
+from bench.checkpoint.disk import KEPT, PAST_CACHE
 from bench.growth import run as growth
 from bench.latency import histogram, locks
 from bench.latency import run as latency
@@ -199,7 +199,7 @@ def test_checkpoint_measures_waits_memory_speed_and_the_journals_cost(results, t
     assert {cell.row["meanwhile"] for cell in found.find(what="wait")} == set(checkpoint.MEANWHILE)
     assert {cell.row["since"] for cell in found.find(what="wait")} == {"schedule", "call"}
     assert {cell.row["journal"] for cell in found.find(what="journal")} == set(checkpoint.MODES)
-    assert {cell.row["store"] for cell in found.find(what="load")} - {PAST_CACHE} == {"reverie", "machine"}
+    assert {cell.row["store"] for cell in found.find(what="load")} - {PAST_CACHE, KEPT} == {"reverie", "machine"}
     assert {cell.row["inserts"] for cell in found.find(what="memory")} == {"none", "4 MB/s"}
     text = report.save(found, tmp_path)
     assert "p99.9" in text
