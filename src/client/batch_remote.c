@@ -99,18 +99,18 @@ static rv_code pour(batch_stream *stream, size_t first, rv_call *gapped)
   size_t n = stream->count - first;
   if (n == 0) return RV_OK;
   size_t fitting = rv_sink_count_fitting(sink, draws, n);
-  rv_code code = RV_OK;
-  if (first == 0 && fitting == 0) {
-    if (gapped == NULL || rv_call_fill_gaps(gapped)) {
-      stream->sink = NULL;
-      return RV_OK;
-    }
-    code = RV_UNAVAILABLE;
-  } else if (fitting < n) {
-    code = rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
-  } else {
-    code = gapped != NULL ? pour_run(sink, draws, n, gapped) : rv_sink_take(sink, draws, n, &stream->error);
+  bool unlike = first == 0 && fitting == 0;
+  if (unlike && (gapped == NULL || rv_call_fill_gaps(gapped))) {
+    stream->sink = NULL;
+    return RV_OK;
   }
+  rv_code code;
+  if (unlike)
+    code = RV_UNAVAILABLE;
+  else if (fitting < n)
+    code = rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
+  else
+    code = gapped != NULL ? pour_run(sink, draws, n, gapped) : rv_sink_take(sink, draws, n, &stream->error);
   if (code != RV_OK) stream->count = first;
   rv_draws_release(draws, n);
   return code;
