@@ -12,7 +12,20 @@ import tensorflow as tf
 from reverie import _core
 from reverie.errors import InvalidArgumentError, ReverieError
 
-__all__ = ["GeneratedDataset", "Streams", "apart", "call", "have_elements", "op", "operation", "slices", "tf_dtype", "tuples"]
+__all__ = [
+    "Streams",
+    "apart",
+    "call",
+    "followed",
+    "have_elements",
+    "numbered",
+    "only_found",
+    "op",
+    "operation",
+    "slices",
+    "tf_dtype",
+    "tuples",
+]
 
 Stream = TypeVar("Stream")
 _CHECK = [tf.int32, tf.uint8]  # of `_checked`
@@ -54,43 +67,23 @@ class Streams(Generic[Stream]):
         return self._running[int(number)]
 
 
-class GeneratedDataset(tf.data.Dataset):
-    """What operations in a graph generate; without a Python call for each element.
+class _Dataset(tf.data.Dataset):
+    """What one of TensorFlow's operations makes.
 
     Parameters
     ----------
-    begin : callable
-        Makes an iterator's state, a number, of the arguments. Traced, as are the other two.
-    follow : callable
-        ``follow(number)`` gives an element, or fails with OUT_OF_RANGE.
-    end : callable
-        ``end(number)`` gives a number; when the iterator has ended or was dropped.
-    arguments : sequence of tensors
+    variant : variant tensor
     spec : nest of tf.TensorSpec
         Of an element.
+    kept : object
+        What the operation calls: to be kept as long as somebody may call it.
+    inputs : sequence of tf.data.Dataset
     """
 
-    def __init__(
-        self, begin: Callable[..., Any], follow: Callable[[Any], Any], end: Callable[[Any], Any], arguments: Any, spec: Any
-    ) -> None:
-        number = tf.TensorSpec([], tf.int64)
+    def __init__(self, variant: Any, spec: Any, kept: Any, inputs: Sequence[Any] = ()) -> None:
         self._spec = spec
-        self._traced = [  # to be kept as long as somebody may call them
-            _traced(begin, [tf.TensorSpec(each.shape, each.dtype) for each in arguments]),
-            _traced(lambda number: tf.nest.flatten(follow(number)), [number]),
-            _traced(end, [number]),
-        ]
-        flat = tf.nest.flatten(spec)
-        variant = tf.raw_ops.GeneratorDataset(
-            init_func_other_args=arguments,
-            next_func_other_args=[],
-            finalize_func_other_args=[],
-            init_func=self._traced[0],
-            next_func=self._traced[1],
-            finalize_func=self._traced[2],
-            output_types=[each.dtype for each in flat],
-            output_shapes=[each.shape for each in flat],
-        )
+        self._kept = kept
+        self._read = list(inputs)
         super().__init__(variant)
 
     def __getstate__(self) -> Any:
@@ -98,11 +91,96 @@ class GeneratedDataset(tf.data.Dataset):
         raise tf.errors.InvalidArgumentError(None, None, "Cannot convert a Tensor of dtype variant to a NumPy array.")
 
     def _inputs(self) -> list[Any]:
-        return []
+        return self._read
 
     @property
     def element_spec(self) -> Any:
         return self._spec
+
+
+def numbered(begin: Callable[..., Any], end: Callable[[Any], Any], arguments: Any) -> Any:
+    """A dataset that gives a number again and again.
+
+    Parameters
+    ----------
+    begin : callable
+        Makes an iterator's number, of the arguments. Traced, as is `end`.
+    end : callable
+        ``end(number)`` gives a number; when the iterator was dropped.
+    arguments : sequence of tensors
+    """
+    number = tf.TensorSpec([], tf.int64)
+    traced = [
+        _traced(begin, [tf.TensorSpec(each.shape, each.dtype) for each in arguments]),
+        _untouched(lambda number: [number], [number]),
+        _traced(end, [number]),
+    ]
+    variant = tf.raw_ops.GeneratorDataset(
+        init_func_other_args=arguments,
+        next_func_other_args=[],
+        finalize_func_other_args=[],
+        init_func=traced[0],
+        next_func=traced[1],
+        finalize_func=traced[2],
+        output_types=[number.dtype],
+        output_shapes=[number.shape],
+    )
+    return _Dataset(variant, number, traced)
+
+
+def followed(dataset: Any, function: Callable[..., Any], spec: Any) -> Any:
+    """``dataset.map(function)`` in the thread that asks for an element. TensorFlow's own hands every call to a pool of threads, whose
+    idle ones look for work in a loop for a while.
+
+    Parameters
+    ----------
+    function : callable
+        Of the leaves of an element; with an operation that has effects, or else TensorFlow makes this parallel. Where it fails with
+        OUT_OF_RANGE, that is the end.
+    spec : nest of tf.TensorSpec
+        Of what it gives.
+    """
+    traced = _traced(lambda *leaves: tf.nest.flatten(function(*leaves)), tf.nest.flatten(dataset.element_spec))
+    variant = tf.raw_ops.MapDataset(
+        input_dataset=dataset._variant_tensor,
+        other_arguments=[],
+        f=traced,
+        use_inter_op_parallelism=False,
+        preserve_cardinality=False,
+        **_described(spec),
+    )
+    return _Dataset(variant, spec, traced, [dataset])
+
+
+def only_found(dataset: Any, spec: Any) -> Any:
+    """Of elements with a bool in front, those where it is true, without it.
+
+    Parameters
+    ----------
+    spec : nest of tf.TensorSpec
+        Of what is behind it.
+    """
+    leaves = tf.nest.flatten(dataset.element_spec)
+    first = _untouched(lambda *leaves: leaves[0], leaves)
+    variant = tf.raw_ops.FilterDataset(
+        input_dataset=dataset._variant_tensor, other_arguments=[], predicate=first, **_described(dataset.element_spec)
+    )
+    return followed(_Dataset(variant, dataset.element_spec, first, [dataset]), _without_first, spec)
+
+
+def _without_first(_: Any, *leaves: Any) -> list[Any]:
+    with tf.control_dependencies([_checked(0, tf.constant([], tf.uint8))]):  # an operation that has effects
+        return [tf.identity(leaf) for leaf in leaves]
+
+
+def _described(spec: Any) -> dict[str, Any]:
+    flat = tf.nest.flatten(spec)
+    return {"output_types": [each.dtype for each in flat], "output_shapes": [each.shape for each in flat]}
+
+
+def _untouched(function: Callable[..., Any], specs: list[Any]) -> Any:
+    """A function that returns arguments as they are. TensorFlow sees that, and does not call it, where nothing is put around them."""
+    return tf.compat.v1.wrap_function(function, specs)
 
 
 def _traced(function: Callable[..., Any], specs: list[Any]) -> Any:

@@ -51,6 +51,8 @@ def _quick(iterator: Any) -> Any:
     if type(iterator) is OwnedIterator and pack is not None and tf.config.experimental.get_synchronous_execution():
         iterator.__class__ = _QuickIterator
         iterator._pack = pack
+        iterator._types = [dtype.as_datatype_enum for dtype in iterator._flat_output_types]
+        iterator._shapes = [None] * len(iterator._types)  # the tensors have theirs, and to say them again takes time
     return iterator
 
 
@@ -63,7 +65,7 @@ if OwnedIterator is not None:
             _core.settle_interrupts()
             try:
                 tensors = tf.raw_ops.IteratorGetNext(
-                    iterator=self._iterator_resource, output_types=self._flat_output_types, output_shapes=self._flat_output_shapes
+                    iterator=self._iterator_resource, output_types=self._types, output_shapes=self._shapes
                 )
             except RuntimeError as error:  # what TensorFlow makes of Ctrl-C that is raised where it makes an error
                 if "KeyboardInterrupt" in str(error):

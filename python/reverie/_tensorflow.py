@@ -8,7 +8,6 @@ so that the graph can be cancelled. Python is only there when an iterator begins
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ import tensorflow as tf
 
 from reverie import _core
 from reverie._feeding import Stream
-from reverie._graph import GeneratedDataset, call, have_elements, op, slices, tf_dtype, tuples
+from reverie._graph import call, followed, have_elements, numbered, only_found, op, slices, tf_dtype, tuples
 from reverie._iteration import QuickDataset, QuickIteration
 from reverie.client import Client
 from reverie.samples import ReplaySample, SampleInfo
@@ -125,47 +124,37 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
     @tf.autograph.experimental.do_not_convert
     def _samples(self, cut: _Cut) -> Any:
         """Samples, or batches of them."""
-        leading = cut.leading()
-        specs = [*_info_specs(leading), *(_preceded(leading, spec) for spec in self._specs)]
-        types = tf.compat.v1.AttrValue.ListValue(type=[spec.dtype.as_datatype_enum for spec in self._specs])
+        spec = self._block_spec(cut.leading())
+        types = tf.compat.v1.AttrValue.ListValue(type=[each.dtype.as_datatype_enum for each in self._specs])
         attributes = {"dtypes": tf.compat.v1.AttrValue(list=types)}
+        dtypes = [tf.bool, *(each.dtype for each in tf.nest.flatten(spec))]
 
-        def follow(number: Any, name: str = "ReverieSamples") -> Any:
-            leaves = op(name, [number], [spec.dtype for spec in specs], attributes)
-            for tensor, spec in zip(leaves, specs, strict=True):
-                tensor.set_shape(spec.shape)
-            return leaves
+        def blocks(numbers: Any, name: str = "ReverieSamples") -> Any:
+            return followed(numbers, lambda number: op(name, [number], dtypes, attributes)[1:], spec)
 
-        spec = ReplaySample(SampleInfo(*specs[:5]), tf.nest.pack_sequence_as(self._structure, specs[5:]))
         sources = _Sources(self._arguments, self._specs, self._timesteps, cut)
-        if not cut.alone and not have_elements(self._specs):
-            return self._apart(sources, follow, spec)
-        blocks = GeneratedDataset(sources.begin, follow, sources.end, self._source, spec)
+        numbers = numbered(sources.begin, sources.end, self._source)
         if cut.alone:
-            return self._whole(blocks.filter(lambda sample: tf.size(sample.info.key) > 0), cut)
-        return blocks.unbatch()
+            found = (tf.TensorSpec([], tf.bool), spec)
+            looks = followed(numbers, lambda number: op("ReverieSamples", [number], dtypes, attributes), found)
+            return only_found(looks, self._block_spec((cut.batch,)) if cut.drop_remainder else spec)
+        return blocks(numbers).unbatch() if have_elements(self._specs) else self._apart(numbers, blocks)
 
-    def _apart(self, sources: _Sources, follow: Callable[..., Any], spec: Any) -> Any:
+    def _block_spec(self, leading: tuple[int | None, ...]) -> Any:
+        specs = [_preceded(leading, spec) for spec in self._specs]
+        return ReplaySample(SampleInfo(*_info_specs(leading)), tf.nest.pack_sequence_as(self._structure, specs))
+
+    def _apart(self, numbers: Any, blocks: Callable[..., Any]) -> Any:
         """Single samples where a column may be without elements, which TensorFlow's `unbatch` cannot have, but few have such a column:
         the quick way up to the first of these, and from there on the other."""
-        filled = functools.partial(follow, name="ReverieFilledSamples")
-        number = tf.TensorSpec([], tf.int64)
 
-        def samples(source: Any) -> Any:
-            quick, other = (GeneratedDataset(_same, each, _same, (source,), spec) for each in (filled, follow))
-            self._parts = (quick, other)  # kept, for what they traced
+        def samples(number: Any) -> Any:
+            again = tf.data.Dataset.from_tensors(number).repeat()
+            self._parts = (blocks(again, "ReverieFilledSamples"), blocks(again))  # kept, for what they traced
+            quick, other = self._parts
             return quick.unbatch().concatenate(slices(other))
 
-        return GeneratedDataset(sources.begin, _same, sources.end, self._source, number).take(1).flat_map(samples)
-
-    @staticmethod
-    def _whole(batches: Any, cut: _Cut) -> Any:
-        """Says of batches, now that none is empty, that they are whole."""
-        if not cut.drop_remainder:
-            return batches
-        return batches.map(
-            lambda sample: tf.nest.map_structure(lambda leaf: tf.ensure_shape(leaf, [cut.batch, *leaf.shape[1:]]), sample)
-        )
+        return numbers.take(1).flat_map(samples)
 
     @classmethod
     @tf.autograph.experimental.do_not_convert
@@ -225,10 +214,6 @@ rate_limiter_timeout_ms, max_samples, timeout
 def _preceded(leading: tuple[int | None, ...], spec: Any) -> Any:
     shape = spec.shape
     return tf.TensorSpec(None if shape.rank is None else [*leading, *shape.as_list()], spec.dtype)
-
-
-def _same(number: Any) -> Any:
-    return tf.identity(number)
 
 
 class _Sources:

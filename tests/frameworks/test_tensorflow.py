@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import reverie
 import tensorflow as tf
-from reverie import ReplaySample, SampleInfo, TFClient, TimestepDataset, TrajectoryDataset
+from reverie import ReplaySample, SampleInfo, TFClient, TimestepDataset, TrajectoryDataset, _tensorflow
 from reverie._graph import op, operation
+from reverie._tensorflow import _Sources
 
 
 def dataset(address, **options):
@@ -150,6 +151,53 @@ def test_a_batch_goes_on_after_a_long_pause_in_the_middle_of_it(serve, floats):
     got = [first, next(batches), next(batches)]
     late.join()
     assert np.concatenate([batch.data.numpy()[:, -1] for batch in got]).tolist() == list(range(12))
+
+
+# taken apart to samples, to batches, not at all
+SIZES = pytest.mark.parametrize(("floats", "batch"), [(4, None), (4, 4), (30_000, 4)])
+
+
+@SIZES
+def test_threads_that_share_an_iterator_get_each_element_once(serve, floats, batch):
+    made = dataset(numbered(serve, 400, floats).address, max_samples=400)
+    iterator, got = iter(made if batch is None else made.batch(batch)), []
+    readers = [threading.Thread(target=lambda: got.extend(np.reshape(each.info.key, -1) for each in iterator)) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(60)
+    keys = np.concatenate(got)
+    assert len(keys) == len(set(keys)) == 400
+
+
+@SIZES
+def test_an_iterator_that_has_ended_keeps_no_connection(serve, monkeypatch, floats, batch):
+    begun = []
+    monkeypatch.setattr(_tensorflow, "_Sources", lambda *arguments: begun.append(_Sources(*arguments)) or begun[-1])
+    made = dataset(numbered(serve, 10, floats).address, max_samples=10)
+    iterator = iter(made if batch is None else made.batch(batch))
+    next(iterator)
+    assert sum(len(sources._running) for sources in begun) == 1
+    assert len(list(iterator)) == (9 if batch is None else 2)
+    assert sum(len(sources._running) for sources in begun) == 0
+
+
+@SIZES
+def test_it_runs_in_a_session_and_in_another_dataset(serve, floats, batch):
+    address = numbered(serve, 48, floats).address
+
+    def some(_=None):
+        made = TrajectoryDataset(address, "replay", tf.float32, tf.TensorShape([floats]), 100, max_samples=12)
+        return made if batch is None else made.batch(batch, drop_remainder=True)
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        following, seen = tf.compat.v1.data.make_one_shot_iterator(some()).get_next(), []
+        with pytest.raises(tf.errors.OutOfRangeError):
+            while True:
+                seen.append(session.run(following))
+    seen.extend(tf.data.Dataset.range(3).interleave(some, cycle_length=2, num_parallel_calls=2))
+    numbers = [np.reshape(each.data, (-1, floats))[:, -1] for each in seen]
+    assert sorted(np.concatenate(numbers)) == list(range(48))
 
 
 @pytest.mark.parametrize(("alike", "text"), [(10, "look different"), (8, "Received incompatible tensor")])
