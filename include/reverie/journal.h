@@ -50,8 +50,8 @@ RV_API rv_code rv_journal_recover(const rv_journal_config *config, rv_checkpoint
                                   rv_journal **journal, rv_error *err);
 
 RV_API rv_journal *rv_journal_ref(rv_journal *journal);
-/* The last reference writes what is left, waits for the disk, and ends the journal; the store, if it lives on, has none any more. NULL is
- * fine. */
+/* The last reference writes what is left, waits for the disk, and ends the journal; the store, if it lives on, has none any more. Where the
+ * disk takes nothing it is tried for two seconds more. NULL is fine. */
 RV_API void rv_journal_unref(rv_journal *journal);
 
 /* Returns when everything that happened in the store before the call is on the disk: what a process that adds items to its own store

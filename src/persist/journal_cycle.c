@@ -9,7 +9,9 @@
 enum {
   RETRY_MIN_MS = 10,
   RETRY_MAX_MS = 1000,
-  NAMES_APART = 4096 /* what a disk loses at once */
+  RETRY_ENDING_MS = 50,
+  END_PATIENCE_MS = 2000, /* with a disk that takes nothing when it is to end */
+  NAMES_APART = 4096      /* what a disk loses at once */
 };
 
 static const uint64_t segment_bytes = (uint64_t)64 << 20;
@@ -213,26 +215,39 @@ void rv_journal_note_success(rv_journal *journal, int64_t bytes)
   journal->told = false;
 }
 
-/* Sleeps, whoever calls for work meanwhile; false: the journal is to end, and has been tried once more. */
-static bool may_retry(rv_journal *journal, int64_t ms, bool *last_try)
+/* Holding the lock: until that time, or until the journal is to end. */
+static void sleep_until(rv_journal *journal, int64_t until_ns)
 {
-  int64_t until = rv_monotonic_ns(&journal->env) + ms * 1000000;
+  for (int64_t left; !journal->stopping && (left = until_ns - rv_monotonic_ns(&journal->env)) > 0;)
+    if (!rv_cond_wait_for(&journal->work, &journal->lock, left)) return;
+}
+
+/* Holding the lock: nobody calls for work any more. False: it is over. */
+static bool sleep_at_the_end(rv_journal *journal, int64_t ms)
+{
+  int64_t now_ns = rv_monotonic_ns(&journal->env);
+  if (journal->end_by_ns == 0) journal->end_by_ns = now_ns + (int64_t)END_PATIENCE_MS * 1000000;
+  if (now_ns >= journal->end_by_ns || atomic_load(&journal->abandoned)) return false;
+  int64_t pause_ns = (ms < RETRY_ENDING_MS ? ms : RETRY_ENDING_MS) * 1000000;
+  rv_cond_wait_for(&journal->work, &journal->lock, pause_ns);
+  return true;
+}
+
+/* Sleeps, whoever calls for work meanwhile; false: the journal is to end, and has been tried for as long as that may take. */
+static bool may_retry(rv_journal *journal, int64_t ms)
+{
   rv_mutex_lock(&journal->lock);
   bool stopping = journal->stopping;
-  for (int64_t left = ms * 1000000; !journal->stopping && left > 0; left = until - rv_monotonic_ns(&journal->env))
-    if (!rv_cond_wait_for(&journal->work, &journal->lock, left)) break;
+  if (!stopping) sleep_until(journal, rv_monotonic_ns(&journal->env) + ms * 1000000);
+  bool may = !stopping || sleep_at_the_end(journal, ms);
   rv_mutex_unlock(&journal->lock);
-  if (!stopping) return true;
-  if (*last_try) return false;
-  *last_try = true;
-  return true;
+  return may;
 }
 
 /* Until what was encoded is on the disk; false: the journal ends before that. */
 static bool write_all(rv_journal *journal)
 {
   rv_error err;
-  bool last_try = false;
   int number = 0;
   for (int64_t ms = RETRY_MIN_MS;; ms = 2 * ms < RETRY_MAX_MS ? 2 * ms : RETRY_MAX_MS) {
     uint64_t before = journal->file.file < 0 ? 0 : journal->file.offset, segment = journal->file.segment;
@@ -242,7 +257,7 @@ static bool write_all(rv_journal *journal)
     }
     rv_journal_file_give_up(&journal->file);
     note_fault(journal, number, &err);
-    if (!may_retry(journal, ms, &last_try)) return false;
+    if (!may_retry(journal, ms)) return false;
   }
 }
 
@@ -250,10 +265,9 @@ static bool write_all(rv_journal *journal)
 static bool encode_all(rv_journal *journal, const cycle *now)
 {
   rv_error err;
-  bool last_try = false;
   for (int64_t ms = RETRY_MIN_MS; encode(journal, now, &err) != RV_OK; ms = 2 * ms < RETRY_MAX_MS ? 2 * ms : RETRY_MAX_MS) {
     note_fault(journal, ENOMEM, &err);
-    if (!may_retry(journal, ms, &last_try)) return false;
+    if (!may_retry(journal, ms)) return false;
   }
   return true;
 }

@@ -56,8 +56,9 @@ struct rv_journal {
   int64_t began_ns;      /* the last cycle */
   uint64_t named_offset; /* in the segment at hand, behind its tables' names, the last time that they were written */
   bool new_generation, forget_chunks;
-  bool told;      /* that it cannot write */
-  bool cut_short; /* it ended with changes that are not on the disk */
+  bool told;         /* that it cannot write */
+  int64_t end_by_ns; /* it is to end, and does not try any more after that; 0: it is not, or nothing failed since */
+  bool cut_short;    /* it ended with changes that are not on the disk */
 };
 
 /* The thread, until the journal stops. */
