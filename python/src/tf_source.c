@@ -458,6 +458,7 @@ static rv_code draw_rows(tf_source *source, bool *unlike, rv_error *err)
     source->starved_ns = now_ns(); /* for the next sample */
     return RV_OK;
   }
+  if (*unlike && rows->sink.taken == before) return code; /* the next one must be held: it is waited for as before */
   source->starved_ns = 0;
   if (rows->sink.failed) return code; /* after what cannot be read come others */
   source->ended = code != RV_OK && !(code == RV_CANCELLED && source->interrupted);

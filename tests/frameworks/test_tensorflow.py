@@ -171,6 +171,26 @@ def test_threads_that_share_an_iterator_get_each_element_once(serve, floats, bat
 
 
 @SIZES
+def test_each_wait_ends_at_its_timeout_also_after_samples_and_after_a_timeout(serve, floats, batch):
+    made = dataset(numbered(serve, 8, floats).address, timeout=0.3)
+    iterator, said = iter(made if batch is None else made.batch(batch)), []
+    for _ in range(8 if batch is None else 2):
+        next(iterator)
+
+    def wait_thrice():
+        for _ in range(3):
+            try:
+                next(iterator)
+            except tf.errors.DeadlineExceededError as error:
+                said.append("timed out after 0.3 s" in str(error))
+
+    reader = threading.Thread(target=wait_thrice, daemon=True)
+    reader.start()
+    reader.join(60)
+    assert said == [True, True, True]
+
+
+@SIZES
 def test_an_iterator_that_has_ended_keeps_no_connection(serve, monkeypatch, floats, batch):
     begun = []
     monkeypatch.setattr(_tensorflow, "_Sources", lambda *arguments: begun.append(_Sources(*arguments)) or begun[-1])
