@@ -82,8 +82,12 @@ class StreamModel:
             self.gone.add(first, last)
 
     def forget_updates(self) -> None:
-        """Those of items that are gone, before one looks."""
-        self.updates = [update for update in self.updates if Ranges([(update.low, update.high)]).minus(self.gone).runs]
+        """Those of items that are gone for good, before one looks: a kill may still undo the newest deletions."""
+        gone = self.gone.copy()
+        for entry in self.recent:
+            if entry.kind == ledger.DELETED:
+                gone.remove(entry.low, entry.high)
+        self.updates = [update for update in self.updates if Ranges([(update.low, update.high)]).minus(gone).runs]
 
     def _settle(self, version: int, certain: bool) -> None:
         for update in self.updates:

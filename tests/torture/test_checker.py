@@ -96,6 +96,18 @@ def test_a_priority_is_the_last_that_was_confirmed(keep: Story) -> None:
     assert keep.found([1, 2], version=1) == ""
 
 
+def test_an_item_whose_deletion_is_lost_has_the_priority_that_it_had(keep: Story) -> None:
+    ledger = keep.ledger()
+    ledger.confirmed(1, 2, ledger.sent(1, 2))
+    begun = ledger.updating(1, 2, 7)
+    ledger.updated(1, 2, 7, begun)
+    ledger.deleted(1, 2, ledger.deleting(1, 2))
+    assert keep.found([]) == ""
+    keep.model.lose(begun, time.monotonic())
+    assert keep.found([1, 2], version=7) == ""
+    assert "has version 6" in keep.found([1, 2], version=6)
+
+
 def test_what_a_periodic_journal_may_lose_is_no_loss(keep: Story) -> None:
     ledger = keep.ledger()
     old = ledger.sent(1, 5)
