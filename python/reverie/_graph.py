@@ -129,8 +129,8 @@ def numbered(begin: Callable[..., Any], end: Callable[[Any], Any], arguments: An
 
 
 def followed(dataset: Any, function: Callable[..., Any], spec: Any) -> Any:
-    """``dataset.map(function)`` in the thread that asks for an element. TensorFlow's own hands every call to a pool of threads, whose
-    idle ones look for work in a loop for a while.
+    """``dataset.map(function)`` in the thread that asks for an element, which mostly is one of a `prefetch`. TensorFlow's own hands every
+    call to a pool of threads, whose idle ones look for work in a loop for a while.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def followed(dataset: Any, function: Callable[..., Any], spec: Any) -> Any:
     traced = _traced(lambda *leaves: tf.nest.flatten(function(*leaves)), tf.nest.flatten(dataset.element_spec))
     variant = tf.raw_ops.MapDataset(
         input_dataset=dataset._variant_tensor,
-        other_arguments=[],
+        other_arguments=traced.captured_inputs,
         f=traced,
         use_inter_op_parallelism=False,
         preserve_cardinality=False,
@@ -184,7 +184,13 @@ def _untouched(function: Callable[..., Any], specs: list[Any]) -> Any:
 
 
 def _traced(function: Callable[..., Any], specs: list[Any]) -> Any:
-    return tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
+    """The function as a graph, which runs where tf.data does, whatever device the caller has named."""
+
+    def on_host(*arguments: Any) -> Any:
+        with tf.device("/CPU:0"):
+            return function(*arguments)
+
+    return tf.function(on_host, input_signature=specs, autograph=False).get_concrete_function()
 
 
 def call(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], specs: Sequence[Any]) -> tuple[Any, ...]:

@@ -52,7 +52,8 @@ def _quick(iterator: Any) -> Any:
         iterator.__class__ = _QuickIterator
         iterator._pack = pack
         iterator._types = [dtype.as_datatype_enum for dtype in iterator._flat_output_types]
-        iterator._shapes = [None] * len(iterator._types)  # the tensors have theirs, and to say them again takes time
+        # Unknown: the tensors have theirs, which were checked where they were made, and to say them again takes time.
+        iterator._shapes = [None] * len(iterator._types)
     return iterator
 
 
