@@ -129,14 +129,16 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         attributes = {"dtypes": tf.compat.v1.AttrValue(list=types)}
         dtypes = [tf.bool, *(each.dtype for each in tf.nest.flatten(spec))]
 
+        def draw(number: Any, name: str = "ReverieSamples") -> Any:
+            return op(name, [number], dtypes, attributes)
+
         def blocks(numbers: Any, name: str = "ReverieSamples") -> Any:
-            return followed(numbers, lambda number: op(name, [number], dtypes, attributes)[1:], spec)
+            return followed(numbers, lambda number: draw(number, name)[1:], spec)
 
         sources = _Sources(self._arguments, self._specs, self._timesteps, cut)
         numbers = numbered(sources.begin, sources.end, self._source)
         if cut.alone:
-            found = (tf.TensorSpec([], tf.bool), spec)
-            looks = followed(numbers, lambda number: op("ReverieSamples", [number], dtypes, attributes), found)
+            looks = followed(numbers, draw, (tf.TensorSpec([], tf.bool), spec))
             return only_found(looks, self._block_spec((cut.batch,)) if cut.drop_remainder else spec)
         return blocks(numbers).unbatch() if have_elements(self._specs) else self._apart(numbers, blocks)
 
@@ -150,8 +152,8 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
 
         def samples(number: Any) -> Any:
             again = tf.data.Dataset.from_tensors(number).repeat()
-            self._parts = (blocks(again, "ReverieFilledSamples"), blocks(again))  # kept, for what they traced
-            quick, other = self._parts
+            quick, other = blocks(again, "ReverieFilledSamples"), blocks(again)
+            self._parts = (quick, other)  # kept, for what they traced
             return quick.unbatch().concatenate(slices(other))
 
         return numbers.take(1).flat_map(samples)

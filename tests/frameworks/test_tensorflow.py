@@ -1,4 +1,4 @@
-"""Datasets for tf.data and the client of TensorFlow operations."""
+"""Datasets for tf.data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import reverie
 import tensorflow as tf
 from reverie import ReplaySample, SampleInfo, TFClient, TimestepDataset, TrajectoryDataset, _tensorflow
-from reverie._graph import op, operation
+from reverie._graph import op
 from reverie._tensorflow import _Sources
 
 
@@ -611,133 +611,3 @@ def test_a_wrong_argument_is_refused_at_once(wrong):
     given = {"dtypes": tf.int64, "shapes": tf.TensorShape([]), "max_in_flight_samples_per_worker": 1, **wrong}
     with pytest.raises(ValueError):
         TrajectoryDataset("localhost:1", "replay", **given)
-
-
-# ---- TFClient ----
-
-
-@pytest.fixture
-def steps(serve):
-    return TFClient(serve("127.0.0.1:0", sampler=reverie.selectors.MaxHeap()).address)
-
-
-ROW = [tf.constant([1.0, 2.0]), tf.constant(b"text")]
-DTYPES = {"a": tf.float32, "b": tf.string}
-ONE = tf.constant([1.0], tf.float64)
-
-
-def put(client, priority=1.0):
-    return client.insert(ROW, tf.constant(["replay"]), tf.constant([priority], tf.float64))
-
-
-def test_what_is_inserted_is_sampled(steps):
-    assert put(steps, 3.0) is None
-    sample = steps.sample("replay", DTYPES)
-    assert sample.data["a"].numpy().tolist() == [1, 2]
-    assert sample.data["b"].numpy() == b"text"
-    assert float(sample.info.priority) == 3
-    assert steps.server_address
-
-
-def test_columns_are_converted_as_tensorflow_converts_and_each_table_named_gets_an_item(steps):
-    steps.insert([1.0, 2, "text"], tf.constant(["replay", "replay"]), tf.constant([1.0, 2.0], tf.float64))
-    sample = steps.sample(tf.constant("replay"), [tf.float32, tf.int32, tf.string])
-    assert [leaf.numpy() for leaf in sample.data] == [1.0, 2, b"text"]
-    assert [int(sample.info.table_size), float(sample.info.priority)] == [2, 2.0]
-
-
-def test_what_does_not_fit_the_signature_is_refused_as_tensorflow_refuses(address):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="its signature has 3 columns"):
-        put(TFClient(address))
-
-
-def test_an_unknown_table_is_not_found_in_a_graph_whatever_of_the_sample_is_used(steps):
-    for use in (lambda sample: sample.info.key, lambda sample: sample.data["a"]):
-        with pytest.raises(tf.errors.NotFoundError, match='"nowhere"'):
-            tf.function(lambda use=use: use(steps.sample("nowhere", DTYPES)))()
-
-
-def one(priority):
-    return tf.constant([priority], tf.float64)
-
-
-WRONG_IN_GRAPHS = [
-    (lambda c: c.sample("nowhere", [tf.float32]).info.key, tf.errors.NotFoundError, '"nowhere" was not found'),
-    (lambda c: c.update_priorities("nowhere", [1], [1.0]), tf.errors.NotFoundError, '"nowhere" was not found'),
-    (lambda c: c.update_priorities("replay", [1, 2], [1.0]), tf.errors.InvalidArgumentError, "equally long"),
-    (lambda c: c.insert([1.0], tf.constant(["nowhere"]), one(1.0)), tf.errors.InvalidArgumentError, '"nowhere" was not found'),
-    (lambda c: c.insert([1.0], tf.constant(["replay"]), one(float("nan"))), tf.errors.InvalidArgumentError, "nan"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "text"), WRONG_IN_GRAPHS)
-def test_what_fails_in_a_graph_has_the_kind_of_the_error_though_nobody_asks_for_it(steps, call, error, text):
-    put(steps)
-
-    @tf.function
-    def run():
-        call(steps)
-        return tf.constant(1)
-
-    with pytest.raises(error, match=text):
-        run()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        made = call(steps)
-        with pytest.raises(error, match=text):
-            session.run(made)
-
-
-KINDS = [each for each in vars(reverie.errors).values() if isinstance(each, type) and hasattr(tf.errors, each.__name__)]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_error_keeps_its_kind_and_its_text_eagerly_and_in_a_graph(kind):
-    def fail(*_):
-        raise kind("what was wrong: ä")
-
-    def run():
-        operation(fail, [1])
-
-    wanted = getattr(tf.errors, kind.__name__)
-    with pytest.raises(wanted, match="what was wrong: ä"):
-        run()
-    in_a_graph = (
-        tf.errors.InternalError if kind is reverie.UnavailableError else wanted
-    )  # TensorFlow does that to every operation's
-    with pytest.raises(in_a_graph, match="what was wrong: ä"):
-        tf.function(run)()
-
-
-def test_priorities_are_updated_inside_a_function(steps):
-    put(steps)
-
-    @tf.function
-    def update():
-        sample = steps.sample("replay", DTYPES)
-        with tf.control_dependencies([steps.update_priorities("replay", [sample.info.key], [9.0])]):
-            return steps.sample("replay", DTYPES).info.priority
-
-    assert float(update()) == 9
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
-    [
-        (lambda c: c.sample("replay", [tf.float32]), tf.errors.InvalidArgumentError, "did not match"),
-        (lambda c: c.sample("replay", [tf.float32, tf.int64]), tf.errors.InvalidArgumentError, "Type mismatch"),
-        (lambda c: c.sample("nowhere", [tf.float32]), tf.errors.NotFoundError, "nowhere"),
-        (lambda c: c.update_priorities("nowhere", [1], [1.0]), tf.errors.NotFoundError, "nowhere"),
-        (lambda c: c.update_priorities("replay", [1, 2], [1.0]), tf.errors.InvalidArgumentError, "equally long"),
-        (lambda c: c.insert(ROW, tf.constant("replay"), tf.constant([1.0], tf.float64)), ValueError, "tables must"),
-        (lambda c: c.insert(ROW, tf.constant(["replay"]), tf.constant([1.0])), ValueError, "priorities must"),
-        (lambda c: c.insert(ROW, tf.constant(["replay"]), tf.constant([1.0, 2.0], tf.float64)), ValueError, "same shape"),
-        (lambda c: c.insert(ROW, ["replay"], [1.0]), AttributeError, "dtype"),
-        (lambda c: c.insert(ROW, tf.constant(["nowhere"]), ONE), tf.errors.InvalidArgumentError, "nowhere"),
-        (lambda c: c.insert(ROW, tf.constant(["replay"]), float("nan") * ONE), tf.errors.InvalidArgumentError, "nan"),
-        (lambda c: c.insert([], tf.constant(["replay"]), ONE), tf.errors.InvalidArgumentError, "no leaves"),
-    ],
-)
-def test_a_wrong_call_says_what_is_wrong(steps, call, error, text):
-    put(steps)
-    with pytest.raises(error, match=text):
-        call(steps)
