@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/crew.h"
@@ -77,6 +78,51 @@ static void every_step_is_done_once_and_helpers_take_part_with_signals_masked(vo
     assert_false(atomic_load(&c->unmasked));
     free(c);
   }
+  rv_crew_free(crew);
+}
+
+/* The first loop is the crew's first with help, the second the first without. */
+static void helpers_take_part_in_loops_that_come_at_once_and_far_apart(void **state)
+{
+  (void)state;
+  const int64_t pauses_ns[] = {0, 5000000};
+  for (int i = 0; i < 2; i++) {
+    rv_crew *crew;
+    assert_int_equal(rv_crew_new(2, &crew, NULL), RV_OK);
+    for (int round = 0; round < 3; round++) {
+      counted *c = new_counted(round != 1);
+      rv_crew_run(crew, STEPS, STEPS, count, c);
+      assert_each_once(c, STEPS);
+      if (round != 1) assert_true(atomic_load(&c->others) > 0);
+      free(c);
+      nanosleep(&(struct timespec){.tv_nsec = pauses_ns[i]}, NULL);
+    }
+    rv_crew_free(crew);
+  }
+}
+
+static void take_long_if_helping(void *context, size_t i)
+{
+  counted *c = context;
+  bool helping = !pthread_equal(pthread_self(), c->caller);
+  if (helping) {
+    atomic_fetch_add(&c->others, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  } else if (i == 0) {
+    wait_for_others(c);
+  }
+  atomic_fetch_add(&c->done[i], 1);
+}
+
+static void a_loop_ends_when_the_slowest_helper_has_returned(void **state)
+{
+  (void)state;
+  rv_crew *crew;
+  assert_int_equal(rv_crew_new(3, &crew, NULL), RV_OK);
+  counted *c = new_counted(true);
+  rv_crew_run(crew, 8, 8, take_long_if_helping, c);
+  assert_each_once(c, 8);
+  free(c);
   rv_crew_free(crew);
 }
 
@@ -156,6 +202,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_step_is_done_once_and_helpers_take_part_with_signals_masked),
+      cmocka_unit_test(helpers_take_part_in_loops_that_come_at_once_and_far_apart),
+      cmocka_unit_test(a_loop_ends_when_the_slowest_helper_has_returned),
       cmocka_unit_test(a_crew_of_one_and_no_crew_leave_all_to_the_caller),
       cmocka_unit_test(callers_at_the_same_time_all_get_their_steps_done),
       cmocka_unit_test(a_forked_child_works_alone),

@@ -20,7 +20,8 @@ enum {
   FETCHED_OF_MORE = 1 << 11, /* of a row that is not: so far ahead */
   LARGE_BYTES = 1 << 10,     /* of a row, or of an item's rows that lie together: worth fetching ahead */
   TOGETHER_BYTES = 1 << 19,  /* of a batch: worth waking somebody for */
-  PIECES = 16,               /* of a batch */
+  PIECES = 64,               /* of a batch, at most */
+  PIECE_BYTES = 24 << 10,    /* at least */
   ASKED_BATCHES = 63         /* whose rows are asked for until it is looked again whether that is of use */
 };
 
@@ -222,13 +223,17 @@ static void fetch_ahead(const rv_draw *draws, size_t n)
 
 enum { VERIFIED = 16 };
 
-/* What is copied by a plan: small columns that lie beside each other. Each segment that comes is compared with the plan once. */
+/* What is copied by a plan: small columns that lie beside each other. */
 typedef struct rv_beside {
   rv_row_plan plan;
   rv_row_shuffle shuffle;
   bool any, column[RV_PLAN_COLUMNS]; /* by column of the item */
-  const rv_chunk *verified[VERIFIED];
 } rv_beside;
+
+/* Segments that lie as planned: each that comes is compared with the plan once. */
+typedef struct rv_verified {
+  const rv_chunk *chunk[VERIFIED];
+} rv_verified;
 
 static void find_beside(rv_beside *beside, const rv_draw *draws, size_t n, const rv_trajectory *template, const int64_t *lengths,
                         void *const *outs, size_t num_columns)
@@ -237,7 +242,6 @@ static void find_beside(rv_beside *beside, const rv_draw *draws, size_t n, const
   beside->any = false;
   beside->shuffle.num_pieces = 0;
   memset(beside->column, 0, sizeof beside->column);
-  memset(beside->verified, 0, sizeof beside->verified);
   if (template == NULL) return;
   rv_row_plan_make(plan, template, draws[0].chunk);
   for (uint32_t c = 0; plan->any && c < num_columns && c < RV_PLAN_COLUMNS; c++) {
@@ -248,14 +252,14 @@ static void find_beside(rv_beside *beside, const rv_draw *draws, size_t n, const
   if (beside->any && n * (size_t)plan->longest >= MANY_ROWS) rv_row_shuffle_make(&beside->shuffle, plan);
 }
 
-/* Each item's base row in the first planned tensor; false: some segment is not like the others. */
-static bool find_rows(rv_beside *beside, const rv_draw *draws, size_t n, const uint8_t **rows)
+/* Each item's base row in the first planned tensor, which is on its way then; false: some segment is not like the others. */
+static bool find_rows(const rv_beside *beside, rv_verified *verified, const rv_draw *draws, size_t n, const uint8_t **rows)
 {
   if (!beside->any) return false;
   const ptrdiff_t stride = (ptrdiff_t)beside->plan.stride;
   for (size_t i = 0; i < n; i++) {
     const rv_chunk *chunk = draws[i].chunk;
-    const rv_chunk **known = &beside->verified[((uintptr_t)chunk >> 6 ^ (uintptr_t)chunk >> 10) % VERIFIED];
+    const rv_chunk **known = &verified->chunk[((uintptr_t)chunk >> 6 ^ (uintptr_t)chunk >> 10) % VERIFIED];
     if (*known != chunk) {
       if (!rv_row_plan_fits(&beside->plan, chunk)) return false;
       *known = chunk;
@@ -294,36 +298,37 @@ static bool is_beside(const rv_beside *beside, uint32_t column)
   return column < RV_PLAN_COLUMNS && beside->column[column];
 }
 
-/* The columns that lie beside each other; false: they do not in all of these items. */
-static bool copy_beside(const rv_gathering *g, rv_beside *beside, size_t first, size_t count)
+/* The columns that lie beside each other. */
+static void copy_beside(const rv_gathering *g, const uint8_t *const *rows, size_t first, size_t count)
 {
-  const uint8_t *rows[BLOCK];
   uint8_t *outs[RV_PLAN_COLUMNS] = {NULL};
-  if (!find_rows(beside, g->draws + first, count, rows)) return false;
   for (uint32_t c = 0; c < g->num_columns && c < RV_PLAN_COLUMNS; c++)
-    if (is_beside(beside, c)) outs[c] = out_of(g, c, first);
-  rv_row_plan_copy(&beside->plan, &beside->shuffle, rows, count, outs);
-  return true;
+    if (is_beside(g->beside, c)) outs[c] = out_of(g, c, first);
+  rv_row_plan_copy(&g->beside->plan, &g->beside->shuffle, rows, count, outs);
 }
 
-static rv_code gather_block(const rv_gathering *g, rv_beside *beside, size_t first, size_t count, rv_error *err)
+/* Large columns first: meanwhile the small ones come. */
+static rv_code gather_block(const rv_gathering *g, rv_verified *verified, size_t first, size_t count, rv_error *err)
 {
   const rv_draw *draws = g->draws + first;
-  bool found = copy_beside(g, beside, first, count);
+  const uint8_t *rows[BLOCK];
+  bool found = find_rows(g->beside, verified, draws, count, rows);
   if (!found) fetch_ahead(draws, count);
   for (uint32_t c = 0; c < g->num_columns; c++) {
-    if (g->outs[c] == NULL || (found && is_beside(beside, c))) continue;
+    if (g->outs[c] == NULL || (found && is_beside(g->beside, c))) continue;
     rv_code code = copy_block(draws, count, g->template, c, g->lengths[c], out_of(g, c, first), err);
     if (code != RV_OK) return code;
   }
+  if (found) copy_beside(g, rows, first, count);
   return RV_OK;
 }
 
-static rv_code gather_items(const rv_gathering *g, rv_beside *beside, size_t first, size_t n, rv_error *err)
+static rv_code gather_items(const rv_gathering *g, size_t first, size_t n, rv_error *err)
 {
+  rv_verified verified = {{NULL}};
   rv_code code = RV_OK;
   for (size_t end = first + n; first < end && code == RV_OK; first += BLOCK)
-    code = gather_block(g, beside, first, end - first < BLOCK ? end - first : BLOCK, err);
+    code = gather_block(g, &verified, first, end - first < BLOCK ? end - first : BLOCK, err);
   return code;
 }
 
@@ -332,10 +337,9 @@ static void gather_piece(void *context, size_t i)
 {
   rv_gathering *g = context;
   if (atomic_load_explicit(&g->code, memory_order_relaxed) != RV_OK) return;
-  rv_beside beside = *g->beside;
   rv_error err;
   size_t first = i * g->piece;
-  rv_code code = gather_items(g, &beside, first, g->n - first < g->piece ? g->n - first : g->piece, &err);
+  rv_code code = gather_items(g, first, g->n - first < g->piece ? g->n - first : g->piece, &err);
   int fine = RV_OK;
   if (code == RV_OK || !atomic_compare_exchange_strong(&g->code, &fine, code)) return;
   rv_error_copy(g->err, &err);
@@ -418,9 +422,10 @@ static rv_code gather_together(rv_crew *crew, const rv_draw *draws, size_t n, co
   rv_beside beside;
   find_beside(&beside, draws, n, g.template, lengths, outs, num_columns);
   size_t bytes = bytes_of_item(&g);
-  if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, &beside, 0, n, err);
   g.beside = &beside;
+  if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, 0, n, err);
   g.piece = n / PIECES + 1;
+  if (g.piece < PIECE_BYTES / bytes) g.piece = PIECE_BYTES / bytes;
   atomic_init(&g.code, RV_OK);
   rv_crew_run(crew, (n + g.piece - 1) / g.piece, bytes * n, gather_piece, &g);
   return (rv_code)atomic_load(&g.code);
