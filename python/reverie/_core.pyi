@@ -196,7 +196,7 @@ class Client:
     ) -> ReplayBatch:
         """Draws items one by one as the rate limiter allows and gathers them into arrays.
 
-        From a server, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which counts as
+        From a server, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 512 KiB), which counts as
         sampled, where nobody can tell: random selector, no max_times_sampled, no bound on samples per insert. What this client changes is
         always taken into account; changes by others are as they were when it was drawn, at most a second ago.
 

@@ -374,7 +374,7 @@ PyDoc_STRVAR(
     sample_batch_doc,
     "sample_batch($self, /, table, batch_size, *, timeout=60.0, out=None, unequal='error', copy=True, cancel=None)\n--\n\n"
     "Draws items one by one as the rate limiter allows and gathers them into arrays.\n\n"
-    "From a server, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 1 MiB), which "
+    "From a server, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 512 KiB), which "
     "counts as\n"
     "sampled, where nobody can tell: random selector, no max_times_sampled, no bound on samples per insert. What this client "
     "changes is\n"
