@@ -13,9 +13,10 @@
 
 enum { DEFAULT_MAX = 4, MOST = 64, MOST_PASSED = 63, COMPARED_EACH = 64, SLOW_ENOUGH = 3, MUCH_SLOWER = 2 };
 
-/* To be woken takes 3 to 60 us, so who has just been at work stays awake for the next loop where loops come as close together as that, and
- * a caller for his last helper. Whoever else wants the core gets it meanwhile. */
-enum { AWAKE_NS = 100 * 1000, LOOKS = 16 };
+/* To be woken takes 3 to 60 us. So a helper stays awake for the next loop, about twice as long as loops have been apart, where that is
+ * not longer than being woken; and a caller for his last helper. Whoever else wants the core gets it meanwhile, but for a moment in
+ * which most of what is waited for happens. */
+enum { APART_NS = 50 * 1000, AWAKE_NS = 100 * 1000, MOMENT_NS = 10 * 1000, LOOKS = 16 };
 
 /* A loop under way; on its caller's stack. */
 typedef struct rv_crew_loop {
@@ -66,7 +67,7 @@ rv_code rv_crew_new(uint32_t max_threads, rv_crew **out, rv_error *err)
   crew->pid = getpid();
   crew->max_threads = max_threads;
   atomic_init(&crew->loop, NULL);
-  atomic_init(&crew->gap_ns, AWAKE_NS);
+  atomic_init(&crew->gap_ns, APART_NS);
   rv_mutex_init(&crew->mutex, RV_RANK_WAIT, "crew");
   rv_cond_init(&crew->wake);
   rv_cond_init(&crew->left);
@@ -93,8 +94,8 @@ uint32_t rv_crew_max_threads(const rv_crew *crew)
   return crew->max_threads;
 }
 
-/* The caller takes steps from the front and helpers from the back, so that loop after loop the same core writes the same memory: what lies in the
- * other's caches takes longer to change. False: all are taken. */
+/* The caller takes steps from the front and helpers from the back, so that loop after loop the same core writes the same memory: what
+ * lies in the other's caches takes longer to change. False: all are taken. */
 static bool take(rv_crew_loop *loop, bool back, size_t *step)
 {
   uint64_t left = atomic_load_explicit(&loop->left, memory_order_relaxed), first, behind;
@@ -146,24 +147,25 @@ static bool is_left(rv_crew *crew, uint64_t unused)
 }
 
 /* Until that is so; false: it has taken too long. */
-static bool stay_awake(rv_crew *crew, bool (*is_so)(rv_crew *crew, uint64_t what), uint64_t what)
+static bool stay_awake(rv_crew *crew, bool (*is_so)(rv_crew *crew, uint64_t what), uint64_t what, int64_t most_ns)
 {
-  const int64_t until = now_ns() + AWAKE_NS;
-  do {
+  const int64_t begun = now_ns();
+  for (int64_t past = 0; past < most_ns; past = now_ns() - begun) {
     for (int i = 0; i < LOOKS; i++) {
       if (is_so(crew, what)) return true;
       pause_a_moment();
     }
-    sched_yield();
-  } while (now_ns() < until);
+    if (past > MOMENT_NS) sched_yield();
+  }
   return is_so(crew, what);
 }
 
 /* Waits for a loop that was not seen yet; false: for the end. */
 static bool next_loop(rv_crew *crew, uint64_t *seen)
 {
-  const bool soon = *seen > 0 && atomic_load_explicit(&crew->gap_ns, memory_order_relaxed) < AWAKE_NS;
-  if (!soon || !stay_awake(crew, is_called, *seen)) {
+  const int64_t apart = atomic_load_explicit(&crew->gap_ns, memory_order_relaxed);
+  const bool soon = *seen > 0 && apart < APART_NS;
+  if (!soon || !stay_awake(crew, is_called, *seen, 2 * apart + MOMENT_NS)) {
     rv_mutex_lock(&crew->mutex);
     crew->asleep++;
     while (!is_called(crew, *seen)) rv_cond_wait(&crew->wake, &crew->mutex);
@@ -208,9 +210,10 @@ static void start(rv_crew *crew)
 
 static void note_gap(rv_crew *crew, int64_t now)
 {
-  const int64_t since = now - crew->ended_ns, gap = since < 4 * AWAKE_NS ? since : 4 * AWAKE_NS;
+  const int64_t since = now - crew->ended_ns; /* below 0: another loop has ended meanwhile */
+  const int64_t gap = since < 0 ? 0 : since > 2 * AWAKE_NS ? 2 * AWAKE_NS : since;
   const int64_t smoothed = atomic_load_explicit(&crew->gap_ns, memory_order_relaxed);
-  atomic_store_explicit(&crew->gap_ns, smoothed + (gap - smoothed) / 8, memory_order_relaxed);
+  if (crew->ended_ns > 0) atomic_store_explicit(&crew->gap_ns, smoothed + (gap - smoothed) / 8, memory_order_relaxed);
 }
 
 /* False: the crew is at work for somebody else, or this loop goes without it. */
@@ -242,7 +245,7 @@ static bool begin(rv_crew *crew, rv_crew_loop *loop, size_t n, int64_t now)
 
 static void wait_for_helpers(rv_crew *crew)
 {
-  if (stay_awake(crew, is_left, 0)) return;
+  if (stay_awake(crew, is_left, 0, AWAKE_NS)) return;
   rv_mutex_lock(&crew->mutex);
   atomic_store(&crew->waits, true);
   while (!is_left(crew, 0)) rv_cond_wait(&crew->left, &crew->mutex);

@@ -81,12 +81,13 @@ static void every_step_is_done_once_and_helpers_take_part_with_signals_masked(vo
   rv_crew_free(crew);
 }
 
-/* The first loop is the crew's first with help, the second the first without. */
+/* The first loop is a crew's first with help, the second the first without. Far apart helpers sleep in between, at once they are awake
+ * after the first few. */
 static void helpers_take_part_in_loops_that_come_at_once_and_far_apart(void **state)
 {
   (void)state;
-  const int64_t pauses_ns[] = {0, 5000000};
-  for (int i = 0; i < 2; i++) {
+  const struct timespec far = {.tv_nsec = 5000000};
+  for (int apart = 0; apart < 2; apart++) {
     rv_crew *crew;
     assert_int_equal(rv_crew_new(2, &crew, NULL), RV_OK);
     for (int round = 0; round < 3; round++) {
@@ -95,7 +96,13 @@ static void helpers_take_part_in_loops_that_come_at_once_and_far_apart(void **st
       assert_each_once(c, STEPS);
       if (round != 1) assert_true(atomic_load(&c->others) > 0);
       free(c);
-      nanosleep(&(struct timespec){.tv_nsec = pauses_ns[i]}, NULL);
+      if (apart == 1) nanosleep(&far, NULL);
+    }
+    for (int round = 0; round < 300; round++) {
+      counted *c = new_counted(false);
+      rv_crew_run(crew, STEPS, STEPS, count, c);
+      assert_each_once(c, STEPS);
+      free(c);
     }
     rv_crew_free(crew);
   }

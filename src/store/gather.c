@@ -423,7 +423,7 @@ static rv_code gather_together(rv_crew *crew, const rv_draw *draws, size_t n, co
   find_beside(&beside, draws, n, g.template, lengths, outs, num_columns);
   size_t bytes = bytes_of_item(&g);
   g.beside = &beside;
-  if (crew == NULL || bytes < TOGETHER_BYTES / n) return gather_items(&g, 0, n, err);
+  if (crew == NULL || bytes == 0 || bytes < TOGETHER_BYTES / n) return gather_items(&g, 0, n, err);
   g.piece = n / PIECES + 1;
   if (g.piece < PIECE_BYTES / bytes) g.piece = PIECE_BYTES / bytes;
   atomic_init(&g.code, RV_OK);

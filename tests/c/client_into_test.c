@@ -129,6 +129,24 @@ TEST(sequences_land_in_arrays_too)
   rv_layout_unref((rv_layout *)arrays.layout);
 }
 
+/* So many that in process their crew is asked whether a batch of nothing is worth its help. */
+TEST(columns_may_all_be_left_out)
+{
+  rv_error err;
+  const size_t many = f->way == IN_PROCESS ? (1 << 19) + 1 : B;
+  put_sequence(f, "replay", 0, 300);
+  void *columns[] = {NULL};
+  rv_batch_arrays arrays = arrays_for(f, "replay", columns);
+  uint64_t *keys = calloc(many, sizeof *keys);
+  assert_non_null(keys);
+  arrays.keys = keys;
+  assert_ok(rv_client_sample_into(f->client, "replay", many, &arrays, &long_enough, &err));
+  assert_int_equal(arrays.count, many);
+  for (size_t i = 0; i < many; i++) assert_true(keys[i] == keys[0] && keys[i] != 0);
+  free(keys);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
 /* Steps of three columns, each with its number in them; an item of the last LONG ends with every one. */
 enum { LONG = 9 };
 static void put_overlapping(rv_client *client, const char *table, int64_t steps)
@@ -375,6 +393,7 @@ int main(void)
       EVERY_WAY(a_batch_lands_in_the_callers_arrays),
       EVERY_WAY(rows_that_a_small_table_lets_go_of_are_never_seen),
       EVERY_WAY(sequences_land_in_arrays_too),
+      EVERY_WAY(columns_may_all_be_left_out),
       EVERY_WAY(sequences_that_overlap_and_lie_in_two_chunks_land_whole),
       EVERY_WAY(sequences_in_this_process_and_from_elsewhere_stand_in_one_batch),
       EVERY_WAY(items_of_no_bytes_are_drawn_like_any_other),
