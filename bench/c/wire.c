@@ -103,30 +103,54 @@ static rv_code iterate(wire_worker *worker)
   return code;
 }
 
-static rv_code take_batch(wire_worker *worker, size_t size, float **out)
+/* Where a client's batches land, again and again. */
+typedef struct wire_arrays {
+  rv_batch_arrays arrays;
+  void *column;
+} wire_arrays;
+
+static void drop(wire_arrays *into)
 {
-  rv_batch *batch;
-  rv_code code = rv_client_sample_batch(worker->client, worker->table, size, RV_UNEQUAL_ERROR, &patience, &batch, &worker->error);
-  if (code != RV_OK) return code;
+  rv_layout_unref((rv_layout *)into->arrays.layout);
+  free(into->column);
+}
+
+/* What the items look like comes with the first batch, which is dropped. */
+static rv_code make_room(wire_worker *worker, size_t size, wire_arrays *into)
+{
   rv_sample_column column;
-  code = rv_batch_column(batch, 0, &column, &worker->error);
-  if (code == RV_OK && *out == NULL) *out = bench_alloc(column.bytes);
-  if (code == RV_OK) code = rv_batch_gather(batch, 0, *out, column.bytes, &worker->error);
-  rv_batch_free(batch);
+  drop(into);
+  into->arrays.layout = into->arrays.found;
+  into->column = NULL;
+  rv_batch_free(into->arrays.drawn);
+  rv_code code = rv_layout_get_column(into->arrays.layout, 0, size, &column, &worker->error);
+  if (code == RV_OK) into->column = bench_alloc(column.bytes);
   return code;
+}
+
+static rv_code take_batch(wire_worker *worker, size_t size, wire_arrays *into)
+{
+  into->arrays.size = sizeof into->arrays;
+  into->arrays.columns = &into->column;
+  for (;;) {
+    rv_code code = rv_client_sample_into(worker->client, worker->table, size, &into->arrays, &patience, &worker->error);
+    if (code != RV_FAILED_PRECONDITION || into->arrays.found == NULL) return code;
+    code = make_room(worker, size, into);
+    if (code != RV_OK) return code;
+  }
 }
 
 static rv_code batch(wire_worker *worker)
 {
   rv_code code = RV_OK;
-  float *out = NULL;
+  wire_arrays into = {0};
   int64_t items = 0;
   while (code == RV_OK && goes_on(worker)) {
-    code = take_batch(worker, (size_t)worker->job->batch, &out);
+    code = take_batch(worker, (size_t)worker->job->batch, &into);
     items += worker->job->batch;
     bench_board_count(&worker->job->board, worker->number, items);
   }
-  free(out);
+  drop(&into);
   return code;
 }
 
@@ -138,13 +162,13 @@ static rv_code idle(wire_worker *worker)
   rv_code code = rv_writer_new(worker->client, &config, &writer, &worker->error);
   if (code != RV_OK) return code;
   int64_t row = 0;
-  float *out = NULL;
+  wire_arrays into = {0};
   code = insert_items(writer, worker, &row, 1);
   if (code == RV_OK) code = rv_writer_flush(writer, 0, &patience, &worker->error);
-  if (code == RV_OK) code = take_batch(worker, 1, &out);
+  if (code == RV_OK) code = take_batch(worker, 1, &into);
   bench_board_count(&worker->job->board, worker->number, 1);
   while (code == RV_OK && goes_on(worker)) usleep(20000);
-  free(out);
+  drop(&into);
   rv_writer_free(writer);
   return code;
 }
