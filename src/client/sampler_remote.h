@@ -67,7 +67,8 @@ struct rv_remote_sampler {
   rv_task pump, close;
   bool closed;                    /* the owner is gone */
   bool may_grow;                  /* nobody can tell what is fetched ahead, lately */
-  int64_t look_at_ns;             /* and this is looked at again not before */
+  int64_t look_at_ns;             /* and this is looked at again not before, */
+  uint64_t looked_losses;         /* but where a connection has been lost since: rv_client_losses */
   int64_t asked;                  /* for max_samples: handed out, ready or outstanding */
   struct {                        /* how fast samples are taken */
     int64_t since_ns, handed_out; /* when it was last looked at, and how many there were then */

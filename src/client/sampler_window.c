@@ -26,11 +26,13 @@ static void look(rv_remote_sampler *sampler)
 {
   rv_client *client = sampler->common.client;
   int64_t now = rv_monotonic_ns(&client->env);
-  if (now < sampler->look_at_ns) return;
+  uint64_t losses = rv_client_losses(client);
+  if (now < sampler->look_at_ns && losses == sampler->looked_losses) return;
   const rv_table_info *info;
   rv_tables *tables = rv_client_recent_tables(client);
   sampler->may_grow = tables != NULL && rv_tables_find(tables, sampler->common.table, &info, NULL) == RV_OK &&
                       rv_fetching_ahead_is_invisible(info);
+  sampler->looked_losses = losses;
   sampler->look_at_ns = now + (tables != NULL ? LOOK_NS : LOOK_SOON_NS);
   rv_tables_unref(tables);
 }
