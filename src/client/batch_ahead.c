@@ -4,13 +4,15 @@
 #include <string.h>
 
 #define MILLISECOND INT64_C(1000000)
-/* So many batches in a row are a habit. */
-enum { HABIT = 8 };
-/* Ahead is what the caller's own work uses up in so long, so that what has come waits for him about as long; of what he himself waits for,
- * the server draws the more at a time the longer it makes him wait, as much as was asked for in ON_ITS_WAY_NS. At least one batch. */
+/* So many batches in a row are a habit; times are means of about so many. */
+enum { HABIT = 3, SMOOTHED = 8 };
+/* Ahead is what the caller's own work uses up in so long, so that what has come waits for him about as long; of what he himself waits
+ * for, the server draws the more at a time the longer it makes him wait, as much as was asked for in ON_ITS_WAY_NS: less than half of
+ * AGE_MAX_NS, since what is given out is only known to be younger than two such windows. At least one batch, and at first not many
+ * more than have been given out: a habit that ends soon has drawn little in vain. */
 #define AHEAD_NS (50 * MILLISECOND)
 #define AGE_MAX_NS (1000 * MILLISECOND)
-#define ON_ITS_WAY_NS (AGE_MAX_NS / 4)
+#define ON_ITS_WAY_NS (AGE_MAX_NS * 2 / 5)
 #define WAIT_MAX_NS (500 * MILLISECOND)
 #define BYTES_MAX ((size_t)512 << 10) /* of a batch, and of all that is ahead: with many clients the caches hold no more */
 enum { AHEAD_MAX = 1024 };
@@ -39,6 +41,11 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+  return a > b ? a : b;
+}
+
 static uint64_t changes_of(rv_client *client)
 {
   return atomic_load_explicit(&client->changes, memory_order_acquire);
@@ -54,18 +61,20 @@ static int64_t within_age(int64_t ns)
 static void note_time(rv_batch_ahead *ahead, int64_t now)
 {
   int64_t since = within_age(now - ahead->asked_ns), own = within_age(now - ahead->given_ns);
-  ahead->interval_ns += (since - ahead->interval_ns) / 8;
-  ahead->own_ns += (own - ahead->own_ns) / 8;
+  if (ahead->timed < SMOOTHED) ahead->timed++;
+  ahead->interval_ns += (since - ahead->interval_ns) / ahead->timed;
+  ahead->own_ns += (own - ahead->own_ns) / ahead->timed;
   ahead->asked_ns = now;
 }
 
 /* Samples to have on their way, at least one batch. */
 static int64_t window(const rv_batch_ahead *ahead)
 {
-  int64_t batches = smaller(AHEAD_NS / (ahead->own_ns + 1), ON_ITS_WAY_NS / (ahead->interval_ns + 1)) + 1;
-  int64_t most = smaller(AHEAD_MAX, (int64_t)(BYTES_MAX / (ahead->item_bytes + 1)));
-  int64_t want = (int64_t)ahead->want;
-  return smaller(batches * want, most > want ? most : want);
+  const int64_t want = (int64_t)ahead->want;
+  int64_t batches = smaller(AHEAD_NS / (ahead->own_ns + 1) + 1, ON_ITS_WAY_NS / (ahead->interval_ns + 1));
+  batches = smaller(batches, 1 + 2 * ahead->handed_out / want);
+  const int64_t most = smaller(AHEAD_MAX, (int64_t)(BYTES_MAX / (ahead->item_bytes + 1)));
+  return larger(want, smaller(batches * want, most));
 }
 
 static void note_age(rv_batch_ahead *ahead, int64_t now, int64_t now_window)
@@ -132,7 +141,8 @@ void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *t
     ahead->want = count;
     ahead->changes = changes;
     ahead->asked_ns = patience->begun_ns;
-    ahead->interval_ns = ahead->own_ns = 0;
+    ahead->interval_ns = ahead->own_ns = ahead->timed = 0;
+    ahead->in_a_row = 1;
     ahead->given_ns = rv_monotonic_ns(patience->env);
     return;
   }

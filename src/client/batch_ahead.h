@@ -22,6 +22,7 @@ typedef struct rv_batch_ahead {
   int64_t interval_ns; /* from one to the next, about */
   int64_t given_ns;    /* when the last one was given out */
   int64_t own_ns;      /* from then to the next, about: what the caller does in between */
+  int64_t timed;       /* batches that the two are means of, SMOOTHED at most */
   size_t item_bytes;   /* about, as they come over the wire */
   rv_sampler *sampler; /* NULL: none is drawn ahead */
   /* How old may what is drawn ahead be? From sample number `renewed_at` on all were asked for after `renewed_ns`, those before it after
