@@ -16,19 +16,29 @@ void rv_insert_stream_drop_held(rv_insert_stream *stream)
   }
 }
 
+static rv_code put_piece(rv_pieces *message, const rv_piece *piece)
+{
+  return piece->size <= RV_STREAM_COPY_BYTES ? rv_pieces_copy(message, piece->data, piece->size)
+                                             : rv_pieces_share(message, piece->owner, piece->data, piece->size);
+}
+
+static rv_code put_content(rv_pieces *message, const rv_stream_chunk *chunk)
+{
+  size_t first = chunk->rows.owner != NULL ? chunk->rows_at : chunk->flat_size;
+  rv_code code = rv_pieces_copy(message, chunk->flat, first);
+  if (code == RV_OK && chunk->rows.owner != NULL) code = put_piece(message, &chunk->rows);
+  if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat + first, chunk->flat_size - first);
+  for (size_t i = 0; i < chunk->data.count && code == RV_OK; i++) code = put_piece(message, &chunk->data.piece[i]);
+  return code;
+}
+
 static rv_code put_chunk(rv_insert_stream *stream, rv_pieces *message, rv_stream_chunk *chunk)
 {
   stream->scratch.size = 0;
-  rv_put_header(&stream->scratch, 1, chunk->flat_size + chunk->data.bytes);
+  rv_put_header(&stream->scratch, 1, rv_stream_chunk_bytes(chunk));
   if (stream->scratch.failed) return RV_RESOURCE_EXHAUSTED;
   rv_code code = rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
-  if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat, chunk->flat_size);
-  for (size_t i = 0; i < chunk->data.count && code == RV_OK; i++) {
-    const rv_piece *piece = &chunk->data.piece[i];
-    code = piece->size <= RV_STREAM_COPY_BYTES || piece->owner == NULL
-               ? rv_pieces_copy(message, piece->data, piece->size)
-               : rv_pieces_share(message, piece->owner, piece->data, piece->size);
-  }
+  if (code == RV_OK) code = put_content(message, chunk);
   if (code != RV_OK) return code;
   chunk->sent_on = stream->connection;
   rv_list_push_back(&stream->held, &rv_stream_chunk_ref(chunk)->link);

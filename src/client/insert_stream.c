@@ -8,7 +8,8 @@
 
 /* A writer wakes the loop's thread when so much waits, even if that is about to look. */
 enum { MANY_ITEMS = 64 };
-#define MANY_BYTES ((size_t)64 << 10)
+#define MANY_BYTES RV_STREAM_REQUEST_BYTES
+#define GUEST_BYTES ((size_t)64 << 10) /* and a guest sends no more */
 #define LOOK_AGAIN_NS INT64_C(1000000)
 
 /* ---- hand-over ----
@@ -88,7 +89,7 @@ static void run(rv_task *task)
 static size_t bytes_of(const rv_stream_item *item)
 {
   size_t bytes = item->body_size;
-  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += item->chunks[i]->flat_size + item->chunks[i]->data.bytes;
+  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += rv_stream_chunk_bytes(item->chunks[i]);
   return bytes;
 }
 
@@ -118,9 +119,9 @@ static size_t count_open(const rv_insert_stream *stream)
   return stream->inbox_count + stream->status.unsent + stream->status.unconfirmed;
 }
 
-static bool is_little(const rv_insert_stream *stream)
+static bool holds_less(const rv_insert_stream *stream, size_t bytes)
 {
-  return stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < MANY_BYTES;
+  return stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < bytes;
 }
 
 static void add(rv_insert_stream *stream, rv_link *items, bool asked)
@@ -140,8 +141,9 @@ static void add(rv_insert_stream *stream, rv_link *items, bool asked)
   rv_list_splice(&stream->inbox, items);
   stream->inbox_count += count;
   stream->inbox_bytes += bytes;
-  stream->asks_each = stream->asks_each && count_open(stream) == 1 && is_little(stream);
-  bool post = !stream->posted && !((asked || stream->looks_soon) && is_little(stream)), alone = stream->asks_each;
+  stream->asks_each = stream->asks_each && count_open(stream) == 1 && holds_less(stream, GUEST_BYTES);
+  bool may_wait = (asked || stream->looks_soon) && holds_less(stream, MANY_BYTES);
+  bool post = !stream->posted && !may_wait, alone = stream->asks_each;
   stream->posted = stream->posted || post;
   rv_mutex_unlock(&stream->mutex);
   if (post && !(alone && send_as_guest(stream))) rv_loop_post(stream->loop, &stream->task);
@@ -170,7 +172,7 @@ void rv_insert_stream_ask(rv_insert_stream *stream, rv_gate *gate, rv_patience *
 {
   rv_mutex_lock(&stream->mutex);
   size_t open = count_open(stream);
-  bool any = !stream->posted && stream->inbox_count > 0, few = is_little(stream) && open < MANY_ITEMS;
+  bool any = !stream->posted && stream->inbox_count > 0, few = holds_less(stream, GUEST_BYTES) && open < MANY_ITEMS;
   stream->posted = stream->posted || any;
   stream->asks_each = open == 1;
   rv_mutex_unlock(&stream->mutex);

@@ -45,8 +45,11 @@ typedef struct rv_stream_chunk {
   atomic_uint refs;
   atomic_uint pins;
   uint64_t key;
-  rv_pieces data;   /* the serialized ChunkData, if it is long */
-  size_t flat_size; /* bytes behind the struct, if it is short */
+  /* The serialized ChunkData: behind the struct if it is short; there, but for its rows, if it is one piece of them (`rows`, that stands before the
+   * last flat_size - rows_at bytes; no owner: it is not); else in `data`. */
+  rv_pieces data;
+  rv_piece rows;
+  size_t flat_size; /* bytes behind the struct */
   size_t flat_room;
   /* Chunks of one form differ in key, range and rows alone (rv_chunk_stamp): of those, which have a flat form, these bytes are all that
    * a pack of items needs. 0: it has none. */
@@ -69,11 +72,16 @@ void rv_stream_spares_fini(rv_stream_spares *spares);
 /* Takes the pieces, or copies and clears them where they are short: empty afterwards, also on failure, and to be finished by whoever
  * made them. `spares` may be NULL. The caller owns one reference and one pin. */
 rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
-/* A short one, at most RV_STREAM_COPY_BYTES, whose flat_size bytes the caller writes. */
+/* Whose flat_size bytes the caller writes: a short one, at most RV_STREAM_COPY_BYTES, or what stands around the rows of a long one. */
 rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
+/* Of the serialized ChunkData. */
+static inline size_t rv_stream_chunk_bytes(const rv_stream_chunk *chunk)
+{
+  return chunk->flat_size + chunk->rows.size + chunk->data.bytes;
+}
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk);
 void rv_stream_chunk_unref(rv_stream_chunk *chunk);
-/* The same, and keeps a short chunk's memory if it was the last reference. */
+/* The same, and keeps the memory, if it was the last reference, of what is flat. */
 void rv_stream_chunk_recycle(rv_stream_chunk *chunk, rv_stream_spares *spares);
 void rv_stream_chunk_unpin(rv_stream_chunk *chunk); /* no item that is added later refers to it */
 

@@ -54,6 +54,7 @@ static rv_code make_chunk(uint64_t key, size_t flat, rv_stream_spares *spares, r
   chunk->form = 0;
   rv_list_init(&chunk->link);
   rv_pieces_init(&chunk->data);
+  chunk->rows = (rv_piece){0};
   *out = chunk;
   return RV_OK;
 }
@@ -91,6 +92,7 @@ static bool drop(rv_stream_chunk *chunk)
 {
   if (atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1) return false;
   rv_pieces_fini(&chunk->data);
+  rv_buf_unref(chunk->rows.owner);
   return true;
 }
 

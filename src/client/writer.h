@@ -111,9 +111,10 @@ struct rv_writer {
       tables_known; /* or never to be known: items go straight to the stream. Changed under the mutex; false while `fetch` runs */
   rv_error tables_error; /* code not RV_OK: why not */
   rv_link unchecked;     /* items that wait for the tables */
-  rv_link done_items;    /* small remote items that are over: this thread takes them back, which is cheaper than freeing another's
-                            memory */
+  rv_link
+      done_items; /* remote items that are over: this thread takes them back, which is cheaper than freeing another's memory */
   atomic_size_t num_done_items; /* changed under the mutex, read without */
+  size_t done_bytes;            /* of those that are large */
   rv_tables_fetch *fetch;       /* the loop's, but for its beginning; NULL: none runs */
 };
 

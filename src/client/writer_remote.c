@@ -12,7 +12,7 @@
 #include "store/signature.h"
 
 enum { END_MS = 100 }; /* for the loop's thread */
-/* Items up to this many chunks, and bytes of body, are used again. */
+/* Items up to this many chunks, and bytes of body, are used again; those whose chunks are not small, too, while as much is in flight. */
 enum { FEW_CHUNKS = 8, SMALL_BODY = 1024, SMALL_CHUNKS = 8192, MAX_FREE_ITEMS = 256, MAX_DONE_ITEMS = 256 };
 
 struct rv_remote_item {
@@ -77,15 +77,17 @@ static rv_remote_item *new_item(rv_writer *writer, rv_error *err)
   return item;
 }
 
-static bool is_small(const rv_remote_item *item)
+static bool is_simple(const rv_remote_item *item)
 {
-  if (item->room > FEW_CHUNKS || item->body.capacity > SMALL_BODY) return false;
+  return item->room <= FEW_CHUNKS && item->body.capacity <= SMALL_BODY;
+}
+
+/* Of its chunks, where they are not small; those of others count, too. */
+static size_t large_bytes(const rv_remote_item *item)
+{
   size_t bytes = 0;
-  for (uint32_t i = 0; i < item->stream.num_chunks; i++) {
-    const rv_stream_chunk *chunk = item->stream.chunks[i];
-    bytes += chunk->flat_size + chunk->data.bytes;
-  }
-  return bytes <= SMALL_CHUNKS;
+  for (uint32_t i = 0; i < item->stream.num_chunks; i++) bytes += rv_stream_chunk_bytes(item->stream.chunks[i]);
+  return bytes > SMALL_CHUNKS ? bytes : 0;
 }
 
 static void on_complete(rv_stream_item *stream_item, rv_code code, const char *message)
@@ -98,28 +100,49 @@ static void on_complete(rv_stream_item *stream_item, rv_code code, const char *m
   }
 }
 
+/* Under the mutex: leaves the item to the writer's thread, whose memory it mostly is, or takes it to those that are freed here. What that thread
+ * has not come to never holds more in large chunks than what is in flight: of a writer that rests, nothing. */
+static void leave_or_take(rv_writer *writer, rv_remote_item *item, rv_link *taken)
+{
+  size_t count = atomic_load_explicit(&writer->num_done_items, memory_order_relaxed);
+  bool leave = count < MAX_DONE_ITEMS && !writer->closing && is_simple(item);
+  rv_list_push_back(leave ? &writer->done_items : taken, &item->stream.link);
+  if (!leave) return;
+  atomic_store_explicit(&writer->num_done_items, count + 1, memory_order_relaxed);
+  writer->done_bytes += large_bytes(item);
+}
+
+static void take_what_is_too_much(rv_writer *writer, rv_link *taken)
+{
+  size_t most = atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
+  size_t count = atomic_load_explicit(&writer->num_done_items, memory_order_relaxed);
+  for (; writer->done_bytes > most; count--) {
+    rv_link *link = rv_list_pop_front(&writer->done_items);
+    writer->done_bytes -= large_bytes(item_of(link));
+    rv_list_push_back(taken, link);
+  }
+  atomic_store_explicit(&writer->num_done_items, count, memory_order_relaxed);
+}
+
 /* All that one answer confirms at once: the writer's thread is woken for many items, and meets the mutex once. */
 void rv_writer_take_confirmed(void *context)
 {
   rv_writer *writer = context;
   if (rv_list_empty(&writer->ended)) return;
   rv_client_note_change(writer->client);
-  rv_link others;
-  rv_list_init(&others);
+  rv_link taken;
+  rv_list_init(&taken);
   rv_mutex_lock(&writer->mutex);
-  size_t left = 0, done = atomic_load_explicit(&writer->num_done_items, memory_order_relaxed);
+  size_t left = 0;
   for (rv_link *link; (link = rv_list_pop_front(&writer->ended)) != NULL; writer->confirmed++) {
-    rv_remote_item *item = item_of(link);
-    left = rv_flight_take_off(&item->flight);
-    bool reuse = done < MAX_DONE_ITEMS && !writer->closing && is_small(item);
-    rv_list_push_back(reuse ? &writer->done_items : &others, link);
-    if (reuse) done++;
+    left = rv_flight_take_off(&item_of(link)->flight);
+    leave_or_take(writer, item_of(link), &taken);
   }
-  atomic_store_explicit(&writer->num_done_items, done, memory_order_relaxed);
+  take_what_is_too_much(writer, &taken);
   bool wake = rv_writer_is_to_wake(writer, left);
   rv_mutex_unlock(&writer->mutex);
   if (wake) rv_gate_open(&writer->gate); /* without the mutex, which the writer's thread takes at once */
-  for (rv_link *link; (link = rv_list_pop_front(&others)) != NULL;) free_item(item_of(link));
+  for (rv_link *link; (link = rv_list_pop_front(&taken)) != NULL;) free_item(item_of(link));
 }
 
 void rv_writer_reclaim(rv_writer *writer)
@@ -130,6 +153,7 @@ void rv_writer_reclaim(rv_writer *writer)
   rv_mutex_lock(&writer->mutex);
   rv_list_splice(&done, &writer->done_items);
   atomic_store_explicit(&writer->num_done_items, 0, memory_order_relaxed);
+  writer->done_bytes = 0;
   rv_mutex_unlock(&writer->mutex);
   rv_link *link;
   while ((link = rv_list_pop_front(&done)) != NULL) {

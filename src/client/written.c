@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "client/column.h"
 #include "store/chunk_parts.h"
+#include "wire/cut.h"
 #include "wire/messages.h"
 
 enum { CHUNKS_BETWEEN_TRIALS = 64 };
@@ -200,8 +201,7 @@ void rv_encode_room_fini(rv_encode_room *room)
 static bool can_stamp(const rv_written *written, bool delta, bool snappy)
 {
   const rv_chunk_column *spec = &written->columns[0]->spec;
-  return written->num_columns == 1 && spec->dtype != RV_STRING && !snappy && !(delta && written->rows > 1) && written->rows > 0 &&
-         spec->row_bytes <= RV_STREAM_COPY_BYTES / written->rows;
+  return written->num_columns == 1 && spec->dtype != RV_STRING && !snappy && !(delta && written->rows > 1) && written->rows > 0;
 }
 
 static rv_chunk_meta meta_of(const rv_written *written)
@@ -221,6 +221,31 @@ static void note_form(const rv_written *written, size_t own_size)
   encoded->row_bytes = (uint32_t)column->stamp.row_bytes;
 }
 
+static rv_code stamp_short(rv_written *written, const rv_chunk_meta *meta, size_t size, const void *rows, rv_encode_room *room,
+                           rv_error *err)
+{
+  const rv_chunk_stamp *stamp = &written->columns[0]->stamp;
+  rv_code code = rv_stream_chunk_new_flat(written->key, size, &room->spares, &written->encoded, err);
+  if (code == RV_OK) note_form(written, rv_chunk_stamp_write(stamp, meta, rows, written->encoded->flat));
+  return code;
+}
+
+/* Its rows stay where they are. */
+static rv_code stamp_long(rv_written *written, const rv_chunk_meta *meta, size_t size, const void *rows, rv_encode_room *room,
+                          rv_error *err)
+{
+  const rv_chunk_stamp *stamp = &written->columns[0]->stamp;
+  rv_code code = rv_stream_chunk_new_flat(written->key, size - stamp->row_bytes, &room->spares, &written->encoded, err);
+  if (code != RV_OK) return code;
+  rv_stream_chunk *encoded = written->encoded;
+  encoded->rows_at = (uint32_t)rv_chunk_stamp_write_around(stamp, meta, encoded->flat);
+  encoded->rows = (rv_piece){.data = rows, .size = stamp->row_bytes, .owner = rv_chunk_hold(written->segment)};
+  if (encoded->rows.owner != NULL) return RV_OK;
+  rv_stream_chunk_unref(encoded);
+  written->encoded = NULL;
+  return rv_fail_memory(err, sizeof(rv_buf));
+}
+
 /* *done: it was. */
 static rv_code stamp(rv_written *written, rv_encode_room *room, bool *done, rv_error *err)
 {
@@ -229,27 +254,36 @@ static rv_code stamp(rv_written *written, rv_encode_room *room, bool *done, rv_e
   if (stamp->num_rows != written->rows) return RV_OK;
   rv_chunk_meta meta = meta_of(written);
   size_t size = rv_chunk_stamp_size(stamp, &meta), row_bytes = written->columns[0]->spec.row_bytes, stride = 0;
-  if (size > RV_STREAM_COPY_BYTES) return RV_OK;
   const void *rows = rv_chunk_rows_in_place(written->segment, 0, 0, written->rows, &stride);
   if (rows == NULL || (stride != row_bytes && written->rows > 1)) return RV_OK;
-  rv_code code = rv_stream_chunk_new_flat(written->key, size, &room->spares, &written->encoded, err);
-  if (code != RV_OK) return code;
-  note_form(written, rv_chunk_stamp_write(stamp, &meta, rows, written->encoded->flat));
-  *done = true;
-  return RV_OK;
+  rv_code code = size <= RV_STREAM_COPY_BYTES ? stamp_short(written, &meta, size, rows, room, err)
+                                              : stamp_long(written, &meta, size, rows, room, err);
+  *done = code == RV_OK;
+  return code;
 }
 
+/* From what has been serialized. */
 static void learn_stamp(const rv_written *written, rv_encode_room *room)
 {
   const rv_stream_chunk *encoded = written->encoded;
+  const rv_piece *piece = encoded->data.piece;
   rv_column *column = written->columns[0];
   rv_chunk_meta meta = meta_of(written);
-  if (encoded->flat_size == 0) return;
-  rv_chunk_stamp_learn(&column->stamp, encoded->flat, encoded->flat_size, &meta, written->rows,
-                       column->spec.row_bytes * written->rows);
+  size_t row_bytes = column->spec.row_bytes * written->rows, tail = rv_chunk_stamp_tail_size(row_bytes);
+  rv_span before, behind;
+  if (encoded->flat_size >= row_bytes + tail) {
+    before = (rv_span){encoded->flat, encoded->flat_size - row_bytes - tail};
+    behind = (rv_span){encoded->flat + encoded->flat_size - tail, tail};
+  } else if (encoded->data.count == 3 && piece[1].size == row_bytes) {
+    before = (rv_span){piece[0].data, piece[0].size};
+    behind = (rv_span){piece[2].data, piece[2].size};
+  } else {
+    return;
+  }
+  rv_chunk_stamp_learn(&column->stamp, before, behind, &meta, written->rows, row_bytes);
   if (column->stamp.num_rows == 0) return;
   column->stamp_form = ++room->forms;
-  note_form(written, rv_chunk_stamp_own_size(&meta));
+  if (encoded->flat_size > 0) note_form(written, rv_chunk_stamp_own_size(&meta));
 }
 
 static rv_code serialize(rv_written *written, bool delta, rv_span snappy, rv_encode_room *room, rv_error *err)

@@ -10,20 +10,28 @@ void rv_output_init(rv_output *output, rv_buf **spare)
   *output = (rv_output){.spare = spare};
 }
 
-static void drop(rv_output *output, rv_buf *block)
+/* A reference of this output's. */
+static void drop(rv_output *output, rv_buf *owner)
 {
-  if (*output->spare == NULL && block->capacity == BLOCK && block->release == NULL &&
-      atomic_load_explicit(&block->refs, memory_order_acquire) == 1) {
-    block->size = 0;
-    *output->spare = block;
+  if (*output->spare == NULL && owner->capacity == BLOCK && owner->release == NULL &&
+      atomic_load_explicit(&owner->refs, memory_order_acquire) == 1) {
+    owner->size = 0;
+    *output->spare = owner;
   } else {
-    rv_buf_unref(block);
+    rv_buf_unref(owner);
   }
+}
+
+static void drop_block(rv_output *output)
+{
+  if (output->block != NULL) drop(output, output->block);
+  output->block = NULL;
 }
 
 void rv_output_fini(rv_output *output)
 {
   for (size_t i = 0; i < output->count; i++) rv_buf_unref(output->part[output->head + i].owner);
+  rv_buf_unref(output->block);
   free(output->part);
   *output = (rv_output){.spare = output->spare};
 }
@@ -60,22 +68,37 @@ static bool add(rv_output *output, rv_buf *owned_owner, const uint8_t *data, siz
   return true;
 }
 
+static bool has_room(const rv_output *output)
+{
+  return output->block != NULL && output->block->size < BLOCK;
+}
+
+static bool take_block(rv_output *output)
+{
+  drop_block(output);
+  output->block = *output->spare;
+  *output->spare = NULL;
+  if (output->block == NULL) output->block = rv_buf_new(BLOCK);
+  return output->block != NULL;
+}
+
+/* The last part, if what is copied to the block next stands right behind it; else one that begins there. NULL: out of memory. */
+static rv_output_part *part_at_end(rv_output *output)
+{
+  const uint8_t *end = output->block->data + output->block->size;
+  rv_output_part *part = last(output);
+  if (part != NULL && part->owner == output->block && part->data + part->size == end) return part;
+  return add(output, rv_buf_ref(output->block), end, 0) ? last(output) : NULL;
+}
+
 bool rv_output_copy(rv_output *output, const void *data, size_t size)
 {
   const uint8_t *from = data;
   while (size > 0) {
-    rv_output_part *part = last(output);
-    bool own = part != NULL && part->owner->capacity == BLOCK &&
-               part->data + part->size == part->owner->data + part->owner->size && part->owner->size < BLOCK &&
-               part->owner->release == NULL && atomic_load_explicit(&part->owner->refs, memory_order_relaxed) == 1;
-    if (!own) {
-      rv_buf *block = *output->spare;
-      *output->spare = NULL;
-      if (block == NULL) block = rv_buf_new(BLOCK);
-      if (block == NULL || !add(output, block, block->data, 0)) return false;
-      part = last(output);
-    }
-    rv_buf *block = part->owner;
+    if (!has_room(output) && !take_block(output)) return false;
+    rv_output_part *part = part_at_end(output);
+    if (part == NULL) return false;
+    rv_buf *block = output->block;
     size_t n = BLOCK - block->size < size ? BLOCK - block->size : size;
     memcpy(block->data + block->size, from, n);
     block->size += n;
@@ -116,6 +139,7 @@ ssize_t rv_output_write(rv_output *output, rv_transport *transport)
     output->part[output->head].size -= left;
   }
   if (output->count == 0) {
+    drop_block(output);
     output->head = 0;
     if (output->capacity > 64) {
       free(output->part);

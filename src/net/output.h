@@ -15,6 +15,7 @@ typedef struct rv_output {
   rv_output_part *part;
   size_t head, count, capacity; /* parts head .. head + count - 1 are waiting */
   size_t bytes;
+  rv_buf *block;  /* where small bytes are copied to, one reference; NULL: none while nothing waits */
   rv_buf **spare; /* where a block is kept for the next output of the loop */
 } rv_output;
 

@@ -187,6 +187,29 @@ static void the_send_queue_becomes_the_same_bytes(void **state)
   }
 }
 
+/* What is copied between shared ranges does not take a block each. */
+static void small_bytes_between_shared_ones_lie_together(void **state)
+{
+  (void)state;
+  rv_buf *spare = NULL, *large = rv_buf_new(RV_OUTPUT_SHARE);
+  large->size = RV_OUTPUT_SHARE;
+  rv_output output;
+  rv_output_init(&output, &spare);
+  for (int i = 0; i < 5; i++) {
+    assert_true(rv_output_copy(&output, "head", 4));
+    assert_true(rv_output_share(&output, large, large->data, large->size));
+  }
+  assert_int_equal(output.count, 10);
+  for (size_t i = 2; i < 10; i += 2) {
+    assert_ptr_equal(output.part[i].owner, output.part[0].owner);
+    assert_ptr_equal(output.part[i].data, output.part[0].data + 2 * i);
+    assert_memory_equal(output.part[i].data, "head", 4);
+  }
+  rv_output_fini(&output);
+  rv_buf_unref(large);
+  rv_buf_unref(spare);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -194,6 +217,7 @@ int main(void)
       cmocka_unit_test(an_announced_length_alone_costs_little),
       cmocka_unit_test(broken_prefixes_are_told_apart),
       cmocka_unit_test(the_send_queue_becomes_the_same_bytes),
+      cmocka_unit_test(small_bytes_between_shared_ones_lie_together),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

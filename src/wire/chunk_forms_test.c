@@ -200,10 +200,15 @@ static void a_chunk_after_the_pattern_of_another_is_what_serializing_it_gives(vo
         size_t own = rv_chunk_stamp_write(&stamp, &meta, rv_chunk_rows_in_place(segment, 0, 0, k.rows, &stride), out);
         assert_int_equal(own, rv_chunk_stamp_own_size(&meta));
         assert_bytes(message, out, size);
+        size_t at = rv_chunk_stamp_write_around(&stamp, &meta, out);
+        assert_memory_equal(message->data, out, at);
+        assert_memory_equal(message->data + at + bytes, out + at, size - at - bytes);
         free(out);
         stamped++;
       } else {
-        rv_chunk_stamp_learn(&stamp, message->data, message->size, &meta, k.rows, bytes);
+        size_t tail = rv_chunk_stamp_tail_size(bytes), before = message->size - bytes - tail;
+        rv_chunk_stamp_learn(&stamp, (rv_span){message->data, before}, (rv_span){message->data + before + bytes, tail}, &meta,
+                             k.rows, bytes);
       }
       rv_buf_unref(message);
       rv_chunk_unref(segment);

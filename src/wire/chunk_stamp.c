@@ -38,19 +38,26 @@ static uint8_t *put_own(uint8_t *at, const rv_chunk_meta *meta)
   return end;
 }
 
-void rv_chunk_stamp_learn(rv_chunk_stamp *stamp, const uint8_t *message, size_t size, const rv_chunk_meta *meta, int64_t num_rows,
+/* The numbers of tensors and of their bytes. */
+size_t rv_chunk_stamp_tail_size(size_t row_bytes)
+{
+  return number_size(1) + number_size(row_bytes);
+}
+
+void rv_chunk_stamp_learn(rv_chunk_stamp *stamp, rv_span before, rv_span behind, const rv_chunk_meta *meta, int64_t num_rows,
                           size_t row_bytes)
 {
   size_t own = rv_chunk_stamp_own_size(meta);
-  size_t tail = number_size(1) + number_size(row_bytes); /* the numbers of tensors and of their bytes */
   *stamp = (rv_chunk_stamp){0};
-  if (own + row_bytes + tail > size || size - own - row_bytes > RV_CHUNK_STAMP_BYTES) return;
+  if (before.size < own || behind.size != rv_chunk_stamp_tail_size(row_bytes)) return;
+  size_t head = before.size - own;
+  if (head > RV_CHUNK_STAMP_BYTES || behind.size > RV_CHUNK_STAMP_BYTES - head) return;
   stamp->num_rows = num_rows;
   stamp->row_bytes = row_bytes;
-  stamp->tail_size = tail;
-  stamp->head_size = size - own - row_bytes - tail;
-  memcpy(stamp->fixed, message + own, stamp->head_size);
-  memcpy(stamp->fixed + stamp->head_size, message + size - tail, tail);
+  stamp->head_size = head;
+  stamp->tail_size = behind.size;
+  memcpy(stamp->fixed, before.data + own, head);
+  memcpy(stamp->fixed + head, behind.data, behind.size);
 }
 
 size_t rv_chunk_stamp_size(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta)
@@ -58,12 +65,28 @@ size_t rv_chunk_stamp_size(const rv_chunk_stamp *stamp, const rv_chunk_meta *met
   return rv_chunk_stamp_own_size(meta) + stamp->head_size + stamp->row_bytes + stamp->tail_size;
 }
 
+static uint8_t *put_before(uint8_t *at, const rv_chunk_stamp *stamp)
+{
+  memcpy(at, stamp->fixed, stamp->head_size);
+  return at + stamp->head_size;
+}
+
+static void put_behind(uint8_t *at, const rv_chunk_stamp *stamp)
+{
+  memcpy(at, stamp->fixed + stamp->head_size, stamp->tail_size);
+}
+
 size_t rv_chunk_stamp_write(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, const void *rows, uint8_t *out)
 {
-  uint8_t *own_end = put_own(out, meta), *at = own_end;
-  memcpy(at, stamp->fixed, stamp->head_size);
-  at += stamp->head_size;
+  uint8_t *own_end = put_own(out, meta), *at = put_before(own_end, stamp);
   if (stamp->row_bytes > 0) memcpy(at, rows, stamp->row_bytes);
-  memcpy(at + stamp->row_bytes, stamp->fixed + stamp->head_size, stamp->tail_size);
+  put_behind(at + stamp->row_bytes, stamp);
   return (size_t)(own_end - out);
+}
+
+size_t rv_chunk_stamp_write_around(const rv_chunk_stamp *stamp, const rv_chunk_meta *meta, uint8_t *out)
+{
+  uint8_t *at = put_before(put_own(out, meta), stamp);
+  put_behind(at, stamp);
+  return (size_t)(at - out);
 }

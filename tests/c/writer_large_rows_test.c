@@ -1,0 +1,119 @@
+/* Rows that are too large to be copied into a request: they arrive as they were written, and a writer that rests holds none of them. */
+#include "client_fixture.h"
+
+#include "base/arena.h"
+#include "base/spares.h"
+#include "client/client.h"
+#include "reverie/writer.h"
+
+enum { MOST_ELEMENTS = 65536, ROUNDS = 12 };
+
+static float row[MOST_ELEMENTS];
+
+/* Row number `number` of so many elements. */
+static rv_cell cell_of(int64_t number, const int64_t *elements)
+{
+  for (int64_t i = 0; i < *elements; i++) row[i] = (float)(number * 7 + i);
+  return (rv_cell){.column = 0, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = elements, .data = row}};
+}
+
+static rv_writer *new_writer(fixture *f)
+{
+  rv_error err;
+  rv_writer *writer;
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 3};
+  assert_ok(rv_writer_new(f->client, &config, &writer, &err));
+  return writer;
+}
+
+/* An item of the last `length` rows, of which the newest is number `number`. */
+static void put_item(rv_writer *writer, int64_t number, int64_t length)
+{
+  rv_error err;
+  rv_run run = {.column = 0, .count = (uint32_t)length, .first = number - length + 1, .stride = 1};
+  rv_item_column column = {.runs = &run, .num_runs = 1};
+  assert_ok(rv_writer_create_item(writer, "fifo", 1, &column, 1, NULL, &err));
+}
+
+static void expect_rows(rv_sample *sample, int64_t first, int64_t length, int64_t elements)
+{
+  rv_error err;
+  static float got[3 * MOST_ELEMENTS];
+  size_t bytes = (size_t)(length * elements) * sizeof(float);
+  assert_ok(rv_sample_copy(sample, 0, got, bytes, &err));
+  for (int64_t r = 0; r < length; r++)
+    for (int64_t i = 0; i < elements; i++) assert_true(got[r * elements + i] == (float)((first + r) * 7 + i));
+}
+
+/* Every third item is of the last three rows, whose chunks are then with the server already. */
+static void write_and_read(fixture *f, int64_t elements)
+{
+  rv_error err;
+  rv_writer *writer = new_writer(f);
+  for (int64_t number = 0; number < ROUNDS; number++) {
+    rv_cell cell = cell_of(number, &elements);
+    assert_ok(rv_writer_append(writer, &cell, 1, false, &err));
+    put_item(writer, number, number % 3 == 2 ? 3 : 1);
+  }
+  assert_ok(rv_writer_flush(writer, 0, &long_enough, &err));
+  rv_writer_free(writer);
+  uint64_t cursor = 0;
+  rv_item_info items[ROUNDS];
+  size_t count;
+  assert_ok(rv_client_items(f->client, "fifo", &cursor, items, ROUNDS, &count, &long_enough, &err));
+  assert_int_equal(count, ROUNDS);
+  for (int64_t number = 0; number < ROUNDS; number++) {
+    rv_sample *sample;
+    int64_t length = number % 3 == 2 ? 3 : 1;
+    assert_ok(rv_client_get(f->client, "fifo", items[number].key, &long_enough, &sample, &err));
+    expect_rows(sample, number - length + 1, length, elements);
+    rv_sample_unref(sample);
+  }
+  assert_ok(rv_client_reset(f->client, "fifo", &long_enough, &err));
+}
+
+/* About where rows are copied into a request, lie behind its bytes, and lie in memory that is lent. */
+TEST(rows_of_every_size_arrive_as_they_were_written)
+{
+  static const int64_t sizes[] = {1,    990,  1000, 1007, 1008, 1009,  1010,  1011,
+                                  1012, 1023, 1024, 1025, 4000, 10000, 16384, MOST_ELEMENTS};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) write_and_read(f, sizes[i]);
+}
+
+static size_t bytes_lent(const fixture *f)
+{
+  size_t used = 0, idle = 0;
+  rv_arena *arena = rv_spares_arena(rv_loop_spares(f->client->loop));
+  if (arena != NULL) rv_arena_usage(arena, &used, &idle);
+  return used;
+}
+
+/* Also where its thread does something else, and does not ask what has become of them. */
+TEST(a_writer_that_rests_holds_no_rows_but_those_it_keeps)
+{
+  enum { N = 200, ELEMENTS = MOST_ELEMENTS };
+  rv_error err;
+  if (f->way == IN_PROCESS) return;
+  rv_writer *writer = new_writer(f);
+  int64_t elements = ELEMENTS;
+  rv_cell cell = cell_of(0, &elements);
+  for (int64_t number = 0; number < N; number++) { /* faster than they are confirmed */
+    assert_ok(rv_writer_append(writer, &cell, 1, false, &err));
+    put_item(writer, number, 1);
+  }
+  const size_t most = 16 * ELEMENTS * sizeof(float);
+  for (int waits = 0; bytes_lent(f) > most; waits++) {
+    if (waits == 3000) fail_msg("%zu bytes of rows are still held half a minute after the last was written", bytes_lent(f));
+    usleep(10000);
+  }
+  rv_writer_free(writer);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      EVERY_WAY(rows_of_every_size_arrive_as_they_were_written),
+      EVERY_WAY(a_writer_that_rests_holds_no_rows_but_those_it_keeps),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
