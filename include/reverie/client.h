@@ -61,7 +61,7 @@ typedef struct rv_client_config {
   size_t max_message_bytes; /* received; 0: 256 MiB */
   const rv_env *env;        /* copied; NULL: the default */
   uint32_t gather_threads; /* with `address`: threads that write a large batch into its arrays, the caller included; 0: as many as
-                               cores, at most 4. With `store` it is the store's */
+                               cores, at most 4; 1: nobody helps, the I/O thread neither. With `store` it is the store's */
   rv_io *io;               /* with `address`: threads to share, of the default environment; NULL: one of its own */
   const rv_tls_config *tls; /* with `address`: NULL: none. Not for a unix socket. Copied */
   const char *token; /* with `address`: who the client is to a server that asks; NULL: nobody. Copied. Without TLS it is only sent

@@ -4,6 +4,9 @@
 
 #include "base/past_caches.h"
 
+/* A message of 256 KiB is worth a helper who is awake. */
+enum { TOGETHER_BYTES = 128 << 10, PIECE_BYTES = 16 << 10 };
+
 static void copy(bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
   if (past_caches)
@@ -31,6 +34,30 @@ void rv_gaps_copy(const rv_gaps *gaps, bool past_caches, uint8_t *out, const uin
     in += n;
   }
   copy(past_caches, out, in, (size_t)(end - in));
+}
+
+typedef struct gaps_copy {
+  const rv_gaps *gaps;
+  bool past_caches;
+  uint8_t *out;
+  const uint8_t *in;
+  size_t size;
+} gaps_copy;
+
+static void copy_piece(void *context, size_t i)
+{
+  const gaps_copy *copy = context;
+  size_t first = i * PIECE_BYTES, left = copy->size - first;
+  rv_gaps_copy(copy->gaps, copy->past_caches, copy->out + first, copy->in + first, left < PIECE_BYTES ? left : PIECE_BYTES);
+}
+
+void rv_gaps_copy_together(rv_crew *crew, const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
+{
+  gaps_copy copy = {gaps, past_caches, out, in, size};
+  if (crew != NULL && size >= TOGETHER_BYTES)
+    rv_crew_run(crew, (size + PIECE_BYTES - 1) / PIECE_BYTES, size, copy_piece, &copy);
+  else
+    rv_gaps_copy(gaps, past_caches, out, in, size);
 }
 
 void rv_gaps_fill(const rv_gaps *gaps)

@@ -82,9 +82,9 @@ static bool all_alike(const rv_draw *draws, size_t n, const rv_layout *layout)
 }
 
 /* RV_UNAVAILABLE: what they were copied from was not lent any more. */
-static rv_code pour_run(rv_sink *sink, const rv_draw *draws, size_t n, rv_call *gapped)
+static rv_code pour_run(rv_client *client, rv_sink *sink, const rv_draw *draws, size_t n, rv_call *gapped)
 {
-  rv_sink_copy_run(sink, draws, n, rv_call_gaps(gapped));
+  rv_sink_copy_run(sink, rv_client_loop_crew(client), draws, n, rv_call_gaps(gapped));
   if (!rv_call_give_back(gapped)) return RV_UNAVAILABLE;
   rv_sink_note_run(sink, draws, n);
   return RV_OK;
@@ -110,7 +110,7 @@ static rv_code pour(batch_stream *stream, size_t first, rv_call *gapped)
   else if (fitting < n)
     code = rv_fail(&stream->error, RV_FAILED_PRECONDITION, "the items of the batch differ in length or shape");
   else
-    code = gapped != NULL ? pour_run(sink, draws, n, gapped) : rv_sink_take(sink, draws, n, &stream->error);
+    code = gapped != NULL ? pour_run(stream->client, sink, draws, n, gapped) : rv_sink_take(sink, draws, n, &stream->error);
   if (code != RV_OK) stream->count = first;
   rv_draws_release(draws, n);
   return code;

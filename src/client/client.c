@@ -201,6 +201,11 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   return code;
 }
 
+rv_crew *rv_client_loop_crew(rv_client *client)
+{
+  return rv_crew_max_threads(client->crew) > 1 ? rv_loop_crew(client->loop) : NULL;
+}
+
 rv_crew *rv_client_crew(rv_client *client)
 {
   return client->store != NULL ? rv_store_crew(client->store) : client->crew;

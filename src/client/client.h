@@ -76,6 +76,8 @@ static inline void rv_client_note_change(rv_client *client)
 }
 /* Who helps with large batches. */
 rv_crew *rv_client_crew(rv_client *client);
+/* Who helps with a large copy that the loop makes; asked before each, by whoever has its turn. NULL: nobody. */
+rv_crew *rv_client_loop_crew(rv_client *client);
 /* 64 random bits that are nobody else's: keys of items and chunks, episode ids, seeds. Any thread; those who need many seed a
  * generator of their own with it. */
 uint64_t rv_client_random(rv_client *client);

@@ -83,14 +83,14 @@ rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *er
   return code;
 }
 
-void rv_sink_copy_run(const rv_sink *sink, const rv_draw *draws, size_t n, const rv_gaps *gaps)
+void rv_sink_copy_run(const rv_sink *sink, rv_crew *crew, const rv_draw *draws, size_t n, const rv_gaps *gaps)
 {
   const rv_fill *fill = &sink->fill;
   for (uint32_t c = 0; c < rv_layout_num_columns(fill->layout); c++) {
     rv_trajectory_column column = rv_layout_get(fill->layout, c);
     if (fill->columns[c] != NULL) {
       uint8_t *out = (uint8_t *)fill->columns[c] + sink->taken * item_bytes(&column);
-      rv_run_copy(draws, n, c, gaps, sink->past_caches, out);
+      rv_run_copy(crew, draws, n, c, gaps, sink->past_caches, out);
     }
   }
 }

@@ -18,6 +18,7 @@ enum { ROUNDS = 8 };
 enum { EVENTS_A_LOOK = 16, EVENTS_A_ROUND = 1024 };
 
 #define TRIM_NS INT64_C(1000000000)
+enum { CREW = 2 /* threads, the loop's own included */ };
 
 void rv_task_init(rv_task *task, void (*run)(rv_task *task))
 {
@@ -388,6 +389,13 @@ rv_spares *rv_loop_spares(rv_loop *loop)
   return loop->spares;
 }
 
+rv_crew *rv_loop_crew(rv_loop *loop)
+{
+  if (!rv_core_is_spare(&loop->core)) return NULL;
+  if (loop->crew == NULL && rv_crew_new(CREW, &loop->crew, NULL) != RV_OK) loop->crew = NULL;
+  return loop->crew;
+}
+
 static void trim_later(rv_loop *loop)
 {
   rv_timer_start(&loop->trim_spares, rv_monotonic_ns(&loop->env) + TRIM_NS);
@@ -432,6 +440,7 @@ static void destroy(rv_loop *loop)
   while (loop->timers != NULL) rv_timer_stop(loop->timers);
   rv_buf_unref(loop->spare_block);
   rv_spares_close(loop->spares);
+  rv_crew_free(loop->crew);
   free(loop->scratch);
   rv_mutex_fini(&loop->lock);
   rv_mutex_fini(&loop->turn);

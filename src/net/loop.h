@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "base/lock.h"
+#include "base/spare_core.h"
 #include "base/spares.h"
 #include "net/net.h"
 
@@ -41,6 +42,8 @@ struct rv_loop {
   rv_spares *spares;   /* for large messages, and what writers put large rows into */
   rv_task watch_spares;
   rv_timer trim_spares;
+  rv_crew *crew;               /* NULL: nobody has needed it */
+  rv_spare_core core;          /* for it */
   uint8_t *scratch;            /* RV_LOOP_SCRATCH bytes */
   rv_gaps gaps;                /* of the message that a connection is receiving just now */
   atomic_size_t waiting_bytes; /* of all its connections: half received, or not yet taken by a socket */

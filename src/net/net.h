@@ -7,6 +7,7 @@
 #define RV_NET_NET_H
 
 #include "base/buf.h"
+#include "base/crew.h"
 #include "base/env.h"
 #include "base/gaps.h"
 #include "base/list.h"
@@ -40,6 +41,9 @@ bool rv_loop_is_current(const rv_loop *loop);
 void rv_loop_call(rv_loop *loop, void (*run)(void *argument), void *argument);
 /* The loop's buffers for large messages, for whoever makes those on any thread. */
 rv_spares *rv_loop_spares(rv_loop *loop);
+/* Who helps with one large copy that the loop's thread makes, or who does its work: one thread, while there is a core that nobody uses. NULL: nobody
+ * does. */
+rv_crew *rv_loop_crew(rv_loop *loop);
 /* Bytes of messages that are half received, wait for paused calls, or wait to be taken by sockets; of all its servers' connections. Any
  * thread. */
 size_t rv_loop_waiting_bytes(rv_loop *loop);

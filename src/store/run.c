@@ -44,11 +44,12 @@ bool rv_draws_are_run(const rv_draw *draws, size_t n, const rv_gaps *gaps)
   return true;
 }
 
-void rv_run_copy(const rv_draw *draws, size_t n, uint32_t column, const rv_gaps *gaps, bool past_caches, uint8_t *out)
+void rv_run_copy(rv_crew *crew, const rv_draw *draws, size_t n, uint32_t column, const rv_gaps *gaps, bool past_caches,
+                 uint8_t *out)
 {
   const rv_trajectory_column *spec = &draws[0].trajectory->columns[column];
   const rv_slice *slice = &draws[0].trajectory->slices[spec->first_slice];
   const rv_lane *lane = &draws[0].chunk->lanes[slice->tensor];
   const uint8_t *first = lane->base + (size_t)(draws[0].base_row + slice->offset) * lane->row_bytes;
-  rv_gaps_copy(gaps, past_caches, out, first, n * (size_t)slice->length * lane->row_bytes);
+  rv_gaps_copy_together(crew, gaps, past_caches, out, first, n * (size_t)slice->length * lane->row_bytes);
 }
