@@ -4,8 +4,7 @@
 
 #include "base/past_caches.h"
 
-/* A message of 256 KiB is worth a helper who is awake. */
-enum { TOGETHER_BYTES = 128 << 10, PIECE_BYTES = 16 << 10 };
+enum { PIECE_BYTES = 16 << 10 };
 
 static void copy(bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
@@ -54,10 +53,7 @@ static void copy_piece(void *context, size_t i)
 void rv_gaps_copy_together(rv_crew *crew, const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
   gaps_copy copy = {gaps, past_caches, out, in, size};
-  if (crew != NULL && size >= TOGETHER_BYTES)
-    rv_crew_run(crew, (size + PIECE_BYTES - 1) / PIECE_BYTES, size, copy_piece, &copy);
-  else
-    rv_gaps_copy(gaps, past_caches, out, in, size);
+  rv_crew_run(crew, (size + PIECE_BYTES - 1) / PIECE_BYTES, size, copy_piece, &copy);
 }
 
 void rv_gaps_fill(const rv_gaps *gaps)

@@ -11,7 +11,10 @@
 
 #include "base/crew.h"
 
-enum { RV_MOST_GAPS = 128 };
+enum {
+  RV_MOST_GAPS = 128,
+  RV_GAPS_WORTH_HELP = 128 << 10 /* bytes: a message of 256 KiB is worth a helper who is awake */
+};
 
 typedef struct rv_gap {
   uint8_t *to; /* where they belong */
@@ -26,7 +29,7 @@ typedef struct rv_gaps {
 
 /* Copies `size` bytes of the message, from `in` on, to `out`, which is elsewhere. `past_caches`: it is not read soon (base/past_caches.h). */
 void rv_gaps_copy(const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size);
-/* The same, and `crew` helps where they are many; NULL: nobody does. */
+/* The same, and `crew` helps; NULL: nobody does. */
 void rv_gaps_copy_together(rv_crew *crew, const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size);
 /* Copies all to where they belong. */
 void rv_gaps_fill(const rv_gaps *gaps);

@@ -8,8 +8,8 @@
 enum { HABIT = 3, SMOOTHED = 8 };
 /* Ahead is what the caller's own work uses up in so long, so that what has come waits for him about as long; of what he himself waits
  * for, the server draws the more at a time the longer it makes him wait, as much as was asked for in ON_ITS_WAY_NS: less than half of
- * AGE_MAX_NS, since what is given out is only known to be younger than two such windows. At least one batch, and at first not many
- * more than have been given out: a habit that ends soon has drawn little in vain. */
+ * AGE_MAX_NS, since what is given out is, while he goes at one pace, only known to be younger than two such windows. At least one batch,
+ * and at first not many more than have been given out: a habit that ends soon has drawn little in vain. */
 #define AHEAD_NS (50 * MILLISECOND)
 #define AGE_MAX_NS (1000 * MILLISECOND)
 #define ON_ITS_WAY_NS (AGE_MAX_NS * 2 / 5)

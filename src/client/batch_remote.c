@@ -84,7 +84,7 @@ static bool all_alike(const rv_draw *draws, size_t n, const rv_layout *layout)
 /* RV_UNAVAILABLE: what they were copied from was not lent any more. */
 static rv_code pour_run(rv_client *client, rv_sink *sink, const rv_draw *draws, size_t n, rv_call *gapped)
 {
-  rv_sink_copy_run(sink, rv_client_loop_crew(client), draws, n, rv_call_gaps(gapped));
+  rv_sink_copy_run(sink, client, draws, n, rv_call_gaps(gapped));
   if (!rv_call_give_back(gapped)) return RV_UNAVAILABLE;
   rv_sink_note_run(sink, draws, n);
   return RV_OK;

@@ -48,7 +48,7 @@ bool rv_remote_sampler_pour_run(rv_remote_sampler *sampler, const rv_draw *draws
   rv_pour *pour = sampler->pour;
   size_t fitting = count_fitting(pour, draws, n);
   rv_client *client = sampler->common.client;
-  if (fitting > 0) rv_sink_copy_run(pour->into, rv_client_loop_crew(client), draws, fitting, rv_call_gaps(gapped));
+  if (fitting > 0) rv_sink_copy_run(pour->into, client, draws, fitting, rv_call_gaps(gapped));
   if (!(fitting == n ? rv_call_give_back(gapped) : rv_call_fill_gaps(gapped))) return false;
   *poured = fitting;
   if (fitting == 0) return true;

@@ -1,5 +1,6 @@
 #include "client/sink.h"
 
+#include "client/client.h"
 #include "reverie/sampler.h" /* rv_layout_num_columns */
 #include "store/gather.h"
 #include "store/run.h"
@@ -83,13 +84,15 @@ rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *er
   return code;
 }
 
-void rv_sink_copy_run(const rv_sink *sink, rv_crew *crew, const rv_draw *draws, size_t n, const rv_gaps *gaps)
+void rv_sink_copy_run(const rv_sink *sink, rv_client *client, const rv_draw *draws, size_t n, const rv_gaps *gaps)
 {
   const rv_fill *fill = &sink->fill;
   for (uint32_t c = 0; c < rv_layout_num_columns(fill->layout); c++) {
     rv_trajectory_column column = rv_layout_get(fill->layout, c);
     if (fill->columns[c] != NULL) {
       uint8_t *out = (uint8_t *)fill->columns[c] + sink->taken * item_bytes(&column);
+      bool is_large = n >= RV_GAPS_WORTH_HELP / (item_bytes(&column) + 1);
+      rv_crew *crew = is_large ? rv_client_loop_crew(client) : NULL;
       rv_run_copy(crew, draws, n, c, gaps, sink->past_caches, out);
     }
   }

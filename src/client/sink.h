@@ -5,6 +5,7 @@
 
 #include "base/crew.h"
 #include "base/gaps.h"
+#include "reverie/client.h"
 #include "store/fill.h"
 
 typedef struct rv_sink {
@@ -24,7 +25,7 @@ size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n
 /* Copies n draws that do behind those that it took before. Of what failed it takes none. */
 rv_code rv_sink_take(rv_sink *sink, const rv_draw *draws, size_t n, rv_error *err);
 /* The same of a run (store/run.h) in a message with gaps, in two steps, for whoever must look between them whether what was copied is good. */
-void rv_sink_copy_run(const rv_sink *sink, rv_crew *crew, const rv_draw *draws, size_t n, const rv_gaps *gaps);
+void rv_sink_copy_run(const rv_sink *sink, rv_client *client, const rv_draw *draws, size_t n, const rv_gaps *gaps);
 void rv_sink_note_run(rv_sink *sink, const rv_draw *draws, size_t n);
 /* Goes behind n draws that somebody else copies: as if it had taken them. */
 void rv_sink_pass(rv_sink *sink, const rv_draw *draws, size_t n);

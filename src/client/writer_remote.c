@@ -90,18 +90,7 @@ static size_t large_bytes(const rv_remote_item *item)
   return bytes > SMALL_CHUNKS ? bytes : 0;
 }
 
-static void on_complete(rv_stream_item *stream_item, rv_code code, const char *message)
-{
-  rv_remote_item *item = RV_CONTAINER(stream_item, rv_remote_item, stream);
-  if (code == RV_OK) {
-    rv_list_push_back(&item->flight.writer->ended, &stream_item->link);
-  } else if (rv_flight_end(&item->flight, code, message, NULL)) {
-    free_item(item);
-  }
-}
-
-/* Under the mutex: leaves the item to the writer's thread, whose memory it mostly is, or takes it to those that are freed here. What that thread
- * has not come to never holds more in large chunks than what is in flight: of a writer that rests, nothing. */
+/* Under the mutex: leaves the item to the writer's thread, whose memory it mostly is, or takes it to those that are freed here. */
 static void leave_or_take(rv_writer *writer, rv_remote_item *item, rv_link *taken)
 {
   size_t count = atomic_load_explicit(&writer->num_done_items, memory_order_relaxed);
@@ -112,6 +101,8 @@ static void leave_or_take(rv_writer *writer, rv_remote_item *item, rv_link *take
   writer->done_bytes += large_bytes(item);
 }
 
+/* Under the mutex: what the writer's thread has not come to holds no more in large chunks than what is in flight, and of a writer that rests
+ * nothing. */
 static void take_what_is_too_much(rv_writer *writer, rv_link *taken)
 {
   size_t most = atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
@@ -122,6 +113,34 @@ static void take_what_is_too_much(rv_writer *writer, rv_link *taken)
     rv_list_push_back(taken, link);
   }
   atomic_store_explicit(&writer->num_done_items, count, memory_order_relaxed);
+}
+
+static void free_items(rv_link *items)
+{
+  for (rv_link *link; (link = rv_list_pop_front(items)) != NULL;) free_item(item_of(link));
+}
+
+/* Fewer are in flight. */
+static void free_what_is_too_much(rv_writer *writer)
+{
+  rv_link taken;
+  rv_list_init(&taken);
+  rv_mutex_lock(&writer->mutex);
+  take_what_is_too_much(writer, &taken);
+  rv_mutex_unlock(&writer->mutex);
+  free_items(&taken);
+}
+
+static void on_complete(rv_stream_item *stream_item, rv_code code, const char *message)
+{
+  rv_remote_item *item = RV_CONTAINER(stream_item, rv_remote_item, stream);
+  rv_writer *writer = item->flight.writer;
+  if (code == RV_OK) {
+    rv_list_push_back(&writer->ended, &stream_item->link);
+  } else if (rv_flight_end(&item->flight, code, message, NULL)) {
+    free_item(item);
+    free_what_is_too_much(writer);
+  }
 }
 
 /* All that one answer confirms at once: the writer's thread is woken for many items, and meets the mutex once. */
@@ -142,7 +161,7 @@ void rv_writer_take_confirmed(void *context)
   bool wake = rv_writer_is_to_wake(writer, left);
   rv_mutex_unlock(&writer->mutex);
   if (wake) rv_gate_open(&writer->gate); /* without the mutex, which the writer's thread takes at once */
-  for (rv_link *link; (link = rv_list_pop_front(&taken)) != NULL;) free_item(item_of(link));
+  free_items(&taken);
 }
 
 void rv_writer_reclaim(rv_writer *writer)
@@ -530,11 +549,6 @@ static void end(rv_writer *writer)
   while (!settled && !is_at_end(writer) && rv_gate_wait(&writer->gate, &patience, NULL) == RV_OK) continue;
 }
 
-static void free_items(rv_link *items)
-{
-  for (rv_link *link; (link = rv_list_pop_front(items)) != NULL;) free_item(item_of(link));
-}
-
 void rv_writer_close_remote(rv_writer *writer)
 {
   rv_link done;
@@ -542,6 +556,8 @@ void rv_writer_close_remote(rv_writer *writer)
   rv_mutex_lock(&writer->mutex);
   writer->closing = true; /* from here on none is done to be used again */
   rv_list_splice(&done, &writer->done_items);
+  atomic_store_explicit(&writer->num_done_items, 0, memory_order_relaxed);
+  writer->done_bytes = 0;
   rv_mutex_unlock(&writer->mutex);
   rv_mutex_lock(&writer->status_mutex);
   writer->stream = NULL;
