@@ -67,11 +67,19 @@ static size_t count_alike(const rv_insert_stream *stream, size_t max_items, size
   return count;
 }
 
+static void put_chunk(rv_writer_buf *out, const rv_stream_chunk *chunk)
+{
+  size_t before = chunk->rows.owner != NULL ? chunk->rows_at : chunk->flat_size;
+  rv_put_header(out, RV_PACK_CHUNKS, rv_stream_chunk_bytes(chunk));
+  rv_put_raw(out, chunk->flat, before);
+  if (chunk->rows.owner != NULL) rv_put_raw(out, chunk->rows.data, chunk->rows.size);
+  rv_put_raw(out, chunk->flat + before, chunk->flat_size - before);
+}
+
 static void put_first(rv_writer_buf *out, const rv_stream_item *item)
 {
   rv_stream_item_put(out, RV_PACK_ITEM, item);
-  for (uint32_t i = 0; i < item->num_chunks; i++)
-    rv_put_bytes_always(out, RV_PACK_CHUNKS, item->chunks[i]->flat, item->chunks[i]->flat_size);
+  for (uint32_t i = 0; i < item->num_chunks; i++) put_chunk(out, item->chunks[i]);
 }
 
 static rv_code put_own(rv_pieces *message, const rv_stream_item *item)
@@ -80,7 +88,9 @@ static rv_code put_own(rv_pieces *message, const rv_stream_item *item)
   for (uint32_t i = 0; i < item->num_chunks && code == RV_OK; i++) {
     const rv_stream_chunk *chunk = item->chunks[i];
     code = rv_pieces_copy(message, chunk->flat, chunk->own_size);
-    if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat + chunk->rows_at, chunk->row_bytes);
+    if (code != RV_OK) break;
+    code = chunk->rows.owner != NULL ? rv_pieces_share(message, chunk->rows.owner, chunk->rows.data, chunk->rows.size)
+                                     : rv_pieces_copy(message, chunk->flat + chunk->rows_at, chunk->row_bytes);
   }
   return code;
 }

@@ -38,6 +38,8 @@ typedef struct rv_insert_stream rv_insert_stream;
 
 /* Chunks, and pieces of longer ones, up to this size are copied into the request: cheaper than a reference each. */
 #define RV_STREAM_COPY_BYTES ((size_t)4096)
+/* Rows from this size on go by themselves: the server keeps them in the message that they came in, and of a pack it would have to copy them. */
+#define RV_STREAM_PACKED_ROWS_BELOW ((size_t)15 << 10)
 
 /* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new
  * items that refer to it (a writer's history): when neither a pin nor an unsent item is left, the server is told to let it go. */
@@ -51,7 +53,7 @@ typedef struct rv_stream_chunk {
   rv_piece rows;
   size_t flat_size; /* bytes behind the struct */
   size_t flat_room;
-  /* Chunks of one form differ in key, range and rows alone (rv_chunk_stamp): of those, which have a flat form, these bytes are all that
+  /* Chunks of one form differ in key, range and rows alone (rv_chunk_stamp): of those these bytes, and `rows` where it has an owner, are all that
    * a pack of items needs. 0: it has none. */
   uint64_t form;
   uint32_t own_size, rows_at, row_bytes; /* key and range stand first */
@@ -61,7 +63,7 @@ typedef struct rv_stream_chunk {
   uint8_t flat[];
 } rv_stream_chunk;
 
-/* Memory of short chunks, to be used again; one thread's. */
+/* Memory of what is flat of chunks, to be used again; one thread's. */
 typedef struct rv_stream_spares {
   rv_link chunks;
   size_t count;
