@@ -69,10 +69,10 @@ static size_t count_alike(const rv_insert_stream *stream, size_t max_items, size
 
 static void put_chunk(rv_writer_buf *out, const rv_stream_chunk *chunk)
 {
-  size_t before = chunk->rows.owner != NULL ? chunk->rows_at : chunk->flat_size;
+  size_t before = rv_stream_chunk_before(chunk);
   rv_put_header(out, RV_PACK_CHUNKS, rv_stream_chunk_bytes(chunk));
   rv_put_raw(out, chunk->flat, before);
-  if (chunk->rows.owner != NULL) rv_put_raw(out, chunk->rows.data, chunk->rows.size);
+  rv_put_raw(out, chunk->rows.data, chunk->rows.size);
   rv_put_raw(out, chunk->flat + before, chunk->flat_size - before);
 }
 

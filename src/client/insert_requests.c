@@ -24,10 +24,10 @@ static rv_code put_piece(rv_pieces *message, const rv_piece *piece)
 
 static rv_code put_content(rv_pieces *message, const rv_stream_chunk *chunk)
 {
-  size_t first = chunk->rows.owner != NULL ? chunk->rows_at : chunk->flat_size;
-  rv_code code = rv_pieces_copy(message, chunk->flat, first);
-  if (code == RV_OK && chunk->rows.owner != NULL) code = put_piece(message, &chunk->rows);
-  if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat + first, chunk->flat_size - first);
+  size_t before = rv_stream_chunk_before(chunk);
+  rv_code code = rv_pieces_copy(message, chunk->flat, before);
+  if (code == RV_OK) code = put_piece(message, &chunk->rows);
+  if (code == RV_OK) code = rv_pieces_copy(message, chunk->flat + before, chunk->flat_size - before);
   for (size_t i = 0; i < chunk->data.count && code == RV_OK; i++) code = put_piece(message, &chunk->data.piece[i]);
   return code;
 }

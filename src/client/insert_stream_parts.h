@@ -64,6 +64,11 @@ struct rv_insert_stream {
   size_t keep_capacity;
 };
 
+/* Of what is flat of the chunk, the bytes before its rows; the rest stands behind them. All of it, where the rows are not apart. */
+static inline size_t rv_stream_chunk_before(const rv_stream_chunk *chunk)
+{
+  return chunk->rows.owner != NULL ? chunk->rows_at : chunk->flat_size;
+}
 /* Pins on the item's chunks, which it has while it is not sent. */
 void rv_stream_item_pin(const rv_stream_item *item);
 void rv_stream_item_unpin(const rv_stream_item *item);

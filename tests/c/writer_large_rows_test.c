@@ -135,7 +135,10 @@ TEST(a_writer_is_freed_while_its_rows_are_being_confirmed)
   for (int round = 0; round < 40; round++) {
     rv_writer *writer = new_connected_writer(f);
     put_large_rows(writer, 20);
-    while (table_size(f, "fifo") < round % 20) sched_yield();
+    for (int looks = 0; table_size(f, "fifo") < round % 20; looks++) {
+      if (looks == 1000000) fail_msg("the rows do not arrive");
+      sched_yield();
+    }
     rv_writer_free(writer);
     assert_ok(rv_client_reset(f->client, "fifo", &long_enough, &err));
   }
