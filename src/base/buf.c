@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/refs.h"
+
 enum { TAIL_BYTES = 2048, TAIL_BYTES_MAX = 32768 };
 
 rv_buf *rv_buf_new(size_t capacity)
@@ -35,7 +37,7 @@ rv_buf *rv_buf_ref(rv_buf *buf)
 
 void rv_buf_unref(rv_buf *buf)
 {
-  if (buf == NULL || atomic_fetch_sub_explicit(&buf->refs, 1, memory_order_acq_rel) != 1) return;
+  if (buf == NULL || !rv_refs_drop(&buf->refs, 1)) return;
   if (buf->release != NULL)
     buf->release(buf);
   else

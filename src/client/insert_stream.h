@@ -44,8 +44,8 @@ typedef struct rv_insert_stream rv_insert_stream;
 /* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new
  * items that refer to it (a writer's history): when neither a pin nor an unsent item is left, the server is told to let it go. */
 typedef struct rv_stream_chunk {
-  atomic_uint refs;
-  atomic_uint pins;
+  atomic_size_t refs;
+  atomic_uint pins; /* the loop gives one without having one, when it queues what was sent again */
   uint64_t key;
   /* The serialized ChunkData: behind the struct if it is short; there, but for its rows, if it is one piece of them (`rows`, that stands before the
    * last flat_size - rows_at bytes; no owner: it is not); else in `data`. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/refs.h"
 #include "client/insert_stream_parts.h"
 
 static void flatten(rv_stream_chunk *chunk, const rv_pieces *pieces)
@@ -83,14 +84,14 @@ rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spare
 
 rv_stream_chunk *rv_stream_chunk_ref(rv_stream_chunk *chunk)
 {
-  atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
+  rv_refs_add_to_own(&chunk->refs);
   return chunk;
 }
 
 /* True: it was the last reference, and the memory is left. */
 static bool drop(rv_stream_chunk *chunk)
 {
-  if (atomic_fetch_sub_explicit(&chunk->refs, 1, memory_order_acq_rel) != 1) return false;
+  if (!rv_refs_drop(&chunk->refs, 1)) return false;
   rv_pieces_fini(&chunk->data);
   rv_buf_unref(chunk->rows.owner);
   return true;

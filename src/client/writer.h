@@ -97,11 +97,11 @@ struct rv_writer {
   bool wakes_at_failure;
   rv_link flights; /* oldest first */
   int64_t created, confirmed, failed;
-  atomic_size_t num_flights; /* changed under the mutex, read without: a failure is counted before its flight has ended */
-  atomic_size_t bytes_in_flight;
-  atomic_size_t failures;     /* not discarded; changed under the mutex, read without */
-  atomic_bool failure_untold; /* likewise; one that came after another that is not discarded is only counted */
-  rv_error failure;           /* the first */
+  atomic_size_t num_flights;     /* changed under the mutex, read without: a failure is counted before its flight has ended */
+  atomic_size_t bytes_in_flight; /* the same */
+  atomic_size_t failures;        /* not discarded; changed under the mutex, read without */
+  atomic_bool failure_untold;    /* likewise; one that came after another that is not discarded is only counted */
+  rv_error failure;              /* the first */
   size_t num_refused; /* that nobody was told of or could count, for whoever ends the writer; a closed table refuses nothing */
   rv_error refused;   /* the first of them */
   bool closing;

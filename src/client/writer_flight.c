@@ -5,24 +5,38 @@
 #include "base/error.h"
 #include "client/writer.h"
 
+static size_t num_flights(const rv_writer *writer)
+{
+  return atomic_load_explicit(&writer->num_flights, memory_order_relaxed);
+}
+
+static size_t bytes_in_flight(const rv_writer *writer)
+{
+  return atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
+}
+
+/* Under the mutex, so that plain stores are enough; whoever reads without it that flights have ended comes after their ends. */
+static void set_in_flight(rv_writer *writer, size_t flights, size_t bytes)
+{
+  atomic_store_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+  atomic_store_explicit(&writer->num_flights, flights, memory_order_release);
+}
+
 static rv_code fail_bound(rv_writer *writer, size_t bytes, rv_error *err)
 {
   char unconnected[384];
   bool connected = rv_writer_explain_unconnected(writer, unconnected, sizeof unconnected) == 0;
   return rv_fail(err, RV_RESOURCE_EXHAUSTED,
                  "%zu items with %zu bytes are in flight and the bounds are %u items and %zu bytes (%zu more were to come)%s",
-                 atomic_load_explicit(&writer->num_flights, memory_order_relaxed),
-                 atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed),
-                 (unsigned)writer->config.max_in_flight_items, writer->config.max_in_flight_bytes, bytes,
-                 connected ? "; flush, or slow down" : unconnected);
+                 num_flights(writer), bytes_in_flight(writer), (unsigned)writer->config.max_in_flight_items,
+                 writer->config.max_in_flight_bytes, bytes, connected ? "; flush, or slow down" : unconnected);
 }
 
 /* With nothing in flight anything is let through, however large, or it could never leave. */
 static bool is_over(const rv_writer *writer, size_t bytes)
 {
-  if (atomic_load_explicit(&writer->num_flights, memory_order_relaxed) == 0) return false;
-  size_t in_flight = atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
-  size_t bound = writer->config.max_in_flight_bytes;
+  if (num_flights(writer) == 0) return false;
+  size_t in_flight = bytes_in_flight(writer), bound = writer->config.max_in_flight_bytes;
   return in_flight > bound || bytes > bound - in_flight;
 }
 
@@ -33,7 +47,7 @@ rv_code rv_writer_room(rv_writer *writer, size_t bytes, rv_error *err)
 
 rv_code rv_writer_admits(rv_writer *writer, size_t items, rv_error *err)
 {
-  size_t flights = atomic_load_explicit(&writer->num_flights, memory_order_relaxed), bound = writer->config.max_in_flight_items;
+  size_t flights = num_flights(writer), bound = writer->config.max_in_flight_items;
   bool too_many = flights > 0 && (items > bound || flights > bound - items);
   return too_many || is_over(writer, 0) ? fail_bound(writer, 0, err) : RV_OK;
 }
@@ -56,14 +70,13 @@ rv_code rv_flight_begin(rv_writer *writer, rv_flight *flight, rv_error *err)
   size_t bytes = flight->own_bytes;
   rv_mutex_lock(&writer->mutex);
   for (uint32_t i = 0; i < parts->num_chunks; i++) bytes += unsettled(parts->chunks[i]) == 0 ? parts->chunks[i]->bytes : 0;
-  bool too_many = atomic_load_explicit(&writer->num_flights, memory_order_relaxed) >= writer->config.max_in_flight_items;
+  bool too_many = num_flights(writer) >= writer->config.max_in_flight_items;
   if (!writer->admitted && (too_many || is_over(writer, bytes))) {
     rv_mutex_unlock(&writer->mutex);
     return fail_bound(writer, bytes, err);
   }
   for (uint32_t i = 0; i < parts->num_chunks; i++) set_unsettled(parts->chunks[i], unsettled(parts->chunks[i]) + 1);
-  atomic_fetch_add_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
-  atomic_fetch_add_explicit(&writer->num_flights, 1, memory_order_relaxed);
+  set_in_flight(writer, num_flights(writer) + 1, bytes_in_flight(writer) + bytes);
   writer->created++;
   rv_list_push_back(&writer->flights, &flight->link);
   rv_mutex_unlock(&writer->mutex);
@@ -97,9 +110,10 @@ size_t rv_flight_take_off(rv_flight *flight)
     if (others == 0) bytes += chunk->bytes;
     set_unsettled(chunk, others);
   }
-  atomic_fetch_sub_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
+  size_t left = num_flights(writer) - 1;
   if (!writer->closing) rv_list_remove(&flight->link);
-  return atomic_fetch_sub_explicit(&writer->num_flights, 1, memory_order_release) - 1;
+  set_in_flight(writer, left, bytes_in_flight(writer) - bytes);
+  return left;
 }
 
 bool rv_writer_is_to_wake(rv_writer *writer, size_t left)

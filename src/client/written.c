@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/refs.h"
 #include "client/column.h"
 #include "store/chunk_parts.h"
 #include "wire/cut.h"
@@ -95,14 +96,14 @@ void rv_written_free_spares(rv_column *column)
 
 rv_written *rv_written_ref(rv_written *written)
 {
-  atomic_fetch_add_explicit(&written->refs, 1, memory_order_relaxed);
+  rv_refs_add_to_own(&written->refs);
   return written;
 }
 
 /* True: it was the last reference, and the memory is left. */
 static bool drop(rv_written *written)
 {
-  if (atomic_fetch_sub_explicit(&written->refs, 1, memory_order_acq_rel) != 1) return false;
+  if (!rv_refs_drop(&written->refs, 1)) return false;
   if (written->segment != NULL) rv_chunk_unref(written->segment);
   if (written->encoded != NULL) rv_stream_chunk_unref(written->encoded);
   return true;

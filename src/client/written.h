@@ -12,7 +12,7 @@
 typedef struct rv_column rv_column;
 
 typedef struct rv_written {
-  atomic_uint refs; /* one for all pins together */
+  atomic_size_t refs; /* one for all pins together */
   uint32_t pins;
   rv_chunk *segment;        /* NULL once no pin is left */
   rv_stream_chunk *encoded; /* NULL until needed; only of a complete chunk */

@@ -385,7 +385,7 @@ static void take_or_refuse(rv_insert_call *call, const rv_wire_item *item, const
 static void count_chunks(rv_insert_call *call)
 {
   rv_memory *memory = rv_store_memory(call->stream.server->store);
-  for (size_t i = 0; i < call->pack.num_chunks; i++) rv_chunk_count(call->pack.chunks[i], memory);
+  for (size_t i = 0; i < call->pack.num_chunks; i++) rv_chunk_count_new(call->pack.chunks[i], memory);
 }
 
 /* The next item of the message joins the group, or is answered. */

@@ -249,7 +249,7 @@ static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_er
                           : rv_chunk_parse(buf, bytes, false, &chunk, err);
     if (code != RV_OK) return code;
     rv_chunk_attach_cache(chunk, cache);
-    rv_chunk_count(chunk, account_of(call));
+    rv_chunk_count_new(chunk, account_of(call));
     code = rv_chunk_map_put(&call->chunks, chunk, err);
     if (code != RV_OK) return code;
   }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/refs.h"
 #include "store/chunk_parts.h"
 #include "store/memory.h"
 
@@ -23,7 +24,7 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
   atomic_init(&chunk->held, 0);
   atomic_init(&chunk->logged, 0);
   atomic_init(&chunk->written, 0);
-  atomic_init(&chunk->num_holds, 0);
+  atomic_init(&chunk->more_holds, 0);
   atomic_init(&chunk->num_sparse, 0);
   atomic_init(&chunk->account, NULL);
   atomic_init(&chunk->counted, 0);
@@ -51,7 +52,7 @@ void rv_chunk_ref_many(rv_chunk *chunk, size_t n)
 
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
 {
-  if (atomic_fetch_sub_explicit(&chunk->refs, n, memory_order_acq_rel) != n) return;
+  if (!rv_refs_drop(&chunk->refs, n)) return;
   rv_memory *account = atomic_load_explicit(&chunk->account, memory_order_relaxed);
   size_t counted = rv_chunk_counted(chunk), spilled = chunk->spilled;
   free(chunk->steps);
@@ -164,6 +165,14 @@ size_t rv_chunk_memory(const rv_chunk *chunk)
   if (!chunk->is_segment) return rv_encoded_memory(chunk);
   size_t steps = chunk->steps == NULL ? 0 : (size_t)rv_segment_capacity(chunk) * sizeof *chunk->steps;
   return rv_segment_memory(chunk) + steps;
+}
+
+void rv_chunk_count_new(rv_chunk *chunk, rv_memory *memory)
+{
+  size_t bytes = rv_chunk_memory(chunk);
+  atomic_store_explicit(&chunk->account, memory, memory_order_relaxed);
+  atomic_store_explicit(&chunk->counted, bytes, memory_order_relaxed);
+  rv_memory_add(memory, bytes);
 }
 
 void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)

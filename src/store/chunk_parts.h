@@ -21,8 +21,8 @@ struct rv_chunk {
   atomic_size_t refs;
   atomic_uint_least64_t held;   /* where the first table that holds it finds its hold (holds.c); 0: none does */
   atomic_uint_least64_t logged; /* the mark of a log of chunks (persist/chunk_log.c); 0: none */
-  atomic_uint num_holds;        /* tables that hold it */
-  atomic_uint num_sparse;       /* of them: those for which it is mostly dead */
+  atomic_uint more_holds;       /* other tables that hold it */
+  atomic_uint num_sparse;       /* of all these: those for which it is mostly dead */
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;
@@ -56,6 +56,12 @@ rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *
 /* Many references at once. */
 void rv_chunk_ref_many(rv_chunk *chunk, size_t n);
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n);
+/* How many tables hold it; others' may come and go meanwhile. */
+static inline unsigned rv_chunk_holds(const rv_chunk *chunk)
+{
+  unsigned first = atomic_load_explicit(&chunk->held, memory_order_relaxed) != 0;
+  return first + atomic_load_explicit(&chunk->more_holds, memory_order_relaxed);
+}
 static inline size_t rv_chunk_refs(const rv_chunk *chunk)
 {
   return atomic_load_explicit(&chunk->refs, memory_order_acquire);

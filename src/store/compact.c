@@ -45,7 +45,7 @@ static bool is_movable(const rv_hold *hold)
 {
   const rv_chunk *chunk = hold->chunk;
   if (hold->own || rv_chunk_refs(chunk) == (size_t)hold->num_loose + 1) return true;
-  unsigned holds = atomic_load_explicit(&chunk->num_holds, memory_order_relaxed);
+  unsigned holds = rv_chunk_holds(chunk);
   return holds > 1 && atomic_load_explicit(&chunk->num_sparse, memory_order_relaxed) >= holds;
 }
 

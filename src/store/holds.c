@@ -90,21 +90,27 @@ rv_hold *rv_books_find_hold(const rv_books *books, const rv_chunk *chunk)
 static rv_code note_hold(rv_books *books, rv_hold *hold, rv_error *err)
 {
   uint64_t none = 0;
-  atomic_fetch_add_explicit(&hold->chunk->num_holds, 1, memory_order_relaxed);
   if (atomic_compare_exchange_strong_explicit(&hold->chunk->held, &none, mark_of(books, hold->index), memory_order_relaxed,
                                               memory_order_relaxed))
     return RV_OK;
-  if (rv_map_put(&books->by_chunk, address(hold->chunk), hold->index) == RV_OK) return RV_OK;
-  atomic_fetch_sub_explicit(&hold->chunk->num_holds, 1, memory_order_relaxed);
-  return rv_fail_memory(err, sizeof(rv_map_entry));
+  if (rv_map_put(&books->by_chunk, address(hold->chunk), hold->index) != RV_OK) return rv_fail_memory(err, sizeof(rv_map_entry));
+  atomic_fetch_add_explicit(&hold->chunk->more_holds, 1, memory_order_relaxed);
+  return RV_OK;
 }
 
 void rv_books_unmark(rv_books *books, rv_hold *hold)
 {
-  uint64_t mark = mark_of(books, hold->index);
-  atomic_fetch_sub_explicit(&hold->chunk->num_holds, 1, memory_order_relaxed);
-  if (!atomic_compare_exchange_strong_explicit(&hold->chunk->held, &mark, 0, memory_order_relaxed, memory_order_relaxed))
-    rv_map_remove(&books->by_chunk, address(hold->chunk));
+  rv_chunk *chunk = hold->chunk;
+  const uint64_t own = mark_of(books, hold->index);
+  uint64_t mark = atomic_load_explicit(&chunk->held, memory_order_relaxed);
+  if (mark == own && rv_chunk_refs(chunk) == 1) { /* the hold's: nobody else marks it */
+    atomic_store_explicit(&chunk->held, 0, memory_order_relaxed);
+    return;
+  }
+  mark = own;
+  if (atomic_compare_exchange_strong_explicit(&chunk->held, &mark, 0, memory_order_relaxed, memory_order_relaxed)) return;
+  rv_map_remove(&books->by_chunk, address(chunk));
+  atomic_fetch_sub_explicit(&chunk->more_holds, 1, memory_order_relaxed);
 }
 
 /* ---- what is worth compacting ---- */

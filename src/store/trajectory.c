@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/refs.h"
 #include "store/chunk_parts.h"
 #include "store/trajectory_parts.h"
 
@@ -23,7 +24,7 @@ void rv_trajectory_ref_many(rv_trajectory *trajectory, size_t n)
 void rv_trajectory_unref_many(rv_trajectory *trajectory, size_t n)
 {
   rv_trajectory_box *box = rv_trajectory_box_of(trajectory);
-  if (atomic_fetch_sub_explicit(&box->refs, n, memory_order_acq_rel) != n) return;
+  if (!rv_refs_drop(&box->refs, n)) return;
   for (uint32_t i = 0; i < trajectory->num_chunks; i++) rv_chunk_unref(trajectory->chunks[i]);
   rv_layout_unref(trajectory->layout);
   free(box);
@@ -264,7 +265,7 @@ rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of,
   }
   box->max_length = rv_trajectory_box_of_const(like)->max_length;
   box->bytes = rv_trajectory_box_of_const(like)->bytes;
-  for (uint32_t i = 0; i < made->num_chunks; i++) rv_chunk_ref(made->chunks[i]);
+  for (uint32_t i = 0; i < made->num_chunks; i++) rv_refs_add_to_own(&made->chunks[i]->refs);
   *out = made;
   return RV_OK;
 }
