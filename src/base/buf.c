@@ -123,10 +123,17 @@ rv_code rv_pieces_copy(rv_pieces *pieces, const void *data, size_t size)
 
 rv_code rv_pieces_share(rv_pieces *pieces, rv_buf *owner, const void *data, size_t size)
 {
-  if (size == 0) return RV_OK;
-  if (reserve(pieces, 1) != RV_OK) return RV_RESOURCE_EXHAUSTED;
-  add(pieces, rv_buf_ref(owner), data, size);
-  return RV_OK;
+  return size == 0 ? RV_OK : rv_pieces_give(pieces, rv_buf_ref(owner), data, size);
+}
+
+rv_code rv_pieces_give(rv_pieces *pieces, rv_buf *owned_owner, const void *data, size_t size)
+{
+  rv_code code = size == 0 ? RV_OK : reserve(pieces, 1);
+  if (size == 0 || code != RV_OK)
+    rv_buf_unref(owned_owner);
+  else
+    add(pieces, owned_owner, data, size);
+  return code;
 }
 
 rv_code rv_pieces_append(rv_pieces *to, rv_pieces *from)

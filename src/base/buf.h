@@ -46,6 +46,8 @@ void rv_pieces_clear(rv_pieces *pieces);
 rv_code rv_pieces_copy(rv_pieces *pieces, const void *data, size_t size);
 /* Adds a range of `owner` by reference (takes one of its own). */
 rv_code rv_pieces_share(rv_pieces *pieces, rv_buf *owner, const void *data, size_t size);
+/* The same with a reference of the caller's, which is gone in any case. */
+rv_code rv_pieces_give(rv_pieces *pieces, rv_buf *owned_owner, const void *data, size_t size);
 /* Moves all pieces of `from` to the end of `to`; `from` is then empty. */
 rv_code rv_pieces_append(rv_pieces *to, rv_pieces *from);
 

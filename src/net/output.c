@@ -116,6 +116,14 @@ bool rv_output_share(rv_output *output, rv_buf *owner, const uint8_t *data, size
   return add(output, rv_buf_ref(owner), data, size);
 }
 
+bool rv_output_give(rv_output *output, rv_buf *owned_owner, const uint8_t *data, size_t size)
+{
+  if (size >= RV_OUTPUT_SHARE) return add(output, owned_owner, data, size);
+  bool copied = rv_output_copy(output, data, size);
+  rv_buf_unref(owned_owner);
+  return copied;
+}
+
 ssize_t rv_output_write(rv_output *output, rv_transport *transport)
 {
   struct iovec vec[WRITE_PARTS];

@@ -27,6 +27,8 @@ void rv_output_fini(rv_output *output);
 /* false: out of memory. */
 bool rv_output_copy(rv_output *output, const void *data, size_t size);
 bool rv_output_share(rv_output *output, rv_buf *owner, const uint8_t *data, size_t size);
+/* The same with a reference of the caller's, which is gone in any case. */
+bool rv_output_give(rv_output *output, rv_buf *owned_owner, const uint8_t *data, size_t size);
 /* Writes what the transport takes: the bytes written, or a negated errno. */
 ssize_t rv_output_write(rv_output *output, rv_transport *transport);
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/copy_ahead.h"
 #include "base/memory_file.h"
 #include "base/past_caches.h"
 
@@ -136,11 +137,27 @@ static size_t take_step(rv_ring *ring, size_t most, pieces *user)
   return done;
 }
 
-/* Copies n bytes of one piece in, around the ring's end. */
-static void copy_in(rv_ring *ring, const uint8_t *data, size_t n)
+/* What is copied after n bytes of the present piece, where those are a row among others, that lie anywhere; a frame's header may stand between.
+ * Larger rows are lent, or copied from where their writer has just put them. NULL: it is not known. */
+static const uint8_t *see_next(const pieces *user, size_t n, size_t *size)
 {
-  size_t from = place(ring), run = RV_RING_BYTES - from < n ? RV_RING_BYTES - from : n;
-  memcpy(ring->bytes + from, data, run);
+  if (n < RV_COPY_AHEAD_LEAST || n >= LEND_FROM) return NULL;
+  for (int i = 1; i < user->left && i <= 2; i++) {
+    *size = user->vec[i].iov_len;
+    if (*size >= RV_COPY_AHEAD_LEAST) return user->vec[i].iov_base;
+  }
+  return NULL;
+}
+
+/* Copies n bytes of one piece in, around the ring's end. */
+static void copy_in(rv_ring *ring, const uint8_t *data, size_t n, const pieces *user)
+{
+  size_t from = place(ring), run = RV_RING_BYTES - from < n ? RV_RING_BYTES - from : n, next_size;
+  const uint8_t *next = see_next(user, n, &next_size);
+  if (next != NULL)
+    rv_copy_ahead(ring->bytes + from, data, run, next, next_size);
+  else
+    memcpy(ring->bytes + from, data, run);
   if (run < n) memcpy(ring->bytes, data + run, n - run);
   if (from + n > ring->touched) ring->touched = from + n < RV_RING_BYTES ? from + n : RV_RING_BYTES;
   ring->at += n;
@@ -157,7 +174,7 @@ static size_t put_step(rv_ring *ring, size_t most, bool lends, pieces *user)
     if (!lends || n < LEND_FROM || !lend(ring, data, n)) {
       if (most == 0) break;
       if (n > most) n = most;
-      copy_in(ring, data, n);
+      copy_in(ring, data, n, user);
       most -= n;
     }
     done += n;

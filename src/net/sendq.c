@@ -48,16 +48,21 @@ bool rv_sendq_push(rv_sendq *queue, rv_pieces *pieces)
 static bool move_pieces(rv_sendq_message *message, size_t *size, rv_output *output)
 {
   while (*size > 0 && message->next < message->pieces.count) {
-    const rv_piece *piece = &message->pieces.piece[message->next];
+    rv_piece *piece = &message->pieces.piece[message->next];
+    const uint8_t *data = piece->data + message->offset;
     size_t n = piece->size - message->offset;
-    if (n > *size) n = *size;
-    if (!rv_output_share(output, piece->owner, piece->data + message->offset, n)) return false;
-    *size -= n;
-    message->offset += n;
-    if (message->offset == piece->size) {
+    if (n > *size) {
+      n = *size;
+      if (!rv_output_share(output, piece->owner, data, n)) return false;
+      message->offset += n;
+    } else {
+      rv_buf *owner = piece->owner;
+      piece->owner = NULL;
       message->next++;
       message->offset = 0;
+      if (!rv_output_give(output, owner, data, n)) return false;
     }
+    *size -= n;
   }
   return true;
 }

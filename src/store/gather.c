@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/copy_ahead.h"
 #include "base/error.h"
 #include "store/memory.h"
 #include "store/row_plan.h"
@@ -14,15 +15,11 @@
 
 enum {
   BLOCK = 128,
-  MANY_ROWS = 64, /* small ones: so many are taken apart together */
-  LINE = 64,
-  FETCHED_WHOLE = 1 << 13,   /* smaller rows are fetched while the one before is copied */
-  FETCHED_OF_MORE = 1 << 11, /* of a row that is not: so far ahead */
-  LARGE_BYTES = 1 << 10,     /* of a row, or of an item's rows that lie together: worth fetching ahead */
-  TOGETHER_BYTES = 1 << 19,  /* of a batch: worth waking somebody for */
-  PIECES = 64,               /* of a batch, at most */
-  PIECE_BYTES = 24 << 10,    /* at least */
-  ASKED_BATCHES = 63         /* whose rows are asked for until it is looked again whether that is of use */
+  MANY_ROWS = 64,           /* small ones: so many are taken apart together */
+  TOGETHER_BYTES = 1 << 19, /* of a batch: worth waking somebody for */
+  PIECES = 64,              /* of a batch, at most */
+  PIECE_BYTES = 24 << 10,   /* at least */
+  ASKED_BATCHES = 63        /* whose rows are asked for until it is looked again whether that is of use */
 };
 
 /* ---- copying ---- */
@@ -105,27 +102,13 @@ static void find_template_sources(const rv_draw *draws, size_t n, const rv_slice
     for (size_t i = 0; i < n; i++) memcpy(out + i * bytes, sources->row[i], bytes);                                              \
     return
 
-/* A large row, with the next one on its way: the processor fetches ahead by itself, but not past a row's end. Line by line, since memcpy of
- * such sizes is one instruction (rep movsb), which is slow where the two places lie badly to each other in their pages. */
-static void copy_large(uint8_t *out, const uint8_t *row, size_t bytes, const uint8_t *next)
+/* `next`: what is copied after it, as many bytes; NULL: nothing. */
+static void copy_row(uint8_t *out, const uint8_t *row, size_t bytes, const uint8_t *next)
 {
-  size_t i = 0;
-  if (bytes >= FETCHED_WHOLE) {
-    for (; i + FETCHED_OF_MORE + LINE <= bytes; i += LINE) {
-      __builtin_prefetch(row + i + FETCHED_OF_MORE, 0, 2);
-      memcpy(out + i, row + i, LINE);
-    }
-    for (size_t k = 0; next != NULL && i + LINE <= bytes; i += LINE, k += LINE) {
-      __builtin_prefetch(next + k, 0, 2);
-      memcpy(out + i, row + i, LINE);
-    }
-  } else if (next != NULL) {
-    for (; i + LINE <= bytes; i += LINE) {
-      __builtin_prefetch(next + i);
-      memcpy(out + i, row + i, LINE);
-    }
-  }
-  memcpy(out + i, row + i, bytes - i);
+  if (bytes >= RV_COPY_AHEAD_LEAST)
+    rv_copy_ahead(out, row, bytes, next, bytes);
+  else
+    memcpy(out, row, bytes);
 }
 
 /* One row of each item. */
@@ -145,8 +128,7 @@ static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, 
     }
   for (size_t i = 0; i < n; i++) {
     if (sources->row[i] == NULL) continue;
-    const uint8_t *next = row_bytes >= LARGE_BYTES && i + 1 < n ? sources->row[i + 1] : NULL;
-    copy_large(out + i * row_bytes, sources->row[i], row_bytes, next);
+    copy_row(out + i * row_bytes, sources->row[i], row_bytes, i + 1 < n ? sources->row[i + 1] : NULL);
   }
 }
 
@@ -157,8 +139,7 @@ static void copy_runs(const rv_sources *sources, size_t n, size_t row_bytes, siz
   for (size_t i = 0; i < n; i++) {
     if (sources->row[i] == NULL) continue;
     if (sources->stride[i] == row_bytes) {
-      const uint8_t *next = item_bytes >= LARGE_BYTES && i + 1 < n ? sources->row[i + 1] : NULL;
-      copy_large(out + i * item_bytes, sources->row[i], item_bytes, next);
+      copy_row(out + i * item_bytes, sources->row[i], item_bytes, i + 1 < n ? sources->row[i + 1] : NULL);
     } else {
       rv_copy_strided(out + i * item_bytes, row_bytes, sources->row[i], sources->stride[i], row_bytes, length);
     }

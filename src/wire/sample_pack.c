@@ -272,8 +272,7 @@ static rv_code share_slice(rv_pieces *out, const rv_slice *slice, rv_error *err)
   rv_code code = RV_OK;
   if (bytes >= SHARE_BYTES && (n == 1 || lane->stride == row_bytes)) {
     rv_buf *holder = rv_chunk_hold(slice->chunk);
-    code = holder == NULL ? RV_RESOURCE_EXHAUSTED : rv_pieces_share(out, holder, rows, bytes);
-    rv_buf_unref(holder);
+    code = holder == NULL ? RV_RESOURCE_EXHAUSTED : rv_pieces_give(out, holder, rows, bytes);
   } else {
     for (size_t i = 0; i < n && code == RV_OK; i++) code = rv_pieces_copy(out, rows + i * lane->stride, row_bytes);
   }
@@ -286,6 +285,7 @@ static rv_code share_large(rv_pieces *out, const pack_plan *plan, uint32_t colum
   for (size_t i = 0; i < plan->n && code == RV_OK; i++) {
     const rv_draw *draw = &plan->draws[i];
     const rv_trajectory_column *shown = &draw->trajectory->columns[column];
+    if (i + AHEAD < plan->n && draw[AHEAD].chunk != NULL) rv_chunk_prefetch_owner(draw[AHEAD].chunk);
     for (uint32_t s = 0; s < shown->num_slices && code == RV_OK; s++) {
       rv_slice slice = rv_draw_slice(draw, shown->first_slice + s);
       if (slice.length > 0) code = share_slice(out, &slice, err);
