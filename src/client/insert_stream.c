@@ -9,14 +9,18 @@
 /* A writer wakes the loop's thread when so much waits, even if that is about to look. */
 enum { MANY_ITEMS = 64 };
 #define MANY_BYTES RV_STREAM_REQUEST_BYTES
-#define GUEST_BYTES ((size_t)64 << 10) /* and a guest sends no more */
+#define GUEST_BYTES ((size_t)64 << 10)         /* and who asks for each sends no more */
+#define GOES_ALONE RV_STREAM_PACKED_ROWS_BELOW /* what comes at once: its writer sends it, where he can */
 #define LOOK_AGAIN_NS INT64_C(1000000)
 
 /* ---- hand-over ----
  *
  * Waking the loop's thread costs more than an item does. While it is known to look soon, because an answer is due, a writer leaves
  * its items in the inbox until many wait there, or until it waits for one of them itself (hurry). The promise to look is kept by a
- * timer, whatever becomes of the answer; when it finds nothing the promise is over. */
+ * timer, whatever becomes of the answer; when it finds nothing the promise is over.
+ *
+ * A large row is not left there: its writer sends it himself, as the loop's guest, so that the server copies it while the writer makes the next
+ * one. Else the loop's thread would stand between them, a third one for two cores. */
 
 static void on_retry(rv_timer *timer)
 {
@@ -124,6 +128,16 @@ static bool holds_less(const rv_insert_stream *stream, size_t bytes)
   return stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < bytes;
 }
 
+/* Nobody could send the items: they wait until the loop's thread looks. False: it does not, and is to be woken. */
+static bool leave(rv_insert_stream *stream)
+{
+  rv_mutex_lock(&stream->mutex);
+  bool waits = stream->inbox_count == 0 || (stream->looks_soon && holds_less(stream, MANY_BYTES));
+  stream->posted = !waits;
+  rv_mutex_unlock(&stream->mutex);
+  return waits;
+}
+
 static void add(rv_insert_stream *stream, rv_link *items, bool asked)
 {
   size_t count = 0, bytes = 0;
@@ -142,11 +156,12 @@ static void add(rv_insert_stream *stream, rv_link *items, bool asked)
   stream->inbox_count += count;
   stream->inbox_bytes += bytes;
   stream->asks_each = stream->asks_each && count_open(stream) == 1 && holds_less(stream, GUEST_BYTES);
-  bool may_wait = (asked || stream->looks_soon) && holds_less(stream, MANY_BYTES);
-  bool post = !stream->posted && !may_wait, alone = stream->asks_each;
-  stream->posted = stream->posted || post;
+  bool may_wait = (asked || stream->looks_soon) && holds_less(stream, MANY_BYTES), large = bytes >= GOES_ALONE && !asked;
+  bool now = !stream->posted && (large || !may_wait), visits = large || stream->asks_each;
+  stream->posted = stream->posted || now;
   rv_mutex_unlock(&stream->mutex);
-  if (post && !(alone && send_as_guest(stream))) rv_loop_post(stream->loop, &stream->task);
+  if (!now || (visits && send_as_guest(stream)) || (may_wait && leave(stream))) return;
+  rv_loop_post(stream->loop, &stream->task);
 }
 
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)

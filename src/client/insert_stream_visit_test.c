@@ -1,0 +1,113 @@
+/* A large row is sent by its writer, as a guest of the loop, and by the loop's thread where he cannot. */
+#include "client/insert_stream_testing.h"
+
+#include "net/guest.h"
+
+enum { ROWS = 300, LARGE = 40000, SMALL = 100, TRIES = 2000 };
+
+/* Before the channel's own. */
+static bool refuses;
+static atomic_uint asked, sent;
+
+bool __real_rv_channel_visit(rv_channel *channel, rv_task *task, int *fd);
+bool __wrap_rv_channel_visit(rv_channel *channel, rv_task *task, int *fd);
+bool __wrap_rv_channel_visit(rv_channel *channel, rv_task *task, int *fd)
+{
+  atomic_fetch_add(&asked, 1);
+  *fd = -1;
+  if (refuses || !__real_rv_channel_visit(channel, task, fd)) return false;
+  atomic_fetch_add(&sent, 1);
+  return true;
+}
+
+/* Of a server that has the stream's first item. */
+static void begin(test_bench *bench, bool refused)
+{
+  refuses = refused;
+  set_up(bench, "s1");
+  test_item first;
+  rv_stream_chunk *chunk = make_chunk(1, SMALL);
+  add(bench, &first, 1, &chunk, 1);
+  drop_chunk(chunk);
+  wait_done(&first);
+  rv_stream_item_fini(&first.item);
+  atomic_store(&asked, 0);
+  atomic_store(&sent, 0);
+}
+
+static void add_row(test_bench *bench, test_item *item, uint64_t key, size_t bytes)
+{
+  rv_stream_chunk *chunk = make_chunk(key, bytes);
+  add(bench, item, key, &chunk, 1);
+  drop_chunk(chunk);
+}
+
+/* They come in the order in which they were added, and each is confirmed. */
+static void add_rows(test_bench *bench, size_t bytes)
+{
+  static test_item items[ROWS];
+  for (uint64_t i = 0; i < ROWS; i++) add_row(bench, &items[i], 2 + i, bytes);
+  for (uint64_t i = 0; i < ROWS; i++) {
+    wait_done(&items[i]);
+    assert_int_equal(items[i].code, RV_OK);
+    rv_stream_item_fini(&items[i].item);
+  }
+  assert_int_equal(bench->server.num_items, 1 + ROWS);
+  for (size_t i = 0; i < ROWS; i++) assert_int_equal(bench->server.items[1 + i].key, 2 + i);
+}
+
+static void a_large_row_is_sent_by_its_writer(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, false);
+  for (uint64_t i = 0; i < TRIES && atomic_load(&sent) == 0; i++) { /* now and then the loop's thread is busy */
+    test_item item;
+    add_row(&bench, &item, 2 + i, LARGE);
+    wait_done(&item);
+    assert_int_equal(item.code, RV_OK);
+    rv_stream_item_fini(&item.item);
+  }
+  assert_int_not_equal(atomic_load(&sent), 0);
+  tear_down(&bench);
+}
+
+static void large_rows_arrive_in_order_whoever_sends_them(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, false);
+  add_rows(&bench, LARGE);
+  tear_down(&bench);
+}
+
+static void a_large_row_that_its_writer_cannot_send_goes_by_the_loop(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, true);
+  add_rows(&bench, LARGE);
+  assert_int_not_equal(atomic_load(&asked), 0);
+  tear_down(&bench);
+}
+
+static void a_small_row_waits_for_others(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, false);
+  add_rows(&bench, SMALL);
+  assert_int_equal(atomic_load(&asked), 0);
+  tear_down(&bench);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_large_row_is_sent_by_its_writer),
+      cmocka_unit_test(large_rows_arrive_in_order_whoever_sends_them),
+      cmocka_unit_test(a_large_row_that_its_writer_cannot_send_goes_by_the_loop),
+      cmocka_unit_test(a_small_row_waits_for_others),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
