@@ -10,7 +10,7 @@
 enum { MANY_ITEMS = 64 };
 #define MANY_BYTES RV_STREAM_REQUEST_BYTES
 #define GUEST_BYTES ((size_t)64 << 10)         /* and who asks for each sends no more */
-#define GOES_ALONE RV_STREAM_PACKED_ROWS_BELOW /* what comes at once: its writer sends it, where he can */
+#define GOES_ALONE RV_STREAM_PACKED_ROWS_BELOW /* what comes at once */
 #define LOOK_AGAIN_NS INT64_C(1000000)
 
 /* ---- hand-over ----
@@ -19,8 +19,9 @@ enum { MANY_ITEMS = 64 };
  * its items in the inbox until many wait there, or until it waits for one of them itself (hurry). The promise to look is kept by a
  * timer, whatever becomes of the answer; when it finds nothing the promise is over.
  *
- * A large row is not left there: its writer sends it himself, as the loop's guest, so that the server copies it while the writer makes the next
- * one. Else the loop's thread would stand between them, a third one for two cores. */
+ * A large row is not left there where memory is shared with the server: its writer sends it himself, as the loop's guest, so that the server
+ * copies it while the writer makes the next one. That takes him a microsecond or two, and else the loop's thread would stand between them, to be
+ * woken, and a third one for two cores. Where a row is copied to a socket, and perhaps encrypted, that thread does it beside the writer. */
 
 static void on_retry(rv_timer *timer)
 {
@@ -156,7 +157,8 @@ static void add(rv_insert_stream *stream, rv_link *items, bool asked)
   stream->inbox_count += count;
   stream->inbox_bytes += bytes;
   stream->asks_each = stream->asks_each && count_open(stream) == 1 && holds_less(stream, GUEST_BYTES);
-  bool may_wait = (asked || stream->looks_soon) && holds_less(stream, MANY_BYTES), large = bytes >= GOES_ALONE && !asked;
+  bool may_wait = (asked || stream->looks_soon) && holds_less(stream, MANY_BYTES),
+       large = bytes >= GOES_ALONE && !asked && rv_channel_has_rings(stream->channel);
   bool now = !stream->posted && (large || !may_wait), visits = large || stream->asks_each;
   stream->posted = stream->posted || now;
   rv_mutex_unlock(&stream->mutex);

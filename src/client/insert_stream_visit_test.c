@@ -1,4 +1,4 @@
-/* A large row is sent by its writer, as a guest of the loop, and by the loop's thread where he cannot. */
+/* Where memory is shared a large row is sent by its writer, as a guest of the loop, and by the loop's thread where he cannot. */
 #include "client/insert_stream_testing.h"
 
 #include "net/guest.h"
@@ -8,6 +8,16 @@ enum { ROWS = 300, LARGE = 40000, SMALL = 100, TRIES = 2000 };
 /* Before the channel's own. */
 static bool refuses;
 static atomic_uint asked, sent;
+
+/* And in its place. */
+static bool shares_memory;
+
+bool __wrap_rv_channel_has_rings(const rv_channel *channel);
+bool __wrap_rv_channel_has_rings(const rv_channel *channel)
+{
+  (void)channel;
+  return shares_memory;
+}
 
 bool __real_rv_channel_visit(rv_channel *channel, rv_task *task, int *fd);
 bool __wrap_rv_channel_visit(rv_channel *channel, rv_task *task, int *fd);
@@ -21,8 +31,9 @@ bool __wrap_rv_channel_visit(rv_channel *channel, rv_task *task, int *fd)
 }
 
 /* Of a server that has the stream's first item. */
-static void begin(test_bench *bench, bool refused)
+static void begin(test_bench *bench, bool shared, bool refused)
 {
+  shares_memory = shared;
   refuses = refused;
   set_up(bench, "s1");
   test_item first;
@@ -60,7 +71,7 @@ static void a_large_row_is_sent_by_its_writer(void **state)
 {
   (void)state;
   test_bench bench;
-  begin(&bench, false);
+  begin(&bench, true, false);
   for (uint64_t i = 0; i < TRIES && atomic_load(&sent) == 0; i++) { /* now and then the loop's thread is busy */
     test_item item;
     add_row(&bench, &item, 2 + i, LARGE);
@@ -76,7 +87,7 @@ static void large_rows_arrive_in_order_whoever_sends_them(void **state)
 {
   (void)state;
   test_bench bench;
-  begin(&bench, false);
+  begin(&bench, true, false);
   add_rows(&bench, LARGE);
   tear_down(&bench);
 }
@@ -85,7 +96,7 @@ static void a_large_row_that_its_writer_cannot_send_goes_by_the_loop(void **stat
 {
   (void)state;
   test_bench bench;
-  begin(&bench, true);
+  begin(&bench, true, true);
   add_rows(&bench, LARGE);
   assert_int_not_equal(atomic_load(&asked), 0);
   tear_down(&bench);
@@ -95,8 +106,18 @@ static void a_small_row_waits_for_others(void **state)
 {
   (void)state;
   test_bench bench;
-  begin(&bench, false);
+  begin(&bench, true, false);
   add_rows(&bench, SMALL);
+  assert_int_equal(atomic_load(&asked), 0);
+  tear_down(&bench);
+}
+
+static void over_a_socket_a_large_row_goes_by_the_loop(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, false, false);
+  add_rows(&bench, LARGE);
   assert_int_equal(atomic_load(&asked), 0);
   tear_down(&bench);
 }
@@ -108,6 +129,7 @@ int main(void)
       cmocka_unit_test(large_rows_arrive_in_order_whoever_sends_them),
       cmocka_unit_test(a_large_row_that_its_writer_cannot_send_goes_by_the_loop),
       cmocka_unit_test(a_small_row_waits_for_others),
+      cmocka_unit_test(over_a_socket_a_large_row_goes_by_the_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
