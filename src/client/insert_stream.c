@@ -9,8 +9,7 @@
 /* A writer wakes the loop's thread when so much waits, even if that is about to look. */
 enum { MANY_ITEMS = 64 };
 #define MANY_BYTES RV_STREAM_REQUEST_BYTES
-#define GUEST_BYTES ((size_t)64 << 10)         /* and who asks for each sends no more */
-#define GOES_ALONE RV_STREAM_PACKED_ROWS_BELOW /* what comes at once */
+#define GUEST_BYTES ((size_t)64 << 10) /* and who asks for each sends no more */
 #define LOOK_AGAIN_NS INT64_C(1000000)
 
 /* ---- hand-over ----
@@ -19,7 +18,7 @@ enum { MANY_ITEMS = 64 };
  * its items in the inbox until many wait there, or until it waits for one of them itself (hurry). The promise to look is kept by a
  * timer, whatever becomes of the answer; when it finds nothing the promise is over.
  *
- * A large row is not left there where memory is shared with the server: its writer sends it himself, as the loop's guest, so that the server
+ * A large row is not left there where it is lent to the server: its writer sends it himself, as the loop's guest, so that the server
  * copies it while the writer makes the next one. That takes him a microsecond or two, and else the loop's thread would stand between them, to be
  * woken, and a third one for two cores. Where a row is copied to a socket, and perhaps encrypted, that thread does it beside the writer. */
 
@@ -98,7 +97,7 @@ static size_t bytes_of(const rv_stream_item *item)
   return bytes;
 }
 
-/* He promises nothing: the loop's thread would have to be woken for the timer. */
+/* He promises nothing new: the loop's thread would have to be woken for the timer. */
 static void run_by_guest(rv_task *task)
 {
   rv_insert_stream *stream = RV_CONTAINER(task, rv_insert_stream, visit);
@@ -107,6 +106,9 @@ static void run_by_guest(rv_task *task)
   rv_mutex_unlock(&stream->mutex);
   rv_insert_stream_drain(stream);
   rv_insert_stream_pump(stream);
+  rv_mutex_lock(&stream->mutex);
+  stream->looks_soon = stream->look.runs;
+  rv_mutex_unlock(&stream->mutex);
 }
 
 static bool send_as_guest(rv_insert_stream *stream)
@@ -129,8 +131,8 @@ static bool holds_less(const rv_insert_stream *stream, size_t bytes)
   return stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < bytes;
 }
 
-/* Nobody could send the items: they wait until the loop's thread looks. False: it does not, and is to be woken. */
-static bool leave(rv_insert_stream *stream)
+/* Who wanted to send the items could not: they wait until the loop's thread looks. False: it does not, and is to be woken. */
+static bool leave_to_loop(rv_insert_stream *stream)
 {
   rv_mutex_lock(&stream->mutex);
   bool waits = stream->inbox_count == 0 || (stream->looks_soon && holds_less(stream, MANY_BYTES));
@@ -139,7 +141,13 @@ static bool leave(rv_insert_stream *stream)
   return waits;
 }
 
-static void add(rv_insert_stream *stream, rv_link *items, bool asked)
+typedef enum addition {
+  TO_BE_FOUND,
+  TO_BE_ASKED_FOR,
+  AT_ONCE /* where their adder may send them */
+} addition;
+
+static void add(rv_insert_stream *stream, rv_link *items, addition how)
 {
   size_t count = 0, bytes = 0;
   RV_LIST_EACH(link, items)
@@ -157,23 +165,28 @@ static void add(rv_insert_stream *stream, rv_link *items, bool asked)
   stream->inbox_count += count;
   stream->inbox_bytes += bytes;
   stream->asks_each = stream->asks_each && count_open(stream) == 1 && holds_less(stream, GUEST_BYTES);
-  bool may_wait = (asked || stream->looks_soon) && holds_less(stream, MANY_BYTES),
-       large = bytes >= GOES_ALONE && !asked && rv_channel_has_rings(stream->channel);
-  bool now = !stream->posted && (large || !may_wait), visits = large || stream->asks_each;
-  stream->posted = stream->posted || now;
+  bool may_wait = (how == TO_BE_ASKED_FOR || stream->looks_soon) && holds_less(stream, MANY_BYTES);
+  bool at_once = how == AT_ONCE && rv_channel_lends(stream->channel);
+  bool acts = !stream->posted && (at_once || !may_wait), visits = at_once || stream->asks_each;
+  stream->posted = stream->posted || acts;
   rv_mutex_unlock(&stream->mutex);
-  if (!now || (visits && send_as_guest(stream)) || (may_wait && leave(stream))) return;
+  if (!acts || (visits && send_as_guest(stream)) || (may_wait && leave_to_loop(stream))) return;
   rv_loop_post(stream->loop, &stream->task);
 }
 
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
 {
-  add(stream, items, false);
+  add(stream, items, TO_BE_FOUND);
+}
+
+void rv_insert_stream_add_at_once(rv_insert_stream *stream, rv_link *items)
+{
+  add(stream, items, AT_ONCE);
 }
 
 void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items)
 {
-  add(stream, items, true);
+  add(stream, items, TO_BE_ASKED_FOR);
 }
 
 void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others)

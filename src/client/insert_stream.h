@@ -91,7 +91,7 @@ void rv_stream_chunk_unpin(rv_stream_chunk *chunk); /* no item that is added lat
 
 /* The memory is the caller's and must stay until `complete`. */
 typedef struct rv_stream_item {
-  /* Exactly once for each item that was added, on the loop's thread, with no lock held; it may free the item. It must not block.
+  /* Exactly once for each item that was added, on the loop's thread or a guest's in its place, with no lock held; it may free the item. It must not block.
    * RV_OK: it is in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
   void (*complete)(struct rv_stream_item *item, rv_code code, const char *message);
   uint64_t key;
@@ -143,6 +143,9 @@ void rv_insert_stream_free(rv_insert_stream *stream);
  * have a pin while this runs. The stream sets no bound: the caller counts what it has in flight. */
 void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items);
 void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
+/* The same of large rows, by their writer: where rows are lent (rv_channel_lends) he sends them as a guest of the loop (net/guest.h), and where its
+ * thread is busy they are found by it. No lock may be held; what cannot be sent may complete, on this thread, before this returns. */
+void rv_insert_stream_add_at_once(rv_insert_stream *stream, rv_link *items);
 /* The same, by who then calls rv_insert_stream_ask: they may wait for that. */
 void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items);
 /* Added items may be left to be found by the loop's thread for a millisecond. Whoever waits until no more than `others` are not

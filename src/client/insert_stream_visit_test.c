@@ -3,7 +3,7 @@
 
 #include "net/guest.h"
 
-enum { ROWS = 300, LARGE = 40000, SMALL = 100, TRIES = 2000 };
+enum { ROWS = 300, LARGE = 40000, SMALL = 100, TRIES = 2000, GOING = 20 };
 
 /* Before the channel's own. */
 static bool refuses;
@@ -12,8 +12,8 @@ static atomic_uint asked, sent;
 /* And in its place. */
 static bool shares_memory;
 
-bool __wrap_rv_channel_has_rings(const rv_channel *channel);
-bool __wrap_rv_channel_has_rings(const rv_channel *channel)
+bool __wrap_rv_channel_lends(const rv_channel *channel);
+bool __wrap_rv_channel_lends(const rv_channel *channel)
 {
   (void)channel;
   return shares_memory;
@@ -48,16 +48,23 @@ static void begin(test_bench *bench, bool shared, bool refused)
 
 static void add_row(test_bench *bench, test_item *item, uint64_t key, size_t bytes)
 {
+  rv_link items;
+  rv_list_init(&items);
   rv_stream_chunk *chunk = make_chunk(key, bytes);
-  add(bench, item, key, &chunk, 1);
+  make_item(bench, item, key, &chunk, 1);
+  rv_list_push_back(&items, &item->item.link);
+  if (bytes == LARGE)
+    rv_insert_stream_add_at_once(bench->stream, &items);
+  else
+    rv_insert_stream_add(bench->stream, &items);
   drop_chunk(chunk);
 }
 
 /* They come in the order in which they were added, and each is confirmed. */
-static void add_rows(test_bench *bench, size_t bytes)
+static void add_rows(test_bench *bench, size_t bytes, size_t odd_bytes)
 {
   static test_item items[ROWS];
-  for (uint64_t i = 0; i < ROWS; i++) add_row(bench, &items[i], 2 + i, bytes);
+  for (uint64_t i = 0; i < ROWS; i++) add_row(bench, &items[i], 2 + i, i % 2 == 0 ? bytes : odd_bytes);
   for (uint64_t i = 0; i < ROWS; i++) {
     wait_done(&items[i]);
     assert_int_equal(items[i].code, RV_OK);
@@ -88,7 +95,7 @@ static void large_rows_arrive_in_order_whoever_sends_them(void **state)
   (void)state;
   test_bench bench;
   begin(&bench, true, false);
-  add_rows(&bench, LARGE);
+  add_rows(&bench, LARGE, LARGE);
   tear_down(&bench);
 }
 
@@ -97,9 +104,38 @@ static void a_large_row_that_its_writer_cannot_send_goes_by_the_loop(void **stat
   (void)state;
   test_bench bench;
   begin(&bench, true, true);
-  add_rows(&bench, LARGE);
+  add_rows(&bench, LARGE, LARGE);
   assert_int_not_equal(atomic_load(&asked), 0);
   tear_down(&bench);
+}
+
+static void large_and_small_rows_arrive_in_order(void **state)
+{
+  (void)state;
+  for (int refused = 0; refused < 2; refused++) {
+    test_bench bench;
+    begin(&bench, true, refused != 0);
+    add_rows(&bench, LARGE, SMALL);
+    tear_down(&bench);
+  }
+}
+
+/* Items that were not sent when the stream went complete all the same. */
+static void a_stream_can_go_right_after_a_large_row(void **state)
+{
+  (void)state;
+  for (int i = 0; i < GOING; i++) {
+    test_bench bench;
+    test_item item;
+    begin(&bench, true, false);
+    add_row(&bench, &item, 2, LARGE);
+    close_stream(&bench);
+    bench.stream = NULL;
+    assert_true(item.done);
+    assert_true(item.code == RV_OK || item.code == RV_CANCELLED);
+    rv_stream_item_fini(&item.item);
+    tear_down(&bench);
+  }
 }
 
 static void a_small_row_waits_for_others(void **state)
@@ -107,7 +143,7 @@ static void a_small_row_waits_for_others(void **state)
   (void)state;
   test_bench bench;
   begin(&bench, true, false);
-  add_rows(&bench, SMALL);
+  add_rows(&bench, SMALL, SMALL);
   assert_int_equal(atomic_load(&asked), 0);
   tear_down(&bench);
 }
@@ -117,7 +153,7 @@ static void over_a_socket_a_large_row_goes_by_the_loop(void **state)
   (void)state;
   test_bench bench;
   begin(&bench, false, false);
-  add_rows(&bench, LARGE);
+  add_rows(&bench, LARGE, LARGE);
   assert_int_equal(atomic_load(&asked), 0);
   tear_down(&bench);
 }
@@ -128,6 +164,8 @@ int main(void)
       cmocka_unit_test(a_large_row_is_sent_by_its_writer),
       cmocka_unit_test(large_rows_arrive_in_order_whoever_sends_them),
       cmocka_unit_test(a_large_row_that_its_writer_cannot_send_goes_by_the_loop),
+      cmocka_unit_test(large_and_small_rows_arrive_in_order),
+      cmocka_unit_test(a_stream_can_go_right_after_a_large_row),
       cmocka_unit_test(a_small_row_waits_for_others),
       cmocka_unit_test(over_a_socket_a_large_row_goes_by_the_loop),
   };

@@ -347,15 +347,18 @@ static bool is_ready(rv_remote_item *item)
   return item->num_ready == item->flight.num_chunks;
 }
 
-static rv_code encode(rv_writer *writer, rv_remote_item *item, rv_error *err)
+/* *large: it brings rows that go by themselves. */
+static rv_code encode(rv_writer *writer, rv_remote_item *item, bool *large, rv_error *err)
 {
   uint32_t n = item->flight.num_chunks;
   for (uint32_t i = 0; i < n; i++) {
     rv_written *chunk = item->flight.chunks[i];
+    bool comes = chunk->encoded == NULL;
     rv_code code =
         rv_written_encode(chunk, writer->config.delta_encoded, (int)writer->config.compression, &writer->encode_room, err);
     if (code != RV_OK) return code;
     item->stream.chunks[i] = rv_stream_chunk_ref(chunk->encoded);
+    *large = *large || (comes && rv_stream_chunk_bytes(chunk->encoded) >= RV_STREAM_PACKED_ROWS_BELOW);
     item->stream.num_chunks = i + 1;
   }
   return RV_OK;
@@ -400,7 +403,7 @@ static rv_code check_late(rv_writer *writer, const rv_remote_item *item, rv_erro
 }
 
 /* From the writer's thread, with the item's pins on `written` still held. */
-static void hand_over(rv_writer *writer, rv_remote_item *item)
+static void hand_over(rv_writer *writer, rv_remote_item *item, bool large)
 {
   bool known = atomic_load_explicit(&writer->tables_known, memory_order_acquire);
   if (!known) {
@@ -422,7 +425,10 @@ static void hand_over(rv_writer *writer, rv_remote_item *item)
   rv_link items;
   rv_list_init(&items);
   rv_list_push_back(&items, &item->stream.link);
-  rv_insert_stream_add(writer->stream, &items);
+  if (large)
+    rv_insert_stream_add_at_once(writer->stream, &items);
+  else
+    rv_insert_stream_add(writer->stream, &items);
 }
 
 void rv_writer_dispatch(rv_writer *writer)
@@ -436,13 +442,14 @@ void rv_writer_dispatch(rv_writer *writer)
     uint32_t n = item->flight.num_chunks;
     rv_written *few[32], **chunks = n <= 32 ? few : malloc(n * sizeof(rv_written *));
     rv_error err;
-    rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &err);
+    bool large = false;
+    rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &large, &err);
     if (code != RV_OK) {
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(item->flight.chunks[i]);
       on_complete(&item->stream, code, err.message);
     } else {
       memcpy(chunks, item->flight.chunks, n * sizeof(rv_written *));
-      hand_over(writer, item);
+      hand_over(writer, item, large);
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(chunks[i]);
     }
     if (chunks != few) free(chunks);

@@ -32,7 +32,7 @@ struct rv_channel {
   int64_t backoff_ns, not_before_ns, ready_ns;
   unsigned attempts; /* failed ones since the last connection */
   atomic_uint_least64_t losses;
-  atomic_bool has_rings; /* the last connection did */
+  atomic_bool lends; /* the last connection did */
   rv_random random;
   rv_mutex lock; /* guards state */
   char state[512];
@@ -139,7 +139,7 @@ static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *
     fail_attempt(channel, message);
     return;
   }
-  const bool has_rings = owned_rings != NULL;
+  const bool lends = owned_rings != NULL && owned_rings->out.arena != NULL;
   rv_session_config config = {.loop = channel->loop,
                               .events = &session_events,
                               .owner = channel,
@@ -156,7 +156,7 @@ static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *
     return;
   }
   rv_list_push_back(&channel->sessions, &channel->session->owner_link);
-  atomic_store_explicit(&channel->has_rings, has_rings, memory_order_relaxed);
+  atomic_store_explicit(&channel->lends, lends, memory_order_relaxed);
 }
 
 static void connect_now(rv_channel *channel)
@@ -354,9 +354,9 @@ void rv_channel_state(rv_channel *channel, char *out, size_t capacity)
   rv_mutex_unlock(&channel->lock);
 }
 
-bool rv_channel_has_rings(const rv_channel *channel)
+bool rv_channel_lends(const rv_channel *channel)
 {
-  return atomic_load_explicit(&channel->has_rings, memory_order_relaxed);
+  return atomic_load_explicit(&channel->lends, memory_order_relaxed);
 }
 
 uint64_t rv_channel_losses(const rv_channel *channel)

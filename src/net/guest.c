@@ -24,7 +24,7 @@ static bool can_be_visited(rv_loop *loop)
 bool rv_loop_begin_visit(rv_loop *loop)
 {
   rv_mutex_check_none_held();
-  if (!rv_mutex_trylock(&loop->turn)) return false;
+  if (atomic_load_explicit(&loop->wants_turn, memory_order_relaxed) || !rv_mutex_trylock(&loop->turn)) return false;
   if (!can_be_visited(loop)) {
     rv_mutex_unlock(&loop->turn);
     return false;

@@ -1,5 +1,5 @@
-/* A thread that waits for an answer does its loop's work for its own channel meanwhile, while the loop's thread has nothing to do: it sends what
- * it asks itself, and reads the answer itself. Nobody else has to be woken on the way there and back.
+/* A thread that waits for an answer, or has a large row to send, does its loop's work for its own channel meanwhile, while the loop's thread
+ * has nothing to do: it sends what it asks itself, and reads the answer itself. Nobody else has to be woken on the way there and back.
  *
  * The loop's thread is responsible for everything as before, and woken by what comes as before: what a guest does is only done earlier, and
  * where one cannot, nothing is lost. What libuv must do (watch, close, connect) waits for the loop's thread. */

@@ -218,7 +218,9 @@ bool rv_loop_can_watch(const rv_loop *loop, int fd)
 void rv_loop_enter(rv_loop *loop)
 {
   if (loop->has_turn) return;
+  atomic_store_explicit(&loop->wants_turn, true, memory_order_relaxed);
   rv_mutex_lock(&loop->turn);
+  atomic_store_explicit(&loop->wants_turn, false, memory_order_relaxed);
   loop->has_turn = true;
 }
 

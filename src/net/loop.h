@@ -54,6 +54,7 @@ struct rv_loop {
   rv_mutex turn;
   bool has_turn; /* the loop's thread */
   /* guest.c: */
+  atomic_bool wants_turn; /* the loop's thread waits for it: nobody else takes it before */
   atomic_bool has_guest;
   _Atomic(pthread_t) guest; /* who has the turn, where a guest has it */
   int guests_cancel_state;

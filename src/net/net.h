@@ -209,8 +209,8 @@ typedef struct rv_call_config {
 rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, const rv_call_events *events, void *user);
 /* For people: "connected to 127.0.0.1:8000", "connecting to ... (connection refused, attempt 3)". Any thread. */
 void rv_channel_state(rv_channel *channel, char *out, size_t capacity);
-/* The last connection shares memory with the server: what is sent is hardly copied on the way. Any thread. */
-bool rv_channel_has_rings(const rv_channel *channel);
+/* The last connection has rings and an arena: what lies there is lent to the server, not copied. Any thread. */
+bool rv_channel_lends(const rv_channel *channel);
 /* How many connections that stood are gone by now, or take no new calls: the next call may meet another server. Any thread. */
 uint64_t rv_channel_losses(const rv_channel *channel);
 

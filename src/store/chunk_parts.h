@@ -97,7 +97,7 @@ void rv_encoded_free(rv_chunk *chunk);
 /* Tells the chunk from one that was at its address, with its key, before: `fresh` where it has no number yet, and keeps it; 0: none. Segments
  * have none, and need none: their keys are not chosen by others. Any thread. */
 uint32_t rv_chunk_number(rv_chunk *chunk, uint32_t fresh);
-/* Fetches what letting go of the chunk needs and is not in its books. */
+/* Fetches what letting go of the chunk, or sharing its bytes, needs and is not in its books. */
 void rv_chunk_prefetch_owner(const rv_chunk *chunk);
 size_t rv_encoded_memory(const rv_chunk *chunk);
 

@@ -98,19 +98,16 @@ static rv_code note_hold(rv_books *books, rv_hold *hold, rv_error *err)
   return RV_OK;
 }
 
+/* Either the map has the chunk, or the chunk's mark is this hold's, and nobody else's to change. */
 void rv_books_unmark(rv_books *books, rv_hold *hold)
 {
   rv_chunk *chunk = hold->chunk;
-  const uint64_t own = mark_of(books, hold->index);
-  uint64_t mark = atomic_load_explicit(&chunk->held, memory_order_relaxed);
-  if (mark == own && rv_chunk_refs(chunk) == 1) { /* the hold's: nobody else marks it */
+  if (books->by_chunk.count > 0 && rv_map_get(&books->by_chunk, address(chunk)) != NULL) {
+    rv_map_remove(&books->by_chunk, address(chunk));
+    atomic_fetch_sub_explicit(&chunk->more_holds, 1, memory_order_relaxed);
+  } else {
     atomic_store_explicit(&chunk->held, 0, memory_order_relaxed);
-    return;
   }
-  mark = own;
-  if (atomic_compare_exchange_strong_explicit(&chunk->held, &mark, 0, memory_order_relaxed, memory_order_relaxed)) return;
-  rv_map_remove(&books->by_chunk, address(chunk));
-  atomic_fetch_sub_explicit(&chunk->more_holds, 1, memory_order_relaxed);
 }
 
 /* ---- what is worth compacting ---- */
