@@ -19,8 +19,8 @@ enum { MANY_ITEMS = 64 };
  * timer, whatever becomes of the answer; when it finds nothing the promise is over.
  *
  * A large row is not left there where it is lent to the server: its writer sends it himself, as the loop's guest, so that the server
- * copies it while the writer makes the next one. That takes him a microsecond or two, and else the loop's thread would stand between them, to be
- * woken, and a third one for two cores. Where a row is copied to a socket, and perhaps encrypted, that thread does it beside the writer. */
+ * copies it while the writer makes the next one. Else the loop's thread would stand between them, to be woken, and a third one for two
+ * cores. Where a row is copied to a socket, and perhaps encrypted, that thread does it beside the writer. */
 
 static void on_retry(rv_timer *timer)
 {

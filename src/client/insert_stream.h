@@ -91,8 +91,8 @@ void rv_stream_chunk_unpin(rv_stream_chunk *chunk); /* no item that is added lat
 
 /* The memory is the caller's and must stay until `complete`. */
 typedef struct rv_stream_item {
-  /* Exactly once for each item that was added, on the loop's thread or a guest's in its place, with no lock held; it may free the item. It must not block.
-   * RV_OK: it is in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
+  /* Exactly once for each item that was added, on the loop's thread or a guest's in its place, with no lock held; it may free the item. It must
+   * not block. RV_OK: it is in the table. RV_CANCELLED: the stream was freed. Otherwise the server's error. */
   void (*complete)(struct rv_stream_item *item, rv_code code, const char *message);
   uint64_t key;
   uint8_t *body; /* the serialized PrioritizedItem, without a sequence number; NULL: it is to be made of `like` */

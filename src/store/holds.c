@@ -101,13 +101,10 @@ static rv_code note_hold(rv_books *books, rv_hold *hold, rv_error *err)
 /* Either the map has the chunk, or the chunk's mark is this hold's, and nobody else's to change. */
 void rv_books_unmark(rv_books *books, rv_hold *hold)
 {
-  rv_chunk *chunk = hold->chunk;
-  if (books->by_chunk.count > 0 && rv_map_get(&books->by_chunk, address(chunk)) != NULL) {
-    rv_map_remove(&books->by_chunk, address(chunk));
-    atomic_fetch_sub_explicit(&chunk->more_holds, 1, memory_order_relaxed);
-  } else {
-    atomic_store_explicit(&chunk->held, 0, memory_order_relaxed);
-  }
+  if (books->by_chunk.count > 0 && rv_map_remove(&books->by_chunk, address(hold->chunk)))
+    atomic_fetch_sub_explicit(&hold->chunk->more_holds, 1, memory_order_relaxed);
+  else
+    atomic_store_explicit(&hold->chunk->held, 0, memory_order_relaxed);
 }
 
 /* ---- what is worth compacting ---- */
