@@ -45,7 +45,7 @@ typedef struct fake_server {
   unsigned calls;
   char writer[8][64], state[8][64];
   seen_item items[MAX_SEEN];
-  size_t num_items, num_chunks;
+  size_t num_items, num_chunks, num_requests;
   char broken_rule[128];
   bool packs; /* it takes packs, and says so */
   size_t num_packed;
@@ -176,6 +176,7 @@ static inline void on_message(rv_call *net_call, void *user, rv_buf *buf, const 
   rv_insert_failure failures[8];
   rv_insert_response response = {.keys = keys, .failures = failures};
   rv_mutex_lock(&server->mutex);
+  server->num_requests++;
   if (request.num_chunks + request.num_items == 0 && request.pack.data == NULL) break_rule(server, "an empty request");
   if (request.pack.data != NULL) take_pack(call, request.pack, &response);
   take_chunks(call, &request);

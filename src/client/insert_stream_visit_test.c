@@ -112,6 +112,17 @@ static void a_large_row_that_its_writer_cannot_send_goes_by_the_loop(void **stat
   assert_int_not_equal(visits_of(true, true, LARGE, LARGE), 0);
 }
 
+/* Its server's memory then goes, and comes, row by row. */
+static void a_lent_row_has_a_request_of_its_own(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, true, true); /* many wait for the loop's thread */
+  add_rows(&bench, LARGE, LARGE);
+  assert_int_equal(bench.server.num_requests, 1 + ROWS);
+  tear_down(&bench);
+}
+
 static void large_and_small_rows_arrive_in_order(void **state)
 {
   (void)state;
@@ -155,6 +166,7 @@ int main(void)
       cmocka_unit_test(a_large_row_is_sent_by_its_writer),
       cmocka_unit_test(large_rows_arrive_in_order_whoever_sends_them),
       cmocka_unit_test(a_large_row_that_its_writer_cannot_send_goes_by_the_loop),
+      cmocka_unit_test(a_lent_row_has_a_request_of_its_own),
       cmocka_unit_test(large_and_small_rows_arrive_in_order),
       cmocka_unit_test(a_stream_can_go_right_after_a_large_row),
       cmocka_unit_test(a_small_row_waits_for_others),

@@ -106,17 +106,26 @@ static int64_t credit_of(const rv_call *call)
   return credit < 0 ? RV_STREAM_WINDOW : credit + RV_STREAM_WINDOW - acknowledged; /* < 0: the stream is not open yet */
 }
 
-static int64_t window_of(const rv_call *call)
+/* What a paused call of a server's holds is the server's memory, lent or not: so only a few of each connection may bring so much, of those that
+ * do use half a window. */
+static int64_t window_of(rv_call *call, int64_t credit)
 {
-  return !call->server && call->session->transport.borrows ? RV_BORROWED_WINDOW : RV_STREAM_WINDOW;
+  rv_session *session = call->session;
+  if (!session->transport.borrows) return RV_STREAM_WINDOW;
+  if (call->server && !call->is_wide && credit <= RV_STREAM_WINDOW / 2 && session->num_wide < RV_MOST_WIDE) {
+    call->is_wide = true;
+    session->num_wide++;
+  }
+  return !call->server || call->is_wide ? RV_BORROWED_WINDOW : RV_STREAM_WINDOW;
 }
 
 void rv_call_top_up(rv_call *call)
 {
   if (call->paused || call->over || call->peer_done || call->stream_id == 0) return;
-  int64_t window = window_of(call), missing = (int64_t)rv_message_reader_missing(&call->reader), want = window;
+  int64_t credit = credit_of(call), window = window_of(call, credit), missing = (int64_t)rv_message_reader_missing(&call->reader),
+          want = window;
   if (missing > want) want = missing < INT64_C(1) << 30 ? missing : INT64_C(1) << 30;
-  int64_t more = want - credit_of(call);
+  int64_t more = want - credit;
   if (more < window / 2) return;
   int rc = nghttp2_submit_window_update(call->session->http, NGHTTP2_FLAG_NONE, call->stream_id, (int32_t)more);
   rv_session_touch(call->session);
@@ -319,6 +328,7 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   call->stream_id = 0;
   rv_call_drop_queued(call);
   if (call->is_small) call->session->num_small--;
+  if (call->is_wide) call->session->num_wide--;
   call->is_small = false;
   if (call->server && !call->closing) {
     call->closing = true;

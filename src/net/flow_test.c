@@ -1,4 +1,5 @@
 /* Large messages, pausing and back-pressure: nothing is lost, nothing is unbounded, and no call stops another. */
+#include "net/call.h"
 #include "net/pair_testing.h"
 
 static uint8_t *pattern(size_t size)
@@ -203,6 +204,85 @@ static void cancelling_in_the_middle_of_large_messages_leaves_others_alone(void 
   free(data);
 }
 
+/* ---- what may be sent ahead ---- */
+
+enum { MESSAGE = 100000, MESSAGES = 10 /* more than half a stream's window */, STREAMS = RV_MOST_WIDE + 2 };
+
+typedef struct measured {
+  test_call call;
+  int64_t ahead; /* so many bytes more may be sent */
+} measured;
+
+static void measure_on_loop(void *argument)
+{
+  measured *stream = argument;
+  const rv_call *call = stream->call.call;
+  stream->ahead = nghttp2_session_get_stream_remote_window_size(call->session->http, call->stream_id);
+}
+
+static int64_t ahead_of(measured *stream)
+{
+  static const uint8_t data[MESSAGE];
+  size_t before = stream->call.messages;
+  for (int i = 0; i < MESSAGES; i++) call_send(&stream->call, data, sizeof data);
+  call_wait_messages(&stream->call, before + MESSAGES); /* what it may send was told before they were answered */
+  rv_loop_call(stream->call.client->loop, measure_on_loop, stream);
+  return stream->ahead;
+}
+
+static void begin_stream(measured *stream, echo_client *client)
+{
+  call_init(&stream->call, client, "/echo/stream");
+  call_start(&stream->call);
+}
+
+static void end_stream(measured *stream)
+{
+  call_half_close(&stream->call);
+  call_wait(&stream->call);
+  call_fini(&stream->call);
+}
+
+static void a_few_streams_of_who_lends_may_be_sent_more_ahead(void **state)
+{
+  both *b = *state;
+  static measured streams[STREAMS];
+  for (int i = 0; i < STREAMS; i++) begin_stream(&streams[i], &b->client);
+  for (int i = 0; i < RV_MOST_WIDE; i++) assert_true(ahead_of(&streams[i]) > RV_BORROWED_WINDOW / 2);
+  for (int i = RV_MOST_WIDE; i < STREAMS; i++) assert_true(ahead_of(&streams[i]) <= RV_STREAM_WINDOW);
+  end_stream(&streams[0]); /* another has its place */
+  echo_wait(&b->server, &b->server.closed, 1);
+  assert_true(ahead_of(&streams[STREAMS - 1]) > RV_BORROWED_WINDOW / 2);
+  for (int i = 1; i < STREAMS; i++) end_stream(&streams[i]);
+}
+
+/* It shares no memory. */
+static void client_open_alone(echo_client *client, const echo_server *server)
+{
+  rv_error error;
+  client_open_server(client, server);
+  rv_channel_free(client->channel);
+  char address[64];
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)rv_grpc_server_port(server->grpc, 0));
+  rv_channel_config config = {.loop = client->loop, .address = address};
+  assert_int_equal(rv_channel_new(&config, &client->channel, &error), RV_OK);
+}
+
+static void who_does_not_lend_may_send_one_window_ahead(void **state)
+{
+  (void)state;
+  echo_server server;
+  echo_start(&server, "127.0.0.1:0", 1);
+  echo_client client;
+  client_open_alone(&client, &server);
+  measured stream;
+  begin_stream(&stream, &client);
+  assert_true(ahead_of(&stream) <= RV_STREAM_WINDOW);
+  end_stream(&stream);
+  client_close(&client);
+  echo_stop(&server);
+}
+
 /* ---- a peer that pads its frames ---- */
 
 enum { PADDED_MESSAGE = 4 << 20, PADDED_WHOLE = 5 + PADDED_MESSAGE, PADDED_DATA = 512, PADDING = 256 };
@@ -315,6 +395,8 @@ int main(void)
       EACH_WAY(a_client_that_pauses_holds_the_server_back_only_there),
       EACH_WAY(a_sender_is_told_when_the_queue_has_drained),
       EACH_WAY(cancelling_in_the_middle_of_large_messages_leaves_others_alone),
+      OVER_RINGS(a_few_streams_of_who_lends_may_be_sent_more_ahead),
+      cmocka_unit_test(who_does_not_lend_may_send_one_window_ahead),
       OVER_TCP(a_peer_that_pads_its_frames_can_send_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

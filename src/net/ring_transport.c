@@ -136,11 +136,16 @@ static ring_state *state_new(rv_rings *owned_rings, int fd)
   return state;
 }
 
+static void use_rings(rv_transport *transport, int fd, ring_state *state)
+{
+  *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state, .borrows = state->rings.in.view.segment != NULL};
+}
+
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings)
 {
   ring_state *state = state_new(owned_rings, owned_fd);
   if (state == NULL) return false;
-  *transport = (rv_transport){.ops = &ring_ops, .fd = owned_fd, .state = state, .borrows = owned_rings->in.view.segment != NULL};
+  use_rings(transport, owned_fd, state);
   return true;
 }
 
@@ -273,9 +278,9 @@ static ssize_t answer_question(rv_transport *transport, int arena)
     rv_transport_init_socket(transport, fd);
     return send_with(fd, &DECLINED, 1, NULL, 0) == 1 ? -EAGAIN : -EPIPE;
   }
-  *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state};
   bool trusts = is_one_of_us(fd), lends = trusts && host->arena != NULL && rv_rings_lend(&state->rings, host->arena);
   if (trusts && arena >= 0) rv_rings_borrow(&state->rings, arena, MAPPED_OF_A_CLIENT);
+  use_rings(transport, fd, state);
   if (lends) memory[ARENA] = rv_arena_file(host->arena);
   bool told = send_with(fd, &GIVEN, 1, memory, lends ? MEMORIES : 1) == 1;
   close(memory[RINGS]);

@@ -22,7 +22,8 @@
 enum {
   /* A stream's initial window. A paused call may hold this much; a gigabyte a second over a round trip of 1 ms needs it. */
   RV_STREAM_WINDOW = 1 << 20,
-  RV_BORROWED_WINDOW = 4 << 20, /* a client's, of a server that lends: more goes to each waking of either end */
+  RV_BORROWED_WINDOW = 4 << 20, /* of a peer that lends: more goes to each waking of either end */
+  RV_MOST_WIDE = 16,            /* a client's streams that have as much at a server, of each connection */
   RV_CONNECTION_WINDOW = 64 << 20,
   RV_MAX_FRAME = 1 << 20,     /* DATA frames we take */
   RV_SEND_FRAME = 256 << 10,  /* DATA frames we send: small enough that calls take turns */
@@ -116,6 +117,7 @@ struct rv_session {
   size_t num_streams;  /* client: streams that nghttp2 has not closed yet */
   size_t num_closing;  /* calls whose owner is about to hear that they are over */
   size_t num_small;    /* server: open calls of rv_call_keep_small */
+  size_t num_wide;     /* server: open calls with RV_BORROWED_WINDOW */
   size_t held_bytes;   /* of messages that are incomplete or wait for paused calls */
   size_t queued_bytes; /* server: of messages that wait to be sent */
   size_t answer_bytes; /* of them: of calls that are finished but for that */
