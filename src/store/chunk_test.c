@@ -38,6 +38,34 @@ static void a_segment_is_not_used_again_while_its_memory_is_lent(void **state)
   rv_arena_unref(arena);
 }
 
+/* A row that is put past the caches, as another's memory fills them, is the same. */
+static void a_large_row_reads_back_however_much_is_in_use(void **state)
+{
+  (void)state;
+  enum { SIZE = 40001, OTHERS = 1 << 20, MANY = 64 };
+  static const int64_t shape[] = {SIZE};
+  static uint8_t row[SIZE], got[SIZE];
+  const rv_spec spec = {.name = "", .dtype = RV_UINT8, .rank = 1, .shape = shape};
+  rv_tensor value = {RV_UINT8, 1, shape, row};
+  rv_error err;
+  rv_chunk *chunk;
+  rv_chunk_meta meta = {.key = 7};
+  rv_buf *others[MANY];
+  rv_spares *spares = rv_spares_new(0);
+  for (size_t i = 0; i < MANY; i++) others[i] = rv_spares_take(spares, OTHERS);
+  must(rv_segment_new_of_spares(&spec, 1, 3, &meta, spares, &chunk, &err), &err);
+  for (int64_t r = 0; r < 3; r++) {
+    for (size_t i = 0; i < SIZE; i++) row[i] = (uint8_t)(i * 7 + (i >> 9) + (size_t)r);
+    must(rv_segment_put(chunk, 0, r, &value, &err), &err);
+    rv_segment_publish(chunk, 0, r + 1);
+    must(rv_chunk_copy_rows(chunk, 0, r, 1, got, &err), &err);
+    assert_memory_equal(got, row, SIZE);
+  }
+  rv_chunk_unref(chunk);
+  for (size_t i = 0; i < MANY; i++) rv_buf_unref(others[i]);
+  rv_spares_close(spares);
+}
+
 static const int64_t shape4[] = {4}, shape_large[] = {100};
 static const rv_spec mixed[] = {{.name = "", .dtype = RV_FLOAT32, .rank = 1, .shape = shape4},
                                 {.name = "", .dtype = RV_BOOL},
@@ -361,6 +389,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_a_segment_read_back_as_they_were_put),
       cmocka_unit_test(a_segment_is_not_used_again_while_its_memory_is_lent),
+      cmocka_unit_test(a_large_row_reads_back_however_much_is_in_use),
       cmocka_unit_test(columns_are_published_one_by_one),
       cmocka_unit_test(small_columns_stand_beside_each_other_and_large_ones_apart),
       cmocka_unit_test(what_does_not_fit_a_segment_is_refused),
