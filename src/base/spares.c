@@ -7,7 +7,6 @@
 #include "base/lock.h"
 
 enum { SLOTS = 256, LINE = 64, SLACK = 8 };
-enum { MANY = 48 << 20 /* bytes in use; one writer's bound is mostly 32 MiB */ };
 
 typedef struct spare_buf {
   _Alignas(LINE) rv_buf buf; /* first: the two pointers are the same */
@@ -18,7 +17,6 @@ typedef struct spare_buf {
 
 struct rv_spares {
   atomic_size_t refs;
-  atomic_size_t used;        /* bytes, by whoever has taken them */
   pid_t process;             /* whose they are */
   _Atomic(rv_arena *) arena; /* NULL: none */
   rv_mutex lock;             /* guards the rest */
@@ -35,7 +33,6 @@ rv_spares *rv_spares_new(size_t max_bytes)
   rv_spares *spares = calloc(1, sizeof *spares);
   if (spares == NULL) return NULL;
   atomic_init(&spares->refs, 1);
-  atomic_init(&spares->used, 0);
   rv_mutex_init(&spares->lock, RV_RANK_SPARES, "spares");
   spares->process = getpid();
   spares->max_bytes = max_bytes;
@@ -140,7 +137,6 @@ static void give_back(rv_buf *buf)
     return;
   }
   spare->next = NULL;
-  atomic_fetch_sub_explicit(&spares->used, buf->capacity, memory_order_relaxed);
   rv_mutex_lock(&spares->lock);
   if (spares->closed || buf->capacity > spares->max_bytes) {
     dropped = spare;
@@ -209,7 +205,6 @@ static rv_buf *take(rv_spares *spares, size_t capacity, bool in_arena)
   spare->buf.release = give_back;
   spare->spares = spares;
   atomic_fetch_add_explicit(&spares->refs, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&spares->used, spare->buf.capacity, memory_order_relaxed);
   return &spare->buf;
 }
 
@@ -224,19 +219,7 @@ rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity)
   return buf != NULL ? buf : take(spares, capacity, false);
 }
 
-static const spare_buf *spare_of(const rv_buf *buf)
-{
-  return buf->release == give_back ? (const spare_buf *)(const void *)buf : NULL;
-}
-
 bool rv_buf_is_lendable(const rv_buf *buf)
 {
-  const spare_buf *spare = spare_of(buf);
-  return spare != NULL && spare->in_arena;
-}
-
-bool rv_buf_outgrows_caches(const rv_buf *buf)
-{
-  const spare_buf *spare = spare_of(buf);
-  return spare != NULL && atomic_load_explicit(&spare->spares->used, memory_order_relaxed) > MANY;
+  return buf->release == give_back && ((const spare_buf *)(const void *)buf)->in_arena;
 }

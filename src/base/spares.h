@@ -38,7 +38,5 @@ rv_arena *rv_spares_arena(rv_spares *spares);
 rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity);
 /* Do its bytes lie in an arena? A child that was forked finds none there. */
 bool rv_buf_is_lendable(const rv_buf *buf);
-/* So much is in use of the spares that it came from that what is written there now has left the caches when it is read (base/past_caches.h). */
-bool rv_buf_outgrows_caches(const rv_buf *buf);
 
 #endif

@@ -147,25 +147,6 @@ static void threads_share_them(void **state)
   rv_spares_close(spares);
 }
 
-static void many_in_use_outgrow_the_caches(void **state)
-{
-  (void)state;
-  enum { SIZE = 1 << 20, COUNT = 49 };
-  rv_spares *spares = rv_spares_new(0);
-  rv_buf *bufs[COUNT], *other = rv_buf_new(SIZE);
-  for (size_t i = 0; i < COUNT; i++) {
-    bufs[i] = rv_spares_take(spares, SIZE);
-    assert_int_equal(rv_buf_outgrows_caches(bufs[i]), i == COUNT - 1);
-  }
-  assert_true(rv_buf_outgrows_caches(bufs[0]));
-  assert_false(rv_buf_outgrows_caches(other)); /* of none */
-  rv_buf_unref(bufs[COUNT - 1]);
-  assert_false(rv_buf_outgrows_caches(bufs[0]));
-  for (size_t i = 0; i < COUNT - 1; i++) rv_buf_unref(bufs[i]);
-  rv_buf_unref(other);
-  rv_spares_close(spares);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -175,7 +156,6 @@ int main(void)
       cmocka_unit_test(what_two_trims_did_not_see_used_is_freed),
       cmocka_unit_test(the_watch_is_told_once_until_nothing_is_left),
       cmocka_unit_test(threads_share_them),
-      cmocka_unit_test(many_in_use_outgrow_the_caches),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

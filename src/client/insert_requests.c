@@ -1,4 +1,4 @@
-/* Requests: as many items as wait, up to a bound, with the chunks that the server does not hold yet. */
+/* Requests: as many items as wait, up to a bound, with the chunks that the server does not hold yet; where rows are lent, one large row. */
 #include <stdlib.h>
 
 #include "client/insert_stream_parts.h"
@@ -100,22 +100,43 @@ static rv_code put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *nu
   return code;
 }
 
-/* A row that is lent goes by itself: at the server it then has a block of its own, which goes when the row does, and is of the size that the next
- * one needs. Over a socket one request with several costs both ends less. */
-static bool goes_alone(const rv_insert_stream *stream, size_t bytes)
+/* What an item would bring that the server does not hold yet. */
+typedef enum brings {
+  NOTHING,
+  SMALL,
+  LARGE /* a chunk that is worth a block of the server's own */
+} brings;
+
+static brings what_comes(const rv_insert_stream *stream, const rv_stream_item *item)
 {
-  return bytes >= RV_STREAM_PACKED_ROWS_BELOW && rv_channel_lends(stream->channel);
+  brings most = NOTHING;
+  for (uint32_t i = 0; i < item->num_chunks && most != LARGE; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    if (chunk->sent_on == stream->connection) continue;
+    most = rv_stream_chunk_bytes(chunk) >= RV_SPARE_MIN && rv_channel_lends(stream->channel) ? LARGE : SMALL;
+  }
+  return most;
+}
+
+/* Where rows are lent, a large one's request is its own: the server's block is then as large as the row, goes when the row does, and has the size that
+ * the next one needs. Items of the same rows come along. Over a socket one request with several costs both ends less. */
+static bool begins_a_request(brings before, brings now)
+{
+  return now == LARGE || (now == SMALL && before == LARGE);
 }
 
 /* Takes items from the queue until the request is full. Its first request may be chunks alone, when one item needs that many. */
 static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
 {
   size_t num_items = 0;
+  brings before = SMALL;
   rv_code code = stream->packs ? put_pack(stream, message, &num_items) : RV_OK;
   if (code != RV_OK) return code;
   while (!rv_list_empty(&stream->queue) && message->bytes < stream->request_bytes) {
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
-    size_t before = message->bytes;
+    brings now = what_comes(stream, item);
+    if (num_items > 0 && begins_a_request(before, now)) break;
+    if (now != NOTHING) before = now;
     uint32_t i = 0;
     for (; i < item->num_chunks && message->bytes < stream->request_bytes; i++) {
       if (item->chunks[i]->sent_on == stream->connection) continue;
@@ -127,7 +148,7 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
     if (code != RV_OK) return code;
     note_sent(stream, item);
     num_items++;
-    if (goes_alone(stream, message->bytes - before) || rv_insert_stream_has_pack(stream)) break;
+    if (rv_insert_stream_has_pack(stream)) break;
   }
   return num_items > 0 ? put_keep_keys(stream, message) : RV_OK;
 }

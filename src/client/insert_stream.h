@@ -1,10 +1,10 @@
 /* One InsertStream call to a server, kept alive across lost connections: the way of every item that leaves this process.
  *
  * Items are handed over in order, with the encoded chunks they refer to. The stream numbers them, sends each chunk once per
- * connection, puts many items into one request when many wait (as a pack those that look alike, where the server takes packs), tells the
- * server which chunks to keep, and completes each item
- * exactly once: when the server has confirmed it, when it was refused, or when the stream is freed. When the connection is lost
- * it is opened again and whatever was not confirmed is sent again in order, with its chunks.
+ * connection, puts many items into one request when many wait (as a pack those that look alike, where the server takes packs; one
+ * large row where it is lent), tells the server which chunks to keep, and completes each item exactly once: when the server has
+ * confirmed it, when it was refused, or when the stream is freed. When the connection is lost it is opened again and whatever was not
+ * confirmed is sent again in order, with its chunks.
  *
  * Exactly once: the call carries the metadata `reverie-writer` (32 hexadecimal digits, drawn when the stream is made), and each
  * item its number (PrioritizedItem, field 1000: 1, 2, 3, ... without gaps, the same when it is sent again). A Reverie server

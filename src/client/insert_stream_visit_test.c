@@ -112,14 +112,50 @@ static void a_large_row_that_its_writer_cannot_send_goes_by_the_loop(void **stat
   assert_int_not_equal(visits_of(true, true, LARGE, LARGE), 0);
 }
 
-/* Its server's memory then goes, and comes, row by row. */
+/* So the server has a block for each. They wait for the loop's thread meanwhile, many at a time. */
 static void a_lent_row_has_a_request_of_its_own(void **state)
 {
   (void)state;
   test_bench bench;
-  begin(&bench, true, true); /* many wait for the loop's thread */
+  begin(&bench, true, true);
   add_rows(&bench, LARGE, LARGE);
   assert_int_equal(bench.server.num_requests, 1 + ROWS);
+  tear_down(&bench);
+}
+
+/* Between two of them stand small rows, which are in no large one's request. */
+static void a_lent_row_is_not_behind_small_ones_in_its_request(void **state)
+{
+  (void)state;
+  test_bench bench;
+  begin(&bench, true, true);
+  add_rows(&bench, LARGE, SMALL);
+  assert_int_equal(bench.server.num_requests, 1 + ROWS);
+  tear_down(&bench);
+}
+
+static void items_of_one_lent_chunk_share_its_request(void **state)
+{
+  (void)state;
+  enum { ITEMS = 10 };
+  test_bench bench;
+  test_item items[ITEMS];
+  rv_link list;
+  begin(&bench, true, true);
+  rv_list_init(&list);
+  rv_stream_chunk *chunk = make_chunk(2, LARGE);
+  for (uint64_t i = 0; i < ITEMS; i++) {
+    make_item(&bench, &items[i], 2 + i, &chunk, 1);
+    rv_list_push_back(&list, &items[i].item.link);
+  }
+  rv_insert_stream_add(bench.stream, &list);
+  drop_chunk(chunk);
+  for (uint64_t i = 0; i < ITEMS; i++) {
+    wait_done(&items[i]);
+    assert_int_equal(items[i].code, RV_OK);
+    rv_stream_item_fini(&items[i].item);
+  }
+  assert_int_equal(bench.server.num_requests, 2);
   tear_down(&bench);
 }
 
@@ -167,6 +203,8 @@ int main(void)
       cmocka_unit_test(large_rows_arrive_in_order_whoever_sends_them),
       cmocka_unit_test(a_large_row_that_its_writer_cannot_send_goes_by_the_loop),
       cmocka_unit_test(a_lent_row_has_a_request_of_its_own),
+      cmocka_unit_test(a_lent_row_is_not_behind_small_ones_in_its_request),
+      cmocka_unit_test(items_of_one_lent_chunk_share_its_request),
       cmocka_unit_test(large_and_small_rows_arrive_in_order),
       cmocka_unit_test(a_stream_can_go_right_after_a_large_row),
       cmocka_unit_test(a_small_row_waits_for_others),

@@ -99,6 +99,7 @@ struct rv_writer {
   int64_t created, confirmed, failed;
   atomic_size_t num_flights;     /* changed under the mutex, read without: a failure is counted before its flight has ended */
   atomic_size_t bytes_in_flight; /* the same */
+  size_t counted_bytes;          /* of those, in the loop's count of what is unconfirmed, about */
   atomic_size_t failures;        /* not discarded; changed under the mutex, read without */
   atomic_bool failure_untold;    /* likewise; one that came after another that is not discarded is only counted */
   rv_error failure;              /* the first */

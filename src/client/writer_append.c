@@ -204,12 +204,30 @@ static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_c
   return code;
 }
 
+enum { LARGE_ROW = 15 << 10, OUTGROWS_CACHES = 48 << 20 };
+
+/* With so much before it a large row has left the caches when a server reads it, if nobody here does before. */
+static bool is_for_later(const rv_writer *writer, const rv_column *column)
+{
+  const rv_writer_config *config = &writer->config;
+  return writer->stream != NULL && column->spec.row_bytes >= LARGE_ROW && !config->delta_encoded &&
+         config->compression != RV_COMPRESSION_SNAPPY && !column->trial.snappy &&
+         rv_loop_unconfirmed_bytes(writer->client->loop) > OUTGROWS_CACHES;
+}
+
+static rv_code put_cell(const rv_writer *writer, const rv_column *column, const rv_tensor *value, rv_error *err)
+{
+  rv_chunk *segment = column->open->segment;
+  return is_for_later(writer, column) ? rv_segment_put_for_later(segment, column->tensor, column->open_rows, value, err)
+                                      : rv_segment_put(segment, column->tensor, column->open_rows, value, err);
+}
+
 static rv_code put_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err)
 {
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
     rv_code code = rv_column_reserve(column, err);
-    if (code == RV_OK) code = rv_segment_put(column->open->segment, column->tensor, column->open_rows, &cells[i].value, err);
+    if (code == RV_OK) code = put_cell(writer, column, &cells[i].value, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;

@@ -15,9 +15,21 @@ static size_t bytes_in_flight(const rv_writer *writer)
   return atomic_load_explicit(&writer->bytes_in_flight, memory_order_relaxed);
 }
 
+enum { COUNT_EVERY = 256 << 10 };
+
+/* The loop's count is many writers', so it is not told of each item. */
+static void count_unconfirmed(rv_writer *writer, size_t bytes)
+{
+  size_t counted = writer->counted_bytes, differs = bytes > counted ? bytes - counted : counted - bytes;
+  if (differs == 0 || (differs < COUNT_EVERY && bytes > 0) || writer->client->store != NULL) return;
+  rv_loop_count_unconfirmed(writer->client->loop, bytes - counted);
+  writer->counted_bytes = bytes;
+}
+
 /* Under the mutex, so that plain stores are enough; whoever reads without it that flights have ended comes after their ends. */
 static void set_in_flight(rv_writer *writer, size_t flights, size_t bytes)
 {
+  count_unconfirmed(writer, bytes);
   atomic_store_explicit(&writer->bytes_in_flight, bytes, memory_order_relaxed);
   atomic_store_explicit(&writer->num_flights, flights, memory_order_release);
 }

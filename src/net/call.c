@@ -106,24 +106,29 @@ static int64_t credit_of(const rv_call *call)
   return credit < 0 ? RV_STREAM_WINDOW : credit + RV_STREAM_WINDOW - acknowledged; /* < 0: the stream is not open yet */
 }
 
-/* What a paused call of a server's holds is the server's memory, lent or not: so only a few of each connection may bring so much, of those that
- * do use half a window. */
-static int64_t window_of(rv_call *call, int64_t credit)
+/* What a paused call of a server's holds is the server's memory, lent or not: so only a few of each loop may bring so much, until they end. They
+ * are those that use what they have, for what is lent. */
+static void widen(rv_call *call, int64_t credit)
 {
-  rv_session *session = call->session;
-  if (!session->transport.borrows) return RV_STREAM_WINDOW;
-  if (call->server && !call->is_wide && credit <= RV_STREAM_WINDOW / 2 && session->num_wide < RV_MOST_WIDE) {
-    call->is_wide = true;
-    session->num_wide++;
-  }
-  return !call->server || call->is_wide ? RV_BORROWED_WINDOW : RV_STREAM_WINDOW;
+  rv_loop *loop = call->loop;
+  if (!call->server || call->is_wide || call->no_more || !call->brings_large) return;
+  if (!call->session->transport.borrows || credit > RV_STREAM_WINDOW / 2 || loop->num_wide == RV_MOST_WIDE) return;
+  call->is_wide = true;
+  loop->num_wide++;
+}
+
+static int64_t window_of(const rv_call *call)
+{
+  bool wide = call->server ? call->is_wide : call->session->transport.borrows;
+  return wide ? RV_BORROWED_WINDOW : RV_STREAM_WINDOW;
 }
 
 void rv_call_top_up(rv_call *call)
 {
   if (call->paused || call->over || call->peer_done || call->stream_id == 0) return;
-  int64_t credit = credit_of(call), window = window_of(call, credit), missing = (int64_t)rv_message_reader_missing(&call->reader),
-          want = window;
+  int64_t credit = credit_of(call);
+  widen(call, credit);
+  int64_t window = window_of(call), missing = (int64_t)rv_message_reader_missing(&call->reader), want = window;
   if (missing > want) want = missing < INT64_C(1) << 30 ? missing : INT64_C(1) << 30;
   int64_t more = want - credit;
   if (more < window / 2) return;
@@ -202,6 +207,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
       refuse_message(call, result);
       return;
     }
+    call->brings_large = call->brings_large || message->size >= RV_SPARE_MIN;
     /* what the peer took back before it sent this is over before this is heard */
     bool later = session->num_closing > 0;
     bool at_once = !call->paused && call->held.count == 0 && !later;
@@ -328,8 +334,8 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   call->stream_id = 0;
   rv_call_drop_queued(call);
   if (call->is_small) call->session->num_small--;
-  if (call->is_wide) call->session->num_wide--;
-  call->is_small = false;
+  if (call->is_wide) call->loop->num_wide--;
+  call->is_small = call->is_wide = false;
   if (call->server && !call->closing) {
     call->closing = true;
     call->session->num_closing++;

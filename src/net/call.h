@@ -44,7 +44,8 @@ struct rv_call {
   bool over;                            /* rv_call_end was called */
   bool closing;                         /* server: and its session counts it */
   bool is_small;                        /* server: and its session counts it */
-  bool is_wide;                         /* server: and its session counts it */
+  bool brings_large;                    /* server: messages that may have been lent */
+  bool is_wide;                         /* server: and its loop counts it */
   bool headers_too_large, headers_lost; /* memory was out for them */
   bool has_status;                      /* client: the end is what the server said */
   unsigned due;

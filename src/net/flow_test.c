@@ -206,7 +206,8 @@ static void cancelling_in_the_middle_of_large_messages_leaves_others_alone(void 
 
 /* ---- what may be sent ahead ---- */
 
-enum { MESSAGE = 100000, MESSAGES = 10 /* more than half a stream's window */, STREAMS = RV_MOST_WIDE + 2 };
+/* A stream is sent more than half its first window, and less than all of it. */
+enum { LARGE_MESSAGE = 100000, SMALL_MESSAGE = 10000, SENT = 1000000, STREAMS = RV_MOST_WIDE + 2 };
 
 typedef struct measured {
   test_call call;
@@ -220,14 +221,19 @@ static void measure_on_loop(void *argument)
   stream->ahead = nghttp2_session_get_stream_remote_window_size(call->session->http, call->stream_id);
 }
 
-static int64_t ahead_of(measured *stream)
+static int64_t ahead_after(measured *stream, size_t message)
 {
-  static const uint8_t data[MESSAGE];
-  size_t before = stream->call.messages;
-  for (int i = 0; i < MESSAGES; i++) call_send(&stream->call, data, sizeof data);
-  call_wait_messages(&stream->call, before + MESSAGES); /* what it may send was told before they were answered */
+  static const uint8_t data[LARGE_MESSAGE];
+  size_t before = stream->call.messages, count = SENT / message;
+  for (size_t i = 0; i < count; i++) call_send(&stream->call, data, message);
+  call_wait_messages(&stream->call, before + count); /* what it may send was told before they were answered */
   rv_loop_call(stream->call.client->loop, measure_on_loop, stream);
   return stream->ahead;
+}
+
+static int64_t ahead_of(measured *stream)
+{
+  return ahead_after(stream, LARGE_MESSAGE);
 }
 
 static void begin_stream(measured *stream, echo_client *client)
@@ -248,12 +254,16 @@ static void a_few_streams_of_who_lends_may_be_sent_more_ahead(void **state)
   both *b = *state;
   static measured streams[STREAMS];
   for (int i = 0; i < STREAMS; i++) begin_stream(&streams[i], &b->client);
+  for (int i = 0; i < STREAMS; i++) assert_true(ahead_after(&streams[i], SMALL_MESSAGE) <= RV_STREAM_WINDOW); /* nothing lent */
   for (int i = 0; i < RV_MOST_WIDE; i++) assert_true(ahead_of(&streams[i]) > RV_BORROWED_WINDOW / 2);
   for (int i = RV_MOST_WIDE; i < STREAMS; i++) assert_true(ahead_of(&streams[i]) <= RV_STREAM_WINDOW);
-  end_stream(&streams[0]); /* another has its place */
-  echo_wait(&b->server, &b->server.closed, 1);
-  assert_true(ahead_of(&streams[STREAMS - 1]) > RV_BORROWED_WINDOW / 2);
-  for (int i = 1; i < STREAMS; i++) end_stream(&streams[i]);
+  end_stream(&streams[0]); /* others have their places */
+  call_cancel(&streams[1].call);
+  call_wait(&streams[1].call);
+  call_fini(&streams[1].call);
+  echo_wait(&b->server, &b->server.closed, 2);
+  for (int i = RV_MOST_WIDE; i < STREAMS; i++) assert_true(ahead_of(&streams[i]) > RV_BORROWED_WINDOW / 2);
+  for (int i = 2; i < STREAMS; i++) end_stream(&streams[i]);
 }
 
 /* It shares no memory. */

@@ -378,12 +378,27 @@ static rv_code start_thread(rv_loop *loop, const char *name, rv_error *err)
 
 size_t rv_loop_waiting_bytes(rv_loop *loop)
 {
-  return atomic_load_explicit(&loop->waiting_bytes, memory_order_relaxed);
+  return atomic_load_explicit(&loop->held_bytes, memory_order_relaxed) + rv_loop_unsent_bytes(loop);
+}
+
+size_t rv_loop_unsent_bytes(rv_loop *loop)
+{
+  return atomic_load_explicit(&loop->unsent_bytes, memory_order_relaxed);
 }
 
 size_t rv_loop_lent_bytes(rv_loop *loop)
 {
   return atomic_load_explicit(&loop->lent_bytes, memory_order_relaxed);
+}
+
+void rv_loop_count_unconfirmed(rv_loop *loop, size_t change)
+{
+  atomic_fetch_add_explicit(&loop->unconfirmed_bytes, change, memory_order_relaxed);
+}
+
+size_t rv_loop_unconfirmed_bytes(const rv_loop *loop)
+{
+  return atomic_load_explicit(&loop->unconfirmed_bytes, memory_order_relaxed);
 }
 
 rv_spares *rv_loop_spares(rv_loop *loop)

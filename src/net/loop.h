@@ -42,12 +42,15 @@ struct rv_loop {
   rv_spares *spares;   /* for large messages, and what writers put large rows into */
   rv_task watch_spares;
   rv_timer trim_spares;
-  rv_crew *crew;               /* NULL: nobody has needed it */
-  rv_spare_core core;          /* for it */
-  uint8_t *scratch;            /* RV_LOOP_SCRATCH bytes */
-  rv_gaps gaps;                /* of the message that a connection is receiving just now */
-  atomic_size_t waiting_bytes; /* of all its connections: half received, or not yet taken by a socket */
-  atomic_size_t lent_bytes;    /* of theirs, too: of messages that stay because clients read in them */
+  rv_crew *crew;                   /* NULL: nobody has needed it */
+  rv_spare_core core;              /* for it */
+  uint8_t *scratch;                /* RV_LOOP_SCRATCH bytes */
+  rv_gaps gaps;                    /* of the message that a connection is receiving just now */
+  atomic_size_t held_bytes;        /* of all its connections: half received, or waiting for paused calls */
+  atomic_size_t unsent_bytes;      /* of theirs, too: not yet taken by a socket */
+  atomic_size_t lent_bytes;        /* of theirs, too: of messages that stay because clients read in them */
+  atomic_size_t unconfirmed_bytes; /* of writers' */
+  size_t num_wide;                 /* servers' open calls with RV_BORROWED_WINDOW */
 
   /* Held by whoever does the loop's work: its thread, but while that waits for the system, or a guest (guest.h). Guards all above, but what is
    * libuv's, which is the thread's. */

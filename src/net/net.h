@@ -49,6 +49,11 @@ rv_crew *rv_loop_crew(rv_loop *loop);
 size_t rv_loop_waiting_bytes(rv_loop *loop);
 /* Bytes of messages that stay because clients of this machine read in them (ring.h). Any thread. */
 size_t rv_loop_lent_bytes(rv_loop *loop);
+/* Of rv_loop_waiting_bytes, those that wait for sockets. */
+size_t rv_loop_unsent_bytes(rv_loop *loop);
+/* Bytes of rows that the loop's writers have made, and no server has confirmed, about: they tell of changes (modulo 2^N). Any thread. */
+void rv_loop_count_unconfirmed(rv_loop *loop, size_t change);
+size_t rv_loop_unconfirmed_bytes(const rv_loop *loop);
 
 /* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
 typedef struct rv_timer {

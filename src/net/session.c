@@ -95,15 +95,20 @@ void rv_session_check(rv_session *session, int http_code)
   if (http_code < 0 && nghttp2_is_fatal(http_code)) rv_session_lose(session, "%s", nghttp2_strerror(http_code));
 }
 
+static void recount(atomic_size_t *all, size_t *counted, size_t bytes)
+{
+  if (bytes == *counted) return;
+  atomic_fetch_add_explicit(all, bytes - *counted, memory_order_relaxed); /* modulo 2^N */
+  *counted = bytes;
+}
+
 void rv_session_count_waiting(rv_session *session)
 {
-  size_t bytes = session->state == RV_SESSION_GONE ? 0 : session->held_bytes + session->queued_bytes + session->output.bytes;
-  atomic_fetch_add_explicit(&session->loop->waiting_bytes, bytes - session->counted, memory_order_relaxed); /* modulo 2^N */
-  session->counted = bytes;
-  size_t lent = session->state == RV_SESSION_GONE ? 0 : session->transport.lent;
-  if (lent == session->counted_lent) return;
-  atomic_fetch_add_explicit(&session->loop->lent_bytes, lent - session->counted_lent, memory_order_relaxed);
-  session->counted_lent = lent;
+  rv_loop *loop = session->loop;
+  bool gone = session->state == RV_SESSION_GONE;
+  recount(&loop->held_bytes, &session->counted_held, gone ? 0 : session->held_bytes);
+  recount(&loop->unsent_bytes, &session->counted, gone ? 0 : session->queued_bytes + session->output.bytes);
+  recount(&loop->lent_bytes, &session->counted_lent, gone ? 0 : session->transport.lent);
 }
 
 static void on_poll_closed(uv_handle_t *handle)

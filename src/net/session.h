@@ -6,7 +6,7 @@
  *
  * Flow control: the connection's window is large and given back when bytes arrive, so that no call can stop another. A stream's
  * window is given back when its messages are handed to the call's owner; while a message is incomplete the window is as large as
- * what is missing of it. A paused call holds at most one window and one message. */
+ * what is missing of it. A paused call holds at most one window (of a peer that lends it may be the larger one) and one message. */
 #ifndef RV_NET_SESSION_H
 #define RV_NET_SESSION_H
 
@@ -20,10 +20,10 @@
 #include "net/tls.h"
 
 enum {
-  /* A stream's initial window. A paused call may hold this much; a gigabyte a second over a round trip of 1 ms needs it. */
+  /* A stream's initial window. A paused call may hold this much, or RV_BORROWED_WINDOW where it has that; a gigabyte a second over a round trip of 1 ms needs it. */
   RV_STREAM_WINDOW = 1 << 20,
   RV_BORROWED_WINDOW = 4 << 20, /* of a peer that lends: more goes to each waking of either end */
-  RV_MOST_WIDE = 16,            /* a client's streams that have as much at a server, of each connection */
+  RV_MOST_WIDE = 16,            /* streams that have as much at a server, of each loop */
   RV_CONNECTION_WINDOW = 64 << 20,
   RV_MAX_FRAME = 1 << 20,     /* DATA frames we take */
   RV_SEND_FRAME = 256 << 10,  /* DATA frames we send: small enough that calls take turns */
@@ -117,11 +117,11 @@ struct rv_session {
   size_t num_streams;  /* client: streams that nghttp2 has not closed yet */
   size_t num_closing;  /* calls whose owner is about to hear that they are over */
   size_t num_small;    /* server: open calls of rv_call_keep_small */
-  size_t num_wide;     /* server: open calls with RV_BORROWED_WINDOW */
   size_t held_bytes;   /* of messages that are incomplete or wait for paused calls */
   size_t queued_bytes; /* server: of messages that wait to be sent */
   size_t answer_bytes; /* of them: of calls that are finished but for that */
-  size_t counted;      /* of both, and of output, in the loop's waiting_bytes */
+  size_t counted_held; /* in the loop's held_bytes */
+  size_t counted;      /* what waits to be sent, output's included, in its unsent_bytes */
   size_t counted_lent; /* in its lent_bytes */
 
   /* The DATA frame being received. */
@@ -167,7 +167,7 @@ void rv_session_finish(rv_session *session, rv_code code, const char *message);
 void rv_session_lose(rv_session *session, const char *format, ...) RV_PRINTF(2, 3);
 /* What nghttp2 answered: where memory was out the session is lost, since what it was told never comes. */
 void rv_session_check(rv_session *session, int http_code);
-/* Its loop's waiting_bytes learn what waits now. */
+/* Its loop's counts learn what waits now. */
 void rv_session_count_waiting(rv_session *session);
 /* Something is to be sent: it is, before the loop sleeps. */
 void rv_session_touch(rv_session *session);

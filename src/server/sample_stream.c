@@ -60,7 +60,7 @@ static void serve(sample_call *call);
 static size_t turn_of(const sample_call *call)
 {
   size_t share = TURNS_OF_ALL / call->stream.home->num_samplers;
-  size_t least = rv_loop_waiting_bytes(call->stream.loop) < WAITING_OF_ALL ? PACK_BYTES : TURN_MIN;
+  size_t least = rv_loop_unsent_bytes(call->stream.loop) < WAITING_OF_ALL ? PACK_BYTES : TURN_MIN;
   return share < least ? least : share > TURN_MAX ? TURN_MAX : share;
 }
 

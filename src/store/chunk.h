@@ -44,6 +44,8 @@ rv_code rv_segment_new_of_spares(const rv_spec *columns, size_t num_columns, siz
                                  rv_spares *spares, rv_chunk **out, rv_error *err);
 /* Writes one row of one column at its place; row >= the published length, < capacity. String bytes are copied into the segment. */
 rv_code rv_segment_put(rv_chunk *segment, size_t column, int64_t row, const rv_tensor *value, rv_error *err);
+/* The same of a row that is not read soon, past the caches (base/past_caches.h); strings go as by rv_segment_put. */
+rv_code rv_segment_put_for_later(rv_chunk *segment, size_t column, int64_t row, const rv_tensor *value, rv_error *err);
 /* Rows below `rows` of that column may now be read, by any thread. Never goes back. */
 void rv_segment_publish(rv_chunk *segment, size_t column, int64_t rows);
 /* Where a row lies, to write it in place before it is published; not for strings. Rows of a column lie *stride bytes apart. */

@@ -38,32 +38,40 @@ static void a_segment_is_not_used_again_while_its_memory_is_lent(void **state)
   rv_arena_unref(arena);
 }
 
-/* A row that is put past the caches, as another's memory fills them, is the same. */
-static void a_large_row_reads_back_however_much_is_in_use(void **state)
+/* Whatever their size, and wherever they lie. */
+static void rows_put_for_later_read_back_as_they_were_put(void **state)
 {
   (void)state;
-  enum { SIZE = 40001, OTHERS = 1 << 20, MANY = 64 };
-  static const int64_t shape[] = {SIZE};
+  enum { SIZE = 40001, COUNT = 3 };
+  static const int64_t large_shape[] = {SIZE};
   static uint8_t row[SIZE], got[SIZE];
-  const rv_spec spec = {.name = "", .dtype = RV_UINT8, .rank = 1, .shape = shape};
-  rv_tensor value = {RV_UINT8, 1, shape, row};
+  static const rv_spec specs[] = {{.name = "", .dtype = RV_UINT8, .rank = 1, .shape = large_shape},
+                                  {.name = "", .dtype = RV_INT32},
+                                  {.name = "", .dtype = RV_STRING}};
   rv_error err;
   rv_chunk *chunk;
   rv_chunk_meta meta = {.key = 7};
-  rv_buf *others[MANY];
-  rv_spares *spares = rv_spares_new(0);
-  for (size_t i = 0; i < MANY; i++) others[i] = rv_spares_take(spares, OTHERS);
-  must(rv_segment_new_of_spares(&spec, 1, 3, &meta, spares, &chunk, &err), &err);
-  for (int64_t r = 0; r < 3; r++) {
+  must(rv_segment_new(specs, 3, COUNT, &meta, &chunk, &err), &err);
+  for (int32_t r = 0; r < COUNT; r++) {
+    rv_bytes string = {"four", 4}, strings[1];
+    rv_tensor large = {RV_UINT8, 1, large_shape, row}, small = {RV_INT32, 0, NULL, &r}, text = {RV_STRING, 0, NULL, &string};
     for (size_t i = 0; i < SIZE; i++) row[i] = (uint8_t)(i * 7 + (i >> 9) + (size_t)r);
-    must(rv_segment_put(chunk, 0, r, &value, &err), &err);
-    rv_segment_publish(chunk, 0, r + 1);
+    must(rv_segment_put_for_later(chunk, 0, r, &large, &err), &err);
+    must(rv_segment_put_for_later(chunk, 1, r, &small, &err), &err);
+    must(rv_segment_put_for_later(chunk, 2, r, &text, &err), &err);
+    for (size_t c = 0; c < 3; c++) rv_segment_publish(chunk, c, r + 1);
+    int32_t number;
     must(rv_chunk_copy_rows(chunk, 0, r, 1, got, &err), &err);
+    must(rv_chunk_copy_rows(chunk, 1, r, 1, &number, &err), &err);
+    must(rv_chunk_copy_rows(chunk, 2, r, 1, strings, &err), &err);
     assert_memory_equal(got, row, SIZE);
+    assert_int_equal(number, r);
+    assert_int_equal(strings[0].size, 4);
+    assert_memory_equal(strings[0].data, "four", 4);
   }
+  rv_tensor wrong = {RV_UINT8, 0, NULL, row};
+  assert_int_equal(rv_segment_put_for_later(chunk, 0, COUNT - 1, &wrong, &err), RV_OUT_OF_RANGE);
   rv_chunk_unref(chunk);
-  for (size_t i = 0; i < MANY; i++) rv_buf_unref(others[i]);
-  rv_spares_close(spares);
 }
 
 static const int64_t shape4[] = {4}, shape_large[] = {100};
@@ -100,6 +108,18 @@ static void put_mixed(rv_chunk *chunk, int64_t row)
                             {RV_STRING, 0, NULL, &string},
                             {RV_INT64, 0, NULL, &row}};
   for (size_t c = 0; c < MIXED; c++) must(rv_segment_put(chunk, c, row, &cells[c], &err), &err);
+}
+
+static void a_row_put_for_later_is_checked_as_any(void **state)
+{
+  (void)state;
+  rv_chunk *chunk = mixed_segment();
+  rv_error err;
+  uint8_t value = 1;
+  rv_tensor wrong = {RV_UINT8, 0, NULL, &value};
+  assert_int_equal(rv_segment_put_for_later(chunk, 4, 0, &wrong, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(rv_segment_put_for_later(chunk, MIXED, 0, &wrong, &err), RV_INVALID_ARGUMENT);
+  rv_chunk_unref(chunk);
 }
 
 static void rows_of_a_segment_read_back_as_they_were_put(void **state)
@@ -389,7 +409,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_a_segment_read_back_as_they_were_put),
       cmocka_unit_test(a_segment_is_not_used_again_while_its_memory_is_lent),
-      cmocka_unit_test(a_large_row_reads_back_however_much_is_in_use),
+      cmocka_unit_test(rows_put_for_later_read_back_as_they_were_put),
+      cmocka_unit_test(a_row_put_for_later_is_checked_as_any),
       cmocka_unit_test(columns_are_published_one_by_one),
       cmocka_unit_test(small_columns_stand_beside_each_other_and_large_ones_apart),
       cmocka_unit_test(what_does_not_fit_a_segment_is_refused),

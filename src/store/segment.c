@@ -5,12 +5,10 @@
 #include "base/error.h"
 #include "base/pages.h"
 #include "base/past_caches.h"
-#include "base/spares.h"
 #include "store/chunk_parts.h"
 #include "store/signature.h"
 
 enum { INTERLEAVED_BELOW = 256, LINE = 64, ARENA_MIN = 256, ARENA_MAX = 65536 };
-enum { PAST_CACHES_FROM = 15 << 10 /* a row that goes to a server by itself; smaller ones are soon copied into a pack */ };
 
 /* Blocks of string bytes, newest first. */
 typedef struct string_block {
@@ -337,13 +335,7 @@ static rv_code check_place(const rv_chunk *chunk, size_t column, int64_t row, rv
   return RV_OK;
 }
 
-/* A large row that waits for a server among many: an ordinary store would first fetch what it overwrites. */
-static bool goes_past_caches(const rv_segment *segment, size_t bytes)
-{
-  return bytes >= PAST_CACHES_FROM && segment->spare != NULL && rv_buf_outgrows_caches(segment->spare);
-}
-
-rv_code rv_segment_put(rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
+static rv_code check_row(const rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
 {
   rv_code code = check_place(chunk, column, row, err);
   if (code != RV_OK) return code;
@@ -356,12 +348,23 @@ rv_code rv_segment_put(rv_chunk *chunk, size_t column, int64_t row, const rv_ten
                    rv_format_spec(want, sizeof want, spec->dtype, (int32_t)spec->rank, spec->shape),
                    rv_format_spec(got, sizeof got, value->dtype, (int32_t)value->rank, value->shape));
   }
-  if (spec->row_bytes == 0) return RV_OK;
-  rv_segment *segment = segment_of(chunk);
-  if (spec->dtype == RV_STRING || !goes_past_caches(segment, spec->row_bytes))
-    return copy_in(segment, column, row, value->data, spec->row_bytes, 1, err);
-  rv_copy_past_caches(row_at(segment, column, row), value->data, spec->row_bytes);
   return RV_OK;
+}
+
+rv_code rv_segment_put(rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
+{
+  rv_code code = check_row(chunk, column, row, value, err);
+  size_t bytes = code == RV_OK ? chunk->columns[column].row_bytes : 0;
+  return bytes > 0 ? copy_in(segment_of(chunk), column, row, value->data, bytes, 1, err) : code;
+}
+
+rv_code rv_segment_put_for_later(rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
+{
+  if (value->dtype == RV_STRING) return rv_segment_put(chunk, column, row, value, err);
+  rv_code code = check_row(chunk, column, row, value, err);
+  size_t bytes = code == RV_OK ? chunk->columns[column].row_bytes : 0;
+  if (bytes > 0) rv_copy_past_caches(row_at(segment_of(chunk), column, row), value->data, bytes);
+  return code;
 }
 
 void rv_segment_publish(rv_chunk *segment, size_t column, int64_t rows)

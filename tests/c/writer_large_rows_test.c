@@ -84,6 +84,19 @@ TEST(rows_of_every_size_arrive_as_they_were_written)
     for (uint32_t keep = 1; keep <= 3; keep += 2) write_and_read(f, sizes[i], keep);
 }
 
+/* As where many others' rows wait: those that are large are written past the caches. */
+TEST(rows_that_wait_behind_many_arrive_as_they_were_written)
+{
+  if (f->way == IN_PROCESS) return;
+  static const int64_t sizes[] = {3839, 3840, 10001, MOST_ELEMENTS};
+  const size_t others = 64 << 20;
+  write_and_read(f, 1, 1); /* the client has its loop since */
+  rv_loop_count_unconfirmed(f->client->loop, others);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) write_and_read(f, sizes[i], 3);
+  assert_int_equal(rv_loop_unconfirmed_bytes(f->client->loop), others);
+  rv_loop_count_unconfirmed(f->client->loop, 0 - others);
+}
+
 static size_t bytes_lent(const fixture *f)
 {
   size_t used = 0, idle = 0;
@@ -144,10 +157,34 @@ TEST(a_writer_is_freed_while_its_rows_are_being_confirmed)
   }
 }
 
+/* Confirmed, or given up. */
+TEST(rows_count_as_unconfirmed_until_they_are_over)
+{
+  if (f->way == IN_PROCESS) return;
+  rv_error err;
+  rv_writer *writer = new_connected_writer(f);
+  const rv_loop *loop = f->client->loop;
+  put_large_rows(writer, 20);
+  assert_ok(rv_writer_flush(writer, 0, &long_enough, &err));
+  assert_int_equal(rv_loop_unconfirmed_bytes(loop), 0);
+  rv_writer_free(writer);
+  writer = new_connected_writer(f);
+  stop_server(f);
+  put_large_rows(writer, 20);
+  assert_true(rv_loop_unconfirmed_bytes(loop) >= 19 * MOST_ELEMENTS * sizeof(float)); /* it is told now and then */
+  rv_writer_free(writer);
+  for (int waits = 0; rv_loop_unconfirmed_bytes(loop) > 0; waits++) {
+    if (waits == 3000) fail_msg("%zu bytes still count half a minute after their writer went", rv_loop_unconfirmed_bytes(loop));
+    usleep(10000);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       EVERY_WAY(rows_of_every_size_arrive_as_they_were_written),
+      EVERY_WAY(rows_that_wait_behind_many_arrive_as_they_were_written),
+      EVERY_WAY(rows_count_as_unconfirmed_until_they_are_over),
       EVERY_WAY(a_writer_that_rests_holds_no_rows_but_those_it_keeps),
       EVERY_WAY(a_writer_is_freed_while_its_rows_are_being_confirmed),
   };
