@@ -38,7 +38,7 @@ typedef struct rv_insert_stream rv_insert_stream;
 
 /* Chunks, and pieces of longer ones, up to this size are copied into the request: cheaper than a reference each. */
 #define RV_STREAM_COPY_BYTES ((size_t)4096)
-/* Rows from this size on go by themselves: the server keeps them in the message that they came in, and of a pack it would have to copy them. */
+/* Rows from this size on go in no pack: of one the server would have to copy them, where it keeps those of 16 KiB and more in their message. */
 #define RV_STREAM_PACKED_ROWS_BELOW ((size_t)15 << 10)
 
 /* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new

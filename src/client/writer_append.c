@@ -204,13 +204,13 @@ static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_c
   return code;
 }
 
-enum { LARGE_ROW = 15 << 10, OUTGROWS_CACHES = 48 << 20 };
+enum { OUTGROWS_CACHES = 48 << 20 };
 
-/* With so much before it a large row has left the caches when a server reads it, if nobody here does before. */
+/* With so much before it a large row has left the caches when a server reads it, if nobody here does before (but for trials, now and then). */
 static bool is_for_later(const rv_writer *writer, const rv_column *column)
 {
   const rv_writer_config *config = &writer->config;
-  return writer->stream != NULL && column->spec.row_bytes >= LARGE_ROW && !config->delta_encoded &&
+  return writer->stream != NULL && column->spec.row_bytes >= RV_STREAM_PACKED_ROWS_BELOW && !config->delta_encoded &&
          config->compression != RV_COMPRESSION_SNAPPY && !column->trial.snappy &&
          rv_loop_unconfirmed_bytes(writer->client->loop) > OUTGROWS_CACHES;
 }

@@ -107,7 +107,7 @@ static int64_t credit_of(const rv_call *call)
 }
 
 /* What a paused call of a server's holds is the server's memory, lent or not: so only a few of each loop may bring so much, until they end. They
- * are those that use what they have, for what is lent. */
+ * are the first that have brought half a window, and messages that may have been lent, at whatever pace. */
 static void widen(rv_call *call, int64_t credit)
 {
   rv_loop *loop = call->loop;

@@ -34,10 +34,9 @@ struct rv_transport {
   void *state;         /* of the ops */
   const char *problem; /* why the last read or write failed, where an errno does not say it; NULL: it does */
   rv_gaps *gaps;       /* the next read may leave gaps in the first of two places, and notes them here; NULL: it does not */
-  bool
-      borrows; /* the peer lends large messages: what it lends ahead takes no room here until it is read, nor a system call to take */
-  size_t lent;    /* bytes of messages that stay until the peer has taken what is lent of them */
-  bool disagreed; /* the peer said something, and then came to no agreement: the handshake failed. Stays after close */
+  bool borrows;        /* the peer lends large messages: they take no room here until they are read, nor a system call to take */
+  size_t lent;         /* bytes of messages that stay until the peer has taken what is lent of them */
+  bool disagreed;      /* the peer said something, and then came to no agreement: the handshake failed. Stays after close */
   bool read_awaits_writable, write_awaits_readable; /* what the last -EAGAIN of each waits for instead */
 };
 
