@@ -1,4 +1,5 @@
-/* Requests: as many items as wait, up to a bound, with the chunks that the server does not hold yet; where rows are lent, one large row. */
+/* Requests: as many items as wait, up to a bound, with the chunks that the server does not hold yet; where rows are lent, one large
+ * row. */
 #include <stdlib.h>
 
 #include "client/insert_stream_parts.h"
@@ -113,13 +114,14 @@ static brings what_comes(const rv_insert_stream *stream, const rv_stream_item *i
   for (uint32_t i = 0; i < item->num_chunks && most != LARGE; i++) {
     const rv_stream_chunk *chunk = item->chunks[i];
     if (chunk->sent_on == stream->connection) continue;
-    most = rv_stream_chunk_bytes(chunk) >= RV_SPARE_MIN && rv_channel_lends(stream->channel) ? LARGE : SMALL;
+    most = rv_stream_chunk_bytes(chunk) >= RV_SPARE_MIN ? LARGE : SMALL;
   }
   return most;
 }
 
-/* Where rows are lent, a large one's request is its own: the server's block is then as large as the row, goes when the row does, and has the size that
- * the next one needs. Items of the same rows come along. Over a socket one request with several costs both ends less. */
+/* Where rows are lent, a large one's request is its own: the server's block is then as large as the row, goes when the row does, and
+ * has the size that the next one needs. Items of the same rows come along. Over a socket one request with several costs both ends
+ * less. */
 static bool begins_a_request(brings before, brings now)
 {
   return now == LARGE || (now == SMALL && before == LARGE);
@@ -130,11 +132,12 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
 {
   size_t num_items = 0;
   brings before = SMALL;
+  const bool lends = rv_channel_lends(stream->channel);
   rv_code code = stream->packs ? put_pack(stream, message, &num_items) : RV_OK;
   if (code != RV_OK) return code;
   while (!rv_list_empty(&stream->queue) && message->bytes < stream->request_bytes) {
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
-    brings now = what_comes(stream, item);
+    brings now = lends ? what_comes(stream, item) : SMALL;
     if (num_items > 0 && begins_a_request(before, now)) break;
     if (now != NOTHING) before = now;
     uint32_t i = 0;

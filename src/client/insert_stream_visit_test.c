@@ -60,16 +60,21 @@ static void add_row(test_bench *bench, test_item *item, uint64_t key, size_t byt
   drop_chunk(chunk);
 }
 
+static void finish_all(test_item *items, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    wait_done(&items[i]);
+    assert_int_equal(items[i].code, RV_OK);
+    rv_stream_item_fini(&items[i].item);
+  }
+}
+
 /* They come in the order in which they were added, and each is confirmed. */
 static void add_rows(test_bench *bench, size_t bytes, size_t odd_bytes)
 {
   static test_item items[ROWS];
   for (uint64_t i = 0; i < ROWS; i++) add_row(bench, &items[i], 2 + i, i % 2 == 0 ? bytes : odd_bytes);
-  for (uint64_t i = 0; i < ROWS; i++) {
-    wait_done(&items[i]);
-    assert_int_equal(items[i].code, RV_OK);
-    rv_stream_item_fini(&items[i].item);
-  }
+  finish_all(items, ROWS);
   assert_int_equal(bench->server.num_items, 1 + ROWS);
   for (size_t i = 0; i < ROWS; i++) assert_int_equal(bench->server.items[1 + i].key, 2 + i);
 }
@@ -112,26 +117,28 @@ static void a_large_row_that_its_writer_cannot_send_goes_by_the_loop(void **stat
   assert_int_not_equal(visits_of(true, true, LARGE, LARGE), 0);
 }
 
-/* So the server has a block for each. They wait for the loop's thread meanwhile, many at a time. */
+/* How many requests brought them, lent, of whom many waited for the loop's thread at a time. */
+static size_t requests_for(size_t bytes, size_t odd_bytes)
+{
+  test_bench bench;
+  begin(&bench, true, true);
+  add_rows(&bench, bytes, odd_bytes);
+  size_t requests = bench.server.num_requests - 1;
+  tear_down(&bench);
+  return requests;
+}
+
 static void a_lent_row_has_a_request_of_its_own(void **state)
 {
   (void)state;
-  test_bench bench;
-  begin(&bench, true, true);
-  add_rows(&bench, LARGE, LARGE);
-  assert_int_equal(bench.server.num_requests, 1 + ROWS);
-  tear_down(&bench);
+  assert_int_equal(requests_for(LARGE, LARGE), ROWS);
 }
 
-/* Between two of them stand small rows, which are in no large one's request. */
+/* Between two of them stands a small one, which is in neither's request. */
 static void a_lent_row_is_not_behind_small_ones_in_its_request(void **state)
 {
   (void)state;
-  test_bench bench;
-  begin(&bench, true, true);
-  add_rows(&bench, LARGE, SMALL);
-  assert_int_equal(bench.server.num_requests, 1 + ROWS);
-  tear_down(&bench);
+  assert_int_equal(requests_for(LARGE, SMALL), ROWS);
 }
 
 static void items_of_one_lent_chunk_share_its_request(void **state)
@@ -150,11 +157,7 @@ static void items_of_one_lent_chunk_share_its_request(void **state)
   }
   rv_insert_stream_add(bench.stream, &list);
   drop_chunk(chunk);
-  for (uint64_t i = 0; i < ITEMS; i++) {
-    wait_done(&items[i]);
-    assert_int_equal(items[i].code, RV_OK);
-    rv_stream_item_fini(&items[i].item);
-  }
+  finish_all(items, ITEMS);
   assert_int_equal(bench.server.num_requests, 2);
   tear_down(&bench);
 }

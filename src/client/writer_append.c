@@ -204,7 +204,7 @@ static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_c
   return code;
 }
 
-enum { OUTGROWS_CACHES = 48 << 20 };
+enum { OUTGROWS_CACHES = 48 << 20 /* a lone writer with 32 MiB on his way was slower past them */ };
 
 /* With so much before it a large row has left the caches when a server reads it, if nobody here does before (but for trials, now and then). */
 static bool is_for_later(const rv_writer *writer, const rv_column *column)

@@ -107,7 +107,7 @@ void rv_session_count_waiting(rv_session *session)
   rv_loop *loop = session->loop;
   bool gone = session->state == RV_SESSION_GONE;
   recount(&loop->held_bytes, &session->counted_held, gone ? 0 : session->held_bytes);
-  recount(&loop->unsent_bytes, &session->counted, gone ? 0 : session->queued_bytes + session->output.bytes);
+  recount(&loop->unsent_bytes, &session->counted_unsent, gone ? 0 : session->queued_bytes + session->output.bytes);
   recount(&loop->lent_bytes, &session->counted_lent, gone ? 0 : session->transport.lent);
 }
 

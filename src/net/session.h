@@ -20,7 +20,8 @@
 #include "net/tls.h"
 
 enum {
-  /* A stream's initial window. A paused call may hold this much, or RV_BORROWED_WINDOW where it has that; a gigabyte a second over a round trip of 1 ms needs it. */
+  /* A stream's initial window. A paused call may hold this much, or RV_BORROWED_WINDOW where it has that; a gigabyte a second over a
+   * round trip of 1 ms needs it. */
   RV_STREAM_WINDOW = 1 << 20,
   RV_BORROWED_WINDOW = 4 << 20, /* of a peer that lends: more goes to each waking of either end */
   RV_MOST_WIDE = 16,            /* streams that have as much at a server, of each loop */
@@ -113,16 +114,16 @@ struct rv_session {
   rv_link link;       /* the loop's connections */
   rv_link owner_link; /* for the owner; taken out before on_gone */
 
-  rv_link calls;       /* open calls, rv_call.link */
-  size_t num_streams;  /* client: streams that nghttp2 has not closed yet */
-  size_t num_closing;  /* calls whose owner is about to hear that they are over */
-  size_t num_small;    /* server: open calls of rv_call_keep_small */
-  size_t held_bytes;   /* of messages that are incomplete or wait for paused calls */
-  size_t queued_bytes; /* server: of messages that wait to be sent */
-  size_t answer_bytes; /* of them: of calls that are finished but for that */
-  size_t counted_held; /* in the loop's held_bytes */
-  size_t counted;      /* what waits to be sent, output's included, in its unsent_bytes */
-  size_t counted_lent; /* in its lent_bytes */
+  rv_link calls;         /* open calls, rv_call.link */
+  size_t num_streams;    /* client: streams that nghttp2 has not closed yet */
+  size_t num_closing;    /* calls whose owner is about to hear that they are over */
+  size_t num_small;      /* server: open calls of rv_call_keep_small */
+  size_t held_bytes;     /* of messages that are incomplete or wait for paused calls */
+  size_t queued_bytes;   /* server: of messages that wait to be sent */
+  size_t answer_bytes;   /* of them: of calls that are finished but for that */
+  size_t counted_held;   /* in the loop's held_bytes */
+  size_t counted_unsent; /* what waits to be sent, output's included, in its unsent_bytes */
+  size_t counted_lent;   /* in its lent_bytes */
 
   /* The DATA frame being received. */
   size_t turn_frames; /* that began since this turn to read did */

@@ -335,7 +335,7 @@ static rv_code check_place(const rv_chunk *chunk, size_t column, int64_t row, rv
   return RV_OK;
 }
 
-static rv_code check_row(const rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
+static rv_code put(rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, bool for_later, rv_error *err)
 {
   rv_code code = check_place(chunk, column, row, err);
   if (code != RV_OK) return code;
@@ -348,23 +348,21 @@ static rv_code check_row(const rv_chunk *chunk, size_t column, int64_t row, cons
                    rv_format_spec(want, sizeof want, spec->dtype, (int32_t)spec->rank, spec->shape),
                    rv_format_spec(got, sizeof got, value->dtype, (int32_t)value->rank, value->shape));
   }
+  if (spec->row_bytes == 0) return RV_OK;
+  rv_segment *segment = segment_of(chunk);
+  if (!for_later || spec->dtype == RV_STRING) return copy_in(segment, column, row, value->data, spec->row_bytes, 1, err);
+  rv_copy_past_caches(row_at(segment, column, row), value->data, spec->row_bytes);
   return RV_OK;
 }
 
-rv_code rv_segment_put(rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
+rv_code rv_segment_put(rv_chunk *segment, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
 {
-  rv_code code = check_row(chunk, column, row, value, err);
-  size_t bytes = code == RV_OK ? chunk->columns[column].row_bytes : 0;
-  return bytes > 0 ? copy_in(segment_of(chunk), column, row, value->data, bytes, 1, err) : code;
+  return put(segment, column, row, value, false, err);
 }
 
-rv_code rv_segment_put_for_later(rv_chunk *chunk, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
+rv_code rv_segment_put_for_later(rv_chunk *segment, size_t column, int64_t row, const rv_tensor *value, rv_error *err)
 {
-  if (value->dtype == RV_STRING) return rv_segment_put(chunk, column, row, value, err);
-  rv_code code = check_row(chunk, column, row, value, err);
-  size_t bytes = code == RV_OK ? chunk->columns[column].row_bytes : 0;
-  if (bytes > 0) rv_copy_past_caches(row_at(segment_of(chunk), column, row), value->data, bytes);
-  return code;
+  return put(segment, column, row, value, true, err);
 }
 
 void rv_segment_publish(rv_chunk *segment, size_t column, int64_t rows)
