@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/arena_parts.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/memory_file.h"
@@ -25,7 +26,7 @@ enum {
   SEGMENT_BITS = 16
 };
 enum { LISTS = EXACT + (SEGMENT_BITS + 1 - EXACT_BITS) * STEPS, WORD = 64, WORDS = (LISTS + WORD - 1) / WORD };
-enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle */
+enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle, besides those of rv_arena_keep_idle */
 
 _Static_assert(SEGMENT_PAGES == 1 << SEGMENT_BITS, "a page's number has its segment and its place there");
 
@@ -66,7 +67,7 @@ struct rv_arena {
   by_address *sorted;
   uint32_t num_segments;
   run_lists idle, bare;
-  size_t used_pages, idle_pages;
+  size_t used_pages, idle_pages, most_idle_pages;
 };
 
 static page_info *info(const rv_arena *arena, uint32_t page)
@@ -193,7 +194,7 @@ static bool keep_to_this_process(void *bytes, size_t size)
   return kept;
 }
 
-static void *map_segment(int fd, int how, uint64_t offset, size_t size)
+void *rv_arena_map_segment(int fd, int how, uint64_t offset, size_t size)
 {
   void *bytes = mmap(NULL, size, how, MAP_SHARED, fd, (off_t)offset);
   if (bytes == MAP_FAILED) return NULL;
@@ -216,7 +217,7 @@ static bool add_segment(rv_arena *arena)
   if (number == arena->most_segments) return false;
   size_t pages = pages_of(arena, number);
   segment *new = &arena->segment[number];
-  new->bytes = map_segment(arena->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT, pages * PAGE);
+  new->bytes = rv_arena_map_segment(arena->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT, pages * PAGE);
   if (new->bytes == NULL) return false;
   new->page = calloc(SEGMENT_PAGES, sizeof *new->page);
   if (new->page == NULL) {
@@ -247,8 +248,7 @@ static const by_address *segment_at(const rv_arena *arena, const void *data)
 
 /* ---- life ---- */
 
-/* Whose addresses are few, by a limit or by nature, has other uses for them. */
-static bool addresses_are_many(void)
+bool rv_arena_has_addresses(void)
 {
   struct rlimit limit;
   return sizeof(void *) >= 8 && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
@@ -259,7 +259,7 @@ static bool is_forked_child(const rv_arena *arena)
   return getpid() != arena->process;
 }
 
-static size_t size_of_machine(void)
+size_t rv_arena_size_of_machine(void)
 {
   return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
@@ -301,7 +301,7 @@ static rv_code make_files(rv_arena *arena, size_t size, rv_error *err)
 
 static rv_code check_machine(rv_error *err)
 {
-  if (!addresses_are_many()) return rv_fail(err, RV_UNAVAILABLE, "this process's addresses are bounded (ulimit -v)");
+  if (!rv_arena_has_addresses()) return rv_fail(err, RV_UNAVAILABLE, "this process's addresses are bounded (ulimit -v)");
   if (sysconf(_SC_PAGESIZE) != PAGE)
     return rv_fail(err, RV_UNAVAILABLE, "this system's pages have %ld bytes instead of %d", sysconf(_SC_PAGESIZE), PAGE);
   return RV_OK;
@@ -312,7 +312,7 @@ rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err)
   const size_t most = (size_t)(UINT32_MAX / SEGMENT_PAGES) * RV_ARENA_SEGMENT; /* that pages have numbers for */
   rv_code code = check_machine(err);
   if (code != RV_OK) return code;
-  if (size == 0 || size > size_of_machine()) size = size_of_machine();
+  if (size == 0 || size > rv_arena_size_of_machine()) size = rv_arena_size_of_machine();
   size_t pages = (size < most ? size : most) / PAGE, segments = (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES;
   if (segments == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "an arena of %zu bytes has no page", size);
   rv_arena *arena = calloc(1, sizeof *arena);
@@ -320,6 +320,7 @@ rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err)
   atomic_init(&arena->refs, 1);
   rv_mutex_init(&arena->lock, RV_RANK_ARENA, "arena");
   arena->process = getpid();
+  arena->most_idle_pages = IDLE_PAGES;
   arena->file = arena->file_for_readers = -1;
   arena->most_segments = (uint32_t)segments;
   arena->pages_of_last = (uint32_t)(pages - (segments - 1) * SEGMENT_PAGES);
@@ -381,7 +382,7 @@ void rv_arena_give_back(rv_arena *arena, void *block)
   const by_address *at = segment_at(arena, block);
   uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE),
            length = info(arena, first)->length;
-  bool too_much = arena->idle_pages + length > IDLE_PAGES;
+  bool too_much = arena->idle_pages + length > arena->most_idle_pages;
   if (too_much) {
     rv_mutex_unlock(&arena->lock); /* it is still in use, as far as others can see */
     too_much = drop_memory(block, length);
@@ -391,6 +392,19 @@ void rv_arena_give_back(rv_arena *arena, void *block)
   free_run(arena, first, length, too_much ? PAGE_BARE : PAGE_IDLE);
   rv_mutex_unlock(&arena->lock);
   rv_arena_unref(arena);
+}
+
+void rv_arena_abandon(rv_arena *arena, const void *block)
+{
+  (void)block; /* its pages stay in use */
+  if (!is_forked_child(arena)) rv_arena_unref(arena);
+}
+
+void rv_arena_keep_idle(rv_arena *arena, size_t bytes)
+{
+  rv_mutex_lock(&arena->lock);
+  arena->most_idle_pages = IDLE_PAGES + bytes / PAGE;
+  rv_mutex_unlock(&arena->lock);
 }
 
 /* Takes an idle run as a block of nobody's. 0: there is none. */
@@ -452,50 +466,7 @@ int rv_arena_file(const rv_arena *arena)
 {
   return arena->file_for_readers;
 }
-
-/* ---- in another process ---- */
-
-bool rv_arena_view_open(int fd, size_t most_segments, rv_arena_view *out)
+int rv_arena_file_to_write(const rv_arena *arena)
 {
-  size_t size = rv_memory_file_size(fd);
-  if (size == 0 || size > size_of_machine() || !addresses_are_many()) return false;
-  rv_arena_view view = {
-      .size = size, .segment = calloc(size / RV_ARENA_SEGMENT + 1, sizeof *view.segment), .may_map = most_segments};
-  if (view.segment == NULL) return false;
-  view.file = rv_memory_file_reader_again(fd);
-  if (view.file < 0) {
-    free((void *)view.segment);
-    return false;
-  }
-  *out = view;
-  return true;
-}
-
-static size_t segment_size(const rv_arena_view *view, size_t number)
-{
-  size_t left = view->size - number * RV_ARENA_SEGMENT;
-  return left < RV_ARENA_SEGMENT ? left : RV_ARENA_SEGMENT;
-}
-
-void rv_arena_view_close(rv_arena_view *view)
-{
-  if (view->segment == NULL) return;
-  for (size_t i = 0; i * RV_ARENA_SEGMENT < view->size; i++)
-    if (view->segment[i] != NULL) munmap((void *)(uintptr_t)view->segment[i], segment_size(view, i));
-  free((void *)view->segment);
-  close(view->file);
-  view->segment = NULL;
-}
-
-const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t size)
-{
-  if (offset >= view->size) return NULL;
-  size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT),
-         all = segment_size(view, number);
-  if (size > all - within) return NULL;
-  if (view->segment[number] == NULL && view->may_map > 0) {
-    view->segment[number] = map_segment(view->file, PROT_READ, offset - within, all);
-    if (view->segment[number] != NULL) view->may_map--;
-  }
-  return view->segment[number] == NULL ? NULL : view->segment[number] + within;
+  return arena->file;
 }

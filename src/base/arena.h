@@ -28,8 +28,12 @@ size_t rv_arena_waste(size_t size);
  * forked finds no memory there; it may give back and trim, and nothing happens. */
 void *rv_arena_take(rv_arena *arena, size_t size, void *owner);
 void rv_arena_give_back(rv_arena *arena, void *block);
+/* Leaves the block's bytes as they are for good, since another process may read them; it holds the arena no more, and is not used again. */
+void rv_arena_abandon(rv_arena *arena, const void *block);
 /* The owner of the block in which these bytes lie, and where they do in the file; NULL: they lie elsewhere. The caller holds the block. */
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset);
+/* So many bytes more than usual may lie idle: those who take and give back have ups and downs of that size. */
+void rv_arena_keep_idle(rv_arena *arena, size_t bytes);
 /* What lies idle now gives its memory back. */
 void rv_arena_trim(rv_arena *arena);
 /* Bytes that blocks take, and bytes that lie idle and still take memory. */
@@ -37,6 +41,8 @@ void rv_arena_usage(rv_arena *arena, size_t *used, size_t *idle);
 
 /* The file, for reading; the arena's. */
 int rv_arena_file(const rv_arena *arena);
+/* The same for writing, to all that lies there: for a process that is trusted with that. */
+int rv_arena_file_to_write(const rv_arena *arena);
 
 /* ---- in another process, by one thread ---- */
 

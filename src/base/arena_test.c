@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena_map.h"
 #include "base/random.h"
 #include "base/spares.h"
 
@@ -92,6 +94,113 @@ static void whoever_maps_it_reads_what_was_written(void **state)
   rv_arena_give_back(arena, block);
   rv_arena_view_close(&view);
   rv_arena_view_close(&view);
+}
+
+/* All who map it through the same maps have it at one place. */
+static void who_may_write_maps_it_once(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  char *block = rv_arena_take(arena, 20000, &owner);
+  rv_arena_maps *maps = rv_arena_maps_new(1 << 20);
+  assert_non_null(maps);
+  assert_null(rv_arena_map_open(maps, -1));
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena)),
+               *again = rv_arena_map_open(maps, rv_arena_file_to_write(arena));
+  assert_non_null(map);
+  assert_ptr_equal(map, again);
+  assert_ptr_equal(rv_arena_find(arena, block, 20000, &offset), &owner);
+  uint8_t *there = rv_arena_map_at(map, offset, 20000);
+  assert_non_null(there);
+  strcpy((char *)there + 19000, "written there");
+  assert_string_equal(block + 19000, "written there");
+  assert_null(rv_arena_map_at(map, UINT64_MAX, 2));
+  assert_null(rv_arena_map_at(map, offset, SIZE_MAX));
+  assert_null(rv_arena_map_at(map, (uint64_t)PAGES * PAGE, 1));
+  rv_arena_map_unref(again);
+  rv_arena_maps_unref(maps);
+  there[0] = 'x'; /* it stays as long as somebody has it */
+  assert_int_equal(block[0], 'x');
+  rv_arena_map_unref(map);
+  rv_arena_give_back(arena, block);
+}
+
+static size_t count_resident(const uint8_t *bytes, size_t pages)
+{
+  size_t count = 0;
+  int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  assert_true(file >= 0);
+  for (size_t i = 0; i < pages; i++) {
+    uint64_t entry = 0;
+    off_t at = (off_t)(((uintptr_t)bytes / PAGE + i) * sizeof entry);
+    assert_int_equal(pread(file, &entry, sizeof entry, at), sizeof entry);
+    count += entry >> 63;
+  }
+  close(file);
+  return count;
+}
+
+static void who_writes_to_many_blocks_stays_small(void **state)
+{
+  enum { SOME = 1000, AT_ONCE = 10 };
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  uint8_t *block = rv_arena_take(arena, (size_t)SOME * PAGE, &owner);
+  assert_ptr_equal(rv_arena_find(arena, block, PAGE, &offset), &owner);
+  rv_arena_maps *maps = rv_arena_maps_new(100 * PAGE);
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena));
+  for (int round = 0; round < 2; round++)
+    for (size_t i = 0; i < SOME; i += AT_ONCE) {
+      uint8_t *there = rv_arena_map_at(map, offset + i * PAGE, AT_ONCE * PAGE);
+      assert_non_null(there);
+      for (size_t page = 0; page < AT_ONCE; page++) there[page * PAGE] = (uint8_t)(i + page + (size_t)round);
+      assert_in_range(count_resident(there - i * PAGE, SOME), 1, 120);
+    }
+  for (size_t i = 0; i < SOME; i++) assert_int_equal(block[i * PAGE], (uint8_t)(i + 1));
+  rv_arena_map_unref(map);
+  rv_arena_maps_unref(maps);
+  rv_arena_give_back(arena, block);
+}
+
+static void what_is_abandoned_stays_as_it_is(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  size_t used, idle;
+  uint64_t offset;
+  char *block = rv_arena_take(arena, 20000, &owner);
+  memset(block, 'x', 20000);
+  assert_ptr_equal(rv_arena_find(arena, block, 20000, &offset), &owner);
+  rv_arena_abandon(arena, block);
+  rv_arena_trim(arena);
+  static char *others[PAGES];
+  size_t count = 0;
+  while ((others[count] = rv_arena_take(arena, PAGE, &owner)) != NULL) memset(others[count++], 0, PAGE);
+  for (size_t i = 0; i < 20000; i++) assert_int_equal(block[i], 'x');
+  while (count > 0) rv_arena_give_back(arena, others[--count]);
+  rv_arena_usage(arena, &used, &idle);
+  assert_int_equal(used, 5 * PAGE);
+}
+
+static void more_may_lie_idle_where_that_was_asked_for(void **state)
+{
+  (void)state;
+  rv_arena *arena = new_arena(64 << 20);
+  int owner;
+  size_t used, idle;
+  size_t more = 40 << 20; /* than lie idle usually */
+  char *block = rv_arena_take(arena, more, &owner);
+  assert_non_null(block);
+  rv_arena_keep_idle(arena, more);
+  rv_arena_give_back(arena, block);
+  rv_arena_usage(arena, &used, &idle);
+  assert_int_equal(idle, more);
+  rv_arena_trim(arena);
+  rv_arena_usage(arena, &used, &idle);
+  assert_int_equal(idle, 0);
+  rv_arena_unref(arena);
 }
 
 static void who_reads_cannot_write(void **state)
@@ -492,6 +601,10 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       TEST(whoever_maps_it_reads_what_was_written),
+      TEST(who_may_write_maps_it_once),
+      TEST(who_writes_to_many_blocks_stays_small),
+      TEST(what_is_abandoned_stays_as_it_is),
+      cmocka_unit_test(more_may_lie_idle_where_that_was_asked_for),
       TEST(who_reads_cannot_write),
       cmocka_unit_test(only_an_arena_is_mapped),
       TEST(blocks_of_all_sizes_come_and_go),

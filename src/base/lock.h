@@ -9,18 +9,19 @@
 
 /* A lock may be taken only while every lock held has a lower rank. */
 typedef enum rv_lock_rank {
-  RV_RANK_TURN = 1,    /* whoever does a loop's work */
-  RV_RANK_STATUS = 5,  /* a writer's stream, while somebody looks at it */
-  RV_RANK_CLIENT = 10, /* client, writer, sampler: state shared with the I/O thread */
-  RV_RANK_IO = 15,     /* threads that clients share */
-  RV_RANK_SERVER = 20, /* server: connections, writer sessions */
-  RV_RANK_TABLE = 30,  /* a table */
-  RV_RANK_CHUNK = 40,  /* decode cache, epoch lists */
-  RV_RANK_SPARES = 45, /* buffers kept for their next use */
-  RV_RANK_LOOKUP = 46, /* whether somebody still waits for a host's addresses */
-  RV_RANK_ARENA = 47,  /* memory that other processes may read */
-  RV_RANK_LOOP = 50,   /* a loop's inbox */
-  RV_RANK_WAIT = 60    /* a blocking caller's condition */
+  RV_RANK_TURN = 1,     /* whoever does a loop's work */
+  RV_RANK_STATUS = 5,   /* a writer's stream, while somebody looks at it */
+  RV_RANK_CLIENT = 10,  /* client, writer, sampler: state shared with the I/O thread */
+  RV_RANK_IO = 15,      /* threads that clients share */
+  RV_RANK_SERVER = 20,  /* server: connections, writer sessions */
+  RV_RANK_TABLE = 30,   /* a table */
+  RV_RANK_CHUNK = 40,   /* decode cache, epoch lists */
+  RV_RANK_LANDING = 44, /* blocks in which the rows of other processes land */
+  RV_RANK_SPARES = 45,  /* buffers kept for their next use */
+  RV_RANK_LOOKUP = 46,  /* whether somebody still waits for a host's addresses */
+  RV_RANK_ARENA = 47,   /* memory that other processes may read */
+  RV_RANK_LOOP = 50,    /* a loop's inbox */
+  RV_RANK_WAIT = 60     /* a blocking caller's condition */
 } rv_lock_rank;
 
 typedef struct rv_mutex {

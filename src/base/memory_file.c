@@ -59,7 +59,7 @@ int rv_memory_file_for_readers(int fd)
   return reader >= 0 ? reader : -errno;
 }
 
-int rv_memory_file_reader_again(int fd)
+int rv_memory_file_again(int fd)
 {
   int again = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   return again >= 0 ? again : -errno;
@@ -89,7 +89,7 @@ int rv_memory_file_for_readers(int fd)
   return -ENOTSUP;
 }
 
-int rv_memory_file_reader_again(int fd)
+int rv_memory_file_again(int fd)
 {
   (void)fd;
   return -ENOTSUP;

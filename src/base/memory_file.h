@@ -9,8 +9,8 @@
 int rv_memory_file_new(const char *name, size_t size);
 /* The same file for reading only; or a negated errno. Who is not this process's user cannot write to it by that. */
 int rv_memory_file_for_readers(int fd);
-/* Another descriptor of one for reading, which is the caller's; or a negated errno. */
-int rv_memory_file_reader_again(int fd);
+/* Another descriptor of one, which is the caller's; or a negated errno. */
+int rv_memory_file_again(int fd);
 /* Its size, where it is such a file, which cannot become shorter while it is mapped; 0: it is none. */
 size_t rv_memory_file_size(int fd);
 

@@ -12,7 +12,10 @@ typedef struct spare_buf {
   _Alignas(LINE) rv_buf buf; /* first: the two pointers are the same */
   rv_spares *spares;         /* one reference while it is in use */
   struct spare_buf *next;    /* while it is about to be freed */
+  uint8_t *begin;            /* of its bytes, wherever its user lets them begin */
+  uint64_t offset;           /* of them in the arena's file */
   bool in_arena;             /* its bytes are; else they stand behind it */
+  bool abandoned;            /* it does not come back */
 } spare_buf;
 
 struct rv_spares {
@@ -61,7 +64,10 @@ static void free_all(rv_spares *spares, spare_buf *list)
 {
   while (list != NULL) {
     spare_buf *next = list->next;
-    if (list->in_arena) rv_arena_give_back(rv_spares_arena(spares), list->buf.data);
+    if (list->abandoned)
+      rv_arena_abandon(rv_spares_arena(spares), list->begin);
+    else if (list->in_arena)
+      rv_arena_give_back(rv_spares_arena(spares), list->begin);
     free(list);
     list = next;
   }
@@ -137,8 +143,10 @@ static void give_back(rv_buf *buf)
     return;
   }
   spare->next = NULL;
+  buf->capacity += (size_t)(buf->data - spare->begin);
+  buf->data = spare->begin;
   rv_mutex_lock(&spares->lock);
-  if (spares->closed || buf->capacity > spares->max_bytes) {
+  if (spares->closed || spare->abandoned || buf->capacity > spares->max_bytes) {
     dropped = spare;
   } else {
     while (spares->count > 0 && (spares->count == SLOTS || spares->bytes > spares->max_bytes - buf->capacity))
@@ -173,8 +181,8 @@ static spare_buf *make(size_t capacity)
 {
   spare_buf *spare = aligned_alloc(LINE, sizeof *spare + capacity);
   if (spare == NULL) return NULL;
-  spare->in_arena = false;
-  spare->buf.data = (uint8_t *)(spare + 1);
+  spare->in_arena = spare->abandoned = false;
+  spare->begin = (uint8_t *)(spare + 1);
   return spare;
 }
 
@@ -184,8 +192,8 @@ static spare_buf *make_in_arena(rv_arena *arena, size_t capacity)
   spare_buf *spare = rv_arena_waste(capacity) <= capacity / SLACK ? make(0) : NULL;
   if (spare == NULL) return NULL;
   spare->in_arena = true;
-  spare->buf.data = rv_arena_take(arena, capacity, &spare->buf);
-  if (spare->buf.data != NULL) return spare;
+  spare->begin = rv_arena_take(arena, capacity, &spare->buf);
+  if (spare->begin != NULL && rv_arena_find(arena, spare->begin, capacity, &spare->offset) != NULL) return spare;
   free(spare);
   return NULL;
 }
@@ -199,6 +207,7 @@ static rv_buf *take(rv_spares *spares, size_t capacity, bool in_arena)
     spare = in_arena ? make_in_arena(rv_spares_arena(spares), capacity) : make(capacity);
     if (spare == NULL) return NULL;
     spare->buf.capacity = capacity;
+    spare->buf.data = spare->begin;
   }
   atomic_init(&spare->buf.refs, 1);
   spare->buf.size = 0;
@@ -219,7 +228,23 @@ rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity)
   return buf != NULL ? buf : take(spares, capacity, false);
 }
 
+void rv_buf_begin_later(rv_buf *buf, size_t bytes)
+{
+  buf->data += bytes;
+  buf->capacity -= bytes;
+}
+
+void rv_buf_abandon(rv_buf *buf)
+{
+  ((spare_buf *)(void *)buf)->abandoned = true;
+}
+
 bool rv_buf_is_lendable(const rv_buf *buf)
 {
   return buf->release == give_back && ((const spare_buf *)(const void *)buf)->in_arena;
+}
+
+uint64_t rv_buf_arena_offset(const rv_buf *buf)
+{
+  return ((const spare_buf *)(const void *)buf)->offset;
 }

@@ -36,7 +36,13 @@ rv_arena *rv_spares_arena(rv_spares *spares);
 /* The same for bytes that other processes may read: where there is an arena, while it has room, and where at most an eighth more is lost, they lie
  * there, and their owner is the buffer. */
 rv_buf *rv_spares_take_lendable(rv_spares *spares, size_t capacity);
+/* Of a buffer of spares whose user alone reads it: its bytes begin so much later, until it comes back. */
+void rv_buf_begin_later(rv_buf *buf, size_t bytes);
+/* Of one that lies in an arena: it does not come back, and its bytes stay as they are (rv_arena_abandon). By who has a reference. */
+void rv_buf_abandon(rv_buf *buf);
 /* Do its bytes lie in an arena? A child that was forked finds none there. */
 bool rv_buf_is_lendable(const rv_buf *buf);
+/* Of such a buffer: where its block lies in the arena's file. */
+uint64_t rv_buf_arena_offset(const rv_buf *buf);
 
 #endif

@@ -127,6 +127,23 @@ static void the_watch_is_told_once_until_nothing_is_left(void **state)
   assert_int_equal(told, 2);
 }
 
+static void one_that_began_later_begins_at_its_beginning_again(void **state)
+{
+  (void)state;
+  rv_spares *spares = rv_spares_new(4096);
+  rv_buf *one = rv_spares_take(spares, 1024);
+  const uint8_t *data = one->data;
+  rv_buf_begin_later(one, 100);
+  assert_ptr_equal(one->data, data + 100);
+  assert_int_equal(one->capacity, 924);
+  rv_buf_unref(one);
+  one = rv_spares_take(spares, 1024);
+  assert_ptr_equal(one->data, data);
+  assert_int_equal(one->capacity, 1024);
+  rv_buf_unref(one);
+  rv_spares_close(spares);
+}
+
 static void *take_and_drop(void *argument)
 {
   for (size_t i = 0; i < 2000; i++) {
@@ -155,6 +172,7 @@ int main(void)
       cmocka_unit_test(more_bytes_than_the_bound_are_not_kept),
       cmocka_unit_test(what_two_trims_did_not_see_used_is_freed),
       cmocka_unit_test(the_watch_is_told_once_until_nothing_is_left),
+      cmocka_unit_test(one_that_began_later_begins_at_its_beginning_again),
       cmocka_unit_test(threads_share_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,7 @@ static rv_code new_segment(const rv_add *add, size_t count, const rv_chunk_meta 
                          .dtype = add->columns[i].dtype,
                          .rank = (int32_t)add->columns[i].rank - 1,
                          .shape = add->columns[i].shape + 1};
-  rv_code code = rv_segment_new_of_spares(specs, add->num_columns, count, meta, spares, out, err);
+  rv_code code = rv_segment_new_from(specs, add->num_columns, count, meta, &(rv_segment_source){.spares = spares}, out, err);
   free(specs);
   return code;
 }

@@ -1,6 +1,7 @@
 #include "client/chunk_rule.h"
 
 enum { WINDOW = 16, FIRST_ROWS = 2, PARTS = 8 };
+#define LARGE_ROW ((size_t)15 << 10)
 #define MAX_BYTES ((size_t)1 << 20)        /* of a chunk whose length is chosen */
 #define MAX_FIXED_BYTES ((size_t)64 << 20) /* a fixed length gives way only to what a message may hold */
 
@@ -26,6 +27,7 @@ uint32_t rv_chunk_rule_room(const rv_chunk_rule *rule, size_t row_bytes)
     uint32_t longest = longest_run(rule);
     uint32_t most = longest > 0 && longest < rule->keep ? longest : rule->keep;
     rows = rule->last_rows < most / 2 ? 2 * rule->last_rows : most;
+    if (row_bytes >= LARGE_ROW && rule->cut > 0 && rows > rule->cut) rows = rule->cut;
     if (rows < rule->at_once) rows = rule->at_once;
   }
   size_t max_bytes = rv_chunk_rule_most_bytes(rule);
@@ -51,4 +53,10 @@ void rv_chunk_rule_saw_run(rv_chunk_rule *rule, uint32_t rows)
 void rv_chunk_rule_saw_chunk(rv_chunk_rule *rule, uint32_t rows)
 {
   rule->last_rows = rows > 0 ? rows : 1;
+  rule->cut = 0;
+}
+
+void rv_chunk_rule_saw_cut(rv_chunk_rule *rule, uint32_t rows)
+{
+  rule->cut = rows;
 }

@@ -14,6 +14,8 @@
  *   - A writer that is told how many rows come before each time that items are made of them (a step of many environments) has room for so
  * many, for they are cut together.
  *   - No more than a megabyte of rows, where that is more than one row.
+ *   - Large rows get no more room than the chunk before had when an item ended with it: what is not used of it would be sent nowhere, but would
+ * stay with them where they are not copied (net/landing.h).
  *
  * Items at the end of every `period` steps thus find chunks of exactly `period` rows; an item after every step finds chunks of
  * one row, or of an eighth of its length. With a fixed length nothing is cut but by flush and end_episode. */
@@ -31,6 +33,7 @@ typedef struct rv_chunk_rule {
   uint32_t longest; /* run in this window of items, and in the one before it; 0: none yet */
   uint32_t longest_before;
   uint32_t items;     /* in this window */
+  uint32_t cut;       /* rows of the chunk before, if an item ended with it; 0: it was full before */
   uint32_t last_rows; /* of the chunk before */
 } rv_chunk_rule;
 
@@ -42,6 +45,7 @@ size_t rv_chunk_rule_most_bytes(const rv_chunk_rule *rule);
 /* An item needs rows of the open chunk, which has `rows`: is it cut? */
 bool rv_chunk_rule_cuts(const rv_chunk_rule *rule, uint32_t rows);
 void rv_chunk_rule_saw_run(rv_chunk_rule *rule, uint32_t rows);   /* an item referred to so many rows in one go */
-void rv_chunk_rule_saw_chunk(rv_chunk_rule *rule, uint32_t rows); /* a chunk came to so many rows */
+void rv_chunk_rule_saw_chunk(rv_chunk_rule *rule, uint32_t rows); /* a chunk came to so many rows, */
+void rv_chunk_rule_saw_cut(rv_chunk_rule *rule, uint32_t rows);   /* and an item ended with it */
 
 #endif

@@ -85,6 +85,25 @@ static void a_chunk_holds_at_least_one_row_and_no_more_bytes_than_it_should(void
   assert_int_equal(rv_chunk_rule_room(&rule, (size_t)1 << 25), 2);
 }
 
+/* Their blocks stay with them as they are. */
+static void large_rows_have_no_more_room_than_they_used(void **state)
+{
+  (void)state;
+  enum { LARGE = 40000 };
+  rv_chunk_rule rule;
+  rv_chunk_rule_init(&rule, 0, 3);
+  rv_chunk_rule_saw_run(&rule, 3);
+  for (int i = 0; i < 20; i++) { /* an item after each step */
+    if (i > 1) assert_int_equal(rv_chunk_rule_room(&rule, LARGE), 1);
+    rv_chunk_rule_saw_chunk(&rule, 1);
+    rv_chunk_rule_saw_cut(&rule, 1);
+    rv_chunk_rule_saw_run(&rule, 1 + (uint32_t)i % 3);
+  }
+  assert_true(rv_chunk_rule_room(&rule, 100) > 1);
+  rv_chunk_rule_saw_chunk(&rule, 1); /* no item came when it was full */
+  assert_true(rv_chunk_rule_room(&rule, LARGE) > 1);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -93,6 +112,7 @@ int main(void)
       cmocka_unit_test(long_items_after_every_step_wait_for_an_eighth_of_their_length_at_most),
       cmocka_unit_test(a_fixed_length_is_kept),
       cmocka_unit_test(a_chunk_holds_at_least_one_row_and_no_more_bytes_than_it_should),
+      cmocka_unit_test(large_rows_have_no_more_room_than_they_used),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

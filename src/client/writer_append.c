@@ -82,6 +82,30 @@ static uint32_t room_of_local_chunk(const rv_writer *writer, size_t row_bytes)
   return rows > 0 ? (uint32_t)rows : 1;
 }
 
+/* Large rows that are sent as they are, and not read here (but for trials, now and then). */
+static bool is_sent_raw(const rv_writer *writer, const rv_column *column)
+{
+  const rv_writer_config *config = &writer->config;
+  return writer->stream != NULL && column->spec.row_bytes >= RV_STREAM_PACKED_ROWS_BELOW && !config->delta_encoded &&
+         config->compression != RV_COMPRESSION_SNAPPY && !column->trial.snappy;
+}
+
+static rv_buf *take_block(void *context, size_t bytes)
+{
+  rv_writer *writer = context;
+  return rv_channel_take_block(writer->client->channel, bytes);
+}
+
+static rv_segment_source source_of(rv_writer *writer, rv_column *const *columns, uint32_t num_columns)
+{
+  if (writer->stream == NULL) return (rv_segment_source){.spares = NULL};
+  rv_segment_source source = {.spares = rv_loop_spares(writer->client->loop)};
+  if (num_columns > 1 || !is_sent_raw(writer, columns[0])) return source;
+  source.once = take_block;
+  source.context = writer;
+  return source;
+}
+
 static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t num_columns, rv_error *err)
 {
   size_t row_bytes = 0;
@@ -89,9 +113,9 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
   rv_chunk_rule *rule = writer->one_chunk ? &writer->rule : &columns[0]->rule;
   uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
-  rv_spares *spares = writer->stream == NULL ? NULL : rv_loop_spares(writer->client->loop);
+  rv_segment_source source = source_of(writer, columns, num_columns);
   rv_code code = rv_written_new(columns, num_columns, rows, rv_writer_random_key(writer), writer->episode_id,
-                                writer->episode_steps, spares, &chunk, err);
+                                writer->episode_steps, &source, &chunk, err);
   if (code != RV_OK) return code;
   chunk->rule = rule;
   for (uint32_t i = 0; i < num_columns; i++) {
@@ -206,13 +230,12 @@ static rv_code check_cells(rv_writer *writer, const rv_cell *cells, size_t num_c
 
 enum { OUTGROWS_CACHES = 48 << 20 /* a lone writer with 32 MiB on his way was slower past them */ };
 
-/* With so much before it a large row has left the caches when a server reads it, if nobody here does before (but for trials, now and then). */
+/* In a block of the server's it is read by nobody until it is sampled; elsewhere, with so much before it, it has left the caches when the server
+ * reads it. */
 static bool is_for_later(const rv_writer *writer, const rv_column *column)
 {
-  const rv_writer_config *config = &writer->config;
-  return writer->stream != NULL && column->spec.row_bytes >= RV_STREAM_PACKED_ROWS_BELOW && !config->delta_encoded &&
-         config->compression != RV_COMPRESSION_SNAPPY && !column->trial.snappy &&
-         rv_loop_unconfirmed_bytes(writer->client->loop) > OUTGROWS_CACHES;
+  if (!is_sent_raw(writer, column)) return false;
+  return rv_segment_is_for_once(column->open->segment) || rv_loop_unconfirmed_bytes(writer->client->loop) > OUTGROWS_CACHES;
 }
 
 static rv_code put_cell(const rv_writer *writer, const rv_column *column, const rv_tensor *value, rv_error *err)

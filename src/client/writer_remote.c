@@ -307,7 +307,10 @@ static void cut_for_item(rv_writer *writer)
 {
   for (uint32_t i = 0; i < writer->parts.num_chunks; i++) {
     rv_written *chunk = writer->parts.chunks[i];
-    if (!chunk->complete && rv_chunk_rule_cuts(chunk->rule, chunk->rows)) rv_writer_complete_chunk(writer, chunk);
+    const bool full = chunk->complete && chunk->last_step + 1 == writer->episode_steps; /* and the newest */
+    if (!full && (chunk->complete || !rv_chunk_rule_cuts(chunk->rule, chunk->rows))) continue;
+    if (!full) rv_writer_complete_chunk(writer, chunk);
+    rv_chunk_rule_saw_cut(chunk->rule, chunk->rows);
   }
 }
 

@@ -20,7 +20,8 @@ static void retire_segment(rv_written *written)
   rv_column *column = written->columns[0];
   rv_chunk *segment = written->segment;
   written->segment = NULL;
-  if (written->num_columns == 1 && column->spare == NULL && rv_chunk_refs(segment) == 1) {
+  bool fits = written->num_columns == 1 && column->spare == NULL && !rv_segment_is_for_once(segment);
+  if (fits && rv_chunk_refs(segment) == 1) {
     column->spare = segment;
   } else {
     rv_chunk_unref(segment);
@@ -28,9 +29,9 @@ static void retire_segment(rv_written *written)
 }
 
 static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta,
-                           rv_spares *spares, rv_chunk **out, rv_error *err)
+                           const rv_segment_source *source, rv_chunk **out, rv_error *err)
 {
-  rv_chunk *spare = columns[0]->spare;
+  rv_chunk *spare = source->once == NULL ? columns[0]->spare : NULL;
   if (num_columns == 1 && spare != NULL && rv_segment_capacity(spare) == rows && rv_segment_reuse(spare, meta)) {
     columns[0]->spare = NULL;
     *out = spare;
@@ -42,7 +43,7 @@ static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint
     if (specs == NULL) return rv_fail_memory(err, num_columns * sizeof *specs);
   }
   for (uint32_t i = 0; i < num_columns; i++) specs[i] = rv_column_spec(columns[i]);
-  rv_code code = rv_segment_new_of_spares(specs, num_columns, rows, meta, spares, out, err);
+  rv_code code = rv_segment_new_from(specs, num_columns, rows, meta, source, out, err);
   if (specs != few) free(specs);
   return code;
 }
@@ -66,7 +67,7 @@ static rv_written *take_memory(rv_column *const *columns, uint32_t num_columns)
 }
 
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
-                       int64_t step, rv_spares *spares, rv_written **out, rv_error *err)
+                       int64_t step, const rv_segment_source *source, rv_written **out, rv_error *err)
 {
   rv_written *written = take_memory(columns, num_columns);
   if (written == NULL) return rv_fail_memory(err, sizeof *written + num_columns * sizeof(rv_column *));
@@ -79,7 +80,7 @@ rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t
   written->num_columns = num_columns;
   memcpy(written->columns, columns, num_columns * sizeof(rv_column *));
   rv_chunk_meta meta = {.key = key, .episode_id = episode_id, .first_step = clamp_step(step), .last_step = clamp_step(step)};
-  rv_code code = new_segment(columns, num_columns, rows, &meta, spares, &written->segment, err);
+  rv_code code = new_segment(columns, num_columns, rows, &meta, source, &written->segment, err);
   if (code != RV_OK) {
     free(written);
     return code;

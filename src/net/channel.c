@@ -34,7 +34,8 @@ struct rv_channel {
   atomic_uint_least64_t losses;
   atomic_bool lends; /* the last connection did */
   rv_random random;
-  rv_mutex lock; /* guards state */
+  rv_mutex lock;       /* guards the rest */
+  rv_landing *landing; /* of the connection for new calls; NULL: it has none */
   char state[512];
 };
 
@@ -47,6 +48,16 @@ static void set_state(rv_channel *channel, const char *format, ...)
   vsnprintf(channel->state, sizeof channel->state, format, args);
   rv_mutex_unlock(&channel->lock);
   va_end(args);
+}
+
+/* What rows are put into from now on; takes the reference. */
+static void use_landing(rv_channel *channel, rv_landing *owned_landing)
+{
+  rv_mutex_lock(&channel->lock);
+  rv_landing *before = channel->landing;
+  channel->landing = owned_landing;
+  rv_mutex_unlock(&channel->lock);
+  rv_landing_unref(before);
 }
 
 static void ask_for_connection(rv_channel *channel);
@@ -95,6 +106,7 @@ static void let_go(rv_channel *channel, rv_session *session)
 {
   if (session != channel->session) return;
   channel->session = NULL;
+  use_landing(channel, NULL);
   if (session->ready) atomic_fetch_add_explicit(&channel->losses, 1, memory_order_release);
   bool lasted = rv_monotonic_ns(&channel->loop->env) - channel->ready_ns >= GOOD_CONNECTION_NS;
   if (session->ready && (lasted || session->useful)) channel->backoff_ns = BACKOFF_FIRST_NS;
@@ -140,6 +152,8 @@ static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *
     return;
   }
   const bool lends = owned_rings != NULL && owned_rings->out.arena != NULL;
+  rv_landing *landing = owned_rings != NULL ? owned_rings->out.landing : NULL;
+  if (landing != NULL) rv_landing_ref(landing);
   rv_session_config config = {.loop = channel->loop,
                               .events = &session_events,
                               .owner = channel,
@@ -152,9 +166,11 @@ static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *
   rv_error error;
   if (rv_session_new(&config, fd, &channel->session, &error) != RV_OK) {
     channel->session = NULL;
+    rv_landing_unref(landing);
     fail_attempt(channel, error.message);
     return;
   }
+  use_landing(channel, landing);
   rv_list_push_back(&channel->sessions, &channel->session->owner_link);
   atomic_store_explicit(&channel->lends, lends, memory_order_relaxed);
 }
@@ -239,6 +255,7 @@ static void close_channel(void *argument)
   }
   if (channel->connector != NULL) rv_connector_cancel(channel->connector);
   rv_timer_stop(&channel->retry);
+  rv_landing_unref(channel->landing);
   rv_mutex_fini(&channel->lock);
   rv_tls_unref(channel->tls);
   free(channel->authorization);
@@ -357,6 +374,16 @@ void rv_channel_state(rv_channel *channel, char *out, size_t capacity)
 bool rv_channel_lends(const rv_channel *channel)
 {
   return atomic_load_explicit(&channel->lends, memory_order_relaxed);
+}
+
+rv_buf *rv_channel_take_block(rv_channel *channel, size_t bytes)
+{
+  rv_mutex_lock(&channel->lock);
+  rv_landing *landing = channel->landing != NULL ? rv_landing_ref(channel->landing) : NULL;
+  rv_mutex_unlock(&channel->lock);
+  rv_buf *block = landing != NULL ? rv_landing_take(landing, bytes) : NULL;
+  rv_landing_unref(landing);
+  return block;
 }
 
 uint64_t rv_channel_losses(const rv_channel *channel)

@@ -103,6 +103,8 @@ static void connect_without(rv_connector *connector)
   rv_loop_defer(connector->loop, &connector->task);
 }
 
+enum { MAPPED_OF_SERVERS = 1 << 30 /* bytes */ };
+
 /* Where the loop's large messages lie from the first such question on; NULL: it cannot be. */
 static rv_arena *own_arena(rv_connector *connector)
 {
@@ -110,6 +112,7 @@ static rv_arena *own_arena(rv_connector *connector)
   rv_arena *arena = NULL;
   if (rv_spares_arena(spares) == NULL && rv_arena_new(0, &arena, NULL) == RV_OK) rv_spares_use_arena(spares, arena);
   rv_arena_unref(arena);
+  if (connector->loop->arena_maps == NULL) connector->loop->arena_maps = rv_arena_maps_new(MAPPED_OF_SERVERS);
   return rv_spares_arena(spares);
 }
 
@@ -118,8 +121,9 @@ static void on_answer(uv_poll_t *poll, int status, int events)
   (void)status, (void)events;
   rv_connector *connector = poll->data;
   rv_loop_enter(connector->loop);
+  rv_loop *loop = connector->loop;
   rv_rings_answer answer =
-      rv_rings_answer_read(connector->fd, rv_spares_arena(rv_loop_spares(connector->loop)), &connector->rings);
+      rv_rings_answer_read(connector->fd, rv_spares_arena(rv_loop_spares(loop)), loop->arena_maps, &connector->rings);
   if (answer == RV_RINGS_GIVEN || (answer == RV_RINGS_DECLINED && connector->address.is_unix))
     finish(connector, connector->fd);
   else

@@ -330,6 +330,7 @@ static void on_minute(rv_timer *timer)
   rv_grpc_server *server = RV_CONTAINER(timer, rv_grpc_server, minute);
   rv_timer_start(timer, rv_monotonic_ns(&server->env) + MINUTE_NS);
   tell_failures(server);
+  rv_landing_host_look(&server->rings.landing);
   if (server->on_minute != NULL) server->on_minute(server->context);
 }
 
@@ -477,6 +478,7 @@ void rv_grpc_server_free(rv_grpc_server *server)
   rv_cond_fini(&server->drained);
   rv_mutex_fini(&server->lock);
   rv_tls_unref(server->tls);
+  rv_landing_host_fini(&server->rings.landing);
   rv_arena_unref(server->rings.arena);
   rv_map_fini(&server->machines);
   free(server->watching);
@@ -541,11 +543,12 @@ static bool has_local_listeners(const rv_grpc_server *server)
 }
 
 /* Without it all is copied, as to other machines. */
-static void make_arena(rv_grpc_server *server)
+static void make_arena(rv_grpc_server *server, size_t most_landing_bytes)
 {
   rv_error error;
   if (rv_arena_new(0, &server->rings.arena, &error) != RV_OK)
     rv_log(&server->env, RV_LOG_INFO, "large messages are copied to clients of this machine instead of lent: %s", error.message);
+  rv_landing_host_use(&server->rings.landing, server->rings.arena, most_landing_bytes);
 }
 
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
@@ -593,9 +596,10 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);
   rv_map_init(&server->machines, rv_entropy64(&server->env));
+  rv_landing_host_init(&server->rings.landing);
   rv_socket_raise_limit();
   rv_code code = open_listeners(server, config, err);
-  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server);
+  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config->most_landing_bytes);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);
   if (code == RV_OK) code = make_watches(server, err);
   if (code == RV_OK) {

@@ -457,6 +457,7 @@ static void destroy(rv_loop *loop)
   while (loop->timers != NULL) rv_timer_stop(loop->timers);
   rv_buf_unref(loop->spare_block);
   rv_spares_close(loop->spares);
+  rv_arena_maps_unref(loop->arena_maps);
   rv_crew_free(loop->crew);
   free(loop->scratch);
   rv_mutex_fini(&loop->lock);

@@ -156,6 +156,7 @@ typedef struct rv_grpc_server_config {
   size_t max_connections_per_address; /* 0: nine tenths of max_connections. Not of unix sockets */
   bool shares_memory; /* with clients of its machine who come by a TCP address without TLS (shortcut.h); by unix sockets always */
   bool lends_memory;  /* large messages lie where clients of its user and machine may read them, all of them (ring.h) */
+  size_t most_landing_bytes; /* where it lends: of memory that such clients have to put rows into; 0: no bound but landing.h's */
   int64_t peer_timeout_ms; /* a connection whose other end gives no sign of life for so long is lost; 0: 10 s; negative: never */
   rv_tls *tls;             /* on all addresses but unix sockets; NULL: none. A reference is taken */
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose
@@ -216,6 +217,9 @@ rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, cons
 void rv_channel_state(rv_channel *channel, char *out, size_t capacity);
 /* The last connection has rings and an arena: what lies there is lent to the server, not copied. Any thread. */
 bool rv_channel_lends(const rv_channel *channel);
+/* Memory of the server's for a row of so many bytes, which may be written to until it is sent, where the connection has such: then the row is not
+ * copied. NULL: there is none just now. Any thread. */
+rv_buf *rv_channel_take_block(rv_channel *channel, size_t bytes);
 /* How many connections that stood are gone by now, or take no new calls: the next call may meet another server. Any thread. */
 uint64_t rv_channel_losses(const rv_channel *channel);
 

@@ -99,6 +99,22 @@ size_t rv_message_reader_room(rv_message_reader *reader, uint8_t **at)
   return room_of(reader);
 }
 
+bool rv_message_reader_may_move(const rv_message_reader *reader, size_t *before, size_t *behind)
+{
+  if (reader->buf == NULL || !reader->lends || reader->buf->size == reader->size) return false;
+  *before = reader->buf->size;
+  *behind = reader->size - reader->buf->size;
+  return true;
+}
+
+void rv_message_reader_move(rv_message_reader *reader, rv_buf *owned_buf)
+{
+  memcpy(owned_buf->data, reader->buf->data, reader->buf->size);
+  owned_buf->size = reader->buf->size;
+  rv_buf_unref(reader->buf);
+  reader->buf = owned_buf;
+}
+
 size_t rv_message_reader_missing(const rv_message_reader *reader)
 {
   if (reader->buf != NULL) return reader->size - reader->buf->size;

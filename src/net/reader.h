@@ -37,6 +37,10 @@ rv_message_reader_result rv_message_reader_take(rv_message_reader *reader, const
 /* Where the next bytes of the message in progress could be received directly: their room, 0 when there is no such place. Bytes
  * that were received there are then given to rv_message_reader_take, which does not copy them. */
 size_t rv_message_reader_room(rv_message_reader *reader, uint8_t **at);
+/* The message in progress may go on in another buffer: it has `before` bytes, and `behind` more are to come. */
+bool rv_message_reader_may_move(const rv_message_reader *reader, size_t *before, size_t *behind);
+/* It does, in one with room for both. */
+void rv_message_reader_move(rv_message_reader *reader, rv_buf *owned_buf);
 /* Bytes still missing from the message in progress, prefix included; 0 between messages. */
 size_t rv_message_reader_missing(const rv_message_reader *reader);
 bool rv_message_reader_is_between(const rv_message_reader *reader);

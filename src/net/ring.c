@@ -12,7 +12,7 @@
 #include "base/past_caches.h"
 
 enum {
-  HEADS = 8192,               /* both directions', with their loans, before their bytes */
+  HEADS = 12288,              /* both directions', with their loans, before their bytes */
   STEP = 128 << 10,           /* so much is handed over at a time, for the other end to work beside this one */
   KEPT = 16 << 10,            /* of a quiet ring */
   LEND_FROM = 8 << 10,        /* a run; shorter ones are quickly copied */
@@ -64,17 +64,28 @@ bool rv_ring_settle(rv_ring *ring)
   return true;
 }
 
-/* Puts a run of the arena's bytes at this end's position. False: it must be copied. */
+/* Whose buffer the bytes lie in, and what a loan says of their place; NULL: nowhere where the other end could find them. */
+static rv_buf *find_owner(const rv_ring *ring, const uint8_t *data, size_t size, rv_ring_loan *out)
+{
+  uint32_t slot;
+  *out = (rv_ring_loan){.at = ring->at, .size = size};
+  rv_buf *owner = ring->landing != NULL ? rv_landing_find(ring->landing, data, size, &slot, &out->offset) : NULL;
+  if (owner == NULL) return rv_arena_find(ring->arena, data, size, &out->offset);
+  out->block = (uint64_t)slot + 1;
+  return owner;
+}
+
+/* Puts a run of bytes that the other end can find at this end's position. False: it must be copied. */
 static bool lend(rv_ring *ring, const uint8_t *data, size_t size)
 {
-  uint64_t offset;
+  rv_ring_loan loan;
   if (ring->lent - ring->settled == RV_RING_LOANS || ring->held_bytes >= RV_RING_HELD) return false;
-  rv_buf *owner = rv_arena_find(ring->arena, data, size, &offset);
+  rv_buf *owner = find_owner(ring, data, size, &loan);
   if (owner == NULL) return false;
   uint32_t slot = ring->lent++ % RV_RING_LOANS;
   ring->held[slot] = rv_buf_ref(owner);
   ring->held_bytes += owner->capacity;
-  ring->loan[slot] = (rv_ring_loan){.at = ring->at, .offset = offset, .size = size};
+  ring->loan[slot] = loan;
   return true;
 }
 
@@ -88,6 +99,9 @@ static void recall(rv_ring *ring)
   free((void *)ring->held);
   rv_arena_unref(ring->arena);
   ring->arena = NULL;
+  if (ring->landing != NULL) rv_landing_close(ring->landing);
+  rv_landing_unref(ring->landing);
+  ring->landing = NULL;
 }
 
 /* ---- copying ---- */
@@ -223,7 +237,7 @@ static uint32_t see_loan(const rv_ring *ring, rv_ring_loan *out)
   uint32_t ahead = ring->view.segment == NULL ? 0 : atomic_load(&ring->head->lent) - ring->returned;
   if (ahead == 0) return 0;
   const volatile rv_ring_loan *theirs = &ring->loan[ring->returned % RV_RING_LOANS];
-  *out = (rv_ring_loan){.at = theirs->at, .offset = theirs->offset, .size = theirs->size};
+  *out = (rv_ring_loan){.at = theirs->at, .offset = theirs->offset, .size = theirs->size, .block = theirs->block};
   return ahead;
 }
 
@@ -271,29 +285,81 @@ static bool leave_gap(rv_ring *ring, const uint8_t *lent, size_t size, pieces *u
   return true;
 }
 
-/* Copies from what is lent at this end's position; 0: there is no room for it. */
-static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
+/* A block that is not the message's buffer, or one that a peer has told wrong things of. */
+static void copy_from_block(uint8_t *to, const uint8_t *from, size_t n, bool past_caches)
+{
+  uintptr_t apart = (uintptr_t)to > (uintptr_t)from ? (uintptr_t)to - (uintptr_t)from : (uintptr_t)from - (uintptr_t)to;
+  if (past_caches && n >= PAST_CACHES_FROM && apart >= n)
+    rv_copy_past_caches(to, from, n);
+  else
+    memmove(to, from, n);
+}
+
+/* What lies in a block of this end's, at this end's position: mostly it is where it belongs already. */
+static ssize_t take_block(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
+{
+  const uint8_t *from = NULL;
+  if (ring->blocks != NULL && loan->block <= RV_LANDING_SLOTS)
+    from = rv_landing_end_at(ring->blocks, (uint32_t)loan->block - 1, loan->offset, loan->size);
+  if (from == NULL || ring->loan_taken >= loan->size) return -EPROTO;
+  size_t done = 0, size = (size_t)(loan->size - ring->loan_taken);
+  for (advance(user, 0); done < size && user->left > 0;) {
+    uint8_t *to = (uint8_t *)user->vec->iov_base + user->at;
+    size_t n = user->vec->iov_len - user->at < size - done ? user->vec->iov_len - user->at : size - done;
+    const uint8_t *at = from + ring->loan_taken + done;
+    if (to != at) copy_from_block(to, at, n, ring->past_caches && user->left > 1);
+    done += n;
+    advance(user, n);
+  }
+  return (ssize_t)done;
+}
+
+/* Copies from what is lent at this end's position; *gap: or leaves all that is left of it where it is. 0: there is no room for it. */
+static ssize_t take_arena(rv_ring *ring, const rv_ring_loan *loan, pieces *user, bool *gap)
 {
   size_t size = ring->view.size;
   if (loan->offset > size || loan->size > size - loan->offset || ring->loan_taken >= loan->size) return -EPROTO;
   const uint8_t *lent = rv_arena_view_at(&ring->view, loan->offset, loan->size);
   size_t left = (size_t)(loan->size - ring->loan_taken);
-  if (lent != NULL && leave_gap(ring, lent + ring->loan_taken, left, user)) {
-    ring->loan_taken = 0;
-    ring->returned++;
-    ring->owes = true;
-    return (ssize_t)left;
-  }
-  ssize_t done = lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, ring->past_caches)
-                              : read_out(ring->view.file, loan->offset + ring->loan_taken, left, user);
+  *gap = lent != NULL && leave_gap(ring, lent + ring->loan_taken, left, user);
+  if (*gap) return (ssize_t)left;
+  return lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, ring->past_caches)
+                      : read_out(ring->view.file, loan->offset + ring->loan_taken, left, user);
+}
+
+static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
+{
+  bool gap = false;
+  ssize_t done = loan->block != 0 ? take_block(ring, loan, user) : take_arena(ring, loan, user, &gap);
   if (done < 0) return done;
-  if (is_recalled(ring)) return -ECONNRESET; /* what was copied may be something else */
+  ring->owes = ring->owes || gap;
+  if (!gap && is_recalled(ring)) return -ECONNRESET; /* what was copied may be something else */
   ring->loan_taken += (uint64_t)done;
   if (ring->loan_taken < loan->size) return done;
   ring->loan_taken = 0;
   ring->returned++;
   if (!ring->owes) atomic_store(&ring->head->returned, ring->returned);
   return done;
+}
+
+/* The loan behind the next is of a row that will land soon. */
+static void fetch_next_block(const rv_ring *ring)
+{
+  const volatile rv_ring_loan *theirs = &ring->loan[(ring->returned + 1) % RV_RING_LOANS];
+  uint64_t block = theirs->block;
+  if (block > 0 && block <= RV_LANDING_SLOTS)
+    rv_landing_end_fetch(ring->blocks, (uint32_t)block - 1, theirs->offset, theirs->size);
+}
+
+rv_buf *rv_ring_land(rv_ring *ring, size_t before, size_t behind)
+{
+  rv_ring_loan loan = {.size = 0};
+  if (ring->blocks == NULL || ring->loan_taken > 0) return NULL;
+  uint32_t ahead = see_loan(ring, &loan);
+  if (ahead == 0) return NULL;
+  if (ahead > 1) fetch_next_block(ring);
+  if (loan.at != ring->at || loan.block == 0 || loan.block > RV_LANDING_SLOTS) return NULL;
+  return rv_landing_end_land(ring->blocks, (uint32_t)loan.block - 1, loan.offset, before, behind);
 }
 
 /* Only what is parsed at once is left: who parses what was read may know of a better place for what is lent. */
@@ -420,6 +486,16 @@ bool rv_rings_lend(rv_rings *rings, rv_arena *arena)
   return true;
 }
 
+void rv_rings_fill(rv_rings *rings, rv_landing *owned_landing)
+{
+  rings->out.landing = owned_landing;
+}
+
+void rv_rings_give(rv_rings *rings, rv_landing_end *owned_blocks)
+{
+  rings->in.blocks = owned_blocks;
+}
+
 void rv_rings_borrow(rv_rings *rings, int arena_fd, size_t most_segments)
 {
   if (rv_arena_view_open(arena_fd, most_segments, &rings->in.view)) atomic_store(&rings->in.head->borrows, 1);
@@ -430,6 +506,7 @@ void rv_rings_unmap(rv_rings *rings)
   if (rings->map != NULL) {
     recall(&rings->out);
     rv_arena_view_close(&rings->in.view);
+    rv_landing_end_leave(rings->in.blocks);
     munmap(rings->map, ALL);
   }
   rings->map = NULL;

@@ -19,6 +19,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/gaps.h"
+#include "net/landing.h"
 
 enum { RV_RING_BYTES = 1 << 20, RV_RING_LOANS = 128, RV_RING_HELD = 32 << 20 /* bytes, and then one more loan */ };
 
@@ -37,6 +38,7 @@ typedef struct rv_ring_head {
 /* Bytes that stand in the stream at a position, before those that the ring has of it. */
 typedef struct rv_ring_loan {
   uint64_t at, offset, size;
+  uint64_t block; /* 0: in the writer's arena; else one more than the slot of the reader's block (landing.h) in which they lie */
 } rv_ring_loan;
 
 /* One end of one direction. */
@@ -50,16 +52,18 @@ typedef struct rv_ring {
   int failed;         /* the reader's: the writer sleeps and could not be woken, a negated errno; 0: not so */
   rv_ring_loan *loan; /* RV_RING_LOANS, used one after another */
   /* of a writer that lends; the numbers of loans are since the beginning */
-  rv_arena *arena; /* one reference; NULL: it does not */
-  rv_buf **held;   /* RV_RING_LOANS messages that are to stay, as loans lie in them; one reference each */
+  rv_arena *arena;     /* one reference; NULL: it does not */
+  rv_landing *landing; /* one reference; what lies in blocks of the reader's; NULL: nothing does */
+  rv_buf **held;       /* RV_RING_LOANS messages that are to stay, as loans lie in them; one reference each */
   uint32_t lent, settled;
   size_t held_bytes; /* of those, each time that they are held */
   /* of a reader that borrows */
   rv_arena_view view;
-  uint32_t returned;   /* loans that were read */
-  bool owes;           /* some of them left gaps, and have not been given back */
-  uint64_t loan_taken; /* bytes of the loan that is being read */
-  rv_gaps *gaps;       /* what is lent whole to the first of two places is left there, and noted; NULL: all is copied */
+  rv_landing_end *blocks; /* that it gives to the writer; NULL: none */
+  uint32_t returned;      /* loans that were read */
+  bool owes;              /* some of them left gaps, and have not been given back */
+  uint64_t loan_taken;    /* bytes of the loan that is being read */
+  rv_gaps *gaps;          /* what is lent whole to the first of two places is left there, and noted; NULL: all is copied */
 } rv_ring;
 
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back
@@ -69,6 +73,9 @@ ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
 /* The reader's, who left gaps and needs them no more: they are the writer's again. False: they were by then, so what was copied from them may be
  * something else. */
 bool rv_ring_give_back(rv_ring *ring);
+/* The reader's: what it gets next lies in a block of its own, which becomes the buffer of their message, as by rv_landing_end_land. NULL: it
+ * is to be read. */
+rv_buf *rv_ring_land(rv_ring *ring, size_t before, size_t behind);
 /* Asks to be woken when there is room (there are bytes). False: there is by now, and nobody may wake. */
 bool rv_ring_await_room(rv_ring *ring);
 bool rv_ring_await_bytes(rv_ring *ring);
@@ -91,6 +98,10 @@ void rv_rings_unmap(rv_rings *rings); /* NULL maps are fine */
 
 /* This end lends what lies in the arena, if the other one borrows, from now on. False: out of memory, and it does not. */
 bool rv_rings_lend(rv_rings *rings, rv_arena *arena);
+/* This end, which lends, puts rows into the other's blocks; takes the reference. */
+void rv_rings_fill(rv_rings *rings, rv_landing *owned_landing);
+/* This end, which borrows, gives blocks. */
+void rv_rings_give(rv_rings *rings, rv_landing_end *owned_blocks);
 /* This end has the other's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. It maps at most so
  * many segments; of what lies in others it reads the file. */
 void rv_rings_borrow(rv_rings *rings, int arena_fd, size_t most_segments);

@@ -12,7 +12,9 @@
 #define MSG_CMSG_CLOEXEC 0
 #endif
 
-static const char QUESTION[8] = "RVrings3", GIVEN = '+', DECLINED = '-';
+static const char QUESTION[8] = "RVrings4", GIVEN = '+', DECLINED = '-';
+
+enum { SERVE_EVERY = 8 /* reads: a row takes about two */ };
 
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";
 
@@ -21,8 +23,9 @@ typedef struct ring_state {
   atomic_uint *in_use; /* a server's; NULL: not counted there */
   bool slept;          /* asked to be woken, and has not looked at the socket since */
   bool awaits_room;
-  bool ended; /* the socket's */
-  int error;  /* with it; 0: none */
+  unsigned reads; /* since blocks were last served */
+  bool ended;     /* the socket's */
+  int error;      /* with it; 0: none */
 } ring_state;
 
 /* ---- the transport ---- */
@@ -49,13 +52,22 @@ static bool settle(rv_transport *transport)
   return settled;
 }
 
+/* False: what the client says of its blocks cannot be. */
+static bool serve_blocks(ring_state *state, bool now)
+{
+  if (state->rings.in.blocks == NULL || (!now && ++state->reads < SERVE_EVERY)) return true;
+  state->reads = 0;
+  return rv_landing_end_serve(state->rings.in.blocks);
+}
+
 static ssize_t ring_read(rv_transport *transport, const struct iovec *vec, int count)
 {
   ring_state *state = transport->state;
   hear(transport);
   state->rings.in.gaps = transport->gaps;
   ssize_t n = rv_ring_read(&state->rings.in, vec, count);
-  if (!settle(transport)) n = -EPROTO; /* after it: what was read may say that something is not needed any more */
+  if (!settle(transport) || !serve_blocks(state, n == 0))
+    n = -EPROTO; /* after it: what was read may say what is not needed any more */
   if (n == -EPROTO) transport->problem = NONSENSE;
   if (n != 0) return n;
   return !state->ended ? -EAGAIN : -state->error;
@@ -65,6 +77,12 @@ static bool ring_give_back(rv_transport *transport)
 {
   ring_state *state = transport->state;
   return rv_ring_give_back(&state->rings.in);
+}
+
+static rv_buf *ring_land(rv_transport *transport, size_t before, size_t behind)
+{
+  ring_state *state = transport->state;
+  return rv_ring_land(&state->rings.in, before, behind);
 }
 
 static ssize_t ring_write(rv_transport *transport, const struct iovec *vec, int count)
@@ -97,6 +115,7 @@ static void ring_rest(rv_transport *transport)
 {
   ring_state *state = transport->state;
   settle(transport);
+  if (state->rings.in.blocks != NULL) rv_landing_end_rest(state->rings.in.blocks);
   rv_ring_trim(&state->rings.out);
 }
 
@@ -120,6 +139,7 @@ static void ring_close(rv_transport *transport)
 static const rv_transport_ops ring_ops = {.read = ring_read,
                                           .write = ring_write,
                                           .give_back = ring_give_back,
+                                          .land = ring_land,
                                           .pending = ring_pending,
                                           .rest = ring_rest,
                                           .peer_name = rv_transport_no_name,
@@ -151,7 +171,8 @@ bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *ow
 
 /* ---- descriptors ---- */
 
-enum { RINGS, ARENA, MEMORIES }; /* what those of an answer are of, one after another; a question has one of an arena, or none */
+/* What those of an answer are of, one after another; a question has one of an arena, or none. */
+enum { RINGS, ARENA, LANDING, ARENA_TO_WRITE, MEMORIES };
 
 /* Bytes with the descriptors of memory; what it returns is sendmsg's. */
 static ssize_t send_with(int fd, const void *data, size_t size, const int *memory, size_t memories)
@@ -234,14 +255,16 @@ int rv_rings_ask(int fd, rv_arena *arena)
   return n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
 }
 
-rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_rings *out)
+rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *maps, rv_rings *out)
 {
   char answer;
   int memory[MEMORIES];
   ssize_t n = receive_with(fd, &(struct iovec){.iov_base = &answer, .iov_len = 1}, 1, memory);
   bool joined = n == 1 && answer == GIVEN && memory[RINGS] >= 0 && rv_rings_join(memory[RINGS], out);
   if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA], SIZE_MAX);
-  if (joined && arena != NULL && is_one_of_us(fd)) rv_rings_lend(out, arena);
+  bool lends = joined && arena != NULL && is_one_of_us(fd) && rv_rings_lend(out, arena);
+  if (lends && maps != NULL && memory[ARENA_TO_WRITE] >= 0)
+    rv_rings_fill(out, rv_landing_join(memory[LANDING], memory[ARENA_TO_WRITE], maps));
   close_all(memory);
   if (joined) return RV_RINGS_GIVEN;
   return n == 1 && answer == DECLINED ? RV_RINGS_DECLINED : RV_RINGS_UNKNOWN;
@@ -268,11 +291,23 @@ static ring_state *give(int fd, rv_ring_host *host, int *memory)
 
 enum { MAPPED_OF_A_CLIENT = 16 }; /* segments: no client makes a server run out of addresses */
 
+/* To a client that it trusts, and that lends. How many descriptors there are by now, of which that of the landing is to be closed. */
+static size_t give_blocks(ring_state *state, rv_ring_host *host, rv_spares *spares, int fd, int memory[MEMORIES])
+{
+  rv_landing_end *blocks = NULL;
+  if (state->rings.in.view.segment != NULL) blocks = rv_landing_end_new(&host->landing, spares, fd, &memory[LANDING]);
+  if (blocks == NULL) return LANDING;
+  rv_rings_give(&state->rings, blocks);
+  memory[ARENA_TO_WRITE] = rv_arena_file_to_write(host->arena);
+  return MEMORIES;
+}
+
 /* The client has asked, and told of its arena (-1: it has none). */
 static ssize_t answer_question(rv_transport *transport, int arena)
 {
   rv_ring_host *host = transport->state;
-  int fd = transport->fd, memory[MEMORIES] = {-1, -1};
+  rv_spares *spares = transport->spares;
+  int fd = transport->fd, memory[MEMORIES] = {-1, -1, -1, -1};
   ring_state *state = give(fd, host, &memory[RINGS]);
   if (state == NULL) {
     rv_transport_init_socket(transport, fd);
@@ -281,9 +316,14 @@ static ssize_t answer_question(rv_transport *transport, int arena)
   bool trusts = is_one_of_us(fd), lends = trusts && host->arena != NULL && rv_rings_lend(&state->rings, host->arena);
   if (trusts && arena >= 0) rv_rings_borrow(&state->rings, arena, MAPPED_OF_A_CLIENT);
   use_rings(transport, fd, state);
-  if (lends) memory[ARENA] = rv_arena_file(host->arena);
-  bool told = send_with(fd, &GIVEN, 1, memory, lends ? MEMORIES : 1) == 1;
+  size_t memories = ARENA;
+  if (lends) {
+    memory[ARENA] = rv_arena_file(host->arena);
+    memories = give_blocks(state, host, spares, fd, memory);
+  }
+  bool told = send_with(fd, &GIVEN, 1, memory, memories) == 1;
   close(memory[RINGS]);
+  if (memories > LANDING) close(memory[LANDING]);
   return told ? -EAGAIN : -EPIPE;
 }
 
@@ -310,15 +350,16 @@ static ssize_t undecided_write(rv_transport *transport, const struct iovec *vec,
   return -EAGAIN;
 }
 
-void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host)
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host, rv_spares *spares)
 {
   static const rv_transport_ops ops = {.read = undecided_read,
                                        .write = undecided_write,
                                        .give_back = rv_transport_nothing_lent,
+                                       .land = rv_transport_nothing_lands,
                                        .pending = rv_transport_nothing_pending,
                                        .rest = rv_transport_no_rest,
                                        .peer_name = rv_transport_no_name,
                                        .shut_down = rv_transport_shut_socket,
                                        .close = rv_transport_close_socket};
-  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = host};
+  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = host, .spares = spares};
 }

@@ -15,20 +15,23 @@ enum { RV_MOST_RINGS = 512 };
 
 /* What the connections of a server share. */
 typedef struct rv_ring_host {
-  atomic_uint in_use; /* connections that have rings */
-  rv_arena *arena;    /* what lies here is lent to clients of the server's own user; NULL: nothing is */
+  atomic_uint in_use;      /* connections that have rings */
+  rv_arena *arena;         /* what lies here is lent to clients of the server's own user; NULL: nothing is */
+  rv_landing_host landing; /* and they get blocks of it to fill */
 } rv_ring_host;
 
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
 
 /* A client's, on a socket that is just connected: 0, or an errno. `arena`: what it will lend, if the server is its own user's; NULL: nothing. */
 int rv_rings_ask(int fd, rv_arena *arena);
-/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. */
-rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_rings *out);
+/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. The server's
+ * blocks, if it gives any, are mapped by `maps` (NULL: none are wanted). */
+rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *maps, rv_rings *out);
 
 /* A client's who got them; owns the rings and the socket from here on. False: out of memory, nothing is owned. */
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings);
-/* A server's on a unix socket: rings where the client asks for them and fewer than RV_MOST_RINGS are in use, the socket otherwise. */
-void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host);
+/* A server's on a unix socket: rings where the client asks for them and fewer than RV_MOST_RINGS are in use, the socket otherwise. Blocks that its
+ * client is to fill are of `spares`. */
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host, rv_spares *spares);
 
 #endif

@@ -466,12 +466,22 @@ static ssize_t read_into(rv_session *session, rv_call *call, const struct iovec 
   return n;
 }
 
+/* Where what comes next is there already, that becomes the message's buffer. */
+static void land(rv_session *session, rv_call *call)
+{
+  size_t before, behind;
+  if (call == NULL || !rv_message_reader_may_move(&call->reader, &before, &behind)) return;
+  rv_buf *block = session->transport.ops->land(&session->transport, before, behind);
+  if (block != NULL) rv_message_reader_move(&call->reader, block);
+}
+
 /* One read. Bytes received, or as the transport says. Behind what is received in place, and right after it, there is little room:
  * the next frame, and the next message, are to be received in place too. */
 static ssize_t read_some(rv_session *session, bool *full)
 {
   uint8_t *scratch = session->loop->scratch, *direct = NULL;
   rv_call *call = direct_call(session);
+  land(session, call);
   size_t room = direct_room(session, call, &direct);
   size_t behind = room >= RV_LOOP_SCRATCH || session->receives_bulk ? BEHIND_DIRECT : RV_LOOP_SCRATCH;
   struct iovec vec[2] = {{.iov_base = direct, .iov_len = room}, {.iov_base = scratch, .iov_len = behind}};
@@ -612,7 +622,7 @@ static rv_code choose_transport(const rv_session_config *config, int owned_fd, r
 {
   rv_transport_init_socket(out, owned_fd);
   if (config->tls != NULL) return rv_transport_init_tls(out, owned_fd, config->tls, config->host, err);
-  if (config->ring_host != NULL) rv_transport_init_undecided(out, owned_fd, config->ring_host);
+  if (config->ring_host != NULL) rv_transport_init_undecided(out, owned_fd, config->ring_host, config->loop->spares);
   if (config->owned_rings == NULL || rv_transport_init_rings(out, owned_fd, config->owned_rings)) return RV_OK;
   rv_rings_unmap(config->owned_rings);
   return rv_fail_memory(err, 0);

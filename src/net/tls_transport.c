@@ -367,6 +367,7 @@ rv_code rv_transport_init_tls(rv_transport *transport, int fd, rv_tls *tls, cons
   static const rv_transport_ops ops = {.read = tls_read,
                                        .write = tls_write,
                                        .give_back = rv_transport_nothing_lent,
+                                       .land = rv_transport_nothing_lands,
                                        .pending = tls_pending,
                                        .rest = rv_transport_no_rest,
                                        .peer_name = tls_peer_name,

@@ -43,6 +43,12 @@ bool rv_transport_nothing_lent(rv_transport *transport)
   return true;
 }
 
+rv_buf *rv_transport_nothing_lands(rv_transport *transport, size_t before, size_t behind)
+{
+  (void)transport, (void)before, (void)behind;
+  return NULL;
+}
+
 void rv_transport_no_rest(rv_transport *transport)
 {
   (void)transport;
@@ -70,6 +76,7 @@ void rv_transport_init_socket(rv_transport *transport, int owned_fd)
   static const rv_transport_ops ops = {.read = socket_read,
                                        .write = socket_write,
                                        .give_back = rv_transport_nothing_lent,
+                                       .land = rv_transport_nothing_lands,
                                        .pending = rv_transport_nothing_pending,
                                        .rest = rv_transport_no_rest,
                                        .peer_name = rv_transport_no_name,

@@ -7,7 +7,9 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/buf.h"
 #include "base/gaps.h"
+#include "base/spares.h"
 
 typedef struct rv_transport rv_transport;
 
@@ -19,6 +21,9 @@ typedef struct rv_transport_ops {
   /* What the last read left out (`gaps`) is needed no more. False: it was not lent any more, and what was copied from it may be something
    * else. Only where reads leave gaps. */
   bool (*give_back)(rv_transport *transport);
+  /* What is read next is there already, in a block that becomes the buffer of its message, with `before` bytes of it before them and room for
+   * `behind` from them on: reading it there copies nothing. The caller's reference; NULL: it is to be read like all else. */
+  rv_buf *(*land)(rv_transport *transport, size_t before, size_t behind);
   /* Bytes can be read although the socket has none. False: the socket becomes readable when there are. */
   bool (*pending)(rv_transport *transport);
   void (*rest)(rv_transport *transport); /* the connection is quiet: memory that waits for its next bytes may go */
@@ -32,6 +37,7 @@ struct rv_transport {
   const rv_transport_ops *ops;
   int fd;              /* what to poll */
   void *state;         /* of the ops */
+  rv_spares *spares;   /* a server's: where blocks for its client come from (landing.h) */
   const char *problem; /* why the last read or write failed, where an errno does not say it; NULL: it does */
   rv_gaps *gaps;       /* the next read may leave gaps in the first of two places, and notes them here; NULL: it does not */
   bool borrows;        /* the peer lends large messages: they take no room here until they are read, nor a system call to take */
@@ -45,6 +51,7 @@ void rv_transport_init_socket(rv_transport *transport, int owned_fd);
 /* For the ops of others: what a plain socket does. */
 bool rv_transport_nothing_pending(rv_transport *transport);
 bool rv_transport_nothing_lent(rv_transport *transport);
+rv_buf *rv_transport_nothing_lands(rv_transport *transport, size_t before, size_t behind);
 void rv_transport_no_rest(rv_transport *transport);
 const char *rv_transport_no_name(rv_transport *transport);
 void rv_transport_shut_socket(rv_transport *transport);

@@ -39,9 +39,18 @@ void rv_chunk_unref(rv_chunk *chunk);
  * known) are copied. */
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err);
-/* The same with rows in a buffer of `spares` (NULL: none), where they are of a size that those keep: for segments that soon go. */
-rv_code rv_segment_new_of_spares(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
-                                 rv_spares *spares, rv_chunk **out, rv_error *err);
+/* Where the rows of a segment that soon goes may lie. */
+typedef struct rv_segment_source {
+  rv_spares *spares; /* where they are of a size that those keep; NULL: none */
+  rv_buf *(*once)(
+      void *context,
+      size_t bytes); /* asked before: a buffer for one use, whose rows are not read here soon, or NULL. NULL: nobody is */
+  void *context;
+} rv_segment_source;
+rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
+                            const rv_segment_source *source, rv_chunk **out, rv_error *err);
+/* Its rows lie in such a buffer. */
+bool rv_segment_is_for_once(const rv_chunk *segment);
 /* Writes one row of one column at its place; row >= the published length, < capacity. String bytes are copied into the segment. */
 rv_code rv_segment_put(rv_chunk *segment, size_t column, int64_t row, const rv_tensor *value, rv_error *err);
 /* The same of a row that is not read soon, past the caches (base/past_caches.h); strings go as by rv_segment_put. */

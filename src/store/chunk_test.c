@@ -21,7 +21,7 @@ static void a_segment_is_not_used_again_while_its_memory_is_lent(void **state)
   must(rv_arena_new(64 << 20, &arena, &err), &err);
   rv_spares *spares = rv_spares_new(0);
   rv_spares_use_arena(spares, arena);
-  must(rv_segment_new_of_spares(&spec, 1, 1, &meta, spares, &chunk, &err), &err);
+  must(rv_segment_new_from(&spec, 1, 1, &meta, &(rv_segment_source){.spares = spares}, &chunk, &err), &err);
   rv_segment_publish(chunk, 0, 1);
   uint64_t offset;
   size_t stride;

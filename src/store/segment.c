@@ -24,6 +24,7 @@ typedef struct rv_segment {
   size_t data_bytes, books_bytes;
   uint8_t *data;
   rv_buf *spare;       /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
+  bool for_once;       /* the spare is not used again */
   string_block *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
@@ -127,18 +128,25 @@ static rv_code describe_columns(rv_chunk *chunk, const rv_spec *specs, int64_t *
   return RV_OK;
 }
 
-static bool take_data(rv_segment *segment, rv_spares *spares)
+static rv_buf *take_spare(const rv_segment *segment, rv_spares *spares)
 {
-  bool kept = spares != NULL && segment->data_bytes >= RV_SPARE_MIN && segment->data_bytes <= RV_SPARE_MAX;
-  rv_buf *(*take)(rv_spares *, size_t) =
-      segment->chunk.has_strings ? rv_spares_take : rv_spares_take_lendable; /* addresses are shown to nobody */
-  segment->spare = kept ? take(spares, segment->data_bytes) : NULL;
-  segment->data = !kept ? rv_pages_alloc(segment->data_bytes) : segment->spare != NULL ? segment->spare->data : NULL;
+  if (spares == NULL || segment->data_bytes < RV_SPARE_MIN || segment->data_bytes > RV_SPARE_MAX) return NULL;
+  return segment->chunk.has_strings ? rv_spares_take(spares, segment->data_bytes) /* addresses are shown to nobody */
+                                    : rv_spares_take_lendable(spares, segment->data_bytes);
+}
+
+static bool take_data(rv_segment *segment, const rv_segment_source *source)
+{
+  segment->spare = NULL;
+  if (source->once != NULL && !segment->chunk.has_strings) segment->spare = source->once(source->context, segment->data_bytes);
+  segment->for_once = segment->spare != NULL;
+  if (segment->spare == NULL) segment->spare = take_spare(segment, source->spares);
+  segment->data = segment->spare != NULL ? segment->spare->data : rv_pages_alloc(segment->data_bytes);
   return segment->data != NULL;
 }
 
-rv_code rv_segment_new_of_spares(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
-                                 rv_spares *spares, rv_chunk **out, rv_error *err)
+rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
+                            const rv_segment_source *source, rv_chunk **out, rv_error *err)
 {
   size_t num_sizes = 0;
   rv_code code = check_specs(columns, num_columns, capacity, &num_sizes, err);
@@ -157,7 +165,7 @@ rv_code rv_segment_new_of_spares(const rv_spec *columns, size_t num_columns, siz
   code = describe_columns(chunk, columns, shapes, err);
   if (code == RV_OK) code = lay_out(segment, offsets, err);
   if (code != RV_OK) goto fail;
-  if (!take_data(segment, spares)) {
+  if (!take_data(segment, source)) {
     code = rv_fail_memory(err, segment->data_bytes);
     goto fail;
   }
@@ -173,7 +181,7 @@ fail:
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err)
 {
-  return rv_segment_new_of_spares(columns, num_columns, capacity, meta, NULL, out, err);
+  return rv_segment_new_from(columns, num_columns, capacity, meta, &(rv_segment_source){.spares = NULL}, out, err);
 }
 
 static void free_arena(rv_segment *segment)
@@ -194,6 +202,11 @@ void rv_segment_free(rv_chunk *chunk)
   else
     rv_pages_free(segment->data, segment->data_bytes);
   free(segment);
+}
+
+bool rv_segment_is_for_once(const rv_chunk *chunk)
+{
+  return segment_of_const(chunk)->for_once;
 }
 
 bool rv_segment_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)
@@ -219,7 +232,7 @@ bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
   rv_buf *spare = segment_of(chunk)->spare;
   bool read_elsewhere =
       spare != NULL && atomic_load_explicit(&spare->refs, memory_order_acquire) > 1; /* it is lent (net/ring.h) */
-  if (chunk->has_strings || chunk->spilled > 0 || read_elsewhere) return false;
+  if (chunk->has_strings || chunk->spilled > 0 || read_elsewhere || rv_segment_is_for_once(chunk)) return false;
   chunk->meta = *meta;
   atomic_store_explicit(&chunk->logged, 0, memory_order_relaxed);
   atomic_store_explicit(&chunk->written, 0, memory_order_relaxed);

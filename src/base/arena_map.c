@@ -1,0 +1,201 @@
+#include "base/arena_map.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena_parts.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/memory_file.h"
+
+struct rv_arena_maps {
+  rv_mutex lock;    /* guards all but what is mapped */
+  size_t refs;      /* the owner's, and one of each map */
+  size_t most_seen; /* pages of each map */
+  rv_link list;
+};
+
+enum { PAGE = 4096, WORD = 64, WORDS = RV_ARENA_SEGMENT / PAGE / WORD };
+
+typedef struct mapped {
+  uint8_t *bytes;
+  _Atomic uint64_t seen[WORDS]; /* pages that somebody has asked for */
+} mapped;
+
+struct rv_arena_map {
+  rv_arena_maps *maps;
+  rv_link link;
+  size_t refs;
+  dev_t device;
+  ino_t inode;
+  int file;
+  size_t size;
+  atomic_size_t num_seen;     /* pages */
+  _Atomic(mapped *) *segment; /* those that were needed; NULL: it was not */
+};
+
+rv_arena_maps *rv_arena_maps_new(size_t most_bytes)
+{
+  rv_arena_maps *maps = calloc(1, sizeof *maps);
+  if (maps == NULL) return NULL;
+  rv_mutex_init(&maps->lock, RV_RANK_ARENA, "arena maps");
+  rv_list_init(&maps->list);
+  maps->refs = 1;
+  maps->most_seen = most_bytes / PAGE;
+  return maps;
+}
+
+void rv_arena_maps_unref(rv_arena_maps *maps)
+{
+  if (maps == NULL) return;
+  rv_mutex_lock(&maps->lock);
+  bool last = --maps->refs == 0;
+  rv_mutex_unlock(&maps->lock);
+  if (!last) return;
+  rv_mutex_fini(&maps->lock);
+  free(maps);
+}
+
+static size_t num_segments(const rv_arena_map *map)
+{
+  return (map->size + RV_ARENA_SEGMENT - 1) / RV_ARENA_SEGMENT;
+}
+
+static size_t segment_size(const rv_arena_map *map, size_t number)
+{
+  size_t left = map->size - number * RV_ARENA_SEGMENT;
+  return left < RV_ARENA_SEGMENT ? left : RV_ARENA_SEGMENT;
+}
+
+static void destroy(rv_arena_map *map)
+{
+  for (size_t i = 0; map->segment != NULL && i < num_segments(map); i++) {
+    mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
+    if (segment != NULL) munmap(segment->bytes, segment_size(map, i));
+    free(segment);
+  }
+  free((void *)map->segment);
+  if (map->file >= 0) close(map->file);
+  free(map);
+}
+
+/* NULL: out of memory or descriptors. */
+static rv_arena_map *make(rv_arena_maps *maps, int fd, size_t size, const struct stat *info)
+{
+  rv_arena_map *map = calloc(1, sizeof *map);
+  if (map == NULL) return NULL;
+  *map = (rv_arena_map){
+      .maps = maps, .refs = 1, .device = info->st_dev, .inode = info->st_ino, .size = size, .file = rv_memory_file_again(fd)};
+  map->segment = calloc(num_segments(map), sizeof *map->segment);
+  if (map->segment != NULL && map->file >= 0) return map;
+  destroy(map);
+  return NULL;
+}
+
+static rv_arena_map *find(const rv_arena_maps *maps, const struct stat *info)
+{
+  RV_LIST_EACH(link, &maps->list)
+  {
+    rv_arena_map *map = RV_CONTAINER(link, rv_arena_map, link);
+    if (map->device == info->st_dev && map->inode == info->st_ino) return map;
+  }
+  return NULL;
+}
+
+rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd)
+{
+  struct stat info;
+  size_t size = rv_memory_file_size(fd);
+  if (size == 0 || size > rv_arena_size_of_machine() || !rv_arena_has_addresses() || fstat(fd, &info) != 0) return NULL;
+  rv_mutex_lock(&maps->lock);
+  rv_arena_map *map = find(maps, &info);
+  if (map != NULL) {
+    map->refs++;
+  } else {
+    map = make(maps, fd, size, &info);
+    if (map != NULL) rv_list_push_back(&maps->list, &map->link);
+    if (map != NULL) maps->refs++;
+  }
+  rv_mutex_unlock(&maps->lock);
+  return map;
+}
+
+void rv_arena_map_unref(rv_arena_map *map)
+{
+  rv_arena_maps *maps = map->maps;
+  rv_mutex_lock(&maps->lock);
+  bool last = --map->refs == 0;
+  if (last) rv_list_remove(&map->link);
+  rv_mutex_unlock(&maps->lock);
+  if (!last) return;
+  destroy(map);
+  rv_arena_maps_unref(maps);
+}
+
+static mapped *make_segment(const rv_arena_map *map, size_t number)
+{
+  mapped *segment = calloc(1, sizeof *segment);
+  if (segment == NULL) return NULL;
+  segment->bytes =
+      rv_arena_map_segment(map->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT, segment_size(map, number));
+  if (segment->bytes != NULL) return segment;
+  free(segment);
+  return NULL;
+}
+
+static mapped *map_segment(rv_arena_map *map, size_t number)
+{
+  rv_mutex_lock(&map->maps->lock);
+  mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_relaxed);
+  if (segment == NULL) segment = make_segment(map, number);
+  atomic_store_explicit(&map->segment[number], segment, memory_order_release);
+  rv_mutex_unlock(&map->maps->lock);
+  return segment;
+}
+
+/* Of shared memory only the map goes: whoever is just writing meets his pages again. */
+static void forget(rv_arena_map *map)
+{
+  rv_mutex_lock(&map->maps->lock);
+  for (size_t i = 0; i < num_segments(map); i++) {
+    mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
+    if (segment == NULL) continue;
+    madvise(segment->bytes, segment_size(map, i), MADV_DONTNEED);
+    for (size_t word = 0; word < WORDS; word++) atomic_store_explicit(&segment->seen[word], 0, memory_order_relaxed);
+  }
+  atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
+  rv_mutex_unlock(&map->maps->lock);
+}
+
+/* A process has each page put into its map when it first touches it. All of a block at once cost a third of what they cost one by one. */
+static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
+{
+  size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, new = 0;
+  for (size_t page = first; page < end; page++) {
+    uint64_t bit = UINT64_C(1) << page % WORD;
+    if ((atomic_load_explicit(&segment->seen[page / WORD], memory_order_relaxed) & bit) != 0) continue;
+    atomic_fetch_or_explicit(&segment->seen[page / WORD], bit, memory_order_relaxed);
+    new ++;
+  }
+  if (new == 0) return;
+  if (atomic_fetch_add_explicit(&map->num_seen, new, memory_order_relaxed) > map->maps->most_seen) forget(map);
+#ifdef MADV_POPULATE_WRITE
+  madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
+#endif
+}
+
+uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size)
+{
+  if (offset >= map->size) return NULL;
+  size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT);
+  if (size > segment_size(map, number) - within) return NULL;
+  mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_acquire);
+  if (segment == NULL) segment = map_segment(map, number);
+  if (segment == NULL) return NULL;
+  see(map, segment, within, size);
+  return segment->bytes + within;
+}

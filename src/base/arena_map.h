@@ -1,0 +1,24 @@
+/* Arenas of other processes, mapped to be written to: once for all who have the same maps, however many connections told of them.
+ * Thread-safe. */
+#ifndef RV_BASE_ARENA_MAP_H
+#define RV_BASE_ARENA_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rv_arena_maps rv_arena_maps;
+typedef struct rv_arena_map rv_arena_map;
+
+/* About so many bytes of each are in this process's memory at a time, as the system counts it: or who writes to many blocks would seem as large as
+ * the process whose they are. NULL: out of memory. */
+rv_arena_maps *rv_arena_maps_new(size_t most_bytes);
+void rv_arena_maps_unref(rv_arena_maps *maps); /* the owner's; what is mapped stays until nobody has it. NULL is fine */
+
+/* Of what rv_arena_file_to_write gave; the descriptor stays the caller's. One reference. NULL: it is no arena's, or memory or descriptors are
+ * out. */
+rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd);
+void rv_arena_map_unref(rv_arena_map *map);
+/* Bytes of one block. NULL: there can be none, or they cannot be mapped. */
+uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size);
+
+#endif

@@ -1,0 +1,109 @@
+/* Rows that a client's writers put where they will stay: into blocks of the server's arena (base/arena.h), which it gives them to fill.
+ *
+ * A page that both ends have mapped says which blocks are given. A writer who finds one of the size that he needs fills it; what he sends tells
+ * the block and the place in it (ring.h), and the server makes it the buffer of the message: it puts what comes before the row and
+ * behind it around it, where the block has room for that. Nothing is copied. Where there is no block, the row is lent or copied as others are.
+ *
+ * A block is used again when its writer has let go of it and nothing of the server's refers to it any more. Who has lost the connection still
+ * reads his rows, to send them by another: so a block stays aside until its writer lets go of it, or his process has ended.
+ *
+ * The client may write anything into the page at any time, and harms nobody by it. With what lies in the arena it is trusted
+ * (docs/security.md). */
+#ifndef RV_NET_LANDING_H
+#define RV_NET_LANDING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/arena_map.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/spares.h"
+
+enum {
+  RV_LANDING_SLOTS = 512, /* blocks that a connection's writers have at most, */
+  RV_LANDING_SIZES = 4,   /* of so many sizes */
+  RV_LANDING_WORDS = RV_LANDING_SLOTS / 64,
+  RV_LANDING_PAGE = 4096,     /* blocks are of so many bytes, or several times that */
+  RV_LANDING_BEFORE = 256,    /* bytes of a block before its rows, */
+  RV_LANDING_BEHIND = 512,    /* and behind them at least */
+  RV_LANDING_SHARED = 12288,  /* bytes of what both ends have mapped */
+  RV_LANDING_LEAST = 16 << 10 /* bytes of rows that are worth a block, where at most an eighth more is lost */
+};
+
+/* The bits of slots are set by one end and taken by whoever clears them. */
+typedef struct rv_landing_shared {
+  _Alignas(64) _Atomic uint64_t given[RV_LANDING_SIZES][RV_LANDING_WORDS]; /* by the server: to be filled */
+  _Alignas(64) _Atomic uint64_t let_go[RV_LANDING_WORDS];                  /* by the client: it does not touch them any more */
+  _Atomic uint32_t wanted[RV_LANDING_SIZES]; /* by the client: a block's pages; 0: none of this size */
+  _Atomic uint32_t missed[RV_LANDING_SIZES]; /* by the client: rows that found no block */
+  struct rv_landing_slot {
+    _Atomic uint64_t offset; /* by the server, before it is given; in the arena's file */
+    _Atomic uint64_t pages;
+  } slot[RV_LANDING_SLOTS];
+} rv_landing_shared;
+
+/* ---- a client's end: thread-safe ---- */
+
+typedef struct rv_landing rv_landing;
+
+/* By what the server sent, descriptors that stay the caller's: what both map, and its arena to write to. One reference. NULL: they are not what
+ * they should be, or cannot be mapped. */
+rv_landing *rv_landing_join(int shared_fd, int arena_fd, rv_arena_maps *maps);
+rv_landing *rv_landing_ref(rv_landing *landing);
+void rv_landing_unref(rv_landing *landing); /* NULL is fine. Its buffers have references of their own */
+/* No more blocks are taken: the connection is not for new rows. */
+void rv_landing_close(rv_landing *landing);
+/* A buffer of so many bytes in a block, which goes back at its last unref. What is sent must not be written to again. NULL: none is there, or will
+ * be for that many bytes; the server hears what is missing. */
+rv_buf *rv_landing_take(rv_landing *landing, size_t bytes);
+/* The buffer in which these bytes lie, and where they do; NULL: they lie elsewhere. The caller holds it. */
+rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, uint32_t *slot, uint64_t *offset);
+
+/* ---- a server's end ---- */
+
+/* What its connections share. */
+typedef struct rv_landing_host {
+  rv_mutex lock; /* guards `left` */
+  rv_arena *arena;
+  size_t most_bytes; /* of blocks that are out */
+  atomic_size_t bytes;
+  atomic_uint wanting; /* connections whose writers have wanted blocks */
+  atomic_uint num_left;
+  rv_link left; /* ends whose connections are gone, and whose blocks are not back yet */
+} rv_landing_host;
+
+void rv_landing_host_init(rv_landing_host *host);
+/* From now on blocks are given, of the server's arena (NULL: none are), at most so many bytes (0: no matter how many), and a 64th of the
+ * machine's memory, and 256 MiB. Before anybody connects. */
+void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t most_bytes);
+/* Once no connection is left. What writers still read stays as it is for good. */
+void rv_landing_host_fini(rv_landing_host *host);
+/* Takes back what gone connections' writers have let go of, or have left behind with their process. Any thread. */
+void rv_landing_host_look(rv_landing_host *host);
+
+/* Of one connection, for its loop's thread. */
+typedef struct rv_landing_end rv_landing_end;
+
+/* For the process at the other end of the socket, with blocks of `spares`; *shared_fd is for the client, and to be closed. NULL: there is no memory
+ * for it, or the system does not tell when a process ends. */
+rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_spares *spares, int socket, int *shared_fd);
+/* The connection is gone. NULL is fine. */
+void rv_landing_end_leave(rv_landing_end *end);
+/* Takes back what was let go of, and gives what is wanted. False: what the client says cannot be. */
+bool rv_landing_end_serve(rv_landing_end *end);
+/* Of a quiet connection: takes back what nobody has begun to fill. */
+void rv_landing_end_rest(rv_landing_end *end);
+/* Bytes of a block that is out. NULL: it is not, or has fewer. */
+const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size);
+/* What stands around those bytes will soon be written: what comes before them in their message, and behind. */
+void rv_landing_end_fetch(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size);
+/* That block as the buffer of a message that ends so many bytes behind `offset`, of which `before` come before it: its bytes begin there. The caller's
+ * reference. NULL: it was one before, has no room, or much more than the message needs. */
+rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset, size_t before, size_t behind);
+
+#endif

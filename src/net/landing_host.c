@@ -1,0 +1,337 @@
+/* A server's end. */
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+#include "base/memory_file.h"
+#include "net/landing.h"
+
+enum {
+  MOST_PAGES = RV_SPARE_MAX / RV_LANDING_PAGE + 1,
+  FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size; twice as many each time that rows have found none */
+  MOST_AHEAD = RV_LANDING_SLOTS / 2
+};
+
+typedef struct given {
+  rv_buf *buf; /* NULL: it is not out */
+  uint8_t *block;
+  uint32_t pages;
+  bool landed;
+} given;
+
+struct rv_landing_end {
+  rv_landing_host *host;
+  rv_spares *spares;
+  rv_landing_shared *shared;
+  int process; /* readable once it has ended */
+  rv_link link;
+  size_t bytes; /* that are out */
+  uint32_t pages[RV_LANDING_SIZES], missed[RV_LANDING_SIZES], ahead[RV_LANDING_SIZES];
+  bool wants;  /* and its host counts it */
+  given *slot; /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
+  uint32_t num_free;
+  uint16_t free_slot[RV_LANDING_SLOTS];
+};
+
+_Static_assert(RV_LANDING_SLOTS <= UINT16_MAX, "a slot's number has 16 bits");
+
+/* ---- blocks ---- */
+
+static size_t bytes_of(uint32_t pages)
+{
+  return (size_t)pages * RV_LANDING_PAGE;
+}
+
+static void take_back(rv_landing_end *end, uint32_t slot)
+{
+  given *out = &end->slot[slot];
+  end->bytes -= bytes_of(out->pages);
+  atomic_fetch_sub_explicit(&end->host->bytes, bytes_of(out->pages), memory_order_relaxed);
+  rv_buf_unref(out->buf);
+  *out = (given){.buf = NULL};
+  end->free_slot[end->num_free++] = (uint16_t)slot;
+}
+
+static bool is_out(const rv_landing_end *end, uint32_t slot)
+{
+  return end->slot != NULL && end->slot[slot].buf != NULL;
+}
+
+/* All of a word's bits. False: some are of slots that are not out. */
+static bool take_back_all(rv_landing_end *end, uint32_t word, uint64_t bits)
+{
+  for (; bits != 0; bits &= bits - 1) {
+    uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(bits);
+    if (!is_out(end, slot)) return false;
+    take_back(end, slot);
+  }
+  return true;
+}
+
+static bool collect(rv_landing_end *end)
+{
+  bool fine = true;
+  for (uint32_t word = 0; word < RV_LANDING_WORDS; word++) {
+    _Atomic uint64_t *let_go = &end->shared->let_go[word];
+    if (atomic_load_explicit(let_go, memory_order_relaxed) == 0) continue;
+    fine = take_back_all(end, word, atomic_exchange_explicit(let_go, 0, memory_order_acq_rel)) && fine;
+  }
+  return fine;
+}
+
+/* What nobody has begun to fill. */
+static bool take_back_given(rv_landing_end *end, uint32_t size)
+{
+  bool fine = true;
+  for (uint32_t word = 0; word < RV_LANDING_WORDS; word++)
+    fine = take_back_all(end, word, atomic_exchange_explicit(&end->shared->given[size][word], 0, memory_order_acq_rel)) && fine;
+  return fine;
+}
+
+/* A connection's share is that of all who want some. */
+static bool may_give(const rv_landing_end *end, size_t bytes)
+{
+  const rv_landing_host *host = end->host;
+  size_t share = host->most_bytes / atomic_load_explicit(&host->wanting, memory_order_relaxed);
+  return end->num_free > 0 && end->bytes + bytes <= share &&
+         atomic_load_explicit(&host->bytes, memory_order_relaxed) + bytes <= host->most_bytes;
+}
+
+static bool give(rv_landing_end *end, uint32_t size)
+{
+  size_t bytes = bytes_of(end->pages[size]);
+  if (!may_give(end, bytes)) return false;
+  rv_buf *buf = rv_spares_take_lendable(end->spares, bytes);
+  if (buf == NULL || !rv_buf_is_lendable(buf)) {
+    rv_buf_unref(buf);
+    return false;
+  }
+  uint32_t slot = end->free_slot[--end->num_free];
+  end->slot[slot] = (given){.buf = buf, .block = buf->data, .pages = end->pages[size]};
+  end->bytes += bytes;
+  atomic_fetch_add_explicit(&end->host->bytes, bytes, memory_order_relaxed);
+  struct rv_landing_slot *told = &end->shared->slot[slot];
+  atomic_store_explicit(&told->offset, rv_buf_arena_offset(buf), memory_order_relaxed);
+  atomic_store_explicit(&told->pages, end->pages[size], memory_order_relaxed);
+  atomic_fetch_or_explicit(&end->shared->given[size][slot / 64], UINT64_C(1) << slot % 64, memory_order_acq_rel);
+  return true;
+}
+
+static uint32_t count_given(const rv_landing_end *end, uint32_t size)
+{
+  uint32_t count = 0;
+  for (uint32_t word = 0; word < RV_LANDING_WORDS; word++)
+    count += (uint32_t)__builtin_popcountll(atomic_load_explicit(&end->shared->given[size][word], memory_order_relaxed));
+  return count;
+}
+
+static void set_wants(rv_landing_end *end, bool wants)
+{
+  if (wants != end->wants) atomic_fetch_add_explicit(&end->host->wanting, wants ? 1U : -1U, memory_order_relaxed);
+  end->wants = wants;
+}
+
+/* False: out of memory. */
+static bool begin_to_give(rv_landing_end *end)
+{
+  if (end->slot == NULL) end->slot = calloc(RV_LANDING_SLOTS, sizeof *end->slot);
+  set_wants(end, end->slot != NULL);
+  return end->wants;
+}
+
+static bool serve_size(rv_landing_end *end, uint32_t size)
+{
+  uint32_t pages = atomic_load_explicit(&end->shared->wanted[size], memory_order_relaxed);
+  uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire);
+  if (pages > MOST_PAGES) return false;
+  if (pages != end->pages[size]) {
+    if (!take_back_given(end, size)) return false;
+    end->pages[size] = pages;
+    end->ahead[size] = 0;
+  }
+  if (missed != end->missed[size] && end->ahead[size] < MOST_AHEAD)
+    end->ahead[size] = end->ahead[size] == 0 ? FIRST_AHEAD : 2 * end->ahead[size];
+  end->missed[size] = missed;
+  if (pages == 0 || end->ahead[size] == 0 || !begin_to_give(end)) return true;
+  for (uint32_t count = count_given(end, size); count < end->ahead[size] && give(end, size); count++) continue;
+  return true;
+}
+
+bool rv_landing_end_serve(rv_landing_end *end)
+{
+  bool fine = collect(end);
+  for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size);
+  return fine;
+}
+
+void rv_landing_end_rest(rv_landing_end *end)
+{
+  rv_landing_host_look(end->host);
+  collect(end);
+  for (uint32_t size = 0; size < RV_LANDING_SIZES; size++) {
+    take_back_given(end, size);
+    end->ahead[size] = 0; /* until a row finds none */
+  }
+  set_wants(end, false);
+}
+
+const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size)
+{
+  if (slot >= RV_LANDING_SLOTS || !is_out(end, slot)) return NULL;
+  size_t all = bytes_of(end->slot[slot].pages);
+  return offset <= all && size <= all - offset ? end->slot[slot].block + offset : NULL;
+}
+
+void rv_landing_end_fetch(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size)
+{
+  enum { LINE = 64, BEFORE = 2, BEHIND = 4 };
+  const uint8_t *row = rv_landing_end_at(end, slot, offset, size);
+  if (row == NULL || offset < (uint64_t)BEFORE * LINE ||
+      rv_landing_end_at(end, slot, offset + size, (uint64_t)BEHIND * LINE) == NULL)
+    return;
+  for (int i = 1; i <= BEFORE; i++) __builtin_prefetch(row - i * LINE, 1);
+  for (int i = 0; i < BEHIND; i++) __builtin_prefetch(row + size + (size_t)i * LINE, 1);
+}
+
+/* Writers take blocks that fit; of one that has filled little of his the rest would stay with the row. */
+static bool is_filled(const given *out, size_t bytes)
+{
+  enum { SLACK = 8 };
+  return bytes_of(out->pages) <= bytes + bytes / SLACK + RV_LANDING_PAGE;
+}
+
+rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset, size_t before, size_t behind)
+{
+  if (rv_landing_end_at(end, slot, offset, behind) == NULL || before > offset) return NULL;
+  given *out = &end->slot[slot];
+  if (out->landed || !is_filled(out, before + behind)) return NULL;
+  out->landed = true;
+  rv_buf_begin_later(out->buf, (size_t)offset - before);
+  return rv_buf_ref(out->buf);
+}
+
+/* ---- ends ---- */
+
+/* A descriptor that becomes readable when the process has ended; -1: there is none. */
+static int watch_process(int socket)
+{
+#if defined __linux__ && defined SYS_pidfd_open
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid == 0) return -1;
+  return (int)syscall(SYS_pidfd_open, peer.pid, 0U);
+#else
+  (void)socket;
+  return -1;
+#endif
+}
+
+static bool has_ended(const rv_landing_end *end)
+{
+  struct pollfd at = {.fd = end->process, .events = POLLIN};
+  return poll(&at, 1, 0) == 1;
+}
+
+static void destroy(rv_landing_end *end)
+{
+  if (end->shared != NULL) munmap(end->shared, RV_LANDING_SHARED);
+  if (end->process >= 0) close(end->process);
+  free(end->slot);
+  free(end);
+}
+
+rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_spares *spares, int socket, int *shared_fd)
+{
+  rv_landing_end *end = host->arena != NULL ? calloc(1, sizeof *end) : NULL;
+  if (end == NULL) return NULL;
+  rv_landing_host_look(host);
+  *end = (rv_landing_end){.host = host, .spares = spares, .num_free = RV_LANDING_SLOTS, .process = watch_process(socket)};
+  for (uint32_t i = 0; i < RV_LANDING_SLOTS; i++) end->free_slot[i] = (uint16_t)(RV_LANDING_SLOTS - 1 - i);
+  *shared_fd = end->process >= 0 ? rv_memory_file_new("reverie-landing", RV_LANDING_SHARED) : -1;
+  if (*shared_fd >= 0) {
+    void *memory = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, *shared_fd, 0);
+    if (memory != MAP_FAILED) end->shared = memory;
+  }
+  if (end->shared != NULL) return end;
+  if (*shared_fd >= 0) close(*shared_fd);
+  destroy(end);
+  return NULL;
+}
+
+/* What is still out. */
+static void take_back_rest(rv_landing_end *end, bool abandon)
+{
+  for (uint32_t slot = 0; slot < RV_LANDING_SLOTS; slot++) {
+    if (!is_out(end, slot)) continue;
+    if (abandon) rv_buf_abandon(end->slot[slot].buf);
+    take_back(end, slot);
+  }
+}
+
+void rv_landing_end_leave(rv_landing_end *end)
+{
+  if (end == NULL) return;
+  rv_landing_host *host = end->host;
+  rv_landing_end_rest(end);
+  if (end->bytes == 0) {
+    destroy(end);
+    return;
+  }
+  rv_mutex_lock(&host->lock);
+  rv_list_push_back(&host->left, &end->link);
+  atomic_fetch_add(&host->num_left, 1);
+  rv_mutex_unlock(&host->lock);
+}
+
+/* ---- the host ---- */
+
+void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t most_bytes)
+{
+  enum { MOST = 256 << 20 };
+  size_t share = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 64;
+  host->arena = arena;
+  if (share > MOST) share = MOST;
+  host->most_bytes = most_bytes > 0 && most_bytes < share ? most_bytes : share;
+  if (arena != NULL) rv_arena_keep_idle(arena, host->most_bytes);
+}
+
+void rv_landing_host_init(rv_landing_host *host)
+{
+  *host = (rv_landing_host){.arena = NULL};
+  rv_mutex_init(&host->lock, RV_RANK_LANDING, "landing host");
+  rv_list_init(&host->left);
+}
+
+void rv_landing_host_look(rv_landing_host *host)
+{
+  if (atomic_load(&host->num_left) == 0) return;
+  rv_mutex_lock(&host->lock);
+  for (rv_link *link = host->left.next, *next; link != &host->left; link = next) {
+    next = link->next;
+    rv_landing_end *end = RV_CONTAINER(link, rv_landing_end, link);
+    collect(end);
+    if (end->bytes > 0 && has_ended(end)) take_back_rest(end, false);
+    if (end->bytes > 0) continue;
+    rv_list_remove(link);
+    atomic_fetch_sub(&host->num_left, 1);
+    destroy(end);
+  }
+  rv_mutex_unlock(&host->lock);
+}
+
+void rv_landing_host_fini(rv_landing_host *host)
+{
+  rv_landing_host_look(host);
+  rv_link *link;
+  while ((link = rv_list_pop_front(&host->left)) != NULL) {
+    rv_landing_end *end = RV_CONTAINER(link, rv_landing_end, link);
+    take_back_rest(end, true);
+    destroy(end);
+  }
+  rv_mutex_fini(&host->lock);
+}

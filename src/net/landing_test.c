@@ -1,0 +1,591 @@
+/* Blocks that a server gives to a client's writers: what is put there arrives without being copied, stays as long as anybody reads it, and
+ * comes back once; and what a client says of them harms nobody else. */
+#include "net/landing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROW = 40000, BEFORE = 100, BEHIND = 60, MEMORY = 64 << 20 };
+
+/* A server, and clients of it in the same process, which the system cannot tell from others. */
+typedef struct setting {
+  rv_arena *arena;
+  rv_spares *spares;
+  rv_landing_host host;
+  rv_arena_maps *maps;
+} setting;
+
+typedef struct pair {
+  int sockets[2];
+  rv_landing_end *end;
+  rv_landing *client;
+} pair;
+
+static int set_up(void **state)
+{
+  setting *s = calloc(1, sizeof *s);
+  assert_non_null(s);
+  rv_error err;
+  if (rv_arena_new(MEMORY, &s->arena, &err) != RV_OK) fail_msg("%s", err.message);
+  s->spares = rv_spares_new(0); /* nothing lies idle there, so that what comes back is seen */
+  rv_spares_use_arena(s->spares, s->arena);
+  rv_landing_host_init(&s->host);
+  rv_landing_host_use(&s->host, s->arena, MEMORY / 2);
+  s->maps = rv_arena_maps_new(1 << 20);
+  *state = s;
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  setting *s = *state;
+  if (s->host.arena != NULL) rv_landing_host_fini(&s->host);
+  rv_arena_maps_unref(s->maps);
+  rv_spares_close(s->spares);
+  rv_arena_unref(s->arena);
+  free(s);
+  return 0;
+}
+
+static pair connect_pair(setting *s)
+{
+  pair p;
+  int shared;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p.sockets), 0);
+  p.end = rv_landing_end_new(&s->host, s->spares, p.sockets[0], &shared);
+  assert_non_null(p.end);
+  p.client = rv_landing_join(shared, rv_arena_file_to_write(s->arena), s->maps);
+  assert_non_null(p.client);
+  close(shared);
+  return p;
+}
+
+static void hang_up(pair *p)
+{
+  rv_landing_close(p->client);
+  rv_landing_unref(p->client);
+  close(p->sockets[1]);
+  rv_landing_end_leave(p->end);
+  close(p->sockets[0]);
+}
+
+static size_t bytes_used(const setting *s)
+{
+  size_t used, idle;
+  rv_arena_usage(s->arena, &used, &idle);
+  return used;
+}
+
+/* A block for rows of that size, which the server first has to hear of. */
+static rv_buf *take_row(const pair *p, size_t size)
+{
+  rv_buf *row = rv_landing_take(p->client, size);
+  if (row != NULL) return row;
+  assert_true(rv_landing_end_serve(p->end));
+  return rv_landing_take(p->client, size);
+}
+
+static rv_buf *put_row(const pair *p, size_t size, int fill)
+{
+  rv_buf *row = take_row(p, size);
+  assert_non_null(row);
+  memset(row->data, fill, size);
+  row->size = size;
+  return row;
+}
+
+/* What the server makes of it: the message, with something before the row and behind it. */
+static rv_buf *land(const pair *p, const rv_buf *row)
+{
+  uint32_t slot;
+  uint64_t offset;
+  assert_ptr_equal(rv_landing_find(p->client, row->data, row->size, &slot, &offset), row);
+  rv_buf *message = rv_landing_end_land(p->end, slot, offset, BEFORE, row->size + BEHIND);
+  assert_non_null(message);
+  memset(message->data, 'b', BEFORE);
+  memset(message->data + BEFORE + row->size, 'e', BEHIND);
+  message->size = BEFORE + row->size + BEHIND;
+  return message;
+}
+
+static void expect_message(const rv_buf *message, size_t row, int fill)
+{
+  assert_int_equal(message->size, BEFORE + row + BEHIND);
+  for (size_t i = 0; i < message->size; i++) {
+    int want = i < BEFORE ? 'b' : i < BEFORE + row ? fill : 'e';
+    if (message->data[i] != want) fail_msg("byte %zu is %d instead of %d", i, message->data[i], want);
+  }
+}
+
+static void expect_row(const rv_buf *row, int fill)
+{
+  for (size_t i = 0; i < row->size; i++)
+    if (row->data[i] != fill) fail_msg("byte %zu is %d instead of %d", i, row->data[i], fill);
+}
+
+/* ---- rows ---- */
+
+static void a_row_becomes_its_message_where_it_was_put(void **state)
+{
+  static const size_t sizes[] = {18944, 19712, ROW, 40192, 40193, 40704, 65536, RV_SPARE_MAX};
+  setting *s = *state;
+  pair p = connect_pair(s);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    rv_buf *row = put_row(&p, sizes[i], 7), *message = land(&p, row);
+    rv_buf_unref(row);
+    assert_true(rv_landing_end_serve(p.end));
+    expect_message(message, sizes[i], 7);
+    rv_buf_unref(message);
+    for (int others = 0; others < 100; others++) rv_buf_unref(rv_landing_take(p.client, 30000)); /* the next size has its turn */
+    rv_landing_end_rest(p.end);
+  }
+  rv_landing_end_rest(p.end);
+  assert_int_equal(bytes_used(s), 0);
+  hang_up(&p);
+}
+
+/* The writer may still need it, to send it by another connection. */
+static void a_block_comes_back_when_nobody_reads_it_any_more(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 1), *message = land(&p, row);
+  rv_landing_end_rest(p.end);
+  size_t one = bytes_used(s);
+  rv_buf_unref(message);
+  assert_true(rv_landing_end_serve(p.end));
+  assert_int_equal(bytes_used(s), one);
+  expect_row(row, 1);
+  rv_buf_unref(row);
+  assert_true(rv_landing_end_serve(p.end));
+  assert_int_equal(bytes_used(s), 0);
+
+  row = put_row(&p, ROW, 2);
+  message = land(&p, row);
+  rv_buf_unref(row);
+  rv_landing_end_rest(p.end);
+  assert_int_equal(bytes_used(s), one);
+  expect_message(message, ROW, 2);
+  hang_up(&p);
+  expect_message(message, ROW, 2);
+  rv_buf_unref(message);
+  assert_int_equal(bytes_used(s), 0);
+}
+
+static void the_next_use_of_a_block_has_all_of_it(void **state)
+{
+  setting *s = *state;
+  rv_spares_set_max(s->spares, MEMORY);
+  pair p = connect_pair(s);
+  for (int i = 0; i < 1000; i++) {
+    rv_buf *row = put_row(&p, ROW, i & 127), *message = land(&p, row);
+    rv_buf_unref(row);
+    assert_true(rv_landing_end_serve(p.end));
+    expect_message(message, ROW, i & 127);
+    rv_buf_unref(message);
+  }
+  assert_true(bytes_used(s) < 100 * ROW);
+  hang_up(&p);
+}
+
+static void a_row_lands_once_and_is_read_where_it_is_then(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 3), *message = land(&p, row);
+  uint32_t slot;
+  uint64_t offset;
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &slot, &offset));
+  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, ROW));
+  const uint8_t *there = rv_landing_end_at(p.end, slot, offset, ROW);
+  assert_non_null(there);
+  assert_memory_equal(there, row->data, ROW);
+  assert_non_null(rv_landing_find(p.client, row->data + 30000, 10000, &slot, &offset)); /* a part */
+  assert_int_equal(offset, RV_LANDING_BEFORE + 30000);
+  uint8_t elsewhere[100];
+  assert_null(rv_landing_find(p.client, elsewhere, sizeof elsewhere, &slot, &offset));
+  rv_buf_unref(row);
+  rv_buf_unref(message);
+  hang_up(&p);
+}
+
+static void what_fills_little_of_its_block_is_read(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, 3 * ROW, 4);
+  uint32_t slot;
+  uint64_t offset;
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &slot, &offset));
+  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, ROW + BEHIND));
+  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, 2 * ROW + BEHIND));
+  rv_buf *message = rv_landing_end_land(p.end, slot, offset, BEFORE, 3 * ROW + BEHIND);
+  assert_non_null(message);
+  rv_buf_unref(message);
+  rv_buf_unref(row);
+  hang_up(&p);
+}
+
+static void what_has_no_room_around_it_is_read(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 4);
+  uint32_t slot;
+  uint64_t offset;
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &slot, &offset));
+  assert_null(rv_landing_end_land(p.end, slot, offset, RV_LANDING_BEFORE + 1, ROW));
+  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, ROW + 4096));
+  rv_buf *message = rv_landing_end_land(p.end, slot, offset, RV_LANDING_BEFORE, ROW + RV_LANDING_BEHIND);
+  assert_non_null(message);
+  rv_buf_unref(message);
+  rv_buf_unref(row);
+  hang_up(&p);
+}
+
+/* ---- how many there are ---- */
+
+static size_t take_all(const pair *p, size_t size, rv_buf **rows, size_t most)
+{
+  size_t count = 0;
+  for (int misses = 0; count < most && misses < 20;) {
+    rows[count] = rv_landing_take(p->client, size);
+    misses = rows[count] == NULL ? misses + 1 : 0;
+    count += rows[count] != NULL;
+    assert_true(rv_landing_end_serve(p->end));
+  }
+  return count;
+}
+
+static void drop_all(rv_buf **rows, size_t count)
+{
+  for (size_t i = 0; i < count; i++) rv_buf_unref(rows[i]);
+}
+
+static void a_writer_has_no_more_than_its_share(void **state)
+{
+  static rv_buf *rows[2 * RV_LANDING_SLOTS], *others[RV_LANDING_SLOTS];
+  setting *s = *state;
+  pair p = connect_pair(s), q = connect_pair(s);
+  size_t count = take_all(&p, ROW, rows, 2 * RV_LANDING_SLOTS);
+  assert_int_equal(count, RV_LANDING_SLOTS); /* it is alone */
+  size_t many = take_all(&q, 400000, others, RV_LANDING_SLOTS);
+  assert_in_range(many * 400000, MEMORY / 8, MEMORY / 4);
+  assert_true(bytes_used(s) <= MEMORY / 2);
+  drop_all(others, many);
+  hang_up(&q);
+  assert_in_range(bytes_used(s), count * ROW, count * 45056);
+  drop_all(rows, count);
+  hang_up(&p);
+  assert_int_equal(bytes_used(s), 0);
+}
+
+static void what_nobody_begins_to_fill_goes_back_in_a_quiet_time(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 5);
+  assert_true(bytes_used(s) > 45056);
+  rv_landing_end_rest(p.end);
+  assert_in_range(bytes_used(s), ROW, 45056);
+  assert_true(rv_landing_end_serve(p.end)); /* whatever else comes by the connection */
+  assert_in_range(bytes_used(s), ROW, 45056);
+  rv_buf_unref(row);
+  rv_landing_end_rest(p.end);
+  assert_int_equal(bytes_used(s), 0);
+  rv_buf_unref(put_row(&p, ROW, 6));
+  hang_up(&p);
+  assert_int_equal(bytes_used(s), 0);
+}
+
+static void nothing_lies_idle_when_all_is_quiet(void **state)
+{
+  enum { ROWS = 300 };
+  static rv_buf *messages[ROWS];
+  setting *s = *state;
+  rv_spares_set_max(s->spares, 1 << 20);
+  pair p = connect_pair(s);
+  for (size_t i = 0; i < 4 * (size_t)ROWS; i++) { /* as a table that is full */
+    rv_buf *row = put_row(&p, ROW, 1);
+    rv_buf_unref(messages[i % ROWS]);
+    messages[i % ROWS] = land(&p, row);
+    rv_buf_unref(row);
+    if (i % 8 == 0) assert_true(rv_landing_end_serve(p.end));
+  }
+  hang_up(&p);
+  for (size_t i = 0; i < ROWS / 2; i++) rv_buf_unref(messages[i]);
+  while (rv_spares_trim(s->spares)) continue;
+  size_t used, idle;
+  rv_arena_usage(s->arena, &used, &idle);
+  assert_int_equal(idle, 0);
+  assert_int_equal(used, ROWS / 2 * 40960);
+  drop_all(messages + ROWS / 2, ROWS / 2);
+}
+
+static void rows_of_other_sizes_have_no_block(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  assert_null(take_row(&p, RV_LANDING_LEAST - 1));
+  assert_null(take_row(&p, RV_LANDING_LEAST)); /* five pages for a little more than four */
+  assert_null(take_row(&p, RV_SPARE_MAX + 1));
+  assert_int_equal(bytes_used(s), 0);
+  for (size_t i = 0; i < RV_LANDING_SIZES; i++) rv_buf_unref(put_row(&p, ROW + i * 8192, 1));
+  assert_null(take_row(&p, ROW + RV_LANDING_SIZES * 8192)); /* all are in use */
+  for (int i = 0; i < 100; i++) rv_buf_unref(put_row(&p, ROW, 1));
+  rv_buf_unref(put_row(&p, ROW + RV_LANDING_SIZES * 8192, 1));
+  hang_up(&p);
+  assert_int_equal(bytes_used(s), 0);
+}
+
+static void none_are_given_where_the_arena_is_full(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *all = NULL, *last;
+  while ((last = rv_spares_take_lendable(s->spares, 200 << 10)) != NULL && rv_buf_is_lendable(last)) {
+    last->size = sizeof all;
+    memcpy(last->data, &all, sizeof all);
+    all = last;
+  }
+  rv_buf_unref(last);
+  assert_null(take_row(&p, 400000));
+  while (all != NULL) {
+    last = all;
+    memcpy(&all, last->data, sizeof all);
+    rv_buf_unref(last);
+  }
+  rv_buf_unref(put_row(&p, 400000, 1));
+  hang_up(&p);
+}
+
+/* ---- ends ---- */
+
+static void a_row_stays_for_its_writer_when_the_connection_goes(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 8), *message = land(&p, row);
+  hang_up(&p);
+  rv_buf_unref(message);
+  assert_int_equal(atomic_load(&s->host.num_left), 1);
+  for (int i = 0; i < 3; i++) {
+    pair q = connect_pair(s);
+    rv_buf_unref(put_row(&q, ROW, 9));
+    expect_row(row, 8);
+    hang_up(&q);
+  }
+  assert_in_range(bytes_used(s), ROW, 45056);
+  rv_buf_unref(row);
+  rv_landing_host_look(&s->host);
+  assert_int_equal(bytes_used(s), 0);
+  assert_int_equal(atomic_load(&s->host.num_left), 0);
+}
+
+/* Nobody but the system may use the memory again. */
+static void a_row_stays_for_its_writer_when_the_server_goes(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 8), *message = land(&p, row), *unsent = put_row(&p, ROW, 9);
+  hang_up(&p);
+  rv_landing_host_fini(&s->host);
+  s->host.arena = NULL;
+  rv_arena_trim(s->arena);
+  rv_buf *others[64];
+  for (size_t i = 0; i < 64; i++) {
+    others[i] = rv_spares_take_lendable(s->spares, ROW);
+    memset(others[i]->data, 0, ROW);
+  }
+  expect_row(row, 8);
+  expect_row(unsent, 9);
+  expect_message(message, ROW, 8);
+  drop_all(others, 64);
+  rv_buf_unref(message);
+  rv_arena_trim(s->arena);
+  expect_row(row, 8);
+  rv_spares_close(s->spares);
+  rv_arena_unref(s->arena); /* and with it all that maps it here but the client */
+  s->spares = rv_spares_new(0);
+  s->arena = NULL;
+  expect_row(row, 8);
+  expect_row(unsent, 9);
+  rv_buf_unref(row);
+  rv_buf_unref(unsent);
+}
+
+/* Another process, which has put a row somewhere when this returns. */
+static pid_t start_writer(setting *s, pair *p)
+{
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0), shared;
+  struct sockaddr address = {.sa_family = AF_UNIX}; /* a name is found for it */
+  struct sockaddr_storage bound;
+  socklen_t length = sizeof bound;
+  assert_int_equal(bind(listener, &address, sizeof address.sa_family), 0);
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&bound, &length), 0);
+  assert_int_equal(listen(listener, 1), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&bound, length) == 0) pause();
+    _exit(1);
+  }
+  p->sockets[0] = accept(listener, NULL, NULL);
+  assert_true(p->sockets[0] >= 0);
+  close(listener);
+  p->sockets[1] = -1;
+  p->end = rv_landing_end_new(&s->host, s->spares, p->sockets[0], &shared);
+  assert_non_null(p->end);
+  p->client = rv_landing_join(shared, rv_arena_file_to_write(s->arena), s->maps); /* as if it were there */
+  assert_non_null(p->client);
+  close(shared);
+  return child;
+}
+
+static void what_a_process_leaves_behind_is_taken_back(void **state)
+{
+  setting *s = *state;
+  pair p;
+  pid_t writer = start_writer(s, &p);
+  rv_buf *row = put_row(&p, ROW, 8), *sent = put_row(&p, ROW, 9), *message = land(&p, sent);
+  close(p.sockets[0]);
+  rv_landing_end_leave(p.end);
+  rv_landing_host_look(&s->host);
+  assert_int_equal(atomic_load(&s->host.num_left), 1); /* it may send them by another connection */
+  kill(writer, SIGKILL);
+  assert_int_equal(waitpid(writer, NULL, 0), writer);
+  rv_landing_host_look(&s->host);
+  assert_int_equal(atomic_load(&s->host.num_left), 0);
+  expect_message(message, ROW, 9);
+  rv_buf_unref(message);
+  assert_int_equal(bytes_used(s), 0);
+  rv_buf_unref(row); /* of what was that process */
+  rv_buf_unref(sent);
+  rv_landing_unref(p.client);
+}
+
+static void a_forked_child_lets_go_of_nothing(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 8);
+  pid_t child = fork();
+  if (child == 0) {
+    rv_buf_unref(row);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_true(rv_landing_end_serve(p.end));
+  for (int i = 0; i < 20; i++) rv_buf_unref(put_row(&p, ROW, 1));
+  expect_row(row, 8);
+  rv_buf_unref(row);
+  hang_up(&p);
+}
+
+/* ---- lies ---- */
+
+static rv_landing_shared *map_shared(int fd)
+{
+  void *memory = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  assert_true(memory != MAP_FAILED);
+  return memory;
+}
+
+static void nonsense_costs_the_connection_and_nothing_else(void **state)
+{
+  setting *s = *state;
+  for (int lie = 0; lie < 4; lie++) {
+    pair p;
+    int shared;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p.sockets), 0);
+    p.end = rv_landing_end_new(&s->host, s->spares, p.sockets[0], &shared);
+    assert_non_null(p.end);
+    rv_landing_shared *said = map_shared(shared);
+    atomic_store(&said->wanted[0], 11);
+    atomic_store(&said->missed[0], 1);
+    assert_true(rv_landing_end_serve(p.end));
+    if (lie == 0) atomic_store(&said->let_go[3], UINT64_MAX);
+    if (lie == 1) atomic_store(&said->wanted[1], UINT32_MAX);
+    if (lie == 2) atomic_store(&said->wanted[2], (RV_SPARE_MAX >> 12) + 2);
+    if (lie == 3) {
+      atomic_store(&said->given[0][5], 1);
+      atomic_store(&said->wanted[0], 12);
+    }
+    assert_false(rv_landing_end_serve(p.end));
+    assert_null(rv_landing_end_at(p.end, RV_LANDING_SLOTS, 0, 1));
+    assert_null(rv_landing_end_at(p.end, RV_LANDING_SLOTS - 1, 0, 1));
+    assert_null(rv_landing_end_at(p.end, 0, 11 << 12, 1));
+    assert_null(rv_landing_end_at(p.end, 0, 1, UINT64_MAX));
+    assert_null(rv_landing_end_at(p.end, 0, UINT64_MAX, 2));
+    close(p.sockets[0]);
+    close(p.sockets[1]);
+    munmap(said, RV_LANDING_SHARED);
+    close(shared);
+    rv_landing_end_leave(p.end);
+    assert_int_equal(bytes_used(s), 0);
+  }
+}
+
+static void a_client_believes_no_file_that_is_another(void **state)
+{
+  setting *s = *state;
+  int other = memfd_create("other", MFD_CLOEXEC), shared, sockets[2];
+  assert_int_equal(ftruncate(other, RV_LANDING_SHARED), 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  rv_landing_end *end = rv_landing_end_new(&s->host, s->spares, sockets[0], &shared);
+  assert_null(rv_landing_join(other, rv_arena_file_to_write(s->arena), s->maps)); /* it can be shortened */
+  assert_null(rv_landing_join(rv_arena_file(s->arena), rv_arena_file_to_write(s->arena), s->maps));
+  assert_null(rv_landing_join(shared, other, s->maps));
+  assert_null(rv_landing_join(-1, -1, s->maps));
+  rv_landing *client = rv_landing_join(shared, shared, s->maps); /* too short for any block */
+  rv_landing_shared *said = map_shared(shared);
+  atomic_store(&said->slot[0].offset, 4096);
+  atomic_store(&said->slot[0].pages, 10);
+  atomic_store(&said->given[0][0], 1);
+  assert_null(rv_landing_take(client, ROW));
+  assert_int_equal(atomic_load(&said->let_go[0]), 1);
+  rv_landing_unref(client);
+  munmap(said, RV_LANDING_SHARED);
+  rv_landing_end_leave(end);
+  close(other);
+  close(shared);
+  close(sockets[0]);
+  close(sockets[1]);
+}
+
+int main(void)
+{
+#define LANDING_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      LANDING_TEST(a_row_becomes_its_message_where_it_was_put),
+      LANDING_TEST(a_block_comes_back_when_nobody_reads_it_any_more),
+      LANDING_TEST(the_next_use_of_a_block_has_all_of_it),
+      LANDING_TEST(a_row_lands_once_and_is_read_where_it_is_then),
+      LANDING_TEST(what_fills_little_of_its_block_is_read),
+      LANDING_TEST(what_has_no_room_around_it_is_read),
+      LANDING_TEST(a_writer_has_no_more_than_its_share),
+      LANDING_TEST(what_nobody_begins_to_fill_goes_back_in_a_quiet_time),
+      LANDING_TEST(nothing_lies_idle_when_all_is_quiet),
+      LANDING_TEST(rows_of_other_sizes_have_no_block),
+      LANDING_TEST(none_are_given_where_the_arena_is_full),
+      LANDING_TEST(a_row_stays_for_its_writer_when_the_connection_goes),
+      LANDING_TEST(a_row_stays_for_its_writer_when_the_server_goes),
+      LANDING_TEST(what_a_process_leaves_behind_is_taken_back),
+      LANDING_TEST(a_forked_child_lets_go_of_nothing),
+      LANDING_TEST(nonsense_costs_the_connection_and_nothing_else),
+      LANDING_TEST(a_client_believes_no_file_that_is_another),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
