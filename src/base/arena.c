@@ -353,10 +353,17 @@ size_t rv_arena_waste(size_t size)
 
 void *rv_arena_take(rv_arena *arena, size_t size, void *owner)
 {
+  bool bare;
+  return rv_arena_take_telling(arena, size, owner, &bare);
+}
+
+void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare)
+{
   if (size == 0 || size > RV_ARENA_SEGMENT - PAGE) return NULL;
   uint32_t pages = (uint32_t)((size + rv_arena_waste(size)) / PAGE);
   rv_mutex_lock(&arena->lock);
   uint32_t first = take_run(arena, pages, PAGE_IDLE, owner);
+  *bare = first == 0;
   if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
   if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
   void *block = first == 0 ? NULL : bytes_of(arena, first);
@@ -396,8 +403,12 @@ void rv_arena_give_back(rv_arena *arena, void *block)
 
 void rv_arena_abandon(rv_arena *arena, const void *block)
 {
-  (void)block; /* its pages stay in use */
-  if (!is_forked_child(arena)) rv_arena_unref(arena);
+  if (is_forked_child(arena)) return;
+  rv_mutex_lock(&arena->lock);
+  const by_address *at = segment_at(arena, block);
+  info(arena, at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE))->owner = NULL;
+  rv_mutex_unlock(&arena->lock); /* its pages stay in use */
+  rv_arena_unref(arena);
 }
 
 void rv_arena_keep_idle(rv_arena *arena, size_t bytes)

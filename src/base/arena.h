@@ -27,6 +27,8 @@ size_t rv_arena_waste(size_t size);
 /* `size` bytes of anything, for an owner whom rv_arena_find tells; NULL: no room. Each holds the arena until it is given back. A child that was
  * forked finds no memory there; it may give back and trim, and nothing happens. */
 void *rv_arena_take(rv_arena *arena, size_t size, void *owner);
+/* The same; *bare: no memory is behind it until it is touched. */
+void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare);
 void rv_arena_give_back(rv_arena *arena, void *block);
 /* Leaves the block's bytes as they are for good, since another process may read them; it holds the arena no more, and is not used again. */
 void rv_arena_abandon(rv_arena *arena, const void *block);

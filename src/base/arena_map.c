@@ -199,3 +199,12 @@ uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size)
   see(map, segment, within, size);
   return segment->bytes + within;
 }
+
+bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at)
+{
+  for (size_t i = 0; i < num_segments(map); i++) {
+    const mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_acquire);
+    if (segment != NULL && (uintptr_t)at - (uintptr_t)segment->bytes < segment_size(map, i)) return true;
+  }
+  return false;
+}

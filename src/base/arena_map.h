@@ -3,6 +3,7 @@
 #ifndef RV_BASE_ARENA_MAP_H
 #define RV_BASE_ARENA_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +21,7 @@ rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd);
 void rv_arena_map_unref(rv_arena_map *map);
 /* Bytes of one block. NULL: there can be none, or they cannot be mapped. */
 uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size);
+/* Does that address lie in what is mapped? */
+bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at);
 
 #endif

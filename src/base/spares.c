@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/lock.h"
@@ -15,6 +16,7 @@ typedef struct spare_buf {
   uint8_t *begin;            /* of its bytes, wherever its user lets them begin */
   uint64_t offset;           /* of them in the arena's file */
   bool in_arena;             /* its bytes are; else they stand behind it */
+  bool bare;                 /* and have no memory, as far as is known here */
   bool abandoned;            /* it does not come back */
 } spare_buf;
 
@@ -181,7 +183,7 @@ static spare_buf *make(size_t capacity)
 {
   spare_buf *spare = aligned_alloc(LINE, sizeof *spare + capacity);
   if (spare == NULL) return NULL;
-  spare->in_arena = spare->abandoned = false;
+  spare->in_arena = spare->bare = spare->abandoned = false;
   spare->begin = (uint8_t *)(spare + 1);
   return spare;
 }
@@ -192,7 +194,7 @@ static spare_buf *make_in_arena(rv_arena *arena, size_t capacity)
   spare_buf *spare = rv_arena_waste(capacity) <= capacity / SLACK ? make(0) : NULL;
   if (spare == NULL) return NULL;
   spare->in_arena = true;
-  spare->begin = rv_arena_take(arena, capacity, &spare->buf);
+  spare->begin = rv_arena_take_telling(arena, capacity, &spare->buf, &spare->bare);
   if (spare->begin != NULL && rv_arena_find(arena, spare->begin, capacity, &spare->offset) != NULL) return spare;
   free(spare);
   return NULL;
@@ -232,6 +234,18 @@ void rv_buf_begin_later(rv_buf *buf, size_t bytes)
 {
   buf->data += bytes;
   buf->capacity -= bytes;
+}
+
+void rv_buf_touch(rv_buf *buf)
+{
+  enum { PAGE = 4096 };
+  spare_buf *spare = (spare_buf *)(void *)buf;
+  if (!spare->bare) return;
+  spare->bare = false;
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(buf->data, buf->capacity, MADV_POPULATE_WRITE) == 0) return;
+#endif
+  for (size_t at = 0; at < buf->capacity; at += PAGE) ((volatile uint8_t *)buf->data)[at] = 0;
 }
 
 void rv_buf_abandon(rv_buf *buf)

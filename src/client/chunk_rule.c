@@ -1,7 +1,7 @@
 #include "client/chunk_rule.h"
 
 enum { WINDOW = 16, FIRST_ROWS = 2, PARTS = 8 };
-#define LARGE_ROW ((size_t)15 << 10)
+#define LARGE_ROW ((size_t)15 << 10)       /* RV_STREAM_PACKED_ROWS_BELOW: such rows are not copied into requests */
 #define MAX_BYTES ((size_t)1 << 20)        /* of a chunk whose length is chosen */
 #define MAX_FIXED_BYTES ((size_t)64 << 20) /* a fixed length gives way only to what a message may hold */
 

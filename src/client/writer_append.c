@@ -82,6 +82,8 @@ static uint32_t room_of_local_chunk(const rv_writer *writer, size_t row_bytes)
   return rows > 0 ? (uint32_t)rows : 1;
 }
 
+_Static_assert(RV_STREAM_PACKED_ROWS_BELOW == (size_t)15 << 10, "chunk_rule.c gives such rows no more room than they use");
+
 /* Large rows that are sent as they are, and not read here (but for trials, now and then). */
 static bool is_sent_raw(const rv_writer *writer, const rv_column *column)
 {
@@ -100,7 +102,8 @@ static rv_segment_source source_of(rv_writer *writer, rv_column *const *columns,
 {
   if (writer->stream == NULL) return (rv_segment_source){.spares = NULL};
   rv_segment_source source = {.spares = rv_loop_spares(writer->client->loop)};
-  if (num_columns > 1 || !is_sent_raw(writer, columns[0])) return source;
+  bool lands = num_columns == 1 && is_sent_raw(writer, columns[0]) && rv_channel_gives_blocks(writer->client->channel);
+  if (!lands) return source;
   source.once = take_block;
   source.context = writer;
   return source;

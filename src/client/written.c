@@ -28,22 +28,40 @@ static void retire_segment(rv_written *written)
   }
 }
 
+/* Of the column's own that it used last; NULL: there is none that fits. */
+static rv_chunk *use_again(rv_column *column, uint32_t rows, const rv_chunk_meta *meta)
+{
+  rv_chunk *spare = column->spare;
+  if (spare == NULL || rv_segment_capacity(spare) != rows || !rv_segment_reuse(spare, meta)) return NULL;
+  column->spare = NULL;
+  return spare;
+}
+
+static rv_code make_segment(const rv_spec *specs, rv_column *const *columns, uint32_t num_columns, uint32_t rows,
+                            const rv_chunk_meta *meta, const rv_segment_source *source, rv_chunk **out, rv_error *err)
+{
+  rv_code code = RV_OK;
+  *out = NULL;
+  if (source->once != NULL) {
+    rv_segment_source once = *source;
+    once.only_once = true;
+    code = rv_segment_new_from(specs, num_columns, rows, meta, &once, out, err);
+  }
+  if (code == RV_OK && *out == NULL && num_columns == 1) *out = use_again(columns[0], rows, meta);
+  if (code != RV_OK || *out != NULL) return code;
+  return rv_segment_new_from(specs, num_columns, rows, meta, &(rv_segment_source){.spares = source->spares}, out, err);
+}
+
 static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta,
                            const rv_segment_source *source, rv_chunk **out, rv_error *err)
 {
-  rv_chunk *spare = source->once == NULL ? columns[0]->spare : NULL;
-  if (num_columns == 1 && spare != NULL && rv_segment_capacity(spare) == rows && rv_segment_reuse(spare, meta)) {
-    columns[0]->spare = NULL;
-    *out = spare;
-    return RV_OK;
-  }
   rv_spec few[16] = {0}, *specs = few;
   if (num_columns > 16) {
     specs = malloc(num_columns * sizeof *specs);
     if (specs == NULL) return rv_fail_memory(err, num_columns * sizeof *specs);
   }
   for (uint32_t i = 0; i < num_columns; i++) specs[i] = rv_column_spec(columns[i]);
-  rv_code code = rv_segment_new_from(specs, num_columns, rows, meta, source, out, err);
+  rv_code code = make_segment(specs, columns, num_columns, rows, meta, source, out, err);
   if (specs != few) free(specs);
   return code;
 }

@@ -31,8 +31,8 @@ typedef struct rv_written {
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;
 
-/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known; where nobody is asked for a buffer for one use, a lone
- * column's last segment is used again if it fits. One reference, one pin. */
+/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known: of a buffer for one use, where the source has one; a lone
+ * column's last segment, if it fits; or of spares. One reference, one pin. */
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
                        int64_t step, const rv_segment_source *source, rv_written **out, rv_error *err);
 rv_written *rv_written_ref(rv_written *written);

@@ -32,7 +32,8 @@ struct rv_channel {
   int64_t backoff_ns, not_before_ns, ready_ns;
   unsigned attempts; /* failed ones since the last connection */
   atomic_uint_least64_t losses;
-  atomic_bool lends; /* the last connection did */
+  atomic_bool lends;       /* the last connection did */
+  atomic_bool has_landing; /* there is one */
   rv_random random;
   rv_mutex lock;       /* guards the rest */
   rv_landing *landing; /* of the connection for new calls; NULL: it has none */
@@ -56,6 +57,7 @@ static void use_landing(rv_channel *channel, rv_landing *owned_landing)
   rv_mutex_lock(&channel->lock);
   rv_landing *before = channel->landing;
   channel->landing = owned_landing;
+  atomic_store_explicit(&channel->has_landing, owned_landing != NULL, memory_order_relaxed);
   rv_mutex_unlock(&channel->lock);
   rv_landing_unref(before);
 }
@@ -374,6 +376,11 @@ void rv_channel_state(rv_channel *channel, char *out, size_t capacity)
 bool rv_channel_lends(const rv_channel *channel)
 {
   return atomic_load_explicit(&channel->lends, memory_order_relaxed);
+}
+
+bool rv_channel_gives_blocks(const rv_channel *channel)
+{
+  return atomic_load_explicit(&channel->has_landing, memory_order_relaxed);
 }
 
 rv_buf *rv_channel_take_block(rv_channel *channel, size_t bytes)

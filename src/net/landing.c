@@ -25,13 +25,12 @@ typedef struct filled {
 struct rv_landing {
   atomic_size_t refs;
   pid_t process; /* whose it is */
-  atomic_bool closed;
   rv_landing_shared *shared;
   rv_arena_map *map;
   rv_mutex lock; /* guards the rest */
+  bool closed;
   uint32_t pages[RV_LANDING_SIZES], last_use[RV_LANDING_SIZES], uses;
-  uint16_t by_page[PAGES];   /* the slot that last had a block whose first page has such a number */
-  uintptr_t lowest, highest; /* that any block has had bytes at */
+  uint16_t by_page[PAGES]; /* the slot that last had a block whose first page has such a number */
   filled slot[RV_LANDING_SLOTS];
 };
 
@@ -53,7 +52,6 @@ rv_landing *rv_landing_join(int shared_fd, int arena_fd, rv_arena_maps *maps)
   landing->shared = memory;
   landing->process = getpid();
   atomic_init(&landing->refs, 1);
-  atomic_init(&landing->closed, false);
   rv_mutex_init(&landing->lock, RV_RANK_LANDING, "landing");
   return landing;
 }
@@ -75,7 +73,9 @@ void rv_landing_unref(rv_landing *landing)
 
 void rv_landing_close(rv_landing *landing)
 {
-  atomic_store_explicit(&landing->closed, true, memory_order_relaxed);
+  rv_mutex_lock(&landing->lock);
+  landing->closed = true;
+  rv_mutex_unlock(&landing->lock);
 }
 
 /* ---- taking ---- */
@@ -136,25 +136,41 @@ static uint16_t *by_page(rv_landing *landing, const uint8_t *data)
   return &landing->by_page[(uintptr_t)data / RV_LANDING_PAGE % PAGES];
 }
 
-/* False: it cannot be had. */
-static bool fill_slot(rv_landing *landing, uint32_t slot, uint32_t pages, size_t bytes, landed_buf *out)
+/* The block of a slot that was given; NULL: it is of another size by now, or cannot be mapped. */
+static uint8_t *find_block(rv_landing *landing, uint32_t slot, uint32_t pages)
 {
-  uint64_t offset = atomic_load_explicit(&landing->shared->slot[slot].offset, memory_order_relaxed);
-  bool as_wanted = atomic_load_explicit(&landing->shared->slot[slot].pages, memory_order_relaxed) == pages;
-  size_t size = (size_t)pages * RV_LANDING_PAGE;
-  uint8_t *block = as_wanted && landing->slot[slot].block == NULL ? rv_arena_map_at(landing->map, offset, size) : NULL;
-  if (block == NULL) return false;
-  *out = (landed_buf){.landing = rv_landing_ref(landing), .slot = slot};
-  out->buf.data = block + RV_LANDING_BEFORE;
-  out->buf.capacity = bytes;
-  out->buf.release = on_release;
-  atomic_init(&out->buf.refs, 1);
-  landing->slot[slot] = (filled){.block = block, .size = size, .buf = out};
+  const struct rv_landing_slot *given = &landing->shared->slot[slot];
+  uint64_t offset = atomic_load_explicit(&given->offset, memory_order_relaxed);
+  bool as_wanted = atomic_load_explicit(&given->pages, memory_order_relaxed) == pages;
+  return as_wanted ? rv_arena_map_at(landing->map, offset, (size_t)pages * RV_LANDING_PAGE) : NULL;
+}
+
+/* A slot with a block of so many pages; RV_LANDING_SLOTS: there is none. */
+static uint32_t take_slot(rv_landing *landing, uint32_t pages, uint32_t *size)
+{
+  uint32_t slot = RV_LANDING_SLOTS;
+  rv_mutex_lock(&landing->lock);
+  *size = landing->closed ? RV_LANDING_SIZES : find_size(landing, pages);
+  if (*size < RV_LANDING_SIZES) slot = take_given(landing, *size);
+  if (slot < RV_LANDING_SLOTS && landing->slot[slot].block != NULL) slot = RV_LANDING_SLOTS; /* the server gave it twice */
+  rv_mutex_unlock(&landing->lock);
+  return slot;
+}
+
+static rv_buf *fill_slot(rv_landing *landing, uint32_t slot, uint8_t *block, uint32_t pages, size_t bytes)
+{
+  landed_buf *landed = malloc(sizeof *landed);
+  if (landed == NULL) return NULL;
+  *landed = (landed_buf){.landing = rv_landing_ref(landing), .slot = slot};
+  landed->buf.data = block + RV_LANDING_BEFORE;
+  landed->buf.capacity = bytes;
+  landed->buf.release = on_release;
+  atomic_init(&landed->buf.refs, 1);
+  rv_mutex_lock(&landing->lock);
+  landing->slot[slot] = (filled){.block = block, .size = (size_t)pages * RV_LANDING_PAGE, .buf = landed};
   *by_page(landing, block) = (uint16_t)slot;
-  uintptr_t begin = (uintptr_t)block;
-  if (begin < landing->lowest || landing->highest == 0) landing->lowest = begin;
-  if (begin + size > landing->highest) landing->highest = begin + size;
-  return true;
+  rv_mutex_unlock(&landing->lock);
+  return &landed->buf;
 }
 
 /* 0: they are too few, or too many, or more than an eighth would be lost. */
@@ -167,23 +183,14 @@ static uint32_t pages_for(size_t bytes)
 
 rv_buf *rv_landing_take(rv_landing *landing, size_t bytes)
 {
-  uint32_t pages = pages_for(bytes);
+  uint32_t pages = pages_for(bytes), size;
   if (pages == 0) return NULL;
-  if (atomic_load_explicit(&landing->closed, memory_order_relaxed)) return NULL;
-  landed_buf *landed = malloc(sizeof *landed);
-  if (landed == NULL) return NULL;
-  bool ready = false;
-  rv_mutex_lock(&landing->lock);
-  uint32_t size = find_size(landing, pages), slot = RV_LANDING_SLOTS;
-  if (size < RV_LANDING_SIZES) slot = take_given(landing, size);
-  if (slot < RV_LANDING_SLOTS) {
-    ready = fill_slot(landing, slot, pages, bytes, landed);
-    if (!ready) let_go(landing, slot);
-  }
-  if (size < RV_LANDING_SIZES && !ready) atomic_fetch_add_explicit(&landing->shared->missed[size], 1, memory_order_release);
-  rv_mutex_unlock(&landing->lock);
-  if (ready) return &landed->buf;
-  free(landed);
+  uint32_t slot = take_slot(landing, pages, &size);
+  uint8_t *block = slot < RV_LANDING_SLOTS ? find_block(landing, slot, pages) : NULL;
+  rv_buf *taken = block != NULL ? fill_slot(landing, slot, block, pages, bytes) : NULL;
+  if (taken != NULL) return taken;
+  if (slot < RV_LANDING_SLOTS) let_go(landing, slot);
+  if (size < RV_LANDING_SIZES) atomic_fetch_add_explicit(&landing->shared->missed[size], 1, memory_order_release);
   return NULL;
 }
 
@@ -199,7 +206,6 @@ static bool lies_in(const filled *slot, const uint8_t *data, size_t size)
 static uint32_t find_slot(rv_landing *landing, const uint8_t *data, size_t size)
 {
   uint32_t slot = *by_page(landing, data);
-  if ((uintptr_t)data < landing->lowest || (uintptr_t)data >= landing->highest) return RV_LANDING_SLOTS;
   if (lies_in(&landing->slot[slot], data, size)) return slot;
   for (slot = 0; slot < RV_LANDING_SLOTS && !lies_in(&landing->slot[slot], data, size); slot++) continue;
   return slot;
@@ -208,6 +214,7 @@ static uint32_t find_slot(rv_landing *landing, const uint8_t *data, size_t size)
 rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, uint32_t *slot, uint64_t *offset)
 {
   rv_buf *found = NULL;
+  if (!rv_arena_map_has(landing->map, data)) return NULL;
   rv_mutex_lock(&landing->lock);
   *slot = find_slot(landing, data, size);
   if (*slot < RV_LANDING_SLOTS) {

@@ -1,13 +1,14 @@
 /* Rows that a client's writers put where they will stay: into blocks of the server's arena (base/arena.h), which it gives them to fill.
  *
- * A page that both ends have mapped says which blocks are given. A writer who finds one of the size that he needs fills it; what he sends tells
+ * Three pages that both ends have mapped say which blocks are given. A writer who finds one of the size that he needs fills it; what he sends tells
  * the block and the place in it (ring.h), and the server makes it the buffer of the message: it puts what comes before the row and
  * behind it around it, where the block has room for that. Nothing is copied. Where there is no block, the row is lent or copied as others are.
  *
  * A block is used again when its writer has let go of it and nothing of the server's refers to it any more. Who has lost the connection still
- * reads his rows, to send them by another: so a block stays aside until its writer lets go of it, or his process has ended.
+ * reads his rows, to send them by another: so a block stays aside until its writer lets go of it, or his process has ended (one that executes another
+ * program has not).
  *
- * The client may write anything into the page at any time, and harms nobody by it. With what lies in the arena it is trusted
+ * The client may write anything into those pages at any time, and harms nobody by it but that others may get no blocks. With what lies in the arena it is trusted
  * (docs/security.md). */
 #ifndef RV_NET_LANDING_H
 #define RV_NET_LANDING_H
@@ -28,11 +29,14 @@ enum {
   RV_LANDING_SLOTS = 512, /* blocks that a connection's writers have at most, */
   RV_LANDING_SIZES = 4,   /* of so many sizes */
   RV_LANDING_WORDS = RV_LANDING_SLOTS / 64,
-  RV_LANDING_PAGE = 4096,     /* blocks are of so many bytes, or several times that */
-  RV_LANDING_BEFORE = 256,    /* bytes of a block before its rows, */
-  RV_LANDING_BEHIND = 512,    /* and behind them at least */
-  RV_LANDING_SHARED = 12288,  /* bytes of what both ends have mapped */
-  RV_LANDING_LEAST = 16 << 10 /* bytes of rows that are worth a block, where at most an eighth more is lost */
+  RV_LANDING_PAGE = 4096,    /* blocks are of so many bytes, or several times that */
+  RV_LANDING_BEFORE = 192,   /* bytes of a block before its rows, */
+  RV_LANDING_BEHIND = 256,   /* and behind them at least */
+  RV_LANDING_SHARED = 12288, /* bytes of what both ends have mapped */
+  RV_LANDING_LEAST =
+      16
+      << 10 /* bytes of rows that may have a block: where its whole pages are an eighth more at most, which 16,384 bytes miss and
+                                 28,224 (84 x 84 x 4) just do not */
 };
 
 /* The bits of slots are set by one end and taken by whoever clears them. */

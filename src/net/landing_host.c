@@ -111,6 +111,7 @@ static bool give(rv_landing_end *end, uint32_t size)
     rv_buf_unref(buf);
     return false;
   }
+  rv_buf_touch(buf);
   uint32_t slot = end->free_slot[--end->num_free];
   end->slot[slot] = (given){.buf = buf, .block = buf->data, .pages = end->pages[size]};
   end->bytes += bytes;
@@ -146,8 +147,8 @@ static bool begin_to_give(rv_landing_end *end)
 
 static bool serve_size(rv_landing_end *end, uint32_t size)
 {
+  uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire); /* of what was wanted before */
   uint32_t pages = atomic_load_explicit(&end->shared->wanted[size], memory_order_relaxed);
-  uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire);
   if (pages > MOST_PAGES) return false;
   if (pages != end->pages[size]) {
     if (!take_back_given(end, size)) return false;

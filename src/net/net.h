@@ -217,6 +217,8 @@ rv_call *rv_channel_call(rv_channel *channel, const rv_call_config *config, cons
 void rv_channel_state(rv_channel *channel, char *out, size_t capacity);
 /* The last connection has rings and an arena: what lies there is lent to the server, not copied. Any thread. */
 bool rv_channel_lends(const rv_channel *channel);
+/* The connection for new calls has memory of its server's for large rows (landing.h). Any thread. */
+bool rv_channel_gives_blocks(const rv_channel *channel);
 /* Memory of the server's for a row of so many bytes, which may be written to until it is sent, where the connection has such: then the row is not
  * copied. NULL: there is none just now. Any thread. */
 rv_buf *rv_channel_take_block(rv_channel *channel, size_t bytes);

@@ -93,13 +93,13 @@ static bool lend(rv_ring *ring, const uint8_t *data, size_t size)
 static void recall(rv_ring *ring)
 {
   if (ring->arena == NULL) return;
+  if (ring->landing != NULL) rv_landing_close(ring->landing);
   atomic_store(&ring->head->recalled, 1);
   atomic_thread_fence(memory_order_seq_cst);
   let_go(ring, ring->lent);
   free((void *)ring->held);
   rv_arena_unref(ring->arena);
   ring->arena = NULL;
-  if (ring->landing != NULL) rv_landing_close(ring->landing);
   rv_landing_unref(ring->landing);
   ring->landing = NULL;
 }
@@ -231,6 +231,12 @@ ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count)
   }
 }
 
+static bool is_recalled(const rv_ring *ring)
+{
+  atomic_thread_fence(memory_order_seq_cst);
+  return atomic_load(&ring->head->recalled) != 0;
+}
+
 /* The next loan, as the other end says; its number of those that can be seen, 0: there is none. */
 static uint32_t see_loan(const rv_ring *ring, rv_ring_loan *out)
 {
@@ -265,12 +271,6 @@ static ssize_t read_out(int file, uint64_t offset, size_t size, pieces *user)
     advance(user, (size_t)got);
   }
   return (ssize_t)done;
-}
-
-static bool is_recalled(const rv_ring *ring)
-{
-  atomic_thread_fence(memory_order_seq_cst);
-  return atomic_load(&ring->head->recalled) != 0;
 }
 
 /* Where all that is left of it has its place in what is not parsed at once, it may lie where it is for a while. */
@@ -331,7 +331,7 @@ static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
 {
   bool gap = false;
   ssize_t done = loan->block != 0 ? take_block(ring, loan, user) : take_arena(ring, loan, user, &gap);
-  if (done < 0) return done;
+  if (done < 0) return is_recalled(ring) ? -ECONNRESET : done;
   ring->owes = ring->owes || gap;
   if (!gap && is_recalled(ring)) return -ECONNRESET; /* what was copied may be something else */
   ring->loan_taken += (uint64_t)done;
@@ -356,7 +356,7 @@ rv_buf *rv_ring_land(rv_ring *ring, size_t before, size_t behind)
   rv_ring_loan loan = {.size = 0};
   if (ring->blocks == NULL || ring->loan_taken > 0) return NULL;
   uint32_t ahead = see_loan(ring, &loan);
-  if (ahead == 0) return NULL;
+  if (ahead == 0 || is_recalled(ring)) return NULL; /* the slot may be another row's by now */
   if (ahead > 1) fetch_next_block(ring);
   if (loan.at != ring->at || loan.block == 0 || loan.block > RV_LANDING_SLOTS) return NULL;
   return rv_landing_end_land(ring->blocks, (uint32_t)loan.block - 1, loan.offset, before, behind);

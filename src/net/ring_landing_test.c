@@ -208,6 +208,65 @@ static void a_row_that_was_taken_back_is_not_handed_on(void **state)
   assert_null(rv_landing_take(e->landing, ROW));
 }
 
+/* As it was let go of, another row has it by now: a writer's that had taken it before the connection was given up. */
+static void a_row_that_was_taken_back_lands_nowhere(void **state)
+{
+  ends *e = *state;
+  rv_buf *row = put_row(e), *other = NULL, *more[16];
+  send_message(e, row, 17000);
+  rv_buf_unref(row);
+  read_head(e);
+  rv_buf *message = rv_ring_land(&e->server.in, HEAD, ROW + TAIL);
+  assert_non_null(message);
+  assert_int_equal(read_in_two(e, message->data + HEAD, 17000, e->got, 100), 17000);
+  rv_landing *late = rv_landing_ref(e->landing); /* who does not know that it is closed */
+  e->client.out.landing = NULL;
+  rv_rings_unmap(&e->client);
+  size_t count = 0;
+  for (int tries = 0; tries < 100 && count < 16; tries++) {
+    other = rv_landing_take(late, ROW);
+    if (other != NULL) memset(other->data, 'o', ROW);
+    if (other != NULL) more[count++] = other;
+    assert_true(rv_landing_end_serve(e->server.in.blocks));
+  }
+  assert_null(rv_ring_land(&e->server.in, HEAD + 17000, ROW - 17000 + TAIL));
+  assert_int_equal(read_in_two(e, e->got, ROW, NULL, 0), -ECONNRESET);
+  for (size_t i = 0; i < count; i++) {
+    for (size_t at = 0; at < ROW; at++) assert_int_equal(more[i]->data[at], 'o');
+    rv_buf_unref(more[i]);
+  }
+  rv_buf_unref(message);
+  rv_landing_unref(late);
+  rv_landing_unref(e->landing); /* the ring's */
+}
+
+/* What has come of the row before is put where it is already. */
+static void a_row_lands_with_its_second_piece(void **state)
+{
+  ends *e = *state;
+  for (size_t first = 1000; first < 30000; first += 7000) {
+    rv_buf *row = put_row(e);
+    struct iovec vec[4] = {{.iov_base = e->head, .iov_len = HEAD},
+                           {.iov_base = row->data, .iov_len = first},
+                           {.iov_base = row->data + first, .iov_len = ROW - first},
+                           {.iov_base = e->tail, .iov_len = TAIL}};
+    assert_int_equal(rv_ring_write(&e->client.out, vec, 4), ALL);
+    rv_buf_unref(row);
+    for (size_t done = 0; done < HEAD + first;) {
+      ssize_t n = read_in_two(e, e->got + done, HEAD + first - done, NULL, 0);
+      assert_true(n > 0);
+      done += (size_t)n;
+    }
+    rv_buf *message = rv_ring_land(&e->server.in, HEAD + first, ROW - first + TAIL);
+    assert_non_null(message);
+    memcpy(message->data, e->got, HEAD + first);
+    assert_int_equal(read_in_two(e, message->data + HEAD + first, ROW - first + TAIL, e->got, 100), ROW - first + TAIL);
+    expect_all(e, message->data);
+    rv_buf_unref(message);
+    assert_true(rv_ring_settle(&e->client.out));
+  }
+}
+
 static void blocks_that_are_not_out_are_a_lie(void **state)
 {
   static const rv_ring_loan lies[] = {{.at = 0, .offset = 0, .size = ROW, .block = RV_LANDING_SLOTS + 1},
@@ -234,6 +293,8 @@ int main(void)
       RING_TEST(a_row_is_copied_where_it_is_wanted_elsewhere),
       RING_TEST(a_row_of_another_connection_is_copied),
       RING_TEST(a_row_that_was_taken_back_is_not_handed_on),
+      RING_TEST(a_row_that_was_taken_back_lands_nowhere),
+      RING_TEST(a_row_lands_with_its_second_piece),
       RING_TEST(blocks_that_are_not_out_are_a_lie),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

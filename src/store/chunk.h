@@ -46,7 +46,9 @@ typedef struct rv_segment_source {
       void *context,
       size_t bytes); /* asked before: a buffer for one use, whose rows are not read here soon, or NULL. NULL: nobody is */
   void *context;
+  bool only_once; /* and nothing else will do */
 } rv_segment_source;
+/* *out: NULL, and RV_OK, where it was to be a buffer for one use only, and there is none. */
 rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
                             const rv_segment_source *source, rv_chunk **out, rv_error *err);
 /* Its rows lie in such a buffer. */

@@ -9,6 +9,8 @@ import itertools
 import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -320,6 +322,113 @@ def test_rows_of_writers_that_were_given_up_are_whole_or_not_there():
         assert len(items) > 1000
         for item in items:
             assert (client.get("t", item.key, timeout=60).data[0] == row(int(item.priority))).all()
+    finally:
+        server.stop()
+
+
+def memory_of_arenas() -> int:
+    """Bytes that the arenas which this process has made take of the machine's memory; each it has open twice, to write and to read."""
+    found = {}
+    for descriptor in pathlib.Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            info = descriptor.stat()
+            if "memfd:reverie-arena" in os.readlink(descriptor):
+                found[info.st_ino] = info.st_blocks * 512
+    return sum(found.values())
+
+
+def write_rows(client: reverie.Client, count: int, keep: int = 1) -> None:
+    """Rows 0, 1, ..., and items of the last one, two, ... of them."""
+    with client.trajectory_writer(keep) as writer:
+        for number in range(count):
+            writer.append([row(number)])
+            length = min(number, number % keep) + 1
+            writer.create_item("t", float(number), [writer.history[0][-length:]])
+        writer.flush(timeout_ms=120000)
+
+
+def check_items(client: reverie.Client, numbers: set[int]) -> None:
+    found = set()
+    for item in client.items("t", timeout=60):
+        rows = client.get("t", item.key, timeout=60).data[0]
+        check_rows(rows)
+        assert (rows[-1] == row(int(item.priority))).all()
+        found.add(int(item.priority))
+    assert found == numbers
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_rows_that_writers_put_into_the_servers_memory_are_whole(keep):
+    server = reverie.Server([make_table(max_size=300)], address="127.0.0.1:0")
+    try:
+        client = sharing_client(server.address)
+        for _ in range(5):  # its memory is used again
+            write_rows(client, 1000, keep)
+            check_items(client, {*range(700, 1000)})
+        assert 3 in arenas()  # besides who reads it, the client has mapped the server's to write to it
+        most = 300 * 45056 + (8 << 20)  # what lies ready goes in a quiet time
+        deadline = time.monotonic() + 30
+        while memory_of_arenas() > most:
+            assert time.monotonic() < deadline, memory_of_arenas()
+            time.sleep(0.05)
+        check_items(client, {*range(700, 1000)})
+    finally:
+        server.stop()
+
+
+def test_rows_in_a_killed_servers_memory_are_sent_to_the_next():
+    def serve(port: int) -> server_program.Server:
+        return server_program.Server("--table", "name=t,max_size=1000000", "--port", str(port))
+
+    server = serve(0)
+    try:
+        client = sharing_client(server.address, 1)
+        with client.trajectory_writer(1) as writer:
+            for first in range(0, 1200, 300):
+                for number in range(first, first + 300):
+                    writer.append([row(number)])
+                    writer.create_item("t", float(number), [writer.history[0][-1:]])
+                server.kill()
+                server = serve(server.port)
+                writer.flush(timeout_ms=60000)
+        found = set()
+        for item in client.items("t", timeout=60):
+            assert (client.get("t", item.key, timeout=60).data[0] == row(int(item.priority))).all()
+            found.add(int(item.priority))
+        assert found  # those that the last server confirmed, or was sent again
+        assert found <= {*range(1200)}
+    finally:
+        server.kill()
+
+
+WRITER = """
+import itertools, sys, numpy as np, reverie
+noise = np.random.default_rng(1).integers(0, 1 << 32, 10000, dtype=np.uint32)
+with reverie.Client(sys.argv[1]).trajectory_writer(1) as writer:
+    for number in itertools.count():
+        writer.append([noise ^ np.uint32(number)])
+        writer.create_item("t", float(number), [writer.history[0][-1:]])
+        if number == 1000:
+            print("begun", flush=True)
+"""
+
+
+def test_what_killed_writers_had_of_the_servers_memory_comes_back():
+    server = reverie.Server([make_table(max_size=200)], address="127.0.0.1:0")
+    try:
+        for _ in range(5):
+            with subprocess.Popen([sys.executable, "-c", WRITER, server.address], stdout=subprocess.PIPE) as writer:
+                assert writer.stdout.readline() == b"begun\n"
+                writer.kill()
+        client = sharing_client(server.address)
+        for item in client.items("t", timeout=60):
+            assert (client.get("t", item.key, timeout=60).data[0] == row(int(item.priority))).all()
+        client.reset("t", timeout=60)
+        deadline = time.monotonic() + 60
+        while memory_of_arenas() > 1 << 20:
+            assert time.monotonic() < deadline, memory_of_arenas()
+            time.sleep(0.1)
+            sharing_client(server.address)  # the server looks when somebody comes
     finally:
         server.stop()
 
