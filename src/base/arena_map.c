@@ -35,6 +35,7 @@ struct rv_arena_map {
   int file;
   size_t size;
   atomic_size_t num_seen;     /* pages */
+  atomic_size_t num_mapped;   /* segments */
   _Atomic(mapped *) *segment; /* those that were needed; NULL: it was not */
 };
 
@@ -151,7 +152,10 @@ static mapped *map_segment(rv_arena_map *map, size_t number)
 {
   rv_mutex_lock(&map->maps->lock);
   mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_relaxed);
-  if (segment == NULL) segment = make_segment(map, number);
+  if (segment == NULL) {
+    segment = make_segment(map, number);
+    if (segment != NULL) atomic_fetch_add_explicit(&map->num_mapped, 1, memory_order_relaxed);
+  }
   atomic_store_explicit(&map->segment[number], segment, memory_order_release);
   rv_mutex_unlock(&map->maps->lock);
   return segment;
@@ -174,15 +178,15 @@ static void forget(rv_arena_map *map)
 /* A process has each page put into its map when it first touches it. All of a block at once cost a third of what they cost one by one. */
 static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
-  size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, new = 0;
+  size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = 0;
   for (size_t page = first; page < end; page++) {
     uint64_t bit = UINT64_C(1) << page % WORD;
     if ((atomic_load_explicit(&segment->seen[page / WORD], memory_order_relaxed) & bit) != 0) continue;
     atomic_fetch_or_explicit(&segment->seen[page / WORD], bit, memory_order_relaxed);
-    new ++;
+    unseen++;
   }
-  if (new == 0) return;
-  if (atomic_fetch_add_explicit(&map->num_seen, new, memory_order_relaxed) > map->maps->most_seen) forget(map);
+  if (unseen == 0) return;
+  if (atomic_fetch_add_explicit(&map->num_seen, unseen, memory_order_relaxed) > map->maps->most_seen) forget(map);
 #ifdef MADV_POPULATE_WRITE
   madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
 #endif
@@ -202,9 +206,12 @@ uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size)
 
 bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at)
 {
-  for (size_t i = 0; i < num_segments(map); i++) {
+  size_t left = atomic_load_explicit(&map->num_mapped, memory_order_relaxed); /* what a caller has been given is among them */
+  for (size_t i = 0; left > 0 && i < num_segments(map); i++) {
     const mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_acquire);
-    if (segment != NULL && (uintptr_t)at - (uintptr_t)segment->bytes < segment_size(map, i)) return true;
+    if (segment == NULL) continue;
+    if ((uintptr_t)at - (uintptr_t)segment->bytes < segment_size(map, i)) return true;
+    left--;
   }
   return false;
 }

@@ -1,5 +1,6 @@
 #include "base/spares.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -236,16 +237,27 @@ void rv_buf_begin_later(rv_buf *buf, size_t bytes)
   buf->capacity -= bytes;
 }
 
-void rv_buf_touch(rv_buf *buf)
+static int populate(const rv_buf *buf)
+{
+#ifdef MADV_POPULATE_WRITE
+  return madvise(buf->data, buf->capacity, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+#else
+  (void)buf;
+  return EINVAL;
+#endif
+}
+
+bool rv_buf_touch(rv_buf *buf)
 {
   enum { PAGE = 4096 };
   spare_buf *spare = (spare_buf *)(void *)buf;
-  if (!spare->bare) return;
-  spare->bare = false;
-#ifdef MADV_POPULATE_WRITE
-  if (madvise(buf->data, buf->capacity, MADV_POPULATE_WRITE) == 0) return;
-#endif
-  for (size_t at = 0; at < buf->capacity; at += PAGE) ((volatile uint8_t *)buf->data)[at] = 0;
+  int error = spare->bare ? populate(buf) : 0;
+  if (error == EINVAL) { /* an older system */
+    for (size_t at = 0; at < buf->capacity; at += PAGE) ((volatile uint8_t *)buf->data)[at] = 0;
+    error = 0;
+  }
+  spare->bare = error != 0;
+  return error == 0;
 }
 
 void rv_buf_abandon(rv_buf *buf)

@@ -88,8 +88,8 @@ _Static_assert(RV_STREAM_PACKED_ROWS_BELOW == (size_t)15 << 10, "chunk_rule.c gi
 static bool is_sent_raw(const rv_writer *writer, const rv_column *column)
 {
   const rv_writer_config *config = &writer->config;
-  return writer->stream != NULL && column->spec.row_bytes >= RV_STREAM_PACKED_ROWS_BELOW && !config->delta_encoded &&
-         config->compression != RV_COMPRESSION_SNAPPY && !column->trial.snappy;
+  return writer->stream != NULL && column->spec.row_bytes >= RV_STREAM_PACKED_ROWS_BELOW && column->spec.dtype != RV_STRING &&
+         !config->delta_encoded && config->compression != RV_COMPRESSION_SNAPPY && !column->trial.snappy;
 }
 
 static rv_buf *take_block(void *context, size_t bytes)

@@ -40,21 +40,21 @@ static rv_chunk *use_again(rv_column *column, uint32_t rows, const rv_chunk_meta
 static rv_code make_segment(const rv_spec *specs, rv_column *const *columns, uint32_t num_columns, uint32_t rows,
                             const rv_chunk_meta *meta, const rv_segment_source *source, rv_chunk **out, rv_error *err)
 {
-  rv_code code = RV_OK;
   *out = NULL;
   if (source->once != NULL) {
-    rv_segment_source once = *source;
-    once.only_once = true;
-    code = rv_segment_new_from(specs, num_columns, rows, meta, &once, out, err);
+    const rv_segment_source once = {.once = source->once, .context = source->context};
+    if (rv_segment_new_from(specs, num_columns, rows, meta, &once, out, NULL) != RV_OK) *out = NULL;
+    if (*out == NULL && num_columns == 1) *out = use_again(columns[0], rows, meta);
   }
-  if (code == RV_OK && *out == NULL && num_columns == 1) *out = use_again(columns[0], rows, meta);
-  if (code != RV_OK || *out != NULL) return code;
+  if (*out != NULL) return RV_OK;
   return rv_segment_new_from(specs, num_columns, rows, meta, &(rv_segment_source){.spares = source->spares}, out, err);
 }
 
 static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta,
                            const rv_segment_source *source, rv_chunk **out, rv_error *err)
 {
+  *out = source->once == NULL && num_columns == 1 ? use_again(columns[0], rows, meta) : NULL;
+  if (*out != NULL) return RV_OK;
   rv_spec few[16] = {0}, *specs = few;
   if (num_columns > 16) {
     specs = malloc(num_columns * sizeof *specs);

@@ -136,7 +136,7 @@ static uint16_t *by_page(rv_landing *landing, const uint8_t *data)
   return &landing->by_page[(uintptr_t)data / RV_LANDING_PAGE % PAGES];
 }
 
-/* The block of a slot that was given; NULL: it is of another size by now, or cannot be mapped. */
+/* The block of a slot that was given; NULL: that was for a size that was wanted before, or it cannot be mapped. */
 static uint8_t *find_block(rv_landing *landing, uint32_t slot, uint32_t pages)
 {
   const struct rv_landing_slot *given = &landing->shared->slot[slot];
@@ -152,7 +152,6 @@ static uint32_t take_slot(rv_landing *landing, uint32_t pages, uint32_t *size)
   rv_mutex_lock(&landing->lock);
   *size = landing->closed ? RV_LANDING_SIZES : find_size(landing, pages);
   if (*size < RV_LANDING_SIZES) slot = take_given(landing, *size);
-  if (slot < RV_LANDING_SLOTS && landing->slot[slot].block != NULL) slot = RV_LANDING_SLOTS; /* the server gave it twice */
   rv_mutex_unlock(&landing->lock);
   return slot;
 }

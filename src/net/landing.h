@@ -25,18 +25,16 @@
 #include "base/lock.h"
 #include "base/spares.h"
 
+/* Rows have a block where its whole pages are at most an eighth more than they: 28,224 bytes (84 x 84 x 4) just do, 16,384 do not. */
 enum {
   RV_LANDING_SLOTS = 512, /* blocks that a connection's writers have at most, */
   RV_LANDING_SIZES = 4,   /* of so many sizes */
   RV_LANDING_WORDS = RV_LANDING_SLOTS / 64,
-  RV_LANDING_PAGE = 4096,    /* blocks are of so many bytes, or several times that */
-  RV_LANDING_BEFORE = 192,   /* bytes of a block before its rows, */
-  RV_LANDING_BEHIND = 256,   /* and behind them at least */
-  RV_LANDING_SHARED = 12288, /* bytes of what both ends have mapped */
-  RV_LANDING_LEAST =
-      16
-      << 10 /* bytes of rows that may have a block: where its whole pages are an eighth more at most, which 16,384 bytes miss and
-                                 28,224 (84 x 84 x 4) just do not */
+  RV_LANDING_PAGE = 4096,      /* blocks are of so many bytes, or several times that */
+  RV_LANDING_BEFORE = 192,     /* bytes of a block before its rows, */
+  RV_LANDING_BEHIND = 256,     /* and behind them at least */
+  RV_LANDING_LEAST = 16 << 10, /* bytes of rows */
+  RV_LANDING_SHARED = 12288    /* bytes of what both ends have mapped */
 };
 
 /* The bits of slots are set by one end and taken by whoever clears them. */
@@ -76,7 +74,7 @@ typedef struct rv_landing_host {
   rv_arena *arena;
   size_t most_bytes; /* of blocks that are out */
   atomic_size_t bytes;
-  atomic_uint wanting; /* connections whose writers have wanted blocks */
+  atomic_uint wanting; /* connections whose writers want blocks, or have some */
   atomic_uint num_left;
   rv_link left; /* ends whose connections are gone, and whose blocks are not back yet */
 } rv_landing_host;

@@ -93,11 +93,11 @@ static bool take_back_given(rv_landing_end *end, uint32_t size)
   return fine;
 }
 
-/* A connection's share is that of all who want some. */
+/* A connection's share is that of all who want some, or have some, and of one who comes next. */
 static bool may_give(const rv_landing_end *end, size_t bytes)
 {
   const rv_landing_host *host = end->host;
-  size_t share = host->most_bytes / atomic_load_explicit(&host->wanting, memory_order_relaxed);
+  size_t share = host->most_bytes / (atomic_load_explicit(&host->wanting, memory_order_relaxed) + (size_t)1);
   return end->num_free > 0 && end->bytes + bytes <= share &&
          atomic_load_explicit(&host->bytes, memory_order_relaxed) + bytes <= host->most_bytes;
 }
@@ -107,11 +107,10 @@ static bool give(rv_landing_end *end, uint32_t size)
   size_t bytes = bytes_of(end->pages[size]);
   if (!may_give(end, bytes)) return false;
   rv_buf *buf = rv_spares_take_lendable(end->spares, bytes);
-  if (buf == NULL || !rv_buf_is_lendable(buf)) {
+  if (buf == NULL || !rv_buf_is_lendable(buf) || !rv_buf_touch(buf)) {
     rv_buf_unref(buf);
     return false;
   }
-  rv_buf_touch(buf);
   uint32_t slot = end->free_slot[--end->num_free];
   end->slot[slot] = (given){.buf = buf, .block = buf->data, .pages = end->pages[size]};
   end->bytes += bytes;
@@ -178,7 +177,7 @@ void rv_landing_end_rest(rv_landing_end *end)
     take_back_given(end, size);
     end->ahead[size] = 0; /* until a row finds none */
   }
-  set_wants(end, false);
+  set_wants(end, end->bytes > 0); /* a writer's history, for one */
 }
 
 const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size)
@@ -279,6 +278,7 @@ void rv_landing_end_leave(rv_landing_end *end)
   if (end == NULL) return;
   rv_landing_host *host = end->host;
   rv_landing_end_rest(end);
+  set_wants(end, false);
   if (end->bytes == 0) {
     destroy(end);
     return;

@@ -2,7 +2,8 @@
  * them to wake who sleeps, and to tell that the other end has gone.
  *
  * The other end may write anything into that memory at any time. What this end has written and taken it knows by itself; what the other
- * says of its side is read once and checked; and what is read is copied out before anybody looks at it.
+ * says of its side is read once and checked; and what is read is copied out before anybody looks at it,
+ * but for rows in blocks of the reader's (landing.h), with which the writer is trusted.
  *
  * An end whose large messages lie in an arena need not copy them into the ring: it lends them. The other end copies them from the arena, which
  * it has mapped to read, and they are the first one's again. */

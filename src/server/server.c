@@ -62,7 +62,7 @@ static size_t most_landing_bytes(const rv_server *server)
 {
   enum { SHARE = 16 };
   size_t limit = rv_memory_limit(rv_store_memory(server->store));
-  return limit == SIZE_MAX ? 0 : limit / SHARE + 1;
+  return limit == SIZE_MAX ? 0 : limit / SHARE + 1; /* 0 would be no bound */
 }
 
 static rv_code start(rv_server *server, const rv_server_config *config, rv_error *err)

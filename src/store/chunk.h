@@ -39,16 +39,14 @@ void rv_chunk_unref(rv_chunk *chunk);
  * known) are copied. */
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err);
-/* Where the rows of a segment that soon goes may lie. */
+/* Where the rows of a segment that soon goes lie: in a buffer of spares, where they are of a size that those keep; or in one for one use, which is not
+ * read here soon, and nowhere else. */
 typedef struct rv_segment_source {
-  rv_spares *spares; /* where they are of a size that those keep; NULL: none */
-  rv_buf *(*once)(
-      void *context,
-      size_t bytes); /* asked before: a buffer for one use, whose rows are not read here soon, or NULL. NULL: nobody is */
+  rv_spares *spares;                            /* NULL: none */
+  rv_buf *(*once)(void *context, size_t bytes); /* NULL: nobody is asked */
   void *context;
-  bool only_once; /* and nothing else will do */
 } rv_segment_source;
-/* *out: NULL, and RV_OK, where it was to be a buffer for one use only, and there is none. */
+/* *out: NULL, and RV_OK, where somebody was asked for a buffer for one use, and had none. */
 rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
                             const rv_segment_source *source, rv_chunk **out, rv_error *err);
 /* Its rows lie in such a buffer. */

@@ -137,11 +137,9 @@ static rv_buf *take_spare(const rv_segment *segment, rv_spares *spares)
 
 static bool take_data(rv_segment *segment, const rv_segment_source *source)
 {
-  segment->spare = NULL;
-  if (source->once != NULL && !segment->chunk.has_strings) segment->spare = source->once(source->context, segment->data_bytes);
-  segment->for_once = segment->spare != NULL;
-  if (segment->spare == NULL && source->only_once) return false;
-  if (segment->spare == NULL) segment->spare = take_spare(segment, source->spares);
+  segment->for_once = source->once != NULL;
+  segment->spare = segment->for_once ? source->once(source->context, segment->data_bytes) : take_spare(segment, source->spares);
+  if (segment->for_once && segment->spare == NULL) return false;
   segment->data = segment->spare != NULL ? segment->spare->data : rv_pages_alloc(segment->data_bytes);
   return segment->data != NULL;
 }
@@ -168,7 +166,7 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   if (code != RV_OK) goto fail;
   if (!take_data(segment, source)) {
     *out = NULL;
-    code = source->only_once ? RV_OK : rv_fail_memory(err, segment->data_bytes);
+    code = segment->for_once ? RV_OK : rv_fail_memory(err, segment->data_bytes);
     goto fail;
   }
   if (chunk->has_strings) memset(segment->data, 0, segment->data_bytes); /* a row that is skipped reads as empty strings */
