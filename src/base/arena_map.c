@@ -66,17 +66,11 @@ static size_t num_segments(const rv_arena_map *map)
   return (map->size + RV_ARENA_SEGMENT - 1) / RV_ARENA_SEGMENT;
 }
 
-static size_t segment_size(const rv_arena_map *map, size_t number)
-{
-  size_t left = map->size - number * RV_ARENA_SEGMENT;
-  return left < RV_ARENA_SEGMENT ? left : RV_ARENA_SEGMENT;
-}
-
 static void destroy(rv_arena_map *map)
 {
   for (size_t i = 0; map->segment != NULL && i < num_segments(map); i++) {
     mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
-    if (segment != NULL) munmap(segment->bytes, segment_size(map, i));
+    if (segment != NULL) munmap(segment->bytes, rv_arena_segment_size(map->size, i));
     free(segment);
   }
   free((void *)map->segment);
@@ -110,8 +104,8 @@ static rv_arena_map *find(const rv_arena_maps *maps, const struct stat *info)
 rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd)
 {
   struct stat info;
-  size_t size = rv_memory_file_size(fd);
-  if (size == 0 || size > rv_arena_size_of_machine() || !rv_arena_has_addresses() || fstat(fd, &info) != 0) return NULL;
+  size_t size = rv_arena_size_of_file(fd);
+  if (size == 0 || fstat(fd, &info) != 0) return NULL;
   rv_mutex_lock(&maps->lock);
   rv_arena_map *map = find(maps, &info);
   if (map != NULL) {
@@ -141,8 +135,8 @@ static mapped *make_segment(const rv_arena_map *map, size_t number)
 {
   mapped *segment = calloc(1, sizeof *segment);
   if (segment == NULL) return NULL;
-  segment->bytes =
-      rv_arena_map_segment(map->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT, segment_size(map, number));
+  segment->bytes = rv_arena_map_segment(map->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT,
+                                        rv_arena_segment_size(map->size, number));
   if (segment->bytes != NULL) return segment;
   free(segment);
   return NULL;
@@ -168,7 +162,7 @@ static void forget(rv_arena_map *map)
   for (size_t i = 0; i < num_segments(map); i++) {
     mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
     if (segment == NULL) continue;
-    madvise(segment->bytes, segment_size(map, i), MADV_DONTNEED);
+    madvise(segment->bytes, rv_arena_segment_size(map->size, i), MADV_DONTNEED);
     for (size_t word = 0; word < WORDS; word++) atomic_store_explicit(&segment->seen[word], 0, memory_order_relaxed);
   }
   atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
@@ -196,7 +190,7 @@ uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size)
 {
   if (offset >= map->size) return NULL;
   size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT);
-  if (size > segment_size(map, number) - within) return NULL;
+  if (size > rv_arena_segment_size(map->size, number) - within) return NULL;
   mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_acquire);
   if (segment == NULL) segment = map_segment(map, number);
   if (segment == NULL) return NULL;
@@ -210,7 +204,7 @@ bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at)
   for (size_t i = 0; left > 0 && i < num_segments(map); i++) {
     const mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_acquire);
     if (segment == NULL) continue;
-    if ((uintptr_t)at - (uintptr_t)segment->bytes < segment_size(map, i)) return true;
+    if ((uintptr_t)at - (uintptr_t)segment->bytes < rv_arena_segment_size(map->size, i)) return true;
     left--;
   }
   return false;

@@ -7,6 +7,14 @@
 /* Whose addresses are few, by a limit or by nature, has other uses for them. */
 bool rv_arena_has_addresses(void);
 size_t rv_arena_size_of_machine(void); /* bytes of memory */
+/* Bytes of an arena that this process may map by the descriptor; 0: it is none, or cannot be mapped here. */
+size_t rv_arena_size_of_file(int fd);
+/* Bytes of that segment, the last of which may be shorter. */
+static inline size_t rv_arena_segment_size(size_t arena_size, size_t number)
+{
+  size_t left = arena_size - number * RV_ARENA_SEGMENT;
+  return left < RV_ARENA_SEGMENT ? left : RV_ARENA_SEGMENT;
+}
 /* A segment of the file, mapped with PROT_... `how`, for this process alone: not for its children, nor for its dump. NULL: it cannot be. */
 void *rv_arena_map_segment(int fd, int how, uint64_t offset, size_t size);
 

@@ -19,17 +19,6 @@ typedef struct talk {
   uint8_t own[MOST];
 } talk;
 
-static uint8_t byte_of(size_t message, size_t i)
-{
-  return (uint8_t)(message * 59 + i * 131 + (i >> 11));
-}
-
-static void check(const uint8_t *data, size_t size, size_t message)
-{
-  for (size_t i = 0; i < size; i++)
-    if (data[i] != byte_of(message, i)) fail_msg("byte %zu of message %zu is another", i, message);
-}
-
 static void send_one(talk *t)
 {
   size_t size = 20000 + rv_random_below(&t->random, MOST - 20000);
