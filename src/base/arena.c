@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/memory_file.h"
+#include "base/memory_limit.h"
 
 /* Runs of free pages hang in lists by their lengths: one list for each length below 64, eight for each doubling from there on. A list is
  * found by its bit, so taking and giving back cost the same however many runs there are. Runs whose pages take memory (idle) and runs whose
@@ -27,6 +28,8 @@ enum {
 };
 enum { LISTS = EXACT + (SEGMENT_BITS + 1 - EXACT_BITS) * STEPS, WORD = 64, WORDS = (LISTS + WORD - 1) / WORD };
 enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle, besides those of rv_arena_keep_idle */
+/* Of what is more the longest run goes, up to so many pages at a time: each time all processes and processors that may have seen them are told. */
+enum { DROPPED_PAGES = (4 << 20) / PAGE };
 
 _Static_assert(SEGMENT_PAGES == 1 << SEGMENT_BITS, "a page's number has its segment and its place there");
 
@@ -133,6 +136,16 @@ static uint32_t first_from(const run_lists *lists, uint32_t list)
   return 0;
 }
 
+/* One of the longest list. 0: none. */
+static uint32_t longest_run(const run_lists *lists)
+{
+  for (size_t word = WORDS; word > 0; word--) {
+    uint64_t filled = lists->filled[word - 1];
+    if (filled != 0) return lists->head[(word - 1) * WORD + WORD - 1 - (size_t)__builtin_clzll(filled)];
+  }
+  return 0;
+}
+
 /* Runs in the length's own list may be shorter; the one that came last is often of just this length. 0: none is found. */
 static uint32_t find_run(rv_arena *arena, uint32_t length, page_state state)
 {
@@ -157,13 +170,9 @@ static void free_run(rv_arena *arena, uint32_t first, uint32_t length, page_stat
   put_in(arena, first, length, state);
 }
 
-/* 0: there is none. */
-static uint32_t take_run(rv_arena *arena, uint32_t length, page_state state, void *owner)
+/* Of a free run of `has` pages that hangs in no list any more the first `length` are a block; the others are free as before. */
+static void use_run(rv_arena *arena, uint32_t first, uint32_t has, uint32_t length, page_state state, void *owner)
 {
-  uint32_t first = find_run(arena, length, state);
-  if (first == 0) return 0;
-  uint32_t has = info(arena, first)->length;
-  take_out(arena, first);
   if (has > length) put_in(arena, first + length, has - length, state);
   for (uint32_t i = 0; i < length; i++) info(arena, first + i)->first = first;
   page_info *run = info(arena, first);
@@ -171,6 +180,16 @@ static uint32_t take_run(rv_arena *arena, uint32_t length, page_state state, voi
   run->owner = owner;
   run->state = info(arena, first + length - 1)->state = PAGE_IN_USE;
   arena->used_pages += length;
+}
+
+/* 0: there is none. */
+static uint32_t take_run(rv_arena *arena, uint32_t length, page_state state, void *owner)
+{
+  uint32_t first = find_run(arena, length, state);
+  if (first == 0) return 0;
+  uint32_t has = info(arena, first)->length;
+  take_out(arena, first);
+  use_run(arena, first, has, length, state, owner);
   return first;
 }
 
@@ -259,11 +278,6 @@ static bool is_forked_child(const rv_arena *arena)
   return getpid() != arena->process;
 }
 
-size_t rv_arena_size_of_machine(void)
-{
-  return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static void destroy(rv_arena *arena)
 {
   for (uint32_t i = 0; i < arena->num_segments; i++) {
@@ -312,7 +326,7 @@ rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err)
   const size_t most = (size_t)(UINT32_MAX / SEGMENT_PAGES) * RV_ARENA_SEGMENT; /* that pages have numbers for */
   rv_code code = check_machine(err);
   if (code != RV_OK) return code;
-  if (size == 0 || size > rv_arena_size_of_machine()) size = rv_arena_size_of_machine();
+  if (size == 0 || size > rv_memory_of_machine()) size = rv_memory_of_machine();
   size_t pages = (size < most ? size : most) / PAGE, segments = (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES;
   if (segments == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "an arena of %zu bytes has no page", size);
   rv_arena *arena = calloc(1, sizeof *arena);
@@ -357,21 +371,6 @@ void *rv_arena_take(rv_arena *arena, size_t size, void *owner)
   return rv_arena_take_telling(arena, size, owner, &bare);
 }
 
-void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare)
-{
-  if (size == 0 || size > RV_ARENA_SEGMENT - PAGE) return NULL;
-  uint32_t pages = (uint32_t)((size + rv_arena_waste(size)) / PAGE);
-  rv_mutex_lock(&arena->lock);
-  uint32_t first = take_run(arena, pages, PAGE_IDLE, owner);
-  *bare = first == 0;
-  if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
-  if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
-  void *block = first == 0 ? NULL : bytes_of(arena, first);
-  rv_mutex_unlock(&arena->lock);
-  if (block != NULL) rv_arena_ref(arena);
-  return block;
-}
-
 static bool drop_memory(uint8_t *bytes, uint32_t pages)
 {
 #ifdef MADV_REMOVE
@@ -382,22 +381,86 @@ static bool drop_memory(uint8_t *bytes, uint32_t pages)
 #endif
 }
 
+/* Takes up to `most` pages of the longest idle run as a block of nobody's. 0: there is none. Under the lock. */
+static uint32_t take_idle(rv_arena *arena, uint32_t most, uint32_t *length)
+{
+  uint32_t longest = longest_run(&arena->idle);
+  if (longest == 0) return 0;
+  uint32_t has = info(arena, longest)->length;
+  *length = has < most ? has : most;
+  take_out(arena, longest);
+  use_run(arena, longest, has, *length, PAGE_IDLE, NULL);
+  return longest;
+}
+
+/* Gives that much memory back to the system, all at once. False: it could not be. Takes the lock. */
+static bool drop_idle(rv_arena *arena, uint32_t first, uint32_t length)
+{
+  bool dropped = drop_memory(bytes_of(arena, first), length); /* it is in use, as far as others can see */
+  rv_mutex_lock(&arena->lock);
+  arena->used_pages -= length;
+  free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);
+  rv_mutex_unlock(&arena->lock);
+  return dropped;
+}
+
+/* Gives memory back until no more than so many pages lie idle, or it cannot be. Others may give back all the while. */
+static void drop_more_than(rv_arena *arena, size_t pages)
+{
+  rv_mutex_lock(&arena->lock);
+  size_t left = arena->idle_pages > pages ? arena->idle_pages - pages : 0;
+  rv_mutex_unlock(&arena->lock);
+  for (bool dropped = true; dropped && left > 0;) {
+    uint32_t length = 0;
+    rv_mutex_lock(&arena->lock);
+    uint32_t first = take_idle(arena, DROPPED_PAGES, &length);
+    rv_mutex_unlock(&arena->lock);
+    if (first == 0) return;
+    dropped = drop_idle(arena, first, length);
+    left -= length < left ? length : left;
+  }
+}
+
+/* Of pages that take memory, else of others. 0: there is no such run. Under the lock. */
+static uint32_t take_pages(rv_arena *arena, uint32_t pages, void *owner, bool *bare)
+{
+  uint32_t first = take_run(arena, pages, PAGE_IDLE, owner);
+  *bare = first == 0;
+  if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
+  if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
+  return first;
+}
+
+void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare)
+{
+  if (size == 0 || size > RV_ARENA_SEGMENT - PAGE) return NULL;
+  uint32_t pages = (uint32_t)((size + rv_arena_waste(size)) / PAGE);
+  rv_mutex_lock(&arena->lock);
+  uint32_t first = take_pages(arena, pages, owner, bare);
+  if (first == 0 && arena->idle_pages > 0) { /* those that lie idle may join others */
+    rv_mutex_unlock(&arena->lock);
+    drop_more_than(arena, 0);
+    rv_mutex_lock(&arena->lock);
+    first = take_pages(arena, pages, owner, bare);
+  }
+  void *block = first == 0 ? NULL : bytes_of(arena, first);
+  rv_mutex_unlock(&arena->lock);
+  if (block != NULL) rv_arena_ref(arena);
+  return block;
+}
+
 void rv_arena_give_back(rv_arena *arena, void *block)
 {
   if (is_forked_child(arena)) return; /* it has something else at those addresses, or nothing, and perhaps the lock for ever */
   rv_mutex_lock(&arena->lock);
   const by_address *at = segment_at(arena, block);
-  uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE),
-           length = info(arena, first)->length;
-  bool too_much = arena->idle_pages + length > arena->most_idle_pages;
-  if (too_much) {
-    rv_mutex_unlock(&arena->lock); /* it is still in use, as far as others can see */
-    too_much = drop_memory(block, length);
-    rv_mutex_lock(&arena->lock);
-  }
-  arena->used_pages -= length;
-  free_run(arena, first, length, too_much ? PAGE_BARE : PAGE_IDLE);
+  uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE);
+  size_t most = arena->most_idle_pages;
+  arena->used_pages -= info(arena, first)->length;
+  free_run(arena, first, info(arena, first)->length, PAGE_IDLE);
+  bool too_much = arena->idle_pages > most;
   rv_mutex_unlock(&arena->lock);
+  if (too_much) drop_more_than(arena, most);
   rv_arena_unref(arena);
 }
 
@@ -418,36 +481,9 @@ void rv_arena_keep_idle(rv_arena *arena, size_t bytes)
   rv_mutex_unlock(&arena->lock);
 }
 
-/* Takes an idle run as a block of nobody's. 0: there is none. */
-static uint32_t take_idle(rv_arena *arena, uint32_t *length, uint8_t **bytes)
-{
-  rv_mutex_lock(&arena->lock);
-  uint32_t first = first_from(&arena->idle, 0);
-  if (first != 0) {
-    *length = info(arena, first)->length;
-    *bytes = bytes_of(arena, first);
-    take_run(arena, *length, PAGE_IDLE, NULL);
-  }
-  rv_mutex_unlock(&arena->lock);
-  return first;
-}
-
 void rv_arena_trim(rv_arena *arena)
 {
-  if (is_forked_child(arena)) return;
-  size_t used, idle;
-  rv_arena_usage(arena, &used, &idle); /* others may give back all the while */
-  uint32_t first, length;
-  uint8_t *bytes;
-  bool dropped = true;
-  for (size_t done = 0; dropped && done < idle && (first = take_idle(arena, &length, &bytes)) != 0;
-       done += (size_t)length * PAGE) {
-    dropped = drop_memory(bytes, length);
-    rv_mutex_lock(&arena->lock);
-    arena->used_pages -= length;
-    free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);
-    rv_mutex_unlock(&arena->lock);
-  }
+  if (!is_forked_child(arena)) drop_more_than(arena, 0);
 }
 
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset)

@@ -1,8 +1,8 @@
 /* Blocks of memory that other processes of this machine may read: they lie in one file (memory_file.h) as large as the machine's memory,
  * of which only what is used takes any. Thread-safe.
  *
- * Blocks are whole pages, for buffers large enough that this wastes little. What is given back is used again first; beyond a little of it,
- * its memory goes back to the system. The file is mapped piece by piece, a segment at a time, by whoever needs one. */
+ * Blocks are whole pages, for buffers large enough that this wastes little. What is given back is used again first; what is more than a little
+ * of it goes back to the system, the longest runs first. The file is mapped piece by piece, a segment at a time, by whoever needs one. */
 #ifndef RV_BASE_ARENA_H
 #define RV_BASE_ARENA_H
 

@@ -375,6 +375,49 @@ static void much_that_lies_idle_goes_back_to_the_system(void **state)
   rv_arena_unref(arena);
 }
 
+/* In any order, at any time: what is more than may lie idle has gone when who gives back comes back. */
+static void no_more_than_that_ever_lies_idle(void **state)
+{
+  (void)state;
+  enum { COUNT = 1600, SIZE = 40000, STEP = 7 /* no divisor of the count */, MORE = 8 << 20 };
+  rv_arena *arena = new_arena((size_t)100 << 20);
+  int owner;
+  void *all[COUNT];
+  rv_arena_keep_idle(arena, MORE);
+  for (size_t i = 0; i < COUNT; i++) {
+    assert_non_null(all[i] = rv_arena_take(arena, SIZE, &owner));
+    memset(all[i], 1, SIZE);
+  }
+  for (size_t i = 0; i < COUNT; i++) {
+    rv_arena_give_back(arena, all[i * STEP % COUNT]);
+    assert_true(idle_bytes(arena) <= ((size_t)32 << 20) + MORE);
+  }
+  assert_true(memory_of(arena) <= ((size_t)32 << 20) + MORE);
+  rv_arena_unref(arena);
+}
+
+/* Memory that lies idle and such that has never been used join when nothing else is left. */
+static void what_lies_idle_is_in_nobodys_way(void **state)
+{
+  (void)state;
+  const size_t size = (size_t)16 << 20;
+  rv_arena *arena = new_arena(size);
+  int owner;
+  void *first = rv_arena_take(arena, size / 4, &owner), *second = rv_arena_take(arena, size / 4, &owner);
+  assert_non_null(first);
+  assert_non_null(second);
+  rv_arena_give_back(arena, second);
+  rv_arena_give_back(arena, first);
+  assert_true(idle_bytes(arena) == size / 2);
+  bool bare = false;
+  char *whole = rv_arena_take_telling(arena, size - PAGE, &owner, &bare);
+  assert_non_null(whole);
+  assert_true(bare);
+  memset(whole, 1, size - PAGE);
+  rv_arena_give_back(arena, whole);
+  rv_arena_unref(arena);
+}
+
 static void a_block_outlives_the_owner(void **state)
 {
   (void)state;
@@ -612,6 +655,8 @@ int main(void)
       TEST(what_was_given_back_is_used_again),
       cmocka_unit_test(blocks_lie_in_as_many_segments_as_they_need),
       cmocka_unit_test(much_that_lies_idle_goes_back_to_the_system),
+      cmocka_unit_test(no_more_than_that_ever_lies_idle),
+      cmocka_unit_test(what_lies_idle_is_in_nobodys_way),
       cmocka_unit_test(a_block_outlives_the_owner),
       TEST(where_the_process_is_limited_there_is_none),
       TEST(shown_buffers_lie_in_the_arena_and_others_do_not),
