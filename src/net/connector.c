@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/memory_limit.h"
 #include "net/resolver.h"
 #include "net/shortcut.h"
 #include "net/socket.h"
@@ -103,7 +104,14 @@ static void connect_without(rv_connector *connector)
   rv_loop_defer(connector->loop, &connector->task);
 }
 
-enum { MAPPED_OF_SERVERS = 1 << 30 /* bytes */ };
+/* So many bytes of a server's arena: in time writers meet all of it, tables, blocks that are out, and idle ones. It takes no memory of this
+ * process's but a 512th for the system's own tables, though it looks like it (RSS). */
+static size_t most_mapped(void)
+{
+  enum { SHARE = 8 };
+  const size_t least = (size_t)1 << 30, most = (size_t)4 << 30, share = rv_memory_of_machine() / SHARE;
+  return share < least ? least : share > most ? most : share;
+}
 
 /* Where the loop's large messages lie from the first such question on; NULL: it cannot be. */
 static rv_arena *own_arena(rv_connector *connector)
@@ -112,7 +120,7 @@ static rv_arena *own_arena(rv_connector *connector)
   rv_arena *arena = NULL;
   if (rv_spares_arena(spares) == NULL && rv_arena_new(0, &arena, NULL) == RV_OK) rv_spares_use_arena(spares, arena);
   rv_arena_unref(arena);
-  if (connector->loop->arena_maps == NULL) connector->loop->arena_maps = rv_arena_maps_new(MAPPED_OF_SERVERS);
+  if (connector->loop->arena_maps == NULL) connector->loop->arena_maps = rv_arena_maps_new(most_mapped());
   return rv_spares_arena(spares);
 }
 

@@ -9,6 +9,7 @@
 #endif
 
 #include "base/memory_file.h"
+#include "base/memory_limit.h"
 #include "net/landing.h"
 
 enum {
@@ -293,12 +294,12 @@ void rv_landing_end_leave(rv_landing_end *end)
 
 void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t most_bytes)
 {
-  enum { MOST = 256 << 20 };
-  size_t share = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 64;
+  enum { MOST = 512 << 20, SHARE = 16 };
+  size_t share = rv_memory_limit() / SHARE;
   host->arena = arena;
   if (share > MOST) share = MOST;
   host->most_bytes = most_bytes > 0 && most_bytes < share ? most_bytes : share;
-  if (arena != NULL) rv_arena_keep_idle(arena, host->most_bytes);
+  if (arena != NULL) rv_arena_keep_idle(arena, host->most_bytes / 2);
 }
 
 void rv_landing_host_init(rv_landing_host *host)
