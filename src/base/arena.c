@@ -11,8 +11,8 @@
 #include "base/arena_parts.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/machine_memory.h"
 #include "base/memory_file.h"
-#include "base/memory_limit.h"
 
 /* Runs of free pages hang in lists by their lengths: one list for each length below 64, eight for each doubling from there on. A list is
  * found by its bit, so taking and giving back cost the same however many runs there are. Runs whose pages take memory (idle) and runs whose
@@ -29,7 +29,7 @@ enum {
 enum { LISTS = EXACT + (SEGMENT_BITS + 1 - EXACT_BITS) * STEPS, WORD = 64, WORDS = (LISTS + WORD - 1) / WORD };
 enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle, besides those of rv_arena_keep_idle */
 /* Of what is more the longest run goes, up to so many pages at a time: each time all processes and processors that may have seen them are told. */
-enum { DROPPED_PAGES = (4 << 20) / PAGE };
+enum { DROPPED_PAGES = (1 << 20) / PAGE };
 
 _Static_assert(SEGMENT_PAGES == 1 << SEGMENT_BITS, "a page's number has its segment and its place there");
 
@@ -71,6 +71,7 @@ struct rv_arena {
   uint32_t num_segments;
   run_lists idle, bare;
   size_t used_pages, idle_pages, most_idle_pages;
+  bool keeps; /* the last time the system took no memory back: a trim tries again */
 };
 
 static page_info *info(const rv_arena *arena, uint32_t page)
@@ -326,7 +327,7 @@ rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err)
   const size_t most = (size_t)(UINT32_MAX / SEGMENT_PAGES) * RV_ARENA_SEGMENT; /* that pages have numbers for */
   rv_code code = check_machine(err);
   if (code != RV_OK) return code;
-  if (size == 0 || size > rv_memory_of_machine()) size = rv_memory_of_machine();
+  if (size == 0 || size > rv_machine_memory()) size = rv_machine_memory();
   size_t pages = (size < most ? size : most) / PAGE, segments = (pages + SEGMENT_PAGES - 1) / SEGMENT_PAGES;
   if (segments == 0) return rv_fail(err, RV_INVALID_ARGUMENT, "an arena of %zu bytes has no page", size);
   rv_arena *arena = calloc(1, sizeof *arena);
@@ -381,54 +382,32 @@ static bool drop_memory(uint8_t *bytes, uint32_t pages)
 #endif
 }
 
-/* Takes up to `most` pages of the longest idle run as a block of nobody's. 0: there is none. Under the lock. */
-static uint32_t take_idle(rv_arena *arena, uint32_t most, uint32_t *length)
+/* Takes pages of the longest idle run as a block of nobody's; of no idle page there is none. Under the lock. */
+static uint32_t take_idle(rv_arena *arena, uint32_t *length)
 {
-  uint32_t longest = longest_run(&arena->idle);
-  if (longest == 0) return 0;
-  uint32_t has = info(arena, longest)->length;
-  *length = has < most ? has : most;
+  uint32_t longest = longest_run(&arena->idle), has = info(arena, longest)->length;
+  *length = has < DROPPED_PAGES ? has : DROPPED_PAGES;
   take_out(arena, longest);
   use_run(arena, longest, has, *length, PAGE_IDLE, NULL);
   return longest;
 }
 
-/* Gives that much memory back to the system, all at once. False: it could not be. Takes the lock. */
-static bool drop_idle(rv_arena *arena, uint32_t first, uint32_t length)
-{
-  bool dropped = drop_memory(bytes_of(arena, first), length); /* it is in use, as far as others can see */
-  rv_mutex_lock(&arena->lock);
-  arena->used_pages -= length;
-  free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);
-  rv_mutex_unlock(&arena->lock);
-  return dropped;
-}
-
-/* Gives memory back until no more than so many pages lie idle, or it cannot be. Others may give back all the while. */
+/* Gives memory back until no more than so many pages lie idle, or it cannot be, but not what others give back all the while. Under the lock, which is
+ * let go of meanwhile. */
 static void drop_more_than(rv_arena *arena, size_t pages)
 {
-  rv_mutex_lock(&arena->lock);
   size_t left = arena->idle_pages > pages ? arena->idle_pages - pages : 0;
-  rv_mutex_unlock(&arena->lock);
-  for (bool dropped = true; dropped && left > 0;) {
-    uint32_t length = 0;
-    rv_mutex_lock(&arena->lock);
-    uint32_t first = take_idle(arena, DROPPED_PAGES, &length);
+  arena->keeps = false;
+  while (left > 0 && arena->idle_pages > pages && !arena->keeps) {
+    uint32_t length, first = take_idle(arena, &length);
     rv_mutex_unlock(&arena->lock);
-    if (first == 0) return;
-    dropped = drop_idle(arena, first, length);
+    bool dropped = drop_memory(bytes_of(arena, first), length); /* it is in use, as far as others can see */
+    rv_mutex_lock(&arena->lock);
+    arena->keeps = !dropped;
+    arena->used_pages -= length;
+    free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);
     left -= length < left ? length : left;
   }
-}
-
-/* Of pages that take memory, else of others. 0: there is no such run. Under the lock. */
-static uint32_t take_pages(rv_arena *arena, uint32_t pages, void *owner, bool *bare)
-{
-  uint32_t first = take_run(arena, pages, PAGE_IDLE, owner);
-  *bare = first == 0;
-  if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
-  if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
-  return first;
 }
 
 void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare)
@@ -436,13 +415,10 @@ void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bar
   if (size == 0 || size > RV_ARENA_SEGMENT - PAGE) return NULL;
   uint32_t pages = (uint32_t)((size + rv_arena_waste(size)) / PAGE);
   rv_mutex_lock(&arena->lock);
-  uint32_t first = take_pages(arena, pages, owner, bare);
-  if (first == 0 && arena->idle_pages > 0) { /* those that lie idle may join others */
-    rv_mutex_unlock(&arena->lock);
-    drop_more_than(arena, 0);
-    rv_mutex_lock(&arena->lock);
-    first = take_pages(arena, pages, owner, bare);
-  }
+  uint32_t first = take_run(arena, pages, PAGE_IDLE, owner);
+  *bare = first == 0;
+  if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
+  if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
   void *block = first == 0 ? NULL : bytes_of(arena, first);
   rv_mutex_unlock(&arena->lock);
   if (block != NULL) rv_arena_ref(arena);
@@ -454,13 +430,12 @@ void rv_arena_give_back(rv_arena *arena, void *block)
   if (is_forked_child(arena)) return; /* it has something else at those addresses, or nothing, and perhaps the lock for ever */
   rv_mutex_lock(&arena->lock);
   const by_address *at = segment_at(arena, block);
-  uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE);
-  size_t most = arena->most_idle_pages;
-  arena->used_pages -= info(arena, first)->length;
-  free_run(arena, first, info(arena, first)->length, PAGE_IDLE);
-  bool too_much = arena->idle_pages > most;
+  uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE),
+           length = info(arena, first)->length;
+  arena->used_pages -= length;
+  free_run(arena, first, length, PAGE_IDLE);
+  if (!arena->keeps) drop_more_than(arena, arena->most_idle_pages);
   rv_mutex_unlock(&arena->lock);
-  if (too_much) drop_more_than(arena, most);
   rv_arena_unref(arena);
 }
 
@@ -483,7 +458,10 @@ void rv_arena_keep_idle(rv_arena *arena, size_t bytes)
 
 void rv_arena_trim(rv_arena *arena)
 {
-  if (!is_forked_child(arena)) drop_more_than(arena, 0);
+  if (is_forked_child(arena)) return;
+  rv_mutex_lock(&arena->lock);
+  drop_more_than(arena, 0);
+  rv_mutex_unlock(&arena->lock);
 }
 
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset)

@@ -340,6 +340,7 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
   assert_non_null(small);
   rv_arena_give_back(arena, small);
   for (size_t i = 0; i < n; i++) rv_arena_give_back(arena, blocks[i]);
+  rv_arena_trim(arena);                                                    /* what lies idle joins only its like */
   char *whole = rv_arena_take(arena, RV_ARENA_SEGMENT - PAGE, &owners[0]); /* they have joined, within a segment */
 
   assert_non_null(whole);
@@ -396,25 +397,28 @@ static void no_more_than_that_ever_lies_idle(void **state)
   rv_arena_unref(arena);
 }
 
-/* Memory that lies idle and such that has never been used join when nothing else is left. */
-static void what_lies_idle_is_in_nobodys_way(void **state)
+/* The memory of what came back last may still be in a cache, and each time that some is given back costs others a pause. */
+static void the_longest_idle_run_goes_first(void **state)
 {
   (void)state;
-  const size_t size = (size_t)16 << 20;
-  rv_arena *arena = new_arena(size);
+  enum { MOST = 32 << 20, SIZE = 40000 };
+  rv_arena *arena = new_arena((size_t)100 << 20);
   int owner;
-  void *first = rv_arena_take(arena, size / 4, &owner), *second = rv_arena_take(arena, size / 4, &owner);
-  assert_non_null(first);
-  assert_non_null(second);
-  rv_arena_give_back(arena, second);
-  rv_arena_give_back(arena, first);
-  assert_true(idle_bytes(arena) == size / 2);
-  bool bare = false;
-  char *whole = rv_arena_take_telling(arena, size - PAGE, &owner, &bare);
-  assert_non_null(whole);
-  assert_true(bare);
-  memset(whole, 1, size - PAGE);
-  rv_arena_give_back(arena, whole);
+  char *longest = rv_arena_take(arena, MOST, &owner), *between = rv_arena_take(arena, SIZE, &owner);
+  char *last = rv_arena_take(arena, SIZE, &owner);
+  assert_true(longest != NULL && between != NULL && last != NULL);
+  memset(longest, 1, MOST);
+  memset(last, 2, SIZE);
+  rv_arena_give_back(arena, longest);
+  assert_int_equal(idle_bytes(arena), MOST);
+  rv_arena_give_back(arena, last);
+  assert_in_range(idle_bytes(arena), MOST / 2, MOST);
+  bool bare = true;
+  assert_ptr_equal(rv_arena_take_telling(arena, SIZE, &owner, &bare), last);
+  assert_false(bare);
+  assert_int_equal(*last, 2);
+  rv_arena_give_back(arena, last);
+  rv_arena_give_back(arena, between);
   rv_arena_unref(arena);
 }
 
@@ -596,6 +600,8 @@ static void neither_children_nor_dumps_have_it(void **state)
 typedef struct taker {
   rv_arena *arena;
   uint64_t seed;
+  int rounds;
+  uint32_t most; /* bytes of a block */
 } taker;
 
 static void *take_and_give(void *argument)
@@ -605,7 +611,7 @@ static void *take_and_give(void *argument)
   rv_random random;
   rv_random_init(&random, given->seed);
   held mine[16] = {{0}};
-  for (int i = 0; i < 5000; i++) {
+  for (int i = 0; i < given->rounds; i++) {
     held *one = &mine[rv_random_below(&random, 16)];
     if (one->block != NULL) {
       uint64_t offset;
@@ -615,7 +621,7 @@ static void *take_and_give(void *argument)
       one->block = NULL;
       continue;
     }
-    one->size = (size_t)rv_random_below(&random, 60000) + 1;
+    one->size = (size_t)rv_random_below(&random, given->most) + 1;
     one->mark = (uint8_t)i;
     one->block = rv_arena_take(arena, one->size, one);
     if (one->block != NULL) memset(one->block, one->mark, one->size);
@@ -625,18 +631,32 @@ static void *take_and_give(void *argument)
   return NULL;
 }
 
-static void threads_share_it(void **state)
+static void share(rv_arena *arena, int rounds, uint32_t most)
 {
-  rv_arena *arena = *state;
   pthread_t thread[3];
   taker takers[3];
   for (size_t i = 0; i < 3; i++) {
-    takers[i] = (taker){.arena = arena, .seed = i};
+    takers[i] = (taker){.arena = arena, .seed = i, .rounds = rounds, .most = most};
     assert_int_equal(pthread_create(&thread[i], NULL, take_and_give, &takers[i]), 0);
   }
   for (int i = 0; i < 100; i++) rv_arena_trim(arena); /* each ends, however much comes back meanwhile */
   for (size_t i = 0; i < 3; i++) pthread_join(thread[i], NULL);
   assert_int_equal(used_bytes(arena), 0);
+}
+
+static void threads_share_it(void **state)
+{
+  share(*state, 5000, 60000);
+}
+
+/* Memory goes back to the system while others take and give back. */
+static void threads_share_more_than_may_lie_idle(void **state)
+{
+  (void)state;
+  rv_arena *arena = new_arena((size_t)200 << 20);
+  share(arena, 200, 4 << 20);
+  assert_true(idle_bytes(arena) <= (size_t)32 << 20);
+  rv_arena_unref(arena);
 }
 
 int main(void)
@@ -656,7 +676,7 @@ int main(void)
       cmocka_unit_test(blocks_lie_in_as_many_segments_as_they_need),
       cmocka_unit_test(much_that_lies_idle_goes_back_to_the_system),
       cmocka_unit_test(no_more_than_that_ever_lies_idle),
-      cmocka_unit_test(what_lies_idle_is_in_nobodys_way),
+      cmocka_unit_test(the_longest_idle_run_goes_first),
       cmocka_unit_test(a_block_outlives_the_owner),
       TEST(where_the_process_is_limited_there_is_none),
       TEST(shown_buffers_lie_in_the_arena_and_others_do_not),
@@ -664,6 +684,7 @@ int main(void)
       TEST(a_child_that_is_forked_in_the_middle_lets_go_without_waiting),
       TEST(neither_children_nor_dumps_have_it),
       TEST(threads_share_it),
+      cmocka_unit_test(threads_share_more_than_may_lie_idle),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include "base/arena_parts.h"
+#include "base/machine_memory.h"
 #include "base/memory_file.h"
-#include "base/memory_limit.h"
 
 size_t rv_arena_size_of_file(int fd)
 {
   size_t size = rv_memory_file_size(fd);
-  return size <= rv_memory_of_machine() && rv_arena_has_addresses() ? size : 0;
+  return size <= rv_machine_memory() && rv_arena_has_addresses() ? size : 0;
 }
 
 bool rv_arena_view_open(int fd, size_t most_segments, rv_arena_view *out)

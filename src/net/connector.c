@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
-#include "base/memory_limit.h"
+#include "base/machine_memory.h"
 #include "net/resolver.h"
 #include "net/shortcut.h"
 #include "net/socket.h"
@@ -108,9 +108,9 @@ static void connect_without(rv_connector *connector)
  * process's but a 512th for the system's own tables, though it looks like it (RSS). */
 static size_t most_mapped(void)
 {
-  enum { SHARE = 8 };
-  const size_t least = (size_t)1 << 30, most = (size_t)4 << 30, share = rv_memory_of_machine() / SHARE;
-  return share < least ? least : share > most ? most : share;
+  const size_t least = (size_t)1 << 30, most = (size_t)4 << 30, share = rv_machine_memory() / 8;
+  if (share < least) return least;
+  return share < most ? share : most;
 }
 
 /* Where the loop's large messages lie from the first such question on; NULL: it cannot be. */

@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #endif
 
+#include "base/machine_memory.h"
 #include "base/memory_file.h"
-#include "base/memory_limit.h"
 #include "net/landing.h"
 
 enum {
@@ -295,7 +295,7 @@ void rv_landing_end_leave(rv_landing_end *end)
 void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t most_bytes)
 {
   enum { MOST = 512 << 20, SHARE = 16 };
-  size_t share = rv_memory_limit() / SHARE;
+  size_t share = rv_machine_memory_allowed() / SHARE;
   host->arena = arena;
   if (share > MOST) share = MOST;
   host->most_bytes = most_bytes > 0 && most_bytes < share ? most_bytes : share;

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/machine_memory.h"
+
 enum { ROW = 40000, BEFORE = 100, BEHIND = 60, MEMORY = 64 << 20 };
 
 /* A server, and clients of it in the same process, which the system cannot tell from others. */
@@ -570,10 +572,28 @@ static void a_client_believes_no_file_that_is_another(void **state)
   close(sockets[1]);
 }
 
+/* ---- bounds ---- */
+
+static void a_server_gives_no_more_than_its_share_of_the_memory(void **state)
+{
+  (void)state;
+  rv_landing_host host;
+  rv_landing_host_init(&host);
+  const size_t share = rv_machine_memory_allowed() / 16, most = (size_t)512 << 20;
+  rv_landing_host_use(&host, NULL, 0);
+  assert_int_equal(host.most_bytes, share < most ? share : most);
+  rv_landing_host_use(&host, NULL, 1 << 20); /* a 16th of the store's limit */
+  assert_int_equal(host.most_bytes, 1 << 20);
+  rv_landing_host_use(&host, NULL, SIZE_MAX);
+  assert_int_equal(host.most_bytes, share < most ? share : most);
+  rv_landing_host_fini(&host);
+}
+
 int main(void)
 {
 #define LANDING_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_server_gives_no_more_than_its_share_of_the_memory),
       LANDING_TEST(a_row_becomes_its_message_where_it_was_put),
       LANDING_TEST(a_block_comes_back_when_nobody_reads_it_any_more),
       LANDING_TEST(the_next_use_of_a_block_has_all_of_it),

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/memory_limit.h"
+#include "base/machine_memory.h"
 
 enum { MOST_FILES = 8 };
 
@@ -45,8 +45,8 @@ static int set_up(void **state)
 /* Removes a folder and those above it, up to the root, as far as they are empty. */
 static void remove_folders(const tree *t, char *path)
 {
-  for (char *last = strrchr(path, '/'); last != NULL && strcmp(path, t->root) != 0; last = strrchr(path, '/')) {
-    *last = '\0';
+  for (;;) {
+    *strrchr(path, '/') = '\0';
     if (strcmp(path, t->root) == 0 || rmdir(path) != 0) return;
   }
 }
@@ -83,10 +83,10 @@ static void put(tree *t, const char *name, const char *text)
 static size_t limit_of(tree *t, const char *groups)
 {
   write_file(t->groups, groups);
-  return rv_memory_limit_of_groups(t->groups, t->root);
+  return rv_machine_memory_of_groups(t->groups, t->root);
 }
 
-static void test_a_group_has_its_own_limit_and_those_of_the_groups_above(void **state)
+static void a_group_has_its_own_limit_and_those_of_the_groups_above(void **state)
 {
   tree *t = *state;
   put(t, "memory.max", "max\n");
@@ -99,7 +99,7 @@ static void test_a_group_has_its_own_limit_and_those_of_the_groups_above(void **
   assert_true(limit_of(t, "0::/\n") == SIZE_MAX);
 }
 
-static void test_in_a_container_the_root_has_the_limit(void **state)
+static void in_a_container_the_root_has_the_limit(void **state)
 {
   tree *t = *state;
   put(t, "memory.max", "1073741824\n");
@@ -107,7 +107,7 @@ static void test_in_a_container_the_root_has_the_limit(void **state)
   assert_int_equal(limit_of(t, "0::/\n"), 1073741824);
 }
 
-static void test_the_older_kind_counts_where_memory_is_among_its_controllers(void **state)
+static void the_older_kind_counts_where_memory_is_among_its_controllers(void **state)
 {
   tree *t = *state;
   put(t, "memory/job/memory.limit_in_bytes", "5000\n");
@@ -118,7 +118,16 @@ static void test_the_older_kind_counts_where_memory_is_among_its_controllers(voi
   assert_true(limit_of(t, "5:cpu,memoryless:/job\n") == SIZE_MAX);
 }
 
-static void test_what_cannot_be_read_is_no_limit(void **state)
+static void where_both_kinds_are_there_the_newer_lies_beside_the_older(void **state)
+{
+  tree *t = *state;
+  put(t, "unified/job/memory.max", "7000\n");
+  assert_int_equal(limit_of(t, "5:cpu:/job\n0::/job/step\n"), 7000);
+  put(t, "memory/job/memory.limit_in_bytes", "6000\n");
+  assert_int_equal(limit_of(t, "5:memory:/job\n0::/job/step\n"), 6000);
+}
+
+static void what_cannot_be_read_is_no_limit(void **state)
 {
   tree *t = *state;
   put(t, "memory.max", "\n");
@@ -126,23 +135,24 @@ static void test_what_cannot_be_read_is_no_limit(void **state)
   assert_true(limit_of(t, "0::/a\n") == SIZE_MAX);
   assert_true(limit_of(t, "") == SIZE_MAX);
   assert_true(limit_of(t, "nonsense\n7\n7:\n0::\n") == SIZE_MAX);
-  assert_true(rv_memory_limit_of_groups("/nowhere/cgroup", t->root) == SIZE_MAX);
+  assert_true(rv_machine_memory_of_groups("/nowhere/cgroup", t->root) == SIZE_MAX);
 }
 
-static void test_this_process_may_use_some_memory_and_no_more_than_there_is(void **state)
+static void this_process_may_use_some_memory_and_no_more_than_there_is(void **state)
 {
   (void)state;
-  assert_in_range(rv_memory_limit(), 1 << 20, rv_memory_of_machine());
+  assert_in_range(rv_machine_memory_allowed(), 1 << 20, rv_machine_memory());
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_a_group_has_its_own_limit_and_those_of_the_groups_above, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_in_a_container_the_root_has_the_limit, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_the_older_kind_counts_where_memory_is_among_its_controllers, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_what_cannot_be_read_is_no_limit, set_up, tear_down),
-      cmocka_unit_test(test_this_process_may_use_some_memory_and_no_more_than_there_is),
+      cmocka_unit_test_setup_teardown(a_group_has_its_own_limit_and_those_of_the_groups_above, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(in_a_container_the_root_has_the_limit, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(the_older_kind_counts_where_memory_is_among_its_controllers, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(where_both_kinds_are_there_the_newer_lies_beside_the_older, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(what_cannot_be_read_is_no_limit, set_up, tear_down),
+      cmocka_unit_test(this_process_may_use_some_memory_and_no_more_than_there_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "base/memory_limit.h"
+#include "base/machine_memory.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -14,7 +14,9 @@ typedef struct group_kind {
   const char *folder, *file;
 } group_kind;
 
-static const group_kind kinds[] = {{"", "", "memory.max"}, {"memory", "/memory", "memory.limit_in_bytes"}};
+static const group_kind kinds[] = {{"", "", "memory.max"},
+                                   {"", "/unified", "memory.max"} /* beside older ones */,
+                                   {"memory", "/memory", "memory.limit_in_bytes"}};
 
 enum { LINE = PATH_MAX + 256 };
 
@@ -31,17 +33,16 @@ static size_t read_limit(const char *path)
 }
 
 /* Of a group and all above it. In a container its name may be the machine's, whose folder is not there; that of the root is. */
-static size_t least_above(const group_kind *kind, const char *root, char *name)
+static size_t least_above(const group_kind *kind, const char *root, const char *name)
 {
   size_t least = SIZE_MAX;
-  for (;;) {
+  for (size_t length = strlen(name);; length--) {
+    if (length > 0 && name[length] != '/' && name[length] != '\0') continue;
     char path[LINE + 64];
-    int n = snprintf(path, sizeof path, "%s%s%s/%s", root, kind->folder, name, kind->file);
+    int n = snprintf(path, sizeof path, "%s%s%.*s/%s", root, kind->folder, (int)length, name, kind->file);
     size_t limit = n > 0 && (size_t)n < sizeof path ? read_limit(path) : SIZE_MAX;
     if (limit < least) least = limit;
-    char *last = strrchr(name, '/');
-    if (last == NULL) return least;
-    *last = '\0';
+    if (length == 0) return least;
   }
 }
 
@@ -73,7 +74,7 @@ static size_t limit_of_line(char *line, const char *root)
   return least;
 }
 
-size_t rv_memory_limit_of_groups(const char *groups, const char *root)
+size_t rv_machine_memory_of_groups(const char *groups, const char *root)
 {
   size_t least = SIZE_MAX;
   char line[LINE];
@@ -87,13 +88,13 @@ size_t rv_memory_limit_of_groups(const char *groups, const char *root)
   return least;
 }
 
-size_t rv_memory_of_machine(void)
+size_t rv_machine_memory(void)
 {
   return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-size_t rv_memory_limit(void)
+size_t rv_machine_memory_allowed(void)
 {
-  size_t machine = rv_memory_of_machine(), groups = rv_memory_limit_of_groups("/proc/self/cgroup", "/sys/fs/cgroup");
+  size_t machine = rv_machine_memory(), groups = rv_machine_memory_of_groups("/proc/self/cgroup", "/sys/fs/cgroup");
   return groups < machine ? groups : machine;
 }
