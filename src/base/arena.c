@@ -71,7 +71,7 @@ struct rv_arena {
   uint32_t num_segments;
   run_lists idle, bare;
   size_t used_pages, idle_pages, most_idle_pages;
-  bool keeps; /* the last time the system took no memory back: a trim tries again */
+  size_t retry_above; /* idle pages: with fewer the system took no memory back; 0: it did the last time */
 };
 
 static page_info *info(const rv_arena *arena, uint32_t page)
@@ -397,17 +397,17 @@ static uint32_t take_idle(rv_arena *arena, uint32_t *length)
 static void drop_more_than(rv_arena *arena, size_t pages)
 {
   size_t left = arena->idle_pages > pages ? arena->idle_pages - pages : 0;
-  arena->keeps = false;
-  while (left > 0 && arena->idle_pages > pages && !arena->keeps) {
+  bool dropped = true;
+  while (dropped && left > 0 && arena->idle_pages > pages) {
     uint32_t length, first = take_idle(arena, &length);
     rv_mutex_unlock(&arena->lock);
-    bool dropped = drop_memory(bytes_of(arena, first), length); /* it is in use, as far as others can see */
+    dropped = drop_memory(bytes_of(arena, first), length); /* it is in use, as far as others can see */
     rv_mutex_lock(&arena->lock);
-    arena->keeps = !dropped;
     arena->used_pages -= length;
     free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);
     left -= length < left ? length : left;
   }
+  arena->retry_above = dropped ? 0 : arena->idle_pages + IDLE_PAGES;
 }
 
 void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare)
@@ -434,7 +434,7 @@ void rv_arena_give_back(rv_arena *arena, void *block)
            length = info(arena, first)->length;
   arena->used_pages -= length;
   free_run(arena, first, length, PAGE_IDLE);
-  if (!arena->keeps) drop_more_than(arena, arena->most_idle_pages);
+  if (arena->idle_pages > arena->retry_above) drop_more_than(arena, arena->most_idle_pages);
   rv_mutex_unlock(&arena->lock);
   rv_arena_unref(arena);
 }
