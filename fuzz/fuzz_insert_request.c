@@ -1,4 +1,5 @@
 /* InsertStreamRequest as a server reads it: its chunks, its items, and the items' trajectories over those chunks. */
+#include "base/error.h"
 #include "fuzz.h"
 #include "wire/insert_pack.h"
 
@@ -54,18 +55,36 @@ static void check_memory(const rv_insert_pack *pack, size_t came)
   RV_FUZZ_CHECK(pack->item.total_slices <= RV_PACK_SLICES_MAX && pack->item.num_columns <= RV_PACK_SLICES_MAX);
 }
 
+/* Rows that lie where the pack says: any place has some. */
+static rv_code take_rows(void *context, const uint8_t *place, size_t before, size_t rows, size_t behind, rv_buf **out,
+                         rv_error *err)
+{
+  enum { MOST_ROWS = 1 << 16 };
+  size_t *taken = context;
+  if (rows > MOST_ROWS) return rv_fail(err, RV_INVALID_ARGUMENT, "no place has %zu bytes of rows", rows);
+  *out = rv_buf_new(before + rows + behind);
+  RV_FUZZ_CHECK(*out != NULL);
+  memset((*out)->data, place[0], (*out)->capacity);
+  (*out)->size = (*out)->capacity;
+  *taken += rows;
+  return RV_OK;
+}
+
 static void read_pack(rv_span message, rv_layouts *layouts)
 {
   rv_insert_pack pack;
   rv_error err;
-  rv_code code = rv_insert_pack_begin(&pack, message, message.size % 2 == 0, &err);
+  size_t taken = 0;
+  const rv_placed_rows rows = {.take = take_rows, .context = &taken};
+  rv_code code = rv_insert_pack_begin(&pack, message, message.size % 2 == 0, &rows, &err);
   rv_fuzz_check_failure(code, &err);
   while (code == RV_OK && pack.next < pack.count) {
     size_t first = pack.next == 0 ? message.size : 0, before = pack.rest.size;
     code = rv_insert_pack_next(&pack, &err);
     rv_fuzz_check_failure(code, &err);
     if (code != RV_OK) break;
-    check_memory(&pack, first + before - pack.rest.size);
+    check_memory(&pack, first + before - pack.rest.size + taken);
+    taken = 0;
     for (size_t i = 0; i < pack.num_chunks; i++) rv_fuzz_read_chunk(pack.chunks[i]);
     rv_trajectory *trajectory = NULL;
     rv_code made = rv_wire_item_trajectory(&pack.item, layouts, NULL, rv_insert_pack_find, &pack, &trajectory, &err);

@@ -7,18 +7,43 @@ enum {
   WORTH_A_REQUEST = 8
 };
 
+_Static_assert((int)RV_ROWS_PLACE_BYTES == (int)RV_PLACE_BYTES, "a pack brings what a call names");
+
+/* Its rows are not in the pack: their place is. */
+static bool is_placed(const rv_stream_chunk *chunk)
+{
+  return chunk->row_bytes >= RV_STREAM_PACKED_ROWS_BELOW;
+}
+
 /* Nobody else will ever refer to the chunk: its only pin is the item's that is being sent, and only who has one can give another. */
 static bool is_own(const rv_stream_chunk *chunk)
 {
   return chunk->form != 0 && atomic_load_explicit(&chunk->pins, memory_order_acquire) == 1;
 }
 
-static bool can_pack(const rv_insert_stream *stream, const rv_stream_item *item)
+/* Where those of its rows lie that are placed goes behind what was noted before. False: some lie elsewhere. */
+static bool note_places(rv_insert_stream *stream, const rv_stream_item *item)
+{
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    uint8_t place[RV_PLACE_BYTES];
+    if (!is_placed(chunk)) continue;
+    if (chunk->rows.owner == NULL || !rv_call_name_place(stream->call, chunk->rows.data, chunk->rows.size, place)) return false;
+    rv_put_raw(&stream->places, place, sizeof place);
+  }
+  return !stream->places.failed;
+}
+
+static bool can_pack(rv_insert_stream *stream, const rv_stream_item *item)
 {
   if (item->form == 0 || item->num_chunks == 0 || item->num_chunks > RV_PACK_CHUNKS_MAX) return false;
   for (uint32_t i = 0; i < item->num_chunks; i++)
     if (!is_own(item->chunks[i]) || item->chunks[i]->sent_on == stream->connection) return false;
-  return true;
+  size_t noted = stream->places.size;
+  if (note_places(stream, item)) return true;
+  stream->places.size = noted;
+  stream->places.failed = false;
+  return false;
 }
 
 /* Its number, if it were the next to be sent. */
@@ -35,51 +60,71 @@ static bool is_alike(const rv_stream_item *item, const rv_stream_item *first)
   return true;
 }
 
-/* Of the fields key and range, and the rows. */
+/* Of the fields key and range, and the rows, where they are in the pack. */
 static size_t own_bytes(const rv_stream_item *item)
 {
   size_t bytes = 0;
-  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += item->chunks[i]->own_size + item->chunks[i]->row_bytes;
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    bytes += chunk->own_size + (is_placed(chunk) ? 0 : chunk->row_bytes);
+  }
   return bytes;
 }
 
 /* How many from the head of the queue on go into one pack of at most about so many items and bytes, and what those behind the first
- * have of their own. */
-static size_t count_alike(const rv_insert_stream *stream, size_t max_items, size_t max_bytes, size_t *rest)
+ * have of their own; the places of their rows are noted. */
+static size_t count_alike(rv_insert_stream *stream, size_t max_items, size_t max_bytes, size_t *rest)
 {
   const rv_stream_item *first = NULL;
   size_t count = 0, unnumbered = 0;
   uint64_t number = 0;
   *rest = 0;
+  stream->places.size = 0;
   RV_LIST_EACH(link, &stream->queue)
   {
     const rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
-    if (!can_pack(stream, item) || (first != NULL && !is_alike(item, first))) break;
     uint64_t own = number_of(stream, item, unnumbered);
-    if (first != NULL && own != number + 1) break;
+    if (first != NULL && (!is_alike(item, first) || own != number + 1)) break;
+    if (!can_pack(stream, item)) break;
     if (first != NULL) *rest += own_bytes(item);
     if (first == NULL) first = item;
     number = own;
     unnumbered += item->sequence == 0;
     count++;
-    if (count == max_items || *rest + count * ITEM_BYTES >= max_bytes) break;
+    if (count == max_items || *rest + count * ITEM_BYTES + stream->places.size >= max_bytes) break;
   }
   return count;
 }
 
 static void put_chunk(rv_writer_buf *out, const rv_stream_chunk *chunk)
 {
-  size_t before = rv_stream_chunk_before(chunk);
-  rv_put_header(out, RV_PACK_CHUNKS, rv_stream_chunk_bytes(chunk));
+  size_t before = rv_stream_chunk_before(chunk), rows = is_placed(chunk) ? 0 : chunk->rows.size;
+  rv_put_header(out, RV_PACK_CHUNKS, chunk->flat_size + rows);
   rv_put_raw(out, chunk->flat, before);
-  rv_put_raw(out, chunk->rows.data, chunk->rows.size);
+  rv_put_raw(out, chunk->rows.data, rows);
   rv_put_raw(out, chunk->flat + before, chunk->flat_size - before);
 }
 
-static void put_first(rv_writer_buf *out, const rv_stream_item *item)
+/* Which chunks' rows are placed, and where; their places. */
+static void put_placed(rv_writer_buf *out, const rv_insert_stream *stream, const rv_stream_item *item)
+{
+  uint64_t bytes[RV_PACK_CHUNKS_MAX], rows_at[RV_PACK_CHUNKS_MAX];
+  if (stream->places.size == 0) return;
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    bytes[i] = is_placed(chunk) ? chunk->row_bytes : 0;
+    rows_at[i] = chunk->rows_at;
+  }
+  rv_put_packed(out, RV_PACK_PLACED, bytes, item->num_chunks);
+  rv_put_packed(out, RV_PACK_ROWS_AT, rows_at, item->num_chunks);
+  rv_put_bytes(out, RV_PACK_PLACES, stream->places.data, stream->places.size);
+}
+
+static void put_first(rv_writer_buf *out, const rv_insert_stream *stream, const rv_stream_item *item)
 {
   rv_stream_item_put(out, RV_PACK_ITEM, item);
   for (uint32_t i = 0; i < item->num_chunks; i++) put_chunk(out, item->chunks[i]);
+  put_placed(out, stream, item);
 }
 
 static rv_code put_own(rv_pieces *message, const rv_stream_item *item)
@@ -88,7 +133,7 @@ static rv_code put_own(rv_pieces *message, const rv_stream_item *item)
   for (uint32_t i = 0; i < item->num_chunks && code == RV_OK; i++) {
     const rv_stream_chunk *chunk = item->chunks[i];
     code = rv_pieces_copy(message, chunk->flat, chunk->own_size);
-    if (code != RV_OK) break;
+    if (code != RV_OK || is_placed(chunk)) continue;
     code = chunk->rows.owner != NULL ? rv_pieces_share(message, chunk->rows.owner, chunk->rows.data, chunk->rows.size)
                                      : rv_pieces_copy(message, chunk->flat + chunk->rows_at, chunk->row_bytes);
   }
@@ -101,7 +146,7 @@ static rv_code put_beginning(rv_insert_stream *stream, rv_pieces *message, size_
   rv_writer_buf *scratch = &stream->scratch;
   size_t words = (count - 1) * sizeof(uint64_t);
   scratch->size = 0;
-  put_first(scratch, RV_CONTAINER(stream->queue.next, rv_stream_item, link));
+  put_first(scratch, stream, RV_CONTAINER(stream->queue.next, rv_stream_item, link));
   rv_put_header(scratch, RV_PACK_REST, rest);
   size_t first = scratch->size, size = first + rest + 2 * (1 + rv_varint_size(words) + words);
   rv_put_header(scratch, RV_INSERT_PACK, size);
@@ -135,24 +180,35 @@ static rv_code put_rest(rv_insert_stream *stream, rv_pieces *message, size_t cou
   return code == RV_OK ? rv_pieces_copy(message, scratch->data, scratch->size) : code;
 }
 
-bool rv_insert_stream_has_pack(const rv_insert_stream *stream)
+/* Fewer than two are no pack, but where their rows' places make it one. */
+static size_t least_items(const rv_insert_stream *stream, size_t otherwise)
 {
-  size_t rest;
-  return stream->packs && count_alike(stream, WORTH_A_REQUEST, SIZE_MAX, &rest) == WORTH_A_REQUEST;
+  return stream->places.size > 0 ? 1 : otherwise;
+}
+
+bool rv_insert_stream_has_pack(rv_insert_stream *stream)
+{
+  size_t rest, count = stream->packs ? count_alike(stream, WORTH_A_REQUEST, SIZE_MAX, &rest) : 0;
+  return count > 0 && count >= least_items(stream, WORTH_A_REQUEST);
 }
 
 rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count)
 {
   size_t rest = 0, n = count_alike(stream, SIZE_MAX, stream->request_bytes, &rest);
   *count = 0;
-  if (n < 2) return RV_OK;
+  if (n == 0 || n < least_items(stream, 2)) return RV_OK;
   const rv_link *link = stream->queue.next;
   for (size_t i = 0; i < n; i++, link = link->next) {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
     if (item->sequence == 0) item->sequence = stream->next_sequence++;
   }
+  const rv_stream_item *first = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
   rv_code code = put_beginning(stream, message, n, rest);
   if (code == RV_OK) code = put_rest(stream, message, n);
-  if (code == RV_OK) *count = n;
-  return code;
+  if (code != RV_OK) return code;
+  for (uint32_t i = 0; i < first->num_chunks; i++)
+    if (is_placed(first->chunks[i]))
+      stream->bytes_sent += n * first->chunks[i]->row_bytes; /* though the message has but their places */
+  *count = n;
+  return RV_OK;
 }

@@ -7,10 +7,17 @@
 #include "client/insert_stream_parts.h"
 
 /* A writer wakes the loop's thread when so much waits, even if that is about to look. */
-enum { MANY_ITEMS = 64 };
+enum { MANY_ITEMS = 64, GATHERED_ITEMS = 8, MOST_LEFT = 64 };
 #define MANY_BYTES RV_STREAM_REQUEST_BYTES
 #define GUEST_BYTES ((size_t)64 << 10) /* and who asks for each sends no more */
 #define LOOK_AGAIN_NS INT64_C(1000000)
+
+static size_t bytes_of(const rv_stream_item *item)
+{
+  size_t bytes = item->body_size;
+  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += rv_stream_chunk_bytes(item->chunks[i]);
+  return bytes;
+}
 
 /* ---- hand-over ----
  *
@@ -20,7 +27,10 @@ enum { MANY_ITEMS = 64 };
  *
  * A large row is not left there where it is lent to the server: its writer sends it himself, as the loop's guest, so that the server
  * copies it while the writer makes the next one. Else the loop's thread would stand between them, to be woken, and a third one for two
- * cores. Where a row is copied to a socket, and perhaps encrypted, that thread does it beside the writer. */
+ * cores. Where a row is copied to a socket, and perhaps encrypted, that thread does it beside the writer.
+ *
+ * Rows that lie in blocks of the server's nobody copies: where the loop's thread is to look soon, their writer gathers some before he sends them, in
+ * a pack. The newest may not go in one as long as its writer may still refer to its rows, which mostly ends when he appends the next. */
 
 static void on_retry(rv_timer *timer)
 {
@@ -37,17 +47,50 @@ static void begin(rv_insert_stream *stream)
   rv_timer_init(&stream->look, stream->loop, on_look);
 }
 
-bool rv_insert_stream_drain(rv_insert_stream *stream)
+/* Others may still refer to its chunks, and then it cannot go in a pack. */
+static bool is_pinned(const rv_stream_item *item)
 {
+  for (uint32_t i = 0; i < item->num_chunks; i++)
+    if (atomic_load_explicit(&item->chunks[i]->pins, memory_order_acquire) > 1) return true;
+  return false;
+}
+
+/* Takes the newest of the inbox out to `left`, as far as they gather and are pinned. Under the mutex. */
+static void leave_newest(rv_insert_stream *stream, rv_link *left)
+{
+  for (rv_link *last; (last = stream->inbox.prev) != &stream->inbox && stream->left_count < MOST_LEFT;) {
+    const rv_stream_item *item = RV_CONTAINER(last, rv_stream_item, link);
+    if (!item->gathers || !is_pinned(item)) break;
+    stream->left_count++;
+    stream->left_bytes += bytes_of(item);
+    rv_list_remove(last);
+    rv_list_push_front(left, last);
+  }
+}
+
+/* As rv_insert_stream_drain; where the timer is to look, those stay that gather and may go in a pack by then. */
+static bool drain(rv_insert_stream *stream, bool with_gathered)
+{
+  rv_link left;
+  rv_list_init(&left);
   begin(stream);
   rv_mutex_lock(&stream->mutex);
-  bool any = stream->inbox_count > 0;
+  stream->left_count = stream->left_bytes = 0;
+  if (!with_gathered && stream->look.runs) leave_newest(stream, &left);
+  size_t taken = stream->inbox_count - stream->left_count;
   rv_list_splice(&stream->queue, &stream->inbox);
-  stream->queue_count += stream->inbox_count;
-  stream->inbox_count = stream->inbox_bytes = 0;
+  rv_list_splice(&stream->inbox, &left);
+  stream->queue_count += taken;
+  stream->inbox_count = stream->left_count;
+  stream->inbox_bytes = stream->left_bytes;
   stream->looks_soon = false; /* under the same lock: from here on whoever adds wakes the loop */
   rv_mutex_unlock(&stream->mutex);
-  return any;
+  return taken > 0;
+}
+
+bool rv_insert_stream_drain(rv_insert_stream *stream)
+{
+  return drain(stream, true);
 }
 
 static void promise_to_look(rv_insert_stream *stream)
@@ -59,11 +102,16 @@ static void promise_to_look(rv_insert_stream *stream)
   rv_mutex_unlock(&stream->mutex);
 }
 
-void rv_insert_stream_look(rv_insert_stream *stream)
+static void look(rv_insert_stream *stream, bool with_gathered)
 {
-  rv_insert_stream_drain(stream);
+  drain(stream, with_gathered);
   rv_insert_stream_pump(stream);
   promise_to_look(stream);
+}
+
+void rv_insert_stream_look(rv_insert_stream *stream)
+{
+  look(stream, false);
 }
 
 /* When there was nothing to do, the next item is to wake the loop: nobody looks a thousand times a second at a table that lets
@@ -87,35 +135,37 @@ static void run(rv_task *task)
     if (stream->call == NULL) rv_insert_stream_destroy(stream);
     return;
   }
-  rv_insert_stream_look(stream);
-}
-
-static size_t bytes_of(const rv_stream_item *item)
-{
-  size_t bytes = item->body_size;
-  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += rv_stream_chunk_bytes(item->chunks[i]);
-  return bytes;
+  look(stream, true);
 }
 
 /* He promises nothing new: the loop's thread would have to be woken for the timer. */
-static void run_by_guest(rv_task *task)
+static void look_as_guest(rv_insert_stream *stream, bool with_gathered)
 {
-  rv_insert_stream *stream = RV_CONTAINER(task, rv_insert_stream, visit);
   rv_mutex_lock(&stream->mutex);
   stream->posted = false;
   rv_mutex_unlock(&stream->mutex);
-  rv_insert_stream_drain(stream);
+  drain(stream, with_gathered);
   rv_insert_stream_pump(stream);
   rv_mutex_lock(&stream->mutex);
   stream->looks_soon = stream->look.runs;
   rv_mutex_unlock(&stream->mutex);
 }
 
-static bool send_as_guest(rv_insert_stream *stream)
+static void run_by_guest(rv_task *task)
+{
+  look_as_guest(RV_CONTAINER(task, rv_insert_stream, visit), true);
+}
+
+static void send_gathered_by_guest(rv_task *task)
+{
+  look_as_guest(RV_CONTAINER(task, rv_insert_stream, visit_with_gathered), false);
+}
+
+static bool send_as_guest(rv_insert_stream *stream, rv_task *task)
 {
   int fd;
   if (rv_loop_is_current(stream->loop) || !rv_loop_sit(stream->loop)) return false;
-  bool visited = rv_channel_visit(stream->channel, &stream->visit, &fd);
+  bool visited = rv_channel_visit(stream->channel, task, &fd);
   rv_loop_stand(stream->loop);
   return visited;
 }
@@ -144,8 +194,22 @@ static bool leave_to_loop(rv_insert_stream *stream)
 typedef enum addition {
   TO_BE_FOUND,
   TO_BE_ASKED_FOR,
-  AT_ONCE /* where their adder may send them */
+  AT_ONCE, /* where their adder may send them */
+  GATHERED /* likewise, once there are some */
 } addition;
+
+/* Under the mutex: of those that gather there are not enough. */
+static bool gathers_more(const rv_insert_stream *stream)
+{
+  return stream->inbox_count - stream->left_count < GATHERED_ITEMS && stream->inbox_bytes - stream->left_bytes < MANY_BYTES;
+}
+
+/* Under the mutex: what was added may be left to be found. */
+static bool can_wait(const rv_insert_stream *stream, addition how)
+{
+  if (how == AT_ONCE || (how != TO_BE_ASKED_FOR && !stream->looks_soon)) return false;
+  return how == GATHERED ? gathers_more(stream) : holds_less(stream, MANY_BYTES);
+}
 
 static void add(rv_insert_stream *stream, rv_link *items, addition how)
 {
@@ -155,6 +219,7 @@ static void add(rv_insert_stream *stream, rv_link *items, addition how)
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
     item->sequence = 0;
     item->sent = item->indexed = item->in_doubt = false;
+    item->gathers = how == GATHERED;
     rv_stream_item_pin(item);
     count++;
     bytes += bytes_of(item);
@@ -165,12 +230,12 @@ static void add(rv_insert_stream *stream, rv_link *items, addition how)
   stream->inbox_count += count;
   stream->inbox_bytes += bytes;
   stream->asks_each = stream->asks_each && count_open(stream) == 1 && holds_less(stream, GUEST_BYTES);
-  bool may_wait = (how == TO_BE_ASKED_FOR || stream->looks_soon) && holds_less(stream, MANY_BYTES);
-  bool at_once = how == AT_ONCE && rv_channel_lends(stream->channel);
-  bool acts = !stream->posted && (at_once || !may_wait), visits = at_once || stream->asks_each;
+  bool acts = !stream->posted && !can_wait(stream, how);
+  bool visits = how >= AT_ONCE || stream->asks_each;
   stream->posted = stream->posted || acts;
   rv_mutex_unlock(&stream->mutex);
-  if (!acts || (visits && send_as_guest(stream)) || (may_wait && leave_to_loop(stream))) return;
+  rv_task *visit = how == GATHERED ? &stream->visit_with_gathered : &stream->visit;
+  if (!acts || (visits && send_as_guest(stream, visit)) || (how >= AT_ONCE && leave_to_loop(stream))) return;
   rv_loop_post(stream->loop, &stream->task);
 }
 
@@ -181,7 +246,12 @@ void rv_insert_stream_add(rv_insert_stream *stream, rv_link *items)
 
 void rv_insert_stream_add_at_once(rv_insert_stream *stream, rv_link *items)
 {
-  add(stream, items, AT_ONCE);
+  add(stream, items, rv_channel_lends(stream->channel) ? AT_ONCE : TO_BE_FOUND);
+}
+
+void rv_insert_stream_add_gathered(rv_insert_stream *stream, rv_link *items)
+{
+  add(stream, items, GATHERED);
 }
 
 void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items)
@@ -234,6 +304,7 @@ void rv_insert_stream_destroy(rv_insert_stream *stream)
 {
   rv_stream_slots_fini(&stream->slots);
   rv_writer_buf_fini(&stream->scratch);
+  rv_writer_buf_fini(&stream->places);
   free(stream->keep);
   rv_mutex_fini(&stream->mutex);
   free(stream);
@@ -260,12 +331,14 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   rv_list_init(&stream->held);
   stream->task.run = run;
   stream->visit.run = run_by_guest;
+  stream->visit_with_gathered.run = send_gathered_by_guest;
   stream->end.run = on_end;
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
   stream->exhausted_ns = INT64_MAX;
   stream->request_bytes = RV_STREAM_REQUEST_BYTES;
   rv_stream_slots_init(&stream->slots, rv_entropy64(stream->env));
   rv_writer_buf_init(&stream->scratch);
+  rv_writer_buf_init(&stream->places);
   rv_insert_stream_take_writer_id(stream);
   *out = stream;
   return RV_OK;

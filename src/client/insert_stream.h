@@ -38,7 +38,8 @@ typedef struct rv_insert_stream rv_insert_stream;
 
 /* Chunks, and pieces of longer ones, up to this size are copied into the request: cheaper than a reference each. */
 #define RV_STREAM_COPY_BYTES ((size_t)4096)
-/* Rows from this size on go in no pack: of one the server would have to copy them, where it keeps those of 16 KiB and more in their message. */
+/* Rows from this size on go in a pack only where they lie in blocks of the server's: else it would have to copy them out of it, where it keeps those of
+ * 16 KiB and more in their message. */
 #define RV_STREAM_PACKED_ROWS_BELOW ((size_t)15 << 10)
 
 /* An encoded chunk on its way. It belongs to one stream. Refcounted; besides that it is pinned by whoever may still make new
@@ -109,6 +110,7 @@ typedef struct rv_stream_item {
   bool indexed;      /* it has a slot */
   bool sent;         /* on the present connection */
   bool in_doubt;     /* it was sent on an earlier one, and may be in */
+  bool gathers;      /* it may wait for others that it goes in a pack with */
   uint64_t sequence; /* 0 until it is first sent */
   rv_link link;
 } rv_stream_item;
@@ -146,6 +148,9 @@ void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item);
 /* The same of large rows, by their writer: where rows are lent (rv_channel_lends) he sends them as a guest of the loop (net/guest.h), and where its
  * thread is busy they are found by it. No lock may be held; what cannot be sent may complete, on this thread, before this returns. */
 void rv_insert_stream_add_at_once(rv_insert_stream *stream, rv_link *items);
+/* The same of large rows that lie in blocks of the server's (rv_channel_take_block): where the loop's thread will look for them soon they wait until some
+ * have gathered. */
+void rv_insert_stream_add_gathered(rv_insert_stream *stream, rv_link *items);
 /* The same, by who then calls rv_insert_stream_ask: they may wait for that. */
 void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items);
 /* Added items may be left to be found by the loop's thread for a millisecond. Whoever waits until no more than `others` are not

@@ -29,11 +29,13 @@ struct rv_insert_stream {
   rv_mutex mutex; /* RV_RANK_CLIENT: the inbox, and what get_status shows */
   rv_link inbox;
   size_t inbox_count, inbox_bytes;
+  size_t left_count, left_bytes; /* of these, what was left there to go in a pack */
   bool posted;
   bool looks_soon; /* the loop's thread has promised to look into the inbox: `look` runs */
   bool asks_each;  /* who added the items before waited for each alone */
   rv_task task, end;
   rv_task visit;                  /* what `task` does, by a guest */
+  rv_task visit_with_gathered;    /* and leaves what may go in a pack later */
   rv_insert_stream_status status; /* without `state` */
   char last_error[128];           /* why the last call ended; "" once a server has answered the next */
 
@@ -59,7 +61,7 @@ struct rv_insert_stream {
   size_t request_bytes; /* bound of a request, see RV_STREAM_REQUEST_BYTES */
   rv_code broken;       /* why this side ended the call; RV_OK: it did not */
   char broken_message[128];
-  rv_writer_buf scratch;
+  rv_writer_buf scratch, places;
   uint64_t *keep;
   size_t keep_capacity;
 };
@@ -75,18 +77,20 @@ void rv_stream_item_unpin(const rv_stream_item *item);
 /* Appends it as that field, a PrioritizedItem with its number. */
 void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item *item);
 
-/* Puts the items at the head of the queue that look alike into a pack, as far as the message has room; 0 where that are fewer than two.
+/* Puts the items at the head of the queue that look alike into a pack, as far as the message has room; 0 where that are fewer than two, and
+ * their rows are not named by their place.
  * They are then to be noted as sent. */
 rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count);
 /* So many at the head of the queue look alike that a request of their own is worth it. */
-bool rv_insert_stream_has_pack(const rv_insert_stream *stream);
+bool rv_insert_stream_has_pack(rv_insert_stream *stream);
 /* Sends what the call will take; false: out of memory, and the call is of no use any more. */
 bool rv_insert_stream_send(rv_insert_stream *stream);
 /* Opens the call if need be, and sends. */
 void rv_insert_stream_pump(rv_insert_stream *stream);
 /* Takes what is in the inbox into the queue; true: there was something. A promise to look is over. */
 bool rv_insert_stream_drain(rv_insert_stream *stream);
-/* Takes what is in the inbox, sends what the call will take, and promises to look again if something is to be expected. */
+/* Takes what is in the inbox, sends what the call will take, and promises to look again if something is to be expected. A row that others may still
+ * refer to is left there until then, if by then it may go in a pack. */
 void rv_insert_stream_look(rv_insert_stream *stream);
 /* Takes the item off its list and completes it. */
 void rv_insert_stream_finish(rv_stream_item *item, rv_code code, const char *message);

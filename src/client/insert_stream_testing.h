@@ -47,8 +47,8 @@ typedef struct fake_server {
   seen_item items[MAX_SEEN];
   size_t num_items, num_chunks, num_requests;
   char broken_rule[128];
-  bool packs; /* it takes packs, and says so */
-  size_t num_packed;
+  bool packs;                    /* it takes packs, and says so */
+  size_t num_packed, num_placed; /* of those, items whose rows were named by their place */
 } fake_server;
 
 typedef struct fake_call {
@@ -142,22 +142,37 @@ static inline void answer(rv_call *net_call, fake_server *server, const rv_inser
 }
 
 /* Of its own chunks nobody else hears. */
-static inline void take_pack(fake_call *call, rv_span message, rv_insert_response *response)
+static inline rv_code take_row(void *net_call, const uint8_t *place, size_t before, size_t rows, size_t behind, rv_buf **out,
+                               rv_error *err)
 {
+  return rv_call_take_place(net_call, place, before, rows, behind, out, err);
+}
+
+/* Every byte of their rows is the lowest of the key. */
+static inline void check_packed_rows(fake_server *server, rv_chunk *chunk)
+{
+  size_t stride, size = rv_chunk_get_column(chunk, 0)->row_bytes;
+  const uint8_t *row = rv_chunk_rows_in_place(chunk, 0, 0, 1, &stride);
+  for (size_t i = 0; row != NULL && i < size; i++)
+    if (row[i] != (uint8_t)rv_chunk_get_meta(chunk)->key) break_rule(server, "a packed chunk has other rows than its own");
+  if (row == NULL) break_rule(server, "a packed chunk has no rows");
+}
+
+static inline void take_pack(fake_call *call, rv_call *net_call, rv_span message, rv_insert_response *response)
+{
+  const rv_placed_rows rows = {.take = take_row, .context = net_call};
   rv_insert_pack pack;
   rv_error err;
   if (!call->server->packs) break_rule(call->server, "a pack that was not asked for");
-  if (rv_insert_pack_begin(&pack, message, false, &err) != RV_OK) fail_msg("%s", err.message);
+  if (rv_insert_pack_begin(&pack, message, false, &rows, &err) != RV_OK) fail_msg("%s", err.message);
   call->server->num_packed += pack.count;
+  if (pack.num_chunks > 0 && pack.placed[0].row_bytes > 0) call->server->num_placed += pack.count;
   while (pack.next < pack.count) {
     if (rv_insert_pack_next(&pack, &err) != RV_OK) fail_msg("%s", err.message);
     size_t before = call->num_chunks;
     for (size_t i = 0; i < pack.num_chunks; i++) {
-      rv_encoded tensor;
-      uint64_t key = rv_chunk_get_meta(pack.chunks[i])->key;
-      if (!rv_chunk_encoded(pack.chunks[i], 0, &tensor) || tensor.content[2] != (uint8_t)key)
-        break_rule(call->server, "a packed chunk has other rows than its own");
-      call->chunks[call->num_chunks++] = key;
+      check_packed_rows(call->server, pack.chunks[i]);
+      call->chunks[call->num_chunks++] = rv_chunk_get_meta(pack.chunks[i])->key;
     }
     take_item(call, &pack.item, response);
     call->num_chunks = before;
@@ -178,7 +193,7 @@ static inline void on_message(rv_call *net_call, void *user, rv_buf *buf, const 
   rv_mutex_lock(&server->mutex);
   server->num_requests++;
   if (request.num_chunks + request.num_items == 0 && request.pack.data == NULL) break_rule(server, "an empty request");
-  if (request.pack.data != NULL) take_pack(call, request.pack, &response);
+  if (request.pack.data != NULL) take_pack(call, net_call, request.pack, &response);
   take_chunks(call, &request);
   for (size_t i = 0; i < request.num_items; i++) {
     rv_wire_item item;
@@ -250,7 +265,8 @@ typedef struct test_bench {
   rv_insert_stream *stream;
 } test_bench;
 
-static inline void set_up(test_bench *bench, const char *state_header)
+/* shares: both ends have memory in common, and the server gives blocks. */
+static inline void set_up_sharing(test_bench *bench, const char *state_header, bool shares)
 {
   rv_error err = {.message = ""};
   memset(bench, 0, sizeof *bench);
@@ -270,16 +286,26 @@ static inline void set_up(test_bench *bench, const char *state_header)
                                   .max_message_bytes = (size_t)1 << 28,
                                   .max_connections = 100,
                                   .max_streams_per_connection = 100,
+                                  .shares_memory = shares,
+                                  .lends_memory = shares,
                                   .on_call = on_call,
                                   .context = server};
   if (rv_grpc_server_new(&config, &server->grpc, &err) != RV_OK) fail_msg("%s", err.message);
   snprintf(server->address, sizeof server->address, "127.0.0.1:%u", (unsigned)rv_grpc_server_port(server->grpc, 0));
   assert_int_equal(rv_loop_new(&bench->env, "test", &bench->loop, NULL), RV_OK);
-  rv_channel_config channel = {
-      .env = &bench->env, .loop = bench->loop, .address = server->address, .max_message_bytes = (size_t)1 << 28};
+  rv_channel_config channel = {.env = &bench->env,
+                               .loop = bench->loop,
+                               .address = server->address,
+                               .max_message_bytes = (size_t)1 << 28,
+                               .shares_memory = shares};
   assert_int_equal(rv_channel_new(&channel, &bench->channel, NULL), RV_OK);
   rv_insert_stream_config stream = {.env = &bench->env, .loop = bench->loop, .channel = bench->channel};
   assert_int_equal(rv_insert_stream_new(&stream, &bench->stream, NULL), RV_OK);
+}
+
+static inline void set_up(test_bench *bench, const char *state_header)
+{
+  set_up_sharing(bench, state_header, false);
 }
 
 static inline void shut_stream(void *stream)

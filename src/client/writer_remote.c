@@ -350,8 +350,21 @@ static bool is_ready(rv_remote_item *item)
   return item->num_ready == item->flight.num_chunks;
 }
 
-/* *large: it brings rows that go by themselves. */
-static rv_code encode(rv_writer *writer, rv_remote_item *item, bool *large, rv_error *err)
+/* What an item brings that is not on its way yet. */
+typedef enum brings {
+  SMALL_ROWS,
+  ROWS_IN_BLOCKS, /* of the server's */
+  LARGE_ROWS      /* that go by themselves */
+} brings;
+
+static brings what_comes(const rv_written *chunk)
+{
+  if (rv_stream_chunk_bytes(chunk->encoded) < RV_STREAM_PACKED_ROWS_BELOW) return SMALL_ROWS;
+  return rv_segment_is_for_once(chunk->segment) ? ROWS_IN_BLOCKS : LARGE_ROWS;
+}
+
+/* *most: the most of it. */
+static rv_code encode(rv_writer *writer, rv_remote_item *item, brings *most, rv_error *err)
 {
   uint32_t n = item->flight.num_chunks;
   for (uint32_t i = 0; i < n; i++) {
@@ -361,7 +374,8 @@ static rv_code encode(rv_writer *writer, rv_remote_item *item, bool *large, rv_e
         rv_written_encode(chunk, writer->config.delta_encoded, (int)writer->config.compression, &writer->encode_room, err);
     if (code != RV_OK) return code;
     item->stream.chunks[i] = rv_stream_chunk_ref(chunk->encoded);
-    *large = *large || (comes && rv_stream_chunk_bytes(chunk->encoded) >= RV_STREAM_PACKED_ROWS_BELOW);
+    brings now = comes ? what_comes(chunk) : SMALL_ROWS;
+    if (now > *most) *most = now;
     item->stream.num_chunks = i + 1;
   }
   return RV_OK;
@@ -406,7 +420,7 @@ static rv_code check_late(rv_writer *writer, const rv_remote_item *item, rv_erro
 }
 
 /* From the writer's thread, with the item's pins on `written` still held. */
-static void hand_over(rv_writer *writer, rv_remote_item *item, bool large)
+static void hand_over(rv_writer *writer, rv_remote_item *item, brings most)
 {
   bool known = atomic_load_explicit(&writer->tables_known, memory_order_acquire);
   if (!known) {
@@ -428,10 +442,11 @@ static void hand_over(rv_writer *writer, rv_remote_item *item, bool large)
   rv_link items;
   rv_list_init(&items);
   rv_list_push_back(&items, &item->stream.link);
-  if (large)
-    rv_insert_stream_add_at_once(writer->stream, &items);
-  else
-    rv_insert_stream_add(writer->stream, &items);
+  switch (most) {
+  case SMALL_ROWS: rv_insert_stream_add(writer->stream, &items); break;
+  case ROWS_IN_BLOCKS: rv_insert_stream_add_gathered(writer->stream, &items); break;
+  case LARGE_ROWS: rv_insert_stream_add_at_once(writer->stream, &items); break;
+  }
 }
 
 void rv_writer_dispatch(rv_writer *writer)
@@ -445,14 +460,14 @@ void rv_writer_dispatch(rv_writer *writer)
     uint32_t n = item->flight.num_chunks;
     rv_written *few[32], **chunks = n <= 32 ? few : malloc(n * sizeof(rv_written *));
     rv_error err;
-    bool large = false;
-    rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &large, &err);
+    brings most = SMALL_ROWS;
+    rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &most, &err);
     if (code != RV_OK) {
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(item->flight.chunks[i]);
       on_complete(&item->stream, code, err.message);
     } else {
       memcpy(chunks, item->flight.chunks, n * sizeof(rv_written *));
-      hand_over(writer, item, large);
+      hand_over(writer, item, most);
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(chunks[i]);
     }
     if (chunks != few) free(chunks);

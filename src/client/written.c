@@ -259,7 +259,7 @@ static rv_code stamp_long(rv_written *written, const rv_chunk_meta *meta, size_t
   if (code != RV_OK) return code;
   rv_stream_chunk *encoded = written->encoded;
   encoded->rows_at = (uint32_t)rv_chunk_stamp_write_around(stamp, meta, encoded->flat);
-  if (stamp->row_bytes < RV_STREAM_PACKED_ROWS_BELOW) note_form(written, encoded->rows_at - stamp->head_size);
+  note_form(written, encoded->rows_at - stamp->head_size);
   encoded->rows = (rv_piece){.data = rows, .size = stamp->row_bytes, .owner = rv_chunk_hold(written->segment)};
   if (encoded->rows.owner != NULL) return RV_OK;
   rv_stream_chunk_unref(encoded);

@@ -20,6 +20,7 @@ typedef struct filled {
   const uint8_t *block; /* NULL: not ours */
   size_t size;
   landed_buf *buf;
+  uint32_t turn;
 } filled;
 
 struct rv_landing {
@@ -166,7 +167,10 @@ static rv_buf *fill_slot(rv_landing *landing, uint32_t slot, uint8_t *block, uin
   landed->buf.release = on_release;
   atomic_init(&landed->buf.refs, 1);
   rv_mutex_lock(&landing->lock);
-  landing->slot[slot] = (filled){.block = block, .size = (size_t)pages * RV_LANDING_PAGE, .buf = landed};
+  landing->slot[slot] = (filled){.block = block,
+                                 .size = (size_t)pages * RV_LANDING_PAGE,
+                                 .buf = landed,
+                                 .turn = atomic_load_explicit(&landing->shared->slot[slot].turn, memory_order_relaxed)};
   *by_page(landing, block) = (uint16_t)slot;
   rv_mutex_unlock(&landing->lock);
   return &landed->buf;
@@ -210,15 +214,16 @@ static uint32_t find_slot(rv_landing *landing, const uint8_t *data, size_t size)
   return slot;
 }
 
-rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, uint32_t *slot, uint64_t *offset)
+rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, rv_landing_place *place)
 {
   rv_buf *found = NULL;
   if (!rv_arena_map_has(landing->map, data)) return NULL;
   rv_mutex_lock(&landing->lock);
-  *slot = find_slot(landing, data, size);
-  if (*slot < RV_LANDING_SLOTS) {
-    found = &landing->slot[*slot].buf->buf;
-    *offset = (uint64_t)(data - landing->slot[*slot].block);
+  uint32_t slot = find_slot(landing, data, size);
+  if (slot < RV_LANDING_SLOTS) {
+    const filled *in = &landing->slot[slot];
+    found = &in->buf->buf;
+    *place = (rv_landing_place){.slot = slot, .turn = in->turn, .offset = (uint64_t)(data - in->block)};
   }
   rv_mutex_unlock(&landing->lock);
   return found;

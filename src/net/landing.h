@@ -45,9 +45,15 @@ typedef struct rv_landing_shared {
   _Atomic uint32_t missed[RV_LANDING_SIZES]; /* by the client: rows that found no block */
   struct rv_landing_slot {
     _Atomic uint64_t offset; /* by the server, before it is given; in the arena's file */
-    _Atomic uint64_t pages;
+    _Atomic uint32_t pages, turn;
   } slot[RV_LANDING_SLOTS];
 } rv_landing_shared;
+
+/* Where a row lies: in the block of a slot, `offset` bytes behind its beginning. The turn tells the block from those that had the slot before it. */
+typedef struct rv_landing_place {
+  uint32_t slot, turn;
+  uint64_t offset;
+} rv_landing_place;
 
 /* ---- a client's end: thread-safe ---- */
 
@@ -64,7 +70,7 @@ void rv_landing_close(rv_landing *landing);
  * be for that many bytes; the server hears what is missing. */
 rv_buf *rv_landing_take(rv_landing *landing, size_t bytes);
 /* The buffer in which these bytes lie, and where they do; NULL: they lie elsewhere. The caller holds it. */
-rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, uint32_t *slot, uint64_t *offset);
+rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, rv_landing_place *place);
 
 /* ---- a server's end ---- */
 
@@ -100,6 +106,10 @@ void rv_landing_end_leave(rv_landing_end *end);
 bool rv_landing_end_serve(rv_landing_end *end);
 /* Of a quiet connection: takes back what nobody has begun to fill. */
 void rv_landing_end_rest(rv_landing_end *end);
+/* The block of that turn is the one that is out. */
+bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place);
+/* Since blocks were served last so many rows have landed that it is to be done again. */
+bool rv_landing_end_is_due(const rv_landing_end *end);
 /* Bytes of a block that is out. NULL: it is not, or has fewer. */
 const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size);
 /* What stands around those bytes will soon be written: what comes before them in their message, and behind. */

@@ -15,13 +15,14 @@
 enum {
   MOST_PAGES = RV_SPARE_MAX / RV_LANDING_PAGE + 1,
   FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size; twice as many each time that rows have found none */
-  MOST_AHEAD = RV_LANDING_SLOTS / 2
+  MOST_AHEAD = RV_LANDING_SLOTS / 2,
+  SERVED_EVERY = 4 /* rows */
 };
 
 typedef struct given {
   rv_buf *buf; /* NULL: it is not out */
   uint8_t *block;
-  uint32_t pages;
+  uint32_t pages, turn;
   bool landed;
 } given;
 
@@ -33,8 +34,10 @@ struct rv_landing_end {
   rv_link link;
   size_t bytes; /* that are out */
   uint32_t pages[RV_LANDING_SIZES], missed[RV_LANDING_SIZES], ahead[RV_LANDING_SIZES];
-  bool wants;  /* and its host counts it */
-  given *slot; /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
+  bool wants;      /* and its host counts it */
+  uint32_t turn;   /* of the block that was given last */
+  uint32_t landed; /* rows, since blocks were served last */
+  given *slot;     /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
   uint32_t num_free;
   uint16_t free_slot[RV_LANDING_SLOTS];
 };
@@ -113,12 +116,13 @@ static bool give(rv_landing_end *end, uint32_t size)
     return false;
   }
   uint32_t slot = end->free_slot[--end->num_free];
-  end->slot[slot] = (given){.buf = buf, .block = buf->data, .pages = end->pages[size]};
+  end->slot[slot] = (given){.buf = buf, .block = buf->data, .pages = end->pages[size], .turn = ++end->turn};
   end->bytes += bytes;
   atomic_fetch_add_explicit(&end->host->bytes, bytes, memory_order_relaxed);
   struct rv_landing_slot *told = &end->shared->slot[slot];
   atomic_store_explicit(&told->offset, rv_buf_arena_offset(buf), memory_order_relaxed);
   atomic_store_explicit(&told->pages, end->pages[size], memory_order_relaxed);
+  atomic_store_explicit(&told->turn, end->turn, memory_order_relaxed);
   atomic_fetch_or_explicit(&end->shared->given[size][slot / 64], UINT64_C(1) << slot % 64, memory_order_acq_rel);
   return true;
 }
@@ -166,6 +170,7 @@ static bool serve_size(rv_landing_end *end, uint32_t size)
 bool rv_landing_end_serve(rv_landing_end *end)
 {
   bool fine = collect(end);
+  end->landed = 0;
   for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size);
   return fine;
 }
@@ -179,6 +184,16 @@ void rv_landing_end_rest(rv_landing_end *end)
     end->ahead[size] = 0; /* until a row finds none */
   }
   set_wants(end, end->bytes > 0); /* a writer's history, for one */
+}
+
+bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place)
+{
+  return place->slot < RV_LANDING_SLOTS && is_out(end, place->slot) && end->slot[place->slot].turn == place->turn;
+}
+
+bool rv_landing_end_is_due(const rv_landing_end *end)
+{
+  return end->landed >= SERVED_EVERY;
 }
 
 const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size)
@@ -212,6 +227,7 @@ rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset,
   given *out = &end->slot[slot];
   if (out->landed || !is_filled(out, before + behind)) return NULL;
   out->landed = true;
+  end->landed++;
   rv_buf_begin_later(out->buf, (size_t)offset - before);
   return rv_buf_ref(out->buf);
 }

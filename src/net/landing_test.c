@@ -109,10 +109,10 @@ static rv_buf *put_row(const pair *p, size_t size, int fill)
 /* What the server makes of it: the message, with something before the row and behind it. */
 static rv_buf *land(const pair *p, const rv_buf *row)
 {
-  uint32_t slot;
-  uint64_t offset;
-  assert_ptr_equal(rv_landing_find(p->client, row->data, row->size, &slot, &offset), row);
-  rv_buf *message = rv_landing_end_land(p->end, slot, offset, BEFORE, row->size + BEHIND);
+  rv_landing_place at;
+  assert_ptr_equal(rv_landing_find(p->client, row->data, row->size, &at), row);
+  assert_true(rv_landing_end_has(p->end, &at));
+  rv_buf *message = rv_landing_end_land(p->end, at.slot, at.offset, BEFORE, row->size + BEHIND);
   assert_non_null(message);
   memset(message->data, 'b', BEFORE);
   memset(message->data + BEFORE + row->size, 'e', BEHIND);
@@ -205,19 +205,36 @@ static void a_row_lands_once_and_is_read_where_it_is_then(void **state)
   setting *s = *state;
   pair p = connect_pair(s);
   rv_buf *row = put_row(&p, ROW, 3), *message = land(&p, row);
-  uint32_t slot;
-  uint64_t offset;
-  assert_non_null(rv_landing_find(p.client, row->data, ROW, &slot, &offset));
-  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, ROW));
-  const uint8_t *there = rv_landing_end_at(p.end, slot, offset, ROW);
+  rv_landing_place at;
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &at));
+  assert_null(rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, ROW));
+  const uint8_t *there = rv_landing_end_at(p.end, at.slot, at.offset, ROW);
   assert_non_null(there);
   assert_memory_equal(there, row->data, ROW);
-  assert_non_null(rv_landing_find(p.client, row->data + 30000, 10000, &slot, &offset)); /* a part */
-  assert_int_equal(offset, RV_LANDING_BEFORE + 30000);
+  assert_non_null(rv_landing_find(p.client, row->data + 30000, 10000, &at)); /* a part */
+  assert_int_equal(at.offset, RV_LANDING_BEFORE + 30000);
   uint8_t elsewhere[100];
-  assert_null(rv_landing_find(p.client, elsewhere, sizeof elsewhere, &slot, &offset));
+  assert_null(rv_landing_find(p.client, elsewhere, sizeof elsewhere, &at));
   rv_buf_unref(row);
   rv_buf_unref(message);
+  hang_up(&p);
+}
+
+/* Whoever still has the name of a place does not find there what came later. */
+static void a_slot_is_told_from_what_it_was_before(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_landing_place places[50];
+  for (int i = 0; i < 50; i++) {
+    rv_buf *row = put_row(&p, ROW, i);
+    assert_ptr_equal(rv_landing_find(p.client, row->data, ROW, &places[i]), row);
+    assert_true(rv_landing_end_has(p.end, &places[i]));
+    for (int before = 0; before < i; before++) assert_false(rv_landing_end_has(p.end, &places[before]));
+    rv_buf_unref(row);
+    assert_true(rv_landing_end_serve(p.end));
+  }
+  assert_false(rv_landing_end_has(p.end, &(rv_landing_place){.slot = RV_LANDING_SLOTS}));
   hang_up(&p);
 }
 
@@ -226,12 +243,11 @@ static void what_fills_little_of_its_block_is_read(void **state)
   setting *s = *state;
   pair p = connect_pair(s);
   rv_buf *row = put_row(&p, 3 * ROW, 4);
-  uint32_t slot;
-  uint64_t offset;
-  assert_non_null(rv_landing_find(p.client, row->data, ROW, &slot, &offset));
-  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, ROW + BEHIND));
-  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, 2 * ROW + BEHIND));
-  rv_buf *message = rv_landing_end_land(p.end, slot, offset, BEFORE, 3 * ROW + BEHIND);
+  rv_landing_place at;
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &at));
+  assert_null(rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, ROW + BEHIND));
+  assert_null(rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, 2 * ROW + BEHIND));
+  rv_buf *message = rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, 3 * ROW + BEHIND);
   assert_non_null(message);
   rv_buf_unref(message);
   rv_buf_unref(row);
@@ -243,12 +259,11 @@ static void what_has_no_room_around_it_is_read(void **state)
   setting *s = *state;
   pair p = connect_pair(s);
   rv_buf *row = put_row(&p, ROW, 4);
-  uint32_t slot;
-  uint64_t offset;
-  assert_non_null(rv_landing_find(p.client, row->data, ROW, &slot, &offset));
-  assert_null(rv_landing_end_land(p.end, slot, offset, RV_LANDING_BEFORE + 1, ROW));
-  assert_null(rv_landing_end_land(p.end, slot, offset, BEFORE, ROW + 4096));
-  rv_buf *message = rv_landing_end_land(p.end, slot, offset, RV_LANDING_BEFORE, ROW + RV_LANDING_BEHIND);
+  rv_landing_place at;
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &at));
+  assert_null(rv_landing_end_land(p.end, at.slot, at.offset, RV_LANDING_BEFORE + 1, ROW));
+  assert_null(rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, ROW + 4096));
+  rv_buf *message = rv_landing_end_land(p.end, at.slot, at.offset, RV_LANDING_BEFORE, ROW + RV_LANDING_BEHIND);
   assert_non_null(message);
   rv_buf_unref(message);
   rv_buf_unref(row);
@@ -598,6 +613,7 @@ int main(void)
       LANDING_TEST(a_block_comes_back_when_nobody_reads_it_any_more),
       LANDING_TEST(the_next_use_of_a_block_has_all_of_it),
       LANDING_TEST(a_row_lands_once_and_is_read_where_it_is_then),
+      LANDING_TEST(a_slot_is_told_from_what_it_was_before),
       LANDING_TEST(what_fills_little_of_its_block_is_read),
       LANDING_TEST(what_has_no_room_around_it_is_read),
       LANDING_TEST(a_writer_has_no_more_than_its_share),

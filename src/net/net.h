@@ -143,6 +143,20 @@ void rv_call_cancel(rv_call *call);
 void rv_call_pause(rv_call *call);
 void rv_call_resume(rv_call *call);
 
+/* ---- rows by their place ----
+ *
+ * A row in a block of the server's (rv_channel_take_block) need not be in the message that is about it: the message names its place, and the
+ * server takes it from there. */
+
+enum { RV_PLACE_BYTES = 16 };
+/* Client: where a row that lies in a block is to be found by the server at the other end of this call's connection. False: it lies elsewhere. It is
+ * held, and not written to, until the server has answered, or the call is over. */
+bool rv_call_name_place(const rv_call *call, const uint8_t *row, size_t size, uint8_t out[RV_PLACE_BYTES]);
+/* Server: the row there, behind `before` bytes and before `behind` bytes that the caller writes: all of the buffer, which is his, from its beginning on.
+ * A row that was taken before, or has no room around it, is copied. RV_INVALID_ARGUMENT: the client has no such block; RV_RESOURCE_EXHAUSTED. */
+rv_code rv_call_take_place(rv_call *call, const uint8_t place[RV_PLACE_BYTES], size_t before, size_t size, size_t behind,
+                           rv_buf **out, rv_error *err);
+
 /* ---- server side ---- */
 
 typedef struct rv_grpc_server rv_grpc_server;

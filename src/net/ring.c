@@ -67,11 +67,12 @@ bool rv_ring_settle(rv_ring *ring)
 /* Whose buffer the bytes lie in, and what a loan says of their place; NULL: nowhere where the other end could find them. */
 static rv_buf *find_owner(const rv_ring *ring, const uint8_t *data, size_t size, rv_ring_loan *out)
 {
-  uint32_t slot;
+  rv_landing_place place;
   *out = (rv_ring_loan){.at = ring->at, .size = size};
-  rv_buf *owner = ring->landing != NULL ? rv_landing_find(ring->landing, data, size, &slot, &out->offset) : NULL;
+  rv_buf *owner = ring->landing != NULL ? rv_landing_find(ring->landing, data, size, &place) : NULL;
   if (owner == NULL) return rv_arena_find(ring->arena, data, size, &out->offset);
-  out->block = (uint64_t)slot + 1;
+  out->block = (uint64_t)place.slot + 1;
+  out->offset = place.offset;
   return owner;
 }
 

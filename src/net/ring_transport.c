@@ -12,7 +12,7 @@
 #define MSG_CMSG_CLOEXEC 0
 #endif
 
-static const char QUESTION[8] = "RVrings4", GIVEN = '+', DECLINED = '-';
+static const char QUESTION[8] = "RVrings5", GIVEN = '+', DECLINED = '-';
 
 enum { SERVE_EVERY = 8 /* reads: a row takes about two */ };
 
@@ -55,9 +55,10 @@ static bool settle(rv_transport *transport)
 /* False: what the client says of its blocks cannot be. */
 static bool serve_blocks(ring_state *state, bool now)
 {
-  if (state->rings.in.blocks == NULL || (!now && ++state->reads < SERVE_EVERY)) return true;
+  rv_landing_end *blocks = state->rings.in.blocks;
+  if (blocks == NULL || (!now && ++state->reads < SERVE_EVERY && !rv_landing_end_is_due(blocks))) return true;
   state->reads = 0;
-  return rv_landing_end_serve(state->rings.in.blocks);
+  return rv_landing_end_serve(blocks);
 }
 
 static ssize_t ring_read(rv_transport *transport, const struct iovec *vec, int count)
@@ -132,6 +133,8 @@ static void ring_close(rv_transport *transport)
   if (transport->fd >= 0) rv_socket_close(transport->fd);
   transport->state = NULL;
   transport->problem = NULL;
+  transport->landing = NULL;
+  transport->blocks = NULL;
   transport->lent = 0;
   transport->fd = -1;
 }
@@ -158,7 +161,11 @@ static ring_state *state_new(rv_rings *owned_rings, int fd)
 
 static void use_rings(rv_transport *transport, int fd, ring_state *state)
 {
-  *transport = (rv_transport){.ops = &ring_ops, .fd = fd, .state = state, .borrows = state->rings.in.view.segment != NULL};
+  *transport = (rv_transport){.ops = &ring_ops,
+                              .fd = fd,
+                              .state = state,
+                              .landing = state->rings.out.landing,
+                              .borrows = state->rings.in.view.segment != NULL};
 }
 
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings)
@@ -292,12 +299,14 @@ static ring_state *give(int fd, rv_ring_host *host, int *memory)
 enum { MAPPED_OF_A_CLIENT = 16 }; /* segments: no client makes a server run out of addresses */
 
 /* To a client that it trusts, and that lends. How many descriptors there are by now, of which that of the landing is to be closed. */
-static size_t give_blocks(ring_state *state, rv_ring_host *host, rv_spares *spares, int fd, int memory[MEMORIES])
+static size_t give_blocks(rv_transport *transport, rv_ring_host *host, rv_spares *spares, int memory[MEMORIES])
 {
   rv_landing_end *blocks = NULL;
-  if (state->rings.in.view.segment != NULL) blocks = rv_landing_end_new(&host->landing, spares, fd, &memory[LANDING]);
+  ring_state *state = transport->state;
+  if (state->rings.in.view.segment != NULL) blocks = rv_landing_end_new(&host->landing, spares, transport->fd, &memory[LANDING]);
   if (blocks == NULL) return LANDING;
   rv_rings_give(&state->rings, blocks);
+  transport->blocks = blocks;
   memory[ARENA_TO_WRITE] = rv_arena_file_to_write(host->arena);
   return MEMORIES;
 }
@@ -319,7 +328,7 @@ static ssize_t answer_question(rv_transport *transport, int arena)
   size_t memories = ARENA;
   if (lends) {
     memory[ARENA] = rv_arena_file(host->arena);
-    memories = give_blocks(state, host, spares, fd, memory);
+    memories = give_blocks(transport, host, spares, memory);
   }
   bool told = send_with(fd, &GIVEN, 1, memory, memories) == 1;
   close(memory[RINGS]);

@@ -223,7 +223,7 @@ static void a_question_with_anything_is_answered(void **state)
   size_t before = count_descriptors();
   for (size_t i = 0; i < 3 * MOST_GIVEN; i++) {
     raw_peer peer = {.fd = place_connect(&at->place)};
-    give(peer.fd, "RVrings4", strange[i % 3], i / 3 + 1);
+    give(peer.fd, "RVrings5", strange[i % 3], i / 3 + 1);
     assert_int_equal(take_answer(&peer, NULL), RV_RINGS_GIVEN);
     assert_int_equal(atomic_load(&peer.rings.out.head->borrows), 0);
     end(&peer);

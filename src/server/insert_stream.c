@@ -256,6 +256,16 @@ static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_er
   return RV_OK;
 }
 
+_Static_assert((int)RV_ROWS_PLACE_BYTES == (int)RV_PLACE_BYTES, "a pack brings what a call names");
+
+static rv_code take_row(void *context, const uint8_t *place, size_t before, size_t rows, size_t behind, rv_buf **out,
+                        rv_error *err)
+{
+  rv_insert_call *call = context;
+  if (call->stream.call == NULL) return rv_fail(err, RV_CANCELLED, "the connection has gone that has the rows of its items");
+  return rv_call_take_place(call->stream.call, place, before, rows, behind, out, err);
+}
+
 static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *data, size_t size, rv_error *err)
 {
   rv_code code = rv_insert_request_parse((rv_span){.data = data, .size = size}, &call->request, err);
@@ -266,7 +276,8 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   bool packed = call->request.pack.data != NULL;
   if (call->request.num_chunks == 0 && call->request.num_items == 0 && !packed)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the request has neither chunks nor items");
-  if (packed) code = rv_insert_pack_begin(&call->pack, call->request.pack, rv_memory_spills(account_of(call)), err);
+  if (packed)
+    code = rv_insert_pack_begin(&call->pack, call->request.pack, rv_memory_spills(account_of(call)), &call->placed_rows, err);
   if (code == RV_OK) code = take_chunks(call, buf, size, err);
   if (code != RV_OK) return code;
   call->chunk_bytes += size;
@@ -395,6 +406,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   rv_insert_items_init(call);
   rv_insert_answers_init(call);
   rv_insert_journal_init(call);
+  call->placed_rows = (rv_placed_rows){.take = take_row, .context = call};
   rv_chunk_map_init(&call->chunks, rv_entropy64(&server->env), server->max_stream_chunk_bytes);
   snprintf(call->peer, sizeof call->peer, "%s", rv_call_peer(net_call));
   atomic_fetch_add_explicit(&server->num_inserters, 1, memory_order_relaxed);

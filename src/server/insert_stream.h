@@ -61,6 +61,7 @@ struct rv_insert_call {
   rv_buf *message;
   rv_insert_request request;
   rv_insert_pack pack; /* comes in before the message's items */
+  rv_placed_rows placed_rows;
   size_t next_item, bytes_per_item;
   rv_item_room item_room;
   rv_layout *last_layout; /* of the item before; one reference, or NULL */

@@ -46,8 +46,7 @@ static bool read_plain_head(rv_span message, rv_chunk_meta *meta, rv_span *rest)
   return true;
 }
 
-/* What differs from chunk to chunk besides the rows, where it stands first as every writer puts it; `rest` is what follows. */
-static bool read_head(rv_span message, rv_chunk_meta *meta, rv_span *rest)
+bool rv_chunk_head_read(rv_span message, rv_chunk_meta *meta, rv_span *rest)
 {
   if (read_plain_head(message, meta, rest)) return true;
   rv_reader reader;
@@ -127,7 +126,7 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
 {
   rv_chunk_meta meta;
   rv_span rest;
-  if (!read_head(message, &meta, &rest)) return rv_chunk_parse(NULL, message, true, out, err);
+  if (!rv_chunk_head_read(message, &meta, &rest)) return rv_chunk_parse(NULL, message, true, out, err);
   for (uint32_t tried = 0; tried < forms->count; tried++) {
     rv_chunk_form *form = &forms->form[forms->next];
     forms->next = forms->next + 1 < forms->count ? forms->next + 1 : 0;
@@ -156,7 +155,7 @@ rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
   rv_chunk_meta meta;
   rv_span rest;
   rv_chunk_wire(chunk, &wire, &size);
-  if (chunk->num_columns != 1 || !rv_chunk_is_plain_copy(chunk) || !read_head((rv_span){wire, size}, &meta, &rest) ||
+  if (chunk->num_columns != 1 || !rv_chunk_is_plain_copy(chunk) || !rv_chunk_head_read((rv_span){wire, size}, &meta, &rest) ||
       !says_it_once(rest))
     return rv_fail(
         err, RV_INVALID_ARGUMENT,
@@ -201,7 +200,7 @@ rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart
   size_t before = row_bytes == 0 ? form->fixed_bytes : (size_t)(lane->base - fixed);
   rv_chunk_meta meta;
   rv_span rest;
-  if (!read_head(*bytes, &meta, &rest) || rest.size < row_bytes)
+  if (!rv_chunk_head_read(*bytes, &meta, &rest) || rest.size < row_bytes)
     return rv_fail(err, RV_INVALID_ARGUMENT, "key, range and %zu bytes of rows of a chunk are not there", row_bytes);
   const rv_bytes parts[] = {{bytes->data, bytes->size - rest.size},
                             {fixed, before},

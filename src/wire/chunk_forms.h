@@ -41,6 +41,8 @@ void rv_chunk_form_fini(rv_chunk_form *form);
  * (rv_chunk_parse_apart). RV_INVALID_ARGUMENT: they are not there. */
 rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err);
 
+/* What differs from chunk to chunk besides the rows, where it stands first as every writer puts it; `rest` is what follows. False: it does not. */
+bool rv_chunk_head_read(rv_span message, rv_chunk_meta *meta, rv_span *rest);
 /* A SequenceRange; false: the bytes are none. */
 bool rv_sequence_range_parse(rv_span message, rv_chunk_meta *meta);
 

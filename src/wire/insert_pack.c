@@ -9,9 +9,22 @@
 
 /* What the message has, before any of it is read. */
 typedef struct parts {
-  rv_span item, keys, priorities, rest;
-  size_t num_chunks;
+  rv_span item, keys, priorities, rest, places;
+  size_t num_chunks, num_sizes, num_starts;
+  uint64_t placed[RV_PACK_CHUNKS_MAX],
+      rows_at[RV_PACK_CHUNKS_MAX]; /* where there are as many as chunks; 0: the rows come with the chunk */
 } parts;
+
+/* Counts more than it has room for. */
+static void take_numbers(rv_reader *reader, const rv_field *field, uint64_t numbers[RV_PACK_CHUNKS_MAX], size_t *count)
+{
+  size_t state = 0;
+  uint64_t number;
+  while (rv_field_next_value(reader, field, RV_WIRE_VARINT, &state, &number)) {
+    if (*count < RV_PACK_CHUNKS_MAX) numbers[*count] = number;
+    ++*count;
+  }
+}
 
 static bool find_parts(rv_span message, parts *out)
 {
@@ -25,12 +38,15 @@ static bool find_parts(rv_span message, parts *out)
     if (rv_field_is(&field, RV_PACK_KEYS, RV_WIRE_BYTES)) out->keys = field.bytes;
     if (rv_field_is(&field, RV_PACK_PRIORITIES, RV_WIRE_BYTES)) out->priorities = field.bytes;
     if (rv_field_is(&field, RV_PACK_REST, RV_WIRE_BYTES)) out->rest = field.bytes;
+    if (rv_field_is(&field, RV_PACK_PLACES, RV_WIRE_BYTES)) out->places = field.bytes;
+    if (field.number == RV_PACK_PLACED) take_numbers(&reader, &field, out->placed, &out->num_sizes);
+    if (field.number == RV_PACK_ROWS_AT) take_numbers(&reader, &field, out->rows_at, &out->num_starts);
   }
   return !reader.broken;
 }
 
 /* Of one that may have to move the form has a copy of its own. */
-static rv_code read_chunk(rv_insert_pack *pack, size_t i, rv_span message, rv_error *err)
+static rv_code read_whole(rv_insert_pack *pack, size_t i, rv_span message, rv_error *err)
 {
   rv_chunk *chunk;
   rv_code code = rv_chunk_parse(NULL, message, true, &chunk, err);
@@ -44,7 +60,21 @@ static rv_code read_chunk(rv_insert_pack *pack, size_t i, rv_span message, rv_er
   return rv_chunk_parse_apart(message, &pack->chunks[i], err);
 }
 
-static rv_code read_chunks(rv_insert_pack *pack, rv_span message, rv_error *err)
+static const uint8_t *take_place(rv_insert_pack *pack)
+{
+  const uint8_t *place = pack->places.data;
+  pack->places = (rv_span){place + RV_ROWS_PLACE_BYTES, pack->places.size - RV_ROWS_PLACE_BYTES};
+  return place;
+}
+
+static rv_code read_chunk(rv_insert_pack *pack, const parts *found, size_t i, rv_span message, rv_error *err)
+{
+  if (found->placed[i] == 0) return read_whole(pack, i, message, err);
+  return rv_placed_form_begin(&pack->placed[i], message, found->rows_at[i], found->placed[i], pack->rows, take_place(pack),
+                              &pack->chunks[i], err);
+}
+
+static rv_code read_chunks(rv_insert_pack *pack, const parts *found, rv_span message, rv_error *err)
 {
   rv_reader reader;
   rv_field field;
@@ -52,7 +82,7 @@ static rv_code read_chunks(rv_insert_pack *pack, rv_span message, rv_error *err)
   rv_code code = RV_OK;
   for (size_t i = 0; code == RV_OK && rv_reader_next(&reader, &field);) {
     if (!rv_field_is(&field, RV_PACK_CHUNKS, RV_WIRE_BYTES)) continue;
-    code = read_chunk(pack, i++, field.bytes, err);
+    code = read_chunk(pack, found, i++, field.bytes, err);
   }
   return code;
 }
@@ -70,6 +100,38 @@ static rv_code place_slices(rv_insert_pack *pack, rv_error *err)
   return RV_OK;
 }
 
+/* Of every item that is said to have such. */
+static rv_code check_places(const parts *found, const rv_placed_rows *rows, rv_error *err)
+{
+  size_t placed = 0, items = 1 + found->keys.size / sizeof(uint64_t);
+  bool one_each = found->num_sizes == found->num_starts && (found->num_sizes == 0 || found->num_sizes == found->num_chunks);
+  for (size_t i = 0; i < found->num_chunks; i++) placed += found->placed[i] != 0;
+  bool complete =
+      one_each && found->places.size % RV_ROWS_PLACE_BYTES == 0 && found->places.size / RV_ROWS_PLACE_BYTES == placed * items;
+  if (!complete)
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "a pack of %zu items of %zu chunks each, with %zu sizes of rows, %zu starts and %zu bytes of places, which do not belong "
+        "together",
+        items, found->num_chunks, found->num_sizes, found->num_starts, found->places.size);
+  if (placed > 0 && rows == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "a pack of items whose rows are named by their place, where none has a place");
+  return RV_OK;
+}
+
+static rv_code make_room(rv_insert_pack *pack, size_t num_chunks, rv_error *err)
+{
+  size_t each = sizeof *pack->forms + sizeof *pack->placed + sizeof(rv_chunk *);
+  size_t bytes = num_chunks * each + pack->item.total_slices * sizeof(uint32_t);
+  pack->forms = calloc(1, bytes > 0 ? bytes : 1);
+  if (pack->forms == NULL) return rv_fail_memory(err, bytes);
+  pack->placed = (rv_placed_form *)(void *)(pack->forms + num_chunks);
+  pack->chunks = (rv_chunk **)(void *)(pack->placed + num_chunks);
+  pack->chunk_of = (uint32_t *)(void *)(pack->chunks + num_chunks);
+  pack->num_chunks = num_chunks;
+  return RV_OK;
+}
+
 static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
 {
   parts found;
@@ -80,7 +142,9 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   if (found.num_chunks > RV_PACK_CHUNKS_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a pack of items with %zu chunks each; at most %d are possible", found.num_chunks,
                    RV_PACK_CHUNKS_MAX);
-  rv_code code = rv_wire_item_parse_in(&pack->room, found.item, &pack->item, err);
+  rv_code code = check_places(&found, pack->rows, err);
+  if (code != RV_OK) return code;
+  code = rv_wire_item_parse_in(&pack->room, found.item, &pack->item, err);
   if (code != RV_OK) return code;
   if (pack->item.total_slices > RV_PACK_SLICES_MAX || pack->item.num_columns > RV_PACK_SLICES_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT,
@@ -91,13 +155,9 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   pack->keys = found.keys.data;
   pack->priorities = found.priorities.data;
   pack->rest = found.rest;
-  size_t bytes = found.num_chunks * (sizeof *pack->forms + sizeof(rv_chunk *)) + pack->item.total_slices * sizeof(uint32_t);
-  pack->forms = calloc(1, bytes > 0 ? bytes : 1);
-  if (pack->forms == NULL) return rv_fail_memory(err, bytes);
-  pack->chunks = (rv_chunk **)(void *)(pack->forms + found.num_chunks);
-  pack->chunk_of = (uint32_t *)(void *)(pack->chunks + found.num_chunks);
-  pack->num_chunks = found.num_chunks;
-  code = read_chunks(pack, message, err);
+  pack->places = found.places;
+  code = make_room(pack, found.num_chunks, err);
+  if (code == RV_OK) code = read_chunks(pack, &found, message, err);
   if (code == RV_OK) code = place_slices(pack, err);
   pack->item_bytes = pack->item.total_slices * sizeof(rv_slice) + pack->item.num_columns * sizeof(rv_trajectory_column);
   for (size_t i = 0; i < pack->num_chunks && code == RV_OK; i++) pack->item_bytes += rv_chunk_memory(pack->chunks[i]);
@@ -105,9 +165,9 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   return code;
 }
 
-rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, rv_error *err)
+rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, const rv_placed_rows *rows, rv_error *err)
 {
-  *pack = (rv_insert_pack){.apart = apart};
+  *pack = (rv_insert_pack){.apart = apart, .rows = rows};
   rv_code code = begin(pack, message, err);
   if (code != RV_OK) rv_insert_pack_fini(pack);
   return code;
@@ -138,6 +198,12 @@ static rv_code check_end(const rv_insert_pack *pack, rv_error *err)
   return rv_fail(err, RV_INVALID_ARGUMENT, "a pack of %zu items with %zu bytes behind the last", pack->count, pack->rest.size);
 }
 
+static rv_code next_chunk(rv_insert_pack *pack, size_t i, rv_chunk **out, rv_error *err)
+{
+  if (pack->placed[i].row_bytes == 0) return rv_chunk_form_next(&pack->forms[i], &pack->rest, pack->apart, out, err);
+  return rv_placed_form_next(&pack->placed[i], &pack->rest, pack->rows, take_place(pack), out, err);
+}
+
 rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
 {
   size_t i = pack->next++;
@@ -145,7 +211,7 @@ rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
   if (i == 0) return check_end(pack, err); /* it is there since the beginning */
   for (size_t c = 0; c < pack->num_chunks; c++) {
     rv_chunk *chunk;
-    rv_code code = rv_chunk_form_next(&pack->forms[c], &pack->rest, pack->apart, &chunk, err);
+    rv_code code = next_chunk(pack, c, &chunk, err);
     if (code != RV_OK) {
       rv_error_prefix(err, "item %zu of a pack of %zu", i, pack->count);
       return code;

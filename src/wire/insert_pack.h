@@ -7,6 +7,7 @@
 #define RV_WIRE_INSERT_PACK_H
 
 #include "wire/chunk_forms.h"
+#include "wire/chunk_placed.h"
 #include "wire/messages.h"
 
 enum {
@@ -21,7 +22,12 @@ enum {
   RV_PACK_CHUNKS = 2,     /* ChunkData, its chunks, as its slices name them */
   RV_PACK_KEYS = 3,       /* of the further items, 8 bytes each */
   RV_PACK_PRIORITIES = 4, /* as many, likewise */
-  RV_PACK_REST = 5 /* for each further item, and each of its chunks: the fields key and range of ChunkData, then the rows */
+  RV_PACK_REST = 5, /* for each further item, and each of its chunks: the fields key and range of ChunkData, then the rows */
+  RV_PACK_PLACED =
+      6, /* of each of an item's chunks, if the rows of some are named by their place: how many bytes they take, packed; 0: they come with
+                             it, */
+  RV_PACK_ROWS_AT = 7, /* and behind how many bytes of the chunk's others they belong, packed */
+  RV_PACK_PLACES = 8   /* for each item, the first included, and each such chunk: the place, RV_ROWS_PLACE_BYTES each */
 };
 
 /* One that is read item by item. */
@@ -34,18 +40,20 @@ typedef struct rv_insert_pack {
   bool apart;        /* their bytes may have to move */
   /* what follows is the pack's own */
   rv_item_room room;
-  rv_chunk_form *forms; /* num_chunks, in one block with `chunks` and `chunk_of` */
+  rv_chunk_form *forms;   /* num_chunks, in one block with `placed`, `chunks` and `chunk_of` */
+  rv_placed_form *placed; /* num_chunks; row_bytes 0: the rows come with the chunk */
+  const rv_placed_rows *rows;
   uint32_t *chunk_of;   /* of each slice */
   rv_trajectory *model; /* of an item that was taken: the others' differ in their chunks alone; NULL: none was asked for yet */
   uint64_t first_sequence;
   const uint8_t *keys, *priorities;
-  rv_span rest;
+  rv_span rest, places;
 } rv_insert_pack;
 
 /* Reads the first item and its chunks; what lies in `message` stays there. RV_INVALID_ARGUMENT: arrays that do not belong together, an
  * item that names another chunk or has too many slices or columns, chunks of which others cannot have the form (rv_chunk_form_init).
- * `apart`: as in rv_chunk_form_next. */
-rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, rv_error *err);
+ * `apart`: as in rv_chunk_form_next. `rows`: where those are that are named by their place; it stays where it is. */
+rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, const rv_placed_rows *rows, rv_error *err);
 void rv_insert_pack_fini(rv_insert_pack *pack); /* again is fine; so is one that is all zeros */
 /* Takes the next item, there being one. Numbers of items follow each other from the first one's. */
 rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err);

@@ -397,7 +397,7 @@ static rv_code a_pack_of_items(void *context)
 {
   const unpacking *u = context;
   rv_insert_pack pack;
-  rv_code code = rv_insert_pack_begin(&pack, span_of(u->message), u->apart, NULL);
+  rv_code code = rv_insert_pack_begin(&pack, span_of(u->message), u->apart, NULL, NULL);
   for (size_t i = 0; code == RV_OK && i < 2; i++) {
     code = rv_insert_pack_next(&pack, NULL);
     if (code != RV_OK) break;

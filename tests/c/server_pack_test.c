@@ -392,7 +392,7 @@ static void chunks_of_a_pack_can_move_where_a_store_moves_them(void **state)
   rv_insert_request request;
   rv_insert_pack pack;
   assert_int_equal(rv_insert_request_parse((rv_span){body.data, body.size}, &request, NULL), RV_OK);
-  assert_int_equal(rv_insert_pack_begin(&pack, request.pack, true, NULL), RV_OK);
+  assert_int_equal(rv_insert_pack_begin(&pack, request.pack, true, NULL, NULL), RV_OK);
   for (size_t i = 0; i < MANY; i++) {
     const uint8_t *bytes;
     size_t size;

@@ -97,6 +97,65 @@ TEST(rows_that_wait_behind_many_arrive_as_they_were_written)
   rv_loop_count_unconfirmed(f->client->loop, 0 - others);
 }
 
+/* An item of one step of three columns, two of them large. */
+static void put_step(rv_writer *writer, int64_t number)
+{
+  static const int64_t large = 10000, small = 3, larger = 16384;
+  static float rows[3][16384];
+  const int64_t *elements[] = {&large, &small, &larger};
+  rv_error err;
+  rv_cell cells[3];
+  rv_run runs[3];
+  rv_item_column columns[3];
+  for (uint32_t c = 0; c < 3; c++) {
+    for (int64_t i = 0; i < *elements[c]; i++) rows[c][i] = (float)(number * 7 + i + c);
+    cells[c] = (rv_cell){.column = c, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = elements[c], .data = rows[c]}};
+    runs[c] = (rv_run){.column = c, .count = 1, .first = number, .stride = 1};
+    columns[c] = (rv_item_column){.runs = &runs[c], .num_runs = 1};
+  }
+  assert_ok(rv_writer_append(writer, cells, 3, false, &err));
+  assert_ok(rv_writer_create_item(writer, "fifo", 1, columns, 3, NULL, &err));
+}
+
+static void expect_step(rv_sample *sample, int64_t number)
+{
+  static const int64_t elements[] = {10000, 3, 16384};
+  static float got[16384];
+  rv_error err;
+  for (uint32_t c = 0; c < 3; c++) {
+    assert_ok(rv_sample_copy(sample, c, got, (size_t)elements[c] * sizeof(float), &err));
+    for (int64_t i = 0; i < elements[c]; i++) assert_true(got[i] == (float)(number * 7 + i + c));
+  }
+}
+
+/* Many more than wait for their confirmation at a time, so that most are sent while others are on their way. */
+TEST(steps_of_small_and_large_rows_arrive_as_they_were_written)
+{
+  enum { STEPS = 600, ON_THEIR_WAY = 50 };
+  rv_error err;
+  for (uint32_t keep = 1; keep <= 4; keep += 3) {
+    rv_writer *writer = new_writer(f, keep);
+    for (int64_t number = 0; number < STEPS; number++) {
+      put_step(writer, number);
+      assert_ok(rv_writer_flush(writer, ON_THEIR_WAY, &long_enough, &err));
+    }
+    assert_ok(rv_writer_flush(writer, 0, &long_enough, &err));
+    rv_writer_free(writer);
+    uint64_t cursor = 0;
+    static rv_item_info items[STEPS];
+    size_t count;
+    assert_ok(rv_client_items(f->client, "fifo", &cursor, items, STEPS, &count, &long_enough, &err));
+    assert_int_equal(count, STEPS);
+    for (int64_t number = 0; number < STEPS; number++) {
+      rv_sample *sample;
+      assert_ok(rv_client_get(f->client, "fifo", items[number].key, &long_enough, &sample, &err));
+      expect_step(sample, number);
+      rv_sample_unref(sample);
+    }
+    assert_ok(rv_client_reset(f->client, "fifo", &long_enough, &err));
+  }
+}
+
 static size_t bytes_lent(const fixture *f)
 {
   size_t used = 0, idle = 0;
@@ -187,6 +246,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       EVERY_WAY(rows_of_every_size_arrive_as_they_were_written),
       EVERY_WAY(rows_that_wait_behind_many_arrive_as_they_were_written),
+      EVERY_WAY(steps_of_small_and_large_rows_arrive_as_they_were_written),
       EVERY_WAY(rows_count_as_unconfirmed_until_they_are_over),
       EVERY_WAY(a_writer_that_rests_holds_no_rows_but_those_it_keeps),
       EVERY_WAY(a_writer_is_freed_while_its_rows_are_being_confirmed),

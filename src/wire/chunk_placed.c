@@ -1,0 +1,78 @@
+#include "wire/chunk_placed.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "store/chunk_parts.h"
+#include "wire/chunk_forms.h"
+#include "wire/messages.h"
+
+static uint8_t *put(uint8_t *at, rv_span bytes)
+{
+  if (bytes.size > 0) memcpy(at, bytes.data, bytes.size);
+  return at + bytes.size;
+}
+
+/* The place's bytes are all the chunk's rows, as they are. */
+static bool has_rows_at(const rv_chunk *chunk, const uint8_t *rows, size_t row_bytes)
+{
+  if (chunk->num_columns != 1) return false;
+  const rv_lane *lane = &chunk->lanes[0];
+  return lane->base == rows && lane->row_bytes * (size_t)rv_chunk_num_rows(chunk, 0) == row_bytes;
+}
+
+static rv_code make(const rv_placed_form *form, rv_span head, const rv_placed_rows *rows, const uint8_t *place, rv_chunk **out,
+                    rv_error *err)
+{
+  size_t before = head.size + form->before.size;
+  rv_buf *buf;
+  rv_code code = rows->take(rows->context, place, before, form->row_bytes, form->behind.size, &buf, err);
+  if (code != RV_OK) return code;
+  put(put(buf->data, head), form->before);
+  put(buf->data + before + form->row_bytes, form->behind);
+  rv_chunk *chunk;
+  code = rv_chunk_parse(buf, (rv_span){buf->data, before + form->row_bytes + form->behind.size}, false, &chunk, err);
+  const uint8_t *at = buf->data + before;
+  rv_buf_unref(buf); /* the chunk has it */
+  if (code != RV_OK) return code;
+  if (has_rows_at(chunk, at, form->row_bytes)) {
+    *out = chunk;
+    return RV_OK;
+  }
+  code = rv_fail(err, RV_INVALID_ARGUMENT,
+                 "chunk %llu, whose rows are named by their place, must be one tensor that is not compressed, of %zu bytes",
+                 (unsigned long long)rv_chunk_get_meta(chunk)->key, form->row_bytes);
+  rv_chunk_unref(chunk);
+  return code;
+}
+
+rv_code rv_placed_form_begin(rv_placed_form *form, rv_span chunk, size_t rows_at, size_t row_bytes, const rv_placed_rows *rows,
+                             const uint8_t *place, rv_chunk **out, rv_error *err)
+{
+  rv_span rest;
+  rv_chunk_meta meta;
+  if (row_bytes == 0 || rows_at > chunk.size || !rv_chunk_head_read((rv_span){chunk.data, rows_at}, &meta, &rest))
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "a chunk whose %zu bytes of rows belong behind its first %zu bytes does not begin with key and range there",
+                   row_bytes, rows_at);
+  size_t besides = rest.size + (chunk.size - rows_at);
+  if (besides > RV_CHUNK_FORM_BESIDES)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %d are "
+                   "possible: send items of such chunks by themselves",
+                   (unsigned long long)meta.key, besides, RV_CHUNK_FORM_BESIDES);
+  *form = (rv_placed_form){.before = rest, .behind = {chunk.data + rows_at, chunk.size - rows_at}, .row_bytes = row_bytes};
+  return make(form, (rv_span){chunk.data, rows_at - rest.size}, rows, place, out, err);
+}
+
+rv_code rv_placed_form_next(const rv_placed_form *form, rv_span *bytes, const rv_placed_rows *rows, const uint8_t *place,
+                            rv_chunk **out, rv_error *err)
+{
+  rv_span rest, head = *bytes;
+  rv_chunk_meta meta;
+  if (!rv_chunk_head_read(*bytes, &meta, &rest))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "key and range of a chunk whose rows are named by their place are not there");
+  head.size -= rest.size;
+  *bytes = rest;
+  return make(form, head, rows, place, out, err);
+}
