@@ -543,12 +543,12 @@ static bool has_local_listeners(const rv_grpc_server *server)
 }
 
 /* Without it all is copied, as to other machines. */
-static void make_arena(rv_grpc_server *server, size_t most_landing_bytes)
+static void make_arena(rv_grpc_server *server, size_t memory_limit)
 {
   rv_error error;
   if (rv_arena_new(0, &server->rings.arena, &error) != RV_OK)
     rv_log(&server->env, RV_LOG_INFO, "large messages are copied to clients of this machine instead of lent: %s", error.message);
-  rv_landing_host_use(&server->rings.landing, server->rings.arena, most_landing_bytes);
+  rv_landing_host_use(&server->rings.landing, server->rings.arena, memory_limit);
 }
 
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
@@ -599,7 +599,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_landing_host_init(&server->rings.landing);
   rv_socket_raise_limit();
   rv_code code = open_listeners(server, config, err);
-  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config->most_landing_bytes);
+  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config->memory_limit);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);
   if (code == RV_OK) code = make_watches(server, err);
   if (code == RV_OK) {

@@ -86,9 +86,9 @@ typedef struct rv_landing_host {
 } rv_landing_host;
 
 void rv_landing_host_init(rv_landing_host *host);
-/* From now on blocks are given, of the server's arena (NULL: none are), at most so many bytes (0: no matter how many), and a 16th of
- * the memory that this process may use, and 512 MiB. Before anybody connects. */
-void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t most_bytes);
+/* From now on blocks are given, of the server's arena (NULL: none are), at most 2 GiB, and a 16th of the memory that this process may use, and of
+ * the server's limit (0: it has none). Before anybody connects. */
+void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t memory_limit);
 /* Once no connection is left. What writers still read stays as it is for good. */
 void rv_landing_host_fini(rv_landing_host *host);
 /* Takes back what gone connections' writers have let go of, or have left behind with their process. Any thread. */

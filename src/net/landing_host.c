@@ -308,13 +308,14 @@ void rv_landing_end_leave(rv_landing_end *end)
 
 /* ---- the host ---- */
 
-void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t most_bytes)
+void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t memory_limit)
 {
-  enum { MOST = 512 << 20, SHARE = 16 };
-  size_t share = rv_machine_memory_allowed() / SHARE;
+  enum { SHARE = 16 };
+  static const size_t most = (size_t)2 << 30;
+  size_t memory = rv_machine_memory_allowed();
+  if (memory_limit > 0 && memory_limit < memory) memory = memory_limit;
   host->arena = arena;
-  if (share > MOST) share = MOST;
-  host->most_bytes = most_bytes > 0 && most_bytes < share ? most_bytes : share;
+  host->most_bytes = memory / SHARE < most ? memory / SHARE : most;
   if (arena != NULL) rv_arena_keep_idle(arena, host->most_bytes / 2);
 }
 

@@ -42,7 +42,7 @@ static int set_up(void **state)
   s->spares = rv_spares_new(0); /* nothing lies idle there, so that what comes back is seen */
   rv_spares_use_arena(s->spares, s->arena);
   rv_landing_host_init(&s->host);
-  rv_landing_host_use(&s->host, s->arena, MEMORY / 2);
+  rv_landing_host_use(&s->host, s->arena, 16 * (size_t)(MEMORY / 2));
   s->maps = rv_arena_maps_new(1 << 20);
   *state = s;
   return 0;
@@ -594,11 +594,13 @@ static void a_server_gives_no_more_than_its_share_of_the_memory(void **state)
   (void)state;
   rv_landing_host host;
   rv_landing_host_init(&host);
-  const size_t share = rv_machine_memory_allowed() / 16, most = (size_t)512 << 20;
+  const size_t share = rv_machine_memory_allowed() / 16, most = (size_t)2 << 30;
   rv_landing_host_use(&host, NULL, 0);
   assert_int_equal(host.most_bytes, share < most ? share : most);
-  rv_landing_host_use(&host, NULL, 1 << 20); /* a 16th of the store's limit */
+  rv_landing_host_use(&host, NULL, 16 << 20);
   assert_int_equal(host.most_bytes, 1 << 20);
+  rv_landing_host_use(&host, NULL, 1);
+  assert_int_equal(host.most_bytes, 0);
   rv_landing_host_use(&host, NULL, SIZE_MAX);
   assert_int_equal(host.most_bytes, share < most ? share : most);
   rv_landing_host_fini(&host);

@@ -57,12 +57,11 @@ static void on_minute(void *context)
   tell_dates(context, false);
 }
 
-/* Blocks that writers fill are in no account until their rows are here. */
-static size_t most_landing_bytes(const rv_server *server)
+/* 0: there is none. */
+static size_t memory_limit(const rv_server *server)
 {
-  enum { SHARE = 16 };
   size_t limit = rv_memory_limit(rv_store_memory(server->store));
-  return limit == SIZE_MAX ? 0 : limit / SHARE + 1; /* 0 would be no bound */
+  return limit == SIZE_MAX ? 0 : limit;
 }
 
 static rv_code start(rv_server *server, const rv_server_config *config, rv_error *err)
@@ -78,7 +77,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
       .shares_memory = !config->no_shared_memory,
       .lends_memory = !config->no_shared_memory && server->access == NULL, /* whoever can read one table can then read all */
-      .most_landing_bytes = most_landing_bytes(server),
+      .memory_limit = memory_limit(server),
       .peer_timeout_ms = config->peer_timeout_ms,
       .tls = server->tls,
       .on_call = rv_service_on_call,
