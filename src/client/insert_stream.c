@@ -12,11 +12,15 @@ enum { MANY_ITEMS = 64, GATHERED_ITEMS = 8, MOST_LEFT = 64 };
 #define GUEST_BYTES ((size_t)64 << 10) /* and who asks for each sends no more */
 #define LOOK_AGAIN_NS INT64_C(1000000)
 
-static size_t bytes_of(const rv_stream_item *item)
+/* Of those that gather the rows' places are sent. */
+static void count_bytes(const rv_stream_item *item, size_t *bytes, size_t *rows)
 {
-  size_t bytes = item->body_size;
-  for (uint32_t i = 0; i < item->num_chunks; i++) bytes += rv_stream_chunk_bytes(item->chunks[i]);
-  return bytes;
+  *bytes += item->body_size;
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    size_t named = item->gathers ? item->chunks[i]->rows.size : 0;
+    *bytes += rv_stream_chunk_bytes(item->chunks[i]) - named;
+    *rows += named;
+  }
 }
 
 /* ---- hand-over ----
@@ -56,33 +60,34 @@ static bool is_pinned(const rv_stream_item *item)
 }
 
 /* Takes the newest of the inbox out to `left`, as far as they gather and are pinned. Under the mutex. */
-static void leave_newest(rv_insert_stream *stream, rv_link *left)
+static rv_inbox_load leave_newest(rv_insert_stream *stream, rv_link *left)
 {
-  for (rv_link *last; (last = stream->inbox.prev) != &stream->inbox && stream->left_count < MOST_LEFT;) {
+  rv_inbox_load load = {0};
+  for (rv_link *last; (last = stream->inbox.prev) != &stream->inbox && load.items < MOST_LEFT;) {
     const rv_stream_item *item = RV_CONTAINER(last, rv_stream_item, link);
     if (!item->gathers || !is_pinned(item)) break;
-    stream->left_count++;
-    stream->left_bytes += bytes_of(item);
+    load.items++;
+    count_bytes(item, &load.bytes, &load.rows);
     rv_list_remove(last);
     rv_list_push_front(left, last);
   }
+  return load;
 }
 
-/* As rv_insert_stream_drain; where the timer is to look, those stay that gather and may go in a pack by then. */
-static bool drain(rv_insert_stream *stream, bool with_gathered)
+/* As rv_insert_stream_drain, or all but the newest, if the timer is to look and those may go in a pack by then. */
+static bool drain(rv_insert_stream *stream, bool all)
 {
   rv_link left;
   rv_list_init(&left);
   begin(stream);
   rv_mutex_lock(&stream->mutex);
-  stream->left_count = stream->left_bytes = 0;
-  if (!with_gathered && stream->look.runs) leave_newest(stream, &left);
-  size_t taken = stream->inbox_count - stream->left_count;
+  bool leaves = !all && stream->packs && stream->look.runs;
+  stream->left = leaves ? leave_newest(stream, &left) : (rv_inbox_load){0};
+  size_t taken = stream->waiting.items - stream->left.items;
   rv_list_splice(&stream->queue, &stream->inbox);
   rv_list_splice(&stream->inbox, &left);
   stream->queue_count += taken;
-  stream->inbox_count = stream->left_count;
-  stream->inbox_bytes = stream->left_bytes;
+  stream->waiting = stream->left;
   stream->looks_soon = false; /* under the same lock: from here on whoever adds wakes the loop */
   rv_mutex_unlock(&stream->mutex);
   return taken > 0;
@@ -102,9 +107,9 @@ static void promise_to_look(rv_insert_stream *stream)
   rv_mutex_unlock(&stream->mutex);
 }
 
-static void look(rv_insert_stream *stream, bool with_gathered)
+static void look(rv_insert_stream *stream, bool all)
 {
-  drain(stream, with_gathered);
+  drain(stream, all);
   rv_insert_stream_pump(stream);
   promise_to_look(stream);
 }
@@ -139,12 +144,12 @@ static void run(rv_task *task)
 }
 
 /* He promises nothing new: the loop's thread would have to be woken for the timer. */
-static void look_as_guest(rv_insert_stream *stream, bool with_gathered)
+static void look_as_guest(rv_insert_stream *stream, bool all)
 {
   rv_mutex_lock(&stream->mutex);
   stream->posted = false;
   rv_mutex_unlock(&stream->mutex);
-  drain(stream, with_gathered);
+  drain(stream, all);
   rv_insert_stream_pump(stream);
   rv_mutex_lock(&stream->mutex);
   stream->looks_soon = stream->look.runs;
@@ -156,9 +161,9 @@ static void run_by_guest(rv_task *task)
   look_as_guest(RV_CONTAINER(task, rv_insert_stream, visit), true);
 }
 
-static void send_gathered_by_guest(rv_task *task)
+static void run_but_newest_by_guest(rv_task *task)
 {
-  look_as_guest(RV_CONTAINER(task, rv_insert_stream, visit_with_gathered), false);
+  look_as_guest(RV_CONTAINER(task, rv_insert_stream, visit_but_newest), false);
 }
 
 static bool send_as_guest(rv_insert_stream *stream, rv_task *task)
@@ -173,19 +178,19 @@ static bool send_as_guest(rv_insert_stream *stream, rv_task *task)
 /* All that is not confirmed, under the mutex. */
 static size_t count_open(const rv_insert_stream *stream)
 {
-  return stream->inbox_count + stream->status.unsent + stream->status.unconfirmed;
+  return stream->waiting.items + stream->status.unsent + stream->status.unconfirmed;
 }
 
 static bool holds_less(const rv_insert_stream *stream, size_t bytes)
 {
-  return stream->inbox_count < MANY_ITEMS && stream->inbox_bytes < bytes;
+  return stream->waiting.items < MANY_ITEMS && stream->waiting.bytes < bytes;
 }
 
 /* Who wanted to send the items could not: they wait until the loop's thread looks. False: it does not, and is to be woken. */
 static bool leave_to_loop(rv_insert_stream *stream)
 {
   rv_mutex_lock(&stream->mutex);
-  bool waits = stream->inbox_count == 0 || (stream->looks_soon && holds_less(stream, MANY_BYTES));
+  bool waits = stream->waiting.items == 0 || (stream->looks_soon && holds_less(stream, MANY_BYTES));
   stream->posted = !waits;
   rv_mutex_unlock(&stream->mutex);
   return waits;
@@ -201,7 +206,7 @@ typedef enum addition {
 /* Under the mutex: of those that gather there are not enough. */
 static bool gathers_more(const rv_insert_stream *stream)
 {
-  return stream->inbox_count - stream->left_count < GATHERED_ITEMS && stream->inbox_bytes - stream->left_bytes < MANY_BYTES;
+  return stream->waiting.items - stream->left.items < GATHERED_ITEMS && stream->waiting.rows - stream->left.rows < MANY_BYTES;
 }
 
 /* Under the mutex: what was added may be left to be found. */
@@ -213,7 +218,7 @@ static bool can_wait(const rv_insert_stream *stream, addition how)
 
 static void add(rv_insert_stream *stream, rv_link *items, addition how)
 {
-  size_t count = 0, bytes = 0;
+  size_t count = 0, bytes = 0, rows = 0;
   RV_LIST_EACH(link, items)
   {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
@@ -222,19 +227,20 @@ static void add(rv_insert_stream *stream, rv_link *items, addition how)
     item->gathers = how == GATHERED;
     rv_stream_item_pin(item);
     count++;
-    bytes += bytes_of(item);
+    count_bytes(item, &bytes, &rows);
   }
   if (count == 0) return;
   rv_mutex_lock(&stream->mutex);
   rv_list_splice(&stream->inbox, items);
-  stream->inbox_count += count;
-  stream->inbox_bytes += bytes;
+  stream->waiting.items += count;
+  stream->waiting.bytes += bytes;
+  stream->waiting.rows += rows;
   stream->asks_each = stream->asks_each && count_open(stream) == 1 && holds_less(stream, GUEST_BYTES);
   bool acts = !stream->posted && !can_wait(stream, how);
   bool visits = how >= AT_ONCE || stream->asks_each;
   stream->posted = stream->posted || acts;
   rv_mutex_unlock(&stream->mutex);
-  rv_task *visit = how == GATHERED ? &stream->visit_with_gathered : &stream->visit;
+  rv_task *visit = how == GATHERED ? &stream->visit_but_newest : &stream->visit;
   if (!acts || (visits && send_as_guest(stream, visit)) || (how >= AT_ONCE && leave_to_loop(stream))) return;
   rv_loop_post(stream->loop, &stream->task);
 }
@@ -251,7 +257,7 @@ void rv_insert_stream_add_at_once(rv_insert_stream *stream, rv_link *items)
 
 void rv_insert_stream_add_gathered(rv_insert_stream *stream, rv_link *items)
 {
-  add(stream, items, GATHERED);
+  add(stream, items, rv_channel_lends(stream->channel) ? GATHERED : TO_BE_FOUND);
 }
 
 void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items)
@@ -262,7 +268,7 @@ void rv_insert_stream_add_asked(rv_insert_stream *stream, rv_link *items)
 void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others)
 {
   rv_mutex_lock(&stream->mutex);
-  bool post = !stream->posted && stream->inbox_count > others;
+  bool post = !stream->posted && stream->waiting.items > others;
   stream->posted = stream->posted || post;
   rv_mutex_unlock(&stream->mutex);
   if (post) rv_loop_post(stream->loop, &stream->task);
@@ -272,7 +278,7 @@ void rv_insert_stream_ask(rv_insert_stream *stream, rv_gate *gate, rv_patience *
 {
   rv_mutex_lock(&stream->mutex);
   size_t open = count_open(stream);
-  bool any = !stream->posted && stream->inbox_count > 0, few = holds_less(stream, GUEST_BYTES) && open < MANY_ITEMS;
+  bool any = !stream->posted && stream->waiting.items > 0, few = holds_less(stream, GUEST_BYTES) && open < MANY_ITEMS;
   stream->posted = stream->posted || any;
   stream->asks_each = open == 1;
   rv_mutex_unlock(&stream->mutex);
@@ -286,16 +292,6 @@ void rv_insert_stream_add_one(rv_insert_stream *stream, rv_stream_item *item)
   rv_list_init(&items);
   rv_list_push_back(&items, &item->link);
   rv_insert_stream_add(stream, &items);
-}
-
-bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item)
-{
-  rv_insert_stream_drain(stream); /* what else it finds is sent all the same: the task or the timer is still to come */
-  if (item->sequence != 0) return false;
-  rv_list_remove(&item->link);
-  stream->queue_count--;
-  rv_stream_item_unpin(item);
-  return true;
 }
 
 /* ---- life ---- */
@@ -331,7 +327,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
   rv_list_init(&stream->held);
   stream->task.run = run;
   stream->visit.run = run_by_guest;
-  stream->visit_with_gathered.run = send_gathered_by_guest;
+  stream->visit_but_newest.run = run_but_newest_by_guest;
   stream->end.run = on_end;
   stream->backoff_ns = RV_STREAM_BACKOFF_NS;
   stream->exhausted_ns = INT64_MAX;
@@ -379,7 +375,7 @@ void rv_insert_stream_get_status(rv_insert_stream *stream, rv_insert_stream_stat
   rv_channel_state(stream->channel, channel, sizeof channel);
   rv_mutex_lock(&stream->mutex);
   *out = stream->status;
-  out->unsent += stream->inbox_count;
+  out->unsent += stream->waiting.items;
   memcpy(why, stream->last_error, sizeof why);
   rv_mutex_unlock(&stream->mutex);
   if (why[0] == '\0') {

@@ -159,10 +159,6 @@ void rv_insert_stream_hurry(rv_insert_stream *stream, size_t others);
 /* The same for all, by who then waits for them at the gate, made for this stream's channel: where they are few he sends them, and reads the answer,
  * as a guest (net/guest.h). No lock may be held. */
 void rv_insert_stream_ask(rv_insert_stream *stream, rv_gate *gate, rv_patience *patience);
-/* On the loop's thread only: takes an item back that has not been sent; true: `complete` will not be called. false: it was
- * sent, and completes in time. */
-bool rv_insert_stream_withdraw(rv_insert_stream *stream, rv_stream_item *item);
-
 typedef enum rv_peer_kind { RV_PEER_UNKNOWN = 0, RV_PEER_REVERIE = 1, RV_PEER_REVERB = 2 } rv_peer_kind;
 
 typedef struct rv_insert_stream_status {

@@ -18,6 +18,10 @@
 #define RV_STREAM_REQUEST_BYTES ((size_t)256 << 10)
 #define RV_STREAM_BACKOFF_NS INT64_C(10000000)
 
+typedef struct rv_inbox_load {
+  size_t items, bytes, rows; /* rows: bytes that lie in blocks of the server's, and are in no message */
+} rv_inbox_load;
+
 struct rv_insert_stream {
   const rv_env *env;
   rv_loop *loop;
@@ -28,14 +32,13 @@ struct rv_insert_stream {
 
   rv_mutex mutex; /* RV_RANK_CLIENT: the inbox, and what get_status shows */
   rv_link inbox;
-  size_t inbox_count, inbox_bytes;
-  size_t left_count, left_bytes; /* of these, what was left there to go in a pack */
+  rv_inbox_load waiting, left; /* what is in the inbox; of that, what was left there to go in a pack */
   bool posted;
   bool looks_soon; /* the loop's thread has promised to look into the inbox: `look` runs */
   bool asks_each;  /* who added the items before waited for each alone */
   rv_task task, end;
   rv_task visit;                  /* what `task` does, by a guest */
-  rv_task visit_with_gathered;    /* and leaves what may go in a pack later */
+  rv_task visit_but_newest;       /* and leaves what may go in a pack later */
   rv_insert_stream_status status; /* without `state` */
   char last_error[128];           /* why the last call ended; "" once a server has answered the next */
 
@@ -77,11 +80,11 @@ void rv_stream_item_unpin(const rv_stream_item *item);
 /* Appends it as that field, a PrioritizedItem with its number. */
 void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item *item);
 
-/* Puts the items at the head of the queue that look alike into a pack, as far as the message has room; 0 where that are fewer than two, and
- * their rows are not named by their place.
+/* Puts the items at the head of the queue that look alike into a pack, as far as the message has room: two at least, or one whose rows are named by
+ * their place. 0: there is no pack.
  * They are then to be noted as sent. */
 rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count);
-/* So many at the head of the queue look alike that a request of their own is worth it. */
+/* So many at the head of the queue look alike that a request of their own is worth it, or their rows are named by their place. */
 bool rv_insert_stream_has_pack(rv_insert_stream *stream);
 /* Sends what the call will take; false: out of memory, and the call is of no use any more. */
 bool rv_insert_stream_send(rv_insert_stream *stream);

@@ -97,7 +97,7 @@ static void rows_in_blocks_go_in_packs_by_their_place(void **state)
   r = (rows){.bench = &bench};
   put_rows(&r, 0, ROWS);
   expect_in_order(&bench.server);
-  assert_in_range(bench.server.num_placed, 1, r.in_blocks); /* how many is a matter of who is awake */
+  assert_in_range(bench.server.num_placed, 1, r.in_blocks);           /* how many is a matter of who is awake */
   assert_int_equal(bench.server.num_packed, bench.server.num_placed); /* others would have to be copied out of their packs */
   tear_down(&bench);
 }

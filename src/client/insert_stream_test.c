@@ -253,45 +253,6 @@ static void an_answer_that_cannot_be_read_is_an_error(void **state)
   tear_down(&bench);
 }
 
-typedef struct test_withdrawal {
-  rv_insert_stream *stream;
-  test_item *item;
-  bool taken;
-} test_withdrawal;
-
-static void withdraw_on_loop(void *argument)
-{
-  test_withdrawal *withdrawal = argument;
-  withdrawal->taken = rv_insert_stream_withdraw(withdrawal->stream, &withdrawal->item->item);
-}
-
-static void an_item_that_was_not_sent_can_be_taken_back(void **state)
-{
-  (void)state;
-  test_bench bench;
-  set_up(&bench, "s1");
-  rv_grpc_server_stop(bench.server.grpc, 0);
-  rv_stream_chunk *chunk = make_chunk(9, 10);
-  test_item item;
-  add(&bench, &item, 1, &chunk, 1);
-  test_withdrawal withdrawal = {.stream = bench.stream, .item = &item};
-  rv_loop_call(bench.loop, withdraw_on_loop, &withdrawal);
-  rv_insert_stream_status status;
-  rv_insert_stream_get_status(bench.stream, &status);
-  if (withdrawal.taken) {
-    assert_int_equal(status.unsent + status.unconfirmed, 0);
-    assert_false(item.done);
-  } else {
-    assert_int_equal(status.unsent + status.unconfirmed, 1); /* it was in a call that waits for the server */
-    close_stream(&bench);
-    bench.stream = NULL;
-    assert_true(item.done);
-  }
-  rv_stream_item_fini(&item.item);
-  drop_chunk(chunk);
-  tear_down(&bench);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -307,7 +268,6 @@ int main(void)
       cmocka_unit_test(a_status_that_is_final_fails_what_was_sent_and_the_rest_goes_on_under_a_new_name),
       cmocka_unit_test(a_refused_item_fails_alone),
       cmocka_unit_test(an_answer_that_cannot_be_read_is_an_error),
-      cmocka_unit_test(an_item_that_was_not_sent_can_be_taken_back),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -350,34 +350,35 @@ static bool is_ready(rv_remote_item *item)
   return item->num_ready == item->flight.num_chunks;
 }
 
-/* What an item brings that is not on its way yet. */
-typedef enum brings {
+/* The rows of an item that are not on their way yet. */
+typedef enum new_rows {
   SMALL_ROWS,
-  ROWS_IN_BLOCKS, /* of the server's */
+  ROWS_IN_BLOCKS, /* of the server's; and the item may go in a pack */
   LARGE_ROWS      /* that go by themselves */
-} brings;
+} new_rows;
 
-static brings what_comes(const rv_written *chunk)
+static new_rows kind_of(const rv_written *chunk)
 {
   if (rv_stream_chunk_bytes(chunk->encoded) < RV_STREAM_PACKED_ROWS_BELOW) return SMALL_ROWS;
   return rv_segment_is_for_once(chunk->segment) ? ROWS_IN_BLOCKS : LARGE_ROWS;
 }
 
-/* *most: the most of it. */
-static rv_code encode(rv_writer *writer, rv_remote_item *item, brings *most, rv_error *err)
+/* *rows: the largest of the kinds. */
+static rv_code encode(rv_writer *writer, rv_remote_item *item, new_rows *rows, rv_error *err)
 {
-  uint32_t n = item->flight.num_chunks;
+  uint32_t n = item->flight.num_chunks, can_pack = 0;
   for (uint32_t i = 0; i < n; i++) {
     rv_written *chunk = item->flight.chunks[i];
-    bool comes = chunk->encoded == NULL;
+    bool is_new = chunk->encoded == NULL;
     rv_code code =
         rv_written_encode(chunk, writer->config.delta_encoded, (int)writer->config.compression, &writer->encode_room, err);
     if (code != RV_OK) return code;
     item->stream.chunks[i] = rv_stream_chunk_ref(chunk->encoded);
-    brings now = comes ? what_comes(chunk) : SMALL_ROWS;
-    if (now > *most) *most = now;
+    can_pack += is_new && chunk->encoded->form != 0;
+    if (is_new && kind_of(chunk) > *rows) *rows = kind_of(chunk);
     item->stream.num_chunks = i + 1;
   }
+  if (*rows == ROWS_IN_BLOCKS && (can_pack < n || item->stream.form == 0)) *rows = LARGE_ROWS;
   return RV_OK;
 }
 
@@ -420,7 +421,7 @@ static rv_code check_late(rv_writer *writer, const rv_remote_item *item, rv_erro
 }
 
 /* From the writer's thread, with the item's pins on `written` still held. */
-static void hand_over(rv_writer *writer, rv_remote_item *item, brings most)
+static void hand_over(rv_writer *writer, rv_remote_item *item, new_rows rows)
 {
   bool known = atomic_load_explicit(&writer->tables_known, memory_order_acquire);
   if (!known) {
@@ -442,7 +443,7 @@ static void hand_over(rv_writer *writer, rv_remote_item *item, brings most)
   rv_link items;
   rv_list_init(&items);
   rv_list_push_back(&items, &item->stream.link);
-  switch (most) {
+  switch (rows) {
   case SMALL_ROWS: rv_insert_stream_add(writer->stream, &items); break;
   case ROWS_IN_BLOCKS: rv_insert_stream_add_gathered(writer->stream, &items); break;
   case LARGE_ROWS: rv_insert_stream_add_at_once(writer->stream, &items); break;
@@ -460,14 +461,14 @@ void rv_writer_dispatch(rv_writer *writer)
     uint32_t n = item->flight.num_chunks;
     rv_written *few[32], **chunks = n <= 32 ? few : malloc(n * sizeof(rv_written *));
     rv_error err;
-    brings most = SMALL_ROWS;
-    rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &most, &err);
+    new_rows rows = SMALL_ROWS;
+    rv_code code = chunks == NULL ? rv_fail_memory(&err, n * sizeof(rv_written *)) : encode(writer, item, &rows, &err);
     if (code != RV_OK) {
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(item->flight.chunks[i]);
       on_complete(&item->stream, code, err.message);
     } else {
       memcpy(chunks, item->flight.chunks, n * sizeof(rv_written *));
-      hand_over(writer, item, most);
+      hand_over(writer, item, rows);
       for (uint32_t i = 0; i < n; i++) rv_written_unpin(chunks[i]);
     }
     if (chunks != few) free(chunks);

@@ -1,7 +1,7 @@
 /* Rows that a client's writers put where they will stay: into blocks of the server's arena (base/arena.h), which it gives them to fill.
  *
  * Three pages that both ends have mapped say which blocks are given. A writer who finds one of the size that he needs fills it; what he sends tells
- * the block and the place in it (ring.h), and the server makes it the buffer of the message: it puts what comes before the row and
+ * the block and the place in it (ring.h, or place.c), and the server makes it the buffer of the message, or of its chunk: it puts what comes before the row and
  * behind it around it, where the block has room for that. Nothing is copied. Where there is no block, the row is lent or copied as others are.
  *
  * A block is used again when its writer has let go of it and nothing of the server's refers to it any more. Who has lost the connection still
@@ -108,8 +108,8 @@ bool rv_landing_end_serve(rv_landing_end *end);
 void rv_landing_end_rest(rv_landing_end *end);
 /* The block of that turn is the one that is out. */
 bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place);
-/* Since blocks were served last so many rows have landed that it is to be done again. */
-bool rv_landing_end_is_due(const rv_landing_end *end);
+/* To be asked at each read: are blocks to be served by now? */
+bool rv_landing_end_is_due(rv_landing_end *end);
 /* Bytes of a block that is out. NULL: it is not, or has fewer. */
 const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size);
 /* What stands around those bytes will soon be written: what comes before them in their message, and behind. */

@@ -16,7 +16,8 @@ enum {
   MOST_PAGES = RV_SPARE_MAX / RV_LANDING_PAGE + 1,
   FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size; twice as many each time that rows have found none */
   MOST_AHEAD = RV_LANDING_SLOTS / 2,
-  SERVED_EVERY = 4 /* rows */
+  SERVED_EVERY_ROWS = 4,
+  SERVED_EVERY_READS = 8 /* whose rows found no block */
 };
 
 typedef struct given {
@@ -34,10 +35,10 @@ struct rv_landing_end {
   rv_link link;
   size_t bytes; /* that are out */
   uint32_t pages[RV_LANDING_SIZES], missed[RV_LANDING_SIZES], ahead[RV_LANDING_SIZES];
-  bool wants;      /* and its host counts it */
-  uint32_t turn;   /* of the block that was given last */
-  uint32_t landed; /* rows, since blocks were served last */
-  given *slot;     /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
+  bool wants;             /* and its host counts it */
+  uint32_t turn;          /* of the block that was given last */
+  uint32_t landed, reads; /* since blocks were served last */
+  given *slot;            /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
   uint32_t num_free;
   uint16_t free_slot[RV_LANDING_SLOTS];
 };
@@ -170,7 +171,7 @@ static bool serve_size(rv_landing_end *end, uint32_t size)
 bool rv_landing_end_serve(rv_landing_end *end)
 {
   bool fine = collect(end);
-  end->landed = 0;
+  end->landed = end->reads = 0;
   for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size);
   return fine;
 }
@@ -191,9 +192,9 @@ bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place
   return place->slot < RV_LANDING_SLOTS && is_out(end, place->slot) && end->slot[place->slot].turn == place->turn;
 }
 
-bool rv_landing_end_is_due(const rv_landing_end *end)
+bool rv_landing_end_is_due(rv_landing_end *end)
 {
-  return end->landed >= SERVED_EVERY;
+  return ++end->reads >= SERVED_EVERY_READS || end->landed >= SERVED_EVERY_ROWS;
 }
 
 const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size)

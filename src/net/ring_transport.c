@@ -14,8 +14,6 @@
 
 static const char QUESTION[8] = "RVrings5", GIVEN = '+', DECLINED = '-';
 
-enum { SERVE_EVERY = 8 /* reads: a row takes about two */ };
-
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";
 
 typedef struct ring_state {
@@ -23,9 +21,8 @@ typedef struct ring_state {
   atomic_uint *in_use; /* a server's; NULL: not counted there */
   bool slept;          /* asked to be woken, and has not looked at the socket since */
   bool awaits_room;
-  unsigned reads; /* since blocks were last served */
-  bool ended;     /* the socket's */
-  int error;      /* with it; 0: none */
+  bool ended; /* the socket's */
+  int error;  /* with it; 0: none */
 } ring_state;
 
 /* ---- the transport ---- */
@@ -56,8 +53,7 @@ static bool settle(rv_transport *transport)
 static bool serve_blocks(ring_state *state, bool now)
 {
   rv_landing_end *blocks = state->rings.in.blocks;
-  if (blocks == NULL || (!now && ++state->reads < SERVE_EVERY && !rv_landing_end_is_due(blocks))) return true;
-  state->reads = 0;
+  if (blocks == NULL || (!now && !rv_landing_end_is_due(blocks))) return true;
   return rv_landing_end_serve(blocks);
 }
 

@@ -148,6 +148,15 @@ static size_t row_bytes_of(const rv_chunk *chunk)
   return chunk->lanes[0].row_bytes * (size_t)rv_chunk_num_rows(chunk, 0);
 }
 
+rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, rv_error *err)
+{
+  if (besides <= RV_CHUNK_FORM_BESIDES) return RV_OK;
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %d are "
+                 "possible: send items of such chunks by themselves",
+                 (unsigned long long)meta->key, besides, RV_CHUNK_FORM_BESIDES);
+}
+
 rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
 {
   const uint8_t *wire = NULL;
@@ -163,11 +172,8 @@ rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
         "its range",
         (unsigned long long)chunk->meta.key);
   size_t besides = rest.size - row_bytes_of(chunk);
-  if (besides > RV_CHUNK_FORM_BESIDES)
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %d are "
-                   "possible: send items of such chunks by themselves",
-                   (unsigned long long)chunk->meta.key, besides, RV_CHUNK_FORM_BESIDES);
+  rv_code code = rv_chunk_form_check_besides(&chunk->meta, besides, err);
+  if (code != RV_OK) return code;
   *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size};
   return RV_OK;
 }

@@ -32,6 +32,8 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
 /* Bytes of a form that are no rows: each further chunk has a copy of them, and nobody sends it. */
 enum { RV_CHUNK_FORM_BESIDES = 256 };
 
+/* RV_INVALID_ARGUMENT: they are more. */
+rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, rv_error *err);
 /* Takes a reference to the chunk, of which nothing but its form is looked at later. RV_INVALID_ARGUMENT: others cannot be like it: it has
  * not exactly one tensor, this is not one literal, key and range do not stand first in it, or it has more besides them and its rows than
  * the bound above. */

@@ -13,12 +13,15 @@ static uint8_t *put(uint8_t *at, rv_span bytes)
   return at + bytes.size;
 }
 
-/* The place's bytes are all the chunk's rows, as they are. */
-static bool has_rows_at(const rv_chunk *chunk, const uint8_t *rows, size_t row_bytes)
+/* The place's bytes are all the chunk's rows, as they are, and so many rows (0: no matter how many). Who has the place to write to may have written
+ * around it, too. */
+static bool has_rows_at(const rv_chunk *chunk, const uint8_t *rows, const rv_placed_form *form)
 {
   if (chunk->num_columns != 1) return false;
   const rv_lane *lane = &chunk->lanes[0];
-  return lane->base == rows && lane->row_bytes * (size_t)rv_chunk_num_rows(chunk, 0) == row_bytes;
+  int64_t num_rows = rv_chunk_num_rows(chunk, 0);
+  if (form->num_rows != 0 && num_rows != form->num_rows) return false;
+  return lane->base == rows && lane->row_bytes * (size_t)num_rows == form->row_bytes;
 }
 
 static rv_code make(const rv_placed_form *form, rv_span head, const rv_placed_rows *rows, const uint8_t *place, rv_chunk **out,
@@ -35,7 +38,7 @@ static rv_code make(const rv_placed_form *form, rv_span head, const rv_placed_ro
   const uint8_t *at = buf->data + before;
   rv_buf_unref(buf); /* the chunk has it */
   if (code != RV_OK) return code;
-  if (has_rows_at(chunk, at, form->row_bytes)) {
+  if (has_rows_at(chunk, at, form)) {
     *out = chunk;
     return RV_OK;
   }
@@ -55,14 +58,12 @@ rv_code rv_placed_form_begin(rv_placed_form *form, rv_span chunk, size_t rows_at
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "a chunk whose %zu bytes of rows belong behind its first %zu bytes does not begin with key and range there",
                    row_bytes, rows_at);
-  size_t besides = rest.size + (chunk.size - rows_at);
-  if (besides > RV_CHUNK_FORM_BESIDES)
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %d are "
-                   "possible: send items of such chunks by themselves",
-                   (unsigned long long)meta.key, besides, RV_CHUNK_FORM_BESIDES);
+  rv_code code = rv_chunk_form_check_besides(&meta, rest.size + (chunk.size - rows_at), err);
+  if (code != RV_OK) return code;
   *form = (rv_placed_form){.before = rest, .behind = {chunk.data + rows_at, chunk.size - rows_at}, .row_bytes = row_bytes};
-  return make(form, (rv_span){chunk.data, rows_at - rest.size}, rows, place, out, err);
+  code = make(form, (rv_span){chunk.data, rows_at - rest.size}, rows, place, out, err);
+  if (code == RV_OK) form->num_rows = rv_chunk_num_rows(*out, 0);
+  return code;
 }
 
 rv_code rv_placed_form_next(const rv_placed_form *form, rv_span *bytes, const rv_placed_rows *rows, const uint8_t *place,

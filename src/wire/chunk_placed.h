@@ -17,7 +17,8 @@ typedef struct rv_placed_rows {
 /* Chunks that differ in key, range and rows alone. */
 typedef struct rv_placed_form {
   rv_span before, behind; /* the rows, but for key and range: in the message that brought the first */
-  size_t row_bytes;       /* 0: none has been read */
+  size_t row_bytes;       /* of all rows; 0: no chunk has been read */
+  int64_t num_rows;       /* of each chunk */
 } rv_placed_form;
 
 /* The first chunk: `chunk` is its ChunkData without its rows, which take row_bytes and belong behind its first rows_at bytes. RV_INVALID_ARGUMENT:

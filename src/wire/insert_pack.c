@@ -100,6 +100,16 @@ static rv_code place_slices(rv_insert_pack *pack, rv_error *err)
   return RV_OK;
 }
 
+/* Of the first item all are taken before anybody looks at how much that is. */
+static bool names_twice(rv_span places, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    for (size_t before = 0; before < i; before++)
+      if (memcmp(places.data + i * RV_ROWS_PLACE_BYTES, places.data + before * RV_ROWS_PLACE_BYTES, RV_ROWS_PLACE_BYTES) == 0)
+        return true;
+  return false;
+}
+
 /* Of every item that is said to have such. */
 static rv_code check_places(const parts *found, const rv_placed_rows *rows, rv_error *err)
 {
@@ -114,6 +124,8 @@ static rv_code check_places(const parts *found, const rv_placed_rows *rows, rv_e
         "a pack of %zu items of %zu chunks each, with %zu sizes of rows, %zu starts and %zu bytes of places, which do not belong "
         "together",
         items, found->num_chunks, found->num_sizes, found->num_starts, found->places.size);
+  if (names_twice(found->places, placed))
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the first item of a pack has the rows of one place twice");
   if (placed > 0 && rows == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a pack of items whose rows are named by their place, where none has a place");
   return RV_OK;

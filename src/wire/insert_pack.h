@@ -23,9 +23,8 @@ enum {
   RV_PACK_KEYS = 3,       /* of the further items, 8 bytes each */
   RV_PACK_PRIORITIES = 4, /* as many, likewise */
   RV_PACK_REST = 5, /* for each further item, and each of its chunks: the fields key and range of ChunkData, then the rows */
-  RV_PACK_PLACED =
-      6, /* of each of an item's chunks, if the rows of some are named by their place: how many bytes they take, packed; 0: they come with
-                             it, */
+  /* Where rows of some chunks are named by their place: */
+  RV_PACK_PLACED = 6,  /* of each of an item's chunks, how many bytes its rows take, packed; 0: they come with it */
   RV_PACK_ROWS_AT = 7, /* and behind how many bytes of the chunk's others they belong, packed */
   RV_PACK_PLACES = 8   /* for each item, the first included, and each such chunk: the place, RV_ROWS_PLACE_BYTES each */
 };

@@ -111,7 +111,8 @@ typedef enum fault {
   TOO_SHORT_ROWS,
   TOO_LONG_ROWS,
   BEHIND_ALL,
-  IN_THE_HEAD
+  IN_THE_HEAD,
+  ONE_PLACE_TWICE
 } fault;
 
 /* Of each item the first chunk's row is named by its place; the other's comes with it. */
@@ -127,6 +128,7 @@ static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
   for (size_t i = 0; i < ITEMS; i++) {
     const uint8_t place[RV_ROWS_PLACE_BYTES] = {(uint8_t)i};
     rv_put_raw(&places, place, sizeof place);
+    if (wrong == ONE_PLACE_TWICE) rv_put_raw(&places, place, sizeof place);
     if (i > 0) keys[i - 1] = i + 1;
     if (i > 0) priorities[i - 1] = (double)i;
     for (size_t c = 0; c < CHUNKS; c++) {
@@ -148,6 +150,7 @@ static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
   }
   if (wrong == TOO_SHORT_ROWS) sizes[0] = ROW - 4;
   if (wrong == TOO_LONG_ROWS) sizes[0] = ROW + 4;
+  if (wrong == ONE_PLACE_TWICE) sizes[1] = ROW;
   size_t all = places.size;
   const uint8_t more[RV_ROWS_PLACE_BYTES] = {0};
   if (wrong == A_PLACE_MORE) rv_put_raw(&places, more, sizeof more);
@@ -242,6 +245,7 @@ static void places_that_do_not_fit_their_items_are_refused(void **state)
       {TOO_LONG_ROWS, ""},
       {BEHIND_ALL, ""},
       {IN_THE_HEAD, "does not begin with key and range"},
+      {ONE_PLACE_TWICE, "has the rows of one place twice"},
   };
   somewhere there;
   fill_rows(&there);

@@ -156,6 +156,38 @@ TEST(steps_of_small_and_large_rows_arrive_as_they_were_written)
   }
 }
 
+/* Where a server goes on for one that was stopped, over the same store, what was not confirmed is sent again, from memory that was the first one's. */
+TEST(rows_arrive_once_though_their_server_is_stopped_between)
+{
+  enum { ROWS = 450, ON_THEIR_WAY = 60, STOPPED_EVERY = 75 };
+  static const int64_t elements = 10000;
+  if (f->way == IN_PROCESS) return;
+  rv_error err;
+  rv_writer *writer = new_writer(f, 1);
+  for (int64_t number = 0; number < ROWS; number++) {
+    rv_cell cell = cell_of(number, &elements);
+    assert_ok(rv_writer_append(writer, &cell, 1, false, &err));
+    put_item(writer, number, 1);
+    assert_ok(rv_writer_flush(writer, ON_THEIR_WAY, &long_enough, &err));
+    if (number % STOPPED_EVERY != STOPPED_EVERY - 1) continue;
+    stop_server(f);
+    start_server(f);
+  }
+  assert_ok(rv_writer_flush(writer, 0, &long_enough, &err));
+  rv_writer_free(writer);
+  uint64_t cursor = 0;
+  static rv_item_info items[ROWS + 1];
+  size_t count;
+  assert_ok(rv_client_items(f->client, "fifo", &cursor, items, ROWS + 1, &count, &long_enough, &err));
+  assert_int_equal(count, ROWS);
+  for (int64_t number = 0; number < ROWS; number++) {
+    rv_sample *sample;
+    assert_ok(rv_client_get(f->client, "fifo", items[number].key, &long_enough, &sample, &err));
+    expect_rows(sample, number, 1, elements);
+    rv_sample_unref(sample);
+  }
+}
+
 static size_t bytes_lent(const fixture *f)
 {
   size_t used = 0, idle = 0;
@@ -247,6 +279,7 @@ int main(void)
       EVERY_WAY(rows_of_every_size_arrive_as_they_were_written),
       EVERY_WAY(rows_that_wait_behind_many_arrive_as_they_were_written),
       EVERY_WAY(steps_of_small_and_large_rows_arrive_as_they_were_written),
+      EVERY_WAY(rows_arrive_once_though_their_server_is_stopped_between),
       EVERY_WAY(rows_count_as_unconfirmed_until_they_are_over),
       EVERY_WAY(a_writer_that_rests_holds_no_rows_but_those_it_keeps),
       EVERY_WAY(a_writer_is_freed_while_its_rows_are_being_confirmed),
