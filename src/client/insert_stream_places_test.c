@@ -10,6 +10,13 @@ typedef struct rows {
   size_t in_blocks;
 } rows;
 
+static void begin(rows *r, test_bench *bench, bool packs)
+{
+  set_up_sharing(bench, "s1", true);
+  bench->server.packs = packs;
+  *r = (rows){.bench = bench};
+}
+
 /* A chunk of one row, each byte of it the lowest of the key; in a block where there is one, else where lent rows lie, or it is small. */
 static rv_stream_chunk *make_row(rows *r, uint64_t key)
 {
@@ -92,9 +99,7 @@ static void rows_in_blocks_go_in_packs_by_their_place(void **state)
   (void)state;
   static rows r;
   test_bench bench;
-  set_up_sharing(&bench, "s1", true);
-  bench.server.packs = true;
-  r = (rows){.bench = &bench};
+  begin(&r, &bench, true);
   put_rows(&r, 0, ROWS);
   expect_in_order(&bench.server);
   assert_in_range(bench.server.num_placed, 1, r.in_blocks);           /* how many is a matter of who is awake */
@@ -108,8 +113,7 @@ static void rows_go_by_themselves_where_the_server_takes_no_packs(void **state)
   (void)state;
   static rows r;
   test_bench bench;
-  set_up_sharing(&bench, "s1", true);
-  r = (rows){.bench = &bench};
+  begin(&r, &bench, false);
   put_rows(&r, 0, ROWS);
   expect_in_order(&bench.server);
   assert_int_equal(bench.server.num_packed, 0);
@@ -122,9 +126,7 @@ static void the_newest_row_arrives_while_its_writer_keeps_it(void **state)
   (void)state;
   static rows r;
   test_bench bench;
-  set_up_sharing(&bench, "s1", true);
-  bench.server.packs = true;
-  r = (rows){.bench = &bench};
+  begin(&r, &bench, true);
   for (size_t i = 0; i < 50; i += 10) {
     put_rows(&r, i, 9);
     rv_stream_chunk *kept = put_row(&r, i + 9);
@@ -142,12 +144,10 @@ static void rows_that_were_not_confirmed_are_sent_again(void **state)
   (void)state;
   static rows r;
   test_bench bench;
-  set_up_sharing(&bench, "s1", true);
-  bench.server.packs = true;
+  begin(&r, &bench, true);
   bench.server.end_after = 100; /* each call ends when it has brought so many, of which some are not confirmed */
   bench.server.end_code = RV_UNAVAILABLE;
   bench.server.confirm_until = 90;
-  r = (rows){.bench = &bench};
   put_rows(&r, 0, ROWS);
   const fake_server *server = &bench.server;
   assert_true(server->calls >= 4 && server->num_placed > 0);

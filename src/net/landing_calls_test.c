@@ -73,15 +73,7 @@ typedef struct setting {
 
 static void start_server(setting *s)
 {
-  const char *address = s->place.address;
-  rv_error err;
-  rv_grpc_server_config config = {.addresses = &address,
-                                  .num_addresses = 1,
-                                  .io_threads = 1,
-                                  .lends_memory = true,
-                                  .on_call = on_call,
-                                  .context = &s->server};
-  if (rv_grpc_server_new(&config, &s->server.grpc, &err) != RV_OK) fail_msg("%s", err.message);
+  s->server.grpc = start_lending(s->place.address, on_call, &s->server);
 }
 
 static int set_up(void **state)

@@ -16,6 +16,19 @@ static inline void check(const uint8_t *data, size_t size, size_t message)
     if (data[i] != byte_of(message, i)) fail_msg("byte %zu of message %zu is another", i, message);
 }
 
+/* A server whose clients share memory with it, on one loop. */
+static inline rv_grpc_server *start_lending(const char *address,
+                                            bool (*on_call)(void *, rv_call *, const char *, const rv_call_events **, void **),
+                                            void *context)
+{
+  rv_grpc_server *server = NULL;
+  rv_error err;
+  rv_grpc_server_config config = {
+      .addresses = &address, .num_addresses = 1, .io_threads = 1, .lends_memory = true, .on_call = on_call, .context = context};
+  if (rv_grpc_server_new(&config, &server, &err) != RV_OK) fail_msg("%s", err.message);
+  return server;
+}
+
 typedef struct both {
   echo_server server;
   echo_client client;

@@ -86,16 +86,8 @@ static int set_up(void **state)
   setting *s = calloc(1, sizeof *s);
   assert_non_null(s);
   place_init(&s->place);
-  const char *address = s->place.address;
-  rv_error err;
-  rv_grpc_server_config config = {.addresses = &address,
-                                  .num_addresses = 1,
-                                  .io_threads = 1,
-                                  .lends_memory = true,
-                                  .on_call = on_call,
-                                  .context = &s->server};
-  if (rv_grpc_server_new(&config, &s->server.grpc, &err) != RV_OK) fail_msg("%s", err.message);
-  client_open(&s->client, address);
+  s->server.grpc = start_lending(s->place.address, on_call, &s->server);
+  client_open(&s->client, s->place.address);
   call_init(&s->call, &s->client, "/take");
   call_start(&s->call);
   *state = s;

@@ -35,10 +35,10 @@ static rv_code make(const rv_placed_form *form, rv_span head, const rv_placed_ro
   put(buf->data + before + form->row_bytes, form->behind);
   rv_chunk *chunk;
   code = rv_chunk_parse(buf, (rv_span){buf->data, before + form->row_bytes + form->behind.size}, false, &chunk, err);
-  const uint8_t *at = buf->data + before;
+  bool fits = code == RV_OK && has_rows_at(chunk, buf->data + before, form);
   rv_buf_unref(buf); /* the chunk has it */
   if (code != RV_OK) return code;
-  if (has_rows_at(chunk, at, form)) {
+  if (fits) {
     *out = chunk;
     return RV_OK;
   }
