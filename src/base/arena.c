@@ -30,6 +30,10 @@ enum { LISTS = EXACT + (SEGMENT_BITS + 1 - EXACT_BITS) * STEPS, WORD = 64, WORDS
 enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle, besides those of rv_arena_keep_idle */
 /* Of what is more the longest run goes, up to so many pages at a time: each time all processes and processors that may have seen them are told. */
 enum { DROPPED_PAGES = (1 << 20) / PAGE };
+/* Of what was not needed in a second so great a part goes, and so many pages: those who write now and then find what they need, and who takes
+ * part in a trim loses a few milliseconds. A GiB has gone after 70 seconds. */
+enum { TRIMMED_PART = 32, TRIMMED_PAGES = (4 << 20) / PAGE };
+#define TRIM_NS INT64_C(900000000) /* a timer may be early */
 
 _Static_assert(SEGMENT_PAGES == 1 << SEGMENT_BITS, "a page's number has its segment and its place there");
 
@@ -71,7 +75,9 @@ struct rv_arena {
   uint32_t num_segments;
   run_lists idle, bare;
   size_t used_pages, idle_pages, most_idle_pages;
-  size_t retry_above; /* idle pages: with fewer the system took no memory back; 0: it did the last time */
+  size_t unneeded_pages; /* idle ones at the fewest since the last trim */
+  int64_t trimmed_ns;    /* when that was */
+  size_t retry_above;    /* idle pages: with fewer the system took no memory back; 0: it did the last time */
 };
 
 static page_info *info(const rv_arena *arena, uint32_t page)
@@ -419,6 +425,7 @@ void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bar
   *bare = first == 0;
   if (first == 0) first = take_run(arena, pages, PAGE_BARE, owner);
   if (first == 0 && add_segment(arena)) first = take_run(arena, pages, PAGE_BARE, owner);
+  if (arena->idle_pages < arena->unneeded_pages) arena->unneeded_pages = arena->idle_pages;
   void *block = first == 0 ? NULL : bytes_of(arena, first);
   rv_mutex_unlock(&arena->lock);
   if (block != NULL) rv_arena_ref(arena);
@@ -456,12 +463,19 @@ void rv_arena_keep_idle(rv_arena *arena, size_t bytes)
   rv_mutex_unlock(&arena->lock);
 }
 
-void rv_arena_trim(rv_arena *arena)
+bool rv_arena_trim(rv_arena *arena, int64_t now_ns)
 {
-  if (is_forked_child(arena)) return;
+  if (is_forked_child(arena)) return false;
   rv_mutex_lock(&arena->lock);
-  drop_more_than(arena, 0);
+  if (now_ns - arena->trimmed_ns >= TRIM_NS) {
+    size_t unneeded = arena->unneeded_pages, part = unneeded / TRIMMED_PART + TRIMMED_PAGES;
+    if (unneeded > 0) drop_more_than(arena, arena->idle_pages - (part < unneeded ? part : unneeded));
+    arena->unneeded_pages = arena->idle_pages;
+    arena->trimmed_ns = now_ns;
+  }
+  bool again = arena->idle_pages > 0 && arena->retry_above == 0; /* else who gives back next asks the system again */
   rv_mutex_unlock(&arena->lock);
+  return again;
 }
 
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset)

@@ -23,6 +23,7 @@
 #include "base/spares.h"
 
 enum { PAGE = 4096, PAGES = 4096 };
+#define SECOND INT64_C(1000000000)
 
 static rv_arena *new_arena(size_t size)
 {
@@ -56,6 +57,21 @@ static size_t idle_bytes(rv_arena *arena)
   size_t used, idle;
   rv_arena_usage(arena, &used, &idle);
   return idle;
+}
+
+/* Trims once a second until nothing is left to do: so many seconds. */
+static int be_quiet(rv_arena *arena, int64_t *now_ns)
+{
+  int seconds = 1;
+  while (rv_arena_trim(arena, *now_ns += SECOND)) seconds++;
+  return seconds;
+}
+
+static void drop_idle(rv_arena *arena)
+{
+  static int64_t now_ns;
+  be_quiet(arena, &now_ns);
+  assert_int_equal(idle_bytes(arena), 0);
 }
 
 /* Bytes that the file takes. */
@@ -174,7 +190,7 @@ static void what_is_abandoned_stays_as_it_is(void **state)
   memset(block, 'x', 20000);
   assert_ptr_equal(rv_arena_find(arena, block, 20000, &offset), &owner);
   rv_arena_abandon(arena, block);
-  rv_arena_trim(arena);
+  drop_idle(arena);
   static char *others[PAGES];
   size_t count = 0;
   while ((others[count] = rv_arena_take(arena, PAGE, &owner)) != NULL) memset(others[count++], 0, PAGE);
@@ -197,9 +213,39 @@ static void more_may_lie_idle_where_that_was_asked_for(void **state)
   rv_arena_give_back(arena, block);
   rv_arena_usage(arena, &used, &idle);
   assert_int_equal(idle, more);
-  rv_arena_trim(arena);
+  drop_idle(arena);
   rv_arena_usage(arena, &used, &idle);
   assert_int_equal(idle, 0);
+  rv_arena_unref(arena);
+}
+
+/* For memory that is touched anew costs more than what is written to it: who comes again within a minute finds some. */
+static void what_nobody_needs_goes_bit_by_bit(void **state)
+{
+  (void)state;
+  enum { SIZE = 250 << 20, NEEDED = 100 << 20 };
+  rv_arena *arena = new_arena(RV_ARENA_SEGMENT);
+  int64_t now_ns = 5 * SECOND;
+  int owner;
+  rv_arena_keep_idle(arena, SIZE);
+  rv_arena_give_back(arena, rv_arena_take(arena, SIZE, &owner));
+  assert_true(rv_arena_trim(arena, now_ns));
+  assert_int_equal(idle_bytes(arena), SIZE); /* it was in use since the last */
+  for (int i = 0; i < 100; i++) {            /* what is needed stays */
+    rv_arena_give_back(arena, rv_arena_take(arena, NEEDED, &owner));
+    assert_true(rv_arena_trim(arena, now_ns += SECOND));
+  }
+  assert_in_range(idle_bytes(arena), NEEDED, NEEDED + (1 << 20));
+  size_t before = idle_bytes(arena);
+  for (int loop = 0; loop < 8; loop++) assert_true(rv_arena_trim(arena, now_ns + loop)); /* the same second's */
+  assert_int_equal(idle_bytes(arena), before);
+  assert_in_range(be_quiet(arena, &now_ns), 10, 60);
+  assert_int_equal(idle_bytes(arena), 0);
+  rv_arena_give_back(arena, rv_arena_take(arena, SIZE, &owner));
+  for (int i = 0; i < 20; i++) assert_true(rv_arena_trim(arena, now_ns += SECOND));
+  assert_in_range(idle_bytes(arena), SIZE / 4, SIZE - 1);
+  assert_in_range(be_quiet(arena, &now_ns), 10, 60);
+  assert_int_equal(idle_bytes(arena), 0);
   rv_arena_unref(arena);
 }
 
@@ -307,7 +353,7 @@ static void what_was_given_back_is_used_again(void **state)
     assert_ptr_equal(rv_arena_take(arena, size, &owner), first);
     rv_arena_give_back(arena, first);
     rv_arena_give_back(arena, second);
-    rv_arena_trim(arena);
+    drop_idle(arena);
   }
 }
 
@@ -340,7 +386,7 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
   assert_non_null(small);
   rv_arena_give_back(arena, small);
   for (size_t i = 0; i < n; i++) rv_arena_give_back(arena, blocks[i]);
-  rv_arena_trim(arena);                                                    /* what lies idle joins only its like */
+  drop_idle(arena);                                                        /* what lies idle joins only its like */
   char *whole = rv_arena_take(arena, RV_ARENA_SEGMENT - PAGE, &owners[0]); /* they have joined, within a segment */
 
   assert_non_null(whole);
@@ -370,7 +416,7 @@ static void much_that_lies_idle_goes_back_to_the_system(void **state)
   for (size_t i = 0; i < COUNT; i++)
     assert_non_null(all[i] = rv_arena_take(arena, SIZE, &owner)); /* and is there when it is needed */
   for (size_t i = 0; i < COUNT; i++) rv_arena_give_back(arena, all[i]);
-  rv_arena_trim(arena);
+  drop_idle(arena);
   assert_int_equal(idle_bytes(arena), 0);
   assert_int_equal(memory_of(arena), 0);
   rv_arena_unref(arena);
@@ -488,6 +534,32 @@ static void shown_buffers_lie_in_the_arena_and_others_do_not(void **state)
   assert_int_equal(used_bytes(arena), 0);
 }
 
+static void count_call(void *context)
+{
+  ++*(int *)context;
+}
+
+static void trims_go_on_while_the_arena_has_something_idle(void **state)
+{
+  int told = 0;
+  rv_spares *spares = rv_spares_new(0); /* they keep nothing */
+  rv_spares_use_arena(spares, *state);
+  rv_spares_watch(spares, count_call, &told);
+  int64_t now_ns = 0;
+  for (int i = 1; i <= 2; i++) {
+    rv_buf *one = rv_spares_take_lendable(spares, 900000), *other = rv_spares_take_lendable(spares, 900000);
+    assert_int_equal(told, i - 1);
+    rv_buf_unref(one);
+    rv_buf_unref(other);
+    assert_int_equal(told, i);
+    assert_true(rv_spares_trim(spares, now_ns += SECOND));
+    while (rv_spares_trim(spares, now_ns += SECOND)) continue;
+    assert_int_equal(idle_bytes(*state), 0);
+    assert_int_equal(told, i);
+  }
+  rv_spares_close(spares);
+}
+
 /* Whoever was forked may let go of what he has, and harms nobody by it: neither those who were before him nor what he maps now, perhaps at the
  * same addresses. */
 static void a_forked_child_may_let_go(void **state)
@@ -506,7 +578,7 @@ static void a_forked_child_may_let_go(void **state)
     if (own == MAP_FAILED) _exit(2);
     memset(own, 9, OWN);
     for (size_t i = 0; i < COUNT; i++) rv_buf_unref(message[i]);
-    rv_arena_trim(arena);
+    rv_arena_trim(arena, SECOND);
     rv_spares_close(spares);
     rv_arena_unref(arena);
     for (size_t i = 0; i < OWN; i += 512)
@@ -639,7 +711,7 @@ static void share(rv_arena *arena, int rounds, uint32_t most)
     takers[i] = (taker){.arena = arena, .seed = i, .rounds = rounds, .most = most};
     assert_int_equal(pthread_create(&thread[i], NULL, take_and_give, &takers[i]), 0);
   }
-  for (int i = 0; i < 100; i++) rv_arena_trim(arena); /* each ends, however much comes back meanwhile */
+  for (int i = 1; i <= 100; i++) rv_arena_trim(arena, i * SECOND); /* each ends, however much comes back meanwhile */
   for (size_t i = 0; i < 3; i++) pthread_join(thread[i], NULL);
   assert_int_equal(used_bytes(arena), 0);
 }
@@ -668,6 +740,7 @@ int main(void)
       TEST(who_writes_to_many_blocks_stays_small),
       TEST(what_is_abandoned_stays_as_it_is),
       cmocka_unit_test(more_may_lie_idle_where_that_was_asked_for),
+      cmocka_unit_test(what_nobody_needs_goes_bit_by_bit),
       TEST(who_reads_cannot_write),
       cmocka_unit_test(only_an_arena_is_mapped),
       TEST(blocks_of_all_sizes_come_and_go),
@@ -680,6 +753,7 @@ int main(void)
       cmocka_unit_test(a_block_outlives_the_owner),
       TEST(where_the_process_is_limited_there_is_none),
       TEST(shown_buffers_lie_in_the_arena_and_others_do_not),
+      TEST(trims_go_on_while_the_arena_has_something_idle),
       cmocka_unit_test(a_forked_child_may_let_go),
       TEST(a_child_that_is_forked_in_the_middle_lets_go_without_waiting),
       TEST(neither_children_nor_dumps_have_it),

@@ -28,7 +28,8 @@ struct rv_spares {
   rv_mutex lock;             /* guards the rest */
   size_t max_bytes, bytes;
   size_t count, least; /* idle ones: now, and at the fewest since the last trim */
-  bool closed, watched;
+  bool closed;
+  atomic_bool watched; /* changes under the lock */
   void (*watch)(void *context);
   void *context;
   spare_buf *idle[SLOTS]; /* the one that came back last is the last: its bytes may still be in a cache */
@@ -122,19 +123,34 @@ void rv_spares_set_max(rv_spares *spares, size_t max_bytes)
   rv_mutex_unlock(&spares->lock);
 }
 
-bool rv_spares_trim(rv_spares *spares)
+bool rv_spares_trim(rv_spares *spares, int64_t now_ns)
 {
   spare_buf *dropped = NULL;
   rv_mutex_lock(&spares->lock);
   for (size_t n = spares->least; n > 0; n--) dropped = drop_oldest(spares, dropped);
   spares->least = spares->count;
-  spares->watched = spares->count > 0;
-  bool left = spares->watched;
+  atomic_store_explicit(&spares->watched, false, memory_order_release); /* first: what comes back after this look is told */
   rv_mutex_unlock(&spares->lock);
   free_all(spares, dropped);
-  rv_arena *arena = left ? NULL : rv_spares_arena(spares);
-  if (arena != NULL) rv_arena_trim(arena);
+  rv_arena *arena = rv_spares_arena(spares);
+  bool idle = arena != NULL && rv_arena_trim(arena, now_ns);
+  rv_mutex_lock(&spares->lock);
+  bool left = idle || spares->count > 0;
+  if (left) atomic_store_explicit(&spares->watched, true, memory_order_release);
+  rv_mutex_unlock(&spares->lock);
   return left;
+}
+
+/* Something has come back, and lies here or in the arena. */
+static void tell_watch(rv_spares *spares)
+{
+  if (atomic_load_explicit(&spares->watched, memory_order_acquire)) return;
+  rv_mutex_lock(&spares->lock);
+  if (!spares->closed && spares->watch != NULL && !atomic_load_explicit(&spares->watched, memory_order_relaxed)) {
+    atomic_store_explicit(&spares->watched, true, memory_order_release);
+    spares->watch(spares->context);
+  }
+  rv_mutex_unlock(&spares->lock);
 }
 
 static void give_back(rv_buf *buf)
@@ -156,13 +172,10 @@ static void give_back(rv_buf *buf)
       dropped = drop_oldest(spares, dropped);
     spares->idle[spares->count++] = spare;
     spares->bytes += buf->capacity;
-    if (!spares->watched && spares->watch != NULL) {
-      spares->watched = true;
-      spares->watch(spares->context);
-    }
   }
   rv_mutex_unlock(&spares->lock);
   free_all(spares, dropped);
+  tell_watch(spares);
   unref(spares);
 }
 

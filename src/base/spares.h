@@ -24,12 +24,12 @@ void rv_spares_close(rv_spares *spares);
 /* Called, on any thread and under a lock, when the first buffer comes back since rv_spares_trim returned false: from then on trims are
  * due now and then. It may post to a loop, and do little else. */
 void rv_spares_watch(rv_spares *spares, void (*watch)(void *context), void *context);
-/* Frees what was not needed since the last trim. true: some are left. */
-bool rv_spares_trim(rv_spares *spares);
+/* Frees what was not needed since the last trim. true: some are left, or their arena has something idle. */
+bool rv_spares_trim(rv_spares *spares, int64_t now_ns);
 /* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref; a child
  * that was forked frees it then. */
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity);
-/* From now on rv_spares_take_lendable takes memory of this arena; once, by one thread, also while others take. A trim of them trims it, too. */
+/* From now on rv_spares_take_lendable takes memory of this arena; once, by one thread, also while others take. A trim of them trims it, too (rv_arena_trim). */
 void rv_spares_use_arena(rv_spares *spares, rv_arena *arena);
 /* That arena, as long as the spares are there; NULL: none. */
 rv_arena *rv_spares_arena(rv_spares *spares);

@@ -420,7 +420,7 @@ static void trim_later(rv_loop *loop)
 
 static void on_trim(rv_timer *timer)
 {
-  if (rv_spares_trim(timer->loop->spares)) trim_later(timer->loop);
+  if (rv_spares_trim(timer->loop->spares, rv_monotonic_ns(&timer->loop->env))) trim_later(timer->loop);
 }
 
 static void on_watch(rv_task *task)
