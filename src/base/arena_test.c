@@ -534,6 +534,24 @@ static void shown_buffers_lie_in_the_arena_and_others_do_not(void **state)
   assert_int_equal(used_bytes(arena), 0);
 }
 
+static void a_buffer_has_memory_before_anybody_writes_to_it(void **state)
+{
+  enum { SIZE = 225 * PAGE };
+  rv_spares *spares = rv_spares_new(SIZE);
+  rv_spares_use_arena(spares, *state);
+  rv_buf *buf = rv_spares_take_lendable(spares, SIZE);
+  assert_int_equal(memory_of(*state), 0);
+  assert_true(rv_buf_reserve_memory(buf));
+  assert_int_equal(memory_of(*state), SIZE);
+  for (size_t i = 0; i < SIZE; i += PAGE) assert_int_equal(buf->data[i], 0);
+  rv_buf_unref(buf);
+  assert_ptr_equal(rv_spares_take_lendable(spares, SIZE), buf);
+  assert_true(rv_buf_reserve_memory(buf));
+  assert_int_equal(memory_of(*state), SIZE);
+  rv_buf_unref(buf);
+  rv_spares_close(spares);
+}
+
 static void count_call(void *context)
 {
   ++*(int *)context;
@@ -753,6 +771,7 @@ int main(void)
       cmocka_unit_test(a_block_outlives_the_owner),
       TEST(where_the_process_is_limited_there_is_none),
       TEST(shown_buffers_lie_in_the_arena_and_others_do_not),
+      TEST(a_buffer_has_memory_before_anybody_writes_to_it),
       TEST(trims_go_on_while_the_arena_has_something_idle),
       cmocka_unit_test(a_forked_child_may_let_go),
       TEST(a_child_that_is_forked_in_the_middle_lets_go_without_waiting),

@@ -65,6 +65,14 @@ int rv_memory_file_again(int fd)
   return again >= 0 ? again : -errno;
 }
 
+int rv_memory_file_reserve(int fd, uint64_t offset, size_t size)
+{
+  int failed;
+  do failed = fallocate(fd, 0, (off_t)offset, (off_t)size) == 0 ? 0 : errno;
+  while (failed == EINTR);
+  return -failed;
+}
+
 size_t rv_memory_file_size(int fd)
 {
   struct stat info;
@@ -92,6 +100,12 @@ int rv_memory_file_for_readers(int fd)
 int rv_memory_file_again(int fd)
 {
   (void)fd;
+  return -ENOTSUP;
+}
+
+int rv_memory_file_reserve(int fd, uint64_t offset, size_t size)
+{
+  (void)fd, (void)offset, (void)size;
   return -ENOTSUP;
 }
 

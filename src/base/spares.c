@@ -1,12 +1,11 @@
 #include "base/spares.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/memory_file.h"
 
 enum { SLOTS = 256, LINE = 64, SLACK = 8 };
 
@@ -250,27 +249,12 @@ void rv_buf_begin_later(rv_buf *buf, size_t bytes)
   buf->capacity -= bytes;
 }
 
-static int populate(const rv_buf *buf)
+bool rv_buf_reserve_memory(rv_buf *buf)
 {
-#ifdef MADV_POPULATE_WRITE
-  return madvise(buf->data, buf->capacity, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
-#else
-  (void)buf;
-  return EINVAL;
-#endif
-}
-
-bool rv_buf_touch(rv_buf *buf)
-{
-  enum { PAGE = 4096 };
   spare_buf *spare = (spare_buf *)(void *)buf;
-  int error = spare->bare ? populate(buf) : 0;
-  if (error == EINVAL) { /* an older system */
-    for (size_t at = 0; at < buf->capacity; at += PAGE) ((volatile uint8_t *)buf->data)[at] = 0;
-    error = 0;
-  }
-  spare->bare = error != 0;
-  return error == 0;
+  int file = rv_arena_file_to_write(rv_spares_arena(spare->spares));
+  if (spare->bare) spare->bare = rv_memory_file_reserve(file, spare->offset, buf->capacity) != 0;
+  return !spare->bare;
 }
 
 void rv_buf_abandon(rv_buf *buf)

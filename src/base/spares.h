@@ -42,9 +42,8 @@ void rv_buf_begin_later(rv_buf *buf, size_t bytes);
 void rv_buf_abandon(rv_buf *buf);
 /* Do its bytes lie in an arena? A child that was forked finds none there. */
 bool rv_buf_is_lendable(const rv_buf *buf);
-/* There is memory behind all of it, of this process's: whoever touches a page first is whom the system charges with it, and on whose node of the machine it lies.
- * False: there is none. */
-bool rv_buf_touch(rv_buf *buf);
+/* Of such a buffer: there is memory behind all of it, of this process's (rv_memory_file_reserve), whoever writes to it first. False: there is none. */
+bool rv_buf_reserve_memory(rv_buf *buf);
 /* Of such a buffer: where its block lies in the arena's file. */
 uint64_t rv_buf_arena_offset(const rv_buf *buf);
 

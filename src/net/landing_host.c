@@ -14,10 +14,11 @@
 
 enum {
   MOST_PAGES = RV_SPARE_MAX / RV_LANDING_PAGE + 1,
-  FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size; twice as many each time that rows have found none */
+  FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size, at first; see look_further_ahead */
   MOST_AHEAD = RV_LANDING_SLOTS / 2,
   SERVED_EVERY_ROWS = 4,
-  SERVED_EVERY_READS = 8 /* whose rows found no block */
+  SERVED_EVERY_READS = 8,
+  GIVEN_AT_ONCE = 2 << 20 /* bytes: their memory may have to be found, and others wait for this thread */
 };
 
 typedef struct given {
@@ -38,6 +39,7 @@ struct rv_landing_end {
   bool wants;             /* and its host counts it */
   uint32_t turn;          /* of the block that was given last */
   uint32_t landed, reads; /* since blocks were served last */
+  bool owes;              /* more were wanted then than are given at once */
   given *slot;            /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
   uint32_t num_free;
   uint16_t free_slot[RV_LANDING_SLOTS];
@@ -112,7 +114,7 @@ static bool give(rv_landing_end *end, uint32_t size)
   size_t bytes = bytes_of(end->pages[size]);
   if (!may_give(end, bytes)) return false;
   rv_buf *buf = rv_spares_take_lendable(end->spares, bytes);
-  if (buf == NULL || !rv_buf_is_lendable(buf) || !rv_buf_touch(buf)) {
+  if (buf == NULL || !rv_buf_is_lendable(buf) || !rv_buf_reserve_memory(buf)) {
     rv_buf_unref(buf);
     return false;
   }
@@ -150,6 +152,14 @@ static bool begin_to_give(rv_landing_end *end)
   return end->wants;
 }
 
+/* So many rows more have found no block: as many more blocks, and twice as many at least. */
+static void look_further_ahead(uint32_t *ahead, uint32_t missed)
+{
+  uint32_t now = *ahead, more = missed > now ? missed : now;
+  if (more < FIRST_AHEAD) more = FIRST_AHEAD;
+  if (now < MOST_AHEAD) *ahead = more < MOST_AHEAD - now ? now + more : MOST_AHEAD;
+}
+
 static bool serve_size(rv_landing_end *end, uint32_t size)
 {
   uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire); /* of what was wanted before */
@@ -160,11 +170,13 @@ static bool serve_size(rv_landing_end *end, uint32_t size)
     end->pages[size] = pages;
     end->ahead[size] = 0;
   }
-  if (missed != end->missed[size] && end->ahead[size] < MOST_AHEAD)
-    end->ahead[size] = end->ahead[size] == 0 ? FIRST_AHEAD : 2 * end->ahead[size];
+  if (missed != end->missed[size]) look_further_ahead(&end->ahead[size], missed - end->missed[size]);
   end->missed[size] = missed;
   if (pages == 0 || end->ahead[size] == 0 || !begin_to_give(end)) return true;
-  for (uint32_t count = count_given(end, size); count < end->ahead[size] && give(end, size); count++) continue;
+  uint32_t count = count_given(end, size);
+  size_t at_once = GIVEN_AT_ONCE / bytes_of(pages) + 1;
+  for (; at_once > 0 && count < end->ahead[size] && give(end, size); count++) at_once--;
+  if (at_once == 0 && count < end->ahead[size]) end->owes = true;
   return true;
 }
 
@@ -172,6 +184,7 @@ bool rv_landing_end_serve(rv_landing_end *end)
 {
   bool fine = collect(end);
   end->landed = end->reads = 0;
+  end->owes = false;
   for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size);
   return fine;
 }
@@ -194,7 +207,10 @@ bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place
 
 bool rv_landing_end_is_due(rv_landing_end *end)
 {
-  return ++end->reads >= SERVED_EVERY_READS || end->landed >= SERVED_EVERY_ROWS;
+  bool due = ++end->reads >= SERVED_EVERY_READS || end->landed >= SERVED_EVERY_ROWS || end->owes;
+  for (uint32_t size = 0; size < RV_LANDING_SIZES && !due; size++)
+    due = atomic_load_explicit(&end->shared->missed[size], memory_order_relaxed) != end->missed[size];
+  return due;
 }
 
 const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size)

@@ -319,6 +319,29 @@ static void a_writer_has_no_more_than_its_share(void **state)
   assert_int_equal(bytes_used(s), 0);
 }
 
+/* What many writers have on their way at once lies in blocks from the second time on, and nobody waits long while they are found. */
+static void as_many_are_given_as_rows_found_none_a_part_at_a_time(void **state)
+{
+  enum { MISSED = 100, AT_ONCE = 52 /* 2 MiB and a block */ };
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *rows[MISSED];
+  assert_true(rv_landing_end_serve(p.end));
+  assert_false(rv_landing_end_is_due(p.end));
+  for (int i = 0; i < MISSED; i++) assert_null(rv_landing_take(p.client, ROW));
+  size_t given = 0, at_first = 0;
+  for (; rv_landing_end_is_due(p.end) && given < MISSED; at_first = at_first == 0 ? given : at_first) {
+    assert_true(rv_landing_end_serve(p.end));
+    size_t before = given;
+    while (given < MISSED && given - before < AT_ONCE && (rows[given] = rv_landing_take(p.client, ROW)) != NULL) given++;
+    assert_null(given < MISSED ? rv_landing_take(p.client, ROW) : NULL);
+  }
+  assert_in_range(at_first, AT_ONCE / 2, AT_ONCE);
+  assert_int_equal(given, MISSED);
+  drop_all(rows, given);
+  hang_up(&p);
+}
+
 static void what_nobody_begins_to_fill_goes_back_in_a_quiet_time(void **state)
 {
   setting *s = *state;
@@ -626,6 +649,7 @@ int main(void)
       LANDING_TEST(what_fills_little_of_its_block_is_read),
       LANDING_TEST(what_has_no_room_around_it_is_read),
       LANDING_TEST(a_writer_has_no_more_than_its_share),
+      LANDING_TEST(as_many_are_given_as_rows_found_none_a_part_at_a_time),
       LANDING_TEST(what_nobody_begins_to_fill_goes_back_in_a_quiet_time),
       LANDING_TEST(nothing_lies_idle_when_all_is_quiet),
       LANDING_TEST(rows_of_other_sizes_have_no_block),
