@@ -136,14 +136,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   static uint8_t bytes[ROOM];
   rv_arena *arena = NULL;
   rv_spares *spares = rv_spares_new(0);
+  rv_arena_maps *maps = rv_arena_maps_new(ARENA / 4);
   int sockets[2], memory = rv_rings_make(&peer);
-  RV_FUZZ_CHECK(memory >= 0 && spares != NULL && rv_arena_new(ARENA, &arena, NULL) == RV_OK);
+  RV_FUZZ_CHECK(memory >= 0 && spares != NULL && maps != NULL && rv_arena_new(ARENA, &arena, NULL) == RV_OK);
   rv_spares_use_arena(spares, arena);
   rv_rings_lend(&peer, arena);
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0 && rv_rings_join(memory, &own)) {
     peer.out.bell = peer.in.bell = sockets[0];
     own.out.bell = own.in.bell = sockets[1];
-    rv_rings_borrow(&own, rv_arena_file(arena), SIZE_MAX);
+    rv_rings_borrow(&own, maps, rv_arena_file(arena), SIZE_MAX);
     blocks given;
     give_blocks(&given, &own, sockets[1]);
     input in = {data, size};
@@ -164,5 +165,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   RV_FUZZ_CHECK(used == 0);
   rv_spares_close(spares);
   rv_arena_unref(arena);
+  rv_arena_maps_unref(maps);
   return 0;
 }

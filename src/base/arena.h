@@ -42,25 +42,9 @@ bool rv_arena_trim(rv_arena *arena, int64_t now_ns);
 /* Bytes that blocks take, and bytes that lie idle and still take memory. */
 void rv_arena_usage(rv_arena *arena, size_t *used, size_t *idle);
 
-/* The file, for reading; the arena's. */
+/* The file, for other processes (arena_map.h) to read; the arena's. */
 int rv_arena_file(const rv_arena *arena);
 /* The same for writing, to all that lies there: for a process that is trusted with that. */
 int rv_arena_file_to_write(const rv_arena *arena);
-
-/* ---- in another process, by one thread ---- */
-
-typedef struct rv_arena_view {
-  int file;
-  size_t size;
-  const uint8_t **segment; /* those that were needed are mapped; NULL: there is no view */
-  size_t may_map;          /* so many more */
-} rv_arena_view;
-
-/* Of what rv_arena_file gave, of which at most so many segments are mapped; the descriptor stays the caller's. False: it is no arena's, or memory or
- * descriptors are out. */
-bool rv_arena_view_open(int fd, size_t most_segments, rv_arena_view *out);
-void rv_arena_view_close(rv_arena_view *view); /* fine where there is none */
-/* Bytes of one block. NULL: there can be none, or they cannot be mapped (they can be read from the file then). */
-const uint8_t *rv_arena_view_at(rv_arena_view *view, uint64_t offset, uint64_t size);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/arena_parts.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/machine_memory.h"
 #include "base/memory_file.h"
 
 struct rv_arena_maps {
@@ -32,12 +33,19 @@ struct rv_arena_map {
   size_t refs;
   dev_t device;
   ino_t inode;
+  rv_arena_access access;
   int file;
-  size_t size;
+  size_t size, most_segments;
   atomic_size_t num_seen;     /* pages */
   atomic_size_t num_mapped;   /* segments */
   _Atomic(mapped *) *segment; /* those that were needed; NULL: it was not */
 };
+
+size_t rv_arena_size_of_file(int fd)
+{
+  size_t size = rv_memory_file_size(fd);
+  return size <= rv_machine_memory() && rv_arena_has_addresses() ? size : 0;
+}
 
 rv_arena_maps *rv_arena_maps_new(size_t most_bytes)
 {
@@ -79,39 +87,42 @@ static void destroy(rv_arena_map *map)
 }
 
 /* NULL: out of memory or descriptors. */
-static rv_arena_map *make(rv_arena_maps *maps, int fd, size_t size, const struct stat *info)
+static rv_arena_map *make(rv_arena_maps *maps, int fd, const rv_arena_map *as)
 {
-  rv_arena_map *map = calloc(1, sizeof *map);
+  rv_arena_map *map = malloc(sizeof *map);
   if (map == NULL) return NULL;
-  *map = (rv_arena_map){
-      .maps = maps, .refs = 1, .device = info->st_dev, .inode = info->st_ino, .size = size, .file = rv_memory_file_again(fd)};
+  *map = *as;
+  map->maps = maps;
+  map->refs = 1;
+  map->file = rv_memory_file_again(fd);
   map->segment = calloc(num_segments(map), sizeof *map->segment);
   if (map->segment != NULL && map->file >= 0) return map;
   destroy(map);
   return NULL;
 }
 
-static rv_arena_map *find(const rv_arena_maps *maps, const struct stat *info)
+static rv_arena_map *find(const rv_arena_maps *maps, const rv_arena_map *as)
 {
   RV_LIST_EACH(link, &maps->list)
   {
     rv_arena_map *map = RV_CONTAINER(link, rv_arena_map, link);
-    if (map->device == info->st_dev && map->inode == info->st_ino) return map;
+    if (map->device == as->device && map->inode == as->inode && map->access == as->access) return map;
   }
   return NULL;
 }
 
-rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd)
+rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd, rv_arena_access access, size_t most_segments)
 {
   struct stat info;
   size_t size = rv_arena_size_of_file(fd);
   if (size == 0 || fstat(fd, &info) != 0) return NULL;
+  rv_arena_map as = {.device = info.st_dev, .inode = info.st_ino, .access = access, .size = size, .most_segments = most_segments};
   rv_mutex_lock(&maps->lock);
-  rv_arena_map *map = find(maps, &info);
+  rv_arena_map *map = find(maps, &as);
   if (map != NULL) {
     map->refs++;
   } else {
-    map = make(maps, fd, size, &info);
+    map = make(maps, fd, &as);
     if (map != NULL) rv_list_push_back(&maps->list, &map->link);
     if (map != NULL) maps->refs++;
   }
@@ -121,6 +132,7 @@ rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd)
 
 void rv_arena_map_unref(rv_arena_map *map)
 {
+  if (map == NULL) return;
   rv_arena_maps *maps = map->maps;
   rv_mutex_lock(&maps->lock);
   bool last = --map->refs == 0;
@@ -135,8 +147,9 @@ static mapped *make_segment(const rv_arena_map *map, size_t number)
 {
   mapped *segment = calloc(1, sizeof *segment);
   if (segment == NULL) return NULL;
-  segment->bytes = rv_arena_map_segment(map->file, PROT_READ | PROT_WRITE, (uint64_t)number * RV_ARENA_SEGMENT,
-                                        rv_arena_segment_size(map->size, number));
+  int how = map->access == RV_ARENA_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+  segment->bytes =
+      rv_arena_map_segment(map->file, how, (uint64_t)number * RV_ARENA_SEGMENT, rv_arena_segment_size(map->size, number));
   if (segment->bytes != NULL) return segment;
   free(segment);
   return NULL;
@@ -146,7 +159,7 @@ static mapped *map_segment(rv_arena_map *map, size_t number)
 {
   rv_mutex_lock(&map->maps->lock);
   mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_relaxed);
-  if (segment == NULL) {
+  if (segment == NULL && atomic_load_explicit(&map->num_mapped, memory_order_relaxed) < map->most_segments) {
     segment = make_segment(map, number);
     if (segment != NULL) atomic_fetch_add_explicit(&map->num_mapped, 1, memory_order_relaxed);
   }
@@ -169,24 +182,34 @@ static void forget(rv_arena_map *map)
   rv_mutex_unlock(&map->maps->lock);
 }
 
-/* A process has each page put into its map when it first touches it. All of a block at once cost a third of what they cost one by one. */
+/* Notes those pages. How many were new. */
+static size_t note_seen(mapped *segment, size_t first, size_t end)
+{
+  size_t unseen = 0;
+  for (size_t page = first, next; page < end; page = next) {
+    next = (page / WORD + 1) * WORD < end ? (page / WORD + 1) * WORD : end;
+    uint64_t bits = ~UINT64_C(0) >> (WORD - (next - page)) << page % WORD;
+    _Atomic uint64_t *seen = &segment->seen[page / WORD];
+    uint64_t missing = bits & ~atomic_load_explicit(seen, memory_order_relaxed);
+    if (missing != 0)
+      unseen += (size_t)__builtin_popcountll(missing & ~atomic_fetch_or_explicit(seen, missing, memory_order_relaxed));
+  }
+  return unseen;
+}
+
+/* A process has each page put into its map when it first touches it: one by one when it writes there, where all of a block at once cost a third of that; when it
+ * reads, those beside it as well. */
 static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
-  size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = 0;
-  for (size_t page = first; page < end; page++) {
-    uint64_t bit = UINT64_C(1) << page % WORD;
-    if ((atomic_load_explicit(&segment->seen[page / WORD], memory_order_relaxed) & bit) != 0) continue;
-    atomic_fetch_or_explicit(&segment->seen[page / WORD], bit, memory_order_relaxed);
-    unseen++;
-  }
+  size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = note_seen(segment, first, end);
   if (unseen == 0) return;
   if (atomic_fetch_add_explicit(&map->num_seen, unseen, memory_order_relaxed) > map->maps->most_seen) forget(map);
 #ifdef MADV_POPULATE_WRITE
-  madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
+  if (map->access == RV_ARENA_WRITE) madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
 #endif
 }
 
-uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size)
+uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size)
 {
   if (offset >= map->size) return NULL;
   size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT);
@@ -194,8 +217,23 @@ uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, size_t size)
   mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_acquire);
   if (segment == NULL) segment = map_segment(map, number);
   if (segment == NULL) return NULL;
-  see(map, segment, within, size);
+  see(map, segment, within, (size_t)size);
   return segment->bytes + within;
+}
+
+const uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, uint64_t size)
+{
+  return rv_arena_map_to_fill(map, offset, size);
+}
+
+size_t rv_arena_map_size(const rv_arena_map *map)
+{
+  return map->size;
+}
+
+int rv_arena_map_file(const rv_arena_map *map)
+{
+  return map->file;
 }
 
 bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at)

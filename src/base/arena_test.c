@@ -82,6 +82,15 @@ static size_t memory_of(rv_arena *arena)
   return (size_t)info.st_blocks * 512;
 }
 
+/* By maps of its own; NULL: it cannot be. */
+static rv_arena_map *map_to_read(int file, size_t most_segments)
+{
+  rv_arena_maps *maps = rv_arena_maps_new((size_t)1 << 30);
+  rv_arena_map *map = rv_arena_map_open(maps, file, RV_ARENA_READ, most_segments);
+  rv_arena_maps_unref(maps);
+  return map;
+}
+
 /* ---- blocks ---- */
 
 static void whoever_maps_it_reads_what_was_written(void **state)
@@ -91,93 +100,25 @@ static void whoever_maps_it_reads_what_was_written(void **state)
   char *block = rv_arena_take(arena, 20000, &owner);
   assert_non_null(block);
   memset(block, 'x', 20000);
-  rv_arena_view view;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
+  rv_arena_map *map = map_to_read(rv_arena_file(arena), SIZE_MAX);
+  assert_non_null(map);
   uint64_t offset;
   assert_ptr_equal(rv_arena_find(arena, block + 15000, 5000, &offset), &owner);
-  const uint8_t *there = rv_arena_view_at(&view, offset, 5000);
+  const uint8_t *there = rv_arena_map_at(map, offset, 5000);
   assert_non_null(there);
   assert_memory_equal(there, block + 15000, 5000);
   strcpy(block + 15000, "changed");
   assert_string_equal((const char *)there, "changed");
-  assert_null(rv_arena_view_at(&view, view.size, 1));
-  assert_null(rv_arena_view_at(&view, UINT64_MAX, 2));
-  assert_null(rv_arena_view_at(&view, 0, view.size + 1));
-  assert_null(rv_arena_view_at(&view, offset, UINT64_MAX));
+  assert_null(rv_arena_map_at(map, rv_arena_map_size(map), 1));
+  assert_null(rv_arena_map_at(map, UINT64_MAX, 2));
+  assert_null(rv_arena_map_at(map, 0, rv_arena_map_size(map) + 1));
+  assert_null(rv_arena_map_at(map, offset, UINT64_MAX));
   char elsewhere[100];
   assert_null(rv_arena_find(arena, elsewhere, sizeof elsewhere, &offset));
   assert_null(rv_arena_find(arena, block, (size_t)PAGES * PAGE, &offset)); /* longer than all that lies behind it */
   rv_arena_give_back(arena, block);
-  rv_arena_view_close(&view);
-  rv_arena_view_close(&view);
-}
-
-/* All who map it through the same maps have it at one place. */
-static void who_may_write_maps_it_once(void **state)
-{
-  rv_arena *arena = *state;
-  int owner;
-  uint64_t offset;
-  char *block = rv_arena_take(arena, 20000, &owner);
-  rv_arena_maps *maps = rv_arena_maps_new(1 << 20);
-  assert_non_null(maps);
-  assert_null(rv_arena_map_open(maps, -1));
-  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena)),
-               *again = rv_arena_map_open(maps, rv_arena_file_to_write(arena));
-  assert_non_null(map);
-  assert_ptr_equal(map, again);
-  assert_ptr_equal(rv_arena_find(arena, block, 20000, &offset), &owner);
-  uint8_t *there = rv_arena_map_at(map, offset, 20000);
-  assert_non_null(there);
-  strcpy((char *)there + 19000, "written there");
-  assert_string_equal(block + 19000, "written there");
-  assert_null(rv_arena_map_at(map, UINT64_MAX, 2));
-  assert_null(rv_arena_map_at(map, offset, SIZE_MAX));
-  assert_null(rv_arena_map_at(map, (uint64_t)PAGES * PAGE, 1));
-  rv_arena_map_unref(again);
-  rv_arena_maps_unref(maps);
-  there[0] = 'x'; /* it stays as long as somebody has it */
-  assert_int_equal(block[0], 'x');
   rv_arena_map_unref(map);
-  rv_arena_give_back(arena, block);
-}
-
-static size_t count_resident(const uint8_t *bytes, size_t pages)
-{
-  size_t count = 0;
-  int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  assert_true(file >= 0);
-  for (size_t i = 0; i < pages; i++) {
-    uint64_t entry = 0;
-    off_t at = (off_t)(((uintptr_t)bytes / PAGE + i) * sizeof entry);
-    assert_int_equal(pread(file, &entry, sizeof entry, at), sizeof entry);
-    count += entry >> 63;
-  }
-  close(file);
-  return count;
-}
-
-static void who_writes_to_many_blocks_stays_small(void **state)
-{
-  enum { SOME = 1000, AT_ONCE = 10 };
-  rv_arena *arena = *state;
-  int owner;
-  uint64_t offset;
-  uint8_t *block = rv_arena_take(arena, (size_t)SOME * PAGE, &owner);
-  assert_ptr_equal(rv_arena_find(arena, block, PAGE, &offset), &owner);
-  rv_arena_maps *maps = rv_arena_maps_new(100 * PAGE);
-  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena));
-  for (int round = 0; round < 2; round++)
-    for (size_t i = 0; i < SOME; i += AT_ONCE) {
-      uint8_t *there = rv_arena_map_at(map, offset + i * PAGE, AT_ONCE * PAGE);
-      assert_non_null(there);
-      for (size_t page = 0; page < AT_ONCE; page++) there[page * PAGE] = (uint8_t)(i + page + (size_t)round);
-      assert_in_range(count_resident(there - i * PAGE, SOME), 1, 120);
-    }
-  for (size_t i = 0; i < SOME; i++) assert_int_equal(block[i * PAGE], (uint8_t)(i + 1));
-  rv_arena_map_unref(map);
-  rv_arena_maps_unref(maps);
-  rv_arena_give_back(arena, block);
+  rv_arena_map_unref(NULL);
 }
 
 static void what_is_abandoned_stays_as_it_is(void **state)
@@ -264,11 +205,9 @@ static void who_reads_cannot_write(void **state)
 static void only_an_arena_is_mapped(void **state)
 {
   (void)state;
-  rv_arena_view view = {0};
   int ends[2];
   assert_int_equal(pipe(ends), 0);
-  assert_false(rv_arena_view_open(ends[0], SIZE_MAX, &view));
-  assert_null(view.segment);
+  assert_null(map_to_read(ends[0], SIZE_MAX));
   close(ends[0]);
   close(ends[1]);
 }
@@ -362,8 +301,8 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
   (void)state;
   enum { COUNT = 7, SIZE = 100 << 20 }; /* two in each segment, one more in none: the last is shorter */
   rv_arena *arena = new_arena((size_t)3 * RV_ARENA_SEGMENT + (50 << 20));
-  rv_arena_view view;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
+  rv_arena_map *map = map_to_read(rv_arena_file(arena), SIZE_MAX);
+  assert_non_null(map);
   int owners[COUNT];
   char *blocks[COUNT];
   size_t n = 0;
@@ -373,15 +312,15 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
   for (size_t i = n; i-- > 0;) {
     uint64_t offset;
     assert_ptr_equal(rv_arena_find(arena, blocks[i] + SIZE - 1, 1, &offset), &owners[i]);
-    assert_int_equal(*rv_arena_view_at(&view, offset, 1), 'a' + i);
-    assert_null(rv_arena_view_at(&view, offset, SIZE * UINT64_C(2))); /* beyond its segment */
+    assert_int_equal(*rv_arena_map_at(map, offset, 1), 'a' + i);
+    assert_null(rv_arena_map_at(map, offset, SIZE * UINT64_C(2))); /* beyond its segment */
   }
-  rv_arena_view little;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), 1, &little)); /* the rest can be read from the file */
-  assert_non_null(rv_arena_view_at(&little, PAGE, 1));
-  assert_null(rv_arena_view_at(&little, RV_ARENA_SEGMENT + PAGE, 1));
-  assert_non_null(rv_arena_view_at(&little, PAGE, 1));
-  rv_arena_view_close(&little);
+  rv_arena_map *little = map_to_read(rv_arena_file(arena), 1);
+  assert_non_null(little); /* the rest can be read from the file */
+  assert_non_null(rv_arena_map_at(little, PAGE, 1));
+  assert_null(rv_arena_map_at(little, RV_ARENA_SEGMENT + PAGE, 1));
+  assert_non_null(rv_arena_map_at(little, PAGE, 1));
+  rv_arena_map_unref(little);
   char *small = rv_arena_take(arena, (size_t)40 << 20, &owners[6]);
   assert_non_null(small);
   rv_arena_give_back(arena, small);
@@ -391,7 +330,7 @@ static void blocks_lie_in_as_many_segments_as_they_need(void **state)
 
   assert_non_null(whole);
   rv_arena_give_back(arena, whole);
-  rv_arena_view_close(&view);
+  rv_arena_map_unref(map);
   rv_arena_unref(arena);
 }
 
@@ -483,7 +422,6 @@ static void a_block_outlives_the_owner(void **state)
 static void where_the_process_is_limited_there_is_none(void **state)
 {
   rv_arena *arena = *state;
-  rv_arena_view view;
   const struct {
     int resource;
     rlim_t limit;
@@ -498,7 +436,7 @@ static void where_the_process_is_limited_there_is_none(void **state)
     rv_error error;
     assert_int_equal(rv_arena_new((size_t)PAGES * PAGE, &none, &error), RV_UNAVAILABLE);
     assert_non_null(strstr(error.message, limits[i].named));
-    if (limits[i].resource == RLIMIT_AS) assert_false(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
+    if (limits[i].resource == RLIMIT_AS) assert_null(map_to_read(rv_arena_file(arena), SIZE_MAX));
     assert_int_equal(setrlimit(limits[i].resource, &before), 0);
   }
 }
@@ -660,10 +598,10 @@ static void neither_children_nor_dumps_have_it(void **state)
   int owner;
   uint64_t offset;
   void *block = rv_arena_take(arena, 5000, &owner);
-  rv_arena_view view;
-  assert_true(rv_arena_view_open(rv_arena_file(arena), SIZE_MAX, &view));
+  rv_arena_map *map = map_to_read(rv_arena_file(arena), SIZE_MAX);
+  assert_non_null(map);
   assert_ptr_equal(rv_arena_find(arena, block, 5000, &offset), &owner);
-  assert_non_null(rv_arena_view_at(&view, offset, 5000));
+  assert_non_null(rv_arena_map_at(map, offset, 5000));
   FILE *maps = fopen("/proc/self/smaps", "r");
   assert_non_null(maps);
   int mappings = 0, kept = 0;
@@ -681,7 +619,7 @@ static void neither_children_nor_dumps_have_it(void **state)
   fclose(maps);
   assert_int_equal(mappings, 2);
   assert_int_equal(kept, 2);
-  rv_arena_view_close(&view);
+  rv_arena_map_unref(map);
   rv_arena_give_back(arena, block);
 }
 
@@ -754,8 +692,6 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       TEST(whoever_maps_it_reads_what_was_written),
-      TEST(who_may_write_maps_it_once),
-      TEST(who_writes_to_many_blocks_stays_small),
       TEST(what_is_abandoned_stays_as_it_is),
       cmocka_unit_test(more_may_lie_idle_where_that_was_asked_for),
       cmocka_unit_test(what_nobody_needs_goes_bit_by_bit),

@@ -44,7 +44,7 @@ rv_landing *rv_landing_join(int shared_fd, int arena_fd, rv_arena_maps *maps)
   rv_landing *landing = calloc(1, sizeof *landing);
   if (landing == NULL) return NULL;
   void *memory = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd, 0);
-  landing->map = memory != MAP_FAILED ? rv_arena_map_open(maps, arena_fd) : NULL;
+  landing->map = memory != MAP_FAILED ? rv_arena_map_open(maps, arena_fd, RV_ARENA_WRITE, SIZE_MAX) : NULL;
   if (landing->map == NULL) {
     if (memory != MAP_FAILED) munmap(memory, RV_LANDING_SHARED);
     free(landing);
@@ -143,7 +143,7 @@ static uint8_t *find_block(rv_landing *landing, uint32_t slot, uint32_t pages)
   const struct rv_landing_slot *given = &landing->shared->slot[slot];
   uint64_t offset = atomic_load_explicit(&given->offset, memory_order_relaxed);
   bool as_wanted = atomic_load_explicit(&given->pages, memory_order_relaxed) == pages;
-  return as_wanted ? rv_arena_map_at(landing->map, offset, (size_t)pages * RV_LANDING_PAGE) : NULL;
+  return as_wanted ? rv_arena_map_to_fill(landing->map, offset, (size_t)pages * RV_LANDING_PAGE) : NULL;
 }
 
 /* A slot with a block of so many pages; RV_LANDING_SLOTS: there is none. */

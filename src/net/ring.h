@@ -59,7 +59,7 @@ typedef struct rv_ring {
   uint32_t lent, settled;
   size_t held_bytes; /* of those, each time that they are held */
   /* of a reader that borrows */
-  rv_arena_view view;
+  rv_arena_map *loans;    /* the writer's arena; one reference; NULL: it does not */
   rv_landing_end *blocks; /* that it gives to the writer; NULL: none */
   uint32_t returned;      /* loans that were read */
   bool owes;              /* some of them left gaps, and have not been given back */
@@ -103,8 +103,8 @@ bool rv_rings_lend(rv_rings *rings, rv_arena *arena);
 void rv_rings_fill(rv_rings *rings, rv_landing *owned_landing);
 /* This end, which borrows, gives blocks. */
 void rv_rings_give(rv_rings *rings, rv_landing_end *owned_blocks);
-/* This end has the other's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. It maps at most so
- * many segments; of what lies in others it reads the file. */
-void rv_rings_borrow(rv_rings *rings, int arena_fd, size_t most_segments);
+/* This end has the other's arena by that descriptor (rv_arena_file), which stays the caller's, and borrows, if it can read there. At most so many
+ * segments are mapped, by `maps`; of what lies in others it reads the file. */
+void rv_rings_borrow(rv_rings *rings, rv_arena_maps *maps, int arena_fd, size_t most_segments);
 
 #endif

@@ -53,7 +53,7 @@ static int set_up(void **state)
   rv_landing_host_init(&e->host);
   rv_landing_host_use(&e->host, e->arena, 0);
   rv_rings_lend(&e->client, e->clients_arena);
-  rv_rings_borrow(&e->server, rv_arena_file(e->clients_arena), SIZE_MAX);
+  rv_rings_borrow(&e->server, e->maps, rv_arena_file(e->clients_arena), SIZE_MAX);
   rv_landing_end *blocks = rv_landing_end_new(&e->host, e->spares, e->sockets[1], &shared);
   assert_non_null(blocks);
   rv_rings_give(&e->server, blocks);

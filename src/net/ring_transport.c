@@ -157,11 +157,8 @@ static ring_state *state_new(rv_rings *owned_rings, int fd)
 
 static void use_rings(rv_transport *transport, int fd, ring_state *state)
 {
-  *transport = (rv_transport){.ops = &ring_ops,
-                              .fd = fd,
-                              .state = state,
-                              .landing = state->rings.out.landing,
-                              .borrows = state->rings.in.view.segment != NULL};
+  *transport = (rv_transport){
+      .ops = &ring_ops, .fd = fd, .state = state, .landing = state->rings.out.landing, .borrows = state->rings.in.loans != NULL};
 }
 
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings)
@@ -264,7 +261,7 @@ rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *map
   int memory[MEMORIES];
   ssize_t n = receive_with(fd, &(struct iovec){.iov_base = &answer, .iov_len = 1}, 1, memory);
   bool joined = n == 1 && answer == GIVEN && memory[RINGS] >= 0 && rv_rings_join(memory[RINGS], out);
-  if (joined && memory[ARENA] >= 0) rv_rings_borrow(out, memory[ARENA], SIZE_MAX);
+  if (joined && maps != NULL && memory[ARENA] >= 0) rv_rings_borrow(out, maps, memory[ARENA], SIZE_MAX);
   bool lends = joined && arena != NULL && is_one_of_us(fd) && rv_rings_lend(out, arena);
   if (lends && maps != NULL && memory[ARENA_TO_WRITE] >= 0)
     rv_rings_fill(out, rv_landing_join(memory[LANDING], memory[ARENA_TO_WRITE], maps));
@@ -299,7 +296,7 @@ static size_t give_blocks(rv_transport *transport, rv_ring_host *host, rv_spares
 {
   rv_landing_end *blocks = NULL;
   ring_state *state = transport->state;
-  if (state->rings.in.view.segment != NULL) blocks = rv_landing_end_new(&host->landing, spares, transport->fd, &memory[LANDING]);
+  if (state->rings.in.loans != NULL) blocks = rv_landing_end_new(&host->landing, spares, transport->fd, &memory[LANDING]);
   if (blocks == NULL) return LANDING;
   rv_rings_give(&state->rings, blocks);
   transport->blocks = blocks;
@@ -319,7 +316,7 @@ static ssize_t answer_question(rv_transport *transport, int arena)
     return send_with(fd, &DECLINED, 1, NULL, 0) == 1 ? -EAGAIN : -EPIPE;
   }
   bool trusts = is_one_of_us(fd), lends = trusts && host->arena != NULL && rv_rings_lend(&state->rings, host->arena);
-  if (trusts && arena >= 0) rv_rings_borrow(&state->rings, arena, MAPPED_OF_A_CLIENT);
+  if (trusts && arena >= 0 && host->maps != NULL) rv_rings_borrow(&state->rings, host->maps, arena, MAPPED_OF_A_CLIENT);
   use_rings(transport, fd, state);
   size_t memories = ARENA;
   if (lends) {

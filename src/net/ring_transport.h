@@ -18,14 +18,15 @@ typedef struct rv_ring_host {
   atomic_uint in_use;      /* connections that have rings */
   rv_arena *arena;         /* what lies here is lent to clients of the server's own user; NULL: nothing is */
   rv_landing_host landing; /* and they get blocks of it to fill */
+  rv_arena_maps *maps;     /* of what those clients lend; NULL: they lend nothing */
 } rv_ring_host;
 
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
 
 /* A client's, on a socket that is just connected: 0, or an errno. `arena`: what it will lend, if the server is its own user's; NULL: nothing. */
 int rv_rings_ask(int fd, rv_arena *arena);
-/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. The server's
- * blocks, if it gives any, are mapped by `maps` (NULL: none are wanted). */
+/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. What
+ * the server lends, and the blocks that it gives, are mapped by `maps` (NULL: it is to do neither). */
 rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *maps, rv_rings *out);
 
 /* A client's who got them; owns the rings and the socket from here on. False: out of memory, nothing is owned. */

@@ -1,0 +1,161 @@
+/* Arenas as other processes map them: once for all, for reading or for writing, and not all of it at a time. */
+#include "base/arena_map.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+
+enum { PAGE = 4096, PAGES = 4096 };
+
+static int set_up(void **state)
+{
+  rv_arena *arena = NULL;
+  rv_error error;
+  if (rv_arena_new((size_t)PAGES * PAGE, &arena, &error) != RV_OK) fail_msg("%s", error.message);
+  *state = arena;
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  rv_arena_unref(*state);
+  return 0;
+}
+
+/* All who map it through the same maps have it at one place. */
+static void who_may_write_maps_it_once(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  char *block = rv_arena_take(arena, 20000, &owner);
+  rv_arena_maps *maps = rv_arena_maps_new(1 << 20);
+  assert_non_null(maps);
+  assert_null(rv_arena_map_open(maps, -1, RV_ARENA_WRITE, SIZE_MAX));
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena), RV_ARENA_WRITE, SIZE_MAX),
+               *again = rv_arena_map_open(maps, rv_arena_file_to_write(arena), RV_ARENA_WRITE, SIZE_MAX);
+  assert_non_null(map);
+  assert_ptr_equal(map, again);
+  assert_ptr_equal(rv_arena_find(arena, block, 20000, &offset), &owner);
+  uint8_t *there = rv_arena_map_to_fill(map, offset, 20000);
+  assert_non_null(there);
+  strcpy((char *)there + 19000, "written there");
+  assert_string_equal(block + 19000, "written there");
+  assert_null(rv_arena_map_to_fill(map, UINT64_MAX, 2));
+  assert_null(rv_arena_map_to_fill(map, offset, SIZE_MAX));
+  assert_null(rv_arena_map_to_fill(map, (uint64_t)PAGES * PAGE, 1));
+  rv_arena_map_unref(again);
+  rv_arena_maps_unref(maps);
+  there[0] = 'x'; /* it stays as long as somebody has it */
+  assert_int_equal(block[0], 'x');
+  rv_arena_map_unref(map);
+  rv_arena_give_back(arena, block);
+}
+
+static size_t count_resident(const uint8_t *bytes, size_t pages)
+{
+  size_t count = 0;
+  int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  assert_true(file >= 0);
+  for (size_t i = 0; i < pages; i++) {
+    uint64_t entry = 0;
+    off_t at = (off_t)(((uintptr_t)bytes / PAGE + i) * sizeof entry);
+    assert_int_equal(pread(file, &entry, sizeof entry, at), sizeof entry);
+    count += entry >> 63;
+  }
+  close(file);
+  return count;
+}
+
+static void who_writes_to_many_blocks_stays_small(void **state)
+{
+  enum { SOME = 1000, AT_ONCE = 10 };
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  uint8_t *block = rv_arena_take(arena, (size_t)SOME * PAGE, &owner);
+  assert_ptr_equal(rv_arena_find(arena, block, PAGE, &offset), &owner);
+  rv_arena_maps *maps = rv_arena_maps_new(100 * PAGE);
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena), RV_ARENA_WRITE, SIZE_MAX);
+  for (int round = 0; round < 2; round++)
+    for (size_t i = 0; i < SOME; i += AT_ONCE) {
+      uint8_t *there = rv_arena_map_to_fill(map, offset + i * PAGE, AT_ONCE * PAGE);
+      assert_non_null(there);
+      for (size_t page = 0; page < AT_ONCE; page++) there[page * PAGE] = (uint8_t)(i + page + (size_t)round);
+      assert_in_range(count_resident(there - i * PAGE, SOME), 1, 120);
+    }
+  for (size_t i = 0; i < SOME; i++) assert_int_equal(block[i * PAGE], (uint8_t)(i + 1));
+  rv_arena_map_unref(map);
+  rv_arena_maps_unref(maps);
+  rv_arena_give_back(arena, block);
+}
+
+/* A server that lends to a process's hundred clients is read by all of them in one place. */
+static void who_may_read_maps_it_once_and_elsewhere(void **state)
+{
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  char *block = rv_arena_take(arena, 20000, &owner);
+  strcpy(block, "written here");
+  assert_ptr_equal(rv_arena_find(arena, block, 20000, &offset), &owner);
+  rv_arena_maps *maps = rv_arena_maps_new(1 << 20);
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file(arena), RV_ARENA_READ, SIZE_MAX);
+  assert_non_null(map);
+  assert_ptr_equal(rv_arena_map_open(maps, rv_arena_file(arena), RV_ARENA_READ, SIZE_MAX), map);
+  rv_arena_map *to_write = rv_arena_map_open(maps, rv_arena_file_to_write(arena), RV_ARENA_WRITE, SIZE_MAX);
+  assert_ptr_not_equal(to_write, map);
+  const uint8_t *there = rv_arena_map_at(map, offset, 20000);
+  assert_string_equal((const char *)there, "written here");
+  strcpy((char *)rv_arena_map_to_fill(to_write, offset, 20000), "written there");
+  assert_string_equal((const char *)there, "written there");
+  assert_true(rv_arena_map_has(map, there) && !rv_arena_map_has(to_write, there));
+  rv_arena_map_unref(to_write);
+  rv_arena_map_unref(map);
+  assert_string_equal((const char *)there, "written there");
+  rv_arena_map_unref(map);
+  rv_arena_maps_unref(maps);
+  rv_arena_give_back(arena, block);
+}
+
+static void who_reads_many_blocks_stays_small(void **state)
+{
+  enum { SOME = 2000, MOST = 400, AT_ONCE = 100, AROUND = 16 /* pages that the system maps with one that is read */ };
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  uint8_t *block = rv_arena_take(arena, (size_t)SOME * PAGE, &owner);
+  for (size_t i = 0; i < SOME; i++) block[i * PAGE] = (uint8_t)i;
+  assert_ptr_equal(rv_arena_find(arena, block, PAGE, &offset), &owner);
+  rv_arena_maps *maps = rv_arena_maps_new(MOST * PAGE);
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file(arena), RV_ARENA_READ, SIZE_MAX);
+  for (int round = 0; round < 2; round++)
+    for (size_t i = 0; i < SOME; i += AT_ONCE) {
+      const uint8_t *there = rv_arena_map_at(map, offset + i * PAGE, AT_ONCE * PAGE);
+      assert_non_null(there);
+      for (size_t page = 0; page < AT_ONCE; page++) assert_int_equal(there[page * PAGE], (uint8_t)(i + page));
+      assert_in_range(count_resident(there - i * PAGE, SOME), 1, MOST + 2 * AT_ONCE + 2 * AROUND);
+    }
+  rv_arena_map_unref(map);
+  rv_arena_maps_unref(maps);
+  rv_arena_give_back(arena, block);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      TEST(who_may_write_maps_it_once),
+      TEST(who_writes_to_many_blocks_stays_small),
+      TEST(who_may_read_maps_it_once_and_elsewhere),
+      TEST(who_reads_many_blocks_stays_small),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
