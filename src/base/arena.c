@@ -30,10 +30,10 @@ enum { LISTS = EXACT + (SEGMENT_BITS + 1 - EXACT_BITS) * STEPS, WORD = 64, WORDS
 enum { IDLE_PAGES = (32 << 20) / PAGE }; /* that may lie idle, besides those of rv_arena_keep_idle */
 /* Of what is more the longest run goes, up to so many pages at a time: each time all processes and processors that may have seen them are told. */
 enum { DROPPED_PAGES = (1 << 20) / PAGE };
-/* Of what was not needed in a second so great a part goes, and so many pages: those who write now and then find what they need, and who takes
- * part in a trim loses a few milliseconds. A GiB has gone after 70 seconds. */
+/* Of what was not needed in a second so great a part goes, and so many pages: those who write now and then find what they need, and who trims loses
+ * some milliseconds. A GiB has gone after 70 seconds. */
 enum { TRIMMED_PART = 32, TRIMMED_PAGES = (4 << 20) / PAGE };
-#define TRIM_NS INT64_C(900000000) /* a timer may be early */
+#define TRIMMED_EVERY_NS INT64_C(900000000) /* a second's timers may be early */
 
 _Static_assert(SEGMENT_PAGES == 1 << SEGMENT_BITS, "a page's number has its segment and its place there");
 
@@ -432,7 +432,7 @@ void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bar
   return block;
 }
 
-void rv_arena_give_back(rv_arena *arena, void *block)
+static void give_back(rv_arena *arena, const void *block, page_state state)
 {
   if (is_forked_child(arena)) return; /* it has something else at those addresses, or nothing, and perhaps the lock for ever */
   rv_mutex_lock(&arena->lock);
@@ -440,10 +440,20 @@ void rv_arena_give_back(rv_arena *arena, void *block)
   uint32_t first = at->number * SEGMENT_PAGES + (uint32_t)(((uintptr_t)block - at->begin) / PAGE),
            length = info(arena, first)->length;
   arena->used_pages -= length;
-  free_run(arena, first, length, PAGE_IDLE);
+  free_run(arena, first, length, state);
   if (arena->idle_pages > arena->retry_above) drop_more_than(arena, arena->most_idle_pages);
   rv_mutex_unlock(&arena->lock);
   rv_arena_unref(arena);
+}
+
+void rv_arena_give_back(rv_arena *arena, void *block)
+{
+  give_back(arena, block, PAGE_IDLE);
+}
+
+void rv_arena_give_back_bare(rv_arena *arena, void *block)
+{
+  give_back(arena, block, PAGE_BARE);
 }
 
 void rv_arena_abandon(rv_arena *arena, const void *block)
@@ -467,11 +477,11 @@ bool rv_arena_trim(rv_arena *arena, int64_t now_ns)
 {
   if (is_forked_child(arena)) return false;
   rv_mutex_lock(&arena->lock);
-  if (now_ns - arena->trimmed_ns >= TRIM_NS) {
+  if (now_ns - arena->trimmed_ns >= TRIMMED_EVERY_NS) {
     size_t unneeded = arena->unneeded_pages, part = unneeded / TRIMMED_PART + TRIMMED_PAGES;
+    arena->trimmed_ns = now_ns; /* first: others may trim while memory is given back */
     if (unneeded > 0) drop_more_than(arena, arena->idle_pages - (part < unneeded ? part : unneeded));
     arena->unneeded_pages = arena->idle_pages;
-    arena->trimmed_ns = now_ns;
   }
   bool again = arena->idle_pages > 0 && arena->retry_above == 0; /* else who gives back next asks the system again */
   rv_mutex_unlock(&arena->lock);

@@ -30,13 +30,15 @@ void *rv_arena_take(rv_arena *arena, size_t size, void *owner);
 /* The same; *bare: no memory is behind it until it is touched. */
 void *rv_arena_take_telling(rv_arena *arena, size_t size, void *owner, bool *bare);
 void rv_arena_give_back(rv_arena *arena, void *block);
+/* The same of one for which no memory was found, and that nobody wrote to. */
+void rv_arena_give_back_bare(rv_arena *arena, void *block);
 /* Leaves the block's bytes as they are for good, since another process may read them; it holds the arena no more, and is not used again. */
 void rv_arena_abandon(rv_arena *arena, const void *block);
 /* The owner of the block in which these bytes lie, and where they do in the file; NULL: they lie elsewhere. The caller holds the block. */
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset);
 /* So many bytes more than usual may lie idle: those who take and give back have ups and downs of that size. */
 void rv_arena_keep_idle(rv_arena *arena, size_t bytes);
-/* Due each second while it returns true, that some lies idle: a part of what nobody has needed since the last call gives its memory back, so that
+/* Due each second while it returns true, that some lies idle which the system takes back: a part of what nobody has needed since the last call gives its memory back, so that
  * after a little more than a quiet minute all has. By several users' calls no more goes than by one's. */
 bool rv_arena_trim(rv_arena *arena, int64_t now_ns);
 /* Bytes that blocks take, and bytes that lie idle and still take memory. */

@@ -41,7 +41,8 @@ struct rv_arena_map {
   _Atomic(mapped *) *segment; /* those that were needed; NULL: it was not */
 };
 
-size_t rv_arena_size_of_file(int fd)
+/* Bytes of an arena that this process may map by the descriptor; 0: it is none, or cannot be mapped here. */
+static size_t size_of(int fd)
 {
   size_t size = rv_memory_file_size(fd);
   return size <= rv_machine_memory() && rv_arena_has_addresses() ? size : 0;
@@ -87,26 +88,29 @@ static void destroy(rv_arena_map *map)
 }
 
 /* NULL: out of memory or descriptors. */
-static rv_arena_map *make(rv_arena_maps *maps, int fd, const rv_arena_map *as)
+static rv_arena_map *make(rv_arena_maps *maps, int fd, const struct stat *info, rv_arena_access access)
 {
-  rv_arena_map *map = malloc(sizeof *map);
+  rv_arena_map *map = calloc(1, sizeof *map);
   if (map == NULL) return NULL;
-  *map = *as;
-  map->maps = maps;
-  map->refs = 1;
-  map->file = rv_memory_file_again(fd);
+  *map = (rv_arena_map){.maps = maps,
+                        .refs = 1,
+                        .device = info->st_dev,
+                        .inode = info->st_ino,
+                        .access = access,
+                        .size = (size_t)info->st_size,
+                        .file = rv_memory_file_again(fd)};
   map->segment = calloc(num_segments(map), sizeof *map->segment);
   if (map->segment != NULL && map->file >= 0) return map;
   destroy(map);
   return NULL;
 }
 
-static rv_arena_map *find(const rv_arena_maps *maps, const rv_arena_map *as)
+static rv_arena_map *find(const rv_arena_maps *maps, const struct stat *info, rv_arena_access access)
 {
   RV_LIST_EACH(link, &maps->list)
   {
     rv_arena_map *map = RV_CONTAINER(link, rv_arena_map, link);
-    if (map->device == as->device && map->inode == as->inode && map->access == as->access) return map;
+    if (map->device == info->st_dev && map->inode == info->st_ino && map->access == access) return map;
   }
   return NULL;
 }
@@ -114,15 +118,14 @@ static rv_arena_map *find(const rv_arena_maps *maps, const rv_arena_map *as)
 rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd, rv_arena_access access, size_t most_segments)
 {
   struct stat info;
-  size_t size = rv_arena_size_of_file(fd);
-  if (size == 0 || fstat(fd, &info) != 0) return NULL;
-  rv_arena_map as = {.device = info.st_dev, .inode = info.st_ino, .access = access, .size = size, .most_segments = most_segments};
+  if (size_of(fd) == 0 || fstat(fd, &info) != 0) return NULL;
   rv_mutex_lock(&maps->lock);
-  rv_arena_map *map = find(maps, &as);
+  rv_arena_map *map = find(maps, &info, access);
   if (map != NULL) {
     map->refs++;
   } else {
-    map = make(maps, fd, &as);
+    map = make(maps, fd, &info, access);
+    if (map != NULL) map->most_segments = most_segments;
     if (map != NULL) rv_list_push_back(&maps->list, &map->link);
     if (map != NULL) maps->refs++;
   }
@@ -168,17 +171,18 @@ static mapped *map_segment(rv_arena_map *map, size_t number)
   return segment;
 }
 
-/* Of shared memory only the map goes: whoever is just writing meets his pages again. */
+/* Where it is too much. Of shared memory only the map goes: whoever is just reading or writing meets his pages again. */
 static void forget(rv_arena_map *map)
 {
   rv_mutex_lock(&map->maps->lock);
-  for (size_t i = 0; i < num_segments(map); i++) {
+  bool is_much = atomic_load_explicit(&map->num_seen, memory_order_relaxed) > map->maps->most_seen; /* nobody else just did it */
+  for (size_t i = 0; is_much && i < num_segments(map); i++) {
     mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
     if (segment == NULL) continue;
     madvise(segment->bytes, rv_arena_segment_size(map->size, i), MADV_DONTNEED);
     for (size_t word = 0; word < WORDS; word++) atomic_store_explicit(&segment->seen[word], 0, memory_order_relaxed);
   }
-  atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
+  if (is_much) atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
   rv_mutex_unlock(&map->maps->lock);
 }
 
@@ -209,13 +213,14 @@ static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 #endif
 }
 
-uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size)
+static uint8_t *find_bytes(rv_arena_map *map, uint64_t offset, uint64_t size)
 {
   if (offset >= map->size) return NULL;
   size_t number = (size_t)(offset / RV_ARENA_SEGMENT), within = (size_t)(offset % RV_ARENA_SEGMENT);
   if (size > rv_arena_segment_size(map->size, number) - within) return NULL;
   mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_acquire);
-  if (segment == NULL) segment = map_segment(map, number);
+  if (segment == NULL && atomic_load_explicit(&map->num_mapped, memory_order_relaxed) < map->most_segments)
+    segment = map_segment(map, number);
   if (segment == NULL) return NULL;
   see(map, segment, within, (size_t)size);
   return segment->bytes + within;
@@ -223,7 +228,12 @@ uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size)
 
 const uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, uint64_t size)
 {
-  return rv_arena_map_to_fill(map, offset, size);
+  return find_bytes(map, offset, size);
+}
+
+uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size)
+{
+  return map->access == RV_ARENA_WRITE ? find_bytes(map, offset, size) : NULL;
 }
 
 size_t rv_arena_map_size(const rv_arena_map *map)

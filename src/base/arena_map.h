@@ -11,8 +11,8 @@ typedef struct rv_arena_map rv_arena_map;
 
 typedef enum rv_arena_access { RV_ARENA_READ, RV_ARENA_WRITE } rv_arena_access;
 
-/* About so many bytes of each are in this process's memory at a time, as the system counts it: or who meets many blocks would seem as large as
- * the process whose they are. NULL: out of memory. */
+/* About so many bytes of each are in this process's memory at a time, as the system counts it, and what it maps around those that are read: or who meets many
+ * blocks would seem as large as the process whose they are. NULL: out of memory. */
 rv_arena_maps *rv_arena_maps_new(size_t most_bytes);
 void rv_arena_maps_unref(rv_arena_maps *maps); /* the owner's; what is mapped stays until nobody has it. NULL is fine */
 
@@ -25,7 +25,7 @@ size_t rv_arena_map_size(const rv_arena_map *map);
 int rv_arena_map_file(const rv_arena_map *map);
 /* Bytes of one block. NULL: there can be none, or they cannot be mapped (they can be read from the file then). */
 const uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, uint64_t size);
-/* The same of a map that was opened for writing. */
+/* The same of a map that was opened for writing; of another NULL. */
 uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size);
 /* Does that address lie in what is mapped? */
 bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at);

@@ -6,8 +6,6 @@
 
 /* Whose addresses are few, by a limit or by nature, has other uses for them. */
 bool rv_arena_has_addresses(void);
-/* Bytes of an arena that this process may map by the descriptor; 0: it is none, or cannot be mapped here. */
-size_t rv_arena_size_of_file(int fd);
 /* Bytes of that segment, the last of which may be shorter. */
 static inline size_t rv_arena_segment_size(size_t arena_size, size_t number)
 {

@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 #include "base/spares.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ typedef struct spare_buf {
   uint64_t offset;           /* of them in the arena's file */
   bool in_arena;             /* its bytes are; else they stand behind it */
   bool bare;                 /* and have no memory, as far as is known here */
+  bool hollow;               /* and surely have none */
   bool abandoned;            /* it does not come back */
 } spare_buf;
 
@@ -69,6 +71,8 @@ static void free_all(rv_spares *spares, spare_buf *list)
     spare_buf *next = list->next;
     if (list->abandoned)
       rv_arena_abandon(rv_spares_arena(spares), list->begin);
+    else if (list->hollow)
+      rv_arena_give_back_bare(rv_spares_arena(spares), list->begin);
     else if (list->in_arena)
       rv_arena_give_back(rv_spares_arena(spares), list->begin);
     free(list);
@@ -196,7 +200,7 @@ static spare_buf *make(size_t capacity)
 {
   spare_buf *spare = aligned_alloc(LINE, sizeof *spare + capacity);
   if (spare == NULL) return NULL;
-  spare->in_arena = spare->bare = spare->abandoned = false;
+  spare->in_arena = spare->bare = spare->hollow = spare->abandoned = false;
   spare->begin = (uint8_t *)(spare + 1);
   return spare;
 }
@@ -228,6 +232,7 @@ static rv_buf *take(rv_spares *spares, size_t capacity, bool in_arena)
   spare->buf.size = 0;
   spare->buf.release = give_back;
   spare->spares = spares;
+  spare->hollow = false;
   atomic_fetch_add_explicit(&spares->refs, 1, memory_order_relaxed);
   return &spare->buf;
 }
@@ -251,10 +256,16 @@ void rv_buf_begin_later(rv_buf *buf, size_t bytes)
 
 bool rv_buf_reserve_memory(rv_buf *buf)
 {
+  enum { PAGE = 4096 };
   spare_buf *spare = (spare_buf *)(void *)buf;
-  int file = rv_arena_file_to_write(rv_spares_arena(spare->spares));
-  if (spare->bare) spare->bare = rv_memory_file_reserve(file, spare->offset, buf->capacity) != 0;
-  return !spare->bare;
+  if (!spare->bare) return true;
+  int error = -rv_memory_file_reserve(rv_arena_file_to_write(rv_spares_arena(spare->spares)), spare->offset, buf->capacity);
+  if (error == EPERM || error == ENOSYS || error == EOPNOTSUPP) { /* nobody may ask here */
+    for (size_t at = 0; at < buf->capacity; at += PAGE) ((volatile uint8_t *)buf->data)[at] = 0;
+    error = 0;
+  }
+  spare->bare = spare->hollow = error != 0;
+  return error == 0;
 }
 
 void rv_buf_abandon(rv_buf *buf)

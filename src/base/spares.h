@@ -21,8 +21,8 @@ rv_spares *rv_spares_new(size_t max_bytes);
 void rv_spares_set_max(rv_spares *spares, size_t max_bytes);
 /* The owner's end: what lies idle is freed, and what is still in use when it comes back. NULL is fine. */
 void rv_spares_close(rv_spares *spares);
-/* Called, on any thread and under a lock, when the first buffer comes back since rv_spares_trim returned false: from then on trims are
- * due now and then. It may post to a loop, and do little else. */
+/* Called, on any thread and under a lock, when the first buffer comes back since rv_spares_trim returned false, or while it trims: from then on trims
+ * are due each second. It may post to a loop, and do little else. */
 void rv_spares_watch(rv_spares *spares, void (*watch)(void *context), void *context);
 /* Frees what was not needed since the last trim. true: some are left, or their arena has something idle. */
 bool rv_spares_trim(rv_spares *spares, int64_t now_ns);

@@ -10,7 +10,7 @@
 #include "store/chunk_parts.h"
 #include "store/placed.h"
 
-#define TOGETHER_BYTES ((size_t)1 << 19) /* worth waking somebody for */
+#define TOGETHER_BYTES ((size_t)1 << 18) /* of a step: worth waking somebody for */
 #define RECENT_BYTES ((size_t)1 << 22)   /* more than this leaves the caches between two steps */
 enum { PIECES = 32, LINE = 64, BOOKS_BYTES = 4 * LINE };
 

@@ -601,7 +601,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_landing_host_init(&server->rings.landing);
   server->rings.maps = rv_arena_maps_new(SEEN_OF_A_CLIENT);
   rv_socket_raise_limit();
-  rv_code code = server->rings.maps != NULL ? RV_OK : rv_fail_memory(err, sizeof server->rings);
+  rv_code code = server->rings.maps != NULL ? RV_OK : rv_fail_memory(err, sizeof(void *));
   if (code == RV_OK) code = open_listeners(server, config, err);
   if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config->memory_limit);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);

@@ -40,6 +40,7 @@ struct rv_landing_end {
   uint32_t turn;          /* of the block that was given last */
   uint32_t landed, reads; /* since blocks were served last */
   bool owes;              /* more were wanted then than are given at once */
+  bool refused;           /* or than there are for it */
   given *slot;            /* RV_LANDING_SLOTS; NULL: nothing was wanted yet */
   uint32_t num_free;
   uint16_t free_slot[RV_LANDING_SLOTS];
@@ -160,23 +161,33 @@ static void look_further_ahead(uint32_t *ahead, uint32_t missed)
   if (now < MOST_AHEAD) *ahead = more < MOST_AHEAD - now ? now + more : MOST_AHEAD;
 }
 
-static bool serve_size(rv_landing_end *end, uint32_t size)
+/* Gives at most *at_once bytes more, and one block. */
+static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
 {
   uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire); /* of what was wanted before */
   uint32_t pages = atomic_load_explicit(&end->shared->wanted[size], memory_order_relaxed);
   if (pages > MOST_PAGES) return false;
+  uint32_t rows = missed - end->missed[size];
   if (pages != end->pages[size]) {
     if (!take_back_given(end, size)) return false;
+    if (end->pages[size] != 0 && rows > 1) rows = 1; /* most were perhaps of the size before */
     end->pages[size] = pages;
     end->ahead[size] = 0;
   }
-  if (missed != end->missed[size]) look_further_ahead(&end->ahead[size], missed - end->missed[size]);
+  if (rows > 0) look_further_ahead(&end->ahead[size], rows);
   end->missed[size] = missed;
   if (pages == 0 || end->ahead[size] == 0 || !begin_to_give(end)) return true;
-  uint32_t count = count_given(end, size);
-  size_t at_once = GIVEN_AT_ONCE / bytes_of(pages) + 1;
-  for (; at_once > 0 && count < end->ahead[size] && give(end, size); count++) at_once--;
-  if (at_once == 0 && count < end->ahead[size]) end->owes = true;
+  for (uint32_t count = count_given(end, size); count < end->ahead[size]; count++) {
+    if (*at_once == 0 && count > 0) {
+      end->owes = true;
+      break;
+    }
+    if (!give(end, size)) {
+      end->refused = true;
+      break;
+    }
+    *at_once -= bytes_of(pages) < *at_once ? bytes_of(pages) : *at_once;
+  }
   return true;
 }
 
@@ -184,8 +195,9 @@ bool rv_landing_end_serve(rv_landing_end *end)
 {
   bool fine = collect(end);
   end->landed = end->reads = 0;
-  end->owes = false;
-  for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size);
+  end->owes = end->refused = false;
+  size_t at_once = GIVEN_AT_ONCE;
+  for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size, &at_once);
   return fine;
 }
 
@@ -208,7 +220,7 @@ bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place
 bool rv_landing_end_is_due(rv_landing_end *end)
 {
   bool due = ++end->reads >= SERVED_EVERY_READS || end->landed >= SERVED_EVERY_ROWS || end->owes;
-  for (uint32_t size = 0; size < RV_LANDING_SIZES && !due; size++)
+  for (uint32_t size = 0; size < RV_LANDING_SIZES && !due && !end->refused; size++)
     due = atomic_load_explicit(&end->shared->missed[size], memory_order_relaxed) != end->missed[size];
   return due;
 }

@@ -86,6 +86,19 @@ def test_both_ends_map_the_same_memory(address, tmp_path):
         server.stop()
 
 
+def test_a_process_maps_the_memory_once_however_many_clients_it_has():
+    server = reverie.Server([make_table()], address="127.0.0.1:0")
+    try:
+        clients = [sharing_client(server.address, 2 * n) for n in range(1, 6)]
+        for client in clients:
+            sample_one_row(client)
+        assert arenas() == [2, 2]  # the server's, as with one client, and the clients'
+        del client
+        clients.clear()
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "unix"])
 def test_a_client_can_do_without(address, tmp_path):
     server = reverie.Server([make_table()], address=f"unix:{tmp_path}/s" if address == "unix" else address)
@@ -366,8 +379,8 @@ def test_rows_that_writers_put_into_the_servers_memory_are_whole(keep):
             write_rows(client, 1000, keep)
             check_items(client, {*range(700, 1000)})
         assert 3 in arenas()  # besides who reads it, the client has mapped the server's to write to it
-        most = 300 * 45056 + (8 << 20)  # what lies ready goes in a quiet time
-        deadline = time.monotonic() + 30
+        most = 300 * 45056 + (8 << 20)  # what lies ready goes in a quiet minute
+        deadline = time.monotonic() + 120
         while memory_of_arenas() > most:
             assert time.monotonic() < deadline, memory_of_arenas()
             time.sleep(0.05)
@@ -424,7 +437,7 @@ def test_what_killed_writers_had_of_the_servers_memory_comes_back():
         for item in client.items("t", timeout=60):
             assert (client.get("t", item.key, timeout=60).data[0] == row(int(item.priority))).all()
         client.reset("t", timeout=60)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while memory_of_arenas() > 1 << 20:
             assert time.monotonic() < deadline, memory_of_arenas()
             time.sleep(0.1)
