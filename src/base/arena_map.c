@@ -24,7 +24,7 @@ enum { PAGE = 4096, WORD = 64, WORDS = RV_ARENA_SEGMENT / PAGE / WORD };
 
 typedef struct mapped {
   uint8_t *bytes;
-  _Atomic uint64_t seen[WORDS]; /* pages that somebody has asked for */
+  _Atomic uint64_t seen[WORDS]; /* pages that somebody has asked for, to write to them */
 } mapped;
 
 struct rv_arena_map {
@@ -171,7 +171,7 @@ static mapped *map_segment(rv_arena_map *map, size_t number)
   return segment;
 }
 
-/* Where it is too much. Of shared memory only the map goes: whoever is just reading or writing meets his pages again. */
+/* Where it is too much. Of shared memory only the map goes: whoever is just writing meets his pages again. */
 static void forget(rv_arena_map *map)
 {
   rv_mutex_lock(&map->maps->lock);
@@ -201,15 +201,15 @@ static size_t note_seen(mapped *segment, size_t first, size_t end)
   return unseen;
 }
 
-/* A process has each page put into its map when it first touches it: one by one when it writes there, where all of a block at once cost a third of that; when it
- * reads, those beside it as well. */
+/* A process has each page put into its map when it first touches it: one by one when it writes there, where all of a block at once cost a third of that. What is
+ * read comes with what lies around it. */
 static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
   size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = note_seen(segment, first, end);
   if (unseen == 0) return;
   if (atomic_fetch_add_explicit(&map->num_seen, unseen, memory_order_relaxed) > map->maps->most_seen) forget(map);
 #ifdef MADV_POPULATE_WRITE
-  if (map->access == RV_ARENA_WRITE) madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
+  madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
 #endif
 }
 
@@ -222,7 +222,7 @@ static uint8_t *find_bytes(rv_arena_map *map, uint64_t offset, uint64_t size)
   if (segment == NULL && atomic_load_explicit(&map->num_mapped, memory_order_relaxed) < map->most_segments)
     segment = map_segment(map, number);
   if (segment == NULL) return NULL;
-  see(map, segment, within, (size_t)size);
+  if (map->access == RV_ARENA_WRITE) see(map, segment, within, (size_t)size);
   return segment->bytes + within;
 }
 

@@ -11,8 +11,8 @@ typedef struct rv_arena_map rv_arena_map;
 
 typedef enum rv_arena_access { RV_ARENA_READ, RV_ARENA_WRITE } rv_arena_access;
 
-/* About so many bytes of each are in this process's memory at a time, as the system counts it, and what it maps around those that are read: or who meets many
- * blocks would seem as large as the process whose they are. NULL: out of memory. */
+/* Of each that is written to about so many bytes are in this process's memory at a time, as the system counts it: or all who write to many blocks would
+ * seem as large as the process whose they are. NULL: out of memory. */
 rv_arena_maps *rv_arena_maps_new(size_t most_bytes);
 void rv_arena_maps_unref(rv_arena_maps *maps); /* the owner's; what is mapped stays until nobody has it. NULL is fine */
 

@@ -127,29 +127,6 @@ static void who_may_read_maps_it_once_and_elsewhere(void **state)
   rv_arena_give_back(arena, block);
 }
 
-static void who_reads_many_blocks_stays_small(void **state)
-{
-  enum { SOME = 2000, MOST = 400, AT_ONCE = 100, AROUND = 16 /* pages that the system maps with one that is read */ };
-  rv_arena *arena = *state;
-  int owner;
-  uint64_t offset;
-  uint8_t *block = rv_arena_take(arena, (size_t)SOME * PAGE, &owner);
-  for (size_t i = 0; i < SOME; i++) block[i * PAGE] = (uint8_t)i;
-  assert_ptr_equal(rv_arena_find(arena, block, PAGE, &offset), &owner);
-  rv_arena_maps *maps = rv_arena_maps_new(MOST * PAGE);
-  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file(arena), RV_ARENA_READ, SIZE_MAX);
-  for (int round = 0; round < 2; round++)
-    for (size_t i = 0; i < SOME; i += AT_ONCE) {
-      const uint8_t *there = rv_arena_map_at(map, offset + i * PAGE, AT_ONCE * PAGE);
-      assert_non_null(there);
-      for (size_t page = 0; page < AT_ONCE; page++) assert_int_equal(there[page * PAGE], (uint8_t)(i + page));
-      assert_in_range(count_resident(there - i * PAGE, SOME), 1, MOST + 2 * AT_ONCE + 4 * AROUND);
-    }
-  rv_arena_map_unref(map);
-  rv_arena_maps_unref(maps);
-  rv_arena_give_back(arena, block);
-}
-
 /* ---- threads ---- */
 
 enum { THREADS = 3, TURNS = 300, RUN = 7 };
@@ -205,7 +182,6 @@ int main(void)
       TEST(who_may_write_maps_it_once),
       TEST(who_writes_to_many_blocks_stays_small),
       TEST(who_may_read_maps_it_once_and_elsewhere),
-      TEST(who_reads_many_blocks_stays_small),
       TEST(threads_share_maps_that_forget),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,6 @@
 #endif
 
 enum { SAY_MOST = 10, ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
-enum { SEEN_OF_A_CLIENT = 1 << 30 /* bytes of what one lends; it is mostly much less */ };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
 #define MINUTE_NS INT64_C(60000000000)
 #define OUT_OF_MEMORY "the server is out of memory"
@@ -599,7 +598,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_cond_init(&server->drained);
   rv_map_init(&server->machines, rv_entropy64(&server->env));
   rv_landing_host_init(&server->rings.landing);
-  server->rings.maps = rv_arena_maps_new(SEEN_OF_A_CLIENT);
+  server->rings.maps = rv_arena_maps_new(0);
   rv_socket_raise_limit();
   rv_code code = server->rings.maps != NULL ? RV_OK : rv_fail_memory(err, sizeof(void *));
   if (code == RV_OK) code = open_listeners(server, config, err);
