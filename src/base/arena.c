@@ -478,7 +478,8 @@ bool rv_arena_trim(rv_arena *arena, int64_t now_ns)
   if (is_forked_child(arena)) return false;
   rv_mutex_lock(&arena->lock);
   if (now_ns - arena->trimmed_ns >= TRIMMED_EVERY_NS) {
-    size_t unneeded = arena->unneeded_pages, part = unneeded / TRIMMED_PART + TRIMMED_PAGES;
+    size_t unneeded = arena->unneeded_pages < arena->idle_pages ? arena->unneeded_pages : arena->idle_pages,
+           part = unneeded / TRIMMED_PART + TRIMMED_PAGES;
     arena->trimmed_ns = now_ns; /* first: others may trim while memory is given back */
     if (unneeded > 0) drop_more_than(arena, arena->idle_pages - (part < unneeded ? part : unneeded));
     arena->unneeded_pages = arena->idle_pages;

@@ -2,7 +2,8 @@
  * of which only what is used takes any. Thread-safe.
  *
  * Blocks are whole pages, for buffers large enough that this wastes little. What is given back is used again first; what is more than a little
- * of it goes back to the system, the longest runs first, and what nobody needs for a minute goes bit by bit. The file is mapped piece by piece, a segment at a time, by whoever needs one. */
+ * of it goes back to the system, the longest runs first, and what nobody needs for a minute goes bit by bit. The file is mapped piece by piece, a segment
+ * at a time, by whoever needs one. */
 #ifndef RV_BASE_ARENA_H
 #define RV_BASE_ARENA_H
 
@@ -38,8 +39,8 @@ void rv_arena_abandon(rv_arena *arena, const void *block);
 void *rv_arena_find(rv_arena *arena, const void *data, size_t size, uint64_t *offset);
 /* So many bytes more than usual may lie idle: those who take and give back have ups and downs of that size. */
 void rv_arena_keep_idle(rv_arena *arena, size_t bytes);
-/* Due each second while it returns true, that some lies idle which the system takes back: a part of what nobody has needed since the last call gives its memory back, so that
- * after a little more than a quiet minute all has. By several users' calls no more goes than by one's. */
+/* Due each second while it returns true, that some lies idle which the system takes back: a part of what nobody has needed since the last call
+ * gives its memory back, so that after a little more than a quiet minute all has. By several users' calls no more goes than by one's. */
 bool rv_arena_trim(rv_arena *arena, int64_t now_ns);
 /* Bytes that blocks take, and bytes that lie idle and still take memory. */
 void rv_arena_usage(rv_arena *arena, size_t *used, size_t *idle);

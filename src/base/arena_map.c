@@ -201,8 +201,8 @@ static size_t note_seen(mapped *segment, size_t first, size_t end)
   return unseen;
 }
 
-/* A process has each page put into its map when it first touches it: one by one when it writes there, where all of a block at once cost a third of that. What is
- * read comes with what lies around it. */
+/* A process has each page put into its map when it first touches it: one by one when it writes there, where all of a block at once cost a third of
+ * that. What is read comes with what lies around it. */
 static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
   size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = note_seen(segment, first, end);

@@ -29,7 +29,8 @@ bool rv_spares_trim(rv_spares *spares, int64_t now_ns);
 /* As rv_buf_new, on a cache line and with at most an eighth more room; comes back by itself at its last unref; a child
  * that was forked frees it then. */
 rv_buf *rv_spares_take(rv_spares *spares, size_t capacity);
-/* From now on rv_spares_take_lendable takes memory of this arena; once, by one thread, also while others take. A trim of them trims it, too (rv_arena_trim). */
+/* From now on rv_spares_take_lendable takes memory of this arena; once, by one thread, also while others take. A trim of them trims it,
+ * too (rv_arena_trim). */
 void rv_spares_use_arena(rv_spares *spares, rv_arena *arena);
 /* That arena, as long as the spares are there; NULL: none. */
 rv_arena *rv_spares_arena(rv_spares *spares);

@@ -241,7 +241,7 @@ static bool is_recalled(const rv_ring *ring)
 /* The next loan, as the other end says; its number of those that can be seen, 0: there is none. */
 static uint32_t see_loan(const rv_ring *ring, rv_ring_loan *out)
 {
-  uint32_t ahead = ring->loans == NULL ? 0 : atomic_load(&ring->head->lent) - ring->returned;
+  uint32_t ahead = ring->writers_arena == NULL ? 0 : atomic_load(&ring->head->lent) - ring->returned;
   if (ahead == 0) return 0;
   const volatile rv_ring_loan *theirs = &ring->loan[ring->returned % RV_RING_LOANS];
   *out = (rv_ring_loan){.at = theirs->at, .offset = theirs->offset, .size = theirs->size, .block = theirs->block};
@@ -318,14 +318,14 @@ static ssize_t take_block(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
 /* Copies from what is lent at this end's position; *gap: or leaves all that is left of it where it is. 0: there is no room for it. */
 static ssize_t take_arena(rv_ring *ring, const rv_ring_loan *loan, pieces *user, bool *gap)
 {
-  size_t size = rv_arena_map_size(ring->loans);
+  size_t size = rv_arena_map_size(ring->writers_arena);
   if (loan->offset > size || loan->size > size - loan->offset || ring->loan_taken >= loan->size) return -EPROTO;
-  const uint8_t *lent = rv_arena_map_at(ring->loans, loan->offset, loan->size);
+  const uint8_t *lent = rv_arena_map_at(ring->writers_arena, loan->offset, loan->size);
   size_t left = (size_t)(loan->size - ring->loan_taken);
   *gap = lent != NULL && leave_gap(ring, lent + ring->loan_taken, left, user);
   if (*gap) return (ssize_t)left;
   return lent != NULL ? (ssize_t)copy_out(lent + ring->loan_taken, left, user, ring->past_caches)
-                      : read_out(rv_arena_map_file(ring->loans), loan->offset + ring->loan_taken, left, user);
+                      : read_out(rv_arena_map_file(ring->writers_arena), loan->offset + ring->loan_taken, left, user);
 }
 
 static ssize_t take_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
@@ -499,16 +499,16 @@ void rv_rings_give(rv_rings *rings, rv_landing_end *owned_blocks)
 
 void rv_rings_borrow(rv_rings *rings, rv_arena_maps *maps, int arena_fd, size_t most_segments)
 {
-  rings->in.loans = rv_arena_map_open(maps, arena_fd, RV_ARENA_READ, most_segments);
-  if (rings->in.loans != NULL) atomic_store(&rings->in.head->borrows, 1);
+  rings->in.writers_arena = rv_arena_map_open(maps, arena_fd, RV_ARENA_READ, most_segments);
+  if (rings->in.writers_arena != NULL) atomic_store(&rings->in.head->borrows, 1);
 }
 
 void rv_rings_unmap(rv_rings *rings)
 {
   if (rings->map != NULL) {
     recall(&rings->out);
-    rv_arena_map_unref(rings->in.loans);
-    rings->in.loans = NULL;
+    rv_arena_map_unref(rings->in.writers_arena);
+    rings->in.writers_arena = NULL;
     rv_landing_end_leave(rings->in.blocks);
     munmap(rings->map, ALL);
   }

@@ -59,12 +59,12 @@ typedef struct rv_ring {
   uint32_t lent, settled;
   size_t held_bytes; /* of those, each time that they are held */
   /* of a reader that borrows */
-  rv_arena_map *loans;    /* the writer's arena; one reference; NULL: it does not */
-  rv_landing_end *blocks; /* that it gives to the writer; NULL: none */
-  uint32_t returned;      /* loans that were read */
-  bool owes;              /* some of them left gaps, and have not been given back */
-  uint64_t loan_taken;    /* bytes of the loan that is being read */
-  rv_gaps *gaps;          /* what is lent whole to the first of two places is left there, and noted; NULL: all is copied */
+  rv_arena_map *writers_arena; /* where its loans lie; one reference; NULL: it does not */
+  rv_landing_end *blocks;      /* that it gives to the writer; NULL: none */
+  uint32_t returned;           /* loans that were read */
+  bool owes;                   /* some of them left gaps, and have not been given back */
+  uint64_t loan_taken;         /* bytes of the loan that is being read */
+  rv_gaps *gaps;               /* what is lent whole to the first of two places is left there, and noted; NULL: all is copied */
 } rv_ring;
 
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back

@@ -58,7 +58,7 @@ static int set_up_lending(void **state)
   both->maps = rv_arena_maps_new(1 << 30);
   assert_non_null(both->maps);
   rv_rings_borrow(&both->client, both->maps, rv_arena_file(both->arena), SIZE_MAX);
-  assert_non_null(both->client.in.loans);
+  assert_non_null(both->client.in.writers_arena);
   return 0;
 }
 
@@ -424,7 +424,7 @@ static void without_addresses_what_is_lent_is_read_from_the_file(void **state)
     size_t most = total < 70000 ? 70000 - total : sizeof got - total; /* a part of one */
     n = rv_ring_read(&both->client.in, &(struct iovec){got + total, most}, 1);
   }
-  assert_null(rv_arena_map_at(both->client.in.loans, 0, 1));
+  assert_null(rv_arena_map_at(both->client.in.writers_arena, 0, 1));
   assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
   assert_int_equal(total, written);
   for (uint64_t i = 0; i < written; i++)

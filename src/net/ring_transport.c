@@ -157,8 +157,11 @@ static ring_state *state_new(rv_rings *owned_rings, int fd)
 
 static void use_rings(rv_transport *transport, int fd, ring_state *state)
 {
-  *transport = (rv_transport){
-      .ops = &ring_ops, .fd = fd, .state = state, .landing = state->rings.out.landing, .borrows = state->rings.in.loans != NULL};
+  *transport = (rv_transport){.ops = &ring_ops,
+                              .fd = fd,
+                              .state = state,
+                              .landing = state->rings.out.landing,
+                              .borrows = state->rings.in.writers_arena != NULL};
 }
 
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings)
@@ -296,7 +299,7 @@ static size_t give_blocks(rv_transport *transport, rv_ring_host *host, rv_spares
 {
   rv_landing_end *blocks = NULL;
   ring_state *state = transport->state;
-  if (state->rings.in.loans != NULL) blocks = rv_landing_end_new(&host->landing, spares, transport->fd, &memory[LANDING]);
+  if (state->rings.in.writers_arena != NULL) blocks = rv_landing_end_new(&host->landing, spares, transport->fd, &memory[LANDING]);
   if (blocks == NULL) return LANDING;
   rv_rings_give(&state->rings, blocks);
   transport->blocks = blocks;
