@@ -11,7 +11,6 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np
-import reverie
 
 from bench.child import die_with_parent
 from bench.wire.job import in_flight, random_row
@@ -25,6 +24,8 @@ def random_priorities(seed: int) -> list[float]:
 
 
 if __name__ == "__main__":
+    import reverie  # not above: dm-reverb's server takes its rows from here, and has no such package
+
     die_with_parent()
     address, elements, rate = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     ended = threading.Event()
