@@ -88,7 +88,7 @@ static void destroy(rv_arena_map *map)
 }
 
 /* NULL: out of memory or descriptors. */
-static rv_arena_map *make(rv_arena_maps *maps, int fd, const struct stat *info, rv_arena_access access)
+static rv_arena_map *make(rv_arena_maps *maps, int fd, const struct stat *info, rv_arena_access access, size_t most_segments)
 {
   rv_arena_map *map = calloc(1, sizeof *map);
   if (map == NULL) return NULL;
@@ -98,6 +98,7 @@ static rv_arena_map *make(rv_arena_maps *maps, int fd, const struct stat *info, 
                         .inode = info->st_ino,
                         .access = access,
                         .size = (size_t)info->st_size,
+                        .most_segments = most_segments,
                         .file = rv_memory_file_again(fd)};
   map->segment = calloc(num_segments(map), sizeof *map->segment);
   if (map->segment != NULL && map->file >= 0) return map;
@@ -124,8 +125,7 @@ rv_arena_map *rv_arena_map_open(rv_arena_maps *maps, int fd, rv_arena_access acc
   if (map != NULL) {
     map->refs++;
   } else {
-    map = make(maps, fd, &info, access);
-    if (map != NULL) map->most_segments = most_segments;
+    map = make(maps, fd, &info, access, most_segments);
     if (map != NULL) rv_list_push_back(&maps->list, &map->link);
     if (map != NULL) maps->refs++;
   }
@@ -171,18 +171,23 @@ static mapped *map_segment(rv_arena_map *map, size_t number)
   return segment;
 }
 
-/* Where it is too much. Of shared memory only the map goes: whoever is just writing meets his pages again. */
+/* Of shared memory only the map goes: whoever is just writing meets his pages again. Under the lock. */
 static void forget(rv_arena_map *map)
 {
-  rv_mutex_lock(&map->maps->lock);
-  bool is_much = atomic_load_explicit(&map->num_seen, memory_order_relaxed) > map->maps->most_seen; /* nobody else just did it */
-  for (size_t i = 0; is_much && i < num_segments(map); i++) {
+  for (size_t i = 0; i < num_segments(map); i++) {
     mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
     if (segment == NULL) continue;
     madvise(segment->bytes, rv_arena_segment_size(map->size, i), MADV_DONTNEED);
     for (size_t word = 0; word < WORDS; word++) atomic_store_explicit(&segment->seen[word], 0, memory_order_relaxed);
   }
-  if (is_much) atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
+  atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
+}
+
+static void forget_what_is_too_much(rv_arena_map *map)
+{
+  rv_mutex_lock(&map->maps->lock);
+  bool is_still = atomic_load_explicit(&map->num_seen, memory_order_relaxed) > map->maps->most_seen; /* nobody else just did it */
+  if (is_still) forget(map);
   rv_mutex_unlock(&map->maps->lock);
 }
 
@@ -207,7 +212,8 @@ static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
   size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = note_seen(segment, first, end);
   if (unseen == 0) return;
-  if (atomic_fetch_add_explicit(&map->num_seen, unseen, memory_order_relaxed) > map->maps->most_seen) forget(map);
+  if (atomic_fetch_add_explicit(&map->num_seen, unseen, memory_order_relaxed) > map->maps->most_seen)
+    forget_what_is_too_much(map);
 #ifdef MADV_POPULATE_WRITE
   madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
 #endif

@@ -11,24 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
-
-enum { PAGE = 4096, PAGES = 4096 };
-
-static int set_up(void **state)
-{
-  rv_arena *arena = NULL;
-  rv_error error;
-  if (rv_arena_new((size_t)PAGES * PAGE, &arena, &error) != RV_OK) fail_msg("%s", error.message);
-  *state = arena;
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  rv_arena_unref(*state);
-  return 0;
-}
+#include "base/arena_testing.h"
 
 /* All who map it through the same maps have it at one place. */
 static void who_may_write_maps_it_once(void **state)

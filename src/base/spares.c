@@ -200,7 +200,7 @@ static spare_buf *make(size_t capacity)
 {
   spare_buf *spare = aligned_alloc(LINE, sizeof *spare + capacity);
   if (spare == NULL) return NULL;
-  spare->in_arena = spare->bare = spare->hollow = spare->abandoned = false;
+  spare->in_arena = spare->bare = spare->abandoned = false;
   spare->begin = (uint8_t *)(spare + 1);
   return spare;
 }

@@ -598,7 +598,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_cond_init(&server->drained);
   rv_map_init(&server->machines, rv_entropy64(&server->env));
   rv_landing_host_init(&server->rings.landing);
-  server->rings.maps = rv_arena_maps_new(0);
+  server->rings.maps = rv_arena_maps_new(0); /* none of them is written to */
   rv_socket_raise_limit();
   rv_code code = server->rings.maps != NULL ? RV_OK : rv_fail_memory(err, sizeof(void *));
   if (code == RV_OK) code = open_listeners(server, config, err);

@@ -17,7 +17,7 @@ enum {
   FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size, at first; see look_further_ahead */
   MOST_AHEAD = RV_LANDING_SLOTS / 2,
   SERVED_EVERY_ROWS = 4,
-  SERVED_EVERY_READS = 8,
+  SERVED_EVERY_READS = 8, /* where no row has landed or found none: writers let go of blocks */
   GIVEN_AT_ONCE = 2 << 20 /* bytes: their memory may have to be found, and others wait for this thread */
 };
 
@@ -161,7 +161,23 @@ static void look_further_ahead(uint32_t *ahead, uint32_t missed)
   if (now < MOST_AHEAD) *ahead = more < MOST_AHEAD - now ? now + more : MOST_AHEAD;
 }
 
-/* Gives at most *at_once bytes more, and one block. */
+/* Gives as many as are wanted ahead, but at most *at_once bytes more, and one block. */
+static void give_ahead(rv_landing_end *end, uint32_t size, size_t *at_once)
+{
+  size_t bytes = bytes_of(end->pages[size]);
+  for (uint32_t count = count_given(end, size); count < end->ahead[size]; count++) {
+    if (*at_once == 0 && count > 0) {
+      end->owes = true;
+      return;
+    }
+    if (!give(end, size)) {
+      end->refused = true;
+      return;
+    }
+    *at_once -= bytes < *at_once ? bytes : *at_once;
+  }
+}
+
 static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
 {
   uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire); /* of what was wanted before */
@@ -176,18 +192,7 @@ static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
   }
   if (rows > 0) look_further_ahead(&end->ahead[size], rows);
   end->missed[size] = missed;
-  if (pages == 0 || end->ahead[size] == 0 || !begin_to_give(end)) return true;
-  for (uint32_t count = count_given(end, size); count < end->ahead[size]; count++) {
-    if (*at_once == 0 && count > 0) {
-      end->owes = true;
-      break;
-    }
-    if (!give(end, size)) {
-      end->refused = true;
-      break;
-    }
-    *at_once -= bytes_of(pages) < *at_once ? bytes_of(pages) : *at_once;
-  }
+  if (pages > 0 && end->ahead[size] > 0 && begin_to_give(end)) give_ahead(end, size, at_once);
   return true;
 }
 

@@ -319,7 +319,7 @@ static ssize_t answer_question(rv_transport *transport, int arena)
     return send_with(fd, &DECLINED, 1, NULL, 0) == 1 ? -EAGAIN : -EPIPE;
   }
   bool trusts = is_one_of_us(fd), lends = trusts && host->arena != NULL && rv_rings_lend(&state->rings, host->arena);
-  if (trusts && arena >= 0 && host->maps != NULL) rv_rings_borrow(&state->rings, host->maps, arena, MAPPED_OF_A_CLIENT);
+  if (trusts && arena >= 0) rv_rings_borrow(&state->rings, host->maps, arena, MAPPED_OF_A_CLIENT);
   use_rings(transport, fd, state);
   size_t memories = ARENA;
   if (lends) {

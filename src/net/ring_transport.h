@@ -18,7 +18,7 @@ typedef struct rv_ring_host {
   atomic_uint in_use;      /* connections that have rings */
   rv_arena *arena;         /* what lies here is lent to clients of the server's own user; NULL: nothing is */
   rv_landing_host landing; /* and they get blocks of it to fill */
-  rv_arena_maps *maps;     /* of what those clients lend; NULL: they lend nothing */
+  rv_arena_maps *maps;     /* of what those clients lend */
 } rv_ring_host;
 
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
