@@ -20,7 +20,12 @@ struct rv_arena_maps {
   rv_link list;
 };
 
-enum { PAGE = 4096, WORD = 64, WORDS = RV_ARENA_SEGMENT / PAGE / WORD };
+enum {
+  PAGE = 4096,
+  STRETCH = 16, /* pages that the system puts into a map together */
+  WORD = 64,    /* bits, of several stretches */
+  WORDS = RV_ARENA_SEGMENT / PAGE / WORD
+};
 
 typedef struct mapped {
   uint8_t *bytes;
@@ -36,7 +41,7 @@ struct rv_arena_map {
   rv_arena_access access;
   int file;
   size_t size, most_segments;
-  atomic_size_t num_seen;     /* pages */
+  atomic_size_t num_seen;     /* pages of all stretches of which somebody has asked for one */
   atomic_size_t num_mapped;   /* segments */
   _Atomic(mapped *) *segment; /* those that were needed; NULL: it was not */
 };
@@ -183,40 +188,44 @@ static void forget(rv_arena_map *map)
   atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
 }
 
-static void forget_what_is_too_much(rv_arena_map *map)
+/* So that one stretch more is not too much. */
+static void make_room(rv_arena_map *map)
 {
+  size_t most = map->maps->most_seen;
+  if (atomic_load_explicit(&map->num_seen, memory_order_relaxed) + STRETCH <= most) return;
   rv_mutex_lock(&map->maps->lock);
-  bool is_still = atomic_load_explicit(&map->num_seen, memory_order_relaxed) > map->maps->most_seen; /* nobody else just did it */
+  bool is_still = atomic_load_explicit(&map->num_seen, memory_order_relaxed) + STRETCH > most; /* nobody else just did it */
   if (is_still) forget(map);
   rv_mutex_unlock(&map->maps->lock);
 }
 
-/* Notes those pages. How many were new. */
-static size_t note_seen(mapped *segment, size_t first, size_t end)
+/* Pages of one stretch, as their word has them. */
+static uint64_t bits_of(size_t first, size_t end)
 {
-  size_t unseen = 0;
-  for (size_t page = first, next; page < end; page = next) {
-    next = (page / WORD + 1) * WORD < end ? (page / WORD + 1) * WORD : end;
-    uint64_t bits = ~UINT64_C(0) >> (WORD - (next - page)) << page % WORD;
-    _Atomic uint64_t *seen = &segment->seen[page / WORD];
-    uint64_t missing = bits & ~atomic_load_explicit(seen, memory_order_relaxed);
-    if (missing != 0)
-      unseen += (size_t)__builtin_popcountll(missing & ~atomic_fetch_or_explicit(seen, missing, memory_order_relaxed));
-  }
-  return unseen;
+  return ~UINT64_C(0) >> (WORD - (end - first)) << first % WORD;
 }
 
-/* A process has each page put into its map when it first touches it: one by one when it writes there, where all of a block at once cost a third of
- * that. What is read comes with what lies around it. */
+/* True: nobody had asked for any of their stretch. */
+static bool note_seen(_Atomic uint64_t *seen, size_t first, size_t end)
+{
+  size_t stretch = first / STRETCH * STRETCH;
+  uint64_t before = atomic_fetch_or_explicit(seen, bits_of(first, end), memory_order_relaxed);
+  return (before & bits_of(stretch, stretch + STRETCH)) == 0;
+}
+
+/* A process has a page put into its map when it first touches it. Where that is a read, all of its stretch come that have been written to before, by
+ * whomever, and may then be written to: 2 us for a block of 11 pages instead of 9. New pages come one by one, whatever is done. */
 static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
-  size_t first = from / PAGE, end = (from + size + PAGE - 1) / PAGE, unseen = note_seen(segment, first, end);
-  if (unseen == 0) return;
-  if (atomic_fetch_add_explicit(&map->num_seen, unseen, memory_order_relaxed) > map->maps->most_seen)
-    forget_what_is_too_much(map);
-#ifdef MADV_POPULATE_WRITE
-  madvise(segment->bytes + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
-#endif
+  size_t end = (from + size + PAGE - 1) / PAGE;
+  for (size_t page = from / PAGE, next; page < end; page = next) {
+    next = (page / STRETCH + 1) * STRETCH < end ? (page / STRETCH + 1) * STRETCH : end;
+    _Atomic uint64_t *seen = &segment->seen[page / WORD];
+    if ((bits_of(page, next) & ~atomic_load_explicit(seen, memory_order_relaxed)) == 0) continue;
+    make_room(map);
+    if (note_seen(seen, page, next)) atomic_fetch_add_explicit(&map->num_seen, STRETCH, memory_order_relaxed);
+    (void)*(const volatile uint8_t *)(segment->bytes + page * PAGE);
+  }
 }
 
 static uint8_t *find_bytes(rv_arena_map *map, uint64_t offset, uint64_t size)
