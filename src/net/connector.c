@@ -132,10 +132,10 @@ static void on_answer(uv_poll_t *poll, int status, int events)
   rv_loop *loop = connector->loop;
   rv_rings_answer answer =
       rv_rings_answer_read(connector->fd, rv_spares_arena(rv_loop_spares(loop)), loop->arena_maps, &connector->rings);
-  if (answer == RV_RINGS_GIVEN || (answer == RV_RINGS_DECLINED && connector->address.is_unix))
-    finish(connector, connector->fd);
-  else
+  if (answer == RV_RINGS_UNKNOWN)
     connect_without(connector);
+  else
+    finish(connector, connector->fd); /* with rings or without: that socket costs less than one over TCP */
 }
 
 static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_t ns);

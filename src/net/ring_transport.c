@@ -12,7 +12,7 @@
 #define MSG_CMSG_CLOEXEC 0
 #endif
 
-static const char QUESTION[8] = "RVrings5", GIVEN = '+', DECLINED = '-';
+static const char QUESTION[8] = "RVrings5", GIVEN = '+', DECLINED = '=';
 
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";
 

@@ -1,9 +1,11 @@
 #include "net/shortcut.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/wait.h>
 
 #include "net/pair_testing.h"
+#include "net/ring_transport.h"
 
 static rv_code try_start(echo_server *server, const char *address, bool shares, size_t most_of_one, const rv_env *env,
                          rv_error *err)
@@ -333,6 +335,42 @@ static void who_comes_the_short_way_counts_as_of_this_machine(void **state)
   echo_stop(&server);
 }
 
+/* Of whoever is first: RV_MOST_RINGS have them. */
+static void take_all_rings(const echo_server *server, int fd[RV_MOST_RINGS])
+{
+  rv_sockaddr at = socket_address("127.0.0.1", rv_grpc_server_port(server->grpc, 0));
+  for (size_t i = 0; i < RV_MOST_RINGS; i++) {
+    rv_rings rings = {.map = NULL};
+    fd[i] = rv_shortcut_connect(&at);
+    assert_int_equal(rv_rings_ask(fd[i], NULL), 0);
+    assert_int_equal(poll(&(struct pollfd){.fd = fd[i], .events = POLLIN}, 1, 30000), 1);
+    assert_int_equal(rv_rings_answer_read(fd[i], NULL, NULL, &rings), RV_RINGS_GIVEN);
+    rv_rings_unmap(&rings);
+  }
+}
+
+static void who_gets_no_rings_stays_on_the_socket_beside_the_address(void **state)
+{
+  (void)state;
+  static int fd[RV_MOST_RINGS];
+  echo_server server;
+  echo_client client;
+  start(&server, "127.0.0.1:0", true);
+  take_all_rings(&server, fd);
+  int mappings = count_mappings();
+  bool is_short = false;
+  for (int i = 0; i < 20 && !is_short; i++) { /* a server that takes a second to answer is reached by its address */
+    connect_to(&client, &server, "127.0.0.1", true);
+    assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
+    is_short = came_from(&server, "unix:process ");
+    assert_int_equal(count_mappings(), mappings);
+    client_close(&client);
+  }
+  assert_true(is_short);
+  for (size_t i = 0; i < RV_MOST_RINGS; i++) close(fd[i]);
+  echo_stop(&server);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -345,6 +383,7 @@ int main(void)
       cmocka_unit_test(another_user_is_not_trusted),
       cmocka_unit_test(who_comes_is_called_what_the_system_says),
       cmocka_unit_test(who_comes_the_short_way_counts_as_of_this_machine),
+      cmocka_unit_test(who_gets_no_rings_stays_on_the_socket_beside_the_address),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
