@@ -14,7 +14,7 @@
 #include "base/memory_file.h"
 
 struct rv_arena_maps {
-  rv_mutex lock;    /* guards all but what is mapped */
+  rv_mutex lock;    /* guards all but what is mapped, and atomic counts */
   size_t refs;      /* the owner's, and one of each map */
   size_t most_seen; /* pages of each map */
   rv_link list;
@@ -24,7 +24,8 @@ enum {
   PAGE = 4096,
   STRETCH = 16, /* pages that the system puts into a map together */
   WORD = 64,    /* bits, of several stretches */
-  WORDS = RV_ARENA_SEGMENT / PAGE / WORD
+  WORDS = RV_ARENA_SEGMENT / PAGE / WORD,
+  PART = 4 << 20 /* bytes that are forgotten together */
 };
 
 typedef struct mapped {
@@ -41,6 +42,7 @@ struct rv_arena_map {
   rv_arena_access access;
   int file;
   size_t size, most_segments;
+  size_t hand;                /* the part that is forgotten next */
   atomic_size_t num_seen;     /* pages of all stretches of which somebody has asked for one */
   atomic_size_t num_mapped;   /* segments */
   _Atomic(mapped *) *segment; /* those that were needed; NULL: it was not */
@@ -176,26 +178,47 @@ static mapped *map_segment(rv_arena_map *map, size_t number)
   return segment;
 }
 
-/* Of shared memory only the map goes: whoever is just writing meets his pages again. Under the lock. */
-static void forget(rv_arena_map *map)
+static bool is_too_much(const rv_arena_map *map)
 {
-  for (size_t i = 0; i < num_segments(map); i++) {
-    mapped *segment = atomic_load_explicit(&map->segment[i], memory_order_relaxed);
-    if (segment == NULL) continue;
-    madvise(segment->bytes, rv_arena_segment_size(map->size, i), MADV_DONTNEED);
-    for (size_t word = 0; word < WORDS; word++) atomic_store_explicit(&segment->seen[word], 0, memory_order_relaxed);
-  }
-  atomic_store_explicit(&map->num_seen, 0, memory_order_relaxed);
+  return atomic_load_explicit(&map->num_seen, memory_order_relaxed) + STRETCH > map->maps->most_seen;
 }
 
-/* So that one stretch more is not too much. */
+/* Of the stretches of which some page was seen; from now on none was. */
+static size_t take_seen_pages(_Atomic uint64_t *seen)
+{
+  size_t pages = 0;
+  for (uint64_t bits = atomic_exchange_explicit(seen, 0, memory_order_relaxed); bits != 0; bits >>= STRETCH)
+    pages += bits << (WORD - STRETCH) != 0 ? STRETCH : 0;
+  return pages;
+}
+
+/* Of shared memory only the map goes: whoever is just writing there meets his pages again. */
+static void forget_part(rv_arena_map *map, mapped *segment, size_t number, size_t from)
+{
+  size_t forgotten = 0, left = rv_arena_segment_size(map->size, number) - from;
+  for (size_t word = from / PAGE / WORD; word < (from + PART) / PAGE / WORD; word++)
+    forgotten += take_seen_pages(&segment->seen[word]);
+  if (forgotten == 0) return;
+  madvise(segment->bytes + from, left < PART ? left : PART, MADV_DONTNEED);
+  atomic_fetch_sub_explicit(&map->num_seen, forgotten, memory_order_relaxed);
+}
+
+/* Round and round, so that it is what was not met for long. Under the lock. */
+static void forget_some(rv_arena_map *map)
+{
+  size_t parts = (map->size + PART - 1) / PART;
+  for (size_t tried = 0; tried < parts && is_too_much(map); tried++) {
+    size_t at = map->hand++ % parts * PART, number = at / RV_ARENA_SEGMENT;
+    mapped *segment = atomic_load_explicit(&map->segment[number], memory_order_relaxed);
+    if (segment != NULL) forget_part(map, segment, number, at % RV_ARENA_SEGMENT);
+  }
+}
+
 static void make_room(rv_arena_map *map)
 {
-  size_t most = map->maps->most_seen;
-  if (atomic_load_explicit(&map->num_seen, memory_order_relaxed) + STRETCH <= most) return;
+  if (!is_too_much(map)) return;
   rv_mutex_lock(&map->maps->lock);
-  bool is_still = atomic_load_explicit(&map->num_seen, memory_order_relaxed) + STRETCH > most; /* nobody else just did it */
-  if (is_still) forget(map);
+  forget_some(map);
   rv_mutex_unlock(&map->maps->lock);
 }
 
@@ -223,7 +246,8 @@ static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
     _Atomic uint64_t *seen = &segment->seen[page / WORD];
     if ((bits_of(page, next) & ~atomic_load_explicit(seen, memory_order_relaxed)) == 0) continue;
     make_room(map);
-    if (note_seen(seen, page, next)) atomic_fetch_add_explicit(&map->num_seen, STRETCH, memory_order_relaxed);
+    atomic_fetch_add_explicit(&map->num_seen, STRETCH, memory_order_relaxed); /* first, as it may be forgotten at once */
+    if (!note_seen(seen, page, next)) atomic_fetch_sub_explicit(&map->num_seen, STRETCH, memory_order_relaxed);
     (void)*(const volatile uint8_t *)(segment->bytes + page * PAGE);
   }
 }

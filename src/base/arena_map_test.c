@@ -81,6 +81,31 @@ static void who_writes_to_many_blocks_stays_small(void **state)
   rv_arena_give_back(arena, block);
 }
 
+/* Nobody waits for all to go at once, and what is written to now stays. */
+static void what_was_met_long_ago_goes_first(void **state)
+{
+  enum { SOME = 4000, AT_ONCE = 8, RECENT = 900, MOST = 2048 };
+  rv_arena *arena = *state;
+  int owner;
+  uint64_t offset;
+  uint8_t *block = rv_arena_take(arena, (size_t)SOME * PAGE, &owner);
+  assert_ptr_equal(rv_arena_find(arena, block, PAGE, &offset), &owner);
+  rv_arena_maps *maps = rv_arena_maps_new((size_t)MOST * PAGE);
+  rv_arena_map *map = rv_arena_map_open(maps, rv_arena_file_to_write(arena), RV_ARENA_WRITE, SIZE_MAX);
+  for (int round = 0; round < 3; round++)
+    for (size_t i = 0; i < SOME; i += AT_ONCE) {
+      uint8_t *there = rv_arena_map_to_fill(map, offset + i * PAGE, AT_ONCE * PAGE);
+      assert_non_null(there);
+      for (size_t page = 0; page < AT_ONCE; page++) there[page * PAGE] = (uint8_t)round;
+      if (i % (8 * AT_ONCE) != 0) continue;
+      assert_in_range(count_resident(there - i * PAGE, SOME), 1, MOST);
+      if (i >= RECENT) assert_int_equal(count_resident(there - (size_t)RECENT * PAGE, RECENT), RECENT);
+    }
+  rv_arena_map_unref(map);
+  rv_arena_maps_unref(maps);
+  rv_arena_give_back(arena, block);
+}
+
 /* A server that lends to a process's hundred clients is read by all of them in one place. */
 static void who_may_read_maps_it_once_and_elsewhere(void **state)
 {
@@ -162,9 +187,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      TEST(who_may_write_maps_it_once),
-      TEST(who_writes_to_many_blocks_stays_small),
-      TEST(who_may_read_maps_it_once_and_elsewhere),
+      TEST(who_may_write_maps_it_once),       TEST(who_writes_to_many_blocks_stays_small),
+      TEST(what_was_met_long_ago_goes_first), TEST(who_may_read_maps_it_once_and_elsewhere),
       TEST(threads_share_maps_that_forget),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
