@@ -220,12 +220,25 @@ static bool keep_to_this_process(void *bytes, size_t size)
   return kept;
 }
 
+/* Addresses that begin with a stretch's, for so many bytes of whole pages; nothing is there. NULL: there are none. */
+static uint8_t *reserve_addresses(size_t size)
+{
+  uint8_t *all = mmap(NULL, size + RV_ARENA_STRETCH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return NULL;
+  size_t before = (RV_ARENA_STRETCH - (uintptr_t)all % RV_ARENA_STRETCH) % RV_ARENA_STRETCH;
+  if (before > 0) munmap(all, before);
+  munmap(all + before + size, RV_ARENA_STRETCH - before);
+  return all + before;
+}
+
 void *rv_arena_map_segment(int fd, int how, uint64_t offset, size_t size)
 {
-  void *bytes = mmap(NULL, size, how, MAP_SHARED, fd, (off_t)offset);
-  if (bytes == MAP_FAILED) return NULL;
-  if (keep_to_this_process(bytes, size)) return bytes;
-  munmap(bytes, size);
+  size_t pages = (size + PAGE - 1) / PAGE * PAGE;
+  uint8_t *there = reserve_addresses(pages);
+  if (there == NULL) return NULL;
+  void *bytes = mmap(there, size, how, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+  if (bytes != MAP_FAILED && keep_to_this_process(bytes, size)) return bytes;
+  munmap(there, pages);
   return NULL;
 }
 

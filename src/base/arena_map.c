@@ -22,8 +22,8 @@ struct rv_arena_maps {
 
 enum {
   PAGE = 4096,
-  STRETCH = 16, /* pages that the system puts into a map together */
-  WORD = 64,    /* bits, of several stretches */
+  STRETCH = RV_ARENA_STRETCH / PAGE,
+  WORD = 64, /* bits, of several stretches */
   WORDS = RV_ARENA_SEGMENT / PAGE / WORD,
   PART = 4 << 20 /* bytes that are forgotten together */
 };
@@ -187,12 +187,12 @@ static bool is_too_much(const rv_arena_map *map)
 static size_t take_seen_pages(_Atomic uint64_t *seen)
 {
   size_t pages = 0;
-  for (uint64_t bits = atomic_exchange_explicit(seen, 0, memory_order_relaxed); bits != 0; bits >>= STRETCH)
+  for (uint64_t bits = atomic_exchange_explicit(seen, 0, memory_order_acquire); bits != 0; bits >>= STRETCH)
     pages += bits << (WORD - STRETCH) != 0 ? STRETCH : 0;
   return pages;
 }
 
-/* Of shared memory only the map goes: whoever is just writing there meets his pages again. */
+/* Of shared memory only the map goes: whoever is just writing there meets his pages again, uncounted until somebody asks for one of that stretch. */
 static void forget_part(rv_arena_map *map, mapped *segment, size_t number, size_t from)
 {
   size_t forgotten = 0, left = rv_arena_segment_size(map->size, number) - from;
@@ -203,7 +203,7 @@ static void forget_part(rv_arena_map *map, mapped *segment, size_t number, size_
   atomic_fetch_sub_explicit(&map->num_seen, forgotten, memory_order_relaxed);
 }
 
-/* Round and round, so that it is what was not met for long. Under the lock. */
+/* Round and round by address: where blocks are met in turn it is what was met longest ago. Under the lock. */
 static void forget_some(rv_arena_map *map)
 {
   size_t parts = (map->size + PART - 1) / PART;
@@ -232,23 +232,30 @@ static uint64_t bits_of(size_t first, size_t end)
 static bool note_seen(_Atomic uint64_t *seen, size_t first, size_t end)
 {
   size_t stretch = first / STRETCH * STRETCH;
-  uint64_t before = atomic_fetch_or_explicit(seen, bits_of(first, end), memory_order_relaxed);
+  uint64_t before = atomic_fetch_or_explicit(seen, bits_of(first, end), memory_order_release);
   return (before & bits_of(stretch, stretch + STRETCH)) == 0;
 }
 
-/* A process has a page put into its map when it first touches it. Where that is a read, all of its stretch come that have been written to before, by
- * whomever, and may then be written to: 2 us for a block of 11 pages instead of 9. New pages come one by one, whatever is done. */
+/* Pages of one stretch. A process has a page put into its map when it first touches it. Where that is a read, all of its stretch come that have been
+ * written to before, by whomever, and may then be written to: 2 us for a block of 11 pages instead of 9. New pages come one by one, whatever is done. */
+static void see_stretch(rv_arena_map *map, mapped *segment, size_t first, size_t end)
+{
+  _Atomic uint64_t *seen = &segment->seen[first / WORD];
+  uint64_t unseen = bits_of(first, end) & ~atomic_load_explicit(seen, memory_order_relaxed);
+  if (unseen == 0) return;
+  make_room(map);
+  atomic_fetch_add_explicit(&map->num_seen, STRETCH, memory_order_relaxed); /* first, as it may be forgotten at once */
+  if (!note_seen(seen, first, end)) atomic_fetch_sub_explicit(&map->num_seen, STRETCH, memory_order_relaxed);
+  size_t page = first / WORD * WORD + (size_t)__builtin_ctzll(unseen);
+  (void)*(const volatile uint8_t *)(segment->bytes + page * PAGE);
+}
+
 static void see(rv_arena_map *map, mapped *segment, size_t from, size_t size)
 {
   size_t end = (from + size + PAGE - 1) / PAGE;
   for (size_t page = from / PAGE, next; page < end; page = next) {
     next = (page / STRETCH + 1) * STRETCH < end ? (page / STRETCH + 1) * STRETCH : end;
-    _Atomic uint64_t *seen = &segment->seen[page / WORD];
-    if ((bits_of(page, next) & ~atomic_load_explicit(seen, memory_order_relaxed)) == 0) continue;
-    make_room(map);
-    atomic_fetch_add_explicit(&map->num_seen, STRETCH, memory_order_relaxed); /* first, as it may be forgotten at once */
-    if (!note_seen(seen, page, next)) atomic_fetch_sub_explicit(&map->num_seen, STRETCH, memory_order_relaxed);
-    (void)*(const volatile uint8_t *)(segment->bytes + page * PAGE);
+    see_stretch(map, segment, page, next);
   }
 }
 

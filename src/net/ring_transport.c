@@ -12,6 +12,7 @@
 #define MSG_CMSG_CLOEXEC 0
 #endif
 
+/* Servers that say '-' instead of '=' are left for their address, and leave is what older clients do at '='. */
 static const char QUESTION[8] = "RVrings5", GIVEN = '+', DECLINED = '=';
 
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";

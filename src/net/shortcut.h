@@ -1,6 +1,7 @@
 /* The short way to a server of the same machine: beside each of its TCP addresses it listens on a unix socket whose name, in Linux's
  * abstract name space, tells that address, and a client that is to connect to the address looks there first. Whom it meets makes memory
- * that both map (ring_transport.h); bytes go through the address itself where nobody is met, or somebody whom it cannot trust.
+ * that both map (ring_transport.h), or says that there is none left, and they stay at that socket; bytes go through the address itself where nobody is
+ * met, or somebody whom it cannot trust, or who says something else.
  *
  * Such names are seen by whoever shares the network's name space, as the loopback address is, and anybody may take one that is free: a
  * client goes to its own user and to root only. It cannot tell them apart from whoever else is that user in the same name space of networks

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "net/pair_testing.h"
 #include "net/ring_transport.h"
@@ -342,6 +343,7 @@ static void take_all_rings(const echo_server *server, int fd[RV_MOST_RINGS])
   for (size_t i = 0; i < RV_MOST_RINGS; i++) {
     rv_rings rings = {.map = NULL};
     fd[i] = rv_shortcut_connect(&at);
+    assert_true(fd[i] >= 0);
     assert_int_equal(rv_rings_ask(fd[i], NULL), 0);
     assert_int_equal(poll(&(struct pollfd){.fd = fd[i], .events = POLLIN}, 1, 30000), 1);
     assert_int_equal(rv_rings_answer_read(fd[i], NULL, NULL, &rings), RV_RINGS_GIVEN);
@@ -359,11 +361,14 @@ static void who_gets_no_rings_stays_on_the_socket_beside_the_address(void **stat
   take_all_rings(&server, fd);
   int mappings = count_mappings();
   bool is_short = false;
-  for (int i = 0; i < 20 && !is_short; i++) { /* a server that takes a second to answer is reached by its address */
+  time_t begun = time(NULL);
+  while (!is_short &&
+         time(NULL) - begun <
+             10) { /* a server that takes a second to answer is reached by its address; peers who say nothing go after 20 */
     connect_to(&client, &server, "127.0.0.1", true);
     assert_int_equal(call_unary(&client, "/echo/unary", "hello", NULL), RV_OK);
     is_short = came_from(&server, "unix:process ");
-    assert_int_equal(count_mappings(), mappings);
+    if (is_short) assert_int_equal(count_mappings(), mappings);
     client_close(&client);
   }
   assert_true(is_short);
