@@ -50,7 +50,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="wire: insert,iterate,batch,both; single: sample_batch,sample,update_priorities,insert,add,writer,server_info and "
         "sample_batch_ahead; local: see bench/local/cases.py; checkpoint: waits,memory,speed,journal",
     )
-    parser.add_argument("--items", type=int, help="checkpoint: of Reverie's table (1,000,000)")
+    parser.add_argument(
+        "--warm",
+        type=float,
+        help="wire: seconds of each measurement before its clock starts, at least (0.5): later than their beginning",
+    )
+    parser.add_argument(
+        "--items", type=int, help="wire: of a table (400 MB of rows, at most 100,000); checkpoint: of Reverie's table (1,000,000)"
+    )
     parser.add_argument("--languages", help="wire, latency, single: python,c")
     parser.add_argument("--output", type=pathlib.Path, default=FOLDER, help="folder of the results (bench/results)")
     parser.add_argument(

@@ -29,6 +29,7 @@ def _wire(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .wire import plan, run
 
     chosen = plan.quick() if options.quick else plan.Options()
+    pace = {name: value for name, value in (("seconds", options.seconds), ("warm", options.warm)) if value is not None}
     changes: dict = {
         "payloads": _split(options.cases),
         "operations": _split(options.operations),
@@ -36,7 +37,8 @@ def _wire(results: Results, options: argparse.Namespace, say: Say) -> None:
         "languages": _split(options.languages),
         "stores": _split(options.stores),
         "rounds": options.rounds,
-        "pace": dataclasses.replace(chosen.pace, seconds=options.seconds) if options.seconds else None,
+        "items": options.items,
+        "pace": dataclasses.replace(chosen.pace, **pace),
     }
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 

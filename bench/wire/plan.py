@@ -23,6 +23,7 @@ class Options:
     languages: tuple[str, ...] = ("python", "c")
     stores: tuple[str, ...] = STORES
     variants: bool = True  # eight tables, prioritized, unix socket, memory a client
+    items: int | None = None  # of a table; None: table_size
     rounds: int = 3
     pace: Pace = dataclasses.field(default_factory=lambda: Pace(2.0, 0.5, 10.0, 8, 8.0))
 

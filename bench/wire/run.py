@@ -89,7 +89,7 @@ def _payload(results: Results, payload: str, options: Options, board: Board, say
         for store in dict.fromkeys(store for store, _ in pairs):
             say(f"{payload}: starting and filling {store}")
             try:
-                sides[store] = Side(store, PAYLOADS[payload], board, tables(pairs))
+                sides[store] = Side(store, PAYLOADS[payload], board, tables(pairs), options.items)
                 stack.callback(sides[store].stop)
             except ProcessError as error:
                 say(f"FAILED: {payload}: {store}: {error}")

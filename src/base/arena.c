@@ -13,6 +13,7 @@
 #include "base/lock.h"
 #include "base/machine_memory.h"
 #include "base/memory_file.h"
+#include "base/pages.h"
 
 /* Runs of free pages hang in lists by their lengths: one list for each length below 64, eight for each doubling from there on. A list is
  * found by its bit, so taking and giving back cost the same however many runs there are. Runs whose pages take memory (idle) and runs whose
@@ -220,21 +221,10 @@ static bool keep_to_this_process(void *bytes, size_t size)
   return kept;
 }
 
-/* Addresses that begin with a stretch's, for so many bytes of whole pages; nothing is there. NULL: there are none. */
-static uint8_t *reserve_addresses(size_t size)
-{
-  uint8_t *all = mmap(NULL, size + RV_ARENA_STRETCH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all == MAP_FAILED) return NULL;
-  size_t before = (RV_ARENA_STRETCH - (uintptr_t)all % RV_ARENA_STRETCH) % RV_ARENA_STRETCH;
-  if (before > 0) munmap(all, before);
-  munmap(all + before + size, RV_ARENA_STRETCH - before);
-  return all + before;
-}
-
 void *rv_arena_map_segment(int fd, int how, uint64_t offset, size_t size)
 {
   size_t pages = (size + PAGE - 1) / PAGE * PAGE;
-  uint8_t *there = reserve_addresses(pages);
+  void *there = rv_pages_map(pages, RV_ARENA_STRETCH, PROT_NONE);
   if (there == NULL) return NULL;
   void *bytes = mmap(there, size, how, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
   if (bytes != MAP_FAILED && keep_to_this_process(bytes, size)) return bytes;

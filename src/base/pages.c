@@ -26,25 +26,30 @@ size_t rv_pages_size(size_t size)
   return size == 0 ? LINE : round_up(size, to);
 }
 
-/* Begins on a huge page: what is mapped before and behind it goes back. */
-static void *map(size_t bytes)
+void *rv_pages_map(size_t bytes, size_t to, int how)
 {
-  uint8_t *mapped = mmap(NULL, bytes + RV_HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint8_t *mapped = mmap(NULL, bytes + to, how, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return NULL;
-  size_t before = round_up((uintptr_t)mapped, RV_HUGE_PAGE) - (uintptr_t)mapped;
+  size_t before = round_up((uintptr_t)mapped, to) - (uintptr_t)mapped; /* that goes back, and what is behind */
   if (before > 0) munmap(mapped, before);
-  if (before < RV_HUGE_PAGE) munmap(mapped + before + bytes, RV_HUGE_PAGE - before);
-#ifdef MADV_HUGEPAGE
-  madvise(mapped + before, bytes, MADV_HUGEPAGE);
-#endif
+  if (before < to) munmap(mapped + before + bytes, to - before);
   return mapped + before;
+}
+
+static void *map_huge(size_t bytes)
+{
+  void *mapped = rv_pages_map(bytes, RV_HUGE_PAGE, PROT_READ | PROT_WRITE);
+#ifdef MADV_HUGEPAGE
+  if (mapped != NULL) madvise(mapped, bytes, MADV_HUGEPAGE);
+#endif
+  return mapped;
 }
 
 void *rv_pages_alloc(size_t size)
 {
   size_t bytes = rv_pages_size(size);
   if (bytes == 0) return NULL;
-  return bytes < RV_HUGE_PAGE ? aligned_alloc(LINE, bytes) : map(round_up(bytes, PAGE));
+  return bytes < RV_HUGE_PAGE ? aligned_alloc(LINE, bytes) : map_huge(round_up(bytes, PAGE));
 }
 
 void rv_pages_free(void *block, size_t size)

@@ -15,5 +15,8 @@ size_t rv_pages_size(size_t size);
 void *rv_pages_alloc(size_t size);
 /* With the size that it was made for; NULL is fine. */
 void rv_pages_free(void *block, size_t size);
+/* Addresses for whole pages that begin at a multiple of `to`, whole pages too, with PROT_... `how`: memory that nobody has touched, or with PROT_NONE
+ * room for maps. To be unmapped. NULL: there are none. */
+void *rv_pages_map(size_t bytes, size_t to, int how);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <sys/mman.h>
+
 #include "base/pages.h"
 
 static void blocks_of_every_size_begin_on_a_line_and_large_ones_on_a_huge_page(void **state)
@@ -25,6 +27,18 @@ static void blocks_of_every_size_begin_on_a_line_and_large_ones_on_a_huge_page(v
   }
 }
 
+static void addresses_begin_where_they_are_to(void **state)
+{
+  (void)state;
+  for (size_t to = 4096; to <= RV_HUGE_PAGE; to *= 2) {
+    uint8_t *mapped = rv_pages_map(3 * 4096, to, PROT_READ | PROT_WRITE);
+    assert_non_null(mapped);
+    assert_int_equal((uintptr_t)mapped % to, 0);
+    memset(mapped, 7, 3 * (size_t)4096);
+    assert_int_equal(munmap(mapped, 3 * (size_t)4096), 0);
+  }
+}
+
 static void a_size_that_no_memory_has_is_refused(void **state)
 {
   (void)state;
@@ -38,6 +52,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks_of_every_size_begin_on_a_line_and_large_ones_on_a_huge_page),
+      cmocka_unit_test(addresses_begin_where_they_are_to),
       cmocka_unit_test(a_size_that_no_memory_has_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

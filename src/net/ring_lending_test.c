@@ -349,10 +349,7 @@ static void whoever_sleeps_is_woken_by_loans(void **state)
   rv_random_init(&random, 37);
   pthread_t writer;
   assert_int_equal(pthread_create(&writer, NULL, lend_out, both), 0);
-  for (uint64_t taken = 0; taken < STREAMED;) {
-    if (read_some(&both->client.in, &taken, some_size(&random, 20), &random) == 0 && rv_ring_await_bytes(&both->client.in))
-      wait_for_bell(both->sockets[0]);
-  }
+  read_all_asleep(&both->client.in, &random);
   pthread_join(writer, NULL);
 }
 

@@ -70,10 +70,7 @@ static void whoever_sleeps_is_woken(void **state)
   rv_random_init(&random, 13);
   pthread_t writer;
   assert_int_equal(pthread_create(&writer, NULL, stream_out, both), 0);
-  for (uint64_t taken = 0; taken < STREAMED;) {
-    if (read_some(&both->server.in, &taken, some_size(&random, 20), &random) == 0 && rv_ring_await_bytes(&both->server.in))
-      wait_for_bell(both->sockets[1]);
-  }
+  read_all_asleep(&both->server.in, &random);
   pthread_join(writer, NULL);
 }
 

@@ -151,4 +151,11 @@ static inline void wait_for_bell(int socket)
   assert_true(recv(socket, calls, sizeof calls, 0) > 0);
 }
 
+/* All that is streamed, by who sleeps whenever nothing is there. */
+static inline void read_all_asleep(rv_ring *ring, rv_random *random)
+{
+  for (uint64_t taken = 0; taken < STREAMED;)
+    if (read_some(ring, &taken, some_size(random, 20), random) == 0 && rv_ring_await_bytes(ring)) wait_for_bell(ring->bell);
+}
+
 #endif
