@@ -1,88 +1,103 @@
 #include "base/past_caches.h"
 
-#include <stdint.h>
-#include <string.h>
+#include "base/lines.h"
 
-#ifdef __SSE2__
+#ifdef RV_LINES_X86
 
-#include <emmintrin.h>
-
-enum { LINE = 64, AHEAD = 2048 /* bytes: what is read comes from memory too, and is fetched meanwhile */ };
-
-typedef struct rv_line {
-  __m128i part[4];
-} rv_line;
-
-static inline rv_line load(const uint8_t *from)
-{
-  const __m128i *in = (const __m128i *)(const void *)from;
-  return (rv_line){{_mm_loadu_si128(in), _mm_loadu_si128(in + 1), _mm_loadu_si128(in + 2), _mm_loadu_si128(in + 3)}};
-}
-
-static inline void stream(uint8_t *to, rv_line line)
-{
-  for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)(void *)to + i, line.part[i]);
-}
-
-static inline void store(uint8_t *to, rv_line line)
-{
-  for (int i = 0; i < 4; i++) _mm_storeu_si128((__m128i *)(void *)to + i, line.part[i]);
-}
-
-static inline void fetch(const uint8_t *from)
-{
-  __builtin_prefetch(from, 0, 2);
-}
+enum { AHEAD = 2048 /* bytes: what is read comes from memory too, and is fetched meanwhile */ };
 
 /* Up to the first whole line of `out`. */
 static size_t head_of(const uint8_t *out, size_t size)
 {
-  return size < RV_PAST_CACHES_LEAST ? size : (size_t)(-(uintptr_t)out) % LINE;
+  return size < RV_PAST_CACHES_LEAST ? size : (size_t)(-(uintptr_t)out) % RV_LINE;
 }
 
-void rv_copy_past_caches(void *to, const void *from, size_t size)
+RV_LINES_LOOP void stream_lines(uint8_t *out, const uint8_t *in, size_t size, void (*stream)(uint8_t *to, const uint8_t *from))
 {
-  uint8_t *out = to;
-  const uint8_t *in = from;
   size_t i = head_of(out, size);
   memcpy(out, in, i);
-  for (; size - i >= AHEAD + LINE; i += LINE) {
-    fetch(in + i + AHEAD);
-    stream(out + i, load(in + i));
+  for (; size - i >= AHEAD + RV_LINE; i += RV_LINE) {
+    __builtin_prefetch(in + i + AHEAD, 0, 2);
+    stream(out + i, in + i);
   }
-  for (; size - i >= LINE; i += LINE) stream(out + i, load(in + i));
+  for (; size - i >= RV_LINE; i += RV_LINE) stream(out + i, in + i);
   memcpy(out + i, in + i, size - i);
   _mm_sfence(); /* such stores are not ordered before a release by themselves */
 }
 
-void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+RV_LINES_LOOP void stream_lines_and_copy(uint8_t *out, uint8_t *near, const uint8_t *in, size_t size,
+                                         void (*stream)(uint8_t *to, const uint8_t *from),
+                                         void (*copy)(uint8_t *to, const uint8_t *from))
 {
-  uint8_t *out = to, *copy = near;
-  const uint8_t *in = from;
   size_t i = head_of(out, size);
   memcpy(out, in, i);
-  memcpy(copy, in, i);
-  for (; size - i >= LINE; i += LINE) {
-    rv_line line = load(in + i);
-    stream(out + i, line);
-    store(copy + i, line);
+  memcpy(near, in, i);
+  for (; size - i >= RV_LINE; i += RV_LINE) {
+    stream(out + i, in + i);
+    copy(near + i, in + i);
   }
   memcpy(out + i, in + i, size - i);
-  memcpy(copy + i, in + i, size - i);
+  memcpy(near + i, in + i, size - i);
   _mm_sfence();
+}
+
+void rv_copy_past_caches_narrow(void *to, const void *from, size_t size)
+{
+  stream_lines(to, from, size, rv_stream_line);
+}
+
+void rv_copy_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size)
+{
+  stream_lines_and_copy(to, near, from, size, rv_stream_line, rv_copy_line);
+}
+
+RV_LINES_WIDE static void stream_wide(uint8_t *out, const uint8_t *in, size_t size)
+{
+  stream_lines(out, in, size, rv_stream_line_wide);
+}
+
+RV_LINES_WIDE static void stream_wide_and_copy(uint8_t *out, uint8_t *near, const uint8_t *in, size_t size)
+{
+  stream_lines_and_copy(out, near, in, size, rv_stream_line_wide, rv_copy_line_wide);
+}
+
+void rv_copy_past_caches(void *to, const void *from, size_t size)
+{
+  if (rv_lines_are_wide())
+    stream_wide(to, from, size);
+  else
+    rv_copy_past_caches_narrow(to, from, size);
+}
+
+void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+{
+  if (rv_lines_are_wide())
+    stream_wide_and_copy(to, near, from, size);
+  else
+    rv_copy_past_caches_and_to_narrow(to, near, from, size);
 }
 
 #else
 
-void rv_copy_past_caches(void *to, const void *from, size_t size)
+void rv_copy_past_caches_narrow(void *to, const void *from, size_t size)
 {
   memcpy(to, from, size);
 }
 
-void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+void rv_copy_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size)
 {
   memcpy(to, from, size);
   memcpy(near, from, size);
+}
+
+void rv_copy_past_caches(void *to, const void *from, size_t size)
+{
+  rv_copy_past_caches_narrow(to, from, size);
+}
+
+void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+{
+  rv_copy_past_caches_and_to_narrow(to, near, from, size);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* Copies into memory that nobody reads soon. An ordinary store first fetches the line that it changes, and pushes out of the caches what
- * somebody may still want; this one writes whole lines straight to memory, where the processor can (SSE2; elsewhere it is memcpy). */
+ * somebody may still want; this one writes whole lines straight to memory, where the processor can (x86-64; elsewhere it is memcpy). */
 #ifndef RV_BASE_PAST_CACHES_H
 #define RV_BASE_PAST_CACHES_H
 
@@ -14,5 +14,8 @@ enum {
 void rv_copy_past_caches(void *to, const void *from, size_t size);
 /* The same, and a copy that is read soon, written as usual. */
 void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size);
+/* Both without what only some processors have. */
+void rv_copy_past_caches_narrow(void *to, const void *from, size_t size);
+void rv_copy_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size);
 
 #endif

@@ -9,9 +9,17 @@
 
 #include "base/past_caches.h"
 
+typedef struct way {
+  void (*copy)(void *to, const void *from, size_t size);
+  void (*copy_and_to)(void *to, void *near, const void *from, size_t size);
+} way;
+
+static const way here = {rv_copy_past_caches, rv_copy_past_caches_and_to},
+                 anywhere = {rv_copy_past_caches_narrow, rv_copy_past_caches_and_to_narrow};
+
 static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
 {
-  (void)state;
+  const way *the = *state;
   enum { MOST = 3000, ROOM = MOST + 256 };
   static uint8_t from[ROOM], to[ROOM], near[ROOM];
   for (size_t i = 0; i < ROOM; i++) from[i] = (uint8_t)(i * 7 % 251);
@@ -19,13 +27,13 @@ static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
     for (size_t place = 0; place < 70; place += 3) {
       size_t source = (place * 5 + size) % 64;
       memset(to, 255, sizeof to);
-      rv_copy_past_caches(to + place, from + source, size);
+      the->copy(to + place, from + source, size);
       assert_memory_equal(to + place, from + source, size);
       for (size_t i = 0; i < place; i++) assert_int_equal(to[i], 255);
       for (size_t i = place + size; i < ROOM; i++) assert_int_equal(to[i], 255);
       memset(to, 255, sizeof to);
       memset(near, 255, sizeof near);
-      rv_copy_past_caches_and_to(to + place, near + source, from + source, size);
+      the->copy_and_to(to + place, near + source, from + source, size);
       assert_memory_equal(to + place, from + source, size);
       assert_memory_equal(near + source, from + source, size);
       for (size_t i = 0; i < ROOM; i++) {
@@ -37,6 +45,9 @@ static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_size_and_place_is_copied_and_nothing_beside_it)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_prestate(every_size_and_place_is_copied_and_nothing_beside_it, (void *)(uintptr_t)&here),
+      cmocka_unit_test_prestate(every_size_and_place_is_copied_and_nothing_beside_it, (void *)(uintptr_t)&anywhere),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

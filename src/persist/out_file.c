@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/copy_away.h"
+#include "base/past_caches.h"
 #include "persist/follower.h"
 #include "persist/past_cache.h"
 #include "persist/record_file.h"
@@ -121,7 +121,7 @@ rv_code rv_out_file_put(rv_out_file *file, const void *data, size_t size, rv_err
   while (size > 0) {
     piece *filling = &file->pieces[file->filling % PIECES];
     size_t room = PIECE_BYTES - filling->used, part = room < size ? room : size;
-    rv_copy_away(filling->data + filling->used, from, part);
+    rv_copy_past_caches(filling->data + filling->used, from, part);
     filling->used += part;
     from += part;
     size -= part;
