@@ -63,6 +63,12 @@ static inline uint32_t rv_pick_select(rv_pick *pick, const rv_slab *slab, rv_ran
   return pick->oldest ? slab->oldest : slab->newest;
 }
 
+/* Draws that are not used change nothing. */
+static inline bool rv_pick_draws_many(const rv_pick *pick)
+{
+  return pick->selector == NULL || rv_selector_draws_many(pick->selector);
+}
+
 /* The item of a slot that was drawn, into the second cache, which may have more lines on their way than the first. */
 static inline void rv_pick_fetch(const rv_slab *slab, uint32_t slot)
 {

@@ -27,13 +27,12 @@ static void fill_draw(rv_table *table, const rv_item *item, rv_draw *draw)
   draw->naming = rv_naming_of_all(table);
 }
 
-/* What sending the item would take: encoded chunks whole, rows of segments alone. */
-static size_t draw_bytes(const rv_draw *draw)
+/* What sending an item would take: encoded chunks whole, rows of segments alone. `chunk`: NULL for an item whose trajectory has all of them. */
+static size_t bytes_to_send(const rv_trajectory *trajectory, const rv_chunk *chunk)
 {
-  const rv_trajectory *trajectory = draw->trajectory;
   size_t rows = rv_trajectory_box_of_const(trajectory)->bytes, bytes = 0;
-  bool some_rows = draw->chunk != NULL && draw->chunk->is_segment;
-  if (draw->chunk != NULL && !some_rows) bytes += rv_chunk_memory(draw->chunk);
+  bool some_rows = chunk != NULL && chunk->is_segment;
+  if (chunk != NULL && !some_rows) bytes += rv_chunk_memory(chunk);
   for (uint32_t i = 0; i < trajectory->num_chunks; i++) {
     if (trajectory->chunks[i]->is_segment)
       some_rows = true;
@@ -41,6 +40,12 @@ static size_t draw_bytes(const rv_draw *draw)
       bytes += rv_chunk_memory(trajectory->chunks[i]);
   }
   return bytes + (some_rows ? rows : 0);
+}
+
+static size_t item_bytes(const rv_table *table, const rv_item *item)
+{
+  const rv_chunk *chunk = item->template_number == RV_LOOSE ? NULL : ((const rv_hold *)item->data)->chunk;
+  return bytes_to_send(rv_books_trajectory(&table->books, item), chunk);
 }
 
 static void count_draw(rv_table *table, rv_item *item)
@@ -57,6 +62,28 @@ static void fetch_hold(const rv_item *item)
 static void fetch_chunk(const rv_item *item)
 {
   if (item->template_number != RV_LOOSE) __builtin_prefetch(((const rv_hold *)item->data)->chunk, 1);
+}
+
+/* How many may fit below the bound of bytes, if they are like the newest. */
+static size_t most_fitting(const rv_table *table, const rv_sampling *sampling, size_t k)
+{
+  if (sampling->max_bytes == 0) return k;
+  size_t bytes = item_bytes(table, rv_slab_at(&table->books.slab, table->books.slab.newest));
+  size_t most = (sampling->max_bytes - sampling->bytes) / (bytes + 1) + 1;
+  return k < most ? k : most;
+}
+
+/* How many of those that were drawn fit below it; those behind them are as if they had not been drawn, since no draw depends on another. */
+static size_t count_fitting(const rv_table *table, rv_sampling *sampling, const uint32_t *slots, size_t k)
+{
+  const rv_slab *slab = &table->books.slab;
+  size_t fitting = 0;
+  if (sampling->max_bytes == 0) return k;
+  for (size_t i = 0; i < k; i++) fetch_hold(rv_slab_at(slab, slots[i]));
+  for (size_t i = 0; i < k; i++) fetch_chunk(rv_slab_at(slab, slots[i]));
+  while (fitting < k && sampling->bytes < sampling->max_bytes)
+    sampling->bytes += item_bytes(table, rv_slab_at(slab, slots[fitting++]));
+  return fitting;
 }
 
 static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *slots, const double *probabilities, size_t k)
@@ -127,7 +154,7 @@ static void note_draws(rv_turn *turn, const rv_sampling *sampling, const uint32_
   }
 }
 
-/* Draws up to k items that all stay; how many. */
+/* Draws up to k items that all stay, as far as the bound of bytes lets them in; how many. */
 static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
 {
   rv_table *table = turn->table;
@@ -135,19 +162,20 @@ static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
   double probabilities[RV_DRAWS_STEP];
   const rv_slab *slab = &table->books.slab;
   size_t fillable = rv_fill_most(turn, sampling, k);
-  if (fillable == 0 && k > AT_ONCE) k = AT_ONCE;
+  if (fillable == 0) k = most_fitting(table, sampling, k < AT_ONCE ? k : AT_ONCE);
   double *chances = fillable > 0 ? sampling->fill->probabilities + sampling->count : probabilities;
   if (fillable > 0) k = fillable;
   rv_pick_select_many(&table->sampler, slab, &table->random, &table->lanes, k, slots, chances);
-  size_t filled = fillable > 0 ? rv_fill_slots(turn, sampling, slots, k) : 0, rest = k - filled;
-  if (rest == 0) return k;
+  size_t filled = fillable > 0 ? rv_fill_slots(turn, sampling, slots, k) : 0;
   const uint32_t *others = slots + filled;
-  for (size_t i = 0; i < rest && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, others[i]), 1);
+  for (size_t i = 0; i < k - filled && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, others[i]), 1);
+  size_t rest = count_fitting(table, sampling, others, k - filled);
+  if (rest == 0) return filled;
   draw_slots(table, sampling, others, chances + filled, rest);
   note_draws(turn, sampling, others, rest);
   turn->budget -= DRAW_STEPS * (int)rest;
   sampling->count += rest;
-  return k;
+  return filled + rest;
 }
 
 /* Draws one item; true: it went with that. */
@@ -169,14 +197,16 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling)
   return true;
 }
 
-/* One by one, as long as something is there and the bound of bytes lets more in. */
+/* Where items may go with their draws, or what a sampler of the user's does at each is not known: one by one, as long as something is there and the
+ * bound of bytes lets more in. */
 static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64_t *removed)
 {
   size_t drawn = 0;
   while (drawn < k && drawn < AT_ONCE && turn->table->books.slab.count > 0) {
     if (draw_one(turn, sampling)) ++*removed;
     drawn++;
-    if (sampling->max_bytes > 0) sampling->bytes += draw_bytes(&sampling->draws[sampling->count]);
+    const rv_draw *draw = &sampling->draws[sampling->count];
+    if (sampling->max_bytes > 0) sampling->bytes += bytes_to_send(draw->trajectory, draw->chunk);
     sampling->count++;
     if (sampling->max_bytes > 0 && sampling->bytes >= sampling->max_bytes) break;
     /* a deletion may end the limiter's permission: what it said held while nothing else happened */
@@ -256,13 +286,8 @@ bool rv_sampling_step(rv_turn *turn, rv_sampling *sampling)
     return true;
   }
   k = (size_t)allowed;
-  bool in_turn = table->config.max_times_sampled > 0 || sampling->max_bytes > 0;
-  size_t drawn;
-  if (in_turn) {
-    drawn = draw_in_turn(turn, sampling, k, &removed);
-  } else {
-    drawn = draw_some(turn, sampling, k);
-  }
+  bool together = table->config.max_times_sampled <= 0 && (sampling->max_bytes == 0 || rv_pick_draws_many(&table->sampler));
+  size_t drawn = together ? draw_some(turn, sampling, k) : draw_in_turn(turn, sampling, k, &removed);
   rv_rate_limiter_sampled(&table->limiter, (int64_t)drawn);
   rv_rate_limiter_deleted(&table->limiter, removed);
   table->rates.samples += (int64_t)drawn;

@@ -118,6 +118,11 @@ size_t rv_selector_select_many(rv_selector *selector, rv_random *random, size_t 
   return n;
 }
 
+bool rv_selector_draws_many(const rv_selector *selector)
+{
+  return selector->class->select_many != NULL;
+}
+
 void rv_selector_clear(rv_selector *selector, rv_blocks *garbage)
 {
   selector->class->clear(selector, garbage);

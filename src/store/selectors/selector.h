@@ -47,6 +47,8 @@ rv_code rv_selector_update_many(rv_selector *selector, const uint32_t *slots, co
 uint32_t rv_selector_select(rv_selector *selector, rv_random *random, double *probability);
 /* n choices, each from all items. Returns n, or 0 if none is present. */
 size_t rv_selector_select_many(rv_selector *selector, rv_random *random, size_t n, uint32_t *slots, double *probabilities);
+/* They are made together, and none is changed by those before it: what is not used may be forgotten. */
+bool rv_selector_draws_many(const rv_selector *selector);
 
 /* Removes all items at once. The memory joins `garbage`, to be freed outside the lock (rv_blocks_free); NULL frees it here. */
 void rv_selector_clear(rv_selector *selector, rv_blocks *garbage);

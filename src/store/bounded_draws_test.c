@@ -1,0 +1,91 @@
+/* Draws that end at a bound of bytes, as a server asks for them. */
+#include "store/chunk_parts.h"
+#include "store/testing.h"
+
+enum { ITEMS = 24, WANT = 100, BOUND = 4000, ASKS = 4000 };
+
+/* Item i has i + 1 times 8 numbers. */
+static rv_store *store_of_sizes(rv_selector_config sampler)
+{
+  rv_table_config config = rv_table_config_default("sizes", ITEMS);
+  config.sampler = sampler;
+  rv_store *store = store_of(&config);
+  for (int64_t i = 0; i < ITEMS; i++) {
+    rv_chunk *chunk = encoded_numbers(1000 * i, 8 * ((size_t)i + 1), 1, false);
+    rv_insert insert = {
+        .key = (uint64_t)i + 1, .priority = 1, .trajectory = trajectory_of(store, chunk, 0, 8 * ((int32_t)i + 1))};
+    insert.waiter.deadline_ns = INT64_MAX;
+    assert_int_equal(rv_table_insert(rv_store_table(store, 0), &insert), RV_SUBMIT_DONE);
+    rv_trajectory_unref(insert.trajectory);
+    rv_chunk_unref(chunk);
+  }
+  return store;
+}
+
+static size_t bytes_of(const rv_draw *draw)
+{
+  return rv_chunk_memory(draw->chunk != NULL ? draw->chunk : draw->trajectory->chunks[0]);
+}
+
+/* Asks again and again: each ends with the draw that reaches the bound, and what is counted of an item is what was handed out. */
+static void draw_often(rv_store *store, double counts[ITEMS])
+{
+  int32_t times[ITEMS] = {0};
+  for (int ask = 0; ask < ASKS; ask++) {
+    rv_draw draws[WANT];
+    rv_sampling sampling = {.want = WANT, .max_bytes = BOUND, .draws = draws};
+    assert_int_equal(rv_table_sample(rv_store_table(store, 0), &sampling), RV_SUBMIT_DONE);
+    size_t bytes = 0;
+    for (size_t i = 0; i < sampling.count; i++) {
+      size_t item = draws[i].key - 1;
+      assert_true(bytes < BOUND);
+      bytes += bytes_of(&draws[i]);
+      assert_int_equal(draws[i].times_sampled, ++times[item]);
+      counts[item]++;
+    }
+    assert_true(bytes >= BOUND);
+    rv_draws_release(draws, sampling.count);
+  }
+  rv_table_info info = info_of(rv_store_table(store, 0));
+  double all = 0;
+  for (size_t i = 0; i < ITEMS; i++) all += counts[i];
+  assert_true((double)info.samples == all);
+  rv_table_info_fini(&info);
+}
+
+/* Were those that did not fit drawn again, or kept for the next ask, small items would come more often than large ones. */
+static void draws_of_a_random_sampler_stay_as_likely(void **state)
+{
+  rv_store *store = store_of_sizes(*(rv_selector_config *)*state);
+  double counts[ITEMS] = {0}, expected = 0, chi2 = 0;
+  draw_often(store, counts);
+  for (size_t i = 0; i < ITEMS; i++) expected += counts[i] / ITEMS;
+  for (size_t i = 0; i < ITEMS; i++) chi2 += (counts[i] - expected) * (counts[i] - expected) / expected;
+  assert_true(chi2 < 80); /* 23 degrees of freedom: once in thirty million */
+  rv_store_unref(store);
+}
+
+static void draws_of_one_item_end_there_too(void **state)
+{
+  rv_store *store = store_of_sizes(*(rv_selector_config *)*state);
+  double counts[ITEMS] = {0};
+  draw_often(store, counts);
+  size_t drawn = 0;
+  for (size_t i = 0; i < ITEMS; i++) drawn += counts[i] > 0;
+  assert_int_equal(drawn, 1);
+  rv_store_unref(store);
+}
+
+int main(void)
+{
+  static rv_selector_config uniform = {.kind = RV_SELECTOR_UNIFORM}, fifo = {.kind = RV_SELECTOR_FIFO},
+                            max_heap = {.kind = RV_SELECTOR_MAX_HEAP},
+                            prioritized = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_prestate(draws_of_a_random_sampler_stay_as_likely, &uniform),
+      cmocka_unit_test_prestate(draws_of_a_random_sampler_stay_as_likely, &prioritized),
+      cmocka_unit_test_prestate(draws_of_one_item_end_there_too, &fifo),
+      cmocka_unit_test_prestate(draws_of_one_item_end_there_too, &max_heap),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
