@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/machine_memory.h"
+#include "base/maker.h"
 #include "base/memory_file.h"
 #include "base/pages.h"
 
@@ -67,7 +68,7 @@ typedef struct run_lists {
 
 struct rv_arena {
   atomic_size_t refs;
-  pid_t process; /* whose it is */
+  rv_maker maker; /* whose it is */
   int file, file_for_readers;
   uint32_t most_segments, pages_of_last;
   rv_mutex lock; /* guards the rest */
@@ -285,7 +286,7 @@ bool rv_arena_has_addresses(void)
 
 static bool is_forked_child(const rv_arena *arena)
 {
-  return getpid() != arena->process;
+  return !rv_maker_is_this_process(&arena->maker);
 }
 
 static void destroy(rv_arena *arena)
@@ -298,6 +299,7 @@ static void destroy(rv_arena *arena)
   free(arena->sorted);
   if (arena->file >= 0) close(arena->file);
   if (arena->file_for_readers >= 0) close(arena->file_for_readers);
+  rv_maker_fini(&arena->maker);
   rv_mutex_fini(&arena->lock);
   free(arena);
 }
@@ -343,7 +345,7 @@ rv_code rv_arena_new(size_t size, rv_arena **out, rv_error *err)
   if (arena == NULL) return rv_fail_memory(err, sizeof *arena);
   atomic_init(&arena->refs, 1);
   rv_mutex_init(&arena->lock, RV_RANK_ARENA, "arena");
-  arena->process = getpid();
+  rv_maker_init(&arena->maker);
   arena->most_idle_pages = IDLE_PAGES;
   arena->file = arena->file_for_readers = -1;
   arena->most_segments = (uint32_t)segments;

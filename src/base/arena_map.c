@@ -11,9 +11,11 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/machine_memory.h"
+#include "base/maker.h"
 #include "base/memory_file.h"
 
 struct rv_arena_maps {
+  rv_maker maker;   /* whose they are */
   rv_mutex lock;    /* guards all but what is mapped, and atomic counts */
   size_t refs;      /* the owner's, and one of each map */
   size_t most_seen; /* pages of each map */
@@ -59,6 +61,7 @@ rv_arena_maps *rv_arena_maps_new(size_t most_bytes)
 {
   rv_arena_maps *maps = calloc(1, sizeof *maps);
   if (maps == NULL) return NULL;
+  rv_maker_init(&maps->maker);
   rv_mutex_init(&maps->lock, RV_RANK_ARENA, "arena maps");
   rv_list_init(&maps->list);
   maps->refs = 1;
@@ -73,6 +76,7 @@ void rv_arena_maps_unref(rv_arena_maps *maps)
   bool last = --maps->refs == 0;
   rv_mutex_unlock(&maps->lock);
   if (!last) return;
+  rv_maker_fini(&maps->maker);
   rv_mutex_fini(&maps->lock);
   free(maps);
 }
@@ -280,6 +284,11 @@ const uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, uint64_t size
 uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size)
 {
   return map->access == RV_ARENA_WRITE ? find_bytes(map, offset, size) : NULL;
+}
+
+bool rv_arena_map_is_of_this_process(const rv_arena_map *map)
+{
+  return rv_maker_is_this_process(&map->maps->maker);
 }
 
 size_t rv_arena_map_size(const rv_arena_map *map)

@@ -27,6 +27,8 @@ int rv_arena_map_file(const rv_arena_map *map);
 const uint8_t *rv_arena_map_at(rv_arena_map *map, uint64_t offset, uint64_t size);
 /* The same of a map that was opened for writing; of another NULL. */
 uint8_t *rv_arena_map_to_fill(rv_arena_map *map, uint64_t offset, uint64_t size);
+/* Not in a forked child, which has nothing of it. */
+bool rv_arena_map_is_of_this_process(const rv_arena_map *map);
 /* Does that address lie in what is mapped? */
 bool rv_arena_map_has(const rv_arena_map *map, const uint8_t *at);
 

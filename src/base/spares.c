@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/lock.h"
+#include "base/maker.h"
 #include "base/memory_file.h"
 
 enum { SLOTS = 256, LINE = 64, SLACK = 8 };
@@ -24,7 +24,7 @@ typedef struct spare_buf {
 
 struct rv_spares {
   atomic_size_t refs;
-  pid_t process;             /* whose they are */
+  rv_maker maker;            /* whose they are */
   _Atomic(rv_arena *) arena; /* NULL: none */
   rv_mutex lock;             /* guards the rest */
   size_t max_bytes, bytes;
@@ -42,7 +42,7 @@ rv_spares *rv_spares_new(size_t max_bytes)
   if (spares == NULL) return NULL;
   atomic_init(&spares->refs, 1);
   rv_mutex_init(&spares->lock, RV_RANK_SPARES, "spares");
-  spares->process = getpid();
+  rv_maker_init(&spares->maker);
   spares->max_bytes = max_bytes;
   return spares;
 }
@@ -60,6 +60,7 @@ rv_arena *rv_spares_arena(rv_spares *spares)
 static void unref(rv_spares *spares)
 {
   if (atomic_fetch_sub_explicit(&spares->refs, 1, memory_order_acq_rel) != 1) return;
+  rv_maker_fini(&spares->maker);
   rv_mutex_fini(&spares->lock);
   rv_arena_unref(rv_spares_arena(spares));
   free(spares);
@@ -160,7 +161,7 @@ static void give_back(rv_buf *buf)
 {
   spare_buf *spare = (spare_buf *)(void *)buf, *dropped = NULL;
   rv_spares *spares = spare->spares;
-  if (spares->process != getpid()) { /* a child that was forked, perhaps while another thread had the lock */
+  if (!rv_maker_is_this_process(&spares->maker)) { /* a child that was forked, perhaps while another thread had the lock */
     free(spare);
     return;
   }

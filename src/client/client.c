@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -19,30 +18,11 @@
 /* What writers have on its way is confirmed, and written anew, many rows at a time; it is theirs to bound (flush). */
 #define SPARE_BYTES ((size_t)32 << 20)
 
-/* ---- fork ---- */
-
-/* A page that the kernel empties in a forked child: knowing that costs a load, where getpid() would cost a system call. */
-static volatile unsigned char *make_alive(void)
+rv_code rv_client_fail_forked(const rv_client *client, rv_error *err)
 {
-  long page = sysconf(_SC_PAGESIZE);
-  if (page <= 0) return NULL;
-  void *at = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return NULL;
-#ifdef MADV_WIPEONFORK
-  bool wiped = madvise(at, (size_t)page, MADV_WIPEONFORK) == 0;
-#else
-  bool wiped = false;
-#endif
-  *(volatile unsigned char *)at = wiped ? RV_ALIVE : RV_ALIVE_UNSURE;
-  return at;
-}
-
-rv_code rv_client_check_slowly(const rv_client *client, rv_error *err)
-{
-  if (*client->alive == RV_ALIVE_UNSURE && getpid() == client->pid) return RV_OK;
   return rv_fail(err, RV_FAILED_PRECONDITION,
                  "the client was made in process %ld and does not work in this one (%ld); make a new client after fork",
-                 (long)client->pid, (long)getpid());
+                 (long)client->maker.process, (long)getpid());
 }
 
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err)
@@ -92,8 +72,6 @@ static rv_code make_secure(rv_client *client, const rv_client_config *config, rv
 
 static rv_code set_up(rv_client *client, const rv_client_config *config, rv_error *err)
 {
-  client->alive = make_alive();
-  if (client->alive == NULL) return rv_fail_memory(err, 4096);
   if (config->store != NULL) {
     client->store = rv_store_ref(config->store);
     client->layouts = rv_layouts_ref(rv_store_layouts(config->store));
@@ -119,7 +97,7 @@ rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error 
   if (client == NULL) return rv_fail_memory(err, sizeof *client);
   const rv_env *env = filled.env == NULL && filled.store != NULL ? rv_store_env(filled.store) : filled.env;
   rv_env_fill(&client->env, env);
-  client->pid = getpid();
+  rv_maker_init(&client->maker);
   client->max_message_bytes = filled.max_message_bytes != 0 ? filled.max_message_bytes : DEFAULT_MAX_MESSAGE_BYTES;
   client->peer_timeout_ms = filled.peer_timeout_ms;
   client->no_shared_memory = filled.no_shared_memory;
@@ -150,8 +128,7 @@ static void close_channel(rv_client *client)
 void rv_client_free(rv_client *client)
 {
   if (client == NULL) return;
-  if (client->alive != NULL && rv_client_check(client, NULL) != RV_OK)
-    return; /* a forked child: its threads and locks are not ours */
+  if (rv_client_check(client, NULL) != RV_OK) return; /* a forked child: its threads and locks are not ours */
   rv_batch_streams_free(client);
   rv_add_streams_free(client);
   if (client->channel != NULL) close_channel(client);
@@ -166,7 +143,7 @@ void rv_client_free(rv_client *client)
   if (client->decode_cache != NULL) rv_decode_cache_unref(client->decode_cache);
   if (client->layouts != NULL) rv_layouts_unref(client->layouts);
   if (client->store != NULL) rv_store_unref(client->store);
-  if (client->alive != NULL) munmap((void *)(uintptr_t)client->alive, (size_t)sysconf(_SC_PAGESIZE));
+  rv_maker_fini(&client->maker);
   rv_mutex_fini(&client->mutex);
   rv_tls_unref(client->tls);
   free(client->authorization);

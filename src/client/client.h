@@ -7,10 +7,10 @@
 #define RV_CLIENT_CLIENT_H
 
 #include <stdatomic.h>
-#include <sys/types.h>
 
 #include "base/crew.h"
 #include "base/lock.h"
+#include "base/maker.h"
 #include "base/random.h"
 #include "client/idle_calls.h"
 #include "client/tables.h"
@@ -19,9 +19,6 @@
 #include "reverie/sampler.h"
 #include "store/store.h"
 #include "wire/proto.h"
-
-/* client->alive */
-enum { RV_ALIVE = 1, RV_ALIVE_UNSURE = 2 };
 
 struct rv_client {
   rv_env env;
@@ -33,8 +30,7 @@ struct rv_client {
   size_t max_message_bytes;
   int64_t peer_timeout_ms;
   bool no_shared_memory;
-  volatile unsigned char *alive; /* a page that reads RV_ALIVE here and 0 in a forked child; RV_ALIVE_UNSURE: ask the kernel */
-  pid_t pid;                     /* of the process that made it */
+  rv_maker maker;
   rv_layouts *layouts;           /* the store's, or a remote client's own; one reference */
   rv_decode_cache *decode_cache; /* likewise */
   rv_crew *crew;                 /* a remote client's own; NULL: the store's */
@@ -59,10 +55,10 @@ struct rv_client {
 };
 
 /* RV_FAILED_PRECONDITION in a forked child. Costs a load. Every public call begins with it. */
-rv_code rv_client_check_slowly(const rv_client *client, rv_error *err);
+rv_code rv_client_fail_forked(const rv_client *client, rv_error *err);
 static inline rv_code rv_client_check(const rv_client *client, rv_error *err)
 {
-  return *client->alive == RV_ALIVE ? RV_OK : rv_client_check_slowly(client, err);
+  return rv_maker_is_this_process(&client->maker) ? RV_OK : rv_client_fail_forked(client, err);
 }
 /* The same, and that a table was named. */
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err);

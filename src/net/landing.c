@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/memory_file.h"
 
@@ -25,7 +24,6 @@ typedef struct filled {
 
 struct rv_landing {
   atomic_size_t refs;
-  pid_t process; /* whose it is */
   rv_landing_shared *shared;
   rv_arena_map *map;
   rv_mutex lock; /* guards the rest */
@@ -51,7 +49,6 @@ rv_landing *rv_landing_join(int shared_fd, int arena_fd, rv_arena_maps *maps)
     return NULL;
   }
   landing->shared = memory;
-  landing->process = getpid();
   atomic_init(&landing->refs, 1);
   rv_mutex_init(&landing->lock, RV_RANK_LANDING, "landing");
   return landing;
@@ -122,7 +119,7 @@ static void on_release(rv_buf *buf)
 {
   landed_buf *landed = (landed_buf *)(void *)buf;
   rv_landing *landing = landed->landing;
-  if (landing->process == getpid()) { /* a child that was forked has none of it, and perhaps the lock for ever */
+  if (rv_arena_map_is_of_this_process(landing->map)) { /* a child that was forked has none of it, and perhaps the lock for ever */
     rv_mutex_lock(&landing->lock);
     landing->slot[landed->slot] = (filled){.block = NULL};
     rv_mutex_unlock(&landing->lock);
