@@ -36,7 +36,7 @@ RV_LINES_WIDE static inline void rv_copy_line_wide(uint8_t *to, const uint8_t *f
   _mm256_storeu_si256(out + 1, high);
 }
 
-/* Past the caches, to where a line begins. Such stores are not ordered before a release by themselves: _mm_sfence(). */
+/* Past the caches, to where a line begins (past_caches.h). */
 static inline void rv_stream_line(uint8_t *to, const uint8_t *from)
 {
   const __m128i *in = (const __m128i *)(const void *)from;

@@ -22,7 +22,6 @@ RV_LINES_LOOP void stream_lines(uint8_t *out, const uint8_t *in, size_t size, vo
   }
   for (; size - i >= RV_LINE; i += RV_LINE) stream(out + i, in + i);
   memcpy(out + i, in + i, size - i);
-  _mm_sfence(); /* such stores are not ordered before a release by themselves */
 }
 
 RV_LINES_LOOP void stream_lines_and_copy(uint8_t *out, uint8_t *near, const uint8_t *in, size_t size,
@@ -38,15 +37,14 @@ RV_LINES_LOOP void stream_lines_and_copy(uint8_t *out, uint8_t *near, const uint
   }
   memcpy(out + i, in + i, size - i);
   memcpy(near + i, in + i, size - i);
-  _mm_sfence();
 }
 
-void rv_copy_past_caches_narrow(void *to, const void *from, size_t size)
+void rv_stream_past_caches_narrow(void *to, const void *from, size_t size)
 {
   stream_lines(to, from, size, rv_stream_line);
 }
 
-void rv_copy_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size)
+void rv_stream_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size)
 {
   stream_lines_and_copy(to, near, from, size, rv_stream_line, rv_copy_line);
 }
@@ -61,43 +59,56 @@ RV_LINES_WIDE static void stream_wide_and_copy(uint8_t *out, uint8_t *near, cons
   stream_lines_and_copy(out, near, in, size, rv_stream_line_wide, rv_copy_line_wide);
 }
 
-void rv_copy_past_caches(void *to, const void *from, size_t size)
+void rv_stream_past_caches(void *to, const void *from, size_t size)
 {
   if (rv_lines_are_wide())
     stream_wide(to, from, size);
   else
-    rv_copy_past_caches_narrow(to, from, size);
+    rv_stream_past_caches_narrow(to, from, size);
 }
 
-void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+void rv_stream_past_caches_and_to(void *to, void *near, const void *from, size_t size)
 {
   if (rv_lines_are_wide())
     stream_wide_and_copy(to, near, from, size);
   else
-    rv_copy_past_caches_and_to_narrow(to, near, from, size);
+    rv_stream_past_caches_and_to_narrow(to, near, from, size);
+}
+
+void rv_past_caches_settle(void)
+{
+  _mm_sfence();
 }
 
 #else
 
-void rv_copy_past_caches_narrow(void *to, const void *from, size_t size)
+void rv_stream_past_caches_narrow(void *to, const void *from, size_t size)
 {
   memcpy(to, from, size);
 }
 
-void rv_copy_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size)
+void rv_stream_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size)
 {
   memcpy(to, from, size);
   memcpy(near, from, size);
 }
 
-void rv_copy_past_caches(void *to, const void *from, size_t size)
+void rv_stream_past_caches(void *to, const void *from, size_t size)
 {
-  rv_copy_past_caches_narrow(to, from, size);
+  rv_stream_past_caches_narrow(to, from, size);
 }
 
-void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size)
+void rv_stream_past_caches_and_to(void *to, void *near, const void *from, size_t size)
 {
-  rv_copy_past_caches_and_to_narrow(to, near, from, size);
+  rv_stream_past_caches_and_to_narrow(to, near, from, size);
 }
+
+void rv_past_caches_settle(void) {}
 
 #endif
+
+void rv_copy_past_caches(void *to, const void *from, size_t size)
+{
+  rv_stream_past_caches(to, from, size);
+  rv_past_caches_settle();
+}

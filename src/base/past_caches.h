@@ -10,12 +10,16 @@ enum {
   RV_PAST_CACHES_FROM = 32 << 20 /* memory that is larger than this is not expected to stay in caches */
 };
 
-/* The blocks do not overlap. Done, for other threads too, when it returns and they have synchronised as they would after memcpy. */
-void rv_copy_past_caches(void *to, const void *from, size_t size);
+/* The blocks do not overlap. Such stores are not ordered before others: after all that are to be seen together, and before anybody is told, comes
+ * rv_past_caches_settle(). It waits for memory, so there is one for several rows: with one each, rows of 3 KiB take twice as long. */
+void rv_stream_past_caches(void *to, const void *from, size_t size);
 /* The same, and a copy that is read soon, written as usual. */
-void rv_copy_past_caches_and_to(void *to, void *near, const void *from, size_t size);
-/* Both without what only some processors have. */
-void rv_copy_past_caches_narrow(void *to, const void *from, size_t size);
-void rv_copy_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size);
+void rv_stream_past_caches_and_to(void *to, void *near, const void *from, size_t size);
+void rv_past_caches_settle(void);
+/* Both at once. Done, for other threads too, when it returns and they have synchronised as they would after memcpy. */
+void rv_copy_past_caches(void *to, const void *from, size_t size);
+/* As above, without what only some processors have. */
+void rv_stream_past_caches_narrow(void *to, const void *from, size_t size);
+void rv_stream_past_caches_and_to_narrow(void *to, void *near, const void *from, size_t size);
 
 #endif

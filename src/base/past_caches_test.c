@@ -14,8 +14,8 @@ typedef struct way {
   void (*copy_and_to)(void *to, void *near, const void *from, size_t size);
 } way;
 
-static const way here = {rv_copy_past_caches, rv_copy_past_caches_and_to},
-                 anywhere = {rv_copy_past_caches_narrow, rv_copy_past_caches_and_to_narrow};
+static const way here = {rv_stream_past_caches, rv_stream_past_caches_and_to},
+                 anywhere = {rv_stream_past_caches_narrow, rv_stream_past_caches_and_to_narrow};
 
 static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
 {

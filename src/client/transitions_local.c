@@ -184,7 +184,7 @@ static uint8_t *recent_at(const rv_transitions *transitions, uint32_t index, siz
   return recent == NULL ? NULL : recent + (env * repeats + (size_t)slot % repeats) * kept->frame_bytes;
 }
 
-/* Writes a frame into its slot and, where it is one of those that the next row must repeat, its copy. */
+/* Writes a frame into its slot and, where it is one of those that the next row must repeat, its copy; past the caches perhaps: see publish. */
 static void put_frame(const rv_transitions *transitions, uint8_t *to, uint8_t *copy, const uint8_t *frame, size_t bytes)
 {
   if (frame == NULL) { /* nobody reads it, but it may be sent along */
@@ -193,7 +193,7 @@ static void put_frame(const rv_transitions *transitions, uint8_t *to, uint8_t *c
   } else if (copy == NULL) {
     rv_copy_small(to, frame, bytes);
   } else if (transitions->local->past_caches) {
-    rv_copy_past_caches_and_to(to, copy, frame, bytes);
+    rv_stream_past_caches_and_to(to, copy, frame, bytes);
   } else {
     memcpy(to, frame, bytes);
     memcpy(copy, frame, bytes);
@@ -212,7 +212,7 @@ static void put_slot(const rv_transitions *transitions, rv_kind kind, size_t env
   }
 }
 
-/* Its own slot is `reach` behind the first free one: 0 where it goes on from the last transition. */
+/* Before others may read it. Its own slot is `reach` behind the first free one: 0 where it goes on from the last transition. */
 static void put_transition(const rv_transitions *transitions, rv_kind kind, size_t env, uint32_t reach)
 {
   rv_local_transitions *local = transitions->local;
@@ -220,8 +220,19 @@ static void put_transition(const rv_transitions *transitions, rv_kind kind, size
   int64_t own = walk->fill + reach;
   for (uint32_t back = 0; back <= reach; back++) put_slot(transitions, kind, env, own - back, back);
   walk->fill = own + 1;
-  for (uint32_t i = 0; i < transitions->num_kept; i++) rv_segment_publish(walk->segment, i, own + 1);
   local->places[env] = (rv_place){.segment = walk->segment, .base = own - rv_kind_reach(transitions, kind)};
+}
+
+/* What several environments' segments have got. */
+static void publish(const rv_transitions *transitions, size_t first, size_t end)
+{
+  const rv_local_transitions *local = transitions->local;
+  if (local->past_caches) rv_past_caches_settle();
+  for (size_t env = first; env < end; env++) {
+    const rv_walk *walk = &local->walks[env];
+    for (uint32_t i = 0; i < transitions->num_kept && walk->segment != NULL; i++)
+      rv_segment_publish(walk->segment, i, walk->fill);
+  }
 }
 
 /* Do the environment's newest slots have these frames? */
@@ -287,6 +298,7 @@ static void place_piece(void *context, size_t piece)
     if (env + 1 < end) fetch(&local->walks[env + 1]);
     place(transitions, env);
   }
+  publish(transitions, first, end);
 }
 
 /* The first segments are of different lengths, so that environments which step together need their next ones at different
@@ -311,6 +323,7 @@ static rv_code place_in_next(const rv_transitions *transitions, size_t env, rv_e
   local->past_caches = rv_placed_outgrows_caches(local->table);
   *walk = (rv_walk){.segment = segment, .newest = -1};
   put_transition(transitions, kind, env, rv_kind_reach(transitions, kind));
+  publish(transitions, env, env + 1);
   return RV_OK;
 }
 

@@ -2,20 +2,32 @@
 #include "store/forms.h"
 #include "store/replace.h"
 
+static void publish(rv_lane *lane, int64_t rows)
+{
+  atomic_store_explicit(&lane->published, rows, memory_order_release);
+}
+
 /* Copied in and published: in no item yet. */
 static void put_row(const rv_table *table, const rv_tensor *columns, rv_form *form)
 {
   int64_t fill = form->fill++;
-  rv_lane *lane = form->hold->chunk->lanes, *end = lane + form->num_columns;
-  for (const rv_tensor *column = columns; lane < end; lane++, column++) {
+  rv_lane *first = form->hold->chunk->lanes, *end = first + form->num_columns;
+  const rv_tensor *column = columns;
+  bool streamed = false;
+  for (rv_lane *lane = first; lane < end; lane++, column++) {
     size_t size = lane->row_bytes;
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + (size_t)fill * lane->stride;
-    if (size >= RV_PAST_CACHES_LEAST && rv_table_outgrows_caches(table))
-      rv_copy_past_caches(to, column->data, size);
-    else
+    if (size >= RV_PAST_CACHES_LEAST && rv_table_outgrows_caches(table)) {
+      rv_stream_past_caches(to, column->data, size);
+      streamed = true;
+    } else {
       rv_copy_small(to, column->data, size);
-    atomic_store_explicit(&lane->published, fill + 1, memory_order_release);
+      if (!streamed) publish(lane, fill + 1);
+    }
   }
+  if (!streamed) return;
+  rv_past_caches_settle();
+  for (rv_lane *lane = first; lane < end; lane++) publish(lane, fill + 1);
 }
 
 /* The row becomes an item in the place of the oldest one. False: that one is not a row like this one, or somebody must look at it before

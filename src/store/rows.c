@@ -36,17 +36,21 @@ static rv_code copy_rows(rv_table *table, const rv_rows *rows, rv_form *form, si
   const rv_lane *lane = form->hold->chunk->lanes, *end = lane + form->num_columns;
   const rv_tensor *column = rows->columns;
   size_t fill = (size_t)form->fill, done = rows->done;
+  bool streamed = false;
   for (; lane < end; lane++, column++) {
     size_t size = lane->row_bytes, stride = lane->stride;
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + fill * stride;
     const uint8_t *from = (const uint8_t *)column->data + done * size;
-    if (size >= RV_PAST_CACHES_LEAST && rv_table_outgrows_caches(table))
-      rv_copy_past_caches(to, from, size * k); /* such columns are runs of rows */
-    else if (k == 1)
+    if (size >= RV_PAST_CACHES_LEAST && rv_table_outgrows_caches(table)) {
+      rv_stream_past_caches(to, from, size * k); /* such columns are runs of rows */
+      streamed = true;
+    } else if (k == 1) {
       rv_copy_small(to, from, size);
-    else
+    } else {
       rv_copy_strided(to, stride, from, size, size, k);
+    }
   }
+  if (streamed) rv_past_caches_settle();
   return RV_OK;
 }
 
