@@ -4,12 +4,12 @@
 
 #include "base/past_caches.h"
 
-enum { PIECE_BYTES = 16 << 10 };
+enum { PIECE_BYTES = 64 << 10 };
 
 static void copy(bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
   if (past_caches)
-    rv_copy_past_caches(out, in, size);
+    rv_stream_past_caches(out, in, size);
   else
     memcpy(out, in, size);
 }
@@ -33,6 +33,7 @@ void rv_gaps_copy(const rv_gaps *gaps, bool past_caches, uint8_t *out, const uin
     in += n;
   }
   copy(past_caches, out, in, (size_t)(end - in));
+  if (past_caches) rv_past_caches_settle();
 }
 
 typedef struct gaps_copy {
