@@ -10,6 +10,7 @@ enum { AHEAD = 32, HOLD_AHEAD = 20, CHUNK_AHEAD = 8 };
 
 enum {
   AT_ONCE = 32,   /* drawn in one step, with references of their own: 2 to 5 us */
+  IN_TURN = 16,   /* drawn one by one: up to 1 us each */
   DRAW_STEPS = 8, /* small steps that one is worth */
   UNEQUAL_LOOKED_AT = 256
 };
@@ -202,7 +203,7 @@ static bool draw_one(rv_turn *turn, rv_sampling *sampling)
 static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64_t *removed)
 {
   size_t drawn = 0;
-  while (drawn < k && drawn < AT_ONCE && turn->table->books.slab.count > 0) {
+  while (drawn < k && drawn < IN_TURN && turn->table->books.slab.count > 0) {
     if (draw_one(turn, sampling)) ++*removed;
     drawn++;
     const rv_draw *draw = &sampling->draws[sampling->count];
@@ -212,7 +213,7 @@ static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64
     /* a deletion may end the limiter's permission: what it said held while nothing else happened */
     if (*removed > 0) break;
   }
-  turn->budget -= DRAW_STEPS * (int)(drawn + (size_t)*removed);
+  turn->budget -= AT_ONCE / IN_TURN * DRAW_STEPS * (int)drawn;
   return drawn;
 }
 
