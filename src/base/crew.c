@@ -5,10 +5,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/maker.h"
 #include "base/thread.h"
 
 enum { DEFAULT_MAX = 4, MOST = 64, MOST_PASSED = 63, COMPARED_EACH = 64, SLOW_ENOUGH = 3, MUCH_SLOWER = 2 };
@@ -26,7 +26,7 @@ typedef struct rv_crew_loop {
 } rv_crew_loop;
 
 struct rv_crew {
-  pid_t pid;
+  rv_maker maker;
   uint32_t max_threads;
   _Atomic(rv_crew_loop *) loop; /* helpers may join */
   atomic_uint_fast64_t serial;  /* of the loop: a helper joins each at most once; changes under the mutex */
@@ -64,7 +64,7 @@ rv_code rv_crew_new(uint32_t max_threads, rv_crew **out, rv_error *err)
   size_t bytes = sizeof(rv_crew) + (max_threads - 1) * sizeof(pthread_t);
   rv_crew *crew = calloc(1, bytes);
   if (crew == NULL) return rv_fail_memory(err, bytes);
-  crew->pid = getpid();
+  rv_maker_init(&crew->maker);
   crew->max_threads = max_threads;
   atomic_init(&crew->loop, NULL);
   atomic_init(&crew->gap_ns, APART_NS);
@@ -77,7 +77,7 @@ rv_code rv_crew_new(uint32_t max_threads, rv_crew **out, rv_error *err)
 
 void rv_crew_free(rv_crew *crew)
 {
-  if (crew == NULL || crew->pid != getpid()) return;
+  if (crew == NULL || !rv_maker_is_this_process(&crew->maker)) return;
   rv_mutex_lock(&crew->mutex);
   atomic_store(&crew->stop, true);
   rv_cond_broadcast(&crew->wake);
@@ -86,6 +86,7 @@ void rv_crew_free(rv_crew *crew)
   rv_cond_fini(&crew->wake);
   rv_cond_fini(&crew->left);
   rv_mutex_fini(&crew->mutex);
+  rv_maker_fini(&crew->maker);
   free(crew);
 }
 
@@ -293,7 +294,7 @@ void rv_crew_run(rv_crew *crew, size_t n, size_t amount, void (*step)(void *cont
 {
   rv_crew_loop loop = {.step = step, .context = context};
   atomic_init(&loop.left, (uint64_t)n << 32);
-  if (crew == NULL || n < 2 || amount == 0 || crew->max_threads < 2 || crew->pid != getpid()) {
+  if (crew == NULL || n < 2 || amount == 0 || crew->max_threads < 2 || !rv_maker_is_this_process(&crew->maker)) {
     work(&loop, false);
     return;
   }

@@ -4,7 +4,8 @@
 
 #include "base/past_caches.h"
 
-enum { PIECE_BYTES = 64 << 10 };
+/* Of what is copied together: at least eight, or no more are needed. */
+enum { PIECES = 8, LEAST_PIECE = 16 << 10, MOST_PIECE = 64 << 10 };
 
 static void copy(bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
@@ -41,20 +42,23 @@ typedef struct gaps_copy {
   bool past_caches;
   uint8_t *out;
   const uint8_t *in;
-  size_t size;
+  size_t size, piece;
 } gaps_copy;
 
 static void copy_piece(void *context, size_t i)
 {
   const gaps_copy *copy = context;
-  size_t first = i * PIECE_BYTES, left = copy->size - first;
-  rv_gaps_copy(copy->gaps, copy->past_caches, copy->out + first, copy->in + first, left < PIECE_BYTES ? left : PIECE_BYTES);
+  size_t first = i * copy->piece, left = copy->size - first;
+  rv_gaps_copy(copy->gaps, copy->past_caches, copy->out + first, copy->in + first, left < copy->piece ? left : copy->piece);
 }
 
 void rv_gaps_copy_together(rv_crew *crew, const rv_gaps *gaps, bool past_caches, uint8_t *out, const uint8_t *in, size_t size)
 {
-  gaps_copy copy = {gaps, past_caches, out, in, size};
-  rv_crew_run(crew, (size + PIECE_BYTES - 1) / PIECE_BYTES, size, copy_piece, &copy);
+  size_t piece = size / PIECES;
+  if (piece < LEAST_PIECE) piece = LEAST_PIECE;
+  if (piece > MOST_PIECE) piece = MOST_PIECE;
+  gaps_copy copy = {gaps, past_caches, out, in, size, piece};
+  rv_crew_run(crew, (size + piece - 1) / piece, size, copy_piece, &copy);
 }
 
 void rv_gaps_fill(const rv_gaps *gaps)

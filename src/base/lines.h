@@ -7,6 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __x86_64__
+#define RV_LINES_X86
+#include <immintrin.h>
+#endif
+
 enum { RV_LINE = 64 /* bytes */ };
 
 /* A loop that is told which of these moves a line: it becomes a part of it. */
@@ -17,10 +22,8 @@ static inline void rv_copy_line(uint8_t *to, const uint8_t *from)
   memcpy(to, from, RV_LINE);
 }
 
-#ifdef __x86_64__
-#include <immintrin.h>
+#ifdef RV_LINES_X86
 
-#define RV_LINES_X86
 #define RV_LINES_WIDE __attribute__((target("avx2")))
 
 static inline bool rv_lines_are_wide(void)

@@ -15,7 +15,8 @@ static unsigned char *new_page(void)
 #ifdef MADV_WIPEONFORK
   void *page = mmap(NULL, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return NULL;
-  if (madvise(page, page_size(), MADV_WIPEONFORK) == 0) return page;
+  bool knows = madvise(page, page_size(), -1) != 0; /* emulators answer yes to whatever they do not know */
+  if (knows && madvise(page, page_size(), MADV_WIPEONFORK) == 0) return page;
   munmap(page, page_size());
 #endif
   return NULL;

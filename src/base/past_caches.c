@@ -110,5 +110,5 @@ void rv_past_caches_settle(void) {}
 void rv_copy_past_caches(void *to, const void *from, size_t size)
 {
   rv_stream_past_caches(to, from, size);
-  rv_past_caches_settle();
+  if (size >= RV_PAST_CACHES_LEAST) rv_past_caches_settle();
 }

@@ -43,11 +43,25 @@ static void every_size_and_place_is_copied_and_nothing_beside_it(void **state)
     }
 }
 
+static void what_is_copied_at_once_is_there(void **state)
+{
+  (void)state;
+  enum { MOST = 5000 };
+  static uint8_t from[MOST], to[MOST];
+  for (size_t i = 0; i < MOST; i++) from[i] = (uint8_t)(i * 13 % 247);
+  for (size_t size = 0; size <= MOST; size += 250) {
+    memset(to, 255, sizeof to);
+    rv_copy_past_caches(to, from, size);
+    assert_memory_equal(to, from, size);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_prestate(every_size_and_place_is_copied_and_nothing_beside_it, (void *)(uintptr_t)&here),
       cmocka_unit_test_prestate(every_size_and_place_is_copied_and_nothing_beside_it, (void *)(uintptr_t)&anywhere),
+      cmocka_unit_test(what_is_copied_at_once_is_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

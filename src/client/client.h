@@ -54,8 +54,8 @@ struct rv_client {
   rv_idle_calls sample_calls;
 };
 
-/* RV_FAILED_PRECONDITION in a forked child. Costs a load. Every public call begins with it. */
 rv_code rv_client_fail_forked(const rv_client *client, rv_error *err);
+/* RV_FAILED_PRECONDITION in a forked child. Costs a load. Every public call begins with it. */
 static inline rv_code rv_client_check(const rv_client *client, rv_error *err)
 {
   return rv_maker_is_this_process(&client->maker) ? RV_OK : rv_client_fail_forked(client, err);

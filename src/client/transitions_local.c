@@ -230,8 +230,8 @@ static void publish(const rv_transitions *transitions, size_t first, size_t end)
   if (local->past_caches) rv_past_caches_settle();
   for (size_t env = first; env < end; env++) {
     const rv_walk *walk = &local->walks[env];
-    for (uint32_t i = 0; i < transitions->num_kept && walk->segment != NULL; i++)
-      rv_segment_publish(walk->segment, i, walk->fill);
+    if (walk->segment == NULL) continue;
+    for (uint32_t i = 0; i < transitions->num_kept; i++) rv_segment_publish(walk->segment, i, walk->fill);
   }
 }
 

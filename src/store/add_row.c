@@ -2,11 +2,6 @@
 #include "store/forms.h"
 #include "store/replace.h"
 
-static void publish(rv_lane *lane, int64_t rows)
-{
-  atomic_store_explicit(&lane->published, rows, memory_order_release);
-}
-
 /* Copied in and published: in no item yet. */
 static void put_row(const rv_table *table, const rv_tensor *columns, rv_form *form)
 {
@@ -22,12 +17,10 @@ static void put_row(const rv_table *table, const rv_tensor *columns, rv_form *fo
       streamed = true;
     } else {
       rv_copy_small(to, column->data, size);
-      if (!streamed) publish(lane, fill + 1);
     }
   }
-  if (!streamed) return;
-  rv_past_caches_settle();
-  for (rv_lane *lane = first; lane < end; lane++) publish(lane, fill + 1);
+  if (streamed) rv_past_caches_settle();
+  for (rv_lane *lane = first; lane < end; lane++) atomic_store_explicit(&lane->published, fill + 1, memory_order_release);
 }
 
 /* The row becomes an item in the place of the oldest one. False: that one is not a row like this one, or somebody must look at it before

@@ -4,12 +4,23 @@
 
 enum { ITEMS = 24, WANT = 100, BOUND = 4000, ASKS = 4000 };
 
+/* Always the same, so that a failure comes again. */
+static void same_entropy(void *context, void *out, size_t n)
+{
+  (void)context;
+  memset(out, 0x5A, n);
+}
+
 /* Item i has i + 1 times 8 numbers. */
 static rv_store *store_of_sizes(rv_selector_config sampler)
 {
+  rv_error err;
+  rv_store *store = NULL;
   rv_table_config config = rv_table_config_default("sizes", ITEMS);
   config.sampler = sampler;
-  rv_store *store = store_of(&config);
+  rv_env env = {.size = sizeof env, .entropy = same_entropy};
+  rv_store_config whole = {.size = sizeof whole, .tables = &config, .num_tables = 1, .env = &env};
+  must(rv_store_new(&whole, &store, &err), &err);
   for (int64_t i = 0; i < ITEMS; i++) {
     rv_chunk *chunk = encoded_numbers(1000 * i, 8 * ((size_t)i + 1), 1, false);
     rv_insert insert = {

@@ -63,7 +63,7 @@ static inline uint32_t rv_pick_select(rv_pick *pick, const rv_slab *slab, rv_ran
   return pick->oldest ? slab->oldest : slab->newest;
 }
 
-/* Draws that are not used change nothing. */
+/* Draws that are not used change nothing; what a selector of the user's notes at each is not known. */
 static inline bool rv_pick_draws_many(const rv_pick *pick)
 {
   return pick->selector == NULL || rv_selector_draws_many(pick->selector);

@@ -49,15 +49,18 @@ static void copy_piece(void *context, size_t i)
   size_t at = i * copying->piece, n = part->rows - at < copying->piece ? part->rows - at : copying->piece;
   const rv_lane *lane = part->segment->lanes, *end = lane + part->segment->num_columns;
   const rv_tensor *column = copying->columns;
+  bool streamed = false;
   for (; lane < end; lane++, column++) {
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + ((size_t)part->first + at) * lane->stride;
     const uint8_t *from = (const uint8_t *)column->data + (copying->done + at) * lane->row_bytes;
-    if (copying->past_caches && lane->stride == lane->row_bytes)
+    if (copying->past_caches && lane->stride == lane->row_bytes) {
       rv_stream_past_caches(to, from, n * lane->row_bytes);
-    else
+      streamed = true;
+    } else {
       rv_copy_strided(to, lane->stride, from, lane->row_bytes, lane->row_bytes, n);
+    }
   }
-  if (copying->past_caches) rv_past_caches_settle();
+  if (streamed) rv_past_caches_settle();
 }
 
 static rv_code copy_part(rv_table *table, const rv_rows *rows, const rv_prepared *part, size_t done, bool past_caches,

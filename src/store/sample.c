@@ -9,9 +9,12 @@
 enum { AHEAD = 32, HOLD_AHEAD = 20, CHUNK_AHEAD = 8 };
 
 enum {
-  AT_ONCE = 32,   /* drawn in one step, with references of their own: 2 to 5 us */
-  IN_TURN = 16,   /* drawn one by one: up to 1 us each */
-  DRAW_STEPS = 8, /* small steps that one is worth */
+  AT_ONCE = 32,                           /* drawn in one step, with references of their own: 2 to 5 us */
+  DRAW_STEPS = 8,                         /* small steps that one of them is worth, */
+  FORGOTTEN_STEPS = 4,                    /* one that does not fit after all, */
+  ALONE_STEPS = 16,                       /* and one that waits for its memory alone, up to 1 us, */
+  IN_TURN = RV_TURN_BUDGET / ALONE_STEPS, /* of which a hold makes so many; */
+  FEW = 4,                                /* so few hardly wait together */
   UNEQUAL_LOOKED_AT = 256
 };
 
@@ -65,25 +68,32 @@ static void fetch_chunk(const rv_item *item)
   if (item->template_number != RV_LOOSE) __builtin_prefetch(((const rv_hold *)item->data)->chunk, 1);
 }
 
-/* How many may fit below the bound of bytes, if they are like the newest. */
+/* How many may fit below the bound of bytes, if they are like those so far, or the newest. */
 static size_t most_fitting(const rv_table *table, const rv_sampling *sampling, size_t k)
 {
   if (sampling->max_bytes == 0) return k;
-  size_t bytes = item_bytes(table, rv_slab_at(&table->books.slab, table->books.slab.newest));
-  size_t most = (sampling->max_bytes - sampling->bytes) / (bytes + 1) + 1;
-  return k < most ? k : most;
+  size_t bytes = sampling->count > 0 ? sampling->bytes / sampling->count
+                                     : item_bytes(table, rv_slab_at(&table->books.slab, table->books.slab.newest));
+  size_t whole = (sampling->max_bytes - sampling->bytes) / (bytes + 1);
+  return k <= whole ? k : whole + 1;
 }
 
-/* How many of those that were drawn fit below it; those behind them are as if they had not been drawn, since no draw depends on another. */
-static size_t count_fitting(const rv_table *table, rv_sampling *sampling, const uint32_t *slots, size_t k)
+/* Counts the bytes of those that fit below it, and how many they are; those behind them are as if they had not been drawn, since no draw depends on
+ * another. */
+static size_t take_fitting(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)
 {
+  const rv_table *table = turn->table;
   const rv_slab *slab = &table->books.slab;
   size_t fitting = 0;
   if (sampling->max_bytes == 0) return k;
   for (size_t i = 0; i < k; i++) fetch_hold(rv_slab_at(slab, slots[i]));
   for (size_t i = 0; i < k; i++) fetch_chunk(rv_slab_at(slab, slots[i]));
-  while (fitting < k && sampling->bytes < sampling->max_bytes)
-    sampling->bytes += item_bytes(table, rv_slab_at(slab, slots[fitting++]));
+  while (fitting < k && sampling->bytes < sampling->max_bytes) {
+    const rv_item *item = rv_slab_at(slab, slots[fitting++]);
+    sampling->bytes += item_bytes(table, item);
+    turn->budget -= (int)rv_books_trajectory(&table->books, item)->num_chunks; /* each was looked at */
+  }
+  turn->budget -= FORGOTTEN_STEPS * (int)(k - fitting);
   return fitting;
 }
 
@@ -170,11 +180,11 @@ static size_t draw_some(rv_turn *turn, rv_sampling *sampling, size_t k)
   size_t filled = fillable > 0 ? rv_fill_slots(turn, sampling, slots, k) : 0;
   const uint32_t *others = slots + filled;
   for (size_t i = 0; i < k - filled && i < AHEAD; i++) __builtin_prefetch(rv_slab_at(slab, others[i]), 1);
-  size_t rest = count_fitting(table, sampling, others, k - filled);
+  size_t rest = take_fitting(turn, sampling, others, k - filled);
   if (rest == 0) return filled;
   draw_slots(table, sampling, others, chances + filled, rest);
   note_draws(turn, sampling, others, rest);
-  turn->budget -= DRAW_STEPS * (int)rest;
+  turn->budget -= (k - filled <= FEW ? ALONE_STEPS : DRAW_STEPS) * (int)rest;
   sampling->count += rest;
   return filled + rest;
 }
@@ -213,7 +223,7 @@ static size_t draw_in_turn(rv_turn *turn, rv_sampling *sampling, size_t k, int64
     /* a deletion may end the limiter's permission: what it said held while nothing else happened */
     if (*removed > 0) break;
   }
-  turn->budget -= AT_ONCE / IN_TURN * DRAW_STEPS * (int)drawn;
+  turn->budget -= ALONE_STEPS * (int)drawn;
   return drawn;
 }
 

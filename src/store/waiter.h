@@ -97,7 +97,7 @@ typedef struct rv_rows {
   size_t on_the_way; /* their bytes, as counted in the store's account */
 } rv_rows;
 
-/* Draws items one by one as the limiter allows. */
+/* Draws items, as many at a time as the limiter allows and a hold of the lock has room for. */
 typedef struct rv_sampling {
   rv_waiter waiter;
   size_t want;       /* >= 1 */

@@ -162,6 +162,12 @@ static uint32_t heap_select(rv_selector *base, rv_random *random, double *probab
   return slot_in(at((heap *)base, 0));
 }
 
+/* Nothing changes between them. */
+static void heap_select_many(rv_selector *base, rv_random *random, size_t n, uint32_t *slots, double *probabilities)
+{
+  for (size_t i = 0; i < n; i++) slots[i] = heap_select(base, random, &probabilities[i]);
+}
+
 static void heap_clear(rv_selector *base, rv_blocks *garbage)
 {
   heap *self = (heap *)base;
@@ -196,6 +202,7 @@ static const rv_selector_class heap_class = {
     .remove = heap_remove,
     .update = heap_update,
     .select = heap_select,
+    .select_many = heap_select_many,
     .clear = heap_clear,
     .memory = heap_memory,
     .min_priority = heap_min,
