@@ -42,13 +42,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--stores", help="comma-separated: only these (reverie, dm-reverb, rlox, cpprb, sb3, flashbax)")
     parser.add_argument(
-        "--cases", help="wire: payloads (400B,4kB,40kB,400kB); single: one of them; local: rows (small,image,atari,...)"
+        "--cases", help="wire, latency: payloads (400B,4kB,40kB,400kB); single: one of them; local: rows (small,image,atari,...)"
     )
-    parser.add_argument("--clients", help="wire: client counts (1,2,32,200,2000)")
+    parser.add_argument("--clients", help="client counts: wire (1,2,32,200,2000), latency (1,8)")
     parser.add_argument(
         "--operations",
-        help="wire: insert,iterate,batch,both; single: sample_batch,sample,update_priorities,insert,add,writer,server_info and "
-        "sample_batch_ahead; local: see bench/local/cases.py; checkpoint: waits,memory,speed,journal",
+        help="wire: insert,iterate,batch,both; latency: insert,sample,batch,lock; single: sample_batch,sample,update_priorities,"
+        "insert,add,writer,server_info and sample_batch_ahead; local: see bench/local/cases.py; checkpoint: waits,memory,speed,journal",
     )
     parser.add_argument(
         "--warm",

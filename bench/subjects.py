@@ -49,6 +49,7 @@ def _latency(results: Results, options: argparse.Namespace, say: Say) -> None:
     chosen = run.quick() if options.quick else run.Options()
     changes: dict = {
         "payloads": _split(options.cases),
+        "operations": _split(options.operations),
         "clients": tuple(int(n) for n in options.clients.split(",")) if options.clients else None,
         "languages": _split(options.languages),
         "stores": _split(options.stores),

@@ -35,6 +35,7 @@ class Options:
 
     payloads: tuple[str, ...] = ("400B", "40kB")
     stores: tuple[str, ...] = ("reverie", "dm-reverb")
+    operations: tuple[str, ...] = ("insert", "sample", "batch", "lock")
     languages: tuple[str, ...] = ("python", "c")
     clients: tuple[int, ...] = (1, 8)
     loads: tuple[int, ...] = (10, 50, 90)  # per cent of the peak
@@ -122,8 +123,9 @@ class Schedule:
         return self.results.cell({**self.row, "load": f"{load} %", "percentile": percentile}, "us", "lower")
 
 
-def _operations(store: str, language: str) -> tuple[str, ...]:
-    return ("insert", "sample", "batch") if (store, language) == ("reverie", "python") else ("insert", "sample")
+def _operations(store: str, language: str, wanted: tuple[str, ...]) -> list[str]:
+    there = ("insert", "sample", "batch") if (store, language) == ("reverie", "python") else ("insert", "sample")
+    return [operation for operation in there if operation in wanted]
 
 
 def _payload(results: Results, payload: str, options: Options, board: Board, say: Callable[[str], None]) -> None:
@@ -144,7 +146,7 @@ def _payload(results: Results, payload: str, options: Options, board: Board, say
                     continue
                 caller = Caller(side, language, folder)
                 stack.callback(caller.process.stop, 2)
-                for operation in _operations(store, language):
+                for operation in _operations(store, language, options.operations):
                     for clients in options.clients:
                         row = {
                             "what": "round trip",
@@ -174,11 +176,12 @@ def _payload(results: Results, payload: str, options: Options, board: Board, say
 def run(results: Results, options: Options, say: Callable[[str], None]) -> None:
     """Adds the cells to `results` as they are measured."""
     note_versions(results, options.stores)
-    board = Board(64)
-    try:
-        for payload in options.payloads:
-            _payload(results, payload, options, board, say)
-    finally:
-        board.close()
-    if "reverie" in options.stores and "c" in options.languages:
+    if set(options.operations) - {"lock"}:
+        board = Board(64)
+        try:
+            for payload in options.payloads:
+                _payload(results, payload, options, board, say)
+        finally:
+            board.close()
+    if "lock" in options.operations and "reverie" in options.stores and "c" in options.languages:
         locks.run(results, options.lock_items, options.rounds, options.lock_pace, say)

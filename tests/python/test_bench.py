@@ -104,6 +104,14 @@ def test_latency_tells_percentiles_of_each_load(results, tmp_path):
     assert "p99.9" in report.save(found, tmp_path)
 
 
+def test_latency_measures_the_operations_that_were_asked_for(results):
+    found = results("latency")
+    few = {"payloads": ("400B",), "languages": ("python",), "clients": (1,), "stores": ("reverie",), "loads": (50,)}
+    latency.run(found, latency.Options(**few, operations=("sample",), seconds=0.05, rounds=1), quiet)
+    assert {cell.row["operation"] for cell in found.cells if cell.row["what"] == "round trip"} == {"sample"}
+    assert not [cell for cell in found.cells if cell.row["what"] == "lock"]
+
+
 def test_single_calls_are_measured_with_and_without_a_pause_beside_the_machines_round_trip(results, tmp_path):
     found = results("single")
     single.run(found, single.Options(stores=("reverie",), seconds=0.02, rounds=1, items=100), quiet)
