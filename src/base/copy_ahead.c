@@ -37,25 +37,19 @@ void rv_copy_ahead_narrow(uint8_t *to, const uint8_t *from, size_t size, const u
 }
 
 #ifdef RV_LINES_X86
-
 RV_LINES_WIDE static void copy_wide(uint8_t *to, const uint8_t *from, size_t size, const uint8_t *next, size_t next_size)
 {
   copy_lines(to, from, size, next, next_size, rv_copy_line_wide);
 }
+#endif
 
 void rv_copy_ahead(uint8_t *to, const uint8_t *from, size_t size, const uint8_t *next, size_t next_size)
 {
-  if (rv_lines_are_wide())
+#ifdef RV_LINES_X86
+  if (rv_lines_are_wide()) {
     copy_wide(to, from, size, next, next_size);
-  else
-    rv_copy_ahead_narrow(to, from, size, next, next_size);
-}
-
-#else
-
-void rv_copy_ahead(uint8_t *to, const uint8_t *from, size_t size, const uint8_t *next, size_t next_size)
-{
+    return;
+  }
+#endif
   rv_copy_ahead_narrow(to, from, size, next, next_size);
 }
-
-#endif

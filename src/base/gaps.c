@@ -4,7 +4,7 @@
 
 #include "base/past_caches.h"
 
-/* Of what is copied together: at least eight, or no more are needed. */
+/* What is copied together goes in about eight pieces, of at least and at most so many bytes. */
 enum { PIECES = 8, LEAST_PIECE = 16 << 10, MOST_PIECE = 64 << 10 };
 
 static void copy(bool past_caches, uint8_t *out, const uint8_t *in, size_t size)

@@ -59,22 +59,6 @@ RV_LINES_WIDE static void stream_wide_and_copy(uint8_t *out, uint8_t *near, cons
   stream_lines_and_copy(out, near, in, size, rv_stream_line_wide, rv_copy_line_wide);
 }
 
-void rv_stream_past_caches(void *to, const void *from, size_t size)
-{
-  if (rv_lines_are_wide())
-    stream_wide(to, from, size);
-  else
-    rv_stream_past_caches_narrow(to, from, size);
-}
-
-void rv_stream_past_caches_and_to(void *to, void *near, const void *from, size_t size)
-{
-  if (rv_lines_are_wide())
-    stream_wide_and_copy(to, near, from, size);
-  else
-    rv_stream_past_caches_and_to_narrow(to, near, from, size);
-}
-
 void rv_past_caches_settle(void)
 {
   _mm_sfence();
@@ -93,19 +77,31 @@ void rv_stream_past_caches_and_to_narrow(void *to, void *near, const void *from,
   memcpy(near, from, size);
 }
 
+void rv_past_caches_settle(void) {}
+
+#endif
+
 void rv_stream_past_caches(void *to, const void *from, size_t size)
 {
+#ifdef RV_LINES_X86
+  if (rv_lines_are_wide()) {
+    stream_wide(to, from, size);
+    return;
+  }
+#endif
   rv_stream_past_caches_narrow(to, from, size);
 }
 
 void rv_stream_past_caches_and_to(void *to, void *near, const void *from, size_t size)
 {
+#ifdef RV_LINES_X86
+  if (rv_lines_are_wide()) {
+    stream_wide_and_copy(to, near, from, size);
+    return;
+  }
+#endif
   rv_stream_past_caches_and_to_narrow(to, near, from, size);
 }
-
-void rv_past_caches_settle(void) {}
-
-#endif
 
 void rv_copy_past_caches(void *to, const void *from, size_t size)
 {
