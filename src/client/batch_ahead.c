@@ -7,12 +7,14 @@
 /* So many batches in a row are a habit; times are means of about so many. */
 enum { HABIT = 3, SMOOTHED = 8 };
 /* Ahead is what the caller's own work uses up in so long, so that what has come waits for him about as long; of what he himself waits
- * for, the server draws the more at a time the longer it makes him wait, as much as was asked for in ON_ITS_WAY_NS: less than half of
- * AGE_MAX_NS, since what is given out is, while he goes at one pace, only known to be younger than two such windows. At least one batch,
- * and at first not many more than have been given out: a habit that ends soon has drawn little in vain. */
+ * for, the server draws the more at a time the longer it makes him wait, as much as was asked for in ON_ITS_WAY_NS: so much less than
+ * AGE_MAX_NS that a pause of his makes little too old. At least one batch, and at first not many more than have been given out: a habit that
+ * ends soon has drawn little in vain. */
 #define AHEAD_NS (50 * MILLISECOND)
 #define AGE_MAX_NS (1000 * MILLISECOND)
 #define ON_ITS_WAY_NS (AGE_MAX_NS * 2 / 5)
+/* Of who asks more seldom what is drawn ahead would mostly be too old. */
+#define INTERVAL_MAX_NS (AGE_MAX_NS / 2)
 #define WAIT_MAX_NS (500 * MILLISECOND)
 #define BYTES_MAX ((size_t)512 << 10) /* of a batch, and of all that is ahead: with many clients the caches hold no more */
 enum { AHEAD_MAX = 1024 };
@@ -77,46 +79,9 @@ static int64_t window(const rv_batch_ahead *ahead)
   return larger(want, smaller(batches * want, most));
 }
 
-static void note_age(rv_batch_ahead *ahead, int64_t now, int64_t now_window)
-{
-  if (now_window > ahead->widest) ahead->widest = now_window;
-  if (ahead->handed_out < ahead->renewed_at) return;
-  ahead->oldest_ns = ahead->renewed_ns;
-  ahead->renewed_ns = now;
-  ahead->renewed_at = ahead->handed_out + ahead->widest;
-  ahead->widest = now_window;
-}
-
-static bool is_of_use(const rv_batch_ahead *ahead, const char *table, size_t want, int64_t now)
-{
-  return want == ahead->want && rv_batch_ahead_is_for(ahead, table) && now - ahead->oldest_ns < AGE_MAX_NS &&
-         changes_of(ahead->sampler->client) == ahead->changes && rv_client_losses(ahead->sampler->client) == ahead->losses;
-}
-
-size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws)
-{
-  int64_t now = patience->begun_ns;
-  if (ahead->sampler == NULL) return 0;
-  if (!is_of_use(ahead, table, want, now)) {
-    rv_batch_ahead_stop(ahead);
-    return 0;
-  }
-  note_time(ahead, now);
-  int64_t wished = window(ahead);
-  note_age(ahead, now, wished);
-  /* Half of the caller's time is left for a request of its own, which can say what it waits for. */
-  int64_t half = patience->deadline_ns == INT64_MAX ? WAIT_MAX_NS : (patience->deadline_ns - now) / 2;
-  size_t count = rv_remote_sampler_take_many(ahead->sampler, wished, want, draws, patience, now + smaller(half, WAIT_MAX_NS));
-  ahead->handed_out += (int64_t)count;
-  ahead->given_ns = rv_monotonic_ns(patience->env);
-  if (count < want) rv_batch_ahead_stop(ahead);
-  return count;
-}
-
+/* Out of memory: nothing is drawn ahead. */
 static void begin(rv_batch_ahead *ahead, rv_client *client)
 {
-  ahead->handed_out = ahead->renewed_at = ahead->widest = 0;
-  ahead->renewed_ns = ahead->oldest_ns = ahead->asked_ns;
   ahead->losses = rv_client_losses(client);
   rv_sampler common = {.client = client,
                        .table = strdup(ahead->table),
@@ -124,7 +89,72 @@ static void begin(rv_batch_ahead *ahead, rv_client *client)
                        .num_streams = 1,
                        .max_samples_per_stream = INT64_MAX,
                        .rate_limiter_timeout_ns = INT64_MAX};
-  if (common.table != NULL && rv_sampler_new_remote(&common, &ahead->sampler, NULL) != RV_OK) ahead->sampler = NULL;
+  if (common.table == NULL || rv_sampler_new_remote(&common, &ahead->sampler, NULL) != RV_OK) ahead->sampler = NULL;
+}
+
+typedef enum visibility { UNKNOWN, VISIBLE, INVISIBLE } visibility;
+
+/* Can anybody see what is drawn ahead, as far as it is known lately? */
+static visibility look_at(rv_client *client, const char *table)
+{
+  rv_tables *tables = rv_client_recent_tables(client);
+  if (tables == NULL) return UNKNOWN;
+  const rv_table_info *info;
+  bool invisible = rv_tables_find(tables, table, &info, NULL) == RV_OK && rv_fetching_ahead_is_invisible(info);
+  rv_tables_unref(tables);
+  return invisible ? INVISIBLE : VISIBLE;
+}
+
+static bool is_of_use(const rv_batch_ahead *ahead, const char *table, size_t want)
+{
+  return want == ahead->want && rv_batch_ahead_is_for(ahead, table) && changes_of(ahead->sampler->client) == ahead->changes &&
+         rv_client_losses(ahead->sampler->client) == ahead->losses;
+}
+
+/* What has got too old is dropped, and as much that is new is asked for: of who was kept from asking once. */
+static void begin_anew(rv_batch_ahead *ahead)
+{
+  rv_client *client = ahead->sampler->client;
+  rv_batch_ahead_stop(ahead);
+  if (ahead->interval_ns <= INTERVAL_MAX_NS) begin(ahead, client);
+}
+
+/* Of one that rests: it goes on once it is known again that nobody can tell. */
+static bool may_go_on(rv_batch_ahead *ahead)
+{
+  visibility seen = look_at(ahead->sampler->client, ahead->table);
+  if (seen == VISIBLE) rv_batch_ahead_stop(ahead);
+  if (seen == INVISIBLE) rv_remote_sampler_go_on(ahead->sampler);
+  return seen == INVISIBLE;
+}
+
+/* false: this batch needs a request of its own. */
+static bool has_samples_for(rv_batch_ahead *ahead, const char *table, size_t want, int64_t now)
+{
+  if (ahead->sampler == NULL) return false;
+  if (!is_of_use(ahead, table, want)) {
+    rv_batch_ahead_stop(ahead);
+    return false;
+  }
+  int64_t asked_ns;
+  if (rv_remote_sampler_rests(ahead->sampler, &asked_ns)) return may_go_on(ahead);
+  if (asked_ns <= now - AGE_MAX_NS) begin_anew(ahead);
+  return ahead->sampler != NULL;
+}
+
+size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws)
+{
+  int64_t now = patience->begun_ns, asked_ns;
+  if (!has_samples_for(ahead, table, want, now)) return 0;
+  note_time(ahead, now);
+  /* Half of the caller's time is left for a request of its own, which can say what it waits for. */
+  int64_t half = patience->deadline_ns == INT64_MAX ? WAIT_MAX_NS : (patience->deadline_ns - now) / 2;
+  size_t count =
+      rv_remote_sampler_take_many(ahead->sampler, window(ahead), want, draws, patience, now + smaller(half, WAIT_MAX_NS));
+  ahead->handed_out += (int64_t)count;
+  ahead->given_ns = rv_monotonic_ns(patience->env);
+  if (count < want && !rv_remote_sampler_rests(ahead->sampler, &asked_ns)) rv_batch_ahead_stop(ahead);
+  return count;
 }
 
 void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *table, size_t count, size_t bytes,
@@ -149,11 +179,11 @@ void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *t
   if (patience->begun_ns != ahead->asked_ns) note_time(ahead, patience->begun_ns); /* else `fetch` did */
   ahead->given_ns = rv_monotonic_ns(patience->env);
   ahead->item_bytes = bytes / count;
-  if (bytes > BYTES_MAX || ++ahead->in_a_row < HABIT) return;
-  rv_tables *tables = rv_client_recent_tables(client);
-  if (tables == NULL) return; /* the next batch looks again */
-  const rv_table_info *info;
+  bool suits = bytes <= BYTES_MAX && ahead->interval_ns <= INTERVAL_MAX_NS;
+  if (ahead->sampler != NULL || !suits || ++ahead->in_a_row < HABIT) return;
+  visibility seen = look_at(client, table);
+  if (seen == UNKNOWN) return; /* the next batch looks again */
   ahead->in_a_row = 0;
-  if (rv_tables_find(tables, table, &info, NULL) == RV_OK && rv_fetching_ahead_is_invisible(info)) begin(ahead, client);
-  rv_tables_unref(tables);
+  ahead->handed_out = 0;
+  if (seen == INVISIBLE) begin(ahead, client);
 }

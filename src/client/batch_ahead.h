@@ -25,10 +25,7 @@ typedef struct rv_batch_ahead {
   int64_t timed;       /* batches that the two are means of, SMOOTHED at most */
   size_t item_bytes;   /* about, as they come over the wire */
   rv_sampler *sampler; /* NULL: none is drawn ahead */
-  /* How old may what is drawn ahead be? From sample number `renewed_at` on all were asked for after `renewed_ns`, those before it after
-   * `oldest_ns`: never is more than `widest` on its way. */
-  int64_t handed_out, renewed_at, widest;
-  int64_t renewed_ns, oldest_ns;
+  int64_t handed_out;
 } rv_batch_ahead;
 
 /* Batches were last asked for from that table. */

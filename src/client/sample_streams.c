@@ -33,6 +33,11 @@ static consumer_state read_demand(rv_remote_sampler *sampler)
                         .batches = sampler->batches};
   sampler->wanted = false;
   sampler->consumed = 0;
+  if (sampler->goes_on) {
+    sampler->goes_on = false;
+    sampler->common.max_samples = INT64_MAX;
+    sampler->look_at_ns = 0;
+  }
   rv_mutex_unlock(&sampler->mutex);
   return now;
 }
@@ -110,7 +115,7 @@ static void ask(rv_sample_stream *stream, int64_t num_samples, const consumer_st
   stream->timed_out = false;
   stream->requested += num_samples;
   stream->outstanding += num_samples;
-  sampler->asked += num_samples;
+  rv_remote_sampler_note_ask(sampler, num_samples, now);
   if (stream->requested >= sampler->common.max_samples_per_stream) {
     rv_call_half_close(stream->call);
     stream->half_closed = true;

@@ -125,14 +125,23 @@ void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_er
 
 static bool is_exhausted(const rv_remote_sampler *sampler)
 {
-  return sampler->handed_out >= sampler->common.max_samples;
+  return sampler->handed_out >= sampler->common.max_samples && !sampler->goes_on;
 }
 
-void rv_remote_sampler_ask_no_more(rv_remote_sampler *sampler)
+void rv_remote_sampler_ask_on(rv_remote_sampler *sampler, bool on)
 {
   rv_mutex_lock(&sampler->mutex);
-  sampler->common.max_samples = sampler->asked;
+  sampler->common.max_samples = on ? INT64_MAX : sampler->asked;
   if (is_exhausted(sampler)) wake(sampler);
+  rv_mutex_unlock(&sampler->mutex);
+}
+
+void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t n, int64_t now_ns)
+{
+  sampler->asked += n;
+  rv_mutex_lock(&sampler->mutex);
+  rv_ask_log_from(&sampler->asks, sampler->handed_out);
+  rv_ask_log_add(&sampler->asks, sampler->asked, now_ns);
   rv_mutex_unlock(&sampler->mutex);
 }
 
@@ -262,6 +271,24 @@ size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t wa
     bool opened;
     last = rv_gate_wait_until(&sampler->gate, patience, until_ns, &opened, NULL) != RV_OK || !opened;
   }
+}
+
+bool rv_remote_sampler_rests(rv_sampler *common, int64_t *next_asked_ns)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_mutex_lock(&sampler->mutex);
+  bool rests = is_exhausted(sampler) && !sampler->ended;
+  *next_asked_ns = rv_ask_log_from(&sampler->asks, sampler->handed_out);
+  rv_mutex_unlock(&sampler->mutex);
+  return rests;
+}
+
+void rv_remote_sampler_go_on(rv_sampler *common)
+{
+  rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
+  rv_mutex_lock(&sampler->mutex);
+  sampler->goes_on = true;
+  rv_mutex_unlock(&sampler->mutex);
 }
 
 static void describe(void *context, char *out, size_t capacity)

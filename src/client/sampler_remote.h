@@ -6,6 +6,7 @@
 #ifndef RV_CLIENT_SAMPLER_REMOTE_H
 #define RV_CLIENT_SAMPLER_REMOTE_H
 
+#include "client/ask_log.h"
 #include "client/check_received.h"
 #include "client/receive.h"
 #include "client/sampler.h"
@@ -51,6 +52,7 @@ struct rv_remote_sampler {
     uint64_t before, now;
     int64_t since; /* number of the first sample of `now` */
   } losses;
+  rv_ask_log asks;    /* when what is in flight was asked for */
   int64_t consumed;   /* since the loop was last told */
   int64_t window;     /* of a stream, as the loop last set it */
   int64_t batches;    /* the window that whoever takes many at once wishes; 0: as the others */
@@ -59,6 +61,7 @@ struct rv_remote_sampler {
   rv_pour *pour;      /* of who is in `take_into`, while nothing is ready: what comes is copied there; NULL: it becomes ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
   bool told;          /* the pump task is posted */
+  bool goes_on;       /* it has been asked for no more, and shall be again: the loop has not seen that yet */
   bool cancelled, ended;
   rv_code end_code;
   rv_error end_error;
@@ -104,12 +107,18 @@ bool rv_remote_sampler_pours(rv_remote_sampler *sampler);
  * what they were read from is not lent any more, and they are released. */
 rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, rv_call *gapped, bool *due);
 /* Instead of `next`: takes up to `want` samples, waiting for them until `until_ns` while patience lasts; returns how many. From now on
- * `window` samples are on their way or ready, and once that could be seen none are, but for those that were; then, or when the connection was
- * lost, it gives out what there is and ends. They are not checked against the table's signature. */
+ * `window` samples are on their way or ready, while it is known that nobody can see that; else it gives out what was on its way, and rests
+ * then. They are not checked against the table's signature. */
 size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
                                    int64_t until_ns);
-/* On the loop: nothing more than what was asked for by now comes. */
-void rv_remote_sampler_ask_no_more(rv_remote_sampler *sampler);
+/* Nothing is in flight, and nothing will be asked for before it shall go on. Else *next_asked_ns is when what it hands out next was asked for;
+ * INT64_MAX: nothing is in flight. */
+bool rv_remote_sampler_rests(rv_sampler *common, int64_t *next_asked_ns);
+void rv_remote_sampler_go_on(rv_sampler *common);
+/* On the loop, of one that many are taken from: as many as there are; false: nothing more than what was asked for by now. */
+void rv_remote_sampler_ask_on(rv_remote_sampler *sampler, bool on);
+/* On the loop: n more are asked for, now. */
+void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t n, int64_t now_ns);
 /* Every later `next` that finds nothing ready gets this. */
 void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
 

@@ -61,7 +61,7 @@ int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out,
 {
   if (batches > 0) {
     look(sampler);
-    if (!sampler->may_grow) rv_remote_sampler_ask_no_more(sampler);
+    rv_remote_sampler_ask_on(sampler, sampler->may_grow);
     return batches;
   }
   int64_t told = sampler->common.max_in_flight_samples;

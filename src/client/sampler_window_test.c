@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <float.h>
+#include <stdatomic.h>
 
 #include "client/sampler_remote.h"
 #include "wire/unary.h"
@@ -29,11 +30,14 @@ uint64_t __wrap_rv_channel_losses(const rv_channel *channel)
   return losses;
 }
 
-/* What was learnt never gets old. */
+/* What was learnt gets old when the test says so. */
+#define NEWS_NS INT64_C(1000000000)
+static atomic_llong clock_ns;
+
 static int64_t standing_clock(void *context)
 {
   (void)context;
-  return 1000000000;
+  return clock_ns;
 }
 
 static void learn_table(rv_client *client, rv_selector_kind sampler)
@@ -59,6 +63,7 @@ static void learn_table(rv_client *client, rv_selector_kind sampler)
 static void set_up(fixture *f)
 {
   losses = 0;
+  clock_ns = 1000000000;
   const rv_env env = {.size = sizeof env, .monotonic_ns = standing_clock};
   rv_client_config client = {.size = sizeof client, .env = &env, .address = "localhost:1"};
   assert_int_equal(rv_client_new(&client, &f->client, NULL), RV_OK);
@@ -120,6 +125,42 @@ static void batches_ahead_end_with_the_connection(void **state)
   tear_down(&f);
 }
 
+static void batches_ahead_rest_while_the_news_is_late_until_they_shall_go_on(void **state)
+{
+  (void)state;
+  fixture f;
+  int64_t asked_ns;
+  set_up(&f);
+  learn_table(f.client, RV_SELECTOR_UNIFORM);
+  rv_remote_sampler_window(f.sampler, 0, 64);
+  assert_false(rv_remote_sampler_rests(f.common, &asked_ns));
+  clock_ns += NEWS_NS + 1;
+  rv_remote_sampler_window(f.sampler, 0, 64);
+  assert_int_equal(f.sampler->common.max_samples, 0);
+  assert_true(rv_remote_sampler_rests(f.common, &asked_ns));
+  assert_true(asked_ns == INT64_MAX);
+  rv_remote_sampler_go_on(f.common);
+  assert_false(rv_remote_sampler_rests(f.common, &asked_ns));
+  tear_down(&f);
+}
+
+static void batches_ahead_go_on_when_the_news_has_come(void **state)
+{
+  (void)state;
+  fixture f;
+  set_up(&f);
+  learn_table(f.client, RV_SELECTOR_UNIFORM);
+  rv_remote_sampler_window(f.sampler, 0, 64);
+  clock_ns += NEWS_NS + 1;
+  rv_remote_sampler_window(f.sampler, 0, 64);
+  assert_int_equal(f.sampler->common.max_samples, 0);
+  learn_table(f.client, RV_SELECTOR_UNIFORM);
+  clock_ns += NEWS_NS / 10;
+  rv_remote_sampler_window(f.sampler, 0, 64);
+  assert_int_equal(f.sampler->common.max_samples, INT64_MAX);
+  tear_down(&f);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -127,6 +168,8 @@ int main(void)
       cmocka_unit_test(of_a_queue_one_is_fetched),
       cmocka_unit_test(what_the_lost_server_said_counts_for_nothing),
       cmocka_unit_test(batches_ahead_end_with_the_connection),
+      cmocka_unit_test(batches_ahead_rest_while_the_news_is_late_until_they_shall_go_on),
+      cmocka_unit_test(batches_ahead_go_on_when_the_news_has_come),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

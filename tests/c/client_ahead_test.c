@@ -293,6 +293,39 @@ TEST(a_row_that_begins_anew_begins_with_what_others_have_changed)
   rv_client_free(a);
 }
 
+TEST(after_a_pause_nothing_is_given_out_that_was_drawn_before_it)
+{
+  rv_error err;
+  static forward_world world; /* the client's thread may outlive a failed test */
+  rv_client *a = client_with_clock(f, &world);
+  uint64_t deleted[4];
+  for (int i = 0; i < 4; i++) assert_ok(add_value(f->client, "replay", (float)i, 1.0, &deleted[i], &long_enough, &err));
+  for (int i = 4; i < 8; i++) assert_ok(add_value(f->client, "replay", (float)i, 1.0, NULL, &long_enough, &err));
+  for (int pause = 0; pause < 4; pause++) {
+    draw_many(a, "replay");
+    assert_ok(rv_client_mutate(f->client, "replay", NULL, 0, &deleted[pause], 1, NULL, NULL, &long_enough, &err));
+    forward(&world, 2000);
+    expect_only(a, "replay", (float)(pause + 1), 7);
+  }
+  rv_client_free(a);
+}
+
+TEST(a_row_that_pauses_loses_nothing_of_what_became_a_queue)
+{
+  static forward_world world; /* the client's thread may outlive a failed test */
+  rv_client *a = client_with_clock(f, &world);
+  add_values(f->client, "replay", 8);
+  draw_many(a, "replay");
+  let_items_go_after_one_sample(f);
+  add_values(f->client, "replay", 900);
+  forward(&world, 2000);
+  draw_many(a, "replay"); /* by then the server has done with what was asked for before the pause */
+  int64_t before = table_size(f, "replay");
+  draw_many(a, "replay");
+  assert_int_equal(table_size(f, "replay"), before - HABIT * B);
+  rv_client_free(a);
+}
+
 /* Of each value how often it was drawn. */
 static void draw_slowly(rv_client *client, forward_world *world, int batches, int drawn[1000])
 {
@@ -442,6 +475,8 @@ int main(void)
       EVERY_WAY(a_server_that_comes_again_goes_on_with_the_row),
       EVERY_WAY(a_row_that_comes_to_wait_can_be_cancelled),
       EVERY_WAY(a_row_that_begins_anew_begins_with_what_others_have_changed),
+      EVERY_WAY(after_a_pause_nothing_is_given_out_that_was_drawn_before_it),
+      EVERY_WAY(a_row_that_pauses_loses_nothing_of_what_became_a_queue),
       EVERY_WAY(a_row_goes_over_to_what_others_have_changed_and_loses_nothing),
       EVERY_WAY(a_row_goes_on_after_a_wait_in_which_nothing_came),
       EVERY_WAY(a_server_that_comes_again_with_a_queue_is_not_drawn_ahead_of),
