@@ -222,13 +222,13 @@ class Side:
     def _settled(self, work: Work) -> np.ndarray:
         """Items after which each client's figure is its rate.
 
-        A writer first sends what may be on its way without being confirmed; who samples again and again is fetched for ahead, the further
-        the more he has taken.
+        A writer first sends what may be on its way without being confirmed, through memory that is then used again; who samples again and
+        again is fetched for ahead, the further the more he has taken.
         """
         first_samples = min(200, 4_000_000 // (4 * self.elements))
         first_batches = 8 * batch_size(self.elements, work.clients)
         first = {
-            "insert": in_flight(self.elements, work.clients) + 1,
+            "insert": 4 * in_flight(self.elements, work.clients) + 1,
             "iterate": first_samples,
             "batch": first_batches,
         }
