@@ -101,6 +101,8 @@ static void step(uint8_t kind, input *in, rv_rings *peer, rv_rings *own, rv_land
 typedef struct blocks {
   rv_arena *arena;
   rv_spares *spares;
+  rv_env env;
+  rv_landing_round round;
   rv_landing_host host;
   rv_landing_shared *shared;
 } blocks;
@@ -111,9 +113,11 @@ static void give_blocks(blocks *of, rv_rings *own, int socket)
   of->spares = rv_spares_new(0);
   RV_FUZZ_CHECK(of->spares != NULL && rv_arena_new(ARENA, &of->arena, NULL) == RV_OK);
   rv_spares_use_arena(of->spares, of->arena);
+  rv_env_default(&of->env);
+  rv_landing_round_init(&of->round, &of->env, of->spares);
   rv_landing_host_init(&of->host);
   rv_landing_host_use(&of->host, of->arena, 0);
-  rv_rings_give(own, rv_landing_end_new(&of->host, of->spares, socket, &shared));
+  rv_rings_give(own, rv_landing_end_new(&of->host, &of->round, socket, &shared));
   RV_FUZZ_CHECK(own->in.blocks != NULL);
   of->shared = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
   RV_FUZZ_CHECK(of->shared != MAP_FAILED);

@@ -21,6 +21,7 @@
 #include "base/arena.h"
 #include "base/arena_map.h"
 #include "base/buf.h"
+#include "base/env.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/spares.h"
@@ -78,31 +79,44 @@ rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, r
 typedef struct rv_landing_host {
   rv_mutex lock; /* guards `left` */
   rv_arena *arena;
-  size_t most_bytes; /* of blocks that are out */
-  atomic_size_t bytes;
+  size_t most_bytes;   /* of blocks that are out, and without a row that has landed */
+  atomic_size_t bytes; /* of all that are out */
   atomic_uint wanting; /* connections whose writers want blocks, or have some */
   atomic_uint num_left;
   rv_link left; /* ends whose connections are gone, and whose blocks are not back yet */
 } rv_landing_host;
 
 void rv_landing_host_init(rv_landing_host *host);
-/* From now on blocks are given, of the server's arena (NULL: none are), at most 2 GiB, and a 16th of the memory that this process may use, and of
- * the server's limit (0: it has none). Before anybody connects. */
+/* From now on blocks are given, of the server's arena (NULL: none are). Those in which no row has landed yet are at most 2 GiB, and a 16th of the
+ * memory that this process may use, and of the server's limit (0: it has none); those whose rows have landed, and whose writers have not let go of them
+ * yet, as much again. Before anybody connects. */
 void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t memory_limit);
 /* Once no connection is left. What writers still read stays as it is for good. */
 void rv_landing_host_fini(rv_landing_host *host);
 /* Takes back what gone connections' writers have let go of, or have left behind with their process. Any thread. */
 void rv_landing_host_look(rv_landing_host *host);
 
+/* The ends of one loop's connections. Where there are many, each is read seldom, and its writers would wait for blocks that they have let go of long
+ * since: so whenever one is served all are, once a millisecond. */
+typedef struct rv_landing_round {
+  const rv_env *env;
+  rv_spares *spares; /* their blocks are of these */
+  rv_link ends;      /* whose writers want blocks, or have some: the next one first */
+  int64_t begun_ns;
+} rv_landing_round;
+
+/* Both outlive it. */
+void rv_landing_round_init(rv_landing_round *round, const rv_env *env, rv_spares *spares);
+
 /* Of one connection, for its loop's thread. */
 typedef struct rv_landing_end rv_landing_end;
 
-/* For the process at the other end of the socket, with blocks of `spares`; *shared_fd is for the client, and to be closed. NULL: there is no memory
- * for it, or the system does not tell when a process ends. */
-rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_spares *spares, int socket, int *shared_fd);
+/* For the process at the other end of the socket; *shared_fd is for the client, and to be closed. NULL: there is no memory for it, or the system does
+ * not tell when a process ends. */
+rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_landing_round *round, int socket, int *shared_fd);
 /* The connection is gone. NULL is fine. */
 void rv_landing_end_leave(rv_landing_end *end);
-/* Takes back what was let go of, and gives what is wanted. False: what the client says cannot be. */
+/* Takes back what was let go of, and gives what is wanted, here and at the other ends of its round. False: what the client says cannot be. */
 bool rv_landing_end_serve(rv_landing_end *end);
 /* Of a quiet connection: takes back what nobody has begun to fill. */
 void rv_landing_end_rest(rv_landing_end *end);

@@ -21,6 +21,9 @@ enum {
   GIVEN_AT_ONCE = 2 << 20 /* bytes: their memory may have to be found, and others wait for this thread */
 };
 
+#define ROUND_EVERY_NS INT64_C(1000000)
+#define ROUND_MOST_NS (ROUND_EVERY_NS / 4) /* then others are served; the next round goes on where this one ended */
+
 typedef struct given {
   rv_buf *buf; /* NULL: it is not out */
   uint8_t *block;
@@ -30,13 +33,14 @@ typedef struct given {
 
 struct rv_landing_end {
   rv_landing_host *host;
-  rv_spares *spares;
+  rv_landing_round *round;
   rv_landing_shared *shared;
-  int process; /* readable once it has ended */
-  rv_link link;
-  size_t bytes; /* that are out */
+  int process;                /* readable once it has ended */
+  rv_link link;               /* in the round, or among those that are left */
+  size_t bytes, landed_bytes; /* that are out; of these, with a row that has landed */
   uint32_t pages[RV_LANDING_SIZES], missed[RV_LANDING_SIZES], ahead[RV_LANDING_SIZES];
-  bool wants;             /* and its host counts it */
+  bool wants;             /* and its host counts it, and its round has it */
+  bool cheats;            /* what its client says cannot be */
   uint32_t turn;          /* of the block that was given last */
   uint32_t landed, reads; /* since blocks were served last */
   bool owes;              /* more were wanted then than are given at once */
@@ -59,6 +63,7 @@ static void take_back(rv_landing_end *end, uint32_t slot)
 {
   given *out = &end->slot[slot];
   end->bytes -= bytes_of(out->pages);
+  if (out->landed) end->landed_bytes -= bytes_of(out->pages);
   atomic_fetch_sub_explicit(&end->host->bytes, bytes_of(out->pages), memory_order_relaxed);
   rv_buf_unref(out->buf);
   *out = (given){.buf = NULL};
@@ -101,20 +106,22 @@ static bool take_back_given(rv_landing_end *end, uint32_t size)
   return fine;
 }
 
-/* A connection's share is that of all who want some, or have some, and of one who comes next. */
+/* A connection's share is that of all who want some, or have some, and of one who comes next. Rows that have landed are the store's, and as long as their
+ * writers have not heard of that hardly anything beside it: so they have a share of their own. */
 static bool may_give(const rv_landing_end *end, size_t bytes)
 {
   const rv_landing_host *host = end->host;
   size_t share = host->most_bytes / (atomic_load_explicit(&host->wanting, memory_order_relaxed) + (size_t)1);
-  return end->num_free > 0 && end->bytes + bytes <= share &&
-         atomic_load_explicit(&host->bytes, memory_order_relaxed) + bytes <= host->most_bytes;
+  size_t empty = end->bytes - end->landed_bytes;
+  return end->num_free > 0 && empty + bytes <= share && end->landed_bytes <= share &&
+         atomic_load_explicit(&host->bytes, memory_order_relaxed) + bytes <= 2 * host->most_bytes;
 }
 
 static bool give(rv_landing_end *end, uint32_t size)
 {
   size_t bytes = bytes_of(end->pages[size]);
   if (!may_give(end, bytes)) return false;
-  rv_buf *buf = rv_spares_take_lendable(end->spares, bytes);
+  rv_buf *buf = rv_spares_take_lendable(end->round->spares, bytes);
   if (buf == NULL || !rv_buf_is_lendable(buf) || !rv_buf_reserve_memory(buf)) {
     rv_buf_unref(buf);
     return false;
@@ -141,8 +148,13 @@ static uint32_t count_given(const rv_landing_end *end, uint32_t size)
 
 static void set_wants(rv_landing_end *end, bool wants)
 {
-  if (wants != end->wants) atomic_fetch_add_explicit(&end->host->wanting, wants ? 1U : -1U, memory_order_relaxed);
+  if (wants == end->wants) return;
   end->wants = wants;
+  atomic_fetch_add_explicit(&end->host->wanting, wants ? 1U : -1U, memory_order_relaxed);
+  if (wants)
+    rv_list_push_back(&end->round->ends, &end->link);
+  else
+    rv_list_remove(&end->link);
 }
 
 /* False: out of memory. */
@@ -196,14 +208,36 @@ static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
   return true;
 }
 
-bool rv_landing_end_serve(rv_landing_end *end)
+static void serve(rv_landing_end *end)
 {
   bool fine = collect(end);
   end->landed = end->reads = 0;
   end->owes = end->refused = false;
   size_t at_once = GIVEN_AT_ONCE;
   for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size, &at_once);
-  return fine;
+  end->cheats = end->cheats || !fine;
+}
+
+/* Each once, as long as there is time. */
+static void go_round(rv_landing_round *round, int64_t now)
+{
+  round->begun_ns = now;
+  rv_link served;
+  rv_list_init(&served);
+  while (!rv_list_empty(&round->ends) && rv_monotonic_ns(round->env) - now < ROUND_MOST_NS) {
+    rv_link *link = rv_list_pop_front(&round->ends);
+    rv_list_push_back(&served, link);
+    serve(RV_CONTAINER(link, rv_landing_end, link));
+  }
+  rv_list_splice(&round->ends, &served);
+}
+
+bool rv_landing_end_serve(rv_landing_end *end)
+{
+  int64_t now = rv_monotonic_ns(end->round->env);
+  if (now - end->round->begun_ns >= ROUND_EVERY_NS) go_round(end->round, now);
+  serve(end);
+  return !end->cheats;
 }
 
 void rv_landing_end_rest(rv_landing_end *end)
@@ -224,7 +258,7 @@ bool rv_landing_end_has(const rv_landing_end *end, const rv_landing_place *place
 
 bool rv_landing_end_is_due(rv_landing_end *end)
 {
-  bool due = ++end->reads >= SERVED_EVERY_READS || end->landed >= SERVED_EVERY_ROWS || end->owes;
+  bool due = ++end->reads >= SERVED_EVERY_READS || end->landed >= SERVED_EVERY_ROWS || end->owes || end->cheats;
   for (uint32_t size = 0; size < RV_LANDING_SIZES && !due && !end->refused; size++)
     due = atomic_load_explicit(&end->shared->missed[size], memory_order_relaxed) != end->missed[size];
   return due;
@@ -261,6 +295,7 @@ rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset,
   given *out = &end->slot[slot];
   if (out->landed || !is_filled(out, before + behind)) return NULL;
   out->landed = true;
+  end->landed_bytes += bytes_of(out->pages);
   end->landed++;
   rv_buf_begin_later(out->buf, (size_t)offset - before);
   return rv_buf_ref(out->buf);
@@ -296,12 +331,18 @@ static void destroy(rv_landing_end *end)
   free(end);
 }
 
-rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_spares *spares, int socket, int *shared_fd)
+void rv_landing_round_init(rv_landing_round *round, const rv_env *env, rv_spares *spares)
+{
+  *round = (rv_landing_round){.env = env, .spares = spares};
+  rv_list_init(&round->ends);
+}
+
+rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_landing_round *round, int socket, int *shared_fd)
 {
   rv_landing_end *end = host->arena != NULL ? calloc(1, sizeof *end) : NULL;
   if (end == NULL) return NULL;
   rv_landing_host_look(host);
-  *end = (rv_landing_end){.host = host, .spares = spares, .num_free = RV_LANDING_SLOTS, .process = watch_process(socket)};
+  *end = (rv_landing_end){.host = host, .round = round, .num_free = RV_LANDING_SLOTS, .process = watch_process(socket)};
   for (uint32_t i = 0; i < RV_LANDING_SLOTS; i++) end->free_slot[i] = (uint16_t)(RV_LANDING_SLOTS - 1 - i);
   *shared_fd = end->process >= 0 ? rv_memory_file_new("reverie-landing", RV_LANDING_SHARED) : -1;
   if (*shared_fd >= 0) {

@@ -1,131 +1,11 @@
 /* Blocks that a server gives to a client's writers: what is put there arrives without being copied, stays as long as anybody reads it, and
  * comes back once; and what a client says of them harms nobody else. */
-#include "net/landing.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/machine_memory.h"
-
-enum { ROW = 40000, BEFORE = 100, BEHIND = 60, MEMORY = 64 << 20 };
-#define SECOND INT64_C(1000000000)
-
-/* A server, and clients of it in the same process, which the system cannot tell from others. */
-typedef struct setting {
-  rv_arena *arena;
-  rv_spares *spares;
-  rv_landing_host host;
-  rv_arena_maps *maps;
-} setting;
-
-typedef struct pair {
-  int sockets[2];
-  rv_landing_end *end;
-  rv_landing *client;
-} pair;
-
-static int set_up(void **state)
-{
-  setting *s = calloc(1, sizeof *s);
-  assert_non_null(s);
-  rv_error err;
-  if (rv_arena_new(MEMORY, &s->arena, &err) != RV_OK) fail_msg("%s", err.message);
-  s->spares = rv_spares_new(0); /* nothing lies idle there, so that what comes back is seen */
-  rv_spares_use_arena(s->spares, s->arena);
-  rv_landing_host_init(&s->host);
-  rv_landing_host_use(&s->host, s->arena, 16 * (size_t)(MEMORY / 2));
-  s->maps = rv_arena_maps_new(1 << 20);
-  *state = s;
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  setting *s = *state;
-  if (s->host.arena != NULL) rv_landing_host_fini(&s->host);
-  rv_arena_maps_unref(s->maps);
-  rv_spares_close(s->spares);
-  rv_arena_unref(s->arena);
-  free(s);
-  return 0;
-}
-
-static pair connect_pair(setting *s)
-{
-  pair p;
-  int shared;
-  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p.sockets), 0);
-  p.end = rv_landing_end_new(&s->host, s->spares, p.sockets[0], &shared);
-  assert_non_null(p.end);
-  p.client = rv_landing_join(shared, rv_arena_file_to_write(s->arena), s->maps);
-  assert_non_null(p.client);
-  close(shared);
-  return p;
-}
-
-static void hang_up(pair *p)
-{
-  rv_landing_close(p->client);
-  rv_landing_unref(p->client);
-  close(p->sockets[1]);
-  rv_landing_end_leave(p->end);
-  close(p->sockets[0]);
-}
-
-static void drop_idle(rv_arena *arena)
-{
-  static int64_t now_ns;
-  while (rv_arena_trim(arena, now_ns += SECOND)) continue;
-}
-
-static size_t bytes_used(const setting *s)
-{
-  size_t used, idle;
-  rv_arena_usage(s->arena, &used, &idle);
-  return used;
-}
-
-/* A block for rows of that size, which the server first has to hear of. */
-static rv_buf *take_row(const pair *p, size_t size)
-{
-  rv_buf *row = rv_landing_take(p->client, size);
-  if (row != NULL) return row;
-  assert_true(rv_landing_end_serve(p->end));
-  return rv_landing_take(p->client, size);
-}
-
-static rv_buf *put_row(const pair *p, size_t size, int fill)
-{
-  rv_buf *row = take_row(p, size);
-  assert_non_null(row);
-  memset(row->data, fill, size);
-  row->size = size;
-  return row;
-}
-
-/* What the server makes of it: the message, with something before the row and behind it. */
-static rv_buf *land(const pair *p, const rv_buf *row)
-{
-  rv_landing_place at;
-  assert_ptr_equal(rv_landing_find(p->client, row->data, row->size, &at), row);
-  assert_true(rv_landing_end_has(p->end, &at));
-  rv_buf *message = rv_landing_end_land(p->end, at.slot, at.offset, BEFORE, row->size + BEHIND);
-  assert_non_null(message);
-  memset(message->data, 'b', BEFORE);
-  memset(message->data + BEFORE + row->size, 'e', BEHIND);
-  message->size = BEFORE + row->size + BEHIND;
-  return message;
-}
+#include "net/landing_testing.h"
 
 static void expect_message(const rv_buf *message, size_t row, int fill)
 {
@@ -278,23 +158,6 @@ static void what_has_no_room_around_it_is_read(void **state)
 }
 
 /* ---- how many there are ---- */
-
-static size_t take_all(const pair *p, size_t size, rv_buf **rows, size_t most)
-{
-  size_t count = 0;
-  for (int misses = 0; count < most && misses < 20;) {
-    rows[count] = rv_landing_take(p->client, size);
-    misses = rows[count] == NULL ? misses + 1 : 0;
-    count += rows[count] != NULL;
-    assert_true(rv_landing_end_serve(p->end));
-  }
-  return count;
-}
-
-static void drop_all(rv_buf **rows, size_t count)
-{
-  for (size_t i = 0; i < count; i++) rv_buf_unref(rows[i]);
-}
 
 static void a_writer_has_no_more_than_its_share(void **state)
 {
@@ -497,7 +360,7 @@ static pid_t start_writer(setting *s, pair *p)
   assert_true(p->sockets[0] >= 0);
   close(listener);
   p->sockets[1] = -1;
-  p->end = rv_landing_end_new(&s->host, s->spares, p->sockets[0], &shared);
+  p->end = rv_landing_end_new(&s->host, &s->round, p->sockets[0], &shared);
   assert_non_null(p->end);
   p->client = rv_landing_join(shared, rv_arena_file_to_write(s->arena), s->maps); /* as if it were there */
   assert_non_null(p->client);
@@ -563,7 +426,7 @@ static void nonsense_costs_the_connection_and_nothing_else(void **state)
     pair p;
     int shared;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p.sockets), 0);
-    p.end = rv_landing_end_new(&s->host, s->spares, p.sockets[0], &shared);
+    p.end = rv_landing_end_new(&s->host, &s->round, p.sockets[0], &shared);
     assert_non_null(p.end);
     rv_landing_shared *said = map_shared(shared);
     atomic_store(&said->wanted[0], 11);
@@ -597,7 +460,7 @@ static void a_client_believes_no_file_that_is_another(void **state)
   int other = memfd_create("other", MFD_CLOEXEC), shared, sockets[2];
   assert_int_equal(ftruncate(other, RV_LANDING_SHARED), 0);
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-  rv_landing_end *end = rv_landing_end_new(&s->host, s->spares, sockets[0], &shared);
+  rv_landing_end *end = rv_landing_end_new(&s->host, &s->round, sockets[0], &shared);
   assert_null(rv_landing_join(other, rv_arena_file_to_write(s->arena), s->maps)); /* it can be shortened */
   assert_null(rv_landing_join(rv_arena_file(s->arena), rv_arena_file_to_write(s->arena), s->maps));
   assert_null(rv_landing_join(shared, other, s->maps));

@@ -499,6 +499,7 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
   }
   init_handles(loop);
   init_spares(loop);
+  rv_landing_round_init(&loop->landing, &loop->env, loop->spares);
   rv_code code = start_thread(loop, name, err);
   if (code != RV_OK) {
     close_all(loop);

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/spare_core.h"
 #include "base/spares.h"
+#include "net/landing.h"
 #include "net/net.h"
 
 /* Received bytes of all connections of a loop land here first; big messages have buffers of their own. */
@@ -42,6 +43,7 @@ struct rv_loop {
   rv_buf *spare_block;       /* one block of an rv_output, kept for the next */
   rv_spares *spares;         /* for large messages, and what writers put large rows into */
   rv_arena_maps *arena_maps; /* of servers, by its clients' connections; NULL: there are none yet */
+  rv_landing_round landing;  /* of its servers' connections */
   rv_task watch_spares;
   rv_timer trim_spares;
   rv_crew *crew;                   /* NULL: nobody has needed it */

@@ -21,6 +21,8 @@ typedef struct ends {
   int memory, sockets[2];
   rv_arena *arena, *clients_arena;
   rv_spares *spares;
+  rv_env env;
+  rv_landing_round round;
   rv_landing_host host;
   rv_landing *landing; /* the client's */
   rv_arena_maps *maps;
@@ -50,11 +52,13 @@ static int set_up(void **state)
   e->spares = rv_spares_new(0);
   rv_spares_use_arena(e->spares, e->arena);
   e->maps = rv_arena_maps_new(1 << 20);
+  rv_env_default(&e->env);
+  rv_landing_round_init(&e->round, &e->env, e->spares);
   rv_landing_host_init(&e->host);
   rv_landing_host_use(&e->host, e->arena, 0);
   rv_rings_lend(&e->client, e->clients_arena);
   rv_rings_borrow(&e->server, e->maps, rv_arena_file(e->clients_arena), SIZE_MAX);
-  rv_landing_end *blocks = rv_landing_end_new(&e->host, e->spares, e->sockets[1], &shared);
+  rv_landing_end *blocks = rv_landing_end_new(&e->host, &e->round, e->sockets[1], &shared);
   assert_non_null(blocks);
   rv_rings_give(&e->server, blocks);
   e->landing = rv_landing_join(shared, rv_arena_file_to_write(e->arena), e->maps);

@@ -296,11 +296,11 @@ static ring_state *give(int fd, rv_ring_host *host, int *memory)
 enum { MAPPED_OF_A_CLIENT = 16 }; /* segments: no client makes a server run out of addresses */
 
 /* To a client that it trusts, and that lends. How many descriptors there are by now, of which that of the landing is to be closed. */
-static size_t give_blocks(rv_transport *transport, rv_ring_host *host, rv_spares *spares, int memory[MEMORIES])
+static size_t give_blocks(rv_transport *transport, rv_ring_host *host, rv_landing_round *round, int memory[MEMORIES])
 {
   rv_landing_end *blocks = NULL;
   ring_state *state = transport->state;
-  if (state->rings.in.writers_arena != NULL) blocks = rv_landing_end_new(&host->landing, spares, transport->fd, &memory[LANDING]);
+  if (state->rings.in.writers_arena != NULL) blocks = rv_landing_end_new(&host->landing, round, transport->fd, &memory[LANDING]);
   if (blocks == NULL) return LANDING;
   rv_rings_give(&state->rings, blocks);
   transport->blocks = blocks;
@@ -312,7 +312,7 @@ static size_t give_blocks(rv_transport *transport, rv_ring_host *host, rv_spares
 static ssize_t answer_question(rv_transport *transport, int arena)
 {
   rv_ring_host *host = transport->state;
-  rv_spares *spares = transport->spares;
+  rv_landing_round *round = transport->round;
   int fd = transport->fd, memory[MEMORIES] = {-1, -1, -1, -1};
   ring_state *state = give(fd, host, &memory[RINGS]);
   if (state == NULL) {
@@ -325,7 +325,7 @@ static ssize_t answer_question(rv_transport *transport, int arena)
   size_t memories = ARENA;
   if (lends) {
     memory[ARENA] = rv_arena_file(host->arena);
-    memories = give_blocks(transport, host, spares, memory);
+    memories = give_blocks(transport, host, round, memory);
   }
   bool told = send_with(fd, &GIVEN, 1, memory, memories) == 1;
   close(memory[RINGS]);
@@ -356,7 +356,7 @@ static ssize_t undecided_write(rv_transport *transport, const struct iovec *vec,
   return -EAGAIN;
 }
 
-void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host, rv_spares *spares)
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host, rv_landing_round *round)
 {
   static const rv_transport_ops ops = {.read = undecided_read,
                                        .write = undecided_write,
@@ -367,5 +367,5 @@ void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_
                                        .peer_name = rv_transport_no_name,
                                        .shut_down = rv_transport_shut_socket,
                                        .close = rv_transport_close_socket};
-  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = host, .spares = spares};
+  *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = host, .round = round};
 }

@@ -32,7 +32,7 @@ rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *map
 /* A client's who got them; owns the rings and the socket from here on. False: out of memory, nothing is owned. */
 bool rv_transport_init_rings(rv_transport *transport, int owned_fd, rv_rings *owned_rings);
 /* A server's on a unix socket: rings where the client asks for them and fewer than RV_MOST_RINGS are in use, the socket otherwise. Blocks that its
- * client is to fill are of `spares`. */
-void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host, rv_spares *spares);
+ * client is to fill are given in that round. */
+void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_host *host, rv_landing_round *round);
 
 #endif

@@ -622,7 +622,7 @@ static rv_code choose_transport(const rv_session_config *config, int owned_fd, r
 {
   rv_transport_init_socket(out, owned_fd);
   if (config->tls != NULL) return rv_transport_init_tls(out, owned_fd, config->tls, config->host, err);
-  if (config->ring_host != NULL) rv_transport_init_undecided(out, owned_fd, config->ring_host, config->loop->spares);
+  if (config->ring_host != NULL) rv_transport_init_undecided(out, owned_fd, config->ring_host, &config->loop->landing);
   if (config->owned_rings == NULL || rv_transport_init_rings(out, owned_fd, config->owned_rings)) return RV_OK;
   rv_rings_unmap(config->owned_rings);
   return rv_fail_memory(err, 0);

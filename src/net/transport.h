@@ -36,13 +36,13 @@ typedef struct rv_transport_ops {
 
 struct rv_transport {
   const rv_transport_ops *ops;
-  int fd;                 /* what to poll */
-  void *state;            /* of the ops */
-  rv_spares *spares;      /* a server's: where blocks for its client come from (landing.h) */
-  const char *problem;    /* why the last read or write failed, where an errno does not say it; NULL: it does */
-  rv_landing *landing;    /* a client's: its rows may lie in blocks of the server's; NULL: they do not */
-  rv_landing_end *blocks; /* a server's: that it gives; NULL: none */
-  rv_gaps *gaps;          /* the next read may leave gaps in the first of two places, and notes them here; NULL: it does not */
+  int fd;                  /* what to poll */
+  void *state;             /* of the ops */
+  rv_landing_round *round; /* a server's: in which its client gets blocks (landing.h) */
+  const char *problem;     /* why the last read or write failed, where an errno does not say it; NULL: it does */
+  rv_landing *landing;     /* a client's: its rows may lie in blocks of the server's; NULL: they do not */
+  rv_landing_end *blocks;  /* a server's: that it gives; NULL: none */
+  rv_gaps *gaps;           /* the next read may leave gaps in the first of two places, and notes them here; NULL: it does not */
   bool borrows;   /* the peer lends large messages: they take no room here until they are read, nor a system call to take */
   size_t lent;    /* bytes of messages that stay until the peer has taken what is lent of them */
   bool disagreed; /* the peer said something, and then came to no agreement: the handshake failed. Stays after close */
