@@ -435,13 +435,14 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   stream->want = want;
   stream->count = stream->bytes = 0;
   stream->sink = sink;
-  if (sink != NULL) rv_sink_expect(sink, want);
+  if (sink != NULL) rv_sink_expect(sink, client, want);
   waiting_batch waiting = {.stream = stream, .table = table, .ask_server = rv_patience_is_long(patience)};
   patience->describe = describe;
   patience->context = &waiting;
   code = fetch(&waiting, same_layout, patience, err);
   patience->describe = NULL;
   *count = stream->count;
+  if (sink != NULL) rv_sink_expect_no_more(sink, client);
   give_back(stream, code == RV_OK);
   return *count > 0 && !patience->interrupted ? RV_OK : code;
 }

@@ -193,9 +193,10 @@ rv_code rv_remote_sampler_take_into(rv_sampler *common, rv_sink *sink, size_t ea
   if (*unlike) return RV_OK;
   rv_patience patience;
   rv_remote_sampler_begin_patience(sampler, wait, &patience);
-  rv_sink_expect(sink, each);
+  rv_sink_expect(sink, common->client, each);
   rv_pour pour = {.sink = sink, .into = sink, .until = each};
   rv_code code = fill(sampler, &pour, &patience, unlike, err);
+  rv_sink_expect_no_more(sink, common->client);
   if (code != RV_OK) rv_sampler_has_waited(common, &patience);
   if (code != RV_OK || *unlike) return code;
   take_more(sampler, sink, each, most);

@@ -485,6 +485,49 @@ static void who_sleeps_is_woken_by_cancel(void **state)
   tear_down(&f);
 }
 
+/* ---- past the caches ---- */
+
+static void what_callers_wait_for_together_outgrows_the_caches(void **state)
+{
+  (void)state;
+  enum { MIB = (1 << 20) / sizeof(int64_t) };
+  fixture f;
+  set_up(&f);
+  rv_sink first = f.sink, second = f.sink, small = f.sink, large = f.sink;
+  rv_sink_expect(&first, f.client, 15 * MIB);
+  rv_sink_expect(&second, f.client, 15 * MIB);
+  rv_sink_expect(&small, f.client, MIB / 8);
+  assert_false(first.past_caches || second.past_caches || small.past_caches);
+  rv_sink third = f.sink;
+  rv_sink_expect(&third, f.client, 3 * MIB);
+  assert_true(third.past_caches);
+  rv_sink_expect_no_more(&first, f.client);
+  rv_sink_expect_no_more(&first, f.client);   /* it counts once */
+  rv_sink_expect(&large, f.client, 16 * MIB); /* by itself */
+  assert_true(large.past_caches);
+  rv_sink_expect_no_more(&large, f.client);
+  rv_sink_expect_no_more(&second, f.client);
+  rv_sink_expect_no_more(&third, f.client);
+  rv_sink_expect_no_more(&small, f.client);
+  assert_int_equal(rv_loop_count_awaited(f.client->loop, 0), 0);
+  tear_down(&f);
+}
+
+static void who_has_his_batch_counts_no_more(void **state)
+{
+  (void)state;
+  enum { MANY = 40000 }; /* 312 KiB */
+  fixture f;
+  set_up(&f);
+  static int64_t values[MANY];
+  f.columns[0] = values;
+  rv_wait at_once = {.timeout_ms = 0};
+  bool unlike;
+  assert_int_not_equal(rv_remote_sampler_take_into(f.common, &f.sink, MANY, MANY, &at_once, &unlike, NULL), RV_OK);
+  assert_int_equal(rv_loop_count_awaited(f.client->loop, 0), 0);
+  tear_down(&f);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -500,6 +543,8 @@ int main(void)
       cmocka_unit_test(a_sample_that_could_not_be_checked_in_time_is_the_next),
       cmocka_unit_test(the_end_keeps_what_came),
       cmocka_unit_test(who_sleeps_is_woken_by_cancel),
+      cmocka_unit_test(what_callers_wait_for_together_outgrows_the_caches),
+      cmocka_unit_test(who_has_his_batch_counts_no_more),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,9 @@
 
 enum {
   FEW_COLUMNS = 32,
-  PAST_CACHES_FROM = 16 << 20 /* bytes of a batch; the next one is on its way while this one is read */
+  PAST_CACHES_FROM = 16 << 20, /* bytes of a batch; the next one is on its way while this one is read */
+  OUTGROW_CACHES = 32 << 20,   /* batches of several callers */
+  COUNTED_FROM = 256 << 10     /* smaller ones are not worth it */
 };
 
 static void copy_infos(const rv_draw *draws, size_t n, size_t first, const rv_fill *fill)
@@ -49,14 +51,22 @@ rv_code rv_fill_copy(rv_crew *crew, const rv_fill *fill, const rv_draw *draws, s
   return code;
 }
 
-void rv_sink_expect(rv_sink *sink, size_t n)
+void rv_sink_expect(rv_sink *sink, rv_client *client, size_t n)
 {
   size_t bytes = 0;
   for (uint32_t c = 0; c < rv_layout_num_columns(sink->fill.layout); c++) {
     rv_trajectory_column column = rv_layout_get(sink->fill.layout, c);
     if (sink->fill.columns[c] != NULL) bytes += item_bytes(&column);
   }
-  sink->past_caches = bytes >= PAST_CACHES_FROM / n;
+  sink->awaited = bytes >= COUNTED_FROM / n ? bytes * n : 0;
+  bool outgrow = sink->awaited > 0 && rv_loop_count_awaited(client->loop, sink->awaited) > OUTGROW_CACHES;
+  sink->past_caches = outgrow || sink->awaited >= PAST_CACHES_FROM;
+}
+
+void rv_sink_expect_no_more(rv_sink *sink, rv_client *client)
+{
+  if (sink->awaited > 0) rv_loop_count_awaited(client->loop, (size_t)0 - sink->awaited);
+  sink->awaited = 0;
 }
 
 size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n)

@@ -12,14 +12,18 @@ typedef struct rv_sink {
   rv_fill fill;         /* what its items look like, and where they go; of what comes out of a fill nothing is set */
   int64_t *table_sizes; /* at each draw; NULL: not wanted */
   bool past_caches;     /* rows are copied past them: see rv_sink_expect */
+  size_t awaited;       /* bytes that count as such (rv_loop_count_awaited), until it is said that they are there */
   size_t taken;         /* out: items so far */
   bool failed;          /* out: some were drawn and could not be copied */
   int64_t table_size;   /* out: at the last of them */
   uint64_t naming;      /* out: that all of them have; 0: none */
 } rv_sink;
 
-/* So many items are to go into it in all. Of many large ones no cache has the first when the last is there, so rows need not go through one. */
-void rv_sink_expect(rv_sink *sink, size_t n);
+/* So many items are to go into it in all. Of many large ones no cache has the first when the last is there, nor of what many callers wait for
+ * together: there rows need not go through one. */
+void rv_sink_expect(rv_sink *sink, rv_client *client, size_t n);
+/* They are, or will not be waited for any more. */
+void rv_sink_expect_no_more(rv_sink *sink, rv_client *client);
 /* How many of the n draws, from the first on, look as the sink's items do. */
 size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n);
 /* Copies n draws that do behind those that it took before. Of what failed it takes none. */

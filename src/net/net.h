@@ -54,6 +54,8 @@ size_t rv_loop_unsent_bytes(rv_loop *loop);
 /* Bytes of rows that the loop's writers have made, and no server has confirmed, about: they tell of changes (modulo 2^N). Any thread. */
 void rv_loop_count_unconfirmed(rv_loop *loop, size_t change);
 size_t rv_loop_unconfirmed_bytes(const rv_loop *loop);
+/* Bytes of large batches that its clients' callers wait for: they tell of changes likewise, and get the sum. Any thread. */
+size_t rv_loop_count_awaited(rv_loop *loop, size_t change);
 
 /* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
 typedef struct rv_timer {
