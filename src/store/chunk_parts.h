@@ -17,23 +17,24 @@ typedef struct rv_lane {
   atomic_int_least64_t published;
 } rv_lane;
 
+/* What is asked of every chunk that is drawn or inserted comes first: these bytes are mostly in one line of the caches. */
 struct rv_chunk {
   atomic_size_t refs;
-  atomic_uint_least64_t held;   /* where the first table that holds it finds its hold (holds.c); 0: none does */
-  atomic_uint_least64_t logged; /* the mark of a log of chunks (persist/chunk_log.c); 0: none */
-  atomic_uint more_holds;       /* other tables that hold it */
-  atomic_uint num_sparse;       /* of all these: those for which it is mostly dead */
+  rv_lane *lanes;
   uint32_t num_columns;
   bool is_segment;
   bool has_strings;
-  bool in_owner;                /* of an encoded one: its books stand behind its bytes, */
-  bool decodes;                 /* and some tensor is read by decoding it */
+  bool in_owner;              /* of an encoded one: its books stand behind its bytes, */
+  bool decodes;               /* and some tensor is read by decoding it */
+  atomic_uint_least64_t held; /* where the first table that holds it finds its hold (holds.c); 0: none does */
+  atomic_uint more_holds;     /* other tables that hold it */
+  atomic_uint num_sparse;     /* of all these: those for which it is mostly dead */
+  rv_chunk_column *columns;
   _Atomic(rv_memory *) account; /* where its bytes are counted; NULL: nowhere yet */
   atomic_size_t counted;
-  size_t spilled; /* of its bytes: those that lie elsewhere (cold.h) */
-  rv_lane *lanes;
-  rv_chunk_column *columns;
-  rv_chunk_meta meta;  /* a segment's last_step and sparse change: read and written with __atomic */
+  size_t spilled;               /* of its bytes: those that lie elsewhere (cold.h) */
+  atomic_uint_least64_t logged; /* the mark of a log of chunks (persist/chunk_log.c); 0: none */
+  rv_chunk_meta meta;           /* a segment's last_step and sparse change: read and written with __atomic */
   int32_t *steps;      /* of each row, -1: unknown; only where rows were moved here from other chunks (compact.c), else NULL */
   atomic_uint written; /* so many rows, of an encoded one 1, stand in a file or stood once (persist/chunk_log.c) */
 };
