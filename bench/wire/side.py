@@ -213,6 +213,7 @@ class Side:
             "MBps": items * self.elements * 4e-6 / took,
             "seconds": took,
             "slowest_client_share": float(each.min() * work.clients / items),
+            "settled": float((first >= settled).all()),  # 0: it was too slow for that, and measured from `no_answer` on
         }
         if work.operation == "both":
             details["inserts_per_s"] = float(each[0::2].sum() / took)
@@ -225,12 +226,13 @@ class Side:
         A writer first sends what may be on its way without being confirmed, through memory that is then used again; who samples again and
         again is fetched for ahead, the further the more he has taken.
         """
-        first_samples = min(200, 4_000_000 // (4 * self.elements))
+        first_samples = max(1, min(200, 4_000_000 // (4 * self.elements)))
         first_batches = 8 * batch_size(self.elements, work.clients)
         first = {
             "insert": 4 * in_flight(self.elements, work.clients) + 1,
             "iterate": first_samples,
             "batch": first_batches,
+            "dataset": first_batches,
         }
         operations = ["insert", "iterate"] if work.operation == "both" else [work.operation]
         return np.array([first.get(operations[i % len(operations)], 1) for i in range(work.clients)])

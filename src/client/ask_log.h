@@ -1,12 +1,12 @@
-/* When samples were asked for, by their number in the order in which they are handed out. Where it has too little room, or numbers were asked
- * for again, a sample counts as older than it is. */
+/* When samples were asked for, by their number in the order in which they are handed out. Requests that follow each other closely, those for which
+ * there is no room, and numbers that are asked for again count as asked for with those before: a sample may count as older than it is. */
 #ifndef RV_CLIENT_ASK_LOG_H
 #define RV_CLIENT_ASK_LOG_H
 
 #include <stdint.h>
 
-/* A request is mostly for half of what may be in flight, or more. */
 enum { RV_ASKS_KEPT = 8 };
+#define RV_ASKS_APART_NS INT64_C(62500000)
 
 typedef struct rv_ask_log {
   struct {

@@ -111,25 +111,26 @@ static bool is_of_use(const rv_batch_ahead *ahead, const char *table, size_t wan
          rv_client_losses(ahead->sampler->client) == ahead->losses;
 }
 
-/* What has got too old is dropped, and as much that is new is asked for: of who was kept from asking once. */
-static void begin_anew(rv_batch_ahead *ahead)
+/* What has got too old is dropped, and as much that is new is asked for: by who was kept from asking once, and waits. */
+static bool begin_anew(rv_batch_ahead *ahead, const rv_patience *patience)
 {
   rv_client *client = ahead->sampler->client;
   rv_batch_ahead_stop(ahead);
-  if (ahead->interval_ns <= INTERVAL_MAX_NS) begin(ahead, client);
+  if (ahead->interval_ns <= INTERVAL_MAX_NS && patience->deadline_ns > patience->begun_ns) begin(ahead, client);
+  return ahead->sampler != NULL;
 }
 
-/* Of one that rests: it goes on once it is known again that nobody can tell. */
-static bool may_go_on(rv_batch_ahead *ahead)
+/* Of one that rests: it does once it is known again that nobody can tell. */
+static bool try_to_resume(rv_batch_ahead *ahead)
 {
   visibility seen = look_at(ahead->sampler->client, ahead->table);
   if (seen == VISIBLE) rv_batch_ahead_stop(ahead);
-  if (seen == INVISIBLE) rv_remote_sampler_go_on(ahead->sampler);
+  if (seen == INVISIBLE) rv_remote_sampler_resume(ahead->sampler);
   return seen == INVISIBLE;
 }
 
 /* false: this batch needs a request of its own. */
-static bool has_samples_for(rv_batch_ahead *ahead, const char *table, size_t want, int64_t now)
+static bool make_ready(rv_batch_ahead *ahead, const char *table, size_t want, const rv_patience *patience)
 {
   if (ahead->sampler == NULL) return false;
   if (!is_of_use(ahead, table, want)) {
@@ -137,23 +138,23 @@ static bool has_samples_for(rv_batch_ahead *ahead, const char *table, size_t wan
     return false;
   }
   int64_t asked_ns;
-  if (rv_remote_sampler_rests(ahead->sampler, &asked_ns)) return may_go_on(ahead);
-  if (asked_ns <= now - AGE_MAX_NS) begin_anew(ahead);
-  return ahead->sampler != NULL;
+  if (rv_remote_sampler_rests(ahead->sampler, &asked_ns)) return try_to_resume(ahead);
+  return asked_ns > patience->begun_ns - AGE_MAX_NS || begin_anew(ahead, patience);
 }
 
 size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws)
 {
-  int64_t now = patience->begun_ns, asked_ns;
-  if (!has_samples_for(ahead, table, want, now)) return 0;
+  int64_t now = patience->begun_ns;
+  bool rests;
+  if (!make_ready(ahead, table, want, patience)) return 0;
   note_time(ahead, now);
   /* Half of the caller's time is left for a request of its own, which can say what it waits for. */
   int64_t half = patience->deadline_ns == INT64_MAX ? WAIT_MAX_NS : (patience->deadline_ns - now) / 2;
   size_t count =
-      rv_remote_sampler_take_many(ahead->sampler, window(ahead), want, draws, patience, now + smaller(half, WAIT_MAX_NS));
+      rv_remote_sampler_take_many(ahead->sampler, window(ahead), want, draws, patience, now + smaller(half, WAIT_MAX_NS), &rests);
   ahead->handed_out += (int64_t)count;
   ahead->given_ns = rv_monotonic_ns(patience->env);
-  if (count < want && !rv_remote_sampler_rests(ahead->sampler, &asked_ns)) rv_batch_ahead_stop(ahead);
+  if (count < want && !rests) rv_batch_ahead_stop(ahead);
   return count;
 }
 
@@ -179,8 +180,11 @@ void rv_batch_ahead_note(rv_batch_ahead *ahead, rv_client *client, const char *t
   if (patience->begun_ns != ahead->asked_ns) note_time(ahead, patience->begun_ns); /* else `fetch` did */
   ahead->given_ns = rv_monotonic_ns(patience->env);
   ahead->item_bytes = bytes / count;
-  bool suits = bytes <= BYTES_MAX && ahead->interval_ns <= INTERVAL_MAX_NS;
-  if (ahead->sampler != NULL || !suits || ++ahead->in_a_row < HABIT) return;
+  if (bytes > BYTES_MAX || ahead->interval_ns > INTERVAL_MAX_NS) {
+    rv_batch_ahead_stop(ahead);
+    return;
+  }
+  if (ahead->sampler != NULL || ++ahead->in_a_row < HABIT) return;
   visibility seen = look_at(client, table);
   if (seen == UNKNOWN) return; /* the next batch looks again */
   ahead->in_a_row = 0;

@@ -24,14 +24,14 @@ typedef struct rv_batch_ahead {
   int64_t own_ns;      /* from then to the next, about: what the caller does in between */
   int64_t timed;       /* batches that the two are means of, SMOOTHED at most */
   size_t item_bytes;   /* about, as they come over the wire */
-  rv_sampler *sampler; /* NULL: none is drawn ahead */
-  int64_t handed_out;
+  rv_sampler *sampler; /* NULL: none is drawn ahead. It rests while it is not known that nobody can tell (sampler_remote.h) */
+  int64_t handed_out;  /* samples, since the row began, also by samplers before this one */
 } rv_batch_ahead;
 
 /* Batches were last asked for from that table. */
 bool rv_batch_ahead_is_for(const rv_batch_ahead *ahead, const char *table);
 /* Takes what was drawn ahead, at most `want`, and waits for the rest while that is promising; returns how many there are, the
- * caller's to release. Fewer than `want`: nothing is drawn ahead any more. Nothing is given out that was drawn before a change that
+ * caller's to release. Fewer than `want`: the others need a request of their own. Nothing is given out that was drawn before a change that
  * this client made and that has been confirmed, or longer ago than a second, or on a connection that is lost. */
 size_t rv_batch_ahead_fetch(rv_batch_ahead *ahead, const char *table, size_t want, rv_patience *patience, rv_draw *draws);
 /* A batch of so many items of that table was drawn by a request of its own, begun with `patience`, and took so many bytes. */

@@ -22,7 +22,7 @@ typedef struct consumer_state {
   int64_t starved_ns, batches;
 } consumer_state;
 
-static consumer_state read_demand(rv_remote_sampler *sampler)
+static consumer_state take_demand(rv_remote_sampler *sampler)
 {
   rv_mutex_lock(&sampler->mutex);
   consumer_state now = {.ready = (int64_t)sampler->count,
@@ -33,8 +33,8 @@ static consumer_state read_demand(rv_remote_sampler *sampler)
                         .batches = sampler->batches};
   sampler->wanted = false;
   sampler->consumed = 0;
-  if (sampler->goes_on) {
-    sampler->goes_on = false;
+  if (sampler->resumes) {
+    sampler->resumes = false;
     sampler->common.max_samples = INT64_MAX;
     sampler->look_at_ns = 0;
   }
@@ -115,7 +115,8 @@ static void ask(rv_sample_stream *stream, int64_t num_samples, const consumer_st
   stream->timed_out = false;
   stream->requested += num_samples;
   stream->outstanding += num_samples;
-  rv_remote_sampler_note_ask(sampler, num_samples, now);
+  sampler->asked += num_samples;
+  if (demand->batches > 0) rv_remote_sampler_note_ask(sampler, now);
   if (stream->requested >= sampler->common.max_samples_per_stream) {
     rv_call_half_close(stream->call);
     stream->half_closed = true;
@@ -156,7 +157,7 @@ static void decide_on_end(rv_remote_sampler *sampler, const consumer_state *dema
 
 void rv_sample_streams_pump(rv_remote_sampler *sampler)
 {
-  consumer_state demand = read_demand(sampler);
+  consumer_state demand = take_demand(sampler);
   if (is_over(sampler)) {
     cancel_calls(sampler);
     return;

@@ -20,7 +20,8 @@ struct rv_sampler {
   const rv_sampler_ops *ops;
   rv_client *client;
   char *table;
-  int64_t max_samples;            /* INT64_MAX: no bound */
+  int64_t
+      max_samples; /* INT64_MAX: no bound. Of a remote one only its loop changes it, under the mutex: so that may read it without */
   uint32_t max_in_flight_samples; /* 0: 1, and more where that cannot be seen */
   uint32_t num_streams;
   int64_t max_samples_per_stream;

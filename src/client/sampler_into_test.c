@@ -513,7 +513,7 @@ static void what_callers_wait_for_together_outgrows_the_caches(void **state)
   tear_down(&f);
 }
 
-static void who_has_his_batch_counts_no_more(void **state)
+static void who_gives_up_counts_no_more(void **state)
 {
   (void)state;
   enum { MANY = 40000 }; /* 312 KiB */
@@ -544,7 +544,7 @@ int main(void)
       cmocka_unit_test(the_end_keeps_what_came),
       cmocka_unit_test(who_sleeps_is_woken_by_cancel),
       cmocka_unit_test(what_callers_wait_for_together_outgrows_the_caches),
-      cmocka_unit_test(who_has_his_batch_counts_no_more),
+      cmocka_unit_test(who_gives_up_counts_no_more),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,12 @@ void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_er
 
 static bool is_exhausted(const rv_remote_sampler *sampler)
 {
-  return sampler->handed_out >= sampler->common.max_samples && !sampler->goes_on;
+  return sampler->handed_out >= sampler->common.max_samples && !sampler->resumes;
+}
+
+static bool is_resting(const rv_remote_sampler *sampler)
+{
+  return is_exhausted(sampler) && !sampler->ended;
 }
 
 void rv_remote_sampler_ask_on(rv_remote_sampler *sampler, bool on)
@@ -136,9 +141,8 @@ void rv_remote_sampler_ask_on(rv_remote_sampler *sampler, bool on)
   rv_mutex_unlock(&sampler->mutex);
 }
 
-void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t n, int64_t now_ns)
+void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t now_ns)
 {
-  sampler->asked += n;
   rv_mutex_lock(&sampler->mutex);
   rv_ask_log_from(&sampler->asks, sampler->handed_out);
   rv_ask_log_add(&sampler->asks, sampler->asked, now_ns);
@@ -254,7 +258,7 @@ static rv_code take(rv_remote_sampler *sampler, rv_patience *patience, rv_draw *
 }
 
 size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
-                                   int64_t until_ns)
+                                   int64_t until_ns, bool *rests)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
   size_t count = 0;
@@ -264,6 +268,7 @@ size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t wa
     count += rv_remote_sampler_take_ready(sampler, NULL, draws + count, want - count);
     bool over = last || count == want || is_exhausted(sampler) || sampler->cancelled || sampler->ended;
     sampler->waiting = !over;
+    *rests = is_resting(sampler);
     bool must = rv_remote_sampler_must_tell(sampler);
     rv_mutex_unlock(&sampler->mutex);
     rv_remote_sampler_tell(sampler, must);
@@ -277,17 +282,17 @@ bool rv_remote_sampler_rests(rv_sampler *common, int64_t *next_asked_ns)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
   rv_mutex_lock(&sampler->mutex);
-  bool rests = is_exhausted(sampler) && !sampler->ended;
+  bool rests = is_resting(sampler);
   *next_asked_ns = rv_ask_log_from(&sampler->asks, sampler->handed_out);
   rv_mutex_unlock(&sampler->mutex);
   return rests;
 }
 
-void rv_remote_sampler_go_on(rv_sampler *common)
+void rv_remote_sampler_resume(rv_sampler *common)
 {
   rv_remote_sampler *sampler = RV_CONTAINER(common, rv_remote_sampler, common);
   rv_mutex_lock(&sampler->mutex);
-  sampler->goes_on = true;
+  sampler->resumes = true;
   rv_mutex_unlock(&sampler->mutex);
 }
 

@@ -61,7 +61,7 @@ struct rv_remote_sampler {
   rv_pour *pour;      /* of who is in `take_into`, while nothing is ready: what comes is copied there; NULL: it becomes ready */
   int64_t starved_ns; /* since when nothing was ready when it was asked for; 0: not so */
   bool told;          /* the pump task is posted */
-  bool goes_on;       /* it has been asked for no more, and shall be again: the loop has not seen that yet */
+  bool resumes;       /* it has been asked for no more, and shall be again: the loop has not seen that yet */
   bool cancelled, ended;
   rv_code end_code;
   rv_error end_error;
@@ -107,18 +107,17 @@ bool rv_remote_sampler_pours(rv_remote_sampler *sampler);
  * what they were read from is not lent any more, and they are released. */
 rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, size_t n, rv_call *gapped, bool *due);
 /* Instead of `next`: takes up to `want` samples, waiting for them until `until_ns` while patience lasts; returns how many. From now on
- * `window` samples are on their way or ready, while it is known that nobody can see that; else it gives out what was on its way, and rests
- * then. They are not checked against the table's signature. */
+ * `window` samples are on their way or ready, while it is known that nobody can see that; else it gives out what was on its way, and then rests
+ * (*rests), until that is known and it is told to resume. They are not checked against the table's signature. */
 size_t rv_remote_sampler_take_many(rv_sampler *common, int64_t window, size_t want, rv_draw *draws, rv_patience *patience,
-                                   int64_t until_ns);
-/* Nothing is in flight, and nothing will be asked for before it shall go on. Else *next_asked_ns is when what it hands out next was asked for;
- * INT64_MAX: nothing is in flight. */
+                                   int64_t until_ns, bool *rests);
+/* It does. Else *next_asked_ns is when what it hands out next was asked for; INT64_MAX: nothing is in flight. */
 bool rv_remote_sampler_rests(rv_sampler *common, int64_t *next_asked_ns);
-void rv_remote_sampler_go_on(rv_sampler *common);
+void rv_remote_sampler_resume(rv_sampler *common);
 /* On the loop, of one that many are taken from: as many as there are; false: nothing more than what was asked for by now. */
 void rv_remote_sampler_ask_on(rv_remote_sampler *sampler, bool on);
-/* On the loop: n more are asked for, now. */
-void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t n, int64_t now_ns);
+/* On the loop: all that has been asked for by now, and not before, was at that moment; of one that many are taken from. */
+void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t now_ns);
 /* Every later `next` that finds nothing ready gets this. */
 void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
 

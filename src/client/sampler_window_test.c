@@ -121,11 +121,12 @@ static void batches_ahead_end_with_the_connection(void **state)
   assert_int_equal(f.sampler->common.max_samples, INT64_MAX);
   losses++;
   rv_remote_sampler_window(f.sampler, 0, 64);
-  assert_int_equal(f.sampler->common.max_samples, 0); /* of the server that comes nothing is asked for */
+  assert_int_equal(f.sampler->common.max_samples,
+                   0); /* of the server that comes nothing is asked for before it has said what it is */
   tear_down(&f);
 }
 
-static void batches_ahead_rest_while_the_news_is_late_until_they_shall_go_on(void **state)
+static void batches_ahead_rest_while_the_news_is_late_until_they_shall_resume(void **state)
 {
   (void)state;
   fixture f;
@@ -139,7 +140,7 @@ static void batches_ahead_rest_while_the_news_is_late_until_they_shall_go_on(voi
   assert_int_equal(f.sampler->common.max_samples, 0);
   assert_true(rv_remote_sampler_rests(f.common, &asked_ns));
   assert_true(asked_ns == INT64_MAX);
-  rv_remote_sampler_go_on(f.common);
+  rv_remote_sampler_resume(f.common);
   assert_false(rv_remote_sampler_rests(f.common, &asked_ns));
   tear_down(&f);
 }
@@ -168,7 +169,7 @@ int main(void)
       cmocka_unit_test(of_a_queue_one_is_fetched),
       cmocka_unit_test(what_the_lost_server_said_counts_for_nothing),
       cmocka_unit_test(batches_ahead_end_with_the_connection),
-      cmocka_unit_test(batches_ahead_rest_while_the_news_is_late_until_they_shall_go_on),
+      cmocka_unit_test(batches_ahead_rest_while_the_news_is_late_until_they_shall_resume),
       cmocka_unit_test(batches_ahead_go_on_when_the_news_has_come),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

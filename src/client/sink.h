@@ -19,8 +19,8 @@ typedef struct rv_sink {
   uint64_t naming;      /* out: that all of them have; 0: none */
 } rv_sink;
 
-/* So many items are to go into it in all. Of many large ones no cache has the first when the last is there, nor of what many callers wait for
- * together: there rows need not go through one. */
+/* So many items are to go into it in all. Of many large ones no cache has the first when the last is there, nor of what many callers of a loop wait
+ * for together (those for whom nothing comes just now included): there rows need not go through one. */
 void rv_sink_expect(rv_sink *sink, rv_client *client, size_t n);
 /* They are, or will not be waited for any more. */
 void rv_sink_expect_no_more(rv_sink *sink, rv_client *client);

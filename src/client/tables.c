@@ -107,7 +107,7 @@ static bool same_state(const rv_tables *a, const rv_tables *b)
 
 rv_tables_asked rv_client_before_asking(rv_client *client)
 {
-  rv_tables_asked asked = {.losses = rv_client_losses(client)};
+  rv_tables_asked asked = {.losses = rv_client_losses(client), .at_ns = rv_monotonic_ns(&client->env)};
   rv_mutex_lock(&client->mutex);
   asked.forgets = client->tables_forgets;
   rv_mutex_unlock(&client->mutex);
@@ -125,7 +125,6 @@ rv_code rv_client_learn_tables(rv_client *client, rv_tables_asked asked, rv_span
     free(tables);
     return code;
   }
-  int64_t now = rv_monotonic_ns(&client->env);
   rv_mutex_lock(&client->mutex);
   rv_tables *old = client->tables;
   if (same_state(old, tables)) {
@@ -134,7 +133,7 @@ rv_code rv_client_learn_tables(rv_client *client, rv_tables_asked asked, rv_span
   } else {
     client->tables = tables;
   }
-  client->tables->recent_until_ns = asked.forgets == client->tables_forgets ? now + RECENT_NS : now;
+  client->tables->recent_until_ns = asked.at_ns + (asked.forgets == client->tables_forgets ? RECENT_NS : 0);
   if (out != NULL) *out = rv_tables_ref(client->tables);
   rv_mutex_unlock(&client->mutex);
   rv_tables_unref(old);

@@ -39,6 +39,7 @@ void rv_client_forget_tables(rv_client *client);
 typedef struct rv_tables_asked {
   uint64_t losses;  /* rv_client_losses */
   uint64_t forgets; /* rv_client_forget_tables */
+  int64_t at_ns;    /* what it says is of no time before that */
 } rv_tables_asked;
 rv_tables_asked rv_client_before_asking(rv_client *client);
 /* Takes in a serialized ServerInfoResponse. *out (may be NULL) is as rv_client_tables gives it. */

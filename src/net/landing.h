@@ -79,17 +79,18 @@ rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, r
 typedef struct rv_landing_host {
   rv_mutex lock; /* guards `left` */
   rv_arena *arena;
-  size_t most_bytes;   /* of blocks that are out, and without a row that has landed */
-  atomic_size_t bytes; /* of all that are out */
-  atomic_uint wanting; /* connections whose writers want blocks, or have some */
+  size_t most_bytes;          /* of blocks that are out, and without a row that has landed */
+  atomic_size_t bytes;        /* of all that are out, */
+  atomic_size_t landed_bytes; /* and of these, with a row that has landed */
+  atomic_uint wanting;        /* connections whose writers want blocks, or have some */
   atomic_uint num_left;
   rv_link left; /* ends whose connections are gone, and whose blocks are not back yet */
 } rv_landing_host;
 
 void rv_landing_host_init(rv_landing_host *host);
 /* From now on blocks are given, of the server's arena (NULL: none are). Those in which no row has landed yet are at most 2 GiB, and a 16th of the
- * memory that this process may use, and of the server's limit (0: it has none); those whose rows have landed, and whose writers have not let go of them
- * yet, as much again. Before anybody connects. */
+ * memory that this process may use, and of the server's limit (0: it has none); together with those whose rows have landed, and whose writers have not
+ * let go of them yet, twice as much. Before anybody connects. */
 void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t memory_limit);
 /* Once no connection is left. What writers still read stays as it is for good. */
 void rv_landing_host_fini(rv_landing_host *host);
@@ -97,15 +98,15 @@ void rv_landing_host_fini(rv_landing_host *host);
 void rv_landing_host_look(rv_landing_host *host);
 
 /* The ends of one loop's connections. Where there are many, each is read seldom, and its writers would wait for blocks that they have let go of long
- * since: so whenever one is served all are, once a millisecond. */
+ * since: so whenever one is served the others are, too, once a millisecond. */
 typedef struct rv_landing_round {
   const rv_env *env;
   rv_spares *spares; /* their blocks are of these */
-  rv_link ends;      /* whose writers want blocks, or have some: the next one first */
+  rv_link ends;      /* whose writers want blocks, or have some: the next one first. They leave before it ends */
   int64_t begun_ns;
 } rv_landing_round;
 
-/* Both outlive it. */
+/* `env` and `spares` outlive it. */
 void rv_landing_round_init(rv_landing_round *round, const rv_env *env, rv_spares *spares);
 
 /* Of one connection, for its loop's thread. */

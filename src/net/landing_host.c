@@ -22,7 +22,7 @@ enum {
 };
 
 #define ROUND_EVERY_NS INT64_C(1000000)
-#define ROUND_MOST_NS (ROUND_EVERY_NS / 4) /* then others are served; the next round goes on where this one ended */
+#define ROUND_MOST_NS (ROUND_EVERY_NS / 4) /* then no other end is begun with; the next round goes on where this one ended */
 
 typedef struct given {
   rv_buf *buf; /* NULL: it is not out */
@@ -63,7 +63,10 @@ static void take_back(rv_landing_end *end, uint32_t slot)
 {
   given *out = &end->slot[slot];
   end->bytes -= bytes_of(out->pages);
-  if (out->landed) end->landed_bytes -= bytes_of(out->pages);
+  if (out->landed) {
+    end->landed_bytes -= bytes_of(out->pages);
+    atomic_fetch_sub_explicit(&end->host->landed_bytes, bytes_of(out->pages), memory_order_relaxed);
+  }
   atomic_fetch_sub_explicit(&end->host->bytes, bytes_of(out->pages), memory_order_relaxed);
   rv_buf_unref(out->buf);
   *out = (given){.buf = NULL};
@@ -113,8 +116,10 @@ static bool may_give(const rv_landing_end *end, size_t bytes)
   const rv_landing_host *host = end->host;
   size_t share = host->most_bytes / (atomic_load_explicit(&host->wanting, memory_order_relaxed) + (size_t)1);
   size_t empty = end->bytes - end->landed_bytes;
-  return end->num_free > 0 && empty + bytes <= share && end->landed_bytes <= share &&
-         atomic_load_explicit(&host->bytes, memory_order_relaxed) + bytes <= 2 * host->most_bytes;
+  size_t all = atomic_load_explicit(&host->bytes, memory_order_relaxed);
+  size_t all_landed = atomic_load_explicit(&host->landed_bytes, memory_order_relaxed);
+  return end->num_free > 0 && empty + bytes <= share && end->landed_bytes <= share && all + bytes <= 2 * host->most_bytes &&
+         all + bytes <= host->most_bytes + all_landed;
 }
 
 static bool give(rv_landing_end *end, uint32_t size)
@@ -210,24 +215,27 @@ static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
 
 static void serve(rv_landing_end *end)
 {
+  if (end->cheats) return;
   bool fine = collect(end);
   end->landed = end->reads = 0;
   end->owes = end->refused = false;
   size_t at_once = GIVEN_AT_ONCE;
   for (uint32_t size = 0; size < RV_LANDING_SIZES && fine; size++) fine = serve_size(end, size, &at_once);
-  end->cheats = end->cheats || !fine;
+  end->cheats = !fine;
 }
 
-/* Each once, as long as there is time. */
-static void go_round(rv_landing_round *round, int64_t now)
+/* Each of the others once, as long as there is time. */
+static void serve_others(const rv_landing_end *own, int64_t now)
 {
+  rv_landing_round *round = own->round;
   round->begun_ns = now;
   rv_link served;
   rv_list_init(&served);
   while (!rv_list_empty(&round->ends) && rv_monotonic_ns(round->env) - now < ROUND_MOST_NS) {
     rv_link *link = rv_list_pop_front(&round->ends);
     rv_list_push_back(&served, link);
-    serve(RV_CONTAINER(link, rv_landing_end, link));
+    rv_landing_end *end = RV_CONTAINER(link, rv_landing_end, link);
+    if (end != own) serve(end);
   }
   rv_list_splice(&round->ends, &served);
 }
@@ -235,15 +243,15 @@ static void go_round(rv_landing_round *round, int64_t now)
 bool rv_landing_end_serve(rv_landing_end *end)
 {
   int64_t now = rv_monotonic_ns(end->round->env);
-  if (now - end->round->begun_ns >= ROUND_EVERY_NS) go_round(end->round, now);
   serve(end);
+  if (now - end->round->begun_ns >= ROUND_EVERY_NS) serve_others(end, now);
   return !end->cheats;
 }
 
 void rv_landing_end_rest(rv_landing_end *end)
 {
   rv_landing_host_look(end->host);
-  collect(end);
+  if (!collect(end)) end->cheats = true;
   for (uint32_t size = 0; size < RV_LANDING_SIZES; size++) {
     take_back_given(end, size);
     end->ahead[size] = 0; /* until a row finds none */
@@ -296,6 +304,7 @@ rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset,
   if (out->landed || !is_filled(out, before + behind)) return NULL;
   out->landed = true;
   end->landed_bytes += bytes_of(out->pages);
+  atomic_fetch_add_explicit(&end->host->landed_bytes, bytes_of(out->pages), memory_order_relaxed);
   end->landed++;
   rv_buf_begin_later(out->buf, (size_t)offset - before);
   return rv_buf_ref(out->buf);

@@ -93,6 +93,25 @@ static void who_lets_go_of_nothing_gets_no_more_than_twice_his_share(void **stat
   assert_int_equal(bytes_used(s), 0);
 }
 
+static void who_come_one_after_another_have_no_more_than_all_may(void **state)
+{
+  enum { PAIRS = 8 };
+  setting *s = *state;
+  pair pairs[PAIRS];
+  static rv_buf *rows[PAIRS][MANY];
+  size_t count[PAIRS];
+  for (int i = 0; i < PAIRS; i++) {
+    pairs[i] = connect_pair(s);
+    count[i] = take_all(&pairs[i], LARGE, rows[i], MANY);
+    assert_true(bytes_used(s) <= MEMORY / 2);
+  }
+  for (int i = 0; i < PAIRS; i++) {
+    drop_all(rows[i], count[i]);
+    hang_up(&pairs[i]);
+  }
+  assert_int_equal(bytes_used(s), 0);
+}
+
 static void nonsense_that_a_round_finds_costs_its_connection_alone(void **state)
 {
   setting *s = *state;
@@ -167,6 +186,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(who_has_left_is_in_no_round, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rows_that_have_landed_leave_room_for_as_many, set_up, tear_down),
       cmocka_unit_test_setup_teardown(who_lets_go_of_nothing_gets_no_more_than_twice_his_share, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(who_come_one_after_another_have_no_more_than_all_may, set_up, tear_down),
       cmocka_unit_test_setup_teardown(nonsense_that_a_round_finds_costs_its_connection_alone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_round_that_takes_long_goes_on_the_next_time, set_up, tear_down),
   };

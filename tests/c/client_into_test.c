@@ -1,4 +1,5 @@
 /* Batches straight into the caller's arrays, in process and remote. */
+#include "client/client.h"
 #include "client_fixture.h"
 #include "reverie/writer.h"
 
@@ -296,6 +297,9 @@ TEST(large_rows_land_in_arrays_too)
   assert_ok(rv_client_sample_into(f->client, "replay", SOME, &arrays, &long_enough, &err));
   for (int i = 0; i < SOME; i++)
     for (int j = 0; j < SIZE; j++) assert_int_equal(data[i][j], data[i][0] + j);
+  rv_code code = rv_client_sample_into(f->client, "queue", SOME, &arrays, &shortly, &err);
+  assert_true(code == RV_DEADLINE_EXCEEDED);
+  if (f->way != IN_PROCESS) assert_int_equal(rv_loop_count_awaited(f->client->loop, 0), 0); /* nobody waits any more */
   rv_layout_unref((rv_layout *)arrays.layout);
 }
 
