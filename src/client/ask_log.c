@@ -5,10 +5,10 @@
 
 void rv_ask_log_add(rv_ask_log *log, int64_t end, int64_t at_ns)
 {
-  bool any = log->count > 0;
-  int64_t last_end = any ? log->asks[log->count - 1].end : 0, last_ns = any ? log->asks[log->count - 1].at_ns : 0;
-  if (any && end <= last_end) return;
-  if (!any || (log->count < RV_ASKS_KEPT && at_ns - last_ns >= RV_ASKS_APART_NS)) log->asks[log->count++].at_ns = at_ns;
+  unsigned last = log->count - 1; /* of none if there is none */
+  if (log->count > 0 && end <= log->asks[last].end) return;
+  bool apart = log->count == 0 || (log->count < RV_ASKS_KEPT && at_ns - log->asks[last].at_ns >= RV_ASKS_APART_NS);
+  if (apart) log->asks[log->count++].at_ns = at_ns;
   log->asks[log->count - 1].end = end;
 }
 

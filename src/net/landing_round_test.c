@@ -1,7 +1,5 @@
 /* Blocks of many connections of one loop: they come back and are given again though their connections are not read, rows that have landed
  * leave room for others, and no round holds its thread up for long. */
-#include <sys/mman.h>
-
 #include "net/landing_testing.h"
 
 enum { LARGE = 400000, MANY = 200, MILLISECOND = 1000000 };
@@ -119,8 +117,7 @@ static void nonsense_that_a_round_finds_costs_its_connection_alone(void **state)
   int shared, sockets[2];
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
   rv_landing_end *liar = rv_landing_end_new(&s->host, &s->round, sockets[0], &shared);
-  rv_landing_shared *said = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
-  assert_true(said != MAP_FAILED);
+  rv_landing_shared *said = map_shared(shared);
   atomic_store(&said->wanted[0], 11);
   atomic_store(&said->missed[0], 1);
   assert_true(rv_landing_end_serve(liar));

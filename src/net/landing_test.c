@@ -412,13 +412,6 @@ static void a_forked_child_lets_go_of_nothing(void **state)
 
 /* ---- lies ---- */
 
-static rv_landing_shared *map_shared(int fd)
-{
-  void *memory = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  assert_true(memory != MAP_FAILED);
-  return memory;
-}
-
 static void nonsense_costs_the_connection_and_nothing_else(void **state)
 {
   setting *s = *state;

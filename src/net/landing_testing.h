@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -133,6 +134,13 @@ static inline rv_buf *land(const pair *p, const rv_buf *row)
   memset(message->data + BEFORE + row->size, 'e', BEHIND);
   message->size = BEFORE + row->size + BEHIND;
   return message;
+}
+
+static inline rv_landing_shared *map_shared(int fd)
+{
+  void *memory = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  assert_true(memory != MAP_FAILED);
+  return memory;
 }
 
 static inline size_t take_all(const pair *p, size_t size, rv_buf **rows, size_t most)
