@@ -12,9 +12,10 @@
 #include "base/past_caches.h"
 
 enum {
-  HEADS = 12288,              /* both directions', with their loans, before their bytes */
-  STEP = 128 << 10,           /* so much is handed over at a time, for the other end to work beside this one */
-  KEPT = 16 << 10,            /* of a quiet ring */
+  HEADS = 12288,    /* both directions', with their loans, before their bytes */
+  STEP = 128 << 10, /* so much is handed over at a time, for the other end to work beside this one */
+  KEPT = 16 << 10,  /* of a quiet ring */
+  HEARD_FROM = 64,  /* of a loan, when what it belongs to becomes known; a line, so that the rest of a row stays on its lines */
   LEND_FROM = 8 << 10,        /* a run; shorter ones are quickly copied */
   PAST_CACHES_FROM = 12 << 10 /* a run; what is as long is a row for a table, not read soon */
 };
@@ -355,18 +356,28 @@ static void fetch_next_block(const rv_ring *ring)
 rv_buf *rv_ring_land(rv_ring *ring, size_t before, size_t behind)
 {
   rv_ring_loan loan = {.size = 0};
-  if (ring->blocks == NULL || ring->loan_taken > 0) return NULL;
+  if (ring->blocks == NULL) return NULL;
   uint32_t ahead = see_loan(ring, &loan);
   if (ahead == 0 || is_recalled(ring)) return NULL; /* the slot may be another row's by now */
   if (ahead > 1) fetch_next_block(ring);
   if (loan.at != ring->at || loan.block == 0 || loan.block > RV_LANDING_SLOTS) return NULL;
-  return rv_landing_end_land(ring->blocks, (uint32_t)loan.block - 1, loan.offset, before, behind);
+  return rv_landing_end_land(ring->blocks, (uint32_t)loan.block - 1, loan.offset + ring->loan_taken, before, behind);
 }
 
 /* Only what is parsed at once is left: who parses what was read may know of a better place for what is lent. */
 static bool is_for_later(const pieces *user)
 {
   return user->left < 2;
+}
+
+/* Nobody has heard yet of the frame in which the loan lies: from its first bytes on its place is known. */
+static ssize_t begin_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
+{
+  struct iovec little = {.iov_base = (uint8_t *)user->vec->iov_base + user->at, .iov_len = user->vec->iov_len - user->at};
+  if (little.iov_len > HEARD_FROM && ring->loan_taken == 0) little.iov_len = HEARD_FROM;
+  ssize_t done = take_loan(ring, loan, &(pieces){.vec = &little, .left = 1});
+  if (done > 0) advance(user, (size_t)done);
+  return done;
 }
 
 /* Copies what comes next, of the ring or of what is lent. 0: there is nothing, or no room for it, or it is better read by itself. */
@@ -379,7 +390,8 @@ static ssize_t read_step(rv_ring *ring, pieces *user, bool first)
   if (before == SIZE_MAX) return -EPROTO;
   if (loan.size > 0 && loan.at == ring->at) {
     advance(user, 0);
-    return first || !is_for_later(user) ? take_loan(ring, &loan, user) : 0;
+    if (user->left == 0) return 0;
+    return !is_for_later(user) ? take_loan(ring, &loan, user) : first ? begin_loan(ring, &loan, user) : 0;
   }
   size_t done = take_step(ring, before < STEP ? before : STEP, user);
   if (done == 0) return 0;

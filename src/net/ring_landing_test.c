@@ -282,6 +282,27 @@ static void a_row_lands_with_its_second_piece(void **state)
   }
 }
 
+/* Where a frame begins with a row nobody knows its place before the first of it has been read. */
+static void a_row_lands_once_its_first_bytes_were_read(void **state)
+{
+  enum { LINE = 64 };
+  ends *e = *state;
+  for (int i = 0; i < 300; i++) {
+    rv_buf *row = put_row(e);
+    send_message(e, row, i % 2 == 0 ? ROW : 17000);
+    rv_buf_unref(row);
+    read_head(e);
+    assert_int_equal(rv_ring_read(&e->server.in, &(struct iovec){e->got + HEAD, 20000}, 1), LINE);
+    rv_buf *message = rv_ring_land(&e->server.in, HEAD + LINE, ROW - LINE + TAIL);
+    assert_non_null(message);
+    memcpy(message->data, e->got, HEAD + LINE);
+    read_rest(e, message->data, HEAD + LINE);
+    expect_all(e, message->data);
+    rv_buf_unref(message);
+    assert_true(rv_ring_settle(&e->client.out));
+  }
+}
+
 static void blocks_that_are_not_out_are_a_lie(void **state)
 {
   static const rv_ring_loan lies[] = {{.at = 0, .offset = 0, .size = ROW, .block = RV_LANDING_SLOTS + 1},
@@ -310,6 +331,7 @@ int main(void)
       RING_TEST(a_row_that_was_taken_back_is_not_handed_on),
       RING_TEST(a_row_that_was_taken_back_lands_nowhere),
       RING_TEST(a_row_lands_with_its_second_piece),
+      RING_TEST(a_row_lands_once_its_first_bytes_were_read),
       RING_TEST(blocks_that_are_not_out_are_a_lie),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,8 @@ static void what_is_lent_is_held_until_it_was_taken(void **state)
   assert_int_equal(atomic_load(&both->server.out.head->written), 0); /* nothing lies in the ring */
   assert_false(rv_ring_await_bytes(&both->client.in));
   uint8_t got[40000];
-  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, 39999}, 1), 39999);
+  struct iovec vec[2] = {{got, 39999}, {NULL, 0}};
+  assert_int_equal(rv_ring_read(&both->client.in, vec, 2), 39999);
   rv_ring_settle(&both->server.out);
   assert_int_equal(atomic_load(&buf->refs), 2);
   assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got + 39999, 10}, 1), 1);
@@ -229,17 +230,22 @@ static void what_was_taken_back_meanwhile_is_told_as_it_is_given_back(void **sta
   free(got);
 }
 
-/* Whoever reads them learns where what is lent behind them belongs. */
+/* Whoever reads them learns where what is lent behind them belongs, at the latest from its first line. */
 static void what_is_parsed_at_once_is_read_before_what_is_lent(void **state)
 {
+  enum { LINE = 64 };
   ends *both = *state;
-  uint8_t *got = malloc(40000);
+  uint8_t *got = malloc(40000), *at = got + LINE;
   rv_buf *buf = new_message(both, 3, 40000);
   struct iovec vec[2] = {{"abc", 3}, {buf->data, 40000}};
   assert_int_equal(rv_ring_write(&both->server.out, vec, 2), 40003);
   assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, 40000}, 1), 3);
   assert_false(rv_ring_await_bytes(&both->client.in));
-  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, 40000}, 1), 40000);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, 40000}, 1), LINE);
+  assert_false(rv_ring_await_bytes(&both->client.in));
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){at, 10000}, 1),
+                   10000); /* who has no place gets it all the same */
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){at + 10000, 40000}, 1), 40000 - LINE - 10000);
   assert_memory_equal(got, buf->data, 40000);
   rv_buf_unref(buf);
   free(got);
