@@ -148,6 +148,11 @@ static inline rv_code take_row(void *net_call, const uint8_t *place, size_t befo
   return rv_call_take_place(net_call, place, before, rows, behind, out, err);
 }
 
+static inline void fetch_row(void *net_call, const uint8_t *place, size_t rows)
+{
+  rv_call_fetch_place(net_call, place, rows);
+}
+
 /* Every byte of their rows is the lowest of the key. */
 static inline void check_packed_rows(fake_server *server, rv_chunk *chunk)
 {
@@ -160,7 +165,7 @@ static inline void check_packed_rows(fake_server *server, rv_chunk *chunk)
 
 static inline void take_pack(fake_call *call, rv_call *net_call, rv_span message, rv_insert_response *response)
 {
-  const rv_placed_rows rows = {.take = take_row, .context = net_call};
+  const rv_placed_rows rows = {.take = take_row, .fetch = fetch_row, .context = net_call};
   rv_insert_pack pack;
   rv_error err;
   if (!call->server->packs) break_rule(call->server, "a pack that was not asked for");

@@ -286,6 +286,7 @@ void rv_landing_end_fetch(const rv_landing_end *end, uint32_t slot, uint64_t off
   if (row == NULL || offset < (uint64_t)BEFORE * LINE ||
       rv_landing_end_at(end, slot, offset + size, (uint64_t)BEHIND * LINE) == NULL)
     return;
+  __builtin_prefetch(end->slot[slot].buf, 1);
   for (int i = 1; i <= BEFORE; i++) __builtin_prefetch(row - i * LINE, 1);
   for (int i = 0; i < BEHIND; i++) __builtin_prefetch(row + size + (size_t)i * LINE, 1);
 }

@@ -158,6 +158,8 @@ bool rv_call_name_place(const rv_call *call, const uint8_t *row, size_t size, ui
  * A row that was taken before, or has no room around it, is copied. RV_INVALID_ARGUMENT: the client has no such block; RV_RESOURCE_EXHAUSTED. */
 rv_code rv_call_take_place(rv_call *call, const uint8_t place[RV_PLACE_BYTES], size_t before, size_t size, size_t behind,
                            rv_buf **out, rv_error *err);
+/* Server: the row there is taken soon, and what is around it fetched from memory meanwhile. */
+void rv_call_fetch_place(const rv_call *call, const uint8_t place[RV_PLACE_BYTES], size_t size);
 
 /* ---- server side ---- */
 

@@ -15,6 +15,25 @@ bool rv_call_name_place(const rv_call *call, const uint8_t *row, size_t size, ui
   return true;
 }
 
+static rv_landing_end *blocks_of(const rv_call *call)
+{
+  return call->session != NULL ? call->session->transport.blocks : NULL;
+}
+
+static rv_landing_place place_of(const uint8_t bytes[RV_PLACE_BYTES])
+{
+  rv_landing_place place;
+  memcpy(&place, bytes, sizeof place);
+  return place;
+}
+
+void rv_call_fetch_place(const rv_call *call, const uint8_t place[RV_PLACE_BYTES], size_t size)
+{
+  const rv_landing_end *blocks = blocks_of(call);
+  rv_landing_place at = place_of(place);
+  if (blocks != NULL) rv_landing_end_fetch(blocks, at.slot, at.offset, size);
+}
+
 /* NULL: out of memory. */
 static rv_buf *copy_row(rv_spares *spares, const uint8_t *row, size_t before, size_t size, size_t behind)
 {
@@ -26,9 +45,8 @@ static rv_buf *copy_row(rv_spares *spares, const uint8_t *row, size_t before, si
 rv_code rv_call_take_place(rv_call *call, const uint8_t place[RV_PLACE_BYTES], size_t before, size_t size, size_t behind,
                            rv_buf **out, rv_error *err)
 {
-  rv_landing_end *blocks = call->session != NULL ? call->session->transport.blocks : NULL;
-  rv_landing_place at;
-  memcpy(&at, place, sizeof at);
+  rv_landing_end *blocks = blocks_of(call);
+  rv_landing_place at = place_of(place);
   const uint8_t *row = NULL;
   if (blocks != NULL && rv_landing_end_has(blocks, &at)) row = rv_landing_end_at(blocks, at.slot, at.offset, size);
   if (row == NULL)

@@ -266,6 +266,12 @@ static rv_code take_row(void *context, const uint8_t *place, size_t before, size
   return rv_call_take_place(call->stream.call, place, before, rows, behind, out, err);
 }
 
+static void fetch_row(void *context, const uint8_t *place, size_t rows)
+{
+  const rv_insert_call *call = context;
+  if (call->stream.call != NULL) rv_call_fetch_place(call->stream.call, place, rows);
+}
+
 static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *data, size_t size, rv_error *err)
 {
   rv_code code = rv_insert_request_parse((rv_span){.data = data, .size = size}, &call->request, err);
@@ -406,7 +412,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   rv_insert_items_init(call);
   rv_insert_answers_init(call);
   rv_insert_journal_init(call);
-  call->placed_rows = (rv_placed_rows){.take = take_row, .context = call};
+  call->placed_rows = (rv_placed_rows){.take = take_row, .fetch = fetch_row, .context = call};
   rv_chunk_map_init(&call->chunks, rv_entropy64(&server->env), server->max_stream_chunk_bytes);
   snprintf(call->peer, sizeof call->peer, "%s", rv_call_peer(net_call));
   atomic_fetch_add_explicit(&server->num_inserters, 1, memory_order_relaxed);

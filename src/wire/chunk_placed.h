@@ -11,6 +11,8 @@ enum { RV_ROWS_PLACE_BYTES = 16 }; /* that name a place; what they say is their 
 typedef struct rv_placed_rows {
   /* A buffer with the rows of that place in it, behind `before` bytes and before `behind` bytes that are to be written; the caller's reference. */
   rv_code (*take)(void *context, const uint8_t *place, size_t before, size_t rows, size_t behind, rv_buf **out, rv_error *err);
+  /* Rows of that place are taken soon: what is to be written around them may be fetched. NULL: it is not. */
+  void (*fetch)(void *context, const uint8_t *place, size_t rows);
   void *context;
 } rv_placed_rows;
 

@@ -7,6 +7,8 @@
 #include "store/cold.h"
 #include "wire/parse.h"
 
+enum { FETCHED_TOGETHER = 8 /* items: no cache has what is around their rows, nor where that is */ };
+
 /* What the message has, before any of it is read. */
 typedef struct parts {
   rv_span item, keys, priorities, rest, places;
@@ -67,9 +69,23 @@ static const uint8_t *take_place(rv_insert_pack *pack)
   return place;
 }
 
+/* Of the items that come next. */
+static void fetch_places(const rv_insert_pack *pack)
+{
+  if (pack->num_placed == 0 || pack->rows->fetch == NULL) return;
+  const uint8_t *place = pack->places.data, *end = place + pack->places.size;
+  for (size_t item = 0; item < FETCHED_TOGETHER && place < end; item++)
+    for (size_t i = 0; i < pack->num_chunks; i++) {
+      if (pack->placed[i].row_bytes == 0) continue;
+      pack->rows->fetch(pack->rows->context, place, pack->placed[i].row_bytes);
+      place += RV_ROWS_PLACE_BYTES;
+    }
+}
+
 static rv_code read_chunk(rv_insert_pack *pack, const parts *found, size_t i, rv_span message, rv_error *err)
 {
   if (found->placed[i] == 0) return read_whole(pack, i, message, err);
+  pack->num_placed++;
   return rv_placed_form_begin(&pack->placed[i], message, found->rows_at[i], found->placed[i], pack->rows, take_place(pack),
                               &pack->chunks[i], err);
 }
@@ -173,6 +189,7 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   if (code == RV_OK) code = place_slices(pack, err);
   pack->item_bytes = pack->item.total_slices * sizeof(rv_slice) + pack->item.num_columns * sizeof(rv_trajectory_column);
   for (size_t i = 0; i < pack->num_chunks && code == RV_OK; i++) pack->item_bytes += rv_chunk_memory(pack->chunks[i]);
+  if (code == RV_OK) fetch_places(pack);
   pack->count = 1 + found.keys.size / sizeof(uint64_t);
   return code;
 }
@@ -231,6 +248,7 @@ rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
     rv_chunk_unref(pack->chunks[c]);
     pack->chunks[c] = chunk;
   }
+  if (i % FETCHED_TOGETHER == 0) fetch_places(pack);
   item->key = word_at(pack->keys, i - 1);
   uint64_t priority = word_at(pack->priorities, i - 1);
   memcpy(&item->priority, &priority, sizeof priority);

@@ -47,6 +47,7 @@ typedef struct rv_insert_pack {
   uint64_t first_sequence;
   const uint8_t *keys, *priorities;
   rv_span rest, places;
+  size_t num_placed; /* of an item's chunks, those that have a place */
 } rv_insert_pack;
 
 /* Reads the first item and its chunks; what lies in `message` stays there. RV_INVALID_ARGUMENT: arrays that do not belong together, an

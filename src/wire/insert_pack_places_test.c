@@ -10,13 +10,19 @@
 #include "base/error.h"
 #include "wire/insert_pack.h"
 
-enum { ITEMS = 5, CHUNKS = 2, WIDTH = 50, ROW = WIDTH * sizeof(int32_t), AT_MOST = 4096 };
+enum {
+  ITEMS = 21, /* some more than have their places fetched together, twice */
+  CHUNKS = 2,
+  WIDTH = 50,
+  ROW = WIDTH * sizeof(int32_t),
+  AT_MOST = 4096
+};
 
 /* Rows that lie somewhere, and how often one was asked for. */
 typedef struct somewhere {
   int32_t rows[ITEMS][WIDTH];
-  size_t taken, none_after; /* so many may be taken */
-  rv_code code;             /* of the next */
+  size_t fetched, taken, none_after; /* so many may be taken */
+  rv_code code;                      /* of the next */
 } somewhere;
 
 static void fill_rows(somewhere *there)
@@ -38,6 +44,15 @@ static rv_code take(void *context, const uint8_t *place, size_t before, size_t r
   memcpy((*out)->data + before, there->rows[place[0]], rows);
   (*out)->size = (*out)->capacity;
   return RV_OK;
+}
+
+/* Each once, in the order in which they are taken, but for the first item's, and none before a third of them is needed. */
+static void fetch(void *context, const uint8_t *place, size_t rows)
+{
+  somewhere *there = context;
+  assert_int_equal(place[0], ++there->fetched);
+  assert_int_equal(rows, ROW);
+  assert_in_range(there->fetched, there->taken, there->taken + ITEMS / 2);
 }
 
 /* ---- chunks and packs ---- */
@@ -197,14 +212,14 @@ static void a_chunk_is_what_it_would_be_with_its_rows(void **state)
   (void)state;
   somewhere there;
   fill_rows(&there);
-  const rv_placed_rows rows = {.take = take, .context = &there};
+  const rv_placed_rows rows = {.take = take, .fetch = fetch, .context = &there};
   for (int apart = 0; apart < 2; apart++) {
     rv_writer_buf message;
     rv_writer_buf_init(&message);
     put_pack(&message, &there, NOTHING);
     rv_insert_pack pack;
     rv_error err;
-    there.taken = 0;
+    there.taken = there.fetched = 0;
     if (rv_insert_pack_begin(&pack, span_of(&message), apart != 0, &rows, &err) != RV_OK) fail_msg("%s", err.message);
     assert_int_equal(pack.count, ITEMS);
     for (size_t i = 0; i < ITEMS; i++) {
@@ -214,6 +229,7 @@ static void a_chunk_is_what_it_would_be_with_its_rows(void **state)
       for (size_t c = 0; c < CHUNKS; c++) expect_chunk(pack.chunks[c], &there, i, c);
       assert_int_equal(there.taken, i + 1);
     }
+    assert_int_equal(there.fetched, ITEMS - 1);
     rv_insert_pack_fini(&pack);
     rv_writer_buf_fini(&message);
   }
