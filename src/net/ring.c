@@ -370,7 +370,8 @@ static bool is_for_later(const pieces *user)
   return user->left < 2;
 }
 
-/* Nobody has heard yet of the frame in which the loan lies: from its first bytes on its place is known. */
+/* Nobody has heard yet of the frame in which the loan lies: from its first bytes on its place is known. One of which they were read, and which has no
+ * place all the same, is read like anything else. */
 static ssize_t begin_loan(rv_ring *ring, const rv_ring_loan *loan, pieces *user)
 {
   struct iovec little = {.iov_base = (uint8_t *)user->vec->iov_base + user->at, .iov_len = user->vec->iov_len - user->at};

@@ -70,12 +70,13 @@ typedef struct rv_ring {
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back
  * what it had lent; another negated errno: it sleeps, and cannot be woken. */
 ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count);
-ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
+ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec,
+                     int count); /* into one piece only a line of a loan at first, though there is more */
 /* The reader's, who left gaps and needs them no more: they are the writer's again. False: they were by then, so what was copied from them may be
  * something else. */
 bool rv_ring_give_back(rv_ring *ring);
-/* The reader's: what it gets next lies in a block of its own, which becomes the buffer of their message, as by rv_landing_end_land. NULL: it
- * is to be read. */
+/* The reader's: what it gets next lies in a block of its own, which becomes the buffer of their message, as by rv_landing_end_land; what has been read
+ * of the same row counts as before it. NULL: it is to be read. */
 rv_buf *rv_ring_land(rv_ring *ring, size_t before, size_t behind);
 /* Asks to be woken when there is room (there are bytes). False: there is by now, and nobody may wake. */
 bool rv_ring_await_room(rv_ring *ring);

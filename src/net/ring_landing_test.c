@@ -318,6 +318,10 @@ static void blocks_that_are_not_out_are_a_lie(void **state)
     assert_null(rv_ring_land(&e->server.in, 0, ROW));
     assert_int_equal(read_in_two(e, e->got, ALL, NULL, 0), -EPROTO);
   }
+  e->client.out.loan[0] = (rv_ring_loan){.at = 0, .offset = UINT64_MAX - 10, .size = ROW, .block = 1};
+  e->server.in.loan_taken = 64; /* so many of it were read, before the other end said otherwise */
+  assert_null(rv_ring_land(&e->server.in, 64, ROW));
+  assert_int_equal(read_in_two(e, e->got, ALL, NULL, 0), -EPROTO);
   atomic_store(&e->client.out.head->lent, 0);
 }
 

@@ -251,6 +251,68 @@ static void what_is_parsed_at_once_is_read_before_what_is_lent(void **state)
   free(got);
 }
 
+/* A message whose frame begins with a row: one line is read to where frames are parsed, the rest is left where it is lent. */
+static void what_a_frame_begins_with_is_left_but_for_its_first_line(void **state)
+{
+  enum { LINE = 64, SIZE = 400000 };
+  ends *both = *state;
+  rv_gaps gaps = {.count = 0};
+  uint8_t *got = calloc(1, SIZE), last[100];
+  rv_buf *buf = new_message(both, 7, SIZE);
+  assert_int_equal(rv_ring_write(&both->server.out, &(struct iovec){buf->data, SIZE}, 1), SIZE);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, SIZE}, 1), LINE);
+  both->client.in.gaps = &gaps;
+  assert_int_equal(rv_ring_read(&both->client.in, (struct iovec[2]){{got + LINE, SIZE - LINE}, {last, sizeof last}}, 2),
+                   SIZE - LINE);
+  assert_int_equal(gaps.count, 1);
+  assert_ptr_equal(gaps.gap[0].to, got + LINE);
+  assert_int_equal(gaps.gap[0].size, SIZE - LINE);
+  rv_gaps_fill(&gaps);
+  assert_memory_equal(got, buf->data, SIZE);
+  assert_true(rv_ring_give_back(&both->client.in));
+  rv_ring_settle(&both->server.out);
+  rv_buf_unref(buf);
+  free(got);
+}
+
+/* Between its first line and the rest the other end may write anything there. */
+static void a_loan_that_changes_while_it_is_read_is_refused_or_read_within_bounds(void **state)
+{
+  ends *both = *state;
+  uint8_t got[1000];
+  const rv_ring_loan lies[] = {{.at = 0, .offset = 4096, .size = 64},
+                               {.at = 0, .offset = 4096, .size = 10},
+                               {.at = 0, .offset = UINT64_MAX - 10, .size = 40000},
+                               {.at = 0, .offset = UINT64_C(64) << 20, .size = 40000},
+                               {.at = 0, .offset = 4096, .size = 0},
+                               {.at = 1, .offset = 4096, .size = 40000}};
+  rv_buf *buf = new_message(both, 0, 40000);
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    both->client.in.loan[0] = (rv_ring_loan){.at = 0, .offset = rv_buf_arena_offset(buf), .size = 40000};
+    atomic_store(&both->client.in.head->lent, 1);
+    both->client.in.loan_taken = 0;
+    assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), 64);
+    both->client.in.loan[0] = lies[i];
+    int expected = lies[i].at == 0 ? -EPROTO : 0; /* what stands before it has not come */
+    assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), expected);
+  }
+  both->client.in.loan[0] = (rv_ring_loan){.at = 0, .offset = rv_buf_arena_offset(buf), .size = 100};
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), 36);
+  rv_buf_unref(buf);
+}
+
+static void what_was_taken_back_behind_its_first_line_is_not_read(void **state)
+{
+  ends *both = *state;
+  uint8_t got[100];
+  rv_buf *buf = new_message(both, 0, 40000);
+  rv_ring_write(&both->server.out, &(struct iovec){buf->data, 40000}, 1);
+  rv_buf_unref(buf);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), 64);
+  rv_rings_unmap(&both->server);
+  assert_int_equal(rv_ring_read(&both->client.in, &(struct iovec){got, sizeof got}, 1), -ECONNRESET);
+}
+
 static void without_addresses_what_is_lent_is_read_from_the_file(void **state)
 {
   ends *both = *state;
@@ -373,6 +435,9 @@ int main(void)
       LENDING(what_has_gaps_is_held_until_it_is_given_back),
       LENDING(what_was_taken_back_meanwhile_is_told_as_it_is_given_back),
       LENDING(what_is_parsed_at_once_is_read_before_what_is_lent),
+      LENDING(what_a_frame_begins_with_is_left_but_for_its_first_line),
+      LENDING(a_loan_that_changes_while_it_is_read_is_refused_or_read_within_bounds),
+      LENDING(what_was_taken_back_behind_its_first_line_is_not_read),
       LENDING(without_addresses_what_is_lent_is_read_from_the_file),
       LENDING(loans_that_cannot_be_are_refused),
       LENDING(a_loan_behind_bytes_that_have_not_come_is_waited_for),

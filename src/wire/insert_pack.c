@@ -7,7 +7,7 @@
 #include "store/cold.h"
 #include "wire/parse.h"
 
-enum { FETCHED_TOGETHER = 8 /* items: no cache has what is around their rows, nor where that is */ };
+enum { FETCHED_TOGETHER = 8 /* places: no cache has what is around their rows, nor where that is */ };
 
 /* What the message has, before any of it is read. */
 typedef struct parts {
@@ -69,15 +69,17 @@ static const uint8_t *take_place(rv_insert_pack *pack)
   return place;
 }
 
-/* Of the items that come next. */
-static void fetch_places(const rv_insert_pack *pack)
+/* Of the items that come after number i, if that is the last of those that were fetched. */
+static void fetch_places(const rv_insert_pack *pack, size_t i)
 {
   if (pack->num_placed == 0 || pack->rows->fetch == NULL) return;
+  const size_t items = (FETCHED_TOGETHER + pack->num_placed - 1) / pack->num_placed;
   const uint8_t *place = pack->places.data, *end = place + pack->places.size;
-  for (size_t item = 0; item < FETCHED_TOGETHER && place < end; item++)
-    for (size_t i = 0; i < pack->num_chunks; i++) {
-      if (pack->placed[i].row_bytes == 0) continue;
-      pack->rows->fetch(pack->rows->context, place, pack->placed[i].row_bytes);
+  if (i % items != 0) return;
+  for (size_t item = 0; item < items && place < end; item++)
+    for (size_t c = 0; c < pack->num_chunks; c++) {
+      if (pack->placed[c].row_bytes == 0) continue;
+      pack->rows->fetch(pack->rows->context, place, pack->placed[c].row_bytes);
       place += RV_ROWS_PLACE_BYTES;
     }
 }
@@ -189,7 +191,7 @@ static rv_code begin(rv_insert_pack *pack, rv_span message, rv_error *err)
   if (code == RV_OK) code = place_slices(pack, err);
   pack->item_bytes = pack->item.total_slices * sizeof(rv_slice) + pack->item.num_columns * sizeof(rv_trajectory_column);
   for (size_t i = 0; i < pack->num_chunks && code == RV_OK; i++) pack->item_bytes += rv_chunk_memory(pack->chunks[i]);
-  if (code == RV_OK) fetch_places(pack);
+  if (code == RV_OK) fetch_places(pack, 0);
   pack->count = 1 + found.keys.size / sizeof(uint64_t);
   return code;
 }
@@ -248,7 +250,7 @@ rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
     rv_chunk_unref(pack->chunks[c]);
     pack->chunks[c] = chunk;
   }
-  if (i % FETCHED_TOGETHER == 0) fetch_places(pack);
+  fetch_places(pack, i);
   item->key = word_at(pack->keys, i - 1);
   uint64_t priority = word_at(pack->priorities, i - 1);
   memcpy(&item->priority, &priority, sizeof priority);

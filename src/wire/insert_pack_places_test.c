@@ -21,13 +21,15 @@ enum {
 /* Rows that lie somewhere, and how often one was asked for. */
 typedef struct somewhere {
   int32_t rows[ITEMS][WIDTH];
-  size_t fetched, taken, none_after; /* so many may be taken */
-  rv_code code;                      /* of the next */
+  size_t placed;         /* chunks of each item */
+  size_t fetched, taken; /* places */
+  size_t none_after;     /* so many may be taken */
+  rv_code code;          /* of the next */
 } somewhere;
 
 static void fill_rows(somewhere *there)
 {
-  *there = (somewhere){.none_after = SIZE_MAX, .code = RV_INVALID_ARGUMENT};
+  *there = (somewhere){.placed = 1, .none_after = SIZE_MAX, .code = RV_INVALID_ARGUMENT};
   for (int i = 0; i < ITEMS; i++)
     for (int e = 0; e < WIDTH; e++) there->rows[i][e] = 1000 * i + e;
 }
@@ -46,13 +48,15 @@ static rv_code take(void *context, const uint8_t *place, size_t before, size_t r
   return RV_OK;
 }
 
-/* Each once, in the order in which they are taken, but for the first item's, and none before a third of them is needed. */
+/* Each once, in the order in which they are taken, but for the first item's, and none long before it is needed. */
 static void fetch(void *context, const uint8_t *place, size_t rows)
 {
   somewhere *there = context;
-  assert_int_equal(place[0], ++there->fetched);
+  const size_t before = there->placed + there->fetched++;
+  assert_int_equal(place[0], before / there->placed);
+  assert_int_equal(place[1], before % there->placed);
   assert_int_equal(rows, ROW);
-  assert_in_range(there->fetched, there->taken, there->taken + ITEMS / 2);
+  assert_in_range(before, there->taken, there->taken + 10);
 }
 
 /* ---- chunks and packs ---- */
@@ -130,10 +134,10 @@ typedef enum fault {
   ONE_PLACE_TWICE
 } fault;
 
-/* Of each item the first chunk's row is named by its place; the other's comes with it. */
-static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
+/* Of each item the rows of its first `placed` chunks are named by their place; the others' come with them. */
+static void put_pack_of(rv_writer_buf *out, const somewhere *there, size_t placed, fault wrong)
 {
-  uint64_t sizes[CHUNKS] = {ROW, 0}, starts[CHUNKS] = {0}, keys[ITEMS];
+  uint64_t sizes[CHUNKS] = {ROW, placed > 1 ? ROW : 0}, starts[CHUNKS] = {0}, keys[ITEMS];
   double priorities[ITEMS];
   rv_writer_buf rest, chunk, places;
   rv_writer_buf_init(&rest);
@@ -142,7 +146,7 @@ static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
   put_item(out);
   for (size_t i = 0; i < ITEMS; i++) {
     const uint8_t place[RV_ROWS_PLACE_BYTES] = {(uint8_t)i};
-    rv_put_raw(&places, place, sizeof place);
+    for (size_t c = 0; c < placed; c++) rv_put_raw(&places, (uint8_t[RV_ROWS_PLACE_BYTES]){(uint8_t)i, (uint8_t)c}, sizeof place);
     if (wrong == ONE_PLACE_TWICE) rv_put_raw(&places, place, sizeof place);
     if (i > 0) keys[i - 1] = i + 1;
     if (i > 0) priorities[i - 1] = (double)i;
@@ -152,14 +156,14 @@ static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
       put_chunk(&chunk, there, i, c, &own, &at);
       if (i > 0) {
         rv_put_raw(&rest, chunk.data, own);
-        if (c > 0) rv_put_raw(&rest, chunk.data + at, ROW);
+        if (c >= placed) rv_put_raw(&rest, chunk.data + at, ROW);
         continue;
       }
-      if (c > 0) at += ROW; /* all of it */
-      if (c == 0) starts[c] = wrong == IN_THE_HEAD ? own - 1 : wrong == BEHIND_ALL ? chunk.size : at;
-      rv_put_header(out, RV_PACK_CHUNKS, c > 0 ? chunk.size : chunk.size - ROW);
+      if (c >= placed) at += ROW; /* all of it */
+      if (c < placed) starts[c] = wrong == IN_THE_HEAD ? own - 1 : wrong == BEHIND_ALL ? chunk.size : at;
+      rv_put_header(out, RV_PACK_CHUNKS, c >= placed ? chunk.size : chunk.size - ROW);
       rv_put_raw(out, chunk.data, at);
-      size_t behind = c > 0 ? at : at + ROW;
+      size_t behind = c >= placed ? at : at + ROW;
       rv_put_raw(out, chunk.data + behind, chunk.size - behind);
     }
   }
@@ -181,6 +185,11 @@ static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
   rv_writer_buf_fini(&rest);
   rv_writer_buf_fini(&chunk);
   rv_writer_buf_fini(&places);
+}
+
+static void put_pack(rv_writer_buf *out, const somewhere *there, fault wrong)
+{
+  put_pack_of(out, there, 1, wrong);
 }
 
 static rv_span span_of(const rv_writer_buf *out)
@@ -207,31 +216,37 @@ static void expect_chunk(rv_chunk *chunk, const somewhere *there, size_t item, s
 
 /* ---- tests ---- */
 
+static void read_pack_of(size_t placed, bool apart)
+{
+  somewhere there;
+  fill_rows(&there);
+  there.placed = placed;
+  const rv_placed_rows rows = {.take = take, .fetch = fetch, .context = &there};
+  rv_writer_buf message;
+  rv_writer_buf_init(&message);
+  put_pack_of(&message, &there, placed, NOTHING);
+  rv_insert_pack pack;
+  rv_error err;
+  if (rv_insert_pack_begin(&pack, span_of(&message), apart, &rows, &err) != RV_OK) fail_msg("%s", err.message);
+  assert_int_equal(pack.count, ITEMS);
+  for (size_t i = 0; i < ITEMS; i++) {
+    if (rv_insert_pack_next(&pack, &err) != RV_OK) fail_msg("item %zu: %s", i, err.message);
+    assert_int_equal(pack.item.key, i + 1);
+    assert_int_equal(pack.item.sequence, 10 + i);
+    for (size_t c = 0; c < CHUNKS; c++) expect_chunk(pack.chunks[c], &there, i, c);
+    assert_int_equal(there.taken, (i + 1) * placed);
+  }
+  assert_int_equal(there.fetched, (ITEMS - 1) * placed);
+  rv_insert_pack_fini(&pack);
+  rv_writer_buf_fini(&message);
+}
+
 static void a_chunk_is_what_it_would_be_with_its_rows(void **state)
 {
   (void)state;
-  somewhere there;
-  fill_rows(&there);
-  const rv_placed_rows rows = {.take = take, .fetch = fetch, .context = &there};
-  for (int apart = 0; apart < 2; apart++) {
-    rv_writer_buf message;
-    rv_writer_buf_init(&message);
-    put_pack(&message, &there, NOTHING);
-    rv_insert_pack pack;
-    rv_error err;
-    there.taken = there.fetched = 0;
-    if (rv_insert_pack_begin(&pack, span_of(&message), apart != 0, &rows, &err) != RV_OK) fail_msg("%s", err.message);
-    assert_int_equal(pack.count, ITEMS);
-    for (size_t i = 0; i < ITEMS; i++) {
-      if (rv_insert_pack_next(&pack, &err) != RV_OK) fail_msg("item %zu: %s", i, err.message);
-      assert_int_equal(pack.item.key, i + 1);
-      assert_int_equal(pack.item.sequence, 10 + i);
-      for (size_t c = 0; c < CHUNKS; c++) expect_chunk(pack.chunks[c], &there, i, c);
-      assert_int_equal(there.taken, i + 1);
-    }
-    assert_int_equal(there.fetched, ITEMS - 1);
-    rv_insert_pack_fini(&pack);
-    rv_writer_buf_fini(&message);
+  for (size_t placed = 1; placed <= CHUNKS; placed++) {
+    read_pack_of(placed, false);
+    read_pack_of(placed, true);
   }
 }
 
