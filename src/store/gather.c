@@ -15,6 +15,8 @@
 
 enum {
   BLOCK = 128,
+  LINE = 64,
+  ROWS_AHEAD = 6,
   MANY_ROWS = 64,           /* small ones: so many are taken apart together */
   TOGETHER_BYTES = 1 << 19, /* of a batch: worth waking somebody for */
   PIECES = 64,              /* of a batch, at most */
@@ -111,6 +113,14 @@ static void copy_row(uint8_t *out, const uint8_t *row, size_t bytes, const uint8
     memcpy(out, row, bytes);
 }
 
+/* Larger rows are fetched while the one before is copied. */
+static void fetch_row(const uint8_t *row, size_t bytes)
+{
+  if (row == NULL || bytes == 0 || bytes >= RV_COPY_AHEAD_LEAST) return;
+  for (size_t at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at);
+  __builtin_prefetch(row + bytes - 1);
+}
+
 /* One row of each item. */
 static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, uint8_t *out)
 {
@@ -127,6 +137,7 @@ static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, 
     default: break;
     }
   for (size_t i = 0; i < n; i++) {
+    if (i + ROWS_AHEAD < n) fetch_row(sources->row[i + ROWS_AHEAD], row_bytes);
     if (sources->row[i] == NULL) continue;
     copy_row(out + i * row_bytes, sources->row[i], row_bytes, i + 1 < n ? sources->row[i + 1] : NULL);
   }
