@@ -70,6 +70,7 @@ struct rv_remote_sampler {
   rv_task pump, close;
   bool closed;                    /* the owner is gone */
   bool may_grow;                  /* nobody can tell what is fetched ahead, lately */
+  bool fetches;                   /* its streams count as such (rv_loop_count_fetching), until it is closed */
   int64_t look_at_ns;             /* and this is looked at again not before, */
   uint64_t looked_losses;         /* but where a connection has been lost since: rv_client_losses */
   int64_t asked;                  /* for max_samples: handed out, ready or outstanding */
@@ -163,5 +164,7 @@ bool rv_fetching_ahead_is_invisible(const rv_table_info *info);
 /* On the loop: the window of a stream after `handed_out` samples; `batches`: as rv_remote_sampler_take_many wishes, or 0. Looks at what is known
  * of the table, and asks for that, when it matters. */
 int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out, int64_t batches);
+/* On the loop: it fetches no more, and others may have its share. */
+void rv_remote_sampler_leave_window(rv_remote_sampler *sampler);
 
 #endif

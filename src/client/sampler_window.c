@@ -8,6 +8,8 @@
 
 enum { WINDOW_MAX = 1024 };
 #define WINDOW_BYTES_MAX ((size_t)4 << 20)
+/* Of all that share an I/O thread: a process with hundreds of iterators has no gigabytes of samples that nobody took yet. */
+#define WINDOWS_BYTES_MAX ((size_t)256 << 20)
 #define PACE_NS INT64_C(10000000)
 /* How often is looked whether it still is so; and what a server has not said yet */
 #define LOOK_NS INT64_C(100000000)
@@ -47,11 +49,26 @@ static void note_pace(rv_remote_sampler *sampler, int64_t handed_out)
   sampler->pace.handed_out = handed_out;
 }
 
-/* `wished` samples, at least `least`, as far as they are not too many or too large. */
-static int64_t bounded(const rv_remote_sampler *sampler, int64_t wished, int64_t least)
+static size_t most_bytes(rv_remote_sampler *sampler)
 {
+  size_t change = sampler->fetches ? 0 : sampler->common.num_streams;
+  size_t share = WINDOWS_BYTES_MAX / rv_loop_count_fetching(sampler->common.client->loop, change);
+  sampler->fetches = true;
+  return share < WINDOW_BYTES_MAX ? share : WINDOW_BYTES_MAX;
+}
+
+void rv_remote_sampler_leave_window(rv_remote_sampler *sampler)
+{
+  if (sampler->fetches) rv_loop_count_fetching(sampler->common.client->loop, (size_t)0 - sampler->common.num_streams);
+  sampler->fetches = false;
+}
+
+/* `wished` samples, at least `least`, as far as they are not too many or too large. */
+static int64_t bounded(rv_remote_sampler *sampler, int64_t wished, int64_t least)
+{
+  if (wished <= least) return least;
   size_t average = sampler->bytes_received / (sampler->samples_received + 1) + 1;
-  int64_t affordable = (int64_t)(WINDOW_BYTES_MAX / average);
+  int64_t affordable = (int64_t)(most_bytes(sampler) / average);
   if (wished > WINDOW_MAX) wished = WINDOW_MAX;
   if (wished > affordable) wished = affordable;
   return wished < least ? least : wished;

@@ -89,6 +89,38 @@ static void more_is_fetched_where_nobody_can_tell(void **state)
   tear_down(&f);
 }
 
+static void wait_for_loop(void *nothing)
+{
+  (void)nothing;
+}
+
+/* 256 MiB for all of an I/O thread, of which none has more than 4. */
+static void many_share_what_is_fetched_ahead(void **state)
+{
+  (void)state;
+  enum { OTHERS = 127, ROW = 4 << 10, ALL = 256 << 20, MOST = 4 << 20 };
+  fixture f;
+  set_up(&f);
+  learn_table(f.client, RV_SELECTOR_UNIFORM);
+  rv_sampler_config config = {
+      .size = sizeof config, .table = "t", .max_samples = RV_UNLIMITED, .rate_limiter_timeout_ms = RV_FOREVER, .num_streams = 1};
+  rv_sampler *other[OTHERS];
+  f.sampler->bytes_received = (size_t)ROW * 1000;
+  f.sampler->samples_received = 1000;
+  assert_in_range(rv_remote_sampler_window(f.sampler, 1000000, 0), MOST / ROW - 10, MOST / ROW);
+  for (int i = 0; i < OTHERS; i++) {
+    assert_int_equal(rv_sampler_new(f.client, &config, &other[i], NULL), RV_OK);
+    assert_int_equal(rv_remote_sampler_window(RV_CONTAINER(other[i], rv_remote_sampler, common), 1, 0), 1); /* has none of it */
+    assert_int_equal(rv_remote_sampler_window(RV_CONTAINER(other[i], rv_remote_sampler, common), TAKEN, 0), TAKEN);
+  }
+  int64_t share = ALL / (OTHERS + f.common->num_streams) / ROW;
+  assert_in_range(rv_remote_sampler_window(f.sampler, 1000000, 0), share - 10, share + 10);
+  for (int i = 0; i < OTHERS; i++) rv_sampler_free(other[i]);
+  rv_loop_call(f.client->loop, wait_for_loop, NULL);
+  assert_in_range(rv_remote_sampler_window(f.sampler, 1000000, 0), MOST / ROW - 10, MOST / ROW);
+  tear_down(&f);
+}
+
 static void of_a_queue_one_is_fetched(void **state)
 {
   (void)state;
@@ -166,6 +198,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(more_is_fetched_where_nobody_can_tell),
+      cmocka_unit_test(many_share_what_is_fetched_ahead),
       cmocka_unit_test(of_a_queue_one_is_fetched),
       cmocka_unit_test(what_the_lost_server_said_counts_for_nothing),
       cmocka_unit_test(batches_ahead_end_with_the_connection),

@@ -406,6 +406,11 @@ size_t rv_loop_count_awaited(rv_loop *loop, size_t change)
   return atomic_fetch_add_explicit(&loop->awaited_bytes, change, memory_order_relaxed) + change;
 }
 
+size_t rv_loop_count_fetching(rv_loop *loop, size_t change)
+{
+  return atomic_fetch_add_explicit(&loop->fetching, change, memory_order_relaxed) + change;
+}
+
 rv_spares *rv_loop_spares(rv_loop *loop)
 {
   return loop->spares;

@@ -55,6 +55,7 @@ struct rv_loop {
   atomic_size_t lent_bytes;        /* of theirs, too: of messages that stay because clients read in them */
   atomic_size_t unconfirmed_bytes; /* of writers' */
   atomic_size_t awaited_bytes;     /* of large batches */
+  atomic_size_t fetching;          /* samplers' streams */
   size_t num_wide;                 /* servers' open calls with RV_BORROWED_WINDOW */
 
   /* Held by whoever does the loop's work: its thread, but while that waits for the system, or a guest (guest.h). Guards all above, but what is

@@ -56,6 +56,8 @@ void rv_loop_count_unconfirmed(rv_loop *loop, size_t change);
 size_t rv_loop_unconfirmed_bytes(const rv_loop *loop);
 /* Bytes of large batches that its clients' callers wait for: they tell of changes likewise, and get the sum. Any thread. */
 size_t rv_loop_count_awaited(rv_loop *loop, size_t change);
+/* Streams on which its clients' samplers fetch more than one sample ahead: likewise. */
+size_t rv_loop_count_fetching(rv_loop *loop, size_t change);
 
 /* One-shot timers, on the loop's thread only. Storage is the caller's; fini stops it. */
 typedef struct rv_timer {
