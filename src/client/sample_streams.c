@@ -343,7 +343,7 @@ void rv_sample_streams_close(rv_remote_sampler *sampler)
 {
   bool fine = !is_over(sampler);
   sampler->closed = true;
-  rv_remote_sampler_leave_window(sampler);
+  rv_remote_sampler_leave_share(sampler);
   for (uint32_t i = 0; i < sampler->common.num_streams; i++) {
     rv_timer_stop(&sampler->streams[i].retry);
     if (fine) leave_call(&sampler->streams[i]);

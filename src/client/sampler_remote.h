@@ -165,6 +165,6 @@ bool rv_fetching_ahead_is_invisible(const rv_table_info *info);
  * of the table, and asks for that, when it matters. */
 int64_t rv_remote_sampler_window(rv_remote_sampler *sampler, int64_t handed_out, int64_t batches);
 /* On the loop: it fetches no more, and others may have its share. */
-void rv_remote_sampler_leave_window(rv_remote_sampler *sampler);
+void rv_remote_sampler_leave_share(rv_remote_sampler *sampler);
 
 #endif

@@ -49,7 +49,8 @@ static void note_pace(rv_remote_sampler *sampler, int64_t handed_out)
   sampler->pace.handed_out = handed_out;
 }
 
-static size_t most_bytes(rv_remote_sampler *sampler)
+/* Bytes that a stream may have ahead; from now on the sampler counts among those that share. */
+static size_t take_share(rv_remote_sampler *sampler)
 {
   size_t change = sampler->fetches ? 0 : sampler->common.num_streams;
   size_t share = WINDOWS_BYTES_MAX / rv_loop_count_fetching(sampler->common.client->loop, change);
@@ -57,7 +58,7 @@ static size_t most_bytes(rv_remote_sampler *sampler)
   return share < WINDOW_BYTES_MAX ? share : WINDOW_BYTES_MAX;
 }
 
-void rv_remote_sampler_leave_window(rv_remote_sampler *sampler)
+void rv_remote_sampler_leave_share(rv_remote_sampler *sampler)
 {
   if (sampler->fetches) rv_loop_count_fetching(sampler->common.client->loop, (size_t)0 - sampler->common.num_streams);
   sampler->fetches = false;
@@ -68,7 +69,7 @@ static int64_t bounded(rv_remote_sampler *sampler, int64_t wished, int64_t least
 {
   if (wished <= least) return least;
   size_t average = sampler->bytes_received / (sampler->samples_received + 1) + 1;
-  int64_t affordable = (int64_t)(most_bytes(sampler) / average);
+  int64_t affordable = (int64_t)(take_share(sampler) / average);
   if (wished > WINDOW_MAX) wished = WINDOW_MAX;
   if (wished > affordable) wished = affordable;
   return wished < least ? least : wished;

@@ -68,10 +68,10 @@ typedef struct rv_ring {
 } rv_ring;
 
 /* Bytes moved; 0: the ring is full (empty); -EPROTO: what the other end says of its side cannot be; -ECONNRESET: it has gone, and took back
- * what it had lent; another negated errno: it sleeps, and cannot be woken. */
+ * what it had lent; another negated errno: it sleeps, and cannot be woken. Of a loan that comes first, read into one piece is a line, whatever room there
+ * is. */
 ssize_t rv_ring_write(rv_ring *ring, const struct iovec *vec, int count);
-ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec,
-                     int count); /* into one piece only a line of a loan at first, though there is more */
+ssize_t rv_ring_read(rv_ring *ring, const struct iovec *vec, int count);
 /* The reader's, who left gaps and needs them no more: they are the writer's again. False: they were by then, so what was copied from them may be
  * something else. */
 bool rv_ring_give_back(rv_ring *ring);

@@ -69,7 +69,7 @@ static const uint8_t *take_place(rv_insert_pack *pack)
   return place;
 }
 
-/* Of the items that come after number i, if that is the last of those that were fetched. */
+/* Behind each so many items those of the next ones, number i being the one that was taken last. */
 static void fetch_places(const rv_insert_pack *pack, size_t i)
 {
   if (pack->num_placed == 0 || pack->rows->fetch == NULL) return;
