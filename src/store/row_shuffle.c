@@ -33,7 +33,8 @@ size_t rv_row_shuffle_copy(const rv_row_shuffle *shuffle, const uint8_t *const *
 
 enum {
   VECTOR = 64,
-  GROUPS = 4 /* taken apart together, so that a piece's pattern is loaded once for all of them */
+  GROUPS = 8,  /* taken apart together, at most: a piece is read, and its place found, once for all of a run */
+  RUN_COST = 5 /* that, in groups */
 };
 
 /* ---- making one ---- */
@@ -153,11 +154,24 @@ static bool divide(rv_row_shuffle *shuffle, const rv_row_plan *plan)
   return 3 * stores <= 2 * before;
 }
 
+/* As many groups together as make an item's rows cheapest; the last of them are taken apart twice where they overlap. */
+static void choose_groups(rv_row_shuffle *shuffle)
+{
+  size_t least = SIZE_MAX;
+  for (size_t groups = GROUPS; groups > 0; groups /= 2) {
+    const size_t rows = groups * shuffle->rows, cost = (shuffle->length + rows - 1) / rows * (groups + RUN_COST);
+    if (rows > shuffle->length || cost >= least) continue;
+    least = cost;
+    shuffle->groups = groups;
+  }
+}
+
 void rv_row_shuffle_make(rv_row_shuffle *shuffle, const rv_row_plan *plan)
 {
   shuffle->num_pieces = 0;
-  if (!plan->any || !rv_row_shuffle_here() || !find_columns(shuffle, plan)) return;
-  if (!group_rows(shuffle, plan) || !divide(shuffle, plan)) shuffle->num_pieces = 0;
+  if (!plan->any || !rv_row_shuffle_here() || !find_columns(shuffle, plan) || !group_rows(shuffle, plan)) return;
+  choose_groups(shuffle);
+  if (!divide(shuffle, plan)) shuffle->num_pieces = 0;
 }
 
 /* ---- taking apart ---- */
@@ -188,7 +202,7 @@ INLINE void put(const rv_shuffle_piece *piece, size_t width, const __m512i *low,
   to += item * piece->item_bytes + row * piece->row_bytes + piece->at;
   const __m512i source = _mm512_loadu_si512(piece->source);
   const size_t group_bytes = piece->group_bytes;
-  _Pragma("GCC unroll 4") for (size_t g = 0; g < groups; g++)
+  _Pragma("GCC unroll 8") for (size_t g = 0; g < groups; g++)
       store(to + g * group_bytes, _mm512_permutex2var_epi8(low[g], source, high[g]), width);
 }
 
@@ -216,7 +230,7 @@ INLINE void copy_run(const rv_row_shuffle *shuffle, const uint8_t *from, size_t 
   for (size_t row = 0;; row = row + step < last ? row + step : last) {
     __m512i low[GROUPS], high[GROUPS];
     const uint8_t *at = from + row * shuffle->stride;
-    _Pragma("GCC unroll 4") for (size_t g = 0; g < groups; g++, at += group_stride)
+    _Pragma("GCC unroll 8") for (size_t g = 0; g < groups; g++, at += group_stride)
     {
       low[g] = _mm512_loadu_si512(at);
       high[g] = _mm512_loadu_si512(at + shuffle->second);
@@ -226,15 +240,18 @@ INLINE void copy_run(const rv_row_shuffle *shuffle, const uint8_t *from, size_t 
   }
 }
 
+#define COPY_RUNS(groups)                                                                                                        \
+  case groups:                                                                                                                   \
+    for (size_t i = 0; i < n; i++) copy_run(shuffle, items[i] + shuffle->first, i, groups, outs);                                \
+    return
+
 TARGET static void copy_runs(const rv_row_shuffle *shuffle, const uint8_t *const *items, size_t n, uint8_t *const *outs)
 {
-  const bool many = shuffle->length >= GROUPS * shuffle->rows;
-  for (size_t i = 0; i < n; i++) {
-    const uint8_t *from = items[i] + shuffle->first;
-    if (many)
-      copy_run(shuffle, from, i, GROUPS, outs);
-    else
-      copy_run(shuffle, from, i, 1, outs);
+  switch (shuffle->groups) {
+    COPY_RUNS(8);
+    COPY_RUNS(4);
+    COPY_RUNS(2);
+    COPY_RUNS(1);
   }
 }
 

@@ -27,6 +27,7 @@ typedef struct rv_row_shuffle {
   uint32_t ends[RV_SHUFFLE_WIDTHS]; /* of the pieces that are 64, 32, ... 1 bytes wide, in this order */
   size_t length;                    /* rows of each item that are taken apart */
   size_t rows;                      /* of a group */
+  size_t groups;                    /* that are taken apart together: 8, 4, 2 or 1 */
   size_t width;                     /* bytes from a row's first column to the end of its last */
   size_t stride;                    /* from row to row */
   ptrdiff_t first;                  /* from an item's pointer to its first column */

@@ -110,7 +110,7 @@ static void rows_taken_apart_are_those_copied_piece_by_piece(void **state)
 {
   (void)state;
   enum { CASES = 3000 };
-  size_t taken = 0;
+  size_t taken = 0, together[9] = {0}; /* by how many groups were taken apart together */
   rv_case c;
   rv_random_init(&c.random, SEED);
   for (int i = 0; i < CASES; i++) {
@@ -119,14 +119,19 @@ static void rows_taken_apart_are_those_copied_piece_by_piece(void **state)
     choose_columns(&c);
     fill_rows(&c);
     rv_row_shuffle_make(&shuffle, &c.plan);
-    if (shuffle.num_pieces > 0) taken++;
+    if (shuffle.num_pieces > 0) {
+      taken++;
+      together[shuffle.groups]++;
+    }
     check_copy(&c, &shuffle);
     shuffle.num_pieces = 0;
     check_copy(&c, &shuffle);
     free(c.rows);
   }
   print_message("seed %d: of %d, %zu were taken apart\n", SEED, CASES, taken);
-  assert_true(!rv_row_shuffle_here() || taken > CASES / 50);
+  if (!rv_row_shuffle_here()) return;
+  assert_true(taken > CASES / 50);
+  for (size_t groups = 1; groups <= 8; groups *= 2) assert_true(together[groups] > 0);
 }
 
 /* A plan of columns that each lie behind the one before, and after so many bytes of each row. */
@@ -158,6 +163,23 @@ static void small_sequences_are_taken_apart(void **state)
   assert_int_equal(shuffle.num_pieces, rv_row_shuffle_here() ? 4 : 0);
 }
 
+/* Groups of four rows here. */
+static void as_many_groups_are_taken_apart_together_as_the_rows_have(void **state)
+{
+  (void)state;
+  static const struct {
+    int64_t length;
+    size_t groups;
+  } cases[] = {{4, 1}, {7, 1}, {8, 2}, {11, 2}, {16, 4}, {31, 4}, {32, 8}, {48, 8}, {64, 8}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases && rv_row_shuffle_here(); i++) {
+    rv_row_shuffle shuffle;
+    rv_row_plan plan = plan_of(STEP, 4, 0, cases[i].length);
+    rv_row_shuffle_make(&shuffle, &plan);
+    assert_int_equal(shuffle.rows, 4);
+    assert_int_equal(shuffle.groups, cases[i].groups);
+  }
+}
+
 /* A column that items do not have may be written while they are read. */
 static void rows_with_other_columns_between_are_not_loaded_whole(void **state)
 {
@@ -172,6 +194,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_taken_apart_are_those_copied_piece_by_piece),
                                      cmocka_unit_test(small_sequences_are_taken_apart),
+                                     cmocka_unit_test(as_many_groups_are_taken_apart_together_as_the_rows_have),
                                      cmocka_unit_test(rows_with_other_columns_between_are_not_loaded_whole)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
