@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fetches.h"
 #include "base/past_caches.h"
 #include "client/await.h"
 #include "client/transitions.h"
@@ -282,7 +283,7 @@ static void place(const rv_transitions *transitions, size_t env)
 }
 
 /* The books of an environment's segment: what lies between two visits has put them out of the caches. */
-static void fetch(const rv_walk *walk)
+RV_FETCHES void fetch(const rv_walk *walk)
 {
   for (int at = 0; at < BOOKS_BYTES && walk->segment != NULL; at += LINE)
     __builtin_prefetch((const uint8_t *)walk->segment + at, 1);

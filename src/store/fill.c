@@ -1,6 +1,7 @@
 #include "store/fill.h"
 
 #include "base/error.h"
+#include "base/fetches.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
@@ -12,7 +13,8 @@ enum {
   BLOCK = 64,       /* looked up while those before it are copied */
   LOOKED_BACK = 64, /* items, for one whose rows lie in one chunk */
   LINE = 64,
-  NEAR_BYTES = 8 << 20, /* of chunks: fewer are in some cache */
+  AT_HAND_BYTES = 1 << 20, /* of chunks: fewer are in the second cache, */
+  NEAR_BYTES = 8 << 20,    /* and so few in the third */
   BYTES_A_BUDGET_STEP = 128,
   /* in small steps */
   ITEM_STEPS = 2,                     /* an item, without its bytes */
@@ -99,6 +101,27 @@ typedef struct rv_filled {
   bool some_odd;
 } rv_filled;
 
+typedef enum rv_distance { RV_AT_HAND, RV_NEAR, RV_FAR } rv_distance;
+
+/* How far away the table's rows are. */
+static rv_distance distance_of(const rv_table *table)
+{
+  const size_t bytes = table->books.chunk_memory;
+  return bytes < AT_HAND_BYTES ? RV_AT_HAND : bytes < NEAR_BYTES ? RV_NEAR : RV_FAR;
+}
+
+/* The first and the last line of an item's rows; from afar into the second cache, which may have more lines on their way than the first. */
+RV_FETCHES void fetch_ends(const uint8_t *rows, size_t last, rv_distance distance)
+{
+  if (distance == RV_NEAR) {
+    __builtin_prefetch(rows, 0, 3);
+    __builtin_prefetch(rows + last, 0, 3);
+  } else if (distance == RV_FAR) {
+    __builtin_prefetch(rows, 0, 2);
+    __builtin_prefetch(rows + last, 0, 2);
+  }
+}
+
 /* Of the slots from number i on: those whose items are of the template and lie in holds that were seen to be as planned. Returns the first
  * that is not such a one. No call stands in this loop, so that all it needs is in registers. */
 static size_t find_planned(const rv_table *table, uint16_t number, const uint32_t *slots, size_t i, size_t k, rv_filled *filled)
@@ -107,6 +130,7 @@ static size_t find_planned(const rv_table *table, uint16_t number, const uint32_
   const ptrdiff_t stride = (ptrdiff_t)table->plan.stride;
   const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
   const uint64_t serial = table->plan_serial;
+  const rv_distance distance = distance_of(table);
   for (; i < k; i++) {
     rv_item *item = rv_slab_at(slab, slots[i]);
     if (item->template_number != number) return i;
@@ -115,18 +139,16 @@ static size_t find_planned(const rv_table *table, uint16_t number, const uint32_
     const uint8_t *rows = hold->rows + item->base_row * stride;
     filled->item[i] = item;
     filled->rows[i] = rows;
-    /* into the second cache, which takes more at a time; it is where they wait for little */
-    __builtin_prefetch(rows, 0, 2);
-    __builtin_prefetch(rows + last, 0, 2);
+    fetch_ends(rows, last, distance);
   }
   return k;
 }
 
 /* The lines between an item's first and last one. What is in the caches comes by itself, in order. */
-static void fetch_between(const rv_table *table, const uint8_t *const *rows, size_t k)
+RV_FETCHES void fetch_between(const rv_table *table, const uint8_t *const *rows, size_t k)
 {
   const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
-  if (last < 2 * LINE || table->books.chunk_memory < NEAR_BYTES) return;
+  if (last < 2 * LINE || distance_of(table) != RV_FAR) return;
   for (size_t i = 0; i < k; i++)
     for (size_t at = LINE; rows[i] != NULL && at < last; at += LINE) __builtin_prefetch(rows[i] + at, 0, 2);
 }

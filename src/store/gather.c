@@ -8,6 +8,7 @@
 
 #include "base/copy_ahead.h"
 #include "base/error.h"
+#include "base/fetches.h"
 #include "store/memory.h"
 #include "store/row_plan.h"
 #include "store/tally.h"
@@ -114,7 +115,7 @@ static void copy_row(uint8_t *out, const uint8_t *row, size_t bytes, const uint8
 }
 
 /* Larger rows are fetched while the one before is copied. */
-static void fetch_row(const uint8_t *row, size_t bytes)
+RV_FETCHES void fetch_row(const uint8_t *row, size_t bytes)
 {
   if (row == NULL || bytes == 0 || bytes >= RV_COPY_AHEAD_LEAST) return;
   for (size_t at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at);
@@ -202,7 +203,7 @@ static const rv_trajectory *one_template(const rv_draw *draws, size_t n)
 }
 
 /* The first row of each item, on its way while those before it are copied. Columns beside each other share it. */
-static void fetch_ahead(const rv_draw *draws, size_t n)
+RV_FETCHES void fetch_ahead(const rv_draw *draws, size_t n)
 {
   for (size_t i = 0; i < n; i++) {
     if (draws[i].chunk == NULL) continue;

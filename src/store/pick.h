@@ -3,6 +3,7 @@
 #ifndef RV_STORE_PICK_H
 #define RV_STORE_PICK_H
 
+#include "base/fetches.h"
 #include "base/random_lanes.h"
 #include "store/slab.h"
 
@@ -69,10 +70,16 @@ static inline bool rv_pick_draws_many(const rv_pick *pick)
   return pick->selector == NULL || rv_selector_draws_many(pick->selector);
 }
 
-/* The item of a slot that was drawn, into the second cache, which may have more lines on their way than the first. */
-static inline void rv_pick_fetch(const rv_slab *slab, uint32_t slot)
+/* The items of slots that were drawn. Of tables so large that they come from memory they go into the second cache, which may have more lines
+ * on their way than the first. */
+RV_FETCHES void rv_pick_fetch(const rv_slab *slab, const uint32_t *slots, size_t n)
 {
-  __builtin_prefetch(rv_slab_at(slab, slot), 0, 2);
+  enum { FAR_ITEMS = 1 << 18 };
+  if (slab->used < FAR_ITEMS) {
+    _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 0, 3);
+  } else {
+    _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 0, 2);
+  }
 }
 
 /* Draws slots until one has an item: each item is equally likely. At most one slot in eight is free. */
@@ -82,7 +89,7 @@ static inline void rv_pick_any(const rv_slab *slab, rv_random_lanes *random, siz
   const uint32_t used = slab->used;
   const bool holes = slab->count < used;
   rv_random_lanes_below(random, used, slots, n);
-  _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) rv_pick_fetch(slab, slots[i]);
+  rv_pick_fetch(slab, slots, n);
   for (size_t i = 0; i < n && holes; i++)
     while (!rv_slab_has(slab, slots[i])) slots[i] = rv_random_below(&random->again, used);
   for (size_t i = 0; i < n; i++) probabilities[i] = probability;
@@ -97,7 +104,7 @@ static inline void rv_pick_select_many(rv_pick *pick, const rv_slab *slab, rv_ra
   }
   if (pick->selector != NULL) {
     size_t drawn = rv_selector_select_many(pick->selector, random, n, slots, probabilities);
-    for (size_t i = 0; i < drawn; i++) rv_pick_fetch(slab, slots[i]);
+    rv_pick_fetch(slab, slots, drawn);
     return;
   }
   for (size_t i = 0; i < n; i++) {

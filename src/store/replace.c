@@ -6,6 +6,7 @@
  * events: for them rows take the long way (rv_table_admit). */
 #include "store/replace.h"
 
+#include "base/fetches.h"
 #include "store/snapshot_parts.h"
 
 /* A step's rows on their way into the places of items. */
@@ -157,7 +158,7 @@ void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first,
 }
 
 /* The items that go, but for the first, and what they are linked to. */
-static void fetch_oldest(const rv_slab *slab, size_t k)
+RV_FETCHES void fetch_oldest(const rv_slab *slab, size_t k)
 {
   uint32_t slot = slab->oldest;
   for (size_t i = 0; i < k && slot != RV_NO_SLOT; i++) {

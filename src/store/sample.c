@@ -1,5 +1,6 @@
 /* Items go out: drawn one by one as the limiter allows, many in one step where a draw does not change the next one's odds. */
 #include "base/error.h"
+#include "base/fetches.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
@@ -58,12 +59,12 @@ static void count_draw(rv_table *table, rv_item *item)
   if (item->times_sampled < INT32_MAX) item->times_sampled++;
 }
 
-static void fetch_hold(const rv_item *item)
+RV_FETCHES void fetch_hold(const rv_item *item)
 {
   __builtin_prefetch(item->data, 1);
 }
 
-static void fetch_chunk(const rv_item *item)
+RV_FETCHES void fetch_chunk(const rv_item *item)
 {
   if (item->template_number != RV_LOOSE) __builtin_prefetch(((const rv_hold *)item->data)->chunk, 1);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fetches.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
@@ -172,7 +173,7 @@ void rv_snapshot_take_books(rv_snapshot *snapshot, rv_books *owned_books)
 /* ---- walking ---- */
 
 /* Fetches the count of references that the item's copy takes: one item after the other, each would be waited for. */
-static void fetch_counts(const rv_item *item)
+RV_FETCHES void fetch_counts(const rv_item *item)
 {
   if (item->template_number == RV_UNATTACHED) return;
   if (item->template_number == RV_LOOSE)
