@@ -6,6 +6,7 @@
 
 #include "base/fetches.h"
 #include "base/past_caches.h"
+#include "base/small_copies.h"
 #include "client/await.h"
 #include "client/transitions.h"
 #include "store/chunk_parts.h"

@@ -1,4 +1,5 @@
 /* One row into a table that is full: what a program does that steps one environment, and nearly all that it does. */
+#include "base/small_copies.h"
 #include "store/forms.h"
 #include "store/replace.h"
 

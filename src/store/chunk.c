@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/refs.h"
+#include "base/small_copies.h"
 #include "store/chunk_parts.h"
 #include "store/memory.h"
 
@@ -242,60 +243,6 @@ rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first,
     return rv_fail(err, RV_OUT_OF_RANGE, "%lld rows from row %lld of a chunk's tensor that has %lld", (long long)count,
                    (long long)first, (long long)rows);
   return RV_OK;
-}
-
-#define COPY_EACH(bytes)                                                                                                         \
-  case bytes:                                                                                                                    \
-    _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)                                                                       \
-        memcpy((uint8_t *)to + i * to_stride, (const uint8_t *)from + i * from_stride, bytes);                                   \
-    break
-
-/* Rows of a column that stand beside others, put together: what sequences are read by. */
-#define PACK_EACH(bytes)                                                                                                         \
-  case bytes:                                                                                                                    \
-    _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++)                                                                       \
-        memcpy((uint8_t *)to + i * bytes, (const uint8_t *)from + i * from_stride, bytes);                                       \
-    return
-
-static void pack(void *restrict to, const void *restrict from, size_t from_stride, size_t size, size_t n)
-{
-  switch (size) {
-    PACK_EACH(1);
-    PACK_EACH(2);
-    PACK_EACH(4);
-    PACK_EACH(8);
-    PACK_EACH(12);
-    PACK_EACH(16);
-    PACK_EACH(24);
-    PACK_EACH(32);
-  default:
-    for (size_t i = 0; i < n; i++) memcpy((uint8_t *)to + i * size, (const uint8_t *)from + i * from_stride, size);
-  }
-}
-
-void rv_copy_strided(void *to, size_t to_stride, const void *from, size_t from_stride, size_t size, size_t n)
-{
-  if (size == 0 || n == 0) return;
-  if (to_stride == size && from_stride == size) {
-    memcpy(to, from, size * n);
-    return;
-  }
-  if (to_stride == size) {
-    pack(to, from, from_stride, size, n);
-    return;
-  }
-  switch (size) {
-    COPY_EACH(1);
-    COPY_EACH(2);
-    COPY_EACH(4);
-    COPY_EACH(8);
-    COPY_EACH(12);
-    COPY_EACH(16);
-    COPY_EACH(24);
-    COPY_EACH(32);
-  default:
-    for (size_t i = 0; i < n; i++) memcpy((uint8_t *)to + i * to_stride, (const uint8_t *)from + i * from_stride, size);
-  }
 }
 
 rv_code rv_chunk_copy_rows(rv_chunk *chunk, size_t column, int64_t first, int64_t count, void *out, rv_error *err)

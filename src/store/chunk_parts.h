@@ -117,26 +117,4 @@ rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *o
 void rv_decode_cache_forget(rv_decode_cache *cache, rv_decoded *entry);
 size_t rv_decode_cache_bytes(rv_decode_cache *cache);
 
-/* ---- small copies ---- */
-
-/* memcpy of a size that is one of few: saves the call. */
-static inline void rv_copy_small(void *to, const void *from, size_t size)
-{
-  switch (size) {
-  case 0: break;
-  case 1: memcpy(to, from, 1); break;
-  case 2: memcpy(to, from, 2); break;
-  case 4: memcpy(to, from, 4); break;
-  case 8: memcpy(to, from, 8); break;
-  case 12: memcpy(to, from, 12); break;
-  case 16: memcpy(to, from, 16); break;
-  case 24: memcpy(to, from, 24); break;
-  case 32: memcpy(to, from, 32); break;
-  default: memcpy(to, from, size); break;
-  }
-}
-
-/* n pieces of `size` bytes, from one stride to another. */
-void rv_copy_strided(void *to, size_t to_stride, const void *from, size_t from_stride, size_t size, size_t n);
-
 #endif

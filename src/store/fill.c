@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fetches.h"
+#include "base/small_copies.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
@@ -13,8 +14,8 @@ enum {
   BLOCK = 64,       /* looked up while those before it are copied */
   LOOKED_BACK = 64, /* items, for one whose rows lie in one chunk */
   LINE = 64,
-  AT_HAND_BYTES = 1 << 20, /* of chunks: fewer are in the second cache, */
-  NEAR_BYTES = 8 << 20,    /* and so few in the third */
+  AT_HAND_BYTES = 1 << 20, /* of chunks: fewer are mostly in the second cache, */
+  NEAR_BYTES = 8 << 20,    /* and fewer than these in the third */
   BYTES_A_BUDGET_STEP = 128,
   /* in small steps */
   ITEM_STEPS = 2,                     /* an item, without its bytes */
@@ -110,7 +111,8 @@ static rv_distance distance_of(const rv_table *table)
   return bytes < AT_HAND_BYTES ? RV_AT_HAND : bytes < NEAR_BYTES ? RV_NEAR : RV_FAR;
 }
 
-/* The first and the last line of an item's rows; from afar into the second cache, which may have more lines on their way than the first. */
+/* The first and the last line of an item's rows, unless they are at hand; from afar into the second cache, which may have more lines on their
+ * way than the first. */
 RV_FETCHES void fetch_ends(const uint8_t *rows, size_t last, rv_distance distance)
 {
   if (distance == RV_NEAR) {
@@ -163,17 +165,17 @@ static const uint8_t *rows_of(const rv_item *item, const rv_slice *slice, const 
 }
 
 /* What copying the item slice by slice costs; its rows are fetched. More than `most`: that, or something of it is not in place. */
-static size_t odd_steps(const rv_books *books, const rv_item *item, size_t most)
+static size_t odd_steps(const rv_table *table, const rv_item *item, size_t most)
 {
-  const rv_trajectory *trajectory = rv_books_trajectory(books, item);
+  const rv_distance distance = distance_of(table);
+  const rv_trajectory *trajectory = rv_books_trajectory(&table->books, item);
   const size_t steps = ODD_STEPS + SLICE_STEPS * (size_t)trajectory->num_slices;
   for (uint32_t i = 0; i < trajectory->num_slices && steps <= most; i++) {
     const rv_slice *slice = &trajectory->slices[i];
     const rv_lane *lane;
     const uint8_t *rows = rows_of(item, slice, &lane);
     if (rows == NULL) return most + 1;
-    __builtin_prefetch(rows, 0, 2);
-    if (slice->length > 0) __builtin_prefetch(rows + lane->stride * (size_t)(slice->length - 1), 0, 2);
+    fetch_ends(rows, slice->length > 0 ? lane->stride * (size_t)(slice->length - 1) : 0, distance);
   }
   return steps;
 }
@@ -195,7 +197,7 @@ static size_t find_rows(rv_table *table, const uint32_t *slots, size_t k, rv_fil
   while ((i = find_planned(table, number, slots, i, k, filled)) < k) {
     rv_item *item = rv_slab_at(&table->books.slab, slots[i]);
     if (is_planned(table, number, item)) continue;
-    size_t most = ODD_STEPS_MAX - *odd, steps = odd_steps(&table->books, item, most);
+    size_t most = ODD_STEPS_MAX - *odd, steps = odd_steps(table, item, most);
     if (steps > most) break;
     *odd += steps;
     filled->item[i] = item;

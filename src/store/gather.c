@@ -9,6 +9,7 @@
 #include "base/copy_ahead.h"
 #include "base/error.h"
 #include "base/fetches.h"
+#include "base/small_copies.h"
 #include "store/memory.h"
 #include "store/row_plan.h"
 #include "store/tally.h"
@@ -111,7 +112,7 @@ static void copy_row(uint8_t *out, const uint8_t *row, size_t bytes, const uint8
   if (bytes >= RV_COPY_AHEAD_LEAST)
     rv_copy_ahead(out, row, bytes, next, bytes);
   else
-    memcpy(out, row, bytes);
+    rv_copy_odd(out, row, bytes);
 }
 
 /* Larger rows are fetched while the one before is copied. */

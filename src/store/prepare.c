@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/past_caches.h"
+#include "base/small_copies.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/small_copies.h"
+
 /* The lane of a column that is one run of rows in place; else NULL. */
 static const rv_lane *lane_of(const rv_trajectory *template, const rv_chunk *like, uint32_t c)
 {
@@ -102,7 +104,7 @@ static void copy_singles(const uint8_t *const *items, size_t n, ptrdiff_t delta,
     COPY_EACH(64);
   default: break;
   }
-  for (size_t i = 0; i < n; i++) memcpy(to + i * row_bytes, items[i] + delta, row_bytes);
+  for (size_t i = 0; i < n; i++) rv_copy_odd(to + i * row_bytes, items[i] + delta, row_bytes);
 }
 
 /* Without the first rows of each item, which are there already. */

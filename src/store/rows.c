@@ -2,6 +2,7 @@
 #include <limits.h>
 
 #include "base/error.h"
+#include "base/small_copies.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"

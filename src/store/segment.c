@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/pages.h"
 #include "base/past_caches.h"
+#include "base/small_copies.h"
 #include "store/chunk_parts.h"
 #include "store/signature.h"
 
