@@ -33,8 +33,9 @@ size_t rv_row_shuffle_copy(const rv_row_shuffle *shuffle, const uint8_t *const *
 
 enum {
   VECTOR = 64,
-  GROUPS = 8,  /* taken apart together, at most: a piece is read, and its place found, once for all of a run */
-  RUN_COST = 5 /* that, in groups */
+  GROUPS = 8,    /* taken apart together, at most: a piece is read, and its place found, once for all of a run */
+  RUN_COST = 5,  /* that, in groups */
+  LOADS_COST = 1 /* of a group, in stores */
 };
 
 /* ---- making one ---- */
@@ -87,15 +88,58 @@ static bool find_columns(rv_row_shuffle *shuffle, const rv_row_plan *plan)
   return bytes > 0 && end - begin == (ptrdiff_t)bytes;
 }
 
-/* As many rows as two vectors take, with nothing between them that the items do not have. */
-static bool group_rows(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+static size_t widest_in(size_t bytes)
 {
-  if (shuffle->stride > RV_SHUFFLE_STRIDE || shuffle->width != plan->beside_bytes) return false;
-  shuffle->rows = (2 * VECTOR - shuffle->width) / shuffle->stride + 1;
-  if (shuffle->rows > shuffle->length) shuffle->rows = shuffle->length;
-  size_t bytes = (shuffle->rows - 1) * shuffle->stride + shuffle->width;
-  if (bytes < VECTOR) return false;
-  shuffle->second = bytes - VECTOR;
+  size_t width = VECTOR;
+  while (width > bytes) width /= 2;
+  return width;
+}
+
+/* What storing what the columns have of so many rows costs: one piece of each, or two that overlap; a whole vector is as dear as two of what is less.
+ * 0: there are too many pieces. */
+static size_t cost_of_stores(const rv_row_plan *plan, size_t rows)
+{
+  size_t cost = 0, pieces = 0;
+  for (uint32_t c = 0; c < num_columns(plan); c++) {
+    if (!is_copied(plan, c)) continue;
+    const size_t bytes = plan->column[c].row_bytes * rows, width = widest_in(bytes), stores = bytes == width ? 1 : 2;
+    cost += width == VECTOR ? 2 * stores : stores;
+    pieces += stores;
+  }
+  return pieces <= RV_SHUFFLE_PIECES ? cost : 0;
+}
+
+/* The same for a row that is copied piece by piece. */
+static size_t cost_of_row(const rv_row_plan *plan)
+{
+  enum { COPIED_AT_ONCE = 16 };
+  size_t cost = 0;
+  for (uint32_t c = 0; c < num_columns(plan); c++)
+    if (is_copied(plan, c)) cost += (plan->column[c].row_bytes + COPIED_AT_ONCE - 1) / COPIED_AT_ONCE;
+  return cost;
+}
+
+/* Rows of a group, which two vectors take, and groups together: as many as make an item cheapest, of which the last may be taken apart twice. Nothing is
+ * between them that the items do not have. */
+static bool choose_groups(rv_row_shuffle *shuffle, const rv_row_plan *plan)
+{
+  const size_t stride = shuffle->stride, width = shuffle->width, length = shuffle->length;
+  const size_t most = length * cost_of_row(plan) * 8 / 5; /* what is stored by itself is loaded by itself, too */
+  size_t least = most;
+  if (stride > RV_SHUFFLE_STRIDE || width != plan->beside_bytes) return false;
+  for (size_t rows = (2 * VECTOR - width) / stride + 1; rows > 0 && (rows - 1) * stride + width >= VECTOR; rows--) {
+    const size_t stores = cost_of_stores(plan, rows);
+    for (size_t groups = GROUPS; groups > 0 && stores > 0; groups /= 2) {
+      const size_t together = groups * rows, runs = (length + together - 1) / together;
+      const size_t cost = runs * (groups + RUN_COST) * (stores + LOADS_COST);
+      if (together > length || cost >= least) continue;
+      least = cost;
+      shuffle->rows = rows;
+      shuffle->groups = groups;
+    }
+  }
+  if (least == most) return false;
+  shuffle->second = (shuffle->rows - 1) * stride + width - VECTOR;
   return true;
 }
 
@@ -119,59 +163,26 @@ static void add_piece(rv_row_shuffle *shuffle, const rv_row_plan *plan, uint32_t
     piece->source[i] = (uint8_t)place_of(shuffle, (at + i) / row_bytes, from + (at + i) % row_bytes);
 }
 
-/* What the column has of a group, in one piece or in two that overlap. The cost of storing it; 0: there are too many pieces. */
-static size_t add_pieces(rv_row_shuffle *shuffle, const rv_row_plan *plan, uint32_t c, size_t width)
-{
-  const size_t bytes = plan->column[c].row_bytes * shuffle->rows, cost = width == VECTOR ? 2 : 1;
-  if (shuffle->num_pieces + 2 > RV_SHUFFLE_PIECES) return 0;
-  add_piece(shuffle, plan, c, 0, width);
-  if (bytes == width) return cost;
-  add_piece(shuffle, plan, c, bytes - width, width);
-  return 2 * cost;
-}
-
-static size_t widest_in(size_t bytes)
+/* The widest pieces first. */
+static void divide(rv_row_shuffle *shuffle, const rv_row_plan *plan)
 {
   size_t width = VECTOR;
-  while (width > bytes) width /= 2;
-  return width;
-}
-
-/* Fewer stores by a third at least, or it is not worth it. */
-static bool divide(rv_row_shuffle *shuffle, const rv_row_plan *plan)
-{
-  size_t stores = 0, before = 0, width = VECTOR;
   for (size_t k = 0; k < RV_SHUFFLE_WIDTHS; k++, width /= 2) {
     for (uint32_t c = 0; c < num_columns(plan); c++) {
-      if (!is_copied(plan, c) || widest_in(plan->column[c].row_bytes * shuffle->rows) != width) continue;
-      size_t cost = add_pieces(shuffle, plan, c, width);
-      if (cost == 0) return false;
-      stores += cost;
-      before += shuffle->rows;
+      const size_t bytes = plan->column[c].row_bytes * shuffle->rows;
+      if (!is_copied(plan, c) || widest_in(bytes) != width) continue;
+      add_piece(shuffle, plan, c, 0, width);
+      if (bytes > width) add_piece(shuffle, plan, c, bytes - width, width);
     }
     shuffle->ends[k] = shuffle->num_pieces;
-  }
-  return 3 * stores <= 2 * before;
-}
-
-/* As many groups together as make an item's rows cheapest; the last of them are taken apart twice where they overlap. */
-static void choose_groups(rv_row_shuffle *shuffle)
-{
-  size_t least = SIZE_MAX;
-  for (size_t groups = GROUPS; groups > 0; groups /= 2) {
-    const size_t rows = groups * shuffle->rows, cost = (shuffle->length + rows - 1) / rows * (groups + RUN_COST);
-    if (rows > shuffle->length || cost >= least) continue;
-    least = cost;
-    shuffle->groups = groups;
   }
 }
 
 void rv_row_shuffle_make(rv_row_shuffle *shuffle, const rv_row_plan *plan)
 {
   shuffle->num_pieces = 0;
-  if (!plan->any || !rv_row_shuffle_here() || !find_columns(shuffle, plan) || !group_rows(shuffle, plan)) return;
-  choose_groups(shuffle);
-  if (!divide(shuffle, plan)) shuffle->num_pieces = 0;
+  if (!plan->any || !rv_row_shuffle_here() || !find_columns(shuffle, plan) || !choose_groups(shuffle, plan)) return;
+  divide(shuffle, plan);
 }
 
 /* ---- taking apart ---- */
@@ -223,7 +234,7 @@ INLINE void put_all(const rv_row_shuffle *shuffle, const __m512i *low, const __m
   PUT_EACH(6, 1);
 }
 
-/* The last groups overlap those before where there is no whole number of them. */
+/* The last run overlaps the one before where there is no whole number of them. */
 INLINE void copy_run(const rv_row_shuffle *shuffle, const uint8_t *from, size_t item, size_t groups, uint8_t *const *outs)
 {
   const size_t step = groups * shuffle->rows, last = shuffle->length - step, group_stride = shuffle->rows * shuffle->stride;

@@ -163,21 +163,35 @@ static void small_sequences_are_taken_apart(void **state)
   assert_int_equal(shuffle.num_pieces, rv_row_shuffle_here() ? 4 : 0);
 }
 
-/* Groups of four rows here. */
-static void as_many_groups_are_taken_apart_together_as_the_rows_have(void **state)
+/* Groups of four rows here; where few are taken apart together, or many twice, rows are copied piece by piece. */
+static void as_many_groups_are_taken_apart_together_as_make_an_item_cheapest(void **state)
 {
   (void)state;
   static const struct {
     int64_t length;
-    size_t groups;
-  } cases[] = {{4, 1}, {7, 1}, {8, 2}, {11, 2}, {16, 4}, {31, 4}, {32, 8}, {48, 8}, {64, 8}};
+    size_t groups; /* 0: piece by piece */
+  } cases[] = {{1, 0}, {4, 0}, {7, 0}, {8, 2}, {11, 0}, {16, 4}, {31, 4}, {32, 8}, {48, 8}, {64, 8}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases && rv_row_shuffle_here(); i++) {
     rv_row_shuffle shuffle;
     rv_row_plan plan = plan_of(STEP, 4, 0, cases[i].length);
     rv_row_shuffle_make(&shuffle, &plan);
-    assert_int_equal(shuffle.rows, 4);
-    assert_int_equal(shuffle.groups, cases[i].groups);
+    assert_int_equal(shuffle.num_pieces, cases[i].groups > 0 ? 4 : 0);
+    if (shuffle.num_pieces > 0) assert_int_equal(shuffle.groups, cases[i].groups);
   }
+}
+
+/* Three rows would fit, but make two pieces of each column. */
+static void rows_are_grouped_so_that_columns_are_stored_whole(void **state)
+{
+  (void)state;
+  static const size_t step[] = {20, 8, 4, 1};
+  rv_row_shuffle shuffle;
+  rv_row_plan plan = plan_of(step, 4, 0, 32);
+  rv_row_shuffle_make(&shuffle, &plan);
+  if (!rv_row_shuffle_here()) return;
+  assert_int_equal(shuffle.num_pieces, 5);
+  assert_int_equal(shuffle.rows, 2);
+  assert_int_equal(shuffle.groups, 8);
 }
 
 /* A column that items do not have may be written while they are read. */
@@ -194,7 +208,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_taken_apart_are_those_copied_piece_by_piece),
                                      cmocka_unit_test(small_sequences_are_taken_apart),
-                                     cmocka_unit_test(as_many_groups_are_taken_apart_together_as_the_rows_have),
+                                     cmocka_unit_test(as_many_groups_are_taken_apart_together_as_make_an_item_cheapest),
+                                     cmocka_unit_test(rows_are_grouped_so_that_columns_are_stored_whole),
                                      cmocka_unit_test(rows_with_other_columns_between_are_not_loaded_whole)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
