@@ -8,8 +8,7 @@
 
 /* ---- drawing ---- */
 
-/* A level of more bytes than this is fetched ahead, by loads that nothing waits for: more of them are under way at once than of
- * the steps below, which load for themselves where a level is small. */
+/* A level of more bytes than this is fetched ahead; the steps below load for themselves where a level is small. */
 enum { FETCH_BYTES = 1 << 20 };
 
 /* One level down, for all of a batch. */
@@ -31,19 +30,14 @@ TARGET static void descend(const rv_sum_tree *tree, uint32_t level, size_t n, ui
   }
 }
 
-TARGET static inline void load(const double *line)
-{
-  (void)*(const volatile double *)line;
-}
-
-TARGET static void fetch(const rv_sum_tree *tree, uint32_t level, size_t n, const uint32_t *index)
+TARGET RV_FETCHES void fetch(const rv_sum_tree *tree, uint32_t level, size_t n, const uint32_t *index)
 {
   if (level > 0) {
     if (tree->groups[level].length * sizeof(rv_sum_group) <= FETCH_BYTES) return;
-    for (size_t i = 0; i < n; i++) load(rv_sum_tree_group(tree, level, index[i])->end);
+    for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_sum_tree_group(tree, level, index[i])->end);
   } else {
     if (tree->leaves.length * sizeof(double) <= FETCH_BYTES) return;
-    for (size_t i = 0; i < n; i++) load(rv_sum_tree_leaves(tree, index[i]));
+    for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_sum_tree_leaves(tree, index[i]));
   }
 }
 

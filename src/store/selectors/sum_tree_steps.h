@@ -17,6 +17,7 @@
 #ifndef RV_STORE_SELECTORS_SUM_TREE_STEPS_H
 #define RV_STORE_SELECTORS_SUM_TREE_STEPS_H
 
+#include "base/fetches.h"
 #include "store/selectors/sum_tree.h"
 
 enum { RV_TREE_BATCH = 256 };
