@@ -113,7 +113,7 @@ void rv_landing_round_init(rv_landing_round *round, const rv_env *env, rv_spares
 typedef struct rv_landing_end rv_landing_end;
 
 /* For the process at the other end of the socket; *shared_fd is for the client, and to be closed. NULL: there is no memory for it, or the system does
- * not tell when a process ends. */
+ * not tell when a process ends, or too many ends of gone connections have blocks that are not back yet. */
 rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_landing_round *round, int socket, int *shared_fd);
 /* The connection is gone. NULL is fine. */
 void rv_landing_end_leave(rv_landing_end *end);
@@ -130,7 +130,7 @@ const uint8_t *rv_landing_end_at(const rv_landing_end *end, uint32_t slot, uint6
 /* What stands around those bytes will soon be written: what comes before them in their message, and behind. */
 void rv_landing_end_fetch(const rv_landing_end *end, uint32_t slot, uint64_t offset, uint64_t size);
 /* That block as the buffer of a message that ends so many bytes behind `offset`, of which `before` come before it: its bytes begin there. The caller's
- * reference. NULL: it was one before, has no room, or much more than the message needs. */
+ * reference. NULL: it was one before, has no room, or much more than the message needs, or the message would begin behind the block's first rows. */
 rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset, size_t before, size_t behind);
 
 #endif

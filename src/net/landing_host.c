@@ -13,7 +13,9 @@
 #include "net/landing.h"
 
 enum {
+  LEAST_PAGES = RV_LANDING_LEAST / RV_LANDING_PAGE + 1,
   MOST_PAGES = RV_SPARE_MAX / RV_LANDING_PAGE + 1,
+  MOST_LEFT = 512, /* ends whose connections are gone, each with a descriptor and a mapping; then new ones get no blocks */
   FIRST_AHEAD = 4, /* blocks that wait to be filled, of each size, at first; see look_further_ahead */
   MOST_AHEAD = RV_LANDING_SLOTS / 2,
   SERVED_EVERY_ROWS = 4,
@@ -199,7 +201,7 @@ static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
 {
   uint32_t missed = atomic_load_explicit(&end->shared->missed[size], memory_order_acquire); /* of what was wanted before */
   uint32_t pages = atomic_load_explicit(&end->shared->wanted[size], memory_order_relaxed);
-  if (pages > MOST_PAGES) return false;
+  if (pages > MOST_PAGES || (pages > 0 && pages < LEAST_PAGES)) return false;
   uint32_t rows = missed - end->missed[size];
   if (pages != end->pages[size]) {
     if (!take_back_given(end, size)) return false;
@@ -300,7 +302,8 @@ static bool is_filled(const given *out, size_t bytes)
 
 rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset, size_t before, size_t behind)
 {
-  if (rv_landing_end_at(end, slot, offset, behind) == NULL || before > offset) return NULL;
+  if (rv_landing_end_at(end, slot, offset, behind) == NULL) return NULL;
+  if (before > offset || offset - before > RV_LANDING_BEFORE) return NULL; /* what lies before it is no row of the message */
   given *out = &end->slot[slot];
   if (out->landed || !is_filled(out, before + behind)) return NULL;
   out->landed = true;
@@ -349,9 +352,11 @@ void rv_landing_round_init(rv_landing_round *round, const rv_env *env, rv_spares
 
 rv_landing_end *rv_landing_end_new(rv_landing_host *host, rv_landing_round *round, int socket, int *shared_fd)
 {
-  rv_landing_end *end = host->arena != NULL ? calloc(1, sizeof *end) : NULL;
-  if (end == NULL) return NULL;
+  if (host->arena == NULL) return NULL;
   rv_landing_host_look(host);
+  bool few = atomic_load_explicit(&host->num_left, memory_order_relaxed) < MOST_LEFT;
+  rv_landing_end *end = few ? calloc(1, sizeof *end) : NULL;
+  if (end == NULL) return NULL;
   *end = (rv_landing_end){.host = host, .round = round, .num_free = RV_LANDING_SLOTS, .process = watch_process(socket)};
   for (uint32_t i = 0; i < RV_LANDING_SLOTS; i++) end->free_slot[i] = (uint16_t)(RV_LANDING_SLOTS - 1 - i);
   *shared_fd = end->process >= 0 ? rv_memory_file_new("reverie-landing", RV_LANDING_SHARED) : -1;

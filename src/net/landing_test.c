@@ -157,7 +157,39 @@ static void what_has_no_room_around_it_is_read(void **state)
   hang_up(&p);
 }
 
+/* The server would write what stands around it over what comes before. */
+static void a_message_begins_where_its_block_does(void **state)
+{
+  setting *s = *state;
+  pair p = connect_pair(s);
+  rv_buf *row = put_row(&p, ROW, 4);
+  rv_landing_place at;
+  assert_non_null(rv_landing_find(p.client, row->data + 1000, ROW - 1000, &at));
+  assert_null(rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, ROW - 1000 + BEHIND));
+  assert_non_null(rv_landing_find(p.client, row->data, ROW, &at));
+  rv_buf *message = rv_landing_end_land(p.end, at.slot, at.offset, BEFORE, ROW + BEHIND);
+  assert_non_null(message);
+  rv_buf_unref(message);
+  rv_buf_unref(row);
+  hang_up(&p);
+}
+
 /* ---- how many there are ---- */
+
+/* Each has a descriptor and a mapping, until its writers let go of what they have. */
+static void ends_of_gone_connections_are_bounded(void **state)
+{
+  setting *s = *state;
+  int sockets[2], shared;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  atomic_store(&s->host.num_left, 512);
+  assert_null(rv_landing_end_new(&s->host, &s->round, sockets[0], &shared));
+  atomic_store(&s->host.num_left, 0);
+  close(sockets[0]);
+  close(sockets[1]);
+  pair p = connect_pair(s);
+  hang_up(&p);
+}
 
 static void a_writer_has_no_more_than_its_share(void **state)
 {
@@ -415,7 +447,7 @@ static void a_forked_child_lets_go_of_nothing(void **state)
 static void nonsense_costs_the_connection_and_nothing_else(void **state)
 {
   setting *s = *state;
-  for (int lie = 0; lie < 4; lie++) {
+  for (int lie = 0; lie < 5; lie++) {
     pair p;
     int shared;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p.sockets), 0);
@@ -428,7 +460,8 @@ static void nonsense_costs_the_connection_and_nothing_else(void **state)
     if (lie == 0) atomic_store(&said->let_go[3], UINT64_MAX);
     if (lie == 1) atomic_store(&said->wanted[1], UINT32_MAX);
     if (lie == 2) atomic_store(&said->wanted[2], (RV_SPARE_MAX >> 12) + 2);
-    if (lie == 3) {
+    if (lie == 3) atomic_store(&said->wanted[3], RV_LANDING_LEAST >> 12); /* no row has so small a block */
+    if (lie == 4) {
       atomic_store(&said->given[0][5], 1);
       atomic_store(&said->wanted[0], 12);
     }
@@ -505,6 +538,8 @@ int main(void)
       LANDING_TEST(a_slot_is_told_from_what_it_was_before),
       LANDING_TEST(what_fills_little_of_its_block_is_read),
       LANDING_TEST(what_has_no_room_around_it_is_read),
+      LANDING_TEST(a_message_begins_where_its_block_does),
+      LANDING_TEST(ends_of_gone_connections_are_bounded),
       LANDING_TEST(a_writer_has_no_more_than_its_share),
       LANDING_TEST(as_many_are_given_as_rows_found_none_a_part_at_a_time),
       LANDING_TEST(what_nobody_begins_to_fill_goes_back_in_a_quiet_time),

@@ -427,6 +427,7 @@ static void count_packed(rv_insert_call *call)
 
 void rv_insert_items_advance(rv_insert_call *call)
 {
+  if (call->turn_posted) return; /* it goes on then: others come first */
   rv_server_stream_ref(&call->stream);
   int turn = RV_INSERTS_TURN;
   count_packed(call);

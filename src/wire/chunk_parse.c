@@ -206,7 +206,8 @@ static rv_code read_tensors(tensor_room *room, rv_span message, const outline *c
   walk_init(&walk, message, chunk);
   rv_span bytes;
   *in_values = false;
-  while (walk_next(&walk, &bytes)) {
+  while (room->count < chunk->num_tensors &&
+         walk_next(&walk, &bytes)) { /* no more than were counted, whoever changes the message */
     rv_tensor_proto tensor;
     rv_code code = rv_tensor_proto_parse(bytes, &tensor, err);
     if (code == RV_OK) code = room_add_dims(room, &tensor.shape, err);

@@ -42,22 +42,25 @@ rv_code rv_insert_request_parse(rv_span message, rv_insert_request *out, rv_erro
   }
   out->items = out->chunks + out->num_chunks;
   out->keep_chunk_keys = (uint64_t *)(void *)(out->items + out->num_items);
+  /* A message that lies in the arena may have been changed since it was counted: it breaks no array then. */
   size_t chunks = 0, items = 0, keys = 0;
   rv_field field;
   rv_reader_init(&reader, message);
   while (rv_reader_next(&reader, &field)) {
     if (rv_field_is(&field, 1, RV_WIRE_BYTES)) {
-      out->chunks[chunks++] = field.bytes;
+      if (chunks++ < out->num_chunks) out->chunks[chunks - 1] = field.bytes;
     } else if (rv_field_is(&field, 2, RV_WIRE_BYTES)) {
-      out->items[items++] = field.bytes;
+      if (items++ < out->num_items) out->items[items - 1] = field.bytes;
     } else if (field.number == 3) {
       size_t state = 0;
       uint64_t key;
-      while (rv_field_next_value(&reader, &field, RV_WIRE_VARINT, &state, &key)) out->keep_chunk_keys[keys++] = key;
+      while (rv_field_next_value(&reader, &field, RV_WIRE_VARINT, &state, &key))
+        if (keys++ < out->num_keep_chunk_keys) out->keep_chunk_keys[keys - 1] = key;
     }
   }
+  const bool as_counted = chunks == out->num_chunks && items == out->num_items && keys <= out->num_keep_chunk_keys;
   out->num_keep_chunk_keys = keys;
-  if (!reader.broken) return RV_OK;
+  if (!reader.broken && as_counted) return RV_OK;
   rv_insert_request_fini(out);
   return rv_fail_parse(err, "InsertStreamRequest");
 }

@@ -98,11 +98,12 @@ static rv_code read_chunks(rv_insert_pack *pack, const parts *found, rv_span mes
   rv_field field;
   rv_reader_init(&reader, message);
   rv_code code = RV_OK;
-  for (size_t i = 0; code == RV_OK && rv_reader_next(&reader, &field);) {
+  size_t i = 0; /* as many as were counted, whoever changes the message meanwhile */
+  while (code == RV_OK && i < pack->num_chunks && rv_reader_next(&reader, &field)) {
     if (!rv_field_is(&field, RV_PACK_CHUNKS, RV_WIRE_BYTES)) continue;
     code = read_chunk(pack, found, i++, field.bytes, err);
   }
-  return code;
+  return code == RV_OK && i < pack->num_chunks ? rv_fail_parse(err, "PackedItems") : code;
 }
 
 /* Which of the chunks each slice is of: in all items the same. */

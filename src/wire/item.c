@@ -152,6 +152,8 @@ rv_code rv_wire_item_parse_in(rv_item_room *room, rv_span message, rv_wire_item 
   if (code == RV_OK && (counts.columns > room->num_columns || counts.slices > room->num_slices)) {
     code = make_room(room, &counts, err);
     if (code == RV_OK) code = read_item(room, message, out, &counts, err);
+    bool changed = counts.columns > room->num_columns || counts.slices > room->num_slices; /* by somebody, since it was counted */
+    if (code == RV_OK && changed) code = rv_fail_parse(err, "PrioritizedItem");
   }
   if (code != RV_OK || counts.columns == 0) return code;
   out->slices = room->slices;
