@@ -38,6 +38,6 @@ def find(name: str) -> Server:
             known = ", ".join(sorted(_servers)) or "none"
             raise NotFoundError(
                 f"no server of this process is called {name!r} (there are: {known}); "
-                f"make one with reverie.Server(..., name={name!r})"
+                f"make one with reverie.Server(..., name={name!r}); a server of another process is found by its address only"
             )
         return server

@@ -106,6 +106,6 @@ void rv_writer_describe_local(rv_writer *writer, char *out, size_t capacity)
   size_t count = atomic_load_explicit(&writer->num_flights, memory_order_relaxed);
   if (!rv_list_empty(&writer->flights)) rv_waiter_explain(&item_of(writer->flights.next)->insert.waiter, why, sizeof why);
   rv_mutex_unlock(&writer->mutex);
-  snprintf(out, capacity, "%zu %s in flight; the oldest %s", count, count == 1 ? "item is" : "items are",
-           why[0] != '\0' ? why : "is being inserted");
+  snprintf(out, capacity, "%zu %s in flight; the oldest: %s", count, count == 1 ? "item is" : "items are",
+           why[0] != '\0' ? why : "it is being inserted");
 }

@@ -48,6 +48,10 @@ rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" is a URL; write only host:port, as in \"%.150s\"", text,
                    scheme + 3);
 
+  if (strchr(text, ',') != NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" has a comma; each address is given by itself, as host:port",
+                   text);
+
   const char *host = text, *host_end, *colon;
   if (text[0] == '[') {
     host = text + 1;

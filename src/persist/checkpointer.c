@@ -64,6 +64,10 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
   memcpy(&full, config, config->size < sizeof full ? config->size : sizeof full);
   if (full.path == NULL || full.path[0] == '\0')
     return rv_fail(err, RV_INVALID_ARGUMENT, "a checkpointer needs the path of a directory");
+  if (full.path[0] == '~' && (full.path[1] == '/' || full.path[1] == '\0'))
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "the checkpointer's path \"%.200s\" begins with ~, which only a shell knows; write the directory out",
+                   full.path);
   if (full.level < -1 || full.level > 9)
     return rv_fail(err, RV_INVALID_ARGUMENT, "compression level %d: give 1 (fast) to 9 (small), or -1 for none", (int)full.level);
   rv_checkpointer *checkpointer = calloc(1, sizeof *checkpointer);
@@ -463,7 +467,10 @@ static rv_code load_newest(restoring *work, search *all, rv_error *err)
     rv_checkpoint_list_fini(&list);
     if (!all->changed) break;
   }
-  if (code == RV_OK && *work->out == NULL && all->found) code = rv_error_copy(err, &all->first);
+  if (code == RV_OK && *work->out == NULL && all->found) {
+    code = rv_error_copy(err, &all->first);
+    rv_error_prefix(err, "no checkpoint in %s is whole (to begin empty, move the damaged ones away)", work->checkpointer->path);
+  }
   return code;
 }
 

@@ -81,7 +81,8 @@ static void on_message(rv_call *net_call, void *user, rv_buf *buf, const uint8_t
   if (saver == NULL) {
     audit(call, RV_INVALID_ARGUMENT);
     rv_server_stream_finish(&call->stream, RV_INVALID_ARGUMENT,
-                            "no Checkpointer is configured: this server does not write checkpoints");
+                            "no Checkpointer is configured: this server does not write checkpoints; start reverie-server with "
+                            "--checkpoints DIRECTORY, a Server with a checkpointer");
     return;
   }
   call->asked = true;

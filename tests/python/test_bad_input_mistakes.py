@@ -38,7 +38,8 @@ def test_sampling_an_empty_table_says_what_it_waits_for(where):
         ("127.0.0.1", "has no port; write 127.0.0.1:8000"),
         ("8000", "has no host; write localhost:8000"),
         ("http://127.0.0.1:8000", 'URL.*"127.0.0.1:8000"'),
-        ("inproc://nowhere", "no server of this process is called 'nowhere'"),
+        ("inproc://nowhere", "no server of this process is called 'nowhere'.*another process is found by its address"),
+        ("127.0.0.1:8000,127.0.0.1:8001", "has a comma; each address is given by itself"),
     ],
 )
 def test_an_address_that_is_none_is_told_what_to_write(address, words):

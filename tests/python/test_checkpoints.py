@@ -89,8 +89,14 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
     assert f"{newer} cannot be used, and is passed over: {newer}/items.tfrecord" in said
     (pathlib.Path(older) / "tables.tfrecord").write_bytes(b"")
     (pathlib.Path(older) / "items.tfrecord").write_bytes(b"x")
-    with pytest.raises(reverie.ReverieError, match=r"items\.tfrecord"):
+    with pytest.raises(reverie.ReverieError, match=rf"no checkpoint in {tmp_path} is whole .*move .* away.*items\.tfrecord"):
         serve(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["~", "~/replay"])
+def test_a_home_directory_that_only_a_shell_knows_is_refused(path):
+    with pytest.raises(ValueError, match="only a shell knows; write the directory out"):
+        serve(path)
 
 
 def test_the_fallback_is_used_while_the_root_has_none(tmp_path, caplog):

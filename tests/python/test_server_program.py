@@ -109,6 +109,16 @@ def test_a_check_does_not_listen(tmp_path):
     ("config", "line", "words"),
     [
         ("", None, ["empty"]),
+        ("tables: [{name: t}]\n---\nport: 9\n", 3, ["a second document begins here"]),
+        ("tables: [{name: t}]\n---\nport: [\n", 4, ["not YAML"]),
+        ("tables:\n  - name: t\n    signature: {a: {shape: [2]}}\n", 3, ["signature.a: ", "no dtype"]),
+        ("tables:\n  - name: t\n    signature: {a: {shape: any}}\n", 3, ["signature.a: ", "no dtype"]),
+        (
+            "tables:\n  - name: t\n    signature: {a: {dtype: float32, shape: [null, 2]}}\n",
+            3,
+            ["shape[0]", "write -1 for any size"],
+        ),
+        ("tables: [{name: t}]\ncheckpoints:\n  path: ~/data\n", 3, ["checkpoints.path: ", "only a shell knows"]),
         ("port: 0\n", None, ["no tables"]),
         ("tables: []\n", None, ["no tables"]),
         ("tables: {name: t}\n", 1, ["tables", "list"]),
@@ -386,6 +396,72 @@ def test_a_peer_timeout_of_0_is_the_default_and_warned_of(tmp_path, seconds, war
     found = warnings_of_a_check(tmp_path, f"tables: [{{name: t}}]\n{limits}")
     assert len(found) == warned
     assert all("limits.peer_timeout_seconds: 0 is the default, 10 s, and not no timeout" in line for line in found)
+
+
+# ---- the end ----
+
+
+def saved_items(folder):
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_server_that_saves_by_itself_saves_once_more_when_a_signal_ends_it(tmp_path):
+    flags = ["--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path), "--set", "checkpoint_every_seconds=3600"]
+    with server_program.Server(*flags) as server:
+        reverie.Client(server.address).add_batch("t", {"x": np.arange(100)}, timeout=LONG)
+    with server_program.Server(*flags) as server:
+        assert reverie.Client(server.address).server_info(LONG)["t"].current_size == 100
+
+
+def test_a_server_that_saves_when_asked_says_that_it_saves_nothing_at_its_end(tmp_path):
+    server = server_program.Server("--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path))
+    try:
+        client = reverie.Client(server.address)
+        client.add("t", 1, timeout=LONG)
+        asked = client.checkpoint(timeout=LONG)
+        client.add("t", 2, timeout=LONG)
+        server.signal(signal.SIGTERM)
+        status, err = server.wait(LONG)
+    finally:
+        server.kill()
+    assert status == 0
+    assert "nothing is saved at the end" in err
+    assert saved_items(tmp_path) == [os.path.basename(asked)]
+
+
+def test_a_last_checkpoint_that_the_disk_does_not_take_is_a_failure_and_the_one_before_stays(tmp_path):
+    flags = ["--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path), "--set", "checkpoint_every_seconds=3600"]
+    server = server_program.Server(*flags)
+    try:
+        client = reverie.Client(server.address)
+        client.add("t", 1, timeout=LONG)
+        before = client.checkpoint(timeout=LONG)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, 1))  # its files do not grow any more
+        server.signal(signal.SIGTERM)
+        status, err = server.wait(LONG)
+    finally:
+        server.kill()
+    assert status == 1
+    assert "error: the last checkpoint is not saved: no checkpoint was saved: " in err
+    assert saved_items(tmp_path) == [os.path.basename(before)]
+
+
+def test_a_second_signal_ends_the_last_checkpoint(tmp_path):
+    flags = ["--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path), "--set", "checkpoint_every_seconds=3600"]
+    server = server_program.Server(*flags)
+    try:
+        rows = {"x": np.random.default_rng(1).integers(0, 4, (100_000, 1000), np.uint8)}  # a second or so to compress
+        reverie.Client(server.address).add_batch("t", rows, timeout=LONG)
+        server.signal(signal.SIGTERM)
+        while "saving a last checkpoint" not in server.process.stderr.readline():
+            pass
+        server.signal(signal.SIGTERM)
+        status, err = server.wait(LONG)
+    finally:
+        server.kill()
+    assert status == 128 + signal.SIGTERM
+    assert "the last checkpoint is not saved" in err
+    assert saved_items(tmp_path) == []
 
 
 # ---- the exit status ----

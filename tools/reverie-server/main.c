@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "check.h"
 #include "differences.h"
+#include "ending.h"
 #include "log.h"
 #include "open_files.h"
 #include "persist/journal.h"
@@ -41,21 +42,6 @@ static rv_code make_checkpointer(const settings *all, const rv_env *env, rv_chec
   return all->checkpoint_path == NULL ? RV_OK : rv_checkpointer_new(&config, out, err);
 }
 
-/* The signal that came to end the program; 0: none. */
-static int pending_end(void)
-{
-  sigset_t pending;
-  sigpending(&pending);
-  return sigismember(&pending, SIGTERM) == 1 ? SIGTERM : sigismember(&pending, SIGINT) == 1 ? SIGINT : 0;
-}
-
-/* A signal ends the wait for a large checkpoint, too. */
-static bool not_interrupted(void *context, const rv_checkpoint_progress *progress)
-{
-  (void)context, (void)progress;
-  return pending_end() == 0;
-}
-
 /* What came and went while a store was restored lies in this thread's heap, of which the threads that serve take nothing. */
 static void give_back_memory(void)
 {
@@ -74,7 +60,7 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                             .num_tables = all->num_tables,
                             .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes,
                             .memory_limit = (size_t)all->memory_limit};
-  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = not_interrupted};
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = ending_go_on};
   const rv_journal_config journaled = {.size = sizeof journaled,
                                        .path = all->journal_path,
                                        .mode = all->journal_mode == 0 ? RV_JOURNAL_ALWAYS : (rv_journal_mode)all->journal_mode,
@@ -298,10 +284,10 @@ static int run(const settings *all, const invocation *how, bool only_check)
   if (right && checkpointer != NULL) code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
   if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
   if (code != RV_OK) {
-    bool interrupted = right && code == RV_CANCELLED && pending_end() != 0;
+    bool interrupted = right && code == RV_CANCELLED && ending_signal() != 0;
     if (interrupted)
       log_say(log, RV_LOG_INFO, "%s: it ends before it has restored its tables; what is on the disk stays as it is: %s",
-              strsignal(pending_end()), err.message);
+              strsignal(ending_signal()), err.message);
     else
       log_say(log, RV_LOG_ERROR, "%s", err.message);
     rv_checkpointer_unref(checkpointer);
@@ -325,7 +311,9 @@ static int run(const settings *all, const invocation *how, bool only_check)
     announce(all, server);
     status = serve(server, all, how, &signals);
   }
+  const bool served = server != NULL;
   rv_server_free(server);
+  if (served && status == 0) status = ending_save(all, log, checkpointer, store);
   rv_spill_free(spill);
   if (!rv_journal_end(journal) && status == 0) status = 1;
   rv_checkpointer_unref(checkpointer);

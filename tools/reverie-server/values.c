@@ -82,6 +82,10 @@ bool parse_path(arena *memory, const char *text, const char **out, rv_error *err
 {
   char here[PATH_MAX];
   *out = arena_copy(memory, text, strlen(text));
+  if (text[0] == '~' && (text[1] == '/' || text[1] == '\0')) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "\"%.100s\" begins with ~, which only a shell knows; write the directory out", text);
+    return false;
+  }
   if (text[0] == '/' || text[0] == '\0') return true;
   if (getcwd(here, sizeof here) == NULL) {
     rv_fail(err, RV_INVALID_ARGUMENT,

@@ -41,6 +41,27 @@ static bool is_leaf(const yaml_place *at)
   return false;
 }
 
+static bool is_scalars(const yaml_tree *tree, yaml_node_t *node)
+{
+  if (node->type != YAML_SEQUENCE_NODE) return node->type == YAML_SCALAR_NODE;
+  for (yaml_node_item_t *item = node->data.sequence.items.start; item < node->data.sequence.items.top; item++)
+    if (yaml_document_get_node((yaml_document_t *)&tree->document, *item)->type != YAML_SCALAR_NODE) return false;
+  return true;
+}
+
+/* It has a shape, which no part of a nest can be. */
+static bool lacks_dtype(const yaml_place *at)
+{
+  if (!yaml_is_mapping(at)) return false;
+  yaml_node_pair_t *pairs = at->node->data.mapping.pairs.start;
+  for (size_t i = 0; i < yaml_length(at); i++) {
+    yaml_node_t *key = yaml_document_get_node(&at->tree->document, pairs[i].key);
+    if (key->type == YAML_SCALAR_NODE && key->data.scalar.length == 5 && memcmp(key->data.scalar.value, "shape", 5) == 0)
+      return is_scalars(at->tree, yaml_document_get_node(&at->tree->document, pairs[i].value));
+  }
+  return false;
+}
+
 static bool read_shape(collector *all, const yaml_place *at, rv_spec *spec, rv_error *err)
 {
   const char *text;
@@ -58,6 +79,8 @@ static bool read_shape(collector *all, const yaml_place *at, rv_spec *spec, rv_e
   for (size_t i = 0; i < rank; i++) {
     yaml_place size;
     if (!yaml_element(all->memory, at, i, &size, err) || !yaml_scalar(all->memory, &size, "a size", &text, err)) return false;
+    if (strcmp(text, "null") == 0 || strcmp(text, "None") == 0 || strcmp(text, "~") == 0)
+      return yaml_fail(&size, err, "%s is no size; write -1 for any size", text);
     if (!parse_int(text, -1, INT64_MAX, &shape[i], err)) return yaml_fail_here(&size, err);
   }
   spec->rank = (int32_t)rank;
@@ -174,6 +197,7 @@ static bool read_dict(collector *all, const yaml_place *at, rv_error *err)
 static bool read_nest(collector *all, const yaml_place *at, rv_error *err)
 {
   if (is_leaf(at)) return read_leaf(all, at, err);
+  if (lacks_dtype(at)) return yaml_fail(at, err, "the column has no dtype; add one, such as dtype: float32");
   if (!yaml_is_scalar(at) && yaml_length(at) == 0) return yaml_fail(at, err, "an empty part of a signature");
   if (yaml_is_sequence(at)) return read_list(all, at, err);
   if (yaml_is_mapping(at)) return read_dict(all, at, err);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 
@@ -19,11 +20,30 @@ static bool parser_fail(const yaml_parser_t *parser, const char *path, rv_error 
   return false;
 }
 
+/* Is there anything behind the document that was read? What stands in a second one would be passed over in silence. */
+static bool ends_here(yaml_parser_t *parser, const char *path, rv_error *err)
+{
+  yaml_document_t second;
+  if (!yaml_parser_load(parser, &second)) return parser_fail(parser, path, err);
+  const yaml_node_t *root = yaml_document_get_root_node(&second);
+  if (root != NULL)
+    rv_fail(err, RV_INVALID_ARGUMENT, "%s:%zu: a second document begins here; a configuration is one: take out the line ---",
+            path, root->start_mark.line + 1);
+  yaml_document_delete(&second);
+  return root == NULL;
+}
+
 bool yaml_tree_read(yaml_tree *tree, const char *path, rv_error *err)
 {
   FILE *file = fopen(path, "rb");
   if (file == NULL) {
     rv_fail(err, RV_NOT_FOUND, "%s: %s", path, strerror(errno));
+    return false;
+  }
+  struct stat found;
+  if (fstat(fileno(file), &found) == 0 && S_ISDIR(found.st_mode)) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "%s: is a directory, not a file", path);
+    fclose(file);
     return false;
   }
   yaml_parser_t parser;
@@ -35,14 +55,17 @@ bool yaml_tree_read(yaml_tree *tree, const char *path, rv_error *err)
   }
   tree->path = path;
   yaml_parser_set_input_file(&parser, file);
-  ok = yaml_parser_load(&parser, &tree->document) != 0;
+  const bool loaded = yaml_parser_load(&parser, &tree->document) != 0;
+  ok = loaded;
   if (!ok) {
     parser_fail(&parser, path, err);
   } else if (yaml_document_get_root_node(&tree->document) == NULL) {
     rv_fail(err, RV_INVALID_ARGUMENT, "%s: the file is empty; it needs at least tables", path);
-    yaml_document_delete(&tree->document);
     ok = false;
+  } else {
+    ok = ends_here(&parser, path, err);
   }
+  if (loaded && !ok) yaml_document_delete(&tree->document);
   yaml_parser_delete(&parser);
   fclose(file);
   return ok;
