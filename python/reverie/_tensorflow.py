@@ -178,7 +178,7 @@ class SampleDataset(QuickIteration, tf.compat.v1.data.Dataset):
         Parameters
         ----------
         get_signature_timeout_secs : int, optional
-            Seconds to wait for the server; None waits for ever.
+            Seconds to wait for the server; None: as long as `timeout`, and without one for ever.
         server_address, table, max_in_flight_samples_per_worker, num_workers_per_iterator, max_samples_per_stream, \
 rate_limiter_timeout_ms, max_samples, timeout
             As for the dataset itself.
@@ -190,7 +190,8 @@ rate_limiter_timeout_ms, max_samples, timeout
         DeadlineExceededError
             The server did not answer in time.
         """
-        tables = Client(server_address).server_info(get_signature_timeout_secs)
+        seconds = timeout if get_signature_timeout_secs is None else get_signature_timeout_secs
+        tables = Client(server_address).server_info(seconds)
         if table not in tables:
             raise ValueError(
                 f'server at {server_address} does not contain any table named "{table}"; it has {", ".join(sorted(tables))}'

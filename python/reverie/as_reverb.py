@@ -92,6 +92,8 @@ def main(arguments: list[str]) -> None:
         module = _ours(arguments[1]) if arguments[1].startswith("reverb.") else arguments[1]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
+        if not pathlib.Path(arguments[0]).exists():
+            sys.exit(f"reverie.as_reverb: there is no {arguments[0]}")
         sys.argv = arguments
         sys.path.insert(0, str(pathlib.Path(arguments[0]).resolve().parent))
         runpy.run_path(arguments[0], run_name="__main__")

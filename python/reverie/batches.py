@@ -8,7 +8,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable
-from typing import Generic, Self, TypeVar
+from typing import Generic, NoReturn, Self, TypeVar
 
 from reverie import _core
 from reverie.errors import CancelledError, FailedPreconditionError
@@ -145,6 +145,9 @@ class BatchIterator(Generic[Batch]):
         self._source = source
         self._drawer = _Drawer(draw, prefetch, give_up, grace)
         self._finalizer = weakref.finalize(self, self._drawer.stop)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an iterator of batches cannot be pickled: a thread draws ahead for it; make one in the other process")
 
     def __iter__(self) -> Self:
         return self

@@ -333,6 +333,10 @@ class Client(_core.Client):
     ) -> Iterator[Any]:
         """Samples items one after another, waiting for each as long as the rate limiter wants.
 
+        Over the network the next ones are on their way while one is looked at (at most 1,024; one where that could be seen: a sampler
+        that is not random, `max_times_sampled`, a bound on samples an insert). They count as sampled: whoever breaks off an iteration
+        over a queue loses the one that was on its way, and takes exactly n by ``num_samples=n``.
+
         Parameters
         ----------
         table : str
@@ -374,7 +378,8 @@ class Client(_core.Client):
         table : str
         batch_size : int
         prefetch : int
-            Batches drawn ahead, at least 1. They count as sampled.
+            Batches drawn ahead, at least 1. They count as sampled, and are lost when the iterator is closed: of a queue take them by
+            `sample_batch`.
         timeout : float or None
             Seconds for each batch, as in `sample_batch`; when not one item could be drawn, iteration raises
             `DeadlineExceededError`, and may go on.
@@ -602,7 +607,10 @@ class Client(_core.Client):
             return self._checkpoint(timeout)
         checkpointer, store = self._saved_here
         if checkpointer is None:
-            raise ValueError("no Checkpointer is configured: this server does not write checkpoints")
+            raise ValueError(
+                "no Checkpointer is configured: this server does not write checkpoints; make it with "
+                "Server(..., checkpointer=reverie.checkpointers.DefaultCheckpointer(directory))"
+            )
         return checkpointer.save(store, timeout)
 
     def __reduce__(self) -> Any:

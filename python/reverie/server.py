@@ -311,7 +311,7 @@ class Server:
         self._server.set_identities(raw)
 
     def stop(self, drain: float = 0.0) -> None:
-        """Stops serving. Idempotent.
+        """Stops serving. Idempotent. Saves nothing: what is to last is for `Client.checkpoint` before.
 
         Calls of this process that wait on a table end with `CancelledError`. Remote clients do not learn whether the server is
         gone or comes back: their calls, and the items of their writers, wait for a server at its address until their own

@@ -63,7 +63,8 @@ class WaitingCaller:
     wanted : int
         Inserts or samples still wanted, as far as the server has them; of a change: 1.
     waiting, remaining : float
-        Seconds; `remaining` is infinite without a deadline.
+        Seconds; `remaining` until the deadline that the table was told: infinite without one, and for what only its caller
+        bounds (a writer's items, a remote iterator).
     """
 
     peer: str

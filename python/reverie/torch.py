@@ -33,7 +33,7 @@ from reverie._feeding import Source, Stream
 from reverie.batches import BatchIterator
 from reverie.cc import patterns_pb2
 from reverie.client import DEFAULT_TIMEOUT, Client
-from reverie.samples import ReplaySample
+from reverie.samples import ReplaySample, SampleInfo
 from reverie.server import Server
 from reverie.structured_writer import pattern_items
 
@@ -117,6 +117,14 @@ def _not_collated(batches: Any, *, collate_fn_map: Any = None) -> Any:
 
 
 default_collate_fn_map[TensorBatch] = _not_collated  # a loader's own batch_size is 1, and its error would only name NoneType
+
+
+def _collated(infos: Any, *, collate_fn_map: Any = None) -> SampleInfo:
+    fields = zip(SampleInfo.dtypes(), zip(*infos, strict=True), strict=True)
+    return SampleInfo(*(torch.from_numpy(np.array(values, dtype)) for dtype, values in fields))
+
+
+default_collate_fn_map[SampleInfo] = _collated  # of whole numbers a loader makes int64, and half of all keys are larger
 
 
 def _in_tensors(batch: _core.ReplayBatch, tensor_of: Callable[[Any], Any] = as_tensor) -> TensorBatch:
@@ -265,6 +273,7 @@ class TrajectoryDataset(_SampleDataset):
 
     The arguments are those of Reverb's dataset of this name; there is no need to say dtypes and shapes. Data has the nest of the
     table's signature; without one it is a list. For batches of items that look alike `BatchDataset` is many times faster.
+    Of a loader's batches of them the info is tensors, too, with keys as uint64.
 
     Parameters
     ----------

@@ -345,8 +345,10 @@ static rv_code check_column(const tf_source *source, size_t c, rv_error *err)
   put_shape(is, sizeof is, rank, sizes);
   put_shape(wanted, sizeof wanted, spec->rank, spec->shape);
   return fail(err, RV_INVALID_ARGUMENT,
-              "Received incompatible tensor from table \"%s\": tensor %zu is %s %s, the dataset was made for %s %s",
-              source->table, c, rv_dtype_name(shown(column->dtype)), is, rv_dtype_name(spec->dtype), wanted);
+              "Received incompatible tensor from table \"%s\": tensor %zu is %s %s, the dataset was made for %s %s%s",
+              source->table, c, rv_dtype_name(shown(column->dtype)), is, rv_dtype_name(spec->dtype), wanted,
+              source->config.timesteps && spec->rank == rank + 1 ? "; steps have no time dimension: give their shapes without it"
+                                                                 : "");
 }
 
 /* Of the first sample, which is what the dataset was made for if all is well. */

@@ -261,8 +261,10 @@ static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratc
 static int item_column(writer_object *self, size_t i, PyObject *leaf, const char *name, rv_item_column *out)
 {
   if (!PyObject_TypeCheck(leaf, self->state->column_type)) {
-    PyErr_Format(PyExc_TypeError, "all leaves of the trajectory must be TrajectoryColumn, leaf %zu is a %S", i,
-                 (PyObject *)Py_TYPE(leaf));
+    PyErr_Format(PyExc_TypeError,
+                 "all leaves of the trajectory must be TrajectoryColumn, rows of the writer's history such as "
+                 "writer.history['obs'][-3:]; leaf %zu is a %S",
+                 i, (PyObject *)Py_TYPE(leaf));
     return -1;
   }
   column_object *column = (column_object *)leaf;

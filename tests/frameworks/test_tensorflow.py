@@ -595,6 +595,23 @@ def test_a_server_that_is_not_there_is_not_waited_for_longer_than_told():
         TrajectoryDataset.from_table_signature("localhost:1", "replay", 1, get_signature_timeout_secs=1)
 
 
+def test_the_signature_is_waited_for_no_longer_than_an_item():
+    for dataset in (TrajectoryDataset, TimestepDataset):
+        with pytest.raises(reverie.errors.DeadlineExceededError, match="localhost:1"):
+            dataset.from_table_signature("localhost:1", "replay", 1, timeout=0.3)
+
+
+def test_a_dataset_of_steps_that_was_given_shapes_of_whole_items_says_so(serve):
+    server = serve("127.0.0.1:0", signature={"x": reverie.TensorSpec((None, 2), np.float32)})
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.full(2, i, np.float32)})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][-3:]})
+    address = f"localhost:{server.port}"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="steps have no time dimension: give their shapes without it"):
+        next(iter(TimestepDataset.from_table_signature(address, "replay", 1)))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

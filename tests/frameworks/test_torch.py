@@ -150,6 +150,25 @@ def test_timesteps_come_one_by_one_and_items_are_counted(serve):
     ]
 
 
+@pytest.mark.parametrize("dataset", [TrajectoryDataset, TimestepDataset])
+def test_a_loader_makes_batches_of_items_whose_keys_have_64_bits(serve, dataset):
+    address = serve("127.0.0.1:0").address
+    keys = set()
+    client = reverie.Client(address)
+    with client.trajectory_writer(num_keep_alive_refs=1) as writer:
+        for i in range(30):
+            writer.append({"x": np.float32(i)})
+            writer.create_item("replay", 1.0, {"x": writer.history["x"][-1:]})
+    for batch in take(DataLoader(dataset(address, "replay", 4, max_samples=40), batch_size=4), 10):
+        assert batch.info.key.dtype == torch.uint64
+        assert batch.info.times_sampled.dtype == torch.int32
+        assert batch.info.probability.tolist() == [1 / 30] * 4
+        keys |= set(batch.info.key.tolist())
+    known = {item.key for item in client.items("replay")}
+    assert keys <= known
+    assert max(keys) > 2**63
+
+
 def test_the_iteration_ends_when_the_limiter_lets_nothing_through(source):
     client = reverie.Client(source)
     client.reset("replay")

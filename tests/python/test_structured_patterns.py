@@ -133,6 +133,24 @@ def test_comparing_gives_a_condition(compare, text):
     assert one_line(compare(structured.Condition.step_index())) == f"step_index: true {text}"
 
 
+def test_conditions_that_python_would_combine_by_leaving_one_out_are_refused():
+    step = structured.Condition.step_index
+    for combine in (
+        lambda: step() >= 10 and step() % 2 == 0,
+        lambda: step() == 10 or step() == 12,
+        lambda: 3 <= step() <= 7,
+        lambda: not step() >= 3,
+    ):
+        with pytest.raises(TypeError, match=r"conditions=\[a, b\]"):
+            combine()
+
+
+def test_one_condition_that_is_no_list_is_told_to_be_one():
+    for condition in (structured.Condition.step_index() >= 3, structured.Condition.step_index()):
+        with pytest.raises(TypeError, match="conditions must be a list"):
+            config_of(lambda r: r.act[0][-1], conditions=condition)
+
+
 def test_conditions_are_on_steps_data_and_the_end():
     assert one_line(structured.Condition.steps_since_applied() >= 2) == "steps_since_applied: true ge: 2"
     assert one_line(structured.Condition.data(STEP).act[1][0] >= 2) == "flat_source_index: 3 ge: 2"

@@ -61,6 +61,13 @@ class Condition(Message, full_name="deepmind.reverb.Condition"):
     flat_source_index: int
     mod_eq: Any
 
+    def __bool__(self) -> bool:
+        """TypeError: `and`, `or`, `not` and ``3 <= x <= 7`` would silently leave one of their conditions out."""
+        raise TypeError(
+            "conditions are not combined by and, or, not or chained comparisons: "
+            "several that must all hold stand in a list, conditions=[a, b]; for 'a or b' give two configs"
+        )
+
 
 class ConstantPriorityFn(Message, full_name="deepmind.reverb.Priority.ConstantPriorityFn"):
     """The same priority for every item."""
