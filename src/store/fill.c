@@ -11,8 +11,9 @@ enum {
   ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
   STEP_BYTES = 1 << 15,  /* copied in one step */
   STEP_ITEMS = 128,
-  BLOCK = 64,       /* looked up while those before it are copied */
-  LOOKED_BACK = 64, /* items, for one whose rows lie in one chunk */
+  BLOCK = 64,         /* at most, looked up while those before it are copied */
+  BLOCK_BYTES = 4096, /* of a block that comes from memory: more than that is not on its way at a time */
+  LOOKED_BACK = 64,   /* items, for one whose rows lie in one chunk */
   LINE = 64,
   AT_HAND_BYTES = 1 << 20, /* of chunks: fewer are mostly in the second cache, */
   NEAR_BYTES = 8 << 20,    /* and fewer than these in the third */
@@ -295,15 +296,21 @@ static size_t at_most(size_t n, size_t most)
   return n < most ? n : most;
 }
 
+static size_t block_of(const rv_table *table)
+{
+  return distance_of(table) == RV_FAR ? at_most(BLOCK_BYTES / (table->plan.item_bytes + 1) + 1, BLOCK) : BLOCK;
+}
+
 size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)
 {
   rv_table *table = turn->table;
   rv_fill *fill = sampling->fill;
   rv_filled filled[2];
-  size_t begun = fill->done, done = 0, odd = 0, ready = find_rows(table, slots, at_most(k, BLOCK), &filled[0], &odd);
+  const size_t block = block_of(table);
+  size_t begun = fill->done, done = 0, odd = 0, ready = find_rows(table, slots, at_most(k, block), &filled[0], &odd);
   /* the next block's rows are on their way while this one's are copied */
   for (unsigned i = 0; ready > 0; i ^= 1) {
-    size_t next = done + ready, wanted = ready < BLOCK ? 0 : at_most(k - next, BLOCK);
+    size_t next = done + ready, wanted = ready < block ? 0 : at_most(k - next, block);
     size_t found = find_rows(table, slots + next, wanted, &filled[i ^ 1], &odd);
     fill_block(turn, fill, slots + done, &filled[i], ready);
     done = next;
