@@ -35,8 +35,8 @@ void rv_chunk_unref(rv_chunk *chunk);
 
 /* ---- making one ---- */
 
-/* A segment with room for `capacity` rows of each column. Columns under ~256 bytes a row are interleaved by row. Specs (rank and sizes
- * known) are copied. */
+/* A segment with room for `capacity` rows of each column. Columns under 256 bytes a row are interleaved by row, and under 768 where the rows are of no
+ * episode, and of 2 KiB at most: items have one of them each then. Specs (rank and sizes known) are copied. */
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err);
 /* Where the rows of a segment that soon goes lie: in a buffer of spares, where they are of a size that those keep; or in one for one use, which is not
@@ -45,6 +45,7 @@ typedef struct rv_segment_source {
   rv_spares *spares;                            /* NULL: none */
   rv_buf *(*once)(void *context, size_t bytes); /* NULL: nobody is asked */
   void *context;
+  bool by_rows; /* items have one row of it each */
 } rv_segment_source;
 /* *out: NULL, and RV_OK, where somebody was asked for a buffer for one use, and had none. */
 rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,

@@ -184,6 +184,33 @@ static void small_columns_stand_beside_each_other_and_large_ones_apart(void **st
   rv_chunk_unref(chunk);
 }
 
+static size_t stride_of_first(size_t row_bytes, uint32_t num_columns, uint64_t episode)
+{
+  const int64_t shape[] = {(int64_t)row_bytes};
+  rv_spec specs[4];
+  for (uint32_t c = 0; c < num_columns; c++) specs[c] = (rv_spec){.name = "", .dtype = RV_UINT8, .rank = 1, .shape = shape};
+  rv_chunk *chunk;
+  rv_error err;
+  must(rv_segment_new(specs, num_columns, 10, &(rv_chunk_meta){.key = 7, .episode_id = episode}, &chunk, &err), &err);
+  size_t stride = chunk->lanes[0].stride;
+  rv_chunk_unref(chunk);
+  return stride;
+}
+
+/* Items have one row each of those of no episode: they are copied together from one place, as far as they are copied at once. */
+static void medium_columns_stand_beside_each_other_where_items_are_rows(void **state)
+{
+  (void)state;
+  enum { EPISODE = 5 };
+  assert_int_equal(stride_of_first(255, 2, EPISODE), 510);
+  assert_int_equal(stride_of_first(256, 2, EPISODE), 256);
+  assert_int_equal(stride_of_first(256, 2, RV_NO_EPISODE), 512);
+  assert_int_equal(stride_of_first(767, 2, RV_NO_EPISODE), 1534);
+  assert_int_equal(stride_of_first(768, 2, RV_NO_EPISODE), 768);
+  assert_int_equal(stride_of_first(512, 4, RV_NO_EPISODE), 2048);
+  assert_int_equal(stride_of_first(520, 4, RV_NO_EPISODE), 520); /* more than 2 KiB in all */
+}
+
 static void what_does_not_fit_a_segment_is_refused(void **state)
 {
   (void)state;
@@ -413,6 +440,7 @@ int main(void)
       cmocka_unit_test(a_row_put_for_later_is_checked_as_any),
       cmocka_unit_test(columns_are_published_one_by_one),
       cmocka_unit_test(small_columns_stand_beside_each_other_and_large_ones_apart),
+      cmocka_unit_test(medium_columns_stand_beside_each_other_where_items_are_rows),
       cmocka_unit_test(what_does_not_fit_a_segment_is_refused),
       cmocka_unit_test(rows_without_bytes_are_rows),
       cmocka_unit_test(an_encoded_chunk_is_kept_as_it_came_and_freed_with_its_buffer),

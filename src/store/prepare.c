@@ -1,6 +1,7 @@
 #include "store/prepare.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/past_caches.h"
@@ -13,6 +14,7 @@ enum {
   LARGE_BATCH = 1 << 16,    /* of all rows */
   TOGETHER_BYTES = 1 << 19, /* worth waking somebody for */
   PIECE_BYTES = 1 << 16,
+  BESIDE_BYTES = 1 << 13, /* of rows of columns that stand beside each other */
   /* Where a table is so small that pieces would be smaller than this, more rows than one piece go in step by step: they stay in the caches, and for
    * each piece items would go before its segments are full. */
   LEAST_PIECE = 1 << 21,
@@ -43,25 +45,69 @@ typedef struct rv_copying {
   bool past_caches; /* the table is larger than they are */
 } rv_copying;
 
+static bool is_beside(const rv_lane *lane)
+{
+  return lane->stride != lane->row_bytes;
+}
+
+/* Where the columns that stand beside each other begin in row 0; NULL: there are none. */
+static const uint8_t *find_beside(const rv_chunk *segment, size_t *stride)
+{
+  const uint8_t *first = NULL;
+  for (uint32_t c = 0; c < segment->num_columns; c++) {
+    const rv_lane *lane = &segment->lanes[c];
+    if (!is_beside(lane) || (first != NULL && lane->base >= first)) continue;
+    first = lane->base;
+    *stride = lane->stride;
+  }
+  return first;
+}
+
+/* These columns' rows from number `at` on, to a row of theirs. */
+static void put_beside(const rv_copying *copying, const uint8_t *first, size_t at, size_t n, uint8_t *to)
+{
+  const rv_chunk *segment = copying->part->segment;
+  for (uint32_t c = 0; c < segment->num_columns; c++) {
+    const rv_lane *lane = &segment->lanes[c];
+    const uint8_t *from = (const uint8_t *)copying->columns[c].data + (copying->done + at) * lane->row_bytes;
+    if (is_beside(lane)) rv_copy_strided(to + (lane->base - first), lane->stride, from, lane->row_bytes, lane->row_bytes, n);
+  }
+}
+
+/* As few rows at a time as stay in the first cache until all columns have written to them. To get past the caches, where no line may be written
+ * twice, they are put together there first. */
+static void copy_beside(const rv_copying *copying, const uint8_t *first, size_t stride, size_t at, size_t n)
+{
+  uint8_t together[BESIDE_BYTES];
+  const size_t most = stride < BESIDE_BYTES ? BESIDE_BYTES / stride : 1;
+  const bool past = copying->past_caches && stride <= BESIDE_BYTES;
+  if (past) memset(together, 0, sizeof together); /* what pads the rows */
+  uint8_t *to = (uint8_t *)(uintptr_t)first + ((size_t)copying->part->first + at) * stride;
+  for (size_t end = at + n, rows; at < end; at += rows, to += rows * stride) {
+    rows = end - at < most ? end - at : most;
+    put_beside(copying, first, at, rows, past ? together : to);
+    if (past) rv_stream_past_caches(to, together, rows * stride);
+  }
+}
+
 static void copy_piece(void *context, size_t i)
 {
   const rv_copying *copying = context;
   const rv_prepared *part = copying->part;
-  size_t at = i * copying->piece, n = part->rows - at < copying->piece ? part->rows - at : copying->piece;
-  const rv_lane *lane = part->segment->lanes, *end = lane + part->segment->num_columns;
-  const rv_tensor *column = copying->columns;
-  bool streamed = false;
-  for (; lane < end; lane++, column++) {
+  size_t at = i * copying->piece, n = part->rows - at < copying->piece ? part->rows - at : copying->piece, stride;
+  const uint8_t *first = find_beside(part->segment, &stride);
+  if (first != NULL) copy_beside(copying, first, stride, at, n);
+  for (uint32_t c = 0; c < part->segment->num_columns; c++) {
+    const rv_lane *lane = &part->segment->lanes[c];
+    if (is_beside(lane)) continue;
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + ((size_t)part->first + at) * lane->stride;
-    const uint8_t *from = (const uint8_t *)column->data + (copying->done + at) * lane->row_bytes;
-    if (copying->past_caches && lane->stride == lane->row_bytes) {
+    const uint8_t *from = (const uint8_t *)copying->columns[c].data + (copying->done + at) * lane->row_bytes;
+    if (copying->past_caches)
       rv_stream_past_caches(to, from, n * lane->row_bytes);
-      streamed = true;
-    } else {
-      rv_copy_strided(to, lane->stride, from, lane->row_bytes, lane->row_bytes, n);
-    }
+    else
+      memcpy(to, from, n * lane->row_bytes);
   }
-  if (streamed) rv_past_caches_settle();
+  if (copying->past_caches) rv_past_caches_settle();
 }
 
 static rv_code copy_part(rv_table *table, const rv_rows *rows, const rv_prepared *part, size_t done, bool past_caches,

@@ -9,7 +9,7 @@
 #include "store/chunk_parts.h"
 #include "store/signature.h"
 
-enum { INTERLEAVED_BELOW = 256, LINE = 64, ARENA_MIN = 256, ARENA_MAX = 65536 };
+enum { LINE = 64, ARENA_MIN = 256, ARENA_MAX = 65536 };
 
 /* Blocks of string bytes, newest first. */
 typedef struct string_block {
@@ -50,13 +50,24 @@ static size_t round_up(size_t n, size_t to)
   return (n + to - 1) / to * to;
 }
 
+/* Bytes of a row of a column that no longer stands beside others. Where an item has one row of each, and is small enough to be copied at once
+ * (fill.c), more of them come from one place; sequences are copied quicker from runs. */
+static size_t interleaved_below(const rv_chunk *chunk, bool by_rows)
+{
+  enum { BELOW = 256, OF_ROWS_BELOW = 768, ROW_MOST = 2048 };
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < chunk->num_columns && bytes <= ROW_MOST; i++)
+    bytes += chunk->lanes[i].row_bytes < ROW_MOST ? chunk->lanes[i].row_bytes : ROW_MOST + 1;
+  return by_rows && bytes <= ROW_MOST ? OF_ROWS_BELOW : BELOW;
+}
+
 /* The widest elements first, so that no padding stands between columns. */
-static size_t lay_interleaved(rv_chunk *chunk, size_t *offsets)
+static size_t lay_interleaved(rv_chunk *chunk, size_t below, size_t *offsets)
 {
   size_t at = 0, widest = 1;
   for (size_t alignment = 8; alignment >= 1; alignment /= 2)
     for (uint32_t i = 0; i < chunk->num_columns; i++) {
-      if (chunk->lanes[i].row_bytes >= INTERLEAVED_BELOW || alignment_of(chunk->columns[i].dtype) != alignment) continue;
+      if (chunk->lanes[i].row_bytes >= below || alignment_of(chunk->columns[i].dtype) != alignment) continue;
       if (alignment > widest) widest = alignment;
       offsets[i] = at;
       at += chunk->lanes[i].row_bytes;
@@ -65,15 +76,16 @@ static size_t lay_interleaved(rv_chunk *chunk, size_t *offsets)
 }
 
 /* Fills the lanes with offsets; bases come when there is memory. */
-static rv_code lay_out(rv_segment *segment, size_t *offsets, rv_error *err)
+static rv_code lay_out(rv_segment *segment, bool by_rows, size_t *offsets, rv_error *err)
 {
   rv_chunk *chunk = &segment->chunk;
-  size_t stride = lay_interleaved(chunk, offsets), rows = (size_t)segment->capacity, total;
+  const size_t below = interleaved_below(chunk, by_rows);
+  size_t stride = lay_interleaved(chunk, below, offsets), rows = (size_t)segment->capacity, total;
   if (__builtin_mul_overflow(stride, rows, &total)) goto too_large;
   segment->row_bytes = stride;
   for (uint32_t i = 0; i < chunk->num_columns; i++) {
     rv_lane *lane = &chunk->lanes[i];
-    if (lane->row_bytes < INTERLEAVED_BELOW) {
+    if (lane->row_bytes < below) {
       lane->stride = stride;
       continue;
     }
@@ -163,7 +175,7 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   segment->arena = NULL;
   atomic_init(&segment->arena_bytes, 0);
   code = describe_columns(chunk, columns, shapes, err);
-  if (code == RV_OK) code = lay_out(segment, offsets, err);
+  if (code == RV_OK) code = lay_out(segment, source->by_rows, offsets, err);
   if (code != RV_OK) goto fail;
   if (!take_data(segment, source)) {
     *out = NULL;
@@ -182,7 +194,8 @@ fail:
 rv_code rv_segment_new(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta, rv_chunk **out,
                        rv_error *err)
 {
-  return rv_segment_new_from(columns, num_columns, capacity, meta, &(rv_segment_source){.spares = NULL}, out, err);
+  const rv_segment_source source = {.by_rows = meta->episode_id == RV_NO_EPISODE};
+  return rv_segment_new_from(columns, num_columns, capacity, meta, &source, out, err);
 }
 
 static void free_arena(rv_segment *segment)
