@@ -45,11 +45,12 @@ typedef struct rv_segment_source {
   rv_spares *spares;                            /* NULL: none */
   rv_buf *(*once)(void *context, size_t bytes); /* NULL: nobody is asked */
   void *context;
-  bool by_rows; /* items have one row of it each */
+  bool by_rows; /* items have one row of each column */
 } rv_segment_source;
 /* *out: NULL, and RV_OK, where somebody was asked for a buffer for one use, and had none. */
 rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t capacity, const rv_chunk_meta *meta,
                             const rv_segment_source *source, rv_chunk **out, rv_error *err);
+bool rv_segment_is_by_rows(const rv_chunk *segment);
 /* Its rows lie in such a buffer. */
 bool rv_segment_is_for_once(const rv_chunk *segment);
 /* Writes one row of one column at its place; row >= the published length, < capacity. String bytes are copied into the segment. */

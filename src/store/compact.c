@@ -154,7 +154,10 @@ static rv_code new_target(rv_table *table, const rv_hold *victim, int64_t rows, 
                          .shape = source->columns[i].shape};
   meta.key = rv_random_next(&table->random);
   meta.sparse = true; /* rows move together, so that a row's number says nothing about its step any more */
-  rv_code code = rv_segment_new(specs, source->num_columns, (size_t)capacity, &meta, out, NULL);
+  /* laid out as what it takes rows from, so that they go on to be found by the plan */
+  const bool by_rows = source->is_segment ? rv_segment_is_by_rows(source) : meta.episode_id == RV_NO_EPISODE;
+  rv_code code = rv_segment_new_from(specs, source->num_columns, (size_t)capacity, &meta,
+                                     &(rv_segment_source){.by_rows = by_rows}, out, NULL);
   free(specs);
   if (code != RV_OK || meta.episode_id == RV_NO_EPISODE) return code;
   code = rv_segment_keep_steps(*out, NULL);

@@ -97,9 +97,44 @@ static void rows_of_a_table_that_no_cache_holds_are_what_was_added(void **state)
   check_table_of(SIZE);
 }
 
+/* It has no place of its own in a row, whose only column with bytes stands alone then. Large batches are copied by several threads. */
+static void a_column_without_bytes_writes_nothing(void **state)
+{
+  (void)state;
+  enum { SIZE = 400000, BATCH = 40000, BYTES = 100 };
+  _Static_assert((size_t)SIZE * BYTES > RV_PAST_CACHES_FROM, "a table that is larger than caches");
+  static uint8_t data[BATCH][BYTES], none[1];
+  uint64_t *keys = calloc(SIZE, sizeof *keys);
+  rv_table_config config = rv_table_config_default("t", SIZE);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  for (int64_t total = 0; total < SIZE; total += BATCH) {
+    for (int64_t i = 0; i < BATCH; i++) memset(data[i], 1 + (int)((total + i) % 251), BYTES);
+    const int64_t shapes[2][2] = {{BATCH, BYTES}, {BATCH, 0}};
+    const rv_tensor columns[] = {{RV_UINT8, 2, shapes[0], data}, {RV_UINT8, 2, shapes[1], none}};
+    rv_rows rows = {.columns = columns, .num_columns = 2, .n = BATCH, .keys = keys + total};
+    rows.waiter.deadline_ns = INT64_MAX;
+    rows.waiter.complete = ignore;
+    assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_DONE);
+    must(rows.waiter.code, &rows.waiter.error);
+  }
+  for (int64_t i = 0; i < SIZE; i++) {
+    rv_draw draw;
+    rv_error err;
+    uint8_t row[BYTES];
+    must(rv_table_get(table, keys[i], &draw, &err), &err);
+    must(rv_draw_copy_column(&draw, 0, row, &err), &err);
+    for (size_t at = 0; at < BYTES; at += BYTES - 1) assert_int_equal(row[at], 1 + i % 251);
+    rv_draw_release(&draw);
+  }
+  rv_store_unref(store);
+  free(keys);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_what_was_added),
+                                     cmocka_unit_test(a_column_without_bytes_writes_nothing),
                                      cmocka_unit_test(rows_of_a_table_that_no_cache_holds_are_what_was_added)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

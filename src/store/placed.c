@@ -128,6 +128,14 @@ size_t rv_placed_segment_rows(rv_table *table, const rv_form *form, size_t strea
   return rows == 0 ? 1 : rows;
 }
 
+/* Its items have one row of each column, not a stack of them. */
+static bool is_by_rows(const rv_form *form)
+{
+  for (uint32_t c = 0; c < form->template->num_columns; c++)
+    if (form->template->columns[c].length > 1) return false;
+  return true;
+}
+
 rv_code rv_placed_segment_new(rv_table *table, rv_form *form, size_t capacity, rv_chunk **out, rv_error *err)
 {
   rv_turn turn;
@@ -135,7 +143,9 @@ rv_code rv_placed_segment_new(rv_table *table, rv_form *form, size_t capacity, r
   *out = rv_form_take_spare(table, form, capacity);
   rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
   rv_turn_end(&turn);
-  return *out != NULL ? RV_OK : rv_segment_new(form->specs, form->num_columns, capacity, &meta, out, err);
+  if (*out != NULL) return RV_OK;
+  const rv_segment_source source = {.by_rows = is_by_rows(form)};
+  return rv_segment_new_from(form->specs, form->num_columns, capacity, &meta, &source, out, err);
 }
 
 void rv_placed_segment_close(rv_table *table, rv_chunk *owned_segment)

@@ -47,7 +47,7 @@ typedef struct rv_copying {
 
 static bool is_beside(const rv_lane *lane)
 {
-  return lane->stride != lane->row_bytes;
+  return lane->row_bytes > 0 && lane->stride != lane->row_bytes;
 }
 
 /* Where the columns that stand beside each other begin in row 0; NULL: there are none. */
@@ -99,7 +99,7 @@ static void copy_piece(void *context, size_t i)
   if (first != NULL) copy_beside(copying, first, stride, at, n);
   for (uint32_t c = 0; c < part->segment->num_columns; c++) {
     const rv_lane *lane = &part->segment->lanes[c];
-    if (is_beside(lane)) continue;
+    if (is_beside(lane) || lane->row_bytes == 0) continue;
     uint8_t *to = (uint8_t *)(uintptr_t)lane->base + ((size_t)part->first + at) * lane->stride;
     const uint8_t *from = (const uint8_t *)copying->columns[c].data + (copying->done + at) * lane->row_bytes;
     if (copying->past_caches)

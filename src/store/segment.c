@@ -26,6 +26,7 @@ typedef struct rv_segment {
   uint8_t *data;
   rv_buf *spare;       /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
   bool for_once;       /* the spare is not used again */
+  bool by_rows;        /* see interleaved_below */
   string_block *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
@@ -76,10 +77,10 @@ static size_t lay_interleaved(rv_chunk *chunk, size_t below, size_t *offsets)
 }
 
 /* Fills the lanes with offsets; bases come when there is memory. */
-static rv_code lay_out(rv_segment *segment, bool by_rows, size_t *offsets, rv_error *err)
+static rv_code lay_out(rv_segment *segment, size_t *offsets, rv_error *err)
 {
   rv_chunk *chunk = &segment->chunk;
-  const size_t below = interleaved_below(chunk, by_rows);
+  const size_t below = interleaved_below(chunk, segment->by_rows);
   size_t stride = lay_interleaved(chunk, below, offsets), rows = (size_t)segment->capacity, total;
   if (__builtin_mul_overflow(stride, rows, &total)) goto too_large;
   segment->row_bytes = stride;
@@ -171,11 +172,12 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   int64_t *shapes = rv_chunk_books_init(chunk, sizeof *segment, num_columns, meta, true);
   size_t *offsets = (size_t *)(void *)(shapes + num_sizes);
   segment->capacity = (int64_t)capacity;
+  segment->by_rows = source->by_rows;
   segment->books_bytes = books;
   segment->arena = NULL;
   atomic_init(&segment->arena_bytes, 0);
   code = describe_columns(chunk, columns, shapes, err);
-  if (code == RV_OK) code = lay_out(segment, source->by_rows, offsets, err);
+  if (code == RV_OK) code = lay_out(segment, offsets, err);
   if (code != RV_OK) goto fail;
   if (!take_data(segment, source)) {
     *out = NULL;
@@ -216,6 +218,11 @@ void rv_segment_free(rv_chunk *chunk)
   else
     rv_pages_free(segment->data, segment->data_bytes);
   free(segment);
+}
+
+bool rv_segment_is_by_rows(const rv_chunk *chunk)
+{
+  return segment_of_const(chunk)->by_rows;
 }
 
 bool rv_segment_is_for_once(const rv_chunk *chunk)
