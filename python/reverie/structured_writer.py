@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NewType
+from typing import Any, NewType, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,6 +205,11 @@ class _ConditionBuilder:
     def __init__(self, left: dict[str, Any], mod: int | None = None) -> None:
         self._left = left
         self._mod = mod
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"a condition must be compared with something, such as Condition.step_index() >= 3; {patterns_pb2.NOT_COMBINED}"
+        )
 
     def __mod__(self, mod: int) -> _ConditionBuilder:
         number = operator.index(mod)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A size that is nothing in particular: up to 64 bytes as two pieces, which overlap. Of more the C library's copy is as quick. */
+/* A size that is nothing in particular: from 4 to 64 bytes as two pieces, which overlap. Of more the C library's copy is as quick. */
 static inline void rv_copy_odd(void *to, const void *from, size_t size)
 {
   uint8_t *out = to;

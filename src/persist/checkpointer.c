@@ -40,6 +40,9 @@ struct rv_checkpointer {
 
 static rv_code absolute(const char *path, char **out, rv_error *err)
 {
+  if (path[0] == '~' && (path[1] == '/' || path[1] == '\0'))
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "the checkpointer's path \"%.200s\" begins with ~, which only a shell knows; write the directory out", path);
   if (path[0] == '/') {
     *out = strdup(path);
   } else {
@@ -64,10 +67,6 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
   memcpy(&full, config, config->size < sizeof full ? config->size : sizeof full);
   if (full.path == NULL || full.path[0] == '\0')
     return rv_fail(err, RV_INVALID_ARGUMENT, "a checkpointer needs the path of a directory");
-  if (full.path[0] == '~' && (full.path[1] == '/' || full.path[1] == '\0'))
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "the checkpointer's path \"%.200s\" begins with ~, which only a shell knows; write the directory out",
-                   full.path);
   if (full.level < -1 || full.level > 9)
     return rv_fail(err, RV_INVALID_ARGUMENT, "compression level %d: give 1 (fast) to 9 (small), or -1 for none", (int)full.level);
   rv_checkpointer *checkpointer = calloc(1, sizeof *checkpointer);
@@ -469,7 +468,8 @@ static rv_code load_newest(restoring *work, search *all, rv_error *err)
   }
   if (code == RV_OK && *work->out == NULL && all->found) {
     code = rv_error_copy(err, &all->first);
-    rv_error_prefix(err, "no checkpoint in %s is whole (to begin empty, move the damaged ones away)", work->checkpointer->path);
+    rv_error_prefix(err, "no checkpoint in %s is whole%s", work->checkpointer->path,
+                    work->for_journal ? "" : " (to begin empty, move the damaged ones away)");
   }
   return code;
 }

@@ -77,13 +77,15 @@ rv_code rv_mutate_request_parse(rv_span message, rv_mutate_request *out, rv_erro
   if (code == RV_OK) code = make_room(out, updates, deletes, err);
   if (code != RV_OK) return code;
   rv_reader_init(&reader, message);
-  bool good = true;
+  bool good = true; /* as much as was counted: the message may lie where its client can change it */
   while (good && rv_reader_next(&reader, &field)) {
     size_t state = 0;
     uint64_t key;
-    if (rv_field_is(&field, 2, RV_WIRE_BYTES)) good = parse_update(field.bytes, &out->updates[out->num_updates++]);
+    if (rv_field_is(&field, 2, RV_WIRE_BYTES))
+      good = out->num_updates < updates && parse_update(field.bytes, &out->updates[out->num_updates++]);
     if (field.number == 3)
-      while (rv_field_next_value(&reader, &field, RV_WIRE_VARINT, &state, &key)) out->deletes[out->num_deletes++] = key;
+      while (rv_field_next_value(&reader, &field, RV_WIRE_VARINT, &state, &key) && (good = out->num_deletes < deletes))
+        out->deletes[out->num_deletes++] = key;
   }
   if (good && !reader.broken) return RV_OK;
   rv_mutate_request_fini(out);

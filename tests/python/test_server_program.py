@@ -453,8 +453,7 @@ def test_a_second_signal_ends_the_last_checkpoint(tmp_path):
         rows = {"x": np.random.default_rng(1).integers(0, 4, (100_000, 1000), np.uint8)}  # a second or so to compress
         reverie.Client(server.address).add_batch("t", rows, timeout=LONG)
         server.signal(signal.SIGTERM)
-        while "saving a last checkpoint" not in server.process.stderr.readline():
-            pass
+        assert any("saving a last checkpoint" in line for line in server.process.stderr)
         server.signal(signal.SIGTERM)
         status, err = server.wait(LONG)
     finally:

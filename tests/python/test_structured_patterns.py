@@ -140,6 +140,8 @@ def test_conditions_that_python_would_combine_by_leaving_one_out_are_refused():
         lambda: step() == 10 or step() == 12,
         lambda: 3 <= step() <= 7,
         lambda: not step() >= 3,
+        lambda: structured.Condition.data({"done": None})["done"] and step() >= 3,
+        lambda: step() % 2 or step() >= 3,
     ):
         with pytest.raises(TypeError, match=r"conditions=\[a, b\]"):
             combine()

@@ -17,14 +17,18 @@ bool ending_go_on(void *context, const rv_checkpoint_progress *progress)
   return ending_signal() == 0;
 }
 
-int ending_save(const settings *all, server_log *log, rv_checkpointer *checkpointer, rv_store *store)
+int ending_save(const settings *all, server_log *log, rv_checkpointer *checkpointer, rv_store *store, int status)
 {
-  if (checkpointer == NULL || all->journal_path != NULL) return 0;
+  if (checkpointer == NULL || all->journal_path != NULL) return status;
   if (all->checkpoint_every_ms == 0 && all->checkpoint_every_inserts == 0) {
     log_say(
         log, RV_LOG_INFO,
         "nothing is saved at the end, as checkpoints are saved only when asked for; give checkpoint_every_seconds to have one");
-    return 0;
+    return status;
+  }
+  if (status != 0) {
+    log_say(log, RV_LOG_WARNING, "a second signal came: the last checkpoint is not saved");
+    return status;
   }
   log_say(log, RV_LOG_INFO, "saving a last checkpoint; a second signal ends that, and the one before it stays");
   const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = ending_go_on};

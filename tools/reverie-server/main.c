@@ -313,7 +313,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
   }
   const bool served = server != NULL;
   rv_server_free(server);
-  if (served && status == 0) status = ending_save(all, log, checkpointer, store);
+  if (served) status = ending_save(all, log, checkpointer, store, status);
   rv_spill_free(spill);
   if (!rv_journal_end(journal) && status == 0) status = 1;
   rv_checkpointer_unref(checkpointer);

@@ -28,6 +28,12 @@ class PatternNode(Message, full_name="deepmind.reverb.PatternNode"):
     step: int
 
 
+NOT_COMBINED = (
+    "conditions are not combined by and, or, not or chained comparisons: "
+    "several that must all hold stand in a list, conditions=[a, b]; for 'a or b' give two configs"
+)
+
+
 class ModuloEq(Message, full_name="deepmind.reverb.Condition.ModuloEq"):
     """The remainder by `mod` is `eq`."""
 
@@ -63,10 +69,7 @@ class Condition(Message, full_name="deepmind.reverb.Condition"):
 
     def __bool__(self) -> bool:
         """TypeError: `and`, `or`, `not` and ``3 <= x <= 7`` would silently leave one of their conditions out."""
-        raise TypeError(
-            "conditions are not combined by and, or, not or chained comparisons: "
-            "several that must all hold stand in a list, conditions=[a, b]; for 'a or b' give two configs"
-        )
+        raise TypeError(NOT_COMBINED)
 
 
 class ConstantPriorityFn(Message, full_name="deepmind.reverb.Priority.ConstantPriorityFn"):
