@@ -8,8 +8,10 @@
 #include "store/snapshot_parts.h"
 
 enum {
-  ITEM_BYTES_MAX = 2048, /* more is better copied outside the lock */
-  STEP_BYTES = 1 << 15,  /* copied in one step */
+  ITEM_BYTES_MAX = 2048,    /* more is better copied outside the lock */
+  ITEM_BYTES_OF_FEW = 4096, /* of batches that nobody would help with there: */
+  FEW_BYTES = 1 << 19,      /* of less than so many (gather.c) */
+  STEP_BYTES = 1 << 15,     /* copied in one step */
   STEP_ITEMS = 128,
   BLOCK = 64,         /* at most, looked up while those before it are copied */
   BLOCK_BYTES = 4096, /* of a block that comes from memory: more than that is not on its way at a time */
@@ -90,7 +92,7 @@ size_t rv_fill_most(rv_turn *turn, const rv_sampling *sampling, size_t k)
   if (fill == NULL || fill->done < sampling->count || sampling->max_bytes > 0 || table->config.max_times_sampled > 0) return 0;
   if (!choose_plan(turn)) return 0;
   size_t bytes = table->plan.item_bytes;
-  if (bytes > ITEM_BYTES_MAX) return 0;
+  if (bytes > (sampling->want < FEW_BYTES / (bytes + 1) ? ITEM_BYTES_OF_FEW : ITEM_BYTES_MAX)) return 0;
   size_t most = STEP_BYTES / (bytes + 1);
   if (most > STEP_ITEMS) most = STEP_ITEMS;
   return k < most ? k : most;
