@@ -180,10 +180,10 @@ typedef struct rv_waiting_caller {
       is_change; /* neither an insert nor a sample, but a call that changes the table otherwise, whose answer waits for the journal */
   rv_wait_reason reason;
   int64_t waiting_ns; /* since it asked */
-  int64_t
-      remaining_ns; /* until the deadline that the table was told; INT64_MAX: none, or only the caller knows it (a writer's items, a remote sampler) */
-  int64_t wanted;   /* samples or inserts still wanted; of a change: 1 */
-  char peer[64];    /* who asks, cut off: "ipv4:10.0.0.7:4711", "unix:process 4711 of user 1000 to /path", "in process" */
+  /* Until the deadline that the table was told; INT64_MAX: none, or only the caller knows it (a writer's items, a remote sampler). */
+  int64_t remaining_ns;
+  int64_t wanted; /* samples or inserts still wanted; of a change: 1 */
+  char peer[64];  /* who asks, cut off: "ipv4:10.0.0.7:4711", "unix:process 4711 of user 1000 to /path", "in process" */
 } rv_waiting_caller;
 
 typedef struct rv_table_info {

@@ -160,9 +160,7 @@ def create_config(
                 f"the pattern's leaf at {path} must be rows of a reference step, such as ref['obs'][-1], got {leaf!r}"
             ) from None
     config.pattern_structure.set_structure(structure)
-    if isinstance(conditions, ConditionProto | _ConditionBuilder):
-        raise TypeError("conditions must be a list; put the one condition into one: conditions=[...]")
-    for condition in conditions:
+    for condition in _arguments.listed("conditions", conditions, "conditions, such as [Condition.step_index() >= 3]"):
         if isinstance(condition, _ConditionBuilder):
             raise TypeError("a condition must be compared with something, such as Condition.step_index() >= 3")
         config.conditions.append(condition)
@@ -189,13 +187,6 @@ def _structure(config: patterns_pb2.StructuredWriterConfig) -> nest.Structure:
 # ---- conditions ----
 
 
-def _whole(value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"a condition compares whole numbers, got {value!r}") from None
-
-
 class _ConditionBuilder:
     """The left side of a condition; comparing it gives the condition."""
 
@@ -220,13 +211,13 @@ class _ConditionBuilder:
         return _ConditionBuilder(self._left, number)
 
     def _equal(self, value: Any, inverse: bool) -> patterns_pb2.Condition:
-        number = _whole(value)
+        number = _arguments.integer("what a condition compares with", value)
         if self._mod is None:
             return ConditionProto(**self._left, eq=number, inverse=inverse)
         return ConditionProto(**self._left, mod_eq={"mod": self._mod, "eq": number}, inverse=inverse)
 
     def _at_least(self, value: Any, add: int, inverse: bool) -> patterns_pb2.Condition:
-        number = _whole(value) + add
+        number = _arguments.integer("what a condition compares with", value) + add
         if self._mod is not None:
             raise ValueError("a remainder can only be tested with == and !=")
         return ConditionProto(**self._left, ge=number, inverse=inverse)

@@ -12,14 +12,7 @@
 static void pack(uint8_t *restrict out, const uint8_t *restrict in, size_t from_stride, size_t size, size_t n)
 {
   switch (size) {
-    PACK_EACH(1);
-    PACK_EACH(2);
-    PACK_EACH(4);
-    PACK_EACH(8);
-    PACK_EACH(12);
-    PACK_EACH(16);
-    PACK_EACH(24);
-    PACK_EACH(32);
+    RV_COMMON_SIZES(PACK_EACH);
   default: break;
   }
   for (size_t i = 0; i < n; i++) rv_copy_odd(out + i * size, in + i * from_stride, size);
@@ -28,14 +21,7 @@ static void pack(uint8_t *restrict out, const uint8_t *restrict in, size_t from_
 static void spread(uint8_t *restrict out, size_t to_stride, const uint8_t *restrict in, size_t from_stride, size_t size, size_t n)
 {
   switch (size) {
-    COPY_EACH(1);
-    COPY_EACH(2);
-    COPY_EACH(4);
-    COPY_EACH(8);
-    COPY_EACH(12);
-    COPY_EACH(16);
-    COPY_EACH(24);
-    COPY_EACH(32);
+    RV_COMMON_SIZES(COPY_EACH);
   default: break;
   }
   for (size_t i = 0; i < n; i++) rv_copy_odd(out + i * to_stride, in + i * from_stride, size);

@@ -6,6 +6,17 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Sizes that rows of a column mostly have: loops over many pieces are written out for each, as by `each(4)`. */
+#define RV_COMMON_SIZES(each)                                                                                                    \
+  each(1);                                                                                                                       \
+  each(2);                                                                                                                       \
+  each(4);                                                                                                                       \
+  each(8);                                                                                                                       \
+  each(12);                                                                                                                      \
+  each(16);                                                                                                                      \
+  each(24);                                                                                                                      \
+  each(32)
+
 /* A size that is nothing in particular: from 4 to 64 bytes as two pieces, which overlap. Of more the C library's copy is as quick. */
 static inline void rv_copy_odd(void *to, const void *from, size_t size)
 {
@@ -28,18 +39,14 @@ static inline void rv_copy_odd(void *to, const void *from, size_t size)
 /* A size that is mostly one of few. */
 static inline void rv_copy_small(void *to, const void *from, size_t size)
 {
+#define RV_COPY_ONE(bytes)                                                                                                       \
+  case bytes: memcpy(to, from, bytes); break
   switch (size) {
+    RV_COMMON_SIZES(RV_COPY_ONE);
   case 0: break;
-  case 1: memcpy(to, from, 1); break;
-  case 2: memcpy(to, from, 2); break;
-  case 4: memcpy(to, from, 4); break;
-  case 8: memcpy(to, from, 8); break;
-  case 12: memcpy(to, from, 12); break;
-  case 16: memcpy(to, from, 16); break;
-  case 24: memcpy(to, from, 24); break;
-  case 32: memcpy(to, from, 32); break;
   default: rv_copy_odd(to, from, size); break;
   }
+#undef RV_COPY_ONE
 }
 
 /* n pieces of `size` bytes, from one stride to another. */

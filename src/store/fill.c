@@ -9,7 +9,7 @@
 
 enum {
   ITEM_BYTES_MAX = 2048,    /* more is better copied outside the lock */
-  ITEM_BYTES_OF_FEW = 4096, /* of batches that nobody would help with there: */
+  ITEM_BYTES_OF_FEW = 4096, /* and more than this where a batch is so small that nobody would help with it there: */
   FEW_BYTES = 1 << 19,      /* of less than so many (gather.c) */
   STEP_BYTES = 1 << 15,     /* copied in one step */
   STEP_ITEMS = 128,
@@ -85,6 +85,12 @@ static bool choose_plan(rv_turn *turn)
   return table->plan.whole;
 }
 
+/* Of a batch that is large altogether, only smaller items: outside the lock others help with the rest. */
+static size_t most_item_bytes(const rv_sampling *sampling, size_t item_bytes)
+{
+  return sampling->want < FEW_BYTES / (item_bytes + 1) ? ITEM_BYTES_OF_FEW : ITEM_BYTES_MAX;
+}
+
 size_t rv_fill_most(rv_turn *turn, const rv_sampling *sampling, size_t k)
 {
   const rv_table *table = turn->table;
@@ -92,7 +98,7 @@ size_t rv_fill_most(rv_turn *turn, const rv_sampling *sampling, size_t k)
   if (fill == NULL || fill->done < sampling->count || sampling->max_bytes > 0 || table->config.max_times_sampled > 0) return 0;
   if (!choose_plan(turn)) return 0;
   size_t bytes = table->plan.item_bytes;
-  if (bytes > (sampling->want < FEW_BYTES / (bytes + 1) ? ITEM_BYTES_OF_FEW : ITEM_BYTES_MAX)) return 0;
+  if (bytes > most_item_bytes(sampling, bytes)) return 0;
   size_t most = STEP_BYTES / (bytes + 1);
   if (most > STEP_ITEMS) most = STEP_ITEMS;
   return k < most ? k : most;

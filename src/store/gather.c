@@ -127,14 +127,7 @@ RV_FETCHES void fetch_row(const uint8_t *row, size_t bytes)
 static void copy_singles(const rv_sources *sources, size_t n, size_t row_bytes, uint8_t *out)
 {
   if (!sources->scattered) switch (row_bytes) {
-      GATHER_EACH(1);
-      GATHER_EACH(2);
-      GATHER_EACH(4);
-      GATHER_EACH(8);
-      GATHER_EACH(12);
-      GATHER_EACH(16);
-      GATHER_EACH(24);
-      GATHER_EACH(32);
+      RV_COMMON_SIZES(GATHER_EACH);
       GATHER_EACH(64);
     default: break;
     }

@@ -93,14 +93,7 @@ bool rv_row_plan_fits(const rv_row_plan *plan, const rv_chunk *chunk)
 static void copy_singles(const uint8_t *const *items, size_t n, ptrdiff_t delta, size_t row_bytes, uint8_t *restrict to)
 {
   switch (row_bytes) {
-    COPY_EACH(1);
-    COPY_EACH(2);
-    COPY_EACH(4);
-    COPY_EACH(8);
-    COPY_EACH(12);
-    COPY_EACH(16);
-    COPY_EACH(24);
-    COPY_EACH(32);
+    RV_COMMON_SIZES(COPY_EACH);
     COPY_EACH(64);
   default: break;
   }

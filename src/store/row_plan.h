@@ -1,5 +1,6 @@
 /* Where the small columns of a template's items lie, seen from the item's first row in the first of them: the same in every
- * segment of equal columns that is laid out for rows, or for runs of them, as that one is (segment.c). Many items' rows are then found by one pointer each, and copied column by column. */
+ * segment of equal columns that is laid out for rows, or for runs of them, as that one is (segment.c). Many items' rows are then found by one pointer
+ * each, and copied column by column. */
 #ifndef RV_STORE_ROW_PLAN_H
 #define RV_STORE_ROW_PLAN_H
 

@@ -126,3 +126,19 @@ def snappy_literal(data):
 def channel(address):
     """A grpcio channel without bounds on messages."""
     return grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)])
+
+
+def health(address):
+    """The health service's answer, as bytes."""
+    with channel(address) as to:
+        check = to.unary_unary("/grpc.health.v1.Health/Check")
+        return check(b"", timeout=60, wait_for_ready=True)
+
+
+def checkpoint_flags(folder, *more):
+    return ["--port", "0", "--table", "name=t", "--checkpoints", str(folder), *more]
+
+
+def disk_flags(folder, *more):
+    """With a journal, too."""
+    return checkpoint_flags(f"{folder}/c", "--journal", f"{folder}/j", *more)

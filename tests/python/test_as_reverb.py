@@ -153,6 +153,14 @@ def test_who_asks_how_is_answered_without_an_error():
     assert done.stdout.startswith("usage: python -m reverie.as_reverb SCRIPT")
 
 
+def test_a_script_that_is_not_there_is_named_in_one_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "reverie.as_reverb", "nowhere.py"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "reverie.as_reverb: there is no nowhere.py\n"
+
+
 def test_an_error_in_the_script_is_the_scripts(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit(7)")

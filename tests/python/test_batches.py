@@ -286,6 +286,13 @@ def test_a_signal_handler_that_comes_while_the_thread_is_started_gets_a_batch_to
     assert [len(batch) for batch in got] == [1, 1]
 
 
+def test_an_iterator_of_batches_stays_in_its_process():
+    with reverie.Server([make_table()], in_process=True) as server:
+        batches = reverie.Client(server).batches("t", 1)
+        with batches, pytest.raises(TypeError, match="make one in the other process"):
+            pickle.dumps(batches)
+
+
 def test_what_goes_to_another_process_knows_the_nest_that_its_client_inserted(tmp_path):
     with reverie.Server([make_table()], address=f"unix:{tmp_path}/server") as server:
         client = reverie.Client(server.address)

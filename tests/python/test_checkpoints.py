@@ -95,8 +95,9 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
 
 @pytest.mark.parametrize("path", ["~", "~/replay"])
 def test_a_home_directory_that_only_a_shell_knows_is_refused(path):
-    with pytest.raises(ValueError, match="only a shell knows; write the directory out"):
-        serve(path)
+    for paths in ((path,), ("/nowhere", "", path)):
+        with pytest.raises(ValueError, match="only a shell knows; write the directory out"):
+            reverie.Server([table()], checkpointer=DefaultCheckpointer(*paths), in_process=True)
 
 
 def test_the_fallback_is_used_while_the_root_has_none(tmp_path, caplog):

@@ -1,4 +1,4 @@
-"""The program reverie-server: its configuration file, its flags, its signals."""
+"""The program reverie-server: its configuration file, its flags, its log, SIGHUP. How it ends: test_server_ending.py."""
 
 import contextlib
 import os
@@ -10,8 +10,6 @@ import subprocess
 import textwrap
 import threading
 
-import grpc
-import numpy as np
 import pytest
 import reverie
 import server_program
@@ -70,12 +68,6 @@ def write(folder, text):
     return str(file)
 
 
-def health(address):
-    with server_program.channel(address) as channel:
-        check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        return check(b"", timeout=60, wait_for_ready=True)
-
-
 def test_help_and_version_say_what_they_should():
     out = server_program.run("--help")
     assert out.returncode == 0
@@ -94,8 +86,8 @@ def test_a_full_configuration_is_right_and_served(tmp_path):
     assert "3 tables" in out.stdout
     with server_program.Server("--config", config) as server:
         assert f"listening on 127.0.0.1:{server.port}, unix:{tmp_path}/socket, 3 tables" in server.line
-        assert health(server.address) == b"\x08\x01"
-        assert health(f"unix:{tmp_path}/socket") == b"\x08\x01"
+        assert server_program.health(server.address) == b"\x08\x01"
+        assert server_program.health(f"unix:{tmp_path}/socket") == b"\x08\x01"
 
 
 def test_a_check_does_not_listen(tmp_path):
@@ -236,7 +228,7 @@ def test_flags_alone_are_enough_and_loopback_is_the_default():
     table = "name=replay,sampler=prioritized:0.6,max_size=1000,rate_limiter=min_size:10,extension=diffusion:steps=2:decay=0.5"
     with server_program.Server("--port", "0", "--threads=1", "--table", table, "--table=name=q,preset=queue:3") as server:
         assert server.line == f"listening on 127.0.0.1:{server.port}, 2 tables\n"
-        assert health(server.address) == b"\x08\x01"
+        assert server_program.health(server.address) == b"\x08\x01"
 
 
 def test_flags_that_follow_the_file_win(tmp_path):
@@ -251,56 +243,6 @@ def test_a_port_in_use_is_told():
         assert out.returncode == 1
         assert str(server.port) in out.stderr
         assert "in use" in out.stderr
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_an_idle_server_at_once(number):
-    server = server_program.Server("--port", "0", "--drain", "600", "--table", "name=t")
-    with server_program.channel(server.address) as channel:
-        stream = channel.stream_stream("/deepmind.reverb.ReverbService/InsertStream")
-        call = stream(iter_forever(), timeout=60)
-        assert health(server.address) == b"\x08\x01"
-        server.signal(number)
-        status, _ = server.wait()
-        assert status == 0
-        assert call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-
-
-def iter_forever():
-    threading.Event().wait(30)
-    return
-    yield b""
-
-
-def waiting_sample(channel):
-    """A sample from an empty table, which waits."""
-    request = b"\x0a\x01t\x10\x01"  # table "t", 1 sample
-    call = channel.stream_stream("/deepmind.reverb.ReverbService/SampleStream")(iter([request]), timeout=60)
-    info = channel.unary_unary("/deepmind.reverb.ReverbService/ServerInfo")
-    until(lambda: b"ipv4:" in info(b"", timeout=60))  # who waits is told there
-    return call
-
-
-def test_sigterm_lets_a_waiting_call_have_its_time_and_then_cancels_it():
-    server = server_program.Server("--port", "0", "--drain", "0.2", "--table", "name=t")
-    with server_program.channel(server.address) as channel:
-        call = waiting_sample(channel)
-        server.signal(signal.SIGTERM)
-        status, err = server.wait()
-        assert status == 0, err
-        assert call.code() == grpc.StatusCode.CANCELLED
-
-
-def test_a_second_signal_ends_the_drain():
-    server = server_program.Server("--port", "0", "--drain", "600", "--table", "name=t")
-    with server_program.channel(server.address) as channel:
-        call = waiting_sample(channel)
-        server.signal(signal.SIGTERM)
-        assert "finishing" in server.process.stderr.readline()
-        server.signal(signal.SIGINT)
-        status, _ = server.wait()
-        assert status == 128 + signal.SIGINT
-        assert call.code() == grpc.StatusCode.CANCELLED
 
 
 def test_the_file_in_the_documentation_is_right(tmp_path):
@@ -365,7 +307,7 @@ def test_a_check_looks_at_the_directories_of_journal_and_spill_and_makes_none(tm
 
 
 def test_a_check_of_a_server_that_runs_is_as_before_it_did(tmp_path):
-    flags = disk_flags(tmp_path, "--memory-limit", "1GiB", "--spill", f"{tmp_path}/c")
+    flags = server_program.disk_flags(tmp_path, "--memory-limit", "1GiB", "--spill", f"{tmp_path}/c")
     assert server_program.run(*flags, "--check").returncode == 0
     with server_program.Server(*flags):
         out = server_program.run(*flags, "--check")
@@ -398,120 +340,6 @@ def test_a_peer_timeout_of_0_is_the_default_and_warned_of(tmp_path, seconds, war
     assert all("limits.peer_timeout_seconds: 0 is the default, 10 s, and not no timeout" in line for line in found)
 
 
-# ---- the end ----
-
-
-def saved_items(folder):
-    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-
-
-def test_a_server_that_saves_by_itself_saves_once_more_when_a_signal_ends_it(tmp_path):
-    flags = ["--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path), "--set", "checkpoint_every_seconds=3600"]
-    with server_program.Server(*flags) as server:
-        reverie.Client(server.address).add_batch("t", {"x": np.arange(100)}, timeout=LONG)
-    with server_program.Server(*flags) as server:
-        assert reverie.Client(server.address).server_info(LONG)["t"].current_size == 100
-
-
-def test_a_server_that_saves_when_asked_says_that_it_saves_nothing_at_its_end(tmp_path):
-    server = server_program.Server("--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path))
-    try:
-        client = reverie.Client(server.address)
-        client.add("t", 1, timeout=LONG)
-        asked = client.checkpoint(timeout=LONG)
-        client.add("t", 2, timeout=LONG)
-        server.signal(signal.SIGTERM)
-        status, err = server.wait(LONG)
-    finally:
-        server.kill()
-    assert status == 0
-    assert "nothing is saved at the end" in err
-    assert saved_items(tmp_path) == [os.path.basename(asked)]
-
-
-def test_a_last_checkpoint_that_the_disk_does_not_take_is_a_failure_and_the_one_before_stays(tmp_path):
-    flags = ["--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path), "--set", "checkpoint_every_seconds=3600"]
-    server = server_program.Server(*flags)
-    try:
-        client = reverie.Client(server.address)
-        client.add("t", 1, timeout=LONG)
-        before = client.checkpoint(timeout=LONG)
-        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, 1))  # its files do not grow any more
-        server.signal(signal.SIGTERM)
-        status, err = server.wait(LONG)
-    finally:
-        server.kill()
-    assert status == 1
-    assert "error: the last checkpoint is not saved: no checkpoint was saved: " in err
-    assert saved_items(tmp_path) == [os.path.basename(before)]
-
-
-def test_a_second_signal_ends_the_last_checkpoint(tmp_path):
-    flags = ["--port", "0", "--table", "name=t", "--checkpoints", str(tmp_path), "--set", "checkpoint_every_seconds=3600"]
-    server = server_program.Server(*flags)
-    try:
-        rows = {"x": np.random.default_rng(1).integers(0, 4, (100_000, 1000), np.uint8)}  # a second or so to compress
-        reverie.Client(server.address).add_batch("t", rows, timeout=LONG)
-        server.signal(signal.SIGTERM)
-        assert any("saving a last checkpoint" in line for line in server.process.stderr)
-        server.signal(signal.SIGTERM)
-        status, err = server.wait(LONG)
-    finally:
-        server.kill()
-    assert status == 128 + signal.SIGTERM
-    assert "the last checkpoint is not saved" in err
-    assert saved_items(tmp_path) == []
-
-
-# ---- the exit status ----
-
-
-def disk_flags(folder, *more):
-    return ["--port", "0", "--table", "name=t", "--checkpoints", f"{folder}/c", "--journal", f"{folder}/j", *more]
-
-
-def test_an_end_with_confirmed_changes_that_are_not_on_the_disk_is_a_failure(tmp_path):
-    flags = disk_flags(tmp_path, "--set", "journal_mode=periodic", "--set", "journal_period_seconds=3600")
-    server = server_program.Server(*flags)
-    try:
-        client = reverie.Client(server.address)
-        for i in range(10):
-            client.add("t", i, timeout=LONG)
-        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, 1))  # its files do not grow any more
-        server.signal(signal.SIGTERM)
-        status, err = server.wait(LONG)
-    finally:
-        server.kill()
-    assert status == 1
-    assert "error: journal: it ends although" in err
-    assert "File too large" in err
-
-
-def test_an_end_with_everything_on_the_disk_is_none(tmp_path):
-    for mode in ("periodic", "always"):
-        with server_program.Server(*disk_flags(tmp_path / mode, "--set", f"journal_mode={mode}")) as server:
-            reverie.Client(server.address).add("t", 1.0, timeout=LONG)
-
-
-def test_a_signal_before_the_tables_are_restored_is_named_and_no_failure(tmp_path):
-    def signalled():
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with server_program.Server(*disk_flags(tmp_path)) as server:
-        writer = reverie.Client(server.address)
-        for i in range(3):
-            writer.add_batch("t", {"a": np.full((2000, 500), i)}, timeout=LONG)  # 8 MB: it is asked every few
-    command = [server_program.path(), *disk_flags(tmp_path)]
-    out = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False, preexec_fn=signalled)
-    assert out.returncode == 0, out.stderr
-    assert out.stdout == "", "it never listened"
-    assert " info: Terminated: it ends before it has restored its tables" in out.stderr
-    assert "error: " not in out.stderr
-    with server_program.Server(*disk_flags(tmp_path)) as server:
-        assert reverie.Client(server.address).server_info(LONG)["t"].current_size == 6000
-
-
 # ---- the limit of open files ----
 
 
@@ -520,7 +348,9 @@ def few_open_files():
 
 
 def test_connections_leave_files_for_journal_and_checkpoints(tmp_path):
-    flags = disk_flags(tmp_path, "--threads", "1", "--set", "peer_timeout_seconds=600", "--set", "checkpoint_keep=3")
+    flags = server_program.disk_flags(
+        tmp_path, "--threads", "1", "--set", "peer_timeout_seconds=600", "--set", "checkpoint_keep=3"
+    )
     server = server_program.Server(*flags, preexec_fn=few_open_files)
     sockets = []
     try:

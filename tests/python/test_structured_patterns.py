@@ -149,7 +149,7 @@ def test_conditions_that_python_would_combine_by_leaving_one_out_are_refused():
 
 def test_one_condition_that_is_no_list_is_told_to_be_one():
     for condition in (structured.Condition.step_index() >= 3, structured.Condition.step_index()):
-        with pytest.raises(TypeError, match="conditions must be a list"):
+        with pytest.raises(TypeError, match=r"conditions must be a sequence of conditions, such as \[Condition"):
             config_of(lambda r: r.act[0][-1], conditions=condition)
 
 

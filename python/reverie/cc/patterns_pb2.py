@@ -5,7 +5,7 @@ They have the names, fields and wire form of Reverb's, so that what was made wit
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from reverie._foreign_messages import StructuredValue
 from reverie._messages import Field, Message, Repeated
@@ -28,18 +28,18 @@ class PatternNode(Message, full_name="deepmind.reverb.PatternNode"):
     step: int
 
 
-NOT_COMBINED = (
-    "conditions are not combined by and, or, not or chained comparisons: "
-    "several that must all hold stand in a list, conditions=[a, b]; for 'a or b' give two configs"
-)
-
-
 class ModuloEq(Message, full_name="deepmind.reverb.Condition.ModuloEq"):
     """The remainder by `mod` is `eq`."""
 
     FIELDS = (Field("mod", 1, "int32"), Field("eq", 2, "int32"))
     mod: int
     eq: int
+
+
+NOT_COMBINED = (
+    "conditions are not combined by and, or, not or chained comparisons: "
+    "several that must all hold stand in a list, conditions=[a, b]; for 'a or b' give two configs"
+)
 
 
 class Condition(Message, full_name="deepmind.reverb.Condition"):
@@ -67,7 +67,7 @@ class Condition(Message, full_name="deepmind.reverb.Condition"):
     flat_source_index: int
     mod_eq: Any
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> NoReturn:
         """TypeError: `and`, `or`, `not` and ``3 <= x <= 7`` would silently leave one of their conditions out."""
         raise TypeError(NOT_COMBINED)
 
