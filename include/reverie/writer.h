@@ -25,8 +25,10 @@ typedef struct rv_writer_config {
   size_t size;                  /* sizeof(rv_writer_config) */
   uint32_t num_keep_alive_refs; /* rows of each column that items may still refer to, >= 1 */
   uint32_t chunk_length;        /* rows a chunk; 0: chosen by the writer, <= num_keep_alive_refs. Ignored in process */
-  bool columns_share_chunks;    /* every step has every column, and a chunk holds them all; no partial steps */
-  bool delta_encoded;           /* integer columns of rank >= 1 are sent as differences from row to row */
+  /* Every step has every column, and a chunk holds them all; no partial steps. Without it columns of small rows share chunks while the same
+   * items need them. */
+  bool columns_share_chunks;
+  bool delta_encoded; /* integer columns of rank >= 1 are sent as differences from row to row */
   rv_compression compression;
   size_t max_in_flight_bytes;   /* of what was appended for items that are not confirmed; 0: 64 MiB */
   uint32_t max_in_flight_items; /* 0: 100,000 */

@@ -146,7 +146,7 @@ rv_code rv_add_chunk_new(const rv_add *add, size_t first, size_t count, rv_rando
   rv_pieces pieces;
   rv_pieces_init(&pieces);
   if (code == RV_OK) code = serialize(add, segment, first, count, meta.key, &pieces, err);
-  if (code == RV_OK) code = rv_stream_chunk_new(meta.key, &pieces, NULL, out, err);
+  if (code == RV_OK) code = rv_stream_chunk_new(meta.key, &pieces, 1, NULL, out, err);
   rv_pieces_fini(&pieces);
   rv_chunk_unref(segment);
   return code;

@@ -25,9 +25,9 @@ rv_code rv_column_new(uint32_t number, uint32_t keep, uint32_t chunk_length, rv_
 void rv_column_free(rv_column *column)
 {
   if (column == NULL) return;
-  if (column->num_spans > 0) rv_column_expire(column, INT64_MAX);
   if (column->spare != NULL) rv_chunk_unref(column->spare);
   rv_written_free_spares(column);
+  rv_chunk_stamp_fini(&column->stamp);
   free(column->spans);
   free(column->shape);
   free(column->name);

@@ -36,21 +36,28 @@ struct rv_column {
   uint32_t keep;
   rv_chunk_rule rule;
   rv_trial trial;
-  rv_chunk_stamp stamp; /* of the chunks that it has alone */
-  uint64_t stamp_form;  /* their form (insert_stream.h) */
+  bool looked_at;     /* it is known whether */
+  bool shares;        /* it is a member of the writer's group, whose columns share a chunk (writer_shares.c) */
+  bool apart;         /* it will be of none any more */
+  uint32_t item_rows; /* of the item that is being made, where item_mark is its serial */
+  uint64_t item_mark;
+  rv_chunk_stamp stamp; /* of the chunks that it has alone, or that it is the first column of */
+  uint64_t stamp_form;  /* their form (insert_stream.h), */
+  uint64_t stamp_group; /* and their columns (rv_written.group) */
   rv_row_span *spans;   /* oldest first, from `head` on */
   size_t head, num_spans, capacity;
   rv_written *open; /* takes the next row, as tensor `tensor`; NULL: none */
   uint32_t tensor, open_rows;
-  rv_chunk *spare;           /* a segment that can be used again */
-  rv_written *spare_written; /* memory of its own chunks, likewise: a list */
+  rv_chunk *spare;           /* a segment that can be used again, by the same columns */
+  uint64_t spare_group;      /* which */
+  rv_written *spare_written; /* memory of such chunks, likewise: a list, all for as many columns */
   size_t num_spare_written;
   int64_t last_row; /* newest row with a cell; -1 */
   uint64_t mark;    /* serial of the append that has a cell for it */
 };
 
 rv_code rv_column_new(uint32_t number, uint32_t keep, uint32_t chunk_length, rv_column **out, rv_error *err);
-void rv_column_free(rv_column *column);
+void rv_column_free(rv_column *column); /* all rows have been forgotten (rv_column_expire) */
 /* "column ('a',)" or "column 3". Returns out. */
 const char *rv_column_label(const rv_column *column, char out[RV_LABEL_MAX]);
 /* Takes the value's dtype and shape for the column's own (known, tentative). */

@@ -129,7 +129,9 @@ static void on_headers(rv_call *call, void *user)
   rv_insert_stream *stream = user;
   const char *state = rv_call_metadata(call, SERVER_STATE);
   snprintf(stream->server_state, sizeof stream->server_state, "%s", state == NULL ? "" : state);
-  stream->packs = rv_call_metadata(call, PACKS) != NULL;
+  const char *packs = rv_call_metadata(call, PACKS);
+  stream->packs = packs != NULL;
+  stream->packs_columns = packs != NULL && strcmp(packs, "1") != 0;
   rv_mutex_lock(&stream->mutex);
   stream->status.peer = state == NULL ? RV_PEER_REVERB : RV_PEER_REVERIE;
   stream->last_error[0] = '\0';
@@ -256,7 +258,7 @@ static void open_call(rv_insert_stream *stream)
                            .deadline_ns = INT64_MAX,
                            .wait_for_ready = true};
   stream->connection++;
-  stream->packs = false; /* until this server has said so */
+  stream->packs = stream->packs_columns = false; /* until this server has said so */
   stream->broken = RV_OK;
   stream->call = rv_channel_call(stream->channel, &config, &events, stream);
   if (stream->call == NULL) retry_later(stream); /* out of memory */

@@ -9,7 +9,7 @@ enum {
 
 _Static_assert((int)RV_ROWS_PLACE_BYTES == (int)RV_PLACE_BYTES, "a pack brings what a call names");
 
-/* Its rows are not in the pack: their place is. */
+/* Its rows are not in the pack: their place is. Such a chunk has one run. */
 static bool is_placed(const rv_stream_chunk *chunk)
 {
   return chunk->row_bytes >= RV_STREAM_PACKED_ROWS_BELOW;
@@ -36,9 +36,15 @@ static bool note_places(rv_insert_stream *stream, const rv_stream_item *item)
 
 static bool can_pack(rv_insert_stream *stream, const rv_stream_item *item)
 {
+  uint32_t runs = 0;
   if (item->form == 0 || item->num_chunks == 0 || item->num_chunks > RV_PACK_CHUNKS_MAX) return false;
-  for (uint32_t i = 0; i < item->num_chunks; i++)
-    if (!is_own(item->chunks[i]) || item->chunks[i]->sent_on == stream->connection) return false;
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    if (!is_own(chunk) || chunk->sent_on == stream->connection) return false;
+    if (chunk->num_runs > 1 && !stream->packs_columns) return false;
+    runs += chunk->num_runs;
+  }
+  if (runs > RV_PACK_CHUNKS_MAX) return false;
   size_t noted = stream->places.size;
   if (note_places(stream, item)) return true;
   stream->places.size = noted;
@@ -127,15 +133,24 @@ static void put_first(rv_writer_buf *out, const rv_insert_stream *stream, const 
   put_placed(out, stream, item);
 }
 
+static rv_code put_rows(rv_pieces *message, const rv_stream_chunk *chunk)
+{
+  if (chunk->rows.owner != NULL) return rv_pieces_share(message, chunk->rows.owner, chunk->rows.data, chunk->rows.size);
+  if (chunk->num_runs == 1) return rv_pieces_copy(message, chunk->flat + chunk->rows_at, chunk->row_bytes);
+  const rv_chunk_run *run = rv_stream_chunk_runs(chunk);
+  rv_code code = RV_OK;
+  for (uint32_t i = 0; i < chunk->num_runs && code == RV_OK; i++)
+    code = rv_pieces_copy(message, chunk->flat + chunk->own_size + run[i].at, run[i].size);
+  return code;
+}
+
 static rv_code put_own(rv_pieces *message, const rv_stream_item *item)
 {
   rv_code code = RV_OK;
   for (uint32_t i = 0; i < item->num_chunks && code == RV_OK; i++) {
     const rv_stream_chunk *chunk = item->chunks[i];
     code = rv_pieces_copy(message, chunk->flat, chunk->own_size);
-    if (code != RV_OK || is_placed(chunk)) continue;
-    code = chunk->rows.owner != NULL ? rv_pieces_share(message, chunk->rows.owner, chunk->rows.data, chunk->rows.size)
-                                     : rv_pieces_copy(message, chunk->flat + chunk->rows_at, chunk->row_bytes);
+    if (code == RV_OK && !is_placed(chunk)) code = put_rows(message, chunk);
   }
   return code;
 }

@@ -30,6 +30,7 @@
 #include "client/item_form.h"
 #include "client/wait.h"
 #include "net/net.h"
+#include "wire/chunk_stamp.h"
 #include "wire/messages.h"
 
 typedef struct rv_insert_stream rv_insert_stream;
@@ -57,7 +58,8 @@ typedef struct rv_stream_chunk {
   /* Chunks of one form differ in key, range and rows alone (rv_chunk_stamp): of those these bytes, and `rows` where it has an owner, are all that
    * a pack of items needs. 0: it has none. */
   uint64_t form;
-  uint32_t own_size, rows_at, row_bytes; /* key and range stand first */
+  uint32_t own_size, rows_at, row_bytes; /* key and range stand first; row_bytes are of all rows */
+  uint32_t num_runs;                     /* of rows, one a column; of several rows_at is the first's */
   /* the loop's */
   uint64_t sent_on; /* number of the connection whose server holds it; 0: none */
   rv_link link;     /* in the stream's list of those */
@@ -73,10 +75,16 @@ void rv_stream_spares_init(rv_stream_spares *spares);
 void rv_stream_spares_fini(rv_stream_spares *spares);
 
 /* Takes the pieces, or copies and clears them where they are short: empty afterwards, also on failure, and to be finished by whoever
- * made them. `spares` may be NULL. The caller owns one reference and one pin. */
-rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
+ * made them. It may be given a form with so many runs. `spares` may be NULL. The caller owns one reference and one pin. */
+rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, uint32_t num_runs, rv_stream_spares *spares,
+                            rv_stream_chunk **out, rv_error *err);
 /* Whose flat_size bytes the caller writes: a short one, at most RV_STREAM_COPY_BYTES, or what stands around the rows of a long one. */
-rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err);
+rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, uint32_t num_runs, rv_stream_spares *spares, rv_stream_chunk **out,
+                                 rv_error *err);
+/* It is of that form, and its rows lie as the stamp says, which has as many runs as the chunk was made for. */
+void rv_stream_chunk_set_form(rv_stream_chunk *chunk, uint64_t form, size_t own_size, const rv_chunk_stamp *stamp);
+/* Where its runs lie, behind key and range; of one that has a form, and several. */
+const rv_chunk_run *rv_stream_chunk_runs(const rv_stream_chunk *chunk);
 /* Of the serialized ChunkData. */
 static inline size_t rv_stream_chunk_bytes(const rv_stream_chunk *chunk)
 {
@@ -99,8 +107,7 @@ typedef struct rv_stream_item {
   uint8_t *body; /* the serialized PrioritizedItem, without a sequence number; NULL: it is to be made of `like` */
   size_t body_size;
   rv_item_form *like; /* one reference, or NULL */
-  /* The bodies of items of one form differ in key, priority and chunks alone, and each slice is of a chunk of its own, in their order; 0:
-   * it has none. */
+  /* The bodies of items of one form differ in key, priority and chunks alone; 0: it has none. */
   uint64_t form;
   double priority;
   rv_stream_chunk **chunks; /* distinct; one reference each */

@@ -26,7 +26,7 @@ static rv_stream_chunk *make_own_chunk(uint64_t key, bool apart)
   if (!apart) rv_put_raw(&body, &row, 1);
   rv_put_raw(&body, behind, sizeof behind);
   rv_stream_chunk *chunk = NULL;
-  assert_int_equal(rv_stream_chunk_new_flat(key, body.size, NULL, &chunk, NULL), RV_OK);
+  assert_int_equal(rv_stream_chunk_new_flat(key, body.size, 1, NULL, &chunk, NULL), RV_OK);
   memcpy(chunk->flat, body.data, body.size);
   rv_writer_buf_fini(&body);
   chunk->form = 1;

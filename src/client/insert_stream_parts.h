@@ -52,7 +52,8 @@ struct rv_insert_stream {
   uint64_t bytes_sent;
   rv_stream_slots slots; /* by key, items that were sent at least once, as far as they are indexed */
   rv_link held;          /* chunks that the server holds for this call */
-  bool packs;            /* the server of this call takes packs of items */
+  bool packs;            /* the server of this call takes packs of items, */
+  bool packs_columns;    /* also of chunks that have several columns */
   uint64_t next_sequence;
   char writer_id[33];
   char server_state[128]; /* "": not a Reverie server, or not known yet */

@@ -38,7 +38,7 @@ static rv_stream_chunk *make_row(rows *r, uint64_t key)
   assert_true(pieces.count == 3 && pieces.piece[1].size == ROW);
   const rv_piece *before = &pieces.piece[0], *behind = &pieces.piece[2];
   rv_stream_chunk *chunk = NULL;
-  assert_int_equal(rv_stream_chunk_new_flat(key, before->size + behind->size, NULL, &chunk, NULL), RV_OK);
+  assert_int_equal(rv_stream_chunk_new_flat(key, before->size + behind->size, 1, NULL, &chunk, NULL), RV_OK);
   memcpy(chunk->flat, before->data, before->size);
   memcpy(chunk->flat + before->size, behind->data, behind->size);
   chunk->form = 1;

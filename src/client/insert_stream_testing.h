@@ -369,7 +369,7 @@ static inline rv_stream_chunk *make_chunk(uint64_t key, size_t padding)
   assert_int_equal(rv_pieces_copy(&pieces, body.data, body.size), RV_OK);
   rv_writer_buf_fini(&body);
   rv_stream_chunk *chunk = NULL;
-  assert_int_equal(rv_stream_chunk_new(key, &pieces, NULL, &chunk, NULL), RV_OK);
+  assert_int_equal(rv_stream_chunk_new(key, &pieces, 1, NULL, &chunk, NULL), RV_OK);
   rv_pieces_fini(&pieces);
   return chunk;
 }

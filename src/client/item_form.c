@@ -30,7 +30,7 @@ bool rv_item_form_is_shared(const rv_item_form *form)
   return atomic_load_explicit(&form->refs, memory_order_acquire) > 1;
 }
 
-bool rv_item_form_fits(const rv_item_form *form, const rv_wire_item *item)
+bool rv_item_form_fits(const rv_item_form *form, const rv_wire_item *item, const uint8_t *chunk_of)
 {
   const rv_wire_item *own = &form->item;
   if (form->number == 0 || own->table.data != item->table.data || own->naming != item->naming ||
@@ -41,11 +41,12 @@ bool rv_item_form_fits(const rv_item_form *form, const rv_wire_item *item)
   for (uint32_t i = 0; i < own->total_slices; i++) {
     const rv_wire_slice *known = &form->slices[i], *slice = &item->slices[i];
     if (known->index != slice->index || known->offset != slice->offset || known->length != slice->length) return false;
+    if (form->chunk_of[i] != chunk_of[i]) return false;
   }
   return true;
 }
 
-void rv_item_form_set(rv_item_form *form, uint64_t number, const rv_wire_item *item)
+void rv_item_form_set(rv_item_form *form, uint64_t number, const rv_wire_item *item, const uint8_t *chunk_of)
 {
   form->number = number;
   form->item = *item;
@@ -55,6 +56,7 @@ void rv_item_form_set(rv_item_form *form, uint64_t number, const rv_wire_item *i
   form->item.num_slices = form->num_slices;
   form->item.squeeze = form->squeeze;
   memcpy(form->slices, item->slices, item->total_slices * sizeof *form->slices);
+  memcpy(form->chunk_of, chunk_of, item->total_slices);
   memcpy(form->num_slices, item->num_slices, item->num_columns * sizeof *form->num_slices);
   memcpy(form->squeeze, item->squeeze, item->num_columns * sizeof *form->squeeze);
 }

@@ -11,6 +11,7 @@
 static const char table[] = "replay";
 static uint32_t num_slices[] = {2, 1};
 static bool squeeze[] = {false, true};
+static const uint8_t in_order[] = {0, 1, 2};
 
 /* Two columns over three chunks; `shift` rows further on. */
 static rv_wire_item item_of(uint64_t key, const uint64_t *chunk_keys, int32_t shift, rv_wire_slice slices[3])
@@ -35,14 +36,14 @@ static void an_item_made_of_its_form_is_the_message_that_it_would_have_been(void
   rv_wire_item first = item_of(1, (const uint64_t[]){1, 2, 3}, 5, slices);
   rv_item_form *form = rv_item_form_new();
   assert_non_null(form);
-  assert_false(rv_item_form_fits(form, &first)); /* it says nothing yet */
-  rv_item_form_set(form, 1, &first);
+  assert_false(rv_item_form_fits(form, &first, in_order)); /* it says nothing yet */
+  rv_item_form_set(form, 1, &first, in_order);
   for (uint64_t key = 2; key < 60; key++) {
     const uint64_t chunk_keys[] = {key << key, UINT64_MAX - key, key * 1000};
     rv_stream_chunk *chunks[3];
-    for (int i = 0; i < 3; i++) assert_int_equal(rv_stream_chunk_new_flat(chunk_keys[i], 1, NULL, &chunks[i], NULL), RV_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(rv_stream_chunk_new_flat(chunk_keys[i], 1, 1, NULL, &chunks[i], NULL), RV_OK);
     rv_wire_item wire = item_of(key, chunk_keys, 5, slices);
-    assert_true(rv_item_form_fits(form, &wire));
+    assert_true(rv_item_form_fits(form, &wire, in_order));
     rv_stream_item whole, like;
     assert_int_equal(rv_stream_item_init(&whole, &wire, chunks, 3, NULL), RV_OK);
     like = whole;
@@ -75,29 +76,65 @@ static void what_differs_in_more_than_key_priority_and_chunks_is_of_another_form
   rv_wire_item item = item_of(1, keys, 0, slices);
   rv_item_form *form = rv_item_form_new();
   assert_non_null(form);
-  rv_item_form_set(form, 1, &item);
-  assert_true(rv_item_form_fits(form, &item));
+  rv_item_form_set(form, 1, &item, in_order);
+  assert_true(rv_item_form_fits(form, &item, in_order));
   rv_wire_item other = item;
   other.naming++;
-  assert_false(rv_item_form_fits(form, &other));
+  assert_false(rv_item_form_fits(form, &other, in_order));
   other = item;
   other.table.data = (const uint8_t *)other_table; /* another place, another table */
-  assert_false(rv_item_form_fits(form, &other));
+  assert_false(rv_item_form_fits(form, &other, in_order));
   other = item;
   other.num_columns = 1;
-  assert_false(rv_item_form_fits(form, &other));
+  assert_false(rv_item_form_fits(form, &other, in_order));
   other = item;
   other.num_slices = (uint32_t[]){1, 2};
-  assert_false(rv_item_form_fits(form, &other));
+  assert_false(rv_item_form_fits(form, &other, in_order));
   other = item;
   other.squeeze = (bool[]){false, false};
-  assert_false(rv_item_form_fits(form, &other));
+  assert_false(rv_item_form_fits(form, &other, in_order));
   for (int i = 0; i < 3; i++) {
     item = item_of(2, keys, 0, slices);
-    assert_true(rv_item_form_fits(form, &item));
+    assert_true(rv_item_form_fits(form, &item, in_order));
     *(i == 0 ? &slices[2].offset : i == 1 ? &slices[1].length : &slices[0].index) += 1;
-    assert_false(rv_item_form_fits(form, &item));
+    assert_false(rv_item_form_fits(form, &item, in_order));
   }
+  item = item_of(2, keys, 0, slices);
+  assert_false(rv_item_form_fits(form, &item, (const uint8_t[]){0, 1, 1})); /* two slices of one chunk */
+  rv_item_form_unref(form);
+}
+
+/* Columns that share chunks: slices of one, in no order. */
+static void slices_find_their_chunks_by_the_form(void **state)
+{
+  (void)state;
+  static const uint8_t chunk_of[] = {1, 0, 1};
+  rv_wire_slice slices[3];
+  const uint64_t keys[] = {20, 10, 20};
+  rv_wire_item wire = item_of(4, keys, 1, slices);
+  rv_item_form *form = rv_item_form_new();
+  assert_non_null(form);
+  rv_item_form_set(form, 1, &wire, chunk_of);
+  rv_stream_chunk *chunks[2];
+  for (uint64_t i = 0; i < 2; i++) assert_int_equal(rv_stream_chunk_new_flat(10 + 10 * i, 1, 5, NULL, &chunks[i], NULL), RV_OK);
+  rv_stream_item whole, like;
+  assert_int_equal(rv_stream_item_init(&whole, &wire, chunks, 2, NULL), RV_OK);
+  like = whole;
+  like.body = NULL;
+  like.like = form;
+  like.priority = wire.priority;
+  rv_writer_buf a, b;
+  rv_writer_buf_init(&a);
+  rv_writer_buf_init(&b);
+  rv_stream_item_put(&a, 2, &whole);
+  rv_stream_item_put(&b, 2, &like);
+  assert_false(a.failed || b.failed);
+  assert_int_equal(a.size, b.size);
+  assert_memory_equal(a.data, b.data, a.size);
+  rv_writer_buf_fini(&a);
+  rv_writer_buf_fini(&b);
+  rv_stream_item_fini(&whole);
+  for (int i = 0; i < 2; i++) rv_stream_chunk_unref(chunks[i]);
   rv_item_form_unref(form);
 }
 
@@ -126,6 +163,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_item_made_of_its_form_is_the_message_that_it_would_have_been),
       cmocka_unit_test(what_differs_in_more_than_key_priority_and_chunks_is_of_another_form),
+      cmocka_unit_test(slices_find_their_chunks_by_the_form),
       cmocka_unit_test(a_form_lives_as_long_as_somebody_shares_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* Chunks and items as the insert stream takes them. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,16 +44,27 @@ static rv_stream_chunk *take_memory(size_t flat, rv_stream_spares *spares)
   return chunk;
 }
 
-static rv_code make_chunk(uint64_t key, size_t flat, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
+/* The places of several runs stand behind what is flat. */
+static size_t runs_at(size_t flat_size)
 {
-  rv_stream_chunk *chunk = take_memory(flat, spares);
-  if (chunk == NULL) return rv_fail_memory(err, sizeof *chunk + flat);
+  return (flat_size + _Alignof(rv_chunk_run) - 1) / _Alignof(rv_chunk_run) * _Alignof(rv_chunk_run);
+}
+
+_Static_assert(offsetof(rv_stream_chunk, flat) % _Alignof(rv_chunk_run) == 0, "places of runs are aligned");
+
+static rv_code make_chunk(uint64_t key, size_t flat, uint32_t num_runs, rv_stream_spares *spares, rv_stream_chunk **out,
+                          rv_error *err)
+{
+  size_t room = flat > 0 && num_runs > 1 ? runs_at(flat) + num_runs * sizeof(rv_chunk_run) : flat;
+  rv_stream_chunk *chunk = take_memory(room, spares);
+  if (chunk == NULL) return rv_fail_memory(err, sizeof *chunk + room);
   atomic_init(&chunk->refs, 1);
   atomic_init(&chunk->pins, 1);
   chunk->key = key;
   chunk->sent_on = 0;
   chunk->flat_size = 0;
   chunk->form = 0;
+  chunk->num_runs = num_runs;
   rv_list_init(&chunk->link);
   rv_pieces_init(&chunk->data);
   chunk->rows = (rv_piece){0};
@@ -60,18 +72,34 @@ static rv_code make_chunk(uint64_t key, size_t flat, rv_stream_spares *spares, r
   return RV_OK;
 }
 
-rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
+rv_code rv_stream_chunk_new_flat(uint64_t key, size_t size, uint32_t num_runs, rv_stream_spares *spares, rv_stream_chunk **out,
+                                 rv_error *err)
 {
-  rv_code code = make_chunk(key, size, spares, out, err);
+  rv_code code = make_chunk(key, size, num_runs, spares, out, err);
   if (code == RV_OK) (*out)->flat_size = size;
   return code;
 }
 
-rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, rv_stream_spares *spares, rv_stream_chunk **out, rv_error *err)
+void rv_stream_chunk_set_form(rv_stream_chunk *chunk, uint64_t form, size_t own_size, const rv_chunk_stamp *stamp)
+{
+  chunk->form = form;
+  chunk->own_size = (uint32_t)own_size;
+  chunk->rows_at = chunk->own_size + stamp->runs[0].at;
+  chunk->row_bytes = (uint32_t)stamp->row_bytes;
+  if (chunk->num_runs > 1) memcpy(chunk->flat + runs_at(chunk->flat_size), stamp->runs, stamp->num_runs * sizeof *stamp->runs);
+}
+
+const rv_chunk_run *rv_stream_chunk_runs(const rv_stream_chunk *chunk)
+{
+  return (const rv_chunk_run *)(const void *)(chunk->flat + runs_at(chunk->flat_size));
+}
+
+rv_code rv_stream_chunk_new(uint64_t key, rv_pieces *owned_data, uint32_t num_runs, rv_stream_spares *spares,
+                            rv_stream_chunk **out, rv_error *err)
 {
   size_t flat = owned_data->bytes <= RV_STREAM_COPY_BYTES ? owned_data->bytes
                                                           : 0; /* small ones must not hold a buffer with room for more */
-  rv_code code = make_chunk(key, flat, spares, out, err);
+  rv_code code = make_chunk(key, flat, num_runs, spares, out, err);
   if (code == RV_OK && flat > 0) {
     flatten(*out, owned_data);
   } else if (code == RV_OK) {
@@ -173,7 +201,7 @@ static void put_like(rv_writer_buf *out, const rv_stream_item *item)
   rv_wire_slice slices[RV_FORM_SLICES];
   for (uint32_t i = 0; i < wire.total_slices; i++) {
     slices[i] = item->like->slices[i];
-    slices[i].chunk_key = item->chunks[i]->key;
+    slices[i].chunk_key = item->chunks[item->like->chunk_of[i]]->key;
   }
   wire.key = item->key;
   wire.priority = item->priority;

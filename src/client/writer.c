@@ -91,8 +91,11 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
 static void free_columns(rv_writer *writer)
 {
   rv_writer_complete_all(writer);
+  for (uint32_t i = 0; i < writer->num_columns; i++) /* what several share goes back to one of them */
+    if (writer->columns[i] != NULL) rv_column_expire(writer->columns[i], INT64_MAX);
   for (uint32_t i = 0; i < writer->num_columns; i++) rv_column_free(writer->columns[i]);
   free(writer->columns);
+  free(writer->group_columns);
 }
 
 rv_code rv_writer_check(const rv_writer *writer, rv_error *err)
@@ -200,6 +203,7 @@ rv_code rv_writer_configure_column(rv_writer *writer, uint32_t number, uint32_t 
     rv_writer_complete_chunk(writer, column->open); /* how long it is was for us to choose */
     if (writer->num_waiting > 0) rv_writer_dispatch(writer);
   }
+  rv_writer_set_apart(writer, column); /* what is its own is not for others */
   column->keep = num_keep_alive_refs;
   rv_chunk_rule_init(&column->rule, chunk_length, num_keep_alive_refs);
   return RV_OK;

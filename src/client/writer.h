@@ -2,6 +2,7 @@
  *
  *   writer.c         life, flush, end_episode, what it knows
  *   writer_append.c  steps into columns, columns into chunks
+ *   writer_shares.c  which columns share a chunk
  *   writer_item.c    create_item: rows into slices, what is checked before anything is queued
  *   writer_local.c   items into tables of this process
  *   writer_remote.c  items into the insert stream, once their chunks are complete and the tables are known
@@ -61,8 +62,11 @@ struct rv_writer {
   bool one_chunk;          /* all columns go into one open chunk: in process, or columns_share_chunks */
   rv_column **columns;     /* by number; NULL: nothing known of it */
   uint32_t num_columns, column_room;
-  rv_written *open;   /* with one_chunk */
-  rv_chunk_rule rule; /* with one_chunk */
+  rv_written *open;          /* of the columns that share one */
+  rv_chunk_rule rule;        /* theirs */
+  rv_column **group_columns; /* these, by their numbers */
+  uint32_t num_group, group_room;
+  uint64_t group; /* grows when they are others */
   int64_t num_rows, episode_steps;
   bool step_open;
   bool admitted; /* items in the making: room for them was asked before their step was taken (rv_writer_admits) */
@@ -140,6 +144,20 @@ rv_column *rv_writer_column(const rv_writer *writer, uint32_t number);
 rv_code rv_writer_make_column(rv_writer *writer, uint32_t number, rv_column **out, rv_error *err);
 /* First row that is still kept. */
 int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column);
+
+/* ---- which columns share a chunk (writer_shares.c) ---- */
+
+/* The next chunk of the column is the group's, as far as is known. */
+bool rv_writer_column_shares(const rv_writer *writer, const rv_column *column);
+/* Chooses the group's members anew. */
+rv_code rv_writer_regroup(rv_writer *writer, rv_error *err);
+/* What was known of its columns may be different. */
+void rv_writer_forget_group(rv_writer *writer);
+/* A step is complete: members of which it has no cell share no more. */
+void rv_writer_check_step(rv_writer *writer);
+/* The item over the present parts is made: nor do members of which it needs much less than of others. */
+void rv_writer_check_item(rv_writer *writer);
+void rv_writer_set_apart(rv_writer *writer, rv_column *column);
 
 /* ---- items in flight (writer_flight.c) ---- */
 

@@ -52,9 +52,24 @@ int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column)
 
 /* ---- chunks ---- */
 
+/* Columns of which steps come in parts may have a row less, which no item refers to: in a chunk all have equally many. */
+static void fill_up(const rv_written *chunk)
+{
+  for (uint32_t i = 0; i < chunk->num_columns; i++) {
+    int64_t rows = rv_chunk_num_rows(chunk->segment, i);
+    if (rows == chunk->rows) continue;
+    for (; rows < chunk->rows; rows++) {
+      size_t stride;
+      memset(rv_segment_row(chunk->segment, i, rows, &stride), 0, chunk->columns[i]->spec.row_bytes);
+    }
+    rv_segment_publish(chunk->segment, i, rows);
+  }
+}
+
 void rv_writer_complete_chunk(rv_writer *writer, rv_written *chunk)
 {
   chunk->complete = true;
+  if (chunk->group != 0) fill_up(chunk);
   for (uint32_t i = 0; i < chunk->num_columns; i++) {
     if (chunk->columns[i]->open == chunk) chunk->columns[i]->open = NULL;
   }
@@ -109,15 +124,15 @@ static rv_segment_source source_of(rv_writer *writer, rv_column *const *columns,
   return source;
 }
 
-static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t num_columns, rv_error *err)
+static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t num_columns, uint64_t group, rv_chunk_rule *rule,
+                          rv_error *err)
 {
   size_t row_bytes = 0;
   for (uint32_t i = 0; i < num_columns; i++) row_bytes += columns[i]->spec.row_bytes;
-  rv_chunk_rule *rule = writer->one_chunk ? &writer->rule : &columns[0]->rule;
   uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
   rv_segment_source source = source_of(writer, columns, num_columns);
-  rv_code code = rv_written_new(columns, num_columns, rows, rv_writer_random_key(writer), writer->episode_id,
+  rv_code code = rv_written_new(columns, num_columns, group, rows, rv_writer_random_key(writer), writer->episode_id,
                                 writer->episode_steps, &source, &chunk, err);
   if (code != RV_OK) return code;
   chunk->rule = rule;
@@ -126,7 +141,6 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
     columns[i]->tensor = i;
     columns[i]->open_rows = 0;
   }
-  if (writer->one_chunk) writer->open = chunk;
   return RV_OK;
 }
 
@@ -137,18 +151,18 @@ static bool has_room(const rv_writer *writer, const rv_column *column)
   return open->bytes < (writer->stream == NULL ? LOCAL_FULL_BYTES : rv_chunk_rule_most_bytes(open->rule));
 }
 
-/* A new chunk for all columns that are known. */
+/* A new chunk for the columns that share one. */
 static rv_code roll(rv_writer *writer, rv_error *err)
 {
   if (writer->open != NULL) rv_writer_complete_chunk(writer, writer->open);
-  rv_column **known = malloc(writer->num_columns * sizeof(rv_column *));
-  if (known == NULL) return rv_fail_memory(err, writer->num_columns * sizeof(rv_column *));
-  uint32_t num_known = 0;
-  for (uint32_t i = 0; i < writer->num_columns; i++) {
-    if (writer->columns[i] != NULL && writer->columns[i]->known) known[num_known++] = writer->columns[i];
-  }
-  rv_code code = open_chunk(writer, known, num_known, err);
-  free(known);
+  rv_code code = rv_writer_regroup(writer, err);
+  if (code != RV_OK || writer->num_group == 0) return code;
+  rv_column *first = writer->group_columns[0];
+  for (uint32_t i = 0; i < writer->num_group; i++)
+    if (writer->group_columns[i]->open != NULL) rv_writer_complete_chunk(writer, writer->group_columns[i]->open);
+  code = open_chunk(writer, writer->group_columns, writer->num_group, writer->stream == NULL ? 0 : writer->group, &writer->rule,
+                    err);
+  if (code == RV_OK) writer->open = first->open;
   return code;
 }
 
@@ -157,9 +171,13 @@ static rv_code open_chunks(rv_writer *writer, const rv_cell *cells, size_t num_c
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
     if (has_room(writer, column)) continue;
-    if (writer->one_chunk) return roll(writer, err); /* has room for every column */
+    if (rv_writer_column_shares(writer, column)) {
+      rv_code code = roll(writer, err);
+      if (code != RV_OK) return code;
+      if (has_room(writer, column)) continue; /* it is a member */
+    }
     if (column->open != NULL) rv_writer_complete_chunk(writer, column->open);
-    rv_code code = open_chunk(writer, &column, 1, err);
+    rv_code code = open_chunk(writer, &column, 1, 0, &column->rule, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;
@@ -268,6 +286,7 @@ static void undo(rv_writer *writer, const rv_cell *cells, size_t num_cells)
     if (column->open != NULL && column->open->rows == 0) rv_writer_complete_chunk(writer, column->open);
     rv_column_unfix(column);
   }
+  rv_writer_forget_group(writer);
 }
 
 static void add_bytes(rv_writer *writer, rv_written *chunk, size_t bytes)
@@ -298,12 +317,20 @@ static void commit_cell(rv_writer *writer, const rv_cell *cell, int64_t row)
   add_bytes(writer, chunk, bytes);
 }
 
+/* None of its columns has room: of a step that comes in parts some have it still. */
+static bool is_full(const rv_writer *writer, const rv_written *chunk)
+{
+  for (uint32_t i = 0; i < chunk->num_columns; i++)
+    if (has_room(writer, chunk->columns[i])) return false;
+  return true;
+}
+
 /* So that items need not wait for the next append. */
 static void complete_full(rv_writer *writer, const rv_cell *cells, size_t num_cells)
 {
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
-    if (column->open != NULL && !has_room(writer, column)) rv_writer_complete_chunk(writer, column->open);
+    if (column->open != NULL && is_full(writer, column->open)) rv_writer_complete_chunk(writer, column->open);
   }
 }
 
@@ -315,6 +342,7 @@ static void commit(rv_writer *writer, const rv_cell *cells, size_t num_cells, bo
   if (!partial_step) {
     writer->episode_steps++;
     if (writer->stream == NULL && writer->open != NULL) rv_written_set_steps(writer->open); /* it is read while it grows */
+    if (writer->stream != NULL) rv_writer_check_step(writer);
   }
   for (uint32_t i = 0; i < writer->num_columns; i++) {
     rv_column *column = writer->columns[i];

@@ -167,6 +167,7 @@ static rv_code list_chunks(rv_writer *writer, rv_error *err)
       if (!grow((void **)&parts->chunks, sizeof(rv_written *), room)) return rv_fail_memory(err, room * sizeof(rv_written *));
       parts->chunk_room = room;
     }
+    chunk->place = parts->num_chunks;
     parts->chunks[parts->num_chunks++] = chunk;
   }
   return RV_OK;
@@ -196,7 +197,7 @@ static void learn_runs(rv_writer *writer, const rv_item_column *columns, size_t 
       int64_t stride = run->stride < 0 ? -run->stride : run->stride; /* the rows exist, so this is small */
       int64_t rows = run->count > 1 ? stride * (run->count - 1) + 1 : 1;
       rv_column *column = writer->columns[run->column];
-      rv_chunk_rule_saw_run(writer->one_chunk ? &writer->rule : &column->rule, (uint32_t)rows);
+      rv_chunk_rule_saw_run(writer->one_chunk || column->shares ? &writer->rule : &column->rule, (uint32_t)rows);
     }
   }
 }
@@ -347,6 +348,7 @@ static rv_code put_item(rv_writer *writer, const char *table_name, double priori
   if (code != RV_OK) return code;
   if (writer->stream == NULL) return rv_writer_insert_local(writer, table, priority, key, err);
   learn_runs(writer, columns, num_columns);
+  rv_writer_check_item(writer);
   return rv_writer_insert_remote(writer, table, priority, key, err);
 }
 

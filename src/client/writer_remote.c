@@ -195,31 +195,29 @@ void rv_writer_reclaim(rv_writer *writer)
 
 /* ---- making one ---- */
 
-/* Each slice is of a chunk of its own, in their order: then an item is the item before with other chunks. */
-static bool has_form(const rv_parts *parts)
+/* Of which of its chunks each slice is: an item may be the item before with other chunks. False: there are too many. */
+static bool find_chunks(const rv_parts *parts, uint8_t chunk_of[RV_FORM_SLICES])
 {
-  if (parts->num_slices > RV_FORM_SLICES || parts->num_slices != parts->num_chunks || parts->num_columns > RV_FORM_SLICES)
-    return false;
-  for (size_t i = 0; i < parts->num_slices; i++)
-    if (parts->owners[i] != parts->chunks[i]) return false;
+  if (parts->num_slices > RV_FORM_SLICES || parts->num_columns > RV_FORM_SLICES) return false;
+  for (size_t i = 0; i < parts->num_slices; i++) chunk_of[i] = (uint8_t)parts->owners[i]->place;
   return true;
 }
 
 /* The form that the item has too, as far as it is known before: shared by items that follow it. NULL: another one. */
-static rv_item_form *form_of(rv_writer *writer, const rv_wire_item *wire)
+static rv_item_form *form_of(rv_writer *writer, const rv_wire_item *wire, const uint8_t *chunk_of)
 {
-  return writer->item_form != NULL && rv_item_form_fits(writer->item_form, wire) ? writer->item_form : NULL;
+  return writer->item_form != NULL && rv_item_form_fits(writer->item_form, wire, chunk_of) ? writer->item_form : NULL;
 }
 
 /* The writer's form says from now on what this item does. 0: none does, for it has none or memory is out. */
-static uint64_t note_form(rv_writer *writer, const rv_wire_item *wire)
+static uint64_t note_form(rv_writer *writer, const rv_wire_item *wire, const uint8_t *chunk_of)
 {
   if (writer->item_form == NULL || rv_item_form_is_shared(writer->item_form)) {
     rv_item_form_unref(writer->item_form);
     writer->item_form = rv_item_form_new();
     if (writer->item_form == NULL) return 0;
   }
-  rv_item_form_set(writer->item_form, ++writer->item_forms, wire);
+  rv_item_form_set(writer->item_form, ++writer->item_forms, wire, chunk_of);
   return writer->item_forms;
 }
 
@@ -267,10 +265,11 @@ static rv_code describe(rv_writer *writer, rv_remote_item *item, rv_error *err)
   item->stream.key = wire.key;
   item->stream.priority = wire.priority;
   item->stream.form = 0;
-  if (!has_form(parts)) return serialize(item, &wire, err);
-  rv_item_form *form = form_of(writer, &wire);
+  uint8_t chunk_of[RV_FORM_SLICES];
+  if (!find_chunks(parts, chunk_of)) return serialize(item, &wire, err);
+  rv_item_form *form = form_of(writer, &wire, chunk_of);
   if (form == NULL) {
-    item->stream.form = note_form(writer, &wire);
+    item->stream.form = note_form(writer, &wire, chunk_of);
     return serialize(item, &wire, err);
   }
   item->stream.form = form->number;

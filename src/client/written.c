@@ -14,54 +14,67 @@ enum { CHUNKS_BETWEEN_TRIALS = 64 };
 #define TRIAL_BYTES ((size_t)64 << 10) /* so much of a chunk is compressed to see whether it pays */
 #define TOO_SMALL_BYTES ((size_t)64)
 
-/* Leaves the segment to the column's next chunk, if nobody else can see it. */
+/* Others of its columns may be made of what it leaves. */
+static bool has_likes(const rv_written *written)
+{
+  return written->num_columns == 1 || written->group != 0;
+}
+
+/* Leaves the segment to the next chunk of these columns, if nobody else can see it. */
 static void retire_segment(rv_written *written)
 {
   rv_column *column = written->columns[0];
   rv_chunk *segment = written->segment;
   written->segment = NULL;
-  bool fits = written->num_columns == 1 && column->spare == NULL && !rv_segment_is_for_once(segment);
-  if (fits && rv_chunk_refs(segment) == 1) {
+  bool fits = has_likes(written) && !rv_segment_is_for_once(segment) && rv_chunk_refs(segment) == 1;
+  if (fits && column->spare != NULL && column->spare_group != written->group) {
+    rv_chunk_unref(column->spare);
+    column->spare = NULL;
+  }
+  if (fits && column->spare == NULL) {
     column->spare = segment;
+    column->spare_group = written->group;
   } else {
     rv_chunk_unref(segment);
   }
 }
 
-/* Of the column's own that it used last; NULL: there is none that fits. */
-static rv_chunk *use_again(rv_column *column, uint32_t rows, const rv_chunk_meta *meta)
+/* The one that they used last; NULL: there is none that fits. */
+static rv_chunk *use_again(const rv_written *written, uint32_t rows, const rv_chunk_meta *meta)
 {
-  rv_chunk *spare = column->spare;
+  rv_column *column = written->columns[0];
+  rv_chunk *spare = has_likes(written) && column->spare_group == written->group ? column->spare : NULL;
   if (spare == NULL || rv_segment_capacity(spare) != rows || !rv_segment_reuse(spare, meta)) return NULL;
   column->spare = NULL;
   return spare;
 }
 
-static rv_code make_segment(const rv_spec *specs, rv_column *const *columns, uint32_t num_columns, uint32_t rows,
-                            const rv_chunk_meta *meta, const rv_segment_source *source, rv_chunk **out, rv_error *err)
+static rv_code make_segment(const rv_spec *specs, const rv_written *written, uint32_t rows, const rv_chunk_meta *meta,
+                            const rv_segment_source *source, rv_chunk **out, rv_error *err)
 {
   *out = NULL;
   if (source->once != NULL) {
     const rv_segment_source once = {.once = source->once, .context = source->context};
-    if (rv_segment_new_from(specs, num_columns, rows, meta, &once, out, NULL) != RV_OK) *out = NULL;
-    if (*out == NULL && num_columns == 1) *out = use_again(columns[0], rows, meta);
+    if (rv_segment_new_from(specs, written->num_columns, rows, meta, &once, out, NULL) != RV_OK) *out = NULL;
+    if (*out == NULL) *out = use_again(written, rows, meta);
   }
   if (*out != NULL) return RV_OK;
-  return rv_segment_new_from(specs, num_columns, rows, meta, &(rv_segment_source){.spares = source->spares}, out, err);
+  return rv_segment_new_from(specs, written->num_columns, rows, meta, &(rv_segment_source){.spares = source->spares}, out, err);
 }
 
-static rv_code new_segment(rv_column *const *columns, uint32_t num_columns, uint32_t rows, const rv_chunk_meta *meta,
-                           const rv_segment_source *source, rv_chunk **out, rv_error *err)
+static rv_code new_segment(const rv_written *written, uint32_t rows, const rv_chunk_meta *meta, const rv_segment_source *source,
+                           rv_chunk **out, rv_error *err)
 {
-  *out = source->once == NULL && num_columns == 1 ? use_again(columns[0], rows, meta) : NULL;
+  const uint32_t num_columns = written->num_columns;
+  *out = source->once == NULL ? use_again(written, rows, meta) : NULL;
   if (*out != NULL) return RV_OK;
   rv_spec few[16] = {0}, *specs = few;
   if (num_columns > 16) {
     specs = malloc(num_columns * sizeof *specs);
     if (specs == NULL) return rv_fail_memory(err, num_columns * sizeof *specs);
   }
-  for (uint32_t i = 0; i < num_columns; i++) specs[i] = rv_column_spec(columns[i]);
-  rv_code code = make_segment(specs, columns, num_columns, rows, meta, source, out, err);
+  for (uint32_t i = 0; i < num_columns; i++) specs[i] = rv_column_spec(written->columns[i]);
+  rv_code code = make_segment(specs, written, rows, meta, source, out, err);
   if (specs != few) free(specs);
   return code;
 }
@@ -77,15 +90,17 @@ enum { MAX_SPARE_WRITTEN = 256 };
 static rv_written *take_memory(rv_column *const *columns, uint32_t num_columns)
 {
   rv_column *column = columns[0];
-  rv_written *spare = num_columns == 1 ? column->spare_written : NULL;
+  rv_written *spare = column->spare_written;
+  if (spare != NULL && spare->num_columns != num_columns) rv_written_free_spares(column);
+  spare = column->spare_written;
   if (spare == NULL) return malloc(sizeof(rv_written) + num_columns * sizeof(rv_column *));
   column->spare_written = spare->next_spare;
   column->num_spare_written--;
   return spare;
 }
 
-rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
-                       int64_t step, const rv_segment_source *source, rv_written **out, rv_error *err)
+rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint64_t group, uint32_t rows, uint64_t key,
+                       uint64_t episode_id, int64_t step, const rv_segment_source *source, rv_written **out, rv_error *err)
 {
   rv_written *written = take_memory(columns, num_columns);
   if (written == NULL) return rv_fail_memory(err, sizeof *written + num_columns * sizeof(rv_column *));
@@ -96,9 +111,10 @@ rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t
   written->key = key;
   written->first_step = written->last_step = step;
   written->num_columns = num_columns;
+  written->group = group;
   memcpy(written->columns, columns, num_columns * sizeof(rv_column *));
   rv_chunk_meta meta = {.key = key, .episode_id = episode_id, .first_step = clamp_step(step), .last_step = clamp_step(step)};
-  rv_code code = new_segment(columns, num_columns, rows, &meta, source, &written->segment, err);
+  rv_code code = new_segment(written, rows, &meta, source, &written->segment, err);
   if (code != RV_OK) {
     free(written);
     return code;
@@ -137,7 +153,8 @@ void rv_written_recycle(rv_written *written)
 {
   rv_column *column = written->columns[0];
   if (!drop(written)) return;
-  if (written->num_columns != 1 || column->num_spare_written == MAX_SPARE_WRITTEN) {
+  bool others = column->spare_written != NULL && column->spare_written->num_columns != written->num_columns;
+  if (!has_likes(written) || others || column->num_spare_written == MAX_SPARE_WRITTEN) {
     free(written);
     return;
   }
@@ -217,11 +234,14 @@ void rv_encode_room_fini(rv_encode_room *room)
   rv_stream_spares_fini(&room->spares);
 }
 
-/* Do its chunks differ in nothing but key, range and rows? Otherwise their sizes do. */
-static bool can_stamp(const rv_written *written, bool delta, bool snappy)
+/* Does it differ from others of these columns and as many rows in nothing but key, range and rows? Else its size does. */
+static bool can_stamp(const rv_written *written, bool delta, const uint8_t *snappy)
 {
-  const rv_chunk_column *spec = &written->columns[0]->spec;
-  return written->num_columns == 1 && spec->dtype != RV_STRING && !snappy && !(delta && written->rows > 1) && written->rows > 0;
+  if (!has_likes(written) || written->num_columns > RV_CHUNK_STAMP_RUNS) return false;
+  if (written->rows == 0 || (delta && written->rows > 1)) return false;
+  for (uint32_t i = 0; i < written->num_columns; i++)
+    if (snappy[i] != 0 || written->columns[i]->spec.dtype == RV_STRING) return false;
+  return true;
 }
 
 static rv_chunk_meta meta_of(const rv_written *written)
@@ -234,18 +254,14 @@ static rv_chunk_meta meta_of(const rv_written *written)
 static void note_form(const rv_written *written, size_t own_size)
 {
   const rv_column *column = written->columns[0];
-  rv_stream_chunk *encoded = written->encoded;
-  encoded->form = column->stamp_form;
-  encoded->own_size = (uint32_t)own_size;
-  encoded->rows_at = encoded->own_size + (uint32_t)column->stamp.head_size;
-  encoded->row_bytes = (uint32_t)column->stamp.row_bytes;
+  rv_stream_chunk_set_form(written->encoded, column->stamp_form, own_size, &column->stamp);
 }
 
-static rv_code stamp_short(rv_written *written, const rv_chunk_meta *meta, size_t size, const void *rows, rv_encode_room *room,
-                           rv_error *err)
+static rv_code stamp_short(rv_written *written, const rv_chunk_meta *meta, size_t size, const rv_run_rows *rows,
+                           rv_encode_room *room, rv_error *err)
 {
   const rv_chunk_stamp *stamp = &written->columns[0]->stamp;
-  rv_code code = rv_stream_chunk_new_flat(written->key, size, &room->spares, &written->encoded, err);
+  rv_code code = rv_stream_chunk_new_flat(written->key, size, written->num_columns, &room->spares, &written->encoded, err);
   if (code == RV_OK) note_form(written, rv_chunk_stamp_write(stamp, meta, rows, written->encoded->flat));
   return code;
 }
@@ -255,11 +271,10 @@ static rv_code stamp_long(rv_written *written, const rv_chunk_meta *meta, size_t
                           rv_error *err)
 {
   const rv_chunk_stamp *stamp = &written->columns[0]->stamp;
-  rv_code code = rv_stream_chunk_new_flat(written->key, size - stamp->row_bytes, &room->spares, &written->encoded, err);
+  rv_code code = rv_stream_chunk_new_flat(written->key, size - stamp->row_bytes, 1, &room->spares, &written->encoded, err);
   if (code != RV_OK) return code;
   rv_stream_chunk *encoded = written->encoded;
-  encoded->rows_at = (uint32_t)rv_chunk_stamp_write_around(stamp, meta, encoded->flat);
-  note_form(written, encoded->rows_at - stamp->head_size);
+  note_form(written, rv_chunk_stamp_write_around(stamp, meta, encoded->flat) - stamp->runs[0].at);
   encoded->rows = (rv_piece){.data = rows, .size = stamp->row_bytes, .owner = rv_chunk_hold(written->segment)};
   if (encoded->rows.owner != NULL) return RV_OK;
   rv_stream_chunk_unref(encoded);
@@ -267,44 +282,92 @@ static rv_code stamp_long(rv_written *written, const rv_chunk_meta *meta, size_t
   return rv_fail_memory(err, sizeof(rv_buf));
 }
 
+/* Where the rows of each column are; false: not as they would be sent. */
+static bool find_rows(const rv_written *written, rv_run_rows *rows)
+{
+  for (uint32_t i = 0; i < written->num_columns; i++) {
+    rows[i].row_bytes = written->columns[i]->spec.row_bytes;
+    rows[i].data = rv_chunk_rows_in_place(written->segment, i, 0, written->rows, &rows[i].stride);
+    if (rows[i].data == NULL) return false;
+  }
+  return true;
+}
+
 /* *done: it was. */
 static rv_code stamp(rv_written *written, rv_encode_room *room, bool *done, rv_error *err)
 {
-  const rv_chunk_stamp *stamp = &written->columns[0]->stamp;
+  const rv_column *column = written->columns[0];
+  const rv_chunk_stamp *stamp = &column->stamp;
+  rv_run_rows rows[RV_CHUNK_STAMP_RUNS];
   *done = false;
-  if (stamp->num_rows != written->rows) return RV_OK;
+  if (stamp->num_rows != written->rows || column->stamp_group != written->group) return RV_OK;
+  if (!find_rows(written, rows)) return RV_OK;
   rv_chunk_meta meta = meta_of(written);
-  size_t size = rv_chunk_stamp_size(stamp, &meta), row_bytes = written->columns[0]->spec.row_bytes, stride = 0;
-  const void *rows = rv_chunk_rows_in_place(written->segment, 0, 0, written->rows, &stride);
-  if (rows == NULL || (stride != row_bytes && written->rows > 1)) return RV_OK;
-  rv_code code = size <= RV_STREAM_COPY_BYTES ? stamp_short(written, &meta, size, rows, room, err)
-                                              : stamp_long(written, &meta, size, rows, room, err);
+  size_t size = rv_chunk_stamp_size(stamp, &meta);
+  bool is_short = size <= RV_STREAM_COPY_BYTES;
+  bool is_run = written->num_columns == 1 && (rows[0].stride == rows[0].row_bytes || written->rows == 1);
+  if (!is_short && !is_run) return RV_OK;
+  rv_code code =
+      is_short ? stamp_short(written, &meta, size, rows, room, err) : stamp_long(written, &meta, size, rows[0].data, room, err);
   *done = code == RV_OK;
   return code;
+}
+
+/* What stands around the rows of a chunk that has one column. */
+static bool cut_one(const rv_written *written, rv_span *fixed, size_t *sizes)
+{
+  const rv_stream_chunk *encoded = written->encoded;
+  const rv_piece *piece = encoded->data.piece;
+  size_t row_bytes = written->columns[0]->spec.row_bytes * written->rows, tail = rv_chunk_stamp_tail_size(row_bytes);
+  sizes[0] = row_bytes;
+  if (encoded->flat_size >= row_bytes + tail) {
+    fixed[0] = (rv_span){encoded->flat, encoded->flat_size - row_bytes - tail};
+    fixed[1] = (rv_span){encoded->flat + encoded->flat_size - tail, tail};
+    return true;
+  }
+  if (encoded->data.count != 3 || piece[1].size != row_bytes || piece[2].size != tail) return false;
+  fixed[0] = (rv_span){piece[0].data, piece[0].size};
+  fixed[1] = (rv_span){piece[2].data, piece[2].size};
+  return true;
+}
+
+/* The same of one that is short, and has several: where their rows stand in it is what reading it finds. */
+static bool cut_several(const rv_written *written, rv_span *fixed, size_t *sizes)
+{
+  const rv_stream_chunk *encoded = written->encoded;
+  const uint8_t *wire = NULL;
+  size_t size = 0, at = 0;
+  rv_chunk *read;
+  if (encoded->flat_size == 0) return false;
+  if (rv_chunk_parse(NULL, (rv_span){encoded->flat, encoded->flat_size}, true, &read, NULL) != RV_OK) return false;
+  rv_chunk_wire(read, &wire, &size);
+  bool plain = rv_chunk_is_plain_copy(read) && read->num_columns == written->num_columns && size == encoded->flat_size;
+  for (uint32_t i = 0; i < written->num_columns && plain; i++) {
+    size_t begin = (size_t)(read->lanes[i].base - wire);
+    sizes[i] = written->columns[i]->spec.row_bytes * written->rows;
+    plain = begin >= at && begin <= size && sizes[i] <= size - begin;
+    if (plain) fixed[i] = (rv_span){encoded->flat + at, begin - at};
+    at = begin + sizes[i];
+  }
+  if (plain) fixed[written->num_columns] = (rv_span){encoded->flat + at, size - at};
+  rv_chunk_unref(read);
+  return plain;
 }
 
 /* From what has been serialized. */
 static void learn_stamp(const rv_written *written, rv_encode_room *room)
 {
-  const rv_stream_chunk *encoded = written->encoded;
-  const rv_piece *piece = encoded->data.piece;
   rv_column *column = written->columns[0];
+  const uint32_t n = written->num_columns;
+  rv_span fixed[RV_CHUNK_STAMP_RUNS + 1];
+  size_t sizes[RV_CHUNK_STAMP_RUNS];
+  if (!(n == 1 ? cut_one(written, fixed, sizes) : cut_several(written, fixed, sizes))) return;
   rv_chunk_meta meta = meta_of(written);
-  size_t row_bytes = column->spec.row_bytes * written->rows, tail = rv_chunk_stamp_tail_size(row_bytes);
-  rv_span before, behind;
-  if (encoded->flat_size >= row_bytes + tail) {
-    before = (rv_span){encoded->flat, encoded->flat_size - row_bytes - tail};
-    behind = (rv_span){encoded->flat + encoded->flat_size - tail, tail};
-  } else if (encoded->data.count == 3 && piece[1].size == row_bytes) {
-    before = (rv_span){piece[0].data, piece[0].size};
-    behind = (rv_span){piece[2].data, piece[2].size};
-  } else {
-    return;
-  }
-  rv_chunk_stamp_learn(&column->stamp, before, behind, &meta, written->rows, row_bytes);
+  rv_chunk_stamp_learn(&column->stamp, fixed, sizes, n, &meta, written->rows);
   if (column->stamp.num_rows == 0) return;
   column->stamp_form = ++room->forms;
-  if (encoded->flat_size > 0) note_form(written, rv_chunk_stamp_own_size(&meta));
+  column->stamp_group = written->group;
+  if (written->encoded->flat_size > 0) note_form(written, rv_chunk_stamp_own_size(&meta));
 }
 
 static rv_code serialize(rv_written *written, bool delta, rv_span snappy, rv_encode_room *room, rv_error *err)
@@ -317,7 +380,8 @@ static rv_code serialize(rv_written *written, bool delta, rv_span snappy, rv_enc
                                 .snappy = snappy,
                                 .scratch = &room->scratch};
   rv_code code = rv_chunk_serialize(&room->pieces, written->segment, &encoding, err);
-  if (code == RV_OK) return rv_stream_chunk_new(written->key, &room->pieces, &room->spares, &written->encoded, err);
+  if (code == RV_OK)
+    return rv_stream_chunk_new(written->key, &room->pieces, written->num_columns, &room->spares, &written->encoded, err);
   rv_pieces_clear(&room->pieces);
   return code;
 }
@@ -331,7 +395,7 @@ rv_code rv_written_encode(rv_written *written, bool delta, int compression, rv_e
     if (snappy == NULL) return rv_fail_memory(err, written->num_columns);
   }
   for (uint32_t i = 0; i < written->num_columns; i++) snappy[i] = compresses(written, i, delta, (rv_compression)compression);
-  bool can = can_stamp(written, delta, snappy[0] != 0), done = false;
+  bool can = can_stamp(written, delta, snappy), done = false;
   rv_code code = can ? stamp(written, room, &done, err) : RV_OK;
   if (code == RV_OK && !done) {
     code = serialize(written, delta, (rv_span){snappy, written->num_columns}, room, err);

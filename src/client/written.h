@@ -25,16 +25,19 @@ typedef struct rv_written {
    * without, and as long as it is 0 nobody else looks at `bytes`. */
   atomic_uint in_flight;
   size_t bytes;                  /* of rows put in so far */
-  uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk */
+  uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk, */
+  uint32_t place;                /* which is that one among those it needs */
   struct rv_written *next_spare; /* of its column's */
+  uint64_t
+      group; /* number of the columns that share it, one after another (writer_shares.c); 0: one column, or no other is like it */
   uint32_t num_columns;
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;
 
-/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known: of a buffer for one use, where the source has one; a lone
- * column's last segment, if it fits; or of spares. One reference, one pin. */
-rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint32_t rows, uint64_t key, uint64_t episode_id,
-                       int64_t step, const rv_segment_source *source, rv_written **out, rv_error *err);
+/* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known: of a buffer for one use, where the source has one; the last
+ * segment of these columns, if it fits; or of spares. One reference, one pin. */
+rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint64_t group, uint32_t rows, uint64_t key,
+                       uint64_t episode_id, int64_t step, const rv_segment_source *source, rv_written **out, rv_error *err);
 rv_written *rv_written_ref(rv_written *written);
 void rv_written_unref(rv_written *written); /* any thread */
 /* The same on the writer's thread: if it was the last reference, the column may use the memory again. */

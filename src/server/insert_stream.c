@@ -431,7 +431,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   const char *writer = rv_call_metadata(net_call, "reverie-writer");
   if (writer == NULL) return RV_OK;
   call->by_reverie = true;
-  rv_call_set_header(net_call, "reverie-packs", "1");
+  rv_call_set_header(net_call, "reverie-packs", "2");
   if (attach_session(call, writer, &refused) != RV_OK) {
     rv_insert_call_end(call, refused.code, refused.message);
     return RV_OK;

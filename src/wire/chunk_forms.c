@@ -142,19 +142,39 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
 
 /* ---- one form by itself ---- */
 
-/* Of one that has a single column. */
-static size_t row_bytes_of(const rv_chunk *chunk)
+/* Of all rows of a tensor. */
+static size_t run_bytes(const rv_chunk *chunk, uint32_t i)
 {
-  return chunk->lanes[0].row_bytes * (size_t)rv_chunk_num_rows(chunk, 0);
+  return chunk->lanes[i].row_bytes * (size_t)rv_chunk_num_rows(chunk, i);
 }
 
-rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, rv_error *err)
+static size_t row_bytes_of(const rv_chunk *chunk)
 {
-  if (besides <= RV_CHUNK_FORM_BESIDES) return RV_OK;
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < chunk->num_columns; i++) bytes += run_bytes(chunk, i);
+  return bytes;
+}
+
+/* Each tensor's rows stand behind those of the one before it, all behind the first bytes. */
+static bool are_in_order(const rv_chunk *chunk, const uint8_t *behind)
+{
+  for (uint32_t i = 0; i < chunk->num_columns; i++) {
+    const size_t bytes = run_bytes(chunk, i);
+    if (bytes == 0) continue;
+    if (chunk->lanes[i].base < behind) return false;
+    behind = chunk->lanes[i].base + bytes;
+  }
+  return true;
+}
+
+rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, size_t num_tensors, rv_error *err)
+{
+  const size_t most = RV_CHUNK_FORM_BESIDES + (num_tensors - 1) * RV_CHUNK_FORM_BESIDES_EACH;
+  if (besides <= most) return RV_OK;
   return rv_fail(err, RV_INVALID_ARGUMENT,
-                 "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %d are "
+                 "chunk %llu, of which others are to have the form, has %zu bytes besides key, range and rows; at most %zu are "
                  "possible: send items of such chunks by themselves",
-                 (unsigned long long)meta->key, besides, RV_CHUNK_FORM_BESIDES);
+                 (unsigned long long)meta->key, besides, most);
 }
 
 rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
@@ -164,15 +184,15 @@ rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
   rv_chunk_meta meta;
   rv_span rest;
   rv_chunk_wire(chunk, &wire, &size);
-  if (chunk->num_columns != 1 || !rv_chunk_is_plain_copy(chunk) || !rv_chunk_head_read((rv_span){wire, size}, &meta, &rest) ||
-      !says_it_once(rest))
+  if (chunk->num_columns == 0 || chunk->num_columns > RV_CHUNK_FORM_TENSORS || !rv_chunk_is_plain_copy(chunk) ||
+      !rv_chunk_head_read((rv_span){wire, size}, &meta, &rest) || !says_it_once(rest) || !are_in_order(chunk, rest.data))
     return rv_fail(
         err, RV_INVALID_ARGUMENT,
-        "chunk %llu, of which others are to have the form, must be one tensor that is not compressed, behind its key and "
-        "its range",
-        (unsigned long long)chunk->meta.key);
+        "chunk %llu, of which others are to have the form, must be one to %d tensors that are not compressed, one behind the "
+        "other, behind its key and its range",
+        (unsigned long long)chunk->meta.key, RV_CHUNK_FORM_TENSORS);
   size_t besides = rest.size - row_bytes_of(chunk);
-  rv_code code = rv_chunk_form_check_besides(&chunk->meta, besides, err);
+  rv_code code = rv_chunk_form_check_besides(&chunk->meta, besides, chunk->num_columns, err);
   if (code != RV_OK) return code;
   *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size};
   return RV_OK;
@@ -196,24 +216,38 @@ static rv_code join_apart(const rv_bytes *parts, size_t num_parts, size_t size, 
   return code;
 }
 
+/* The model's bytes behind key and range, with these rows in place of its own. Returns the number of parts. */
+static size_t put_parts(const rv_chunk_form *form, const uint8_t *rows, rv_bytes *parts)
+{
+  const rv_chunk *model = form->model;
+  const uint8_t *wire = NULL;
+  size_t size = 0, n = 0;
+  rv_chunk_wire(model, &wire, &size);
+  const uint8_t *at = wire + (size - form->fixed_bytes), *end = wire + size;
+  for (uint32_t i = 0; i < model->num_columns; i++) {
+    const size_t bytes = run_bytes(model, i);
+    if (bytes == 0) continue;
+    parts[n++] = (rv_bytes){at, (size_t)(model->lanes[i].base - at)};
+    parts[n++] = (rv_bytes){rows, bytes};
+    rows += bytes;
+    at = model->lanes[i].base + bytes;
+  }
+  parts[n++] = (rv_bytes){at, (size_t)(end - at)};
+  return n;
+}
+
 rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err)
 {
-  const rv_lane *lane = &form->model->lanes[0];
-  const uint8_t *wire = NULL;
-  size_t size = 0, row_bytes = row_bytes_of(form->model);
-  rv_chunk_wire(form->model, &wire, &size);
-  const uint8_t *fixed = wire + (size - form->fixed_bytes);
-  size_t before = row_bytes == 0 ? form->fixed_bytes : (size_t)(lane->base - fixed);
+  const size_t row_bytes = row_bytes_of(form->model);
+  rv_bytes parts[2 + 2 * RV_CHUNK_FORM_TENSORS];
   rv_chunk_meta meta;
   rv_span rest;
   if (!rv_chunk_head_read(*bytes, &meta, &rest) || rest.size < row_bytes)
     return rv_fail(err, RV_INVALID_ARGUMENT, "key, range and %zu bytes of rows of a chunk are not there", row_bytes);
-  const rv_bytes parts[] = {{bytes->data, bytes->size - rest.size},
-                            {fixed, before},
-                            {rest.data, row_bytes},
-                            {fixed + before + row_bytes, form->fixed_bytes - before - row_bytes}};
-  size_t own_size = bytes->size - rest.size + form->fixed_bytes;
+  parts[0] = (rv_bytes){bytes->data, bytes->size - rest.size};
+  const size_t num_parts = 1 + put_parts(form, rest.data, parts + 1);
+  const size_t own_size = bytes->size - rest.size + form->fixed_bytes;
   *bytes = (rv_span){rest.data + row_bytes, rest.size - row_bytes};
-  if (apart && own_size >= RV_COLD_LEAST) return join_apart(parts, sizeof parts / sizeof *parts, own_size, out, err);
-  return rv_chunk_new_alike(form->model, &meta, parts, sizeof parts / sizeof *parts, out, err);
+  if (apart && own_size >= RV_COLD_LEAST) return join_apart(parts, num_parts, own_size, out, err);
+  return rv_chunk_new_alike(form->model, &meta, parts, num_parts, out, err);
 }

@@ -30,13 +30,17 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
 /* ---- one form by itself: a pack of inserts brings its own (wire/insert_pack.h) ---- */
 
 /* Bytes of a form that are no rows: each further chunk has a copy of them, and nobody sends it. */
-enum { RV_CHUNK_FORM_BESIDES = 256 };
+enum {
+  RV_CHUNK_FORM_BESIDES = 256,     /* with one tensor */
+  RV_CHUNK_FORM_BESIDES_EACH = 64, /* and with each further one */
+  RV_CHUNK_FORM_TENSORS = 64
+};
 
 /* RV_INVALID_ARGUMENT: they are more. */
-rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, rv_error *err);
+rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, size_t num_tensors, rv_error *err);
 /* Takes a reference to the chunk, of which nothing but its form is looked at later. RV_INVALID_ARGUMENT: others cannot be like it: it has
- * not exactly one tensor, this is not one literal, key and range do not stand first in it, or it has more besides them and its rows than
- * the bound above. */
+ * no tensor, or more than the bound above, one of them is not one literal, key and range do not stand first in it, or it has more besides them
+ * and its rows than the bounds above. */
 rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err);
 void rv_chunk_form_fini(rv_chunk_form *form);
 /* The chunk of this form whose key, range and rows are next in `bytes`, which moves on behind them; `apart`: its bytes may have to move

@@ -58,7 +58,7 @@ rv_code rv_placed_form_begin(rv_placed_form *form, rv_span chunk, size_t rows_at
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "a chunk whose %zu bytes of rows belong behind its first %zu bytes does not begin with key and range there",
                    row_bytes, rows_at);
-  rv_code code = rv_chunk_form_check_besides(&meta, rest.size + (chunk.size - rows_at), err);
+  rv_code code = rv_chunk_form_check_besides(&meta, rest.size + (chunk.size - rows_at), 1, err);
   if (code != RV_OK) return code;
   *form = (rv_placed_form){.before = rest, .behind = {chunk.data + rows_at, chunk.size - rows_at}, .row_bytes = row_bytes};
   code = make(form, (rv_span){chunk.data, rows_at - rest.size}, rows, place, out, err);

@@ -92,6 +92,16 @@ static rv_code read_chunk(rv_insert_pack *pack, const parts *found, size_t i, rv
                               &pack->chunks[i], err);
 }
 
+/* What is sent of the first item alone is kept of each: it is bounded by chunk and tensor. */
+static rv_code count_tensors(rv_insert_pack *pack, const rv_chunk *chunk, rv_error *err)
+{
+  pack->num_tensors += rv_chunk_num_columns(chunk);
+  if (pack->num_tensors <= RV_PACK_CHUNKS_MAX) return RV_OK;
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "a pack of items whose chunks have more than %d tensors together: send such items by themselves",
+                 RV_PACK_CHUNKS_MAX);
+}
+
 static rv_code read_chunks(rv_insert_pack *pack, const parts *found, rv_span message, rv_error *err)
 {
   rv_reader reader;
@@ -101,7 +111,8 @@ static rv_code read_chunks(rv_insert_pack *pack, const parts *found, rv_span mes
   size_t i = 0; /* as many as were counted, whoever changes the message meanwhile */
   while (code == RV_OK && i < pack->num_chunks && rv_reader_next(&reader, &field)) {
     if (!rv_field_is(&field, RV_PACK_CHUNKS, RV_WIRE_BYTES)) continue;
-    code = read_chunk(pack, found, i++, field.bytes, err);
+    code = read_chunk(pack, found, i, field.bytes, err);
+    if (code == RV_OK) code = count_tensors(pack, pack->chunks[i++], err);
   }
   return code == RV_OK && i < pack->num_chunks ? rv_fail_parse(err, "PackedItems") : code;
 }

@@ -12,7 +12,7 @@
 
 enum {
   RV_INSERT_PACK = 1000,   /* its field in InsertStreamRequest */
-  RV_PACK_CHUNKS_MAX = 64, /* of one item */
+  RV_PACK_CHUNKS_MAX = 64, /* of one item; and so many tensors */
   RV_PACK_SLICES_MAX = 256 /* of one item, and columns: the further ones have as many without a byte for them */
 };
 
@@ -47,7 +47,8 @@ typedef struct rv_insert_pack {
   uint64_t first_sequence;
   const uint8_t *keys, *priorities;
   rv_span rest, places;
-  size_t num_placed; /* of an item's chunks, those that have a place */
+  size_t num_placed;  /* of an item's chunks, those that have a place */
+  size_t num_tensors; /* of an item's chunks together */
 } rv_insert_pack;
 
 /* Reads the first item and its chunks; what lies in `message` stays there. RV_INVALID_ARGUMENT: arrays that do not belong together, an

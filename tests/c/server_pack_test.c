@@ -17,10 +17,11 @@
 #include "support/place.h"
 #include "support/rig.h"
 #include "wire/insert_pack.h"
+#include "wire/messages.h"
 
 #define WRITER "000102030405060708090a0b0c0d0e0f"
 
-enum { MANY = 40, MAX_OWN = 3 };
+enum { MANY = 40, MAX_OWN = 3, MAX_TENSORS = 4 };
 
 static test_rig rig;
 static test_peer peer;
@@ -53,7 +54,8 @@ static test_stream *open_writer(void)
 typedef struct like {
   const char *table;
   size_t num_chunks;
-  int64_t rows[MAX_OWN], width[MAX_OWN];
+  int64_t rows[MAX_OWN], width[MAX_OWN]; /* of the first tensor: each further one is wider by one */
+  size_t more_tensors[MAX_OWN];
   bool squeeze;
 } like;
 
@@ -78,22 +80,29 @@ static one some_item(rv_random *random, uint64_t key)
 /* The ChunkData of an item's chunk. */
 static rv_buf *chunk_of(const one *item, const like *as, size_t chunk)
 {
-  int64_t rows = as->rows[chunk], width = as->width[chunk];
-  rv_spec spec = {"", RV_INT32, 1, &width};
+  const size_t tensors = 1 + as->more_tensors[chunk];
+  int64_t rows = as->rows[chunk], widths[MAX_TENSORS];
+  rv_spec specs[MAX_TENSORS];
+  for (size_t t = 0; t < tensors; t++) {
+    widths[t] = as->width[chunk] + (int64_t)t;
+    specs[t] = (rv_spec){"", RV_INT32, 1, &widths[t]};
+  }
   rv_chunk_meta meta = {.key = item->chunks[chunk],
                         .episode_id = item->episode,
                         .first_step = item->first_step,
                         .last_step = item->first_step + (int32_t)rows - 1};
   rv_chunk *segment = NULL;
-  assert_int_equal(rv_segment_new(&spec, 1, (size_t)rows, &meta, &segment, NULL), RV_OK);
+  assert_int_equal(rv_segment_new(specs, tensors, (size_t)rows, &meta, &segment, NULL), RV_OK);
   int32_t values[64];
-  assert_true(width <= 64);
-  for (int64_t row = 0; row < rows; row++) {
-    for (int64_t i = 0; i < width; i++) values[i] = item->value + (int32_t)(row * width + i);
-    rv_tensor tensor = {.dtype = RV_INT32, .rank = 1, .shape = &width, .data = values};
-    assert_int_equal(rv_segment_put(segment, 0, row, &tensor, NULL), RV_OK);
+  assert_true(widths[tensors - 1] <= 64);
+  for (size_t t = 0; t < tensors; t++) {
+    for (int64_t row = 0; row < rows; row++) {
+      for (int64_t i = 0; i < widths[t]; i++) values[i] = item->value + (int32_t)(row * widths[t] + i) + (int32_t)t * 1000;
+      rv_tensor tensor = {.dtype = RV_INT32, .rank = 1, .shape = &widths[t], .data = values};
+      assert_int_equal(rv_segment_put(segment, t, row, &tensor, NULL), RV_OK);
+    }
+    rv_segment_publish(segment, t, rows);
   }
-  rv_segment_publish(segment, 0, rows);
   rv_pieces pieces;
   rv_pieces_init(&pieces);
   const rv_chunk_encoding encoding = {.key = meta.key, .column = SIZE_MAX, .count = rows};
@@ -110,13 +119,15 @@ static rv_buf *chunk_of(const one *item, const like *as, size_t chunk)
 
 static void put_own_item(rv_writer_buf *out, uint32_t field, const one *item, const like *as, uint64_t sequence)
 {
-  rv_wire_slice slices[MAX_OWN];
-  uint32_t num_slices[MAX_OWN];
-  bool squeeze[MAX_OWN];
+  rv_wire_slice slices[MAX_OWN * MAX_TENSORS];
+  uint32_t num_slices[MAX_OWN * MAX_TENSORS], n = 0;
+  bool squeeze[MAX_OWN * MAX_TENSORS];
   for (size_t i = 0; i < as->num_chunks; i++) {
-    slices[i] = (rv_wire_slice){.chunk_key = item->chunks[i], .length = (int32_t)as->rows[i]};
-    num_slices[i] = 1;
-    squeeze[i] = as->squeeze;
+    for (size_t t = 0; t <= as->more_tensors[i]; t++, n++) {
+      slices[n] = (rv_wire_slice){.chunk_key = item->chunks[i], .length = (int32_t)as->rows[i], .index = (int32_t)t};
+      num_slices[n] = 1;
+      squeeze[n] = as->squeeze;
+    }
   }
   rv_wire_item wire = {.key = item->key,
                        .table = {(const uint8_t *)as->table, strlen(as->table)},
@@ -125,8 +136,8 @@ static void put_own_item(rv_writer_buf *out, uint32_t field, const one *item, co
                        .slices = slices,
                        .num_slices = num_slices,
                        .squeeze = squeeze,
-                       .num_columns = (uint32_t)as->num_chunks,
-                       .total_slices = (uint32_t)as->num_chunks};
+                       .num_columns = n,
+                       .total_slices = n};
   size_t mark = rv_put_open(out, field);
   rv_wire_item_serialize(out, &wire);
   rv_put_close(out, mark);
@@ -145,19 +156,18 @@ static void insert_alone(test_stream *call, const one *item, const like *as, uin
   stream_send(call, &body);
 }
 
-/* Key and range, as they stand first, and the rows, behind which only the numbers of tensors and bytes stand. */
-static void put_own_parts(rv_writer_buf *out, const rv_buf *chunk, size_t row_bytes)
+/* Key and range, as they stand first, and the rows of each tensor. */
+static void put_own_parts(rv_writer_buf *out, const rv_buf *message)
 {
-  rv_reader reader;
-  rv_field field;
-  rv_reader_init(&reader, (rv_span){chunk->data, chunk->size});
-  size_t own = 0, rows_end = 0;
-  while (rv_reader_next(&reader, &field)) {
-    if (field.number == 2) own = (size_t)(reader.at - chunk->data);
-    if (field.number == 5) rows_end = (size_t)(reader.at - chunk->data);
-  }
-  rv_put_raw(out, chunk->data, own);
-  rv_put_raw(out, chunk->data + rows_end - row_bytes, row_bytes);
+  rv_span rest, whole = {message->data, message->size};
+  rv_chunk_meta meta;
+  rv_chunk *chunk;
+  assert_true(rv_chunk_head_read(whole, &meta, &rest));
+  rv_put_raw(out, message->data, message->size - rest.size);
+  assert_int_equal(rv_chunk_parse(NULL, whole, true, &chunk, NULL), RV_OK);
+  for (uint32_t i = 0; i < chunk->num_columns; i++)
+    rv_put_raw(out, chunk->lanes[i].base, chunk->lanes[i].row_bytes * (size_t)rv_chunk_num_rows(chunk, i));
+  rv_chunk_unref(chunk);
 }
 
 static void put_pack(rv_writer_buf *out, const one *items, size_t n, const like *as, uint64_t sequence)
@@ -177,7 +187,7 @@ static void put_pack(rv_writer_buf *out, const one *items, size_t n, const like 
     priorities[i - 1] = items[i].priority;
     for (size_t c = 0; c < as->num_chunks; c++) {
       rv_buf *chunk = chunk_of(&items[i], as, c);
-      put_own_parts(out, chunk, (size_t)(as->rows[c] * as->width[c]) * sizeof(int32_t));
+      put_own_parts(out, chunk);
       rv_buf_unref(chunk);
     }
   }
@@ -213,8 +223,10 @@ static void check_same_item(uint64_t key, const like *as)
   assert_int_equal(rv_table_get(rig_find(&rig, "packed"), key, &b, NULL), RV_OK);
   assert_true(a.priority == b.priority && a.times_sampled == b.times_sampled && a.naming == b.naming);
   assert_ptr_equal(a.trajectory->layout, b.trajectory->layout);
-  assert_int_equal(a.trajectory->num_slices, as->num_chunks);
-  assert_int_equal(b.trajectory->num_slices, as->num_chunks);
+  size_t num_slices = 0;
+  for (size_t i = 0; i < as->num_chunks; i++) num_slices += 1 + as->more_tensors[i];
+  assert_int_equal(a.trajectory->num_slices, num_slices);
+  assert_int_equal(b.trajectory->num_slices, num_slices);
   for (uint32_t i = 0; i < a.trajectory->num_slices; i++) {
     rv_slice x = rv_draw_slice(&a, i), y = rv_draw_slice(&b, i);
     assert_true(x.tensor == y.tensor && x.offset == y.offset && x.length == y.length);
@@ -243,13 +255,14 @@ static void the_items_of_a_pack_are_what_each_would_be_alone(void **state)
   print_message("seed %" PRIu64 " (RV_TEST_SEED repeats it)\n", seed);
   rv_random_init(&random, seed);
   test_stream *call = open_writer();
-  assert_string_equal(stream_header(call, "reverie-packs"), "1");
+  assert_string_equal(stream_header(call, "reverie-packs"), "2");
   uint64_t sequence = 1, confirmed[2 * MANY];
   for (int round = 0; round < 12; round++) {
     like as = {.num_chunks = 1 + rv_random_below(&random, MAX_OWN), .squeeze = rv_random_below(&random, 2) == 0};
     for (size_t i = 0; i < as.num_chunks; i++) {
       as.rows[i] = as.squeeze ? 1 : 1 + rv_random_below(&random, 4);
       as.width[i] = rv_random_below(&random, 33);
+      as.more_tensors[i] = rv_random_below(&random, 3) == 0 ? rv_random_below(&random, MAX_TENSORS) : 0;
     }
     one items[MANY];
     size_t n = 1 + rv_random_below(&random, MANY);
@@ -518,13 +531,33 @@ static void a_chunk_that_others_cannot_be_like_is_refused(void **state)
   (void)state;
   one items[2];
   make_items(items, 2, 1);
-  /* a tensor of one uint8 */
+  /* a tensor of one uint8, and one of five that is compressed: a literal, and a copy of it */
 #define TENSOR 0x0A, 0x0D, 0x08, 0x04, 0x12, 0x04, 0x12, 0x02, 0x08, 0x01, 0x22, 0x03, 0x01, 0x00, 0x61
-  static const uint8_t two_tensors[] = {0x08, 0x05, 0x12, 0x02, 0x10, 0x01, 0x2A, 0x1E, TENSOR, TENSOR};
+#define COMPRESSED                                                                                                               \
+  0x0A, 0x13, 0x08, 0x04, 0x12, 0x08, 0x12, 0x02, 0x08, 0x01, 0x12, 0x02, 0x08, 0x05, 0x22, 0x05, 0x05, 0x00, 0x61, 0x01, 0x01
+  static const uint8_t one_compressed[] = {0x08, 0x05, 0x12, 0x02, 0x10, 0x01, 0x2A, 0x24, TENSOR, COMPRESSED};
   static const uint8_t no_range[] = {0x08, 0x05, 0x2A, 0x0F, TENSOR};
+  static const uint8_t tensor[] = {TENSOR};
+#undef COMPRESSED
 #undef TENSOR
-  refuse_fields(items, 2, &plain, RV_PACK_CHUNKS, two_tensors, sizeof two_tensors, "one tensor");
-  refuse_fields(items, 2, &plain, RV_PACK_CHUNKS, no_range, sizeof no_range, "one tensor");
+  refuse_fields(items, 2, &plain, RV_PACK_CHUNKS, one_compressed, sizeof one_compressed, "not compressed");
+  refuse_fields(items, 2, &plain, RV_PACK_CHUNKS, no_range, sizeof no_range, "behind its key and its range");
+  for (int tensors = 33; tensors <= 65; tensors += 32) { /* twice 33 are too many, and 65 of one chunk */
+    rv_writer_buf chunk, twice;
+    rv_writer_buf_init(&chunk);
+    rv_writer_buf_init(&twice);
+    rv_put_varint(&chunk, 1, 5);
+    rv_put_bytes_always(&chunk, 2, "\x10\x01", 2);
+    size_t data = rv_put_open(&chunk, 5);
+    for (int i = 0; i < tensors; i++) rv_put_raw(&chunk, tensor, sizeof tensor);
+    rv_put_close(&chunk, data);
+    size_t mark = put_open_pack(&twice, items, 1, &plain);
+    for (int i = 0; i < 2; i++) rv_put_bytes_always(&twice, RV_PACK_CHUNKS, chunk.data, chunk.size);
+    rv_put_close(&twice, mark);
+    expect_refusal(twice.data, twice.size, tensors == 33 ? "more than 64 tensors together" : "one to 64 tensors");
+    rv_writer_buf_fini(&twice);
+    rv_writer_buf_fini(&chunk);
+  }
   rv_writer_buf body;
   rv_writer_buf_init(&body);
   size_t pack = rv_put_open(&body, RV_INSERT_PACK);

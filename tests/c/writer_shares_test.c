@@ -1,0 +1,349 @@
+/* Columns that share chunks on their way to a server: which do, which do no more, and that every item is what it would be without. */
+#include "support/place.h"
+
+#include "reverie/writer.h"
+#include "store/chunk_parts.h"
+#include "store/store.h"
+#include "store/table.h"
+
+enum { COLUMNS = 5, KEPT = 8, LARGE = 4 };
+
+/* Elements of each column's rows: float32. The last is too large to share. */
+static const int64_t width[COLUMNS] = {4, 1, 60, 2, 300};
+static const rv_wait wait_long = {.timeout_ms = 20000};
+static test_place place;
+static uint32_t constant; /* a column whose rows compress; COLUMNS: none does */
+
+static int set_up(void **state)
+{
+  (void)state;
+  constant = COLUMNS;
+  rv_table_config table = {
+      .size = sizeof table,
+      .name = "t",
+      .sampler = {.kind = RV_SELECTOR_UNIFORM},
+      .remover = {.kind = RV_SELECTOR_FIFO},
+      .max_size = 1000,
+      .rate_limiter = {.samples_per_insert = 1, .min_size_to_sample = 1, .min_diff = -1e300, .max_diff = 1e300}};
+  place_open(&place, true, &table, 1);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  place_close(&place);
+  return 0;
+}
+
+static rv_writer *new_writer(uint32_t chunk_length)
+{
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = KEPT, .chunk_length = chunk_length};
+  rv_writer *writer = NULL;
+  OK(rv_writer_new(place.client, &config, &writer, error));
+  return writer;
+}
+
+static float value_of(uint32_t column, int64_t row, int64_t i)
+{
+  if (column == constant) return (float)row;
+  uint32_t mixed = (column * 1000003U + (uint32_t)row * 7919U + (uint32_t)i * 104729U) * 2654435761U;
+  return (float)(mixed ^ mixed >> 15);
+}
+
+/* A bit for each column that the step, or a part of it, has. */
+static void append(rv_writer *writer, int64_t row, unsigned columns, bool partial)
+{
+  static float values[COLUMNS][300];
+  rv_cell cells[COLUMNS];
+  size_t n = 0;
+  for (uint32_t c = 0; c < COLUMNS; c++) {
+    if ((columns & 1U << c) == 0) continue;
+    for (int64_t i = 0; i < width[c]; i++) values[c][i] = value_of(c, row, i);
+    cells[n++] = (rv_cell){.column = c, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = &width[c], .data = values[c]}};
+  }
+  OK(rv_writer_append(writer, cells, n, partial, error));
+}
+
+/* Rows of an item's columns, by the columns' numbers; count 0: not in it. */
+typedef struct rows_of {
+  int64_t first;
+  uint32_t count;
+} rows_of;
+
+static uint64_t put_item(rv_writer *writer, const rows_of rows[COLUMNS])
+{
+  rv_run runs[COLUMNS];
+  rv_item_column columns[COLUMNS];
+  size_t n = 0;
+  uint64_t key = 0;
+  for (uint32_t c = 0; c < COLUMNS; c++) {
+    if (rows[c].count == 0) continue;
+    runs[n] = (rv_run){.column = c, .count = rows[c].count, .first = rows[c].first, .stride = 1};
+    columns[n] = (rv_item_column){.runs = &runs[n], .num_runs = 1};
+    n++;
+  }
+  OK(rv_writer_create_item(writer, "t", 1, columns, n, &key, error));
+  return key;
+}
+
+static void check_rows(uint64_t key, const rows_of rows[COLUMNS])
+{
+  rv_sample *sample = NULL;
+  OK(rv_client_get(place.client, "t", key, &wait_long, &sample, error));
+  for (uint32_t c = 0, n = 0; c < COLUMNS; c++) {
+    static float got[KEPT * 300];
+    if (rows[c].count == 0) continue;
+    OK(rv_sample_copy(sample, n++, got, rows[c].count * (size_t)width[c] * sizeof(float), error));
+    for (int64_t r = 0; r < rows[c].count; r++)
+      for (int64_t i = 0; i < width[c]; i++)
+        if (got[r * width[c] + i] != value_of(c, rows[c].first + r, i))
+          fail_msg("column %u, row %d: %g", c, (int)(rows[c].first + r), (double)got[r * width[c] + i]);
+  }
+  rv_sample_unref(sample);
+}
+
+/* The number of the item's chunks; `newest`: of each of its columns, the chunk of its last row. */
+static size_t look_at_chunks(uint64_t key, const rv_chunk *newest[COLUMNS])
+{
+  rv_table *table;
+  rv_draw draw;
+  OK(rv_store_find_named(place.store, "t", &table, error));
+  OK(rv_table_get(table, key, &draw, error));
+  const rv_trajectory *trajectory = draw.trajectory;
+  const rv_chunk *seen[64];
+  size_t num_seen = 0;
+  for (uint32_t c = 0; c < trajectory->num_columns; c++) {
+    const rv_trajectory_column *column = &trajectory->columns[c];
+    for (uint32_t s = 0; s < column->num_slices; s++) {
+      const rv_chunk *chunk = rv_draw_slice(&draw, column->first_slice + s).chunk;
+      for (uint32_t i = 1; i < chunk->num_columns; i++)
+        assert_int_equal(rv_chunk_num_rows(chunk, i), rv_chunk_num_rows(chunk, 0));
+      size_t known = 0;
+      while (known < num_seen && seen[known] != chunk) known++;
+      if (known == num_seen) seen[num_seen++] = chunk;
+      if (newest != NULL) newest[c] = chunk;
+    }
+  }
+  rv_draw_release(&draw);
+  return num_seen;
+}
+
+static void end(rv_writer *writer)
+{
+  OK(rv_writer_flush(writer, 0, &wait_long, error));
+  rv_writer_free(writer);
+}
+
+/* ---- who shares ---- */
+
+static void columns_of_small_rows_share_one_chunk_a_step(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t keys[20];
+  for (int64_t step = 0; step < 20; step++) {
+    append(writer, step, 31, false);
+    keys[step] = put_item(writer, (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}, {step, 1}});
+  }
+  end(writer);
+  for (int64_t step = 0; step < 20; step++) {
+    check_rows(keys[step], (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}, {step, 1}});
+    const rv_chunk *chunk[COLUMNS];
+    assert_int_equal(look_at_chunks(keys[step], chunk), 2);
+    assert_true(chunk[0] == chunk[1] && chunk[1] == chunk[2] && chunk[2] == chunk[3] && chunk[3] != chunk[LARGE]);
+    assert_int_equal(chunk[LARGE]->num_columns, 1);
+  }
+}
+
+static void sequences_that_overlap_share_chunks_too(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t keys[40];
+  for (int64_t step = 0; step < 40; step++) {
+    append(writer, step, 15, false);
+    if (step % 2 == 1 && step >= 7)
+      keys[step] = put_item(writer, (rows_of[COLUMNS]){{step - 7, 8}, {step - 7, 7}, {step - 6, 5}, {step, 1}});
+  }
+  end(writer);
+  for (int64_t step = 7; step < 40; step += 2) {
+    check_rows(keys[step], (rows_of[COLUMNS]){{step - 7, 8}, {step - 7, 7}, {step - 6, 5}, {step, 1}});
+  }
+  const rv_chunk *chunk[COLUMNS];
+  look_at_chunks(keys[39], chunk);
+  assert_ptr_equal(chunk[0], chunk[3]);
+}
+
+/* ---- who does no more ---- */
+
+/* Of 240 bytes a row an item takes one of eight: seven would come along for nothing. */
+static void a_column_of_which_items_need_little_has_chunks_of_its_own(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t key = 0;
+  for (int64_t step = 0; step < 40; step++) {
+    append(writer, step, 15, false);
+    if (step % 8 == 7) key = put_item(writer, (rows_of[COLUMNS]){{step - 7, 8}, {step - 7, 8}, {step, 1}, {step, 1}});
+  }
+  end(writer);
+  check_rows(key, (rows_of[COLUMNS]){{32, 8}, {32, 8}, {39, 1}, {39, 1}});
+  const rv_chunk *chunk[COLUMNS];
+  look_at_chunks(key, chunk);
+  assert_true(chunk[0] == chunk[1] && chunk[0] == chunk[3]); /* 8 bytes a row are no reason */
+  assert_ptr_not_equal(chunk[0], chunk[2]);
+  assert_int_equal(chunk[2]->num_columns, 1);
+  assert_int_equal(chunk[0]->num_columns, 3);
+}
+
+static void a_column_that_a_step_lacks_has_chunks_of_its_own_from_then_on(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t keys[12];
+  for (int64_t step = 0; step < 12; step++) {
+    append(writer, step, step == 4 ? 14 : 15, false);
+    keys[step] = step == 4 ? put_item(writer, (rows_of[COLUMNS]){{0}, {4, 1}, {4, 1}, {4, 1}})
+                           : put_item(writer, (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}});
+  }
+  end(writer);
+  for (int64_t step = 0; step < 12; step++) {
+    const rv_chunk *chunk[COLUMNS];
+    if (step == 4) {
+      check_rows(keys[4], (rows_of[COLUMNS]){{0}, {4, 1}, {4, 1}, {4, 1}});
+      continue;
+    }
+    check_rows(keys[step], (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}});
+    assert_int_equal(look_at_chunks(keys[step], chunk), step < 4 ? 1 : 2);
+    if (step > 4) assert_int_equal(chunk[0]->num_columns, 1);
+  }
+}
+
+static void a_column_that_was_configured_has_chunks_of_its_own(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t keys[8];
+  OK(rv_writer_configure_column(writer, 1, 2, 0, error));
+  for (int64_t step = 0; step < 8; step++) {
+    if (step == 4) OK(rv_writer_configure_column(writer, 3, 4, 0, error));
+    append(writer, step, 15, false);
+    keys[step] = put_item(writer, (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}});
+  }
+  end(writer);
+  for (int64_t step = 0; step < 8; step++) {
+    const rv_chunk *chunk[COLUMNS];
+    check_rows(keys[step], (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}});
+    assert_int_equal(look_at_chunks(keys[step], chunk), step < 4 ? 2 : 3);
+    assert_ptr_equal(chunk[0], chunk[2]);
+  }
+}
+
+/* The others' bytes then stand where they stood in the chunk before. */
+static void what_compresses_has_chunks_of_its_own(void **state)
+{
+  (void)state;
+  constant = 2;
+  rv_writer *writer = new_writer(0);
+  uint64_t keys[200];
+  for (int64_t step = 0; step < 200; step++) {
+    append(writer, step, 15, false);
+    keys[step] = put_item(writer, (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}});
+  }
+  end(writer);
+  for (int64_t step = 0; step < 200; step++) {
+    check_rows(keys[step], (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 1}, {step, 1}});
+    assert_int_equal(look_at_chunks(keys[step], NULL), step == 0 ? 1 : 2); /* it is tried with the first */
+  }
+}
+
+/* ---- steps that come in parts ---- */
+
+/* An observation comes before the action that answers it, and what they led to with the next: items are made in between. */
+static void steps_may_come_in_parts(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t keys[20];
+  append(writer, 0, 4, true);
+  for (int64_t step = 0; step < 20; step++) {
+    append(writer, step, 11, false);
+    append(writer, step + 1, 4, true);
+    keys[step] = put_item(writer, (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 2}, {step, 1}});
+  }
+  end(writer);
+  for (int64_t step = 0; step < 20; step++) {
+    check_rows(keys[step], (rows_of[COLUMNS]){{step, 1}, {step, 1}, {step, 2}, {step, 1}});
+    const rv_chunk *chunk[COLUMNS];
+    assert_true(look_at_chunks(keys[step], chunk) <= 2);
+    if (step > 0) assert_true(chunk[0] == chunk[2] && chunk[0]->num_columns == 4);
+  }
+}
+
+/* Chunks of a length that was asked for are not cut, and one that is full in some columns waits for the others. */
+static void parts_of_steps_fill_chunks_of_a_fixed_length(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(4);
+  uint64_t keys[30];
+  append(writer, 0, 4, true);
+  for (int64_t step = 0; step < 30; step++) {
+    append(writer, step, 11, false);
+    append(writer, step + 1, 4, true);
+    if (step >= 3) keys[step] = put_item(writer, (rows_of[COLUMNS]){{step - 3, 4}, {step, 1}, {step - 3, 5}, {step - 3, 4}});
+    if (step % 11 == 10) OK(rv_writer_flush(writer, 0, &wait_long, error)); /* cuts between the parts of a step */
+  }
+  end(writer);
+  for (int64_t step = 3; step < 30; step++) {
+    check_rows(keys[step], (rows_of[COLUMNS]){{step - 3, 4}, {step, 1}, {step - 3, 5}, {step - 3, 4}});
+    look_at_chunks(keys[step], NULL);
+  }
+}
+
+/* What was known of a column is not true of another that takes its place after an append that failed. */
+static void a_column_that_did_not_begin_may_begin_otherwise(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  const int64_t four = 4, two = 2;
+  float floats[4] = {1, 2, 3, 4};
+  double doubles[2] = {5, 6};
+  rv_cell cells[] = {{.column = 0, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = &four, .data = floats}},
+                     {.column = 1, .value = {.dtype = RV_FLOAT32, .rank = 1, .shape = &four, .data = floats}}};
+  for (int i = 0; i < 3; i++) {
+    cells[1].value = (rv_tensor){.dtype = RV_FLOAT32, .rank = 1, .shape = &four, .data = NULL};
+    FAILS(RV_INVALID_ARGUMENT, "no data", rv_writer_append(writer, cells, 2, false, error));
+  }
+  cells[1].value = (rv_tensor){.dtype = RV_FLOAT64, .rank = 1, .shape = &two, .data = doubles};
+  OK(rv_writer_append(writer, cells, 2, false, error));
+  rv_run runs[] = {{.column = 0, .count = 1, .first = 0, .stride = 1}, {.column = 1, .count = 1, .first = 0, .stride = 1}};
+  rv_item_column columns[] = {{.runs = &runs[0], .num_runs = 1}, {.runs = &runs[1], .num_runs = 1}};
+  uint64_t key;
+  OK(rv_writer_create_item(writer, "t", 1, columns, 2, &key, error));
+  end(writer);
+  rv_sample *sample = NULL;
+  double got[2];
+  OK(rv_client_get(place.client, "t", key, &wait_long, &sample, error));
+  OK(rv_sample_copy(sample, 1, got, sizeof got, error));
+  assert_memory_equal(got, doubles, sizeof got);
+  rv_sample_unref(sample);
+  assert_int_equal(look_at_chunks(key, NULL), 1);
+}
+
+int main(void)
+{
+#define ON_A_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      ON_A_SERVER(columns_of_small_rows_share_one_chunk_a_step),
+      ON_A_SERVER(sequences_that_overlap_share_chunks_too),
+      ON_A_SERVER(a_column_of_which_items_need_little_has_chunks_of_its_own),
+      ON_A_SERVER(a_column_that_a_step_lacks_has_chunks_of_its_own_from_then_on),
+      ON_A_SERVER(a_column_that_was_configured_has_chunks_of_its_own),
+      ON_A_SERVER(what_compresses_has_chunks_of_its_own),
+      ON_A_SERVER(steps_may_come_in_parts),
+      ON_A_SERVER(parts_of_steps_fill_chunks_of_a_fixed_length),
+      ON_A_SERVER(a_column_that_did_not_begin_may_begin_otherwise),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
