@@ -74,9 +74,10 @@ rv_code rv_chunk_new_encoded_copy(const rv_chunk_meta *meta, const rv_encoded *t
 /* Was it made so, and do all its rows lie there as they are? */
 bool rv_chunk_is_plain_copy(const rv_chunk *chunk);
 /* A plain copy like `model`, which is one: its serialized ChunkData, which is given in parts, differs from the model's only in the rows and
- * in what stands before the tensors, as the caller has seen. Nothing is checked again. */
-rv_code rv_chunk_new_alike(const rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts,
-                           rv_chunk **out, rv_error *err);
+ * in what stands before the tensors, as the caller has seen. Nothing is checked again. What does not differ they have together. One thread at a time
+ * makes chunks like a model. */
+rv_code rv_chunk_new_alike(rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts, rv_chunk **out,
+                           rv_error *err);
 
 /* ---- reading it ---- */
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/refs.h"
 #include "store/chunk_parts.h"
 
 /* A tensor's content as it came; what it looks like is the chunk's column. */
@@ -11,8 +12,16 @@ typedef struct rv_content {
   uint64_t delta : 1;
 } rv_content;
 
-/* One block with lanes, columns, shapes and, where some tensor is not one literal, an rv_decoded for each. It stands behind the owner's
- * bytes where the chunk made that itself. */
+/* What chunks have in common whose messages differ in key, range and rows alone: columns, shapes, and where contents stand. */
+typedef struct rv_likeness {
+  atomic_size_t refs;
+  size_t bytes;
+  rv_chunk_column *columns; /* in one block with this */
+  rv_content contents[];    /* data: as far from the end of the message as it is from NULL */
+} rv_likeness;
+
+/* One block with lanes, columns, shapes and, where some tensor is not one literal, an rv_decoded for each; of one that was made like another, with lanes
+ * alone. It stands behind the owner's bytes where the chunk made that itself. */
 typedef struct rv_encoded_chunk {
   rv_chunk chunk;
   rv_buf *owner;
@@ -21,6 +30,10 @@ typedef struct rv_encoded_chunk {
   rv_decode_cache *cache; /* NULL: nothing is kept */
   uint32_t books_bytes;
   atomic_uint number; /* rv_chunk_number; 0: none */
+  bool is_like;       /* columns and contents are those of its likeness, and it has no tensors */
+  uint32_t
+      references; /* to its likeness that it has besides its own, for those that the one thread that looks at this makes like it */
+  rv_likeness *likeness; /* NULL: none is like it */
   rv_content tensors[];
 } rv_encoded_chunk;
 
@@ -42,6 +55,14 @@ static rv_decoded *decoded_of(rv_encoded_chunk *encoded, size_t column)
 }
 
 static const uint8_t nothing[1]; /* where rows of no bytes lie */
+
+static rv_content content_of(const rv_encoded_chunk *encoded, size_t column)
+{
+  if (!encoded->is_like) return encoded->tensors[column];
+  rv_content content = encoded->likeness->contents[column];
+  if (content.size > 0) content.data = encoded->wire + encoded->wire_size - (uintptr_t)content.data;
+  return content;
+}
 
 static rv_code check_tensors(const rv_encoded *tensors, size_t num_tensors, size_t *num_sizes, rv_error *err)
 {
@@ -124,6 +145,9 @@ static void lay_out(rv_encoded_chunk *encoded, const rv_measured *measured, cons
   encoded->books_bytes = (uint32_t)measured->books_bytes;
   atomic_init(&encoded->number, 0);
   encoded->cache = NULL;
+  encoded->is_like = false;
+  encoded->likeness = NULL;
+  encoded->references = 0;
   encoded->chunk.decodes = measured->decodes;
   for (size_t i = 0; i < num_tensors; i++) {
     size_t row_bytes = 0;
@@ -204,36 +228,86 @@ bool rv_chunk_is_plain_copy(const rv_chunk *chunk)
   return !chunk->is_segment && chunk->in_owner && !chunk->decodes;
 }
 
-rv_code rv_chunk_new_alike(const rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts,
-                           rv_chunk **out, rv_error *err)
+/* ---- chunks like others ---- */
+
+enum { REFERENCES_AT_ONCE = 64 }; /* a locked instruction for each would wait for all that was written before */
+
+static void drop_likeness(rv_encoded_chunk *encoded)
 {
-  const rv_encoded_chunk *known = encoded_of_const(model);
-  rv_encoded_chunk *encoded = NULL;
-  rv_buf *owner = copy_wire(wire, num_parts, known->books_bytes, &encoded);
-  if (owner == NULL) return rv_fail_memory(err, known->wire_size);
-  size_t n = model->num_columns, struct_bytes = sizeof *encoded + n * sizeof(rv_content);
-  int64_t *shapes = rv_chunk_books_init(&encoded->chunk, struct_bytes, n, meta, false);
-  const uint8_t *their_end = known->wire + known->wire_size, *end = owner->data + owner->size;
-  for (size_t i = 0; i < n; i++) { /* all contents stand as far from the end as the model's */
-    const rv_chunk_column *column = &model->columns[i];
-    const rv_lane *lane = &model->lanes[i];
-    const rv_content *content = &known->tensors[i];
+  rv_likeness *likeness = encoded->likeness;
+  if (likeness != NULL && rv_refs_drop(&likeness->refs, 1 + (size_t)encoded->references)) free(likeness);
+}
+
+static rv_likeness *give_likeness(rv_encoded_chunk *model)
+{
+  if (model->references == 0) {
+    atomic_fetch_add_explicit(&model->likeness->refs, REFERENCES_AT_ONCE, memory_order_relaxed);
+    model->references = REFERENCES_AT_ONCE;
+  }
+  model->references--;
+  return model->likeness;
+}
+
+/* The model's, from now on. NULL: out of memory. */
+static rv_likeness *make_likeness(rv_encoded_chunk *model)
+{
+  const rv_chunk *chunk = &model->chunk;
+  const size_t n = chunk->num_columns;
+  size_t bytes = sizeof(rv_likeness) + n * (sizeof(rv_content) + sizeof(rv_chunk_column));
+  for (size_t i = 0; i < n; i++) bytes += (chunk->columns[i].rank + 1) * sizeof(int64_t);
+  rv_likeness *made = malloc(bytes);
+  if (made == NULL) return NULL;
+  atomic_init(&made->refs, 1);
+  made->bytes = bytes;
+  made->columns = (rv_chunk_column *)(void *)(made->contents + n);
+  int64_t *shapes = (int64_t *)(void *)(made->columns + n);
+  const uint8_t *end = model->wire + model->wire_size;
+  for (size_t i = 0; i < n; i++) {
+    const rv_chunk_column *column = &chunk->columns[i];
     memcpy(shapes, column->shape - 1, (column->rank + 1) * sizeof *shapes); /* the number of rows stands before a row's sizes */
-    encoded->chunk.columns[i] = *column;
-    encoded->chunk.columns[i].shape = shapes + 1;
+    made->columns[i] = *column;
+    made->columns[i].shape = shapes + 1;
     shapes += column->rank + 1;
-    encoded->tensors[i] = *content;
-    if (content->size > 0) encoded->tensors[i].data = end - (their_end - content->data);
+    made->contents[i] = model->tensors[i];
+    if (made->contents[i].size > 0) made->contents[i].data = (const uint8_t *)(uintptr_t)(end - made->contents[i].data);
+  }
+  return model->likeness = made;
+}
+
+/* Books of one like the model, whose lanes lie as far from the end of its bytes as the model's. */
+static void lay_out_like(rv_encoded_chunk *encoded, rv_encoded_chunk *model, const rv_chunk_meta *meta, const rv_buf *owner)
+{
+  const rv_chunk *known = &model->chunk;
+  const uint8_t *their_end = model->wire + model->wire_size, *end = owner->data + owner->size;
+  rv_chunk_books_init(&encoded->chunk, sizeof *encoded, known->num_columns, meta, false);
+  encoded->chunk.columns = model->likeness->columns;
+  encoded->chunk.has_strings = known->has_strings;
+  for (uint32_t i = 0; i < known->num_columns; i++) {
+    const rv_lane *lane = &known->lanes[i];
     rv_lane *own = &encoded->chunk.lanes[i];
     own->base = lane->base == nothing ? nothing : end - (their_end - lane->base);
     own->stride = lane->stride;
     own->row_bytes = lane->row_bytes;
-    atomic_init(&own->published, rv_chunk_num_rows(model, i));
+    atomic_init(&own->published, rv_chunk_num_rows(known, i));
   }
-  encoded->chunk.has_strings = model->has_strings;
-  encoded->books_bytes = known->books_bytes;
+  encoded->is_like = true;
+  encoded->likeness = give_likeness(model);
+  encoded->references = 0;
   atomic_init(&encoded->number, 0);
   encoded->cache = NULL;
+}
+
+rv_code rv_chunk_new_alike(rv_chunk *model, const rv_chunk_meta *meta, const rv_bytes *wire, size_t num_parts, rv_chunk **out,
+                           rv_error *err)
+{
+  rv_encoded_chunk *known = encoded_of(model), *encoded = NULL;
+  const bool is_first = known->likeness == NULL;
+  if (is_first && make_likeness(known) == NULL) return rv_fail_memory(err, sizeof(rv_likeness));
+  const size_t books_bytes = sizeof *encoded + model->num_columns * sizeof(rv_lane);
+  rv_buf *owner = copy_wire(wire, num_parts, books_bytes, &encoded);
+  if (owner == NULL) return rv_fail_memory(err, known->wire_size);
+  lay_out_like(encoded, known, meta, owner);
+  encoded->books_bytes = (uint32_t)(books_bytes + (is_first ? known->likeness->bytes : 0)); /* somebody has to count it */
   own_wire(encoded, owner);
   *out = &encoded->chunk;
   return RV_OK;
@@ -247,6 +321,7 @@ void rv_encoded_free(rv_chunk *chunk)
       rv_decode_cache_forget(encoded->cache, decoded_of(encoded, i));
     rv_decode_cache_unref(encoded->cache);
   }
+  drop_likeness(encoded);
   rv_buf *owner = encoded->owner;
   if (!encoded->chunk.in_owner) free(encoded);
   rv_buf_unref(owner);
@@ -319,13 +394,13 @@ bool rv_chunk_encoded(const rv_chunk *chunk, size_t column, rv_encoded *out)
 {
   if (chunk->is_segment || column >= chunk->num_columns) return false;
   const rv_chunk_column *spec = &chunk->columns[column];
-  const rv_content *content = &encoded_of_const(chunk)->tensors[column];
+  const rv_content content = content_of(encoded_of_const(chunk), column);
   *out = (rv_encoded){.dtype = spec->dtype,
                       .rank = spec->rank + 1,
                       .shape = spec->shape - 1, /* the number of rows stands before a row's sizes */
-                      .delta = content->delta != 0,
-                      .content = content->data,
-                      .content_size = content->size};
+                      .delta = content.delta != 0,
+                      .content = content.data,
+                      .content_size = content.size};
   return true;
 }
 

@@ -108,7 +108,7 @@ static void put(rv_chunk_forms *forms, rv_chunk_form form)
 }
 
 /* Forms that no chunk had again are not worth another copy: the more of them go, the fewer come. Without memory it is simply not known. */
-static void learn(rv_chunk_forms *forms, rv_span message, rv_span rest, const rv_chunk *chunk)
+static void learn(rv_chunk_forms *forms, rv_span message, rv_span rest, rv_chunk *chunk)
 {
   if (message.size > RV_CHUNK_FORM_BYTES || !rv_chunk_is_plain_copy(chunk)) return;
   if (forms->to_skip > 0) {

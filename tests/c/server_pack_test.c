@@ -239,7 +239,9 @@ static void check_same_item(uint64_t key, const like *as)
     assert_true(rv_chunk_wire(x.chunk, &wire_x, &size_x) != NULL && rv_chunk_wire(y.chunk, &wire_y, &size_y) != NULL);
     assert_int_equal(size_x, size_y);
     assert_memory_equal(wire_x, wire_y, size_x);
-    assert_int_equal(rv_chunk_memory(x.chunk), rv_chunk_memory(y.chunk));
+    size_t memory_x = rv_chunk_memory(x.chunk),
+           memory_y = rv_chunk_memory(y.chunk); /* what several have in common is counted once */
+    assert_true(memory_x > size_x && memory_y > size_y && memory_x <= 2 * memory_y && memory_y <= 2 * memory_x);
   }
   rv_draw_release(&a);
   rv_draw_release(&b);
