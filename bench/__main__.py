@@ -28,21 +28,24 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         nargs="?",
         default="all",
         choices=(*subjects.SUBJECTS, "all", "table"),
-        help="wire: between processes. latency: round trips, and how long a table's lock is held. single: round trips of "
+        help="wire: between processes. items: of several columns, and what they take there. latency: round trips, and how long a "
+        "table's lock is held. single: round trips of "
         "one caller's single calls, with a pause between them and without. local: in one process. growth: from 10^4 to 10^7 "
         "items, and memory. checkpoint: what others wait, memory and speed while one is saved, loading, and what a journal costs. "
-        "all: these six. table: write the README's table and plot from saved results",
+        "all: these seven. table: write the README's table and plot from saved results",
     )
     parser.add_argument("--quick", action="store_true", help="few and short cells, once: to see that it runs, not to quote")
     parser.add_argument("--rounds", type=int, help="turns of every cell (3; local 9; checkpoint 1)")
     parser.add_argument(
         "--seconds",
         type=float,
-        help="of each measurement at least (wire 2, latency 3, single 2, local 0.1, growth 0.3, checkpoint 10)",
+        help="of each measurement at least (wire 2, items 2, latency 3, single 2, local 0.1, growth 0.3, checkpoint 10)",
     )
     parser.add_argument("--stores", help="comma-separated: only these (reverie, dm-reverb, rlox, cpprb, sb3, flashbax)")
     parser.add_argument(
-        "--cases", help="wire, latency: payloads (400B,4kB,40kB,400kB); single: one of them; local: rows (small,image,atari,...)"
+        "--cases",
+        help="wire, latency: payloads (400B,4kB,40kB,400kB); single: one of them; items: transition,two steps,sequence; "
+        "local: rows (small,image,atari,...)",
     )
     parser.add_argument("--clients", help="client counts: wire (1,2,32,200,2000), latency (1,8)")
     parser.add_argument(
@@ -56,7 +59,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="wire: seconds of each measurement before its clock starts, at least (0.5): later than their beginning",
     )
     parser.add_argument(
-        "--items", type=int, help="wire: of a table (400 MB of rows, at most 100,000); checkpoint: of Reverie's table (1,000,000)"
+        "--items",
+        type=int,
+        help="of a table: wire 400 MB of rows, at most 100,000; items 100,000, of sequences a tenth; checkpoint 1,000,000 of Reverie's",
     )
     parser.add_argument("--languages", help="wire, latency, single: python,c")
     parser.add_argument("--output", type=pathlib.Path, default=FOLDER, help="folder of the results (bench/results)")

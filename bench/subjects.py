@@ -43,6 +43,20 @@ def _wire(results: Results, options: argparse.Namespace, say: Say) -> None:
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _items(results: Results, options: argparse.Namespace, say: Say) -> None:
+    from .items import run
+
+    chosen = run.quick() if options.quick else run.Options()
+    changes: dict = {
+        "cases": _split(options.cases),
+        "stores": _split(options.stores),
+        "items": options.items,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
 def _latency(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .latency import run
 
@@ -114,6 +128,7 @@ def _checkpoint(results: Results, options: argparse.Namespace, say: Say) -> None
 
 SUBJECTS = {
     "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
+    "items": Subject(_items, {"dm-reverb": "peer.sh"}),
     "latency": Subject(_latency, {"dm-reverb": "peer.sh"}),
     "single": Subject(_single, {"dm-reverb": "peer.sh"}),
     "local": Subject(

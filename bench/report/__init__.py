@@ -5,9 +5,17 @@ from __future__ import annotations
 import pathlib
 
 from ..cells import Results
-from . import checkpoint, growth, latency, local, single, wire
+from . import checkpoint, growth, items, latency, local, single, wire
 
-KINDS = {"wire": wire, "latency": latency, "single": single, "local": local, "growth": growth, "checkpoint": checkpoint}
+KINDS = {
+    "wire": wire,
+    "items": items,
+    "latency": latency,
+    "single": single,
+    "local": local,
+    "growth": growth,
+    "checkpoint": checkpoint,
+}
 
 
 def save(results: Results, folder: pathlib.Path) -> str:

@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 from ..cells import Cell, Results
+from .items import items_table
 from .local import store_name
 from .markdown import number, table
 from .plot import pyplot
@@ -128,6 +129,7 @@ def part(found: dict[str, Results]) -> str:
     parts = []
     for kind, words, make in (
         ("wire", "Between processes, one machine, Python clients:", wire_table),
+        ("items", "Items of several columns by one Python client, the same program for both:", items_table),
         ("local", "In one process:", local_tables),
     ):
         if kind in found:
@@ -144,13 +146,13 @@ def part(found: dict[str, Results]) -> str:
 
 def write(root: pathlib.Path, folder: pathlib.Path) -> int:
     """Puts the tables between the README's marks and draws the plot. The exit status."""
-    found = {kind: Results.load(folder / f"{kind}.json") for kind in ("wire", "local") if (folder / f"{kind}.json").exists()}
+    found = {
+        kind: Results.load(folder / f"{kind}.json") for kind in ("wire", "items", "local") if (folder / f"{kind}.json").exists()
+    }
     readme = root / "README.md"
     text = readme.read_text()
     if not found or BEGIN not in text or END not in text:
-        reason = (
-            "README.md has lost its marks" if found else f"no results in {folder}: run ./dev bench wire and ./dev bench local"
-        )
+        reason = "README.md has lost its marks" if found else f"no results in {folder}: run ./dev bench wire, items and local"
         print(reason, file=sys.stderr)
         return 1
     head, rest = text.split(BEGIN, 1)

@@ -17,6 +17,8 @@ from bench.cells import Cell, Results
 from bench.checkpoint import run as checkpoint
 from bench.checkpoint.disk import KEPT, PAST_CACHE
 from bench.growth import run as growth
+from bench.items import run as items
+from bench.items.cases import CASES
 from bench.latency import histogram, locks
 from bench.latency import run as latency
 from bench.local import run as local
@@ -110,6 +112,32 @@ def test_latency_measures_the_operations_that_were_asked_for(results):
     latency.run(found, latency.Options(**few, operations=("sample",), seconds=0.05, rounds=1), quiet)
     assert {cell.row["operation"] for cell in found.cells if cell.row["what"] == "round trip"} == {"sample"}
     assert not [cell for cell in found.cells if cell.row["what"] == "lock"]
+
+
+def test_items_of_several_columns_are_weighed_and_moved(results, tmp_path):
+    found = results("items")
+    items.run(found, items.Options(stores=("reverie",), seconds=0.02, rounds=1, items=300), quiet)
+    for case in CASES:
+        cells = {cell.row["operation"]: cell for cell in found.find(what="items", case=case)}
+        assert set(cells) == {"memory", "insert", "iterate"}
+        assert all(len(cell.values) == 1 and cell.values[0] > 0 for cell in cells.values())
+        assert cells["insert"].details["server_cpu_us"][0] >= 0
+        assert cells["iterate"].details["client_cpu_us"][0] > 0
+    text = report.save(found, tmp_path)
+    assert "transition" in text
+    assert "bytes an item" in text
+    assert (tmp_path / "items.md").exists()
+    assert (tmp_path / "items.json").exists()
+
+
+def test_items_leave_out_a_store_that_is_not_there_with_a_reason(results, tmp_path, monkeypatch):
+    monkeypatch.setitem(PYTHON, "dm-reverb", "/nothing")
+    found = results("items")
+    items.run(found, items.Options(cases=("transition",), stores=("dm-reverb",), seconds=0.02, rounds=2, items=10), quiet)
+    (cell,) = found.cells
+    assert "does not start" in cell.failure
+    assert not cell.values
+    assert "does not start" in report.save(found, tmp_path)
 
 
 def test_single_calls_are_measured_with_and_without_a_pause_beside_the_machines_round_trip(results, tmp_path):

@@ -1,0 +1,1 @@
+"""Items of several columns, as trajectory writers make them."""
