@@ -12,6 +12,8 @@
 
 enum { RV_MAX_COLUMNS = 65535, RV_LABEL_MAX = 160 };
 
+typedef struct rv_group rv_group; /* writer.h */
+
 typedef struct rv_row_span {
   int64_t first; /* row of the writer */
   uint32_t count;
@@ -23,6 +25,7 @@ typedef struct rv_row_span {
 /* Encoded small, or as it is: found out by a trial now and then. */
 typedef struct rv_trial {
   bool snappy;
+  uint32_t in_a_row;    /* trials that said so */
   uint32_t chunks_left; /* until the next trial */
 } rv_trial;
 
@@ -36,9 +39,11 @@ struct rv_column {
   uint32_t keep;
   rv_chunk_rule rule;
   rv_trial trial;
-  bool looked_at;     /* it is known whether */
-  bool shares;        /* it is a member of the writer's group, whose columns share a chunk (writer_shares.c) */
-  bool apart;         /* it will be of none any more */
+  rv_group *group;    /* that its next rows go into a chunk with; NULL: it has chunks of its own */
+  bool grouped;       /* it was asked for a group when it came first */
+  bool apart;         /* it is to be in none */
+  bool leaves;        /* while groups are divided */
+  bool used;          /* some item has needed it */
   uint32_t item_rows; /* of the item that is being made, where item_mark is its serial */
   uint64_t item_mark;
   rv_chunk_stamp stamp; /* of the chunks that it has alone, or that it is the first column of */

@@ -86,7 +86,7 @@ rv_code rv_remote_transitions_new(rv_transitions *transitions, rv_error *err)
     if (name != NULL) code = rv_writer_name_column(remote->writer, i, name, err);
   }
   if (code == RV_OK) {
-    remote->writer->rule.at_once = (uint32_t)transitions->num_envs;
+    remote->writer->rows_at_once = (uint32_t)transitions->num_envs;
     rv_writer_set_naming(remote->writer, transitions->naming);
   } else
     rv_remote_transitions_free(transitions);

@@ -65,7 +65,7 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   writer->client = client;
   writer->config = filled;
   writer->one_chunk = filled.columns_share_chunks || client->store != NULL;
-  rv_chunk_rule_init(&writer->rule, filled.chunk_length, filled.num_keep_alive_refs);
+  rv_list_init(&writer->groups);
   rv_random_init(&writer->random, rv_client_random(client));
   writer->episode_id = rv_writer_random_key(writer);
   rv_list_init(&writer->waiting);
@@ -95,7 +95,7 @@ static void free_columns(rv_writer *writer)
     if (writer->columns[i] != NULL) rv_column_expire(writer->columns[i], INT64_MAX);
   for (uint32_t i = 0; i < writer->num_columns; i++) rv_column_free(writer->columns[i]);
   free(writer->columns);
-  free(writer->group_columns);
+  rv_writer_free_groups(writer);
 }
 
 rv_code rv_writer_check(const rv_writer *writer, rv_error *err)
@@ -200,7 +200,7 @@ rv_code rv_writer_configure_column(rv_writer *writer, uint32_t number, uint32_t 
     if (column->rule.fixed > 0)
       return rv_fail(err, RV_FAILED_PRECONDITION, "%s has unfinished rows. Flush must be called before it is configured",
                      rv_column_label(column, label));
-    rv_writer_complete_chunk(writer, column->open); /* how long it is was for us to choose */
+    rv_writer_complete_chunk(column->open); /* how long it is was for us to choose */
     if (writer->num_waiting > 0) rv_writer_dispatch(writer);
   }
   rv_writer_set_apart(writer, column); /* what is its own is not for others */

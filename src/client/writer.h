@@ -62,11 +62,10 @@ struct rv_writer {
   bool one_chunk;          /* all columns go into one open chunk: in process, or columns_share_chunks */
   rv_column **columns;     /* by number; NULL: nothing known of it */
   uint32_t num_columns, column_room;
-  rv_written *open;          /* of the columns that share one */
-  rv_chunk_rule rule;        /* theirs */
-  rv_column **group_columns; /* these, by their numbers */
-  uint32_t num_group, group_room;
-  uint64_t group; /* grows when they are others */
+  rv_link groups; /* of columns that share chunks */
+  rv_group *all;  /* with one_chunk: the group of all columns; NULL: there is none yet */
+  uint64_t group_numbers;
+  uint32_t rows_at_once; /* that come before items are made of them; 0: not known */
   int64_t num_rows, episode_steps;
   bool step_open;
   bool admitted; /* items in the making: room for them was asked before their step was taken (rv_writer_admits) */
@@ -136,7 +135,7 @@ void rv_writer_unref(rv_writer *writer);
 
 uint64_t rv_writer_random_key(rv_writer *writer);
 /* No more rows come into it. */
-void rv_writer_complete_chunk(rv_writer *writer, rv_written *chunk);
+void rv_writer_complete_chunk(rv_written *chunk);
 /* All that are open. */
 void rv_writer_complete_all(rv_writer *writer);
 /* NULL: no cell, name or configuration has come. */
@@ -147,17 +146,32 @@ int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column);
 
 /* ---- which columns share a chunk (writer_shares.c) ---- */
 
-/* The next chunk of the column is the group's, as far as is known. */
-bool rv_writer_column_shares(const rv_writer *writer, const rv_column *column);
-/* Chooses the group's members anew. */
-rv_code rv_writer_regroup(rv_writer *writer, rv_error *err);
-/* What was known of its columns may be different. */
-void rv_writer_forget_group(rv_writer *writer);
-/* A step is complete: members of which it has no cell share no more. */
-void rv_writer_check_step(rv_writer *writer);
-/* The item over the present parts is made: nor do members of which it needs much less than of others. */
-void rv_writer_check_item(rv_writer *writer);
+/* Columns that come in the same appends, whose rows so stand beside each other, of the same steps, and that the same items need. */
+struct rv_group {
+  uint64_t number; /* of its columns, one after another: no others have the same */
+  rv_chunk_rule rule;
+  rv_written *open;   /* its chunk that takes the next rows; NULL: none */
+  bool by_itself;     /* nobody asked for it: it gives way to what compresses */
+  uint64_t seen;      /* serial of the append that was looked at last, */
+  uint64_t seen_item; /* and of the item; */
+  uint32_t most_rows; /* of one of its columns in that item */
+  uint32_t longest;   /* run of them; 0 between items */
+  rv_link link;       /* in the writer's list, to its end: chunks may refer to its rule */
+  uint32_t num_columns, room;
+  rv_column *columns[];
+};
+
+/* Columns that come for the first time find their group, and those that no longer come together part. */
+rv_code rv_writer_group_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err);
+/* The column did not come after all; its chunk is complete. */
+void rv_writer_ungroup(rv_writer *writer, rv_column *column);
+/* From now on it has chunks of its own. */
 void rv_writer_set_apart(rv_writer *writer, rv_column *column);
+/* Of a group whose chunk is complete: what compresses leaves it. */
+void rv_writer_check_trials(rv_writer *writer, rv_group *group);
+/* The item over the present parts is made: columns that it needs much less than others of their group part from these. */
+void rv_writer_check_item(rv_writer *writer);
+void rv_writer_free_groups(rv_writer *writer);
 
 /* ---- items in flight (writer_flight.c) ---- */
 

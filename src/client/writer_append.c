@@ -52,28 +52,14 @@ int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column)
 
 /* ---- chunks ---- */
 
-/* Columns of which steps come in parts may have a row less, which no item refers to: in a chunk all have equally many. */
-static void fill_up(const rv_written *chunk)
-{
-  for (uint32_t i = 0; i < chunk->num_columns; i++) {
-    int64_t rows = rv_chunk_num_rows(chunk->segment, i);
-    if (rows == chunk->rows) continue;
-    for (; rows < chunk->rows; rows++) {
-      size_t stride;
-      memset(rv_segment_row(chunk->segment, i, rows, &stride), 0, chunk->columns[i]->spec.row_bytes);
-    }
-    rv_segment_publish(chunk->segment, i, rows);
-  }
-}
-
-void rv_writer_complete_chunk(rv_writer *writer, rv_written *chunk)
+void rv_writer_complete_chunk(rv_written *chunk)
 {
   chunk->complete = true;
-  if (chunk->group != 0) fill_up(chunk);
   for (uint32_t i = 0; i < chunk->num_columns; i++) {
-    if (chunk->columns[i]->open == chunk) chunk->columns[i]->open = NULL;
+    rv_column *column = chunk->columns[i];
+    if (column->open == chunk) column->open = NULL;
+    if (column->group != NULL && column->group->open == chunk) column->group->open = NULL;
   }
-  if (writer->open == chunk) writer->open = NULL;
   if (chunk->rows > 0) {
     rv_chunk_rule_saw_chunk(chunk->rule, chunk->rows);
     rv_written_set_steps(chunk);
@@ -85,13 +71,13 @@ void rv_writer_complete_all(rv_writer *writer)
 {
   for (uint32_t i = 0; i < writer->num_columns; i++) {
     rv_column *column = writer->columns[i];
-    if (column != NULL && column->open != NULL) rv_writer_complete_chunk(writer, column->open);
+    if (column != NULL && column->open != NULL) rv_writer_complete_chunk(column->open);
   }
 }
 
-static uint32_t room_of_local_chunk(const rv_writer *writer, size_t row_bytes)
+static uint32_t room_of_local_chunk(const rv_chunk_rule *rule, size_t row_bytes)
 {
-  size_t rows = writer->rule.last_rows < LOCAL_FIRST_ROWS / 2 ? LOCAL_FIRST_ROWS : (size_t)2 * writer->rule.last_rows;
+  size_t rows = rule->last_rows < LOCAL_FIRST_ROWS / 2 ? LOCAL_FIRST_ROWS : (size_t)2 * rule->last_rows;
   if (rows > LOCAL_MAX_ROWS) rows = LOCAL_MAX_ROWS;
   if (row_bytes > 0 && rows > LOCAL_CHUNK_BYTES / row_bytes) rows = LOCAL_CHUNK_BYTES / row_bytes;
   return rows > 0 ? (uint32_t)rows : 1;
@@ -129,7 +115,7 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
 {
   size_t row_bytes = 0;
   for (uint32_t i = 0; i < num_columns; i++) row_bytes += columns[i]->spec.row_bytes;
-  uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
+  uint32_t rows = writer->stream == NULL ? room_of_local_chunk(rule, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
   rv_segment_source source = source_of(writer, columns, num_columns);
   rv_code code = rv_written_new(columns, num_columns, group, rows, rv_writer_random_key(writer), writer->episode_id,
@@ -151,36 +137,34 @@ static bool has_room(const rv_writer *writer, const rv_column *column)
   return open->bytes < (writer->stream == NULL ? LOCAL_FULL_BYTES : rv_chunk_rule_most_bytes(open->rule));
 }
 
-/* A new chunk for the columns that share one. */
-static rv_code roll(rv_writer *writer, rv_error *err)
+/* A new chunk for the columns of a group. */
+static rv_code roll(rv_writer *writer, rv_group *group, rv_error *err)
 {
-  if (writer->open != NULL) rv_writer_complete_chunk(writer, writer->open);
-  rv_code code = rv_writer_regroup(writer, err);
-  if (code != RV_OK || writer->num_group == 0) return code;
-  rv_column *first = writer->group_columns[0];
-  for (uint32_t i = 0; i < writer->num_group; i++)
-    if (writer->group_columns[i]->open != NULL) rv_writer_complete_chunk(writer, writer->group_columns[i]->open);
-  code = open_chunk(writer, writer->group_columns, writer->num_group, writer->stream == NULL ? 0 : writer->group, &writer->rule,
-                    err);
-  if (code == RV_OK) writer->open = first->open;
-  return code;
+  if (group->open != NULL) rv_writer_complete_chunk(group->open);
+  rv_writer_check_trials(writer, group);
+  if (group->num_columns == 0) return RV_OK;
+  rv_code code =
+      open_chunk(writer, group->columns, group->num_columns, writer->stream == NULL ? 0 : group->number, &group->rule, err);
+  if (code != RV_OK) return code;
+  group->open = group->columns[0]->open;
+  group->open->as_is = group->by_itself;
+  return RV_OK;
 }
 
 static rv_code open_chunks(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err)
 {
-  for (size_t i = 0; i < num_cells; i++) {
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < num_cells && code == RV_OK; i++) {
+    rv_column *column = writer->columns[cells[i].column];
+    if (column->group != NULL && !has_room(writer, column)) code = roll(writer, column->group, err);
+  }
+  for (size_t i = 0; i < num_cells && code == RV_OK; i++) { /* also those that have just left their group */
     rv_column *column = writer->columns[cells[i].column];
     if (has_room(writer, column)) continue;
-    if (rv_writer_column_shares(writer, column)) {
-      rv_code code = roll(writer, err);
-      if (code != RV_OK) return code;
-      if (has_room(writer, column)) continue; /* it is a member */
-    }
-    if (column->open != NULL) rv_writer_complete_chunk(writer, column->open);
-    rv_code code = open_chunk(writer, &column, 1, 0, &column->rule, err);
-    if (code != RV_OK) return code;
+    if (column->open != NULL) rv_writer_complete_chunk(column->open);
+    code = open_chunk(writer, &column, 1, 0, &column->rule, err);
   }
-  return RV_OK;
+  return code;
 }
 
 /* ---- append ---- */
@@ -283,10 +267,10 @@ static void undo(rv_writer *writer, const rv_cell *cells, size_t num_cells)
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = rv_writer_column(writer, cells[i].column);
     if (column == NULL) continue;
-    if (column->open != NULL && column->open->rows == 0) rv_writer_complete_chunk(writer, column->open);
+    if (column->open != NULL && column->open->rows == 0) rv_writer_complete_chunk(column->open);
+    if (column->tentative) rv_writer_ungroup(writer, column);
     rv_column_unfix(column);
   }
-  rv_writer_forget_group(writer);
 }
 
 static void add_bytes(rv_writer *writer, rv_written *chunk, size_t bytes)
@@ -317,20 +301,12 @@ static void commit_cell(rv_writer *writer, const rv_cell *cell, int64_t row)
   add_bytes(writer, chunk, bytes);
 }
 
-/* None of its columns has room: of a step that comes in parts some have it still. */
-static bool is_full(const rv_writer *writer, const rv_written *chunk)
-{
-  for (uint32_t i = 0; i < chunk->num_columns; i++)
-    if (has_room(writer, chunk->columns[i])) return false;
-  return true;
-}
-
 /* So that items need not wait for the next append. */
 static void complete_full(rv_writer *writer, const rv_cell *cells, size_t num_cells)
 {
   for (size_t i = 0; i < num_cells; i++) {
     rv_column *column = writer->columns[cells[i].column];
-    if (column->open != NULL && is_full(writer, column->open)) rv_writer_complete_chunk(writer, column->open);
+    if (column->open != NULL && !has_room(writer, column)) rv_writer_complete_chunk(column->open);
   }
 }
 
@@ -341,8 +317,8 @@ static void commit(rv_writer *writer, const rv_cell *cells, size_t num_cells, bo
   writer->step_open = partial_step;
   if (!partial_step) {
     writer->episode_steps++;
-    if (writer->stream == NULL && writer->open != NULL) rv_written_set_steps(writer->open); /* it is read while it grows */
-    if (writer->stream != NULL) rv_writer_check_step(writer);
+    /* in process it is read while it grows */
+    if (writer->stream == NULL && writer->all != NULL && writer->all->open != NULL) rv_written_set_steps(writer->all->open);
   }
   for (uint32_t i = 0; i < writer->num_columns; i++) {
     rv_column *column = writer->columns[i];
@@ -361,6 +337,7 @@ rv_code rv_writer_append(rv_writer *writer, const rv_cell *cells, size_t num_cel
   writer->serial++;
   code = check_cells(writer, cells, num_cells, partial_step, &bytes, err);
   if (code == RV_OK) code = rv_writer_room(writer, bytes, err);
+  if (code == RV_OK) code = rv_writer_group_cells(writer, cells, num_cells, err);
   if (code == RV_OK) code = open_chunks(writer, cells, num_cells, err);
   if (code == RV_OK) code = put_cells(writer, cells, num_cells, err);
   if (code != RV_OK) {

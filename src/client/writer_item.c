@@ -188,6 +188,14 @@ static rv_code make_parts(rv_writer *writer, const rv_item_column *columns, size
 }
 
 /* How long chunks should be: an item shows what it will be read in. */
+static void learn_run(rv_column *column, uint32_t rows)
+{
+  if (column->group == NULL)
+    rv_chunk_rule_saw_run(&column->rule, rows);
+  else if (rows > column->group->longest)
+    column->group->longest = rows;
+}
+
 static void learn_runs(rv_writer *writer, const rv_item_column *columns, size_t num_columns)
 {
   for (size_t i = 0; i < num_columns; i++) {
@@ -196,9 +204,14 @@ static void learn_runs(rv_writer *writer, const rv_item_column *columns, size_t 
       if (run->count == 0) continue;
       int64_t stride = run->stride < 0 ? -run->stride : run->stride; /* the rows exist, so this is small */
       int64_t rows = run->count > 1 ? stride * (run->count - 1) + 1 : 1;
-      rv_column *column = writer->columns[run->column];
-      rv_chunk_rule_saw_run(writer->one_chunk || column->shares ? &writer->rule : &column->rule, (uint32_t)rows);
+      learn_run(writer->columns[run->column], (uint32_t)rows);
     }
+  }
+  RV_LIST_EACH(link, &writer->groups) /* once an item, whatever it needs of one */
+  {
+    rv_group *group = RV_CONTAINER(link, rv_group, link);
+    if (group->longest > 0) rv_chunk_rule_saw_run(&group->rule, group->longest);
+    group->longest = 0;
   }
 }
 

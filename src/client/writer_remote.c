@@ -308,7 +308,7 @@ static void cut_for_item(rv_writer *writer)
     rv_written *chunk = writer->parts.chunks[i];
     const bool full = chunk->complete && chunk->last_step + 1 == writer->episode_steps; /* and the newest */
     if (!full && (chunk->complete || !rv_chunk_rule_cuts(chunk->rule, chunk->rows))) continue;
-    if (!full) rv_writer_complete_chunk(writer, chunk);
+    if (!full) rv_writer_complete_chunk(chunk);
     rv_chunk_rule_saw_cut(chunk->rule, chunk->rows);
   }
 }
@@ -480,7 +480,7 @@ static void complete_for_items(rv_writer *writer, size_t keep)
   for (rv_link *link = writer->waiting.next; n > 0; link = link->next, n--) {
     rv_remote_item *item = item_of(link);
     for (uint32_t i = 0; i < item->flight.num_chunks; i++) {
-      if (!item->flight.chunks[i]->complete) rv_writer_complete_chunk(writer, item->flight.chunks[i]);
+      if (!item->flight.chunks[i]->complete) rv_writer_complete_chunk(item->flight.chunks[i]);
     }
   }
   rv_writer_dispatch(writer);

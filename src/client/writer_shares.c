@@ -1,5 +1,7 @@
 /* Which columns share a chunk: a chunk costs some hundred bytes of books at either end, whatever it has of a column, and each has to be described, sent and
- * found. So columns of small rows go into one together, on their way to a server, as long as it is the same items that need them. */
+ * found. So columns of small rows that come in the same appends go into one together, on their way to a server, as long as it is the same items that need
+ * them. Groups are only ever divided: by an append that has some of a group's columns and not the others, by an item that needs some much less than
+ * others, and by what compresses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,113 +10,249 @@
 
 enum {
   ROW_BYTES_BELOW = 1024, /* of a column that shares */
-  GROUP_ROW_BYTES = 2048, /* of all that do: what is sent of a row or two is then still copied as one piece */
-  WASTED_BYTES_MAX =
-      512 /* rows of a column that an item takes along and does not need: about what a chunk of its own would cost */
+  GROUP_ROW_BYTES = 2048, /* of a group: what is sent of a row or two is then still copied as one piece */
+  WASTED_BYTES_MAX = 512, /* rows that an item takes along and does not need: about what a chunk more would cost */
+  COMPRESSES_AFTER = 2    /* trials in a row: the first rows are often all zeros */
 };
 
-/* What compresses goes by itself: others' bytes would not be where the chunk before has them. */
-static bool can_share(const rv_writer *writer, const rv_column *column)
+/* ---- groups ---- */
+
+static rv_group *new_group(rv_writer *writer, uint32_t room, rv_error *err)
+{
+  size_t bytes = sizeof(rv_group) + room * sizeof(rv_column *);
+  rv_group *group = calloc(1, bytes);
+  if (group == NULL) {
+    rv_fail_memory(err, bytes);
+    return NULL;
+  }
+  group->room = room;
+  rv_chunk_rule_init(&group->rule, writer->config.chunk_length, writer->config.num_keep_alive_refs);
+  group->rule.at_once = writer->rows_at_once;
+  rv_list_push_back(&writer->groups, &group->link);
+  return group;
+}
+
+static void add(rv_writer *writer, rv_group *group, rv_column *column)
+{
+  group->columns[group->num_columns++] = column;
+  group->number = ++writer->group_numbers;
+  column->group = group;
+}
+
+static void complete_open(rv_group *group)
+{
+  if (group->open != NULL) rv_writer_complete_chunk(group->open);
+}
+
+/* From now on they have chunks of their own. A group without columns stays: chunks may refer to its rule. */
+static void leave(rv_writer *writer, rv_column *column)
+{
+  rv_group *group = column->group;
+  uint32_t at = 0;
+  if (group == NULL) return;
+  complete_open(group);
+  while (group->columns[at] != column) at++;
+  memmove(&group->columns[at], &group->columns[at + 1], (--group->num_columns - at) * sizeof(rv_column *));
+  group->number = ++writer->group_numbers;
+  column->group = NULL;
+}
+
+/* Those of its columns that leave it (rv_column.leaves) are a group of their own. Without memory for that, each is alone. */
+static void divide(rv_writer *writer, rv_group *group)
+{
+  uint32_t leaving = 0;
+  for (uint32_t i = 0; i < group->num_columns; i++) leaving += group->columns[i]->leaves;
+  if (leaving == 0 || leaving == group->num_columns) return;
+  rv_group *other = leaving > 1 ? new_group(writer, leaving, NULL) : NULL;
+  if (other != NULL) {
+    other->rule = group->rule;
+    other->by_itself = true;
+  }
+  for (uint32_t i = 0; i < group->num_columns;) {
+    rv_column *column = group->columns[i];
+    if (!column->leaves) {
+      i++;
+      continue;
+    }
+    leave(writer, column);
+    if (other != NULL) add(writer, other, column);
+  }
+}
+
+void rv_writer_free_groups(rv_writer *writer)
+{
+  for (rv_link *link; (link = rv_list_pop_front(&writer->groups)) != NULL;) free(RV_CONTAINER(link, rv_group, link));
+}
+
+/* ---- in process, and where it was asked for: all columns are one group ---- */
+
+static rv_code make_room(rv_writer *writer, rv_error *err)
+{
+  rv_group *old = writer->all, *grown;
+  if (old != NULL && old->room >= writer->num_columns) return RV_OK;
+  grown = new_group(writer, old == NULL ? writer->num_columns : 2 * writer->num_columns, err);
+  if (grown == NULL) return RV_RESOURCE_EXHAUSTED;
+  writer->all = grown;
+  if (old == NULL) return RV_OK;
+  complete_open(old);
+  grown->rule = old->rule;
+  for (uint32_t i = 0; i < old->num_columns; i++) add(writer, grown, old->columns[i]);
+  old->num_columns = 0;
+  return RV_OK;
+}
+
+static rv_code join_all(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err)
+{
+  rv_code code = make_room(writer, err);
+  for (size_t i = 0; i < num_cells && code == RV_OK; i++) {
+    rv_column *column = writer->columns[cells[i].column];
+    if (column->group == NULL) add(writer, writer->all, column);
+  }
+  return code;
+}
+
+/* ---- elsewhere: those that come together ---- */
+
+static bool can_share(const rv_column *column)
 {
   const rv_chunk_column *spec = &column->spec;
-  if (writer->one_chunk) return column->known;
-  return column->known && !column->apart && spec->dtype != RV_STRING && spec->row_bytes > 0 &&
-         spec->row_bytes < ROW_BYTES_BELOW && !column->trial.snappy;
+  return !column->apart && spec->dtype != RV_STRING && spec->row_bytes > 0 && spec->row_bytes < ROW_BYTES_BELOW;
 }
 
-bool rv_writer_column_shares(const rv_writer *writer, const rv_column *column)
+/* The columns that come for the first time: as many as fit are a group, from cell number *next on, which moves on behind them. */
+static rv_code group_new(rv_writer *writer, const rv_cell *cells, size_t num_cells, size_t *next, rv_error *err)
 {
-  if (writer->one_chunk) return true;
-  if (writer->num_columns < 2) return false;
-  return column->looked_at ? column->shares : can_share(writer, column);
-}
-
-static rv_code need_room(rv_writer *writer, rv_error *err)
-{
-  if (writer->group_room >= writer->num_columns) return RV_OK;
-  rv_column **grown = realloc(writer->group_columns, writer->num_columns * sizeof(rv_column *));
-  if (grown == NULL) return rv_fail_memory(err, writer->num_columns * sizeof(rv_column *));
-  writer->group_columns = grown;
-  writer->group_room = writer->num_columns;
-  return RV_OK;
-}
-
-rv_code rv_writer_regroup(rv_writer *writer, rv_error *err)
-{
-  rv_code code = need_room(writer, err);
-  if (code != RV_OK) return code;
+  rv_column *member[RV_CHUNK_STAMP_RUNS];
   uint32_t n = 0;
   size_t bytes = 0;
-  bool same = true;
-  for (uint32_t i = 0; i < writer->num_columns; i++) {
-    rv_column *column = writer->columns[i];
-    if (column == NULL || !column->known) continue;
-    column->looked_at = true;
-    column->shares = can_share(writer, column);
-    if (column->shares && !writer->one_chunk)
-      column->shares = n < RV_CHUNK_STAMP_RUNS && bytes + column->spec.row_bytes <= GROUP_ROW_BYTES;
-    if (!column->shares) continue;
+  for (; *next < num_cells; ++*next) {
+    rv_column *column = writer->columns[cells[*next].column];
+    if (column->grouped || !can_share(column)) continue;
+    if (n == RV_CHUNK_STAMP_RUNS || bytes + column->spec.row_bytes > GROUP_ROW_BYTES) break;
     bytes += column->spec.row_bytes;
-    same &= n < writer->num_group && writer->group_columns[n] == column;
-    writer->group_columns[n++] = column;
+    member[n++] = column;
   }
-  if (!same || n != writer->num_group) writer->group++;
-  writer->num_group = n;
+  rv_group *group = n > 1 ? new_group(writer, n, err) : NULL;
+  if (n > 1 && group == NULL) return RV_RESOURCE_EXHAUSTED;
+  if (group != NULL) group->by_itself = true;
+  for (uint32_t i = 0; i < n; i++) {
+    member[i]->grouped = true;
+    if (group != NULL) add(writer, group, member[i]);
+  }
   return RV_OK;
 }
 
-void rv_writer_forget_group(rv_writer *writer)
+/* The append has some of its columns, and not the others. */
+static void divide_by_append(rv_writer *writer, rv_group *group)
 {
-  writer->num_group = 0;
+  group->seen = writer->serial;
+  for (uint32_t i = 0; i < group->num_columns; i++) group->columns[i]->leaves = group->columns[i]->mark != writer->serial;
+  divide(writer, group);
 }
 
-/* Its rows go into chunks of its own, once the open one is complete. */
-static void set_apart(rv_column *column, bool *any)
+rv_code rv_writer_group_cells(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err)
 {
-  column->apart = true;
-  *any = true;
-}
-
-void rv_writer_check_step(rv_writer *writer)
-{
-  bool any = false;
-  if (writer->one_chunk || writer->open == NULL) return;
-  for (uint32_t i = 0; i < writer->open->num_columns; i++)
-    if (writer->open->columns[i]->last_row != writer->num_rows - 1) set_apart(writer->open->columns[i], &any);
-  if (any) rv_writer_complete_chunk(writer, writer->open);
-}
-
-/* The most rows of any sharing column that the item over the present parts needs. */
-static uint32_t count_rows(const rv_writer *writer)
-{
-  const rv_parts *parts = &writer->parts;
-  uint32_t most = 0;
-  for (size_t i = 0; i < parts->num_slices; i++) {
-    rv_column *column = parts->owners[i]->columns[parts->slices[i].tensor];
-    if (!column->shares) continue;
-    if (column->item_mark != writer->serial) column->item_rows = 0;
-    column->item_mark = writer->serial;
-    column->item_rows += (uint32_t)parts->slices[i].length;
-    if (column->item_rows > most) most = column->item_rows;
+  if (writer->one_chunk) return join_all(writer, cells, num_cells, err);
+  bool some_new = false;
+  for (size_t i = 0; i < num_cells; i++) {
+    rv_column *column = writer->columns[cells[i].column];
+    some_new |= !column->grouped;
+    if (column->group != NULL && column->group->seen != writer->serial) divide_by_append(writer, column->group);
   }
-  return most;
+  for (size_t next = 0; some_new && next < num_cells;) {
+    rv_code code = group_new(writer, cells, num_cells, &next, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
 }
 
-void rv_writer_check_item(rv_writer *writer)
+void rv_writer_ungroup(rv_writer *writer, rv_column *column)
 {
-  bool any = false;
-  if (writer->one_chunk || writer->num_group == 0) return;
-  const uint32_t most = count_rows(writer);
-  for (uint32_t i = 0; i < writer->num_group && most > 0; i++) {
-    rv_column *column = writer->group_columns[i];
-    const uint32_t rows = column->item_mark == writer->serial ? column->item_rows : 0;
-    if ((size_t)(most - rows) * column->spec.row_bytes > WASTED_BYTES_MAX) set_apart(column, &any);
-  }
-  if (any && writer->open != NULL) rv_writer_complete_chunk(writer, writer->open);
+  rv_group *group = column->group;
+  column->grouped = false;
+  if (group == NULL) return;
+  leave(writer, column);
+  if (group == writer->all || group->num_columns > 0) return;
+  rv_list_remove(&group->link); /* all of its columns began with this append, and no chunk has rows */
+  free(group);
 }
 
 void rv_writer_set_apart(rv_writer *writer, rv_column *column)
 {
   column->apart = true;
-  if (!writer->one_chunk && column->open != NULL && column->open == writer->open) rv_writer_complete_chunk(writer, writer->open);
+  if (!writer->one_chunk) leave(writer, column);
+}
+
+void rv_writer_check_trials(rv_writer *writer, rv_group *group)
+{
+  bool some = false;
+  for (uint32_t i = 0; i < group->num_columns && group->by_itself; i++) {
+    rv_column *column = group->columns[i];
+    column->leaves = column->trial.in_a_row >= COMPRESSES_AFTER;
+    some |= column->leaves;
+  }
+  for (uint32_t i = group->num_columns; some && i > 0; i--)
+    if (group->columns[i - 1]->leaves) leave(writer, group->columns[i - 1]);
+}
+
+/* ---- items ---- */
+
+/* What the item over the present parts needs of each column of a group, and of each group the most rows of one column. */
+static void count_rows(rv_writer *writer)
+{
+  const rv_parts *parts = &writer->parts;
+  for (size_t i = 0; i < parts->num_slices; i++) {
+    rv_column *column = parts->owners[i]->columns[parts->slices[i].tensor];
+    rv_group *group = column->group;
+    if (group == NULL) continue;
+    if (group->seen_item != writer->serial) group->most_rows = 0;
+    group->seen_item = writer->serial;
+    if (column->item_mark != writer->serial) column->item_rows = 0;
+    column->item_mark = writer->serial;
+    column->item_rows += (uint32_t)parts->slices[i].length;
+    column->used = true;
+    if (column->item_rows > group->most_rows) group->most_rows = column->item_rows;
+  }
+}
+
+/* Bytes of the column that the item takes along for others. */
+static size_t wasted(const rv_writer *writer, const rv_group *group, const rv_column *column)
+{
+  const uint32_t rows = column->item_mark == writer->serial ? column->item_rows : 0;
+  return (size_t)(group->most_rows - rows) * column->spec.row_bytes;
+}
+
+/* The columns that no item has needed leave it, then those of which most is wasted, until little is. */
+static void divide_by_item(rv_writer *writer, rv_group *group)
+{
+  size_t total = 0;
+  bool some = false;
+  for (uint32_t i = 0; i < group->num_columns; i++) {
+    rv_column *column = group->columns[i];
+    column->leaves = !column->used;
+    some |= column->leaves;
+    if (column->used) total += wasted(writer, group, column);
+  }
+  while (total > WASTED_BYTES_MAX) {
+    rv_column *worst = NULL;
+    for (uint32_t i = 0; i < group->num_columns; i++) {
+      rv_column *column = group->columns[i];
+      if (!column->leaves && (worst == NULL || wasted(writer, group, column) > wasted(writer, group, worst))) worst = column;
+    }
+    worst->leaves = some = true;
+    total -= wasted(writer, group, worst);
+  }
+  if (some) divide(writer, group);
+}
+
+void rv_writer_check_item(rv_writer *writer)
+{
+  if (rv_list_empty(&writer->groups) || writer->one_chunk) return;
+  count_rows(writer);
+  const rv_link *last = writer->groups.prev; /* what is made of a group is not looked at */
+  for (rv_link *link = writer->groups.next;; link = link->next) {
+    rv_group *group = RV_CONTAINER(link, rv_group, link);
+    if (group->seen_item == writer->serial && group->num_columns > 0) divide_by_item(writer, group);
+    if (link == last) break;
+  }
 }

@@ -26,7 +26,7 @@ static void retire_segment(rv_written *written)
   rv_column *column = written->columns[0];
   rv_chunk *segment = written->segment;
   written->segment = NULL;
-  bool fits = has_likes(written) && !rv_segment_is_for_once(segment) && rv_chunk_refs(segment) == 1;
+  bool fits = has_likes(written) && !segment->has_strings && !rv_segment_is_for_once(segment) && rv_chunk_refs(segment) == 1;
   if (fits && column->spare != NULL && column->spare_group != written->group) {
     rv_chunk_unref(column->spare);
     column->spare = NULL;
@@ -213,10 +213,11 @@ static bool compresses(const rv_written *written, uint32_t tensor, bool delta, r
   rv_trial *trial = &written->columns[tensor]->trial;
   if (trial->chunks_left == 0) {
     trial->snappy = trial_pays(written, tensor, delta);
+    trial->in_a_row = trial->snappy ? trial->in_a_row + 1 : 0;
     trial->chunks_left = CHUNKS_BETWEEN_TRIALS;
   }
   trial->chunks_left--;
-  return trial->snappy;
+  return trial->snappy && !written->as_is;
 }
 
 void rv_encode_room_init(rv_encode_room *room)

@@ -28,8 +28,8 @@ typedef struct rv_written {
   uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk, */
   uint32_t place;                /* which is that one among those it needs */
   struct rv_written *next_spare; /* of its column's */
-  uint64_t
-      group; /* number of the columns that share it, one after another (writer_shares.c); 0: one column, or no other is like it */
+  uint64_t group; /* number of the columns that share it (rv_group); 0: it has one column, or no other is like it */
+  bool as_is;     /* not compressed where that is left to us */
   uint32_t num_columns;
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;

@@ -301,13 +301,13 @@ rv_code rv_chunk_new_alike(rv_chunk *model, const rv_chunk_meta *meta, const rv_
                            rv_error *err)
 {
   rv_encoded_chunk *known = encoded_of(model), *encoded = NULL;
-  const bool is_first = known->likeness == NULL;
-  if (is_first && make_likeness(known) == NULL) return rv_fail_memory(err, sizeof(rv_likeness));
+  if (known->likeness == NULL && make_likeness(known) == NULL) return rv_fail_memory(err, sizeof(rv_likeness));
   const size_t books_bytes = sizeof *encoded + model->num_columns * sizeof(rv_lane);
   rv_buf *owner = copy_wire(wire, num_parts, books_bytes, &encoded);
   if (owner == NULL) return rv_fail_memory(err, known->wire_size);
   lay_out_like(encoded, known, meta, owner);
-  encoded->books_bytes = (uint32_t)(books_bytes + (is_first ? known->likeness->bytes : 0)); /* somebody has to count it */
+  encoded->books_bytes =
+      (uint32_t)(books_bytes + known->likeness->bytes); /* counted by each, as any may be the last that has it */
   own_wire(encoded, owner);
   *out = &encoded->chunk;
   return RV_OK;

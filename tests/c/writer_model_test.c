@@ -15,6 +15,7 @@ typedef struct model_column {
   int64_t shape[3];
   size_t elements;
   bool begun;
+  bool calm;           /* all its rows compress */
   blob rows[MAX_ROWS]; /* data NULL: missing */
 } model_column;
 
@@ -78,6 +79,7 @@ static void choose_columns(model *m)
   m->num_columns = 1 + below(m, MAX_COLUMNS);
   for (uint32_t i = 0; i < m->num_columns; i++) {
     model_column *column = &m->columns[i];
+    column->calm = below(m, 4) == 0;
     /* Some columns are alike, so that items may join them. */
     if (i > 0 && below(m, 3) == 0) {
       column->dtype = m->columns[i - 1].dtype;
@@ -99,7 +101,7 @@ static void choose_columns(model *m)
 /* Values that repeat often enough for compression to pay now and then. */
 static void *make_value(model *m, const model_column *column)
 {
-  bool calm = below(m, 2) == 0;
+  bool calm = column->calm || below(m, 2) == 0;
   if (column->dtype == RV_STRING) {
     rv_bytes *strings = calloc(column->elements + 1, sizeof *strings);
     for (size_t i = 0; i < column->elements; i++) {
