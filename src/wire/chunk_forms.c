@@ -191,10 +191,10 @@ rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
         "chunk %llu, of which others are to have the form, must be one to %d tensors that are not compressed, one behind the "
         "other, behind its key and its range",
         (unsigned long long)chunk->meta.key, RV_CHUNK_FORM_TENSORS);
-  size_t besides = rest.size - row_bytes_of(chunk);
+  const size_t row_bytes = row_bytes_of(chunk), besides = rest.size - row_bytes;
   rv_code code = rv_chunk_form_check_besides(&chunk->meta, besides, chunk->num_columns, err);
   if (code != RV_OK) return code;
-  *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size};
+  *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size, .row_bytes = row_bytes};
   return RV_OK;
 }
 
@@ -238,7 +238,7 @@ static size_t put_parts(const rv_chunk_form *form, const uint8_t *rows, rv_bytes
 
 rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err)
 {
-  const size_t row_bytes = row_bytes_of(form->model);
+  const size_t row_bytes = form->row_bytes;
   rv_bytes parts[2 + 2 * RV_CHUNK_FORM_TENSORS];
   rv_chunk_meta meta;
   rv_span rest;

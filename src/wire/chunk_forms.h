@@ -11,6 +11,7 @@ enum { RV_CHUNK_FORMS = 8, RV_CHUNK_FORM_BYTES = 2048 };
 typedef struct rv_chunk_form {
   rv_chunk *model;    /* a copy of the first such chunk, which nobody else has */
   size_t fixed_bytes; /* of it: from behind the range to the end */
+  size_t row_bytes;   /* of these: all rows; of a form by itself */
   bool used;
 } rv_chunk_form;
 
