@@ -34,6 +34,12 @@ typedef struct rv_written {
   rv_column *columns[]; /* tensor i of the chunk is a run of rows of this column */
 } rv_written;
 
+/* Others of its columns may be made of what it leaves. */
+static inline bool rv_written_has_likes(const rv_written *written)
+{
+  return written->num_columns == 1 || written->group != 0;
+}
+
 /* A segment with room for `rows` rows of the columns, whose dtypes and shapes are known: of a buffer for one use, where the source has one; the last
  * segment of these columns, if it fits; or of spares. One reference, one pin. */
 rv_code rv_written_new(rv_column *const *columns, uint32_t num_columns, uint64_t group, uint32_t rows, uint64_t key,
