@@ -30,7 +30,7 @@ class Options:
 
 
 def quick() -> Options:
-    return Options(seconds=0.2, rounds=1, items=2000)
+    return Options(cases=("transition",), seconds=0.2, rounds=1, items=2000)
 
 
 @contextlib.contextmanager
