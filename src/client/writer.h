@@ -154,7 +154,7 @@ struct rv_group {
   bool by_itself;     /* nobody asked for it: it gives way to what compresses */
   uint64_t seen;      /* serial of the append that was looked at last, */
   uint64_t seen_item; /* and of the item; */
-  uint32_t most_rows; /* of one of its columns in that item */
+  uint32_t most_rows; /* that one of its columns needs in that item, of all its chunks together */
   uint32_t longest;   /* run of them; 0 between items */
   rv_link link;       /* in the writer's list, to its end: chunks may refer to its rule */
   uint32_t num_columns, room;

@@ -168,6 +168,7 @@ static rv_code list_chunks(rv_writer *writer, rv_error *err)
       parts->chunk_room = room;
     }
     chunk->place = parts->num_chunks;
+    chunk->item_rows = 0;
     parts->chunks[parts->num_chunks++] = chunk;
   }
   return RV_OK;

@@ -197,21 +197,25 @@ void rv_writer_check_trials(rv_writer *writer, rv_group *group)
 
 /* ---- items ---- */
 
-/* What the item over the present parts needs of each column of a group, and of each group the most rows of one column. */
+/* What the item over the present parts needs of each column of a group, and of each group: of each of its chunks the most rows of one column. */
 static void count_rows(rv_writer *writer)
 {
   const rv_parts *parts = &writer->parts;
   for (size_t i = 0; i < parts->num_slices; i++) {
-    rv_column *column = parts->owners[i]->columns[parts->slices[i].tensor];
+    rv_written *chunk = parts->owners[i];
+    const uint32_t length = (uint32_t)parts->slices[i].length;
+    rv_column *column = chunk->columns[parts->slices[i].tensor];
     rv_group *group = column->group;
     if (group == NULL) continue;
     if (group->seen_item != writer->serial) group->most_rows = 0;
     group->seen_item = writer->serial;
     if (column->item_mark != writer->serial) column->item_rows = 0;
     column->item_mark = writer->serial;
-    column->item_rows += (uint32_t)parts->slices[i].length;
+    column->item_rows += length;
     column->used = true;
-    if (column->item_rows > group->most_rows) group->most_rows = column->item_rows;
+    if (length <= chunk->item_rows) continue;
+    group->most_rows += length - chunk->item_rows;
+    chunk->item_rows = length;
   }
 }
 
@@ -219,7 +223,7 @@ static void count_rows(rv_writer *writer)
 static size_t wasted(const rv_writer *writer, const rv_group *group, const rv_column *column)
 {
   const uint32_t rows = column->item_mark == writer->serial ? column->item_rows : 0;
-  return (size_t)(group->most_rows - rows) * column->spec.row_bytes;
+  return rows < group->most_rows ? (size_t)(group->most_rows - rows) * column->spec.row_bytes : 0;
 }
 
 /* The columns that no item has needed leave it, then those of which most is wasted, until little is. */

@@ -26,7 +26,8 @@ typedef struct rv_written {
   atomic_uint in_flight;
   size_t bytes;                  /* of rows put in so far */
   uint64_t mark;                 /* serial of the item that is being made, once it was seen to need this chunk, */
-  uint32_t place;                /* which is that one among those it needs */
+  uint32_t place;                /* which is that one among those it needs, */
+  uint32_t item_rows;            /* and the longest run of its rows that it needs */
   struct rv_written *next_spare; /* of its column's */
   uint64_t group; /* number of the columns that share it (rv_group); 0: it has one column, or no other is like it */
   bool as_is;     /* not compressed where that is left to us */

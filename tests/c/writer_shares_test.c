@@ -228,6 +228,26 @@ static void a_column_of_which_items_need_little_has_chunks_of_its_own(void **sta
   assert_int_equal(chunk[0]->num_columns, 3);
 }
 
+/* As many rows of each, but of other steps: each would bring the other's. */
+static void columns_that_items_need_of_other_steps_part(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t key = 0;
+#define FAR(step) ROWS({(step)-7, 3}, {(step)-7, 3}, {(step)-2, 3}, {(step)-7, 3})
+  for (int64_t step = 0; step < 40; step++) {
+    append(writer, step, 15, false);
+    if (step % 8 == 7) key = put_item(writer, FAR(step));
+  }
+  end(writer);
+  const rv_chunk *chunk[COLUMNS];
+  check_rows(key, FAR(39));
+  look_at_chunks(key, FAR(39), chunk);
+  assert_int_equal(chunk[2]->num_columns, 1);
+  assert_int_equal(chunk[0]->num_columns, 3);
+#undef FAR
+}
+
 /* What no item needs is not sent. */
 static void columns_that_items_do_without_stay_here(void **state)
 {
@@ -446,6 +466,7 @@ int main(void)
       ON_A_SERVER(columns_of_small_rows_share_one_chunk_a_step),
       ON_A_SERVER(sequences_that_overlap_share_chunks_too),
       ON_A_SERVER(a_column_of_which_items_need_little_has_chunks_of_its_own),
+      ON_A_SERVER(columns_that_items_need_of_other_steps_part),
       ON_A_SERVER(columns_that_items_do_without_stay_here),
       ON_A_SERVER(columns_of_which_steps_have_some_and_some_not_part),
       ON_A_SERVER(a_column_that_comes_late_leaves_the_others_as_they_were),
