@@ -18,7 +18,7 @@
  * stay with them where they are not copied (net/landing.h).
  *
  * Items at the end of every `period` steps thus find chunks of exactly `period` rows; an item after every step finds chunks of
- * one row, or of an eighth of its length. With a fixed length nothing is cut but by flush and end_episode. */
+ * one row, or of an eighth of its length. With a fixed length nothing is cut but by flush and end_episode, and where columns that shared the chunk part. */
 #ifndef RV_CLIENT_CHUNK_RULE_H
 #define RV_CLIENT_CHUNK_RULE_H
 

@@ -363,7 +363,9 @@ static rv_code put_item(rv_writer *writer, const char *table_name, double priori
   if (writer->stream == NULL) return rv_writer_insert_local(writer, table, priority, key, err);
   learn_runs(writer, columns, num_columns);
   rv_writer_check_item(writer);
-  return rv_writer_insert_remote(writer, table, priority, key, err);
+  code = rv_writer_insert_remote(writer, table, priority, key, err);
+  if (code != RV_OK && writer->num_waiting > 0) rv_writer_dispatch(writer); /* chunks that others wait for may be complete now */
+  return code;
 }
 
 rv_code rv_writer_create_item(rv_writer *writer, const char *table, double priority, const rv_item_column *columns,

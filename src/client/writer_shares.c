@@ -63,6 +63,7 @@ static void divide(rv_writer *writer, rv_group *group)
   uint32_t leaving = 0;
   for (uint32_t i = 0; i < group->num_columns; i++) leaving += group->columns[i]->leaves;
   if (leaving == 0 || leaving == group->num_columns) return;
+  complete_open(group);
   rv_group *other = leaving > 1 ? new_group(writer, leaving, NULL) : NULL;
   if (other != NULL) {
     other->rule = group->rule;
@@ -230,23 +231,24 @@ static size_t wasted(const rv_writer *writer, const rv_group *group, const rv_co
 static void divide_by_item(rv_writer *writer, rv_group *group)
 {
   size_t total = 0;
-  bool some = false;
+  uint32_t stay = group->num_columns;
   for (uint32_t i = 0; i < group->num_columns; i++) {
     rv_column *column = group->columns[i];
     column->leaves = !column->used;
-    some |= column->leaves;
+    stay -= column->leaves;
     if (column->used) total += wasted(writer, group, column);
   }
-  while (total > WASTED_BYTES_MAX) {
+  while (total > WASTED_BYTES_MAX && stay > 1) { /* one by itself takes along nobody's */
     rv_column *worst = NULL;
     for (uint32_t i = 0; i < group->num_columns; i++) {
       rv_column *column = group->columns[i];
       if (!column->leaves && (worst == NULL || wasted(writer, group, column) > wasted(writer, group, worst))) worst = column;
     }
-    worst->leaves = some = true;
     total -= wasted(writer, group, worst);
+    worst->leaves = true;
+    stay--;
   }
-  if (some) divide(writer, group);
+  divide(writer, group);
 }
 
 void rv_writer_check_item(rv_writer *writer)

@@ -248,6 +248,47 @@ static void columns_that_items_need_of_other_steps_part(void **state)
 #undef FAR
 }
 
+/* Of two there is none that the other could stay with. */
+static void two_columns_that_items_need_of_other_steps_part(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t key = 0;
+  for (int64_t step = 0; step < 40; step++) {
+    append(writer, step, 5, false);
+    if (step % 8 == 7) key = put_item(writer, ROWS({step - 7, 3}, {0}, {step - 2, 3}));
+  }
+  end(writer);
+  const rv_chunk *chunk[COLUMNS];
+  check_rows(key, ROWS({32, 3}, {0}, {37, 3}));
+  look_at_chunks(key, ROWS({32, 3}, {0}, {37, 3}), chunk);
+  assert_int_equal(chunk[0]->num_columns, 1);
+  assert_int_equal(chunk[1]->num_columns, 1);
+}
+
+/* Observations, and the next ones, of one column: rows that an item names twice are there once. */
+static void a_column_that_items_name_twice_goes_on_sharing(void **state)
+{
+  (void)state;
+  rv_writer *writer = new_writer(0);
+  uint64_t key = 0;
+  for (int64_t step = 0; step < 40; step++) {
+    append(writer, step, 5, false);
+    if (step < 7) continue;
+    rv_run runs[] = {{.column = 0, .count = 7, .first = step - 7, .stride = 1},
+                     {.column = 0, .count = 7, .first = step - 6, .stride = 1},
+                     {.column = 2, .count = 7, .first = step - 7, .stride = 1}};
+    rv_item_column columns[] = {
+        {.runs = &runs[0], .num_runs = 1}, {.runs = &runs[1], .num_runs = 1}, {.runs = &runs[2], .num_runs = 1}};
+    OK(rv_writer_create_item(writer, "t", 1, columns, 3, &key, error));
+  }
+  end(writer);
+  const rv_chunk *chunk[COLUMNS];
+  look_at_chunks(key, NULL, chunk);
+  assert_int_equal(chunk[0]->num_columns, 2);
+  assert_int_equal(chunk[2]->num_columns, 2);
+}
+
 /* What no item needs is not sent. */
 static void columns_that_items_do_without_stay_here(void **state)
 {
@@ -467,6 +508,8 @@ int main(void)
       ON_A_SERVER(sequences_that_overlap_share_chunks_too),
       ON_A_SERVER(a_column_of_which_items_need_little_has_chunks_of_its_own),
       ON_A_SERVER(columns_that_items_need_of_other_steps_part),
+      ON_A_SERVER(two_columns_that_items_need_of_other_steps_part),
+      ON_A_SERVER(a_column_that_items_name_twice_goes_on_sharing),
       ON_A_SERVER(columns_that_items_do_without_stay_here),
       ON_A_SERVER(columns_of_which_steps_have_some_and_some_not_part),
       ON_A_SERVER(a_column_that_comes_late_leaves_the_others_as_they_were),
