@@ -6,15 +6,13 @@ Reads ``insert ITEMS SECONDS`` and ``iterate SECONDS``, and answers with what it
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.child import die_with_parent
+from bench.child import answer_orders, die_with_parent
 from bench.items.cases import CASES, STEPS
 
 store, case = importlib.import_module(sys.argv[1]), CASES[" ".join(sys.argv[3:])]
@@ -56,19 +54,10 @@ def iterate(seconds: float) -> dict:
     return measured(begin, cpu, seen)
 
 
-def main() -> None:
-    die_with_parent()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to standard error
-    for line in sys.stdin:
-        words = line.split()
-        try:
-            answer = insert(int(words[1]), float(words[2])) if words[0] == "insert" else iterate(float(words[1]))
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers)
-    os._exit(0)
+def run(words: list[str]) -> dict:
+    return insert(int(words[1]), float(words[2])) if words[0] == "insert" else iterate(float(words[1]))
 
 
 if __name__ == "__main__":
-    main()
+    die_with_parent()
+    answer_orders(run)

@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.child import die_with_parent
+from bench.child import answers, die_with_parent
 from bench.wire.job import random_row
 
 store = importlib.import_module(sys.argv[1])
@@ -94,11 +94,10 @@ def run(words: list[str]) -> dict:
 
 def main() -> None:
     die_with_parent()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to standard error
+    stream = answers()
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # sleeps end when they should
     for line in sys.stdin:
-        print(json.dumps(run(line.split())), file=answers)
+        print(json.dumps(run(line.split())), file=stream)
     os._exit(0)
 
 

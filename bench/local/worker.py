@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.child import die_with_parent
+from bench.child import answers, die_with_parent
 from bench.local.cases import CASES
 
 
@@ -45,28 +45,27 @@ def time_calls(call: Callable[[], object], seconds: float) -> tuple[float, float
 
 def main() -> None:
     die_with_parent()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to standard error
+    stream = answers()
     module, case_name = sys.argv[1:3]
     try:
         store = importlib.import_module(f"bench.local.stores.{module}").Store(CASES[case_name])
     except Exception as error:
         if type(error).__name__ != "NotSupported":  # this file is __main__ here, and a module there
             raise
-        print(json.dumps({"not_supported": str(error)}), file=answers)
+        print(json.dumps({"not_supported": str(error)}), file=stream)
         return
-    print(json.dumps({"ready": store.version}), file=answers)
+    print(json.dumps({"ready": store.version}), file=stream)
     for line in sys.stdin:
         operation, seconds = line.split()
         call = getattr(store, operation, None)
         if call is None:
-            print(json.dumps({"us": None}), file=answers)
+            print(json.dumps({"us": None}), file=stream)
             continue
         try:
             us, cpu_us = time_calls(call, float(seconds))
-            print(json.dumps({"us": us, "cpu_us": cpu_us}), file=answers)
+            print(json.dumps({"us": us, "cpu_us": cpu_us}), file=stream)
         except Exception as error:
-            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers)
+            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=stream)
     close = getattr(store, "close", None)
     if close is not None:
         close()

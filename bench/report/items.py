@@ -27,7 +27,7 @@ def _beside(results: Results, ours: dict[str, str], operation: str) -> str:
     return ratio(cells.get("reverie"), cells.get("dm-reverb"))
 
 
-def items_table(results: Results) -> str:
+def text(results: Results) -> str:
     rows = [["items", "store", OPERATIONS["memory"], OPERATIONS["insert"], "us", OPERATIONS["iterate"], "us"]]
     for row, cells in _lines(results):
         insert, iterate = cells.get("insert"), cells.get("iterate")
@@ -38,10 +38,6 @@ def items_table(results: Results) -> str:
             beside = {name: _beside(results, row, name) for name in OPERATIONS}
             rows.append([row["case"], "reverie / dm-reverb", beside["memory"], beside["insert"], "", beside["iterate"], ""])
     return table(rows) + "\n\n*us* is processor time of client + server an item; a ratio above 1 is ours ahead."
-
-
-def text(results: Results) -> str:
-    return items_table(results)
 
 
 def plot(results: Results, path: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 from ..cells import Cell, Results
-from .items import items_table
+from .items import text as items_table
 from .local import store_name
 from .markdown import number, table
 from .plot import pyplot

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import itertools
-import json
-import os
 import pathlib
 import sys
 import time
@@ -20,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.child import die_with_parent
+from bench.child import answer_orders, die_with_parent
 from bench.wire.job import random_row
 
 store = importlib.import_module(sys.argv[1])
@@ -100,16 +98,8 @@ def run(words: list[str]) -> dict:
 
 def main() -> None:
     die_with_parent()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to standard error
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # sleeps end when they should
-    for line in sys.stdin:
-        try:
-            answer = run(line.split())
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers)
-    os._exit(0)
+    answer_orders(run)
 
 
 if __name__ == "__main__":

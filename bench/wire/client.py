@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bench.child import die_with_parent
+from bench.child import answers, die_with_parent
 from bench.wire.job import GO, HOLD, LINE_WORDS, Job, parse_job, random_row
 
 store = importlib.import_module(sys.argv[1])
@@ -138,10 +138,9 @@ def run(job: Job, say: Callable[[dict], None]) -> dict:
 
 def main() -> None:
     die_with_parent()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes to standard error
+    stream = answers()
     for line in sys.stdin:
-        print(json.dumps(run(parse_job(line), lambda answer: print(json.dumps(answer), file=answers))), file=answers)
+        print(json.dumps(run(parse_job(line), lambda answer: print(json.dumps(answer), file=stream))), file=stream)
     os._exit(0)
 
 

@@ -40,8 +40,8 @@ struct rv_column {
   rv_chunk_rule rule;
   rv_trial trial;
   rv_group *group;    /* that its next rows go into a chunk with; NULL: it has chunks of its own */
-  bool grouped;       /* it was asked for a group when it came first */
-  bool apart;         /* it is to be in none */
+  bool grouped;       /* it has come, and was given a group if it may have one */
+  bool apart;         /* it is to be in none, whenever it comes */
   bool leaves;        /* while groups are divided */
   bool used;          /* some item has needed it */
   uint32_t item_rows; /* of the item that is being made, where item_mark is its serial */

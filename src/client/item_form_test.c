@@ -29,6 +29,31 @@ static rv_wire_item item_of(uint64_t key, const uint64_t *chunk_keys, int32_t sh
                         .total_slices = 3};
 }
 
+/* The item that is made of its form, and what it would be as a message of its own; lets the chunks go. */
+static void expect_same_message(rv_item_form *form, const rv_wire_item *wire, rv_stream_chunk *const *chunks, uint32_t num_chunks,
+                                uint64_t sequence)
+{
+  rv_stream_item whole, like;
+  assert_int_equal(rv_stream_item_init(&whole, wire, chunks, num_chunks, NULL), RV_OK);
+  like = whole;
+  like.body = NULL;
+  like.like = form;
+  like.priority = wire->priority;
+  whole.sequence = like.sequence = sequence;
+  rv_writer_buf a, b;
+  rv_writer_buf_init(&a);
+  rv_writer_buf_init(&b);
+  rv_stream_item_put(&a, 2, &whole);
+  rv_stream_item_put(&b, 2, &like);
+  assert_false(a.failed || b.failed);
+  assert_int_equal(a.size, b.size);
+  assert_memory_equal(a.data, b.data, a.size);
+  rv_writer_buf_fini(&a);
+  rv_writer_buf_fini(&b);
+  rv_stream_item_fini(&whole);
+  for (uint32_t i = 0; i < num_chunks; i++) rv_stream_chunk_unref(chunks[i]);
+}
+
 static void an_item_made_of_its_form_is_the_message_that_it_would_have_been(void **state)
 {
   (void)state;
@@ -44,25 +69,7 @@ static void an_item_made_of_its_form_is_the_message_that_it_would_have_been(void
     for (int i = 0; i < 3; i++) assert_int_equal(rv_stream_chunk_new_flat(chunk_keys[i], 1, 1, NULL, &chunks[i], NULL), RV_OK);
     rv_wire_item wire = item_of(key, chunk_keys, 5, slices);
     assert_true(rv_item_form_fits(form, &wire, in_order));
-    rv_stream_item whole, like;
-    assert_int_equal(rv_stream_item_init(&whole, &wire, chunks, 3, NULL), RV_OK);
-    like = whole;
-    like.body = NULL;
-    like.like = form;
-    like.priority = wire.priority;
-    whole.sequence = like.sequence = key * key;
-    rv_writer_buf a, b;
-    rv_writer_buf_init(&a);
-    rv_writer_buf_init(&b);
-    rv_stream_item_put(&a, 2, &whole);
-    rv_stream_item_put(&b, 2, &like);
-    assert_false(a.failed || b.failed);
-    assert_int_equal(a.size, b.size);
-    assert_memory_equal(a.data, b.data, a.size);
-    rv_writer_buf_fini(&a);
-    rv_writer_buf_fini(&b);
-    rv_stream_item_fini(&whole);
-    for (int i = 0; i < 3; i++) rv_stream_chunk_unref(chunks[i]);
+    expect_same_message(form, &wire, chunks, 3, key * key);
   }
   rv_item_form_unref(form);
 }
@@ -117,24 +124,7 @@ static void slices_find_their_chunks_by_the_form(void **state)
   rv_item_form_set(form, 1, &wire, chunk_of);
   rv_stream_chunk *chunks[2];
   for (uint64_t i = 0; i < 2; i++) assert_int_equal(rv_stream_chunk_new_flat(10 + 10 * i, 1, 5, NULL, &chunks[i], NULL), RV_OK);
-  rv_stream_item whole, like;
-  assert_int_equal(rv_stream_item_init(&whole, &wire, chunks, 2, NULL), RV_OK);
-  like = whole;
-  like.body = NULL;
-  like.like = form;
-  like.priority = wire.priority;
-  rv_writer_buf a, b;
-  rv_writer_buf_init(&a);
-  rv_writer_buf_init(&b);
-  rv_stream_item_put(&a, 2, &whole);
-  rv_stream_item_put(&b, 2, &like);
-  assert_false(a.failed || b.failed);
-  assert_int_equal(a.size, b.size);
-  assert_memory_equal(a.data, b.data, a.size);
-  rv_writer_buf_fini(&a);
-  rv_writer_buf_fini(&b);
-  rv_stream_item_fini(&whole);
-  for (int i = 0; i < 2; i++) rv_stream_chunk_unref(chunks[i]);
+  expect_same_message(form, &wire, chunks, 2, 9);
   rv_item_form_unref(form);
 }
 

@@ -1,7 +1,7 @@
 /* Which columns share a chunk: a chunk costs some hundred bytes of books at either end, whatever it has of a column, and each has to be described, sent and
  * found. So columns of small rows that come in the same appends go into one together, on their way to a server, as long as it is the same items that need
  * them. Groups are only ever divided: by an append that has some of a group's columns and not the others, by an item that needs some much less than
- * others, and by what compresses. */
+ * others, or at other steps, and by what compresses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,25 +121,25 @@ static bool can_share(const rv_column *column)
 }
 
 /* The columns that come for the first time: as many as fit are a group, from cell number *next on, which moves on behind them. */
-static rv_code group_new(rv_writer *writer, const rv_cell *cells, size_t num_cells, size_t *next, rv_error *err)
+static rv_code group_newcomers(rv_writer *writer, const rv_cell *cells, size_t num_cells, size_t *next, rv_error *err)
 {
   rv_column *member[RV_CHUNK_STAMP_RUNS];
   uint32_t n = 0;
   size_t bytes = 0;
   for (; *next < num_cells; ++*next) {
     rv_column *column = writer->columns[cells[*next].column];
-    if (column->grouped || !can_share(column)) continue;
-    if (n == RV_CHUNK_STAMP_RUNS || bytes + column->spec.row_bytes > GROUP_ROW_BYTES) break;
+    const bool joins = !column->grouped && can_share(column);
+    if (joins && (n == RV_CHUNK_STAMP_RUNS || bytes + column->spec.row_bytes > GROUP_ROW_BYTES)) break;
+    column->grouped = true;
+    if (!joins) continue;
     bytes += column->spec.row_bytes;
     member[n++] = column;
   }
   rv_group *group = n > 1 ? new_group(writer, n, err) : NULL;
   if (n > 1 && group == NULL) return RV_RESOURCE_EXHAUSTED;
-  if (group != NULL) group->by_itself = true;
-  for (uint32_t i = 0; i < n; i++) {
-    member[i]->grouped = true;
-    if (group != NULL) add(writer, group, member[i]);
-  }
+  if (group == NULL) return RV_OK;
+  group->by_itself = true;
+  for (uint32_t i = 0; i < n; i++) add(writer, group, member[i]);
   return RV_OK;
 }
 
@@ -161,7 +161,7 @@ rv_code rv_writer_group_cells(rv_writer *writer, const rv_cell *cells, size_t nu
     if (column->group != NULL && column->group->seen != writer->serial) divide_by_append(writer, column->group);
   }
   for (size_t next = 0; some_new && next < num_cells;) {
-    rv_code code = group_new(writer, cells, num_cells, &next, err);
+    rv_code code = group_newcomers(writer, cells, num_cells, &next, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;
@@ -186,14 +186,9 @@ void rv_writer_set_apart(rv_writer *writer, rv_column *column)
 
 void rv_writer_check_trials(rv_writer *writer, rv_group *group)
 {
-  bool some = false;
-  for (uint32_t i = 0; i < group->num_columns && group->by_itself; i++) {
-    rv_column *column = group->columns[i];
-    column->leaves = column->trial.in_a_row >= COMPRESSES_AFTER;
-    some |= column->leaves;
-  }
-  for (uint32_t i = group->num_columns; some && i > 0; i--)
-    if (group->columns[i - 1]->leaves) leave(writer, group->columns[i - 1]);
+  if (!group->by_itself) return;
+  for (uint32_t i = group->num_columns; i > 0; i--)
+    if (group->columns[i - 1]->trial.in_a_row >= COMPRESSES_AFTER) leave(writer, group->columns[i - 1]);
 }
 
 /* ---- items ---- */

@@ -306,8 +306,8 @@ rv_code rv_chunk_new_alike(rv_chunk *model, const rv_chunk_meta *meta, const rv_
   rv_buf *owner = copy_wire(wire, num_parts, books_bytes, &encoded);
   if (owner == NULL) return rv_fail_memory(err, known->wire_size);
   lay_out_like(encoded, known, meta, owner);
-  encoded->books_bytes =
-      (uint32_t)(books_bytes + known->likeness->bytes); /* counted by each, as any may be the last that has it */
+  /* what they have together is counted by each, as any may be the last that has it */
+  encoded->books_bytes = (uint32_t)(books_bytes + known->likeness->bytes);
   own_wire(encoded, owner);
   *out = &encoded->chunk;
   return RV_OK;

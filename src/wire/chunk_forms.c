@@ -63,6 +63,12 @@ bool rv_chunk_head_read(rv_span message, rv_chunk_meta *meta, rv_span *rest)
   return rv_sequence_range_parse(field.bytes, meta);
 }
 
+/* Of all rows of a tensor. */
+static size_t run_bytes(const rv_chunk *chunk, uint32_t i)
+{
+  return chunk->lanes[i].row_bytes * (size_t)rv_chunk_num_rows(chunk, i);
+}
+
 /* All but the rows is the same, byte by byte. */
 static bool is_alike(const rv_chunk_form *form, rv_span rest)
 {
@@ -73,7 +79,7 @@ static bool is_alike(const rv_chunk_form *form, rv_span rest)
   const uint8_t *begin = wire + (size - rest.size), *at = begin;
   for (uint32_t i = 0; i < form->model->num_columns; i++) {
     const rv_lane *lane = &form->model->lanes[i];
-    size_t bytes = lane->row_bytes * (size_t)rv_chunk_num_rows(form->model, i);
+    size_t bytes = run_bytes(form->model, i);
     if (bytes == 0) continue; /* then it has no rows there */
     if (memcmp(at, rest.data + (at - begin), (size_t)(lane->base - at)) != 0) return false;
     at = lane->base + bytes;
@@ -141,12 +147,6 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
 }
 
 /* ---- one form by itself ---- */
-
-/* Of all rows of a tensor. */
-static size_t run_bytes(const rv_chunk *chunk, uint32_t i)
-{
-  return chunk->lanes[i].row_bytes * (size_t)rv_chunk_num_rows(chunk, i);
-}
 
 static size_t row_bytes_of(const rv_chunk *chunk)
 {
