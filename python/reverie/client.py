@@ -245,7 +245,7 @@ class Client(_core.Client):
         delta_encoded : bool
             Send integer columns as differences from step to step.
         compression : {"auto", "none", "snappy"}
-            ``"auto"`` compresses what becomes at least a fifth smaller by it.
+            ``"auto"`` compresses what becomes at least a fifth smaller by it, and 256 bytes a chunk.
         max_in_flight_items, max_in_flight_bytes : int, optional
             Above these `TrajectoryWriter.create_item` and `TrajectoryWriter.append` fail; 100,000 and 64 MiB by default.
 

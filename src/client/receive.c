@@ -86,7 +86,7 @@ static bool has_key(const rv_receiver *receiver, uint32_t number, uint64_t key)
   return number < receiver->num_chunks && rv_chunk_get_meta(receiver->chunks[number])->key == key;
 }
 
-static rv_chunk *find(void *context, uint64_t key)
+static bool find(void *context, uint64_t key, rv_chunk_place *out)
 {
   rv_receiver *receiver = context;
   uint32_t found = receiver->last_found;
@@ -94,15 +94,16 @@ static rv_chunk *find(void *context, uint64_t key)
   if (!has_key(receiver, found, key)) {
     if (receiver->num_chunks > SCAN_MAX) {
       const uint32_t *number = rv_map_get(&receiver->numbers, key);
-      if (number == NULL) return NULL;
+      if (number == NULL) return false;
       found = *number;
     } else {
       for (found = 0; found < receiver->num_chunks && !has_key(receiver, found, key); found++) continue;
-      if (found == receiver->num_chunks) return NULL;
+      if (found == receiver->num_chunks) return false;
     }
   }
   receiver->last_found = found;
-  return receiver->chunks[found];
+  *out = rv_chunk_place_whole(receiver->chunks[found]);
+  return true;
 }
 
 /* ---- samples ---- */

@@ -10,15 +10,15 @@
 
 enum { CHUNKS_BETWEEN_TRIALS = 64 };
 #define TRIAL_BYTES ((size_t)64 << 10) /* so much of a chunk is compressed to see whether it pays */
-#define TOO_SMALL_BYTES ((size_t)64)
+#define SAVES_LEAST ((size_t)256)      /* bytes a chunk: one that stands by itself for that costs more */
 
-/* Encodes the beginning of a column as it would be sent, and sees whether that saves a fifth. */
+/* Encodes the beginning of a column as it would be sent, and sees whether that saves enough: a fifth. */
 static bool trial_pays(const rv_written *written, uint32_t tensor, bool delta)
 {
   const rv_chunk_column *spec = &written->columns[tensor]->spec;
   if (spec->dtype == RV_STRING || spec->row_bytes == 0) return false;
   int64_t rows = rv_chunk_num_rows(written->segment, tensor);
-  if ((size_t)rows * spec->row_bytes < TOO_SMALL_BYTES) return false;
+  if ((size_t)rows <= SAVES_LEAST / spec->row_bytes) return false;
   if ((size_t)rows > TRIAL_BYTES / spec->row_bytes) rows = (int64_t)(TRIAL_BYTES / spec->row_bytes);
   if (rows == 0) rows = 1;
   size_t stride;
@@ -27,7 +27,8 @@ static bool trial_pays(const rv_written *written, uint32_t tensor, bool delta)
   rv_pieces pieces;
   rv_pieces_init(&pieces);
   rv_code code = rv_encode(&pieces, spec->dtype, spec->rank, spec->shape, at, stride, (size_t)rows, delta, true, NULL);
-  bool pays = code == RV_OK && pieces.bytes <= (size_t)rows * spec->row_bytes / 5 * 4;
+  const size_t bytes = (size_t)rows * spec->row_bytes;
+  bool pays = code == RV_OK && pieces.bytes <= bytes / 5 * 4 && pieces.bytes + SAVES_LEAST <= bytes;
   rv_pieces_fini(&pieces);
   return pays;
 }

@@ -278,6 +278,13 @@ static rv_chunk *find_chunk(void *context, uint64_t key)
   return found;
 }
 
+static bool find_place(void *context, uint64_t key, rv_chunk_place *out)
+{
+  rv_chunk *chunk = find_chunk(context, key);
+  if (chunk != NULL) *out = rv_chunk_place_whole(chunk);
+  return chunk != NULL;
+}
+
 /* Those that no item needs are looked at all the same: what is damaged is not used. */
 static rv_code read_other_chunks(loading *work, rv_error *err)
 {
@@ -291,7 +298,7 @@ static rv_code read_other_chunks(loading *work, rv_error *err)
 static rv_code trajectory_of(loading *work, const rv_wire_item *item, const rv_old_item *old, rv_trajectory **out, rv_error *err)
 {
   rv_layouts *layouts = rv_store_layouts(work->store);
-  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, find_chunk, work, out, err);
+  if (old->num_chunks == 0) return rv_wire_item_trajectory(item, layouts, NULL, find_place, work, out, err);
   if (item->num_columns > 0)
     return rv_fail(err, RV_DATA_LOSS, "item %llu has a trajectory both of today's and of the old form",
                    (unsigned long long)item->key);

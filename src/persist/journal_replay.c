@@ -231,11 +231,12 @@ static rv_code use_chunk(rv_journal_replay *replay, rv_span body, rv_error *err)
   return keep_chunk(replay, chunk, err);
 }
 
-static rv_chunk *find_chunk(void *context, uint64_t key)
+static bool find_chunk(void *context, uint64_t key, rv_chunk_place *out)
 {
   const rv_journal_replay *replay = context;
   const uint32_t *place = rv_map_get(&replay->by_key, key);
-  return place == NULL ? NULL : replay->chunks[*place];
+  if (place != NULL) *out = rv_chunk_place_whole(replay->chunks[*place]);
+  return place != NULL;
 }
 
 /* ---- changes ---- */

@@ -11,18 +11,28 @@ void rv_chunk_map_init(rv_chunk_map *map, uint64_t seed, size_t max_bytes)
   rv_map_init(&map->index, seed);
 }
 
+/* How many bytes are no longer kept. */
+static size_t let_go(const rv_chunk_place *owned_place)
+{
+  rv_chunk *chunk = owned_place->chunk;
+  size_t bytes = !owned_place->is_joined || rv_joined_let_go(chunk) ? rv_chunk_memory(chunk) : 0;
+  rv_chunk_unref(chunk);
+  return bytes;
+}
+
 void rv_chunk_map_fini(rv_chunk_map *map)
 {
-  for (size_t i = 0; i < map->count; i++) rv_chunk_unref(map->entries[i].chunk);
+  for (size_t i = 0; i < map->count; i++) let_go(&map->entries[i].place);
   free(map->entries);
   rv_map_fini(&map->index);
   *map = (rv_chunk_map){0};
 }
 
-rv_chunk *rv_chunk_map_get(const rv_chunk_map *map, uint64_t key)
+bool rv_chunk_map_get(const rv_chunk_map *map, uint64_t key, rv_chunk_place *out)
 {
-  const uint32_t *place = rv_map_get(&map->index, key);
-  return place == NULL ? NULL : map->entries[*place].chunk;
+  const uint32_t *number = rv_map_get(&map->index, key);
+  if (number != NULL) *out = map->entries[*number].place;
+  return number != NULL;
 }
 
 static rv_code make_room(rv_chunk_map *map, rv_error *err)
@@ -37,11 +47,12 @@ static rv_code make_room(rv_chunk_map *map, rv_error *err)
   return RV_OK;
 }
 
-rv_code rv_chunk_map_put(rv_chunk_map *map, rv_chunk *owned_chunk, rv_error *err)
+rv_code rv_chunk_map_put(rv_chunk_map *map, const rv_chunk_place *owned_place, rv_error *err)
 {
-  uint64_t key = rv_chunk_get_meta(owned_chunk)->key;
-  size_t bytes = rv_chunk_memory(owned_chunk) + sizeof(rv_chunk_entry);
+  const uint64_t key = owned_place->key;
   rv_code code = RV_OK;
+  bool more = !owned_place->is_joined || rv_joined_keep(owned_place->chunk);
+  size_t bytes = sizeof(rv_chunk_entry) + (more ? rv_chunk_memory(owned_place->chunk) : 0);
   if (rv_map_get(&map->index, key) != NULL) goto drop;
   if (bytes > map->max_bytes || map->bytes > map->max_bytes - bytes) {
     code = rv_fail(err, RV_RESOURCE_EXHAUSTED,
@@ -58,22 +69,21 @@ rv_code rv_chunk_map_put(rv_chunk_map *map, rv_chunk *owned_chunk, rv_error *err
     rv_fail_memory(err, sizeof(rv_map_entry));
     goto drop;
   }
-  map->entries[map->count++] = (rv_chunk_entry){.key = key, .chunk = owned_chunk, .kept = map->trims};
+  map->entries[map->count++] = (rv_chunk_entry){.place = *owned_place, .kept = map->trims};
   map->bytes += bytes;
   return RV_OK;
 drop:
-  rv_chunk_unref(owned_chunk);
+  let_go(owned_place);
   return code;
 }
 
-static void drop_entry(rv_chunk_map *map, size_t place)
+static void drop_entry(rv_chunk_map *map, size_t number)
 {
-  rv_chunk_entry *entry = &map->entries[place];
-  map->bytes -= rv_chunk_memory(entry->chunk) + sizeof(rv_chunk_entry);
-  rv_map_remove(&map->index, entry->key);
-  rv_chunk_unref(entry->chunk);
+  rv_chunk_entry *entry = &map->entries[number];
+  map->bytes -= let_go(&entry->place) + sizeof(rv_chunk_entry);
+  rv_map_remove(&map->index, entry->place.key);
   *entry = map->entries[--map->count];
-  if (place < map->count) *rv_map_get(&map->index, entry->key) = (uint32_t)place;
+  if (number < map->count) *rv_map_get(&map->index, entry->place.key) = (uint32_t)number;
 }
 
 rv_code rv_chunk_map_keep(rv_chunk_map *map, const uint64_t *keys, size_t n, rv_error *err)

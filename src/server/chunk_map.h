@@ -4,12 +4,11 @@
 #define RV_SERVER_CHUNK_MAP_H
 
 #include "base/map.h"
-#include "store/chunk.h"
+#include "store/joined.h"
 
 typedef struct rv_chunk_entry {
-  uint64_t key;
-  rv_chunk *chunk;
-  uint32_t kept; /* number of the last trim that named it */
+  rv_chunk_place place; /* one reference to its chunk */
+  uint32_t kept;        /* number of the last trim that named it */
 } rv_chunk_entry;
 
 typedef struct rv_chunk_map {
@@ -22,10 +21,11 @@ typedef struct rv_chunk_map {
 
 void rv_chunk_map_init(rv_chunk_map *map, uint64_t seed, size_t max_bytes);
 void rv_chunk_map_fini(rv_chunk_map *map);
-/* Borrowed; NULL when absent. */
-rv_chunk *rv_chunk_map_get(const rv_chunk_map *map, uint64_t key);
-/* Takes the chunk, also on failure. A chunk whose key is there already is dropped. RV_RESOURCE_EXHAUSTED: over the bound. */
-rv_code rv_chunk_map_put(rv_chunk_map *map, rv_chunk *owned_chunk, rv_error *err);
+/* Borrowed; false when absent. */
+bool rv_chunk_map_get(const rv_chunk_map *map, uint64_t key, rv_chunk_place *out);
+/* Takes the reference to the chunk, also on failure. A chunk whose key is there already is dropped. One that was joined counts as its segment does, and
+ * further ones in the same segment as nothing. RV_RESOURCE_EXHAUSTED: over the bound. */
+rv_code rv_chunk_map_put(rv_chunk_map *map, const rv_chunk_place *owned_place, rv_error *err);
 /* Drops all chunks but those. RV_FAILED_PRECONDITION if the number left is not the number of keys: an unknown or repeated key. */
 rv_code rv_chunk_map_keep(rv_chunk_map *map, const uint64_t *keys, size_t n, rv_error *err);
 

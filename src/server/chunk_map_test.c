@@ -17,15 +17,27 @@ static rv_chunk *make_chunk(uint64_t key)
   return chunk;
 }
 
+static rv_code put(rv_chunk_map *map, rv_chunk *owned_chunk)
+{
+  const rv_chunk_place place = rv_chunk_place_whole(owned_chunk);
+  return rv_chunk_map_put(map, &place, NULL);
+}
+
+static rv_chunk *get(const rv_chunk_map *map, uint64_t key)
+{
+  rv_chunk_place place;
+  return rv_chunk_map_get(map, key, &place) ? place.chunk : NULL;
+}
+
 static void chunks_are_found_by_key(void **state)
 {
   (void)state;
   rv_chunk_map map;
   rv_chunk_map_init(&map, 7, SIZE_MAX);
-  assert_null(rv_chunk_map_get(&map, 0));
-  for (uint64_t key = 0; key < 100; key++) assert_int_equal(rv_chunk_map_put(&map, make_chunk(key), NULL), RV_OK);
-  for (uint64_t key = 0; key < 100; key++) assert_int_equal(rv_chunk_get_meta(rv_chunk_map_get(&map, key))->key, key);
-  assert_null(rv_chunk_map_get(&map, 100));
+  assert_null(get(&map, 0));
+  for (uint64_t key = 0; key < 100; key++) assert_int_equal(put(&map, make_chunk(key)), RV_OK);
+  for (uint64_t key = 0; key < 100; key++) assert_int_equal(rv_chunk_get_meta(get(&map, key))->key, key);
+  assert_null(get(&map, 100));
   rv_chunk_map_fini(&map);
 }
 
@@ -35,9 +47,9 @@ static void the_first_of_two_chunks_with_one_key_stays(void **state)
   rv_chunk_map map;
   rv_chunk_map_init(&map, 7, SIZE_MAX);
   rv_chunk *first = make_chunk(5);
-  assert_int_equal(rv_chunk_map_put(&map, first, NULL), RV_OK);
-  assert_int_equal(rv_chunk_map_put(&map, make_chunk(5), NULL), RV_OK);
-  assert_ptr_equal(rv_chunk_map_get(&map, 5), first);
+  assert_int_equal(put(&map, first), RV_OK);
+  assert_int_equal(put(&map, make_chunk(5)), RV_OK);
+  assert_ptr_equal(get(&map, 5), first);
   assert_int_equal(map.count, 1);
   rv_chunk_map_fini(&map);
 }
@@ -49,13 +61,33 @@ static void a_bound_of_bytes_holds_and_what_is_dropped_counts_no_more(void **sta
   size_t one = rv_chunk_memory(chunk) + sizeof(rv_chunk_entry);
   rv_chunk_map map;
   rv_chunk_map_init(&map, 7, 2 * one);
-  assert_int_equal(rv_chunk_map_put(&map, chunk, NULL), RV_OK);
-  assert_int_equal(rv_chunk_map_put(&map, make_chunk(2), NULL), RV_OK);
-  assert_int_equal(rv_chunk_map_put(&map, make_chunk(3), NULL), RV_RESOURCE_EXHAUSTED);
+  assert_int_equal(put(&map, chunk), RV_OK);
+  assert_int_equal(put(&map, make_chunk(2)), RV_OK);
+  assert_int_equal(put(&map, make_chunk(3)), RV_RESOURCE_EXHAUSTED);
   assert_int_equal(rv_chunk_map_keep(&map, (const uint64_t[]){2}, 1, NULL), RV_OK);
   assert_int_equal(map.bytes, one);
-  assert_int_equal(rv_chunk_map_put(&map, make_chunk(3), NULL), RV_OK);
+  assert_int_equal(put(&map, make_chunk(3)), RV_OK);
   rv_chunk_map_fini(&map);
+}
+
+/* However many of its chunks are kept, a segment is there once, and all of it as long as one is. */
+static void chunks_that_are_joined_count_as_their_segment(void **state)
+{
+  (void)state;
+  rv_chunk *segment = make_chunk(77);
+  rv_chunk_map map;
+  rv_chunk_map_init(&map, 7, SIZE_MAX);
+  for (uint64_t key = 1; key <= 4; key++) { /* of the last the key is there */
+    const rv_chunk_place place = {.key = key == 4 ? 3 : key, .chunk = rv_chunk_ref(segment), .rows = 1, .is_joined = true};
+    assert_int_equal(rv_chunk_map_put(&map, &place, NULL), RV_OK);
+  }
+  assert_int_equal(map.bytes, rv_chunk_memory(segment) + 3 * sizeof(rv_chunk_entry));
+  assert_int_equal(rv_chunk_map_keep(&map, (const uint64_t[]){2}, 1, NULL), RV_OK);
+  assert_int_equal(map.bytes, rv_chunk_memory(segment) + sizeof(rv_chunk_entry));
+  assert_int_equal(rv_chunk_map_keep(&map, NULL, 0, NULL), RV_OK);
+  assert_int_equal(map.bytes, 0);
+  rv_chunk_map_fini(&map);
+  rv_chunk_unref(segment);
 }
 
 static void keeping_unknown_or_repeated_keys_fails(void **state)
@@ -63,7 +95,7 @@ static void keeping_unknown_or_repeated_keys_fails(void **state)
   (void)state;
   rv_chunk_map map;
   rv_chunk_map_init(&map, 7, SIZE_MAX);
-  for (uint64_t key = 1; key <= 3; key++) assert_int_equal(rv_chunk_map_put(&map, make_chunk(key), NULL), RV_OK);
+  for (uint64_t key = 1; key <= 3; key++) assert_int_equal(put(&map, make_chunk(key)), RV_OK);
   assert_int_equal(rv_chunk_map_keep(&map, (const uint64_t[]){1, 2, 2}, 3, NULL), RV_FAILED_PRECONDITION);
   assert_int_equal(rv_chunk_map_keep(&map, (const uint64_t[]){1, 9}, 2, NULL), RV_FAILED_PRECONDITION);
   assert_int_equal(rv_chunk_map_keep(&map, NULL, 0, NULL), RV_OK);
@@ -85,7 +117,7 @@ static void keeping_any_of_them_agrees_with_plain_flags(void **state)
     for (int i = 0; i < 20; i++) {
       uint32_t key = rv_random_below(&random, N);
       present[key] = true;
-      assert_int_equal(rv_chunk_map_put(&map, make_chunk(key), NULL), RV_OK);
+      assert_int_equal(put(&map, make_chunk(key)), RV_OK);
     }
     uint64_t keep[N];
     size_t kept = 0;
@@ -96,7 +128,7 @@ static void keeping_any_of_them_agrees_with_plain_flags(void **state)
         present[key] = false;
     }
     assert_int_equal(rv_chunk_map_keep(&map, keep, kept, NULL), RV_OK);
-    for (uint64_t key = 0; key < N; key++) assert_int_equal(rv_chunk_map_get(&map, key) != NULL, present[key]);
+    for (uint64_t key = 0; key < N; key++) assert_int_equal(get(&map, key) != NULL, present[key]);
   }
   rv_chunk_map_fini(&map);
 }
@@ -107,6 +139,7 @@ int main(void)
       cmocka_unit_test(chunks_are_found_by_key),
       cmocka_unit_test(the_first_of_two_chunks_with_one_key_stays),
       cmocka_unit_test(a_bound_of_bytes_holds_and_what_is_dropped_counts_no_more),
+      cmocka_unit_test(chunks_that_are_joined_count_as_their_segment),
       cmocka_unit_test(keeping_unknown_or_repeated_keys_fails),
       cmocka_unit_test(keeping_any_of_them_agrees_with_plain_flags),
   };

@@ -129,9 +129,9 @@ void rv_insert_items_count_chunks(rv_insert_call *call)
 
 /* ---- one item ---- */
 
-static rv_chunk *find_chunk(void *context, uint64_t key)
+static bool find_chunk(void *context, uint64_t key, rv_chunk_place *out)
 {
-  return rv_chunk_map_get(context, key);
+  return rv_chunk_map_get(context, key, out);
 }
 
 static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
@@ -148,15 +148,16 @@ static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
 
 /* Where an item's chunks are to be looked for. */
 typedef struct chunk_source {
-  rv_chunk *(*find)(void *context, uint64_t key);
+  rv_find_chunk find;
   void *context;
 } chunk_source;
 
 /* A trajectory that could not be made is the least of an item's faults: an unknown chunk comes first, then an unknown table. */
 static rv_code worst_fault(rv_insert_call *call, const rv_wire_item *item, const chunk_source *from, rv_error *err)
 {
+  rv_chunk_place place;
   for (uint32_t i = 0; i < item->total_slices; i++)
-    if (from->find(from->context, item->slices[i].chunk_key) == NULL) return err->code;
+    if (!from->find(from->context, item->slices[i].chunk_key, &place)) return err->code;
   rv_error table;
   return find_table(call, item->table, &table) == RV_OK ? err->code : rv_error_copy(err, &table);
 }
@@ -381,11 +382,26 @@ static void take_or_refuse(rv_insert_call *call, const rv_wire_item *item, const
   rv_insert_answer(call, key, sequence, err.code, err.message);
 }
 
-/* Those of the item that was taken from the pack, from now on, in the store's account. */
+/* Those of the item that was taken from the pack, from now on, in the store's account; segments of joined rows are there. */
 static void count_chunks(rv_insert_call *call)
 {
   rv_memory *memory = rv_store_memory(call->stream.server->store);
-  for (size_t i = 0; i < call->pack.num_chunks; i++) rv_chunk_count_new(call->pack.chunks[i], memory);
+  for (size_t i = 0; i < call->pack.num_chunks; i++)
+    if (!call->pack.of_chunk[i].is_joined) rv_chunk_count_new(call->pack.chunks[i], memory);
+}
+
+static void end_with(rv_insert_call *call, const rv_error *err)
+{
+  submit(call);
+  rv_insert_call_end(call, err->code, err->message);
+}
+
+/* The pack's last item was taken: the rest of the message follows. */
+static void finish_pack(rv_insert_call *call)
+{
+  rv_error err;
+  rv_insert_pack_fini(&call->pack);
+  if (call->in_request && rv_insert_call_take_chunks(call, &err) != RV_OK) end_with(call, &err);
 }
 
 /* The next item of the message joins the group, or is answered. */
@@ -397,14 +413,13 @@ static void take_item(rv_insert_call *call)
   rv_code code = packed ? rv_insert_pack_next(&call->pack, &err)
                         : rv_wire_item_parse_in(&call->item_room, call->request.items[call->next_item++], &item, &err);
   if (code != RV_OK) {
-    submit(call);
-    rv_insert_call_end(call, err.code, err.message);
+    end_with(call, &err);
     return;
   }
   if (packed) {
     count_chunks(call);
     take_or_refuse(call, &call->pack.item, &(chunk_source){rv_insert_pack_find, &call->pack});
-    if (!is_packed(call)) rv_insert_pack_fini(&call->pack);
+    if (!is_packed(call)) finish_pack(call);
     return;
   }
   take_or_refuse(call, &item, &(chunk_source){find_chunk, &call->chunks});

@@ -37,7 +37,9 @@ static size_t most_orphans(const rv_server *server)
 /* No item comes any more that could refer to the chunks that were kept for it. */
 static void let_chunks_go(rv_insert_call *call)
 {
-  if (rv_server_stream_is_open(&call->stream) || call->in_request || call->chunks.count == 0) return;
+  if (rv_server_stream_is_open(&call->stream) || call->in_request) return;
+  rv_joined_fini(&call->joined);
+  if (call->chunks.count == 0) return;
   rv_insert_items_count_chunks(call);
   rv_chunk_map_fini(&call->chunks);
   rv_chunk_forms_fini(&call->forms);
@@ -235,22 +237,39 @@ static rv_code attach_session(rv_insert_call *call, const char *writer, rv_error
 
 /* ---- events ---- */
 
-static rv_code take_chunks(rv_insert_call *call, rv_buf *buf, size_t size, rv_error *err)
+static rv_code take_chunk(rv_insert_call *call, rv_span bytes, size_t pinned, rv_chunk_place *out, rv_error *err)
 {
-  size_t pinned = size > buf->capacity ? size : buf->capacity;
-  rv_decode_cache *cache = rv_store_decode_cache(call->stream.server->store);
+  const bool copy = bytes.size < COPY_BELOW || bytes.size < pinned / COPY_SHARE;
+  const bool apart = copy && bytes.size >= RV_COLD_LEAST && rv_memory_spills(account_of(call));
+  rv_chunk *chunk = NULL;
+  rv_code code = RV_OK;
+  if (bytes.size < RV_JOINED_CHUNK_BYTES) {
+    code = rv_chunk_parse_joined(&call->forms, &call->joined, bytes, out, err);
+    if (code != RV_OK || out->is_joined) return code;
+    chunk = out->chunk;
+  }
+  if (apart) {
+    rv_chunk_unref(chunk);
+    code = rv_chunk_parse_apart(bytes, &chunk, err);
+  } else if (chunk == NULL) {
+    code =
+        copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err) : rv_chunk_parse(call->message, bytes, false, &chunk, err);
+  }
+  if (code != RV_OK) return code;
+  rv_chunk_attach_cache(chunk, rv_store_decode_cache(call->stream.server->store));
+  rv_chunk_count_new(chunk, account_of(call));
+  *out = rv_chunk_place_whole(chunk);
+  return RV_OK;
+}
+
+rv_code rv_insert_call_take_chunks(rv_insert_call *call, rv_error *err)
+{
+  const size_t pinned = call->message_size > call->message->capacity ? call->message_size : call->message->capacity;
   for (size_t i = 0; i < call->request.num_chunks; i++) {
     rv_span bytes = call->request.chunks[i];
-    bool copy = bytes.size < COPY_BELOW || bytes.size < pinned / COPY_SHARE;
-    rv_chunk *chunk;
-    bool apart = copy && bytes.size >= RV_COLD_LEAST && rv_memory_spills(account_of(call));
-    rv_code code = apart  ? rv_chunk_parse_apart(bytes, &chunk, err)
-                   : copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err)
-                          : rv_chunk_parse(buf, bytes, false, &chunk, err);
-    if (code != RV_OK) return code;
-    rv_chunk_attach_cache(chunk, cache);
-    rv_chunk_count_new(chunk, account_of(call));
-    code = rv_chunk_map_put(&call->chunks, chunk, err);
+    rv_chunk_place place;
+    rv_code code = take_chunk(call, bytes, pinned, &place, err);
+    if (code == RV_OK) code = rv_chunk_map_put(&call->chunks, &place, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;
@@ -277,14 +296,19 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   rv_code code = rv_insert_request_parse((rv_span){.data = data, .size = size}, &call->request, err);
   if (code != RV_OK) return code;
   call->message = rv_buf_ref(buf);
+  call->message_size = size;
   call->next_item = 0;
   call->in_request = true;
   bool packed = call->request.pack.data != NULL;
+  call->joined.table = call->last_table;
+  call->joined.streams = atomic_load_explicit(&call->stream.server->num_inserters, memory_order_relaxed);
   if (call->request.num_chunks == 0 && call->request.num_items == 0 && !packed)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the request has neither chunks nor items");
-  if (packed)
+  if (packed) {
     code = rv_insert_pack_begin(&call->pack, call->request.pack, rv_memory_spills(account_of(call)), &call->placed_rows, err);
-  if (code == RV_OK) code = take_chunks(call, buf, size, err);
+    if (code == RV_OK) rv_insert_pack_join(&call->pack, &call->joined);
+  }
+  if (code == RV_OK && !packed) code = rv_insert_call_take_chunks(call, err);
   if (code != RV_OK) return code;
   call->chunk_bytes += size;
   size_t num_items = call->request.num_items + call->pack.count;
@@ -397,6 +421,7 @@ static void destroy(rv_server_stream *stream)
   rv_caller_count_bytes(stream->caller, 0 - call->caller_bytes);
   rv_chunk_map_fini(&call->chunks);
   rv_chunk_forms_fini(&call->forms);
+  rv_joined_fini(&call->joined);
   set_on_the_way(call, 0);
   atomic_fetch_sub_explicit(&call->stream.server->num_inserters, 1, memory_order_relaxed);
   free(call);
@@ -414,6 +439,7 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   rv_insert_journal_init(call);
   call->placed_rows = (rv_placed_rows){.take = take_row, .fetch = fetch_row, .context = call};
   rv_chunk_map_init(&call->chunks, rv_entropy64(&server->env), server->max_stream_chunk_bytes);
+  rv_joined_init(&call->joined, rv_store_memory(server->store), rv_entropy64(&server->env));
   snprintf(call->peer, sizeof call->peer, "%s", rv_call_peer(net_call));
   atomic_fetch_add_explicit(&server->num_inserters, 1, memory_order_relaxed);
   rv_code code = rv_server_stream_begin(&call->stream, &insert_ops, server, net_call, err);

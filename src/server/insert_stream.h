@@ -48,6 +48,7 @@ struct rv_insert_call {
   char peer[160]; /* rv_call_peer */
   rv_chunk_map chunks;
   rv_chunk_forms forms; /* of the small ones */
+  rv_joined joined;     /* and their rows */
 
   /* exactly once */
   bool by_reverie;            /* refused items are answered one by one, and the call goes on */
@@ -59,6 +60,7 @@ struct rv_insert_call {
   /* the message that is being worked off */
   bool in_request;
   rv_buf *message;
+  size_t message_size;
   rv_insert_request request;
   rv_insert_pack pack; /* comes in before the message's items */
   rv_placed_rows placed_rows;
@@ -108,6 +110,9 @@ struct rv_insert_call {
 /* insert_stream.c */
 /* Ends the call with that status, once; what is unanswered and pending is dealt with as above. */
 void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message);
+
+/* Those that the message brings. Where it has a pack, once its items are taken: their rows come first, and join in the order of their steps. */
+rv_code rv_insert_call_take_chunks(rv_insert_call *call, rv_error *err);
 
 /* The account learns what the stream has that is no table's. RV_RESOURCE_EXHAUSTED: all streams have more than the store's limit leaves
  * them, this one has more than its share of that, and none of its items waits that would let it go. */

@@ -90,6 +90,10 @@ size_t rv_segment_row_bytes(const rv_chunk *segment); /* of all columns, a strin
 /* Of the strings of one published row; 0: the column has none. */
 size_t rv_segment_string_bytes(const rv_chunk *segment, size_t column, int64_t row);
 void rv_segment_free(rv_chunk *segment);
+/* A stream's, for the rows of chunks that it brings (joined.h); by whom it is filled. */
+void rv_segment_set_joined(rv_chunk *segment);
+bool rv_segment_is_joined(const rv_chunk *segment);
+uint32_t *rv_segment_kept(rv_chunk *segment); /* how many such chunks their stream keeps */
 size_t rv_segment_memory(const rv_chunk *segment);
 
 /* ---- encoded chunks ---- */

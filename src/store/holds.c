@@ -113,7 +113,8 @@ enum { BOOKS_BYTES = 512 }; /* about what a chunk and its hold take beside the r
 
 /* Rows move where they then take less than half of what the chunk does; compressed ones may take more than they did. Where items die in
  * no order, what is left of a segment shrinks by the same part in every while: segments between half and full are 1.4 times their live
- * rows, between three quarters and full 1.15 times, for at most three rows that are moved where one is won. */
+ * rows, between three quarters and full 1.15 times, for at most three rows that are moved where one is won. Rows that came over the wire
+ * (joined.h) are small, and took ten times their bytes before: one is moved where three are won. */
 static int64_t sparse_below(const rv_books *books, const rv_chunk *chunk)
 {
   int64_t rows = chunk->is_segment ? rv_segment_capacity(chunk) : rv_chunk_num_rows(chunk, 0);
@@ -121,6 +122,7 @@ static int64_t sparse_below(const rv_books *books, const rv_chunk *chunk)
   size_t memory = rv_chunk_memory(chunk);
   if (memory < 2 * BOOKS_BYTES) return 0;
   int64_t half = (rows + 1) / 2;
+  if (chunk->is_segment && rv_segment_is_joined(chunk)) return rows / 4;
   if (chunk->is_segment) return books->oldest_first ? half : rows - rows / 4;
   size_t row = chunk->has_strings ? memory / (size_t)rows : 0;
   for (uint32_t i = 0; i < chunk->num_columns; i++) row += chunk->lanes[i].row_bytes;

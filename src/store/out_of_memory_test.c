@@ -4,6 +4,8 @@
 
 #include "base/failing_testing.h"
 #include "store/chunk_parts.h"
+#include "store/joined.h"
+#include "store/memory.h"
 #include "store/table_parts.h"
 
 static rv_code new_store(void *context)
@@ -242,6 +244,59 @@ static void while_memory_stays_out_no_item_over_several_chunks_is_lost(void **st
   assert_true(in_part);
 }
 
+/* A chunk of one int64, as it came. */
+static rv_chunk *copied_number(void)
+{
+  rv_encoded tensor;
+  rv_error err;
+  rv_chunk *lent = encoded_numbers(0, 1, 1, false), *own = NULL;
+  const uint8_t *wire;
+  size_t size;
+  rv_chunk_wire(lent, &wire, &size);
+  assert_true(rv_chunk_encoded(lent, 0, &tensor));
+  must(rv_chunk_new_encoded_copy(rv_chunk_get_meta(lent), &tensor, 1, wire, size, &own, &err), &err);
+  rv_chunk_unref(lent);
+  return own;
+}
+
+typedef struct joining {
+  world w;
+  rv_chunk *like;
+} joining;
+
+/* Steps 0, 1, 2 ... 19, 21, 23 ...: such that each row's step is to be kept, too. */
+static rv_code join_rows(void *context)
+{
+  joining *j = context;
+  rv_joined joined;
+  rv_joined_init(&joined, rv_store_memory(j->w.store), 1);
+  joined.table = j->w.table;
+  for (int64_t i = 0; i < 60; i++) {
+    const int32_t step = (int32_t)(i < 20 ? i : 2 * i - 19);
+    const rv_chunk_meta meta = {.key = 1, .episode_id = 1, .first_step = step, .last_step = step};
+    const uint8_t *rows[] = {(const uint8_t *)&i};
+    rv_chunk_place place;
+    if (!rv_joined_put(&joined, j->like, &meta, rows, &place)) continue;
+    int64_t value = -1;
+    assert_int_equal(rv_chunk_copy_rows(place.chunk, 0, place.first, 1, &value, NULL), RV_OK);
+    assert_true(value == i && rv_chunk_meta_of_rows(place.chunk, place.first, 1).first_step == step);
+    rv_chunk_unref(place.chunk);
+  }
+  rv_joined_fini(&joined);
+  return RV_OK;
+}
+
+static void chunks_that_find_no_memory_for_a_segment_stay_by_themselves(void **state)
+{
+  (void)state;
+  joining j = {.w = make_world(), .like = copied_number()};
+  const size_t before = rv_memory_used(rv_store_memory(j.w.store));
+  assert_true(with_each_failure(join_rows, &j) > 5);
+  assert_int_equal(rv_memory_used(rv_store_memory(j.w.store)), before);
+  rv_chunk_unref(j.like);
+  rv_store_unref(j.w.store);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -249,6 +304,7 @@ int main(void)
       cmocka_unit_test(an_insert_that_finds_no_memory_leaves_the_table_as_it_was),
       cmocka_unit_test(rows_that_find_no_memory_say_how_many_are_in),
       cmocka_unit_test(compaction_without_memory_loses_nothing),
+      cmocka_unit_test(chunks_that_find_no_memory_for_a_segment_stay_by_themselves),
       cmocka_unit_test(while_memory_stays_out_no_item_over_several_chunks_is_lost),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

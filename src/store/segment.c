@@ -27,6 +27,8 @@ typedef struct rv_segment {
   rv_buf *spare;       /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
   bool for_once;       /* the spare is not used again */
   bool by_rows;        /* see interleaved_below */
+  bool is_joined;      /* see joined.h */
+  uint32_t kept;       /* rv_joined_keep */
   string_block *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
@@ -173,6 +175,8 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   size_t *offsets = (size_t *)(void *)(shapes + num_sizes);
   segment->capacity = (int64_t)capacity;
   segment->by_rows = source->by_rows;
+  segment->is_joined = false;
+  segment->kept = 0;
   segment->books_bytes = books;
   segment->arena = NULL;
   atomic_init(&segment->arena_bytes, 0);
@@ -223,6 +227,21 @@ void rv_segment_free(rv_chunk *chunk)
 bool rv_segment_is_by_rows(const rv_chunk *chunk)
 {
   return segment_of_const(chunk)->by_rows;
+}
+
+void rv_segment_set_joined(rv_chunk *chunk)
+{
+  segment_of(chunk)->is_joined = true;
+}
+
+bool rv_segment_is_joined(const rv_chunk *chunk)
+{
+  return segment_of_const(chunk)->is_joined;
+}
+
+uint32_t *rv_segment_kept(rv_chunk *chunk)
+{
+  return &segment_of(chunk)->kept;
 }
 
 bool rv_segment_is_for_once(const rv_chunk *chunk)

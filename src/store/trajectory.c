@@ -245,7 +245,7 @@ static rv_code take_box(const rv_trajectory *like, rv_trajectory *owned_spare, r
   return code;
 }
 
-rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of, rv_chunk *const *chunks,
+rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of, rv_chunk *const *chunks, const int32_t *rows_on,
                             rv_trajectory *owned_spare, rv_trajectory **out, rv_error *err)
 {
   rv_trajectory_box *box;
@@ -256,6 +256,7 @@ rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of,
   for (uint32_t i = 0; i < like->num_slices; i++) {
     made->slices[i] = like->slices[i];
     made->slices[i].chunk = chunks[chunk_of[i]];
+    if (rows_on != NULL) made->slices[i].offset += rows_on[chunk_of[i]];
   }
   code = gather_chunks(box, err);
   if (code != RV_OK) {

@@ -53,10 +53,10 @@ typedef struct rv_trajectory_desc {
 typedef struct rv_layouts rv_layouts;
 rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, rv_trajectory **out, rv_error *err);
 
-/* The same over other chunks, slice i over chunks[chunk_of[i]], which has the columns and the rows of the one in its place, or more
- * rows, and of which the caller has a reference. The memory of `owned_spare` (rv_trajectory_empty) is used where it has the size; NULL:
+/* The same over other chunks, slice i over chunks[chunk_of[i]], rows_on[chunk_of[i]] rows further on (NULL: none), which has the columns and the rows
+ * of the one in its place, or more rows, and of which the caller has a reference. The memory of `owned_spare` (rv_trajectory_empty) is used where it has the size; NULL:
  * there is none. */
-rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of, rv_chunk *const *chunks,
+rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of, rv_chunk *const *chunks, const int32_t *rows_on,
                             rv_trajectory *owned_spare, rv_trajectory **out, rv_error *err);
 /* Drops the reference. Where it was the last of a small one, what is left refers to no chunk and is good for rv_trajectory_renew, or
  * for rv_trajectory_unref; else NULL. */

@@ -248,7 +248,7 @@ static void over_other_chunks_a_trajectory_reads_their_rows(void **state)
     rv_chunk *chunks[] = {f->chunks[round], f->chunks[(round + 1) % 3]};
     rv_trajectory *other;
     rv_error err;
-    must(rv_trajectory_renew(first, chunk_of, chunks, spare, &other, &err), &err);
+    must(rv_trajectory_renew(first, chunk_of, chunks, NULL, spare, &other, &err), &err);
     if (spare != NULL) assert_ptr_equal(other, spare);
     assert_ptr_equal(other->layout, first->layout);
     assert_int_equal(other->num_chunks, 2);

@@ -125,7 +125,21 @@ static void learn(rv_chunk_forms *forms, rv_span message, rv_span rest, rv_chunk
   if (!says_it_once(rest)) return;
   if (rv_chunk_new_alike(chunk, rv_chunk_get_meta(chunk), &(rv_bytes){message.data, message.size}, 1, &model, NULL) != RV_OK)
     return;
-  put(forms, (rv_chunk_form){.model = model, .fixed_bytes = rest.size});
+  put(forms, (rv_chunk_form){.model = model, .fixed_bytes = rest.size, .joins = rv_joined_takes(model)});
+}
+
+/* NULL: none of them. */
+static rv_chunk_form *find_alike(rv_chunk_forms *forms, rv_span rest)
+{
+  for (uint32_t tried = 0; tried < forms->count; tried++) {
+    rv_chunk_form *form = &forms->form[forms->next];
+    forms->next = forms->next + 1 < forms->count ? forms->next + 1 : 0;
+    if (!is_alike(form, rest)) continue;
+    form->used = true;
+    forms->patience = 0;
+    return form;
+  }
+  return NULL;
 }
 
 rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **out, rv_error *err)
@@ -133,17 +147,61 @@ rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **
   rv_chunk_meta meta;
   rv_span rest;
   if (!rv_chunk_head_read(message, &meta, &rest)) return rv_chunk_parse(NULL, message, true, out, err);
-  for (uint32_t tried = 0; tried < forms->count; tried++) {
-    rv_chunk_form *form = &forms->form[forms->next];
-    forms->next = forms->next + 1 < forms->count ? forms->next + 1 : 0;
-    if (!is_alike(form, rest)) continue;
-    form->used = true;
-    forms->patience = 0;
-    return rv_chunk_new_alike(form->model, &meta, &(rv_bytes){message.data, message.size}, 1, out, err);
-  }
+  const rv_chunk_form *form = find_alike(forms, rest);
+  if (form != NULL) return rv_chunk_new_alike(form->model, &meta, &(rv_bytes){message.data, message.size}, 1, out, err);
   rv_code code = rv_chunk_parse(NULL, message, true, out, err);
   if (code == RV_OK) learn(forms, message, rest, *out);
   return code;
+}
+
+/* ---- joining ---- */
+
+/* A chunk's own rows, decoded where they do not lie in it as they are; what cannot be decoded stays a chunk. */
+static bool join_whole(rv_joined *joined, rv_chunk *chunk, rv_chunk_place *out)
+{
+  const uint8_t *columns[RV_CHUNK_FORM_TENSORS];
+  rv_buf *decoded[RV_CHUNK_FORM_TENSORS] = {NULL};
+  bool fine = true;
+  for (uint32_t i = 0; i < chunk->num_columns && fine; i++) {
+    columns[i] = chunk->lanes[i].base;
+    if (columns[i] != NULL) continue;
+    fine = rv_chunk_decode(chunk, i, &decoded[i], NULL) == RV_OK;
+    columns[i] = fine ? decoded[i]->data : NULL;
+  }
+  fine = fine && rv_joined_put(joined, chunk, &chunk->meta, columns, out);
+  for (uint32_t i = 0; i < chunk->num_columns && chunk->decodes; i++) rv_buf_unref(decoded[i]);
+  return fine;
+}
+
+/* The rows of a message of the form, which ends with `rest`. */
+static bool join_alike(rv_joined *joined, const rv_chunk_form *form, const rv_chunk_meta *meta, rv_span rest, rv_chunk_place *out)
+{
+  const uint8_t *columns[RV_CHUNK_FORM_TENSORS], *wire;
+  size_t size;
+  rv_chunk_wire(form->model, &wire, &size);
+  const uint8_t *begin = wire + (size - rest.size);
+  for (uint32_t i = 0; i < form->model->num_columns; i++)
+    columns[i] = run_bytes(form->model, i) == 0 ? rest.data : rest.data + (form->model->lanes[i].base - begin);
+  return rv_joined_put(joined, form->model, meta, columns, out);
+}
+
+rv_code rv_chunk_parse_joined(rv_chunk_forms *forms, rv_joined *joined, rv_span message, rv_chunk_place *out, rv_error *err)
+{
+  rv_chunk_meta meta;
+  rv_span rest;
+  rv_chunk *chunk;
+  const bool has_head = rv_chunk_head_read(message, &meta, &rest);
+  const rv_chunk_form *form = has_head ? find_alike(forms, rest) : NULL;
+  if (form != NULL && form->joins && join_alike(joined, form, &meta, rest, out)) return RV_OK;
+  rv_code code = form != NULL ? rv_chunk_new_alike(form->model, &meta, &(rv_bytes){message.data, message.size}, 1, &chunk, err)
+                              : rv_chunk_parse(NULL, message, true, &chunk, err);
+  if (code != RV_OK) return code;
+  if (has_head && form == NULL) learn(forms, message, rest, chunk);
+  if (form == NULL && rv_joined_takes(chunk) && join_whole(joined, chunk, out))
+    rv_chunk_unref(chunk);
+  else
+    *out = rv_chunk_place_whole(chunk);
+  return RV_OK;
 }
 
 /* ---- one form by itself ---- */
@@ -194,7 +252,8 @@ rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err)
   const size_t row_bytes = row_bytes_of(chunk), besides = rest.size - row_bytes;
   rv_code code = rv_chunk_form_check_besides(&chunk->meta, besides, chunk->num_columns, err);
   if (code != RV_OK) return code;
-  *form = (rv_chunk_form){.model = rv_chunk_ref(chunk), .fixed_bytes = rest.size, .row_bytes = row_bytes};
+  *form = (rv_chunk_form){
+      .model = rv_chunk_ref(chunk), .fixed_bytes = rest.size, .row_bytes = row_bytes, .joins = rv_joined_takes(chunk)};
   return RV_OK;
 }
 
@@ -236,18 +295,35 @@ static size_t put_parts(const rv_chunk_form *form, const uint8_t *rows, rv_bytes
   return n;
 }
 
-rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err)
+rv_code rv_chunk_form_take(const rv_chunk_form *form, rv_span *bytes, rv_chunk_own *out, rv_error *err)
 {
-  const size_t row_bytes = form->row_bytes;
-  rv_bytes parts[2 + 2 * RV_CHUNK_FORM_TENSORS];
-  rv_chunk_meta meta;
   rv_span rest;
-  if (!rv_chunk_head_read(*bytes, &meta, &rest) || rest.size < row_bytes)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "key, range and %zu bytes of rows of a chunk are not there", row_bytes);
-  parts[0] = (rv_bytes){bytes->data, bytes->size - rest.size};
-  const size_t num_parts = 1 + put_parts(form, rest.data, parts + 1);
-  const size_t own_size = bytes->size - rest.size + form->fixed_bytes;
-  *bytes = (rv_span){rest.data + row_bytes, rest.size - row_bytes};
-  if (apart && own_size >= RV_COLD_LEAST) return join_apart(parts, num_parts, own_size, out, err);
-  return rv_chunk_new_alike(form->model, &meta, parts, num_parts, out, err);
+  if (!rv_chunk_head_read(*bytes, &out->meta, &rest) || rest.size < form->row_bytes)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "key, range and %zu bytes of rows of a chunk are not there", form->row_bytes);
+  out->head = (rv_span){bytes->data, bytes->size - rest.size};
+  out->rows = rest.data;
+  *bytes = (rv_span){rest.data + form->row_bytes, rest.size - form->row_bytes};
+  return RV_OK;
+}
+
+rv_code rv_chunk_form_make(const rv_chunk_form *form, const rv_chunk_own *own, bool apart, rv_chunk **out, rv_error *err)
+{
+  rv_bytes parts[2 + 2 * RV_CHUNK_FORM_TENSORS];
+  parts[0] = (rv_bytes){own->head.data, own->head.size};
+  const size_t num_parts = 1 + put_parts(form, own->rows, parts + 1);
+  const size_t size = own->head.size + form->fixed_bytes;
+  if (apart && size >= RV_COLD_LEAST) return join_apart(parts, num_parts, size, out, err);
+  return rv_chunk_new_alike(form->model, &own->meta, parts, num_parts, out, err);
+}
+
+bool rv_chunk_form_join(const rv_chunk_form *form, rv_joined *joined, const rv_chunk_own *own, rv_chunk_place *out)
+{
+  if (!form->joins) return false;
+  if (own == NULL) return join_whole(joined, form->model, out);
+  const uint8_t *columns[RV_CHUNK_FORM_TENSORS], *rows = own->rows;
+  for (uint32_t i = 0; i < form->model->num_columns; i++) {
+    columns[i] = rows;
+    rows += run_bytes(form->model, i);
+  }
+  return rv_joined_put(joined, form->model, &own->meta, columns, out);
 }

@@ -3,7 +3,7 @@
 #ifndef RV_WIRE_CHUNK_FORMS_H
 #define RV_WIRE_CHUNK_FORMS_H
 
-#include "store/chunk.h"
+#include "store/joined.h"
 #include "wire/proto.h"
 
 enum { RV_CHUNK_FORMS = 8, RV_CHUNK_FORM_BYTES = 2048 };
@@ -13,6 +13,7 @@ typedef struct rv_chunk_form {
   size_t fixed_bytes; /* of it: from behind the range to the end */
   size_t row_bytes;   /* of these: all rows; of a form by itself */
   bool used;
+  bool joins; /* rv_joined_takes */
 } rv_chunk_form;
 
 /* Of one stream; zeroed, it is empty. */
@@ -27,6 +28,8 @@ void rv_chunk_forms_fini(rv_chunk_forms *forms);
 
 /* As rv_chunk_parse with `copy`: the same chunk, and the same errors. */
 rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **out, rv_error *err);
+/* The same chunk by itself, or joined to those before it where it can be. The caller gets a reference. */
+rv_code rv_chunk_parse_joined(rv_chunk_forms *forms, rv_joined *joined, rv_span message, rv_chunk_place *out, rv_error *err);
 
 /* ---- one form by itself: a pack of inserts brings its own (wire/insert_pack.h) ---- */
 
@@ -44,9 +47,18 @@ rv_code rv_chunk_form_check_besides(const rv_chunk_meta *meta, size_t besides, s
  * and its rows than the bounds above. */
 rv_code rv_chunk_form_init(rv_chunk_form *form, rv_chunk *chunk, rv_error *err);
 void rv_chunk_form_fini(rv_chunk_form *form);
-/* The chunk of this form whose key, range and rows are next in `bytes`, which moves on behind them; `apart`: its bytes may have to move
- * (rv_chunk_parse_apart). RV_INVALID_ARGUMENT: they are not there. */
-rv_code rv_chunk_form_next(const rv_chunk_form *form, rv_span *bytes, bool apart, rv_chunk **out, rv_error *err);
+/* What is its own of a chunk of this form; it stays where it is. */
+typedef struct rv_chunk_own {
+  rv_chunk_meta meta;
+  rv_span head; /* key and range as they came */
+  const uint8_t *rows;
+} rv_chunk_own;
+/* Of the next chunk in `bytes`, which moves on behind it. RV_INVALID_ARGUMENT: key, range and rows are not there. */
+rv_code rv_chunk_form_take(const rv_chunk_form *form, rv_span *bytes, rv_chunk_own *out, rv_error *err);
+/* That chunk by itself; `apart`: its bytes may have to move (rv_chunk_parse_apart). */
+rv_code rv_chunk_form_make(const rv_chunk_form *form, const rv_chunk_own *own, bool apart, rv_chunk **out, rv_error *err);
+/* That chunk joined to those before it; false: it is to be by itself. `own` NULL: the chunk that the form is of. */
+bool rv_chunk_form_join(const rv_chunk_form *form, rv_joined *joined, const rv_chunk_own *own, rv_chunk_place *out);
 
 /* What differs from chunk to chunk besides the rows, where it stands first as every writer puts it; `rest` is what follows. False: it does not. */
 bool rv_chunk_head_read(rv_span message, rv_chunk_meta *meta, rv_span *rest);

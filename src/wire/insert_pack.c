@@ -53,6 +53,7 @@ static rv_code read_whole(rv_insert_pack *pack, size_t i, rv_span message, rv_er
   rv_chunk *chunk;
   rv_code code = rv_chunk_parse(NULL, message, true, &chunk, err);
   if (code != RV_OK) return code;
+  pack->of_chunk[i].key = rv_chunk_get_meta(chunk)->key;
   code = rv_chunk_form_init(&pack->forms[i], chunk, err);
   if (code != RV_OK || !pack->apart || message.size < RV_COLD_LEAST) {
     pack->chunks[i] = chunk;
@@ -88,8 +89,10 @@ static rv_code read_chunk(rv_insert_pack *pack, const parts *found, size_t i, rv
 {
   if (found->placed[i] == 0) return read_whole(pack, i, message, err);
   pack->num_placed++;
-  return rv_placed_form_begin(&pack->placed[i], message, found->rows_at[i], found->placed[i], pack->rows, take_place(pack),
-                              &pack->chunks[i], err);
+  rv_code code = rv_placed_form_begin(&pack->placed[i], message, found->rows_at[i], found->placed[i], pack->rows,
+                                      take_place(pack), &pack->chunks[i], err);
+  if (code == RV_OK) pack->of_chunk[i].key = rv_chunk_get_meta(pack->chunks[i])->key;
+  return code;
 }
 
 /* What is sent of the first item alone is kept of each: it is bounded by chunk and tensor. */
@@ -122,7 +125,8 @@ static rv_code place_slices(rv_insert_pack *pack, rv_error *err)
 {
   for (uint32_t i = 0; i < pack->item.total_slices; i++) {
     uint64_t key = pack->item.slices[i].chunk_key;
-    if (rv_insert_pack_find(pack, key) == NULL)
+    rv_chunk_place place;
+    if (!rv_insert_pack_find(pack, key, &place))
       return rv_fail(err, RV_INVALID_ARGUMENT, "the first item of a pack refers to chunk %llu, which is not in the pack",
                      (unsigned long long)key);
     pack->chunk_of[i] = (uint32_t)pack->found;
@@ -163,13 +167,15 @@ static rv_code check_places(const parts *found, const rv_placed_rows *rows, rv_e
 
 static rv_code make_room(rv_insert_pack *pack, size_t num_chunks, rv_error *err)
 {
-  size_t each = sizeof *pack->forms + sizeof *pack->placed + sizeof(rv_chunk *);
+  size_t each = sizeof *pack->forms + sizeof *pack->placed + sizeof *pack->of_chunk + sizeof(rv_chunk *) + sizeof(int32_t);
   size_t bytes = num_chunks * each + pack->item.total_slices * sizeof(uint32_t);
   pack->forms = calloc(1, bytes > 0 ? bytes : 1);
   if (pack->forms == NULL) return rv_fail_memory(err, bytes);
   pack->placed = (rv_placed_form *)(void *)(pack->forms + num_chunks);
-  pack->chunks = (rv_chunk **)(void *)(pack->placed + num_chunks);
+  pack->of_chunk = (struct rv_pack_chunk *)(void *)(pack->placed + num_chunks);
+  pack->chunks = (rv_chunk **)(void *)(pack->of_chunk + num_chunks);
   pack->chunk_of = (uint32_t *)(void *)(pack->chunks + num_chunks);
+  pack->rows_on = (int32_t *)(void *)(pack->chunk_of + pack->item.total_slices);
   pack->num_chunks = num_chunks;
   return RV_OK;
 }
@@ -241,65 +247,114 @@ static rv_code check_end(const rv_insert_pack *pack, rv_error *err)
   return rv_fail(err, RV_INVALID_ARGUMENT, "a pack of %zu items with %zu bytes behind the last", pack->count, pack->rest.size);
 }
 
-static rv_code next_chunk(rv_insert_pack *pack, size_t i, rv_chunk **out, rv_error *err)
+void rv_insert_pack_join(rv_insert_pack *pack, rv_joined *joined)
 {
-  if (pack->placed[i].row_bytes == 0) return rv_chunk_form_next(&pack->forms[i], &pack->rest, pack->apart, out, err);
-  return rv_placed_form_next(&pack->placed[i], &pack->rest, pack->rows, take_place(pack), out, err);
+  pack->joined = joined;
+}
+
+/* In place of the one that the item before had. */
+static void set_chunk(rv_insert_pack *pack, size_t c, const rv_chunk_place *owned_place)
+{
+  rv_chunk_unref(pack->chunks[c]);
+  pack->chunks[c] = owned_place->chunk;
+  pack->of_chunk[c].key = owned_place->key;
+  pack->of_chunk[c].first_row = (int32_t)owned_place->first;
+  pack->of_chunk[c].is_joined = owned_place->is_joined;
+}
+
+/* The first item's chunks are there since the beginning, by themselves. */
+static void join_first(rv_insert_pack *pack)
+{
+  rv_chunk_place place;
+  for (size_t c = 0; pack->joined != NULL && c < pack->num_chunks; c++)
+    if (pack->placed[c].row_bytes == 0 && rv_chunk_form_join(&pack->forms[c], pack->joined, NULL, &place))
+      set_chunk(pack, c, &place);
+}
+
+static rv_code next_chunk(rv_insert_pack *pack, size_t c, rv_error *err)
+{
+  const rv_chunk_form *form = &pack->forms[c];
+  rv_chunk_place place = {.chunk = NULL};
+  rv_chunk_own own;
+  rv_chunk *chunk;
+  rv_code code;
+  if (pack->placed[c].row_bytes > 0) {
+    code = rv_placed_form_next(&pack->placed[c], &pack->rest, pack->rows, take_place(pack), &chunk, err);
+  } else {
+    code = rv_chunk_form_take(form, &pack->rest, &own, err);
+    if (code == RV_OK && (pack->joined == NULL || !rv_chunk_form_join(form, pack->joined, &own, &place)))
+      code = rv_chunk_form_make(form, &own, pack->apart, &chunk, err);
+  }
+  if (code != RV_OK) return code;
+  if (place.chunk == NULL) place = rv_chunk_place_whole(chunk);
+  set_chunk(pack, c, &place);
+  return RV_OK;
 }
 
 rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
 {
   size_t i = pack->next++;
   rv_wire_item *item = &pack->item;
-  if (i == 0) return check_end(pack, err); /* it is there since the beginning */
+  if (i == 0) {
+    join_first(pack);
+    return check_end(pack, err);
+  }
   for (size_t c = 0; c < pack->num_chunks; c++) {
-    rv_chunk *chunk;
-    rv_code code = next_chunk(pack, c, &chunk, err);
+    rv_code code = next_chunk(pack, c, err);
     if (code != RV_OK) {
       rv_error_prefix(err, "item %zu of a pack of %zu", i, pack->count);
       return code;
     }
-    rv_chunk_unref(pack->chunks[c]);
-    pack->chunks[c] = chunk;
   }
   fetch_places(pack, i);
   item->key = word_at(pack->keys, i - 1);
   uint64_t priority = word_at(pack->priorities, i - 1);
   memcpy(&item->priority, &priority, sizeof priority);
   if (pack->first_sequence != 0) item->sequence = pack->first_sequence + i;
-  for (uint32_t s = 0; s < item->total_slices; s++)
-    item->slices[s].chunk_key = rv_chunk_get_meta(pack->chunks[pack->chunk_of[s]])->key;
+  for (uint32_t s = 0; s < item->total_slices; s++) item->slices[s].chunk_key = pack->of_chunk[pack->chunk_of[s]].key;
   return check_end(pack, err);
 }
 
-rv_chunk *rv_insert_pack_find(void *context, uint64_t key)
+bool rv_insert_pack_find(void *context, uint64_t key, rv_chunk_place *out)
 {
   rv_insert_pack *pack = context;
   for (size_t tried = 0; tried < pack->num_chunks; tried++) { /* slices mostly name them in their order */
     size_t at = pack->found + tried;
     if (at >= pack->num_chunks) at -= pack->num_chunks;
-    if (rv_chunk_get_meta(pack->chunks[at])->key != key) continue;
+    const struct rv_pack_chunk *of = &pack->of_chunk[at];
+    if (of->key != key) continue;
     pack->found = at;
-    return pack->chunks[at];
+    *out = (rv_chunk_place){.key = key, .chunk = pack->chunks[at], .first = of->first_row, .is_joined = of->is_joined};
+    out->rows = rv_chunk_num_rows(of->is_joined ? pack->forms[at].model : out->chunk, 0);
+    return true;
   }
-  return NULL;
+  return false;
 }
 
-/* Where an item has two chunks of one key they are not. */
+/* Where an item has two chunks of one key they are not, nor where rows of two have become one slice. */
 static bool is_as_placed(const rv_insert_pack *pack, const rv_trajectory *trajectory)
 {
+  if (trajectory->num_slices != pack->item.total_slices) return false;
   for (uint32_t i = 0; i < trajectory->num_slices; i++)
     if (trajectory->slices[i].chunk != pack->chunks[pack->chunk_of[i]]) return false;
   return true;
 }
 
+static void keep_model(rv_insert_pack *pack, rv_trajectory *trajectory)
+{
+  pack->model = rv_trajectory_ref(trajectory);
+  for (size_t c = 0; c < pack->num_chunks; c++) pack->of_chunk[c].model_first = pack->of_chunk[c].first_row;
+}
+
 rv_code rv_insert_pack_trajectory(rv_insert_pack *pack, rv_layouts *layouts, rv_layout *like, rv_trajectory *owned_spare,
                                   rv_trajectory **out, rv_error *err)
 {
-  if (pack->model != NULL) /* what was checked of it holds for all: their chunks have one form */
-    return rv_trajectory_renew(pack->model, pack->chunk_of, pack->chunks, owned_spare, out, err);
+  if (pack->model != NULL) { /* what was checked of it holds for all: their chunks have one form */
+    for (size_t c = 0; c < pack->num_chunks; c++) pack->rows_on[c] = pack->of_chunk[c].first_row - pack->of_chunk[c].model_first;
+    return rv_trajectory_renew(pack->model, pack->chunk_of, pack->chunks, pack->rows_on, owned_spare, out, err);
+  }
   rv_trajectory_unref(owned_spare);
   rv_code code = rv_wire_item_trajectory(&pack->item, layouts, like, rv_insert_pack_find, pack, out, err);
-  if (code == RV_OK && is_as_placed(pack, *out)) pack->model = rv_trajectory_ref(*out);
+  if (code == RV_OK && is_as_placed(pack, *out)) keep_model(pack, *out);
   return code;
 }

@@ -34,15 +34,23 @@ typedef struct rv_insert_pack {
   size_t count, next; /* items, and how many were taken */
   rv_wire_item item;  /* the one that was taken last; its arrays are in `room` */
   rv_chunk **chunks;  /* its own, num_chunks; one reference each, or NULL */
+  struct rv_pack_chunk {
+    uint64_t key;        /* of each of these, as it was sent */
+    int32_t first_row;   /* there */
+    int32_t model_first; /* and in the model */
+    bool is_joined;
+  } * of_chunk;
   size_t num_chunks, found;
   size_t item_bytes; /* what an item takes, however few bytes it came in */
   bool apart;        /* their bytes may have to move */
   /* what follows is the pack's own */
   rv_item_room room;
-  rv_chunk_form *forms;   /* num_chunks, in one block with `placed`, `chunks` and `chunk_of` */
+  rv_joined *joined;      /* NULL: each chunk is by itself */
+  rv_chunk_form *forms;   /* num_chunks, in one block with `placed`, `chunks` and what is of each of these, and `chunk_of` */
   rv_placed_form *placed; /* num_chunks; row_bytes 0: the rows come with the chunk */
   const rv_placed_rows *rows;
   uint32_t *chunk_of;   /* of each slice */
+  int32_t *rows_on;     /* of each chunk, from the model's */
   rv_trajectory *model; /* of an item that was taken: the others' differ in their chunks alone; NULL: none was asked for yet */
   uint64_t first_sequence;
   const uint8_t *keys, *priorities;
@@ -53,13 +61,15 @@ typedef struct rv_insert_pack {
 
 /* Reads the first item and its chunks; what lies in `message` stays there. RV_INVALID_ARGUMENT: arrays that do not belong together, an
  * item that names another chunk or has too many slices or columns, chunks of which others cannot have the form (rv_chunk_form_init).
- * `apart`: as in rv_chunk_form_next. `rows`: where those are that are named by their place; it stays where it is. */
+ * `apart`: as in rv_chunk_form_make. `rows`: where those are that are named by their place; it stays where it is. */
 rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, const rv_placed_rows *rows, rv_error *err);
 void rv_insert_pack_fini(rv_insert_pack *pack); /* again is fine; so is one that is all zeros */
+/* From the next item on rows of small chunks are joined to those there, where they can be; they stay where they are. */
+void rv_insert_pack_join(rv_insert_pack *pack, rv_joined *joined);
 /* Takes the next item, there being one. Numbers of items follow each other from the first one's. */
 rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err);
-/* One of the taken item's chunks, borrowed; NULL: it has none of that key. `pack` is an rv_insert_pack. */
-rv_chunk *rv_insert_pack_find(void *pack, uint64_t key);
+/* One of the taken item's chunks, borrowed; false: it has none of that key. `pack` is an rv_insert_pack. */
+bool rv_insert_pack_find(void *pack, uint64_t key, rv_chunk_place *out);
 /* The taken item's trajectory, as rv_wire_item_trajectory would make it. `owned_spare`: as in rv_trajectory_renew. */
 rv_code rv_insert_pack_trajectory(rv_insert_pack *pack, rv_layouts *layouts, rv_layout *like, rv_trajectory *owned_spare,
                                   rv_trajectory **out, rv_error *err);

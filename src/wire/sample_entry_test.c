@@ -91,12 +91,14 @@ typedef struct receiver {
   rv_buf *first; /* what info borrows from */
 } receiver;
 
-static rv_chunk *find(void *context, uint64_t key)
+static bool find(void *context, uint64_t key, rv_chunk_place *out)
 {
   receiver *r = context;
-  for (size_t i = 0; i < r->num_chunks; i++)
-    if (rv_chunk_get_meta(r->chunks[i])->key == key) return r->chunks[i];
-  return NULL;
+  for (size_t i = 0; i < r->num_chunks; i++) {
+    *out = rv_chunk_place_whole(r->chunks[i]);
+    if (out->key == key) return true;
+  }
+  return false;
 }
 
 static void receive(receiver *r, rv_buf *owned_message)

@@ -156,10 +156,12 @@ enum { COLUMNS = 20, CHUNKS = 24 };
 
 static rv_chunk *chunks[CHUNKS];
 
-static rv_chunk *find(void *context, uint64_t key)
+static bool find(void *context, uint64_t key, rv_chunk_place *out)
 {
   (void)context;
-  return key >= 1 && key <= CHUNKS ? chunks[key - 1] : NULL;
+  if (key < 1 || key > CHUNKS) return false;
+  *out = rv_chunk_place_whole(chunks[key - 1]);
+  return true;
 }
 
 static rv_code an_item(void *context)

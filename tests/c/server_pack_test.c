@@ -3,6 +3,32 @@
 
 /* ---- what is in ---- */
 
+static void check_same_rows(const rv_slice *x, const rv_slice *y)
+{
+  const rv_chunk_column *p = rv_chunk_get_column(x->chunk, x->tensor), *q = rv_chunk_get_column(y->chunk, y->tensor);
+  const size_t bytes = (size_t)x->length * p->row_bytes;
+  assert_true(p->dtype == q->dtype && p->rank == 1 && q->rank == 1 && p->shape[0] == q->shape[0]);
+  uint8_t *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+  assert_int_equal(rv_chunk_copy_rows(x->chunk, x->tensor, x->offset, x->length, a, NULL), RV_OK);
+  assert_int_equal(rv_chunk_copy_rows(y->chunk, y->tensor, y->offset, y->length, b, NULL), RV_OK);
+  assert_memory_equal(a, b, bytes);
+  free(a);
+  free(b);
+}
+
+/* What is sent, saved and journaled of chunks that are by themselves. */
+static void check_same_message(const rv_chunk *x, const rv_chunk *y)
+{
+  const uint8_t *wire_x, *wire_y;
+  size_t size_x, size_y;
+  assert_true(rv_chunk_get_meta(x)->key == rv_chunk_get_meta(y)->key);
+  assert_true(rv_chunk_wire(x, &wire_x, &size_x) != NULL && rv_chunk_wire(y, &wire_y, &size_y) != NULL);
+  assert_int_equal(size_x, size_y);
+  assert_memory_equal(wire_x, wire_y, size_x);
+  size_t memory_x = rv_chunk_memory(x), memory_y = rv_chunk_memory(y); /* what several have in common is counted once */
+  assert_true(memory_x > size_x && memory_y > size_y && memory_x <= 2 * memory_y && memory_y <= 2 * memory_x);
+}
+
 static void check_same_item(uint64_t key, const like *as)
 {
   rv_draw a, b;
@@ -16,22 +42,26 @@ static void check_same_item(uint64_t key, const like *as)
   assert_int_equal(b.trajectory->num_slices, num_slices);
   for (uint32_t i = 0; i < a.trajectory->num_slices; i++) {
     rv_slice x = rv_draw_slice(&a, i), y = rv_draw_slice(&b, i);
-    assert_true(x.tensor == y.tensor && x.offset == y.offset && x.length == y.length);
-    assert_ptr_not_equal(x.chunk, y.chunk);
-    const rv_chunk_meta *p = rv_chunk_get_meta(x.chunk), *q = rv_chunk_get_meta(y.chunk);
-    assert_true(p->key == q->key && p->episode_id == q->episode_id && p->first_step == q->first_step &&
-                p->last_step == q->last_step && p->sparse == q->sparse);
-    const uint8_t *wire_x, *wire_y; /* what is sent, saved and journaled */
-    size_t size_x, size_y;
-    assert_true(rv_chunk_wire(x.chunk, &wire_x, &size_x) != NULL && rv_chunk_wire(y.chunk, &wire_y, &size_y) != NULL);
-    assert_int_equal(size_x, size_y);
-    assert_memory_equal(wire_x, wire_y, size_x);
-    size_t memory_x = rv_chunk_memory(x.chunk),
-           memory_y = rv_chunk_memory(y.chunk); /* what several have in common is counted once */
-    assert_true(memory_x > size_x && memory_y > size_y && memory_x <= 2 * memory_y && memory_y <= 2 * memory_x);
+    assert_true(x.tensor == y.tensor && x.length == y.length);
+    assert_true(x.chunk != y.chunk || x.offset != y.offset);
+    rv_chunk_meta p = rv_chunk_meta_of_rows(x.chunk, x.offset, x.length), q = rv_chunk_meta_of_rows(y.chunk, y.offset, y.length);
+    assert_true(p.episode_id == q.episode_id && p.first_step == q.first_step && p.last_step == q.last_step &&
+                p.sparse == q.sparse);
+    check_same_rows(&x, &y);
+    if (!x.chunk->is_segment && !y.chunk->is_segment) check_same_message(x.chunk, y.chunk);
   }
   rv_draw_release(&a);
   rv_draw_release(&b);
+}
+
+/* Of one episode, step by step, but that some are left out, and that it begins anew now and then. */
+static void follow_each_other(rv_random *random, one *items, size_t n, int64_t rows)
+{
+  for (size_t i = 1; i < n; i++) {
+    uint32_t how = rv_random_below(random, 16);
+    items[i].episode = items[i - 1].episode;
+    items[i].first_step = how == 0 ? 0 : items[i - 1].first_step + (int32_t)rows + (how == 1 ? 3 : 0);
+  }
 }
 
 static void the_items_of_a_pack_are_what_each_would_be_alone(void **state)
@@ -56,6 +86,7 @@ static void the_items_of_a_pack_are_what_each_would_be_alone(void **state)
     one items[MANY];
     size_t n = 1 + rv_random_below(&random, MANY);
     for (size_t i = 0; i < n; i++) items[i] = some_item(&random, next_key++);
+    if (round % 2 == 0) follow_each_other(&random, items, n, as.rows[0]);
     as.table = "alone";
     for (size_t i = 0; i < n; i++) insert_alone(call, &items[i], &as, sequence++);
     as.table = "packed";

@@ -10,7 +10,7 @@
 enum { COLUMNS = 5, KEPT = 8, LARGE = 4 };
 
 /* Elements of each column's rows: float32. The last is too large to share. */
-static const int64_t width[COLUMNS] = {4, 1, 60, 2, 300};
+static const int64_t width[COLUMNS] = {4, 1, 100, 2, 300};
 static const rv_wait wait_long = {.timeout_ms = 20000};
 static test_place place;
 static uint32_t constant; /* a column whose rows compress; COLUMNS: none does */
@@ -383,6 +383,22 @@ static void what_compresses_has_chunks_of_its_own(void **state)
   }
 }
 
+/* A chunk by itself costs more than that. */
+static void what_compression_saves_few_bytes_of_goes_on_sharing(void **state)
+{
+  (void)state;
+  constant = 0;
+  rv_writer *writer = new_writer(0);
+  uint64_t key = 0;
+  for (int64_t step = 0; step < 200; step++) {
+    append(writer, step, 15, false);
+    key = put_item(writer, SAME(4, step, 1));
+  }
+  end(writer);
+  check_rows(key, SAME(4, 199, 1));
+  assert_int_equal(look_at_chunks(key, SAME(4, 199, 1), NULL), 1);
+}
+
 static void columns_that_begin_with_zeros_go_on_sharing(void **state)
 {
   (void)state;
@@ -515,6 +531,7 @@ int main(void)
       ON_A_SERVER(a_column_that_comes_late_leaves_the_others_as_they_were),
       ON_A_SERVER(a_column_that_was_configured_has_chunks_of_its_own),
       ON_A_SERVER(what_compresses_has_chunks_of_its_own),
+      ON_A_SERVER(what_compression_saves_few_bytes_of_goes_on_sharing),
       ON_A_SERVER(columns_that_begin_with_zeros_go_on_sharing),
       ON_A_SERVER(columns_of_one_part_of_a_step_share),
       ON_A_SERVER(parts_of_steps_fill_chunks_of_a_fixed_length),

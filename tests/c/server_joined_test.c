@@ -1,0 +1,180 @@
+/* Small chunks whose rows the server joins: what items over them are, and what they take. */
+#include "support/packs.h"
+
+enum { ITEMS = 600 };
+
+/* Chunk number `step` of episode 1, with one row. */
+static one step_of(int32_t step)
+{
+  return (one){
+      .key = 1000 + (uint64_t)step, .chunks = {5000 + (uint64_t)step}, .episode = 1, .first_step = step, .value = 10 * step};
+}
+
+static void put_step(rv_writer_buf *body, const one *step)
+{
+  rv_buf *chunk = chunk_of(step, &plain, 0);
+  rv_put_bytes_always(body, 1, chunk->data, chunk->size);
+  rv_buf_unref(chunk);
+}
+
+/* An item over these slices of one column. */
+static void put_slices(rv_writer_buf *body, uint64_t key, rv_wire_slice *slices, uint32_t n, uint64_t sequence)
+{
+  bool squeeze = false;
+  rv_wire_item item = {.key = key,
+                       .table = {(const uint8_t *)"alone", 5},
+                       .priority = 1,
+                       .sequence = sequence,
+                       .slices = slices,
+                       .num_slices = &n,
+                       .squeeze = &squeeze,
+                       .num_columns = 1,
+                       .total_slices = n};
+  size_t mark = rv_put_open(body, 2);
+  rv_wire_item_serialize(body, &item);
+  rv_put_close(body, mark);
+}
+
+/* A stream that has sent its first items, so that it is known which table they are for, and the chunk of step 0, which it keeps. */
+static test_stream *open_steps(void)
+{
+  test_stream *call = open_writer();
+  uint64_t key;
+  one first = {.key = 1, .chunks = {1}, .episode = 9};
+  like alone = plain;
+  alone.table = "alone";
+  insert_alone(call, &first, &alone, 1);
+  expect_keys(call, &key, 1);
+  one step = step_of(0);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_step(&body, &step);
+  stream_send(call, &body);
+  return call;
+}
+
+/* The chunk of the step, and an item over it and the one before; only the new chunk is kept. */
+static void insert_two_steps(test_stream *call, int32_t number)
+{
+  const one before = step_of(number - 1), step = step_of(number);
+  rv_wire_slice slices[] = {{.chunk_key = before.chunks[0], .length = 1}, {.chunk_key = step.chunks[0], .length = 1}};
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_step(&body, &step);
+  put_slices(&body, step.key, slices, 2, 1 + (uint64_t)number);
+  rv_put_varint_always(&body, 3, step.chunks[0]);
+  stream_send(call, &body);
+}
+
+static void check_two_steps(int32_t number)
+{
+  rv_draw draw;
+  int32_t rows[4];
+  assert_int_equal(rv_table_get(rig_find(&rig, "alone"), step_of(number).key, &draw, NULL), RV_OK);
+  assert_int_equal(draw.trajectory->columns[0].length, 2);
+  assert_int_equal(rv_draw_copy_column(&draw, 0, rows, NULL), RV_OK);
+  const int32_t value = step_of(number - 1).value;
+  assert_true(rows[0] == value && rows[1] == value + 1 && rows[2] == value + 10 && rows[3] == value + 11);
+  const rv_slice first = rv_draw_slice(&draw, 0);
+  const rv_chunk_meta meta = rv_chunk_meta_of_rows(first.chunk, first.offset, 1);
+  assert_true(meta.episode_id == 1 && meta.first_step == number - 1);
+  rv_draw_release(&draw);
+}
+
+static void items_over_chunks_that_follow_each_other_take_little_more_than_their_rows(void **state)
+{
+  (void)state;
+  test_stream *call = open_steps();
+  uint64_t keys[ITEMS];
+  for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, ITEMS);
+  for (int32_t i = 1; i <= ITEMS; i++) check_two_steps(i);
+  assert_true(info_of("alone").item_bytes / ITEMS < 160); /* a chunk and a trajectory by themselves take more than 1,000 */
+  stream_free(call);
+}
+
+static void an_item_reaches_no_further_than_its_chunk(void **state)
+{
+  (void)state;
+  test_stream *call = open_steps();
+  uint64_t keys[4], key;
+  char message[RV_ERROR_MESSAGE_MAX];
+  for (int32_t i = 1; i <= 4; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, 4);
+  rv_wire_slice beyond[] = {{.chunk_key = step_of(4).chunks[0], .length = 2},
+                            {.chunk_key = step_of(4).chunks[0], .offset = -1, .length = 1}};
+  for (size_t i = 0; i < 2; i++) {
+    rv_writer_buf body;
+    rv_writer_buf_init(&body);
+    put_slices(&body, 77 + i, &beyond[i], 1, 6 + i);
+    rv_put_varint_always(&body, 3, step_of(4).chunks[0]);
+    stream_send(call, &body);
+    assert_int_equal(expect_failure(call, &key, message), RV_INVALID_ARGUMENT);
+    assert_int_equal(key, 77 + i);
+    assert_non_null(strstr(message, i == 0 ? "column 0: 2 rows from row 0 of a chunk that has 1"
+                                           : "column 0: 1 rows from row -1 of a chunk that has 1"));
+  }
+  stream_free(call);
+}
+
+static void a_chunk_that_is_kept_no_longer_is_not_there_for_items(void **state)
+{
+  (void)state;
+  test_stream *call = open_steps();
+  uint64_t keys[4], key;
+  char message[RV_ERROR_MESSAGE_MAX];
+  for (int32_t i = 1; i <= 4; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, 4);
+  rv_wire_slice gone = {.chunk_key = step_of(2).chunks[0], .length = 1};
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_slices(&body, 77, &gone, 1, 6);
+  stream_send(call, &body);
+  assert_int_equal(expect_failure(call, &key, message), RV_INTERNAL);
+  assert_non_null(strstr(message, "refers to chunk 5002, which is not there"));
+  check_two_steps(2);
+  stream_free(call);
+}
+
+static void rows_that_were_joined_stay_when_their_stream_has_gone(void **state)
+{
+  (void)state;
+  test_stream *call = open_steps();
+  uint64_t keys[20];
+  for (int32_t i = 1; i <= 20; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, 20);
+  stream_free(call);
+  for (int32_t i = 1; i <= 20; i++) check_two_steps(i);
+}
+
+/* A table that may take few bytes has as many items as it can, whatever segments its rows are in. */
+static void segments_leave_a_small_table_its_items(void **state)
+{
+  (void)state;
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_bytes = 16 << 10;
+  rv_bounds_change change = {.bounds = bounds};
+  while (!change.done) assert_int_equal(rv_table_change_bounds(rig_find(&rig, "alone"), &change, NULL), RV_OK);
+  test_stream *call = open_steps();
+  uint64_t keys[ITEMS];
+  for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, ITEMS);
+  rv_table_info info = info_of("alone");
+  assert_true(info.item_bytes <= 16 << 10);
+  assert_true(info.current_size > 80);
+  for (int64_t i = ITEMS - info.current_size + 1; i <= ITEMS; i++) check_two_steps((int32_t)i);
+  stream_free(call);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(items_over_chunks_that_follow_each_other_take_little_more_than_their_rows, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(an_item_reaches_no_further_than_its_chunk, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_chunk_that_is_kept_no_longer_is_not_there_for_items, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(rows_that_were_joined_stay_when_their_stream_has_gone, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(segments_leave_a_small_table_its_items, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
