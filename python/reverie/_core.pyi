@@ -395,7 +395,7 @@ class TrajectoryWriter:
         data : nest of arrays and scalars
             A leaf that is None or missing has no row in this step. The first value of a column fixes its dtype and shape.
         partial_step : bool
-            Leaves the step open: later appends fill other columns of the same row.
+            Leaves the step open: later appends fill other columns of the same row. Until then these have None there in `history`.
 
         Raises
         ------

@@ -499,16 +499,19 @@ static PyObject *writer_step_is_open(PyObject *object, void *closure)
   return PyBool_FromLong(open);
 }
 
-PyDoc_STRVAR(append_doc, "append($self, /, data, *, partial_step=False)\n--\n\n"
-                         "Adds one row to the columns of the data's leaves. Never waits; the data is copied.\n\n"
-                         "Parameters\n----------\n"
-                         "data : nest of arrays and scalars\n    A leaf that is None or missing has no row in this step. The "
-                         "first value of a column fixes its dtype and shape.\n"
-                         "partial_step : bool\n    Leaves the step open: later appends fill other columns of the same row.\n\n"
-                         "Raises\n------\n"
-                         "InvalidArgumentError\n    Wrong dtype or shape, or a column that was already set in the open step; the "
-                         "writer is as it was.\n"
-                         "ResourceExhaustedError\n    Too many bytes are in flight: flush, or slow down.");
+PyDoc_STRVAR(
+    append_doc,
+    "append($self, /, data, *, partial_step=False)\n--\n\n"
+    "Adds one row to the columns of the data's leaves. Never waits; the data is copied.\n\n"
+    "Parameters\n----------\n"
+    "data : nest of arrays and scalars\n    A leaf that is None or missing has no row in this step. The "
+    "first value of a column fixes its dtype and shape.\n"
+    "partial_step : bool\n    Leaves the step open: later appends fill other columns of the same row. Until then these have None "
+    "there in `history`.\n\n"
+    "Raises\n------\n"
+    "InvalidArgumentError\n    Wrong dtype or shape, or a column that was already set in the open step; the "
+    "writer is as it was.\n"
+    "ResourceExhaustedError\n    Too many bytes are in flight: flush, or slow down.");
 PyDoc_STRVAR(create_doc,
              "create_item($self, /, table, priority, trajectory)\n--\n\n"
              "Queues an item and returns its key. Never waits; the item is sent once the rows it needs are complete.\n\n"
