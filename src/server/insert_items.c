@@ -146,6 +146,16 @@ static rv_code find_table(rv_insert_call *call, rv_span name, rv_error *err)
   return code == RV_OK ? rv_server_find_table(call->stream.server, name, &call->last_table, err) : code;
 }
 
+void rv_insert_items_meet_table(rv_insert_call *call)
+{
+  rv_wire_item item;
+  rv_error err;
+  if (call->pack.count > 0)
+    (void)find_table(call, call->pack.item.table, &err);
+  else if (call->request.num_items > 0 && rv_wire_item_parse_in(&call->item_room, call->request.items[0], &item, &err) == RV_OK)
+    (void)find_table(call, item.table, &err);
+}
+
 /* Where an item's chunks are to be looked for. */
 typedef struct chunk_source {
   rv_find_chunk find;

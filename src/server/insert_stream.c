@@ -300,14 +300,15 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   call->next_item = 0;
   call->in_request = true;
   bool packed = call->request.pack.data != NULL;
-  call->joined.table = call->last_table;
-  call->joined.streams = atomic_load_explicit(&call->stream.server->num_inserters, memory_order_relaxed);
   if (call->request.num_chunks == 0 && call->request.num_items == 0 && !packed)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the request has neither chunks nor items");
   if (packed) {
     code = rv_insert_pack_begin(&call->pack, call->request.pack, rv_memory_spills(account_of(call)), &call->placed_rows, err);
     if (code == RV_OK) rv_insert_pack_join(&call->pack, &call->joined);
   }
+  if (call->last_table == NULL && code == RV_OK) rv_insert_items_meet_table(call);
+  call->joined.table = call->last_table;
+  call->joined.streams = atomic_load_explicit(&call->stream.server->num_inserters, memory_order_relaxed);
   if (code == RV_OK && !packed) code = rv_insert_call_take_chunks(call, err);
   if (code != RV_OK) return code;
   call->chunk_bytes += size;

@@ -128,6 +128,8 @@ static inline bool rv_insert_call_is_held(const rv_insert_call *call)
 /* insert_items.c */
 void rv_insert_items_init(rv_insert_call *call);
 void rv_insert_items_fini(rv_insert_call *call);
+/* Of a message just begun: the table of its first item is the call's last one, if there is such a table, and it may insert there. */
+void rv_insert_items_meet_table(rv_insert_call *call);
 /* Works off the message's items until none is left, too much waits, or others are to have their turn. */
 void rv_insert_items_advance(rv_insert_call *call);
 /* Takes back whatever still waits; the rest completes soon. False: a table has completed some that are not answered yet. */

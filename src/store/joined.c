@@ -133,11 +133,12 @@ static size_t most_rows(const rv_joined *joined, size_t row_bytes)
   return rows < within ? rows : within;
 }
 
-/* As many as are still to come where the run is as long as the one before it, or else becomes twice as long as it is. */
-static size_t rows_wanted(const rv_joined_run *run, int64_t rows)
+/* As many as are still to come where the run is as long as the one before it, or else becomes twice as long as it is; those that are known to come. */
+static size_t rows_wanted(const rv_joined *joined, const rv_joined_run *run, int64_t rows)
 {
-  const int64_t had = run->seen - rows, wanted = run->before > had ? run->before - had : had;
-  return (size_t)(wanted > LEAST_ROWS ? wanted : LEAST_ROWS);
+  const int64_t had = run->seen - rows, guess = run->before > had ? run->before - had : had;
+  const size_t wanted = guess > LEAST_ROWS ? (size_t)guess : LEAST_ROWS, known = (joined->coming + 1) * (size_t)rows;
+  return wanted > known ? wanted : known;
 }
 
 /* NULL: it is not worth one, there is no room for two such chunks, or no memory. */
@@ -145,8 +146,8 @@ static rv_chunk *new_segment(rv_joined *joined, const rv_joined_run *run, const 
 {
   const int64_t rows = rv_chunk_num_rows(like, 0);
   const size_t two = 2 * (size_t)rows, most = most_rows(joined, row_bytes_of(like));
-  if (run->before < LEAST_CHUNKS * rows && run->seen <= LEAST_CHUNKS * rows) return NULL;
-  size_t capacity = rows_wanted(run, rows);
+  if (run->before < LEAST_CHUNKS * rows && run->seen <= LEAST_CHUNKS * rows && joined->coming < LEAST_CHUNKS) return NULL;
+  size_t capacity = rows_wanted(joined, run, rows);
   if (capacity < two) capacity = two;
   if (capacity > most) capacity = most;
   if (capacity < two) return NULL;

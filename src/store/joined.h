@@ -44,6 +44,7 @@ typedef struct rv_joined {
    * joined. */
   rv_table *table;
   size_t streams;
+  size_t coming; /* so many chunks like the next are known to follow it */
 } rv_joined;
 
 void rv_joined_init(rv_joined *joined, rv_memory *memory, uint64_t seed);

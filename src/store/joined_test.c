@@ -185,6 +185,25 @@ static void chunks_of_short_runs_stay_by_themselves(void **state)
   end(&w);
 }
 
+/* As a pack knows them: then nobody has to guess. */
+static void chunks_that_are_known_to_come_have_room_in_one_segment_at_once(void **state)
+{
+  (void)state;
+  enum { MANY = 60 };
+  world w;
+  begin(&w, 1000000, 0);
+  rv_chunk *like = came(1, WIDTH, false);
+  rv_chunk_place place;
+  for (int32_t step = 0; step < MANY; step++) {
+    w.joined.coming = (size_t)(MANY - 1 - step);
+    assert_true(put(&w, like, (uint64_t)step, 1, step, &place));
+    assert_true(place.first == step && rv_segment_capacity(place.chunk) == MANY);
+    check(&place, (uint64_t)step, 1, step);
+  }
+  rv_chunk_unref(like);
+  end(&w);
+}
+
 static void segments_are_small_beside_what_their_table_may_have(void **state)
 {
   (void)state;
@@ -387,6 +406,7 @@ int main(void)
       cmocka_unit_test(each_episode_has_segments_of_its_own),
       cmocka_unit_test(steps_that_are_left_out_or_come_again_are_as_they_were_said),
       cmocka_unit_test(chunks_of_short_runs_stay_by_themselves),
+      cmocka_unit_test(chunks_that_are_known_to_come_have_room_in_one_segment_at_once),
       cmocka_unit_test(segments_are_small_beside_what_their_table_may_have),
       cmocka_unit_test(only_chunks_of_few_bytes_may_be_joined),
       cmocka_unit_test(what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself),

@@ -224,6 +224,7 @@ rv_code rv_insert_pack_begin(rv_insert_pack *pack, rv_span message, bool apart, 
 
 void rv_insert_pack_fini(rv_insert_pack *pack)
 {
+  if (pack->joined != NULL) pack->joined->coming = 0;
   for (size_t i = 0; i < pack->num_chunks; i++) {
     rv_chunk_form_fini(&pack->forms[i]);
     rv_chunk_unref(pack->chunks[i]);
@@ -295,6 +296,7 @@ rv_code rv_insert_pack_next(rv_insert_pack *pack, rv_error *err)
 {
   size_t i = pack->next++;
   rv_wire_item *item = &pack->item;
+  if (pack->joined != NULL) pack->joined->coming = pack->count - pack->next;
   if (i == 0) {
     join_first(pack);
     return check_end(pack, err);
