@@ -42,6 +42,12 @@ class Case:
             return {name: rows[-2:] if name == "observation" else rows[-2:-1] for name, rows in history.items()}
         return {name: rows[-self.history :] for name, rows in history.items()}
 
+    def specs(self) -> dict[str, tuple[int, ...]]:
+        """What an item has of each column, in its order."""
+        step = self._step(np.random.default_rng(0))
+        item = self.item({name: np.zeros((self.history, *np.shape(value))) for name, value in step.items()})
+        return {name: rows.shape for name, rows in item.items()}
+
 
 CASES: dict[str, Case] = {
     "transition": Case(observation=4, next_observation=True, history=1, period=1),

@@ -16,6 +16,7 @@ from .cases import CASES
 HERE = pathlib.Path(__file__).parent
 STARTING = 60.0  # seconds
 FILLING = 300.0
+BATCH = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +38,7 @@ def quick() -> Options:
 def _side(store: str, case: str, items: int) -> Iterator[tuple[Process, Process]]:
     """A server with an empty table, and a client of it."""
     with contextlib.ExitStack() as stack:
-        server = Process(PYTHON[store], str(HERE / "server.py"), MODULE[store], str(items))
+        server = Process(PYTHON[store], str(HERE / "server.py"), MODULE[store], str(items), *case.split())
         stack.callback(server.stop, 0)
         port = server.receive_word("port", STARTING)
         client = Process(PYTHON[store], str(HERE / "client.py"), MODULE[store], port, *case.split())
@@ -68,6 +69,10 @@ def _turn(store: str, case: str, options: Options, results: Results) -> list[str
             rate, details = _move(server, client, order, options.seconds + STARTING)
             results.cell({**row, "operation": operation}, "items/s", "higher").add(rate, details)
             found.append(f"{operation} {rate:.0f}/s")
+        server.send(f"batch {BATCH} {options.seconds}")
+        answer = server.receive(options.seconds + STARTING)
+        results.cell({**row, "operation": "batch"}, "us", "lower").add(answer["us"], {"cpu_us": answer["cpu_us"]})
+        found.append(f"a batch there {answer['us']:.1f} us")
     return found
 
 

@@ -9,7 +9,12 @@ from ..cells import Cell, Results
 from .markdown import figure, groups, number, ratio, table
 from .plot import pyplot
 
-OPERATIONS = {"memory": "bytes an item at the server", "insert": "inserts/s", "iterate": "iterated/s"}
+OPERATIONS = {
+    "memory": "bytes an item at the server",
+    "insert": "inserts/s",
+    "iterate": "iterated/s",
+    "batch": "us a batch of 256 in the server's process",
+}
 
 
 def _lines(results: Results) -> list[tuple[dict[str, str], dict[str, Cell]]]:
@@ -28,15 +33,37 @@ def _beside(results: Results, ours: dict[str, str], operation: str) -> str:
 
 
 def text(results: Results) -> str:
-    rows = [["items", "store", OPERATIONS["memory"], OPERATIONS["insert"], "us", OPERATIONS["iterate"], "us"]]
+    rows = [
+        ["items", "store", OPERATIONS["memory"], OPERATIONS["insert"], "us", OPERATIONS["iterate"], "us", OPERATIONS["batch"]]
+    ]
     for row, cells in _lines(results):
         insert, iterate = cells.get("insert"), cells.get("iterate")
         rows.append(
-            [row["case"], row["store"], figure(cells.get("memory")), figure(insert), _cpu(insert), figure(iterate), _cpu(iterate)]
+            [
+                row["case"],
+                row["store"],
+                figure(cells.get("memory")),
+                figure(insert),
+                _cpu(insert),
+                figure(iterate),
+                _cpu(iterate),
+                figure(cells.get("batch")),
+            ]
         )
         if row["store"] == "dm-reverb":
             beside = {name: _beside(results, row, name) for name in OPERATIONS}
-            rows.append([row["case"], "reverie / dm-reverb", beside["memory"], beside["insert"], "", beside["iterate"], ""])
+            rows.append(
+                [
+                    row["case"],
+                    "reverie / dm-reverb",
+                    beside["memory"],
+                    beside["insert"],
+                    "",
+                    beside["iterate"],
+                    "",
+                    beside["batch"],
+                ]
+            )
     return table(rows) + "\n\n*us* is processor time of client + server an item; a ratio above 1 is ours ahead."
 
 

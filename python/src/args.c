@@ -11,13 +11,22 @@ static int find_name(const core_signature *signature, PyObject *name)
   return -1;
 }
 
+/* Whoever gives too many mostly means the next one that has to be named. */
+static int too_many(const core_signature *signature, Py_ssize_t given)
+{
+  const char *plural = signature->positional == 1 ? "" : "s";
+  if (signature->count > signature->positional)
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional argument%s (%zd given); give the next by its name: %s=...",
+                 signature->function, signature->positional, plural, given, signature->names[signature->positional]);
+  else
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional argument%s (%zd given)", signature->function,
+                 signature->positional, plural, given);
+  return -1;
+}
+
 int core_parse(const core_signature *signature, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **out)
 {
-  if (nargs > signature->positional) {
-    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", signature->function,
-                 signature->positional, nargs);
-    return -1;
-  }
+  if (nargs > signature->positional) return too_many(signature, nargs);
   for (int i = 0; i < signature->count; i++) out[i] = i < nargs ? args[i] : NULL;
   if (kwnames == NULL && nargs >= signature->required) return 0;
   Py_ssize_t num_keywords = kwnames == NULL ? 0 : PyTuple_Size(kwnames);

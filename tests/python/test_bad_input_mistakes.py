@@ -248,3 +248,11 @@ def test_things_may_go_in_any_order(where, order):
         if "view" in things:
             assert things["view"].sum() == 499_500
         assert column.numpy().tolist() == [[0, 1, 2]]
+
+
+def test_an_argument_that_has_to_be_named_is_named_in_the_error():
+    client = reverie.Client(reverie.Server([make_table()], address="127.0.0.1:0"))
+    with pytest.raises(
+        TypeError, match=r"takes at most 2 positional arguments \(3 given\); give the next by its name: timeout=\.\.\."
+    ):
+        client.sample_batch("t", 4, 5)

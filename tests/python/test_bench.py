@@ -119,7 +119,7 @@ def test_items_of_several_columns_are_weighed_and_moved(results, tmp_path):
     items.run(found, items.Options(stores=("reverie",), seconds=0.02, rounds=1, items=300), quiet)
     for case in CASES:
         cells = {cell.row["operation"]: cell for cell in found.find(what="items", case=case)}
-        assert set(cells) == {"memory", "insert", "iterate"}
+        assert set(cells) == {"memory", "insert", "iterate", "batch"}
         assert all(len(cell.values) == 1 and cell.values[0] > 0 for cell in cells.values())
         assert cells["insert"].details["server_cpu_us"][0] >= 0
         assert cells["iterate"].details["client_cpu_us"][0] > 0
