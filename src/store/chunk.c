@@ -170,6 +170,7 @@ size_t rv_chunk_memory(const rv_chunk *chunk)
 
 void rv_chunk_count_new(rv_chunk *chunk, rv_memory *memory)
 {
+  if (rv_chunk_counted(chunk) > 0) return;
   size_t bytes = rv_chunk_memory(chunk);
   atomic_store_explicit(&chunk->account, memory, memory_order_relaxed);
   atomic_store_explicit(&chunk->counted, bytes, memory_order_relaxed);

@@ -93,9 +93,10 @@ int64_t rv_chunk_num_rows(const rv_chunk *chunk, size_t column); /* published */
 size_t rv_chunk_memory(const rv_chunk *chunk);                   /* bytes it pins, books included */
 /* Counts them in the account until the chunk goes, unless it is in one; later, what it has grown by. The chunk's store is there. */
 void rv_chunk_count(rv_chunk *chunk, rv_memory *memory);
-void rv_chunk_count_new(rv_chunk *chunk, rv_memory *memory); /* the same of one that nobody else has yet, nor any account */
-bool rv_chunk_is_spilled(const rv_chunk *chunk);             /* its bytes lie elsewhere (cold.h) */
-size_t rv_chunk_counted(const rv_chunk *chunk);              /* in an account; 0: it is in none */
+void rv_chunk_count_new(rv_chunk *chunk,
+                        rv_memory *memory);      /* the same of one that only this thread has yet, in this account if in any */
+bool rv_chunk_is_spilled(const rv_chunk *chunk); /* its bytes lie elsewhere (cold.h) */
+size_t rv_chunk_counted(const rv_chunk *chunk);  /* in an account; 0: it is in none */
 
 /* Copies rows [first, first + count) of a column one after another. Strings are copied as rv_bytes that point into the chunk.
  * RV_OUT_OF_RANGE, RV_DATA_LOSS. Encoded chunks are decoded once and kept decoded while the cache has room (rv_decode_cache). */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "store/chunk_parts.h"
+#include "store/memory.h"
 #include "store/table_parts.h"
 
 enum {
@@ -73,6 +74,7 @@ static rv_joined_run *take_run(rv_joined *joined, rv_chunk *like)
     if (joined->run[i].kind == NULL || joined->run[i].used < oldest->used) oldest = &joined->run[i];
   free_run(oldest);
   oldest->kind = rv_chunk_ref(like);
+  rv_chunk_count_new(like, joined->memory); /* it may have no other use */
   return oldest;
 }
 
@@ -119,15 +121,16 @@ static bool has_room(rv_joined_run *run, const rv_chunk_meta *meta, int64_t rows
 
 /* ---- segments ---- */
 
-/* How many rows the streams' segments may have each, so that all together they keep little from being used. */
+/* How many rows the streams' segments may have each, so that all together they keep little from being used. An item takes its segments along, of which it
+ * may need several, into whichever table it is for. */
 static size_t most_rows(const rv_joined *joined, size_t row_bytes)
 {
   const size_t streams = joined->streams > 0 ? joined->streams : 1;
   rv_turn turn;
   rv_turn_begin(&turn, joined->table);
   size_t rows = (size_t)joined->table->config.max_size / TABLE_PART / streams;
-  size_t bytes = rv_table_most_at_once(joined->table) / streams;
   rv_turn_end_look(&turn);
+  size_t bytes = rv_memory_most_at_once(joined->memory) / streams;
   if (bytes > RV_JOINED_BYTES) bytes = RV_JOINED_BYTES;
   const size_t within = bytes / (row_bytes > 0 ? row_bytes : 1);
   return rows < within ? rows : within;

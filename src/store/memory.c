@@ -22,8 +22,15 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->spill_fault, 0);
   atomic_init(&memory->spilled, 0);
   atomic_init(&memory->ask_ahead, 0);
+  atomic_init(&memory->least_bound, SIZE_MAX);
   *out = memory;
   return RV_OK;
+}
+
+void rv_memory_note_bound(rv_memory *memory, size_t max_bytes)
+{
+  size_t least = atomic_load_explicit(&memory->least_bound, memory_order_relaxed);
+  while (max_bytes < least && !atomic_compare_exchange_weak(&memory->least_bound, &least, max_bytes)) continue;
 }
 
 void rv_memory_take_away(rv_memory *memory, size_t bytes)

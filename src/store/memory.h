@@ -30,6 +30,7 @@ typedef struct rv_memory {
   atomic_int spill_fault;         /* errno of what keeps them from it; 0: nothing does */
   atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
   atomic_size_t spilled;          /* bytes that lie there: not in `bytes` */
+  atomic_size_t least_bound;      /* the lowest in bytes that any of the tables has had for itself; SIZE_MAX: none had one */
 } rv_memory;
 
 /* limit 0: none. The caller's until rv_memory_release; chunks may still be counted then. */
@@ -51,6 +52,15 @@ void rv_memory_take_away(rv_memory *memory, size_t bytes);
 static inline size_t rv_memory_used(const rv_memory *memory)
 {
   return atomic_load_explicit(&memory->bytes, memory_order_relaxed) - 1;
+}
+
+/* A table has this bound. */
+void rv_memory_note_bound(rv_memory *memory, size_t max_bytes);
+/* The most that one piece may take which items of any table may come to need. */
+static inline size_t rv_memory_most_at_once(const rv_memory *memory)
+{
+  size_t limit = rv_memory_limit(memory), least = atomic_load_explicit(&memory->least_bound, memory_order_relaxed);
+  return (limit < least ? limit : least) / 64;
 }
 
 /* Chunks may move elsewhere from now on: those that come are made so that they can. */

@@ -111,6 +111,7 @@ void rv_table_set_max_bytes(rv_table *table, int64_t max_bytes)
 {
   table->config.max_bytes = max_bytes;
   atomic_store_explicit(&table->max_bytes, max_bytes > 0 ? (size_t)max_bytes : SIZE_MAX, memory_order_relaxed);
+  rv_memory_note_bound(table->memory, rv_table_max_bytes(table));
   note_bounded(table);
 }
 

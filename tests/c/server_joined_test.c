@@ -18,11 +18,12 @@ static void put_step(rv_writer_buf *body, const one *step)
 }
 
 /* An item over these slices of one column. */
-static void put_slices(rv_writer_buf *body, uint64_t key, rv_wire_slice *slices, uint32_t n, uint64_t sequence)
+static void put_slices_in(rv_writer_buf *body, const char *table, uint64_t key, rv_wire_slice *slices, uint32_t n,
+                          uint64_t sequence)
 {
   bool squeeze = false;
   rv_wire_item item = {.key = key,
-                       .table = {(const uint8_t *)"alone", 5},
+                       .table = {(const uint8_t *)table, strlen(table)},
                        .priority = 1,
                        .sequence = sequence,
                        .slices = slices,
@@ -33,6 +34,11 @@ static void put_slices(rv_writer_buf *body, uint64_t key, rv_wire_slice *slices,
   size_t mark = rv_put_open(body, 2);
   rv_wire_item_serialize(body, &item);
   rv_put_close(body, mark);
+}
+
+static void put_slices(rv_writer_buf *body, uint64_t key, rv_wire_slice *slices, uint32_t n, uint64_t sequence)
+{
+  put_slices_in(body, "alone", key, slices, n, sequence);
 }
 
 /* A stream that has sent its first items, so that it is known which table they are for, and the chunk of step 0, which it keeps. */
@@ -147,14 +153,38 @@ static void rows_that_were_joined_stay_when_their_stream_has_gone(void **state)
   for (int32_t i = 1; i <= 20; i++) check_two_steps(i);
 }
 
+static void bound_bytes(const char *table, int64_t max_bytes)
+{
+  rv_table_bounds bounds = rv_table_bounds_unchanged();
+  bounds.max_bytes = max_bytes;
+  rv_bounds_change change = {.bounds = bounds};
+  while (!change.done) assert_int_equal(rv_table_change_bounds(rig_find(&rig, table), &change, NULL), RV_OK);
+}
+
+/* Though its rows lie in a segment with those of another, which may take any number. */
+static void an_item_fits_into_a_small_table_beside_a_large_one(void **state)
+{
+  (void)state;
+  bound_bytes("packed", 4 << 10);
+  test_stream *call = open_steps();
+  uint64_t keys[ITEMS], key;
+  for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, ITEMS);
+  rv_wire_slice last = {.chunk_key = step_of(ITEMS).chunks[0], .length = 1};
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_slices_in(&body, "packed", 77, &last, 1, ITEMS + 2);
+  stream_send(call, &body);
+  expect_keys(call, &key, 1);
+  assert_int_equal(key, 77);
+  stream_free(call);
+}
+
 /* A table that may take few bytes has as many items as it can, whatever segments its rows are in. */
 static void segments_leave_a_small_table_its_items(void **state)
 {
   (void)state;
-  rv_table_bounds bounds = rv_table_bounds_unchanged();
-  bounds.max_bytes = 16 << 10;
-  rv_bounds_change change = {.bounds = bounds};
-  while (!change.done) assert_int_equal(rv_table_change_bounds(rig_find(&rig, "alone"), &change, NULL), RV_OK);
+  bound_bytes("alone", 16 << 10);
   test_stream *call = open_steps();
   uint64_t keys[ITEMS];
   for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
@@ -174,6 +204,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(an_item_reaches_no_further_than_its_chunk, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_chunk_that_is_kept_no_longer_is_not_there_for_items, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rows_that_were_joined_stay_when_their_stream_has_gone, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(an_item_fits_into_a_small_table_beside_a_large_one, set_up, tear_down),
       cmocka_unit_test_setup_teardown(segments_leave_a_small_table_its_items, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
