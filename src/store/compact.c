@@ -57,8 +57,8 @@ static bool are_alike(const rv_hold *a, const rv_hold *b)
 
 static bool suits_target(const rv_hold *target, const rv_hold *hold)
 {
-  const rv_chunk_meta *to = &target->chunk->meta, *from = &hold->chunk->meta;
-  return are_alike(target, hold) && from->first_step >= to->first_step && from->last_step <= to->last_step;
+  const rv_chunk_meta *to = &target->chunk->meta, from = rv_chunk_load_meta(hold->chunk); /* its stream may add to it */
+  return are_alike(target, hold) && from.first_step >= to->first_step && from.last_step <= to->last_step;
 }
 
 /* One whose rows may join those in the open target, if there is one. */

@@ -109,12 +109,12 @@ void rv_books_unmark(rv_books *books, rv_hold *hold)
 
 /* ---- what is worth compacting ---- */
 
-enum { BOOKS_BYTES = 512 }; /* about what a chunk and its hold take beside the rows */
+enum { TINY_ROW = 128, BOOKS_BYTES = 512 }; /* about what a chunk and its hold take beside the rows */
 
 /* Rows move where they then take less than half of what the chunk does; compressed ones may take more than they did. Where items die in
  * no order, what is left of a segment shrinks by the same part in every while: segments between half and full are 1.4 times their live
- * rows, between three quarters and full 1.15 times, for at most three rows that are moved where one is won. Rows that came over the wire
- * (joined.h) are small, and took ten times their bytes before: one is moved where three are won. */
+ * rows, between three quarters and full 1.15 times, for at most three rows that are moved where one is won. Tiny rows that
+ * came over the wire (joined.h) would take ten times their bytes by themselves: one is moved where three are won, of others one where one is. */
 static int64_t sparse_below(const rv_books *books, const rv_chunk *chunk)
 {
   int64_t rows = chunk->is_segment ? rv_segment_capacity(chunk) : rv_chunk_num_rows(chunk, 0);
@@ -122,7 +122,7 @@ static int64_t sparse_below(const rv_books *books, const rv_chunk *chunk)
   size_t memory = rv_chunk_memory(chunk);
   if (memory < 2 * BOOKS_BYTES) return 0;
   int64_t half = (rows + 1) / 2;
-  if (chunk->is_segment && rv_segment_is_joined(chunk)) return rows / 4;
+  if (chunk->is_segment && rv_segment_is_joined(chunk)) return rv_segment_row_bytes(chunk) <= TINY_ROW ? rows / 4 : half;
   if (chunk->is_segment) return books->oldest_first ? half : rows - rows / 4;
   size_t row = chunk->has_strings ? memory / (size_t)rows : 0;
   for (uint32_t i = 0; i < chunk->num_columns; i++) row += chunk->lanes[i].row_bytes;
@@ -193,7 +193,7 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   books->present_holds++;
   rv_chunk_ref(chunk);
   rv_books_measure(books, hold);
-  if (!chunk->is_segment && hold->sparse_below > 0) note_recent(books, hold);
+  if ((!chunk->is_segment || rv_segment_is_joined(chunk)) && hold->sparse_below > 0) note_recent(books, hold);
   rv_books_note_cold(books, hold);
   *out = hold;
   return RV_OK;

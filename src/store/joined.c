@@ -1,7 +1,5 @@
 #include "store/joined.h"
 
-#include <string.h>
-
 #include "store/chunk_parts.h"
 #include "store/memory.h"
 #include "store/table_parts.h"
@@ -10,7 +8,7 @@ enum {
   MOST_COLUMNS = 64,
   LEAST_ROWS = 8,   /* of a segment, where its table may have as many */
   LEAST_CHUNKS = 4, /* of a run: a segment of fewer takes more than they do by themselves */
-  TABLE_PART = 8    /* of a table's items: so many are the rows that are in no use any more, or not yet, at most */
+  TABLE_PART = 8    /* of a table's items: so many rows the streams' open segments of one kind have together */
 };
 
 void rv_joined_init(rv_joined *joined, rv_memory *memory, uint64_t seed)
@@ -43,7 +41,8 @@ bool rv_joined_takes(const rv_chunk *like)
   if (like->is_segment || like->has_strings || like->num_columns > MOST_COLUMNS) return false;
   const int64_t rows = rv_chunk_num_rows(like, 0);
   const size_t most = like->decodes ? RV_JOINED_DECODED_BYTES : RV_JOINED_CHUNK_BYTES;
-  return rows > 0 && row_bytes_of(like) <= most / (size_t)rows;
+  const size_t row_bytes = row_bytes_of(like);
+  return rows > 0 && row_bytes <= RV_JOINED_ROW_BYTES && row_bytes <= most / (size_t)rows;
 }
 
 /* ---- which run ---- */
@@ -83,8 +82,9 @@ static rv_joined_run *find_run(rv_joined *joined, rv_chunk *like, const rv_chunk
 {
   rv_joined_run *found = NULL;
   fit best = FITS_NOT;
+  const uint32_t expected = joined->run[joined->next].kind == NULL ? 0 : joined->next;
   for (uint32_t i = 0; i < RV_JOINED_RUNS && best < GOES_ON; i++) {
-    rv_joined_run *run = &joined->run[(joined->next + i) % RV_JOINED_RUNS];
+    rv_joined_run *run = &joined->run[(expected + i) % RV_JOINED_RUNS];
     const fit this = fit_of(run, like, meta);
     if (this <= best) continue;
     best = this;
@@ -92,7 +92,7 @@ static rv_joined_run *find_run(rv_joined *joined, rv_chunk *like, const rv_chunk
   }
   if (found == NULL) found = take_run(joined, like);
   found->used = ++joined->chunks;
-  joined->next = (uint32_t)(found - joined->run) + 1;
+  joined->next = (uint32_t)(found - joined->run + 1) % RV_JOINED_RUNS;
   return found;
 }
 
@@ -136,20 +136,34 @@ static size_t most_rows(const rv_joined *joined, size_t row_bytes)
   return rows < within ? rows : within;
 }
 
-/* As many as are still to come where the run is as long as the one before it, or else becomes twice as long as it is; those that are known to come. */
+/* Those that a pack has are believed to be of the run where nothing speaks against it: it has some of them, and there was none before it. */
+static bool is_believed(const rv_joined *joined, const rv_joined_run *run, int64_t rows)
+{
+  return joined->coming >= LEAST_CHUNKS && run->before == 0 && run->seen > rows;
+}
+
+/* Will it have more than a few chunks? */
+static bool is_worth_it(const rv_joined *joined, const rv_joined_run *run, int64_t rows)
+{
+  return run->before >= LEAST_CHUNKS * rows || run->seen > LEAST_CHUNKS * rows || is_believed(joined, run, rows);
+}
+
+/* As many as are still to come where the run is as long as the one before it, or else becomes twice as long as it is; what a pack has is believed up to
+ * four times that. */
 static size_t rows_wanted(const rv_joined *joined, const rv_joined_run *run, int64_t rows)
 {
   const int64_t had = run->seen - rows, guess = run->before > had ? run->before - had : had;
   const size_t wanted = guess > LEAST_ROWS ? (size_t)guess : LEAST_ROWS, known = (joined->coming + 1) * (size_t)rows;
-  return wanted > known ? wanted : known;
+  if (!is_believed(joined, run, rows) || known <= wanted) return wanted;
+  return known < 4 * wanted ? known : 4 * wanted;
 }
 
 /* NULL: it is not worth one, there is no room for two such chunks, or no memory. */
 static rv_chunk *new_segment(rv_joined *joined, const rv_joined_run *run, const rv_chunk *like, const rv_chunk_meta *meta)
 {
   const int64_t rows = rv_chunk_num_rows(like, 0);
+  if (!is_worth_it(joined, run, rows)) return NULL;
   const size_t two = 2 * (size_t)rows, most = most_rows(joined, row_bytes_of(like));
-  if (run->before < LEAST_CHUNKS * rows && run->seen <= LEAST_CHUNKS * rows && joined->coming < LEAST_CHUNKS) return NULL;
   size_t capacity = rows_wanted(joined, run, rows);
   if (capacity < two) capacity = two;
   if (capacity > most) capacity = most;
@@ -178,11 +192,12 @@ static rv_chunk *new_segment(rv_joined *joined, const rv_joined_run *run, const 
 static bool open_anew(rv_joined *joined, rv_joined_run *run, const rv_chunk *like, const rv_chunk_meta *meta)
 {
   rv_chunk *segment = new_segment(joined, run, like, meta);
-  if (segment == NULL) return false;
+  const bool is_over = run->segment != NULL && run->segment->meta.episode_id != meta->episode_id;
+  if (segment == NULL && !is_over) return false;
   rv_chunk_unref(run->segment);
   run->segment = segment;
   run->rows = 0;
-  return true;
+  return segment != NULL;
 }
 
 /* ---- putting ---- */

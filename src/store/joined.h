@@ -16,7 +16,8 @@ typedef struct rv_table rv_table;
 enum {
   RV_JOINED_RUNS = 16,           /* that a stream has side by side: plain Reverb has a chunk for each column */
   RV_JOINED_BYTES = 1 << 14,     /* of a segment's rows, at most */
-  RV_JOINED_CHUNK_BYTES = 4096,  /* of a chunk's: larger ones are worth their books */
+  RV_JOINED_ROW_BYTES = 512,     /* larger rows are worth their books, and one that lives would keep too much */
+  RV_JOINED_CHUNK_BYTES = 4096,  /* of a chunk's rows together */
   RV_JOINED_DECODED_BYTES = 1024 /* and of one that has to be decoded for it */
 };
 
@@ -44,7 +45,7 @@ typedef struct rv_joined {
    * joined. */
   rv_table *table;
   size_t streams;
-  size_t coming; /* so many chunks like the next are known to follow it */
+  size_t coming; /* so many chunks like the next follow it, though not all need be of its run */
 } rv_joined;
 
 void rv_joined_init(rv_joined *joined, rv_memory *memory, uint64_t seed);

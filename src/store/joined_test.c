@@ -185,22 +185,41 @@ static void chunks_of_short_runs_stay_by_themselves(void **state)
   end(&w);
 }
 
-/* As a pack knows them: then nobody has to guess. */
-static void chunks_that_are_known_to_come_have_room_in_one_segment_at_once(void **state)
+/* As a pack knows them. */
+static void chunks_that_are_known_to_come_are_joined_from_the_second_on(void **state)
 {
   (void)state;
-  enum { MANY = 60 };
+  enum { MANY = 30 };
   world w;
   begin(&w, 1000000, 0);
   rv_chunk *like = came(1, WIDTH, false);
   rv_chunk_place place;
   for (int32_t step = 0; step < MANY; step++) {
     w.joined.coming = (size_t)(MANY - 1 - step);
-    assert_true(put(&w, like, (uint64_t)step, 1, step, &place));
-    assert_true(place.first == step && rv_segment_capacity(place.chunk) == MANY);
+    bool joined = put(&w, like, (uint64_t)step, 1, step, &place);
+    assert_true(joined == (step > 0));
+    if (!joined) continue;
+    assert_true(place.first == step - 1 && rv_segment_capacity(place.chunk) == MANY - 1);
     check(&place, (uint64_t)step, 1, step);
   }
   rv_chunk_unref(like);
+  end(&w);
+}
+
+/* A pack may have any: what is said to come has to be of the run. */
+static void chunks_to_come_of_other_runs_take_no_room(void **state)
+{
+  (void)state;
+  world w;
+  begin(&w, 1000000, 0);
+  rv_chunk *like[RV_JOINED_RUNS + 1];
+  rv_chunk_place place;
+  for (int64_t i = 0; i <= RV_JOINED_RUNS; i++) like[i] = came(1, 8 + i, false);
+  w.joined.coming = 1000;
+  for (uint64_t episode = 1; episode < 50; episode++) assert_false(put(&w, like[0], episode, episode, 0, &place));
+  for (int32_t step = 0; step < 50; step++)
+    for (size_t i = 0; i <= RV_JOINED_RUNS; i++) assert_false(put(&w, like[i], (uint64_t)step, 1, step, &place));
+  for (size_t i = 0; i <= RV_JOINED_RUNS; i++) rv_chunk_unref(like[i]);
   end(&w);
 }
 
@@ -242,7 +261,7 @@ static void only_chunks_of_few_bytes_may_be_joined(void **state)
     size_t rows;
     int64_t width;
     bool compress, takes;
-  } cases[] = {{1, 4096, false, true},  {16, 256, false, true}, {1, 4097, false, false},
+  } cases[] = {{1, 512, false, true},   {16, 256, false, true}, {1, 513, false, false},
                {16, 257, false, false}, {16, 64, true, true},   {16, 65, true, false}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     rv_chunk *like = came(cases[i].rows, cases[i].width, cases[i].compress);
@@ -367,7 +386,8 @@ static void segments_are_in_the_account_until_nobody_has_them(void **state)
   const size_t before = rv_memory_used(memory), kind = rv_chunk_memory(like); /* which the run keeps */
   rv_chunk_place place;
   w.joined.coming = 20;
-  assert_true(put(&w, like, 1, 1, 0, &place));
+  assert_false(put(&w, like, 1, 1, 0, &place));
+  assert_true(put(&w, like, 2, 1, 1, &place));
   assert_int_equal(rv_memory_used(memory) - before, rv_chunk_memory(place.chunk) + kind);
   rv_joined_fini(&w.joined);
   assert_int_equal(rv_memory_used(memory) - before, rv_chunk_memory(place.chunk) + kind);
@@ -404,7 +424,8 @@ int main(void)
       cmocka_unit_test(each_episode_has_segments_of_its_own),
       cmocka_unit_test(steps_that_are_left_out_or_come_again_are_as_they_were_said),
       cmocka_unit_test(chunks_of_short_runs_stay_by_themselves),
-      cmocka_unit_test(chunks_that_are_known_to_come_have_room_in_one_segment_at_once),
+      cmocka_unit_test(chunks_that_are_known_to_come_are_joined_from_the_second_on),
+      cmocka_unit_test(chunks_to_come_of_other_runs_take_no_room),
       cmocka_unit_test(segments_are_small_beside_what_their_table_may_have),
       cmocka_unit_test(only_chunks_of_few_bytes_may_be_joined),
       cmocka_unit_test(what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself),

@@ -333,12 +333,19 @@ bool rv_insert_pack_find(void *context, uint64_t key, rv_chunk_place *out)
   return false;
 }
 
-/* Where an item has two chunks of one key they are not, nor where rows of two have become one slice. */
+/* Where an item has two chunks of one key they are not, nor where rows of two have become one slice. Of a model nothing is checked again: each of its
+ * slices must have the very rows that its own chunk's place says. */
 static bool is_as_placed(const rv_insert_pack *pack, const rv_trajectory *trajectory)
 {
   if (trajectory->num_slices != pack->item.total_slices) return false;
-  for (uint32_t i = 0; i < trajectory->num_slices; i++)
-    if (trajectory->slices[i].chunk != pack->chunks[pack->chunk_of[i]]) return false;
+  for (uint32_t i = 0; i < trajectory->num_slices; i++) {
+    const rv_slice *slice = &trajectory->slices[i];
+    const rv_wire_slice *sent = &pack->item.slices[i];
+    const uint32_t c = pack->chunk_of[i];
+    if (slice->chunk != pack->chunks[c] || slice->tensor != (uint32_t)sent->index || slice->length != sent->length ||
+        slice->offset != sent->offset + pack->of_chunk[c].first_row)
+      return false;
+  }
   return true;
 }
 
