@@ -196,6 +196,89 @@ static void segments_leave_a_small_table_its_items(void **state)
   stream_free(call);
 }
 
+enum { PAIRS = 24, KNOWN = 30 };
+
+/* Chunk c of item i: their steps go on, so that all lie in one segment. The second item's two have one key. */
+static one of_pair(int i, int c)
+{
+  return (one){.chunks = {1000 + 10 * (uint64_t)i + (i == 1 ? 0 : (uint64_t)c)},
+               .episode = 1,
+               .first_step = 2 * i + c,
+               .value = 100000 * (i + 1) + 1000 * c};
+}
+
+/* Items of one column, whose rows are two chunks' of their own. */
+static void insert_pack_of_pairs(test_stream *call)
+{
+  const like as = {.table = "packed", .num_chunks = 1, .rows = {1}, .width = {2}};
+  uint64_t keys[PAIRS - 1];
+  double priorities[PAIRS - 1];
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  size_t pack = rv_put_open(&body, RV_INSERT_PACK), mark = rv_put_open(&body, RV_PACK_ITEM);
+  rv_wire_slice slices[] = {{.chunk_key = of_pair(0, 0).chunks[0], .length = 1},
+                            {.chunk_key = of_pair(0, 1).chunks[0], .length = 1}};
+  uint32_t n = 2;
+  bool squeeze = false;
+  rv_wire_item_serialize(&body, &(rv_wire_item){.key = 100,
+                                                .table = {(const uint8_t *)"packed", 6},
+                                                .priority = 1,
+                                                .sequence = 1 + KNOWN,
+                                                .slices = slices,
+                                                .num_slices = &n,
+                                                .squeeze = &squeeze,
+                                                .num_columns = 1,
+                                                .total_slices = 2});
+  rv_put_close(&body, mark);
+  for (int c = 0; c < 2; c++) {
+    one pair = of_pair(0, c);
+    rv_buf *chunk = chunk_of(&pair, &as, 0);
+    rv_put_bytes_always(&body, RV_PACK_CHUNKS, chunk->data, chunk->size);
+    rv_buf_unref(chunk);
+  }
+  mark = rv_put_open(&body, RV_PACK_REST);
+  for (int i = 1; i < PAIRS; i++) {
+    keys[i - 1] = 100 + (uint64_t)i;
+    priorities[i - 1] = 1;
+    for (int c = 0; c < 2; c++) {
+      one pair = of_pair(i, c);
+      rv_buf *chunk = chunk_of(&pair, &as, 0);
+      put_own_parts(&body, chunk);
+      rv_buf_unref(chunk);
+    }
+  }
+  rv_put_close(&body, mark);
+  rv_put_bytes_always(&body, RV_PACK_KEYS, keys, sizeof keys);
+  rv_put_bytes_always(&body, RV_PACK_PRIORITIES, priorities, sizeof priorities);
+  rv_put_close(&body, pack);
+  stream_send(call, &body);
+}
+
+/* Of which chunk such an item's rows are is its own affair: the others' are theirs. */
+static void chunks_of_one_key_leave_the_items_behind_them_their_rows(void **state)
+{
+  (void)state;
+  test_stream *call = open_writer();
+  uint64_t keys[PAIRS + KNOWN];
+  one before[KNOWN]; /* so that the run is known to be long, and its first rows are joined */
+  for (int32_t i = 0; i < KNOWN; i++)
+    before[i] = (one){.key = 500 + (uint64_t)i, .chunks = {7000 + (uint64_t)i}, .episode = 5, .priority = 1, .first_step = i};
+  insert_packed(call, before, KNOWN, &plain, 1);
+  expect_keys(call, keys, KNOWN);
+  insert_pack_of_pairs(call);
+  expect_keys(call, keys, PAIRS);
+  for (int i = 0; i < PAIRS; i++) {
+    rv_draw draw;
+    int32_t rows[4];
+    assert_int_equal(rv_table_get(rig_find(&rig, "packed"), 100 + (uint64_t)i, &draw, NULL), RV_OK);
+    assert_int_equal(draw.trajectory->columns[0].length, 2);
+    assert_int_equal(rv_draw_copy_column(&draw, 0, rows, NULL), RV_OK);
+    if (i != 1) assert_true(rows[0] == of_pair(i, 0).value && rows[2] == of_pair(i, 1).value);
+    rv_draw_release(&draw);
+  }
+  stream_free(call);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -205,6 +288,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_chunk_that_is_kept_no_longer_is_not_there_for_items, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rows_that_were_joined_stay_when_their_stream_has_gone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_item_fits_into_a_small_table_beside_a_large_one, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(chunks_of_one_key_leave_the_items_behind_them_their_rows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(segments_leave_a_small_table_its_items, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
