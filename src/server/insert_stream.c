@@ -243,17 +243,16 @@ static rv_code take_chunk(rv_insert_call *call, rv_span bytes, size_t pinned, rv
   const bool apart = copy && bytes.size >= RV_COLD_LEAST && rv_memory_spills(account_of(call));
   rv_chunk *chunk = NULL;
   rv_code code = RV_OK;
-  if (bytes.size < RV_JOINED_CHUNK_BYTES) {
-    code = rv_chunk_parse_joined(&call->forms, &call->joined, bytes, out, err);
+  if (copy && (!apart || bytes.size < RV_JOINED_CHUNK_BYTES)) {
+    code = rv_chunk_parse_alike(&call->forms, &call->joined, bytes, out, err);
     if (code != RV_OK || out->is_joined) return code;
     chunk = out->chunk;
   }
   if (apart) {
     rv_chunk_unref(chunk);
     code = rv_chunk_parse_apart(bytes, &chunk, err);
-  } else if (chunk == NULL) {
-    code =
-        copy ? rv_chunk_parse_alike(&call->forms, bytes, &chunk, err) : rv_chunk_parse(call->message, bytes, false, &chunk, err);
+  } else if (!copy) {
+    code = rv_chunk_parse(call->message, bytes, false, &chunk, err);
   }
   if (code != RV_OK) return code;
   rv_chunk_attach_cache(chunk, rv_store_decode_cache(call->stream.server->store));

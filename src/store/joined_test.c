@@ -10,6 +10,7 @@ enum { WIDTH = 24 };
 typedef struct world {
   rv_store *store;
   rv_joined joined;
+  rv_chunk *like; /* the tests' own, where they have no other: one row came */
 } world;
 
 static void begin(world *w, int64_t max_size, int64_t max_bytes)
@@ -91,6 +92,23 @@ static void check(const rv_chunk_place *owned, uint64_t key, uint64_t episode, i
   rv_chunk_unref(owned->chunk);
 }
 
+static int set_up(void **state)
+{
+  static world w;
+  begin(&w, 1000000, 0);
+  w.like = came(1, WIDTH, false);
+  *state = &w;
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  world *w = *state;
+  rv_chunk_unref(w->like);
+  end(w);
+  return 0;
+}
+
 static void rows_of_an_episode_stand_one_behind_another(void **state)
 {
   (void)state;
@@ -119,28 +137,22 @@ static void rows_of_an_episode_stand_one_behind_another(void **state)
 
 static void each_episode_has_segments_of_its_own(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
-  rv_chunk *like = came(1, WIDTH, false), *before = NULL;
-  make_known(&w, like);
+  world *w = *state;
+  rv_chunk *like = w->like, *before = NULL;
+  make_known(w, like);
   rv_chunk_place place;
   for (uint64_t episode = 1; episode < 5; episode++)
     for (int32_t step = 0; step < 20; step++) {
-      assert_true(put(&w, like, 100 * episode + (uint64_t)step, episode, step, &place));
+      assert_true(put(w, like, 100 * episode + (uint64_t)step, episode, step, &place));
       if (step == 0) assert_ptr_not_equal(place.chunk, before);
       before = place.chunk;
       check(&place, 100 * episode + (uint64_t)step, episode, step);
     }
-  rv_chunk_unref(like);
-  end(&w);
 }
 
 static void steps_that_are_left_out_or_come_again_are_as_they_were_said(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
+  world *w = *state;
   rv_chunk *like = came(2, WIDTH, false);
   rv_random random;
   rv_random_init(&random, 5);
@@ -151,7 +163,7 @@ static void steps_that_are_left_out_or_come_again_are_as_they_were_said(void **s
     uint32_t how = rv_random_below(&random, 20);
     if (how < 4) step += 1 + (int32_t)rv_random_below(&random, 10);
     if (how == 4) step = (int32_t)rv_random_below(&random, 50);
-    if (put(&w, like, key, 3, step, &place)) {
+    if (put(w, like, key, 3, step, &place)) {
       joined++;
       check(&place, key, 3, step);
     }
@@ -159,68 +171,56 @@ static void steps_that_are_left_out_or_come_again_are_as_they_were_said(void **s
   }
   assert_true(joined > 500);
   rv_chunk_unref(like);
-  end(&w);
 }
 
 static void chunks_of_short_runs_stay_by_themselves(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
-  rv_chunk *like = came(1, WIDTH, false);
+  world *w = *state;
+  rv_chunk *like = w->like;
   rv_chunk_place place;
   uint64_t key = 0;
   for (uint64_t episode = 1; episode <= 20; episode++)
-    for (int32_t step = 0; step < 3; step++) assert_false(put(&w, like, ++key, episode, step, &place));
+    for (int32_t step = 0; step < 3; step++) assert_false(put(w, like, ++key, episode, step, &place));
   for (int32_t step = 0; step < 50; step++) { /* one becomes long: it does not know that at first */
-    bool joined = put(&w, like, ++key, 21, step, &place);
+    bool joined = put(w, like, ++key, 21, step, &place);
     assert_true(joined == (step >= 4));
     if (joined) check(&place, key, 21, step);
   }
   for (int32_t step = 0; step < 50; step++) { /* and the next one does */
-    assert_true(put(&w, like, ++key, 22, step, &place));
+    assert_true(put(w, like, ++key, 22, step, &place));
     check(&place, key, 22, step);
   }
-  rv_chunk_unref(like);
-  end(&w);
 }
 
 /* As a pack knows them. */
 static void chunks_that_are_known_to_come_are_joined_from_the_second_on(void **state)
 {
-  (void)state;
   enum { MANY = 30 };
-  world w;
-  begin(&w, 1000000, 0);
-  rv_chunk *like = came(1, WIDTH, false);
+  world *w = *state;
+  rv_chunk *like = w->like;
   rv_chunk_place place;
   for (int32_t step = 0; step < MANY; step++) {
-    w.joined.coming = (size_t)(MANY - 1 - step);
-    bool joined = put(&w, like, (uint64_t)step, 1, step, &place);
+    w->joined.coming = (size_t)(MANY - 1 - step);
+    bool joined = put(w, like, (uint64_t)step, 1, step, &place);
     assert_true(joined == (step > 0));
     if (!joined) continue;
     assert_true(place.first == step - 1 && rv_segment_capacity(place.chunk) == MANY - 1);
     check(&place, (uint64_t)step, 1, step);
   }
-  rv_chunk_unref(like);
-  end(&w);
 }
 
 /* A pack may have any: what is said to come has to be of the run. */
 static void chunks_to_come_of_other_runs_take_no_room(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
+  world *w = *state;
   rv_chunk *like[RV_JOINED_RUNS + 1];
   rv_chunk_place place;
   for (int64_t i = 0; i <= RV_JOINED_RUNS; i++) like[i] = came(1, 8 + i, false);
-  w.joined.coming = 1000;
-  for (uint64_t episode = 1; episode < 50; episode++) assert_false(put(&w, like[0], episode, episode, 0, &place));
+  w->joined.coming = 1000;
+  for (uint64_t episode = 1; episode < 50; episode++) assert_false(put(w, like[0], episode, episode, 0, &place));
   for (int32_t step = 0; step < 50; step++)
-    for (size_t i = 0; i <= RV_JOINED_RUNS; i++) assert_false(put(&w, like[i], (uint64_t)step, 1, step, &place));
+    for (size_t i = 0; i <= RV_JOINED_RUNS; i++) assert_false(put(w, like[i], (uint64_t)step, 1, step, &place));
   for (size_t i = 0; i <= RV_JOINED_RUNS; i++) rv_chunk_unref(like[i]);
-  end(&w);
 }
 
 static void segments_are_small_beside_what_their_table_may_have(void **state)
@@ -275,9 +275,7 @@ static void only_chunks_of_few_bytes_may_be_joined(void **state)
 
 static void what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
+  world *w = *state;
   rv_chunk *like = came(3, WIDTH, false);
   const rv_chunk_meta others[] = {{.key = 1, .episode_id = 1, .first_step = 0, .last_step = 3},
                                   {.key = 1, .episode_id = 1, .first_step = 5, .last_step = 3},
@@ -287,45 +285,38 @@ static void what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself(void **s
   const uint8_t *columns[] = {bytes};
   rv_chunk_place place;
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-    assert_false(rv_joined_put(&w.joined, like, &others[i], columns, &place));
-  w.joined.table = NULL;
-  assert_false(put(&w, like, 1, 1, 0, &place));
+    assert_false(rv_joined_put(&w->joined, like, &others[i], columns, &place));
+  w->joined.table = NULL;
+  assert_false(put(w, like, 1, 1, 0, &place));
   rv_chunk_unref(like);
-  end(&w);
 }
 
 static void rows_of_no_episode_are_joined_whatever_their_steps(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
-  rv_chunk *like = came(1, WIDTH, false);
-  make_known(&w, like);
+  world *w = *state;
+  rv_chunk *like = w->like;
+  make_known(w, like);
   rv_chunk_place place;
   size_t segments = 0;
   for (uint64_t key = 0; key < 40; key++) {
     const int32_t step = (int32_t)(7 * key % 11);
-    assert_true(put(&w, like, key, RV_NO_EPISODE, step, &place));
+    assert_true(put(w, like, key, RV_NO_EPISODE, step, &place));
     segments += place.first == 0;
     check(&place, key, RV_NO_EPISODE, step);
   }
   assert_true(segments < 4);
-  rv_chunk_unref(like);
-  end(&w);
 }
 
 static void kinds_of_chunks_are_joined_side_by_side(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
+  world *w = *state;
   rv_chunk *like[RV_JOINED_RUNS], *last[RV_JOINED_RUNS] = {NULL};
   rv_chunk_place place;
   size_t segments = 0;
   for (int64_t i = 0; i < RV_JOINED_RUNS; i++) like[i] = came(1, 8 + i, false);
   for (int32_t step = 0; step < 200; step++)
     for (size_t i = 0; i < RV_JOINED_RUNS; i++) {
-      bool joined = put(&w, like[i], (uint64_t)step, 1, step, &place);
+      bool joined = put(w, like[i], (uint64_t)step, 1, step, &place);
       assert_true(joined == (step >= 4));
       if (!joined) continue;
       segments += place.chunk != last[i];
@@ -334,16 +325,13 @@ static void kinds_of_chunks_are_joined_side_by_side(void **state)
     }
   assert_true(segments < 7 * RV_JOINED_RUNS);
   for (size_t i = 0; i < RV_JOINED_RUNS; i++) rv_chunk_unref(like[i]);
-  end(&w);
 }
 
 /* As plain Reverb sends them, a chunk for each column. Where one of those that look alike leaves steps out they may take each other's place. */
 static void columns_that_look_alike_have_a_run_each(void **state)
 {
-  (void)state;
   enum { ALIKE = 3 };
-  world w;
-  begin(&w, 1000000, 0);
+  world *w = *state;
   rv_chunk *like = came(1, 4, false), *last[ALIKE] = {NULL};
   rv_chunk_place place;
   size_t segments = 0;
@@ -351,90 +339,79 @@ static void columns_that_look_alike_have_a_run_each(void **state)
     for (int32_t step = 0; step < 100; step++)
       for (size_t i = 0; i < ALIKE; i++) {
         if (episode == 3 && i == 1 && step % 3 == 0) continue;
-        if (!put(&w, like, 10 * (uint64_t)step + i, episode, step, &place)) continue;
+        if (!put(w, like, 10 * (uint64_t)step + i, episode, step, &place)) continue;
         segments += episode < 3 && place.chunk != last[i];
         last[i] = place.chunk;
         check(&place, 10 * (uint64_t)step + i, episode, step);
       }
   assert_true(segments < 2 * 6 * ALIKE);
   rv_chunk_unref(like);
-  end(&w);
 }
 
 /* Each takes the place of another, again and again: none takes room for rows that never come. */
 static void of_too_many_kinds_chunks_stay_by_themselves(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
+  world *w = *state;
   rv_chunk *like[RV_JOINED_RUNS + 1];
   rv_chunk_place place;
   for (int64_t i = 0; i <= RV_JOINED_RUNS; i++) like[i] = came(1, 8 + i, false);
   for (int32_t step = 0; step < 50; step++)
-    for (size_t i = 0; i <= RV_JOINED_RUNS; i++) assert_false(put(&w, like[i], (uint64_t)step, 1, step, &place));
+    for (size_t i = 0; i <= RV_JOINED_RUNS; i++) assert_false(put(w, like[i], (uint64_t)step, 1, step, &place));
   for (size_t i = 0; i <= RV_JOINED_RUNS; i++) rv_chunk_unref(like[i]);
-  end(&w);
 }
 
 static void segments_are_in_the_account_until_nobody_has_them(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
-  rv_memory *memory = rv_store_memory(w.store);
+  world *w = *state;
+  rv_memory *memory = rv_store_memory(w->store);
   rv_chunk *like = came(1, WIDTH, false);
   const size_t before = rv_memory_used(memory), kind = rv_chunk_memory(like); /* which the run keeps */
   rv_chunk_place place;
-  w.joined.coming = 20;
-  assert_false(put(&w, like, 1, 1, 0, &place));
-  assert_true(put(&w, like, 2, 1, 1, &place));
+  w->joined.coming = 20;
+  assert_false(put(w, like, 1, 1, 0, &place));
+  assert_true(put(w, like, 2, 1, 1, &place));
   assert_int_equal(rv_memory_used(memory) - before, rv_chunk_memory(place.chunk) + kind);
-  rv_joined_fini(&w.joined);
+  rv_joined_fini(&w->joined);
   assert_int_equal(rv_memory_used(memory) - before, rv_chunk_memory(place.chunk) + kind);
   rv_chunk_unref(place.chunk);
   assert_int_equal(rv_memory_used(memory) - before, kind);
   rv_chunk_unref(like);
   assert_int_equal(rv_memory_used(memory), before);
-  end(&w);
 }
 
 static void of_chunks_in_one_segment_the_first_and_the_last_that_is_kept_count(void **state)
 {
-  (void)state;
-  world w;
-  begin(&w, 1000000, 0);
-  rv_chunk *like = came(1, WIDTH, false);
-  make_known(&w, like);
+  world *w = *state;
+  rv_chunk *like = w->like;
+  make_known(w, like);
   rv_chunk_place place;
-  assert_true(put(&w, like, 1, 1, 0, &place));
+  assert_true(put(w, like, 1, 1, 0, &place));
   assert_true(rv_joined_keep(place.chunk));
   assert_false(rv_joined_keep(place.chunk));
   assert_false(rv_joined_let_go(place.chunk));
   assert_true(rv_joined_let_go(place.chunk));
   assert_true(rv_joined_keep(place.chunk));
   rv_chunk_unref(place.chunk);
-  rv_chunk_unref(like);
-  end(&w);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_an_episode_stand_one_behind_another),
-      cmocka_unit_test(each_episode_has_segments_of_its_own),
-      cmocka_unit_test(steps_that_are_left_out_or_come_again_are_as_they_were_said),
-      cmocka_unit_test(chunks_of_short_runs_stay_by_themselves),
-      cmocka_unit_test(chunks_that_are_known_to_come_are_joined_from_the_second_on),
-      cmocka_unit_test(chunks_to_come_of_other_runs_take_no_room),
+      cmocka_unit_test_setup_teardown(each_episode_has_segments_of_its_own, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(steps_that_are_left_out_or_come_again_are_as_they_were_said, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(chunks_of_short_runs_stay_by_themselves, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(chunks_that_are_known_to_come_are_joined_from_the_second_on, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(chunks_to_come_of_other_runs_take_no_room, set_up, tear_down),
       cmocka_unit_test(segments_are_small_beside_what_their_table_may_have),
       cmocka_unit_test(only_chunks_of_few_bytes_may_be_joined),
-      cmocka_unit_test(what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself),
-      cmocka_unit_test(rows_of_no_episode_are_joined_whatever_their_steps),
-      cmocka_unit_test(kinds_of_chunks_are_joined_side_by_side),
-      cmocka_unit_test(columns_that_look_alike_have_a_run_each),
-      cmocka_unit_test(of_too_many_kinds_chunks_stay_by_themselves),
-      cmocka_unit_test(segments_are_in_the_account_until_nobody_has_them),
-      cmocka_unit_test(of_chunks_in_one_segment_the_first_and_the_last_that_is_kept_count),
+      cmocka_unit_test_setup_teardown(what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(rows_of_no_episode_are_joined_whatever_their_steps, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(kinds_of_chunks_are_joined_side_by_side, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(columns_that_look_alike_have_a_run_each, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(of_too_many_kinds_chunks_stay_by_themselves, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(segments_are_in_the_account_until_nobody_has_them, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(of_chunks_in_one_segment_the_first_and_the_last_that_is_kept_count, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

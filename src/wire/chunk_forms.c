@@ -142,18 +142,6 @@ static rv_chunk_form *find_alike(rv_chunk_forms *forms, rv_span rest)
   return NULL;
 }
 
-rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **out, rv_error *err)
-{
-  rv_chunk_meta meta;
-  rv_span rest;
-  if (!rv_chunk_head_read(message, &meta, &rest)) return rv_chunk_parse(NULL, message, true, out, err);
-  const rv_chunk_form *form = find_alike(forms, rest);
-  if (form != NULL) return rv_chunk_new_alike(form->model, &meta, &(rv_bytes){message.data, message.size}, 1, out, err);
-  rv_code code = rv_chunk_parse(NULL, message, true, out, err);
-  if (code == RV_OK) learn(forms, message, rest, *out);
-  return code;
-}
-
 /* ---- joining ---- */
 
 /* A chunk's own rows, decoded where they do not lie in it as they are; what cannot be decoded stays a chunk. */
@@ -185,19 +173,19 @@ static bool join_alike(rv_joined *joined, const rv_chunk_form *form, const rv_ch
   return rv_joined_put(joined, form->model, meta, columns, out);
 }
 
-rv_code rv_chunk_parse_joined(rv_chunk_forms *forms, rv_joined *joined, rv_span message, rv_chunk_place *out, rv_error *err)
+rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_joined *joined, rv_span message, rv_chunk_place *out, rv_error *err)
 {
   rv_chunk_meta meta;
   rv_span rest;
   rv_chunk *chunk;
   const bool has_head = rv_chunk_head_read(message, &meta, &rest);
   const rv_chunk_form *form = has_head ? find_alike(forms, rest) : NULL;
-  if (form != NULL && form->joins && join_alike(joined, form, &meta, rest, out)) return RV_OK;
+  if (joined != NULL && form != NULL && form->joins && join_alike(joined, form, &meta, rest, out)) return RV_OK;
   rv_code code = form != NULL ? rv_chunk_new_alike(form->model, &meta, &(rv_bytes){message.data, message.size}, 1, &chunk, err)
                               : rv_chunk_parse(NULL, message, true, &chunk, err);
   if (code != RV_OK) return code;
   if (has_head && form == NULL) learn(forms, message, rest, chunk);
-  if (form == NULL && rv_joined_takes(chunk) && join_whole(joined, chunk, out))
+  if (joined != NULL && form == NULL && rv_joined_takes(chunk) && join_whole(joined, chunk, out))
     rv_chunk_unref(chunk);
   else
     *out = rv_chunk_place_whole(chunk);

@@ -26,10 +26,9 @@ typedef struct rv_chunk_forms {
 
 void rv_chunk_forms_fini(rv_chunk_forms *forms);
 
-/* As rv_chunk_parse with `copy`: the same chunk, and the same errors. */
-rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_span message, rv_chunk **out, rv_error *err);
-/* The same chunk by itself, or joined to those before it where it can be. The caller gets a reference. */
-rv_code rv_chunk_parse_joined(rv_chunk_forms *forms, rv_joined *joined, rv_span message, rv_chunk_place *out, rv_error *err);
+/* As rv_chunk_parse with `copy`: the same chunk, and the same errors; joined to those before it where it can be. The caller gets a reference. `joined` NULL:
+ * it is by itself. */
+rv_code rv_chunk_parse_alike(rv_chunk_forms *forms, rv_joined *joined, rv_span message, rv_chunk_place *out, rv_error *err);
 
 /* ---- one form by itself: a pack of inserts brings its own (wire/insert_pack.h) ---- */
 

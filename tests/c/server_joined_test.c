@@ -1,7 +1,7 @@
 /* Small chunks whose rows the server joins: what items over them are, and what they take. */
 #include "support/packs.h"
 
-enum { ITEMS = 600 };
+enum { ITEMS = 600, FEW = 20 };
 
 /* Chunk number `step` of episode 1, with one row. */
 static one step_of(int32_t step)
@@ -87,13 +87,20 @@ static void check_two_steps(int32_t number)
   rv_draw_release(&draw);
 }
 
+/* Items number 1 to n of such a stream. */
+static test_stream *open_with_items(int32_t n)
+{
+  uint64_t keys[ITEMS];
+  test_stream *call = open_steps();
+  for (int32_t i = 1; i <= n; i++) insert_two_steps(call, i);
+  expect_keys(call, keys, (size_t)n);
+  return call;
+}
+
 static void items_over_chunks_that_follow_each_other_take_little_more_than_their_rows(void **state)
 {
   (void)state;
-  test_stream *call = open_steps();
-  uint64_t keys[ITEMS];
-  for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
-  expect_keys(call, keys, ITEMS);
+  test_stream *call = open_with_items(ITEMS);
   for (int32_t i = 1; i <= ITEMS; i++) check_two_steps(i);
   assert_true(info_of("alone").item_bytes / ITEMS < 160); /* a chunk and a trajectory by themselves take more than 1,000 */
   stream_free(call);
@@ -102,18 +109,16 @@ static void items_over_chunks_that_follow_each_other_take_little_more_than_their
 static void an_item_reaches_no_further_than_its_chunk(void **state)
 {
   (void)state;
-  test_stream *call = open_steps();
-  uint64_t keys[4], key;
+  test_stream *call = open_with_items(FEW); /* the newest chunk is joined */
+  uint64_t key;
   char message[RV_ERROR_MESSAGE_MAX];
-  for (int32_t i = 1; i <= 4; i++) insert_two_steps(call, i);
-  expect_keys(call, keys, 4);
-  rv_wire_slice beyond[] = {{.chunk_key = step_of(4).chunks[0], .length = 2},
-                            {.chunk_key = step_of(4).chunks[0], .offset = -1, .length = 1}};
+  rv_wire_slice beyond[] = {{.chunk_key = step_of(FEW).chunks[0], .length = 2},
+                            {.chunk_key = step_of(FEW).chunks[0], .offset = -1, .length = 1}};
   for (size_t i = 0; i < 2; i++) {
     rv_writer_buf body;
     rv_writer_buf_init(&body);
-    put_slices(&body, 77 + i, &beyond[i], 1, 6 + i);
-    rv_put_varint_always(&body, 3, step_of(4).chunks[0]);
+    put_slices(&body, 77 + i, &beyond[i], 1, FEW + 2 + i);
+    rv_put_varint_always(&body, 3, step_of(FEW).chunks[0]);
     stream_send(call, &body);
     assert_int_equal(expect_failure(call, &key, message), RV_INVALID_ARGUMENT);
     assert_int_equal(key, 77 + i);
@@ -126,31 +131,25 @@ static void an_item_reaches_no_further_than_its_chunk(void **state)
 static void a_chunk_that_is_kept_no_longer_is_not_there_for_items(void **state)
 {
   (void)state;
-  test_stream *call = open_steps();
-  uint64_t keys[4], key;
+  test_stream *call = open_with_items(FEW); /* the newest chunk is joined */
+  uint64_t key;
   char message[RV_ERROR_MESSAGE_MAX];
-  for (int32_t i = 1; i <= 4; i++) insert_two_steps(call, i);
-  expect_keys(call, keys, 4);
-  rv_wire_slice gone = {.chunk_key = step_of(2).chunks[0], .length = 1};
+  rv_wire_slice gone = {.chunk_key = step_of(FEW - 1).chunks[0], .length = 1};
   rv_writer_buf body;
   rv_writer_buf_init(&body);
-  put_slices(&body, 77, &gone, 1, 6);
+  put_slices(&body, 77, &gone, 1, FEW + 2);
   stream_send(call, &body);
   assert_int_equal(expect_failure(call, &key, message), RV_INTERNAL);
-  assert_non_null(strstr(message, "refers to chunk 5002, which is not there"));
-  check_two_steps(2);
+  assert_non_null(strstr(message, "refers to chunk 5019, which is not there"));
+  check_two_steps(FEW - 1);
   stream_free(call);
 }
 
 static void rows_that_were_joined_stay_when_their_stream_has_gone(void **state)
 {
   (void)state;
-  test_stream *call = open_steps();
-  uint64_t keys[20];
-  for (int32_t i = 1; i <= 20; i++) insert_two_steps(call, i);
-  expect_keys(call, keys, 20);
-  stream_free(call);
-  for (int32_t i = 1; i <= 20; i++) check_two_steps(i);
+  stream_free(open_with_items(FEW));
+  for (int32_t i = 1; i <= FEW; i++) check_two_steps(i);
 }
 
 static void bound_bytes(const char *table, int64_t max_bytes)
@@ -166,10 +165,8 @@ static void an_item_fits_into_a_small_table_beside_a_large_one(void **state)
 {
   (void)state;
   bound_bytes("packed", 4 << 10);
-  test_stream *call = open_steps();
-  uint64_t keys[ITEMS], key;
-  for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
-  expect_keys(call, keys, ITEMS);
+  test_stream *call = open_with_items(ITEMS);
+  uint64_t key;
   rv_wire_slice last = {.chunk_key = step_of(ITEMS).chunks[0], .length = 1};
   rv_writer_buf body;
   rv_writer_buf_init(&body);
@@ -185,10 +182,7 @@ static void segments_leave_a_small_table_its_items(void **state)
 {
   (void)state;
   bound_bytes("alone", 16 << 10);
-  test_stream *call = open_steps();
-  uint64_t keys[ITEMS];
-  for (int32_t i = 1; i <= ITEMS; i++) insert_two_steps(call, i);
-  expect_keys(call, keys, ITEMS);
+  test_stream *call = open_with_items(ITEMS);
   rv_table_info info = info_of("alone");
   assert_true(info.item_bytes <= 16 << 10);
   assert_true(info.current_size > 80);
