@@ -153,7 +153,8 @@ rv_code rv_sample_entry_serialize(rv_pieces *out, const rv_draw *draw, const cha
 /* Says where a chunk's rows are, borrowed; false: it knows none of that key. */
 typedef bool (*rv_find_chunk)(void *context, uint64_t key, rv_chunk_place *out);
 /* Looks up each slice's chunk by key and builds the trajectory. A key that `find` does not know is RV_INTERNAL, as in Reverb. Slices that follow
- * each other in a column, and in one segment by now, are one. `like`: as in rv_trajectory_desc; may be NULL. */
+ * each other, and in one segment by now, are one, but where columns that were cut alike would not be any more. `like`: as in rv_trajectory_desc; may be
+ * NULL. */
 rv_code rv_wire_item_trajectory(const rv_wire_item *item, rv_layouts *layouts, rv_layout *like, rv_find_chunk find, void *context,
                                 rv_trajectory **out, rv_error *err);
 

@@ -106,6 +106,54 @@ static void items_over_chunks_that_follow_each_other_take_little_more_than_their
   stream_free(call);
 }
 
+/* Reverb's timestep dataset takes an item apart only where its columns have as many slices of the same lengths: a column that is joined stays cut as one
+ * beside it that is not. */
+static void columns_that_were_cut_alike_stay_so(void **state)
+{
+  (void)state;
+  test_stream *call = open_with_items(FEW);
+  one large[2];
+  like wide = {.table = "alone", .num_chunks = 1, .rows = {1}, .width = {62}};
+  wide.more_tensors[0] = 2; /* 62 + 63 + 64 numbers: more than is joined */
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  for (int32_t i = 0; i < 2; i++) {
+    large[i] = (one){.chunks = {9000 + (uint64_t)i}, .episode = 1, .first_step = FEW - 1 + i};
+    rv_buf *chunk = chunk_of(&large[i], &wide, 0);
+    rv_put_bytes_always(&body, 1, chunk->data, chunk->size);
+    rv_buf_unref(chunk);
+  }
+  rv_wire_slice slices[] = {{.chunk_key = large[0].chunks[0], .length = 1},
+                            {.chunk_key = large[1].chunks[0], .length = 1},
+                            {.chunk_key = step_of(FEW).chunks[0], .length = 1},
+                            {.chunk_key = step_of(FEW + 1).chunks[0], .length = 1}}; /* which go on */
+  uint32_t num_slices[] = {2, 2};
+  bool squeeze[] = {false, false};
+  rv_wire_item item = {.key = 77,
+                       .table = {(const uint8_t *)"alone", 5},
+                       .priority = 1,
+                       .sequence = FEW + 2,
+                       .slices = slices,
+                       .num_slices = num_slices,
+                       .squeeze = squeeze,
+                       .num_columns = 2,
+                       .total_slices = 4};
+  one next = step_of(FEW + 1);
+  put_step(&body, &next);
+  size_t mark = rv_put_open(&body, 2);
+  rv_wire_item_serialize(&body, &item);
+  rv_put_close(&body, mark);
+  stream_send(call, &body);
+  uint64_t key;
+  expect_keys(call, &key, 1);
+  rv_draw draw;
+  assert_int_equal(rv_table_get(rig_find(&rig, "alone"), 77, &draw, NULL), RV_OK);
+  assert_int_equal(draw.trajectory->columns[0].num_slices, 2);
+  assert_int_equal(draw.trajectory->columns[1].num_slices, 2);
+  rv_draw_release(&draw);
+  stream_free(call);
+}
+
 static void an_item_reaches_no_further_than_its_chunk(void **state)
 {
   (void)state;
@@ -278,6 +326,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(items_over_chunks_that_follow_each_other_take_little_more_than_their_rows, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(columns_that_were_cut_alike_stay_so, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_item_reaches_no_further_than_its_chunk, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_chunk_that_is_kept_no_longer_is_not_there_for_items, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rows_that_were_joined_stay_when_their_stream_has_gone, set_up, tear_down),
