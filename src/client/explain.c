@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/memory.h"
 #include "store/rate_limiter.h"
 
 /* For the answer: so long, no longer. */
@@ -15,13 +16,25 @@ static const char *journal_reason(const rv_server_info *server, char *out, size_
   return out;
 }
 
+static const char *memory_reason(const rv_memory_info *memory, char *out, size_t capacity)
+{
+  char used[32], limit[32], spilled[32], there[80] = "";
+  if (memory->limit_bytes == 0) return "waits for the server's memory (memory_limit)"; /* it was changed, or not told */
+  rv_memory_format((size_t)memory->used_bytes, used, sizeof used);
+  rv_memory_format((size_t)memory->limit_bytes, limit, sizeof limit);
+  rv_memory_format((size_t)memory->spilled_bytes, spilled, sizeof spilled);
+  if (memory->spilled_bytes > 0) snprintf(there, sizeof there, ", and %s are in its spill file", spilled);
+  snprintf(out, capacity, "waits for the server's memory (memory_limit): %s of %s are used%s", used, limit, there);
+  return out;
+}
+
 /* What those wait for whom the limiter would let through; NULL: nothing that the server says. */
 static const char *other_reason(const rv_server_info *server, const rv_table_info *info, bool insert, char *out, size_t capacity)
 {
   for (size_t i = 0; i < info->num_waiting; i++) {
     if (info->waiting[i].is_insert != insert || info->waiting[i].is_change) continue;
     if (info->waiting[i].reason == RV_WAIT_JOURNAL) return journal_reason(server, out, capacity);
-    if (info->waiting[i].reason == RV_WAIT_MEMORY) return "waits for the server's memory (memory_limit)";
+    if (info->waiting[i].reason == RV_WAIT_MEMORY) return memory_reason(&server->memory, out, capacity);
   }
   return insert && server->journal_fault[0] != '\0' ? journal_reason(server, out, capacity) : NULL;
 }

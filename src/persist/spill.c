@@ -90,9 +90,10 @@ static bool spill_round(rv_spill *spill)
 static int64_t work(rv_spill *spill)
 {
   if (!is_much(spill->memory)) return rv_memory_used(spill->memory) > rv_memory_limit(spill->memory) / 2 ? LOOK_NS : REST_NS;
-  while (!is_enough(spill->memory) && !is_stopping(spill))
-    if (!spill_round(spill)) return spill->failed ? RETRY_NS : LOOK_NS;
-  return LOOK_NS;
+  bool won = true;
+  while (won && !is_enough(spill->memory) && !is_stopping(spill)) won = spill_round(spill);
+  atomic_store_explicit(&spill->memory->all_spilled, !won && !spill->failed, memory_order_relaxed);
+  return !won && spill->failed ? RETRY_NS : LOOK_NS;
 }
 
 static void *run(void *argument)
@@ -187,5 +188,6 @@ void rv_spill_free(rv_spill *spill)
   rv_mutex_unlock(&spill->lock);
   pthread_join(spill->thread, NULL);
   atomic_store_explicit(&spill->memory->spill_fault, 0, memory_order_relaxed); /* who waits from now on waits for no file */
+  atomic_store_explicit(&spill->memory->all_spilled, false, memory_order_relaxed);
   destroy(spill);
 }

@@ -348,6 +348,45 @@ static void a_full_file_makes_inserts_wait_and_loses_nothing(void **state)
   }
 }
 
+static rv_chunk *tiny_chunk(uint64_t key)
+{
+  rv_error err;
+  const int64_t shape[] = {ROWS, 1};
+  const uint8_t rows[ROWS] = {1};
+  rv_pieces pieces;
+  rv_pieces_init(&pieces);
+  must(rv_encode(&pieces, RV_UINT8, 1, shape + 1, rows, 1, ROWS, false, false, &err), &err);
+  return chunk_of_pieces(key, RV_UINT8, 2, shape, &pieces);
+}
+
+/* Whether it went on waiting until it was told so; else it is in the table now. */
+static bool is_told(offer *waiting, const char *words)
+{
+  char why[256] = "";
+  int64_t give_up = now_ns() + INT64_C(60000000000);
+  while (atomic_load(&waiting->completed) == 0 && strstr(why, words) == NULL) {
+    rv_waiter_explain(&waiting->insert.waiter, why, sizeof why);
+    if (now_ns() > give_up) fail_msg("%s", why);
+    sched_yield();
+  }
+  return rv_waiter_cancel(&waiting->insert.waiter);
+}
+
+static void what_cannot_go_to_the_file_is_told_to_who_waits(void **state)
+{
+  (void)state;
+  world w = world_of(1000000, "/tmp", 0);
+  uint64_t key = 1;
+  for (; key <= 2 * LIMIT / PAYLOAD; key++) insert(&w, key);
+  for (bool told = false; !told; key++) {
+    offer waiting;
+    if (offer_chunk(&w, &waiting, key, tiny_chunk(key)) == RV_SUBMIT_DONE) continue;
+    told = is_told(&waiting, " MiB, and these are books and what cannot go there)");
+    rv_trajectory_unref(waiting.insert.trajectory);
+  }
+  end_world(&w);
+}
+
 static void who_waits_after_the_spill_ended_hears_of_memory_alone(void **state)
 {
   (void)state;
@@ -542,6 +581,7 @@ int main(void)
       cmocka_unit_test(the_file_has_no_name),
       cmocka_unit_test(room_in_the_file_is_used_again),
       cmocka_unit_test(a_full_file_makes_inserts_wait_and_loses_nothing),
+      cmocka_unit_test(what_cannot_go_to_the_file_is_told_to_who_waits),
       cmocka_unit_test(who_waits_after_the_spill_ended_hears_of_memory_alone),
       cmocka_unit_test(rows_and_resets_go_on_with_a_spill),
       cmocka_unit_test(what_is_held_while_others_move_reads_as_before),

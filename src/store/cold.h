@@ -27,7 +27,7 @@ size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n);
 
 /* ---- for the files of chunks ---- */
 
-enum { RV_COLD_LEAST = 1 << 10 /* smaller ones are worth no move */ };
+enum { RV_COLD_LEAST = 512 /* smaller ones are worth no move; rows of no more share segments (joined.h) */ };
 
 /* What may move of it; false: nothing. */
 bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size);

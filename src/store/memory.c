@@ -20,6 +20,7 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->serving, false);
   atomic_init(&memory->spills, false);
   atomic_init(&memory->spill_fault, 0);
+  atomic_init(&memory->all_spilled, false);
   atomic_init(&memory->spilled, 0);
   atomic_init(&memory->ask_ahead, 0);
   atomic_init(&memory->least_bound, SIZE_MAX);
@@ -126,16 +127,27 @@ void rv_memory_format(size_t bytes, char *out, size_t capacity)
   snprintf(out, capacity, in == 1 ? "%.0f %s" : "%.1f %s", (double)bytes / in, unit);
 }
 
+static void explain_spill(const rv_memory *memory, char *out, size_t capacity)
+{
+  char spilled[32];
+  int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
+  const char *why = fault == 0 ? NULL : strerrordesc_np(fault);
+  out[0] = '\0';
+  if (fault != 0) {
+    snprintf(out, capacity, "; the spill file takes no more: %s", why == NULL ? "error" : why);
+  } else if (atomic_load_explicit(&memory->all_spilled, memory_order_relaxed)) {
+    rv_memory_format(atomic_load_explicit(&memory->spilled, memory_order_relaxed), spilled, sizeof spilled);
+    snprintf(out, capacity, "; the spill file has %s, and these are books and what cannot go there", spilled);
+  }
+}
+
 void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity)
 {
   double in;
   size_t limit = rv_memory_limit(memory);
   const char *unit = unit_of(limit, &in);
-  int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
-  const char *why = fault == 0 ? NULL : strerrordesc_np(fault);
-  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used%s%s)", (double)rv_memory_used(memory) / in, (double)limit / in,
-           unit, fault == 0 ? "" : "; the spill file takes no more: ",
-           fault == 0    ? ""
-           : why == NULL ? "error"
-                         : why);
+  char spill[160];
+  explain_spill(memory, spill, sizeof spill);
+  snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used%s)", (double)rv_memory_used(memory) / in, (double)limit / in,
+           unit, spill);
 }

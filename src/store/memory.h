@@ -28,6 +28,7 @@ typedef struct rv_memory {
   atomic_bool serving;            /* a thread looks whether it has it */
   atomic_bool spills;             /* cold chunks go to a file (cold.h) */
   atomic_int spill_fault;         /* errno of what keeps them from it; 0: nothing does */
+  atomic_bool all_spilled;        /* memory was short, and nothing found that may move there */
   atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
   atomic_size_t spilled;          /* bytes that lie there: not in `bytes` */
   atomic_size_t least_bound;      /* the lowest in bytes that any of the tables has had for itself; SIZE_MAX: none had one */
@@ -116,7 +117,7 @@ static inline void rv_memory_serve(rv_memory *memory)
   if (rv_memory_is_awaited(memory)) rv_memory_serve_waiting(memory);
 }
 
-/* "waits for memory (3.9 of 4.0 GiB used)" */
+/* "waits for memory (3.9 of 4.0 GiB used)", and what a spill has to do with it */
 void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity);
 /* "3.9 GiB" */
 void rv_memory_format(size_t bytes, char *out, size_t capacity);

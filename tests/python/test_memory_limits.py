@@ -96,6 +96,24 @@ def test_near_the_limit_an_add_waits(limited):
     assert memory.limit == LIMIT
 
 
+def test_who_waits_for_what_a_spill_cannot_take_hears_of_both(tmp_path):
+    """The books of chunks stay in memory: in the end they fill it."""
+    with reverie.Server([make_table(max_size=100_000)], address="127.0.0.1:0", memory_limit=1 << 20, spill=tmp_path) as server:
+        client = reverie.Client(server.address)
+        with (
+            pytest.raises(
+                reverie.errors.DeadlineExceededError, match=r"memory_limit\): .* of 1.0 MiB are used, and .* are in its spill"
+            ),
+            client.trajectory_writer(1) as writer,
+        ):
+            for number in range(10_000):
+                writer.append(row(number))
+                writer.create_item("t", 1.0, {"x": writer.history["x"][-1:]})
+                writer.flush(100, timeout_ms=5000)
+        memory = client.memory_info()
+        assert memory.spilled > memory.limit >= memory.used
+
+
 def test_who_waits_for_memory_is_seen_and_goes_on_when_items_go(limited):
     client = limited(make_table(max_size=100_000))
     fill(client)
