@@ -131,6 +131,18 @@ int64_t bench_resident_bytes(void)
   return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
+int64_t bench_anonymous_bytes(void)
+{
+  char line[256];
+  long kib = -1;
+  FILE *file = fopen("/proc/self/smaps_rollup", "r");
+  while (file != NULL && kib < 0 && fgets(line, sizeof line, file) != NULL)
+    if (sscanf(line, "Anonymous: %ld kB", &kib) != 1) kib = -1;
+  if (kib < 0) bench_die("/proc/self/smaps_rollup cannot be read");
+  fclose(file);
+  return (int64_t)kib * 1024;
+}
+
 bench_board bench_board_open(const char *path)
 {
   int fd = open(path, O_RDWR | O_CLOEXEC);

@@ -42,6 +42,8 @@ bench_timing bench_time_calls(void (*call)(void *context), void *context, double
 
 /* The resident memory of this process in bytes. */
 int64_t bench_resident_bytes(void);
+/* Of it, what is no file's: not the program's and its libraries' pages, which become resident when they run for the first time. */
+int64_t bench_anonymous_bytes(void);
 
 /* ---- the board: one file of 64-byte lines that the benchmark and all its clients map ---- */
 

@@ -51,9 +51,9 @@ static void serve_reverie(const buffer_shape *shape)
 {
   bench_buffer uniform, prioritized;
   buffer_init(&uniform, shape, RV_SELECTOR_UNIFORM, RV_SELECTOR_FIFO);
-  int64_t empty = bench_resident_bytes();
+  int64_t empty = bench_anonymous_bytes();
   buffer_fill(&uniform, shape->capacity);
-  int64_t grown = bench_resident_bytes() - empty, stored = buffer_stored_bytes(shape);
+  int64_t grown = bench_anonymous_bytes() - empty, stored = buffer_stored_bytes(shape);
   bool rows = shape->kind == BUFFER_TRANSITION;
   if (rows) {
     buffer_init(&prioritized, shape, RV_SELECTOR_PRIORITIZED, RV_SELECTOR_FIFO);

@@ -224,15 +224,14 @@ static void count(rv_table *table, rv_item *const *items, size_t k, rv_fill *fil
   double *priorities = fill->priorities + fill->done;
   int32_t *times_sampled = fill->times_sampled + fill->done;
   int64_t unique = 0;
+  /* array by array: a core commits two stores a cycle where they go to one line */
+  for (size_t i = 0; i < k; i++) keys[i] = items[i]->key;
+  for (size_t i = 0; i < k; i++) priorities[i] = items[i]->priority;
   for (size_t i = 0; i < k; i++) {
-    rv_item *item = items[i];
-    int32_t times = item->times_sampled;
+    int32_t times = items[i]->times_sampled;
     unique += times == 0 ? 1 : 0;
     times += times < INT32_MAX ? 1 : 0;
-    item->times_sampled = times;
-    keys[i] = item->key;
-    priorities[i] = item->priority;
-    times_sampled[i] = times;
+    times_sampled[i] = items[i]->times_sampled = times;
   }
   table->num_unique_samples += unique;
 }
