@@ -161,10 +161,19 @@ static bool has_only_unused_rows(const rv_table *table)
   return unused == *all;
 }
 
+/* Rows of an episode were to move there, and have all gone: has it no others? */
+static bool has_only_room_to_move_to(const rv_table *table)
+{
+  const rv_hold *hold = table->compact_into;
+  if (hold == NULL || hold->items > 0 || hold->chunk->meta.episode_id == RV_NO_EPISODE) return false;
+  return *rv_map_get(&table->books.episodes, hold->chunk->meta.episode_id) == 1;
+}
+
 static int64_t count_episodes(const rv_table *table)
 {
   if (table->books.slab.count == 0) return 0;
-  return (int64_t)table->books.episodes.count - (has_only_unused_rows(table) ? 1 : 0);
+  const int64_t empty = (has_only_unused_rows(table) ? 1 : 0) + (has_only_room_to_move_to(table) ? 1 : 0);
+  return (int64_t)table->books.episodes.count - empty;
 }
 
 static void show_counts(const rv_table *table, rv_table_info *out)
