@@ -10,6 +10,7 @@ enum { PREFETCHED = 8 /* columns of an item */ };
 void rv_item_scratch_fini(rv_item_scratch *scratch)
 {
   free(scratch->slices.slices);
+  rv_cutting_fini(&scratch->cutting);
   free(scratch->num_slices);
   free(scratch->squeeze);
   *scratch = (rv_item_scratch){0};
@@ -51,6 +52,8 @@ rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const ch
     scratch->num_slices[i] = (uint32_t)(scratch->slices.count - before);
     scratch->squeeze[i] = column->squeeze;
   }
+  if (code == RV_OK && rv_trajectory_is_cut_alike(trajectory))
+    code = rv_cut_alike(&scratch->cutting, &scratch->slices, scratch->num_slices, trajectory->num_columns, err);
   if (code != RV_OK) return code;
   const rv_wire_item item = {.key = draw->key,
                              .table = {(const uint8_t *)table, strlen(table)},

@@ -2,11 +2,12 @@
 #ifndef RV_PERSIST_ITEM_RECORD_H
 #define RV_PERSIST_ITEM_RECORD_H
 
-#include "persist/chunk_log.h"
+#include "persist/cut_alike.h"
 
 /* Room that is used again for each item. Begins zeroed. */
 typedef struct rv_item_scratch {
   rv_slice_list slices;
+  rv_cutting cutting;
   uint32_t *num_slices; /* per column of the item at hand */
   bool *squeeze;
   uint32_t columns_capacity;
