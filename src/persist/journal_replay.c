@@ -6,8 +6,13 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "persist/joined_episodes.h"
+#include "store/cold.h"
 #include "store/replay.h"
+#include "wire/chunk_forms.h"
 #include "wire/messages.h"
+
+enum { SMALL_BYTES = 2 * RV_JOINED_CHUNK_BYTES }; /* of a chunk, which may be joined; larger ones are only read */
 
 typedef struct replayed_table {
   rv_table *table;
@@ -22,9 +27,12 @@ struct rv_journal_replay {
   replayed_table *tables; /* in the store's order */
   uint32_t *by_index;     /* of the segment's TABLE records: number in `tables` */
   size_t num_indices;
-  rv_map by_key; /* chunk key to its place */
-  rv_chunk **chunks;
+  rv_map by_key; /* chunk key to its number in `chunks` */
+  rv_chunk_place *chunks;
   size_t num_chunks, chunks_capacity;
+  rv_chunk_forms forms;
+  rv_joined_episodes joined;
+  rv_table *last_table; /* that an item was inserted into; NULL: none was yet */
   bool lossy;
   rv_replay_counts counts;
 };
@@ -47,13 +55,14 @@ rv_code rv_journal_replay_new(rv_store *store, uint64_t snapshot, const bool *he
   for (size_t i = 0; i < n; i++)
     tables[i] = (replayed_table){.table = rv_store_table(store, i), .begun = held == NULL || !held[i]};
   rv_map_init(&replay->by_key, rv_entropy64(rv_store_env(store)));
+  rv_joined_episodes_init(&replay->joined, rv_store_memory(store), rv_entropy64(rv_store_env(store)));
   *out = replay;
   return RV_OK;
 }
 
 static void forget_chunks(rv_journal_replay *replay)
 {
-  for (size_t i = 0; i < replay->num_chunks; i++) rv_chunk_unref(replay->chunks[i]);
+  for (size_t i = 0; i < replay->num_chunks; i++) rv_chunk_unref(replay->chunks[i].chunk);
   replay->num_chunks = 0;
   rv_map_clear(&replay->by_key);
 }
@@ -63,6 +72,8 @@ void rv_journal_replay_free(rv_journal_replay *replay)
   if (replay == NULL) return;
   forget_chunks(replay);
   rv_map_fini(&replay->by_key);
+  rv_chunk_forms_fini(&replay->forms);
+  rv_joined_episodes_fini(&replay->joined);
   free(replay->chunks);
   free(replay->by_index);
   free(replay->tables);
@@ -194,49 +205,69 @@ static rv_code use_done(rv_journal_replay *replay, rv_span body, rv_error *err)
 
 /* ---- chunks ---- */
 
-static rv_code keep_chunk(rv_journal_replay *replay, rv_chunk *owned_chunk, rv_error *err)
+static rv_code keep_chunk(rv_journal_replay *replay, const rv_chunk_place *owned_place, rv_error *err)
 {
-  uint64_t key = rv_chunk_get_meta(owned_chunk)->key;
-  const uint32_t *place = rv_map_get(&replay->by_key, key);
-  if (place != NULL) {
-    rv_chunk_unref(replay->chunks[*place]);
-    replay->chunks[*place] = owned_chunk;
+  const uint32_t *number = rv_map_get(&replay->by_key, owned_place->key);
+  if (number != NULL) {
+    rv_chunk_unref(replay->chunks[*number].chunk);
+    replay->chunks[*number] = *owned_place;
     return RV_OK;
   }
   if (replay->num_chunks == replay->chunks_capacity) {
     size_t capacity = 2 * replay->chunks_capacity + 256;
-    rv_chunk **grown = realloc(replay->chunks, capacity * sizeof *grown);
+    rv_chunk_place *grown = realloc(replay->chunks, capacity * sizeof *grown);
     if (grown != NULL) {
       replay->chunks = grown;
       replay->chunks_capacity = capacity;
     }
   }
-  if (replay->num_chunks == replay->chunks_capacity || rv_map_put(&replay->by_key, key, (uint32_t)replay->num_chunks) != RV_OK) {
-    rv_chunk_unref(owned_chunk);
-    return rv_fail_memory(err, sizeof owned_chunk);
+  if (replay->num_chunks == replay->chunks_capacity ||
+      rv_map_put(&replay->by_key, owned_place->key, (uint32_t)replay->num_chunks) != RV_OK) {
+    rv_chunk_unref(owned_place->chunk);
+    return rv_fail_memory(err, sizeof *owned_place);
   }
-  replay->chunks[replay->num_chunks++] = owned_chunk;
+  replay->chunks[replay->num_chunks++] = *owned_place;
   return RV_OK;
+}
+
+static rv_code read_small(rv_journal_replay *replay, rv_span body, rv_chunk_place *out, rv_error *err)
+{
+  rv_chunk_meta meta;
+  rv_span rest;
+  const bool may_join = replay->last_table != NULL && rv_chunk_head_read(body, &meta, &rest);
+  rv_joined *joined = may_join ? rv_joined_episodes_get(&replay->joined, meta.episode_id, replay->last_table) : NULL;
+  return rv_chunk_parse_alike(&replay->forms, joined, body, out, err);
+}
+
+/* Small ones are joined, where they can be; others may have to move to a spill's file. */
+static rv_code read_chunk(rv_journal_replay *replay, rv_span body, rv_chunk_place *out, rv_error *err)
+{
+  rv_chunk *chunk = NULL;
+  if (body.size <= SMALL_BYTES) {
+    rv_code code = read_small(replay, body, out, err);
+    if (code != RV_OK || out->is_joined || body.size < RV_COLD_LEAST) return code;
+    rv_chunk_unref(out->chunk);
+  }
+  rv_code code = rv_chunk_parse_apart(body, &chunk, err);
+  if (code == RV_OK) *out = rv_chunk_place_whole(chunk);
+  return code;
 }
 
 static rv_code use_chunk(rv_journal_replay *replay, rv_span body, rv_error *err)
 {
-  rv_buf *copy = rv_buf_copy(body.data, body.size);
-  if (copy == NULL) return rv_fail_memory(err, body.size);
-  rv_chunk *chunk = NULL;
-  rv_code code = rv_chunk_parse(copy, (rv_span){copy->data, copy->size}, false, &chunk, err);
-  rv_buf_unref(copy);
+  rv_chunk_place place;
+  rv_code code = read_chunk(replay, body, &place, err);
   if (code != RV_OK) return code;
-  rv_chunk_attach_cache(chunk, rv_store_decode_cache(replay->store));
-  return keep_chunk(replay, chunk, err);
+  if (!place.is_joined) rv_chunk_attach_cache(place.chunk, rv_store_decode_cache(replay->store));
+  return keep_chunk(replay, &place, err);
 }
 
 static bool find_chunk(void *context, uint64_t key, rv_chunk_place *out)
 {
   const rv_journal_replay *replay = context;
-  const uint32_t *place = rv_map_get(&replay->by_key, key);
-  if (place != NULL) *out = rv_chunk_place_whole(replay->chunks[*place]);
-  return place != NULL;
+  const uint32_t *number = rv_map_get(&replay->by_key, key);
+  if (number != NULL) *out = replay->chunks[*number];
+  return number != NULL;
 }
 
 /* ---- changes ---- */
@@ -252,6 +283,7 @@ static rv_code insert(rv_journal_replay *replay, rv_table *table, const rv_wire_
     return RV_OK;
   }
   if (code != RV_OK) return code;
+  replay->last_table = table;
   code = rv_table_replay_insert(table, &restored, item->naming, err);
   rv_trajectory_unref(restored.trajectory);
   replay->counts.changes++;
