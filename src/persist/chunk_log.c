@@ -121,8 +121,8 @@ static uint64_t identity_of(const rv_chunk_log *log, rv_chunk *chunk, uint32_t f
 }
 
 /* A log that lasts writes the entry's number into the chunk: another one at the same address has none, and an entry that another chunk got
- * has another address. One that does not is asked by the address, at which there may be another chunk by now, even with the same key: that
- * has another number, or none. */
+ * has another address. One that does not is asked by the address, at which there may be another chunk by now, even with the same key, which
+ * may be that of a segment that was there: it has another number, or none, and what has none, and is no segment, is in no log. */
 static uint32_t find_number(const rv_chunk_log *log, rv_chunk *chunk)
 {
   uint32_t number = RV_LOG_NONE;
@@ -130,7 +130,8 @@ static uint32_t find_number(const rv_chunk_log *log, rv_chunk *chunk)
     uint64_t mark = atomic_load_explicit(&chunk->logged, memory_order_relaxed);
     if (mark >> 32 == log->tag) number = (uint32_t)mark;
   } else {
-    const uint32_t *found = rv_map_get(&log->by_address, (uint64_t)(uintptr_t)chunk);
+    const bool is_known = chunk->is_segment || rv_chunk_number(chunk, 0) != 0;
+    const uint32_t *found = is_known ? rv_map_get(&log->by_address, (uint64_t)(uintptr_t)chunk) : NULL;
     if (found != NULL) number = *found;
   }
   return number < log->count && log->entries[number].identity == identity_of(log, chunk, 0) ? number : RV_LOG_NONE;

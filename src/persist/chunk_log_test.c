@@ -2,6 +2,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "persist/chunk_log_parts.h"
 #include "persist/stores_testing.h"
 #include "store/chunk_parts.h"
 
@@ -80,6 +81,29 @@ static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_
   (void)state;
   write_what_comes_to_the_same_address(0);
   write_what_comes_to_the_same_address(1);
+}
+
+/* Of a segment the key is shown to whoever samples its items, and a chunk may be sent with it. */
+static void a_chunk_at_the_address_of_a_segment_that_is_gone_is_written_even_with_its_key(void **state)
+{
+  (void)state;
+  int written = 0;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  rv_slice_list slices = {NULL, 0, 0};
+  rv_chunk_log *log = make_log(0, &env, &written);
+  rv_chunk *chunk = wire_chunk(7, 1, 10, 1, false, false);
+  uint32_t number;
+  chunk->is_segment = true; /* as if one had been made there, and put, before */
+  assert_int_equal(rv_chunk_log_add(log, chunk, &number, NULL), RV_OK);
+  chunk->is_segment = false;
+  put(log, chunk, &slices);
+  put(log, chunk, &slices);
+  assert_int_equal(written, 1);
+  assert_true(slices.slices[0].chunk_key == 7 && slices.slices[1].chunk_key == 7);
+  rv_chunk_unref(chunk);
+  free(slices.slices);
+  rv_chunk_log_free(log);
 }
 
 /* ---- marks ---- */
@@ -314,6 +338,7 @@ int main(void)
       cmocka_unit_test(a_log_that_lasts_takes_a_chunk_over),
       cmocka_unit_test(after_a_write_that_failed_another_log_writes_all),
       cmocka_unit_test(a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key),
+      cmocka_unit_test(a_chunk_at_the_address_of_a_segment_that_is_gone_is_written_even_with_its_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ rv_code rv_chunk_map_put(rv_chunk_map *map, const rv_chunk_place *owned_place, r
   const uint64_t key = owned_place->key;
   rv_code code = RV_OK;
   bool more = !owned_place->is_joined || rv_joined_keep(owned_place->chunk);
-  size_t bytes = sizeof(rv_chunk_entry) + (more ? rv_chunk_memory(owned_place->chunk) : 0);
+  size_t bytes = RV_CHUNK_ENTRY_BYTES + (more ? rv_chunk_memory(owned_place->chunk) : 0);
   if (rv_map_get(&map->index, key) != NULL) goto drop;
   if (bytes > map->max_bytes || map->bytes > map->max_bytes - bytes) {
     code = rv_fail(err, RV_RESOURCE_EXHAUSTED,
@@ -80,7 +80,7 @@ drop:
 static void drop_entry(rv_chunk_map *map, size_t number)
 {
   rv_chunk_entry *entry = &map->entries[number];
-  map->bytes -= let_go(&entry->place) + sizeof(rv_chunk_entry);
+  map->bytes -= let_go(&entry->place) + RV_CHUNK_ENTRY_BYTES;
   rv_map_remove(&map->index, entry->place.key);
   *entry = map->entries[--map->count];
   if (number < map->count) *rv_map_get(&map->index, entry->place.key) = (uint32_t)number;

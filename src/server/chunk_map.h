@@ -11,6 +11,9 @@ typedef struct rv_chunk_entry {
   uint32_t kept;        /* number of the last trim that named it */
 } rv_chunk_entry;
 
+/* What is counted of an entry beside its chunk: itself, and its place in the index, half of whose places are free. */
+enum { RV_CHUNK_ENTRY_BYTES = sizeof(rv_chunk_entry) + 2 * sizeof(rv_map_entry) };
+
 typedef struct rv_chunk_map {
   rv_map index; /* key to place in `entries` */
   rv_chunk_entry *entries;

@@ -58,7 +58,7 @@ static void a_bound_of_bytes_holds_and_what_is_dropped_counts_no_more(void **sta
 {
   (void)state;
   rv_chunk *chunk = make_chunk(1);
-  size_t one = rv_chunk_memory(chunk) + sizeof(rv_chunk_entry);
+  size_t one = rv_chunk_memory(chunk) + RV_CHUNK_ENTRY_BYTES;
   rv_chunk_map map;
   rv_chunk_map_init(&map, 7, 2 * one);
   assert_int_equal(put(&map, chunk), RV_OK);
@@ -81,9 +81,9 @@ static void chunks_that_are_joined_count_as_their_segment(void **state)
     const rv_chunk_place place = {.key = key == 4 ? 3 : key, .chunk = rv_chunk_ref(segment), .rows = 1, .is_joined = true};
     assert_int_equal(rv_chunk_map_put(&map, &place, NULL), RV_OK);
   }
-  assert_int_equal(map.bytes, rv_chunk_memory(segment) + 3 * sizeof(rv_chunk_entry));
+  assert_int_equal(map.bytes, rv_chunk_memory(segment) + 3 * RV_CHUNK_ENTRY_BYTES);
   assert_int_equal(rv_chunk_map_keep(&map, (const uint64_t[]){2}, 1, NULL), RV_OK);
-  assert_int_equal(map.bytes, rv_chunk_memory(segment) + sizeof(rv_chunk_entry));
+  assert_int_equal(map.bytes, rv_chunk_memory(segment) + RV_CHUNK_ENTRY_BYTES);
   assert_int_equal(rv_chunk_map_keep(&map, NULL, 0, NULL), RV_OK);
   assert_int_equal(map.bytes, 0);
   rv_chunk_map_fini(&map);

@@ -141,6 +141,7 @@ static void count_bytes(rv_insert_call *call)
   if (caller == NULL) return;
   const rv_caller_limits *limits = &call->stream.server->caller_limits;
   size_t kept = call->chunks.bytes, bytes = kept + call->pending_bytes + (call->in_request ? call->message->size : 0);
+  bytes += rv_joined_bytes(&call->joined);
   size_t more = bytes - call->caller_bytes; /* modulo 2^N: it may be less */
   bool grew = bytes > call->caller_bytes;
   call->caller_bytes = bytes;

@@ -101,10 +101,10 @@ rv_code rv_segment_keep_steps(rv_chunk *segment, rv_error *err)
   return segment->steps == NULL ? rv_fail_memory(err, bytes) : RV_OK;
 }
 
-/* A chunk without gaps has one row a step. */
+/* A chunk without gaps has one row a step. A slice of no rows may begin behind the last one. */
 int64_t rv_chunk_row_step(const rv_chunk *chunk, int64_t row)
 {
-  if (chunk->steps != NULL) return chunk->steps[row];
+  if (chunk->steps != NULL) return row < rv_chunk_num_rows(chunk, 0) ? chunk->steps[row] : -1;
   rv_chunk_meta meta = rv_chunk_load_meta(chunk);
   return meta.sparse && row > 0 ? -1 : (int64_t)meta.first_step + row;
 }

@@ -8,6 +8,7 @@ enum {
   MOST_COLUMNS = 64,
   LEAST_ROWS = 8,   /* of a segment, where its table may have as many */
   LEAST_CHUNKS = 4, /* of a run: a segment of fewer takes more than they do by themselves */
+  FEW_RUNS = 4,     /* that may have segments of full size each where memory is short */
   TABLE_PART = 8    /* of a table's items: so many rows the streams' open segments of one kind have together */
 };
 
@@ -29,6 +30,17 @@ void rv_joined_fini(rv_joined *joined)
   for (size_t i = 0; i < RV_JOINED_RUNS; i++) free_run(&joined->run[i]);
 }
 
+size_t rv_joined_bytes(const rv_joined *joined)
+{
+  size_t bytes = 0;
+  for (size_t i = 0; i < RV_JOINED_RUNS; i++) {
+    const rv_joined_run *run = &joined->run[i];
+    if (run->kind != NULL) bytes += rv_chunk_memory(run->kind);
+    if (run->segment != NULL && *rv_segment_kept(run->segment) == 0) bytes += rv_chunk_memory(run->segment);
+  }
+  return bytes;
+}
+
 static size_t row_bytes_of(const rv_chunk *chunk)
 {
   size_t bytes = 0;
@@ -39,6 +51,7 @@ static size_t row_bytes_of(const rv_chunk *chunk)
 bool rv_joined_takes(const rv_chunk *like)
 {
   if (like->is_segment || like->has_strings || like->num_columns > MOST_COLUMNS) return false;
+  if (rv_chunk_memory(like) > RV_JOINED_BYTES) return false; /* a run keeps it, whatever it has besides its rows */
   const int64_t rows = rv_chunk_num_rows(like, 0);
   const size_t most = like->decodes ? RV_JOINED_DECODED_BYTES : RV_JOINED_CHUNK_BYTES;
   const size_t row_bytes = row_bytes_of(like);
@@ -121,8 +134,15 @@ static bool has_room(rv_joined_run *run, const rv_chunk_meta *meta, int64_t rows
 
 /* ---- segments ---- */
 
-/* How many rows the streams' segments may have each, so that all together they keep little from being used. An item takes its segments along, of which it
- * may need several, into whichever table it is for. */
+static size_t runs_in_use(const rv_joined *joined)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < RV_JOINED_RUNS; i++) n += joined->run[i].kind != NULL;
+  return n;
+}
+
+/* How many rows the streams' segments may have each, so that all together they keep little from being used, and a stream that keeps one of each run
+ * keeps what it may. An item takes its segments along, of which it may need several, into whichever table it is for. */
 static size_t most_rows(const rv_joined *joined, size_t row_bytes)
 {
   const size_t streams = joined->streams > 0 ? joined->streams : 1;
@@ -130,7 +150,9 @@ static size_t most_rows(const rv_joined *joined, size_t row_bytes)
   rv_turn_begin(&turn, joined->table);
   size_t rows = (size_t)joined->table->config.max_size / TABLE_PART / streams;
   rv_turn_end_look(&turn);
+  const size_t runs = runs_in_use(joined);
   size_t bytes = rv_memory_most_at_once(joined->memory) / streams;
+  if (runs > FEW_RUNS) bytes = bytes * FEW_RUNS / runs;
   if (bytes > RV_JOINED_BYTES) bytes = RV_JOINED_BYTES;
   const size_t within = bytes / (row_bytes > 0 ? row_bytes : 1);
   return rows < within ? rows : within;

@@ -52,6 +52,9 @@ void rv_joined_init(rv_joined *joined, rv_memory *memory, uint64_t seed);
 /* Lets its segments go; what refers to them stays. Again is fine. */
 void rv_joined_fini(rv_joined *joined);
 
+/* What it has besides segments of which chunks are kept (rv_joined_keep), in bytes. */
+size_t rv_joined_bytes(const rv_joined *joined);
+
 /* May chunks like this one, which came encoded, be joined? Those with few bytes of rows, of no strings; fewer where they have to be decoded. */
 bool rv_joined_takes(const rv_chunk *like);
 

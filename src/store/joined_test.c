@@ -273,6 +273,85 @@ static void only_chunks_of_few_bytes_may_be_joined(void **state)
   rv_chunk_unref(segment);
 }
 
+/* Its stream keeps one of each kind. */
+static void a_chunk_of_few_rows_and_many_other_bytes_is_not_joined(void **state)
+{
+  (void)state;
+  const int64_t shape[] = {1, 1};
+  const size_t other = 2 * RV_JOINED_BYTES;
+  rv_error err;
+  rv_chunk *chunk;
+  uint8_t *message = calloc(1, other);
+  const rv_encoded tensor = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .content = message, .content_size = 2};
+  message[0] = 1; /* a literal of one byte */
+  for (size_t size = 64; size <= other; size += other - 64) {
+    must(rv_chunk_new_encoded_copy(&(rv_chunk_meta){.key = 1}, &tensor, 1, message, size, &chunk, &err), &err);
+    assert_true(rv_joined_takes(chunk) == (size == 64));
+    rv_chunk_unref(chunk);
+  }
+  free(message);
+}
+
+/* Segments of which chunks are kept count with these. */
+static void what_a_stream_has_of_its_own_is_counted(void **state)
+{
+  world *w = *state;
+  rv_chunk_place place;
+  assert_int_equal(rv_joined_bytes(&w->joined), 0);
+  make_known(w, w->like);
+  const size_t all = rv_joined_bytes(&w->joined);
+  assert_true(put(w, w->like, 1, 1, 0, &place));
+  const size_t segment = rv_chunk_memory(place.chunk);
+  assert_true(all > rv_chunk_memory(w->like) && rv_joined_bytes(&w->joined) > segment);
+  assert_true(rv_joined_keep(place.chunk));
+  assert_int_equal(rv_joined_bytes(&w->joined), rv_chunk_memory(w->like));
+  assert_true(rv_joined_let_go(place.chunk));
+  rv_chunk_unref(place.chunk);
+  assert_int_equal(rv_joined_bytes(&w->joined), segment + rv_chunk_memory(w->like));
+}
+
+/* So that a stream that keeps a chunk of each kind keeps no more than it may (a quarter of the limit, among all streams). */
+static void segments_of_many_kinds_are_smaller(void **state)
+{
+  (void)state;
+  enum { BOUND = 64 * 8192 };
+  world w;
+  rv_chunk *likes[RV_JOINED_RUNS];
+  rv_chunk_place place;
+  begin(&w, 1000000, BOUND);
+  for (int64_t i = 0; i < RV_JOINED_RUNS; i++) likes[i] = came(1, WIDTH + i, false);
+  size_t bytes = 0;
+  for (int32_t step = 0; step < 2000; step++) {
+    bytes = 0;
+    for (size_t i = 0; i < RV_JOINED_RUNS; i++) {
+      if (!put(&w, likes[i], (uint64_t)step, 1, step, &place)) continue;
+      bytes += (size_t)rv_segment_capacity(place.chunk) * (WIDTH + i);
+      check(&place, (uint64_t)step, 1, step);
+    }
+  }
+  assert_true(bytes > BOUND / 32 && bytes <= BOUND / 16);
+  for (size_t i = 0; i < RV_JOINED_RUNS; i++) rv_chunk_unref(likes[i]);
+  end(&w);
+}
+
+/* A slice of no rows may stand there. */
+static void behind_the_last_row_no_step_is_known(void **state)
+{
+  world *w = *state;
+  rv_chunk_place place;
+  make_known(w, w->like);
+  int with_steps = 0;
+  for (int32_t i = 0; i < 40; i++) { /* every second step is left out: their rows' steps are kept */
+    if (!put(w, w->like, (uint64_t)i, 1, 2 * i, &place)) continue;
+    assert_int_equal(rv_chunk_row_step(place.chunk, place.first), 2 * i);
+    const bool kept = place.chunk->steps != NULL;
+    if (kept) assert_int_equal(rv_chunk_row_step(place.chunk, rv_segment_capacity(place.chunk)), -1);
+    with_steps += kept;
+    rv_chunk_unref(place.chunk);
+  }
+  assert_true(with_steps > 20);
+}
+
 static void what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself(void **state)
 {
   world *w = *state;
@@ -405,6 +484,10 @@ int main(void)
       cmocka_unit_test_setup_teardown(chunks_to_come_of_other_runs_take_no_room, set_up, tear_down),
       cmocka_unit_test(segments_are_small_beside_what_their_table_may_have),
       cmocka_unit_test(only_chunks_of_few_bytes_may_be_joined),
+      cmocka_unit_test(a_chunk_of_few_rows_and_many_other_bytes_is_not_joined),
+      cmocka_unit_test_setup_teardown(what_a_stream_has_of_its_own_is_counted, set_up, tear_down),
+      cmocka_unit_test(segments_of_many_kinds_are_smaller),
+      cmocka_unit_test_setup_teardown(behind_the_last_row_no_step_is_known, set_up, tear_down),
       cmocka_unit_test_setup_teardown(what_is_no_run_of_steps_or_has_no_table_yet_stays_by_itself, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rows_of_no_episode_are_joined_whatever_their_steps, set_up, tear_down),
       cmocka_unit_test_setup_teardown(kinds_of_chunks_are_joined_side_by_side, set_up, tear_down),

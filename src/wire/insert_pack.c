@@ -47,7 +47,7 @@ static bool find_parts(rv_span message, parts *out)
   return !reader.broken;
 }
 
-/* Of one that may have to move the form has a copy of its own. */
+/* Of one that may have to move the form has a copy of its own: it is made of that, as its sender may change the message meanwhile. */
 static rv_code read_whole(rv_insert_pack *pack, size_t i, rv_span message, rv_error *err)
 {
   rv_chunk *chunk;
@@ -59,8 +59,11 @@ static rv_code read_whole(rv_insert_pack *pack, size_t i, rv_span message, rv_er
     pack->chunks[i] = chunk;
     return code;
   }
+  rv_span own;
+  (void)rv_chunk_wire(chunk, &own.data, &own.size);
+  code = rv_chunk_parse_apart(own, &pack->chunks[i], err);
   rv_chunk_unref(chunk);
-  return rv_chunk_parse_apart(message, &pack->chunks[i], err);
+  return code;
 }
 
 static const uint8_t *take_place(rv_insert_pack *pack)

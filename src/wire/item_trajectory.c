@@ -14,32 +14,39 @@ static rv_code find(const rv_wire_item *item, const rv_wire_slice *wire, rv_find
                  (unsigned long long)item->key, (unsigned long long)wire->chunk_key);
 }
 
-/* Of a joined chunk, whose rows have others on both sides. */
+static bool is_within(const rv_wire_slice *wire, const rv_chunk_place *place)
+{
+  return wire->offset >= 0 && wire->length >= 0 && (int64_t)wire->offset + wire->length <= place->rows;
+}
+
+/* Of a joined chunk, whose rows have others on both sides. Of others rv_trajectory_new finds it, and says so. */
 static rv_code check_rows(const rv_wire_slice *wire, const rv_chunk_place *place, uint32_t column, rv_error *err)
 {
-  if (wire->offset >= 0 && wire->length >= 0 && (int64_t)wire->offset + wire->length <= place->rows) return RV_OK;
+  if (!place->is_joined || is_within(wire, place)) return RV_OK;
   return rv_fail(err, RV_INVALID_ARGUMENT, "column %u: %d rows from row %d of a chunk that has %lld", (unsigned)column,
                  (int)wire->length, (int)wire->offset, (long long)place->rows);
 }
 
-/* The item's slices over the chunks where they are. */
-static rv_code resolve(const rv_wire_item *item, rv_find_chunk find_chunk, void *context, rv_slice *slices, bool *any_joined,
+/* The item's slices over the chunks where they are. *may_go_on: some may have become one with the one before it, and none is wrong. */
+static rv_code resolve(const rv_wire_item *item, rv_find_chunk find_chunk, void *context, rv_slice *slices, bool *may_go_on,
                        rv_error *err)
 {
   const rv_wire_slice *wire = item->slices, *last = NULL;
   rv_chunk_place place;
-  *any_joined = false;
+  bool any_joined = false, all_within = true;
   for (uint32_t column = 0; column < item->num_columns; column++) {
     for (uint32_t i = 0; i < item->num_slices[column]; i++, last = wire++, slices++) {
       rv_code code = RV_OK;
       if (last == NULL || last->chunk_key != wire->chunk_key) code = find(item, wire, find_chunk, context, &place, err);
-      if (code == RV_OK && place.is_joined) code = check_rows(wire, &place, column, err);
+      if (code == RV_OK) code = check_rows(wire, &place, column, err);
       if (code != RV_OK) return code;
       *slices = (rv_slice){.chunk = place.chunk, .tensor = (uint32_t)wire->index, .offset = wire->offset, .length = wire->length};
       if (place.is_joined) slices->offset += (int32_t)place.first;
-      *any_joined |= place.is_joined;
+      any_joined |= place.is_joined;
+      all_within &= is_within(wire, &place);
     }
   }
+  *may_go_on = any_joined && all_within;
   return RV_OK;
 }
 
@@ -132,15 +139,15 @@ typedef struct slice_room {
 static rv_code make(const rv_wire_item *item, const slice_room *room, rv_layouts *layouts, rv_layout *like,
                     rv_find_chunk find_chunk, void *context, rv_trajectory **out, rv_error *err)
 {
-  bool any_joined;
-  rv_code code = resolve(item, find_chunk, context, room->slices, &any_joined, err);
+  bool may_go_on;
+  rv_code code = resolve(item, find_chunk, context, room->slices, &may_go_on, err);
   if (code != RV_OK) return code;
   rv_trajectory_desc desc = {.slices = room->slices,
                              .num_slices = item->num_slices,
                              .squeeze = item->squeeze,
                              .num_columns = item->num_columns,
                              .like = like};
-  if (any_joined) {
+  if (may_go_on) {
     find_joins(item, room->slices, room->joins);
     join_slices(item, room->joins, room->slices, room->num_slices);
     desc.num_slices = room->num_slices;

@@ -176,6 +176,57 @@ static void an_item_reaches_no_further_than_its_chunk(void **state)
   stream_free(call);
 }
 
+/* Nor if another slice of the column goes on where it would have ended, beside a column of joined rows. */
+static void slices_that_are_wrong_are_not_made_right_by_others(void **state)
+{
+  (void)state;
+  static const struct {
+    rv_wire_slice slices[3];
+    const char *says;
+  } cases[] = {{{{.offset = 5, .length = -2}, {.offset = 3, .length = 1}, {.offset = 4, .length = 1}},
+                "column 1: -2 rows from row 5 of a chunk that has 10"},
+               {{{.length = INT32_MAX}, {.offset = INT32_MAX, .length = INT32_MAX}, {.offset = -2, .length = 3}},
+                "column 1: 2147483647 rows from row 0 of a chunk that has 10"}};
+  like ten = {.table = "alone", .num_chunks = 1, .rows = {10}, .width = {60}};
+  ten.more_tensors[0] = 1; /* more than is joined */
+  for (size_t i = 0; i < 2; i++) {
+    test_stream *call = open_with_items(FEW);
+    const one whole = {.chunks = {9000 + i}, .episode = 3};
+    rv_writer_buf body;
+    rv_writer_buf_init(&body);
+    rv_buf *chunk = chunk_of(&whole, &ten, 0);
+    rv_put_bytes_always(&body, 1, chunk->data, chunk->size);
+    rv_buf_unref(chunk);
+    rv_wire_slice slices[4] = {{.chunk_key = step_of(FEW).chunks[0], .length = 1}};
+    for (size_t k = 0; k < 3; k++) {
+      slices[1 + k] = cases[i].slices[k];
+      slices[1 + k].chunk_key = whole.chunks[0];
+    }
+    uint32_t num_slices[] = {1, 3};
+    bool squeeze[] = {false, false};
+    const rv_wire_item item = {.key = 77,
+                               .table = {(const uint8_t *)"alone", 5},
+                               .priority = 1,
+                               .sequence = FEW + 2,
+                               .slices = slices,
+                               .num_slices = num_slices,
+                               .squeeze = squeeze,
+                               .num_columns = 2,
+                               .total_slices = 4};
+    size_t mark = rv_put_open(&body, 2);
+    rv_wire_item_serialize(&body, &item);
+    rv_put_close(&body, mark);
+    stream_send(call, &body);
+    uint64_t key;
+    char message[RV_ERROR_MESSAGE_MAX];
+    assert_int_equal(expect_failure(call, &key, message), RV_INVALID_ARGUMENT);
+    if (strstr(message, cases[i].says) == NULL) fail_msg("%s", message);
+    stream_free(call);
+    tear_down(state);
+    set_up(state);
+  }
+}
+
 static void a_chunk_that_is_kept_no_longer_is_not_there_for_items(void **state)
 {
   (void)state;
@@ -328,6 +379,7 @@ int main(void)
                                       tear_down),
       cmocka_unit_test_setup_teardown(columns_that_were_cut_alike_stay_so, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_item_reaches_no_further_than_its_chunk, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(slices_that_are_wrong_are_not_made_right_by_others, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_chunk_that_is_kept_no_longer_is_not_there_for_items, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rows_that_were_joined_stay_when_their_stream_has_gone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_item_fits_into_a_small_table_beside_a_large_one, set_up, tear_down),
