@@ -163,3 +163,42 @@ def test_their_client_reads_rows_that_were_moved_out_of_its_chunks():
             assert (step, next_step) == (priority - 1, priority)
             assert first == (np.arange(500) * 7919 + step * 104729).astype(np.int32).tolist()
             assert second == (np.arange(500) * 7919 + next_step * 104729).astype(np.int32).tolist()
+
+
+def test_their_timestep_dataset_takes_items_apart_before_and_after_a_restart(tmp_path):
+    """Both columns are of one, a step apart: a checkpoint has their rows in pieces, which no item shows."""
+
+    def serve():
+        table = reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 200, reverie.rate_limiters.MinSize(1))
+        saved = reverie.checkpointers.DefaultCheckpointer(str(tmp_path))
+        return reverie.Server([table], address="127.0.0.1:0", checkpointer=saved)
+
+    write = """
+        client = reverb.Client(sys.argv[1])
+        with client.trajectory_writer(num_keep_alive_refs=5, validate_items=False) as writer:
+            for step in range(460):
+                writer.append({"obs": np.full(2, step, np.float32)})
+                if step == 0:
+                    writer.configure(("obs",), num_keep_alive_refs=5, max_chunk_length=1)
+                if step >= 4:
+                    obs = writer.history["obs"]
+                    writer.create_item("t", 1.0, {"next_obs": obs[-4:], "obs": obs[-5:-1]})
+                    writer.flush()
+        answer(None)
+        """
+    read = """
+        import tensorflow as tf
+        dataset = reverb.TimestepDataset(
+            server_address=sys.argv[1], table="t", dtypes={"obs": np.float32, "next_obs": np.float32},
+            shapes={"obs": tf.TensorShape([2]), "next_obs": tf.TensorShape([2])}, max_in_flight_samples_per_worker=10,
+            rate_limiter_timeout_ms=500,
+        )
+        answer([[float(step.data["obs"][0]), float(step.data["next_obs"][0])] for step in dataset.take(100)])
+        """
+    expected = [[float(step), float(step + 1)] for step in range(256, 260)] * 25  # of the oldest item again and again
+    with serve() as server:
+        run(write, server.address)
+        reverie.Client(server.address).checkpoint()
+        assert run(read, server.address) == expected
+    with serve() as server:
+        assert run(read, server.address) == expected
