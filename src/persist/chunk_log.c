@@ -5,7 +5,12 @@
 #include "base/error.h"
 #include "store/chunk_parts.h"
 
-enum { PIECE_BYTES = 1 << 26, PREFETCHED_BYTES = 4096, CACHE_LINE = 64 };
+enum {
+  PIECE_BYTES = 1 << 26,
+  BEFORE_BYTES = 1 << 16, /* of rows that nobody needs yet, before those that are needed */
+  PREFETCHED_BYTES = 4096,
+  CACHE_LINE = 64
+};
 
 rv_code rv_chunk_log_new(rv_chunk_sink sink, const rv_env *env, rv_chunk_log **out, rv_error *err)
 {
@@ -319,6 +324,16 @@ static int64_t end_of_strings(const rv_slice *slice, int64_t end)
   return row;
 }
 
+/* Rows before the slice's first that are in no piece yet, of which there are few: else whoever needs rows from the last to the first would have
+ * them in pieces of one. */
+static int64_t begin_of_piece(const rv_slice *slice, const rv_log_pieces *list, uint32_t at)
+{
+  if (slice->chunk->has_strings) return slice->offset;
+  const int64_t before = at > 0 ? list->pieces[at - 1].first + list->pieces[at - 1].rows : 0;
+  const int64_t most = (int64_t)((size_t)BEFORE_BYTES / (rv_segment_row_bytes(slice->chunk) + 1));
+  return slice->offset - before > most ? slice->offset - most : before;
+}
+
 /* Rows from the slice's first to `end`, but no further than the next piece, and as many as make a piece of the usual size or the slice
  * needs. */
 static int64_t end_of_piece(const rv_slice *slice, const rv_log_pieces *list, uint32_t at, int64_t end)
@@ -360,7 +375,8 @@ static rv_code piece_of(rv_chunk_log *log, rv_log_rows *rows, const rv_slice *sl
     *index = 0;
   }
   if (!covers(list, at, slice->offset)) {
-    rv_log_piece added = {.first = slice->offset, .rows = end_of_piece(slice, list, at, end) - slice->offset};
+    rv_log_piece added = {.first = begin_of_piece(slice, list, at)};
+    added.rows = end_of_piece(slice, list, at, end) - added.first;
     rv_code code = take_key(log, rv_chunk_get_meta(slice->chunk)->key, &added.at.key, err);
     if (code == RV_OK) code = write_rows(log, slice->chunk, &added, column, err);
     if (code == RV_OK) code = insert_piece(list, at, added, err);

@@ -83,6 +83,33 @@ static void a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_
   write_what_comes_to_the_same_address(1);
 }
 
+/* Which are few: those before the one that is needed are written with it. */
+static void rows_that_are_needed_from_the_last_to_the_first_are_one_piece(void **state)
+{
+  (void)state;
+  enum { ROWS = 300 };
+  int written = 0;
+  rv_env env;
+  rv_error err;
+  rv_env_fill(&env, NULL);
+  rv_slice_list slices = {NULL, 0, 0};
+  rv_chunk_log *log = make_log(0, &env, &written);
+  rv_chunk *segment;
+  const rv_spec spec = {.name = "", .dtype = RV_INT64};
+  must(rv_segment_new(&spec, 1, ROWS, &(rv_chunk_meta){.key = 5, .last_step = ROWS - 1}, &segment, &err), &err);
+  for (int64_t i = 0; i < ROWS; i++) must(rv_segment_put(segment, 0, i, &(rv_tensor){.dtype = RV_INT64, .data = &i}, &err), &err);
+  rv_segment_publish(segment, 0, ROWS);
+  for (int32_t i = ROWS - 1; i >= 0; i--) {
+    must(rv_chunk_log_put(log, &(rv_slice){.chunk = segment, .offset = i, .length = 1}, &slices, &err), &err);
+    assert_true(slices.slices[slices.count - 1].offset == i && slices.slices[slices.count - 1].chunk_key == 5);
+  }
+  assert_int_equal(written, 1);
+  assert_int_equal(slices.count, ROWS);
+  rv_chunk_unref(segment);
+  free(slices.slices);
+  rv_chunk_log_free(log);
+}
+
 /* Of a segment the key is shown to whoever samples its items, and a chunk may be sent with it. */
 static void a_chunk_at_the_address_of_a_segment_that_is_gone_is_written_even_with_its_key(void **state)
 {
@@ -338,6 +365,7 @@ int main(void)
       cmocka_unit_test(a_log_that_lasts_takes_a_chunk_over),
       cmocka_unit_test(after_a_write_that_failed_another_log_writes_all),
       cmocka_unit_test(a_chunk_at_the_address_of_one_that_is_gone_is_written_even_with_its_key),
+      cmocka_unit_test(rows_that_are_needed_from_the_last_to_the_first_are_one_piece),
       cmocka_unit_test(a_chunk_at_the_address_of_a_segment_that_is_gone_is_written_even_with_its_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+enum { SLICES_MAX = 1 << 16 };
+
 void rv_cutting_fini(rv_cutting *cutting)
 {
   free(cutting->slices);
@@ -91,7 +93,7 @@ rv_code rv_cut_alike(rv_cutting *cutting, rv_slice_list *slices, uint32_t *num_s
     count = add_ends(column, num_slices[c], ends, count, merged);
     memcpy(ends, merged, count * sizeof *ends);
   }
-  if (count == 0) return RV_OK; /* of no rows */
+  if (count == 0 || count > SLICES_MAX / num_columns) return RV_OK; /* of no rows; of so many columns that are cut so often */
   rv_wire_slice *cut = at_least(cutting->slices, &cutting->capacity, num_columns * count, sizeof *cut, err);
   if (cut == NULL) return RV_RESOURCE_EXHAUSTED;
   cutting->slices = cut;

@@ -18,7 +18,7 @@ void rv_cutting_fini(rv_cutting *cutting);
 /* Are all columns of the trajectory cut alike? */
 bool rv_trajectory_is_cut_alike(const rv_trajectory *trajectory);
 
-/* Makes them so: `slices` are those of column 0, then those of column 1 and so on, and have as many rows in each; num_slices[column]. */
+/* Makes them so, unless that takes more than 65,536 slices: `slices` are those of column 0, then those of column 1 and so on, and have as many rows in each; num_slices[column]. */
 rv_code rv_cut_alike(rv_cutting *cutting, rv_slice_list *slices, uint32_t *num_slices, uint32_t num_columns, rv_error *err);
 
 #endif

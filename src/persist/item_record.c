@@ -48,6 +48,8 @@ rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const ch
     for (uint32_t k = 0; k < column->num_slices && code == RV_OK; k++) {
       rv_slice slice = rv_draw_slice(draw, column->first_slice + k);
       code = rv_chunk_log_put(log, &slice, &scratch->slices, err);
+      if (code == RV_OK && scratch->slices.count > RV_ITEM_SLICES_MAX)
+        code = rv_fail(err, RV_INVALID_ARGUMENT, "an item of more than %d slices cannot be written", RV_ITEM_SLICES_MAX);
     }
     scratch->num_slices[i] = (uint32_t)(scratch->slices.count - before);
     scratch->squeeze[i] = column->squeeze;

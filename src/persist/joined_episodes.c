@@ -4,18 +4,20 @@
 
 enum {
   EPISODES = 4096, /* at a time: about as many streams may write side by side */
+  ROUND = 1024,    /* chunks, by which it is told how many do */
   BELIEVED = 4     /* chunks that are to follow an episode's second: an episode of two is believed to go on */
 };
 
 struct rv_joined_episode {
   uint64_t id;
-  bool used; /* since the hand passed it */
+  bool used;      /* since the hand passed it */
+  uint32_t round; /* in which a chunk came of it last */
   rv_joined joined;
 };
 
 void rv_joined_episodes_init(rv_joined_episodes *all, rv_memory *memory, uint64_t seed)
 {
-  *all = (rv_joined_episodes){.memory = memory};
+  *all = (rv_joined_episodes){.memory = memory, .round = 1};
   rv_random_init(&all->random, seed);
   rv_map_init(&all->by_episode, rv_random_next(&all->random));
 }
@@ -48,7 +50,8 @@ static rv_joined_episode *take_back(rv_joined_episodes *all)
     all->hand = (all->hand + 1) % all->count;
   }
   all->hand = (all->hand + 1) % all->count;
-  rv_map_remove(&all->by_episode, episode->id);
+  const uint32_t *number = rv_map_get(&all->by_episode, episode->id);
+  if (number != NULL && &all->episodes[*number] == episode) rv_map_remove(&all->by_episode, episode->id);
   rv_joined_fini(&episode->joined);
   return episode;
 }
@@ -67,6 +70,19 @@ static rv_joined_episode *begin_episode(rv_joined_episodes *all, uint64_t id)
   return episode;
 }
 
+/* Open segments share what they may have in all: as many as there are streams. */
+static size_t count_streams(rv_joined_episodes *all, rv_joined_episode *episode)
+{
+  if (++all->chunks == ROUND) {
+    all->side_by_side = all->seen;
+    all->chunks = all->seen = 0;
+    all->round++;
+  }
+  if (episode->round != all->round) all->seen++;
+  episode->round = all->round;
+  return all->seen > all->side_by_side ? all->seen : all->side_by_side;
+}
+
 rv_joined *rv_joined_episodes_get(rv_joined_episodes *all, uint64_t episode, rv_table *table)
 {
   const uint32_t *number = rv_map_get(&all->by_episode, episode);
@@ -74,7 +90,7 @@ rv_joined *rv_joined_episodes_get(rv_joined_episodes *all, uint64_t episode, rv_
   if (found == NULL) return NULL;
   found->used = true;
   found->joined.table = table;
-  found->joined.streams = 1;
+  found->joined.streams = count_streams(all, found);
   found->joined.coming = BELIEVED;
   return &found->joined;
 }

@@ -14,6 +14,9 @@ typedef struct rv_joined_episodes {
   rv_joined_episode *episodes;
   size_t count, capacity;
   size_t hand; /* the next that may have to go */
+  /* about how many are written side by side: what chunks came of, of the last so many, and of those since */
+  size_t side_by_side, seen, chunks;
+  uint32_t round; /* of so many */
   rv_memory *memory;
   rv_random random;
 } rv_joined_episodes;

@@ -302,6 +302,10 @@ static rv_code use_insert(rv_journal_replay *replay, rv_span body, rv_error *err
   if (code != RV_OK || table == NULL) return code;
   rv_wire_item item;
   code = rv_wire_item_parse(body, &item, err);
+  if (code != RV_OK && code != RV_RESOURCE_EXHAUSTED && replay->lossy) {
+    replay->counts.lost_items++;
+    return RV_OK;
+  }
   if (code != RV_OK) return code;
   code = insert(replay, table->table, &item, err);
   if (code != RV_OK) rv_error_prefix(err, "item %" PRIu64, item.key);

@@ -18,7 +18,8 @@
 
 enum {
   AT_ONCE = 64, /* chunks, and */
-  AT_ONCE_BYTES = 1 << 20
+  AT_ONCE_BYTES = 1 << 20,
+  BARREN = 16 /* rounds, each of which looks at other chunks, until it is said that nothing is left */
 };
 #define LOOK_NS INT64_C(5000000)    /* at the memory in use, while that is much */
 #define REST_NS INT64_C(50000000)   /* while it is little */
@@ -34,7 +35,8 @@ struct rv_spill {
   rv_mutex lock; /* guards `stopping` */
   rv_cond changed;
   bool stopping;
-  bool failed; /* the last write: the log was told */
+  bool failed;     /* the last write: the log was told */
+  unsigned barren; /* rounds in a row in which nothing could be moved */
 };
 
 /* It begins with a quarter of the limit left, and goes on until there is a little more: inserts wait with a sixteenth left. */
@@ -92,7 +94,8 @@ static int64_t work(rv_spill *spill)
   if (!is_much(spill->memory)) return rv_memory_used(spill->memory) > rv_memory_limit(spill->memory) / 2 ? LOOK_NS : REST_NS;
   bool won = true;
   while (won && !is_enough(spill->memory) && !is_stopping(spill)) won = spill_round(spill);
-  atomic_store_explicit(&spill->memory->all_spilled, !won && !spill->failed, memory_order_relaxed);
+  spill->barren = won || spill->failed ? 0 : spill->barren + (spill->barren < BARREN);
+  atomic_store_explicit(&spill->memory->all_spilled, spill->barren == BARREN, memory_order_relaxed);
   return !won && spill->failed ? RETRY_NS : LOOK_NS;
 }
 

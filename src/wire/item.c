@@ -89,9 +89,9 @@ static int64_t join_time(int64_t seconds, int64_t nanos)
 /* One block: slices, then the counts, then the flags. */
 static rv_code make_room(rv_item_room *room, const rv_item_counts *counts, rv_error *err)
 {
-  if (counts->columns > UINT32_MAX / 64 || counts->slices > UINT32_MAX / 64)
-    return rv_fail(err, RV_INVALID_ARGUMENT, "an item of %llu columns and %llu slices; at most %u of either are possible",
-                   (unsigned long long)counts->columns, (unsigned long long)counts->slices, UINT32_MAX / 64);
+  if (counts->columns > RV_ITEM_SLICES_MAX || counts->slices > RV_ITEM_SLICES_MAX)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "an item of %llu columns and %llu slices; at most %d of either are possible",
+                   (unsigned long long)counts->columns, (unsigned long long)counts->slices, RV_ITEM_SLICES_MAX);
   size_t slices = counts->slices > room->num_slices ? (size_t)counts->slices : room->num_slices;
   size_t columns = counts->columns > room->num_columns ? (size_t)counts->columns : room->num_columns;
   size_t size = slices * sizeof *room->slices + columns * (sizeof *room->slices_of + sizeof *room->squeeze);

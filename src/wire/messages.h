@@ -40,6 +40,8 @@ typedef struct rv_wire_slice {
   int32_t offset, length, index;
 } rv_wire_slice;
 
+enum { RV_ITEM_SLICES_MAX = UINT32_MAX / 64 }; /* of all columns together, and as many columns */
+
 typedef struct rv_wire_item {
   uint64_t key;
   rv_span table;
