@@ -72,7 +72,7 @@ RV_API rv_code rv_sampler_next(rv_sampler *sampler, const rv_wait *wait, rv_samp
 /* How many samples are on their way or fetched at most, now: as told, or more (max_in_flight_samples). Who takes many in a row can take so
  * many without being further ahead than was allowed. The caller of rv_sampler_next only. */
 RV_API int64_t rv_sampler_window(rv_sampler *sampler);
-/* Ends a waiting rv_sampler_next, and every later one, with RV_CANCELLED. Any thread. */
+/* Ends a waiting rv_sampler_next, and every later one, with RV_CANCELLED. Any thread; it returns before rv_sampler_free is called. */
 RV_API void rv_sampler_cancel(rv_sampler *sampler);
 RV_API void rv_sampler_free(rv_sampler *sampler);
 

@@ -57,11 +57,19 @@ class Writer(_leaving.Block):
         TypeError
             A leaf that cannot be stored, with its path.
         """
-        self._writer.append(*self._flatten(data), timeout)
+        leaves, structure = self._flatten(data)
+        self._writer.append(leaves, structure, timeout)
+        self._structure = structure
 
     def append_sequence(self, sequence: Any, *, timeout: float | None = None) -> None:
         """Adds T steps at once: every leaf is an array [T, ...], T at least 1. At the timeout the steps before stay."""
-        self._writer.append_sequence(*self._flatten(sequence), timeout)
+        leaves, structure = self._flatten(sequence)
+        try:
+            self._writer.append_sequence(leaves, structure, timeout)
+        except (DeadlineExceededError, KeyboardInterrupt):
+            self._structure = structure  # of the steps before
+            raise
+        self._structure = structure
 
     def _flatten(self, data: Any) -> tuple[list[Any], nest.Structure]:
         where: Exception | None = None
@@ -75,7 +83,6 @@ class Writer(_leaving.Block):
             raise InvalidArgumentError(
                 f"the step is inconsistent with those before, which have {len(self._structure)} leaves: {where}"
             )
-        self._structure = structure
         return structure.flatten(data), structure
 
     def create_item(self, table: str, num_timesteps: int, priority: float, *, timeout: float | None = None) -> None:

@@ -75,6 +75,10 @@ const char *core_text(PyObject *text, const char *what)
   }
   Py_ssize_t size;
   const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+  if (utf8 == NULL && PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s must be text that UTF-8 can encode, got %R", what, text);
+  }
   if (utf8 != NULL && strlen(utf8) != (size_t)size) {
     PyErr_Format(PyExc_ValueError, "%s must not contain a NUL character, got %R", what, text);
     return NULL;

@@ -90,6 +90,18 @@ static int tensor_from_strings(scratch *s, PyArrayObject *array, rv_tensor *out)
 
 /* ---- arrays ---- */
 
+/* A copy of the array's: it keeps its data as long as anybody refers to it, but whoever sets its shape frees the one before. */
+static int shape_of(scratch *s, PyArrayObject *array, rv_tensor *out)
+{
+  const size_t rank = (size_t)PyArray_NDIM(array);
+  int64_t *shape = scratch_alloc(s, rank, sizeof *shape);
+  if (shape == NULL) return -1;
+  for (size_t i = 0; i < rank; i++) shape[i] = PyArray_DIMS(array)[i];
+  out->rank = (uint32_t)rank;
+  out->shape = shape;
+  return 0;
+}
+
 static int tensor_from_array(core_state *state, scratch *s, PyArrayObject *array, rv_tensor *out)
 {
   rv_dtype dtype = dtype_of_array(state, array);
@@ -99,13 +111,13 @@ static int tensor_from_array(core_state *state, scratch *s, PyArrayObject *array
     PyErr_Format(PyExc_ValueError, "an array of %d dimensions cannot be stored; at most %d can", rank, RV_MAX_RANK);
     return -1;
   }
-  *out = (rv_tensor){.dtype = dtype, .rank = (uint32_t)rank, .shape = (const int64_t *)PyArray_DIMS(array)};
+  *out = (rv_tensor){.dtype = dtype};
+  if (shape_of(s, array, out) < 0) return -1;
   if (dtype == RV_STRING) return tensor_from_strings(s, array, out);
   if (!PyArray_ISCARRAY_RO(array)) {
     Py_INCREF((PyObject *)state->descr[dtype]);
     array = (PyArrayObject *)PyArray_FromArray(array, state->descr[dtype], NPY_ARRAY_CARRAY_RO);
-    if (scratch_hold(s, (PyObject *)array) < 0) return -1;
-    out->shape = (const int64_t *)PyArray_DIMS(array);
+    if (scratch_hold(s, (PyObject *)array) < 0 || shape_of(s, array, out) < 0) return -1;
   }
   out->data = PyArray_DATA(array);
   return 0;
@@ -232,17 +244,15 @@ static int no_array(PyObject *value)
   return -1;
 }
 
-/* Numbers in an array of NumPy's own, as C has them: nothing is converted. False: it is none. */
-static bool tensor_in_place(const core_state *state, PyObject *value, rv_tensor *out)
+/* Numbers in an array of NumPy's own, as C has them: nothing is converted. 0: it is none; 1: it is; -1: there is no memory. */
+static int tensor_in_place(const core_state *state, scratch *s, PyObject *value, rv_tensor *out)
 {
   PyArrayObject *array = (PyArrayObject *)value;
-  if (!PyArray_CheckExact(value) || (unsigned)PyArray_TYPE(array) >= 32 || !PyArray_ISCARRAY_RO(array)) return false;
+  if (!PyArray_CheckExact(value) || (unsigned)PyArray_TYPE(array) >= 32 || !PyArray_ISCARRAY_RO(array)) return 0;
   rv_dtype dtype = state->dtype_of_builtin[PyArray_TYPE(array)];
-  int rank = PyArray_NDIM(array);
-  if (dtype == RV_DTYPE_INVALID || dtype == RV_STRING || rank > RV_MAX_RANK + 1) return false;
-  *out = (rv_tensor){
-      .dtype = dtype, .rank = (uint32_t)rank, .shape = (const int64_t *)PyArray_DIMS(array), .data = PyArray_DATA(array)};
-  return true;
+  if (dtype == RV_DTYPE_INVALID || dtype == RV_STRING || PyArray_NDIM(array) > RV_MAX_RANK + 1) return 0;
+  *out = (rv_tensor){.dtype = dtype, .data = PyArray_DATA(array)};
+  return shape_of(s, array, out) < 0 ? -1 : 1;
 }
 
 /* Any other value; apart, for what it needs on the stack is not for those above. */
@@ -269,7 +279,9 @@ static __attribute__((noinline)) int tensor_from_any(core_state *state, scratch 
 
 int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
 {
-  if (tensor_in_place(state, value, out) || tensor_from_scalar(state, value, out)) return 0;
+  const int in_place = tensor_in_place(state, s, value, out);
+  if (in_place != 0) return in_place < 0 ? -1 : 0;
+  if (tensor_from_scalar(state, value, out)) return 0;
   return tensor_from_any(state, s, value, wanted, out);
 }
 

@@ -99,10 +99,26 @@ PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy, pool *
   return out;
 }
 
-/* An instance of a named tuple, its fields set one by one: its own __new__ takes a tuple of the fields in a tuple of arguments. */
+#define TUPLES_HAVE_HASHES 0x030E0000 /* Python 3.14: a tuple has room for its hash, which only its own __new__ leaves unset */
+
+/* An instance of a named tuple without fields yet. Its __new__ takes a tuple of the fields in a tuple of arguments, which is dear. */
+static PyObject *new_named(PyObject *class, Py_ssize_t n)
+{
+  if (Py_Version < TUPLES_HAVE_HASHES) return PyType_GenericAlloc((PyTypeObject *)class, n);
+  newfunc new_tuple = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+  PyObject *fields = PyTuple_New(n);
+  for (Py_ssize_t i = 0; fields != NULL && i < n; i++) PyTuple_SetItem(fields, i, Py_NewRef(Py_None));
+  PyObject *arguments = fields == NULL ? NULL : PyTuple_Pack(1, fields);
+  PyObject *out = arguments == NULL ? NULL : new_tuple((PyTypeObject *)class, arguments, NULL);
+  Py_XDECREF(arguments);
+  Py_XDECREF(fields);
+  return out;
+}
+
+/* Its fields are set one by one. */
 static PyObject *fill_named(PyObject *class, PyObject *const *owned_fields, Py_ssize_t n)
 {
-  PyObject *out = PyType_GenericAlloc((PyTypeObject *)class, n);
+  PyObject *out = new_named(class, n);
   for (Py_ssize_t i = 0; i < n; i++) {
     if (owned_fields[i] == NULL) Py_CLEAR(out);
     if (out == NULL) {

@@ -146,10 +146,19 @@ static PyObject *server_stop(PyObject *object, PyObject *args)
   Py_RETURN_NONE;
 }
 
+/* True: with an error. A forked child's copy has no threads, and would wait for them. */
+static bool is_elsewhere(const server_object *self)
+{
+  if (self->pid == getpid()) return false;
+  PyErr_SetString(PyExc_RuntimeError, "the server is that of the process that forked this one: it is changed there");
+  return true;
+}
+
 static PyObject *server_reload_tls(PyObject *object, PyObject *none)
 {
   (void)none;
   server_object *self = (server_object *)object;
+  if (is_elsewhere(self)) return NULL;
   rv_error err;
   rv_code code;
   Py_BEGIN_ALLOW_THREADS
@@ -163,6 +172,7 @@ static PyObject *server_reload_tls(PyObject *object, PyObject *none)
 static PyObject *server_set_identities(PyObject *object, PyObject *list)
 {
   server_object *self = (server_object *)object;
+  if (is_elsewhere(self)) return NULL;
   rv_error err = {.code = RV_OK};
   const rv_identity *identities;
   size_t count;

@@ -456,6 +456,28 @@ static bool is_flat(const tree *root)
   return flat;
 }
 
+/* What is made may let others run (the collector does), who read the history as well, or append a step with a new column: then it is not kept. */
+static PyObject *columns_of_history(writer_object *self)
+{
+  if (self->history != NULL) return Py_NewRef(self->history);
+  const size_t num_columns = self->num_columns;
+  PyObject *columns = make_columns(self);
+  if (columns != NULL && self->history == NULL && self->num_columns == num_columns) self->history = Py_NewRef(columns);
+  return columns;
+}
+
+static bool keep_flat(writer_object *self, PyObject *nest)
+{
+  const size_t num_columns = self->num_columns;
+  PyObject *copy = PyDict_Copy(nest);
+  if (copy == NULL) return false;
+  if (self->flat == NULL && self->num_columns == num_columns)
+    self->flat = copy;
+  else
+    Py_DECREF(copy);
+  return true;
+}
+
 static PyObject *writer_history(PyObject *object, void *closure)
 {
   (void)closure;
@@ -465,13 +487,13 @@ static PyObject *writer_history(PyObject *object, void *closure)
   }
   if (self->flat != NULL) return PyDict_Copy(self->flat); /* four times as quick as a new nest */
   for (int attempt = 0; attempt < 2; attempt++) {
-    if (self->history == NULL && (self->history = make_columns(self)) == NULL) return NULL;
-    PyObject *columns = Py_NewRef(self->history);
+    PyObject *columns = columns_of_history(self);
+    if (columns == NULL) return NULL;
     PyObject *out = nest_of_columns(self, columns);
     bool whole = (size_t)PyTuple_Size(columns) == self->num_columns; /* a container of the user's may let another thread append */
     Py_DECREF(columns);
     bool keep = out != NULL && whole && is_flat(self->root) && self->flat == NULL;
-    if (keep && (self->flat = PyDict_Copy(out)) == NULL) Py_CLEAR(out);
+    if (keep && !keep_flat(self, out)) Py_CLEAR(out);
     if (out == NULL || whole) return out;
     Py_DECREF(out);
   }

@@ -117,6 +117,24 @@ static void an_interrupted_wait_ends(void **state)
   assert_int_equal(asked, 3);
 }
 
+/* Whoever waits again in the same call, for something else, is not to wait longer. */
+static void what_is_interrupted_stays_so(void **state)
+{
+  (void)state;
+  rv_env env = env_of_tests(false);
+  rv_gate gates[2];
+  rv_patience patience;
+  int asked = 2; /* the next answer is yes, and those after it are no */
+  const rv_wait wait = {.timeout_ms = RV_FOREVER, .interrupted = after_three, .context = &asked};
+  rv_patience_begin(&patience, &env, &wait, NULL, NULL);
+  rv_error err;
+  for (int i = 0; i < 2; i++) {
+    rv_gate_init(&gates[i]);
+    assert_int_equal(rv_gate_wait(&gates[i], &patience, &err), RV_CANCELLED);
+  }
+  assert_int_equal(asked, 3);
+}
+
 static void count(void *context)
 {
   ++*(int *)context;
@@ -213,6 +231,7 @@ int main(void)
                                      cmocka_unit_test(a_long_wait_is_logged),
                                      cmocka_unit_test(a_timeout_says_what_the_caller_gave),
                                      cmocka_unit_test(an_interrupted_wait_ends),
+                                     cmocka_unit_test(what_is_interrupted_stays_so),
                                      cmocka_unit_test(a_caller_is_told_before_it_waits_and_only_then),
                                      cmocka_unit_test(a_cancellation_ends_a_wait_and_every_later_one),
                                      cmocka_unit_test(a_gate_may_be_opened_by_another_thread),

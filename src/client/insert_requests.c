@@ -158,7 +158,7 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
 
 bool rv_insert_stream_send(rv_insert_stream *stream)
 {
-  while (!rv_list_empty(&stream->queue) && rv_call_queued(stream->call) < QUEUED_BYTES) {
+  while (!rv_list_empty(&stream->queue) && rv_call_queued(stream->call) < QUEUED_BYTES && !rv_call_is_over(stream->call)) {
     rv_pieces message;
     rv_pieces_init(&message);
     if (fill_request(stream, &message) != RV_OK) {

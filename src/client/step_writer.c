@@ -287,9 +287,17 @@ rv_code rv_step_writer_take_failure(rv_step_writer *steps, rv_error *err)
 
 /* ---- close ---- */
 
-static bool is_reachable(rv_client *client)
+/* As long as a slice, or what is left of the whole. */
+static rv_wait slice_of(const rv_patience *whole)
 {
-  rv_wait wait = {.timeout_ms = GIVE_UP_SLICE_MS};
+  rv_wait slice = rv_patience_rest(whole);
+  if (slice.timeout_ms < 0 || slice.timeout_ms > GIVE_UP_SLICE_MS) slice.timeout_ms = GIVE_UP_SLICE_MS;
+  return slice;
+}
+
+static bool is_reachable(rv_client *client, const rv_patience *whole)
+{
+  const rv_wait wait = slice_of(whole);
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, &wait, NULL, NULL);
   rv_writer_buf request;
@@ -318,15 +326,14 @@ static rv_code settle_if_reachable(rv_writer *writer, settling *settle_once, con
   rv_error said;
   rv_patience patience;
   rv_patience_begin(&patience, &client->env, wait, describe_slice, &said);
-  rv_wait slice = patience.wait;
-  slice.timeout_ms = GIVE_UP_SLICE_MS;
   for (;;) {
+    const rv_wait slice = slice_of(&patience);
     rv_code code = settle_once(writer, &slice, &said);
     if (code == RV_OK) return RV_OK;
     if (code != RV_DEADLINE_EXCEEDED) return rv_error_copy(err, &said);
     code = rv_patience_check(&patience, err);
     if (code != RV_OK) return code;
-    if (writer->stream != NULL && !is_reachable(client)) return RV_OK;
+    if (writer->stream != NULL && !is_reachable(client, &patience)) return RV_OK;
   }
 }
 

@@ -130,8 +130,10 @@ static void describe(rv_patience *patience, char *out, size_t capacity)
   if (out[0] == '\0') snprintf(out, capacity, "waits for an answer");
 }
 
+/* Once it was, it is: whoever waits next in the same call is told so, too. */
 static bool is_interrupted(rv_patience *patience, int64_t now)
 {
+  if (patience->interrupted) return true;
   if (patience->wait.interrupted == NULL || now - patience->asked_ns < ASK_NS) return false;
   patience->asked_ns = now;
   return patience->wait.interrupted(patience->wait.context);

@@ -203,8 +203,9 @@ static void learn_runs(rv_writer *writer, const rv_item_column *columns, size_t 
     for (size_t j = 0; j < columns[i].num_runs; j++) {
       const rv_run *run = &columns[i].runs[j];
       if (run->count == 0) continue;
-      int64_t stride = run->stride < 0 ? -run->stride : run->stride; /* the rows exist, so this is small */
-      int64_t rows = run->count > 1 ? stride * (run->count - 1) + 1 : 1;
+      int64_t rows = 1;
+      if (run->count > 1)
+        rows += (run->stride < 0 ? -run->stride : run->stride) * (run->count - 1); /* they exist, so this is small */
       learn_run(writer->columns[run->column], (uint32_t)rows);
     }
   }

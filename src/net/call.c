@@ -425,6 +425,11 @@ const char *rv_call_peer_name(rv_call *call)
   rv_session *session = call->session;
   return session == NULL || session->transport.ops == NULL ? "" : session->transport.ops->peer_name(&session->transport);
 }
+bool rv_call_is_over(const rv_call *call)
+{
+  return call->over;
+}
+
 size_t rv_call_queued(const rv_call *call)
 {
   return call->sendq.bytes;

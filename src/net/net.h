@@ -119,6 +119,7 @@ const char *rv_call_peer_name(rv_call *call);
 /* Queues one message and takes its pieces (empty afterwards). Never blocks, sets no bound: look at rv_call_queued. After the call
  * is closing the pieces are dropped. */
 void rv_call_send(rv_call *call, rv_pieces *pieces);
+bool rv_call_is_over(const rv_call *call);  /* on_close is to come: what is sent is dropped */
 size_t rv_call_queued(const rv_call *call); /* bytes not yet on their way to the socket, prefixes included */
 /* Server: trailers after what is queued. Nothing can be sent afterwards; on_message is not called any more. */
 void rv_call_finish(rv_call *call, rv_code code, const char *message);

@@ -1,5 +1,7 @@
 """What goes in comes out, dtype by dtype, in process and over the wire."""
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -116,6 +118,22 @@ def test_what_has_the_array_protocol_is_an_array(connect):
 
     for back in round_trip(connect(), Tensor()):
         assert back.dtype == np.int16
+
+
+def test_a_shape_that_is_set_while_the_next_leaf_is_converted_changes_nothing(connect):
+    first = np.arange(4.0)
+
+    class Next:
+        def __array__(self, dtype=None, copy=None):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                first.shape = (4, 1)
+            self.kept = [np.broadcast_to(0.0, 10**9) for _ in range(20)]  # where the shape was
+            return np.zeros(1)
+
+    client = connect()
+    client.add("t", {"a": first, "b": Next()})
+    np.testing.assert_array_equal(client.sample_batch("t", 1).data["a"], [np.arange(4.0)])
 
 
 @pytest.mark.parametrize("rank", [0, 1, 5, 31])

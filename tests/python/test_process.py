@@ -214,6 +214,27 @@ def test_after_a_fork_a_client_says_to_make_a_new_one():
     assert run(program) == "0 2\n"
 
 
+def test_after_a_fork_a_servers_identities_are_changed_where_it_runs():
+    program = """
+    identities = [reverie.Identity(name="a", token="0123456789abcdef", rights={"t": ["insert"]})]
+    server = reverie.Server([table()], address="127.0.0.1:0", identities=identities)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(30)
+        for call in (lambda: server.set_identities(identities), lambda: server._server.reload_tls()):
+            try:
+                call()
+                os._exit(1)
+            except RuntimeError as error:
+                if "fork" not in str(error):
+                    os._exit(2)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    server.set_identities(identities)
+    """
+    assert run(program) == "0\n"
+
+
 @pytest.mark.parametrize("where", ["in process", "remote"])
 def test_a_forked_child_cannot_go_on_with_its_parents_batches(where):
     program = f"""

@@ -86,6 +86,18 @@ def test_steps_must_have_the_same_columns(client):
         writer.append([1, None])
 
 
+def test_a_step_that_was_refused_says_nothing_of_those_after_it(client):
+    with client.writer(2) as writer:
+        for refused in ({"a": None}, {}):
+            with pytest.raises((TypeError, ValueError)):
+                writer.append(refused)
+        writer.append({"a": 1, "b": 2})
+        with pytest.raises(TypeError):
+            writer.append({"c": None, "d": 3})
+        writer.create_item("t", 1, 1.0)
+    assert client.sample_batch("t", 1).data.keys() == {"a", "b"}
+
+
 def test_structures_that_flatten_alike_are_alike(client):
     with client.writer(2) as writer:
         writer.append({"a": 1, "b": 2})
