@@ -25,6 +25,8 @@ enum {
   DRAW_BYTES = 256,     /* a sample is counted as at least so much when it is asked for: its draw takes memory, too */
   TURN_MIN = 64 << 10,
   TURN_MAX = 1 << 20,
+  ASK_MAX =
+      8 << 20, /* of an ask's samples in one turn: they may be larger than those before them were, by which they were asked for */
   TURNS_OF_ALL = 32 << 20,  /* of a loop's sample streams */
   WAITING_OF_ALL = 32 << 20 /* for its sockets, up to which a turn is a whole pack */
 };
@@ -40,7 +42,9 @@ typedef struct sample_call {
   /* the ask */
   bool asking;
   rv_sampling ask;
-  rv_buf *room; /* of its draws, the loop's; NULL: no ask is out */
+  rv_buf *room;    /* of its draws, the loop's; NULL: no ask is out, and all are sent */
+  rv_draw *unsent; /* of the ask that is over: for the next turns */
+  size_t num_unsent;
   size_t last_batch;
   size_t mean_bytes; /* of a sample of the last batch; 0: not known yet */
   uint64_t naming;   /* of what is being sent; 0: none */
@@ -91,15 +95,15 @@ static rv_code send_entries(sample_call *call, rv_pieces *response, rv_draw *dra
   return code;
 }
 
-/* Puts the draws into responses and sends them; draws are released in any case. */
-static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error *err)
+/* Puts the draws into responses and sends them, as many as the turn may have; those are released. Returns how many they were. */
+static size_t send_draws(sample_call *call, rv_draw *draws, size_t n, rv_code *out, rv_error *err)
 {
   rv_pieces response;
   rv_pieces_init(&response);
   call->naming = rv_draws_naming(draws, n);
   rv_code code = RV_OK;
-  size_t pack_bytes = turn_of(call) < PACK_BYTES ? turn_of(call) : PACK_BYTES;
-  for (size_t i = 0; i < n && code == RV_OK && rv_server_stream_is_open(&call->stream);) {
+  size_t i = 0, pack_bytes = turn_of(call) < PACK_BYTES ? turn_of(call) : PACK_BYTES;
+  while (i < n && code == RV_OK && rv_server_stream_is_open(&call->stream) && call->turn_bytes + response.bytes < ASK_MAX) {
     size_t packed = call->packed ? rv_sample_pack_count(draws + i, n - i, pack_bytes) : 0;
     if (packed == 0) {
       code = send_entries(call, &response, &draws[i++], err);
@@ -112,27 +116,46 @@ static rv_code send_draws(sample_call *call, rv_draw *draws, size_t n, rv_error 
   }
   if (code == RV_OK && response.bytes > 0 && rv_server_stream_is_open(&call->stream)) send_response(call, &response);
   rv_pieces_fini(&response);
-  rv_draws_release(draws, n);
-  return code;
+  rv_draws_release(draws, i);
+  *out = code;
+  return i;
 }
 
 /* ---- asks ---- */
 
+static void drop_unsent(sample_call *call)
+{
+  rv_draws_release(call->unsent, call->num_unsent);
+  call->num_unsent = 0;
+  rv_buf_unref(call->room);
+  call->room = NULL;
+}
+
+static rv_code send_unsent(sample_call *call, rv_error *err)
+{
+  rv_code code;
+  const size_t before = call->turn_bytes, sent = send_draws(call, call->unsent, call->num_unsent, &code, err);
+  if (code == RV_OK && sent > 0) call->mean_bytes = (call->turn_bytes - before) / sent + 1;
+  call->unsent += sent;
+  call->num_unsent -= sent;
+  if (code == RV_OK && call->num_unsent > 0) return RV_OK;
+  drop_unsent(call);
+  if (code == RV_OK && call->remaining == 0) finish_request(call);
+  return code;
+}
+
 /* Sends what was drawn, or drops it where nobody is there. */
 static rv_code hand_over(sample_call *call, rv_error *err)
 {
-  rv_draw *draws = call->ask.draws;
-  size_t count = call->ask.count, before = call->turn_bytes;
+  call->unsent = call->ask.draws;
+  call->num_unsent = call->ask.count;
   call->ask.count = 0;
   if (!rv_server_stream_is_open(&call->stream)) {
-    rv_draws_release(draws, count);
+    drop_unsent(call);
     return RV_OK;
   }
-  call->remaining -= (int64_t)count;
-  rv_code code = send_draws(call, draws, count, err);
-  if (code == RV_OK) call->mean_bytes = (call->turn_bytes - before) / count + 1;
-  if (code == RV_OK && call->remaining == 0) finish_request(call);
-  return code;
+  call->remaining -= (int64_t)call->num_unsent;
+  return send_unsent(call, err);
 }
 
 /* The ask is over and its memory ours again: sends what was drawn, or ends the call. */
@@ -143,8 +166,7 @@ static void settle(sample_call *call)
   call->asking = false;
   rv_timer_stop(&call->timer);
   rv_code code = call->ask.count > 0 ? hand_over(call, &err) : RV_OK;
-  rv_buf_unref(call->room);
-  call->room = NULL;
+  if (call->num_unsent == 0) drop_unsent(call); /* its room */
   if (!rv_server_stream_is_open(&call->stream)) return;
   if (code != RV_OK)
     rv_server_stream_finish(&call->stream, err.code, err.message);
@@ -288,18 +310,32 @@ static void post_turn(sample_call *call)
   rv_loop_turn(call->stream.loop, &call->turn_task);
 }
 
+static bool can_send(const sample_call *call)
+{
+  return rv_server_stream_is_open(&call->stream) && rv_call_queued(call->stream.call) < 2 * turn_of(call);
+}
+
 static bool can_ask(const sample_call *call)
 {
-  return rv_server_stream_is_open(&call->stream) && call->in_request && !call->asking &&
-         rv_call_queued(call->stream.call) < 2 * turn_of(call);
+  return can_send(call) && call->in_request && !call->asking && call->num_unsent == 0;
+}
+
+static void go_on_sending(sample_call *call)
+{
+  rv_error err;
+  if (!rv_server_stream_is_open(&call->stream))
+    drop_unsent(call);
+  else if (can_send(call) && send_unsent(call, &err) != RV_OK)
+    rv_server_stream_finish(&call->stream, err.code, err.message);
 }
 
 /* Goes on until it must wait: for the limiter, for the client to read, for the next request, or for its next turn. */
 static void serve(sample_call *call)
 {
   call->turn_bytes = 0;
+  if (call->num_unsent > 0) go_on_sending(call);
   while (can_ask(call) && call->turn_bytes < turn_of(call)) ask(call);
-  if (can_ask(call)) post_turn(call);
+  if (can_ask(call) || (call->num_unsent > 0 && can_send(call))) post_turn(call);
   if (!call->in_request && !call->asking) {
     if (call->half_closed) rv_server_stream_finish(&call->stream, RV_OK, "");
     if (call->draining) rv_server_stream_finish(&call->stream, RV_UNAVAILABLE, "the server is shutting down");
@@ -314,9 +350,12 @@ static rv_code take_request(sample_call *call, rv_span message, rv_error *err)
   if (code != RV_OK) return code;
   if (request.num_samples <= 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "num_samples must be > 0, got %lld", (long long)request.num_samples);
+  rv_table *table;
   code = rv_caller_check(call->stream.caller, RV_RIGHT_READ, request.table, err);
-  if (code == RV_OK) code = rv_server_find_table(call->stream.server, request.table, &call->table, err);
+  if (code == RV_OK) code = rv_server_find_table(call->stream.server, request.table, &table, err);
   if (code != RV_OK) return code;
+  if (table != call->table) call->mean_bytes = 0; /* another's items may be larger */
+  call->table = table;
   call->remaining = request.num_samples;
   call->timeout_ns =
       request.timeout_ms <= 0 || request.timeout_ms > INT64_MAX / 1000000 ? INT64_MAX : request.timeout_ms * 1000000;
@@ -364,6 +403,7 @@ static void on_close(rv_call *net_call, void *user, rv_code code, const char *me
   (void)net_call, (void)code, (void)message;
   call->stream.call = NULL;
   if (call->asking && take_back(call)) settle(call);
+  if (call->num_unsent > 0) drop_unsent(call);
   rv_timer_stop(&call->timer);
   rv_server_stream_closed(&call->stream);
 }
@@ -397,6 +437,7 @@ static void destroy(rv_server_stream *stream)
 {
   sample_call *call = RV_CONTAINER(stream, sample_call, stream);
   if (stream->home != NULL) stream->home->num_samplers--;
+  if (call->num_unsent > 0) drop_unsent(call);
   free(call->peer);
   free(call);
 }

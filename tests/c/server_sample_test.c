@@ -50,6 +50,21 @@ static int64_t samples(const char *table)
   return n;
 }
 
+static rv_memory_info memory_of(test_peer *of)
+{
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  rv_buf *response = NULL;
+  char message[RV_ERROR_MESSAGE_MAX] = "";
+  if (unary(of, SERVER_INFO, &body, &response, message) != RV_OK) fail_msg("%s", message);
+  rv_server_info *info = NULL;
+  assert_int_equal(rv_server_info_parse((rv_span){response->data, response->size}, &info, NULL), RV_OK);
+  rv_memory_info memory = info->memory;
+  rv_server_info_free(info);
+  rv_buf_unref(response);
+  return memory;
+}
+
 /* ---- requests ---- */
 
 static void a_request_for_no_samples_is_refused_before_its_table_is_looked_up(void **state)
@@ -309,6 +324,60 @@ static void a_client_that_does_not_read_is_not_drawn_for_without_end(void **stat
   stream_free(writer);
 }
 
+/* Many are asked for at a time where those before were small. */
+static void large_items_after_small_ones_are_sent_as_the_client_reads(void **state)
+{
+  (void)state;
+  enum { SMALL = 4000, LARGE = 300, MIB = 1 << 20 };
+  uint64_t key = 1, keys[SMALL];
+  size_t unknown;
+  test_stream *writer = stream_open(&peer, INSERT, NULL, 0), *call = stream_open(&peer, SAMPLE, NULL, 0);
+  fill("t", 1, 1);
+  ask_samples(call, "t", SMALL, -1);
+  assert_int_equal(read_samples(call, keys, SMALL), SMALL);
+  insert_wide(writer, "t", 2, MIB / sizeof(int32_t));
+  expect_keys(writer, &key, 1);
+  key = 1;
+  assert_int_equal(rv_table_mutate(rig_find(&rig, "t"), NULL, 0, &key, 1, NULL, &unknown, NULL), RV_OK);
+  stream_pause(call, true);
+  ask_samples(call, "t", LARGE, -1);
+  while (samples("t") == SMALL) continue;
+  for (int i = 0; i < 20; i++) { /* round trips, in which it could go on */
+    insert_one(writer, "t", 100 + (uint64_t)i, 1);
+    expect_keys(writer, &key, 1);
+  }
+  assert_true(memory_of(&peer).connection_bytes < 40 * (int64_t)MIB);
+  stream_pause(call, false);
+  assert_int_equal(read_samples(call, keys, LARGE), LARGE);
+  for (size_t i = 0; i < LARGE; i++) assert_int_equal(keys[i], 2);
+  stream_free(call);
+  stream_free(writer);
+}
+
+/* What was drawn and is not sent is let go of. */
+static void a_client_that_goes_before_it_has_read_large_items_leaves_nothing(void **state)
+{
+  (void)state;
+  enum { MIB = 1 << 20 };
+  uint64_t key = 1, keys[4000];
+  size_t unknown;
+  test_stream *writer = stream_open(&peer, INSERT, NULL, 0), *call = stream_open(&peer, SAMPLE, NULL, 0);
+  fill("t", 1, 1);
+  ask_samples(call, "t", 4000, -1);
+  assert_int_equal(read_samples(call, keys, 4000), 4000);
+  insert_wide(writer, "t", 2, MIB / sizeof(int32_t));
+  expect_keys(writer, &key, 1);
+  key = 1;
+  assert_int_equal(rv_table_mutate(rig_find(&rig, "t"), NULL, 0, &key, 1, NULL, &unknown, NULL), RV_OK);
+  stream_pause(call, true);
+  ask_samples(call, "t", 300, -1);
+  while (samples("t") == 4000) continue;
+  stream_free(call); /* it is cancelled */
+  insert_one(writer, "t", 3, 1);
+  expect_keys(writer, &key, 1);
+  stream_free(writer);
+}
+
 static void items_that_cannot_stand_in_one_batch_are_refused_before_they_are_counted(void **state)
 {
   (void)state;
@@ -385,6 +454,8 @@ int main(void)
       TEST(a_request_bounded_as_a_whole_ends_in_time_though_samples_keep_coming),
       TEST(a_closed_table_ends_waiting_asks_with_cancelled),
       TEST(a_large_item_comes_in_several_responses),
+      TEST(large_items_after_small_ones_are_sent_as_the_client_reads),
+      TEST(a_client_that_goes_before_it_has_read_large_items_leaves_nothing),
       TEST(a_client_that_does_not_read_is_not_drawn_for_without_end),
       TEST(items_that_cannot_stand_in_one_batch_are_refused_before_they_are_counted),
       TEST(a_blocked_insert_of_any_size_does_not_stop_the_sample_that_unblocks_it),
