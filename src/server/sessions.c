@@ -10,7 +10,10 @@
 #include "base/lock.h"
 #include "persist/done_set.h"
 
-enum { REFUSALS_MAX = 4096 };
+enum {
+  REFUSALS_MAX = 4096,   /* of a session, whose reasons are remembered, */
+  REASONS_MAX = 64 << 20 /* as long as those of all have no more bytes: sessions outlive their connections */
+};
 
 /* An item that was refused; it counts as done, but must be answered with its error when it comes again. */
 typedef struct refusal {
@@ -42,13 +45,15 @@ struct rv_writer_session {
   rv_done_set refused; /* and of it stays that it was refused, */
   uint64_t forgotten;  /* of those up to this number not even that */
   size_t num_refusals, refusals_capacity, oldest_refusal;
+  atomic_size_t *reasons; /* the registry's count of bytes */
 };
 
 struct rv_writer_sessions {
   rv_store_attachment attachment;
   rv_env env;
   uint64_t seed;
-  rv_mutex lock; /* guards everything below, and owner, successor, holder and idle of each session */
+  atomic_size_t reasons; /* bytes of all sessions' */
+  rv_mutex lock;         /* guards everything below, and owner, successor, holder and idle of each session */
   rv_writer_session **buckets;
   size_t num_buckets, count;
   rv_link idle; /* the longest idle first */
@@ -150,12 +155,18 @@ static rv_writer_session *longest_idle(rv_writer_sessions *sessions)
 
 /* ---- each ---- */
 
+static void forget_reason(rv_writer_session *session, const refusal *of)
+{
+  atomic_fetch_sub_explicit(session->reasons, strlen(of->message) + 1, memory_order_relaxed);
+  free(of->message);
+}
+
 static void session_free(rv_writer_session *session)
 {
   leave_holder(session);
   rv_done_set_fini(&session->done);
   rv_done_set_fini(&session->refused);
-  for (size_t i = 0; i < session->num_refusals; i++) free(session->refusals[i].message);
+  for (size_t i = 0; i < session->num_refusals; i++) forget_reason(session, &session->refusals[i]);
   free(session->refusals);
   free(session);
 }
@@ -255,6 +266,7 @@ static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, s
   rv_done_set_init(&session->done);
   rv_done_set_init(&session->refused);
   atomic_init(&session->broken, false);
+  session->reasons = &sessions->reasons;
   rv_list_init(&session->idle);
   rv_list_init(&session->idle_of_holder);
   rv_code code = give_to(sessions, session, caller, err);
@@ -427,33 +439,38 @@ static bool keep_refused(rv_writer_session *session, uint64_t number)
   return rv_done_set_add(&session->refused, number, NULL) == RV_OK;
 }
 
-static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_code code, const char *message)
+/* Where one more goes: behind the others, or in the place of the oldest. NULL: there is no memory. */
+static refusal *room_for_refusal(rv_writer_session *session)
 {
-  char *copy = strdup(message);
-  if (copy == NULL) return false;
-  refusal entry = {.number = number, .code = code, .message = copy};
   if (session->num_refusals == REFUSALS_MAX) {
     refusal *oldest = &session->refusals[session->oldest_refusal];
-    if (!keep_refused(session, oldest->number)) {
-      free(copy);
-      return false;
-    }
-    free(oldest->message);
-    *oldest = entry;
+    if (!keep_refused(session, oldest->number)) return NULL;
+    forget_reason(session, oldest);
     session->oldest_refusal = (session->oldest_refusal + 1) % REFUSALS_MAX;
-    return true;
+    return oldest;
   }
   if (session->num_refusals == session->refusals_capacity) {
     size_t capacity = session->refusals_capacity == 0 ? 8 : session->refusals_capacity * 2;
     refusal *grown = realloc(session->refusals, capacity * sizeof *grown);
-    if (grown == NULL) {
-      free(copy);
-      return false;
-    }
+    if (grown == NULL) return NULL;
     session->refusals = grown;
     session->refusals_capacity = capacity;
   }
-  session->refusals[session->num_refusals++] = entry;
+  return &session->refusals[session->num_refusals++];
+}
+
+static bool remember_refusal(rv_writer_session *session, uint64_t number, rv_code code, const char *message)
+{
+  const size_t bytes = strlen(message) + 1;
+  if (atomic_load_explicit(session->reasons, memory_order_relaxed) + bytes > REASONS_MAX) return keep_refused(session, number);
+  char *copy = strdup(message);
+  refusal *room = copy == NULL ? NULL : room_for_refusal(session);
+  if (room == NULL) {
+    free(copy);
+    return false;
+  }
+  *room = (refusal){.number = number, .code = code, .message = copy};
+  atomic_fetch_add_explicit(session->reasons, bytes, memory_order_relaxed);
   return true;
 }
 

@@ -113,6 +113,39 @@ static void a_refused_item_is_never_told_as_inserted_however_many_were_refused_s
   rv_writer_sessions_free(sessions);
 }
 
+/* Sessions of writers that have gone have reasons, too, which must not fill the memory. */
+static void reasons_of_all_writers_take_no_more_than_they_may(void **state)
+{
+  enum { WRITERS = 60, EACH = 4000, REASON = 500, MAY = 64 << 20 };
+  (void)state;
+  rv_writer_sessions *sessions = make_sessions(WRITERS);
+  char reason[REASON], id[33];
+  size_t remembered = 0;
+  memset(reason, 'x', sizeof reason - 1);
+  reason[sizeof reason - 1] = '\0';
+  for (int round = 0; round < 2; round++, remembered = 0) { /* the second's take the place of the first's */
+    for (int writer = 0; writer < WRITERS; writer++) {
+      test_user user = make_user();
+      rv_writer_session *session = NULL;
+      bool granted = false;
+      snprintf(id, sizeof id, "%032d", round * WRITERS + writer);
+      assert_int_equal(rv_writer_sessions_attach(sessions, &limits, id, false, &user.user, &session, &granted, NULL), RV_OK);
+      for (uint64_t number = 1; number <= EACH; number++) rv_writer_session_record(session, number, RV_NOT_FOUND, reason);
+      for (uint64_t number = 1; number <= EACH; number += 37) {
+        rv_code code = RV_OK;
+        const char *message = NULL;
+        assert_true(rv_writer_session_find(session, number, &code, &message));
+        assert_true(code == RV_NOT_FOUND || (code == RV_UNKNOWN && strstr(message, "was refused") != NULL));
+        remembered += code == RV_NOT_FOUND;
+      }
+      assert_int_equal(rv_writer_session_check(session, NULL), RV_OK);
+      rv_writer_sessions_detach(sessions, session, &user.user);
+    }
+    assert_true(remembered > MAY / REASON / 37 - 200 && remembered < MAY / REASON / 37 + 200);
+  }
+  rv_writer_sessions_free(sessions);
+}
+
 static void scattered_refusals_break_no_session(void **state)
 {
   enum { MANY = 250000 };
@@ -362,6 +395,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_recorded_item_is_found_by_the_next_stream),
       cmocka_unit_test(a_refused_item_is_never_told_as_inserted_however_many_were_refused_since),
+      cmocka_unit_test(reasons_of_all_writers_take_no_more_than_they_may),
       cmocka_unit_test(scattered_refusals_break_no_session),
       cmocka_unit_test(who_is_granted_a_session_learns_what_could_not_be_remembered_while_he_waited),
       cmocka_unit_test(a_session_that_one_caller_began_is_no_others),
