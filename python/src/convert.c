@@ -91,13 +91,16 @@ static int tensor_from_strings(scratch *s, PyArrayObject *array, rv_tensor *out)
 /* ---- arrays ---- */
 
 /* A copy of the array's: it keeps its data as long as anybody refers to it, but whoever sets its shape frees the one before. */
-static int shape_of(scratch *s, PyArrayObject *array, rv_tensor *out)
+static inline int shape_of(scratch *s, PyArrayObject *array, rv_tensor *out)
 {
   const size_t rank = (size_t)PyArray_NDIM(array);
+  const npy_intp *dims = PyArray_DIMS(array);
+  out->rank = (uint32_t)rank;
+  if (rank == 0) return 0;
   int64_t *shape = scratch_alloc(s, rank, sizeof *shape);
   if (shape == NULL) return -1;
-  for (size_t i = 0; i < rank; i++) shape[i] = PyArray_DIMS(array)[i];
-  out->rank = (uint32_t)rank;
+  shape[0] = dims[0];
+  if (rank > 1) memcpy(shape + 1, dims + 1, (rank - 1) * sizeof *shape); /* a call that most need not make */
   out->shape = shape;
   return 0;
 }
