@@ -1,7 +1,7 @@
 /* Chunks while they are written to a file: each once, whatever refers to it.
  *
- * A chunk that came over the wire is written as it came. Of a segment the rows are written that items need, and those behind them
- * that are there by then; should a later item need more, those follow under a key of their own. Two chunks that have the same key get
+ * A chunk that came over the wire is written as it came. Of a segment the rows are written that items need, a few before them, and those behind
+ * them that are there by then; should a later item need more, those follow under a key of their own. Two chunks that have the same key get
  * different ones. The log holds no references: whoever puts a slice has its chunk.
  *
  * A log of the usual kind is made for one file. One that lasts (of incremental checkpoints) is used in rounds, each of which writes to a new

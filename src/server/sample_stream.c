@@ -25,8 +25,7 @@ enum {
   DRAW_BYTES = 256,     /* a sample is counted as at least so much when it is asked for: its draw takes memory, too */
   TURN_MIN = 64 << 10,
   TURN_MAX = 1 << 20,
-  ASK_MAX =
-      8 << 20, /* of an ask's samples in one turn: they may be larger than those before them were, by which they were asked for */
+  ASK_MAX = 8 << 20,        /* sent of an ask in one turn: samples may be larger than those by which it was sized */
   TURNS_OF_ALL = 32 << 20,  /* of a loop's sample streams */
   WAITING_OF_ALL = 32 << 20 /* for its sockets, up to which a turn is a whole pack */
 };

@@ -17,23 +17,29 @@ static void put_step(rv_writer_buf *body, const one *step)
   rv_buf_unref(chunk);
 }
 
-/* An item over these slices of one column. */
-static void put_slices_in(rv_writer_buf *body, const char *table, uint64_t key, rv_wire_slice *slices, uint32_t n,
-                          uint64_t sequence)
+/* An item over these slices: those of the first column, then those of the second, if it has one. */
+static void put_columns_in(rv_writer_buf *body, const char *table, uint64_t key, rv_wire_slice *slices, uint32_t *num_slices,
+                           uint32_t num_columns, uint64_t sequence)
 {
-  bool squeeze = false;
+  bool squeeze[2] = {false, false};
   rv_wire_item item = {.key = key,
                        .table = {(const uint8_t *)table, strlen(table)},
                        .priority = 1,
                        .sequence = sequence,
                        .slices = slices,
-                       .num_slices = &n,
-                       .squeeze = &squeeze,
-                       .num_columns = 1,
-                       .total_slices = n};
+                       .num_slices = num_slices,
+                       .squeeze = squeeze,
+                       .num_columns = num_columns,
+                       .total_slices = num_slices[0] + (num_columns > 1 ? num_slices[1] : 0)};
   size_t mark = rv_put_open(body, 2);
   rv_wire_item_serialize(body, &item);
   rv_put_close(body, mark);
+}
+
+static void put_slices_in(rv_writer_buf *body, const char *table, uint64_t key, rv_wire_slice *slices, uint32_t n,
+                          uint64_t sequence)
+{
+  put_columns_in(body, table, key, slices, &n, 1, sequence);
 }
 
 static void put_slices(rv_writer_buf *body, uint64_t key, rv_wire_slice *slices, uint32_t n, uint64_t sequence)
@@ -128,21 +134,9 @@ static void columns_that_were_cut_alike_stay_so(void **state)
                             {.chunk_key = step_of(FEW).chunks[0], .length = 1},
                             {.chunk_key = step_of(FEW + 1).chunks[0], .length = 1}}; /* which go on */
   uint32_t num_slices[] = {2, 2};
-  bool squeeze[] = {false, false};
-  rv_wire_item item = {.key = 77,
-                       .table = {(const uint8_t *)"alone", 5},
-                       .priority = 1,
-                       .sequence = FEW + 2,
-                       .slices = slices,
-                       .num_slices = num_slices,
-                       .squeeze = squeeze,
-                       .num_columns = 2,
-                       .total_slices = 4};
   one next = step_of(FEW + 1);
   put_step(&body, &next);
-  size_t mark = rv_put_open(&body, 2);
-  rv_wire_item_serialize(&body, &item);
-  rv_put_close(&body, mark);
+  put_columns_in(&body, "alone", 77, slices, num_slices, 2, FEW + 2);
   stream_send(call, &body);
   uint64_t key;
   expect_keys(call, &key, 1);
@@ -203,19 +197,7 @@ static void slices_that_are_wrong_are_not_made_right_by_others(void **state)
       slices[1 + k].chunk_key = whole.chunks[0];
     }
     uint32_t num_slices[] = {1, 3};
-    bool squeeze[] = {false, false};
-    const rv_wire_item item = {.key = 77,
-                               .table = {(const uint8_t *)"alone", 5},
-                               .priority = 1,
-                               .sequence = FEW + 2,
-                               .slices = slices,
-                               .num_slices = num_slices,
-                               .squeeze = squeeze,
-                               .num_columns = 2,
-                               .total_slices = 4};
-    size_t mark = rv_put_open(&body, 2);
-    rv_wire_item_serialize(&body, &item);
-    rv_put_close(&body, mark);
+    put_columns_in(&body, "alone", 77, slices, num_slices, 2, FEW + 2);
     stream_send(call, &body);
     uint64_t key;
     char message[RV_ERROR_MESSAGE_MAX];

@@ -42,16 +42,7 @@ static int tear_down(void **state)
 
 static rv_memory_info memory_of(test_peer *of)
 {
-  rv_writer_buf body;
-  rv_writer_buf_init(&body);
-  rv_buf *response = NULL;
-  char message[RV_ERROR_MESSAGE_MAX] = "";
-  if (unary(of, SERVER_INFO, &body, &response, message) != RV_OK) fail_msg("%s", message);
-  rv_server_info *info = NULL;
-  assert_int_equal(rv_server_info_parse((rv_span){response->data, response->size}, &info, NULL), RV_OK);
-  rv_memory_info memory = info->memory;
-  rv_server_info_free(info);
-  rv_buf_unref(response);
+  const rv_memory_info memory = peer_memory(of);
   assert_int_equal(memory.limit_bytes, LIMIT);
   return memory;
 }

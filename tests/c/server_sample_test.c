@@ -50,21 +50,6 @@ static int64_t samples(const char *table)
   return n;
 }
 
-static rv_memory_info memory_of(test_peer *of)
-{
-  rv_writer_buf body;
-  rv_writer_buf_init(&body);
-  rv_buf *response = NULL;
-  char message[RV_ERROR_MESSAGE_MAX] = "";
-  if (unary(of, SERVER_INFO, &body, &response, message) != RV_OK) fail_msg("%s", message);
-  rv_server_info *info = NULL;
-  assert_int_equal(rv_server_info_parse((rv_span){response->data, response->size}, &info, NULL), RV_OK);
-  rv_memory_info memory = info->memory;
-  rv_server_info_free(info);
-  rv_buf_unref(response);
-  return memory;
-}
-
 /* ---- requests ---- */
 
 static void a_request_for_no_samples_is_refused_before_its_table_is_looked_up(void **state)
@@ -346,7 +331,7 @@ static void large_items_after_small_ones_are_sent_as_the_client_reads(void **sta
     insert_one(writer, "t", 100 + (uint64_t)i, 1);
     expect_keys(writer, &key, 1);
   }
-  assert_true(memory_of(&peer).connection_bytes < 40 * (int64_t)MIB);
+  assert_true(peer_memory(&peer).connection_bytes < 40 * (int64_t)MIB);
   stream_pause(call, false);
   assert_int_equal(read_samples(call, keys, LARGE), LARGE);
   for (size_t i = 0; i < LARGE; i++) assert_int_equal(keys[i], 2);

@@ -292,3 +292,18 @@ rv_code unary(test_peer *peer, const char *path, rv_writer_buf *owned_body, rv_b
     rv_buf_unref(answer);
   return code;
 }
+
+rv_memory_info peer_memory(test_peer *peer)
+{
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  rv_buf *response = NULL;
+  char message[RV_ERROR_MESSAGE_MAX] = "";
+  if (unary(peer, SERVER_INFO, &body, &response, message) != RV_OK) fail_msg("%s", message);
+  rv_server_info *info = NULL;
+  assert_int_equal(rv_server_info_parse((rv_span){response->data, response->size}, &info, NULL), RV_OK);
+  rv_memory_info memory = info->memory;
+  rv_server_info_free(info);
+  rv_buf_unref(response);
+  return memory;
+}

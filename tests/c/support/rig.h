@@ -73,6 +73,8 @@ sampled_keys *stream_sampled(test_stream *stream);
 /* One unary call; the response is the caller's to unref, NULL unless RV_OK. */
 rv_code unary(test_peer *peer, const char *path, rv_writer_buf *owned_body, rv_buf **response,
               char message[RV_ERROR_MESSAGE_MAX]);
+/* What the server says of its memory. */
+rv_memory_info peer_memory(test_peer *peer);
 
 #define INSERT "/deepmind.reverb.ReverbService/InsertStream"
 #define SAMPLE "/deepmind.reverb.ReverbService/SampleStream"
