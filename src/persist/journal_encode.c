@@ -169,9 +169,10 @@ rv_code rv_journal_encode_writer(rv_journal_encoder *encoder, const uint64_t id[
   body->size = 0;
   put_id(bytes, id);
   rv_put_raw(body, bytes, sizeof bytes);
-  for (size_t i = 0; done != NULL && i < done->count; i++) {
-    rv_put_raw(body, bytes, rv_put_plain_varint(bytes, done->runs[i].first));
-    rv_put_raw(body, bytes, rv_put_plain_varint(bytes, done->runs[i].last));
+  rv_done_place place = {0};
+  for (rv_done_run run; done != NULL && rv_done_set_next(done, &place, &run);) {
+    rv_put_raw(body, bytes, rv_put_plain_varint(bytes, run.first));
+    rv_put_raw(body, bytes, rv_put_plain_varint(bytes, run.last));
   }
   if (body->failed) return no_memory(err);
   rv_code code = put_small(encoder, RV_RECORD_WRITER, body->data, body->size, 0, err);
@@ -194,7 +195,7 @@ static rv_code note_done(rv_journal_encoder *encoder, rv_journal_writers *writer
   if (extra->number == 0) return RV_OK;
   rv_journal_writer *writer = rv_journal_writers_get(writers, extra->writer);
   if (writer != NULL && (writer->lost || rv_done_set_add(&writer->done, extra->number, NULL) == RV_OK)) return RV_OK;
-  if (writer == NULL || writer->done.count < RV_DONE_RUNS_MAX) return no_memory(err);
+  if (writer == NULL || !rv_done_set_is_full(&writer->done)) return no_memory(err);
   rv_journal_writer_lose(writer, false);
   return rv_journal_encode_forget_writer(encoder, extra->writer, err);
 }

@@ -169,14 +169,19 @@ static bool take_id(rv_span *body, uint64_t id[2])
 }
 
 /* One that so much cannot be remembered of is lost, and will be told. */
+static rv_code lose_if_full(rv_journal_writer *writer)
+{
+  if (!rv_done_set_is_full(&writer->done)) return RV_RESOURCE_EXHAUSTED;
+  rv_journal_writer_lose(writer, true);
+  return RV_OK;
+}
+
 static rv_code note_done(rv_journal_replay *replay, const uint64_t id[2], uint64_t number, rv_error *err)
 {
   rv_journal_writer *writer = rv_journal_writers_get(replay->writers, id);
   if (writer == NULL) return rv_fail_memory(err, sizeof *writer);
   if (writer->lost || rv_done_set_add(&writer->done, number, err) == RV_OK) return RV_OK;
-  if (writer->done.count < RV_DONE_RUNS_MAX) return RV_RESOURCE_EXHAUSTED;
-  rv_journal_writer_lose(writer, true);
-  return RV_OK;
+  return lose_if_full(writer);
 }
 
 /* All that is done of it so far: in the place of what was known. */
@@ -191,6 +196,7 @@ static rv_code use_writer(rv_journal_replay *replay, rv_span body, rv_error *err
   while (body.size > 0) {
     if (!rv_take_varint(&body, &first) || !rv_take_varint(&body, &last)) return no_record(err, "a writer's numbers that are cut");
     rv_code code = rv_done_set_append(&writer->done, first, last, err);
+    if (code == RV_RESOURCE_EXHAUSTED) return lose_if_full(writer);
     if (code != RV_OK) return code;
   }
   return RV_OK;

@@ -132,7 +132,8 @@ static size_t numbers_of(const journaled *j, uint64_t writer, uint64_t *last)
   while ((found = rv_journal_recovered_writer(j->journal, found)) != NULL)
     if (found->id[0] == writer) break;
   if (found == NULL) return SIZE_MAX;
-  if (found->done.count > 0) *last = found->done.runs[found->done.count - 1].last;
+  rv_done_place place = {0};
+  for (rv_done_run run; rv_done_set_next(&found->done, &place, &run);) *last = run.last;
   return found->done.count;
 }
 

@@ -7,6 +7,7 @@ enum { FIRST_BUCKETS = 64 };
 void rv_journal_writers_init(rv_journal_writers *writers, uint64_t seed)
 {
   *writers = (rv_journal_writers){.seed = seed};
+  atomic_init(&writers->runs, 0);
 }
 
 static void free_writer(rv_journal_writer *writer)
@@ -65,7 +66,7 @@ rv_journal_writer *rv_journal_writers_get(rv_journal_writers *writers, const uin
   if (writer == NULL) return NULL;
   writer->id[0] = id[0];
   writer->id[1] = id[1];
-  rv_done_set_init(&writer->done);
+  rv_done_set_init(&writer->done, &writers->runs);
   writer->next = *bucket;
   *bucket = writer;
   writers->count++;

@@ -16,6 +16,7 @@ typedef struct rv_journal_writers {
   rv_journal_writer **buckets;
   size_t num_buckets, count;
   uint64_t seed;
+  atomic_size_t runs; /* the account of their sets */
 } rv_journal_writers;
 
 void rv_journal_writers_init(rv_journal_writers *writers, uint64_t seed);

@@ -52,7 +52,8 @@ struct rv_writer_sessions {
   rv_store_attachment attachment;
   rv_env env;
   uint64_t seed;
-  atomic_size_t reasons; /* bytes of all sessions' */
+  atomic_size_t reasons; /* bytes of all sessions', */
+  atomic_size_t runs;    /* and the account of their sets */
   rv_mutex lock;         /* guards everything below, and owner, successor, holder and idle of each session */
   rv_writer_session **buckets;
   size_t num_buckets, count;
@@ -136,6 +137,10 @@ static rv_code give_to(rv_writer_sessions *sessions, rv_writer_session *session,
 
 static void become_idle(rv_writer_sessions *sessions, rv_writer_session *session)
 {
+  if (atomic_load(&session->broken)) { /* nobody will be let in to ask what it remembers */
+    rv_done_set_fini(&session->done);
+    rv_done_set_fini(&session->refused);
+  }
   session->idle_since_ns = rv_monotonic_ns(&sessions->env);
   rv_list_push_back(&sessions->idle, &session->idle);
   rv_list_push_back(&session->holder->idle, &session->idle_of_holder);
@@ -263,8 +268,8 @@ static rv_code make_session(rv_writer_sessions *sessions, rv_journal *journal, s
   if (session == NULL) return rv_fail_memory(err, sizeof *session);
   session->id[0] = id[0];
   session->id[1] = id[1];
-  rv_done_set_init(&session->done);
-  rv_done_set_init(&session->refused);
+  rv_done_set_init(&session->done, &sessions->runs);
+  rv_done_set_init(&session->refused, &sessions->runs);
   atomic_init(&session->broken, false);
   session->reasons = &sessions->reasons;
   rv_list_init(&session->idle);
@@ -434,8 +439,8 @@ bool rv_writer_session_find(const rv_writer_session *session, uint64_t number, r
 /* Of a refusal whose reason is forgotten. */
 static bool keep_refused(rv_writer_session *session, uint64_t number)
 {
-  if (session->refused.count == RV_DONE_RUNS_MAX)
-    session->forgotten = rv_done_set_drop_first(&session->refused, RV_DONE_RUNS_MAX / 4);
+  if (rv_done_set_is_full(&session->refused))
+    session->forgotten = rv_done_set_drop_first(&session->refused, session->refused.count / 4);
   return rv_done_set_add(&session->refused, number, NULL) == RV_OK;
 }
 
