@@ -100,7 +100,7 @@ struct rv_server_stream {
 };
 
 /* Joins the server's streams with one reference, which is the call's: rv_server_stream_closed drops it. RV_UNAUTHENTICATED: the server
- * does not know who calls. */
+ * does not know who calls. RV_UNAVAILABLE: it drains. */
 rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
                                rv_error *err);
 void rv_server_stream_ref(rv_server_stream *stream);
@@ -117,7 +117,9 @@ void rv_server_stream_finish(rv_server_stream *stream, rv_code code, const char 
 rv_code rv_server_stream_check(const rv_server_stream *stream, const rv_method *method, rv_error *err);
 /* Ends it as a sweep that is no drain does. */
 void rv_server_stream_swept(rv_server_stream *stream, rv_sweep kind);
-/* What callers are told whom a sweep ends. */
+/* What callers are told who come while it drains, */
+rv_code rv_server_fail_draining(rv_error *err);
+/* and whom a sweep ends. */
 rv_code rv_sweep_says(rv_sweep kind, const char **message);
 static inline bool rv_server_stream_is_open(const rv_server_stream *stream)
 {

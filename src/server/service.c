@@ -140,7 +140,7 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   if (method == end) return false;
   rv_error err;
   if (atomic_load(&server->draining) && !method->while_draining) {
-    rv_fail(&err, RV_UNAVAILABLE, "the server is shutting down");
+    rv_server_fail_draining(&err);
     return refuse(server, call, &err, events, user);
   }
   if (rv_service_is_late(method, call)) { /* its message need not be kept, nor need anybody be asked who he is */

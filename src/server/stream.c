@@ -87,6 +87,11 @@ static void let_in(rv_server_stream *stream)
     rv_call_cancel(oldest->call);
 }
 
+rv_code rv_server_fail_draining(rv_error *err)
+{
+  return rv_fail(err, RV_UNAVAILABLE, "the server is shutting down");
+}
+
 rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_ops *ops, rv_server *server, rv_call *call,
                                rv_error *err)
 {
@@ -102,13 +107,16 @@ rv_code rv_server_stream_begin(rv_server_stream *stream, const rv_server_stream_
   stream->caller = NULL;
   atomic_init(&stream->refs, 1);
   rv_mutex_lock(&server->lock);
-  rv_server_loop *loop = find_loop(server, stream->loop);
+  /* Looked at again where the drain's sweep looks for loops: a stream that it did not find on a loop of its own would be waited for. */
+  bool drains = atomic_load(&server->draining) && !ops->open_to_all;
+  rv_server_loop *loop = drains ? NULL : find_loop(server, stream->loop);
   if (loop != NULL) {
     if (!ops->open_to_all) stream->access = rv_access_ref(server->access);
     server->num_streams++;
     server->num_lingering += ops->lingers;
   }
   rv_mutex_unlock(&server->lock);
+  if (drains) return rv_server_fail_draining(err);
   if (loop == NULL)
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "the server has more than %d I/O threads; configure fewer", RV_SERVER_LOOPS_MAX);
   rv_code code = rv_access_find(stream->access, call, &stream->caller, err);
