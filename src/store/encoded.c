@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/refs.h"
+#include "base/spares.h"
 #include "store/chunk_parts.h"
 
 /* A tensor's content as it came; what it looks like is the chunk's column. */
@@ -404,6 +405,21 @@ bool rv_chunk_encoded(const rv_chunk *chunk, size_t column, rv_encoded *out)
   return true;
 }
 
+/* A writer of this machine may reach the arena's rows still, and snappy reads how much it writes a second time, after it was found to fit. */
+static rv_code decode_into(const rv_encoded_chunk *encoded, rv_encoded *tensor, rv_buf *out, size_t bytes, rv_error *err)
+{
+  rv_buf *own = NULL;
+  if (tensor->dtype != RV_STRING && rv_buf_is_lendable(encoded->owner) && rv_encoded_raw(tensor) == NULL) {
+    own = rv_buf_copy(tensor->content, tensor->content_size);
+    if (own == NULL) return rv_fail_memory(err, tensor->content_size);
+    tensor->content = own->data;
+  }
+  rv_code code = rv_decode(tensor, out->data, bytes, err);
+  rv_buf_unref(own);
+  if (code == RV_OK) out->size = bytes;
+  return code;
+}
+
 rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *err)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
@@ -417,12 +433,11 @@ rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *
   size_t bytes = chunk->lanes[column].row_bytes * (size_t)tensor.shape[0]; /* rv_encoded_check has seen that it fits */
   rv_buf *buf = rv_buf_new(bytes);
   if (buf == NULL) return rv_fail_memory(err, bytes);
-  rv_code code = rv_decode(&tensor, buf->data, bytes, err);
+  rv_code code = decode_into(encoded, &tensor, buf, bytes, err);
   if (code != RV_OK) {
     rv_buf_unref(buf);
     return code;
   }
-  buf->size = bytes;
   *out = decoded == NULL ? buf : rv_decode_cache_put(encoded->cache, decoded, buf);
   return RV_OK;
 }
