@@ -18,8 +18,24 @@ static size_t held_limit(const rv_session *session)
 
 /* ---- messages that wait ---- */
 
-static bool hold(rv_held *held, rv_buf *owned_message)
+/* Beside its bytes; a message may have none. */
+enum { HELD_BOOKS = sizeof(rv_buf) + sizeof(rv_buf *) };
+
+static void remember(rv_call *call, size_t bytes)
 {
+  call->held_bytes += bytes;
+  call->session->held_bytes += bytes;
+}
+
+static void forget(rv_call *call, size_t bytes)
+{
+  call->held_bytes -= bytes;
+  if (call->session != NULL) call->session->held_bytes -= bytes;
+}
+
+static bool hold(rv_call *call, rv_buf *owned_message)
+{
+  rv_held *held = &call->held;
   if (held->count == held->capacity) {
     size_t capacity = held->capacity == 0 ? 8 : held->capacity * 2;
     rv_buf **ring = malloc(capacity * sizeof(rv_buf *));
@@ -31,27 +47,24 @@ static bool hold(rv_held *held, rv_buf *owned_message)
     free(held->message);
     *held = (rv_held){.message = ring, .count = held->count, .capacity = capacity};
   }
+  remember(call, HELD_BOOKS);
   held->message[(held->head + held->count++) % held->capacity] = owned_message;
   return true;
 }
 
-static rv_buf *take_held(rv_held *held)
+static rv_buf *take_held(rv_call *call)
 {
+  rv_held *held = &call->held;
+  forget(call, HELD_BOOKS);
   rv_buf *message = held->message[held->head];
   held->head = (held->head + 1) % held->capacity;
   held->count--;
   return message;
 }
 
-static void forget(rv_call *call, size_t bytes)
-{
-  call->held_bytes -= bytes;
-  if (call->session != NULL) call->session->held_bytes -= bytes;
-}
-
 static void drop_received(rv_call *call)
 {
-  while (call->held.count > 0) rv_buf_unref(take_held(&call->held));
+  while (call->held.count > 0) rv_buf_unref(take_held(call));
   rv_message_reader_fini(&call->reader);
   forget(call, call->held_bytes);
 }
@@ -91,7 +104,7 @@ static void tell_half_close(rv_call *call)
 static void deliver(rv_call *call)
 {
   if (call->delivering) return;
-  while (call->held.count > 0 && !call->paused && wants_messages(call)) hand_over(call, take_held(&call->held));
+  while (call->held.count > 0 && !call->paused && wants_messages(call)) hand_over(call, take_held(call));
   tell_half_close(call);
   rv_call_top_up(call);
 }
@@ -192,8 +205,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
 {
   rv_session *session = call->session;
   if (!wants_messages(call) || call->over || session->recalled) return;
-  call->held_bytes += size;
-  session->held_bytes += size;
+  remember(call, size);
   if (session->held_bytes > held_limit(session)) {
     refuse(call, RV_RESOURCE_EXHAUSTED,
            "this connection has %zu bytes of messages waiting, and no more are kept; read or send slower", session->held_bytes);
@@ -217,7 +229,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
     }
     if (at_once) {
       hand_over(call, message);
-    } else if (!hold(&call->held, message)) {
+    } else if (!hold(call, message)) {
       refuse_message(call, RV_READER_NO_MEMORY);
       return;
     }
@@ -400,8 +412,7 @@ bool rv_call_keep_small(rv_call *call, size_t most, size_t at_once, int64_t last
 void rv_call_count_kept(rv_call *call, size_t bytes)
 {
   if (call->session == NULL) return;
-  call->held_bytes += bytes;
-  call->session->held_bytes += bytes;
+  remember(call, bytes);
 }
 
 const char *rv_call_metadata(rv_call *call, const char *name)

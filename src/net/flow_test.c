@@ -128,6 +128,28 @@ static void a_paused_call_lets_others_pass(void **state)
   free(data);
 }
 
+/* Messages without bytes that wait for a paused call take memory, too; what they count goes with them. */
+static void empty_messages_that_wait_are_counted(void **state)
+{
+  both *b = *state;
+  enum { EMPTY = 10000 };
+  test_call call;
+  call_init(&call, &b->client, "/echo/pause");
+  call_start(&call);
+  call_send(&call, "pause", 5);
+  rv_mutex_lock(&b->server.lock);
+  while (b->server.paused == NULL) rv_cond_wait(&b->server.changed, &b->server.lock);
+  rv_loop *loop = rv_call_loop(b->server.paused);
+  rv_mutex_unlock(&b->server.lock);
+  size_t before = rv_loop_waiting_bytes(loop);
+  for (int i = 0; i < EMPTY; i++) call_send(&call, "", 0);
+  while (rv_loop_waiting_bytes(loop) < before + EMPTY * sizeof(rv_buf)) usleep(1000);
+  call_cancel(&call);
+  call_wait(&call);
+  call_fini(&call);
+  while (rv_loop_waiting_bytes(loop) > before) usleep(1000);
+}
+
 /* Our client does not read one stream: the server's queue must stay bounded, and other streams go on. */
 static void a_client_that_pauses_holds_the_server_back_only_there(void **state)
 {
@@ -385,6 +407,7 @@ int main(void)
       EACH_WAY(messages_of_all_sizes_arrive_in_order),
       cmocka_unit_test(too_large_a_message_is_refused_and_other_calls_go_on),
       EACH_WAY(a_paused_call_lets_others_pass),
+      OVER_TCP(empty_messages_that_wait_are_counted),
       EACH_WAY(a_client_that_pauses_holds_the_server_back_only_there),
       EACH_WAY(a_sender_is_told_when_the_queue_has_drained),
       EACH_WAY(cancelling_in_the_middle_of_large_messages_leaves_others_alone),
