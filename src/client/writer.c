@@ -246,8 +246,8 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_
   rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
   if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
   writer->ask_server = rv_patience_is_long(&patience);
-  rv_code code = RV_OK;
-  for (;;) {
+  rv_code code = rv_cancel_fired(patience.wait.cancel) ? rv_patience_check(&patience, err) : RV_OK;
+  while (code == RV_OK) {
     rv_mutex_lock(&writer->mutex);
     bool over = has_landed(writer, keep_in_flight, until);
     writer->wake_at = over ? -1 : (int64_t)keep_in_flight;
@@ -256,7 +256,6 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_
     if (over) break;
     if (writer->stream != NULL) ask_for_flights(writer, keep_in_flight, &patience);
     code = rv_gate_wait(&writer->gate, &patience, err);
-    if (code != RV_OK) break;
   }
   rv_mutex_lock(&writer->mutex);
   writer->wake_at = -1;

@@ -647,6 +647,27 @@ BOTH(the_step_writer_makes_items_of_the_last_steps)
 BOTH(an_item_is_made_whose_step_writer_had_no_time_to_wait_for_room)
 BOTH(an_abandoned_step_writer_says_what_it_gave_up_without_waiting)
 
+/* Whoever has given up hears so from every call, also from one that finds nothing left to wait for. */
+static void a_flush_that_was_cancelled_says_so_though_all_has_landed(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){0});
+  int32_t one = 1;
+  OK(rv_writer_append(writer, (rv_cell[]){int_cell(0, &one)}, 1, false, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_cancel *cancel;
+  OK(rv_cancel_new(&cancel, error));
+  rv_cancel_fire(cancel);
+  const rv_wait given_up = {.timeout_ms = RV_FOREVER, .cancel = cancel};
+  FAILS(RV_CANCELLED, "cancelled by the caller", rv_writer_flush(writer, 0, &given_up, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_cancel_free(cancel);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+BOTH(a_flush_that_was_cancelled_says_so_though_all_has_landed)
+
 #define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
 
 int main(void)
@@ -668,6 +689,7 @@ int main(void)
       BOTH_TESTS(the_step_writer_makes_items_of_the_last_steps),
       BOTH_TESTS(an_item_is_made_whose_step_writer_had_no_time_to_wait_for_room),
       BOTH_TESTS(an_abandoned_step_writer_says_what_it_gave_up_without_waiting),
+      BOTH_TESTS(a_flush_that_was_cancelled_says_so_though_all_has_landed),
       BOTH_TESTS(short_items_leave_without_a_flush),
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
       BOTH_TESTS(two_tables_are_served_though_one_is_blocked),
