@@ -157,10 +157,17 @@ static rv_code hand_over(sample_call *call, rv_error *err)
   return send_unsent(call, err);
 }
 
+/* The call ends as its ask did, behind all that was drawn before: that has been counted. */
+static void end_as_asked(sample_call *call)
+{
+  const rv_waiter *waiter = &call->ask.waiter;
+  if (waiter->code != RV_OK && call->num_unsent == 0)
+    rv_server_stream_finish(&call->stream, waiter->code, waiter->error.message);
+}
+
 /* The ask is over and its memory ours again: sends what was drawn, or ends the call. */
 static void settle(sample_call *call)
 {
-  const rv_waiter *waiter = &call->ask.waiter;
   rv_error err;
   call->asking = false;
   rv_timer_stop(&call->timer);
@@ -169,8 +176,8 @@ static void settle(sample_call *call)
   if (!rv_server_stream_is_open(&call->stream)) return;
   if (code != RV_OK)
     rv_server_stream_finish(&call->stream, err.code, err.message);
-  else if (waiter->code != RV_OK)
-    rv_server_stream_finish(&call->stream, waiter->code, waiter->error.message);
+  else
+    end_as_asked(call);
 }
 
 /* Takes the ask back. false: it completes, or has completed, and its task comes. */
@@ -326,6 +333,8 @@ static void go_on_sending(sample_call *call)
     drop_unsent(call);
   else if (can_send(call) && send_unsent(call, &err) != RV_OK)
     rv_server_stream_finish(&call->stream, err.code, err.message);
+  else
+    end_as_asked(call);
 }
 
 /* Goes on until it must wait: for the limiter, for the client to read, for the next request, or for its next turn. */
