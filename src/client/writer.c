@@ -79,7 +79,10 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   rv_mutex_init(&writer->mutex, RV_RANK_CLIENT, "writer");
   rv_mutex_init(&writer->status_mutex, RV_RANK_STATUS, "writer's status");
   rv_gate_init(&writer->gate);
-  if (client->store == NULL) code = connect_remote(writer, err);
+  if (client->store == NULL)
+    code = connect_remote(writer, err);
+  else
+    rv_memory_begin_writer(rv_store_memory(client->store));
   if (code == RV_OK) {
     *out = writer;
   } else {
@@ -112,6 +115,7 @@ size_t rv_writer_abandon(rv_writer *writer)
     rv_writer_close_remote(writer);
   } else if (writer->client->store != NULL) {
     rv_writer_close_local(writer);
+    rv_memory_end_writer(rv_store_memory(writer->client->store));
   }
   atomic_store_explicit(&writer->closed, true, memory_order_relaxed);
   rv_mutex_lock(&writer->mutex);

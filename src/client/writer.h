@@ -65,6 +65,7 @@ struct rv_writer {
   rv_link groups; /* of columns that share chunks */
   rv_group *all;  /* with one_chunk: the group of all columns; NULL: there is none yet */
   uint64_t group_numbers;
+  size_t local_full;     /* in process: a chunk with so many bytes takes no more rows */
   uint32_t rows_at_once; /* that come before items are made of them; 0: not known */
   int64_t num_rows, episode_steps;
   bool step_open;

@@ -75,11 +75,29 @@ void rv_writer_complete_all(rv_writer *writer)
   }
 }
 
-static uint32_t room_of_local_chunk(const rv_chunk_rule *rule, size_t row_bytes)
+static size_t count_open_chunks(const rv_writer *writer)
 {
+  size_t open = 0;
+  for (uint32_t i = 0; i < writer->num_columns; i++) {
+    const rv_column *column = writer->columns[i];
+    open += column != NULL && column->open != NULL && column->open->columns[0] == column;
+  }
+  return open;
+}
+
+/* Bytes that one of its chunks may take, beside those that are open. */
+static size_t local_share(const rv_writer *writer)
+{
+  size_t share = rv_memory_writer_share(rv_store_memory(writer->client->store)) / (count_open_chunks(writer) + 1);
+  return share == 0 ? 1 : share < LOCAL_FULL_BYTES ? share : LOCAL_FULL_BYTES;
+}
+
+static uint32_t room_of_local_chunk(const rv_chunk_rule *rule, size_t row_bytes, size_t share)
+{
+  size_t most = share < LOCAL_CHUNK_BYTES ? share : LOCAL_CHUNK_BYTES;
   size_t rows = rule->last_rows < LOCAL_FIRST_ROWS / 2 ? LOCAL_FIRST_ROWS : (size_t)2 * rule->last_rows;
   if (rows > LOCAL_MAX_ROWS) rows = LOCAL_MAX_ROWS;
-  if (row_bytes > 0 && rows > LOCAL_CHUNK_BYTES / row_bytes) rows = LOCAL_CHUNK_BYTES / row_bytes;
+  if (row_bytes > 0 && rows > most / row_bytes) rows = most / row_bytes;
   return rows > 0 ? (uint32_t)rows : 1;
 }
 
@@ -115,7 +133,9 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
 {
   size_t row_bytes = 0;
   for (uint32_t i = 0; i < num_columns; i++) row_bytes += columns[i]->spec.row_bytes;
-  uint32_t rows = writer->stream == NULL ? room_of_local_chunk(rule, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
+  if (writer->stream == NULL) writer->local_full = local_share(writer);
+  uint32_t rows =
+      writer->stream == NULL ? room_of_local_chunk(rule, row_bytes, writer->local_full) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
   rv_segment_source source = source_of(writer, columns, num_columns);
   rv_code code = rv_written_new(columns, num_columns, group, rows, rv_writer_random_key(writer), writer->episode_id,
@@ -134,7 +154,7 @@ static bool has_room(const rv_writer *writer, const rv_column *column)
 {
   const rv_written *open = column->open;
   if (open == NULL || column->open_rows >= rv_segment_capacity(open->segment)) return false;
-  return open->bytes < (writer->stream == NULL ? LOCAL_FULL_BYTES : rv_chunk_rule_most_bytes(open->rule));
+  return open->bytes < (writer->stream == NULL ? writer->local_full : rv_chunk_rule_most_bytes(open->rule));
 }
 
 /* A new chunk for the columns of a group. */

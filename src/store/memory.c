@@ -23,6 +23,7 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->all_spilled, false);
   atomic_init(&memory->spilled, 0);
   atomic_init(&memory->ask_ahead, 0);
+  atomic_init(&memory->writers, 0);
   atomic_init(&memory->least_bound, SIZE_MAX);
   *out = memory;
   return RV_OK;

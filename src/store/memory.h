@@ -31,6 +31,7 @@ typedef struct rv_memory {
   atomic_bool all_spilled;        /* memory was short, and nothing found that may move there */
   atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
   atomic_size_t spilled;          /* bytes that lie there: not in `bytes` */
+  atomic_size_t writers;          /* of this process: each fills segments of its own */
   atomic_size_t least_bound;      /* the lowest in bytes that any of the tables has had for itself; SIZE_MAX: none had one */
 } rv_memory;
 
@@ -62,6 +63,23 @@ static inline size_t rv_memory_most_at_once(const rv_memory *memory)
 {
   size_t limit = rv_memory_limit(memory), least = atomic_load_explicit(&memory->least_bound, memory_order_relaxed);
   return (limit < least ? limit : least) / 64;
+}
+
+/* A writer of this process fills segments from now on, or no longer. */
+static inline void rv_memory_begin_writer(rv_memory *memory)
+{
+  atomic_fetch_add_explicit(&memory->writers, 1, memory_order_relaxed);
+}
+static inline void rv_memory_end_writer(rv_memory *memory)
+{
+  atomic_fetch_sub_explicit(&memory->writers, 1, memory_order_relaxed);
+}
+/* The most that the segments of one may take which are not full: they are there before their rows are, and stay when these have gone, so all
+ * writers' together are to be a small part of what any table may have. */
+static inline size_t rv_memory_writer_share(const rv_memory *memory)
+{
+  size_t writers = atomic_load_explicit(&memory->writers, memory_order_relaxed);
+  return rv_memory_most_at_once(memory) / (writers > 0 ? writers : 1);
 }
 
 /* Chunks may move elsewhere from now on: those that come are made so that they can. */
