@@ -209,7 +209,9 @@ typedef struct rv_table_info {
   rv_waiting_caller *waiting;                       /* callers, in the order they will be served: the first 100, about */
   size_t num_waiting;                               /* entries of `waiting` */
   int64_t num_waiting_inserts, num_waiting_samples; /* all of them */
-  double min_priority, max_priority;                /* of present items; NaN for an empty table */
+  double min_priority,
+      max_priority; /* of present items, or, for a few calls after the last that had it has gone from a table of more than
+                                      * 32,768, beyond all of them; NaN for an empty table */
   char *
       extensions; /* what the table's extensions describe and what its registered selectors did wrong, a line each; "" for none */
   int64_t max_bytes;  /* 0: no bound */

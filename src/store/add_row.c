@@ -37,14 +37,13 @@ static bool replace_oldest(rv_turn *turn, rv_row *row, const rv_form *form, int6
     return false;
   __builtin_prefetch((const char *)item + RV_REPLACE_AHEAD * sizeof *item, 1);
   double priority = row->priority;
-  if (item->priority != priority) rv_replace_change_bounds(table, item->priority, priority);
+  if (item->priority != priority) rv_extremes_change(&table->extremes, slot, item->priority, priority);
   rv_hold *old = item->data, *hold = form->hold;
   row->key = rv_replace_key(books->key_tag, ++books->key_count, books->slot_bits, slot);
   rv_replace_renew(item, hold, (int32_t)at, row->key, priority, rv_stamp_now(&table->stamp, table->env), ++slab->sequence);
   rv_replace_move(slab, old, hold, slot, item, slot, item);
   rv_replace_count(books, old, hold, 1, rv_trajectory_box_of(form->template)->span, &turn->garbage);
   if (!table->sampler.uniform) rv_pick_update(&table->sampler, slot, priority, NULL);
-  table->changes++;
   return true;
 }
 

@@ -1,5 +1,4 @@
 /* What can be read off a table. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,48 +84,6 @@ static size_t show_waiting(const rv_table *table, int64_t now_ns, rv_waiting_cal
       show_caller(table, callers[q][i], first, now_ns, &out[n++]);
     }
   return n;
-}
-
-/* ---- bounds of priorities ---- */
-
-/* Looks at all items, some at a time; what is inserted behind is seen, what changes meanwhile may not be. Exact, and remembered,
- * if nothing changed. */
-static void look_for_bounds(rv_table *table, double *lowest, double *highest)
-{
-  rv_bound low = {.priority = INFINITY}, high = {.priority = -INFINITY};
-  rv_turn turn;
-  rv_turn_begin(&turn, table);
-  uint64_t epoch = table->books.epoch, changes = table->changes;
-  for (uint32_t slot = 0; slot < table->books.slab.used; slot++) {
-    if (slot > 0 && slot % SLICE == 0) {
-      rv_turn_pause(&turn);
-      if (table->books.epoch != epoch) break;
-    }
-    if (!rv_slab_has(&table->books.slab, slot)) continue;
-    double priority = rv_slab_at(&table->books.slab, slot)->priority;
-    rv_bound_add(&low, priority, true);
-    rv_bound_add(&high, priority, false);
-  }
-  if (table->changes == changes) {
-    table->lowest = low;
-    table->highest = high;
-  }
-  rv_turn_end(&turn);
-  bool any = low.count > 0 && high.count > 0;
-  *lowest = any ? low.priority : NAN;
-  *highest = any ? high.priority : NAN;
-}
-
-static bool bounds_known(const rv_table *table, rv_table_info *out)
-{
-  out->min_priority = out->max_priority = NAN;
-  if (table->books.slab.count == 0) return true;
-  out->min_priority = table->lowest.priority;
-  out->max_priority = table->highest.priority;
-  return (table->lowest.count > 0 || rv_pick_min_priority(&table->sampler, &out->min_priority) ||
-          rv_pick_min_priority(&table->remover, &out->min_priority)) &&
-         (table->highest.count > 0 || rv_pick_max_priority(&table->sampler, &out->max_priority) ||
-          rv_pick_max_priority(&table->remover, &out->max_priority));
 }
 
 /* ---- the rest ---- */
@@ -275,15 +232,14 @@ rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)
   int64_t now = rv_monotonic_ns(table->env);
   rv_turn turn;
   rv_turn_begin(&turn, table);
+  rv_table_find_extremes(&turn, &out->min_priority, &out->max_priority); /* before what must be of one hold, this among it */
   rv_table_count_books(table);
   show_counts(table, out);
   rv_rates_report(table, now, out);
   out->num_waiting = show_waiting(table, now, out->waiting);
   if (table->num_events > 0) rv_table_tell(table);
   describe_extensions(table, out->extensions);
-  bool known = bounds_known(table, out);
   rv_turn_end(&turn);
-  if (!known) look_for_bounds(table, &out->min_priority, &out->max_priority);
   return RV_OK;
 }
 

@@ -37,9 +37,7 @@ rv_code rv_table_show(rv_turn *turn, uint32_t slot, rv_error *err)
     drop(turn, slot);
     return code;
   }
-  rv_bound_add(&table->lowest, item->priority, true);
-  rv_bound_add(&table->highest, item->priority, false);
-  table->changes++;
+  rv_extremes_add(&table->extremes, slot, item->priority);
   rv_table_note(turn, RV_EVENT_INSERT, item, item->priority, item->priority);
   return RV_OK;
 }
@@ -67,14 +65,12 @@ void rv_table_remove(rv_turn *turn, uint32_t slot)
   rv_changes_note(table, RV_CHANGE_DELETE, item);
   rv_snapshot_leaves(table, slot);
   if (item->marked) rv_marks_leave(table, slot);
-  rv_bound_remove(&table->lowest, item->priority);
-  rv_bound_remove(&table->highest, item->priority);
-  table->changes++;
+  rv_extremes_remove(&table->extremes, slot, item->priority);
   rv_pick_remove(&table->sampler, slot);
   rv_pick_remove(&table->remover, slot);
   rv_books_detach(&table->books, slot, &turn->garbage);
   rv_books_give(&table->books, slot);
-  if (table->books.slab.count == 0) rv_bounds_clear(table);
+  if (table->books.slab.count == 0) rv_extremes_clear(&table->extremes);
 }
 
 rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, rv_error *err)
@@ -87,13 +83,9 @@ rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, r
     rv_pick_update(&table->sampler, slot, item->priority, NULL);
     return code;
   }
-  rv_bound_remove(&table->lowest, item->priority);
-  rv_bound_remove(&table->highest, item->priority);
-  rv_bound_add(&table->lowest, priority, true);
-  rv_bound_add(&table->highest, priority, false);
+  rv_extremes_change(&table->extremes, slot, item->priority, priority);
   rv_snapshot_changes(table, slot);
   item->priority = priority;
-  table->changes++;
   rv_changes_note(table, RV_CHANGE_UPDATE, item);
   return RV_OK;
 }

@@ -110,18 +110,6 @@ static bool may_refuse(const rv_table *table)
 
 /* ---- updates that cannot fail ---- */
 
-/* Most priorities that come and go are neither the lowest nor the highest. */
-static inline void change_bounds(rv_table *table, double old, double priority)
-{
-  double lowest = table->lowest.priority, highest = table->highest.priority;
-  bool inside = (old > lowest) & (old < highest) & (priority > lowest) & (priority < highest);
-  if (__builtin_expect(inside, 1)) return;
-  rv_bound_remove(&table->lowest, old);
-  rv_bound_remove(&table->highest, old);
-  rv_bound_add(&table->lowest, priority, true);
-  rv_bound_add(&table->highest, priority, false);
-}
-
 /* Where rv_books_find looks first, without its call. */
 static inline uint32_t find(const rv_books *books, uint64_t key)
 {
@@ -151,7 +139,7 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
     slots[found] = slot;
     old[found] = item->priority;
     given[found++] = priorities[i];
-    change_bounds(table, item->priority, priorities[i]);
+    rv_extremes_change(&table->extremes, slot, item->priority, priorities[i]);
     rv_snapshot_changes(table, slot);
     item->priority = priorities[i];
     rv_changes_note(table, RV_CHANGE_UPDATE, item);
@@ -162,7 +150,6 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
   for (size_t i = 0; i < found && table->num_extensions > 0; i++)
     rv_table_note(&mutation->turn, RV_EVENT_UPDATE, rv_slab_at(&books->slab, slots[i]), given[i], old[i]);
   table->updates += (int64_t)found;
-  table->changes++;
 }
 
 static rv_code update_keys(rv_mutation *mutation, const uint64_t *keys, const double *priorities, size_t n, rv_error *err)
@@ -452,7 +439,6 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
     rv_pick_clear(&table->remover, &blocks);
     rv_rate_limiter_reset(&table->limiter);
     table->num_unique_samples = table->updates = 0;
-    table->changes++;
     for (size_t i = 0; i < RV_MAX_MARKS; i++) table->marks[i].slot = RV_NO_SLOT;
     table->compact_into = NULL;
     rv_table_note(&turn, RV_EVENT_RESET, NULL, 0, 0);

@@ -51,7 +51,7 @@ static size_t replace_run(rv_replacing *work, size_t i, size_t k)
     /* slots that came one after another go one after another; where they do not, or a block ends, nothing is lost */
     __builtin_prefetch((const char *)item + RV_REPLACE_AHEAD * sizeof *item, 1);
     double priority = given == NULL ? 1.0 : given[i];
-    if (item->priority != priority) rv_replace_change_bounds(work->table, item->priority, priority);
+    if (item->priority != priority) rv_extremes_change(&work->table->extremes, slot, item->priority, priority);
     uint64_t key = rv_replace_key(tag, ++count, slot_bits, slot);
     work->slots[i] = slot;
     work->priorities[i] = priority;
@@ -99,7 +99,7 @@ static void replace_one(rv_replacing *work, size_t i)
   rv_slab_renew(work->slab, slot);
   rv_item_set_sequence(item, ++work->slab->sequence);
   double priority = work->given == NULL ? 1.0 : work->given[i];
-  if (item->priority != priority) rv_replace_change_bounds(table, item->priority, priority);
+  if (item->priority != priority) rv_extremes_change(&table->extremes, slot, item->priority, priority);
   work->slots[i] = slot;
   work->priorities[i] = item->priority = priority;
   item->key = rv_books_make_key(books, slot);
@@ -137,7 +137,6 @@ static void end(rv_replacing *work, size_t k)
   } else {
     rv_pick_update_many(&table->sampler, work->slots, work->priorities, k);
   }
-  table->changes += k;
 }
 
 void rv_rows_replace(rv_turn *turn, rv_rows *rows, rv_hold *hold, int64_t first, size_t k)

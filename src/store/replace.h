@@ -31,14 +31,6 @@ static inline bool rv_replace_is_plain(const rv_item *item, uint16_t number, uin
   return item->template_number == number && item->next != RV_NO_SLOT && !item->marked && (item->key & named_bits) == name;
 }
 
-static inline void rv_replace_change_bounds(rv_table *table, double old, double priority)
-{
-  rv_bound_remove(&table->lowest, old);
-  rv_bound_remove(&table->highest, old);
-  rv_bound_add(&table->lowest, priority, true);
-  rv_bound_add(&table->highest, priority, false);
-}
-
 /* All but the links. */
 static inline void rv_replace_renew(rv_item *item, rv_hold *hold, int32_t row, uint64_t key, double priority, int64_t now_ns,
                                     uint64_t sequence)

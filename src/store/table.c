@@ -131,7 +131,7 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
   table->books.oldest_first = table->config.remover.kind == RV_SELECTOR_FIFO;
   table->books.slab.sequence = sequence;
   table->books.keeps_cold = table->keeps_cold;
-  rv_bounds_clear(table);
+  rv_extremes_clear(&table->extremes);
 }
 
 rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,

@@ -17,6 +17,7 @@
 #include "store/books.h"
 #include "store/changes.h"
 #include "store/extensions/extension.h"
+#include "store/extremes.h"
 #include "store/memory.h"
 #include "store/pick.h"
 #include "store/rate_limiter.h"
@@ -77,12 +78,6 @@ typedef struct rv_mark {
 
 /* ---- counting ---- */
 
-/* A priority bound: exact while count > 0; with count 0 no item is beyond it, but nobody knows how near one comes. */
-typedef struct rv_bound {
-  double priority;
-  uint32_t count; /* present items that have it */
-} rv_bound;
-
 typedef struct rv_rate_snapshot {
   int64_t at_ns; /* monotonic */
   int64_t inserts, samples;
@@ -133,9 +128,8 @@ struct rv_table {
   rv_random_lanes lanes; /* for many draws at a time */
   rv_books books;
   int64_t num_unique_samples, updates;
-  rv_bound lowest, highest;
+  rv_extremes extremes; /* of priorities */
   uint64_t bounds_changes;
-  uint64_t changes;      /* of items or priorities, for those who look in slices */
   uint64_t naming;       /* of the items inserted last */
   uint64_t naming_since; /* the first of them, in the order of insertion; 0: no other item is present */
 
@@ -362,25 +356,6 @@ rv_code rv_table_admit(rv_turn *turn, uint32_t slot, int64_t *removed, rv_error 
 void rv_table_remove(rv_turn *turn, uint32_t slot);
 /* Sets a present item's priority, for selectors too; raises no event. On an error nothing has changed. */
 rv_code rv_table_set_priority(rv_table *table, uint32_t slot, double priority, rv_error *err);
-
-static inline void rv_bound_add(rv_bound *bound, double priority, bool lowest)
-{
-  if (priority == bound->priority)
-    bound->count++;
-  else if (lowest ? priority < bound->priority : priority > bound->priority)
-    *bound = (rv_bound){.priority = priority, .count = 1};
-}
-
-static inline void rv_bound_remove(rv_bound *bound, double priority)
-{
-  if (priority == bound->priority && bound->count > 0) bound->count--;
-}
-
-static inline void rv_bounds_clear(rv_table *table)
-{
-  table->lowest = (rv_bound){.priority = __builtin_inf()};
-  table->highest = (rv_bound){.priority = -__builtin_inf()};
-}
 
 /* ---- what columns are called ---- */
 
