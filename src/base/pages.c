@@ -26,9 +26,15 @@ size_t rv_pages_size(size_t size)
   return size == 0 ? LINE : round_up(size, to);
 }
 
+/* A process may have only so many mappings (vm.max_map_count, 65,530 mostly). Those that touch each other are one, and the system places each below
+ * the one before, so that one which has begun at such a place is followed by others: only the first must be cut out of a larger one. */
 void *rv_pages_map(size_t bytes, size_t to, int how)
 {
-  uint8_t *mapped = mmap(NULL, bytes + to, how, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint8_t *mapped = mmap(NULL, bytes, how, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return NULL;
+  if ((uintptr_t)mapped % to == 0) return mapped;
+  munmap(mapped, bytes);
+  mapped = mmap(NULL, bytes + to, how, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return NULL;
   size_t before = round_up((uintptr_t)mapped, to) - (uintptr_t)mapped; /* that goes back, and what is behind */
   if (before > 0) munmap(mapped, before);
@@ -58,6 +64,6 @@ void rv_pages_free(void *block, size_t size)
   if (block == NULL) return;
   if (bytes < RV_HUGE_PAGE)
     free(block);
-  else
-    munmap(block, round_up(bytes, PAGE));
+  else if (munmap(block, round_up(bytes, PAGE)) != 0)
+    madvise(block, round_up(bytes, PAGE), MADV_DONTNEED); /* no mapping is left to cut another in two: its memory goes, at least */
 }
