@@ -17,8 +17,6 @@
 #include "persist/record_file.h"
 #include "reverie/version.h"
 
-#define PARTIAL_PREFIX ".reverie-"
-
 enum { BEGIN_TRIES = 3 };
 
 char *rv_path_join(const char *dir, const char *name)
@@ -286,7 +284,7 @@ static void remove_left_behind(const char *root, const rv_env *env)
   rv_error err;
   if (rv_dir_names_read(root, &found, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "what was left behind stays: %s", err.message);
   for (size_t i = 0; i < found.count; i++) {
-    if (strncmp(found.names[i], PARTIAL_PREFIX, strlen(PARTIAL_PREFIX)) != 0) continue;
+    if (strncmp(found.names[i], RV_PARTIAL_PREFIX, strlen(RV_PARTIAL_PREFIX)) != 0) continue;
     char *path = rv_path_join(root, found.names[i]);
     bool is_written = false;
     int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_written);
@@ -339,7 +337,7 @@ static rv_code write_small(const rv_partial *partial, const char *name, const ch
 static rv_code begin_partial(const char *root, const rv_env *env, rv_partial *out, rv_error *err)
 {
   char name[64];
-  snprintf(name, sizeof name, PARTIAL_PREFIX "%016" PRIx64, rv_entropy64(env));
+  snprintf(name, sizeof name, RV_PARTIAL_PREFIX "%016" PRIx64, rv_entropy64(env));
   char *path = rv_path_join(root, name);
   if (path == NULL) return rv_fail_memory(err, strlen(root));
   if (mkdir(path, 0777) != 0) {

@@ -15,7 +15,8 @@
 #define RV_CHUNKS_FILE "chunks.tfrecord"
 #define RV_DONE_FILE "DONE"
 #define RV_OURS_FILE "REVERIE"
-#define RV_LINK_FILE "JOURNAL" /* which journal goes on from it (journal.h); not always there */
+#define RV_PARTIAL_PREFIX ".reverie-" /* of the directory of one that is being written */
+#define RV_LINK_FILE "JOURNAL"        /* which journal goes on from it (journal.h); not always there */
 
 enum { RV_CHECKPOINT_NAME_MAX = 64 };
 

@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "persist/checkpoint_await.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
 #include "persist/checkpoint_mark.h"
@@ -513,6 +514,7 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
   *out = NULL;
   if (loaded != NULL) *loaded = NULL;
   rv_code code = check_root(checkpointer->path, err);
+  if (code == RV_OK) code = rv_checkpoint_await_writers(checkpointer->path, &checkpointer->env, watch, err);
   if (code != RV_OK) return code;
   bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
   if (taken) work.source.increments = checkpointer->increments;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "persist/checkpoint_await.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
 #include "persist/journal.h"
@@ -406,7 +407,9 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
 {
   rv_journal_link link;
   char why[512];
-  rv_code code = rv_journal_newest_checkpoint(rv_checkpointer_path(work->checkpointer), &work->newest_ns, err);
+  const char *checkpoints = rv_checkpointer_path(work->checkpointer);
+  rv_code code = rv_checkpoint_await_writers(checkpoints, &work->env, work->watch, err);
+  if (code == RV_OK) code = rv_journal_newest_checkpoint(checkpoints, &work->newest_ns, err);
   if (code == RV_OK)
     code = rv_checkpointer_load(work->checkpointer, store_config, work->watch, true, &work->store, &work->checkpoint, err);
   if (code != RV_OK) return code;
