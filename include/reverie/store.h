@@ -1,4 +1,4 @@
-/* A store: tables in this process's memory. It has no threads and does no I/O.
+/* A store: tables in this process's memory. It has no threads but those of `gather_threads`, and does no I/O.
  *
  * A store is made with all its tables and shared by reference: a server serves it, clients use it in process. Closing it ends
  * every wait on it with RV_CANCELLED; its memory goes with the last reference (samples that are still held keep theirs). */
@@ -39,6 +39,7 @@ typedef struct rv_memory_info {
   int64_t
       connection_bytes; /* besides: messages that are half received, that wait to be read by their clients, or are lent to them */
   int64_t spilled_bytes; /* besides, in the spill's file (reverie/spill.h) */
+  char spill_fault[64];  /* what keeps more from going there ("": nothing) */
 } rv_memory_info;
 
 /* RV_INVALID_ARGUMENT names the table and the field that is wrong; RV_NOT_FOUND a selector or extension that is not

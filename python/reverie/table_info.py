@@ -91,6 +91,8 @@ class MemoryInfo:
         Besides: messages that are half received, or that wait to be read by their clients.
     spilled : int
         Besides: in the server's spill file.
+    spill_fault : str
+        What keeps more rows from going there, such as a full disk; empty: nothing.
     """
 
     used: int
@@ -98,6 +100,7 @@ class MemoryInfo:
     streams: int
     connections: int
     spilled: int
+    spill_fault: str = ""
 
 
 @dataclasses.dataclass

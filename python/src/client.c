@@ -168,8 +168,8 @@ static PyObject *client_memory_info(PyObject *object, PyObject *timeout)
   if (info == NULL) return NULL;
   rv_memory_info memory = info->memory;
   rv_server_info_free(info);
-  return Py_BuildValue("(LLLLL)", (long long)memory.used_bytes, (long long)memory.limit_bytes, (long long)memory.stream_bytes,
-                       (long long)memory.connection_bytes, (long long)memory.spilled_bytes);
+  return Py_BuildValue("(LLLLLs)", (long long)memory.used_bytes, (long long)memory.limit_bytes, (long long)memory.stream_bytes,
+                       (long long)memory.connection_bytes, (long long)memory.spilled_bytes, memory.spill_fault);
 }
 
 static PyObject *client_journal_info(PyObject *object, PyObject *timeout)

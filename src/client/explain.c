@@ -18,13 +18,15 @@ static const char *journal_reason(const rv_server_info *server, char *out, size_
 
 static const char *memory_reason(const rv_memory_info *memory, char *out, size_t capacity)
 {
-  char used[32], limit[32], spilled[32], there[80] = "";
+  char used[32], limit[32], spilled[32], there[80] = "", fault[120] = "";
   if (memory->limit_bytes == 0) return "waits for the server's memory (memory_limit)"; /* it was changed, or not told */
   rv_memory_format((size_t)memory->used_bytes, used, sizeof used);
   rv_memory_format((size_t)memory->limit_bytes, limit, sizeof limit);
   rv_memory_format((size_t)memory->spilled_bytes, spilled, sizeof spilled);
   if (memory->spilled_bytes > 0) snprintf(there, sizeof there, ", and %s are in its spill file", spilled);
-  snprintf(out, capacity, "waits for the server's memory (memory_limit): %s of %s are used%s", used, limit, there);
+  if (memory->spill_fault[0] != '\0') snprintf(fault, sizeof fault, ", which takes no more: %s", memory->spill_fault);
+  if (fault[0] != '\0' && there[0] == '\0') snprintf(there, sizeof there, ", and nothing is in its spill file");
+  snprintf(out, capacity, "waits for the server's memory (memory_limit): %s of %s are used%s%s", used, limit, there, fault);
   return out;
 }
 

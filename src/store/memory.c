@@ -128,14 +128,20 @@ void rv_memory_format(size_t bytes, char *out, size_t capacity)
   snprintf(out, capacity, in == 1 ? "%.0f %s" : "%.1f %s", (double)bytes / in, unit);
 }
 
+void rv_memory_spill_fault(const rv_memory *memory, char *out, size_t capacity)
+{
+  int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
+  const char *why = fault == 0 ? "" : strerrordesc_np(fault);
+  snprintf(out, capacity, "%s", why == NULL ? "error" : why);
+}
+
 static void explain_spill(const rv_memory *memory, char *out, size_t capacity)
 {
-  char spilled[32];
-  int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
-  const char *why = fault == 0 ? NULL : strerrordesc_np(fault);
+  char spilled[32], fault[64];
+  rv_memory_spill_fault(memory, fault, sizeof fault);
   out[0] = '\0';
-  if (fault != 0) {
-    snprintf(out, capacity, "; the spill file takes no more: %s", why == NULL ? "error" : why);
+  if (fault[0] != '\0') {
+    snprintf(out, capacity, "; the spill file takes no more: %s", fault);
   } else if (atomic_load_explicit(&memory->all_spilled, memory_order_relaxed)) {
     rv_memory_format(atomic_load_explicit(&memory->spilled, memory_order_relaxed), spilled, sizeof spilled);
     snprintf(out, capacity, "; the spill file has %s, and these are books and what cannot go there", spilled);

@@ -135,6 +135,8 @@ static inline void rv_memory_serve(rv_memory *memory)
   if (rv_memory_is_awaited(memory)) rv_memory_serve_waiting(memory);
 }
 
+/* Why nothing more goes to the spill's file; "": nothing keeps it. */
+void rv_memory_spill_fault(const rv_memory *memory, char *out, size_t capacity);
 /* "waits for memory (3.9 of 4.0 GiB used)", and what a spill has to do with it */
 void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity);
 /* "3.9 GiB" */

@@ -232,6 +232,7 @@ void rv_store_memory_info(rv_store *store, rv_memory_info *out)
                           .limit_bytes = limit == SIZE_MAX ? 0 : (int64_t)limit,
                           .stream_bytes = (int64_t)rv_memory_on_the_way(memory),
                           .spilled_bytes = (int64_t)atomic_load_explicit(&memory->spilled, memory_order_relaxed)};
+  rv_memory_spill_fault(memory, out->spill_fault, sizeof out->spill_fault);
 }
 bool rv_store_is_closed(const rv_store *store)
 {

@@ -44,11 +44,11 @@ static void parse_memory(const rv_field *field, rv_memory_info *out)
   }
 }
 
-static void parse_fault(rv_span text, rv_server_info *info)
+static void parse_fault(rv_span text, char *out, size_t capacity)
 {
-  size_t most = sizeof info->journal_fault - 1, size = text.size < most ? text.size : most;
-  if (size > 0) memcpy(info->journal_fault, text.data, size);
-  info->journal_fault[size] = '\0';
+  size_t size = text.size < capacity - 1 ? text.size : capacity - 1;
+  if (size > 0) memcpy(out, text.data, size);
+  out[size] = '\0';
 }
 
 static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_info *info, rv_error *err)
@@ -64,7 +64,9 @@ static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_inf
       code = rv_table_info_parse(field.bytes, budget, &info->tables[info->num_tables++], err);
     if (field.type == RV_WIRE_VARINT) parse_memory(&field, &info->memory);
     if (rv_field_is(&field, 1005, RV_WIRE_VARINT)) info->journal_lag_ns = (int64_t)field.value;
-    if (rv_field_is(&field, 1006, RV_WIRE_BYTES)) parse_fault(field.bytes, info);
+    if (rv_field_is(&field, 1006, RV_WIRE_BYTES)) parse_fault(field.bytes, info->journal_fault, sizeof info->journal_fault);
+    if (rv_field_is(&field, 1007, RV_WIRE_BYTES))
+      parse_fault(field.bytes, info->memory.spill_fault, sizeof info->memory.spill_fault);
   }
   return code;
 }
@@ -104,4 +106,5 @@ void rv_server_info_serialize(rv_writer_buf *out, const rv_server_info *info)
   rv_put_varint(out, 1004, (uint64_t)info->memory.spilled_bytes);
   rv_put_varint(out, 1005, (uint64_t)info->journal_lag_ns);
   rv_put_string(out, 1006, info->journal_fault);
+  rv_put_string(out, 1007, info->memory.spill_fault);
 }

@@ -86,6 +86,7 @@ static void table_info_comes_back_whole(void **state)
   const rv_server_info info = {.state_id = {1, UINT64_MAX},
                                .tables = tables,
                                .num_tables = 2,
+                               .memory = {.spilled_bytes = 9, .spill_fault = "No space left on device"},
                                .journal_lag_ns = 12,
                                .journal_fault = "cannot write /j: No space left on device"};
   rv_writer_buf out;
@@ -99,6 +100,7 @@ static void table_info_comes_back_whole(void **state)
   assert_true(back->state_id[0] == 1 && back->state_id[1] == UINT64_MAX && back->num_tables == 2);
   assert_int_equal(back->journal_lag_ns, 12);
   assert_string_equal(back->journal_fault, info.journal_fault);
+  assert_memory_equal(&back->memory, &info.memory, sizeof info.memory);
   const rv_table_info *a = &tables[0], *b = &back->tables[0];
   assert_string_equal(b->name, "replay");
   assert_true(b->sampler.kind == RV_SELECTOR_PRIORITIZED && b->sampler.priority_exponent == 0.6);

@@ -114,6 +114,18 @@ def test_who_waits_for_what_a_spill_cannot_take_hears_of_both(tmp_path):
         assert memory.spilled > memory.limit >= memory.used
 
 
+def test_who_waits_because_the_spill_is_full_hears_that(tmp_path):
+    with reverie.Server(
+        [make_table(max_size=100_000)], address="127.0.0.1:0", memory_limit=LIMIT, spill=tmp_path, spill_bytes=8 << 20
+    ) as server:
+        client = reverie.Client(server.address)
+        rows = np.random.default_rng(1).integers(0, 256, (64, 20_000), np.uint8)  # they do not compress
+        with pytest.raises(reverie.errors.DeadlineExceededError, match="spill file, which takes no more: No space left on device"):
+            for _ in range(100):
+                client.add_batch("t", {"x": rows}, timeout=5)
+        assert client.memory_info().spill_fault == "No space left on device"
+
+
 def test_who_waits_for_memory_is_seen_and_goes_on_when_items_go(limited):
     client = limited(make_table(max_size=100_000))
     fill(client)
