@@ -108,8 +108,8 @@ typedef struct rv_key_priority {
   double priority;
 } rv_key_priority;
 
-/* Deletes first, then updates, under one hold of the table; where there are more than 32 deletes or 256 updates it lets others in after each so
- * many, once all are checked. If any priority is refused (NaN always; negative or infinite where
+/* Deletes first, then updates, under one hold of the table; where there are more than 256 updates, or deletes, each of which counts as eight of
+ * these, it lets others in after each so many, once all are checked. If any priority is refused (NaN always; negative or infinite where
  * a Prioritized selector is attached) nothing is changed and RV_INVALID_ARGUMENT is returned. Keys that are not in the table
  * are skipped; the first *num_unknown of them are written to `unknown` (room for num_updates + num_deletes; may be NULL). A
  * plain Reverb server does not say which were unknown: *num_unknown is then SIZE_MAX. */

@@ -171,13 +171,18 @@ static inline void rv_books_forget_old_names(rv_books *books)
   if (slab->count == 0 || rv_item_sequence(rv_slab_at(slab, slab->oldest)) > books->old_until) books->old_bits = 0;
 }
 
+static inline uint64_t rv_books_next_key(rv_books *books, uint32_t slot)
+{
+  return books->key_tag | ((++books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
+}
+/* Where items have keys that the table did not make: the key, or, where one of them has that, another. */
+uint64_t rv_books_unused_key(rv_books *books, uint32_t slot, uint64_t key);
+
 /* A key that no item has and that names the slot: seven random bits, a count, the slot. */
 static inline uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
 {
-  uint64_t key;
-  do key = books->key_tag | ((++books->key_count << books->slot_bits) & UINT64_C(0x00FFFFFFFFFFFFFF)) | slot;
-  while ((books->by_key.count > 0 || books->old_bits != 0) && rv_books_find(books, key) != RV_NO_SLOT);
-  return key;
+  uint64_t key = rv_books_next_key(books, slot);
+  return books->by_key.count > 0 || books->old_bits != 0 ? rv_books_unused_key(books, slot, key) : key;
 }
 
 /* ---- putting in and taking out: selectors and counters are the table's ---- */

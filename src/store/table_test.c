@@ -407,6 +407,28 @@ static void a_listing_neither_misses_nor_repeats_what_stays(void **state)
   rv_store_unref(store);
 }
 
+/* Who has seen a key of the table's gives many items those that it would make next for the row that comes. */
+static void keys_that_were_foreseen_do_not_keep_a_row_out(void **state)
+{
+  (void)state;
+  enum { N = 100000 };
+  rv_table_config config = plain(2 * N);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  rv_rows rows;
+  const int64_t value = 1;
+  uint64_t key, low = UINT64_C(0x00FFFFFFFFFFFFFF);
+  add_values(table, &rows, &value, 1, &key);
+  unsigned slot_bits = 0;
+  while ((1U << slot_bits) < 2 * N + 1) slot_bits++;
+  const uint64_t next_slot = N + 1, count = (key & low) >> slot_bits;
+  for (uint64_t i = 1; i <= N; i++) insert_value(store, table, (key & ~low) | ((count + i) << slot_bits & low) | next_slot, 1, 2);
+  add_values(table, &rows, &value, 1, &key);
+  assert_int_equal(key & ((1U << slot_bits) - 1), next_slot); /* they were foreseen rightly, */
+  assert_true(((key & low) >> slot_bits) > count + N + 1);    /* but not met one after another */
+  rv_store_unref(store);
+}
+
 static void info_counts_what_happened(void **state)
 {
   (void)state;
@@ -581,6 +603,7 @@ int main(void)
       cmocka_unit_test(large_rows_are_inserted_as_the_limiter_allows),
       cmocka_unit_test(a_table_of_one_item_keeps_the_newest_row),
       cmocka_unit_test(a_listing_neither_misses_nor_repeats_what_stays),
+      cmocka_unit_test(keys_that_were_foreseen_do_not_keep_a_row_out),
       cmocka_unit_test(info_counts_what_happened),
       cmocka_unit_test(mixed_layouts_are_refused_before_anything_is_counted),
       cmocka_unit_test(items_of_ever_new_shapes_are_kept_and_read),

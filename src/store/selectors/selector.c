@@ -114,7 +114,10 @@ size_t rv_selector_select_many(rv_selector *selector, rv_random *random, size_t 
   if (selector->class->select_many != NULL)
     selector->class->select_many(selector, random, n, slots, probabilities);
   else
-    for (size_t i = 0; i < n; i++) slots[i] = selector->class->select(selector, random, &probabilities[i]);
+    for (size_t i = 0; i < n; i++) {
+      probabilities[i] = 0; /* of who forgets to say it */
+      slots[i] = selector->class->select(selector, random, &probabilities[i]);
+    }
   return n;
 }
 

@@ -9,7 +9,7 @@
 #define RV_WEIGHT_MIN 0x1p-1022
 #define RV_WEIGHT_MAX 0x1p+960
 
-/* weights[i] = priorities[i]^exponent for priorities and exponent that are finite and not negative. The relative error is
+/* weights[i] = priorities[i]^exponent for finite priorities that are not negative, and any finite exponent. The relative error is
  * below (2 + |log2 weight|) * 2^-52. `weights` and `priorities` may be the same. */
 void rv_weigh(double exponent, const double *priorities, double *weights, size_t n);
 
