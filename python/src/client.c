@@ -95,6 +95,7 @@ static int client_traverse(PyObject *object, visitproc visit, void *arg)
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->handles);
   Py_VISIT(self->rows);
+  Py_VISIT((PyObject *)self->last);
   Py_VISIT(self->plain);
   return 0;
 }

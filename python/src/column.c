@@ -6,13 +6,29 @@
 
 void run_list_fini(run_list *list)
 {
-  PyMem_Free(list->runs);
+  PyMem_Free(list->more);
   *list = (run_list){0};
+}
+
+/* Room for one run more. */
+static int run_list_grow(run_list *list)
+{
+  size_t room = list->more == NULL ? 4 : list->room * 2;
+  rv_run *runs = PyMem_Realloc(list->more, room * sizeof *runs);
+  if (runs == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  if (list->more == NULL) runs[0] = list->only;
+  list->more = runs;
+  list->room = room;
+  return 0;
 }
 
 int run_list_add(run_list *list, uint32_t column, int64_t row)
 {
-  rv_run *last = list->count > 0 ? &list->runs[list->count - 1] : NULL;
+  rv_run *runs = list->more == NULL ? &list->only : list->more;
+  rv_run *last = list->count > 0 ? &runs[list->count - 1] : NULL;
   list->rows++;
   if (last != NULL && last->column == column && last->count == 1) {
     last->stride = row - last->first;
@@ -23,23 +39,17 @@ int run_list_add(run_list *list, uint32_t column, int64_t row)
     last->count++;
     return 0;
   }
-  if (list->count == list->room) {
-    size_t room = list->room == 0 ? 2 : list->room * 2;
-    rv_run *runs = PyMem_Realloc(list->runs, room * sizeof *runs);
-    if (runs == NULL) {
-      PyErr_NoMemory();
-      return -1;
-    }
-    list->runs = runs;
-    list->room = room;
+  if (list->count > 0 && list->count >= list->room) {
+    if (run_list_grow(list) < 0) return -1;
+    runs = list->more;
   }
-  list->runs[list->count++] = (rv_run){.column = column, .count = 1, .first = row, .stride = 1};
+  runs[list->count++] = (rv_run){.column = column, .count = 1, .first = row, .stride = 1};
   return 0;
 }
 
 void run_list_get(const run_list *list, size_t n, uint32_t *column, int64_t *row)
 {
-  const rv_run *run = list->runs;
+  const rv_run *run = run_list_runs(list);
   while (n >= run->count) {
     n -= run->count;
     run++;
@@ -170,21 +180,30 @@ typedef struct reference_object {
 
 static PyObject *reference_new(stream_object *stream, uint64_t generation, uint32_t column, int64_t row)
 {
-  reference_object *self = PyObject_New(reference_object, stream->state->reference_type);
+  reference_object *self = PyObject_GC_New(reference_object, stream->state->reference_type);
   if (self == NULL) return NULL;
   Py_INCREF((PyObject *)stream);
   self->stream = stream;
   self->generation = generation;
   self->column = column;
   self->row = row;
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
+}
+
+static int reference_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)((reference_object *)object)->stream);
+  return 0;
 }
 
 static void reference_dealloc(PyObject *object)
 {
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   Py_DECREF((PyObject *)((reference_object *)object)->stream);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
@@ -221,8 +240,7 @@ static PyObject *look(stream_object *stream, uint64_t generation, const run_list
 static PyObject *reference_look(PyObject *object, asked what)
 {
   reference_object *self = (reference_object *)object;
-  rv_run run = {.column = self->column, .count = 1, .first = self->row, .stride = 1};
-  run_list list = {.runs = &run, .count = 1, .rows = 1};
+  run_list list = {.only = {.column = self->column, .count = 1, .first = self->row, .stride = 1}, .count = 1, .rows = 1};
   return look(self->stream, self->generation, &list, true, true, what);
 }
 
@@ -245,72 +263,92 @@ static PyGetSetDef reference_getset[] = {{"expired", reference_expired, NULL, "I
                                          {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot reference_slots[] = {{Py_tp_doc, "A reference to one row of a writer's column; it holds no data."},
                                         {Py_tp_dealloc, CORE_SLOT(reference_dealloc)},
+                                        {Py_tp_traverse, CORE_SLOT(reference_traverse)},
                                         {Py_tp_methods, reference_methods},
                                         {Py_tp_getset, reference_getset},
                                         {0, NULL}};
 PyType_Spec reference_spec = {
     .name = "reverie._core.RowReference",
     .basicsize = sizeof(reference_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = reference_slots,
 };
 
 /* ---- TrajectoryColumn ---- */
 
-PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze,
-                     PyObject *path)
+column_object *column_begin(core_state *state, stream_object *stream, bool squeeze, PyObject *path)
 {
-  column_object *self = PyObject_New(column_object, state->column_type);
-  if (self == NULL) {
-    run_list_fini(owned_list);
-    return NULL;
-  }
+  column_object *self = PyObject_GC_New(column_object, state->column_type);
+  if (self == NULL) return NULL;
   self->state = state;
   Py_XINCREF((PyObject *)stream);
   self->stream = stream;
-  self->generation = generation;
-  self->list = *owned_list;
+  self->generation = 0;
+  self->list = (run_list){0};
   self->squeeze = squeeze;
   Py_XINCREF(path);
   self->path = path;
-  *owned_list = (run_list){0};
-  return (PyObject *)self;
+  return self;
+}
+
+PyObject *column_end(column_object *owned_column, int bad)
+{
+  if (bad == 0) {
+    PyObject_GC_Track((PyObject *)owned_column);
+    return (PyObject *)owned_column;
+  }
+  Py_DECREF((PyObject *)owned_column);
+  return NULL;
+}
+
+/* A client may hold a column, and a key in its path may. */
+static int column_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  column_object *self = (column_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->stream);
+  Py_VISIT(self->path);
+  return 0;
 }
 
 static void column_dealloc(PyObject *object)
 {
   column_object *self = (column_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   run_list_fini(&self->list);
   Py_XDECREF((PyObject *)self->stream);
   Py_XDECREF(self->path);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
-static int add_reference(core_state *state, PyObject *item, stream_object **stream, uint64_t *generation, run_list *list)
+static int add_reference(column_object *self, PyObject *item)
 {
   if (item == Py_None) {
     PyErr_SetString(PyExc_ValueError,
                     "a TrajectoryColumn cannot contain any None references: a row is missing or no longer kept");
     return -1;
   }
-  if (!PyObject_TypeCheck(item, state->reference_type)) {
+  if (!PyObject_TypeCheck(item, self->state->reference_type)) {
     PyErr_Format(PyExc_TypeError, "data_references must be references to rows of a writer's history, got %R", item);
     return -1;
   }
   reference_object *reference = (reference_object *)item;
-  if (*stream != NULL && *stream != reference->stream) {
+  if (self->stream != NULL && self->stream != reference->stream) {
     PyErr_SetString(PyExc_ValueError, "references of different writers cannot stand in one column");
     return -1;
   }
-  if (*stream != NULL && *generation != reference->generation) {
+  if (self->stream != NULL && self->generation != reference->generation) {
     PyErr_SetString(PyExc_ValueError, "references have expired: the writer's history was cleared since");
     return -1;
   }
-  *stream = reference->stream;
-  *generation = reference->generation;
-  return run_list_add(list, reference->column, reference->row);
+  if (self->stream == NULL) {
+    Py_INCREF((PyObject *)reference->stream);
+    self->stream = reference->stream;
+    self->generation = reference->generation;
+  }
+  return run_list_add(&self->list, reference->column, reference->row);
 }
 
 static PyObject *column_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -327,21 +365,16 @@ static PyObject *column_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     return PyErr_Format(PyExc_TypeError, "data_references must be a list of references to rows of a writer's history, got %R",
                         references);
   }
-  run_list list = {0};
-  stream_object *stream = NULL;
-  uint64_t generation = 0;
-  bool ok = true;
-  for (Py_ssize_t i = 0; ok && i < PyList_Size(items); i++) {
-    ok = add_reference(state, PyList_GetItem(items, i), &stream, &generation, &list) == 0;
-  }
-  if (ok && squeeze && list.rows != 1) {
-    PyErr_Format(PyExc_ValueError, "a squeezed column must have exactly one reference, got %zu", list.rows);
-    ok = false;
-  }
-  PyObject *out = ok ? column_new(state, stream, generation, &list, squeeze != 0, path == Py_None ? NULL : path) : NULL;
-  if (!ok) run_list_fini(&list);
+  column_object *self = column_begin(state, NULL, squeeze != 0, path == Py_None ? NULL : path);
+  int bad = self == NULL ? -1 : 0;
+  for (Py_ssize_t i = 0; bad == 0 && i < PyList_Size(items); i++) bad = add_reference(self, PyList_GetItem(items, i));
   Py_DECREF(items);
-  return out;
+  if (self == NULL) return NULL;
+  if (bad == 0 && squeeze && self->list.rows != 1) {
+    PyErr_Format(PyExc_ValueError, "a squeezed column must have exactly one reference, got %zu", self->list.rows);
+    bad = -1;
+  }
+  return column_end(self, bad);
 }
 
 static Py_ssize_t column_length(PyObject *object)
@@ -403,12 +436,10 @@ static int select_rows(const column_object *self, PyObject *key, run_list *list)
 static PyObject *column_subscript(PyObject *object, PyObject *key)
 {
   column_object *self = (column_object *)object;
-  run_list list = {0};
-  if (select_rows(self, key, &list) < 0) {
-    run_list_fini(&list);
-    return NULL;
-  }
-  return column_new(self->state, self->stream, self->generation, &list, PyLong_Check(key), self->path);
+  column_object *column = column_begin(self->state, self->stream, PyLong_Check(key), self->path);
+  if (column == NULL) return NULL;
+  column->generation = self->generation;
+  return column_end(column, select_rows(self, key, &column->list));
 }
 
 static PyObject *column_iter(PyObject *object)
@@ -469,6 +500,7 @@ static PyType_Slot column_slots[] = {{Py_tp_doc, "TrajectoryColumn(data_referenc
                                                  "over columns gives. They must all be of one writer."},
                                      {Py_tp_new, CORE_SLOT(column_tp_new)},
                                      {Py_tp_dealloc, CORE_SLOT(column_dealloc)},
+                                     {Py_tp_traverse, CORE_SLOT(column_traverse)},
                                      {Py_tp_repr, CORE_SLOT(column_repr)},
                                      {Py_tp_iter, CORE_SLOT(column_iter)},
                                      {Py_tp_methods, column_methods},
@@ -479,6 +511,6 @@ static PyType_Slot column_slots[] = {{Py_tp_doc, "TrajectoryColumn(data_referenc
 PyType_Spec column_spec = {
     .name = "reverie.TrajectoryColumn",
     .basicsize = sizeof(column_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = column_slots,
 };

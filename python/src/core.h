@@ -2,7 +2,10 @@
  *
  * The extension is thin: parse, release the GIL, call C, wrap. It keeps to CPython's limited API of 3.11 with NumPy's C API
  * under it. There is no static state besides NumPy's table of functions and what a signal handler needs (interrupts.c); a type's
- * methods find the module's state through the object (`state`), which holds a reference to its type and so to the module. */
+ * methods find the module's state through the object (`state`), which holds a reference to its type and so to the module.
+ *
+ * A type whose objects refer to others has a tp_traverse, and its objects are tracked once all that they need is there. Most have no
+ * tp_clear: a circle goes through something of the user's that refers back, an instance, a class or a container, and that has one. */
 #ifndef RV_PYTHON_CORE_H
 #define RV_PYTHON_CORE_H
 

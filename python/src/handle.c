@@ -6,10 +6,24 @@
 #include "client/client.h"
 #include "place.h"
 
+/* The class of a namedtuple that was inserted, say, may refer to the client. */
+static int handle_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  handle_object *self = (handle_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->name);
+  Py_VISIT((PyObject *)self->signature);
+  Py_VISIT((PyObject *)self->rows);
+  Py_VISIT((PyObject *)self->named);
+  Py_VISIT((PyObject *)self->arrays);
+  return 0;
+}
+
 static void handle_dealloc(PyObject *object)
 {
   handle_object *self = (handle_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   Py_XDECREF(self->name);
   Py_XDECREF((PyObject *)self->signature);
   Py_XDECREF((PyObject *)self->rows);
@@ -21,17 +35,19 @@ static void handle_dealloc(PyObject *object)
   for (size_t i = 0; self->specs != NULL && i < self->num_specs; i++) PyMem_Free((void *)(uintptr_t)self->specs[i].name);
   PyMem_Free(self->specs);
   rv_layout_unref(self->layout);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
-static PyType_Slot handle_slots[] = {
-    {Py_tp_doc, "What a client remembers of a table."}, {Py_tp_dealloc, CORE_SLOT(handle_dealloc)}, {0, NULL}};
+static PyType_Slot handle_slots[] = {{Py_tp_doc, "What a client remembers of a table."},
+                                     {Py_tp_dealloc, CORE_SLOT(handle_dealloc)},
+                                     {Py_tp_traverse, CORE_SLOT(handle_traverse)},
+                                     {0, NULL}};
 
 PyType_Spec handle_spec = {
     .name = "reverie._core.Handle",
     .basicsize = sizeof(handle_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = handle_slots,
 };
 
@@ -75,7 +91,7 @@ static int keep_names(handle_object *handle, const rv_signature *signature)
 
 static handle_object *handle_new(core_state *state, PyObject *name, const char *text, const rv_table_info *info, uint64_t losses)
 {
-  handle_object *self = PyObject_New(handle_object, state->handle_type);
+  handle_object *self = PyObject_GC_New(handle_object, state->handle_type);
   if (self == NULL) return NULL;
   Py_INCREF(name);
   self->name = name;
@@ -99,7 +115,11 @@ static handle_object *handle_new(core_state *state, PyObject *name, const char *
     self->dtypes[i] = info->signature.specs[i].dtype;
     self->ranks[i] = info->signature.specs[i].rank;
   }
-  if (keep_names(self, &info->signature) < 0 || set_signature(state, self, &info->signature) < 0) Py_CLEAR(self);
+  if (keep_names(self, &info->signature) < 0 || set_signature(state, self, &info->signature) < 0) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  PyObject_GC_Track((PyObject *)self);
   return self;
 }
 

@@ -148,16 +148,16 @@ static int add_rows(const history_object *self, PyObject *key, run_list *list)
 static PyObject *history_subscript(PyObject *object, PyObject *key)
 {
   history_object *self = (history_object *)object;
-  run_list list = {0};
-  if (stream_enter_to_read(self->stream) < 0) return NULL;
-  int bad = add_rows(self, key, &list);
-  uint64_t generation = self->stream->generation;
-  stream_leave(self->stream);
-  if (bad < 0) {
-    run_list_fini(&list);
-    return NULL;
+  /* before the lock is taken: making it may run the collector, and so a finaliser that looks at the history, too */
+  column_object *column = column_begin(self->stream->state, self->stream, PyLong_Check(key), self->path);
+  if (column == NULL) return NULL;
+  int bad = stream_enter_to_read(self->stream);
+  if (bad == 0) {
+    column->generation = self->stream->generation;
+    bad = add_rows(self, key, &column->list);
+    stream_leave(self->stream);
   }
-  return column_new(self->stream->state, self->stream, generation, &list, PyLong_Check(key), self->path);
+  return column_end(column, bad);
 }
 
 /* ---- the rest ---- */

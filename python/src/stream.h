@@ -50,11 +50,18 @@ PyObject *stream_abandon(stream_object *self);
 
 /* ---- rows that items refer to ---- */
 
+/* Most are one run, which needs no memory of its own. */
 typedef struct run_list {
-  rv_run *runs;
+  rv_run only;
+  rv_run *more; /* all of them, where they are or were several; NULL: `only` has the first */
   size_t count, room;
   size_t rows;
 } run_list;
+
+static inline const rv_run *run_list_runs(const run_list *list)
+{
+  return list->more == NULL ? &list->only : list->more;
+}
 
 void run_list_fini(run_list *list);
 /* -1 with MemoryError. */
@@ -73,9 +80,11 @@ typedef struct column_object {
   PyObject *path;
 } column_object;
 
-/* A new column; takes the list's memory, also on failure. `path` is borrowed and may be NULL. */
-PyObject *column_new(core_state *state, stream_object *stream, uint64_t generation, run_list *owned_list, bool squeeze,
-                     PyObject *path);
+/* A new column of generation 0 without rows, for the caller to set both where they lie; nobody else sees it before column_end. `stream` and
+ * `path` are borrowed and may be NULL. */
+column_object *column_begin(core_state *state, stream_object *stream, bool squeeze, PyObject *path);
+/* The column as an object; with `bad` it is dropped, and NULL returned for the exception that is set. */
+PyObject *column_end(column_object *owned_column, int bad);
 /* A column of a writer's history. */
 PyObject *history_new(stream_object *stream, uint32_t column, PyObject *path);
 

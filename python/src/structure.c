@@ -71,23 +71,10 @@ static PyObject *structure_tp_new(PyTypeObject *type, PyObject *args, PyObject *
   return state == NULL ? NULL : (PyObject *)structure_new(state, nest);
 }
 
-static int visit_tree(const tree *node, visitproc visit, void *arg)
-{
-  if (node == NULL) return 0;
-  Py_VISIT((PyObject *)node->type);
-  Py_VISIT(node->alias);
-  for (size_t i = 0; i < node->n; i++) {
-    if (node->key != NULL) Py_VISIT(node->key[i]);
-    int result = visit_tree(node->child[i], visit, arg);
-    if (result != 0) return result;
-  }
-  return 0;
-}
-
 static int structure_traverse(PyObject *object, visitproc visit, void *arg)
 {
   Py_VISIT(Py_TYPE(object));
-  return visit_tree(((structure_object *)object)->root, visit, arg);
+  return tree_traverse(((structure_object *)object)->root, visit, arg);
 }
 
 static void structure_dealloc(PyObject *object)

@@ -111,7 +111,7 @@ static PyObject *source_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
                              .timeout_ms = ((sampler_object *)sampler)->timeout_ms};
   tf_source *source = make_source((sampler_object *)sampler, &config, specs);
   if (source == NULL) return NULL;
-  source_object *self = PyObject_New(source_object, type);
+  source_object *self = PyObject_GC_New(source_object, type);
   if (self == NULL) {
     tf_source_unref(source);
     return NULL;
@@ -121,8 +121,19 @@ static PyObject *source_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   self->sampler = (sampler_object *)sampler;
   self->source = source;
   self->number = state->next_source++;
-  if (list(self) < 0) Py_CLEAR(self);
+  if (list(self) < 0) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
+}
+
+static int source_traverse(PyObject *object, visitproc visit, void *arg)
+{
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)((source_object *)object)->sampler);
+  return 0;
 }
 
 static void close_source(tf_source *source)
@@ -144,10 +155,11 @@ static void source_dealloc(PyObject *object)
 {
   source_object *self = (source_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   close_source(self->source);
   tf_source_unref(self->source);
   Py_DECREF((PyObject *)self->sampler);
-  PyObject_Free(object);
+  PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
 }
 
@@ -173,6 +185,7 @@ static PyType_Slot source_slots[] = {
      "is closed."},
     {Py_tp_new, CORE_SLOT(source_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(source_dealloc)},
+    {Py_tp_traverse, CORE_SLOT(source_traverse)},
     {Py_tp_getset, source_members},
     {Py_tp_methods, source_methods},
     {0, NULL}};
@@ -180,6 +193,6 @@ static PyType_Slot source_slots[] = {
 PyType_Spec source_spec = {
     .name = "reverie._core.TensorSource",
     .basicsize = sizeof(source_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = source_slots,
 };

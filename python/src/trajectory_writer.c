@@ -73,7 +73,7 @@ static int writer_traverse(PyObject *object, visitproc visit, void *arg)
   Py_VISIT(self->flat);
   Py_VISIT((PyObject *)self->item);
   Py_VISIT(self->item_table);
-  return 0;
+  return tree_traverse(self->root, visit, arg);
 }
 
 static void writer_dealloc(PyObject *object)
@@ -277,7 +277,8 @@ static int item_column(writer_object *self, size_t i, PyObject *leaf, const char
     PyErr_Format(PyExc_ValueError, "Error in column %zu: its rows have expired, the history was cleared by end_episode", i);
     return -1;
   }
-  *out = (rv_item_column){.runs = column->list.runs, .num_runs = column->list.count, .squeeze = column->squeeze, .name = name};
+  *out = (rv_item_column){
+      .runs = run_list_runs(&column->list), .num_runs = column->list.count, .squeeze = column->squeeze, .name = name};
   return 0;
 }
 

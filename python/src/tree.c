@@ -58,6 +58,19 @@ void tree_free(tree *node)
   PyMem_Free(node);
 }
 
+int tree_traverse(const tree *node, visitproc visit, void *arg)
+{
+  if (node == NULL) return 0;
+  Py_VISIT((PyObject *)node->type);
+  Py_VISIT(node->alias);
+  for (size_t i = 0; i < node->n; i++) {
+    if (node->key != NULL) Py_VISIT(node->key[i]);
+    int result = tree_traverse(node->child[i], visit, arg);
+    if (result != 0) return result;
+  }
+  return 0;
+}
+
 /* ---- making ---- */
 
 /* Room for one more child; key and order as the kind needs them. */

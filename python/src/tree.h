@@ -33,6 +33,8 @@ typedef struct tree {
 /* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception, and *num_leaves as it was. */
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves);
 void tree_free(tree *node); /* NULL is fine */
+/* For the tp_traverse of whoever has the tree: a class or a key may refer to him. NULL is fine. */
+int tree_traverse(const tree *node, visitproc visit, void *arg);
 
 /* A tree_kind; a leaf where the object cannot even be asked what it is. -1 with an exception such as Ctrl-C. */
 int tree_kind_of(core_state *state, PyObject *nest);
