@@ -18,19 +18,32 @@ static PyObject *client_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   (void)args;
   (void)kwargs;
   core_state *state = core_state_of_type(type);
+  if (state == NULL) return NULL;
+  /* Before there is the client, which is tracked from then on: making a dict may run the collector. */
+  PyObject *handles = PyDict_New(), *rows = PyDict_New();
+  pool *buffers = pool_new();
   allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
-  client_object *self = state == NULL ? NULL : (client_object *)alloc(type, 0);
-  if (self == NULL) return NULL;
+  client_object *self = NULL;
+  if (buffers == NULL) {
+    PyErr_NoMemory();
+  } else if (handles != NULL && rows != NULL) {
+    self = (client_object *)alloc(type, 0);
+  }
+  if (self == NULL) {
+    Py_XDECREF(handles);
+    Py_XDECREF(rows);
+    pool_unref(buffers);
+    return NULL;
+  }
   self->state = state;
   self->client = NULL;
   self->in_process = false;
+  self->handles = handles;
+  self->rows = rows;
   self->last = NULL;
+  self->buffers = buffers;
   self->num_idle = 0;
   self->plain = NULL;
-  self->handles = PyDict_New();
-  self->rows = PyDict_New();
-  self->buffers = pool_new();
-  if (self->handles == NULL || self->rows == NULL || self->buffers == NULL) Py_CLEAR(self);
   return (PyObject *)self;
 }
 

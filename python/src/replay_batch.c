@@ -33,7 +33,6 @@ batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths
   batch_object *self = PyObject_GC_New(batch_object, state->batch_type);
   if (self == NULL) return NULL;
   memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
-  PyObject_GC_Track(self);
   self->state = state;
   self->n = n;
   void *memory;
@@ -47,6 +46,7 @@ batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths
   self->priorities = self->probabilities + n;
   self->lengths = lengths ? (int64_t *)(self->priorities + n) : NULL;
   self->times_sampled = (int32_t *)(self->priorities + n + n);
+  PyObject_GC_Track(self);
   return self;
 }
 

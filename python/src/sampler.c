@@ -45,14 +45,17 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   self->named = false;
   self->losses = 0;
   self->held = NULL;
-  PyObject_GC_Track((PyObject *)self);
   rv_error err;
-  if (core_mutex_init(&self->mutex, state, self->client->client) < 0) {
-    Py_CLEAR(self);
-  } else if (rv_cancel_new(&self->cancel, &err) != RV_OK) {
+  bool ok = core_mutex_init(&self->mutex, state, self->client->client) == 0;
+  if (ok && rv_cancel_new(&self->cancel, &err) != RV_OK) {
     core_raise(state, &err);
-    Py_CLEAR(self);
+    ok = false;
   }
+  if (!ok) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
 }
 

@@ -32,7 +32,6 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   self->writer = NULL;
   Py_INCREF(client);
   self->client = (client_object *)client;
-  PyObject_GC_Track((PyObject *)self);
   if (core_mutex_init(&self->mutex, state, self->client->client) < 0) {
     Py_DECREF((PyObject *)self);
     return NULL;
@@ -43,8 +42,12 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   rv_code code = rv_step_writer_new(self->client->client, &config, &self->writer, &err);
   if (code == RV_OK) code = rv_step_writer_wait_ready(self->writer, &wait.wait, &err);
   core_wait_end(&wait, code);
-  if (code != RV_OK) core_wait_raise(state, &wait, &err);
-  if (code != RV_OK) Py_CLEAR(self);
+  if (code != RV_OK) {
+    core_wait_raise(state, &wait, &err);
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
 }
 

@@ -4,6 +4,7 @@
 #include "client/writer.h"
 #include "convert.h"
 
+/* Without a writer yet, and so not tracked. */
 static stream_object *stream_around(core_state *state, client_object *client)
 {
   stream_object *self = PyObject_GC_New(stream_object, state->stream_type);
@@ -16,7 +17,6 @@ static stream_object *stream_around(core_state *state, client_object *client)
   self->generation = 0;
   Py_INCREF((PyObject *)client);
   self->client = client;
-  PyObject_GC_Track((PyObject *)self);
   if (core_mutex_init(&self->mutex, state, client->client) == 0) return self;
   Py_DECREF((PyObject *)self);
   return NULL;
@@ -25,7 +25,10 @@ static stream_object *stream_around(core_state *state, client_object *client)
 /* The stream whose writer was made, or could not be. */
 static stream_object *made(stream_object *self, rv_code code, const rv_error *err)
 {
-  if (code == RV_OK) return self;
+  if (code == RV_OK) {
+    PyObject_GC_Track((PyObject *)self);
+    return self;
+  }
   core_state *state = self->state;
   Py_DECREF((PyObject *)self);
   core_raise(state, err);
@@ -284,6 +287,7 @@ PyObject *client_take_idle(PyObject *object, PyObject *none)
     Py_RETURN_NONE;
   }
   self->writer = client->idle[--client->num_idle];
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
 }
 

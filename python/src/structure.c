@@ -10,9 +10,12 @@ structure_object *structure_new(core_state *state, PyObject *nest)
   self->root = NULL;
   self->names = NULL;
   self->naming = 0;
+  self->root = tree_new(state, nest, &self->num_leaves); /* asks the nest's containers, which may look at whatever is tracked */
+  if (self->root == NULL) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
   PyObject_GC_Track(self);
-  self->root = tree_new(state, nest, &self->num_leaves);
-  if (self->root == NULL) Py_CLEAR(self);
   return self;
 }
 

@@ -20,9 +20,14 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   (void)args;
   (void)kwargs;
   core_state *state = core_state_of_type(type);
+  PyObject *configs = state == NULL ? NULL : PyDict_New(); /* before the writer, which is tracked from then on */
+  if (configs == NULL) return NULL;
   allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
-  writer_object *self = state == NULL ? NULL : (writer_object *)alloc(type, 0);
-  if (self == NULL) return NULL;
+  writer_object *self = (writer_object *)alloc(type, 0);
+  if (self == NULL) {
+    Py_DECREF(configs);
+    return NULL;
+  }
   self->state = state;
   self->stream = NULL;
   self->root = NULL;
@@ -31,8 +36,7 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   self->flat = NULL;
   self->item = NULL;
   self->item_table = NULL;
-  self->configs = PyDict_New();
-  if (self->configs == NULL) Py_CLEAR(self);
+  self->configs = configs;
   return (PyObject *)self;
 }
 

@@ -72,24 +72,25 @@ static PyObject *transitions_tp_new(PyTypeObject *type, PyObject *args, PyObject
   self->client = (client_object *)client;
   Py_INCREF(structure);
   self->structure = (structure_object *)structure;
-  PyObject_GC_Track((PyObject *)self);
   scratch s;
   scratch_init(&s);
   rv_error err;
-  rv_transitions_config config = {.size = sizeof config,
-                                  .table = text,
-                                  .num_envs = self->num_envs,
-                                  .columns = columns_of(&s, self->structure, next, stack),
-                                  .num_columns = self->structure->num_leaves,
-                                  .naming = structure_naming(self->structure)};
-  bool ok = core_mutex_init(&self->mutex, state, self->client->client) == 0 && config.columns != NULL;
+  rv_transitions_config config = {
+      .size = sizeof config, .table = text, .num_envs = self->num_envs, .num_columns = self->structure->num_leaves};
+  bool ok = core_mutex_init(&self->mutex, state, self->client->client) == 0 &&
+            (config.columns = columns_of(&s, self->structure, next, stack)) != NULL;
+  if (ok) config.naming = structure_naming(self->structure);
   if (ok && (rv_cancel_new(&self->cancel, &err) != RV_OK ||
              rv_transitions_new(self->client->client, &config, &self->transitions, &err) != RV_OK)) {
     core_raise(state, &err);
     ok = false;
   }
   scratch_fini(&s);
-  if (!ok) Py_CLEAR(self);
+  if (!ok) {
+    Py_DECREF((PyObject *)self);
+    return NULL;
+  }
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
 }
 
