@@ -415,10 +415,7 @@ static PyObject **parse_out(client_object *self, scratch *s, PyObject *out, size
   PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
   int found = leaves == NULL ? -1 : tree_flatten(self->state, structure->root, out, leaves);
   if (found == 0) PyErr_SetString(PyExc_RuntimeError, "out changed while it was flattened");
-  if (found <= 0) return NULL;
-  for (size_t i = 0; i < n; i++) {
-    if (scratch_hold(s, leaves[i]) < 0) return NULL;
-  }
+  if (found <= 0 || scratch_hold_all(s, leaves, n) < 0) return NULL;
   for (size_t i = 0; i < n; i++) {
     PyArrayObject *array = (PyArrayObject *)leaves[i];
     if (!PyArray_Check(leaves[i])) {

@@ -98,11 +98,13 @@ static int add_index(const history_object *self, PyObject *key, int64_t rows, ru
   return add_row(self, index < 0 ? index + rows : index, list);
 }
 
-static bool slice_field_is_none(PyObject *slice, const char *name)
+/* -1 with an exception. */
+static int slice_field_is_none(PyObject *slice, const char *name)
 {
   PyObject *value = PyObject_GetAttrString(slice, name);
-  bool none = value == Py_None;
-  Py_XDECREF(value);
+  if (value == NULL) return -1;
+  int none = value == Py_None;
+  Py_DECREF(value);
   return none;
 }
 
@@ -110,13 +112,15 @@ static int add_slice(const history_object *self, PyObject *slice, int64_t rows, 
 {
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return -1;
-  bool open_start = slice_field_is_none(slice, "start");
-  if (!open_start && start > rows) {
+  int open_start = slice_field_is_none(slice, "start");
+  int open_stop = open_start > 0 ? slice_field_is_none(slice, "stop") : 0;
+  if (open_start < 0 || open_stop < 0) return -1;
+  if (open_start == 0 && start > rows) {
     PyErr_Format(PyExc_ValueError, "history of %R: the slice starts at row %zd, there are %lld rows", self->path, start,
                  (long long)rows);
     return -1;
   }
-  if (open_start && step > 0 && !slice_field_is_none(slice, "stop")) start = (Py_ssize_t)oldest_kept(self, rows);
+  if (open_start > 0 && step > 0 && open_stop == 0) start = (Py_ssize_t)oldest_kept(self, rows);
   Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)rows, &start, &stop, step);
   for (Py_ssize_t i = 0; i < count; i++) {
     if (add_row(self, start + i * step, list) < 0) return -1;

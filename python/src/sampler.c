@@ -98,23 +98,31 @@ static void sampler_dealloc(PyObject *object)
 
 /* ---- one sample ---- */
 
+/* A view of one row of an array with a time dimension. */
+static PyObject *row_of(PyArrayObject *whole, int64_t row)
+{
+  char *at = PyArray_BYTES(whole) + row * PyArray_STRIDE(whole, 0);
+  Py_INCREF((PyObject *)PyArray_DESCR(whole));
+  PyArrayObject *step = (PyArrayObject *)PyArray_NewFromDescr(
+      &PyArray_Type, PyArray_DESCR(whole), PyArray_NDIM(whole) - 1, PyArray_DIMS(whole) + 1, PyArray_STRIDES(whole) + 1, at,
+      PyArray_FLAGS(whole) & (NPY_ARRAY_WRITEABLE | NPY_ARRAY_ALIGNED), NULL);
+  if (step == NULL) return NULL;
+  Py_INCREF((PyObject *)whole); /* which the call takes, also where it fails */
+  if (PyArray_SetBaseObject(step, (PyObject *)whole) < 0) {
+    Py_DECREF((PyObject *)step);
+    return NULL;
+  }
+  PyArray_UpdateFlags(step, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS);
+  return (PyObject *)step;
+}
+
 static PyObject *timestep(core_state *state, const sampler_object *self, PyObject *info, PyObject *columns, int64_t row)
 {
   Py_ssize_t n = PyList_Size(columns);
   PyObject *data = PyList_New(n);
   for (Py_ssize_t i = 0; data != NULL && i < n; i++) {
-    PyArrayObject *whole = (PyArrayObject *)PyList_GetItem(columns, i);
-    char *at = PyArray_BYTES(whole) + row * PyArray_STRIDE(whole, 0);
-    Py_INCREF((PyObject *)PyArray_DESCR(whole));
-    PyArrayObject *step = (PyArrayObject *)PyArray_NewFromDescr(
-        &PyArray_Type, PyArray_DESCR(whole), PyArray_NDIM(whole) - 1, PyArray_DIMS(whole) + 1, PyArray_STRIDES(whole) + 1, at,
-        PyArray_FLAGS(whole) & (NPY_ARRAY_WRITEABLE | NPY_ARRAY_ALIGNED), NULL);
-    Py_INCREF((PyObject *)whole);
-    if (step == NULL || PyArray_SetBaseObject(step, (PyObject *)whole) < 0 || PyList_SetItem(data, i, (PyObject *)step) < 0) {
-      Py_CLEAR(data);
-    } else {
-      PyArray_UpdateFlags(step, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS);
-    }
+    PyObject *step = row_of((PyArrayObject *)PyList_GetItem(columns, i), row);
+    if (step == NULL || PyList_SetItem(data, i, step) < 0) Py_CLEAR(data);
   }
   Py_INCREF(info);
   return replay_sample_object(state, info, into_structure(self->structure, data));

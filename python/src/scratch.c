@@ -41,6 +41,18 @@ int scratch_grow(scratch *s, size_t n)
   return 0;
 }
 
+int scratch_hold_all(scratch *s, PyObject *const *owned_objects, size_t n)
+{
+  PyObject **held = scratch_room(s, n);
+  if (held == NULL) {
+    for (size_t i = 0; i < n; i++) Py_DECREF(owned_objects[i]);
+    return -1;
+  }
+  if (n > 0) memcpy(held, owned_objects, n * sizeof *held);
+  s->num_held += n;
+  return 0;
+}
+
 /* A block of its own. */
 void *scratch_alloc_more(scratch *s, size_t count, size_t size)
 {

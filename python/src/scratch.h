@@ -37,6 +37,9 @@ static inline int scratch_hold(scratch *s, PyObject *owned_object)
   return 0;
 }
 
+/* The same of n references, in order; on -1 all of them are dropped. */
+int scratch_hold_all(scratch *s, PyObject *const *owned_objects, size_t n);
+
 /* Where n references more may be written, which are held once num_held counts them. The next that is held may move them. NULL with
  * MemoryError. */
 static inline PyObject **scratch_room(scratch *s, size_t n)

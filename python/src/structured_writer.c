@@ -141,13 +141,7 @@ static PyObject **flatten(structured_object *self, PyObject *data, scratch *s)
     PyObject **leaves = scratch_alloc(s, self->num_leaves, sizeof *leaves);
     int found = leaves == NULL ? -1 : tree_flatten(self->state, self->step->root, data, leaves);
     if (found < 0) return NULL;
-    for (size_t i = 0; found > 0 && i < self->num_leaves; i++) {
-      if (scratch_hold(s, leaves[i]) < 0) {
-        while (++i < self->num_leaves) Py_DECREF(leaves[i]);
-        return NULL;
-      }
-    }
-    if (found > 0) return leaves;
+    if (found > 0) return scratch_hold_all(s, leaves, self->num_leaves) < 0 ? NULL : leaves;
   }
   PyErr_SetString(self->state->structure_error, "the data changed while it was appended");
   return NULL;

@@ -251,10 +251,7 @@ static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratc
     PyObject **leaves = scratch_alloc(s, *n, sizeof *leaves);
     int found = leaves == NULL ? -1 : tree_flatten(self->state, self->item->root, trajectory, leaves);
     if (found < 0) return NULL;
-    for (size_t i = 0; found > 0 && i < *n; i++) {
-      if (scratch_hold(s, leaves[i]) < 0) return NULL;
-    }
-    if (found > 0) return leaves;
+    if (found > 0) return scratch_hold_all(s, leaves, *n) < 0 ? NULL : leaves;
     Py_CLEAR(self->item);
     Py_CLEAR(self->item_table);
   }

@@ -170,9 +170,8 @@ static rv_tensor *tensors_of(transitions_object *self, PyObject *data, scratch *
     Py_XDECREF(list);
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
   }
-  if (found <= 0) return NULL;
+  if (found <= 0 || scratch_hold_all(s, leaves, n) < 0) return NULL;
   bool ok = true;
-  for (size_t i = 0; i < n; i++) ok &= scratch_hold(s, leaves[i]) == 0;
   for (size_t i = 0; i < n && ok; i++) {
     ok = tensor_from_leaf(self->structure, i, s, leaves[i], RV_DTYPE_INVALID, &columns[i]) == 0;
     if (!ok) break;
