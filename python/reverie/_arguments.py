@@ -39,10 +39,10 @@ def not_negative(name: str, value: Any, most: int = MAX_INT64) -> int:
 
 
 def number(name: str, value: Any) -> float:
-    """A float of whatever float() takes but text, and of arrays of one number. TypeError for the rest."""
+    """A float of whatever float() takes but text and complex numbers, and of arrays of one number. TypeError for the rest."""
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
         value = value.item()
-    if not isinstance(value, (str, bytes, bytearray)):
+    if not isinstance(value, (str, bytes, bytearray, np.complexfloating)):  # float() takes the real part of NumPy's
         try:
             return float(value)
         except (TypeError, ValueError):

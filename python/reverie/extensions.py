@@ -45,9 +45,10 @@ class Diffusion(Extension):
     def __init__(self, steps: int = 5, decay: float = 0.7) -> None:
         if isinstance(steps, bool) or int(steps) != steps or steps < 1:
             raise ValueError(f"steps must be a positive integer, got {steps!r}")
-        if not 0 < decay <= 1:
+        share = _arguments.number("decay", decay)
+        if not 0 < share <= 1:
             raise ValueError(f"decay must be above 0 and at most 1, got {decay!r}")
-        super().__init__("diffusion", f"steps={int(steps)},decay={float(decay)!r}")
+        super().__init__("diffusion", f"steps={int(steps)},decay={share!r}")
 
 
 class TableExtensionBase(metaclass=abc.ABCMeta):

@@ -53,9 +53,9 @@ int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out)
   if (seconds == NULL) return 0;
   *out = RV_FOREVER;
   if (seconds == Py_None) return 0;
-  double value = PyFloat_AsDouble(seconds);
-  if (value == -1.0 && PyErr_Occurred()) {
-    if (!core_clear_refusal()) return -1;
+  double value = core_is_complex(seconds) ? -1.0 : PyFloat_AsDouble(seconds);
+  if (value == -1.0 && (PyErr_Occurred() || core_is_complex(seconds))) {
+    if (PyErr_Occurred() && !core_clear_refusal()) return -1;
     PyErr_Format(PyExc_TypeError, "timeout must be a number of seconds or None, got %R", seconds);
     return -1;
   }
@@ -106,26 +106,45 @@ int core_size(PyObject *value, const char *what, size_t least, size_t *out)
   return 0;
 }
 
+bool core_holds_reals(PyArrayObject *array)
+{
+  const char kind = PyArray_DESCR(array)->kind;
+  PyObject *const *objects = PyArray_DATA(array);
+  for (npy_intp i = 0; kind == 'O' && i < PyArray_SIZE(array); i++) {
+    if (objects[i] != NULL && core_is_complex(objects[i])) return false;
+  }
+  return strchr("biufO", kind) != NULL || (kind == 'V' && PyTypeNum_ISUSERDEF(PyArray_TYPE(array))); /* V: those of ml_dtypes */
+}
+
+/* The one number of an array, or of what NumPy makes one of. 0: it has none; -1 with an exception. */
+static int one_number(PyObject *value, double *out)
+{
+  if (PyUnicode_Check(value) || PyBytes_Check(value) || value == Py_None) return 0;
+  PyObject *given = PyArray_FromAny(value, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL), *array = NULL;
+  if (given != NULL && PyArray_SIZE((PyArrayObject *)given) == 1 && core_holds_reals((PyArrayObject *)given))
+    array =
+        PyArray_FromArray((PyArrayObject *)given, PyArray_DescrFromType(NPY_DOUBLE), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
+  if (array != NULL) *out = *(const double *)PyArray_DATA((PyArrayObject *)array);
+  Py_XDECREF(given);
+  Py_XDECREF(array);
+  if (array != NULL) return 1;
+  return PyErr_Occurred() && !core_clear_refusal() ? -1 : 0;
+}
+
 int core_double(PyObject *value, const char *what, double *out)
 {
-  *out = PyFloat_AsDouble(value);
-  if (*out != -1.0 || !PyErr_Occurred()) return 0;
-  bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError);
-  if (!core_clear_refusal()) return -1;
-  if (too_large) {
-    PyErr_Format(PyExc_ValueError, "%s is too large for a float: %R", what, value);
-    return -1;
+  if (!core_is_complex(value)) {
+    *out = PyFloat_AsDouble(value);
+    if (*out != -1.0 || !PyErr_Occurred()) return 0;
+    bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError);
+    if (!core_clear_refusal()) return -1;
+    if (too_large) {
+      PyErr_Format(PyExc_ValueError, "%s is too large for a float: %R", what, value);
+      return -1;
+    }
+    int found = one_number(value, out);
+    if (found != 0) return found < 0 ? -1 : 0;
   }
-  PyObject *array = PyUnicode_Check(value) || PyBytes_Check(value) || value == Py_None
-                        ? NULL
-                        : PyArray_FromAny(value, PyArray_DescrFromType(NPY_DOUBLE), 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
-  if (array != NULL && PyArray_SIZE((PyArrayObject *)array) == 1) {
-    *out = *(const double *)PyArray_DATA((PyArrayObject *)array);
-    Py_DECREF(array);
-    return 0;
-  }
-  Py_XDECREF(array);
-  if (PyErr_Occurred() && !core_clear_refusal()) return -1;
   PyErr_Format(PyExc_TypeError, "%s must be a number, got %R", what, value);
   return -1;
 }

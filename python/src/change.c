@@ -99,6 +99,30 @@ static const double *of_floats(const float *given, scratch *s, size_t n)
   return priorities;
 }
 
+/* As an array of float64; NULL with an exception. */
+static PyObject *as_doubles(PyObject *given, const char *each)
+{
+  PyObject *array = PyArray_FromAny(given, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL), *doubles = NULL;
+  if (array != NULL && PyArray_ISCOMPLEX((PyArrayObject *)array)) {
+    PyErr_Format(PyExc_TypeError,
+                 "priorities must be real numbers, one for each %s, got dtype %S; give numpy.real or numpy.abs of them", each,
+                 (PyObject *)PyArray_DESCR((PyArrayObject *)array));
+    Py_DECREF(array);
+    return NULL;
+  }
+  if (array != NULL && core_holds_reals((PyArrayObject *)array)) {
+    PyArray_Descr *descr = PyArray_DescrFromType(NPY_DOUBLE);
+    doubles = PyArray_FromArray((PyArrayObject *)array, descr, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
+  }
+  Py_XDECREF(array);
+  if (doubles == NULL &&
+      (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R", each, given);
+  }
+  return doubles;
+}
+
 const double *client_priorities(PyObject *given, scratch *s, size_t n, const char *each)
 {
   bool doubles = is_plain(given, NPY_DOUBLE), floats = !doubles && is_plain(given, NPY_FLOAT);
@@ -106,12 +130,7 @@ const double *client_priorities(PyObject *given, scratch *s, size_t n, const cha
     const void *data = read_plain(given, s, &n);
     return data == NULL || doubles ? data : of_floats(data, s, n);
   }
-  PyArray_Descr *descr = PyArray_DescrFromType(NPY_DOUBLE);
-  PyObject *array = PyArray_FromAny(given, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, NULL);
-  if (array == NULL && (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
-    PyErr_Clear();
-    PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R", each, given);
-  }
+  PyObject *array = as_doubles(given, each);
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
     PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each %s", n, each);

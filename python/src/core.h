@@ -106,8 +106,16 @@ int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out);
 const char *core_text(PyObject *text, const char *what);
 /* A positive or zero int that fits size_t; -1 with an exception. */
 int core_size(PyObject *value, const char *what, size_t least, size_t *out);
-/* What float() takes, and arrays of one element. -1 with an exception. */
+/* What float() takes, but no complex number, and arrays of one element. -1 with an exception. */
 int core_double(PyObject *value, const char *what, double *out);
+/* Of NumPy's complex numbers float() takes the real part, with a warning. */
+static inline bool core_is_complex(PyObject *value)
+{
+  return !PyFloat_Check(value) && PyArray_IsScalar(value, ComplexFloating);
+}
+/* Are the elements of this contiguous array real numbers, or objects of which float() may make some? A cast also makes numbers of text, times
+ * and complex numbers. */
+bool core_holds_reals(PyArrayObject *array);
 
 /* ---- waiting ---- */
 

@@ -1,6 +1,7 @@
 """Arguments of the wrong kind: the error names the argument and says what to give instead, whatever it was."""
 
 import collections
+import fractions
 
 import numpy as np
 import pytest
@@ -97,6 +98,75 @@ TOO_LARGE = {
 def test_a_priority_beyond_all_floats_is_a_value_error_that_says_so(client, call):
     with pytest.raises(ValueError, match=r"priority.* is too large for a float"):
         call(client)
+
+
+COMPLEX = {
+    "insert": lambda c, x: c.insert([1], {"t": x}),
+    "add": lambda c, x: c.add("t", [1], x),
+    "create_item": lambda c, x: (w := writer(c)).create_item("t", x, [w.history[0][-1:]]),
+    "Writer.create_item": lambda c, x: steps(c).create_item("t", 1, x),
+    "mutate_priorities": lambda c, x: c.mutate_priorities("t", {1: x}),
+    "transitions": lambda c, x: c.transitions("t", 2).add([np.zeros(2)], priority=x),
+}
+
+
+@pytest.mark.parametrize("given", [1 + 2j, np.complex128(1 + 2j), np.complex64(1), np.array(1 + 2j), np.array([1 + 2j])])
+@pytest.mark.parametrize("call", COMPLEX.values(), ids=COMPLEX)
+def test_a_complex_priority_is_refused(client, call, given):
+    with pytest.raises(TypeError, match=r"priorit.* must be (a number|real numbers)"):
+        call(client, given)
+
+
+COMPLEX_PRIORITIES = {
+    "add_batch": lambda c, x: c.add_batch("t", [np.zeros(2)], x),
+    "update_priorities": lambda c, x: c.update_priorities("t", [1, 2], x),
+    "transitions": lambda c, x: c.transitions("t", 2).add([np.zeros(2)], priority=x),
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.array([1 + 2j, 3]), "real numbers, .* got dtype complex128; give numpy.real or numpy.abs"),
+        (np.array([1, 3], np.complex64), "real numbers, .* got dtype complex64"),
+        ([1.0, np.complex64(2j)], "real numbers, .* got dtype complex128"),
+        (np.array([1.0, np.complex64(2j)], object), "numbers, "),
+        (["1.5", "2.5"], "numbers, "),
+        (np.array([b"1", b"2"]), "numbers, "),
+        (np.array([1, 2], "datetime64[s]"), "numbers, "),
+        (np.array([1, 2], "timedelta64[s]"), "numbers, "),
+    ],
+)
+@pytest.mark.parametrize("call", COMPLEX_PRIORITIES.values(), ids=COMPLEX_PRIORITIES)
+def test_priorities_that_are_no_real_numbers_are_refused(client, call, given, words):
+    with pytest.raises(TypeError, match=f"priorities must be {words}"):
+        call(client, given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [1, 2.5],
+        [True, np.float32(2.5)],
+        np.array([1, 2], np.int8),
+        np.array([1.0, 2.5], np.float16),
+        np.array([1.0, 2.5]).astype("bfloat16"),
+        np.array([1.0, 2.5], np.longdouble),
+        np.array([1, np.float32(2.5)], object),
+        [fractions.Fraction(1), fractions.Fraction(5, 2)],
+        np.array([[1.0, 9.0], [2.5, 9.0]])[:, 0],
+    ],
+)
+def test_priorities_may_be_real_numbers_of_any_kind(client, given):
+    assert client.add_batch("t", [np.zeros(2)], given) == 2
+    assert [item.priority for item in client.items("t")][-2:] == [1.0, float(given[1])]
+
+
+def test_a_complex_timeout_is_refused(client):
+    with pytest.raises(TypeError, match="timeout must be a number"):
+        client.sample_batch("t", 1, timeout=np.complex128(1 + 2j))
+    with pytest.raises(TypeError, match="timeout must be a number"):
+        client.server_info(np.complex128(1 + 2j))
 
 
 def made(**wrong):

@@ -120,7 +120,9 @@ def test_who_waits_because_the_spill_is_full_hears_that(tmp_path):
     ) as server:
         client = reverie.Client(server.address)
         rows = np.random.default_rng(1).integers(0, 256, (64, 20_000), np.uint8)  # they do not compress
-        with pytest.raises(reverie.errors.DeadlineExceededError, match="spill file, which takes no more: No space left on device"):
+        with pytest.raises(
+            reverie.errors.DeadlineExceededError, match="spill file, which takes no more: No space left on device"
+        ):
             for _ in range(100):
                 client.add_batch("t", {"x": rows}, timeout=5)
         assert client.memory_info().spill_fault == "No space left on device"
