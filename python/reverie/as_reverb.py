@@ -16,16 +16,20 @@ The Python processes that a program started like this starts have Reverie for Re
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import pathlib
 import runpy
 import sys
+import zipfile
 from collections.abc import Sequence
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 __all__ = ["install_as_reverb"]
 
@@ -76,6 +80,36 @@ def _install_in_children() -> None:
     sys.path.insert(0, folder)
 
 
+def _run(code: CodeType, **names: Any) -> None:
+    """As the program: its module stays when its last line has run, for its threads, and for what it does at exit."""
+    module = ModuleType("__main__")
+    module.__dict__.update(names, __builtins__=builtins)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
+
+
+def _run_script(path: str) -> None:
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        runpy.run_path(path, run_name="__main__")
+        return
+    file = os.path.abspath(path)
+    with io.open_code(file) as source:
+        code = compile(source.read(), file, "exec")
+    loader = importlib.machinery.SourceFileLoader("__main__", file)
+    _run(code, __file__=file, __cached__=None, __loader__=loader, __package__=None, __spec__=None)
+
+
+def _run_module(name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(name + ".__main__")
+    code = spec.loader.get_code(spec.name) if spec is not None and spec.loader is not None else None
+    if spec is None or code is None:
+        sys.exit(f"reverie.as_reverb: there is no module {name} that can be run")
+    sys.argv[0] = spec.origin or name
+    _run(code, __file__=spec.origin, __cached__=spec.cached, __loader__=spec.loader, __package__=spec.parent, __spec__=spec)
+
+
 def main(arguments: list[str]) -> None:
     """Runs a script, or with -m a module, in which reverb is Reverie."""
     usage = "usage: python -m reverie.as_reverb SCRIPT [ARGUMENT...]\n       python -m reverie.as_reverb -m MODULE [ARGUMENT...]"
@@ -90,13 +124,13 @@ def main(arguments: list[str]) -> None:
         sys.argv = arguments[1:]
         sys.path.insert(0, "")
         module = _ours(arguments[1]) if arguments[1].startswith("reverb.") else arguments[1]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        _run_module(module)
     else:
         if not pathlib.Path(arguments[0]).exists():
             sys.exit(f"reverie.as_reverb: there is no {arguments[0]}")
         sys.argv = arguments
         sys.path.insert(0, str(pathlib.Path(arguments[0]).resolve().parent))
-        runpy.run_path(arguments[0], run_name="__main__")
+        _run_script(arguments[0])
 
 
 if __name__ == "__main__":

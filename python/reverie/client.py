@@ -358,7 +358,8 @@ class Client(_core.Client):
         ------
         ReplaySample or list of ReplaySample
         """
-        number = max(-1, min(_arguments.integer("num_samples", num_samples), _arguments.MAX_INT64))  # below 1: see ``next``
+        most = _arguments.MAX_INT64
+        number = max(-most, min(_arguments.integer("num_samples", num_samples), most))  # below 1: see ``next``
         unpack = bool(unpack_as_table_signature)
         return _core.Sampler(self, table, number, bool(emit_timesteps), unpack, bool(copy), timeout)
 

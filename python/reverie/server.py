@@ -145,8 +145,9 @@ class Server:
         self._name: str | None = None
         self._port: int | None = None
         self._tables = _check_tables(tables)
-        if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
+        if isinstance(port, bool):
             raise TypeError(f"port must be an integer, got {port!r}")
+        port = None if port is None else _arguments.integer("port", port)
         if (address is not None) + (port is not None) + bool(in_process) > 1:
             raise ValueError("give one of port, address and in_process")
         threads = _arguments.not_negative("gather_threads", gather_threads, 64)

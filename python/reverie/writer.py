@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _leaving, nest
-from reverie.errors import DeadlineExceededError, InvalidArgumentError, ReverieError
+from reverie.errors import DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, ReverieError
 
 if TYPE_CHECKING:
     from reverie.client import Client
@@ -80,6 +80,8 @@ class Writer(_leaving.Block):
                 where = error
         structure = nest.Structure(data)
         if self._structure is not None and len(structure) != len(self._structure):
+            if self._writer.closed:  # that is why
+                raise FailedPreconditionError("a step for a Writer after Close has been called; make a new one")
             raise InvalidArgumentError(
                 f"the step is inconsistent with those before, which have {len(self._structure)} leaves: {where}"
             )

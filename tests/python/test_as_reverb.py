@@ -165,3 +165,43 @@ def test_an_error_in_the_script_is_the_scripts(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit(7)")
     assert run("-m", "reverie.as_reverb", script).returncode == 7
+
+
+LASTING = """
+import atexit, pickle, threading, time
+import helper
+
+class Mine: pass
+
+def late():
+    time.sleep(0.5)  # the script's last line has run long since
+    pickle.loads(pickle.dumps(Mine()))
+    print(helper.seen(), flush=True)
+
+helper.kept = Mine()
+print(__file__)
+threading.Thread(target=late).start()
+atexit.register(lambda: print(pickle.loads(pickle.dumps(Mine())).__class__.__name__, threading is not None))
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_a_programs_module_outlives_its_last_line(tmp_path, how):
+    (tmp_path / "helper.py").write_text("import sys\ndef seen(): return sys.modules['__main__'].Mine is type(kept)\n")
+    (tmp_path / "late.py").write_text(LASTING)
+    done = run("-m", "reverie.as_reverb", *(["late.py"] if how == "script" else ["-m", "late"]), cwd=tmp_path)
+    assert done.stderr == ""
+    assert done.stdout == f"{tmp_path / 'late.py'}\nTrue\nMine True\n"
+
+
+def test_a_folder_with_a_main_runs_unchanged(tmp_path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app/__main__.py").write_text("import reverb; print(reverb.__name__, __name__)")
+    done = run("-m", "reverie.as_reverb", tmp_path / "app")
+    assert (done.stdout, done.stderr) == ("reverie __main__\n", "")
+
+
+def test_a_module_that_is_not_there_is_told():
+    done = run("-m", "reverie.as_reverb", "-m", "no_such_module")
+    assert done.returncode == 1
+    assert "there is no module no_such_module that can be run" in done.stderr

@@ -317,3 +317,17 @@ def test_ctrl_c_while_a_signature_is_read_ends_the_call_and_costs_no_nest(monkey
                 client.add("t", {"x": 1.0})
         client.add("t", {"x": 1.0})
         assert client.sample_batch("t", 1).data["x"].tolist() == [1.0]
+
+
+def test_ports_are_integers_of_any_kind():
+    with reverie.Server([make_table("t")], port=np.int64(0)) as server:
+        assert server.port > 0
+    for wrong in (True, 1.5, "8000"):
+        with pytest.raises(TypeError, match="port must be an integer, got"):
+            reverie.Server([make_table("t")], port=wrong)
+
+
+def test_too_few_samples_are_told_as_they_were_given(client):
+    for given in (-2, -7, 0):
+        with pytest.raises(ValueError, match=rf"must be at least 1, got {given}$"):
+            next(client.sample("t", given))

@@ -27,6 +27,16 @@ def queue(connect):
 # ---- append ----
 
 
+def test_a_step_that_is_none_is_refused(queue):
+    """A function that forgot its return: it would have been an empty step, and an item of it an error much later."""
+    writer = queue.trajectory_writer(2)
+    for steps in range(2):
+        with pytest.raises(TypeError, match="append got None, which is no step"):
+            writer.append(None)
+        assert writer.episode_steps == steps
+        writer.append({"a": 1})
+
+
 def test_steps_are_counted(queue):
     writer = queue.trajectory_writer(2)
     for value in range(3):

@@ -150,6 +150,9 @@ def test_a_closed_writer_says_so(client):
     ):
         with pytest.raises((FailedPreconditionError, ValueError)):
             call()
+    for call in (lambda: writer.append([1, 2]), lambda: writer.append_sequence([[1], [2]])):  # not for the other reason
+        with pytest.raises(FailedPreconditionError, match="Close has been called"):
+            call()
     with pytest.raises(ValueError, match="closed Writer"):
         writer.__enter__()
     assert "closed: True" in repr(writer)
