@@ -1,5 +1,6 @@
 #include "net/loop.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -476,6 +477,24 @@ static void destroy(rv_loop *loop)
   free(loop);
 }
 
+/* For its first loop of a process libuv makes a pipe for signals, beside what the loop has open by then, and calls abort() where it gets
+ * none. Which loop is the first it does not tell, so that each finds out by pipes of its own whether there is room: two, and not more
+ * than any loop needs. What other threads open before libuv does is beyond it. */
+static int init_uv(uv_loop_t *uv)
+{
+  int first[2], second[2], reason = 0;
+  if (pipe(first) != 0) return uv_translate_sys_error(errno);
+  if (pipe(second) != 0) {
+    reason = errno;
+  } else {
+    close(second[0]);
+    close(second[1]);
+  }
+  close(first[0]);
+  close(first[1]);
+  return reason != 0 ? uv_translate_sys_error(reason) : uv_loop_init(uv);
+}
+
 rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error *err)
 {
   rv_loop *loop = calloc(1, sizeof *loop);
@@ -497,7 +516,7 @@ rv_code rv_loop_new(const rv_env *env, const char *name, rv_loop **out, rv_error
     destroy(loop);
     return rv_fail_memory(err, RV_LOOP_SCRATCH);
   }
-  int rc = uv_loop_init(&loop->uv);
+  int rc = init_uv(&loop->uv);
   if (rc == 0) {
     rc = uv_async_init(&loop->uv, &loop->wake, on_wake);
     if (rc != 0) uv_loop_close(&loop->uv);
