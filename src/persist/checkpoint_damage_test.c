@@ -1,4 +1,5 @@
 /* Checkpoints that are damaged, disks that are full, directories that are not ours. */
+#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -197,6 +198,27 @@ static void a_directory_without_permission_is_named(void **state)
   rv_store_unref(store);
 }
 
+/* As the one above refuses it, and not as if that were missing. */
+static void a_directory_that_may_not_be_made_says_so(void **state)
+{
+  fixture *f = *state;
+  char path[300];
+  snprintf(path, sizeof path, "%s/refused/below", f->top);
+  chmod(f->top, 0555);
+  pid_t child = fork();
+  if (child == 0) {
+    rv_error err;
+    bool fine = geteuid() != 0 || seteuid(65534) == 0;
+    fine = fine && rv_make_directories(path, &err) == RV_PERMISSION_DENIED;
+    fine = fine && strstr(err.message, "/refused: ") != NULL && strstr(err.message, strerror(EACCES)) != NULL;
+    _exit(fine ? 0 : 1);
+  }
+  int status;
+  waitpid(child, &status, 0);
+  chmod(f->top, 0755);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* Not as if it were half written, which an older one takes the place of and the next one removes. */
 static void a_checkpoint_that_nobody_may_look_into_stops_the_start(void **state)
 {
@@ -271,6 +293,7 @@ int main(void)
       TEST(nothing_is_started_where_every_checkpoint_is_damaged),
       TEST(a_full_disk_keeps_the_checkpoint_before),
       TEST(a_directory_without_permission_is_named),
+      TEST(a_directory_that_may_not_be_made_says_so),
       TEST(a_checkpoint_that_nobody_may_look_into_stops_the_start),
       TEST(a_root_that_is_a_file_is_named),
       TEST(a_wrong_configuration_is_blamed_and_not_the_checkpoint),

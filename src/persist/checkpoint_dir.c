@@ -223,8 +223,9 @@ static rv_code sync_above(char *path, char *slash, rv_error *err)
 static rv_code make_directory(char *path, rv_error *err)
 {
   if (mkdir(path, 0777) == 0) return sync_above(path, strrchr(path, '/'), err);
-  if (errno == EEXIST || (errno == EACCES && access(path, F_OK) == 0)) return RV_OK;
-  return rv_fail_system(err, errno, "make the directory", path);
+  const int refused = errno; /* which access() would take the place of by a reason of its own */
+  if (refused == EEXIST || (refused == EACCES && access(path, F_OK) == 0)) return RV_OK;
+  return rv_fail_system(err, refused, "make the directory", path);
 }
 
 rv_code rv_make_directories(const char *path, rv_error *err)
