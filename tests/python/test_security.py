@@ -413,12 +413,21 @@ def test_identities_that_an_open_server_is_given_by_sighup_are_asked_for(tmp_pat
         ("identities: [{name: x, token: short, rights: {t: [read]}}]", "too short"),
         ("identities: [{name: x, token_file: /nowhere, rights: {}}]", "/nowhere.*No such file"),
         ("identities: [{name: x, password: y}]", "no field"),
+        (
+            "identities:\n  - name: x\n    token: 0123456789abcdef\n    token_file: /dev/null\n",
+            "server.yaml:4: identities.0..token_file: the identity has token and token_file, and only one",
+        ),
+        (
+            "identities:\n  - name: x\n    token_file: {tokens}\n    token: 0123456789abcdef\n",
+            "server.yaml:4: identities.0..token: the identity has token_file and token, and only one",
+        ),
         ("identities: x", "expected a list of identities"),
     ],
 )
 def test_the_program_names_what_is_wrong(tmp_path, text, said):
-    path = tmp_path / "server.yaml"
-    path.write_text(f"{text}\ntables: [{{name: t}}]\n")
+    path, tokens = tmp_path / "server.yaml", tmp_path / "tokens"
+    tokens.write_text(f"{ACTOR}\n")
+    path.write_text(f"{text}\ntables: [{{name: t}}]\n".replace("{tokens}", str(tokens)))
     out = server_program.run("--config", str(path), "--check")
     assert out.returncode == 2
     assert re.search(said, out.stderr), out.stderr

@@ -56,6 +56,7 @@ static bool read_rights(settings *all, size_t index, const yaml_place *at, rv_er
 
 static bool read_identity(settings *all, const yaml_place *at, rv_error *err)
 {
+  const char *token_by = NULL; /* the key that gave it */
   if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected an identity: a mapping with a name");
   rv_identity *identity = settings_add_identity(all, yaml_place_text(&all->memory, at));
   *identity = (rv_identity){0};
@@ -69,6 +70,12 @@ static bool read_identity(settings *all, const yaml_place *at, rv_error *err)
       continue;
     }
     if (!yaml_scalar(&all->memory, &value, "a text", &text, err)) return false;
+    if (strcmp(key, "token") == 0 || strcmp(key, "token_file") == 0) {
+      if (token_by != NULL)
+        return yaml_fail(&value, err, "the identity has %s and %s, and only one of them can give its token; take the other out",
+                         token_by, key);
+      token_by = key;
+    }
     if (strcmp(key, "name") == 0)
       identity->name = text;
     else if (strcmp(key, "token") == 0)
