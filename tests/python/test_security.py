@@ -530,6 +530,29 @@ def test_rights_that_allow_nothing_are_told_also_when_they_come_by_sighup(tmp_pa
     assert f"warning: {path}:5: identities[2]: " in err
 
 
+def test_a_list_of_identities_that_lets_nobody_in_is_told_with_its_place(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text("listen: 127.0.0.1:0\nidentities: []\n")
+    (line,) = warnings_of("--config", str(path))
+    assert line.startswith(f"{path}:2: identities: the list of identities is empty, so that every call is refused")
+    other = tmp_path / "other.yaml"
+    other.write_text(f"identities: [{{name: actors, token: {ACTOR}, rights: {{t: insert}}}}]\n")
+    assert warnings_of("--config", str(path), "--config", str(other)) == []
+    server = server_program.Server("--table", "name=t", "--config", str(path))
+    try:
+        assert f" warning: {line}\n" in server.process.stderr.readline()
+        with pytest.raises(reverie.UnauthenticatedError):
+            reverie.Client(server.address, token=ACTOR).server_info(timeout=20)
+        path.write_text("\nlisten: 127.0.0.1:0\nidentities: []\n")
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)  # comes after it
+        status, err = server.wait()
+    finally:
+        server.kill()
+    assert status == 0
+    assert f"warning: {path}:3: identities: the list of identities is empty" in err
+
+
 def warnings_of(*args):
     out = server_program.run("--table", "name=t", *args, "--check")
     assert out.returncode == 0, out.stderr

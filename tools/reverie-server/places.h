@@ -8,11 +8,12 @@
 #include "arena.h"
 
 typedef enum place_kind {
-  PLACE_SETTING,  /* number `index` of the settings of the whole */
-  PLACE_ADDRESS,  /* number `index` of the settings' addresses */
-  PLACE_TABLE,    /* and of their tables */
-  PLACE_IDENTITY, /* number `index` of the settings' identities */
-  PLACE_GRANT,    /* its grant number `part` */
+  PLACE_SETTING,    /* number `index` of the settings of the whole */
+  PLACE_ADDRESS,    /* number `index` of the settings' addresses */
+  PLACE_TABLE,      /* and of their tables */
+  PLACE_IDENTITY,   /* number `index` of the settings' identities */
+  PLACE_GRANT,      /* its grant number `part` */
+  PLACE_IDENTITIES, /* the list of them */
 } place_kind;
 
 typedef struct known_place known_place;

@@ -43,6 +43,10 @@ void warn_of_rights(server_log *log, const settings *given, const settings *serv
 {
   char tables[NAMES_SHOWN * 70 + 40];
   name_tables(served, tables, sizeof tables);
+  if (given->asks && given->num_identities == 0)
+    warn(log, places_find(&given->places, PLACE_IDENTITIES, 0, 0),
+         "the list of identities is empty, so that every call is refused; add some, or leave identities out where everybody may "
+         "call");
   for (size_t i = 0; i < given->num_identities; i++) {
     const rv_identity *identity = &given->identities[i];
     if (identity->num_grants == 0)

@@ -95,6 +95,7 @@ bool yaml_identities(settings *all, const yaml_place *at, rv_error *err)
 {
   if (!yaml_is_sequence(at)) return yaml_fail(at, err, "expected a list of identities");
   all->asks = true;
+  places_add(&all->places, &all->memory, PLACE_IDENTITIES, 0, 0, yaml_place_text(&all->memory, at));
   for (size_t i = 0; i < yaml_length(at); i++) {
     yaml_place element;
     if (!yaml_element(&all->memory, at, i, &element, err) || !read_identity(all, &element, err)) return false;
