@@ -340,6 +340,22 @@ def test_a_peer_timeout_of_0_is_the_default_and_warned_of(tmp_path, seconds, war
     assert all("limits.peer_timeout_seconds: 0 is the default, 10 s, and not no timeout" in line for line in found)
 
 
+def test_a_size_whose_default_is_0_may_be_written_as_0_and_no_other(tmp_path):
+    text = "tables: [{name: t, max_bytes: 0}]\nlimits: {memory_limit: 0}\nspill: {max_bytes: 0}\n"
+    assert warnings_of_a_check(tmp_path, text) == []
+    of_spill = ["--spill", str(tmp_path), "--memory-limit", "1GiB", "--set", "spill_max_bytes=0"]
+    for more in (["--memory-limit", "0"], ["--table", "name=u,max_bytes=0"], ["--table", "name=u,max_bytes=0MiB"], of_spill):
+        out = server_program.run("--port", "0", "--table", "name=t", *more, "--check")
+        assert (out.returncode, out.stderr) == (0, "")
+    for more in (["--memory-limit", "-1"], ["--table", "name=u,max_bytes=-1"]):
+        out = server_program.run("--table", "name=t", *more, "--check")
+        assert out.returncode == 2
+        assert "or 0 for no bound" in out.stderr
+    out = server_program.run("--table", "name=t", "--set", "max_message_bytes=0", "--check")
+    assert out.returncode == 2
+    assert 'max_message_bytes: expected a size such as 65536, 64KiB, 256MiB or 1GiB, got "0"' in out.stderr
+
+
 # ---- the limit of open files ----
 
 

@@ -53,18 +53,18 @@ static const struct field {
     {"threads", VALUE_INT, false, offsetof(settings, threads), 0, 256},
     {"drain_seconds", VALUE_SECONDS, false, offsetof(settings, drain_ms), 0, 0},
     {"log", VALUE_LEVEL, false, 0, 0, 0},
-    {"max_message_bytes", VALUE_BYTES, true, offsetof(settings, max_message_bytes), 0, 0},
+    {"max_message_bytes", VALUE_BYTES, true, offsetof(settings, max_message_bytes), 1, 0},
     {"max_connections", VALUE_INT, true, offsetof(settings, max_connections), 1, 10000000},
     {"max_connections_per_address", VALUE_INT, true, offsetof(settings, max_connections_per_address), 1, 10000000},
     {"max_streams_per_connection", VALUE_INT, true, offsetof(settings, max_streams_per_connection), 1, 10000000},
     {"max_streams_per_identity", VALUE_INT, true, offsetof(settings, max_streams_per_identity), 1, 1000000000},
-    {"max_bytes_per_identity", VALUE_BYTES, true, offsetof(settings, max_bytes_per_identity), 0, 0},
+    {"max_bytes_per_identity", VALUE_BYTES, true, offsetof(settings, max_bytes_per_identity), 1, 0},
     {"max_writer_sessions", VALUE_INT, true, offsetof(settings, max_writer_sessions), 1, 100000000},
     {"writer_session_ttl_seconds", VALUE_SECONDS, true, offsetof(settings, writer_session_ttl_ms), 0, 0},
     {"peer_timeout_seconds", VALUE_SECONDS, true, offsetof(settings, peer_timeout_ms), 0, 0},
-    {"max_stream_chunk_bytes", VALUE_BYTES, true, offsetof(settings, max_stream_chunk_bytes), 0, 0},
-    {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 0, 0},
-    {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 0, 0},
+    {"max_stream_chunk_bytes", VALUE_BYTES, true, offsetof(settings, max_stream_chunk_bytes), 1, 0},
+    {"max_orphan_bytes", VALUE_BYTES, true, offsetof(settings, max_orphan_bytes), 1, 0},
+    {"max_decode_cache_bytes", VALUE_BYTES, true, offsetof(settings, max_decode_cache_bytes), 1, 0},
     {"memory_limit", VALUE_BYTES, true, offsetof(settings, memory_limit), 0, 0},
     {"checkpoint_path", VALUE_PATH, false, offsetof(settings, checkpoint_path), 0, 0},
     {"checkpoint_fallback", VALUE_PATH, false, offsetof(settings, checkpoint_fallback), 0, 0},
@@ -83,8 +83,8 @@ static const struct field {
     {"journal_path", VALUE_PATH, false, offsetof(settings, journal_path), 0, 0},
     {"journal_mode", VALUE_JOURNAL_MODE, false, offsetof(settings, journal_mode), 0, 0},
     {"journal_period_seconds", VALUE_SECONDS, false, offsetof(settings, journal_period_ms), 0, 0},
-    {"journal_max_queued_bytes", VALUE_BYTES, false, offsetof(settings, journal_max_queued_bytes), 0, 0},
-    {"journal_checkpoint_bytes", VALUE_BYTES, false, offsetof(settings, journal_checkpoint_bytes), 0, 0},
+    {"journal_max_queued_bytes", VALUE_BYTES, false, offsetof(settings, journal_max_queued_bytes), 1, 0},
+    {"journal_checkpoint_bytes", VALUE_BYTES, false, offsetof(settings, journal_checkpoint_bytes), 1, 0},
     {"journal_salvage", VALUE_INT, false, offsetof(settings, journal_salvage), 0, 1},
 };
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
@@ -195,7 +195,7 @@ bool settings_set(settings *all, const char *name, const char *text, const char 
   char *to = (char *)all + field->offset;
   switch (field->kind) {
   case VALUE_INT: return parse_int(text, field->min, field->max, (int64_t *)(void *)to, err);
-  case VALUE_BYTES: return parse_bytes(text, (int64_t *)(void *)to, err);
+  case VALUE_BYTES: return parse_bytes(text, field->min, (int64_t *)(void *)to, err);
   case VALUE_SECONDS: return parse_seconds(text, (int64_t *)(void *)to, err);
   case VALUE_TEXT: *(const char **)(void *)to = arena_copy(&all->memory, text, strlen(text)); return true;
   case VALUE_PATH: return parse_path(&all->memory, text, (const char **)(void *)to, err);
@@ -357,7 +357,7 @@ bool table_set(arena *memory, rv_table_config *table, const char *name, const ch
     table->max_times_sampled = (int32_t)times;
     return true;
   }
-  if (strcmp(name, "max_bytes") == 0) return parse_bytes(text, &table->max_bytes, err);
+  if (strcmp(name, "max_bytes") == 0) return parse_bytes(text, 0, &table->max_bytes, err);
   if (strcmp(name, "preset") == 0) return set_preset(table, text, err);
   if (strcmp(name, "extension") == 0) return set_extension(memory, table, text);
   rv_fail(err, RV_INVALID_ARGUMENT,

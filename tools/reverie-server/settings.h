@@ -84,7 +84,8 @@ bool settings_add_table_text(settings *all, const char *text, const char *place,
 
 bool parse_int(const char *text, int64_t min, int64_t max, int64_t *out, rv_error *err);
 bool parse_double(const char *text, double *out, rv_error *err);
-bool parse_bytes(const char *text, int64_t *out, rv_error *err);     /* "65536", "64KiB", "1GiB" */
+/* "65536", "64KiB", "1GiB"; min: 0 where that is no bound, or 1. */
+bool parse_bytes(const char *text, int64_t min, int64_t *out, rv_error *err);
 bool parse_right(const char *text, unsigned *rights, rv_error *err); /* "read"; added to *rights */
 bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err);
 /* Absolute: what is relative is so to the directory that the program was started in, which an error must show. */

@@ -35,7 +35,7 @@ bool parse_double(const char *text, double *out, rv_error *err)
   return true;
 }
 
-bool parse_bytes(const char *text, int64_t *out, rv_error *err)
+bool parse_bytes(const char *text, int64_t min, int64_t *out, rv_error *err)
 {
   static const struct unit {
     const char *name;
@@ -46,11 +46,12 @@ bool parse_bytes(const char *text, int64_t *out, rv_error *err)
   long long value = strtoll(text, &end, 10);
   while (*end == ' ') end++;
   for (size_t i = 0; end != text && errno == 0 && i < sizeof units / sizeof units[0]; i++)
-    if (strcmp(end, units[i].name) == 0 && value >= 1 && value <= INT64_MAX >> units[i].shift) {
+    if (strcmp(end, units[i].name) == 0 && value >= min && value <= INT64_MAX >> units[i].shift) {
       *out = value << units[i].shift;
       return true;
     }
-  rv_fail(err, RV_INVALID_ARGUMENT, "expected a size such as 65536, 64KiB, 256MiB or 1GiB, got \"%s\"", text);
+  rv_fail(err, RV_INVALID_ARGUMENT, "expected a size such as 65536, 64KiB, 256MiB or 1GiB%s, got \"%s\"",
+          min == 0 ? ", or 0 for no bound" : "", text);
   return false;
 }
 
