@@ -158,6 +158,15 @@ def test_a_check_does_not_listen(tmp_path):
         ("tables:\n  - name: t\n    signature: {a: {dtype: floaty, shape: []}}\n", 3, ["bfloat16", "complex128", "string"]),
         ("tables: [{name: t}]\nlisten: [127.0.0.1:0, nonsense]\n", 2, ["listen[1]: ", "nonsense", "has no port"]),
         ("tables: [{name: t}]\nhost: a b\n", 2, ["host: ", "a b"]),
+        ("tables: [{name: t}]\nhost: 127.0.0.1:8000\n", 2, ["host: ", '"127.0.0.1:8000" is a host with a port', "--port N"]),
+        ("tables: [{name: t}]\nport: 1\nhost: '[::1]:8000'\n", 3, ["host: ", '"[::1]:8000" is a host with a port']),
+        ("tables: [{name: t}]\nlisten: []\n", 2, ["listen: the list of addresses is empty; give one"]),
+        (
+            "tables: [{name: t}]\nlisten:\n  - 127.0.0.1:80\n  - unix:/x\n  - 127.0.0.1:80\n",
+            5,
+            ["listen[2]: the address 127.0.0.1:80 stands twice"],
+        ),
+        ("tables: [{name: t}]\nlisten: ['unix:/x', 'unix:///x']\n", 2, ["listen[1]: the address unix:///x stands twice"]),
         ("listen: 127.0.0.1:0\nport: 3\ntables: [{name: t}]\n", 2, ["port: both"]),
         (
             "tables:\n  - {name: t}\n  - {name: u, max_size: 10, rate_limiter: min_size:100}\n",
@@ -206,6 +215,8 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--table", "max_size=3"], ["--table", "name"]),
         (["--table", "name=t,max_size"], ["FIELD=VALUE"]),
         (["--table", "name=t,max_size=-1"], ["--table", "max_size", "-1"]),
+        (["--table", "name=t", "--host", "localhost:80"], ['--host: "localhost:80" is a host with a port', "--port N"]),
+        (["--table", "name=t", "--listen", "[::1]:80", "--listen", "[::1]:80"], ["--listen: the address [::1]:80 stands twice"]),
         (["--config", "/does/not/exist"], ["/does/not/exist"]),
         (["--set", "threads"], ["NAME=VALUE"]),
         (["--set", "nothing=3"], ["nothing"]),
@@ -229,6 +240,13 @@ def test_flags_alone_are_enough_and_loopback_is_the_default():
     with server_program.Server("--port", "0", "--threads=1", "--table", table, "--table=name=q,preset=queue:3") as server:
         assert server.line == f"listening on 127.0.0.1:{server.port}, 2 tables\n"
         assert server_program.health(server.address) == b"\x08\x01"
+
+
+def test_what_may_stand_twice_is_taken():
+    table = "name=t,extension=statistics,extension=diffusion:steps=2"
+    for args in (["--table", table], ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], ["--host", "::1"], ["--host", "[::1]"]):
+        out = server_program.run("--table", "name=u", *args, "--check")
+        assert (out.returncode, out.stderr) == (0, ""), args
 
 
 def test_flags_that_follow_the_file_win(tmp_path):

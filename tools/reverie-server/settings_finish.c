@@ -55,15 +55,52 @@ static bool finish_tls(const settings *all, rv_error *err)
   return true;
 }
 
+static bool is_same_address(const char *left, const char *right)
+{
+  rv_address a, b;
+  if (rv_address_parse(left, &a, NULL) != RV_OK || rv_address_parse(right, &b, NULL) != RV_OK || a.is_unix != b.is_unix)
+    return false;
+  if (a.is_unix) return strcmp(a.path, b.path) == 0;
+  return a.port != 0 && a.port == b.port && strcmp(a.host, b.host) == 0; /* 0 is another port each time */
+}
+
+/* Which could not be listened on twice, but would be told as in use, as if by somebody else. */
+static bool has_no_address_twice(const settings *all, rv_error *err)
+{
+  for (size_t i = 1; i < all->num_addresses; i++)
+    for (size_t k = 0; k < i; k++) {
+      if (!is_same_address(all->addresses[k], all->addresses[i])) continue;
+      const char *place = places_find(&all->places, PLACE_ADDRESS, i, 0);
+      rv_fail(err, RV_INVALID_ARGUMENT, "the address %.300s stands twice; take one out", all->addresses[i]);
+      if (place != NULL) rv_error_prefix(err, "%s", place);
+      return false;
+    }
+  return true;
+}
+
+/* "127.0.0.1:8000", "[::1]:8000", but not "::1". */
+static bool has_port(const char *host)
+{
+  const char *colon = strchr(host, ':');
+  if (host[0] == '[') return strstr(host, "]:") != NULL;
+  return colon != NULL && strchr(colon + 1, ':') == NULL;
+}
+
 static bool finish_addresses(settings *all, rv_error *err)
 {
   const char *given = all->host != NULL ? "host" : "port";
   if (all->num_addresses > 0)
-    return (all->host == NULL && all->port < 0) ||
-           wrong(all, given, err, "both listen and host or port are given; give listen alone, as HOST:PORT");
+    return ((all->host == NULL && all->port < 0) ||
+            wrong(all, given, err, "both listen and host or port are given; give listen alone, as HOST:PORT")) &&
+           has_no_address_twice(all, err);
   char text[300];
   rv_address address;
   const char *host = all->host != NULL ? all->host : "127.0.0.1";
+  if (has_port(host)) {
+    rv_fail(err, RV_INVALID_ARGUMENT,
+            "\"%.200s\" is a host with a port; give the port by itself, by --port N or the file's port, or both by listen", host);
+    return settings_fail_at(all, given, err);
+  }
   bool bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
   int length = snprintf(text, sizeof text, bare_ipv6 ? "[%s]:%d" : "%s:%d", host, all->port < 0 ? DEFAULT_PORT : (int)all->port);
   if (length < 0 || (size_t)length >= sizeof text) return wrong(all, given, err, "the host's name is too long");

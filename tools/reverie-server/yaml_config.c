@@ -214,6 +214,17 @@ static bool read_group(settings *all, const char *name, const yaml_place *at, rv
   return true;
 }
 
+static bool read_addresses(settings *all, const yaml_place *at, rv_error *err)
+{
+  if (yaml_length(at) == 0)
+    return yaml_fail(at, err, "the list of addresses is empty; give one, as 127.0.0.1:8000, or leave listen out for that");
+  for (size_t i = 0; i < yaml_length(at); i++) {
+    yaml_place element;
+    if (!yaml_element(&all->memory, at, i, &element, err) || !read_setting(all, "listen", &element, err)) return false;
+  }
+  return true;
+}
+
 static bool read_top(settings *all, const yaml_place *at, rv_error *err)
 {
   if (!yaml_is_mapping(at)) return yaml_fail(at, err, "expected a mapping with tables");
@@ -237,11 +248,7 @@ static bool read_top(settings *all, const yaml_place *at, rv_error *err)
     } else if (strcmp(key, "identities") == 0) {
       ok = yaml_identities(all, &value, err);
     } else if (strcmp(key, "listen") == 0 && yaml_is_sequence(&value)) {
-      ok = true;
-      for (size_t k = 0; ok && k < yaml_length(&value); k++) {
-        yaml_place element;
-        ok = yaml_element(&all->memory, &value, k, &element, err) && read_setting(all, key, &element, err);
-      }
+      ok = read_addresses(all, &value, err);
     } else {
       ok = settings_has(key) ? read_setting(all, key, &value, err)
                              : settings_unknown(key, true, err) || yaml_fail_here(&value, err);
