@@ -215,6 +215,8 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--table", "max_size=3"], ["--table", "name"]),
         (["--table", "name=t,max_size"], ["FIELD=VALUE"]),
         (["--table", "name=t,max_size=-1"], ["--table", "max_size", "-1"]),
+        (["--table", "name=t,name=u"], ['--table: "name" stands twice']),
+        (["--table", "name=t,max_size=1,sampler=fifo,max_size=2"], ['--table: "max_size" stands twice']),
         (["--table", "name=t", "--host", "localhost:80"], ['--host: "localhost:80" is a host with a port', "--port N"]),
         (["--table", "name=t", "--listen", "[::1]:80", "--listen", "[::1]:80"], ["--listen: the address [::1]:80 stands twice"]),
         (["--config", "/does/not/exist"], ["/does/not/exist"]),

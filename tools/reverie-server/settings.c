@@ -371,6 +371,8 @@ bool settings_add_table_text(settings *all, const char *text, const char *place,
 {
   rv_table_config *table = settings_add_table(all, place);
   char *rest = arena_copy(&all->memory, text, strlen(text)), *pair;
+  const char **given = NULL;
+  size_t num_given = 0;
   while ((pair = strsep(&rest, ",")) != NULL) {
     char *value = strchr(pair, '=');
     if (value == NULL) {
@@ -378,6 +380,13 @@ bool settings_add_table_text(settings *all, const char *text, const char *place,
       return false;
     }
     *value++ = '\0';
+    for (size_t i = 0; i < num_given && strcmp(pair, "extension") != 0; i++)
+      if (strcmp(given[i], pair) == 0) {
+        rv_fail(err, RV_INVALID_ARGUMENT, "\"%.64s\" stands twice", pair);
+        return false;
+      }
+    given = arena_append(&all->memory, given, num_given, sizeof *given);
+    given[num_given++] = pair;
     if (!table_set(&all->memory, table, pair, value, err)) {
       rv_error_prefix(err, "%s", pair);
       return false;
