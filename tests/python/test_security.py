@@ -579,6 +579,15 @@ def test_a_limit_of_memory_that_cannot_be_meant_is_told_with_its_place(tmp_path)
     assert warnings_of("--memory-limit", "1MiB") == []
 
 
+def test_a_bound_of_a_table_that_cannot_be_meant_is_told_with_its_place(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text("tables:\n  - {name: a, max_bytes: 64KiB}\n  - {name: b, max_bytes: 4}\n  - {name: c, max_bytes: 0}\n")
+    (line,) = warnings_of("--config", str(path))
+    assert line.startswith(f'{path}:3: tables[1]: the max_bytes of table "b" are 4: they have room for hardly any items')
+    (line,) = warnings_of("--table", "name=a,max_bytes=65535")
+    assert line.startswith('--table: the max_bytes of table "a" are 65535: they have')
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:8000", "192.0.2.1:8000", "replay.example:8000"])
 def test_an_address_that_others_reach_is_told_with_what_is_missing(files, tmp_path, address):
     path = tmp_path / "identities.yaml"

@@ -10,7 +10,7 @@
 #include "check.h"
 #include "net/address.h"
 
-enum { NAMES_SHOWN = 8, LITTLE_MEMORY = 1 << 20 };
+enum { NAMES_SHOWN = 8, LITTLE_MEMORY = 1 << 20, LITTLE_TABLE = 1 << 16 };
 
 static void warn(server_log *log, const char *place, const char *format, ...) RV_PRINTF(3, 4);
 static void warn(server_log *log, const char *place, const char *format, ...)
@@ -108,6 +108,18 @@ static void warn_of_bounds(server_log *log, const settings *served)
        all / (1 << 20), most / (1 << 20));
 }
 
+static void warn_of_little_tables(server_log *log, const settings *served)
+{
+  for (size_t i = 0; i < served->num_tables; i++) {
+    const rv_table_config *table = &served->tables[i];
+    if (table->max_bytes > 0 && table->max_bytes < LITTLE_TABLE)
+      warn(log, places_find(&served->places, PLACE_TABLE, i, 0),
+           "the max_bytes of table \"%.64s\" are %" PRId64
+           ": they have room for hardly any items, and larger ones are refused; is a unit missing, as in 4GiB?",
+           table->name, table->max_bytes);
+  }
+}
+
 void warn_of_timeouts(server_log *log, const settings *served)
 {
   const char *place = settings_place(served, "peer_timeout_seconds");
@@ -120,6 +132,7 @@ void warn_of_timeouts(server_log *log, const settings *served)
 void warn_of_memory(server_log *log, const settings *served)
 {
   warn_of_bounds(log, served);
+  warn_of_little_tables(log, served);
   int64_t limit = served->memory_limit, pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   const char *place = settings_place(served, "memory_limit");
   if (limit > 0 && limit < LITTLE_MEMORY)
