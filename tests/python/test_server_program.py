@@ -326,6 +326,29 @@ def test_a_check_looks_at_the_directories_of_journal_and_spill_and_makes_none(tm
     assert os.listdir(spill) == []
 
 
+def test_a_check_looks_for_the_directory_of_a_socket(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+
+    def check(address, *more):
+        out = server_program.run("--table", "name=t", "--listen", address, *more, "--check", cwd=tmp_path)
+        assert (out.returncode, out.stdout == "") in [(0, False), (2, True)]
+        return out.stderr
+
+    nowhere = f"unix:{tmp_path}/nowhere/s"
+    for address, told in [
+        (nowhere, [f"--listen: cannot listen on {nowhere}", f"{tmp_path}/nowhere/ cannot be used: No such file or directory"]),
+        (f"unix:{tmp_path}/file/s", [f"{tmp_path}/file/ cannot be used: Not a directory"]),
+        ("unix:nowhere/s", [f"{tmp_path}/nowhere/ cannot be used: No such file or directory"]),
+    ]:
+        said = check(address)
+        assert all(words in said for words in told), said
+    for address in (f"unix:{tmp_path}/s", "unix:s", "unix:@nowhere/s", "unix:/s"):
+        assert check(address) == ""
+    for address in (nowhere, "unix:nowhere/s"):
+        assert check(address, "--checkpoints", f"{tmp_path}/nowhere/c") == "", "a start makes it"
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_a_check_of_a_server_that_runs_is_as_before_it_did(tmp_path):
     flags = server_program.disk_flags(tmp_path, "--memory-limit", "1GiB", "--spill", f"{tmp_path}/c")
     assert server_program.run(*flags, "--check").returncode == 0

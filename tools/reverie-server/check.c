@@ -1,10 +1,14 @@
 #include "check.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "net/address.h"
 #include "persist/journal.h"
 #include "server/access.h"
 
@@ -133,8 +137,40 @@ static rv_code check_spill(const settings *all, rv_error *err)
   return code;
 }
 
+/* Whole, as other paths in errors are, and with a slash at its end, for it is to be a directory. */
+static void directory_of(const char *path, char *out, size_t size)
+{
+  const char *slash = strrchr(path, '/');
+  const int length = slash != NULL ? (int)(slash + 1 - path) : 0;
+  if (path[0] == '/' || getcwd(out, size) == NULL) snprintf(out, size, "%s", path[0] == '/' ? "" : ".");
+  const size_t begun = strlen(out);
+  snprintf(out + begun, size - begun, "%s%.*s", path[0] == '/' ? "" : "/", length, path);
+}
+
+/* What holds a socket's file: a start makes none but those of checkpoints and journal. */
+static rv_code check_socket(const settings *all, size_t index, rv_error *err)
+{
+  rv_address address;
+  rv_code code = rv_address_parse(all->addresses[index], &address, err);
+  if (code != RV_OK || !address.is_unix || address.path[0] == '@') return code;
+  char directory[PATH_MAX + sizeof address.path + 2];
+  directory_of(address.path, directory, sizeof directory);
+  if (faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS) == 0) return RV_OK;
+  const int refused = errno;
+  if (refused == ENOENT && (is_made_with(directory, all->checkpoint_path) || is_made_with(directory, all->journal_path)))
+    return RV_OK;
+  code = rv_fail(err, RV_FAILED_PRECONDITION,
+                 "cannot listen on %.200s: its directory %s cannot be used: %s; make it, or give another", address.text,
+                 directory, strerror(refused));
+  const char *place = places_find(&all->places, PLACE_ADDRESS, index, 0);
+  if (place != NULL) rv_error_prefix(err, "%s", place);
+  return code;
+}
+
 rv_code check_disks(const settings *all, rv_error *err)
 {
   rv_code code = all->journal_path != NULL ? check_journal(all, err) : RV_OK;
-  return code == RV_OK && all->spill_path != NULL ? check_spill(all, err) : code;
+  if (code == RV_OK && all->spill_path != NULL) code = check_spill(all, err);
+  for (size_t i = 0; i < all->num_addresses && code == RV_OK; i++) code = check_socket(all, i, err);
+  return code;
 }

@@ -12,7 +12,7 @@ rv_tls_config tls_of(const settings *all);
 rv_code check_tables(const settings *all, const rv_env *env, rv_error *err);
 rv_code check_identities(const settings *all, rv_error *err);
 rv_code check_tls(const settings *all, rv_error *err);
-/* Where the journal and the spill go, as far as that can be seen without making anything. */
+/* Where the journal, the spill and the files of sockets go, as far as that can be seen without making anything. */
 rv_code check_disks(const settings *all, rv_error *err);
 
 #endif
