@@ -130,29 +130,41 @@ static bool parse_level(const char *text, rv_log_level *out, rv_error *err)
   return false;
 }
 
-/* How many letters must be put in, taken out or changed to make one of the other; a name of more than 63 is far from all. */
+static size_t least_of(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
+/* How many letters must be put in, taken out, changed or swapped with the next to make one of the other; a name of more than 63 is far
+ * from all. */
 static size_t distance(const char *a, const char *b)
 {
-  size_t row[64], size = strlen(b);
-  if (size >= sizeof row / sizeof row[0]) return SIZE_MAX;
-  for (size_t i = 0; i <= size; i++) row[i] = i;
-  for (; *a != '\0'; a++) {
-    size_t diagonal = row[0]++;
-    for (size_t i = 0; i < size; i++) {
-      size_t changed = diagonal + (*a != b[i]), other = (row[i] < row[i + 1] ? row[i] : row[i + 1]) + 1;
-      diagonal = row[i + 1];
-      row[i + 1] = changed < other ? changed : other;
+  enum { MOST = 64 };
+  size_t rows[3][MOST], *before = rows[0], *last = rows[1], *row = rows[2], size = strlen(b);
+  if (size >= MOST) return SIZE_MAX;
+  for (size_t k = 0; k <= size; k++) row[k] = k;
+  for (size_t i = 0; a[i] != '\0'; i++) {
+    size_t *unused = before;
+    before = last;
+    last = row;
+    row = unused;
+    row[0] = i + 1;
+    for (size_t k = 0; k < size; k++) {
+      row[k + 1] = least_of(last[k] + (a[i] != b[k]), least_of(last[k + 1], row[k]) + 1);
+      if (i > 0 && k > 0 && a[i] == b[k - 1] && a[i - 1] == b[k]) row[k + 1] = least_of(row[k + 1], before[k - 1] + 1);
     }
   }
   return row[size];
 }
 
-/* One letter in three may be wrong, or its last words missing. */
+/* One letter of a short name may be wrong, and one in three of a long one; or only its beginning is there, as "cert" is. */
 static void see_near(const char *name, const char *known, size_t *least, const char **nearest)
 {
-  size_t size = strlen(name), far = distance(known, name);
-  if (size > 0 && strncmp(known, name, size) == 0 && known[size] == '_') far = 1;
-  if (far == 0 || far > strlen(name) / 3 + 1 || far >= *least) return;
+  size_t size = strlen(name), far = distance(known, name), most = size < 2 ? 0 : size < 6 ? 1 : size / 3;
+  if (far == 0) return;
+  bool begins = size > 0 && strncmp(known, name, size) == 0 && (known[size] == '_' || size > 2);
+  if (begins) far = 1;
+  if ((far > most && !begins) || far >= *least) return;
   *least = far;
   *nearest = known;
 }
@@ -163,6 +175,16 @@ const char *settings_near_limit(const char *name)
   size_t least = SIZE_MAX;
   for (size_t i = 0; i < NUM_FIELDS; i++)
     if (fields[i].is_limit) see_near(name, fields[i].name, &least, &nearest);
+  return nearest;
+}
+
+const char *settings_near_of(const char *mapping, const char *name)
+{
+  const char *nearest = NULL;
+  size_t least = SIZE_MAX, size = strlen(mapping);
+  for (size_t i = 0; i < NUM_FIELDS; i++)
+    if (strncmp(fields[i].name, mapping, size) == 0 && fields[i].name[size] == '_')
+      see_near(name, fields[i].name + size + 1, &least, &nearest);
   return nearest;
 }
 

@@ -64,6 +64,8 @@ bool settings_is_limit(const char *name);
 const char *settings_near_limit(const char *name);
 /* Fields of the file's mapping of that name: "path" of "checkpoint" is the setting "checkpoint_path". */
 bool settings_is_of(const char *mapping, const char *name);
+/* The field of that mapping whose name is near that one; NULL: none is. */
+const char *settings_near_of(const char *mapping, const char *name);
 /* The name of the next setting of the whole, from *at on (0: the first), that is not the same in both, which were finished; NULL: there is
  * none more. Where it listens is `port` or `host` where these are given, else `listen`. */
 const char *settings_next_difference(const settings *a, const settings *b, size_t *at);

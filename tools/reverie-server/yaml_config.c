@@ -207,7 +207,10 @@ static bool read_group(settings *all, const char *name, const yaml_place *at, rv
     char setting[64];
     yaml_place value;
     if (!yaml_entry(&all->memory, at, i, &key, &value, err)) return false;
-    if (!settings_is_of(name, key)) return yaml_fail(&value, err, "no field \"%s\" here; docs/server.md lists them", key);
+    const char *near = settings_near_of(name, key);
+    if (!settings_is_of(name, key))
+      return yaml_fail(&value, err, "no field \"%s\" here%s%s; docs/server.md lists them", key,
+                       near == NULL ? "" : "; did you mean ", near == NULL ? "" : near);
     snprintf(setting, sizeof setting, "%s_%s", name, key);
     if (!read_setting(all, setting, &value, err)) return false;
   }
