@@ -412,6 +412,9 @@ def test_identities_that_an_open_server_is_given_by_sighup_are_asked_for(tmp_pat
         ("identities: [{name: x, token: 0123456789abcdef, rights: {t: [write]}}]", "read, insert, update or admin"),
         ("identities: [{name: x, token: short, rights: {t: [read]}}]", "too short"),
         ("identities: [{name: x, token_file: /nowhere, rights: {}}]", "/nowhere.*No such file"),
+        ("identities: [{name: x, token_file: /, rights: {}}]", 'token_file: "/" is a directory, not a file with a token'),
+        ("identities: [{name: x, token_file: /proc/self/mem}]", '"/proc/self/mem" cannot be read: Input/output error'),
+        ("identities: [{name: x, token_file: /dev/null}]", '"/dev/null" has no token in its first line'),
         ("identities: [{name: x, password: y}]", "no field"),
         (
             "identities:\n  - name: x\n    token: 0123456789abcdef\n    token_file: /dev/null\n",

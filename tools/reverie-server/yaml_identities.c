@@ -14,8 +14,12 @@ static bool read_token(arena *memory, const yaml_place *at, const char *given, c
   if (!parse_path(memory, given, &path, err)) return yaml_fail_here(at, err);
   FILE *file = fopen(path, "re");
   if (file == NULL) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(errno));
+  errno = 0;
   bool read = fgets(line, sizeof line, file) != NULL;
+  const int failed = !read && ferror(file) ? errno : 0;
   fclose(file);
+  if (failed == EISDIR) return yaml_fail(at, err, "\"%.200s\" is a directory, not a file with a token in its first line", path);
+  if (failed != 0) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(failed));
   size_t length = read ? strcspn(line, "\r\n") : 0;
   if (length == 0) return yaml_fail(at, err, "the file \"%.200s\" has no token in its first line", path);
   *out = arena_copy(memory, line, length);
