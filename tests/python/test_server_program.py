@@ -238,6 +238,8 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--set", "checkpoint_every=3"], ["did you mean checkpoint_every_seconds"]),
         (["--table", "name=t", "--listen", "localhost"], ["--listen: ", "has no port"]),
         (["--table", "name=t", "--table", "name=t"], ["--table: ", "names must differ"]),
+        (["--drain", "99999999999999999999"], ['--drain: expected a number of seconds from 0 to 1000000000, got "9999']),
+        (["--drain", "-1"], ['--drain: expected a number of seconds from 0 to 1000000000, got "-1"']),
         (["--table", "name=t", "--journal", "/j"], ["--journal: ", "--checkpoints"]),
         (["--table", "name=t", "--tls-certificate", "/nowhere.pem"], ["--tls-certificate: ", "/nowhere.pem"]),
     ],

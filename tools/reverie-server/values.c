@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "settings.h"
 
+enum { MAX_SECONDS = 1000000000 };
+
 bool parse_int(const char *text, int64_t min, int64_t max, int64_t *out, rv_error *err)
 {
   char *end;
@@ -71,8 +73,8 @@ bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err)
 {
   double seconds;
   if (!parse_double(text, &seconds, err)) return false;
-  if (seconds < 0 || seconds > 1e9) {
-    rv_fail(err, RV_INVALID_ARGUMENT, "expected a number of seconds, 0 or more, got \"%s\"", text);
+  if (seconds < 0 || seconds > MAX_SECONDS) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "expected a number of seconds from 0 to %d, got \"%s\"", MAX_SECONDS, text);
     return false;
   }
   *out_ms = (int64_t)(seconds * 1000);
