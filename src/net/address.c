@@ -33,7 +33,22 @@ static rv_code parse_port(const char *text, const char *port, rv_address *out, r
   return RV_OK;
 }
 
-rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
+/* What to write depends on who has it: a server chooses where to listen, and a client's server is somewhere. */
+static rv_code fail_without_host(const char *text, const char *port, bool for_client, rv_error *err)
+{
+  if (for_client)
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "address \"%.200s\" has no host; write localhost:%.50s for a server on this machine, or HOST:%.50s with the name "
+        "of the server's",
+        text, port, port);
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "address \"%.200s\" has no host; write localhost:%.50s for this machine, or [::]:%.50s to listen on all its "
+                 "networks",
+                 text, port, port);
+}
+
+static rv_code parse(const char *text, bool for_client, rv_address *out, rv_error *err)
 {
   memset(out, 0, sizeof *out);
   if (text == NULL || text[0] == '\0')
@@ -64,19 +79,11 @@ rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
     if (colon != NULL && memchr(text, ':', (size_t)(colon - text)) != NULL)
       return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": an IPv6 host stands in brackets, as in [::1]:8000", text);
   }
-  if (colon == NULL && text[strspn(text, "0123456789")] == '\0')
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "address \"%.200s\" has no host; write localhost:%.50s for this machine, or [::]:%.50s to "
-                   "listen on all its networks",
-                   text, text, text);
+  if (colon == NULL && text[strspn(text, "0123456789")] == '\0') return fail_without_host(text, text, for_client, err);
   if (colon == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" has no port; write %.200s:8000, with the server's port", text,
                    text);
-  if (host_end == host)
-    return rv_fail(
-        err, RV_INVALID_ARGUMENT,
-        "address \"%.200s\" has no host; write localhost%.50s for this machine, or [::]%.50s to listen on all its networks", text,
-        colon, colon);
+  if (host_end == host) return fail_without_host(text, colon + 1, for_client, err);
   size_t length = (size_t)(host_end - host);
   if (length >= sizeof out->host)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.100s...\": the host is longer than %zu characters", text,
@@ -85,10 +92,15 @@ rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
   return parse_port(text, colon + 1, out, err);
 }
 
+rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err)
+{
+  return parse(text, false, out, err);
+}
+
 rv_code rv_address_check(const char *address, rv_error *err)
 {
   rv_address parsed;
-  rv_code code = rv_address_parse(address, &parsed, err);
+  rv_code code = parse(address, true, &parsed, err);
   if (code == RV_OK && !parsed.is_unix && parsed.port == 0)
     code = rv_fail(err, RV_INVALID_ARGUMENT,
                    "address \"%.200s\": port 0 means any free port and is for servers; write the server's port", address);

@@ -33,7 +33,8 @@ static void a_wrong_address_is_told_what_to_write(void **state)
                {"localhost:70000", "not a port"},
                {"localhost:80x", "not a port"},
                {"localhost:99999999999999999999", "not a port"},
-               {":8000", "localhost:8000"},
+               {":8000", "write localhost:8000 for a server on this machine, or HOST:8000"},
+               {"7110", "write localhost:7110 for a server on this machine, or HOST:7110"},
                {"::1:8000", "[::1]:8000"},
                {"[::1", "[::1]:8000"},
                {"[::1]", "no port"},
@@ -45,6 +46,13 @@ static void a_wrong_address_is_told_what_to_write(void **state)
     rv_error error = {0};
     assert_int_equal(rv_address_check(wrong[i].address, &error), RV_INVALID_ARGUMENT);
     if (strstr(error.message, wrong[i].advice) == NULL) fail_msg("%s: %s", wrong[i].address, error.message);
+  }
+  static const char *const no_host[] = {":7110", "7110"};
+  for (size_t i = 0; i < 2; i++) {
+    rv_address address;
+    rv_error error = {0};
+    assert_int_equal(rv_address_parse(no_host[i], &address, &error), RV_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "write localhost:7110 for this machine, or [::]:7110 to listen on all its networks"));
   }
   char long_path[200];
   memset(long_path, 'x', sizeof long_path);

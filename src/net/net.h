@@ -201,7 +201,7 @@ rv_loop *rv_grpc_server_loop(const rv_grpc_server *server, size_t index);
 
 typedef struct rv_channel rv_channel;
 
-/* Checks an address and says what is wrong with it. */
+/* Checks the address that a client is to connect to, and says what is wrong with it. */
 rv_code rv_address_check(const char *address, rv_error *err);
 
 typedef struct rv_channel_config {
