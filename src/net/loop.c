@@ -1,6 +1,7 @@
 #include "net/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -483,8 +484,8 @@ static void destroy(rv_loop *loop)
 static int init_uv(uv_loop_t *uv)
 {
   int first[2], second[2], reason = 0;
-  if (pipe(first) != 0) return uv_translate_sys_error(errno);
-  if (pipe(second) != 0) {
+  if (pipe2(first, O_CLOEXEC) != 0) return uv_translate_sys_error(errno);
+  if (pipe2(second, O_CLOEXEC) != 0) {
     reason = errno;
   } else {
     close(second[0]);
