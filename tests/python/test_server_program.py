@@ -260,7 +260,12 @@ def test_flags_alone_are_enough_and_loopback_is_the_default():
 
 def test_what_may_stand_twice_is_taken():
     table = "name=t,extension=statistics,extension=diffusion:steps=2"
-    for args in (["--table", table], ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], ["--host", "::1"], ["--host", "[::1]"]):
+    for args in (
+        ["--table", table],
+        ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"],
+        ["--host", "::1"],
+        ["--host", "[::1]"],
+    ):
         out = server_program.run("--table", "name=u", *args, "--check")
         assert (out.returncode, out.stderr) == (0, ""), args
 
