@@ -40,7 +40,7 @@ static rv_code fail_without_host(const char *text, const char *port, bool for_cl
     return rv_fail(
         err, RV_INVALID_ARGUMENT,
         "address \"%.200s\" has no host; write localhost:%.50s for a server on this machine, or HOST:%.50s with the name "
-        "of the server's",
+        "of its machine",
         text, port, port);
   return rv_fail(err, RV_INVALID_ARGUMENT,
                  "address \"%.200s\" has no host; write localhost:%.50s for this machine, or [::]:%.50s to listen on all its "
