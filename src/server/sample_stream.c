@@ -161,8 +161,7 @@ static rv_code hand_over(sample_call *call, rv_error *err)
 static void end_as_asked(sample_call *call)
 {
   const rv_waiter *waiter = &call->ask.waiter;
-  if (waiter->code != RV_OK && call->num_unsent == 0)
-    rv_server_stream_finish(&call->stream, waiter->code, waiter->error.message);
+  if (waiter->code != RV_OK && call->num_unsent == 0) rv_server_stream_finish(&call->stream, waiter->code, waiter->error.message);
 }
 
 /* The ask is over and its memory ours again: sends what was drawn, or ends the call. */
