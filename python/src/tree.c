@@ -601,9 +601,10 @@ int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit v
   Py_UNREACHABLE();
 }
 
-static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at);
+/* `depth`: of the node's children, so that a tree which grows step by step is as deep at most as one that is made at once. */
+static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at, int depth);
 
-static int grow_keyed(core_state *state, tree *node, PyObject *nest, int kind, size_t *num_leaves, const place *at)
+static int grow_keyed(core_state *state, tree *node, PyObject *nest, int kind, size_t *num_leaves, const place *at, int depth)
 {
   PyObject *keys = node->kind == TREE_ATTRS ? attrs_fields(state, Py_TYPE(nest), field_name) : sorted_keys(nest);
   if (keys == NULL) return -1;
@@ -618,13 +619,13 @@ static int grow_keyed(core_state *state, tree *node, PyObject *nest, int kind, s
     size_t i = find_key(node, key);
     if (i < node->n) {
       place below = {.above = at, .parent = node, .child = i};
-      bad = grow(state, node->child[i], value, num_leaves, &below);
+      bad = grow(state, node->child[i], value, num_leaves, &below, depth + 1);
     } else if (PyErr_Occurred()) {
       bad = -1;
     } else if (node->kind == TREE_ATTRS) {
       bad = place_raise_change(state->structure_error, at, node, nest);
     } else {
-      bad = add_child(state, node, key, value, num_leaves, 1);
+      bad = add_child(state, node, key, value, num_leaves, depth);
     }
     Py_DECREF(value);
   }
@@ -632,7 +633,7 @@ static int grow_keyed(core_state *state, tree *node, PyObject *nest, int kind, s
   return bad;
 }
 
-static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
+static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at, int depth)
 {
   Py_ssize_t n = PySequence_Size(nest);
   if (n < 0) return -1;
@@ -642,11 +643,11 @@ static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *
     int bad;
     if ((size_t)i < node->n) {
       place below = {.above = at, .parent = node, .child = (size_t)i};
-      bad = grow(state, node->child[i], value, num_leaves, &below);
+      bad = grow(state, node->child[i], value, num_leaves, &below, depth + 1);
     } else if (node->kind == TREE_NAMED) {
       bad = place_raise_change(state->structure_error, at, node, nest);
     } else {
-      bad = add_child(state, node, NULL, value, num_leaves, 1);
+      bad = add_child(state, node, NULL, value, num_leaves, depth);
     }
     Py_DECREF(value);
     if (bad < 0) return -1;
@@ -654,7 +655,7 @@ static int grow_sequence(core_state *state, tree *node, PyObject *nest, size_t *
   return 0;
 }
 
-static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at)
+static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves, const place *at, int depth)
 {
   if (nest == Py_None) return 0;
   int kind = tree_kind_of(state, nest);
@@ -663,10 +664,11 @@ static int grow(core_state *state, tree *node, PyObject *nest, size_t *num_leave
   bool mappings = is_mapped(kind) && is_mapped((int)node->kind);
   if (kind != (int)node->kind && !sequences && !mappings) return place_raise_change(state->structure_error, at, node, nest);
   if (kind == TREE_LEAF) return 0;
-  return sequences ? grow_sequence(state, node, nest, num_leaves, at) : grow_keyed(state, node, nest, kind, num_leaves, at);
+  return sequences ? grow_sequence(state, node, nest, num_leaves, at, depth)
+                   : grow_keyed(state, node, nest, kind, num_leaves, at, depth);
 }
 
 int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
 {
-  return grow(state, node, nest, num_leaves, NULL);
+  return grow(state, node, nest, num_leaves, NULL, 1);
 }

@@ -107,6 +107,24 @@ def test_columns_may_come_late_and_be_missing(queue):
     assert [column.tolist() for column in sampled(queue)[0]] == [[0, 2, 3], [1, 3]]
 
 
+def nested(depth, leaf):
+    return {"a": nested(depth - 1, leaf)} if depth > 0 else leaf
+
+
+def test_steps_that_grow_bit_by_bit_may_be_nested_no_deeper_than_one_that_comes_at_once(queue):
+    writer = queue.trajectory_writer(1)
+    for depth in range(50, 200, 50):  # each goes on below a dict of the one before
+        writer.append(nested(depth, {"leaf": 1, "a": {}}))
+    writer.append(nested(199, {"leaf": 1}))
+    for deeper in (200, 350):
+        with pytest.raises(ValueError, match="nested more than 200 deep"):
+            queue.trajectory_writer(1).append(nested(deeper, {"leaf": 1}))
+        with pytest.raises(ValueError, match="nested more than 200 deep"):
+            writer.append(nested(deeper, {"leaf": 1}))
+    writer.append(nested(50, {"leaf": 2}))
+    assert writer.episode_steps == 5
+
+
 def test_lists_tuples_and_nested_dicts_grow(queue):
     writer = queue.trajectory_writer(10)
     writer.append({"x": [1], "y": {"p": 1}})
