@@ -296,12 +296,16 @@ PyObject *client_give_idle(PyObject *object, PyObject *stream)
   client_object *client = (client_object *)object;
   if (!PyObject_TypeCheck(stream, client->state->stream_type)) return PyErr_Format(PyExc_TypeError, "a Stream is needed");
   stream_object *self = (stream_object *)stream;
-  if (client->num_idle == CLIENT_IDLE_WRITERS || self->client != client) return stream_close(self);
-  if (core_lock(&self->mutex) < 0) return NULL;
-  if (!self->closed) client->idle[client->num_idle++] = self->writer;
-  if (!self->closed) self->writer = NULL;
-  self->closed = true;
+  if (self->client != client) return stream_close(self);
+  if (core_lock(&self->mutex) < 0) return NULL; /* which may wait, while others give theirs */
+  bool kept = self->closed || client->num_idle < CLIENT_IDLE_WRITERS;
+  if (!self->closed && kept) {
+    client->idle[client->num_idle++] = self->writer;
+    self->writer = NULL;
+    self->closed = true;
+  }
   core_unlock(&self->mutex);
+  if (!kept) return stream_close(self);
   Py_RETURN_NONE;
 }
 

@@ -62,6 +62,37 @@ def test_the_writer_that_an_insert_takes_may_be_taken_meanwhile():
     assert run(program) == "1\n21\n"
 
 
+def test_no_more_writers_are_kept_than_there_is_room_for_whoever_gives_one_meanwhile():
+    """A writer is given back once the call that another thread has in it has ended; by then others may have taken the last places."""
+    program = """
+    server = reverie.Server([reverie.Table.queue("q", 1)], in_process=True)
+    client = reverie.Client(server)
+    client.insert([1], {"q": 1.0})
+    structure = reverie._core.Structure([1])
+    busy, *others = [reverie._core.Stream(client) for _ in range(10)]
+    def insert():
+        busy.append([2], structure)
+        busy.create_item("q", 1.0, structure)
+        busy.end_episode(True, None)
+    threads = [threading.Thread(target=insert), threading.Thread(target=client._give_idle_writer, args=[busy])]
+    threads[0].start()
+    while client.server_info()["q"].num_waiting_inserts == 0:
+        time.sleep(0.01)
+    threads[1].start()
+    time.sleep(0.3)
+    for other in others:
+        client._give_idle_writer(other)
+    print(next(client.sample("q", 1))[0].data[0])
+    for thread in threads:
+        thread.join()
+    kept = []
+    while (writer := client._take_idle_writer()) is not None and len(kept) < 20:
+        kept.append(writer)
+    print(len(kept))
+    """
+    assert run(program) == "1\n8\n"
+
+
 MAPPING = """
     import collections.abc
     class Values(collections.abc.Mapping):
