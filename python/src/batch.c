@@ -391,8 +391,8 @@ static int may_be_called_otherwise(client_object *self, const batch_call *call, 
 static PyObject *sample_under_present_names(client_object *self, scratch *s, batch_call *call, PyObject *table)
 {
   for (;;) {
-    int64_t begun_ms = self->in_process ? 0 : now_ms();
     handle_object *handle = client_handle(self, table, &call->time, call->cancel);
+    int64_t begun_ms = self->in_process ? 0 : now_ms(); /* what asking for the handle took is off the time already */
     PyObject *out = handle == NULL ? NULL : sample(self, s, call, handle);
     int otherwise = out == NULL || handle_is_present(handle, self) ? 0 : may_be_called_otherwise(self, call, handle, table);
     Py_XDECREF((PyObject *)handle);

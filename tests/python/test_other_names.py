@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,23 +10,24 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
-from reverie.errors import InvalidArgumentError
+from reverie.errors import DeadlineExceededError, InvalidArgumentError
+from waiting import Call, until
 
 LONG = 30
 FLOAT = reverie.TensorSpec((), np.float32)
 
-Restart = Callable[[dict[str, reverie.TensorSpec]], reverie.Client]
+Restart = Callable[..., reverie.Client]
 
 
 @pytest.fixture
 def restart(tmp_path: Any) -> Iterator[Restart]:
-    """restart(signature): a server with table "t" in the place of the one before, and a new client of it."""
+    """restart(signature, **options): a server with table "t" in the place of the one before, and a new client of it."""
     servers: list[reverie.Server] = []
 
-    def call(signature: dict[str, reverie.TensorSpec]) -> reverie.Client:
+    def call(signature: dict[str, reverie.TensorSpec], **options: Any) -> reverie.Client:
         if servers:
             servers.pop().stop()
-        servers.append(reverie.Server([make_table(signature=signature)], address=f"unix:{tmp_path}/socket"))
+        servers.append(reverie.Server([make_table(signature=signature, **options)], address=f"unix:{tmp_path}/socket"))
         return reverie.Client(servers[-1].address)
 
     yield call
@@ -46,6 +48,18 @@ def test_batches_and_samples_are_called_as_the_next_server_calls_them(restart):
     while "action" in data:  # what had come before the old server went is called as it was there
         data = next(samples).data
     assert data == {"reward": 7, "value": 8}
+
+
+def test_the_time_in_which_the_first_server_comes_counts_once(restart, tmp_path):
+    client = reverie.Client(f"unix:{tmp_path}/socket")
+    begun, timeout = time.monotonic(), 4.0
+    call = Call(client.sample_batch, "t", 1, timeout=timeout)
+    time.sleep(timeout / 3)
+    first = restart({"a": FLOAT, "b": FLOAT}, max_times_sampled=1)
+    until(lambda: first.server_info(LONG)["t"].num_waiting_samples == 1 or not call.is_alive())
+    restart({"c": FLOAT, "d": FLOAT}, max_times_sampled=1).add("t", {"c": 1.0, "d": 2.0}, timeout=LONG)
+    assert isinstance(call.join(), DeadlineExceededError)  # what was drawn by the old names has gone, and nothing else comes
+    assert time.monotonic() - begun > timeout - 0.2
 
 
 def test_samples_have_the_columns_of_the_next_server(restart):
