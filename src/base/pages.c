@@ -65,5 +65,6 @@ void rv_pages_free(void *block, size_t size)
   if (bytes < RV_HUGE_PAGE)
     free(block);
   else if (munmap(block, round_up(bytes, PAGE)) != 0)
-    madvise(block, round_up(bytes, PAGE), MADV_DONTNEED); /* no mapping is left to cut another in two: its memory goes, at least */
+    madvise(block, round_up(bytes, PAGE),
+            MADV_DONTNEED); /* no mapping is left to cut another in two: its memory goes, at least */
 }
