@@ -79,6 +79,24 @@ def truth(name: str, value: Any) -> bool:
     raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
+def text(name: str, value: Any) -> str:
+    """A str that can be one of the library's: UTF-8 can encode it, and it has no NUL character, with which it would end."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, got {value!r}")
+    if "\0" in value:
+        raise ValueError(f"{name} must not contain a NUL character, got {value!r}; take it out")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} must be text that UTF-8 can encode, got {value!r}: {error.reason}") from None
+    return value
+
+
+def as_text(value: str) -> str:
+    """The same of what is only shown: "?" stands for each character that it cannot have."""
+    return value.replace("\0", "?").encode("utf-8", "replace").decode()
+
+
 def listed(name: str, value: Any, of: str) -> list[Any]:
     """A list of the elements; TypeError for text and for what has no elements. `of` says what they should be."""
     if not isinstance(value, (str, bytes, bytearray)) and isinstance(value, Iterable) and getattr(value, "shape", None) != ():

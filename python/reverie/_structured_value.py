@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reverie import _dtypes
+from reverie import _arguments, _dtypes
 from reverie._protobuf import (
     as_double,
     expect_bytes,
@@ -175,7 +175,7 @@ def _decode_spec(data: bytes, bounded: bool) -> TensorSpec:
     limits: dict[int, np.ndarray[Any, Any]] = {}
     for field, value in fields(data):
         if field == 1:
-            name = expect_bytes(value).decode()
+            name = _arguments.as_text(expect_bytes(value).decode())
         elif field == 2:
             shape = _decode_shape(expect_bytes(value))
         elif field == 3:

@@ -67,8 +67,7 @@ class DefaultCheckpointer(CheckpointerBase):
         self.fallback_checkpoint_path = (
             None if fallback_checkpoint_path is None else _path("fallback_checkpoint_path", fallback_checkpoint_path)
         )
-        if not isinstance(group, str):
-            raise TypeError(f"group must be a str, got {group!r}")
+        _arguments.text("group", group)
         if not self.path:
             raise ValueError("path must name a directory; it is empty")
         self.keep = _arguments.positive("keep", keep, _arguments.MAX_INT32)

@@ -93,7 +93,7 @@ class Client(_core.Client):
         elif not isinstance(server_address, str):
             raise TypeError(f"server_address must be a str or a reverie.Server, got {server_address!r}")
         else:
-            self._address = server_address
+            self._address = _arguments.text("server_address", server_address)
             if server_address.startswith(_inproc.PREFIX):
                 server = _inproc.find(server_address[len(_inproc.PREFIX) :])
         message_bytes = _arguments.not_negative("max_message_bytes", max_message_bytes)

@@ -23,6 +23,10 @@ class Extension:
     name: str
     options: str = ""
 
+    def __post_init__(self) -> None:
+        _arguments.text("an extension's name", self.name)
+        _arguments.text(f"the options of extension {self.name!r}", self.options)
+
 
 class Statistics(Extension):
     """Counts and distributions of what happens to the table; shown by ``table.info.extensions``."""

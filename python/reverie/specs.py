@@ -43,7 +43,7 @@ class TensorSpec:
     dtype : dtype-like
         Anything NumPy or ml_dtypes has a dtype for, or a tf.DType. Strings are ``object`` (also ``str`` and ``"string"``).
     name : str, optional
-        Kept, and shown to others; not checked.
+        Kept, and shown to others; not checked but for NUL characters, and what UTF-8 cannot encode, which no name may have.
     """
 
     __slots__ = ("_dtype", "_name", "_shape")
@@ -51,9 +51,7 @@ class TensorSpec:
     def __init__(self, shape: Sequence[int | None] | None, dtype: Any = np.float32, name: str | None = None) -> None:
         self._shape = _canonical_shape(shape)
         self._dtype = _dtypes.canonical(dtype)
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"name must be a str, got {type(name).__name__}")
-        self._name = name
+        self._name = None if name is None else _arguments.text("a spec's name", name)
 
     @property
     def shape(self) -> tuple[int | None, ...] | None:

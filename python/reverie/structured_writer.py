@@ -148,8 +148,7 @@ def create_config(
     TypeError
         A leaf that is no indexed reference, a condition that was not compared with anything, a nest that cannot be written down.
     """
-    if not isinstance(table, str):
-        raise TypeError(f"table must be a str, got {table!r}")
+    _arguments.text("table", table)
     structure = nest.Structure(pattern)
     config = Config(table=table)
     for path, leaf in zip(structure.paths(), structure.flatten(pattern), strict=True):
@@ -337,7 +336,7 @@ def _merge(path: tuple[Any, ...], specs: list[tuple[Any, tuple[int | None, ...]]
     shape = shapes[0]
     if len(set(shapes)) > 1:
         shape = (None, *shape[1:])
-    return TensorSpec(shape, specs[0][0], "/".join(map(str, path)))
+    return TensorSpec(shape, specs[0][0], _arguments.as_text("/".join(map(str, path))))
 
 
 def infer_signature(configs: Sequence[patterns_pb2.StructuredWriterConfig], step_spec: Any) -> Any:
@@ -418,7 +417,13 @@ def raw_config(given: Any) -> tuple[Any, ...]:
     if len(structure) != len(config.flat):  # whose nest says nothing about its items
         structure = nest.Structure(list(config.flat))
     nodes = [_raw_node(node) for node in config.flat]
-    return (config.table, nodes, [_raw_condition(each) for each in config.conditions], _raw_priority(config), structure)
+    return (
+        _arguments.text("a config's table", config.table),
+        nodes,
+        [_raw_condition(each) for each in config.conditions],
+        _raw_priority(config),
+        structure,
+    )
 
 
 def raw_configs(configs: Any) -> list[tuple[Any, ...]]:

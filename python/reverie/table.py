@@ -71,16 +71,8 @@ class Table:
         *,
         max_bytes: int = 0,
     ) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"name must be a str, got {name!r}")
-        if not name:
+        if not _arguments.text("a table's name", name):
             raise ValueError("a table's name must be nonempty")
-        if "\0" in name:
-            raise ValueError(f"a table's name must not contain a NUL character, got {name!r}")
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"a table's name must be text that UTF-8 can encode, got {name!r}: {error.reason}") from None
         for role, selector in (("sampler", sampler), ("remover", remover)):
             if not isinstance(selector, selectors.Selector):
                 raise TypeError(f"{role} must be an instance of a selector such as reverie.selectors.Fifo(), got {selector!r}")
@@ -226,8 +218,7 @@ def _positive(name: str, value: Any) -> int:
 
 def _place(path: tuple[Any, ...]) -> str:
     """What errors call a column whose spec has no name: "obs/pixels"."""
-    text = "/".join(str(part) for part in path).replace("\0", "?")
-    return text.encode("utf-8", "replace").decode()
+    return _arguments.as_text("/".join(str(part) for part in path))
 
 
 def _encode_signature(signature: Any) -> tuple[bytes, list[tuple[str, int, tuple[int, ...] | None]]]:

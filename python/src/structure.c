@@ -38,7 +38,12 @@ static char *name_of(PyObject *path)
   if (ok) name = PyUnicode_Join(slash, parts);
   PyObject *bytes = name == NULL ? NULL : PyUnicode_AsEncodedString(name, "utf-8", "replace");
   char *copy = bytes == NULL ? NULL : PyMem_Malloc((size_t)PyBytes_Size(bytes) + 1);
-  if (copy != NULL) memcpy(copy, PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes) + 1);
+  if (copy != NULL) {
+    size_t size = (size_t)PyBytes_Size(bytes);
+    memcpy(copy, PyBytes_AsString(bytes), size + 1);
+    for (char *nul = copy; (nul = memchr(nul, 0, size - (size_t)(nul - copy))) != NULL;)
+      *nul = '?'; /* as in signatures (table.py) */
+  }
   if (bytes != NULL && copy == NULL) PyErr_NoMemory();
   Py_XDECREF(bytes);
   Py_XDECREF(name);

@@ -82,6 +82,9 @@ static size_t enter(builder *b, const void *name, size_t size)
     while (size > 0 && ((const uint8_t *)name)[size] >> 6 == 2) size--; /* cut between characters */
   }
   if (size > 0) memcpy(b->path + b->path_size, name, size);
+  for (size_t i = 0; i < size; i++) {
+    if (b->path[b->path_size + i] == '\0') b->path[b->path_size + i] = '?'; /* with which the name would end */
+  }
   b->path_size += size;
   return before;
 }

@@ -74,6 +74,22 @@ static void leaves_are_called_by_their_place_where_names_are_compared(void **sta
   rv_signature_fini(&places);
 }
 
+static void a_nul_in_a_key_does_not_end_the_place(void **state)
+{
+  (void)state;
+  uint8_t bytes[sizeof golden];
+  memcpy(bytes, golden, sizeof golden);
+  for (size_t i = 0; i + 2 < sizeof bytes; i++) { /* the key "a" of the dict, and that of the named tuple */
+    if (bytes[i] == 0x0A && bytes[i + 1] == 1 && bytes[i + 2] == 'a') bytes[i + 2] = '\0';
+  }
+  rv_signature places;
+  rv_error err;
+  assert_int_equal(rv_signature_parse_places((rv_span){bytes, sizeof bytes}, &places, &err), RV_OK);
+  assert_string_equal(places.specs[0].name, "?/0");
+  assert_string_equal(places.specs[4].name, "c/?");
+  rv_signature_fini(&places);
+}
+
 static void put_spec(rv_writer_buf *out, const char *name, rv_dtype dtype)
 {
   size_t mark = rv_put_open(out, 33);
@@ -217,6 +233,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_nest_is_flattened_in_the_order_of_columns),
       cmocka_unit_test(leaves_are_called_by_their_place_where_names_are_compared),
+      cmocka_unit_test(a_nul_in_a_key_does_not_end_the_place),
       cmocka_unit_test(dict_keys_are_sorted_by_their_bytes_and_the_last_of_equal_ones_counts),
       cmocka_unit_test(a_list_of_specs_comes_back),
       cmocka_unit_test(leaves_that_are_no_specs_are_refused),

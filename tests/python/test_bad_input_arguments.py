@@ -197,6 +197,59 @@ CONSTRUCTIONS = {
 }
 
 
+def pattern():
+    return reverie.structured.pattern_from_transform({"x": 1}, lambda ref: {"x": ref["x"][-1:]})
+
+
+NAMES = {
+    "TensorSpec": (lambda x: reverie.TensorSpec((), np.float32, x), "a spec's name"),
+    "BoundedTensorSpec": (lambda x: reverie.BoundedTensorSpec((), np.float32, 0, 1, x), "a spec's name"),
+    "Table": (lambda x: made(name=x), "a table's name"),
+    "Extension": (reverie.extensions.Extension, "an extension's name"),
+    "Extension, options": (lambda x: reverie.extensions.Extension("diffusion", x), "the options of extension 'diffusion'"),
+    "create_config": (lambda x: reverie.structured.create_config(pattern(), x), "table"),
+    "DefaultCheckpointer": (lambda x: reverie.checkpointers.DefaultCheckpointer("there", group=x), "group"),
+    "Client": (reverie.Client, "server_address"),
+}
+
+
+@pytest.mark.parametrize(("call", "what"), NAMES.values(), ids=NAMES)
+def test_a_name_that_the_library_cannot_have_is_refused_at_once(call, what):
+    with pytest.raises(ValueError, match=rf"{what} must not contain a NUL character, got 'a\\x00b'; take it out"):
+        call("a\0b")
+    with pytest.raises(ValueError, match=rf"{what} must be text that UTF-8 can encode, got '\\udcff'"):
+        call("\udcff")
+    with pytest.raises(TypeError, match=rf"{what} must be a str"):
+        call(3)
+
+
+@pytest.mark.parametrize("extension", ["stat\0", "diffusion:steps=5\0"])
+def test_an_extension_whose_text_has_a_nul_is_refused_by_its_table(extension):
+    with pytest.raises(ValueError, match=r"of? extension.* must not contain a NUL character|extension's name must not contain"):
+        made(extensions=[extension])
+
+
+def test_a_config_of_a_table_that_cannot_be_is_refused_by_its_writer(client):
+    config = reverie.structured.create_config(pattern(), "t")
+    config.table = "t\0"
+    with pytest.raises(ValueError, match="a config's table must not contain a NUL character"):
+        client.structured_writer([config])
+
+
+def test_a_spec_whose_name_another_wrote_with_a_nul_is_shown_without():
+    encode, decode = reverie._structured_value.encode, reverie._structured_value.decode
+    theirs = encode({"x": reverie.TensorSpec((), np.float32, "a b")}).replace(b"a b", b"a\0b")
+    assert decode(theirs) == {"x": reverie.TensorSpec((), np.float32, "a?b")}
+
+
+def test_a_key_with_a_nul_names_its_column_whole(connect):
+    client = connect(make_table("signed", signature={"a\0b": reverie.TensorSpec((), np.float32)}), make_table("t"))
+    client.add("signed", {"a\0b": np.float32(1)})
+    assert client.sample_batch("signed", 1).data == {"a\0b": [1]}
+    with pytest.raises(ValueError, match=r'"a\?b".* has 2 rows'):
+        client.add_batch("t", {"a\0b": np.zeros(2), "\0": np.zeros(3)})
+
+
 @pytest.mark.parametrize(("call", "words"), CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
 def test_a_part_of_the_wrong_kind_is_a_type_error_that_names_it(call, words):
     with pytest.raises(TypeError, match=words):
