@@ -1,4 +1,5 @@
-/* Where to listen or connect: "host:port", "[::1]:port", "unix:/path". */
+/* Where to listen or connect: "host:port", "[::1]:port", "unix:/path"; also as gRPC's targets of one address, "dns:///host:port",
+ * "dns:host:port", "ipv4:1.2.3.4:port", "ipv6:[::1]:port". */
 #ifndef RV_NET_ADDRESS_H
 #define RV_NET_ADDRESS_H
 

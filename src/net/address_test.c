@@ -22,6 +22,28 @@ static void addresses_are_taken_apart(void **state)
   assert_int_equal(rv_address_parse("0.0.0.0:0", &address, NULL), RV_OK);
 }
 
+static void targets_of_grpcs_that_name_one_address_are_taken(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *target, *host;
+  } right[] = {{"dns:///localhost:8000", "localhost"},
+               {"dns:localhost:8000", "localhost"},
+               {"dns:///[::1]:8000", "::1"},
+               {"ipv4:1.2.3.4:8000", "1.2.3.4"},
+               {"ipv6:[::1]:8000", "::1"},
+               {"dns:8000", "dns"},
+               {"ipv4:8000", "ipv4"}};
+  for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+    rv_address address;
+    rv_error error = {0};
+    if (rv_address_parse(right[i].target, &address, &error) != RV_OK) fail_msg("%s: %s", right[i].target, error.message);
+    assert_string_equal(address.host, right[i].host);
+    assert_int_equal(address.port, 8000);
+    assert_string_equal(address.text, right[i].target);
+  }
+}
+
 static void a_wrong_address_is_told_what_to_write(void **state)
 {
   (void)state;
@@ -39,6 +61,11 @@ static void a_wrong_address_is_told_what_to_write(void **state)
                {"[::1", "[::1]:8000"},
                {"[::1]", "no port"},
                {"http://localhost:8000", "URL"},
+               {"dns://8.8.8.8/localhost:8000", "URL"},
+               {"dns:///localhost", "no port"},
+               {"ipv6:::1:8000", "[::1]:8000"},
+               {"ipv4:1.2.3.4:8000,5.6.7.8:8000", "by itself"},
+               {"dns:///a:1,b:1", "by itself"},
                {"a b:1", "space"},
                {"unix:", "no socket file"},
                {"localhost:0", "free port"}};
@@ -69,6 +96,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(addresses_are_taken_apart),
+      cmocka_unit_test(targets_of_grpcs_that_name_one_address_are_taken),
       cmocka_unit_test(a_wrong_address_is_told_what_to_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
