@@ -103,11 +103,12 @@ def _run_module(name: str) -> None:
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(name + ".__main__")
-    code = spec.loader.get_code(spec.name) if spec is not None and spec.loader is not None else None
+    loader = None if spec is None else spec.loader
+    code = loader.get_code(spec.name) if spec is not None and isinstance(loader, importlib.abc.InspectLoader) else None
     if spec is None or code is None:
         sys.exit(f"reverie.as_reverb: there is no module {name} that can be run")
     sys.argv[0] = spec.origin or name
-    _run(code, __file__=spec.origin, __cached__=spec.cached, __loader__=spec.loader, __package__=spec.parent, __spec__=spec)
+    _run(code, __file__=spec.origin, __cached__=spec.cached, __loader__=loader, __package__=spec.parent, __spec__=spec)
 
 
 def main(arguments: list[str]) -> None:
