@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reverie import _core
+from reverie import _core, _fitting
 from reverie._feeding import Stream
 from reverie._graph import call, followed, have_elements, numbered, only_found, op, slices, tf_dtype, tuples
 from reverie._iteration import QuickDataset, QuickIteration
 from reverie.client import Client
+from reverie.errors import ReverieError
 from reverie.samples import ReplaySample, SampleInfo
 
 __all__ = ["SampleDataset", "first_step"]
 
 _BATCH_BYTES = 256 << 10  # of a batch that is a block of its own: taking it apart would copy it
+_SIGNATURE_SECONDS = 2.0  # that an iterator waits for a table's signature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,10 +241,25 @@ class _Sources:
 
     def _begin(self, server: bytes, table: bytes) -> list[Any]:
         cut = self._cut
-        sampler = Stream(table.decode(), *self._arguments).sampler(Client(server.decode()), unpack=False)
+        client, stream = Client(server.decode()), Stream(table.decode(), *self._arguments)
+        self._check(client, stream)
+        sampler = stream.sampler(client, unpack=False)
         source = _core.TensorSource(sampler, self._specs, self._timesteps, cut.batch, cut.drop_remainder, cut.alone)
         self._running[source.number] = source
         return [np.int64(source.number)]
+
+    def _check(self, client: Client, stream: Stream) -> None:
+        """Else a dataset that can never fit would wait at an empty table, and take an item of a queue before it says so. Where the
+        server does not answer, or does not tell, it is the first sample that shows it, and the sampler that says what there is to
+        wait for."""
+        seconds = _SIGNATURE_SECONDS if stream.timeout is None else min(stream.timeout, _SIGNATURE_SECONDS)
+        try:
+            tables = client._server_info(seconds)
+        except ReverieError:
+            return
+        for table in tables:
+            if table["name"] == stream.table:
+                _fitting.check(stream.table, table["specs"], self._specs, self._timesteps)
 
     def _end(self, number: Any) -> list[Any]:
         self._running.pop(int(number)).close()

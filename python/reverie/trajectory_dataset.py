@@ -36,6 +36,9 @@ class TrajectoryDataset(SampleDataset):
 
     Notes
     -----
+    When an iterator begins, dtypes and shapes are compared with the table's signature, if it has one, before an item is asked for:
+    what cannot fit is a `tf.errors.InvalidArgumentError`. Without a signature, or an answer within 2 s, the first item shows it.
+
     ``dataset.batch(n)`` on items of fixed shapes is gathered as batches and takes nothing apart in the graph.
 
     What is waited for longer than 10 s is logged. Ctrl-C ends a wait as it ends one of `TFClient`: where the

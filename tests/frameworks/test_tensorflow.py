@@ -578,6 +578,33 @@ def test_other_columns_than_the_dataset_was_made_for_are_refused(address, dtypes
         next(iter(made))
 
 
+@pytest.mark.parametrize("made", [TrajectoryDataset, TimestepDataset])
+@pytest.mark.parametrize(
+    ("dtypes", "shapes"),
+    [([tf.int64], [[]]), ([tf.int32] * 2, [[], []]), ([tf.int64] * 2, [[], [5]])],
+    ids=["count", "dtype", "shape"],
+)
+@pytest.mark.parametrize("behind", [lambda made: made, lambda made: made.batch(2).prefetch(1)], ids=["alone", "batches"])
+def test_what_cannot_fit_the_signature_is_refused_before_an_item_is_asked_for(serve, made, dtypes, shapes, behind):
+    signature = [reverie.TensorSpec((), np.int64), reverie.TensorSpec((3,), np.int64)]
+    server = serve("127.0.0.1:0", signature=signature, rate_limiter=reverie.rate_limiters.Queue(10), **FIFO)
+    wrong = behind(made(server.address, "replay", dtypes, [tf.TensorShape(shape) for shape in shapes], 1))
+    for items in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Inconsistent number|Requested incompatible tensor"):
+            next(iter(wrong))
+        assert reverie.Client(server).server_info()["replay"].current_size == items
+        reverie.Client(server).add("replay", [1, np.arange(3)])
+
+
+def test_what_may_fit_the_signature_is_waited_for(serve):
+    server = serve("127.0.0.1:0", signature=reverie.TensorSpec((3,), np.int64))
+    steps = TimestepDataset(server.address, "replay", tf.int64, tf.TensorShape([3]), 1, timeout=60)
+    items = TrajectoryDataset(server.address, "replay", tf.int64, tf.TensorShape([None, 3]), 1, timeout=60)
+    reverie.Client(server).insert(np.arange(3), {"replay": 1.0})  # an item of one step, which the signature of a step takes
+    assert next(iter(steps)).data.numpy().tolist() == [0, 1, 2]
+    assert next(iter(items)).data.numpy().tolist() == [[0, 1, 2]]
+
+
 def test_an_unknown_table_is_named(address):
     with pytest.raises(ValueError, match='does not contain any table named "nowhere"'):
         TrajectoryDataset.from_table_signature(address, "nowhere", 1)

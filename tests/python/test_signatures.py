@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 from conftest import make_table
-from reverie import BoundedTensorSpec, TensorSpec, _structured_value, structured
+from reverie import BoundedTensorSpec, TensorSpec, _fitting, _structured_value, structured
 from reverie.errors import InvalidArgumentError
 
 Pair = collections.namedtuple("Pair", "b a")
@@ -399,3 +399,46 @@ def test_a_structured_writers_columns_are_called_as_in_the_signature(connect):
     right.append(step)
     right.flush(timeout_ms=30_000)
     assert client.sample_batch("t", 1, timeout=30).data == {"reward": [2], "value": [1]}
+
+
+FLOAT32, FLOAT64, STRING, QINT8, INT8 = 1, 2, 7, 11, 6
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted", "timesteps"),
+    [
+        ((FLOAT32, (2, -1)), (FLOAT32, (2, 5)), False),
+        ((FLOAT32, (2,)), (FLOAT32, None), False),
+        ((FLOAT32, None), (FLOAT32, (7, 7)), True),
+        ((FLOAT32, (2,)), (FLOAT32, (9, 2)), False),  # an item of nine rows fits the signature of a row
+        ((FLOAT32, (2,)), (FLOAT32, (2,)), True),
+        ((FLOAT32, (-1, 2)), (FLOAT32, (2,)), True),
+        ((FLOAT32, ()), (FLOAT32, ()), True),
+        ((STRING, ()), (STRING, ()), False),
+        ((QINT8, ()), (INT8, ()), False),
+    ],
+)
+def test_a_dataset_that_items_of_a_signature_may_fit_is_taken(spec, wanted, timesteps):
+    _fitting.check("t", [("x", *spec)], [wanted], timesteps)
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted", "timesteps", "text"),
+    [
+        ((FLOAT32, ()), (FLOAT64, ()), False, r'tensor 0 "x" is float32 \[\] in its signature, .* made for float64 \[\]$'),
+        ((STRING, None), (FLOAT32, (None,)), False, r"is string of any shape in .* made for float32 \[None\]$"),
+        ((FLOAT32, (2,)), (FLOAT32, (3,)), False, r"float32 \[2\] in its signature"),
+        ((FLOAT32, (2,)), (FLOAT32, (2, 3)), False, "incompatible"),
+        ((FLOAT32, (-1, 2)), (FLOAT32, (9, 9, 9, 2)), False, "incompatible"),
+        ((FLOAT32, (5, 2)), (FLOAT32, (3,)), True, "steps have no time dimension"),
+    ],
+)
+def test_a_dataset_that_no_item_of_a_signature_fits_is_refused(spec, wanted, timesteps, text):
+    with pytest.raises(InvalidArgumentError, match=text):
+        _fitting.check("t", [("x", *spec)], [wanted], timesteps)
+
+
+def test_a_dataset_of_another_number_of_columns_than_the_signature_is_refused():
+    with pytest.raises(InvalidArgumentError, match=r'"t" has 2 \("a", "b"\), the dataset was made for 1$'):
+        _fitting.check("t", [("a", FLOAT32, ()), ("b", FLOAT32, ())], [(FLOAT32, ())], False)
+    _fitting.check("t", [], [(FLOAT32, ())], False)  # no signature
