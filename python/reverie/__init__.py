@@ -21,9 +21,23 @@ same machine or across machines::
 """
 
 import importlib
+import importlib.util
+import sys
 from typing import Any
 
-from reverie import cc, checkpointers, errors, extensions, nest, platform, rate_limiters, selectors, structured_writer
+from reverie import (
+    cc,
+    checkpointers,
+    client,
+    errors,
+    extensions,
+    nest,
+    platform,
+    rate_limiters,
+    selectors,
+    server,
+    structured_writer,
+)
 from reverie import structured_writer as structured
 from reverie._core import Cancel, ReplayBatch
 from reverie._core import version as __version__
@@ -83,6 +97,18 @@ _LAZY_MODULES = (
     "torch",
     "trajectory_dataset",
 )
+_NEEDED = {  # by those of them that need a package which may not be there
+    "PatternDataset": "tensorflow",
+    "TFClient": "tensorflow",
+    "TimestepDataset": "tensorflow",
+    "TrajectoryDataset": "tensorflow",
+    "jax": "jax",
+    "pattern_dataset": "tensorflow",
+    "tf_client": "tensorflow",
+    "timestep_dataset": "tensorflow",
+    "torch": "torch",
+    "trajectory_dataset": "tensorflow",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -96,6 +122,15 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_MODULES:
         return importlib.import_module(f"reverie.{name}")
     raise AttributeError(f"module 'reverie' has no attribute {name!r}")
+
+
+def _can_be_had(name: str) -> bool:
+    needed = _NEEDED.get(name)
+    return needed is None or needed in sys.modules or importlib.util.find_spec(needed) is not None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *filter(_can_be_had, (*_LAZY, *_LAZY_MODULES))})
 
 
 __all__ = [
@@ -146,12 +181,15 @@ __all__ = [
     "__version__",
     "cc",
     "checkpointers",
+    "client",
     "errors",
     "extensions",
+    "item_selectors",
     "nest",
     "platform",
     "rate_limiters",
     "selectors",
+    "server",
     "structured",
     "structured_writer",
 ]

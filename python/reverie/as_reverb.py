@@ -16,19 +16,16 @@ The Python processes that a program started like this starts have Reverie for Re
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import io
 import os
 import pathlib
-import runpy
+import pkgutil
 import sys
-import zipfile
 from collections.abc import Sequence
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 __all__ = ["install_as_reverb"]
@@ -69,7 +66,14 @@ def install_as_reverb() -> None:
         raise RuntimeError(f"reverb is already imported ({where}); call install_as_reverb() before anything imports it")
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-    importlib.import_module("reverb")
+    _offer_names(importlib.import_module("reverb"))
+
+
+def _offer_names(package: ModuleType) -> None:
+    """``from reverb import *`` gives what needs TensorFlow, too, where that is there, as Reverb's does. Reverie's own leaves it out, which
+    would import TensorFlow for everybody."""
+    names = ("PatternDataset", "TFClient", "TimestepDataset", "TrajectoryDataset")
+    package.__all__.extend(name for name in names if name not in package.__all__ and package._can_be_had(name))
 
 
 def _install_in_children() -> None:
@@ -78,37 +82,6 @@ def _install_in_children() -> None:
     others = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = folder if not others else folder + os.pathsep + others
     sys.path.insert(0, folder)
-
-
-def _run(code: CodeType, **names: Any) -> None:
-    """As the program: its module stays when its last line has run, for its threads, and for what it does at exit."""
-    module = ModuleType("__main__")
-    module.__dict__.update(names, __builtins__=builtins)
-    sys.modules["__main__"] = module
-    exec(code, module.__dict__)
-
-
-def _run_script(path: str) -> None:
-    if os.path.isdir(path) or zipfile.is_zipfile(path):
-        runpy.run_path(path, run_name="__main__")
-        return
-    file = os.path.abspath(path)
-    with io.open_code(file) as source:
-        code = compile(source.read(), file, "exec")
-    loader = importlib.machinery.SourceFileLoader("__main__", file)
-    _run(code, __file__=file, __cached__=None, __loader__=loader, __package__=None, __spec__=None)
-
-
-def _run_module(name: str) -> None:
-    spec = importlib.util.find_spec(name)
-    if spec is not None and spec.submodule_search_locations is not None:
-        spec = importlib.util.find_spec(name + ".__main__")
-    loader = None if spec is None else spec.loader
-    code = loader.get_code(spec.name) if spec is not None and isinstance(loader, importlib.abc.InspectLoader) else None
-    if spec is None or code is None:
-        sys.exit(f"reverie.as_reverb: there is no module {name} that can be run")
-    sys.argv[0] = spec.origin or name
-    _run(code, __file__=spec.origin, __cached__=spec.cached, __loader__=loader, __package__=spec.parent, __spec__=spec)
 
 
 def main(arguments: list[str]) -> None:
@@ -122,16 +95,72 @@ def main(arguments: list[str]) -> None:
     install_as_reverb()
     _install_in_children()
     if arguments[0] == "-m":
-        sys.argv = arguments[1:]
-        sys.path.insert(0, "")
-        module = _ours(arguments[1]) if arguments[1].startswith("reverb.") else arguments[1]
-        _run_module(module)
+        sys.path.insert(0, os.getcwd())
+        name = arguments[1]
+        spec = _spec(_ours(name) if name.startswith("reverb.") else name)
+        sys.argv = [spec.origin or name, *arguments[2:]]
+        _run_found(spec)
+        return
+    path = arguments[0]
+    if not pathlib.Path(path).exists():
+        sys.exit(f"reverie.as_reverb: there is no {path}")
+    sys.argv = arguments
+    if pkgutil.get_importer(path) is None:
+        sys.path.insert(0, str(pathlib.Path(path).resolve().parent))
+        _run_script(os.path.abspath(path))
+        return
+    sys.path.insert(0, path)  # a folder or an archive
+    found = importlib.machinery.PathFinder.find_spec("__main__", [path])
+    if found is None:
+        sys.exit(f"reverie.as_reverb: there is no __main__.py in {path}")
+    _run_found(found)
+
+
+def _spec(name: str) -> importlib.machinery.ModuleSpec:
+    """Of the module that ``python -m name`` runs."""
+    for part in name, f"{name}.__main__":
+        try:
+            spec = importlib.util.find_spec(part)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{part}.".startswith(f"{error.name}."):
+                raise  # it is not this module that is missing, but one that its package imports
+            spec = None
+        if spec is None:
+            sys.exit(f"reverie.as_reverb: there is no module {part}")
+        if spec.submodule_search_locations is None:
+            return spec
+    raise ImportError(f"{name}.__main__ is a package and cannot be run", name=name)
+
+
+def _run_found(spec: importlib.machinery.ModuleSpec) -> None:
+    loader = spec.loader
+    code = loader.get_code(spec.name) if isinstance(loader, importlib.abc.InspectLoader) else None
+    if code is None:
+        sys.exit(f"reverie.as_reverb: {spec.name} has no Python code to run")
+    _run(importlib.util.module_from_spec(spec), code)
+
+
+def _run_script(path: str) -> None:
+    loader: importlib.machinery.SourceFileLoader | importlib.machinery.SourcelessFileLoader
+    if path.endswith(".pyc"):
+        loader = importlib.machinery.SourcelessFileLoader("__main__", path)
+        code = loader.get_code("__main__")
     else:
-        if not pathlib.Path(arguments[0]).exists():
-            sys.exit(f"reverie.as_reverb: there is no {arguments[0]}")
-        sys.argv = arguments
-        sys.path.insert(0, str(pathlib.Path(arguments[0]).resolve().parent))
-        _run_script(arguments[0])
+        loader = importlib.machinery.SourceFileLoader("__main__", path)
+        code = loader.source_to_code(loader.get_data(path), path)
+    module = ModuleType("__main__")
+    module.__file__ = path
+    module.__loader__ = loader
+    _run(module, code)
+
+
+def _run(module: ModuleType, code: Any) -> None:
+    """The program is ``__main__`` for as long as the process lives, as it is without us: its threads, its atexit handlers and what
+    pickles its classes look for their globals there after its last line, and its servers are to last until they have ended, too.
+    """
+    module.__name__ = "__main__"
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,121 @@ def test_a_python_without_reverie_that_a_program_starts_has_its_own_reverb(tmp_p
     assert "returncode=0, stdout='reverb theirs theirs\\n', stderr=''" in done.stdout
 
 
+AFTER_ITS_LAST_LINE = """
+import atexit
+import os
+import pickle
+import sys
+import threading
+import time
+import reverb
+
+
+class Step:
+    pass
+
+
+def told(who):
+    assert pickle.loads(pickle.dumps(Step())).__class__ is Step
+    client = reverb.Client(server.address)
+    client.insert([1.0], {"queue": 1.0}, timeout=10)
+    print(who, next(client.sample("queue", timeout=10))[0].data[0], os.path.isabs(__file__), sys.modules["__main__"].__dict__ is globals())
+
+
+def later():
+    time.sleep(0.3)
+    told("thread")
+
+
+atexit.register(told, "atexit")
+server = reverb.Server([reverb.Table.queue("queue", 10)], address="127.0.0.1:0")
+threading.Thread(target=later).start()
+"""
+
+
+@pytest.mark.parametrize("arguments", [("train.py",), ("-m", "train"), ("-m", "package"), ("folder",)], ids=" ".join)
+def test_what_a_program_defines_outlives_its_last_line(tmp_path, arguments):
+    for place in ("train.py", "package/__main__.py", "folder/__main__.py"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(AFTER_ITS_LAST_LINE)
+    done = run("-m", "reverie.as_reverb", *arguments, cwd=tmp_path)
+    assert done.stderr == ""
+    assert done.stdout == "thread 1.0 True True\natexit 1.0 True True\n"
+
+
+MAIN = """
+import sys
+import reverb
+spec = __spec__ and (__spec__.name, __spec__.origin)
+print(__name__, __file__, __package__, spec, type(__loader__).__name__, __doc__, sys.argv)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("train.py", "-x"), ("-m", "train", "-x"), ("-m", "package")], ids=" ".join)
+def test_a_program_finds_in_its_globals_what_python_puts_there(tmp_path, arguments):
+    (tmp_path / "reverb.py").write_text("")
+    (tmp_path / "package").mkdir()
+    for place in ("train.py", "package/__main__.py"):
+        (tmp_path / place).write_text(MAIN)
+    ours, pythons = run("-m", "reverie.as_reverb", *arguments, cwd=tmp_path), run(*arguments, cwd=tmp_path)
+    assert (ours.stdout, ours.stderr) == (pythons.stdout, pythons.stderr)
+    assert "__main__" in ours.stdout
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.train", "reverie.nowhere", "bare"])
+def test_a_module_that_is_not_there_is_named_in_one_line(tmp_path, name):
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare/__init__.py").write_text("")
+    done = run("-m", "reverie.as_reverb", "-m", name, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"reverie.as_reverb: there is no module {name}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_module_that_the_program_lacks_is_its_own_error(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text("import nowhere\n")
+    done = run("-m", "reverie.as_reverb", "-m", "package.train", cwd=tmp_path)
+    assert done.stderr.endswith("ModuleNotFoundError: No module named 'nowhere'\n")
+
+
+STAR = """
+import sys
+import reverie
+before = list(reverie.__all__)
+reverie.install_as_reverb()
+reverie.install_as_reverb()
+from reverb import *
+lazy = {"PatternDataset", "TFClient", "TimestepDataset", "TrajectoryDataset"}
+assert {"client", "server", "item_selectors", "selectors", "Client"} <= set(globals()) & set(dir(reverie))
+assert not lazy & set(before)
+assert len(set(reverie.__all__)) == len(reverie.__all__)
+print(sorted(lazy & set(globals())) == sorted(lazy & set(dir(reverie))) == sorted(WITH))
+"""
+
+
+@pytest.mark.parametrize("there", [False, True], ids=("without TensorFlow", "with TensorFlow"))
+def test_everything_is_imported_at_once_that_can_be(tmp_path, there):
+    """A stand-in for the modules that need TensorFlow, since it need not be installed here; and for its absence."""
+    stand_in = """
+import importlib.util, sys, types
+names = {"PatternDataset": "pattern", "TFClient": "tf", "TimestepDataset": "timestep", "TrajectoryDataset": "trajectory"}
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "tensorflow" else real(name, *rest)
+WITH = ()
+"""
+    if there:
+        stand_in += """
+WITH = names
+sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+for name, kind in names.items():
+    module = "reverie.tf_client" if kind == "tf" else f"reverie.{kind}_dataset"
+    sys.modules[module] = types.SimpleNamespace(**{name: name})
+"""
+    done = run("-c", stand_in + STAR)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_a_program_may_ask_for_it_itself():
     done = run("-c", "import reverie; reverie.install_as_reverb(); reverie.install_as_reverb()\n" + SCRIPT)
     assert done.stderr == ""
@@ -165,43 +280,3 @@ def test_an_error_in_the_script_is_the_scripts(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit(7)")
     assert run("-m", "reverie.as_reverb", script).returncode == 7
-
-
-LASTING = """
-import atexit, pickle, threading, time
-import helper
-
-class Mine: pass
-
-def late():
-    time.sleep(0.5)  # the script's last line has run long since
-    pickle.loads(pickle.dumps(Mine()))
-    print(helper.seen(), flush=True)
-
-helper.kept = Mine()
-print(__file__)
-threading.Thread(target=late).start()
-atexit.register(lambda: print(pickle.loads(pickle.dumps(Mine())).__class__.__name__, threading is not None))
-"""
-
-
-@pytest.mark.parametrize("how", ["script", "module"])
-def test_a_programs_module_outlives_its_last_line(tmp_path, how):
-    (tmp_path / "helper.py").write_text("import sys\ndef seen(): return sys.modules['__main__'].Mine is type(kept)\n")
-    (tmp_path / "late.py").write_text(LASTING)
-    done = run("-m", "reverie.as_reverb", *(["late.py"] if how == "script" else ["-m", "late"]), cwd=tmp_path)
-    assert done.stderr == ""
-    assert done.stdout == f"{tmp_path / 'late.py'}\nTrue\nMine True\n"
-
-
-def test_a_folder_with_a_main_runs_unchanged(tmp_path):
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app/__main__.py").write_text("import reverb; print(reverb.__name__, __name__)")
-    done = run("-m", "reverie.as_reverb", tmp_path / "app")
-    assert (done.stdout, done.stderr) == ("reverie __main__\n", "")
-
-
-def test_a_module_that_is_not_there_is_told():
-    done = run("-m", "reverie.as_reverb", "-m", "no_such_module")
-    assert done.returncode == 1
-    assert "there is no module no_such_module that can be run" in done.stderr
