@@ -99,6 +99,21 @@ static const double *of_floats(const float *given, scratch *s, size_t n)
   return priorities;
 }
 
+/* Of a list of Python's floats, as most are that are no arrays: 1; 0: it is none; -1 with an exception. */
+static int floats_of_list(PyObject *given, scratch *s, size_t n, const double **out)
+{
+  if (!PyList_CheckExact(given) || (size_t)PyList_Size(given) != n) return 0;
+  double *priorities = scratch_alloc(s, n, sizeof *priorities);
+  if (priorities == NULL) return -1;
+  for (size_t i = 0; i < n; i++) {
+    PyObject *each = PyList_GetItem(given, (Py_ssize_t)i);
+    if (!PyFloat_CheckExact(each)) return 0;
+    priorities[i] = PyFloat_AsDouble(each);
+  }
+  *out = priorities;
+  return 1;
+}
+
 /* As an array of float64; NULL with an exception. */
 static PyObject *as_doubles(PyObject *given, const char *each)
 {
@@ -130,6 +145,9 @@ const double *client_priorities(PyObject *given, scratch *s, size_t n, const cha
     const void *data = read_plain(given, s, &n);
     return data == NULL || doubles ? data : of_floats(data, s, n);
   }
+  const double *listed = NULL;
+  int found = floats_of_list(given, s, n, &listed);
+  if (found != 0) return listed;
   PyObject *array = as_doubles(given, each);
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
