@@ -229,13 +229,12 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
   writer_object *self = (writer_object *)object;
   PyObject *given[2];
   if (core_parse(&append_signature, args, nargs, kwnames, given) < 0) return NULL;
-  int partial = given[1] == NULL ? 0 : PyObject_IsTrue(given[1]);
-  if (partial < 0 || writer_enter(self) < 0) return NULL;
   if (given[0] == Py_None) {
-    stream_leave(self->stream);
     PyErr_SetString(PyExc_TypeError, "append got None, which is no step; does the function that makes it return it?");
     return NULL;
   }
+  int partial = given[1] == NULL ? 0 : PyObject_IsTrue(given[1]);
+  if (partial < 0 || writer_enter(self) < 0) return NULL;
   step into = {.writer = self};
   scratch_init(&into.s);
   bool ok =

@@ -128,6 +128,15 @@ static void a_paused_call_lets_others_pass(void **state)
   free(data);
 }
 
+/* For at least so many bytes, or for fewer; within a minute. */
+static void wait_until_waiting(rv_loop *loop, size_t least, bool waiting)
+{
+  for (int ms = 0; (rv_loop_waiting_bytes(loop) >= least) != waiting; ms++) {
+    assert_true(ms < 60000);
+    usleep(1000);
+  }
+}
+
 /* Messages without bytes that wait for a paused call take memory, too; what they count goes with them. */
 static void empty_messages_that_wait_are_counted(void **state)
 {
@@ -143,11 +152,11 @@ static void empty_messages_that_wait_are_counted(void **state)
   rv_mutex_unlock(&b->server.lock);
   size_t before = rv_loop_waiting_bytes(loop);
   for (int i = 0; i < EMPTY; i++) call_send(&call, "", 0);
-  while (rv_loop_waiting_bytes(loop) < before + EMPTY * sizeof(rv_buf)) usleep(1000);
+  wait_until_waiting(loop, before + EMPTY * sizeof(rv_buf), true);
   call_cancel(&call);
   call_wait(&call);
   call_fini(&call);
-  while (rv_loop_waiting_bytes(loop) > before) usleep(1000);
+  wait_until_waiting(loop, before + 1, false);
 }
 
 /* Our client does not read one stream: the server's queue must stay bounded, and other streams go on. */

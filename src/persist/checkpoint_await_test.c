@@ -56,8 +56,7 @@ static void a_start_waits_for_a_last_checkpoint_that_is_being_written(void **sta
   writing w;
   begin_writing(&w, save(f, store));
   assert_int_equal(pthread_create(&w.thread, NULL, write_on, &w), 0);
-  rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = TABLES};
-  must(rv_checkpointer_restore(f->checkpointer, &config, NULL, &back, NULL, &err), &err);
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
   assert_int_equal(pthread_join(w.thread, NULL), 0);
   logged(f, "waits for another process that writes a checkpoint");
   same_stores(store, back);
@@ -86,13 +85,6 @@ static void a_start_goes_on_where_nothing_is_written_for_a_while_and_that_is_tol
   rv_store_unref(back);
   rv_store_unref(store);
   free(w.whole);
-}
-
-static bool give_up(void *context, const rv_checkpoint_progress *progress)
-{
-  (void)context;
-  (void)progress;
-  return false;
 }
 
 static void a_start_that_waits_can_be_given_up(void **state)

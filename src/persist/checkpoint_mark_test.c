@@ -53,13 +53,6 @@ static int lock_by_another(const char *path)
   return file;
 }
 
-static bool give_up(void *context, const rv_checkpoint_progress *progress)
-{
-  (void)context;
-  (void)progress;
-  return false;
-}
-
 /* ---- tests ---- */
 
 static void one_that_is_being_read_stays_until_a_later_save_and_is_told_of(void **state)

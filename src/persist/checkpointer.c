@@ -514,7 +514,8 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
   *out = NULL;
   if (loaded != NULL) *loaded = NULL;
   rv_code code = check_root(checkpointer->path, err);
-  if (code == RV_OK) code = rv_checkpoint_await_writers(checkpointer->path, &checkpointer->env, watch, err);
+  if (code == RV_OK && !for_journal) /* a journal's start has waited before it looked which is the newest */
+    code = rv_checkpoint_await_writers(checkpointer->path, &checkpointer->env, watch, err);
   if (code != RV_OK) return code;
   bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
   if (taken) work.source.increments = checkpointer->increments;

@@ -69,6 +69,12 @@ class Server:
         _, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, err
 
+    def end_after_reload(self):
+        """The same, of one that reads its files again first."""
+        self.signal(signal.SIGHUP)
+        self.signal(signal.SIGTERM)  # comes after it
+        return self.wait()
+
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()

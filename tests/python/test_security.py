@@ -393,9 +393,7 @@ def test_identities_that_an_open_server_is_given_by_sighup_are_asked_for(tmp_pat
         with pytest.raises(reverie.PermissionDeniedError):
             reverie.Client(server.address, token=LEARNER).reset("t")
         identities.write_text("tls: {certificate: /nowhere.pem}\n")
-        server.signal(signal.SIGHUP)
-        server.signal(signal.SIGTERM)  # comes after it
-        status, err = server.wait()
+        status, err = server.end_after_reload()
     finally:
         server.kill()
     assert status == 0
@@ -452,9 +450,7 @@ def test_identities_that_cannot_be_used_after_sighup_are_told_with_their_place(t
     server = server_program.Server("--config", str(path), "--port", "0", "--table", "name=t")
     try:
         path.write_text("identities:\n  - {name: actors, token: short, rights: {t: insert}}\n")
-        server.signal(signal.SIGHUP)
-        server.signal(signal.SIGTERM)  # comes after it
-        status, err = server.wait()
+        status, err = server.end_after_reload()
     finally:
         server.kill()
     assert status == 0
@@ -474,9 +470,7 @@ def test_tls_that_sighup_does_not_change_is_named(files, tmp_path):
         assert "needs a restart: tls_certificate\n" in server.process.stderr.readline()
         assert "the certificates were read again" in server.process.stderr.readline()
         path.write_text(running.split("tls: ")[0])
-        server.signal(signal.SIGHUP)
-        server.signal(signal.SIGTERM)  # comes after it
-        status, err = server.wait()
+        status, err = server.end_after_reload()
     finally:
         server.kill()
     assert status == 0
@@ -522,9 +516,7 @@ def test_rights_that_allow_nothing_are_told_also_when_they_come_by_sighup(tmp_pa
     server = server_program.Server("--config", str(path), "--port", "0", "--table", "name=replay")
     try:
         path.write_text(RIGHTS_THAT_ALLOW_NOTHING)
-        server.signal(signal.SIGHUP)
-        server.signal(signal.SIGTERM)  # comes after it
-        status, err = server.wait()
+        status, err = server.end_after_reload()
     finally:
         server.kill()
     assert status == 0
@@ -547,9 +539,7 @@ def test_a_list_of_identities_that_lets_nobody_in_is_told_with_its_place(tmp_pat
         with pytest.raises(reverie.UnauthenticatedError):
             reverie.Client(server.address, token=ACTOR).server_info(timeout=20)
         path.write_text("\nlisten: 127.0.0.1:0\nidentities: []\n")
-        server.signal(signal.SIGHUP)
-        server.signal(signal.SIGTERM)  # comes after it
-        status, err = server.wait()
+        status, err = server.end_after_reload()
     finally:
         server.kill()
     assert status == 0

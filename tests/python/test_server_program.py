@@ -557,9 +557,7 @@ def after_sighup(file, text, *args):
     server = server_program.Server("--config", str(file), *args)
     try:
         file.write_text(text)
-        server.signal(signal.SIGHUP)
-        server.signal(signal.SIGTERM)  # comes after it
-        status, err = server.wait()
+        status, err = server.end_after_reload()
     finally:
         server.kill()
     assert status == 0, err
